@@ -12,7 +12,7 @@ import typer
 
 from conf.atomic import atomic_write, check_ours, check_target
 from conf.document import DocumentError, parse
-from traces.describe import Character, characterise, render, side_by_side
+from traces.describe import TraceStatistics, describe_trace, render, side_by_side
 from traces.encoders.embeddings import Encoder
 from traces.encoders.minilm import MiniLM
 from traces.encoders.ngram import HashedNgrams
@@ -127,7 +127,7 @@ def describe(
 ) -> None:
     """Say what is in a trace."""
     (found,) = _characters([path], encoder, figures)
-    facts = found.facts()
+    facts = found.to_dict()
     print(json.dumps(facts, indent=2) if as_json else render(facts))
 
 
@@ -147,7 +147,7 @@ def compare(
         check_target(out, TraceError)
         check_ours(out, TraceError, "a comparison of traces", b"## ", b" beside ")
     first, *made = _characters([real, *synthetic], encoder, figures)
-    page = side_by_side(first.facts(), [one.facts() for one in made])
+    page = side_by_side(first.to_dict(), [one.to_dict() for one in made])
     if out is None:
         print(page)
         return
@@ -156,14 +156,14 @@ def compare(
     print(out)
 
 
-def _characters(paths: Sequence[Path], encoder: str, folder: Path | None) -> list[Character]:
+def _characters(paths: Sequence[Path], encoder: str, folder: Path | None) -> list[TraceStatistics]:
     """Measure the traces, and draw the first two into `folder` where one is named."""
     comparable = ENCODERS[encoder]()
     if folder is not None:
         from traces.describe import figures  # drawing takes a second to import, which numbers need not pay
 
         figures.check_folder(folder)
-    found = [characterise(read(path), comparable) for path in paths]
+    found = [describe_trace(read(path), comparable) for path in paths]
     if folder is not None:
         written = figures.write(found[:2], folder)
         print(f"{folder}: {len(written)} figures", file=sys.stderr)

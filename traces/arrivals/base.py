@@ -16,10 +16,10 @@ LAST_S = 2.0**33
 """Before it two neighbouring floats lie less than a microsecond apart: a float has 53 bits, so those below 2^33 are
 2^(32 - 52) s = 0.95 us apart. It is 272 years."""
 
-MOST_RPM = 6e7
+MAX_RPM = 6e7
 """A request each microsecond in the mean; faster than that, arrivals are not told apart for long."""
 
-Rpm = Annotated[float, Ge(1e-9), Le(MOST_RPM)]
+Rpm = Annotated[float, Ge(1e-9), Le(MAX_RPM)]
 """Requests per minute."""
 
 Span = Annotated[float, Ge(0), Le(LAST_S)]
@@ -50,7 +50,7 @@ class Schedule:
             raise TraceError("arrival times must be one row of seconds, 0 or later, that never fall")
         if times.size:
             check_last("arrivals: the last request arrives", float(times[-1]))
-        check_number("arrivals", "think_s", self.think_s, least=0.0, most=LAST_S)
+        check_number("arrivals", "think_s", self.think_s, min_value=0.0, max_value=LAST_S)
 
 
 def check_last(what: str, seconds: float) -> None:

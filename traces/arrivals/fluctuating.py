@@ -7,8 +7,8 @@ from typing import Annotated
 import numpy as np
 from annotated_types import Ge, Le, Len
 
-from traces.arrivals.base import LAST_S, MOST_RPM, Rpm, Schedule, Times
-from traces.arrivals.profile import Profile
+from traces.arrivals.base import LAST_S, MAX_RPM, Rpm, Schedule, Times
+from traces.arrivals.profile import RateProfile
 from traces.error import TraceError
 from traces.table.validation import check_number
 
@@ -25,17 +25,17 @@ class Fluctuating:
             and so is [5, 15].
         every_s: seconds for which each level is held.
 
-    Raises TraceError: none of the levels is above 0, or the rate of the highest is above `MOST_RPM`.
+    Raises TraceError: none of the levels is above 0, or the rate of the highest is above `MAX_RPM`.
     """
 
     rate_rpm: Rpm
-    levels: Annotated[Sequence[Annotated[float, Ge(0), Le(MOST_RPM)]], Len(1, 100_000)]
+    levels: Annotated[Sequence[Annotated[float, Ge(0), Le(MAX_RPM)]], Len(1, 100_000)]
     every_s: Annotated[float, Ge(1e-9), Le(LAST_S)]
 
     def __post_init__(self) -> None:
         if not any(self.levels):
             raise TraceError(f"arrivals: levels={list(self.levels)}, expected one above 0")
-        check_number("arrivals", "rate_rpm at the highest of the levels", max(self.rates_rpm), most=MOST_RPM)
+        check_number("arrivals", "rate_rpm at the highest of the levels", max(self.rates_rpm), max_value=MAX_RPM)
 
     @property
     def rates_rpm(self) -> list[float]:
@@ -44,9 +44,9 @@ class Fluctuating:
         return [self.rate_rpm * (level / mean) for level in self.levels]
 
     @property
-    def profile(self) -> Profile:
+    def profile(self) -> RateProfile:
         """The rate over time."""
-        return Profile(self.every_s * np.arange(len(self.levels) + 1.0), np.array(self.rates_rpm) / 60.0)
+        return RateProfile(self.every_s * np.arange(len(self.levels) + 1.0), np.array(self.rates_rpm) / 60.0)
 
     def schedule(self, own_clock_s: Times, rng: np.random.Generator) -> Schedule:
         return Schedule(self.profile.times(len(own_clock_s), rng))

@@ -8,7 +8,7 @@ from conf.ranges import Count, Seconds, Seed
 from traces.arrivals.base import Rpm, Schedule, Times
 from traces.error import TraceError
 
-MOST_S = 1e9
+MAX_SPAN_S = 1e9
 """Thirty years."""
 
 
@@ -40,9 +40,9 @@ class LoadGen:
         uniform = np.frombuffer(twister.bytes(8 * max(rows - 1, 0)), "<u8").astype(np.float64) / 2.0**64
         uniform = np.minimum(uniform, np.nextafter(1.0, 0.0))  # the largest round to 1
         gaps = np.floor(-np.log(1.0 - uniform) / (self.rate_rpm / 60.0) * 1e9)
-        if not gaps.sum() < MOST_S * 1e9:
+        if not gaps.sum() < MAX_SPAN_S * 1e9:
             raise TraceError(
-                f"arrivals.rate_rpm: found {self.rate_rpm:g}, at which {rows:,} requests take more than {MOST_S:g} s; "
+                f"arrivals.rate_rpm: found {self.rate_rpm:g}, at which {rows:,} requests take more than {MAX_SPAN_S:g} s; "
                 "raise it"
             )
         gaps_ns = gaps.astype(np.int64)

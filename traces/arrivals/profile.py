@@ -8,7 +8,7 @@ from traces.arrivals.base import Times
 
 
 @dataclass(frozen=True, slots=True)
-class Profile:
+class RateProfile:
     """A rate that is constant over each of some spans, one after the other, and then from the first again.
 
     Attributes:

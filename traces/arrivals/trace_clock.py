@@ -10,7 +10,7 @@ from traces.arrivals.base import Rpm, Schedule, Times
 from traces.error import TraceError
 from traces.table.validation import check_number
 
-MOST = 1e6
+MAX_SPEEDUP = 1e6
 """A faster clock puts arrivals of different seconds into one microsecond."""
 
 
@@ -27,7 +27,7 @@ class TraceClock:
     Raises TraceError: both are set.
     """
 
-    speedup: Annotated[float, Ge(1 / MOST), Le(MOST)] = 1.0
+    speedup: Annotated[float, Ge(1 / MAX_SPEEDUP), Le(MAX_SPEEDUP)] = 1.0
     rate_rpm: Rpm | None = None
 
     def __post_init__(self) -> None:
@@ -42,7 +42,13 @@ class TraceClock:
         speedup = self.speedup
         if self.rate_rpm is not None:
             speedup = self.rate_rpm / own_rpm(own)
-            check_number("arrivals", f"rate_rpm={self.rate_rpm:g}: speedup", speedup, least=1 / MOST, most=MOST)
+            check_number(
+                "arrivals",
+                f"rate_rpm={self.rate_rpm:g}: speedup",
+                speedup,
+                min_value=1 / MAX_SPEEDUP,
+                max_value=MAX_SPEEDUP,
+            )
         if speedup == 1.0:  # exact: (a - b) + b need not be a
             return Schedule(own.copy())
         first = own[:1]

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from traces.describe.loads import KINDS, lookups, together
+from traces.describe.loads import KINDS, addon_combinations, lookups
 from traces.table.nodes import nodes
 from traces.table.trace import Trace
 
@@ -30,7 +30,8 @@ def addons(trace: Trace) -> dict[str, Any] | None:
         if count is None
         else {"count": len(count), "requests_median": float(np.median(count)), "requests_max": int(count.max())},
         "together": {
-            " + ".join(names) or "none": share for names, share in together(trace.table.column("controlnets"))[:SHOWN]
+            " + ".join(names) or "none": share
+            for names, share in addon_combinations(trace.table.column("controlnets"))[:SHOWN]
         },
     }
     for kind, looked in asked.items():

@@ -18,7 +18,7 @@ WITHIN = 0.10
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ComparedStatistic:
     """One statistic of two traces.
 
     Attributes:
@@ -45,7 +45,7 @@ class Row:
         return self.statistic, *values, "" if math.isnan(ratio) else f"{ratio:.2f}", "✓" if self.within else ""
 
 
-def compare(real: Mapping[str, Any], synthetic: Sequence[Mapping[str, Any]]) -> list[Row]:
+def compare(real: Mapping[str, Any], synthetic: Sequence[Mapping[str, Any]]) -> list[ComparedStatistic]:
     """Return the statistics of conf/data/statistics.yaml that the real trace or the synthetic ones have, side by side.
 
     A value of the synthetic traces is their mean, where all have it. Of the coverage there are 95 % intervals: that of
@@ -59,7 +59,7 @@ def compare(real: Mapping[str, Any], synthetic: Sequence[Mapping[str, Any]]) -> 
         mean, apart = float(np.mean(made)), CONFIDENCE**2 * np.var(made, ddof=1) if len(made) > 1 else 0.0
         if not (math.isnan(found) and math.isnan(mean)):
             both = math.sqrt(max(np.mean(np.square(halves)), apart) / len(made))
-            rows.append(Row(statistic, found, mean, half, both))
+            rows.append(ComparedStatistic(statistic, found, mean, half, both))
     return rows
 
 
@@ -74,7 +74,7 @@ def side_by_side(real: Mapping[str, Any], synthetic: Sequence[Mapping[str, Any]]
     """Return a page of Markdown: what the traces are, and the statistics that the real one has beside the synthetic.
 
     A dash stands for what a trace does not tell, or for a value that is not among its most frequent; what follows ± is
-    half a 95 % interval; what is within 10 % has a tick. The facts are those of `traces.describe.facts.Character`.
+    half a 95 % interval; what is within 10 % has a tick. The facts are those of `traces.describe.statistics.TraceStatistics`.
     """
     told = [row for row in compare(real, synthetic) if not math.isnan(row.real)]
     return render(

@@ -48,7 +48,7 @@ class Coverage:
     recent_half: Shares
     queries: int
 
-    def facts(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The shares and their intervals, JSON-able."""
         found: dict[str, Any] = {"looked_up": self.queries}
         for name in ("others", "recent", "others_half", "recent_half"):

@@ -85,10 +85,10 @@ def lookups(trace: Trace, kind: str) -> Lookups | None:
     if column.null_count == len(column):
         return None
     known = nodes(trace.table.column("request_id"))
-    return on_nodes(np.zeros(len(trace), np.int64) if known is None else known, column)
+    return lookups_on_nodes(np.zeros(len(trace), np.int64) if known is None else known, column)
 
 
-def on_nodes(node: Indices, lists: pa.Array | pa.ChunkedArray) -> Lookups:
+def lookups_on_nodes(node: Indices, lists: pa.Array | pa.ChunkedArray) -> Lookups:
     """What requests on the nodes numbered `node`, (n,), look for: (n,) lists of names, null for none."""
     lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False).astype(np.int64)
     things, _ = pd.factorize(pc.list_flatten(lists).to_pandas())
@@ -98,7 +98,7 @@ def on_nodes(node: Indices, lists: pa.Array | pa.ChunkedArray) -> Lookups:
     return Lookups(len(node), [asked.tolist() for asked in np.split(things, ends[:-1])])
 
 
-def together(column: pa.ChunkedArray) -> list[tuple[tuple[str, ...], float]]:
+def addon_combinations(column: pa.ChunkedArray) -> list[tuple[tuple[str, ...], float]]:
     """Which are used together: lists of names and their shares of the requests whose list is known, most first."""
     known = column.drop_null()
     counts = tally(pc.binary_join(known, "\0"))

@@ -48,7 +48,7 @@ class Popularity:
         """Share of the calls that go to the `ranks` most popular."""
         return float(self.calls[:ranks].sum() / self.calls.sum())
 
-    def facts(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The numbers, JSON-able."""
         shares = self.per_request
         return {

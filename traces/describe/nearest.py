@@ -65,7 +65,7 @@ class Nearest:
     cached_age_s: Floats | None
     sampled: bool
 
-    def facts(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The numbers, JSON-able; ages and lags are of hits at the lowest of `THRESHOLDS`."""
         hit = self.similarity > THRESHOLDS[0]
         cached = self.cached_similarity > THRESHOLDS[0]

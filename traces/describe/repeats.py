@@ -27,7 +27,7 @@ class Repeats:
     same_user_share: float | None
     requests: int
 
-    def facts(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The numbers, JSON-able."""
         return {
             "distinct": len(self.times),

@@ -24,8 +24,8 @@ TOP = (1, 2, 5, 10)
 PER_DAY = 1500
 """Prompts clustered of each day, at random: their number decides how large clusters get."""
 
-LEAST = 100
-MEMBERS = 3
+MIN_PROMPTS = 100
+MIN_MEMBERS = 3
 """The least prompts of a cluster; DBSCAN's usual 5 leaves hardly any in a sample of this size."""
 
 
@@ -43,7 +43,7 @@ class Survival:
     left: dict[tuple[float, int], Floats]
     per_day: int
 
-    def facts(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The numbers, JSON-able."""
         return {
             "prompts_per_day": self.per_day,
@@ -57,7 +57,7 @@ def survival(trace: Trace, encoder: Encoder, *, progress: bool = False) -> Survi
 
     A cluster is known by its most frequent prompt. It has survived to a day if that prompt lies within eps of a
     member of one of that day's top clusters. The top percent is at least one cluster; what is tied with its last
-    is in it. `progress` shows a bar. None if fewer than two whole days have `LEAST` prompts.
+    is in it. `progress` shows a bar. None if fewer than two whole days have `MIN_PROMPTS` prompts.
     """
     from sklearn.cluster import DBSCAN  # a slow import, not always needed
 
@@ -67,7 +67,7 @@ def survival(trace: Trace, encoder: Encoder, *, progress: bool = False) -> Survi
     chosen = []
     for number in range(min(DAYS, int(since_s[-1] // DAY_S))):
         rows = np.arange(*np.searchsorted(day, (number, number + 1)))
-        if len(rows) < LEAST:
+        if len(rows) < MIN_PROMPTS:
             break
         chosen.append(np.sort(rng.choice(rows, min(PER_DAY, len(rows)), replace=False)))
     if len(chosen) < 2:
@@ -80,7 +80,7 @@ def survival(trace: Trace, encoder: Encoder, *, progress: bool = False) -> Survi
     for here in tqdm(vectors, "cluster", disable=not progress, unit="day"):
         distance = np.clip(1.0 - here @ here.T, 0.0, 2.0)
         for eps in EPS:
-            label = DBSCAN(eps=eps, min_samples=MEMBERS, metric="precomputed").fit_predict(distance)
+            label = DBSCAN(eps=eps, min_samples=MIN_MEMBERS, metric="precomputed").fit_predict(distance)
             for top in TOP:
                 popular = _popular(label, top)
                 if (eps, top) not in faces:  # of the first day

@@ -6,9 +6,9 @@ import numpy as np
 import numpy.typing as npt
 
 from conf.page import render as filled
-from traces.table.validation import shown
+from traces.table.validation import excerpt
 
-LONGEST = 10_000
+MAX_NAME = 10_000
 """Characters of a name."""
 
 
@@ -18,13 +18,13 @@ def quantiles(values: npt.NDArray[Any], levels: tuple[int, ...]) -> dict[str, fl
 
 
 def render(facts: dict[str, Any]) -> str:
-    """Return a trace's facts (see `traces.describe.facts.Character`) as aligned lines of text."""
-    told = {**facts, **{name: shown(facts[name], LONGEST) for name in ("name", "source")}}
-    told["notes"] = {key: shown(str(value), 200) for key, value in facts["notes"].items()}
+    """Return a trace's facts (see `traces.describe.statistics.TraceStatistics`) as aligned lines of text."""
+    told = {**facts, **{name: excerpt(facts[name], MAX_NAME) for name in ("name", "source")}}
+    told["notes"] = {key: excerpt(str(value), 200) for key, value in facts["notes"].items()}
     if facts["addons"]:
-        together = {shown(names, LONGEST): share for names, share in facts["addons"]["together"].items()}
+        together = {excerpt(names, MAX_NAME): share for names, share in facts["addons"]["together"].items()}
         told["addons"] = {**facts["addons"], "together": together}
-    page = filled("traces.describe", "facts.jinja", **told)
+    page = filled("traces.describe", "statistics.jinja", **told)
     lines = [line.split("\t", 1) for line in page.splitlines()]
     width = max(len(label) for label, _ in lines)
     return "\n".join(f"{label:<{width}}  {text}" for label, text in lines)

@@ -12,7 +12,7 @@ from conf.clip import VIT_L14, ClipModel
 from conf.ranges import Count
 from traces.encoders.vectors import Floats, by_length
 from traces.error import TraceError
-from traces.table.validation import shown
+from traces.table.validation import excerpt
 
 
 @dataclass(slots=True)
@@ -76,4 +76,4 @@ def _open_image(path: Path) -> Any:
         with Image.open(path) as image:
             return image.convert("RGB")
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise TraceError(f"{path}: cannot be read as an image ({shown(str(error))}); mend the file") from error
+        raise TraceError(f"{path}: cannot be read as an image ({excerpt(str(error))}); mend the file") from error

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from traces.error import TraceError
 
 GIB = 1 << 30
-MOST_GIB = 20.0
+DEFAULT_GIB = 20.0
 """What is kept unless $MEZZOTINT_CACHE_GIB says otherwise: ten million embeddings of 512 dimensions."""
 
 BLOCKS = "blocks"
@@ -59,19 +59,19 @@ def cached(kind: str, facts: Mapping[str, Any], rows: int, columns: Columns, mak
 
     Raises TraceError: $MEZZOTINT_CACHE_GIB is no number, or there is no room for temporary files either.
     """
-    allowed = most_bytes()  # a wrong setting is found before the work, not after it
+    allowed = max_bytes()  # a wrong setting is found before the work, not after it
     key = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]
     folder = home() / kind / key
     with suppress(OSError), ExitStack() as stack:
         entry = _Entry(folder, key, rows, columns, "rb", stack)
-        if entry.is_whole:
+        if entry.is_complete:
             return entry.arrays()
     try:
         found = _computed(folder, key, rows, columns, make)
         _make_room(folder, allowed)
         return found
     except OSError as error:
-        _tell(f"{folder}: cannot be written ({error}); {kind} are computed for this run alone; set MEZZOTINT_CACHE")
+        _note(f"{folder}: cannot be written ({error}); {kind} are computed for this run alone; set MEZZOTINT_CACHE")
     try:
         with tempfile.TemporaryDirectory(prefix="mezzotint-") as temporary:
             return _computed(Path(temporary), key, rows, columns, make)
@@ -82,9 +82,9 @@ def cached(kind: str, facts: Mapping[str, Any], rows: int, columns: Columns, mak
         ) from error
 
 
-def most_bytes() -> float:
+def max_bytes() -> float:
     """The size of the cache. Raises TraceError if $MEZZOTINT_CACHE_GIB is not a number of 0 or more."""
-    given = os.environ.get("MEZZOTINT_CACHE_GIB") or str(MOST_GIB)
+    given = os.environ.get("MEZZOTINT_CACHE_GIB") or str(DEFAULT_GIB)
     try:
         gib = float(given)
     except ValueError:
@@ -100,8 +100,8 @@ def _computed(folder: Path, key: str, rows: int, columns: Columns, make: Make) -
         folder.mkdir(parents=True, exist_ok=True)
         entry = _Entry(folder, key, rows, columns, "r+b", stack)
         if entry.is_damaged:
-            _tell(f"{folder}: was damaged; computed again")
-        if not entry.is_whole:
+            _note(f"{folder}: was damaged; computed again")
+        if not entry.is_complete:
             for block in make(entry.arrays()):
                 entry.append(block)
         return entry.arrays()
@@ -131,7 +131,7 @@ class _Entry:
         self._verify()
 
     @property
-    def is_whole(self) -> bool:
+    def is_complete(self) -> bool:
         return self._ends[0] == self._total
 
     def arrays(self) -> Arrays:
@@ -161,7 +161,7 @@ class _Entry:
         try:
             fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            _tell(f"{folder}: another process is computing it; waiting")
+            _note(f"{folder}: another process is computing it; waiting")
             fcntl.flock(log, fcntl.LOCK_EX)
         except OSError:  # a file system without locks
             return
@@ -172,7 +172,7 @@ class _Entry:
         """Read the blocks up to the first that is not whole, and leave the file of blocks behind the last whole one."""
         log, *files = self._files
         sizes = [os.fstat(file.fileno()).st_size for file in files]
-        while not self.is_whole and len(record := log.read(self._record.size)) == self._record.size:
+        while not self.is_complete and len(record := log.read(self._record.size)) == self._record.size:
             wanted, *ends = self._record.unpack(record)
             fits = all(old <= new <= size for old, new, size in zip(self._ends, ends, sizes, strict=True))
             total = self._seed
@@ -206,5 +206,5 @@ def _make_room(newest: Path, allowed: float) -> None:
             total -= size
 
 
-def _tell(what: str) -> None:
+def _note(what: str) -> None:
     print(f"mezzotint: note: {' '.join(what.split())}", file=sys.stderr, flush=True)

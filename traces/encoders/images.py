@@ -22,7 +22,7 @@ from traces.error import TraceError
 SUFFIXES = (".jpeg", ".jpg", ".png", ".webp")
 
 
-class Opened(NamedTuple):
+class OpenedImages(NamedTuple):
     """Image vectors of a trace, as they lie on disk: (n, d) real numbers, all zeros where a row has no image.
 
     ``path`` and ``source`` say where they are from, for messages and in words; ``key`` names their content.
@@ -35,10 +35,10 @@ class Opened(NamedTuple):
 
 
 @runtime_checkable
-class Images(Protocol):
+class ImageSource(Protocol):
     """Where the vectors of the images come from."""
 
-    def open(self, rows: int, dim: int) -> Opened:
+    def open(self, rows: int, dim: int) -> OpenedImages:
         """The vectors for a trace of ``rows`` rows whose prompts are vectors of ``dim`` numbers.
 
         Raises TraceError where they are for another number of rows, or of another width.
@@ -55,13 +55,13 @@ class GivenImages:
 
     path: str | Path
 
-    def open(self, rows: int, dim: int) -> Opened:
+    def open(self, rows: int, dim: int) -> OpenedImages:
         path = Path(self.path)
         found = mapped(path)
         if len(found) != rows:
             raise TraceError(f"{path}: found vectors of {len(found)} images, expected {rows}, one per row of the trace")
         _check_width(found.shape[1], dim, str(path))
-        return Opened(found, path, f"given in {path.name}", digest([path], TraceError)[:32])
+        return OpenedImages(found, path, f"given in {path.name}", digest([path], TraceError)[:32])
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class ClipImages:
         if self.weights is None:
             raise TraceError("space: weights=null, expected a folder of CLIP weights; choose encoder=clip or name one")
 
-    def open(self, rows: int, dim: int) -> Opened:
+    def open(self, rows: int, dim: int) -> OpenedImages:
         model = ClipModel(str(self.weights), TraceError, allow_hub=self.allow_hub, device=self.device)
         _check_width(model.dim, dim, f"CLIP weights {self.weights}")
         folder = Path(self.folder).expanduser()
@@ -99,7 +99,7 @@ class ClipImages:
             "images", {"version": 1, "images": key, "dim": dim}, rows, {"vectors": (np.float32, (dim,))},
             lambda done: ((block,) for block in image_vectors(model, paths[len(done["vectors"]) :], self.batch)),
         )  # fmt: skip
-        return Opened(found["vectors"], folder, f"{folder.name}, encoded by {model.name}", key)
+        return OpenedImages(found["vectors"], folder, f"{folder.name}, encoded by {model.name}", key)
 
 
 def _check_width(found: int, dim: int, where: str) -> None:

@@ -19,7 +19,7 @@ from conf.digest import digest
 from traces.encoders.vectors import BLOCK, Floats, mapped, unit
 from traces.error import TraceError
 from traces.table.limits import regular_file
-from traces.table.validation import shown
+from traces.table.validation import excerpt
 
 PROMPT, VECTOR = "prompt", "vector"
 """Columns of the user's file."""
@@ -79,7 +79,7 @@ class Precomputed:
         if missing:
             raise TraceError(
                 f"{self._files()[-1]}: has no vector for {len(missing)} of {len(filled)} prompts asked for, the "
-                f"first is {shown(repr(missing[0]))}; add them, each exactly as the trace spells it"
+                f"first is {excerpt(repr(missing[0]))}; add them, each exactly as the trace spells it"
             )
         if filled:
             vectors[filled] = unit(rows[[row_of[_key(prompts[index])] for index in filled]], 0, Path(self.path))
@@ -101,7 +101,7 @@ class Precomputed:
                 if not prompt or not prompt.strip():
                     continue
                 if not length:
-                    found = f"{path}: row {at}: found a vector of zeros for {shown(repr(prompt))}"
+                    found = f"{path}: row {at}: found a vector of zeros for {excerpt(repr(prompt))}"
                     raise TraceError(f"{found}, expected a direction; encode the prompt again or drop the row")
                 first = row_of.setdefault(_key(prompt), at)
                 if first != at:
@@ -161,7 +161,7 @@ def _opened(path: Path, columns: list[str]) -> Iterator[pq.ParquetFile]:
             raise TraceError(f"{path}: column {PROMPT}: found {kind}, expected text; write it as strings")
         yield file
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:  # the last: a column's name
-        raise TraceError(f"{path}: cannot be read as Parquet ({shown(str(error))}); write it again") from error
+        raise TraceError(f"{path}: cannot be read as Parquet ({excerpt(str(error))}); write it again") from error
 
 
 def _batches(path: Path, columns: list[str], size: int) -> Iterator[pa.RecordBatch]:

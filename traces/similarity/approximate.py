@@ -53,8 +53,8 @@ class Approximate:
             raise TraceError(f"search: axes={self.axes}, expected a multiple of axes_per_code={self.axes_per_code}")
         _faiss()
 
-    def open(self, space: SimilaritySource, rows: int, floor: float, content: str | None) -> Callable[[], Index]:
-        axes = fit(space, rows, self.axes).axes
+    def open(self, source: SimilaritySource, rows: int, floor: float, content: str | None) -> Callable[[], Index]:
+        axes = fit(source, rows, self.axes).axes
         count = axes.shape[1] // self.axes_per_code * self.axes_per_code
         sample = np.unique(np.linspace(0, rows - 1, min(rows, TRAINED_ON)).astype(np.int64))
         if count == 0 or len(sample) < 16:
@@ -64,32 +64,32 @@ class Approximate:
         # Turned at random among themselves the axes say as much, and every code an equal share of it.
         turn = np.linalg.qr(np.random.default_rng(0).normal(size=(count, count)))[0]
         bound = Bound(np.ascontiguousarray(axes[:, :count] @ turn.astype(np.float32)))
-        coordinates = np.ascontiguousarray(bound.short(space.artifacts(sample))[:, :count])
+        coordinates = np.ascontiguousarray(bound.short(source.artifacts(sample))[:, :count])
 
-        def made() -> Index:
+        def make_index() -> Index:
             faiss = _faiss()
             codes = faiss.IndexPQFastScan(count, count // self.axes_per_code, 4, faiss.METRIC_INNER_PRODUCT)
             codes.pq.cp.min_points_per_centroid = 1  # a short trace is no reason to warn
             codes.qbs = QUERIES_AT_ONCE
             codes.train(coordinates)
-            return ApproximateIndex(space, rows, floor, bound, codes, self)
+            return ApproximateIndex(source, rows, floor, bound, codes, self)
 
-        return made
+        return make_index
 
 
 class ApproximateIndex:
     """Codes of what was held when the block began, minus what left since, plus what came since."""
 
     def __init__(
-        self, space: SimilaritySource, rows: int, floor: float, bound: Bound, codes: Any, settings: Approximate
+        self, source: SimilaritySource, rows: int, floor: float, bound: Bound, codes: Any, settings: Approximate
     ) -> None:
-        self._space = space
+        self._source = source
         self._rows = rows
         self._floor = floor
         self._bound = bound
         self._codes = codes
         self._settings = settings
-        self._slots = Slots(space, rows, bound)
+        self._slots = Slots(source, rows, bound)
         self._coded_slot = self._coded_entry = np.empty(0, np.int64)
         self._came_slot = np.empty(UNCODED, np.int64)
         self._came_short = np.empty((UNCODED, bound.axes.shape[1] + 1), np.float32)
@@ -153,7 +153,7 @@ class ApproximateIndex:
     def _compare_from(self, row: int) -> None:
         self._code()
         self._start, self._stop = row, min(row + self._settings.block, self._rows)
-        self._queries = self._space.queries(self._start, self._stop)
+        self._queries = self._source.queries(self._start, self._stop)
         self._short = self._bound.short(self._queries)
         coordinates = np.ascontiguousarray(self._short[:, : self._codes.d])
         found = self._codes.search(coordinates, self._settings.candidates)[1]

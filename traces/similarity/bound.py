@@ -37,37 +37,37 @@ class Bound:
         return np.column_stack((on_axes, np.sqrt(np.maximum(rest, 0.0)))).astype(np.float32, copy=False)
 
 
-def fit(space: SimilaritySource, rows: int, axes: int) -> Bound:
-    """The ``axes`` axes that hold most of the length of the vectors of ``space``: of the largest second moments.
+def fit(source: SimilaritySource, rows: int, axes: int) -> Bound:
+    """The ``axes`` axes that hold most of the length of the vectors of ``source``: of the largest second moments.
 
     Raises:
         TypeError: the space gives vectors that are not float32; a search in double precision takes many times
             as long, and nobody would notice.
     """
-    return Bound(np.ascontiguousarray(_turned(space, _sample(rows))[:, :axes]))
+    return Bound(np.ascontiguousarray(_turned(source, _sample(rows))[:, :axes]))
 
 
-def cheapest(space: SimilaritySource, rows: int, floor: float, nearest: bool = False) -> Bound:
+def cheapest(source: SimilaritySource, rows: int, floor: float, nearest: bool = False) -> Bound:
     """The bound with as many axes as make a search cheapest: few keep too many pairs, more cost more for each.
 
     It is tried on a sample, what it costs counted in axes. Whatever is chosen, the same is found.
 
     Args:
-        space: bound to a trace of ``rows`` rows.
+        source: bound to a trace of ``rows`` rows.
         floor: products below it are not looked for.
         nearest: nor are those below the best of a query.
     """
     sample = _sample(rows)
-    turned = _turned(space, sample)
+    turned = _turned(source, sample)
     asked = sample[:: max(1, len(sample) // QUERIES)]
-    queries = np.concatenate([space.queries(row, row + 1) for row in asked]) @ turned
-    artifacts = space.artifacts(sample) @ turned
+    queries = np.concatenate([source.queries(row, row + 1) for row in asked]) @ turned
+    artifacts = source.artifacts(sample) @ turned
     products = queries @ artifacts.T
     products[asked[:, None] <= sample] = -np.inf
-    least = np.maximum(products.max(axis=1, keepdims=True), floor) if nearest else np.float32(floor)
+    threshold = np.maximum(products.max(axis=1, keepdims=True), floor) if nearest else np.float32(floor)
     step = max(1, turned.shape[1] // 16)
     costs = {
-        axes: axes + FULL * float(np.mean(_bounds(queries, artifacts, axes) >= least - SLACK))
+        axes: axes + FULL * float(np.mean(_bounds(queries, artifacts, axes) >= threshold - SLACK))
         for axes in range(step, turned.shape[1] + 1, step)
     }
     axes = min(costs, key=lambda axes: costs[axes])
@@ -78,12 +78,12 @@ def _sample(rows: int) -> NDArray[np.int64]:
     return np.unique(np.linspace(0, rows - 1, min(rows, SAMPLE)).astype(np.int64))
 
 
-def _turned(space: SimilaritySource, sample: NDArray[np.int64]) -> Floats:
+def _turned(source: SimilaritySource, sample: NDArray[np.int64]) -> Floats:
     """Orthonormal axes (d, d), those first on which the vectors of the rows in ``sample`` are longest."""
-    for what, given in (("query", space.queries(0, 1)), ("artifact", space.artifacts(sample[:1]))):
+    for what, given in (("query", source.queries(0, 1)), ("artifact", source.artifacts(sample[:1]))):
         if given.dtype != np.float32:
             raise TypeError(f"{what} vectors: found {given.dtype}, expected float32")
-    vectors = np.concatenate([space.artifacts(sample), *(space.queries(row, row + 1) for row in sample[:QUERIES])])
+    vectors = np.concatenate([source.artifacts(sample), *(source.queries(row, row + 1) for row in sample[:QUERIES])])
     moments: NDArray[np.float64] = vectors.T.astype(np.float64) @ vectors
     return np.ascontiguousarray(np.linalg.eigh(moments)[1][:, ::-1], np.float32)
 

@@ -9,7 +9,7 @@ from annotated_types import Ge
 
 from conf.ranges import Count
 from traces.similarity.exact import Exact
-from traces.similarity.neighbours import UNIT, Neighbours, remembered
+from traces.similarity.neighbours import UNIT, Neighbours, cached_neighbours
 from traces.similarity.search import Found, Index
 from traces.similarity.similarities import SimilaritySource
 
@@ -31,11 +31,11 @@ class CachedSearch:
     max_rows: Annotated[int, Ge(0)] = 200_000
     max_neighbours: Count = 1024
 
-    def open(self, space: SimilaritySource, rows: int, floor: float, content: str | None) -> Callable[[], Index]:
+    def open(self, source: SimilaritySource, rows: int, floor: float, content: str | None) -> Callable[[], Index]:
         if rows > self.max_rows or floor == -np.inf:
-            return Exact().open(space, rows, floor, content)
-        known = remembered(space, rows, floor, self.max_neighbours, content)
-        return lambda: CachedIndex(known, lambda: Exact(FEW).open(space, rows, floor, content)())
+            return Exact().open(source, rows, floor, content)
+        known = cached_neighbours(source, rows, floor, self.max_neighbours, content)
+        return lambda: CachedIndex(known, lambda: Exact(FEW).open(source, rows, floor, content)())
 
 
 class CachedIndex:
@@ -73,7 +73,7 @@ class CachedIndex:
         found = self._among(rows, units, its)
         # Among equals the oldest is found; those at the end of what is known may not be all equals.
         if not alone and (found is None or found[1] == units[its[-1]]):
-            rows, units, complete = self._known.whole(row)
+            rows, units, complete = self._known.all_of(row)
             found = self._among(rows, units, range(len(rows)))
             if not complete and (found is None or found[1] == units[-1]):
                 return self._search(row)

@@ -18,9 +18,9 @@ class Exact:
 
     block: Count = 256
 
-    def open(self, space: SimilaritySource, rows: int, floor: float, content: str | None) -> Callable[[], Index]:
-        bound = cheapest(space, rows, floor, nearest=True)
-        return lambda: ExactIndex(space, rows, floor, bound, self.block)
+    def open(self, source: SimilaritySource, rows: int, floor: float, content: str | None) -> Callable[[], Index]:
+        bound = cheapest(source, rows, floor, nearest=True)
+        return lambda: ExactIndex(source, rows, floor, bound, self.block)
 
 
 class ExactIndex:
@@ -32,13 +32,13 @@ class ExactIndex:
     in full (traces.similarity.bound).
     """
 
-    def __init__(self, space: SimilaritySource, rows: int, floor: float, bound: Bound, block: int = 256) -> None:
-        self._space = space
+    def __init__(self, source: SimilaritySource, rows: int, floor: float, bound: Bound, block: int = 256) -> None:
+        self._source = source
         self._rows = rows
         self._floor = floor
         self._bound = bound
         self._block = block
-        self._slots = Slots(space, rows, bound)
+        self._slots = Slots(source, rows, bound)
         self._start = self._stop = 0
         self._queries = self._queries_short = self._bounds = np.empty((0, 0), np.float32)
         self._changed: dict[int, None] = {}
@@ -74,7 +74,7 @@ class ExactIndex:
     def _compare_from(self, row: int) -> None:
         held = self._slots
         self._start, self._stop = row, min(row + self._block, self._rows)
-        self._queries = self._space.queries(self._start, self._stop)
+        self._queries = self._source.queries(self._start, self._stop)
         self._queries_short = self._bound.short(self._queries)
         self._bounds = self._queries_short @ held.short[: held.used].T
         self._bounds[:, held.entry[: held.used] < 0] = -np.inf

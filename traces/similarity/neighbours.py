@@ -71,14 +71,16 @@ class Neighbours:
         at = row - start
         return rows, units, range(ends[at], ends[at + 1]), alone[at]
 
-    def whole(self, row: int) -> tuple[list[int], list[int], bool]:
+    def all_of(self, row: int) -> tuple[list[int], list[int], bool]:
         """All neighbours of ``row`` that are known, their similarities, and whether there are no others."""
         its = slice(self.ends[row - 1] if row else 0, self.ends[row])
         return self.rows[its].tolist(), self.units[its].tolist(), bool(self.complete[row])
 
 
-def remembered(space: SimilaritySource, rows: int, floor: float, most: int, content: str | None) -> Neighbours:
-    """Every row's earlier rows whose similarity is at least ``floor``, the ``most`` most similar of them.
+def cached_neighbours(
+    source: SimilaritySource, rows: int, floor: float, max_neighbours: int, content: str | None
+) -> Neighbours:
+    """Every row's earlier rows whose similarity is at least ``floor``, the ``max_neighbours`` most similar of them.
 
     Exact: bounds leave out what cannot reach the floor, the rest is compared in full (traces.similarity.bound). Equal
     artifacts, as of a prompt that is sent again, are compared once, and so are equal queries of a block.
@@ -87,35 +89,49 @@ def remembered(space: SimilaritySource, rows: int, floor: float, most: int, cont
         content: names the trace and the encoder in the disk cache; None finds the neighbours and keeps nothing.
     """
     if content is None:
-        blocks = _blocks(space, rows, floor, most, np.empty(0, np.int64), progress=False)
+        blocks = _blocks(source, rows, floor, max_neighbours, np.empty(0, np.int64), progress=False)
         return Neighbours(*(np.concatenate(parts) for parts in zip(*blocks, strict=True)))
-    facts = {"version": VERSION, "content": content, "space": space.key, "floor": floor, "most": most, "rows": rows}
+    facts = {
+        "version": VERSION,
+        "content": content,
+        "space": source.key,
+        "floor": floor,
+        "most": max_neighbours,
+        "rows": rows,
+    }
     return Neighbours(
-        **cached("neighbours", facts, rows, FILES, lambda done: _blocks(space, rows, floor, most, done["ends"]))
+        **cached(
+            "neighbours", facts, rows, FILES, lambda done: _blocks(source, rows, floor, max_neighbours, done["ends"])
+        )
     )
 
 
 def _blocks(
-    space: SimilaritySource, rows: int, floor: float, most: int, done: Indices, progress: bool = True
+    source: SimilaritySource, rows: int, floor: float, max_neighbours: int, done: Indices, progress: bool = True
 ) -> Iterator[tuple[Indices, NDArray[np.int32], NDArray[np.int32], NDArray[np.bool_]]]:
     """The neighbours of the rows after those that are ``done`` (their ends), block by block.
 
     ``progress`` shows a bar with the time left, where standard error is a terminal.
     """
-    bound = cheapest(space, rows, floor)
-    kept = _alike(space.artifacts(part) for part in _cut(np.arange(rows)))
-    short = np.concatenate([bound.short(space.artifacts(part)) for part in _cut(kept.first)])
+    bound = cheapest(source, rows, floor)
+    kept = _alike(source.artifacts(part) for part in _cut(np.arange(rows)))
+    short = np.concatenate([bound.short(source.artifacts(part)) for part in _cut(kept.first)])
     begin, end = len(done), int(done[-1]) if len(done) else 0
     off = None if progress else True
     with tqdm(total=rows * rows, initial=begin**2, desc="find neighbours", bar_format=BAR, disable=off) as bar:
         for start in range(begin, rows, QUERIES):
             stop = min(start + QUERIES, rows)
-            at, neighbour, unit = _sorted(*_block(space, bound, kept, short, start, stop, floor), rows)
+            at, neighbour, unit = _sorted(*_block(source, bound, kept, short, start, stop, floor), rows)
             found = np.bincount(at, minlength=stop - start)
             rank = np.arange(len(at)) - np.repeat(np.cumsum(found) - found, found)
-            ends = end + np.cumsum(np.minimum(found, most))
+            ends = end + np.cumsum(np.minimum(found, max_neighbours))
             end = int(ends[-1])
-            yield ends, neighbour[rank < most].astype(np.int32), unit[rank < most].astype(np.int32), found <= most
+            yield (
+                ends,
+                neighbour[rank < max_neighbours].astype(np.int32),
+                unit[rank < max_neighbours].astype(np.int32),
+                found <= max_neighbours,
+            )
             bar.update(stop**2 - start**2)  # a row is compared with all before it
 
 
@@ -145,17 +161,17 @@ def _alike(parts: Iterable[Floats]) -> _Groups:
 
 
 def _block(
-    space: SimilaritySource, bound: Bound, kept: _Groups, short: Floats, start: int, stop: int, floor: float
+    source: SimilaritySource, bound: Bound, kept: _Groups, short: Floats, start: int, stop: int, floor: float
 ) -> tuple[Indices, Indices, Indices]:
     """For queries start..stop-1: (query - start, earlier row, millionths) of all pairs at or above the floor."""
-    full = space.queries(start, stop)
+    full = source.queries(start, stop)
     asked = _alike([full])
     last = np.zeros(len(asked.first), np.int64)
     np.maximum.at(last, asked.of, np.arange(start, stop))
     query, group = _candidates(bound.short(full[asked.first]), short[: np.searchsorted(kept.first, stop - 1)], floor)
     earlier = kept.first[group] < last[query]
     query, group = query[earlier], group[earlier]
-    exact = _similarities(space, full[asked.first], query, kept.first[group])
+    exact = _similarities(source, full[asked.first], query, kept.first[group])
     reach = exact >= floor
     query, group, unit = query[reach], group[reach], np.rint(exact[reach] * UNIT).astype(np.int64)
     # to the rows that ask, and then to the rows that answer
@@ -171,18 +187,18 @@ def _block(
 
 def _candidates(queries: Floats, artifacts: Floats, floor: float) -> tuple[Indices, Indices]:
     """Pairs of short vectors whose bound reaches the floor, by query."""
-    least = np.float32(floor) - SLACK
+    lowest = np.float32(floor) - SLACK
     found = [(np.empty(0, np.int64),) * 2]
     for low in range(0, len(artifacts), ARTIFACTS):
         some = artifacts[low : low + ARTIFACTS]
-        query, group = np.divmod(np.flatnonzero((queries @ some.T).ravel() >= least), len(some))
+        query, group = np.divmod(np.flatnonzero((queries @ some.T).ravel() >= lowest), len(some))
         found.append((query, group + low))
     query, group = (np.concatenate(column) for column in zip(*found, strict=True))
     order = np.argsort(query, kind="stable")
     return query[order], group[order]
 
 
-def _similarities(space: SimilaritySource, queries: Floats, query: Indices, row: Indices) -> NDArray[np.float64]:
+def _similarities(source: SimilaritySource, queries: Floats, query: Indices, row: Indices) -> NDArray[np.float64]:
     """`similarity` of pairs of a query and an artifact, by query: the same numbers, by a faster product.
 
     A sum in another order differs by less than 1e-12, which matters where the sixth decimal is rounded up or down.
@@ -193,11 +209,11 @@ def _similarities(space: SimilaritySource, queries: Floats, query: Indices, row:
     for one, end in zip(queries.astype(np.float64), ends, strict=True):
         for at in range(begin, end, PAIRS):
             some = slice(at, min(at + PAIRS, end))
-            np.matmul(space.artifacts(row[some]).astype(np.float64), one, out=products[some])
+            np.matmul(source.artifacts(row[some]).astype(np.float64), one, out=products[some])
         begin = end
     halves = np.flatnonzero(np.abs(products * UNIT % 1.0 - 0.5) < 1e-12 * UNIT)
     exact = np.round(products, DECIMALS)
-    exact[halves] = similarity(queries[query[halves]], space.artifacts(row[halves]))
+    exact[halves] = similarity(queries[query[halves]], source.artifacts(row[halves]))
     return exact
 
 

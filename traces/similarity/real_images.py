@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conf.assumption import Assumption
-from traces.encoders.images import Images, Opened
+from traces.encoders.images import ImageSource, OpenedImages
 from traces.encoders.vectors import BLOCK, unit
 from traces.error import TraceError
 from traces.similarity.similarities import Floats
@@ -21,18 +21,18 @@ class TextToRealImage:
     but the identity is a TraceError, and so are images that do not go with the trace or the encoder.
     """
 
-    images: Images
+    images: ImageSource
     _text: Floats = field(init=False, repr=False, compare=False)
-    _opened: Opened = field(init=False, repr=False, compare=False)
+    _opened: OpenedImages = field(init=False, repr=False, compare=False)
     _key: str = field(init=False, default="", repr=False, compare=False)
     _own: float = field(init=False, default=0.0, repr=False, compare=False)
     _without: int = field(init=False, default=0, repr=False, compare=False)
 
-    def bind(self, embeddings: Floats, rng: np.random.Generator, scale: SimilarityMap | None = None) -> None:
+    def bind(self, embeddings: Floats, rng: np.random.Generator, similarity_map: SimilarityMap | None = None) -> None:
         """Check every vector and take the mean cosine of a prompt and its own image."""
-        if scale is not None and not isinstance(scale, Identity):
+        if similarity_map is not None and not isinstance(similarity_map, Identity):
             raise TraceError(
-                f"scale: found {type(scale).__name__}, expected the identity: real image vectors need encoder=clip, or "
+                f"scale: found {type(similarity_map).__name__}, expected the identity: real image vectors need encoder=clip, or "
                 "encoder=precomputed with vectors of the images' own model, and similarity_map=identity"
             )
         self._text = embeddings

@@ -32,11 +32,11 @@ class Index(Protocol):
 class Search(Protocol):
     """Makes indexes over one space of one trace."""
 
-    def open(self, space: SimilaritySource, rows: int, floor: float, content: str | None) -> Callable[[], Index]:
+    def open(self, source: SimilaritySource, rows: int, floor: float, content: str | None) -> Callable[[], Index]:
         """What makes the indexes of a run.
 
         Args:
-            space: bound to the trace, of ``rows`` rows, preloaded ones included.
+            source: bound to the trace, of ``rows`` rows, preloaded ones included.
             floor: similarities below it are not found.
             content: names the trace and the encoder, for what is remembered; None keeps nothing on disk.
         """

@@ -30,7 +30,7 @@ def similarity(queries: Floats, artifacts: Floats) -> NDArray[np.float64]:
 class SimilaritySource(Protocol):
     """Vectors of one trace, as queries and as artifacts. All are float32."""
 
-    def bind(self, embeddings: Floats, rng: np.random.Generator, scale: SimilarityMap | None = None) -> None:
+    def bind(self, embeddings: Floats, rng: np.random.Generator, similarity_map: SimilarityMap | None = None) -> None:
         """Take the trace's text embeddings (n, d), unit rows, a random stream of this space's own, and the scale
         of the encoder (the identity where none is given)."""
 
@@ -60,17 +60,17 @@ class TextToText:
 
     key: ClassVar[str] = "text"
     _embeddings: Floats = field(init=False, repr=False)
-    _scale: SimilarityMap = field(init=False, default_factory=Identity, repr=False)
+    _similarity_map: SimilarityMap = field(init=False, default_factory=Identity, repr=False)
 
-    def bind(self, embeddings: Floats, rng: np.random.Generator, scale: SimilarityMap | None = None) -> None:
+    def bind(self, embeddings: Floats, rng: np.random.Generator, similarity_map: SimilarityMap | None = None) -> None:
         self._embeddings = embeddings
-        self._scale = scale or Identity()
+        self._similarity_map = similarity_map or Identity()
 
     def similar(self, product: float) -> float:
-        return self._scale.to_clip(product)
+        return self._similarity_map.to_clip(product)
 
     def product(self, similarity: float) -> float:
-        return self._scale.from_clip(similarity)
+        return self._similarity_map.from_clip(similarity)
 
     def queries(self, start: int, stop: int) -> Floats:
         return np.asarray(self._embeddings[start:stop])
@@ -79,7 +79,7 @@ class TextToText:
         return np.asarray(self._embeddings[rows])
 
     def assumptions(self) -> list[Assumption]:
-        return self._scale.assumptions()
+        return self._similarity_map.assumptions()
 
 
 @dataclass(slots=True)
@@ -103,7 +103,7 @@ class TextToImage:
     unrelated: float
     _embeddings: Floats = field(init=False, repr=False)
     _gain: Floats = field(init=False, repr=False)
-    _scale: SimilarityMap = field(init=False, default_factory=Identity, repr=False)
+    _similarity_map: SimilarityMap = field(init=False, default_factory=Identity, repr=False)
 
     def __post_init__(self) -> None:
         if not (0 <= self.unrelated < self.clip_score <= 1 and self.spread >= 0):
@@ -112,18 +112,18 @@ class TextToImage:
                 f"{self.unrelated}; expected 0 <= unrelated < clip_score <= 1 and spread >= 0"
             )
 
-    def bind(self, embeddings: Floats, rng: np.random.Generator, scale: SimilarityMap | None = None) -> None:
+    def bind(self, embeddings: Floats, rng: np.random.Generator, similarity_map: SimilarityMap | None = None) -> None:
         """Draw the images' own scores, too: one per row, whatever the cache does."""
         self._embeddings = embeddings
-        self._scale = scale or Identity()
+        self._similarity_map = similarity_map or Identity()
         own = rng.normal(self.clip_score, self.spread, len(embeddings))
         self._gain = (np.maximum(own - self.unrelated, 0.0) / (self.clip_score - self.unrelated)).astype(np.float32)
 
     def similar(self, product: float) -> float:
-        return self.unrelated + (self.clip_score - self.unrelated) * self._scale.to_clip(product)
+        return self.unrelated + (self.clip_score - self.unrelated) * self._similarity_map.to_clip(product)
 
     def product(self, similarity: float) -> float:
-        return self._scale.from_clip((similarity - self.unrelated) / (self.clip_score - self.unrelated))
+        return self._similarity_map.from_clip((similarity - self.unrelated) / (self.clip_score - self.unrelated))
 
     def queries(self, start: int, stop: int) -> Floats:
         return np.asarray(self._embeddings[start:stop])
@@ -147,5 +147,5 @@ class TextToImage:
                 "modelled, there being no images; mean from MoDM Table 2 (CLIPScore 28.55), spread and "
                 "unrelated are settings",
             ),
-            *self._scale.assumptions(),
+            *self._similarity_map.assumptions(),
         ]

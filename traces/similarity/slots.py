@@ -14,8 +14,8 @@ ROWS, BLOCKS = 256, 4
 class Slots:
     """The vectors of the artifacts held now, in rows of an array that are used again."""
 
-    def __init__(self, space: SimilaritySource, rows: int, bound: Bound) -> None:
-        self._space = space
+    def __init__(self, source: SimilaritySource, rows: int, bound: Bound) -> None:
+        self._source = source
         self._rows = rows
         self._bound = bound
         self._made: dict[int, tuple[Floats, Floats]] = {}
@@ -79,7 +79,7 @@ class Slots:
         """The vectors and short vectors of the artifacts of a block of rows."""
         if len(self._made) == BLOCKS:
             del self._made[next(iter(self._made))]
-        vectors = self._space.artifacts(np.arange(block * ROWS, min((block + 1) * ROWS, self._rows)))
+        vectors = self._source.artifacts(np.arange(block * ROWS, min((block + 1) * ROWS, self._rows)))
         self._made[block] = made = vectors, self._bound.short(vectors)
         return made
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from traces.table.ingest import Batch, Reading, gather, own_clock, untimed
+from traces.table.ingest import Batch, Reading, gather, order_times, own_clock
 from traces.table.trace import Trace
 from traces.table.validation import Origin, check_ranges
 
@@ -54,7 +54,7 @@ class Streamed(Source, Protocol):
         return gather(reading)
 
 
-def opened(
+def make_reading(
     source: Any,
     said: str,
     batches: Iterator[Batch],
@@ -69,7 +69,7 @@ def opened(
     )
 
 
-def numbered(pieces: Iterable[Piece]) -> Iterator[tuple[npt.NDArray[np.int64], Piece]]:
+def with_row_numbers(pieces: Iterable[Piece]) -> Iterator[tuple[npt.NDArray[np.int64], Piece]]:
     """Yield each piece of a file after the numbers of its rows, counted from 0."""
     first = 0
     for piece in pieces:
@@ -77,12 +77,14 @@ def numbered(pieces: Iterable[Piece]) -> Iterator[tuple[npt.NDArray[np.int64], P
         first += len(piece)
 
 
-def in_order(columns: Mapping[str, Any], origin: Origin, first: int) -> Batch:
+def untimed_batch(columns: Mapping[str, Any], origin: Origin, first: int) -> Batch:
     """Return a batch that has an order and no times; ``first`` requests are before it."""
-    return Batch(columns, untimed(len(next(iter(columns.values()))), first), origin, relative=True)
+    return Batch(columns, order_times(len(next(iter(columns.values()))), first), origin, relative=True)
 
 
-def chosen(count: int, reasons: Mapping[str, npt.NDArray[np.bool_]], skipped: dict[str, int]) -> npt.NDArray[np.bool_]:
+def keep_rows(
+    count: int, reasons: Mapping[str, npt.NDArray[np.bool_]], skipped: dict[str, int]
+) -> npt.NDArray[np.bool_]:
     """Return the rows that no reason leaves out, (count,); the others are counted by the first reason that holds."""
     keep = np.ones(count, np.bool_)
     for reason, holds in reasons.items():

@@ -11,13 +11,13 @@ import pyarrow as pa
 import typer
 
 from traces.error import TraceError
-from traces.sources import Streamed, numbered, opened
-from traces.sources.formats.cells import Clock, ClockName, Timestamps, integers, numbers
+from traces.sources import Streamed, make_reading, with_row_numbers
+from traces.sources.formats.cells import ArrivalParser, ClockName, Timestamps, integers, numbers
 from traces.sources.formats.delimited import read_delimited, read_header, require_column
 from traces.table.columns import SCHEMA
-from traces.table.ingest import ORDER_ONLY, Batch, Reading, own_clock, since_earliest, untimed
+from traces.table.ingest import ORDER_ONLY, Batch, Reading, order_times, own_clock, since_earliest
 from traces.table.limits import Limits
-from traces.table.validation import Origin, shown
+from traces.table.validation import Origin, excerpt
 
 NAME = "csv"
 """Of the source in `mezzotint trace import`; the others are called after their modules."""
@@ -91,21 +91,23 @@ class Csv(Streamed):
             notes["columns_left_out"] = left_out
         if not timed:
             notes["arrival_s"] = ORDER_ONLY
-        clock = Clock(self.arrival, Timestamps(), notes)
+        clock = ArrivalParser(self.arrival, Timestamps(), notes)
         tables = read_delimited(path, self.limits, header, delimiter=self.delimiter, quote=self.quote)
         batches = self._batches(tables, str(path), names, clock)
         # whether "auto" means a clock of its own is known once the first cell was read
-        return opened(
+        return make_reading(
             self, f"delimited text, {path.name}", batches, notes,
             lambda table: (since_earliest if timed and clock.name != "seconds" else own_clock)(table),
         )  # fmt: skip
 
-    def _batches(self, tables: Iterator[pa.Table], where: str, names: dict[str, str], clock: Clock) -> Iterator[Batch]:
-        for rows, table in numbered(tables):
+    def _batches(
+        self, tables: Iterator[pa.Table], where: str, names: dict[str, str], clock: ArrivalParser
+    ) -> Iterator[Batch]:
+        for rows, table in with_row_numbers(tables):
             origin = Origin(where, names, rows)
             cells = {name: self._cells(table.column(source), name, origin) for name, source in names.items()}
             stamps = cells.pop("arrival_s", None)
-            times = untimed(len(rows), int(rows[0])) if stamps is None else clock.read(stamps, origin)
+            times = order_times(len(rows), int(rows[0])) if stamps is None else clock.read(stamps, origin)
             yield Batch(cells, times, origin, relative=clock.name == "seconds")
 
     def _cells(self, cells: pa.ChunkedArray, name: str, origin: Origin) -> pa.ChunkedArray | pa.Array:
@@ -137,7 +139,7 @@ class Csv(Streamed):
         names = {name: source for name, source in {**chosen, **by_name}.items() if source}
         if not names:
             raise TraceError(
-                f"{path}: found the columns {shown(', '.join(header))}, none of which is a column of a trace;"
+                f"{path}: found the columns {excerpt(', '.join(header))}, none of which is a column of a trace;"
                 " map some with canonical=source"
             )
         return names
@@ -153,7 +155,7 @@ def _by_name(header: list[str], name: str, chosen: Mapping[str, str], path: Path
     found = [each for each in found if each not in taken]
     if len(found) > 1:
         raise TraceError(
-            f"{path}: found the columns {shown(', '.join(found))}, each of which may be {name}; say which, as in"
-            f" --map {name}={shown(found[0])}, or --map {name}= for none"
+            f"{path}: found the columns {excerpt(', '.join(found))}, each of which may be {name}; say which, as in"
+            f" --map {name}={excerpt(found[0])}, or --map {name}= for none"
         )
     return found[0] if found else ""

@@ -14,13 +14,13 @@ import pyarrow.compute as pc
 
 from conf.ranges import Amount, Count
 from traces.error import TraceError
-from traces.sources import Streamed, chosen, numbered
+from traces.sources import Streamed, keep_rows, with_row_numbers
 from traces.sources.formats.cells import Timestamps, integers, numbers
 from traces.sources.formats.columnar import plain_text, read_parquet
 from traces.sources.formats.delimited import read_delimited, read_header, require_column
-from traces.table.ingest import Batch, Reading, arriving, slices
+from traces.table.ingest import Batch, Reading, slices, with_arrivals
 from traces.table.limits import Limits
-from traces.table.validation import Origin, shown
+from traces.table.validation import Origin, excerpt
 
 HUB_FILE = "hf://datasets/poloclub/diffusiondb/metadata.parquet"
 
@@ -105,7 +105,7 @@ class DiffusionDB(Streamed):
     def _batches(self, where: str, notes: dict[str, Any]) -> Iterator[Batch]:
         stamps = Timestamps()
         kept = 0
-        for rows, table in numbered(self._tables(where)):
+        for rows, table in with_row_numbers(self._tables(where)):
             for column in COLUMNS.values():
                 require_column(table.column_names, column, where)
             origin = Origin(where, COLUMNS, rows)
@@ -114,7 +114,7 @@ class DiffusionDB(Streamed):
             reasons = {UNDATED: times.is_null().to_numpy()}
             if self.nsfw_max is not None:
                 reasons[UNSAFE] = ~_clean(table, self.nsfw_max, origin)
-            at = np.flatnonzero(chosen(len(rows), reasons, notes["skipped"]))
+            at = np.flatnonzero(keep_rows(len(rows), reasons, notes["skipped"]))
             kept += at.size
             origin, table, times = Origin(where, COLUMNS, rows[at]), table.take(pa.array(at)), times.take(pa.array(at))
             yield Batch(_columns(table, origin), times, origin)
@@ -146,7 +146,7 @@ def _from_hub() -> pa.Table:
         return datasets.load_dataset("parquet", data_files=HUB_FILE, split="train").with_format("arrow")[:]
     except Exception as error:  # whatever its layers of network code raise, the way out is the same
         raise TraceError(
-            f"{HUB_FILE}: cannot be loaded ({type(error).__name__}: {shown(str(error))}); where the network can be"
+            f"{HUB_FILE}: cannot be loaded ({type(error).__name__}: {excerpt(str(error))}); where the network can be"
             " reached, download metadata.parquet from huggingface.co/datasets/poloclub/diffusiondb, and name that file"
         ) from error
 
@@ -172,13 +172,13 @@ def _spread(table: pa.Table, rng: np.random.Generator, limit: int | None, notes:
     minutes = ticks // MINUTE_US
     if finer:
         notes["arrival_s"] = "as stamped, which is finer than minutes"
-        return arriving(table, (ticks - minutes[0] * MINUTE_US) / 1e6)
+        return with_arrivals(table, (ticks - minutes[0] * MINUTE_US) / 1e6)
     notes["arrival_s"] = "spread at random inside the minute of their stamp"
     start_s = (minutes - minutes[0]) * 60.0
     offset_s: npt.NDArray[np.float64] = rng.random(len(minutes)) * 60.0
     offset_s = offset_s[np.lexsort((offset_s, minutes))]
     # adding may round up into the next minute
-    return arriving(table, np.minimum(start_s + offset_s, np.nextafter(start_s + 60.0, -math.inf)))
+    return with_arrivals(table, np.minimum(start_s + offset_s, np.nextafter(start_s + 60.0, -math.inf)))
 
 
 def _clean(table: pa.Table, nsfw_max: float, origin: Origin) -> npt.NDArray[np.bool_]:

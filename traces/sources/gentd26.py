@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from traces.error import TraceError
-from traces.sources import Streamed, chosen, in_order, numbered, opened
+from traces.sources import Streamed, keep_rows, make_reading, untimed_batch, with_row_numbers
 from traces.sources.formats.cells import Timestamps, integers, refusal
 from traces.sources.formats.delimited import read_delimited, read_header, require_column
 from traces.table.ingest import ORDER_ONLY, Batch, Reading, since_earliest
@@ -27,7 +27,7 @@ COLUMNS = {
 }
 """Canonical name -> GenTD26's; the untimed file has no users."""
 
-MOST_LORAS = 1000
+MAX_LORAS = 1000
 """A larger number of LoRAs of one request is taken for a mistake."""
 
 
@@ -86,7 +86,7 @@ class GenTD26(Streamed):
         batches = read(read_delimited(path, self.limits, header), str(path), columns, notes)
         if not timed:
             notes["arrival_s"] = ORDER_ONLY
-        return opened(self, f"GenTD26 (Alibaba), {path.name}", batches, notes, since_earliest)
+        return make_reading(self, f"GenTD26 (Alibaba), {path.name}", batches, notes, since_earliest)
 
     def _timed(
         self, tables: Iterator[pa.Table], where: str, columns: dict[str, str], notes: dict[str, Any]
@@ -99,7 +99,7 @@ class GenTD26(Streamed):
         kinds: Counter[str] = Counter()
         numbers: Counter[int] = Counter()
         kept = 0
-        for rows, table in numbered(tables):
+        for rows, table in with_row_numbers(tables):
             notes["rows"] += len(rows)
             status.update(_words(table.column("predict_status")))
             kinds.update(_words(table.column("predict_type")))
@@ -107,7 +107,7 @@ class GenTD26(Streamed):
                 f"{column} is not {value}": ~pc.equal(table.column(column), value).fill_null(False).to_numpy()
                 for column, value in wanted.items()
             }
-            keep = chosen(len(rows), reasons, notes["skipped"])
+            keep = keep_rows(len(rows), reasons, notes["skipped"])
             rows, table = rows[keep], table.filter(pa.array(keep))
             kept += len(rows)
             origin = Origin(where, names, rows)
@@ -127,8 +127,8 @@ class GenTD26(Streamed):
         lists: list[list[str] | None] = []
         numbers = integers(cells, origin, "loras").to_pylist()
         for index, number in enumerate(numbers):
-            if number is not None and not 0 <= number <= MOST_LORAS:
-                raise refusal(origin, index, "loras", str(number), f"0 to {MOST_LORAS}")
+            if number is not None and not 0 <= number <= MAX_LORAS:
+                raise refusal(origin, index, "loras", str(number), f"0 to {MAX_LORAS}")
             known = number is not None and (number == 0 or self.unnamed_loras)
             lists.append([f"unnamed-{one}" for one in range(1, number + 1)] if known else None)
         return lists, [number for number in numbers if number is not None]
@@ -139,7 +139,7 @@ class GenTD26(Streamed):
         names = {**columns, "loras": "lora_args"}
         numbers: Counter[int] = Counter()
         idle = 0
-        for rows, table in numbered(tables):
+        for rows, table in with_row_numbers(tables):
             notes["rows"] += len(rows)
             origin = Origin(where, names, rows)
             lists: list[list[str] | None] = []
@@ -148,7 +148,7 @@ class GenTD26(Streamed):
                 lists.append(None if named is None else [name for name, _ in named])
                 idle += sum(scale == 0 for _, scale in named or [])
             numbers.update(len(one) for one in lists if one is not None)
-            yield in_order({**_cells(table, columns, origin), "loras": lists}, origin, int(rows[0]))
+            yield untimed_batch({**_cells(table, columns, origin), "loras": lists}, origin, int(rows[0]))
         notes["loras_per_request"] = {str(number): numbers[number] for number in sorted(numbers)}
         notes["loras_of_scale_0"] = idle
         notes["loras"] = "named; their scales are left out, and those of scale 0 are kept"
@@ -172,7 +172,7 @@ def _named(cell: str, origin: Origin, index: int) -> list[tuple[str, Any]]:
     try:
         found = json.loads(cell.replace("'", '"'))
         named = [(lora["modelVersionId"], lora.get("scale")) for lora in found]
-        if len(named) <= MOST_LORAS and all(isinstance(name, str) for name, _ in named):
+        if len(named) <= MAX_LORAS and all(isinstance(name, str) for name, _ in named):
             return named
     except (ValueError, RecursionError, TypeError, KeyError, AttributeError):
         pass

@@ -12,13 +12,13 @@ from pydantic import TypeAdapter
 from typing_extensions import TypedDict
 
 from traces.error import TraceError
-from traces.sources import Streamed, numbered, opened
+from traces.sources import Streamed, make_reading, with_row_numbers
 from traces.sources.formats.cells import Timestamps, refusal
 from traces.sources.formats.jsontext import elements
 from traces.sources.formats.records import Name, check_records
 from traces.table.ingest import Batch, Reading, since_earliest
 from traces.table.limits import Limits
-from traces.table.validation import Origin, shown
+from traces.table.validation import Origin, excerpt
 
 COLUMNS = {
     "arrival_s": "timestamp",
@@ -29,7 +29,7 @@ COLUMNS = {
 """Canonical name -> the trace's."""
 
 
-class Record(TypedDict):
+class KatzRecord(TypedDict):
     """What the trace tells of a request; a null list of add-ons means none."""
 
     timestamp: Any
@@ -40,7 +40,7 @@ class Record(TypedDict):
     loras: list[Name] | None
 
 
-RECORDS = TypeAdapter(list[Record])
+RECORDS = TypeAdapter(list[KatzRecord])
 
 MILLISECONDS = 1e11
 """Numbers above this are taken for milliseconds since 1970: as seconds they lie beyond the year 5000."""
@@ -80,15 +80,17 @@ class Katz(Streamed):
             "service": self.service,
             "node": self.node,
         }
-        return opened(self, "SwiftDiffusion (Katz) production trace", self._batches(path, notes), notes, since_earliest)
+        return make_reading(
+            self, "SwiftDiffusion (Katz) production trace", self._batches(path, notes), notes, since_earliest
+        )
 
     def _batches(self, path: Path, notes: dict[str, Any]) -> Iterator[Batch]:
         where = str(path)
-        clock = _Clock()
+        clock = _TimestampParser()
         services: Counter[str] = Counter()
         nodes: set[str] = set()
         first = kept = 0
-        for numbers, records in numbered(elements(path, self.limits)):
+        for numbers, records in with_row_numbers(elements(path, self.limits)):
             check_records(records, RECORDS, Origin(where, rows=numbers))
             rows, chosen = [], []
             for row, record in enumerate(records, first):
@@ -110,7 +112,7 @@ class Katz(Streamed):
             yield Batch(columns, clock.read(chosen, origin), origin)
         if first and not kept:
             raise TraceError(
-                f"{where}: no requests are left of {first:,} (services {shown(', '.join(sorted(services)), 60)}); check"
+                f"{where}: no requests are left of {first:,} (services {excerpt(', '.join(sorted(services)), 60)}); check"
                 " --service and --node"
             )
         if (self.service, self.node) != (None, None):
@@ -119,7 +121,7 @@ class Katz(Streamed):
 
 
 @dataclass(slots=True)
-class _Clock:
+class _TimestampParser:
     """Reads timestamps, all in the unit of the first."""
 
     unit: str | None = None

@@ -10,7 +10,7 @@ from annotated_types import Ge, Le
 
 from conf.ranges import Seed
 from traces.error import TraceError
-from traces.synthetic.laws import weighted
+from traces.synthetic.distributions import split_weights
 from traces.table.ingest import ORDER_ONLY
 from traces.table.trace import Trace, make
 
@@ -41,7 +41,7 @@ class Mix:
     name: str = "mix"
 
     def __post_init__(self) -> None:
-        if (weighted(self.shapes, "shapes", 3, WHERE)[0] > 65_536).any():
+        if (split_weights(self.shapes, "shapes", 3, WHERE)[0] > 65_536).any():
             raise TraceError(f"{WHERE}: shapes={self.shapes!r}, expected sizes of at most 65,536 pixels")
 
     def load(self, rng: np.random.Generator) -> Trace:
@@ -52,7 +52,7 @@ class Mix:
         else:
             which = random.Random(self.seed).choices(range(len(weights)), weights, k=self.requests)
             said = f"drawn by weight from Python's random, seed {self.seed}"
-        drawn = weighted(self.shapes, "shapes", 3, WHERE)[0][which]
+        drawn = split_weights(self.shapes, "shapes", 3, WHERE)[0][which]
         return make(
             {
                 "request_id": [f"r{row}" for row in range(self.requests)],

@@ -12,7 +12,7 @@ from typing_extensions import TypedDict
 
 from conf.ranges import Count
 from traces.error import TraceError
-from traces.sources import Streamed, in_order, numbered, opened
+from traces.sources import Streamed, make_reading, untimed_batch, with_row_numbers
 from traces.sources.formats.jsontext import members
 from traces.sources.formats.records import check_records
 from traces.table.ingest import ORDER_ONLY, Batch, Reading
@@ -65,7 +65,7 @@ class Mjhq(Streamed):
     def read(self, rng: np.random.Generator) -> Reading:
         path = Path(self.path).expanduser()
         notes: dict[str, Any] = {"file": path.name, "arrival_s": ORDER_ONLY, "requests": self.requests}
-        return opened(self, "MJHQ-30K (Li et al. 2024), meta_data.json", self._batches(path, notes), notes)
+        return make_reading(self, "MJHQ-30K (Li et al. 2024), meta_data.json", self._batches(path, notes), notes)
 
     def _batches(self, path: Path, notes: dict[str, Any]) -> Iterator[Batch]:
         where = str(path)
@@ -73,7 +73,7 @@ class Mjhq(Streamed):
         last: dict[str, deque[Row]] = {}
         each = None if self.requests is None else self.requests // CATEGORIES
         first = 0
-        for numbers, group in numbered(members(path, self.limits)):
+        for numbers, group in with_row_numbers(members(path, self.limits)):
             check_records([value for _, value in group], IMAGES, Origin(where, rows=numbers))
             rows: list[Row] = []
             for row, (name, value) in enumerate(group, first):
@@ -98,4 +98,4 @@ class Mjhq(Streamed):
 
 def _batch(rows: list[Row], where: str, first: int) -> Batch:
     numbers, names, prompts = zip(*rows, strict=True)
-    return in_order({"request_id": names, "prompt": prompts}, Origin(where, rows=np.array(numbers)), first)
+    return untimed_batch({"request_id": names, "prompt": prompts}, Origin(where, rows=np.array(numbers)), first)

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from traces.error import TraceError
-from traces.sources import Streamed, in_order, numbered, opened
+from traces.sources import Streamed, make_reading, untimed_batch, with_row_numbers
 from traces.sources.formats.cells import refusal
 from traces.sources.formats.jsontext import elements
 from traces.sources.formats.lines import lines
 from traces.sources.formats.sniff import not_prompts
 from traces.table.ingest import ORDER_ONLY, Batch, Reading
 from traces.table.limits import Limits
-from traces.table.validation import Origin, shown
+from traces.table.validation import Origin, excerpt
 
 TABLE = re.compile(r"\.(csv|tsv|parquet|xlsx?)(\.gz)?$")
 
@@ -49,17 +49,17 @@ class Prompts(Streamed):
             )
         suffix = (path.with_suffix("") if path.suffix == ".gz" else path).suffix
         batches = self._from_json(path) if suffix in (".json", ".jsonl") else self._from_lines(path, notes)
-        return opened(self, f"prompt list, {path.name}", batches, notes)
+        return make_reading(self, f"prompt list, {path.name}", batches, notes)
 
     def _from_json(self, path: Path) -> Iterator[Batch]:
-        for rows, values in numbered(elements(path, self.limits)):
+        for rows, values in with_row_numbers(elements(path, self.limits)):
             origin = Origin(str(path), rows=rows)
             prompts = [value.get("prompt") if isinstance(value, dict) else value for value in values]
             for index, prompt in enumerate(prompts):
                 if not isinstance(prompt, str):
                     expected = "a text or an object with a text named prompt"
                     raise refusal(origin, index, "prompt", repr(values[index]), expected)
-            yield in_order({"prompt": prompts}, origin, int(rows[0]))
+            yield untimed_batch({"prompt": prompts}, origin, int(rows[0]))
 
     def _from_lines(self, path: Path, notes: dict[str, Any]) -> Iterator[Batch]:
         skipped = notes["skipped"] = {"blank lines": 0}
@@ -68,11 +68,11 @@ class Prompts(Streamed):
         def refuse_table(line: str) -> None:
             found = not_prompts(line)
             if found is not None:
-                raise TraceError(f"{path}: row 0: found {shown(repr(line), 60)}, {found}")
+                raise TraceError(f"{path}: row 0: found {excerpt(repr(line), 60)}, {found}")
 
         for rows, prompts in lines(path, self.limits, self.limits.max_prompt_bytes, "prompt", refuse_table):
             keep = [index for index, prompt in enumerate(prompts) if prompt.strip()]
             skipped["blank lines"] += len(prompts) - len(keep)
             origin = Origin(str(path), rows=np.array(rows, np.int64)[keep])
-            yield in_order({"prompt": [prompts[index] for index in keep]}, origin, kept)
+            yield untimed_batch({"prompt": [prompts[index] for index in keep]}, origin, kept)
             kept += len(keep)

@@ -13,12 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from traces.error import TraceError
-from traces.sources import Streamed, chosen, numbered, opened
+from traces.sources import Streamed, keep_rows, make_reading, with_row_numbers
 from traces.sources.formats.cells import integers, numbers
 from traces.sources.formats.delimited import read_delimited, read_header, require_column
 from traces.table.ingest import Batch, Reading, since_earliest
 from traces.table.limits import Limits
-from traces.table.validation import Origin, check_times, refuse, shown
+from traces.table.validation import Origin, check_times, excerpt, refuse
 
 COLUMNS = {
     "arrival_s": "est_unix_s",
@@ -101,13 +101,13 @@ class SdBeta(Streamed):
             "skipped": {},
         }
         batches = self._batches(read_delimited(path, self.limits, header), str(path), notes)
-        return opened(self, "Stable Diffusion beta, log of 30 of its 50 channels", batches, notes, since_earliest)
+        return make_reading(self, "Stable Diffusion beta, log of 30 of its 50 channels", batches, notes, since_earliest)
 
     def _batches(self, tables: Iterator[pa.Table], where: str, notes: dict[str, Any]) -> Iterator[Batch]:
         order = _Order()
         blank: Counter[str] = Counter()
         kept, first_s = 0, np.inf
-        for rows, table in numbered(tables):
+        for rows, table in with_row_numbers(tables):
             notes["rows"] += len(rows)
             arrival_s = order.times(table, Origin(where, COLUMNS, rows))
             reasons: dict[str, npt.NDArray[np.bool_]] = {}
@@ -117,7 +117,7 @@ class SdBeta(Streamed):
                 reasons["before `since`"] = arrival_s < self._from_s
             if self.until is not None:
                 reasons["from `until` on"] = arrival_s >= self._until_s
-            at = np.flatnonzero(chosen(len(rows), reasons, notes["skipped"]))
+            at = np.flatnonzero(keep_rows(len(rows), reasons, notes["skipped"]))
             kept += at.size
             first_s = float(arrival_s[at].min(initial=first_s))
             table, origin = table.take(pa.array(at)), Origin(where, COLUMNS, rows[at])
@@ -125,7 +125,7 @@ class SdBeta(Streamed):
             yield Batch(_columns(table, origin), pa.array(arrival_s[at]), origin)
         if notes["rows"] and not kept:
             raise TraceError(
-                f"{where}: no requests are left of {notes['rows']:,} (channels {shown(', '.join(sorted(order.last)))});"
+                f"{where}: no requests are left of {notes['rows']:,} (channels {excerpt(', '.join(sorted(order.last)))});"
                 " check --channel, --since and --until"
             )
         if kept:
@@ -160,7 +160,7 @@ class _Order:
             if place <= before:
                 raise TraceError(
                     f"{origin.cell(index, 'idx')}: found {place}, expected more than {before} as before it in channel"
-                    f" {shown(channel, 60)}; sort the rows of each channel by idx, and drop those that are there twice"
+                    f" {excerpt(channel, 60)}; sort the rows of each channel by idx, and drop those that are there twice"
                 )
             if arrival_s[index] < latest_s:
                 arrival_s[index] = latest_s
@@ -189,7 +189,7 @@ def _unix_s(setting: str, text: str) -> float:
         at = datetime.fromisoformat(str(text))
     except ValueError:
         raise TraceError(
-            f"sd-beta: {setting}={shown(repr(text), 60)}, expected a day or a time such as 2022-08-12 or"
+            f"sd-beta: {setting}={excerpt(repr(text), 60)}, expected a day or a time such as 2022-08-12 or"
             " 2022-08-12T18:00"
         ) from None
     return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()

@@ -12,7 +12,7 @@ from pydantic import ConfigDict, TypeAdapter, with_config
 from typing_extensions import TypedDict
 
 from traces.error import TraceError
-from traces.sources import Streamed, in_order, numbered, opened
+from traces.sources import Streamed, make_reading, untimed_batch, with_row_numbers
 from traces.sources.formats.cells import refusal
 from traces.sources.formats.jsontext import elements
 from traces.sources.formats.records import Number, Whole, check_records, extras
@@ -23,7 +23,7 @@ from traces.table.validation import Origin
 
 
 @with_config(ConfigDict(extra="forbid"))
-class Line(TypedDict, total=False):
+class ManifestLine(TypedDict, total=False):
     """A line of the manifest: its fields, in the order in which they are written."""
 
     prompt: Required[str]
@@ -41,7 +41,7 @@ class Line(TypedDict, total=False):
     sampling_params: dict[str, Any] | None
 
 
-LINES = TypeAdapter(list[Line])
+LINES = TypeAdapter(list[ManifestLine])
 
 COLUMNS: Mapping[str, str] = {
     "prompt": "prompt",
@@ -54,7 +54,7 @@ COLUMNS: Mapping[str, str] = {
 }
 """Fields that a trace has a column for."""
 
-OTHERS = tuple(name for name in Line.__annotations__ if name not in COLUMNS)
+OTHERS = tuple(name for name in ManifestLine.__annotations__ if name not in COLUMNS)
 """Fields that a trace keeps in its column extras."""
 
 
@@ -78,12 +78,12 @@ class SGLang(Streamed):
     def read(self, rng: np.random.Generator) -> Reading:
         path = Path(self.path).expanduser()
         notes = {"file": path.name, "arrival_s": ORDER_ONLY}
-        return opened(self, f"SGLang-Diffusion manifest, {path.name}", self._batches(path), notes)
+        return make_reading(self, f"SGLang-Diffusion manifest, {path.name}", self._batches(path), notes)
 
     def _batches(self, path: Path) -> Iterator[Batch]:
         named: bool | None = None
         names = {ours: theirs for theirs, ours in COLUMNS.items()}
-        for rows, found in numbered(elements(path, self.limits)):
+        for rows, found in with_row_numbers(elements(path, self.limits)):
             origin = Origin(str(path), names, rows)
             check_records(found, LINES, origin)
             for index, value in enumerate(found):
@@ -102,7 +102,7 @@ class SGLang(Streamed):
             others = [{name: each[name] for name in OTHERS if each.get(name) is not None} for each in found]
             texts = [json.dumps(each, ensure_ascii=False) if each else None for each in others]
             columns["extras"] = pa.array(texts, pa.string())
-            yield in_order(columns, origin, int(rows[0]))
+            yield untimed_batch(columns, origin, int(rows[0]))
 
 
 def lines(trace: Trace) -> Iterator[str]:
@@ -119,5 +119,6 @@ def lines(trace: Trace) -> Iterator[str]:
                 "manifest has to have; pair the trace with prompts (mezzotint trace pair)"
             )
         yield json.dumps(
-            {name: told[name] for name in Line.__annotations__ if told.get(name) is not None}, ensure_ascii=False
+            {name: told[name] for name in ManifestLine.__annotations__ if told.get(name) is not None},
+            ensure_ascii=False,
         )

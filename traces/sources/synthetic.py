@@ -13,13 +13,13 @@ from annotated_types import Ge, Le
 from conf.ranges import Count, Number, Share
 from traces.error import TraceError
 from traces.synthetic import addons, settings
+from traces.synthetic.ancestry import Ancestry, order_by
 from traces.synthetic.bounds import check_size
-from traces.synthetic.clock import Clock
-from traces.synthetic.laws import Indices, named, weighted
-from traces.synthetic.lineage import Descent, by
-from traces.synthetic.prompts import Wording
+from traces.synthetic.distributions import Indices, numbered_names, split_weights
+from traces.synthetic.prompt_writer import PromptWriter
 from traces.synthetic.published import published
-from traces.synthetic.visits import Visits, channels
+from traces.synthetic.session_rate import SessionRate
+from traces.synthetic.user_sessions import UserSessions, channels
 from traces.table.nodes import placed
 from traces.table.sessions import sessions
 from traces.table.trace import Trace, make
@@ -30,7 +30,7 @@ WHERE = "synthetic trace"
 STREAMS = ("visits", "channels", "wording", "sizes", "steps", "images", "models", "addons", "seeds")
 
 
-Most = Annotated[int, Ge(1), Le(10**6)]
+UpToMillion = Annotated[int, Ge(1), Le(10**6)]
 Above0 = Annotated[float, Ge(1e-300), Le(1e300)]
 Width = Annotated[float, Ge(0), Le(10)]
 
@@ -50,11 +50,11 @@ def _fitted(kind: type) -> type:
 class Synthetic:
     """The built-in trace: needs no file and no network.
 
-    Sessions begin as a Poisson process (`Clock`: by the hour and in bursts, where asked for) and fall to users of
-    unequal activity (`Visits`), who send their requests in one of several channels and now and then change it.
+    Sessions begin as a Poisson process (`SessionRate`: by the hour and in bursts, where asked for) and fall to users of
+    unequal activity (`UserSessions`), who send their requests in one of several channels and now and then change it.
     A prompt repeats or edits an earlier one of its user's, or begins another subject with the end of somebody's
-    prompt; what is written is stretches of earlier prompts, the channel's or anybody's, and new words (`Descent`,
-    `Wording`). Before the first request lies a history that there is to copy from. Those classes in
+    prompt; what is written is stretches of earlier prompts, the channel's or anybody's, and new words (`Ancestry`,
+    `PromptWriter`). Before the first request lies a history that there is to copy from. Those classes in
     `traces.synthetic` say what each parameter means. The values, the statistic that each one fits and where that was
     found are in conf/trace/synthetic.yaml, and nowhere else; what is not given here is taken from there.
 
@@ -76,7 +76,7 @@ class Synthetic:
         images: [images per request, weight] rows.
         base_models: share of each base model.
         service: whose nodes and add-ons: a key of `services`, or None. Then requests are named service/node/row.
-        services: by name, the arguments of `traces.synthetic.addons.Service`.
+        services: by name, the arguments of `traces.synthetic.addons.AddonService`.
         settings_change, images_change, model_change: chance that a request of a running session draws its size, and
             its steps; its number of images; its base model afresh.
         name: what reports call the trace.
@@ -87,7 +87,7 @@ class Synthetic:
     requests: Count = FITTED
     history: Annotated[int, Ge(0), Le(10**7)] = FITTED
     rate_rpm: Above0 = FITTED
-    channels: Most = FITTED
+    channels: UpToMillion = FITTED
     channel_stay: Share = FITTED
     one_channel: bool = FITTED
     day_ratio: Annotated[float, Ge(1), Le(1e6)] = FITTED
@@ -99,7 +99,7 @@ class Synthetic:
     user_sigma: Width = FITTED
     session_mean: Annotated[float, Ge(1)] = FITTED
     session_sigma: Width = FITTED
-    session_most: Most = FITTED
+    session_most: UpToMillion = FITTED
     gap_least_s: Above0 = FITTED
     gap_median_s: Above0 = FITTED
     gap_sigma: Width = FITTED
@@ -130,12 +130,12 @@ class Synthetic:
 
     def __post_init__(self) -> None:
         check_ranges(WHERE, self)
-        check_number(WHERE, "session_mean", self.session_mean, most=self.session_most)
+        check_number(WHERE, "session_mean", self.session_mean, max_value=self.session_most)
         if self.gap_median_s <= self.gap_least_s:
             raise TraceError(f"{WHERE}: gap_median_s={self.gap_median_s!r}, expected more than gap_least_s")
-        weighted(self.sizes, "sizes", 2)
-        weighted(self.steps, "steps", 1)
-        weighted(self.images, "images", 1)
+        split_weights(self.sizes, "sizes", 2)
+        split_weights(self.steps, "steps", 1)
+        split_weights(self.images, "images", 1)
         settings.check_shares(self.base_models, "base_models")
         if self.service is not None and self.service not in self.services:
             raise TraceError(f"{WHERE}: service={self.service!r}, expected null or one of {', '.join(self.services)}")
@@ -148,7 +148,7 @@ class Synthetic:
     def load(self, rng: np.random.Generator) -> Trace:
         """Make the trace up; the same arguments and stream give the same digest."""
         users = self.users if self.users is not None else max(1, round(self.users_per_rpm * self.rate_rpm))
-        law = self._part(Visits, clock=self._part(Clock), users=users)
+        law = self._part(UserSessions, clock=self._part(SessionRate), users=users)
         asked = self.requests * (self.channels if self.one_channel else 1)
         wanted = 0
         while wanted < self.requests:
@@ -156,12 +156,12 @@ class Synthetic:
             # a stream for each part: switching one on leaves the others as they were
             streams = dict(zip(STREAMS, deepcopy(rng).spawn(len(STREAMS)), strict=True))
             arrival_s, user, planned = law.draw(asked, self.history, self.rate_rpm, streams["visits"])
-            own = by(user)
+            own = order_by(user)
             channel = channels(own, self.channels, self.channel_stay, streams["channels"])
             shown = np.flatnonzero((arrival_s >= 0.0) & ((channel == 0) | (not self.one_channel)))
             wanted, asked = len(shown), asked + asked // 4 + 100
-        wording = self._part(Wording, descent=self._part(Descent))
-        prompts = wording.compose(user, arrival_s, own, by(channel), streams["wording"])
+        wording = self._part(PromptWriter, ancestry=self._part(Ancestry))
+        prompts = wording.compose(user, arrival_s, own, order_by(channel), streams["wording"])
         rows = shown[: self.requests]
         arrival_s, user, count = arrival_s[rows], user[rows], len(rows)
         # by plan, since of too few users one may have several at once
@@ -171,19 +171,19 @@ class Synthetic:
             return settings.inherited(previous, change, streams[part]), streams[part]
 
         sizes = settings.numbers(self.sizes, "sizes", 2, *inherited("sizes", self.settings_change))
-        nothing, ids = pa.nulls(count, pa.list_(pa.string())), named("r", np.arange(count), count)
+        nothing, ids = pa.nulls(count, pa.list_(pa.string())), numbered_names("r", np.arange(count), count)
         controlnets, loras = nothing, nothing
         if self.service is not None:
             service = addons.service(self.services[self.service], self.service)
             drawn = service.draw(count, streams["addons"])
             controlnets, loras = drawn.controlnets, drawn.loras
-            ids = placed(self.service, named("node", drawn.node, service.nodes), ids)
+            ids = placed(self.service, numbered_names("node", drawn.node, service.nodes), ids)
         return make(
             {
                 "request_id": ids,
                 "arrival_s": arrival_s,
-                "user_id": named("u", user, users),
-                "prompt": prompts.spelled(rows, self.comma_share),
+                "user_id": numbered_names("u", user, users),
+                "prompt": prompts.texts(rows, self.comma_share),
                 "width": sizes[:, 0],
                 "height": sizes[:, 1],
                 "steps": settings.numbers(self.steps, "steps", 1, *inherited("steps", self.settings_change))[:, 0],

@@ -14,14 +14,14 @@ import numpy as np
 import pyarrow as pa
 
 from traces.error import TraceError
-from traces.sources import Streamed, opened
+from traces.sources import Streamed, make_reading
 from traces.sources.formats.cells import refusal
 from traces.sources.formats.lines import lines as text_lines
 from traces.sources.formats.records import extras
-from traces.table.ingest import ORDER_ONLY, Batch, Reading, own_clock, since_earliest, untimed
+from traces.table.ingest import ORDER_ONLY, Batch, Reading, order_times, own_clock, since_earliest
 from traces.table.limits import Limits
 from traces.table.trace import Trace
-from traces.table.validation import Origin, shown
+from traces.table.validation import Origin, excerpt
 
 FIELDS: Mapping[str, tuple[str, type]] = {
     "request_id": ("request_id", str),
@@ -71,7 +71,9 @@ class VllmOmni(Streamed):
     def read(self, rng: np.random.Generator) -> Reading:
         path = Path(self.path).expanduser()
         notes: dict[str, Any] = {"file": path.name, "skipped": {"blank lines": 0}}
-        return opened(self, f"vLLM-Omni diffusion trace, {path.name}", self._batches(path, notes), notes, _counted)
+        return make_reading(
+            self, f"vLLM-Omni diffusion trace, {path.name}", self._batches(path, notes), notes, _counted
+        )
 
     def _batches(self, path: Path, notes: dict[str, Any]) -> Iterator[Batch]:
         timed: bool | None = None
@@ -93,7 +95,7 @@ class VllmOmni(Streamed):
                     )
             if timed is False:
                 notes["arrival_s"] = ORDER_ONLY
-            arrivals = pa.array(times, pa.float64()) if timed else untimed(len(found), kept)
+            arrivals = pa.array(times, pa.float64()) if timed else order_times(len(found), kept)
             relative = all(time is None or time <= SINCE_1970_S for time in times)
             yield Batch(_columns(found), arrivals, origin, relative=relative)
             kept += len(found)
@@ -154,13 +156,13 @@ def _value(said: str, kind: type, refuse: Callable[[str, str], TraceError]) -> A
         if kind is str and isinstance(value, str):
             value.encode()
     except (ValueError, SyntaxError, MemoryError, RecursionError):
-        raise refuse(shown(said, 60), expected) from None
+        raise refuse(excerpt(said, 60), expected) from None
     if value is None:
         return None
     number = isinstance(value, int | float) and not isinstance(value, bool)
     fits = isinstance(value, str) if kind is str else number and (kind is float or isinstance(value, int))
     if not fits or (number and not abs(value) < 2**63):
-        raise refuse(shown(said, 60), expected)
+        raise refuse(excerpt(said, 60), expected)
     return value
 
 

@@ -12,15 +12,15 @@ from pydantic.dataclasses import dataclass as pydantic_dataclass
 
 from conf.ranges import Positive, Share
 from traces.error import TraceError
-from traces.synthetic.laws import Floats, Indices, choices, inherited_from, named, zipf
-from traces.synthetic.lineage import Order, by, lags
-from traces.table.validation import shown
+from traces.synthetic.ancestry import Order, draw_lags, order_by
+from traces.synthetic.distributions import Floats, Indices, choices, inherited_from, numbered_names, zipf
+from traces.table.validation import excerpt
 
 Weight = Annotated[float, Ge(0), Le(1e15)]
 Together = Annotated[tuple[list[str], Positive], Strict(False)]
 """Names that are used together, and the weight of that."""
 
-LEAST = 1e-6
+MIN_SPREAD = 1e-6
 """A spread of less is none."""
 
 ROUNDS = 200
@@ -28,7 +28,7 @@ ROUNDS = 200
 
 
 @pydantic_dataclass(frozen=True, slots=True, config=ConfigDict(strict=True, allow_inf_nan=False))
-class Service:
+class AddonService:
     """The law of one service's add-ons; conf/trace/synthetic.yaml has the values and what each is fitted to.
 
     A request falls on a node by the nodes' shares of the traffic. ControlNets come in combinations, and a node goes on
@@ -66,18 +66,18 @@ class Service:
     loras_again: Share
     again_lag: Annotated[float, Gt(0), Le(100)]
 
-    def draw(self, count: int, rng: np.random.Generator) -> "Drawn":
+    def draw(self, count: int, rng: np.random.Generator) -> "DrawnAddons":
         """The nodes and add-ons of `count` requests in the order of their arrival."""
         load = self.loads()
         node = choices(load, count, rng)
-        order = by(node)
+        order = order_by(node)
         names, weights = self.combinations()
         shares = self.node_shares(load, weights, rng)
         combo = np.empty(count, np.int64)
         combo[order.ordered] = self._runs(shares, weights, np.bincount(node, minlength=self.nodes), rng)
         lists = pa.array(names, pa.list_(pa.string())).take(pa.array(combo))
         loras = self._loras(self._source(order, rng), rng)
-        return Drawn(node, lists, loras)
+        return DrawnAddons(node, lists, loras)
 
     def loads(self) -> Floats:
         """Each node's share of the requests, (nodes,), falling: quantiles of the Gamma law."""
@@ -101,7 +101,7 @@ class Service:
         """
         if self.node_spread == 0.0 or self.nodes == 1:
             return np.broadcast_to(weights, (self.nodes, len(weights)))
-        shape = np.maximum((weights / max(self.node_spread, LEAST)) ** 2, 1.0)
+        shape = np.maximum((weights / max(self.node_spread, MIN_SPREAD)) ** 2, 1.0)
         drawn = rng.gamma(shape, size=(self.nodes, len(weights))) / shape * weights
         for _ in range(ROUNDS):
             drawn /= drawn.sum(1, keepdims=True)
@@ -130,8 +130,8 @@ class Service:
         """The row whose LoRAs each row has, (count,): its own, or with chance `loras_again` an earlier of its node."""
         rows = np.arange(len(order.rank))
         repeats = (order.before > 0) & (rng.random(len(rows)) < self.loras_again)
-        lag = np.where(repeats, lags(np.maximum(order.before, 1), self.again_lag, rng), 0)
-        return inherited_from(~repeats, order.back(rows, lag))
+        lag = np.where(repeats, draw_lags(np.maximum(order.before, 1), self.again_lag, rng), 0)
+        return inherited_from(~repeats, order.earlier(rows, lag))
 
     def _loras(self, source: Indices, rng: np.random.Generator) -> pa.Array:
         shares = np.array(self.loras_per_request, np.float64)
@@ -147,11 +147,13 @@ class Service:
         drawn, many = drawn[source], many[source]
         ends = np.concatenate(([0], np.cumsum(many)))
         flat = drawn[np.arange(drawn.shape[1]) < many[:, None]]
-        return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), named(f"{self.name.lower()}-lora", flat, size))
+        return pa.ListArray.from_arrays(
+            pa.array(ends, pa.int32()), numbered_names(f"{self.name.lower()}-lora", flat, size)
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
+class DrawnAddons:
     """What a service's requests use: their node, (n,), and lists of names, (n,) each."""
 
     node: Indices
@@ -159,21 +161,21 @@ class Drawn:
     loras: pa.Array
 
 
-def service(given: Mapping[str, Any], name: str) -> Service:
+def service(given: Mapping[str, Any], name: str) -> AddonService:
     """Return the law of the service `name`.
 
     Raises TraceError: a key is missing or unknown, or a value is out of its range.
     """
     where = f"synthetic trace: services.{name}"
-    keys = [each.name for each in fields(Service) if each.name != "name"]
+    keys = [each.name for each in fields(AddonService) if each.name != "name"]
     if not isinstance(given, Mapping) or set(given) != set(keys):
         found = ", ".join(map(str, given)) if isinstance(given, Mapping) else repr(given)
-        raise TraceError(f"{where}: found {shown(found, 300)}, expected the keys {', '.join(keys)}")
+        raise TraceError(f"{where}: found {excerpt(found, 300)}, expected the keys {', '.join(keys)}")
     try:
-        made = Service(name=name, **given)
+        made = AddonService(name=name, **given)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        raise TraceError(f"{where}.{first['loc'][0]}: found {shown(repr(first['input']))}; {first['msg']}") from None
+        raise TraceError(f"{where}.{first['loc'][0]}: found {excerpt(repr(first['input']))}; {first['msg']}") from None
     if made.lora_names < len(made.loras_per_request):
         raise TraceError(f"{where}.lora_names={made.lora_names}, expected at least {len(made.loras_per_request)}")
     more, weight = made.other_controlnets

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from traces.synthetic.laws import Indices, choices, inherited_from, named, weighted
+from traces.synthetic.distributions import Indices, choices, inherited_from, numbered_names, split_weights
 from traces.table.validation import check_number
 
 
@@ -21,7 +21,7 @@ def inherited(previous: Indices, change: float, rng: np.random.Generator) -> Ind
 
 def numbers(rows: Sequence[Sequence[Any]], what: str, width: int, source: Indices, rng: np.random.Generator) -> Indices:
     """Draw `width` numbers for each row of `source` by the weights of the setting `what`, (n, width)."""
-    values, weights = weighted(rows, what, width)
+    values, weights = split_weights(rows, what, width)
     return np.asarray(values[choices(weights, len(source), rng)[source]], np.int64)
 
 
@@ -29,10 +29,10 @@ def models(shares: Sequence[float], source: Indices, rng: np.random.Generator) -
     """Names of base models, (n,), the most popular first in order; nulls if there are no shares."""
     if not shares:
         return pa.nulls(len(source), pa.string())
-    return named("model", choices(np.array(shares, np.float64), len(source), rng)[source], len(shares))
+    return numbered_names("model", choices(np.array(shares, np.float64), len(source), rng)[source], len(shares))
 
 
 def check_shares(shares: Sequence[float], what: str) -> None:
     """Check weights, one a thing. Raises TraceError unless they are positive finite numbers (or there are none)."""
     for share in shares:
-        check_number("synthetic trace", what, share, above=0.0, most=1e15)
+        check_number("synthetic trace", what, share, above=0.0, max_value=1e15)

@@ -29,7 +29,7 @@ Words = npt.NDArray[np.uint16]
 
 
 @cache
-def words(comma_share: float) -> pa.Array:
+def vocabulary(comma_share: float) -> pa.Array:
     """The words in the order of their frequency, (WORDS,), `comma_share` of them with a comma.
 
     The first are those of conf/data/vocabulary.yaml, by the number of its entries that they stand in, which puts
@@ -45,7 +45,7 @@ def words(comma_share: float) -> pa.Array:
 
 
 @cache
-def drawn(skew: float, shift: float) -> Words:
+def word_draws(skew: float, shift: float) -> Words:
     """`CELLS` words, so many of each as the Zipf-Mandelbrot law (rank + shift) ** -skew asks: any of them is a draw."""
     heights = np.cumsum((np.arange(1, WORDS + 1) + shift) ** -skew)
     found: Words = np.searchsorted(heights, (np.arange(CELLS) + 0.5) / CELLS * heights[-1]).astype(np.uint16)

@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 
 from traces.error import TraceError
-from traces.table.validation import Origin, shown
+from traces.table.validation import Origin, excerpt
 
 _COLUMNS: Mapping[str, tuple[pa.DataType, str]] = {
     "request_id": (pa.string(), "unique name of the request"),
@@ -50,7 +50,7 @@ def conform(table: pa.Table | Mapping[str, Any], origin: Origin) -> pa.Table:
     unknown = [name for name in columns if name not in SCHEMA.names]
     if unknown:
         raise TraceError(
-            f"{origin.where}: column {shown(unknown[0])}: not a column of a trace, expected only"
+            f"{origin.where}: column {excerpt(unknown[0])}: not a column of a trace, expected only"
             f" {', '.join(SCHEMA.names)}; rename or drop it"
         )
     for name in NEEDED:
@@ -78,14 +78,14 @@ def _converted(values: Any, field: pa.Field, origin: Origin) -> pa.Array | pa.Ch
             values = pa.array(values)
         return values if values.type == field.type else values.cast(field.type)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        cell, found = f"{origin.where}: column {field.name}", shown(str(error))
+        cell, found = f"{origin.where}: column {field.name}", excerpt(str(error))
         for index, value in enumerate(values):
             plain: Any = value
             try:
                 plain = value.as_py() if isinstance(value, pa.Scalar) else value
                 pa.scalar(plain).cast(field.type)
             except (pa.ArrowException, TypeError, ValueError, OverflowError):  # the last of a time that Python has not
-                cell, found = origin.cell(index, field.name), shown(repr(plain))
+                cell, found = origin.cell(index, field.name), excerpt(repr(plain))
                 break
         raise TraceError(
             f"{cell}: found {found}, expected {field.type}, {UNITS[field.name]}; fix or drop the row"

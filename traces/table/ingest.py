@@ -54,14 +54,14 @@ class Batch:
 
 def own_clock(table: pa.Table) -> pa.Table:
     """Arrivals as the source has them."""
-    return arriving(table, table.column("time"))
+    return with_arrivals(table, table.column("time"))
 
 
 def since_earliest(table: pa.Table) -> pa.Table:
     """Arrivals counted from the first."""
     times = table.column("time")
     ticks = _ticks(times)
-    return arriving(table, (ticks - ticks[0]) / (1e6 if pa.types.is_timestamp(times.type) else 1.0))
+    return with_arrivals(table, (ticks - ticks[0]) / (1e6 if pa.types.is_timestamp(times.type) else 1.0))
 
 
 def _ticks(times: pa.ChunkedArray) -> npt.NDArray[Any]:
@@ -69,7 +69,7 @@ def _ticks(times: pa.ChunkedArray) -> npt.NDArray[Any]:
     return np.asarray(times.cast(pa.int64()) if pa.types.is_timestamp(times.type) else times)
 
 
-def arriving(table: pa.Table, arrival_s: npt.NDArray[np.float64] | pa.ChunkedArray) -> pa.Table:
+def with_arrivals(table: pa.Table, arrival_s: npt.NDArray[np.float64] | pa.ChunkedArray) -> pa.Table:
     """`table` with its arrivals, (n,) seconds since the start of the trace."""
     column = pa.array(arrival_s) if isinstance(arrival_s, np.ndarray) else arrival_s
     return table.set_column(1, SCHEMA.field("arrival_s"), column)
@@ -165,7 +165,7 @@ def _checked(batch: Batch, reading: Reading) -> pa.Table:
     return table.append_column("time", times).append_column("row", pa.array(rows, pa.int64()))
 
 
-def untimed(count: int, first: int) -> pa.Array:
+def order_times(count: int, first: int) -> pa.Array:
     """Arrivals that only state an order, (count,) seconds: request i at i seconds, from `first` on."""
     return pa.array(np.arange(first, first + count, dtype=np.float64))
 

@@ -17,7 +17,7 @@ from traces.error import TraceError
 from traces.table.columns import SCHEMA, UNITS, conform
 from traces.table.digest import content_digest
 from traces.table.limits import FREE_BYTES, RATIO, regular_file
-from traces.table.validation import Origin, check_cells, check_order, check_unique, shown
+from traces.table.validation import Origin, check_cells, check_order, check_unique, excerpt
 
 VERSION = 1
 """Version of the file layout, kept in the file's metadata."""
@@ -189,7 +189,7 @@ def _opened(path: Path) -> Iterator[pq.ParquetFile]:
             yield pq.ParquetFile(file)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # the last: a column's name
         raise TraceError(
-            f"{path}: cannot be read as Parquet ({shown(str(error))}), expected a trace written by `mezzotint trace`;"
+            f"{path}: cannot be read as Parquet ({excerpt(str(error))}), expected a trace written by `mezzotint trace`;"
             " it may be cut short or of another format, import it again"
         ) from error
 

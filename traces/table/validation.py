@@ -28,7 +28,7 @@ OWN = (
 
 POSITIVE = ("width", "height", "steps", "images")
 
-BOUNDS: Mapping[type, str] = {Gt: "above", Ge: "least", Le: "most"}
+BOUNDS: Mapping[type, str] = {Gt: "above", Ge: "min_value", Le: "max_value"}
 """Of an annotation, and what `check_number` calls them."""
 
 
@@ -52,10 +52,10 @@ class Origin:
 
     def cell(self, index: int, column: str) -> str:
         """The start of a message: file, row, column."""
-        return f"{self.where}: row {self.row(index)}, column {shown(self.columns.get(column, column))}"
+        return f"{self.where}: row {self.row(index)}, column {excerpt(self.columns.get(column, column))}"
 
 
-def shown(text: str, limit: int = 120) -> str:
+def excerpt(text: str, limit: int = 120) -> str:
     """`text` on one line, cut to `limit` characters, fit for an error message: what cannot be printed is escaped."""
     line = printable(" ".join(text[: 4 * limit].split()))
     return line if len(line) <= limit else line[: limit - 1] + "…"
@@ -72,7 +72,7 @@ def check_cells(table: pa.Table, origin: Origin) -> None:
         table.validate(full=True)
     except (pa.ArrowException, UnicodeDecodeError) as error:
         raise TraceError(
-            f"{origin.where}: holds data that is not valid ({shown(str(error))}), expected UTF-8 text and"
+            f"{origin.where}: holds data that is not valid ({excerpt(str(error))}), expected UTF-8 text and"
             " whole columns; write the file again"
         ) from error
     ids = table.column("request_id")
@@ -145,7 +145,7 @@ def check_text(table: pa.Table, origin: Origin, limit: int) -> None:
                 row = index if rows is None else rows[index].as_py()
                 text = column[index].as_py()
                 raise TraceError(
-                    f"{origin.cell(row, name)}: found {shown(repr(text[:200]), 60)} of"
+                    f"{origin.cell(row, name)}: found {excerpt(repr(text[:200]), 60)} of"
                     f" {len(text.encode()):,} bytes, expected {expected} or fix or drop the row"
                 )
 
@@ -177,7 +177,7 @@ def refuse(column: pa.ChunkedArray, bad: Any, name: str, expected: str, origin: 
             value = column[index].as_py()
         except (ValueError, OverflowError):  # a time of after the year 9999
             value = column[index].cast(pa.int64()).as_py()
-        found = "null" if value is None else shown(str(value) if isinstance(value, datetime) else repr(value))
+        found = "null" if value is None else excerpt(str(value) if isinstance(value, datetime) else repr(value))
         raise TraceError(f"{origin.cell(index, name)}: found {found}, expected {expected}; fix or drop the row")
 
 
@@ -190,7 +190,7 @@ def check_unique(ids: pa.ChunkedArray, origin: Origin) -> None:
     second, name = next((at, name) for at, name in enumerate(names) if firsts[name] < at)
     column = origin.columns.get("request_id", "request_id")
     raise TraceError(
-        f"{origin.where}: row {origin.row(second)}, column {column}: found {shown(repr(name))}, which row"
+        f"{origin.where}: row {origin.row(second)}, column {column}: found {excerpt(repr(name))}, which row"
         f" {origin.row(firsts[name])} has already, expected a unique name; rename or drop the row"
     )
 
@@ -201,18 +201,18 @@ def check_number(
     value: object,
     *,
     above: float = -math.inf,
-    least: float = -math.inf,
-    most: float = math.inf,
+    min_value: float = -math.inf,
+    max_value: float = math.inf,
 ) -> None:
     """Check a setting typed by hand, where text and true or false turn up as well as numbers.
 
-    Raises TraceError where `value` is not a finite number, or not > `above`, >= `least` and <= `most`.
+    Raises TraceError where `value` is not a finite number, or not > `above`, >= `min_value` and <= `max_value`.
     """
     # by comparison, since an int may be too large for math.isfinite; NaN fits nowhere
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    if number and -math.inf < value < math.inf and above < value and least <= value <= most:  # type: ignore[operator]
+    if number and -math.inf < value < math.inf and above < value and min_value <= value <= max_value:  # type: ignore[operator]
         return
-    limits = (("above", above), ("at least", least), ("at most", most))
+    limits = (("above", above), ("at least", min_value), ("at most", max_value))
     bounds = [f"{word} {limit:g}" for word, limit in limits if math.isfinite(limit)]
     raise TraceError(f"{where}: {name}={value!r}, expected a finite number, {' and '.join(bounds)}")
 

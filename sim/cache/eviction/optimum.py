@@ -10,7 +10,7 @@ from conf.ranges import Count
 from sim.cache.eviction.base import FINAL, K_MASK, items_of
 from sim.core.errors import ConfigError
 from sim.protocols import Eviction, Item, Run, Selector
-from traces.similarity.neighbours import UNIT, Neighbours, remembered
+from traces.similarity.neighbours import UNIT, Neighbours, cached_neighbours
 from traces.similarity.similarities import SimilaritySource
 
 
@@ -53,7 +53,9 @@ class Optimum(Eviction):
             )
         self._run = run
         rows = run.workload.preload + run.workload.rows
-        known = remembered(space, rows, space.product(selector.floor), self.max_neighbours, run.similarity.content)
+        known = cached_neighbours(
+            space, rows, space.product(selector.floor), self.max_neighbours, run.similarity.content
+        )
         self._later = later(known, space, selector, self._shapes(rows))
         run.assume("eviction", "offline optimum", "a yardstick: it knows every request to come")
         cut = int((~known.complete).sum())

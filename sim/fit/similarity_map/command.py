@@ -21,7 +21,7 @@ from sim.papers.scorecard.targets import load_targets
 from sim.run.config.build import build
 from traces.encoders.embeddings import Encoder, embed
 from traces.similarity.cached import CachedSearch
-from traces.similarity.neighbours import FILES, Neighbours, remembered
+from traces.similarity.neighbours import FILES, Neighbours, cached_neighbours
 from traces.similarity.similarities import TextToText
 from traces.table.trace import Trace, make, read
 
@@ -102,7 +102,7 @@ def _passes(trace: Trace, encoder: Encoder, floors: Sequence[float], least: floa
     """The trace through all caches, one floor after the other; ``least`` is the lowest of all."""
     space = TextToText()
     space.bind(embed(trace, encoder), np.random.default_rng(0))
-    kept = remembered(space, len(trace), least, CachedSearch().max_neighbours, f"{trace.digest} {encoder.name}")
+    kept = cached_neighbours(space, len(trace), least, CachedSearch().max_neighbours, f"{trace.digest} {encoder.name}")
     known = Neighbours(*(np.array(getattr(kept, name)) for name in FILES))  # looked up at random: not mapped
     caches = [*((size, 0) for size in SIZES), (SIZES[-1], PRELOAD)]  # Table 3's, and the preloaded one of Figure 15
     with tqdm(total=len(floors) * len(caches), desc="replay", unit="cache", disable=None) as bar:

@@ -29,15 +29,15 @@ from sim.run.config.options import (
 from sim.run.config.plugins import named
 from sim.run.config.settings import Settings, check
 from sim.run.sweep_folder import claimed_sweep
-from traces.arrivals.base import MOST_RPM
+from traces.arrivals.base import MAX_RPM
 
 if TYPE_CHECKING:
     from sim.plan.capacity.search import Question
 
 
 def rate(
-    from_rpm: Annotated[float, Option("--from", min=1e-6, max=MOST_RPM, metavar="RPM", help="a rate that is carried")],
-    to_rpm: Annotated[float, Option("--to", min=1e-6, max=MOST_RPM, metavar="RPM", help="a rate that is not")],
+    from_rpm: Annotated[float, Option("--from", min=1e-6, max=MAX_RPM, metavar="RPM", help="a rate that is carried")],
+    to_rpm: Annotated[float, Option("--to", min=1e-6, max=MAX_RPM, metavar="RPM", help="a rate that is not")],
     overrides: Overrides = None,
     violations: Annotated[float, Option(min=0, max=1, metavar="SHARE", help="of the requests, at most")] = 0.05,
     slo: Annotated[

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from sim.core.errors import ConfigError
-from traces.describe.loads import together
+from traces.describe.loads import addon_combinations
 from traces.synthetic.addons import service
 from traces.synthetic.published import published
 from traces.table.trace import Trace
@@ -58,7 +58,7 @@ def of_service(name: str, rate_rpm: float, call_s: float) -> Demand:
 
 def of_trace(trace: Trace, rate_rpm: float | None, call_s: float) -> Demand:
     """The demand of a trace, at its own rate unless told another. Raises ConfigError for no ControlNets or no rate."""
-    shares = together(trace.table.column("controlnets"))
+    shares = addon_combinations(trace.table.column("controlnets"))
     if not any(names for names, _ in shares):
         raise ConfigError(f"trace {trace.name}: no request asks for a ControlNet; take a trace with add-ons")
     if rate_rpm is None:

@@ -16,7 +16,7 @@ from traces.encoders.disk_cache import GIB, cached
 from traces.encoders.embeddings import embed
 from traces.encoders.ngram import HashedNgrams
 from traces.error import TraceError
-from traces.similarity.neighbours import remembered
+from traces.similarity.neighbours import cached_neighbours
 from traces.similarity.similarities import TextToText
 from traces.sources.synthetic import Synthetic
 
@@ -167,7 +167,7 @@ def test_a_use_keeps_embeddings_and_neighbours_from_going(home: Path, monkeypatc
         trace = Synthetic(requests=200).load(np.random.default_rng(seed))
         space = TextToText()
         space.bind(embed(trace, HashedNgrams()), np.random.default_rng(0))
-        remembered(space, 200, 0.5, 8, trace.digest)
+        cached_neighbours(space, 200, 0.5, 8, trace.digest)
         return set(home.glob("*/*")) - before
 
     made = [work(0), work(1)]

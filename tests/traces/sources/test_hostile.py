@@ -75,12 +75,12 @@ def test_files_cut_short(importer: str, tmp_path: Path) -> None:
 @settings(max_examples=150)
 @given(cells=st.lists(st.text(max_size=30) | pieces.map(lambda piece: piece.decode(errors="replace")), min_size=1))
 def test_any_cells_as_times(cells: list[str]) -> None:
-    from traces.sources.formats.cells import Clock, Timestamps
+    from traces.sources.formats.cells import ArrivalParser, Timestamps
     from traces.table.validation import Origin
 
     for name in ("auto", "seconds", "unix", "timestamp"):
         try:
-            clock = Clock(name, Timestamps(), {})  # type: ignore[arg-type]
+            clock = ArrivalParser(name, Timestamps(), {})  # type: ignore[arg-type]
             read_times = clock.read(pa.chunked_array([cells], pa.string()), Origin("t"))
         except TraceError as error:
             hold_to_form(error)

@@ -20,7 +20,7 @@ SPANS = (
 )  # fmt: skip
 """Round durations, those to be marked first where there is not room for all."""
 
-LEAST_ROOM = 0.12
+MIN_GAP = 0.12
 """Between two marks, as a share of the axis."""
 
 
@@ -82,7 +82,7 @@ def durations(panel: Axes, low_s: float, high_s: float, label: str) -> None:
     panel.set_xscale("log")
     low_s, high_s = max(low_s, 0.5), max(high_s, 120.0)
     panel.set_xlim(low_s, high_s)
-    room = math.log(high_s / low_s) * LEAST_ROOM
+    room = math.log(high_s / low_s) * MIN_GAP
     names: dict[float, str] = {}
     for seconds, text in SPANS:
         if low_s <= seconds <= high_s * 1.001 and all(abs(math.log(seconds / other)) >= room for other in names):
@@ -108,7 +108,7 @@ def empty(panel: Axes, why: str) -> None:
     panel.text(0.5, 0.5, why, transform=panel.transAxes, ha="center", va="center", color=INK, fontsize=8)
 
 
-def said(panel: Axes, text: str, x: float, y: float, *, left: bool = True) -> None:
+def annotate(panel: Axes, text: str, x: float, y: float, *, left: bool = True) -> None:
     """Small print inside a panel, in axes fractions, on white."""
     panel.text(
         x, y, text, transform=panel.transAxes, fontsize=7.5, color=INK, va="center", ha="left" if left else "right",

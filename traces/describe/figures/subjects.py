@@ -12,9 +12,9 @@ from matplotlib.lines import Line2D
 
 from conf.atomic import atomic_files
 from conf.palette import COLOURS, DPI, house_style, panels
-from traces.describe.facts import Character
-from traces.describe.figures import arrivals, mix, people, prompts
+from traces.describe.figures import arrivals, mix, prompts, users
 from traces.describe.figures.axes import Look
+from traces.describe.statistics import TraceStatistics
 from traces.describe.survival import EPS
 from traces.error import TraceError
 
@@ -30,19 +30,19 @@ class Subject:
     """
 
     name: str
-    of: Callable[[Character], Any]
+    of: Callable[[TraceStatistics], Any]
     panels: tuple[Callable[[Axes, Any], None], ...]
 
 
 SUBJECTS = (
     Subject(
-        "arrivals", lambda found: found.rhythm if found.rhythm and found.rhythm.gap_s.any() else None,
+        "arrivals", lambda found: found.arrivals if found.arrivals and found.arrivals.gap_s.any() else None,
         (arrivals.rate, arrivals.gaps, arrivals.dispersion, arrivals.day, arrivals.variation),
     ),
-    Subject("users", lambda found: found.people, (people.activity,)),
+    Subject("users", lambda found: found.users, (users.activity,)),
     Subject(
-        "sessions", lambda found: found.people if found.timed else None,
-        (people.session_length, people.session_gap),
+        "sessions", lambda found: found.users if found.timed else None,
+        (users.session_length, users.session_gap),
     ),
     Subject("repeats", lambda found: found.repeats, (prompts.frequency, prompts.repeat_age)),
     Subject(
@@ -61,7 +61,7 @@ SUBJECTS = (
     ),
     Subject("nearest", lambda found: found.nearest, (prompts.similarity, prompts.lag, prompts.age)),
     Subject("coverage", lambda found: found.coverage, (prompts.others, prompts.recent)),
-    Subject("likeness", lambda found: found.likeness, (prompts.groups, prompts.users)),
+    Subject("likeness", lambda found: found.prompt_similarity, (prompts.groups, prompts.users)),
     Subject("survival", lambda found: found.survival, tuple(prompts.clusters(eps) for eps in reversed(EPS))),
     Subject("hit_age", lambda found: found.nearest if found.timed else None, (prompts.hit_age,)),
 )  # fmt: skip
@@ -69,13 +69,13 @@ SUBJECTS = (
 
 
 @house_style()
-def draw(subject: Subject, traces: Sequence[Character]) -> Figure | None:
+def draw(subject: Subject, traces: Sequence[TraceStatistics]) -> Figure | None:
     """All panels of a subject, the traces on the same axes; None if no trace has it."""
     return _laid_out([(panel, series) for panel in subject.panels if (series := _series(subject, traces))], traces)
 
 
 @house_style()
-def overview(traces: Sequence[Character]) -> Figure | None:
+def overview(traces: Sequence[TraceStatistics]) -> Figure | None:
     """The first panel of every subject that a trace has; None if there is none."""
     return _laid_out([(one.panels[0], series) for one in SUBJECTS if (series := _series(one, traces))], traces)
 
@@ -86,7 +86,7 @@ def check_folder(folder: Path) -> None:
         raise TraceError(f"{folder}: is a file, expected a folder for the figures; name another one")
 
 
-def write(traces: Sequence[Character], folder: Path) -> list[Path]:
+def write(traces: Sequence[TraceStatistics], folder: Path) -> list[Path]:
     """Draw every figure into `folder`, which is made if it is missing: `overview.png`, and one a subject; all or none.
 
     Raises TraceError: the folder or a file cannot be written.
@@ -103,17 +103,19 @@ def write(traces: Sequence[Character], folder: Path) -> list[Path]:
     return list(figures)
 
 
-def _series(subject: Subject, traces: Sequence[Character]) -> list[tuple[Look, Any]]:
+def _series(subject: Subject, traces: Sequence[TraceStatistics]) -> list[tuple[Look, Any]]:
     looks = zip(cycle(COLOURS), map(_label, traces), map(subject.of, traces), strict=False)
     parts = [(label, colour, part) for colour, label, part in looks if part is not None]
     return [(Look(label, colour, place, len(parts)), part) for place, (label, colour, part) in enumerate(parts)]
 
 
-def _label(found: Character) -> str:
+def _label(found: TraceStatistics) -> str:
     return " ".join(found.trace.name.split())[:40].lstrip("_") or "unnamed"
 
 
-def _laid_out(drawn: Sequence[tuple[Callable[[Axes, Any], None], Any]], traces: Sequence[Character]) -> Figure | None:
+def _laid_out(
+    drawn: Sequence[tuple[Callable[[Axes, Any], None], Any]], traces: Sequence[TraceStatistics]
+) -> Figure | None:
     if not drawn:
         return None
     columns = {4: 2, 7: 4, 8: 4}.get(len(drawn), min(len(drawn), 4 if len(drawn) > 9 else 3))

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from traces.error import TraceError
-from traces.table.validation import LATEST_S, LONGEST_S, Origin, shown
+from traces.table.validation import LATEST_S, LONGEST_S, Origin, excerpt
 
 ClockName = Literal["auto", "seconds", "unix", "unix-ms", "timestamp"]
 
@@ -21,7 +21,7 @@ ZONE = r"[T ].*([zZ]|[+-]\d{2}(:?\d{2})?)\s*$"
 def refusal(origin: Origin, index: int, column: str, found: str, expected: str) -> TraceError:
     """Return the error for a cell of ``column`` that holds ``found`` and not what was ``expected``."""
     return TraceError(
-        f"{origin.cell(index, column)}: found {shown(found, 60)}, expected {expected}; fix or drop the row"
+        f"{origin.cell(index, column)}: found {excerpt(found, 60)}, expected {expected}; fix or drop the row"
     )
 
 
@@ -73,7 +73,7 @@ class Timestamps:
             if zoned not in (None, self.zoned):
                 found, before = ("a zone", "none") if zoned else ("no zone", "one")
                 raise TraceError(
-                    f"{origin.cell(index, column)}: found {shown(repr(text.iloc[index]))} with {found}, expected"
+                    f"{origin.cell(index, column)}: found {excerpt(repr(text.iloc[index]))} with {found}, expected"
                     f" {before} as in the rows before; write all times with their zone or all without (UTC)"
                 )
         return pa.array(times.dt.as_unit("us"), pa.timestamp("us", "UTC"), from_pandas=True)
@@ -101,7 +101,7 @@ def _kind(cell: str) -> ClockName:
 
 
 @dataclass(slots=True)
-class Clock:
+class ArrivalParser:
     """Reads a column of arrivals, batch after batch.
 
     Attributes:

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from traces.error import TraceError
 from traces.table.ingest import ROWS, TEXT_BYTES
 from traces.table.limits import Limits, unchanged
-from traces.table.validation import shown
+from traces.table.validation import excerpt
 
 
 def read_parquet(path: Path, limits: Limits, wanted: Collection[str], expected: str) -> Iterator[pa.Table]:
@@ -41,7 +41,7 @@ def read_parquet(path: Path, limits: Limits, wanted: Collection[str], expected: 
             if isinstance(error, TraceError):
                 raise
             raise TraceError(
-                f"{path}: cannot be read as Parquet ({shown(str(error))}), expected {expected}; fetch it again if it"
+                f"{path}: cannot be read as Parquet ({excerpt(str(error))}), expected {expected}; fetch it again if it"
                 " is cut short"
             ) from error
 

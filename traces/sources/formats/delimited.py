@@ -12,12 +12,12 @@ import pyarrow.csv
 from traces.error import TraceError
 from traces.table.ingest import slices
 from traces.table.limits import GZIP, Limits, open_bounded, unchanged
-from traces.table.validation import shown
+from traces.table.validation import excerpt
 
-LEAST_BLOCK = 1 << 22
+MIN_BLOCK = 1 << 22
 """Bytes of a file that are parsed at once, at least."""
 
-MOST_BLOCK = (1 << 31) - 1
+MAX_BLOCK = (1 << 31) - 1
 """The same, at most: Arrow counts them in 32 bits."""
 
 
@@ -44,7 +44,7 @@ def read_header(path: Path, limits: Limits, *, delimiter: str = ",", quote: str 
         raise TraceError(f"{path}: the header cannot be read ({error}); give the columns plain names") from error
     name, count = Counter(names).most_common(1)[0] if names else ("", 0)
     if count > 1:
-        raise TraceError(f"{path}: the header names column {shown(repr(name))} twice; rename one")
+        raise TraceError(f"{path}: the header names column {excerpt(repr(name))} twice; rename one")
     return names
 
 
@@ -100,7 +100,7 @@ def _looked_through(path: Path, limits: Limits, quote: str | None) -> tuple[bool
 
 
 def _block_bytes(limits: Limits) -> int:
-    return min(max(LEAST_BLOCK, 4 * limits.max_prompt_bytes), MOST_BLOCK)
+    return min(max(MIN_BLOCK, 4 * limits.max_prompt_bytes), MAX_BLOCK)
 
 
 def _unparsed(message: str, path: Path, done: int, header: list[str], delimiter: str) -> TraceError:
@@ -108,7 +108,7 @@ def _unparsed(message: str, path: Path, done: int, header: list[str], delimiter:
     ragged = re.search(r"Row #(\d+): Expected (\d+) columns, got (\d+): (.*)", message, re.DOTALL)
     if ragged:
         return TraceError(
-            f"{path}: row {int(ragged[1]) - 2}: found {ragged[3]} cells ({shown(ragged[4], 60)}), expected {ragged[2]}"
+            f"{path}: row {int(ragged[1]) - 2}: found {ragged[3]} cells ({excerpt(ragged[4], 60)}), expected {ragged[2]}"
             f" as in the header, with {delimiter!r} between them; fix or drop the row"
         )
     if "straddl" in message:
@@ -118,13 +118,13 @@ def _unparsed(message: str, path: Path, done: int, header: list[str], delimiter:
         )
     bad = re.search(r"In CSV column #(\d+): Row #(\d+): .*UTF-?8", message)
     if bad:
-        name = shown(header[int(bad[1])])
+        name = excerpt(header[int(bad[1])])
         return TraceError(
             f"{path}: row {int(bad[2]) - 2}, column {name}: found bytes that are not UTF-8, expected"
             " UTF-8 text; convert the file, for example with iconv"
         )
     return TraceError(
-        f"{path}: cannot be read as delimited text ({shown(message)}), expected UTF-8 with {delimiter!r} between"
+        f"{path}: cannot be read as delimited text ({excerpt(message)}), expected UTF-8 with {delimiter!r} between"
         " cells; convert the file, or fetch it again if it is cut short"
     )
 
@@ -133,5 +133,5 @@ def require_column(header: list[str], name: str, where: str) -> None:
     """Raise TraceError unless the file has the column."""
     if name not in header:
         raise TraceError(
-            f"{where}: column {name!r} is missing, found {shown(', '.join(header))}; check the file or the map"
+            f"{where}: column {name!r} is missing, found {excerpt(', '.join(header))}; check the file or the map"
         )

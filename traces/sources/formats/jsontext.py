@@ -9,7 +9,7 @@ from typing import Any, BinaryIO, NoReturn
 
 from traces.error import TraceError
 from traces.table.limits import Limits, open_bounded
-from traces.table.validation import shown
+from traces.table.validation import excerpt
 
 PIECE = 1 << 16
 """Bytes read at a time."""
@@ -125,7 +125,7 @@ class _Text:
         name = self.value()
         if not isinstance(name, str):
             self._done = done
-            self.refuse(f"found {shown(repr(name), 60)}, expected the name of a member")
+            self.refuse(f"found {excerpt(repr(name), 60)}, expected the name of a member")
         self.take(":", "a colon after the name")
         value = self.value()
         self._done = done + 1
@@ -146,10 +146,10 @@ class _Text:
         except json.JSONDecodeError as error:
             cut = error.msg.startswith("Unterminated string") or error.pos > len(self._text) - LONGEST_WORD
             if self._ended or not cut:
-                self.refuse(f"cannot be read as JSON ({shown(error.msg)})", error)
+                self.refuse(f"cannot be read as JSON ({excerpt(error.msg)})", error)
             return None, None
         except ValueError as error:
-            self.refuse(f"cannot be read as JSON ({shown(str(error))})", error)
+            self.refuse(f"cannot be read as JSON ({excerpt(str(error))})", error)
 
     def _check_text(self, value: Any, raw: str) -> None:
         if "\\u" in raw:

@@ -8,7 +8,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from traces.error import TraceError
 from traces.table.trace import Trace
-from traces.table.validation import Origin, shown
+from traces.table.validation import Origin, excerpt
 
 Name = str | int
 Whole = Annotated[int, Field(ge=-(2**63), lt=2**63)]
@@ -27,9 +27,9 @@ def check_records(values: Sequence[Any], form: TypeAdapter[Any], origin: Origin)
         index, *path = first["loc"]
         absent = first["type"] == "missing"
         place = f"{origin.where}: row {origin.row(int(index))}" + "".join(
-            f", column {shown(str(at))}" for at in path[:1]
+            f", column {excerpt(str(at))}" for at in path[:1]
         )
-        found = "nothing" if absent else shown(repr(first["input"]), 60)
+        found = "nothing" if absent else excerpt(repr(first["input"]), 60)
         expected = "a value" if absent else first["msg"].removeprefix("Input should be ")
         raise TraceError(f"{place}: found {found}, expected {expected}; fix or drop the record") from None
 
@@ -43,5 +43,5 @@ def extras(trace: Trace, row: int) -> dict[str, Any]:
         found = None
     if not isinstance(found, dict):
         where = f"{trace.path or trace.name}: row {row}, column extras"
-        raise TraceError(f"{where}: found {shown(text)}, expected a JSON object; correct it, or make the trace again")
+        raise TraceError(f"{where}: found {excerpt(text)}, expected a JSON object; correct it, or make the trace again")
     return found

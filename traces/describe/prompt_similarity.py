@@ -22,7 +22,7 @@ GROUPS = ("same session", "same user, another session", "another user")
 
 
 @dataclass(frozen=True, slots=True)
-class Likeness:
+class PromptSimilarity:
     """Cosines of pairs of prompts.
 
     Attributes:
@@ -34,7 +34,7 @@ class Likeness:
     intra: Floats
     inter: Floats
 
-    def facts(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The numbers, JSON-able."""
         found: dict[str, Any] = {"session": "one hour of a user", **dict.fromkeys(self.pairs)}
         for group, values in self.pairs.items():
@@ -44,7 +44,9 @@ class Likeness:
         return {**found, "users_compared": len(self.intra)}
 
 
-def likeness(vectors: npt.NDArray[np.float32], user: Indices, arrival_s: Floats | None) -> Likeness | None:
+def prompt_similarity(
+    vectors: npt.NDArray[np.float32], user: Indices, arrival_s: Floats | None
+) -> PromptSimilarity | None:
     """Compare random pairs of n prompts; None if no user is known.
 
     Args:
@@ -77,7 +79,7 @@ def likeness(vectors: npt.NDArray[np.float32], user: Indices, arrival_s: Floats 
     apart = place[left] != place[right]
     groups = (own[together][:PAIRS], own[~together][:PAIRS], cosine(left[apart], right[apart]))
     intra, inter = _by_user(place[one], own, together, len(begins))
-    return Likeness(pairs=dict(zip(GROUPS, groups, strict=True)), intra=intra, inter=inter)
+    return PromptSimilarity(pairs=dict(zip(GROUPS, groups, strict=True)), intra=intra, inter=inter)
 
 
 def _by_user(place: Indices, own: Floats, together: npt.NDArray[np.bool_], users: int) -> tuple[Floats, Floats]:

@@ -7,14 +7,14 @@ from itertools import accumulate
 import numpy as np
 from scipy.special import i0
 
-from traces.synthetic.laws import Floats
+from traces.synthetic.distributions import Floats
 
 DAY_S = 86_400.0
 STEP_S = 300.0
-MOST_STEPS = 2_000_000
+MAX_STEPS = 2_000_000
 
 
-def of_day(time_s: Floats, day_ratio: float, peak_hour: float) -> Floats:
+def day_cycle(time_s: Floats, day_ratio: float, peak_hour: float) -> Floats:
     """The rate at `time_s`, (n,), as a multiple of its mean over a day: exp(k cos(2 pi (t - peak) / 24 h)) / I0(k).
 
     `day_ratio` = exp(2 k) is its highest value over its lowest.
@@ -25,10 +25,10 @@ def of_day(time_s: Floats, day_ratio: float, peak_hour: float) -> Floats:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Clock:
+class SessionRate:
     """The rate of new sessions over time, as a multiple of its mean.
 
-    At time t it is day(t) x burst(t). day(t) is `of_day`, of mean 1 over a day. burst(t) is log-normal of mean 1 and
+    At time t it is day(t) x burst(t). day(t) is `day_cycle`, of mean 1 over a day. burst(t) is log-normal of mean 1 and
     coefficient of variation `burst_cv`, with a correlation that falls to 1/e in `burst_s`.
 
     Args:
@@ -48,7 +48,7 @@ class Clock:
         span_s = until_s - since_s
         if self.day_ratio == 1.0 and self.burst_cv == 0.0:
             return since_s + np.sort(rng.random(rng.poisson(rate_hz * span_s))) * span_s
-        step_s = max(min(STEP_S, self.burst_s / 4), span_s / MOST_STEPS)
+        step_s = max(min(STEP_S, self.burst_s / 4), span_s / MAX_STEPS)
         edges: Floats = since_s + np.arange(math.ceil(span_s / step_s) + 1, dtype=np.float64) * step_s
         total = np.zeros(len(edges))
         np.cumsum(self._rate(edges[:-1] + step_s / 2, step_s, rng) * step_s, out=total[1:])
@@ -57,7 +57,7 @@ class Clock:
         return times[times < until_s]
 
     def _rate(self, time_s: Floats, step_s: float, rng: np.random.Generator) -> Floats:
-        rate = of_day(time_s, self.day_ratio, self.peak_hour)
+        rate = day_cycle(time_s, self.day_ratio, self.peak_hour)
         if self.burst_cv > 0.0:
             sigma = math.sqrt(math.log1p(self.burst_cv**2))
             keep = math.exp(-step_s / self.burst_s)

@@ -20,7 +20,7 @@ RANKS = 100
 
 
 @dataclass(frozen=True, slots=True)
-class People:
+class UserStatistics:
     """Users and sessions of a trace of n requests.
 
     Attributes:
@@ -58,7 +58,7 @@ class People:
             "zipf_slope": slope,
         }
 
-    def facts(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The users in numbers, JSON-able."""
         return {
             "count": len(self.each),
@@ -85,7 +85,7 @@ class People:
         }
 
 
-def people(user: Indices, arrival_s: Floats, prompt: Indices, texts: list[str]) -> People | None:
+def user_statistics(user: Indices, arrival_s: Floats, prompt: Indices, texts: list[str]) -> UserStatistics | None:
     """Measure users and sessions; None if no user is known.
 
     Args:
@@ -104,7 +104,7 @@ def people(user: Indices, arrival_s: Floats, prompt: Indices, texts: list[str]) 
     if len(pairs) > PAIRS:
         pairs = pairs[np.random.default_rng(0).choice(len(pairs), PAIRS, replace=False)]
     each = np.bincount(user[known])
-    return People(
+    return UserStatistics(
         each=np.sort(each[each > 0])[::-1],
         unknown_share=1.0 - float(known.mean()),
         length=np.bincount(visits.session[known]),

@@ -46,13 +46,13 @@ def inherited_from(afresh: Flags, parent: Indices) -> Indices:
         source = further
 
 
-def named(prefix: str, numbers: Indices, size: int) -> pa.Array:
+def numbered_names(prefix: str, numbers: Indices, size: int) -> pa.Array:
     """Names of things numbered from 0 to `size` - 1, equally long: `prefix`-07."""
     digits = pc.utf8_lpad(pa.array(numbers).cast(pa.string()), len(str(max(size - 1, 0))), "0")
     return pc.binary_join_element_wise(pa.scalar(prefix), digits, "-")
 
 
-def weighted(
+def split_weights(
     rows: Sequence[Sequence[Any]], what: str, width: int, where: str = "synthetic trace"
 ) -> tuple[Indices, Floats]:
     """Split rows of `width` positive whole numbers and a weight: (n, width) values, (n,) weights that sum to 1.

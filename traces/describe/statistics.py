@@ -10,14 +10,14 @@ import pandas as pd
 import pyarrow as pa
 
 from traces.describe.addons import addons
+from traces.describe.arrivals import ArrivalStatistics, arrival_statistics
 from traces.describe.coverage import Coverage, coverage
-from traces.describe.likeness import Likeness, likeness
 from traces.describe.mix import Mix, Popularity, mix, popularity
 from traces.describe.nearest import Nearest, nearest
-from traces.describe.people import People, people
+from traces.describe.prompt_similarity import PromptSimilarity, prompt_similarity
 from traces.describe.repeats import Repeats, repeats
-from traces.describe.rhythm import Rhythm, rhythm
 from traces.describe.survival import Survival, survival
+from traces.describe.users import UserStatistics, user_statistics
 from traces.encoders.embeddings import Encoder
 from traces.encoders.ngram import HashedNgrams
 from traces.table.columns import SCHEMA
@@ -29,7 +29,7 @@ SHOWN = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Character:
+class TraceStatistics:
     """What was measured of a trace; a part whose columns or times the source lacks is None.
 
     Attributes:
@@ -39,23 +39,23 @@ class Character:
 
     trace: Trace
     timed: bool
-    rhythm: Rhythm | None
-    people: People | None
+    arrivals: ArrivalStatistics | None
+    users: UserStatistics | None
     repeats: Repeats | None
     nearest: Nearest | None
     coverage: Coverage | None
-    likeness: Likeness | None
+    prompt_similarity: PromptSimilarity | None
     survival: Survival | None
     mix: Mix
     popularity: dict[str, Popularity | None]
     addons: dict[str, Any] | None
 
-    def facts(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The numbers, JSON-able: those of every part beside the trace's name, digest, span, rate and notes."""
         trace, count = self.trace, len(self.trace)
         span_s = trace.span_s if self.timed else 0.0
         measured = {
-            "prompts": self.repeats, "nearest": self.nearest, "coverage": self.coverage, "likeness": self.likeness,
+            "prompts": self.repeats, "nearest": self.nearest, "coverage": self.coverage, "likeness": self.prompt_similarity,
             "survival": self.survival,
         }  # fmt: skip
         return {
@@ -65,20 +65,20 @@ class Character:
             "requests": count,
             "span_s": span_s if self.timed else None,
             "rate_rpm": (count - 1) / span_s * 60.0 if span_s > 0 else None,
-            "arrivals": self.rhythm.facts() if self.rhythm else None,
-            "users": self.people.facts() if self.people else None,
-            "inequality": self.people.inequality() if self.people else None,
-            "sessions": self.people.sessions() if self.people and self.timed else None,
-            **{name: part.facts() if part else None for name, part in measured.items()},
+            "arrivals": self.arrivals.to_dict() if self.arrivals else None,
+            "users": self.users.to_dict() if self.users else None,
+            "inequality": self.users.inequality() if self.users else None,
+            "sessions": self.users.sessions() if self.users and self.timed else None,
+            **{name: part.to_dict() if part else None for name, part in measured.items()},
             **{name: {"distinct": len(found), "most": dict(found[:SHOWN])} for name, found in self.mix.items()},
-            **{name: use.facts() if use else None for name, use in self.popularity.items()},
+            **{name: use.to_dict() if use else None for name, use in self.popularity.items()},
             "addons": self.addons,
             "null_columns": [name for name in SCHEMA.names if trace.table.column(name).null_count == count],
             "notes": trace.notes,
         }
 
 
-def characterise(trace: Trace, encoder: Encoder | None = None, *, progress: bool | None = None) -> Character:
+def describe_trace(trace: Trace, encoder: Encoder | None = None, *, progress: bool | None = None) -> TraceStatistics:
     """Measure everything about a trace.
 
     Args:
@@ -95,15 +95,17 @@ def characterise(trace: Trace, encoder: Encoder | None = None, *, progress: bool
     prompt, texts = _codes(trace.prompts())
     found = nearest(trace, user, encoder, timed=timed, progress=bar) if texts else None
     looked = slice(found.first if found else 0, None)
-    return Character(
+    return TraceStatistics(
         trace=trace,
         timed=timed,
-        rhythm=rhythm(arrival_s) if timed else None,
-        people=people(user, arrival_s, prompt, texts),
+        arrivals=arrival_statistics(arrival_s) if timed else None,
+        users=user_statistics(user, arrival_s, prompt, texts),
         repeats=repeats(prompt, user, arrival_s),
         nearest=found,
         coverage=coverage(found.vectors, user[looked]) if found else None,
-        likeness=likeness(found.vectors, user[looked], arrival_s[looked] if timed else None) if found else None,
+        prompt_similarity=prompt_similarity(found.vectors, user[looked], arrival_s[looked] if timed else None)
+        if found
+        else None,
         survival=survival(trace, encoder, progress=bar) if texts and timed else None,
         mix=mix(trace),
         popularity=popularity(trace),

@@ -7,9 +7,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from tqdm import tqdm
 
-from traces.synthetic.laws import Flags, Floats, Indices
-from traces.synthetic.lineage import Descent, Order
-from traces.synthetic.words import Words, drawn, words
+from traces.synthetic.ancestry import Ancestry, Order
+from traces.synthetic.distributions import Flags, Floats, Indices
+from traces.synthetic.words import Words, vocabulary, word_draws
 
 LONGEST = 64
 """Words of a prompt; 1 % of the log's have more."""
@@ -25,7 +25,7 @@ SPELLED = 65_536
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wording:
+class PromptWriter:
     """The law of prompts and edits.
 
     What is written, a prompt's beginning or the words of an edit, is pieces: each a stretch of an earlier prompt, or
@@ -33,7 +33,7 @@ class Wording:
     something written in the place of a stretch of the prompt that it goes on from.
 
     Args:
-        descent: where words come from.
+        ancestry: where words come from.
         length_words, length_shape: scale and shape of the Weibull law of a prompt's words.
         comma_share: share of words that end a phrase.
         word_skew, word_shift: exponent and shift of the Zipf-Mandelbrot law of new words.
@@ -46,7 +46,7 @@ class Wording:
             last edit of the same subject did.
     """
 
-    descent: Descent
+    ancestry: Ancestry
     length_words: float
     length_shape: float
     comma_share: float
@@ -58,14 +58,16 @@ class Wording:
     change_power: float
     edit_power: float
 
-    def compose(self, user: Indices, time_s: Floats, own: Order, near: Order, rng: np.random.Generator) -> "Prompts":
+    def compose(
+        self, user: Indices, time_s: Floats, own: Order, near: Order, rng: np.random.Generator
+    ) -> "PromptWords":
         """The prompts of n requests, given users and times, (n,) each, and the orders by user and by channel."""
         count = len(user)
         writes_new = self._writes_new(int(user.max()) + 1, rng)
-        parent, repeats = self.descent.parents(own, time_s, rng)
-        made = Prompts(np.zeros((count, LONGEST), np.uint16), np.zeros(count, np.int64))
+        parent, repeats = self.ancestry.parents(own, time_s, rng)
+        made = PromptWords(np.zeros((count, LONGEST), np.uint16), np.zeros(count, np.int64))
         place = np.zeros(count)
-        fresh = drawn(self.word_skew, self.word_shift)
+        fresh = word_draws(self.word_skew, self.word_shift)
         start = 0
         with tqdm(total=count, desc="make prompts up", unit="req", disable=None, delay=2, leave=False) as bar:
             while start < count:
@@ -98,13 +100,13 @@ class Wording:
         place[rows] = np.where(begins, 0.0, rng.random(len(rows)))
         source = parent[rows]
         if rows[0]:
-            source = np.where(begins, self.descent.donors(rows, 1, near, rng)[:, 0], source)
+            source = np.where(begins, self.ancestry.donors(rows, 1, near, rng)[:, 0], source)
         else:
             change[begins] = 1.0
         return _Task(begins, source, length, change, np.ceil(change * length).astype(np.int64))
 
     def _written(
-        self, rows: Indices, task: "_Task", writes_new: Floats, made: "Prompts", fresh: Words, near: Order,
+        self, rows: Indices, task: "_Task", writes_new: Floats, made: "PromptWords", fresh: Words, near: Order,
         rng: np.random.Generator,
     ) -> Words:  # fmt: skip
         """What is written for each row, (b, LONGEST); of it the first `task.write` words count."""
@@ -117,7 +119,7 @@ class Wording:
         words_: Words = fresh[rng.integers(0, len(fresh), (count, LONGEST))]
         if not rows[0]:
             return words_
-        donor = self.descent.donors(rows, PIECES, near, rng)
+        donor = self.ancestry.donors(rows, PIECES, near, rng)
         room = np.maximum(made.length[donor] - size, 0)
         first = np.floor(rng.random(donor.shape) * (room + 1)).astype(np.int64) - begins
         copied = rng.random(donor.shape) >= writes_new[:, None]
@@ -129,15 +131,15 @@ class Wording:
 
 
 @dataclass(frozen=True, slots=True)
-class Prompts:
+class PromptWords:
     """Prompts as words: (n, LONGEST) numbers of which the first `length`, (n,), count."""
 
     words: Words
     length: Indices
 
-    def spelled(self, rows: Indices, comma_share: float) -> pa.ChunkedArray:
+    def texts(self, rows: Indices, comma_share: float) -> pa.ChunkedArray:
         """The texts of these rows."""
-        texts, spelled = words(comma_share), []
+        texts, spelled = vocabulary(comma_share), []
         for some in np.split(rows, range(SPELLED, len(rows), SPELLED)):
             length = self.length[some]
             flat = self.words[some][np.arange(LONGEST) < length[:, None]]
@@ -159,7 +161,7 @@ class _Task:
     write: Indices
 
 
-def _splice(rows: Indices, task: _Task, written: Words, made: Prompts, place: Floats) -> None:
+def _splice(rows: Indices, task: _Task, written: Words, made: PromptWords, place: Floats) -> None:
     """Put what was written into what each row goes on from; those whose source is in the block wait for it."""
     first = int(rows[0])
     column = np.arange(LONGEST)

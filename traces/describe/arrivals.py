@@ -15,7 +15,7 @@ WINDOWS_S = (60.0, 300.0, 900.0, 3600.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Rhythm:
+class ArrivalStatistics:
     """Arrivals of a trace.
 
     Attributes:
@@ -35,7 +35,7 @@ class Rhythm:
     gap_cv_by_hour: Floats | None
     dispersion: dict[float, float]
 
-    def facts(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The numbers, JSON-able."""
         known = np.empty(0) if self.gap_cv_by_hour is None else self.gap_cv_by_hour[~np.isnan(self.gap_cv_by_hour)]
         return {
@@ -48,8 +48,8 @@ class Rhythm:
         }
 
 
-def rhythm(arrival_s: Floats, least: int = 20) -> Rhythm:
-    """Measure arrivals, (n,) seconds, never falling; what less than `least` gaps or windows show is left out."""
+def arrival_statistics(arrival_s: Floats, min_count: int = 20) -> ArrivalStatistics:
+    """Measure arrivals, (n,) seconds, never falling; what less than `min_count` gaps or windows show is left out."""
     since_s = arrival_s - arrival_s[0]
     gap_s = np.diff(arrival_s)
     span_s = float(since_s[-1])
@@ -62,14 +62,14 @@ def rhythm(arrival_s: Floats, least: int = 20) -> Rhythm:
     dispersion = {}
     for window_s in WINDOWS_S:
         whole = int(span_s // window_s)
-        if whole >= least:
+        if whole >= min_count:
             dispersion[window_s] = _dispersion(since_s[since_s < whole * window_s] // window_s, whole)
-    return Rhythm(
+    return ArrivalStatistics(
         gap_s=gap_s,
         rpm=hours / length_s * 60.0,
         by_hour=_of_day(of_day, span_s) if whole_day else None,
-        gap_cv=_variation(gap_s, least),
-        gap_cv_by_hour=_by_hour(gap_s, of_day[1:], least) if whole_day else None,
+        gap_cv=_variation(gap_s, min_count),
+        gap_cv_by_hour=_by_hour(gap_s, of_day[1:], min_count) if whole_day else None,
         dispersion=dispersion,
     )
 
@@ -93,10 +93,10 @@ def _of_day(of_day: npt.NDArray[np.int64], span_s: float) -> Floats:
     return shares
 
 
-def _by_hour(gap_s: Floats, of_day: npt.NDArray[np.int64], least: int) -> Floats:
-    return np.array([_variation(gap_s[of_day == hour], least) for hour in range(24)], np.float64)  # None is NaN
+def _by_hour(gap_s: Floats, of_day: npt.NDArray[np.int64], min_count: int) -> Floats:
+    return np.array([_variation(gap_s[of_day == hour], min_count) for hour in range(24)], np.float64)  # None is NaN
 
 
-def _variation(gap_s: Floats, least: int) -> float | None:
+def _variation(gap_s: Floats, min_count: int) -> float | None:
     mean = float(gap_s.mean()) if gap_s.size else 0.0
-    return float(gap_s.std()) / mean if gap_s.size >= least and mean > 0 else None
+    return float(gap_s.std()) / mean if gap_s.size >= min_count and mean > 0 else None

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from traces.synthetic.clock import Clock
-from traces.synthetic.laws import Floats, Indices, choices, inherited_from, lognormal
-from traces.synthetic.lineage import Order
+from traces.synthetic.ancestry import Order
+from traces.synthetic.distributions import Floats, Indices, choices, inherited_from, lognormal
+from traces.synthetic.session_rate import SessionRate
 from traces.table.sessions import SESSION_GAP_S
 
 WARM_UP_S = 4 * 3600.0
@@ -21,7 +21,7 @@ PUT_OFF_S = 2 * 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Visits:
+class UserSessions:
     """The law of users and their sessions.
 
     Sessions begin by `clock` and fall to users by a log-normal law of activity that does not depend on how
@@ -37,7 +37,7 @@ class Visits:
             long to make and look at an image) plus a log-normal law; the median is of the sum.
     """
 
-    clock: Clock
+    clock: SessionRate
     users: int
     user_sigma: float
     session_mean: float
@@ -106,7 +106,7 @@ def channels(own: Order, count: int, stay: float, rng: np.random.Generator) -> I
     """The channel of each of n rows, (n,), 0 to `count` - 1: with chance `stay` the one of the user's row before."""
     drawn = rng.integers(0, count, len(own.rank))
     moves = (own.before == 0) | (rng.random(len(own.rank)) >= stay)
-    return drawn[inherited_from(moves, own.back(np.arange(len(own.rank)), np.minimum(own.before, 1)))]
+    return drawn[inherited_from(moves, own.earlier(np.arange(len(own.rank)), np.minimum(own.before, 1)))]
 
 
 def _put_off(begin_s: Floats, lasts_s: Floats, owner: Indices, rng: np.random.Generator) -> Floats:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from traces.synthetic.laws import Flags, Floats, Indices
+from traces.synthetic.distributions import Flags, Floats, Indices
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,13 +21,13 @@ class Order:
     rank: Indices
     before: Indices
 
-    def back(self, rows: Indices, lag: Indices) -> Indices:
+    def earlier(self, rows: Indices, lag: Indices) -> Indices:
         """The rows that came `lag` before these among those of the same."""
         found: Indices = self.ordered[self.rank[rows] - lag]
         return found
 
 
-def by(of: Indices) -> Order:
+def order_by(of: Indices) -> Order:
     """The order of n rows by `of`, (n,) numbers."""
     ordered = np.argsort(of, kind="stable")
     rank = np.empty(len(of), np.int64)
@@ -39,7 +39,7 @@ NEAR_LAG = 1.0
 """Exponent of how far back in a channel words are copied from: assumed, Zipf's law of what is on a page."""
 
 
-def lags(most: Indices, exponent: float, rng: np.random.Generator) -> Indices:
+def draw_lags(most: Indices, exponent: float, rng: np.random.Generator) -> Indices:
     """How far back to go, 1 to `most` (any shape; at least 1): P(lag >= k) falls as k ** -exponent, cut at `most`.
 
     With an exponent of 0 it is log-uniform, a weight of 1 / lag.
@@ -61,7 +61,7 @@ def _since(stays: Flags, own: Order) -> Indices:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Descent:
+class Ancestry:
     """The law of what prompts come from. It has no scale of its own: any earlier prompt can be gone back to.
 
     A user stays with what he is at, or after a pause turns to something else: back to any of his earlier prompts, or to
@@ -88,21 +88,21 @@ class Descent:
         """The user's own prompt that each of n rows goes on from, (n,), -1 for another subject; and who repeats it."""
         count = len(own.rank)
         rows = np.arange(count)
-        pause_s = time_s - time_s[own.back(rows, np.minimum(own.before, 1))]
+        pause_s = time_s - time_s[own.earlier(rows, np.minimum(own.before, 1))]
         stays = (own.before > 0) & (rng.random(count) * (1.0 + pause_s / self.stay_s) < 1.0)
         most = np.where(stays, _since(stays, own), own.before)
         anew = ~stays & (rng.random(count) * (self.subject_mass + own.before) < self.subject_mass)
-        lag = np.where(anew, 0, lags(np.maximum(most, 1), 0.0, rng))
-        parent = np.where(anew, -1, own.back(rows, lag))
+        lag = np.where(anew, 0, draw_lags(np.maximum(most, 1), 0.0, rng))
+        parent = np.where(anew, -1, own.earlier(rows, lag))
         return parent, ~anew & (rng.random(count) < self.repeat_share)
 
     def donors(self, rows: Indices, many: int, near: Order, rng: np.random.Generator) -> Indices:
         """Rows before the first of these that words are copied from, `many` for each: (b, many)."""
         most = int(rows[0])
-        donor = lags(np.full((len(rows), many), most), 0.0, rng) - 1
+        donor = draw_lags(np.full((len(rows), many), most), 0.0, rng) - 1
         seen = (rng.random(donor.shape) < self.near_share) & (near.before[rows] > 0)[:, None]
         row, column = np.nonzero(seen)
-        found = near.back(rows[row], lags(near.before[rows[row]], NEAR_LAG, rng))
+        found = near.earlier(rows[row], draw_lags(near.before[rows[row]], NEAR_LAG, rng))
         known = found < most  # what is younger than the block is not written yet
         donor[row[known], column[known]] = found[known]
         return donor
