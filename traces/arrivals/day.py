@@ -1,4 +1,4 @@
-"""The rate of a day and a night."""
+"""Poisson arrivals with a day cycle."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -12,21 +12,21 @@ from traces.synthetic.session_rate import DAY_S, day_cycle
 from traces.table.validation import check_number
 
 STEP_S = 60.0
-"""The rate is constant for so long; at a `day_ratio` of 60 it changes by less than a percent from one to the next."""
+"""Step of the rate; at a `day_ratio` of 60 it changes by less than a percent per step."""
 
 
 @dataclass(frozen=True, slots=True)
 class Day:
-    """A Poisson process whose rate follows the hour: highest at `peak_hour`, lowest twelve hours from it.
+    """Poisson process whose rate follows the hour of the day: highest at `peak_hour`, lowest twelve hours from it.
 
     The rate at time t is proportional to exp(k cos(2 pi (t - peak) / 24 h)), as in the synthetic traces.
 
     Args:
-        rate_rpm: the mean over a day, requests per minute.
-        day_ratio: busiest over quietest minute of the day; 1 is no day at all.
+        rate_rpm: mean rate over a day, requests per minute.
+        day_ratio: rate of the busiest over that of the quietest minute; 1 is no day cycle.
         peak_hour: hours from the first second of the run to the busiest moment, the same every day.
 
-    Raises TraceError: the rate of the busiest minute is above `MAX_RPM`.
+    Raises TraceError if the rate of the busiest minute is above `MAX_RPM`.
     """
 
     rate_rpm: Rpm
@@ -39,7 +39,7 @@ class Day:
 
     @property
     def profile(self) -> RateProfile:
-        """The rate over time, minute by minute."""
+        """Rate over time, minute by minute."""
         edges_s: Times = np.linspace(0.0, DAY_S, round(DAY_S / STEP_S) + 1, dtype=np.float64)
         shape = day_cycle(edges_s[:-1] + STEP_S / 2, self.day_ratio, self.peak_hour)
         return RateProfile(edges_s, self.rate_rpm / 60.0 * shape)

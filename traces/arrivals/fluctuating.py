@@ -1,4 +1,4 @@
-"""A rate that goes up and down between levels."""
+"""Poisson arrivals at a rate that alternates between levels."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,17 +15,16 @@ from traces.table.validation import check_number
 
 @dataclass(frozen=True, slots=True)
 class Fluctuating:
-    """A Poisson process whose rate goes from level to level, each held as long, and then from the first again.
+    """Poisson process whose rate steps through levels of equal duration, again and again.
 
-    Source: MoDM's experiment with a fluctuating rate (A.3, Fig. 17), of which the paper gives neither rates nor times.
+    Source: MoDM's experiment with a fluctuating rate (A.3, Fig. 17); the paper gives neither rates nor times.
 
     Args:
-        rate_rpm: the mean over all levels, requests per minute.
-        levels: the rate of each span in proportion to the others: [1, 3] is half and one and a half times the mean,
-            and so is [5, 15].
-        every_s: seconds for which each level is held.
+        rate_rpm: mean rate over all levels, requests per minute.
+        levels: relative rates of the levels: [1, 3] is half and one and a half times the mean, and so is [5, 15].
+        every_s: seconds of each level.
 
-    Raises TraceError: none of the levels is above 0, or the rate of the highest is above `MAX_RPM`.
+    Raises TraceError if no level is above 0, or the rate of the highest is above `MAX_RPM`.
     """
 
     rate_rpm: Rpm
@@ -34,18 +33,18 @@ class Fluctuating:
 
     def __post_init__(self) -> None:
         if not any(self.levels):
-            raise TraceError(f"arrivals: levels={list(self.levels)}, expected one above 0")
+            raise TraceError(f"arrivals: levels={list(self.levels)}, expected at least one above 0")
         check_number("arrivals", "rate_rpm at the highest of the levels", max(self.rates_rpm), max_value=MAX_RPM)
 
     @property
     def rates_rpm(self) -> list[float]:
-        """The rate of each span, requests per minute."""
+        """Rate of each level, requests per minute."""
         mean = float(np.mean(np.asarray(self.levels, np.float64)))
         return [self.rate_rpm * (level / mean) for level in self.levels]
 
     @property
     def profile(self) -> RateProfile:
-        """The rate over time."""
+        """Rate over time."""
         return RateProfile(self.every_s * np.arange(len(self.levels) + 1.0), np.array(self.rates_rpm) / 60.0)
 
     def schedule(self, own_clock_s: Times, rng: np.random.Generator) -> Schedule:

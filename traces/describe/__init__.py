@@ -1,4 +1,4 @@
-"""What is in a trace: the numbers that decide how caches and schedulers will fare on it."""
+"""Statistics of a trace: the numbers that decide how well caches and schedulers do on it."""
 
 from traces.describe.compare import side_by_side
 from traces.describe.statistics import TraceStatistics, describe_trace

@@ -1,4 +1,4 @@
-"""The rhythm of a trace: its rate over time, its bursts and its day."""
+"""Arrivals of a trace: rate over time, burstiness, day cycle."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -16,13 +16,13 @@ WINDOWS_S = (60.0, 300.0, 900.0, 3600.0)
 
 @dataclass(frozen=True, slots=True)
 class ArrivalStatistics:
-    """Arrivals of a trace.
+    """Statistics of the arrivals of a trace.
 
     Attributes:
         gap_s: (n - 1,) seconds between one arrival and the next.
-        rpm: (hours,) requests per minute in each hour since the start; the last may be cut short.
-        by_hour: (24,) share of the requests by hours since the start, modulo 24, had each hour of the day been
-            seen equally long; None below a day.
+        rpm: (hours,) requests per minute in each hour since the start; the last hour may be shorter.
+        by_hour: (24,) share of the requests by hour since the start, modulo 24, corrected for hours observed longer
+            than others; None below a day.
         gap_cv: coefficient of variation of the gaps; 1 for a Poisson process.
         gap_cv_by_hour: (24,) the same of the gaps that end in each hour of the day; NaN where there are few.
         dispersion: by window in seconds, variance over mean of the counts in whole windows; 1 for Poisson.
@@ -36,7 +36,7 @@ class ArrivalStatistics:
     dispersion: dict[float, float]
 
     def to_dict(self) -> dict[str, Any]:
-        """The numbers, JSON-able."""
+        """Return the statistics, JSON-able."""
         known = np.empty(0) if self.gap_cv_by_hour is None else self.gap_cv_by_hour[~np.isnan(self.gap_cv_by_hour)]
         return {
             "gap_cv": self.gap_cv,
@@ -49,7 +49,7 @@ class ArrivalStatistics:
 
 
 def arrival_statistics(arrival_s: Floats, min_count: int = 20) -> ArrivalStatistics:
-    """Measure arrivals, (n,) seconds, never falling; what less than `min_count` gaps or windows show is left out."""
+    """Measure arrivals, (n,) seconds, never falling; statistics of fewer than `min_count` gaps or windows are None."""
     since_s = arrival_s - arrival_s[0]
     gap_s = np.diff(arrival_s)
     span_s = float(since_s[-1])
@@ -58,31 +58,31 @@ def arrival_statistics(arrival_s: Floats, min_count: int = 20) -> ArrivalStatist
     length_s = np.full(len(hours), HOUR_S)
     length_s[-1:] = max(last, 60.0)
     of_day = (since_s // HOUR_S % 24).astype(np.int64)
-    whole_day = span_s >= 24 * HOUR_S
+    has_day = span_s >= 24 * HOUR_S
     dispersion = {}
     for window_s in WINDOWS_S:
-        whole = int(span_s // window_s)
-        if whole >= min_count:
-            dispersion[window_s] = _dispersion(since_s[since_s < whole * window_s] // window_s, whole)
+        windows = int(span_s // window_s)
+        if windows >= min_count:
+            dispersion[window_s] = _dispersion(since_s[since_s < windows * window_s] // window_s, windows)
     return ArrivalStatistics(
         gap_s=gap_s,
         rpm=hours / length_s * 60.0,
-        by_hour=_of_day(of_day, span_s) if whole_day else None,
+        by_hour=_of_day(of_day, span_s) if has_day else None,
         gap_cv=_variation(gap_s, min_count),
-        gap_cv_by_hour=_by_hour(gap_s, of_day[1:], min_count) if whole_day else None,
+        gap_cv_by_hour=_by_hour(gap_s, of_day[1:], min_count) if has_day else None,
         dispersion=dispersion,
     )
 
 
-def _dispersion(window: Floats, whole: int) -> float:
-    """Variance over mean of the requests in each of `whole` windows, from the windows of (n,) requests.
+def _dispersion(window: Floats, windows: int) -> float:
+    """Return variance over mean of the counts in `windows` windows, from the window of each request, (n,).
 
     Empty windows are counted and not laid out: a decade has five million minutes.
     """
     counts = np.unique(window, return_counts=True)[1]
-    mean = len(window) / whole
-    empty = whole - len(counts)
-    return float((((counts - mean) ** 2).sum() + empty * mean**2) / (whole - 1) / mean)
+    mean = len(window) / windows
+    empty = windows - len(counts)
+    return float((((counts - mean) ** 2).sum() + empty * mean**2) / (windows - 1) / mean)
 
 
 def _of_day(of_day: npt.NDArray[np.int64], span_s: float) -> Floats:

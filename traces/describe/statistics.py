@@ -1,4 +1,4 @@
-"""All of a trace's facts: measured once, then told as numbers, as text or as figures."""
+"""All statistics of a trace: measured once, then printed as JSON or text, or drawn as figures."""
 
 import sys
 from dataclasses import dataclass
@@ -24,17 +24,17 @@ from traces.table.columns import SCHEMA
 from traces.table.ingest import ORDER_ONLY
 from traces.table.trace import Trace
 
-SHOWN = 6
-"""How many sizes, steps and numbers of images are listed."""
+MAX_LISTED = 6
+"""Sizes, steps and numbers of images listed, the most frequent ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class TraceStatistics:
-    """What was measured of a trace; a part whose columns or times the source lacks is None.
+    """Statistics of a trace; None for a part whose columns or times the source lacks.
 
     Attributes:
-        timed: whether its arrivals are times; if they are an order only, so is everything that rests on them None.
-        addons: facts of `traces.describe.addons.addons`.
+        timed: True if arrivals are times; False if they are an order only, so that all time statistics are None.
+        addons: see `traces.describe.addons.addons`.
     """
 
     trace: Trace
@@ -51,12 +51,12 @@ class TraceStatistics:
     addons: dict[str, Any] | None
 
     def to_dict(self) -> dict[str, Any]:
-        """The numbers, JSON-able: those of every part beside the trace's name, digest, span, rate and notes."""
+        """Return all statistics with the trace's name, digest, span, rate and notes, JSON-able."""
         trace, count = self.trace, len(self.trace)
         span_s = trace.span_s if self.timed else 0.0
         measured = {
-            "prompts": self.repeats, "nearest": self.nearest, "coverage": self.coverage, "likeness": self.prompt_similarity,
-            "survival": self.survival,
+            "prompts": self.repeats, "nearest": self.nearest, "coverage": self.coverage,
+            "likeness": self.prompt_similarity, "survival": self.survival,
         }  # fmt: skip
         return {
             "name": trace.name,
@@ -70,7 +70,7 @@ class TraceStatistics:
             "inequality": self.users.inequality() if self.users else None,
             "sessions": self.users.sessions() if self.users and self.timed else None,
             **{name: part.to_dict() if part else None for name, part in measured.items()},
-            **{name: {"distinct": len(found), "most": dict(found[:SHOWN])} for name, found in self.mix.items()},
+            **{name: {"distinct": len(found), "most": dict(found[:MAX_LISTED])} for name, found in self.mix.items()},
             **{name: use.to_dict() if use else None for name, use in self.popularity.items()},
             "addons": self.addons,
             "null_columns": [name for name in SCHEMA.names if trace.table.column(name).null_count == count],
@@ -82,10 +82,10 @@ def describe_trace(trace: Trace, encoder: Encoder | None = None, *, progress: bo
     """Measure everything about a trace.
 
     Args:
-        encoder: what makes prompts comparable; None is `HashedNgrams()`.
+        encoder: encodes the prompts; None is `HashedNgrams()`.
         progress: show a bar while prompts are encoded and compared; None shows it on a terminal only.
 
-    Raises TraceError where the encoder's packages are missing.
+    Raises TraceError if the encoder's packages are missing.
     """
     encoder = encoder or HashedNgrams()
     bar = sys.stderr.isatty() if progress is None else progress
@@ -114,6 +114,6 @@ def describe_trace(trace: Trace, encoder: Encoder | None = None, *, progress: bo
 
 
 def _codes(column: pa.ChunkedArray) -> tuple[npt.NDArray[np.int64], list[str]]:
-    """A number for each distinct text, (n,), -1 for null; and the texts."""
+    """Return a number for each distinct text, (n,), -1 for null, and the texts."""
     codes, texts = pd.factorize(np.array(column.to_pylist(), object))
     return codes.astype(np.int64), list(texts)

@@ -1,6 +1,6 @@
-"""Vectors of real images: of a trace whose images are at hand, or were encoded already (MoDM, 3.2).
+"""Vectors of the real images of a trace, given as files or as vectors (MoDM, 3.2).
 
-Images go by the number of their row in the trace, from 0, rows that fill the cache before the start included.
+An image is named after its row of the trace, from 0, counting the rows that fill the cache before the start.
 """
 
 import hashlib
@@ -23,9 +23,13 @@ SUFFIXES = (".jpeg", ".jpg", ".png", ".webp")
 
 
 class OpenedImages(NamedTuple):
-    """Image vectors of a trace, as they lie on disk: (n, d) real numbers, all zeros where a row has no image.
+    """Image vectors of a trace, as stored on disk.
 
-    ``path`` and ``source`` say where they are from, for messages and in words; ``key`` names their content.
+    Attributes:
+        rows: (n, d) real numbers, all zeros if a row has no image.
+        path: file or folder that they are from, for messages.
+        source: origin in words.
+        key: name of the content.
     """
 
     rows: NDArray[Any]
@@ -36,21 +40,21 @@ class OpenedImages(NamedTuple):
 
 @runtime_checkable
 class ImageSource(Protocol):
-    """Where the vectors of the images come from."""
+    """Source of the vectors of the images of a trace."""
 
     def open(self, rows: int, dim: int) -> OpenedImages:
-        """The vectors for a trace of ``rows`` rows whose prompts are vectors of ``dim`` numbers.
+        """Return the vectors for a trace of ``rows`` rows whose prompt vectors have ``dim`` numbers.
 
-        Raises TraceError where they are for another number of rows, or of another width.
+        Raises TraceError if they have another number of rows, or another width.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class GivenImages:
-    """Vectors that the user made: an ``.npy`` file of (n, d) numbers, row i for the image of the trace's row i.
+    """Image vectors made by the user: an ``.npy`` file of (n, d) numbers, row i for the image of the trace's row i.
 
     Args:
-        path: the file. A row of zeros stands for a request without an image.
+        path: the file. A row of zeros is a request without an image.
     """
 
     path: str | Path
@@ -66,17 +70,17 @@ class GivenImages:
 
 @dataclass(frozen=True, slots=True)
 class ClipImages:
-    """A folder of images, encoded by CLIP once and then remembered on disk.
+    """A folder of images, encoded by CLIP and cached on disk.
 
-    What is remembered holds for as long as the folder has the same path and its images the same names, sizes and
-    times of change, and the weights the same content.
+    The cached vectors are used while path, names, sizes and modification times of the images and the content of the
+    weights stay the same.
 
     Args:
-        folder: holds ``<row>.png`` (or .jpg, .jpeg, .webp) for every row of the trace; leading zeros do not count.
-        weights, allow_hub, device: of the model whose text side encodes the prompts (conf.clip.ClipModel).
-        batch: images in a forward pass.
+        folder: holds ``<row>.png`` (or .jpg, .jpeg, .webp) for every row of the trace; leading zeros are ignored.
+        weights, allow_hub, device: of the model that also encodes the prompts (conf.clip.ClipModel).
+        batch: images per forward pass.
 
-    Raises TraceError where no weights are named; at bind, where a row has no image or two, or a file cannot be read.
+    Raises TraceError if no weights are named. Opening raises it if a row has no image or two, or a file cannot be read.
     """
 
     folder: str | Path
@@ -87,7 +91,9 @@ class ClipImages:
 
     def __post_init__(self) -> None:
         if self.weights is None:
-            raise TraceError("space: weights=null, expected a folder of CLIP weights; choose encoder=clip or name one")
+            raise TraceError(
+                "similarity.images: weights=null, expected CLIP weights; choose encoder=clip or name a folder"
+            )
 
     def open(self, rows: int, dim: int) -> OpenedImages:
         model = ClipModel(str(self.weights), TraceError, allow_hub=self.allow_hub, device=self.device)
@@ -105,15 +111,15 @@ class ClipImages:
 def _check_width(found: int, dim: int, where: str) -> None:
     if found != dim:
         raise TraceError(
-            f"{where}: found image vectors of {found} numbers, expected {dim} as the encoder gives for prompts; take "
+            f"{where}: found image vectors of {found} numbers, expected {dim} as in the prompts' vectors; take "
             "both from one model (encoder=clip or encoder=precomputed)"
         )
 
 
 def _by_row(folder: Path, rows: int) -> list[Path]:
-    """The image of every row, in order."""
+    """Return the image of every row, in order."""
     if not folder.is_dir():
-        raise TraceError(f"{folder}: no such folder; name the folder of the images")
+        raise TraceError(f"{folder}: no such folder, expected the folder of the images; check the path")
     found: dict[int, Path] = {}
     for path in sorted(folder.iterdir()):
         if path.suffix.lower() in SUFFIXES and path.stem.isascii() and path.stem.isdigit():

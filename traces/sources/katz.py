@@ -30,7 +30,7 @@ COLUMNS = {
 
 
 class KatzRecord(TypedDict):
-    """What the trace tells of a request; a null list of add-ons means none."""
+    """Fields of a request in the trace; a null list of add-ons means none."""
 
     timestamp: Any
     ip: Name
@@ -43,20 +43,19 @@ class KatzRecord(TypedDict):
 RECORDS = TypeAdapter(list[KatzRecord])
 
 MILLISECONDS = 1e11
-"""Numbers above this are taken for milliseconds since 1970: as seconds they lie beyond the year 5000."""
+"""Numbers above this are milliseconds since 1970; as seconds they would be beyond the year 5000."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Katz(Streamed):
     """The published request trace: JSON records in an array or a line each, in any order of time.
 
-    Every record has timestamp, ip (the name of the serving node), scene_id (service A or B),
-    base_model_id, controlnets and loras. Built from that published format, not from the file.
+    Every record has timestamp, ip (the name of the serving node), scene_id (service A or B), base_model_id, controlnets
+    and loras. This class follows the published format; the file itself was not available.
 
-    Arrivals are counted from the earliest. A timestamp is text in ISO 8601, or seconds or milliseconds
-    since 1970, one of them throughout; the notes say which. Node and service have no column in a trace:
-    a request is named service/node/row, so that what happens per node can still be told. A null list of
-    add-ons means none, as in the authors' own scripts. Users, prompts, sizes and steps are null.
+    Arrivals count from the earliest. All timestamps are ISO 8601 text, or all are seconds or milliseconds since 1970;
+    the notes say which. Node and service have no column in a trace, so a request is named service/node/row. A null list
+    of add-ons means none, as in the authors' own scripts. Users, prompts, sizes and steps are null.
 
     Source: Li et al., "SwiftDiffusion" / "Katz" (about 550,000 requests); its artifact's trace/README.md.
 
@@ -112,8 +111,8 @@ class Katz(Streamed):
             yield Batch(columns, clock.read(chosen, origin), origin)
         if first and not kept:
             raise TraceError(
-                f"{where}: no requests are left of {first:,} (services {excerpt(', '.join(sorted(services)), 60)}); check"
-                " --service and --node"
+                f"{where}: no requests are left of {first:,} (services {excerpt(', '.join(sorted(services)), 60)});"
+                " check --service and --node"
             )
         if (self.service, self.node) != (None, None):
             notes["skipped"] = {"another service or node": first - kept}
@@ -122,7 +121,7 @@ class Katz(Streamed):
 
 @dataclass(slots=True)
 class _TimestampParser:
-    """Reads timestamps, all in the unit of the first."""
+    """Parser of timestamps that all have the unit of the first."""
 
     unit: str | None = None
     stamps: Timestamps = field(default_factory=Timestamps)

@@ -27,7 +27,7 @@ Row = tuple[int, str, str]
 
 
 class Image(TypedDict):
-    """What is told of an image."""
+    """Fields of an image in the file."""
 
     category: str
     prompt: str
@@ -40,17 +40,17 @@ IMAGES = TypeAdapter(list[Image])
 class Mjhq(Streamed):
     """MJHQ-30K's meta_data.json: an object from the name of an image to its category and prompt.
 
-    Requests carry the names of the images, in the order of the file, a second apart: an order and no
-    times. The notes count them by category.
+    Requests have the names of the images, in the order of the file, a second apart: an order and no times. The notes
+    count them by category.
 
     Source: Li et al. 2024, "Playground v2.5"; the choice of `requests` is that of MoDM's artifact.
 
     Args:
         path: the file; a leading ~ is the home folder.
-        requests: keep only the last requests / 10 prompts of each category, in the order of the file,
-            as MoDM's experiments do; None keeps all.
+        requests: keep only the last requests / 10 prompts of each category, in the order of the file, as MoDM's
+            experiments do; None keeps all.
 
-    Raises TraceError: `requests` is not a multiple of 10.
+    Raises TraceError if `requests` is not a multiple of 10.
     """
 
     path: str | Path

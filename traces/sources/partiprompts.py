@@ -18,10 +18,10 @@ from traces.table.validation import Origin
 
 @dataclass(slots=True, kw_only=True)
 class PartiPrompts(Streamed):
-    """PartiPrompts.tsv as published: tabs between cells, and quotes that mean nothing.
+    """PartiPrompts.tsv as published: tabs between cells, quotes are plain characters.
 
-    The prompts are in the file's order, a second apart: an order and no times. The notes count them by
-    category; challenge and note are left out.
+    The prompts are in the file's order, a second apart: an order and no times. The notes count them by category.
+    Challenge and note are dropped.
 
     Source: Yu et al. 2022, "Scaling Autoregressive Models for Content-Rich Text-to-Image Generation";
     Apache-2.0.

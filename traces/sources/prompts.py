@@ -25,11 +25,10 @@ TABLE = re.compile(r"\.(csv|tsv|parquet|xlsx?)(\.gz)?$")
 class Prompts(Streamed):
     """A file of prompts and nothing else, UTF-8, plain or gzipped.
 
-    A name that ends in .json or .jsonl (or the same with .gz) says that the file is a JSON array, or
-    one JSON value after another, of texts or of objects with a member "prompt". Any other file has a
-    prompt per line; blank lines are skipped and counted in the notes. Requests are named after their
-    line or element, counted from 0, and arrive a second apart: an order and no times. A file that is evidently a
-    table (by its name, or by a header of columns) or JSON under another name is refused, not taken for prompts.
+    A file named .json or .jsonl (or the same with .gz) is a JSON array, or one JSON value after another. Its values are
+    texts or objects with a member "prompt". Any other file has a prompt per line; blank lines are skipped and counted
+    in the notes. Requests are named after their line or element, counted from 0, and arrive a second apart: an order
+    and no times. A table (by its name, or by a header of columns), or JSON under another name, is an error.
 
     Args:
         path: the file; a leading ~ is the home folder.
@@ -44,7 +43,7 @@ class Prompts(Streamed):
         notes: dict[str, Any] = {"file": path.name, "arrival_s": ORDER_ONLY}
         if TABLE.search(path.name.lower()):
             raise TraceError(
-                f"{path}: is a table by its name, expected a prompt per line; take `trace import csv` (or diffusiondb,"
+                f"{path}: is a table by its name, expected a prompt per line; use `trace import csv` (or diffusiondb,"
                 " for its Parquet), or rename the file if its lines are prompts"
             )
         suffix = (path.with_suffix("") if path.suffix == ".gz" else path).suffix

@@ -1,4 +1,4 @@
-"""SGLang-Diffusion's benchmark: its manifest of one JSON object a line, read as strictly as theirs, and written."""
+"""The manifest of SGLang-Diffusion's benchmark, a JSON object per line, read and written."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -24,7 +24,7 @@ from traces.table.validation import Origin
 
 @with_config(ConfigDict(extra="forbid"))
 class ManifestLine(TypedDict, total=False):
-    """A line of the manifest: its fields, in the order in which they are written."""
+    """A line of the manifest: its fields, in the order of writing."""
 
     prompt: Required[str]
     request_id: str | None
@@ -52,20 +52,19 @@ COLUMNS: Mapping[str, str] = {
     "seed": "seed",
     "num_outputs_per_prompt": "images",
 }
-"""Fields that a trace has a column for."""
+"""Field -> column of a trace."""
 
 OTHERS = tuple(name for name in ManifestLine.__annotations__ if name not in COLUMNS)
-"""Fields that a trace keeps in its column extras."""
+"""Fields kept in the column extras."""
 
 
 @dataclass(slots=True, kw_only=True)
 class SGLang(Streamed):
-    """Requests as SGLang-Diffusion's benchmark takes them: JSON lines with a prompt and, each if it is there, their
-    size, steps, seed, number of images and more.
+    """The manifest of SGLang-Diffusion's benchmark: JSON lines with a prompt and optional settings.
 
-    A field that its manifest does not have is an error, as it is theirs. The manifest has no times: lines are in an
-    order, and need an arrival process. What a trace has no column for is kept in its extras, so that `lines` writes
-    what was read.
+    The settings are size, steps, seed, number of images and more. An unknown field is an error, as in the benchmark.
+    The manifest has no times: its lines are in order, and need an arrival process. Fields without a column are kept in
+    the extras, so that `lines` writes what was read.
 
     Args:
         path: the file, UTF-8, plain or gzipped; a leading ~ is the home folder.
@@ -106,19 +105,19 @@ class SGLang(Streamed):
 
 
 def lines(trace: Trace) -> Iterator[str]:
-    """Each request of `trace` as a line of a manifest, without the end of the line; what is null is left out.
+    """Yield each request of `trace` as a line of a manifest, without the end of the line and without nulls.
 
-    Raises TraceError: a request without a prompt, which a manifest has to have, or extras that are no JSON object.
+    Raises TraceError if a request has no prompt, or its extras are not a JSON object.
     """
     for row in range(len(trace)):
         others = {name: value for name, value in extras(trace, row).items() if name in OTHERS}
-        told = {theirs: trace.table.column(ours)[row].as_py() for theirs, ours in COLUMNS.items()} | others
-        if told["prompt"] is None:
+        values = {theirs: trace.table.column(ours)[row].as_py() for theirs, ours in COLUMNS.items()} | others
+        if values["prompt"] is None:
             raise TraceError(
-                f"{trace.path or trace.name}: row {row}, column prompt: found null, expected text, which a line of the "
-                "manifest has to have; pair the trace with prompts (mezzotint trace pair)"
+                f"{trace.path or trace.name}: row {row}, column prompt: found null, expected text, which the "
+                "manifest requires; pair the trace with prompts (mezzotint trace pair)"
             )
         yield json.dumps(
-            {name: told[name] for name in ManifestLine.__annotations__ if told.get(name) is not None},
+            {name: values[name] for name in ManifestLine.__annotations__ if values.get(name) is not None},
             ensure_ascii=False,
         )

@@ -1,4 +1,4 @@
-"""Which earlier prompt a request goes on from: one of the user's own, or somebody else's."""
+"""Ancestry of prompts: the earlier prompt that a request continues, the user's own or another user's."""
 
 from dataclasses import dataclass
 
@@ -9,12 +9,12 @@ from traces.synthetic.distributions import Flags, Floats, Indices
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """n rows by what they belong to, and in time within it.
+    """Order of n rows by group (user or channel), and in time within it.
 
     Attributes:
-        ordered: (n,) the rows, those of one user (or channel) side by side.
+        ordered: (n,) the rows, group by group.
         rank: (n,) each row's place in `ordered`.
-        before: (n,) how many rows of the same came before it.
+        before: (n,) number of earlier rows of the same group.
     """
 
     ordered: Indices
@@ -22,39 +22,39 @@ class Order:
     before: Indices
 
     def earlier(self, rows: Indices, lag: Indices) -> Indices:
-        """The rows that came `lag` before these among those of the same."""
+        """Return the rows `lag` places before these in their groups."""
         found: Indices = self.ordered[self.rank[rows] - lag]
         return found
 
 
-def order_by(of: Indices) -> Order:
-    """The order of n rows by `of`, (n,) numbers."""
-    ordered = np.argsort(of, kind="stable")
-    rank = np.empty(len(of), np.int64)
-    rank[ordered] = np.arange(len(of))
-    return Order(ordered, rank, rank - np.searchsorted(of[ordered], of))
+def order_by(group: Indices) -> Order:
+    """Return the order of n rows by `group`, (n,) numbers."""
+    ordered = np.argsort(group, kind="stable")
+    rank = np.empty(len(group), np.int64)
+    rank[ordered] = np.arange(len(group))
+    return Order(ordered, rank, rank - np.searchsorted(group[ordered], group))
 
 
 NEAR_LAG = 1.0
-"""Exponent of how far back in a channel words are copied from: assumed, Zipf's law of what is on a page."""
+"""Exponent of the lag of copied words in a channel: assumed, Zipf's law."""
 
 
-def draw_lags(most: Indices, exponent: float, rng: np.random.Generator) -> Indices:
-    """How far back to go, 1 to `most` (any shape; at least 1): P(lag >= k) falls as k ** -exponent, cut at `most`.
+def draw_lags(max_lag: Indices, exponent: float, rng: np.random.Generator) -> Indices:
+    """Draw lags from 1 to `max_lag` (any shape; at least 1): P(lag >= k) falls as k ** -exponent.
 
-    With an exponent of 0 it is log-uniform, a weight of 1 / lag.
+    With an exponent of 0 the lag is log-uniform, of weight 1 / lag.
     """
     if exponent:
-        end = (most + 1.0) ** -exponent
-        drawn = (end + rng.random(most.shape) * (1.0 - end)) ** (-1.0 / exponent)
+        end = (max_lag + 1.0) ** -exponent
+        drawn = (end + rng.random(max_lag.shape) * (1.0 - end)) ** (-1.0 / exponent)
     else:
-        drawn = (most + 1.0) ** rng.random(most.shape)
-    whole: Indices = np.minimum(np.floor(drawn), most).astype(np.int64)
-    return whole
+        drawn = (max_lag + 1.0) ** rng.random(max_lag.shape)
+    lag: Indices = np.minimum(np.floor(drawn), max_lag).astype(np.int64)
+    return lag
 
 
-def _since(stays: Flags, own: Order) -> Indices:
-    """How many of a user's prompts in a row, before each of n rows, are about what he was at then, (n,)."""
+def _subject_length(stays: Flags, own: Order) -> Indices:
+    """Return the number of a user's prompts in a row on the same subject before each of n rows, (n,)."""
     place = np.arange(len(own.rank))
     begun = np.maximum.accumulate(np.where(stays[own.ordered], 0, place))
     return (place - begun)[own.rank]
@@ -62,21 +62,18 @@ def _since(stays: Flags, own: Order) -> Indices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ancestry:
-    """The law of what prompts come from. It has no scale of its own: any earlier prompt can be gone back to.
+    """Model of the prompts that a prompt derives from; any earlier prompt can be its parent.
 
-    A user stays with what he is at, or after a pause turns to something else: back to any of his earlier prompts, or to
-    another subject. In both cases how far back he goes is log-uniform: a step between 1 and 2 prompts is as likely as
-    one between 10 and 20.
+    A user stays on the current subject, or after a pause leaves it, for any of the earlier prompts or a new subject.
+    The lag to the parent is log-uniform: 1 to 2 prompts are as likely as 10 to 20.
 
     Args:
-        repeat_share: share of the prompts that go on from one of the user's own that leave it as it is.
-        stay_s: a user stays with a chance of 1 / (1 + pause / stay_s), the pause being that since his prompt before.
-        subject_mass: a user who sent n prompts and turns to something else begins another subject with a chance of
-            subject_mass / (subject_mass + n) (the Chinese restaurant process): the more he has done, the likelier he
-            goes back to some of it.
-        near_share: where words that are copied come from: prompts that the channel has shown. The rest comes from
-            anybody's, of any age: the i-th prompt that the service ever had with a weight of 1 / i (Zipf's law over
-            prompts), so that some are classics.
+        repeat_share: share of the prompts with a parent that repeat it unchanged.
+        stay_s: a user stays with a chance of 1 / (1 + pause / stay_s), where pause is the time since the last prompt.
+        subject_mass: a user with n prompts who leaves a subject begins a new one with a chance of
+            subject_mass / (subject_mass + n) (the Chinese restaurant process).
+        near_share: share of copied words from prompts shown in the channel. The rest comes from any user's prompts of
+            any age: the i-th prompt of the service has a weight of 1 / i (Zipf's law over prompts).
     """
 
     repeat_share: float
@@ -85,24 +82,24 @@ class Ancestry:
     near_share: float
 
     def parents(self, own: Order, time_s: Floats, rng: np.random.Generator) -> tuple[Indices, Flags]:
-        """The user's own prompt that each of n rows goes on from, (n,), -1 for another subject; and who repeats it."""
+        """Draw the user's own prompt that each of n rows continues, (n,), -1 for a new subject; and who repeats it."""
         count = len(own.rank)
         rows = np.arange(count)
         pause_s = time_s - time_s[own.earlier(rows, np.minimum(own.before, 1))]
         stays = (own.before > 0) & (rng.random(count) * (1.0 + pause_s / self.stay_s) < 1.0)
-        most = np.where(stays, _since(stays, own), own.before)
-        anew = ~stays & (rng.random(count) * (self.subject_mass + own.before) < self.subject_mass)
-        lag = np.where(anew, 0, draw_lags(np.maximum(most, 1), 0.0, rng))
-        parent = np.where(anew, -1, own.earlier(rows, lag))
-        return parent, ~anew & (rng.random(count) < self.repeat_share)
+        max_lag = np.where(stays, _subject_length(stays, own), own.before)
+        is_new = ~stays & (rng.random(count) * (self.subject_mass + own.before) < self.subject_mass)
+        lag = np.where(is_new, 0, draw_lags(np.maximum(max_lag, 1), 0.0, rng))
+        parent = np.where(is_new, -1, own.earlier(rows, lag))
+        return parent, ~is_new & (rng.random(count) < self.repeat_share)
 
-    def donors(self, rows: Indices, many: int, near: Order, rng: np.random.Generator) -> Indices:
-        """Rows before the first of these that words are copied from, `many` for each: (b, many)."""
-        most = int(rows[0])
-        donor = draw_lags(np.full((len(rows), many), most), 0.0, rng) - 1
-        seen = (rng.random(donor.shape) < self.near_share) & (near.before[rows] > 0)[:, None]
-        row, column = np.nonzero(seen)
+    def donors(self, rows: Indices, count: int, near: Order, rng: np.random.Generator) -> Indices:
+        """Draw rows before the first of `rows` to copy words from, `count` for each: (b, count)."""
+        begin = int(rows[0])
+        donor = draw_lags(np.full((len(rows), count), begin), 0.0, rng) - 1
+        is_near = (rng.random(donor.shape) < self.near_share) & (near.before[rows] > 0)[:, None]
+        row, column = np.nonzero(is_near)
         found = near.earlier(rows[row], draw_lags(near.before[rows[row]], NEAR_LAG, rng))
-        known = found < most  # what is younger than the block is not written yet
+        known = found < begin  # prompts of the block are not written yet
         donor[row[known], column[known]] = found[known]
         return donor

@@ -1,4 +1,4 @@
-"""When sessions begin: a Poisson process whose rate follows the hour of the day and has bursts."""
+"""Starts of sessions: a Poisson process whose rate follows the hour of the day and has bursts."""
 
 import math
 from dataclasses import dataclass
@@ -15,9 +15,9 @@ MAX_STEPS = 2_000_000
 
 
 def day_cycle(time_s: Floats, day_ratio: float, peak_hour: float) -> Floats:
-    """The rate at `time_s`, (n,), as a multiple of its mean over a day: exp(k cos(2 pi (t - peak) / 24 h)) / I0(k).
+    """Return the rate at `time_s`, (n,), over its mean of a day: exp(k cos(2 pi (t - peak) / 24 h)) / I0(k).
 
-    `day_ratio` = exp(2 k) is its highest value over its lowest.
+    `day_ratio` = exp(2 k) is the highest rate over the lowest.
     """
     swing = math.log(day_ratio) / 2
     rate: Floats = np.exp(swing * np.cos(2 * np.pi * (time_s / DAY_S - peak_hour / 24))) / i0(swing)
@@ -26,7 +26,7 @@ def day_cycle(time_s: Floats, day_ratio: float, peak_hour: float) -> Floats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionRate:
-    """The rate of new sessions over time, as a multiple of its mean.
+    """Rate of new sessions over time, as a multiple of its mean.
 
     At time t it is day(t) x burst(t). day(t) is `day_cycle`, of mean 1 over a day. burst(t) is log-normal of mean 1 and
     coefficient of variation `burst_cv`, with a correlation that falls to 1/e in `burst_s`.
@@ -44,7 +44,7 @@ class SessionRate:
     burst_s: float
 
     def starts(self, rate_hz: float, since_s: float, until_s: float, rng: np.random.Generator) -> Floats:
-        """Times of a Poisson process of mean rate `rate_hz` from `since_s` to `until_s`, sorted, seconds."""
+        """Draw times of a Poisson process of mean rate `rate_hz` from `since_s` to `until_s`, sorted, seconds."""
         span_s = until_s - since_s
         if self.day_ratio == 1.0 and self.burst_cv == 0.0:
             return since_s + np.sort(rng.random(rng.poisson(rate_hz * span_s))) * span_s

@@ -1,4 +1,4 @@
-"""The columns of a trace: their names, types and units, and how values are brought into them."""
+"""The columns of a trace: names, types, units, and the conversion of values to them."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -30,21 +30,21 @@ UNITS = {name: unit for name, (_, unit) in _COLUMNS.items()}
 SCHEMA: pa.Schema = pa.schema(
     [pa.field(name, kind, name not in NEEDED, {"unit": unit}) for name, (kind, unit) in _COLUMNS.items()]
 )
-"""The columns of every trace. What a source lacks is null; an empty list says "none were used"."""
+"""Columns of every trace. A value that the source lacks is null; an empty list means that none were used."""
 
 LATER = ("gen_s", "extras")
-"""Columns that came later: a file without them is read as if they were null, and they enter a digest only where some
-value is not null, so that older traces keep theirs."""
+"""Columns added later. A file without them is read as if they were null. An all-null one does not enter the digest, so
+that older traces keep their digests."""
 
 
 def conform(table: pa.Table | Mapping[str, Any], origin: Origin) -> pa.Table:
-    """Bring columns into the order and the types of `SCHEMA`; absent optional columns become null.
+    """Convert columns to the order and types of `SCHEMA`; absent optional columns become null.
 
     Args:
-        table: a table, or a mapping from column name to anything that Arrow can convert, (n,) each.
+        table: a table, or a mapping from column name to values that Arrow can convert, (n,) each.
 
     Raises:
-        TraceError: a column is unknown, required and missing, of another length, or holds values that its type cannot.
+        TraceError: a column is unknown, required and missing, of another length, or holds values of another type.
     """
     columns = dict(zip(table.column_names, table.columns, strict=True)) if isinstance(table, pa.Table) else table
     unknown = [name for name in columns if name not in SCHEMA.names]
@@ -84,7 +84,7 @@ def _converted(values: Any, field: pa.Field, origin: Origin) -> pa.Array | pa.Ch
             try:
                 plain = value.as_py() if isinstance(value, pa.Scalar) else value
                 pa.scalar(plain).cast(field.type)
-            except (pa.ArrowException, TypeError, ValueError, OverflowError):  # the last of a time that Python has not
+            except (pa.ArrowException, TypeError, ValueError, OverflowError):  # the last for a time that Python lacks
                 cell, found = origin.cell(index, field.name), excerpt(repr(plain))
                 break
         raise TraceError(

@@ -11,10 +11,10 @@ BINS = {
     60.0: "1 min", 300.0: "5 min", 900.0: "15 min", 3600.0: "1 h", 4 * 3600.0: "4 h", 86_400.0: "1 d",
     7 * 86_400.0: "7 d",
 }  # fmt: skip
-"""Seconds -> name; those of the windows of `traces.describe.arrivals` too."""
+"""Seconds -> name of a bin; includes the windows of `traces.describe.arrivals`."""
 
 MAX_BINS = 140
-"""Bins of the rate over time, at most."""
+"""Bins of the rate over time, at most; a longer trace gets wider bins."""
 
 
 def rate(panel: Axes, series: Series[ArrivalStatistics]) -> None:
@@ -25,15 +25,15 @@ def rate(panel: Axes, series: Series[ArrivalStatistics]) -> None:
         at_s = np.concatenate(([0.0], np.cumsum(found.gap_s)))
         edges = np.arange(0.0, at_s[-1] + bin_s, bin_s)
         counts = np.histogram(at_s, edges)[0]
-        whole = counts[:-1] if len(counts) > 1 else counts  # the last bin is cut short
-        panel.stairs(whole / bin_s * 60.0, edges[: len(whole) + 1] / unit_s, color=look.colour)
+        complete = counts[:-1] if len(counts) > 1 else counts  # the last bin is cut short
+        panel.stairs(complete / bin_s * 60.0, edges[: len(complete) + 1] / unit_s, color=look.colour)
     panel.set_ylim(bottom=0.0)
     label = f"Requests per minute, by {BINS[bin_s]}"
     panel.set(xlabel=f"Time since the start ({unit})", ylabel=label, title="Rate over time")
 
 
 def gaps(panel: Axes, series: Series[ArrivalStatistics]) -> None:
-    """Gaps between arrivals beside those of a Poisson process of the same rate."""
+    """Draw gaps between arrivals beside those of a Poisson process of the same rate."""
     longest = 0.0
     for look, found in series:
         positive = found.gap_s[found.gap_s > 0]
@@ -88,7 +88,7 @@ def variation(panel: Axes, series: Series[ArrivalStatistics]) -> None:
 
 
 def _by_hour(panel: Axes, series: Series[ArrivalStatistics]) -> None:
-    """An x axis of the hours of a day, and a dashed line at 1."""
+    """Draw an x axis of the hours of a day, and a dashed line at 1."""
     panel.axhline(1.0, color=INK, linestyle="--", linewidth=1.0)
     panel.set_xlim(0, 24)
     panel.set_xticks(range(0, 25, 4))

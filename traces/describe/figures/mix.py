@@ -1,4 +1,4 @@
-"""Panels of what requests ask for: sizes, steps, images, base models, ControlNets and LoRAs."""
+"""Panels of the mix of requests: sizes, steps, images, base models, ControlNets and LoRAs."""
 
 from collections.abc import Callable
 
@@ -11,7 +11,7 @@ from traces.describe.figures.axes import Series, empty, logarithmic, published, 
 from traces.describe.mix import Mix, Popularity
 
 MAX_BARS = 8
-"""Values shown; what is rarer is one bar."""
+"""Values drawn each as a bar; rarer ones share one bar."""
 
 NAMES = {"base_model": "base models", "controlnets": "ControlNets", "loras": "LoRAs"}
 MARKERS = {"A": "s", "B": "^"}
@@ -20,7 +20,7 @@ Use = dict[str, Popularity | None]
 
 
 def values(what: str, title: str, label: str) -> Callable[[Axes, Series[Mix]], None]:
-    """A panel of the longest frequent values of a column of `traces.describe.mix.COLUMNS`."""
+    """Return a panel of the most frequent values of a column of `traces.describe.mix.COLUMNS`."""
 
     def panel_of(panel: Axes, series: Series[Mix]) -> None:
         # in the order of the first trace that has any
@@ -49,7 +49,7 @@ def values(what: str, title: str, label: str) -> Callable[[Axes, Series[Mix]], N
 
 
 def calls(what: str) -> Callable[[Axes, Series[Use]], None]:
-    """A panel of the share of the calls that go to the longest popular of one kind."""
+    """Return a panel of the share of the calls that go to the most popular of one kind."""
 
     def panel_of(panel: Axes, series: Series[Use]) -> None:
         drawn = False
@@ -77,7 +77,7 @@ def calls(what: str) -> Callable[[Axes, Series[Use]], None]:
 
 
 def per_request(what: str) -> Callable[[Axes, Series[Use]], None]:
-    """A panel of how many of one kind a request uses, of the requests where that is known."""
+    """Return a panel of the number of one kind that a request uses, if known."""
 
     def panel_of(panel: Axes, series: Series[Use]) -> None:
         longest = 0

@@ -1,4 +1,4 @@
-"""Panels of prompts: repeats, the nearest earlier one, likeness, clusters over days, the age of hits."""
+"""Panels of prompts: repeats, the nearest earlier prompt, similarity, clusters over days, the age of hits."""
 
 from collections.abc import Callable
 from textwrap import fill
@@ -78,7 +78,7 @@ def age(panel: Axes, series: Series[Nearest]) -> None:
 
 
 def hit_age(panel: Axes, series: Series[Nearest]) -> None:
-    """Age of the hits of a cache of the last requests, beside MoDM's."""
+    """Draw the age of the hits of a cache of the last requests, beside MoDM's."""
     paper = published()["hit_age"]
     limit_s, lines = paper["hours"] * 3600, []
     ages = [
@@ -101,15 +101,15 @@ def hit_age(panel: Axes, series: Series[Nearest]) -> None:
 
 
 def others(panel: Axes, series: Series[Coverage]) -> None:
-    """Requests that find another user's prompt, against the number of prompts that it is sought among."""
+    """Draw the share of requests with a similar prompt of another user, over the number of prompts searched."""
     _covered(panel, [(look.colour, found.others) for look, found in series])
     panel.set(xlabel="Earlier prompts of others, at random", title="Coverage by others")
 
 
 def recent(panel: Axes, series: Series[Coverage]) -> None:
-    """Requests that find anybody's prompt among the last so many."""
+    """Draw the share of requests with a similar prompt among the latest requests of any user."""
     _covered(panel, [(look.colour, found.recent) for look, found in series])
-    panel.set(xlabel="Latest requests, anybody's", title="Coverage by the last")
+    panel.set(xlabel="Latest requests of any user", title="Coverage by the latest")
 
 
 def _covered(panel: Axes, series: list[tuple[str, Shares]]) -> None:
@@ -118,10 +118,10 @@ def _covered(panel: Axes, series: list[tuple[str, Shares]]) -> None:
         return
     for colour, found in series:
         for limit, dash in zip(LIMITS, DASHES, strict=True):
-            values = [by[limit] for by in found.values()]
+            values = [row[limit] for row in found.values()]
             panel.plot(list(found), values, color=colour, linestyle=dash, marker=".", markersize=4)
     logarithmic(panel, "x")
-    shares(panel, "Requests that find a like one")
+    shares(panel, "Requests with a similar prompt")
     _dashes(panel, [f"above {limit:g}" for limit in LIMITS], "upper left")
 
 
@@ -131,7 +131,7 @@ def _dashes(panel: Axes, labels: list[str], where: Any) -> None:
 
 
 def groups(panel: Axes, series: Series[PromptSimilarity]) -> None:
-    """Cosines of pairs: quartiles as boxes, 5 to 95 % as whiskers, the mean as a point."""
+    """Draw cosines of pairs: quartiles as boxes, 5 to 95 % as whiskers, the mean as a point."""
     for look, found in series:
         shift, width = look.offset(0.6)
         for place, group in enumerate(GROUPS):
@@ -155,7 +155,7 @@ def groups(panel: Axes, series: Series[PromptSimilarity]) -> None:
 
 
 def users(panel: Axes, series: Series[PromptSimilarity]) -> None:
-    """Mean similarity within a user's sessions against between them."""
+    """Draw the mean similarity within a user's sessions against that between them."""
     for look, found in series:
         panel.scatter(found.inter, found.intra, s=14, color=look.colour, alpha=0.6, linewidths=0)
     panel.plot([0, 1], [0, 1], color=INK, linestyle="--", linewidth=0.8)
@@ -172,7 +172,7 @@ def users(panel: Axes, series: Series[PromptSimilarity]) -> None:
 
 
 def clusters(eps: float) -> Callable[[Axes, Series[Survival]], None]:
-    """A panel of the first day's top clusters that are still among the top, day by day."""
+    """Return a panel of the share of the first day's top clusters that are still among the top, day by day."""
 
     def panel_of(panel: Axes, series: Series[Survival]) -> None:
         last = max(found.days[-1] for _, found in series)

@@ -24,13 +24,13 @@ WIDTH, HEIGHT = 3.7, 3.3
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """One figure: its file's name, the part of a trace's character that it shows (None if lacking), and its panels.
+    """One figure: its file's name, the statistic it shows (None if lacking), and its panels.
 
-    The first panel stands in the overview.
+    The first panel is also in the overview.
     """
 
     name: str
-    of: Callable[[TraceStatistics], Any]
+    statistic: Callable[[TraceStatistics], Any]
     panels: tuple[Callable[[Axes, Any], None], ...]
 
 
@@ -65,29 +65,29 @@ SUBJECTS = (
     Subject("survival", lambda found: found.survival, tuple(prompts.clusters(eps) for eps in reversed(EPS))),
     Subject("hit_age", lambda found: found.nearest if found.timed else None, (prompts.hit_age,)),
 )  # fmt: skip
-"""All figures, in the order of the facts."""
+"""All figures, in the order of the statistics."""
 
 
 @house_style()
 def draw(subject: Subject, traces: Sequence[TraceStatistics]) -> Figure | None:
-    """All panels of a subject, the traces on the same axes; None if no trace has it."""
+    """Draw all panels of a subject, the traces on the same axes; None if no trace has the statistic."""
     return _laid_out([(panel, series) for panel in subject.panels if (series := _series(subject, traces))], traces)
 
 
 @house_style()
 def overview(traces: Sequence[TraceStatistics]) -> Figure | None:
-    """The first panel of every subject that a trace has; None if there is none."""
+    """Draw the first panel of every subject that a trace has; None if there is none."""
     return _laid_out([(one.panels[0], series) for one in SUBJECTS if (series := _series(one, traces))], traces)
 
 
 def check_folder(folder: Path) -> None:
-    """Raise TraceError if `folder` is something else, before any long work is spent on what goes into it."""
+    """Raise TraceError if `folder` is a file, before long work is spent on the figures."""
     if folder.exists() and not folder.is_dir():
         raise TraceError(f"{folder}: is a file, expected a folder for the figures; name another one")
 
 
 def write(traces: Sequence[TraceStatistics], folder: Path) -> list[Path]:
-    """Draw every figure into `folder`, which is made if it is missing: `overview.png`, and one a subject; all or none.
+    """Write all figures or none into `folder`, made if missing: `overview.png` and one per subject.
 
     Raises TraceError: the folder or a file cannot be written.
     """
@@ -104,7 +104,7 @@ def write(traces: Sequence[TraceStatistics], folder: Path) -> list[Path]:
 
 
 def _series(subject: Subject, traces: Sequence[TraceStatistics]) -> list[tuple[Look, Any]]:
-    looks = zip(cycle(COLOURS), map(_label, traces), map(subject.of, traces), strict=False)
+    looks = zip(cycle(COLOURS), map(_label, traces), map(subject.statistic, traces), strict=False)
     parts = [(label, colour, part) for colour, label, part in looks if part is not None]
     return [(Look(label, colour, place, len(parts)), part) for place, (label, colour, part) in enumerate(parts)]
 

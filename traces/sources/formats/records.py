@@ -1,4 +1,4 @@
-"""Records of JSON, held to the fields that a format has, and those that a trace keeps as extras."""
+"""Check JSON records against the fields of a format, and read the extras of a trace."""
 
 import json
 from collections.abc import Sequence
@@ -16,9 +16,9 @@ Number = Annotated[float, Field(gt=-(2.0**63), lt=2.0**63)]
 
 
 def check_records(values: Sequence[Any], form: TypeAdapter[Any], origin: Origin) -> None:
-    """Check records against a list of a TypedDict; numbers are numbers, and text is text.
+    """Check records against a list of a TypedDict, without conversion of types.
 
-    Raises TraceError: naming row, field, what was found and what was expected of the first that is something else.
+    Raises TraceError naming row, field, found and expected value of the first mismatch.
     """
     try:
         form.validate_python(values, strict=True)
@@ -35,7 +35,7 @@ def check_records(values: Sequence[Any], form: TypeAdapter[Any], origin: Origin)
 
 
 def extras(trace: Trace, row: int) -> dict[str, Any]:
-    """What else the source's format said of a request. Raises TraceError where it is no JSON object."""
+    """Return the extras of a request. Raises TraceError if they are not a JSON object."""
     text = trace.table.column("extras")[row].as_py()
     try:
         found = {} if text is None else json.loads(text)
