@@ -46,7 +46,9 @@ class Schedule:
     def __post_init__(self) -> None:
         times = self.times
         if times.ndim != 1 or not (times >= 0).all() or (times[1:] < times[:-1]).any():
-            raise TraceError("arrivals: expected one row of seconds, 0 or later, that never fall; correct the process")
+            raise TraceError(
+                "arrival times: expected one row of seconds, 0 or later, that never fall; correct the process"
+            )
         if times.size:
             check_last("arrivals: the last request arrives", float(times[-1]))
         check_number("arrivals", "think_s", self.think_s, min_value=0.0, max_value=LAST_S)

@@ -53,6 +53,6 @@ class LoadGen:
             expected = max(self.least_requests, self.least_s * self.rate_rpm / 60.0)
             raise TraceError(
                 f"arrivals: the load generator issues about {expected:,.0f} requests at {self.rate_rpm:g} a minute, "
-                f"found {rows:,} in the trace; take a longer one (trace.requests={round(1.2 * expected) + 100})"
+                f"the trace has {rows:,}; take a longer one (trace.requests={round(1.2 * expected) + 100})"
             )
         return Schedule(times_ns[: last + 1] / 1e9, rows=last + 1)

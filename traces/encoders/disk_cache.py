@@ -100,7 +100,7 @@ def _computed(folder: Path, key: str, rows: int, columns: Columns, make: Make) -
         folder.mkdir(parents=True, exist_ok=True)
         entry = _Entry(folder, key, rows, columns, "r+b", stack)
         if entry.is_damaged:
-            _note(f"{folder}: was damaged; it is computed again")
+            _note(f"{folder}: was damaged; computed again")
         if not entry.is_complete:
             for block in make(entry.arrays()):
                 entry.append(block)

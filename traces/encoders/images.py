@@ -111,7 +111,7 @@ class ClipImages:
 def _check_width(found: int, dim: int, where: str) -> None:
     if found != dim:
         raise TraceError(
-            f"{where}: found image vectors of {found} numbers, expected {dim} as in the prompts' vectors; take "
+            f"{where}: found image vectors of {found} numbers, expected {dim} as the encoder gives for prompts; take "
             "both from one model (encoder=clip or encoder=precomputed)"
         )
 

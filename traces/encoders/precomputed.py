@@ -78,7 +78,7 @@ class Precomputed:
         missing = [prompts[index] for index in filled if _key(prompts[index]) not in row_of]
         if missing:
             raise TraceError(
-                f"{self._files()[-1]}: has no vector for {len(missing)} of {len(filled)} prompts, the "
+                f"{self._files()[-1]}: has no vector for {len(missing)} of {len(filled)} prompts searched, the "
                 f"first is {excerpt(repr(missing[0]))}; add them, each exactly as the trace spells it"
             )
         if filled:
@@ -118,7 +118,7 @@ class Precomputed:
             if (gap > APART).any():
                 at = int(np.flatnonzero(gap > APART)[0])
                 raise TraceError(
-                    f"{self._files()[-1]}: rows {one[at]} and {other[at]} hold one prompt and their vectors differ "
+                    f"{self._files()[-1]}: rows {one[at]} and {other[at]} hold one prompt and their vectors disagree "
                     f"by {gap[at]:.2g}, expected {APART:g} at most; keep one of them"
                 )
         return row_of, rows

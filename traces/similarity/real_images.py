@@ -33,7 +33,7 @@ class TextToRealImage:
         """Check every vector and measure the mean cosine of a prompt and its own image."""
         if similarity_map is not None and not isinstance(similarity_map, Identity):
             raise TraceError(
-                f"similarity_map: found {type(similarity_map).__name__}, expected identity; real image vectors need "
+                f"similarity_map: found {type(similarity_map).__name__}, expected the identity; real image vectors need "
                 "encoder=clip, or encoder=precomputed with vectors of the images' model, and similarity_map=identity"
             )
         self._text = embeddings
@@ -48,7 +48,7 @@ class TextToRealImage:
             total += float(np.einsum("ij,ij->", images[both].astype(np.float64), prompts[both].astype(np.float64)))
             pairs += int(both.sum())
         if not pairs:
-            raise TraceError(f"{opened.path}: found no row with both a prompt and an image; check the rows")
+            raise TraceError(f"{opened.path}: no row has both a prompt and an image; nothing could be compared")
         self._own = total / pairs
 
     def similar(self, product: float) -> float:

@@ -79,7 +79,9 @@ class SdBeta(Streamed):
         self._from_s = -np.inf if self.since is None else _unix_s("since", self.since)
         self._until_s = np.inf if self.until is None else _unix_s("until", self.until)
         if not self._from_s < self._until_s:
-            raise TraceError(f"sd-beta: since={self.since}, until={self.until}; expected until to be later")
+            raise TraceError(
+                f"sd-beta: since={self.since} and until={self.until} leave no time between them; set until later"
+            )
 
     def read(self, rng: np.random.Generator) -> Reading:
         path = Path(self.path).expanduser()

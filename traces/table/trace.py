@@ -125,7 +125,7 @@ def check_notes(notes: dict[str, Any], where: str) -> None:
     try:
         json.dumps(notes, allow_nan=False)
     except (TypeError, ValueError) as error:
-        raise TraceError(f"{where}: notes cannot be written as JSON ({error}); use plain values") from error
+        raise TraceError(f"{where}: notes cannot be kept as JSON ({error}); use plain values") from error
 
 
 def write(trace: Trace, path: Path | str) -> Trace:
