@@ -33,8 +33,8 @@ class TextToRealImage:
         """Check every vector and measure the mean cosine of a prompt and its own image."""
         if similarity_map is not None and not isinstance(similarity_map, Identity):
             raise TraceError(
-                f"similarity_map: found {type(similarity_map).__name__}, expected the identity; real image vectors need "
-                "encoder=clip, or encoder=precomputed with vectors of the images' model, and similarity_map=identity"
+                f"similarity_map: found {type(similarity_map).__name__}, expected the identity; real images need "
+                "encoder=clip, or encoder=precomputed with the images' own model, and similarity_map=identity"
             )
         self._text = embeddings
         opened = self._opened = self.images.open(len(embeddings), embeddings.shape[1])

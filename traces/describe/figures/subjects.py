@@ -12,7 +12,7 @@ from matplotlib.lines import Line2D
 
 from conf.atomic import atomic_files
 from conf.palette import COLOURS, DPI, house_style, panels
-from traces.describe.figures import arrivals, mix, prompts, users
+from traces.describe.figures import arrivals, prompts, request_mix, users
 from traces.describe.figures.axes import Look
 from traces.describe.statistics import TraceStatistics
 from traces.describe.survival import EPS
@@ -48,15 +48,16 @@ SUBJECTS = (
     Subject(
         "mix", lambda found: found.mix if any(found.mix.values()) else None,
         (
-            mix.values("sizes", "Sizes", "Width × height (pixels)"), mix.values("steps", "Steps", "Denoising steps"),
-            mix.values("images", "Images per request", "Images"),
+            request_mix.values("sizes", "Sizes", "Width × height (pixels)"),
+            request_mix.values("steps", "Steps", "Denoising steps"),
+            request_mix.values("images", "Images per request", "Images"),
         ),
     ),
     Subject(
         "add_ons", lambda found: found.popularity if any(found.popularity.values()) else None,
         (
-            mix.calls("base_model"), mix.calls("controlnets"), mix.calls("loras"), mix.per_request("controlnets"),
-            mix.per_request("loras"),
+            request_mix.calls("base_model"), request_mix.calls("controlnets"), request_mix.calls("loras"),
+            request_mix.per_request("controlnets"), request_mix.per_request("loras"),
         ),
     ),
     Subject("nearest", lambda found: found.nearest, (prompts.similarity, prompts.lag, prompts.age)),
