@@ -34,7 +34,7 @@ import yaml
 from IPython.display import Markdown, display
 
 from sim.report.display import show
-from traces.describe import Character, characterise, render, side_by_side
+from traces.describe import TraceStatistics, describe_trace, render, side_by_side
 from traces.describe.figures import SUBJECTS, draw, overview
 from traces.encoders.minilm import MiniLM
 from traces.encoders.ngram import HashedNgrams
@@ -73,15 +73,15 @@ def fitted(name: str) -> dict[str, Any]:
 def section(found: Trace | None, synthetic: dict[str, Any], subjects: tuple[str, ...]) -> None:
     """Table, overview and the figures of some subjects, for a real trace beside synthetic ones."""
     made = [
-        characterise(Synthetic(**synthetic).load(np.random.default_rng(seed)), encoder, progress=False)
+        describe_trace(Synthetic(**synthetic).load(np.random.default_rng(seed)), encoder, progress=False)
         for seed in range(seeds)
     ]
-    drawn: list[Character] = made[:1]
+    drawn: list[TraceStatistics] = made[:1]
     if found is None:
-        display(Markdown(f"```\n{render(made[0].facts())}\n```"))
+        display(Markdown(f"```\n{render(made[0].to_dict())}\n```"))
     else:
-        drawn = [characterise(found, encoder, progress=False), *drawn]
-        display(Markdown(side_by_side(drawn[0].facts(), [one.facts() for one in made])))
+        drawn = [describe_trace(found, encoder, progress=False), *drawn]
+        display(Markdown(side_by_side(drawn[0].to_dict(), [one.to_dict() for one in made])))
     small(overview(drawn))
     for subject in SUBJECTS:
         if subject.name in subjects:

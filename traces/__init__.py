@@ -1,1 +1,1 @@
-"""Where requests come from: canonical traces, arrival clocks, embeddings, similarity search."""
+"""Sources of requests: canonical traces, arrival processes, embeddings, similarity search."""

@@ -1,4 +1,4 @@
-"""`mezzotint trace`: make a canonical trace, say what is in one, or lay two side by side."""
+"""`mezzotint trace`: make, pair, export, describe and compare canonical traces."""
 
 import json
 import sys
@@ -12,7 +12,7 @@ import typer
 
 from conf.atomic import atomic_write, check_ours, check_target
 from conf.document import DocumentError, parse
-from traces.describe import Character, characterise, render, side_by_side
+from traces.describe import TraceStatistics, describe_trace, render, side_by_side
 from traces.encoders.embeddings import Encoder
 from traces.encoders.minilm import MiniLM
 from traces.encoders.ngram import HashedNgrams
@@ -28,13 +28,13 @@ from traces.table.trace import METADATA_KEY, Trace, read, write
 
 ENCODERS: Mapping[str, Callable[[], Encoder]] = {"ngram": HashedNgrams, "minilm": MiniLM}
 
-Kept = Annotated[Path, typer.Argument(help="A file made by `trace import`, `trace synth` or `trace pair`.")]
-Comparable = Annotated[
+TracePath = Annotated[Path, typer.Argument(help="A file made by `trace import`, `trace synth` or `trace pair`.")]
+EncoderName = Annotated[
     Literal["ngram", "minilm"],
-    typer.Option(help="What makes prompts comparable: shared spelling, or shared meaning (the `text` extra)."),
+    typer.Option(help="Encoder of prompts: ngram sees shared spelling, minilm shared meaning (the `text` extra)."),
 ]
-Drawn = Annotated[
-    Path | None, typer.Option(metavar="DIR", help="Draw them too: a PNG for each subject, and an overview.")
+FigureFolder = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="Draw figures into DIR too: a PNG for each subject, and an overview.")
 ]
 
 
@@ -43,7 +43,8 @@ def synth(
     name: Name = None,
     seed: Seed = 0,
     like: Annotated[
-        Literal["diffusiondb", "gentd26", "service-a", "service-b"], typer.Option(help="What it is fitted to.")
+        Literal["diffusiondb", "gentd26", "service-a", "service-b"],
+        typer.Option(help="The published trace whose statistics it is fitted to."),
     ] = "diffusiondb",
     requests: Annotated[int | None, typer.Option(metavar="N", help="Rows, by default 10000.")] = None,
     rate_rpm: Annotated[float | None, typer.Option(metavar="R", help="Arrivals per minute.")] = None,
@@ -56,17 +57,17 @@ def synth(
         ),
     ] = None,
 ) -> None:  # fmt: skip
-    """Make up a trace."""
+    """Generate a synthetic trace."""
     _check_out(out)
     given = {"requests": requests, "rate_rpm": rate_rpm, "users": users, **_settings(settings or [])}
-    law = parameters(like) | {key: value for key, value in given.items() if value is not None}
-    trace = Synthetic(**law).load(np.random.default_rng(seed))
+    settings_of = parameters(like) | {key: value for key, value in given.items() if value is not None}
+    trace = Synthetic(**settings_of).load(np.random.default_rng(seed))
     _save(replace(trace, name=name or trace.name, notes={**trace.notes, "seed": seed}), out)
 
 
 def _settings(words: list[str]) -> dict[str, Any]:
     """Return KEY=VALUE words as a mapping, values as YAML. Raises TraceError for a key that the source lacks."""
-    known = [each.name for each in fields(Synthetic)]
+    known = [field.name for field in fields(Synthetic)]
     settings = {}
     for word in words:
         key, _, value = word.partition("=")
@@ -80,74 +81,74 @@ def _settings(words: list[str]) -> dict[str, Any]:
 
 
 def pair(
-    prompts: Annotated[Path, typer.Argument(help="The trace that gives prompts, sizes and seeds.")],
-    arrivals: Annotated[Path, typer.Argument(help="The trace that gives what --take names.")],
+    prompts: Annotated[Path, typer.Argument(help="The trace whose prompts, sizes and seeds are used.")],
+    arrivals: Annotated[Path, typer.Argument(help="The trace whose columns named by --take are used.")],
     out: Out,
     name: Name = None,
     take: Annotated[
         str | None,
         typer.Option(
             metavar="WHAT,...",
-            help=f"Of ARRIVALS, some of {', '.join(TAKEN)}; by default arrivals, models and add-ons, as it has them.",
+            help=f"Columns of ARRIVALS, some of {', '.join(TAKEN)}; by default arrivals, models and add-ons it has.",
         ),
     ] = None,
     repeat: Annotated[
         bool,
-        typer.Option("--repeat", help="Go through the shorter trace again; left out, it decides the length."),
+        typer.Option("--repeat", help="Repeat the shorter trace; by default it decides the length."),
     ] = False,
 ) -> None:
-    """Lay the prompts of one trace on the arrivals and models of another."""
+    """Combine the prompts of one trace with the arrivals and models of another."""
     _check_out(out)
     if out.resolve() in (prompts.resolve(), arrivals.resolve()):
         raise TraceError(f"{out}: is one of the traces to pair and would be overwritten; name another path with -o")
-    taken = None if take is None else [what.strip() for what in take.split(",")]
-    _save(paired(read(prompts), read(arrivals), take=taken, repeat=repeat, name=name), out)
+    columns = None if take is None else [column.strip() for column in take.split(",")]
+    _save(paired(read(prompts), read(arrivals), take=columns, repeat=repeat, name=name), out)
 
 
 def export(
-    path: Kept,
+    path: TracePath,
     out: Annotated[Path, typer.Option("-o", "--out", metavar="OUT", help="The file to write.")],
-    form: Annotated[Literal["vllm-omni", "sglang"], typer.Option("--format", help="Whose benchmark is to read it.")],
+    form: Annotated[Literal["vllm-omni", "sglang"], typer.Option("--format", help="The benchmark that is to read it.")],
 ) -> None:
-    """Write a trace as an engine's benchmark reads it."""
+    """Write a trace in the format of an engine's benchmark."""
     check_target(out, TraceError)
     check_ours(out, TraceError, f"an export to {form}", START[form])
     trace = read(path)
-    left_out = write_export(trace, form, out)
+    dropped = write_export(trace, form, out)
     print(f"{out}: {len(trace):,} requests, as {form} reads them")
-    if left_out:
-        print(f"the format has no place for {', '.join(left_out)}")
+    if dropped:
+        print(f"the format has no place for {', '.join(dropped)}")
 
 
 def describe(
-    path: Kept,
+    path: TracePath,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    figures: Drawn = None,
-    encoder: Comparable = "ngram",
+    figures: FigureFolder = None,
+    encoder: EncoderName = "ngram",
 ) -> None:
-    """Say what is in a trace."""
-    (found,) = _characters([path], encoder, figures)
-    facts = found.facts()
-    print(json.dumps(facts, indent=2) if as_json else render(facts))
+    """Print the statistics of a trace."""
+    (found,) = _statistics([path], encoder, figures)
+    statistics = found.to_dict()
+    print(json.dumps(statistics, indent=2) if as_json else render(statistics))
 
 
 def compare(
     real: Annotated[Path, typer.Argument(help="A file made by `trace import`.")],
     synthetic: Annotated[
-        list[Path], typer.Argument(help="A file made by `trace synth`; of several, such as of several seeds, the mean.")
+        list[Path], typer.Argument(help="A file made by `trace synth`; of several files (seeds), the mean.")
     ],
     out: Annotated[
         Path | None, typer.Option("-o", "--out", metavar="FILE", help="Write the page there instead of printing it.")
     ] = None,
-    figures: Drawn = None,
-    encoder: Comparable = "ngram",
+    figures: FigureFolder = None,
+    encoder: EncoderName = "ngram",
 ) -> None:
-    """Lay a real trace and a made-up one side by side."""
+    """Compare a real trace with synthetic ones, statistic by statistic."""
     if out is not None:
         check_target(out, TraceError)
         check_ours(out, TraceError, "a comparison of traces", b"## ", b" beside ")
-    first, *made = _characters([real, *synthetic], encoder, figures)
-    page = side_by_side(first.facts(), [one.facts() for one in made])
+    first, *made = _statistics([real, *synthetic], encoder, figures)
+    page = side_by_side(first.to_dict(), [one.to_dict() for one in made])
     if out is None:
         print(page)
         return
@@ -156,14 +157,14 @@ def compare(
     print(out)
 
 
-def _characters(paths: Sequence[Path], encoder: str, folder: Path | None) -> list[Character]:
-    """Measure the traces, and draw the first two into `folder` where one is named."""
-    comparable = ENCODERS[encoder]()
+def _statistics(paths: Sequence[Path], encoder: str, folder: Path | None) -> list[TraceStatistics]:
+    """Measure the traces, and draw the first two if `folder` is given."""
+    prompt_encoder = ENCODERS[encoder]()
     if folder is not None:
         from traces.describe import figures  # drawing takes a second to import, which numbers need not pay
 
         figures.check_folder(folder)
-    found = [characterise(read(path), comparable) for path in paths]
+    found = [describe_trace(read(path), prompt_encoder) for path in paths]
     if folder is not None:
         written = figures.write(found[:2], folder)
         print(f"{folder}: {len(written)} figures", file=sys.stderr)
@@ -171,7 +172,7 @@ def _characters(paths: Sequence[Path], encoder: str, folder: Path | None) -> lis
 
 
 def _check_out(out: Path) -> None:
-    """Refuse a path that no trace can be written to: before the work, not after it."""
+    """Raise TraceError for a path that no trace can be written to, before the work is done."""
     check_target(out, TraceError)
     check_ours(out, TraceError, "a trace", b"PAR1", METADATA_KEY)
 

@@ -1,4 +1,4 @@
-"""The one error of this room."""
+"""The error that all of `traces` raises."""
 
 
 class TraceError(ValueError):

@@ -18,7 +18,7 @@ from sim.run.simulate import simulate
 from tests.sim.lab import configured
 from traces.encoders.embeddings import embed
 from traces.encoders.ngram import HashedNgrams
-from traces.similarity.neighbours import remembered
+from traces.similarity.neighbours import cached_neighbours
 from traces.similarity.similarities import TextToText
 from traces.similarity.similarity_map import PiecewiseLinear
 from traces.sources.synthetic import Synthetic
@@ -43,7 +43,7 @@ def test_a_pass_is_a_search_of_all_that_is_in_the_cache(
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     similarity = TextToText()
     similarity.bind(vectors, rng)
-    found = replay(remembered(similarity, len(vectors), 0.5, most, None), similarity, 0.7, prompts, preload)
+    found = replay(cached_neighbours(similarity, len(vectors), 0.5, most, None), similarity, 0.7, prompts, preload)
 
     cache: list[int] = list(range(preload))[-prompts:]
     for row in range(preload, len(vectors)):
@@ -60,7 +60,7 @@ def test_the_simulator_hits_and_saves_the_same(tmp_path: Path, preload: int) -> 
     trace = write(Synthetic(requests=600, history=0).load(np.random.default_rng(3)), tmp_path / "t.parquet")
     similarity, floor = TextToText(), 0.4
     similarity.bind(embed(trace, HashedNgrams()), np.random.default_rng(0))
-    found = replay(remembered(similarity, len(trace), floor, 8, None), similarity, floor, 40, preload)
+    found = replay(cached_neighbours(similarity, len(trace), floor, 8, None), similarity, floor, 40, preload)
     ours = CacheReplays(floor, (np.sort(found[~np.isnan(found)]),) * 2, (len(found),) * 2).predicted(LIMITS)
 
     at = dict(zip((floor, *LIMITS, 1.0), (0.65, 0.75, 0.85, 0.90, 0.95, 1.0), strict=True))

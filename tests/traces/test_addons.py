@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from traces.describe.addons import addons
-from traces.describe.loads import Lookups, Policy, lookups, together
+from traces.describe.loads import Lookups, Policy, addon_combinations, lookups
 from traces.describe.mix import popularity
 from traces.sources.synthetic import Synthetic
-from traces.synthetic.addons import Service, service
+from traces.synthetic.addons import AddonService, service
 from traces.synthetic.published import fitted_locality, parameters, published
 from traces.table.nodes import nodes
 from traces.table.trace import Trace
@@ -20,7 +20,7 @@ from traces.table.trace import Trace
 ASKED = st.lists(st.lists(st.integers(0, 6), max_size=60), min_size=1, max_size=3)
 
 
-def law(name: str, **given: Any) -> Service:
+def law(name: str, **given: Any) -> AddonService:
     return service({**published("services")[name], **given}, name)
 
 
@@ -150,7 +150,7 @@ def test_what_is_described_of_add_ons() -> None:
     assert facts["nodes"]["count"] == len(
         np.unique([name.rsplit("/", 1)[0] for name in trace.table["request_id"].to_pylist()])
     )
-    assert sum(share for _, share in together(trace.table["controlnets"])) == pytest.approx(1)
+    assert sum(share for _, share in addon_combinations(trace.table["controlnets"])) == pytest.approx(1)
     asked = lookups(trace, "loras")
     assert asked is not None
     use = popularity(trace)["loras"]

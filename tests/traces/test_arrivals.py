@@ -20,14 +20,14 @@ from traces.arrivals.closed import Closed
 from traces.arrivals.day import Day
 from traces.arrivals.fluctuating import Fluctuating
 from traces.arrivals.poisson import Poisson
-from traces.arrivals.profile import Profile
+from traces.arrivals.profile import RateProfile
 from traces.arrivals.ramp import Ramp
 from traces.arrivals.saturation import Saturation
 from traces.arrivals.trace_clock import TraceClock
 from traces.error import TraceError
 
 
-def expected(profile: Profile, time_s: Any) -> Any:
+def expected(profile: RateProfile, time_s: Any) -> Any:
     """The mean number of arrivals up to each of `time_s`, (n,): the integral of the rate."""
     so_far = np.concatenate([[0.0], np.cumsum(profile.rate_hz * np.diff(profile.edges_s))])
     rounds, rest_s = np.divmod(time_s, profile.edges_s[-1])
@@ -174,7 +174,7 @@ def test_an_arrival_comes_when_as_many_are_expected_as_the_unit_process_has_draw
     spans: list[tuple[float, float]], seed: int
 ) -> None:
     edges_s = np.concatenate([[0.0], np.cumsum([length for length, _ in spans])])
-    profile = Profile(edges_s, np.array([rate for _, rate in spans]))
+    profile = RateProfile(edges_s, np.array([rate for _, rate in spans]))
     unit = np.cumsum(np.random.default_rng(seed).exponential(1.0, 300))
     times_s = profile.times(300, np.random.default_rng(seed))
     assert expected(profile, times_s) == pytest.approx(unit, rel=1e-6, abs=1e-6)

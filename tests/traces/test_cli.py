@@ -10,7 +10,7 @@ import pytest
 import traces.sources
 from sim.core.errors import ConfigError
 from sim.run.commands import command_of, run_command
-from traces.describe import characterise
+from traces.describe import describe_trace
 from traces.error import TraceError
 from traces.table.trace import make, read
 
@@ -141,7 +141,7 @@ def test_what_describe_counts() -> None:
         name="n",
         source="s",
     )
-    facts = characterise(trace).facts()
+    facts = describe_trace(trace).to_dict()
     # u: 0 and 1860 are 31 minutes apart, 1860 and 3661 a second more than 30; v: an hour
     assert facts["sessions"]["count"] == 5
     assert facts["users"] == {

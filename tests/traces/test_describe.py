@@ -13,13 +13,13 @@ from matplotlib.figure import Figure
 
 from tests.traces.test_cli import mezzotint
 from traces import cli
-from traces.describe import characterise, nearest, render, side_by_side
+from traces.describe import describe_trace, nearest, render, side_by_side
+from traces.describe.arrivals import arrival_statistics
 from traces.describe.compare import compare
-from traces.describe.facts import Character
 from traces.describe.figures import SUBJECTS, draw, overview, subjects, write
-from traces.describe.likeness import likeness
+from traces.describe.prompt_similarity import prompt_similarity
 from traces.describe.repeats import repeats
-from traces.describe.rhythm import rhythm
+from traces.describe.statistics import TraceStatistics
 from traces.encoders.ngram import HashedNgrams
 from traces.sources.synthetic import Synthetic
 from traces.table.ingest import ORDER_ONLY
@@ -30,14 +30,14 @@ DAY_S = 86_400.0
 
 
 @pytest.fixture(scope="module")
-def everything(tmp_path_factory: pytest.TempPathFactory) -> Character:
+def everything(tmp_path_factory: pytest.TempPathFactory) -> TraceStatistics:
     """What is in a synthetic trace of three days that has all columns."""
     source = Synthetic(
         requests=800, rate_rpm=0.2, day_ratio=1.0, service="B", base_models=[0.6, 0.4], images=[[1, 0.6], [4, 0.4]]
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MEZZOTINT_CACHE", str(tmp_path_factory.mktemp("remembered")))
-        return characterise(source.load(np.random.default_rng(3)), progress=False)
+        return describe_trace(source.load(np.random.default_rng(3)), progress=False)
 
 
 @pytest.fixture(autouse=True)
@@ -58,7 +58,7 @@ def of_prompts(prompts: list[str], arrival_s: Any = None, users: list[str] | Non
 
 
 def test_a_poisson_process_is_neither_bursty_nor_has_it_a_day() -> None:
-    found = rhythm(np.cumsum(np.random.default_rng(0).exponential(6.0, 60_000)))
+    found = arrival_statistics(np.cumsum(np.random.default_rng(0).exponential(6.0, 60_000)))
     assert found.gap_cv == pytest.approx(1.0, abs=0.02)
     assert found.dispersion[300.0] == pytest.approx(1.0, abs=0.1)
     assert found.by_hour is not None
@@ -100,7 +100,7 @@ def test_the_nearest_is_the_latest_of_the_most_similar(monkeypatch: pytest.Monke
     prompts = [" ".join(rng.choice(words, 3)) for _ in range(120)]
     arrival_s = np.sort(rng.random(120)) * 1e4
     trace = of_prompts(prompts, arrival_s, users=[str(one) for one in rng.integers(0, 4, 120)])
-    found = characterise(trace, progress=False).nearest
+    found = describe_trace(trace, progress=False).nearest
     assert found is not None
     product = np.round(HashedNgrams().encode(prompts, False) @ HashedNgrams().encode(prompts, False).T, 6)
     users = trace.table.column("user_id").to_pylist()
@@ -121,10 +121,10 @@ def test_a_long_trace_is_sampled_and_says_so(monkeypatch: pytest.MonkeyPatch) ->
     for name, value in (("EXACT", 300), ("SAMPLE", 250), ("STRETCH", 400)):
         monkeypatch.setattr(nearest, name, value)
     trace = Synthetic(requests=1000, rate_rpm=5.0).load(np.random.default_rng(0))
-    found = characterise(trace, progress=False).facts()["nearest"]
+    found = describe_trace(trace, progress=False).to_dict()["nearest"]
     assert (found["sampled"], found["looked_up"], found["among_rows_from"]) == (True, 250, 300)
     monkeypatch.setattr(nearest, "EXACT", 2000)
-    whole = characterise(trace, progress=False).facts()["nearest"]
+    whole = describe_trace(trace, progress=False).to_dict()["nearest"]
     assert not whole["sampled"]
     assert found["quantiles"]["p50"] == pytest.approx(whole["quantiles"]["p50"], abs=0.1)
 
@@ -134,7 +134,7 @@ def test_sessions_are_alike_and_users_are_not() -> None:
     user, hour = np.repeat(np.arange(10), 20), np.tile(np.repeat([0, 1], 10), 10)
     vectors = np.eye(20, dtype=np.float32)[2 * user + hour]
     order = np.argsort(hour, kind="stable")
-    found = likeness(vectors[order], user[order], hour[order] * 3600.0 + 1.0)
+    found = prompt_similarity(vectors[order], user[order], hour[order] * 3600.0 + 1.0)
     assert found is not None
     means = [found.pairs[group].mean() for group in ("same session", "same user, another session", "another user")]
     assert means == [1.0, 0.0, 0.0]
@@ -154,7 +154,7 @@ def test_clusters_survive_where_prompts_come_again_and_not_where_they_change() -
             here = words[:8] if again else words[8 * number : 8 * number + 8]
             prompts += rng.permutation(np.repeat(here, [36, *[12] * 7])).tolist()
             arrival_s += (number * DAY_S + np.sort(rng.random(120)) * DAY_S).tolist()
-        facts = characterise(of_prompts([*prompts, "end"], [*arrival_s, 3.5 * DAY_S]), progress=False).facts()[
+        facts = describe_trace(of_prompts([*prompts, "end"], [*arrival_s, 3.5 * DAY_S]), progress=False).to_dict()[
             "survival"
         ]
         assert facts["days"] == [2, 3]
@@ -167,7 +167,7 @@ def test_clusters_survive_where_prompts_come_again_and_not_where_they_change() -
 
 def test_an_order_without_times_has_no_rate_sessions_or_ages() -> None:
     prompts = [f"a fox number {number % 30}" for number in range(60)]
-    facts = characterise(of_prompts(prompts, order=True), progress=False).facts()
+    facts = describe_trace(of_prompts(prompts, order=True), progress=False).to_dict()
     for name in ("span_s", "rate_rpm", "arrivals", "sessions", "survival"):
         assert facts[name] is None, name
     assert facts["nearest"]["age_quantiles_s"] is None
@@ -176,8 +176,8 @@ def test_an_order_without_times_has_no_rate_sessions_or_ages() -> None:
     assert "no times" in render(facts)
 
 
-def test_facts_are_json_and_said_in_words(everything: Character) -> None:
-    facts = everything.facts()
+def test_facts_are_json_and_said_in_words(everything: TraceStatistics) -> None:
+    facts = everything.to_dict()
     assert json.loads(json.dumps(facts, allow_nan=False)) == facts
     text = render(facts)
     for subject in ("burstiness", "day cycle", "sessions", "nearest earlier", "hits of a cache", "loras", "MoDM"):
@@ -185,7 +185,7 @@ def test_facts_are_json_and_said_in_words(everything: Character) -> None:
 
 
 def test_every_subject_is_drawn_with_labels_and_units(
-    everything: Character, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    everything: TraceStatistics, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn: dict[str, Any] = {}
     monkeypatch.setattr(subjects, "draw", lambda subject, traces: drawn.setdefault(subject.name, draw(subject, traces)))
@@ -203,7 +203,7 @@ def test_every_subject_is_drawn_with_labels_and_units(
             assert panel.get_xlabel() or subject.name == "likeness"
 
 
-def test_modm_s_share_is_drawn_beside_ours(everything: Character) -> None:
+def test_modm_s_share_is_drawn_beside_ours(everything: TraceStatistics) -> None:
     (subject,) = (subject for subject in SUBJECTS if subject.name == "hit_age")
     figure = draw(subject, [everything])
     assert figure is not None
@@ -215,8 +215,8 @@ def test_modm_s_share_is_drawn_beside_ours(everything: Character) -> None:
     assert ours.get_ydata()[-1] == 1.0
 
 
-def test_two_traces_share_the_axes(everything: Character) -> None:
-    other = characterise(of_prompts([f"a fox {number}" for number in range(40)]), progress=False)
+def test_two_traces_share_the_axes(everything: TraceStatistics) -> None:
+    other = describe_trace(of_prompts([f"a fox {number}" for number in range(40)]), progress=False)
     one, two = overview([everything]), overview([other, everything])
     assert one is not None
     assert two is not None
@@ -227,9 +227,9 @@ def test_two_traces_share_the_axes(everything: Character) -> None:
 @pytest.mark.parametrize("rows", [1, 2, 25])
 def test_little_is_drawn_of_little(rows: int, tmp_path: Path) -> None:
     columns = {"request_id": [str(number) for number in range(rows)], "arrival_s": np.arange(rows) * 7.0}
-    found = characterise(make(columns, name="n", source="s"), progress=False)
+    found = describe_trace(make(columns, name="n", source="s"), progress=False)
     assert len(write([found], tmp_path)) == (0 if rows == 1 else 2)
-    same = characterise(make({**columns, "arrival_s": np.zeros(rows)}, name="n", source="s"), progress=False)
+    same = describe_trace(make({**columns, "arrival_s": np.zeros(rows)}, name="n", source="s"), progress=False)
     assert write([same], tmp_path) == []
 
 
@@ -278,9 +278,9 @@ def test_compare_and_describe_from_the_command_line(
     assert (tmp_path / "f" / "overview.png").is_file()
     assert capsys.readouterr().err == f"{tmp_path / 'f'}: 3 figures\n"  # and no progress bar off a terminal
     assert mezzotint("trace", "compare", real, made) == 0
-    one = characterise(synthetic).facts()
+    one = describe_trace(synthetic).to_dict()
     assert capsys.readouterr().out.strip() == side_by_side(
-        characterise(of_prompts([f"a fox {n}" for n in range(40)])).facts(), [one]
+        describe_trace(of_prompts([f"a fox {n}" for n in range(40)])).to_dict(), [one]
     )
     assert mezzotint("trace", "describe", made, "--json", "--figures", tmp_path / "g") == 0
     assert json.loads(capsys.readouterr().out)["requests"] == 120

@@ -9,22 +9,22 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from traces.describe.arrivals import arrival_statistics
 from traces.describe.coverage import coverage
 from traces.describe.mix import popularity
-from traces.describe.people import People, people
-from traces.describe.rhythm import rhythm
+from traces.describe.users import UserStatistics, user_statistics
 from traces.encoders.ngram import HashedNgrams
 from traces.error import TraceError
 from traces.sources.synthetic import Synthetic
-from traces.synthetic.lineage import Descent, Order, by, lags
+from traces.synthetic.ancestry import Ancestry, Order, draw_lags, order_by
 from traces.table.sessions import SESSION_GAP_S, sessions
 from traces.table.trace import Trace, make
 
 
-def met(trace: Trace) -> People:
+def met(trace: Trace) -> UserStatistics:
     """Its users and sessions, without the cost of comparing prompts."""
     nobody = np.full(len(trace), -1)
-    found = people(users(trace), trace.arrival_s, nobody, [])
+    found = user_statistics(users(trace), trace.arrival_s, nobody, [])
     assert found is not None
     return found
 
@@ -163,7 +163,7 @@ def test_the_day_has_the_ratio_and_the_hour_that_it_is_given() -> None:
 
 def test_bursts_spread_the_counts() -> None:
     calm, wild = (
-        rhythm(
+        arrival_statistics(
             load(requests=20_000, rate_rpm=10.0, session_mean=4.0, session_sigma=1.0, burst_cv=cv).arrival_s
         ).dispersion[3600.0]
         for cv in (0.0, 1.0)
@@ -200,12 +200,12 @@ def test_an_edit_changes_a_stretch_and_leaves_the_rest(monkeypatch: pytest.Monke
     """Everybody goes on from the prompt before: what differs is one stretch, and often a single word."""
 
     def parents(
-        law: Descent, own: Order, time_s: np.ndarray, rng: np.random.Generator
+        law: Ancestry, own: Order, time_s: np.ndarray, rng: np.random.Generator
     ) -> tuple[np.ndarray, np.ndarray]:
         rows = np.arange(len(own.rank))
-        return np.where(own.before > 0, own.back(rows, np.minimum(own.before, 1)), -1), np.zeros(len(rows), np.bool_)
+        return np.where(own.before > 0, own.earlier(rows, np.minimum(own.before, 1)), -1), np.zeros(len(rows), np.bool_)
 
-    monkeypatch.setattr(Descent, "parents", parents)
+    monkeypatch.setattr(Ancestry, "parents", parents)
     trace = load(requests=3000, users=1, edit_power=8.0)
     rows = words_of(trace)
     changed = []
@@ -250,8 +250,8 @@ def test_coverage_by_others_goes_on_growing() -> None:
 
 
 def test_of_anybodys_prompts_the_first_are_the_classics() -> None:
-    law = Descent(repeat_share=0.0, near_share=0.0, **ANEW)
-    drawn = law.donors(np.arange(1000, 3000), 50, by(np.arange(3000)), np.random.default_rng(0)).ravel()
+    law = Ancestry(repeat_share=0.0, near_share=0.0, **ANEW)
+    drawn = law.donors(np.arange(1000, 3000), 50, order_by(np.arange(3000)), np.random.default_rng(0)).ravel()
     assert drawn.min() == 0
     assert drawn.max() < 1000, "what is not written yet cannot be copied"
     for first in (1, 10, 100):
@@ -259,34 +259,34 @@ def test_of_anybodys_prompts_the_first_are_the_classics() -> None:
 
 
 def test_lags_are_cut_off_and_fall_as_a_power() -> None:
-    drawn = lags(np.full(200_000, 100), 0.9, np.random.default_rng(0))
+    drawn = draw_lags(np.full(200_000, 100), 0.9, np.random.default_rng(0))
     assert drawn.min() == 1
     assert drawn.max() == 100
     end = 101**-0.9
     for lag in (2, 5, 30):
         assert (drawn >= lag).mean() == pytest.approx((lag**-0.9 - end) / (1 - end), abs=0.005)
-    assert (lags(np.ones(50, np.int64), 0.3, np.random.default_rng(0)) == 1).all()
+    assert (draw_lags(np.ones(50, np.int64), 0.3, np.random.default_rng(0)) == 1).all()
 
 
 def test_a_step_back_of_any_size_is_as_likely() -> None:
-    drawn = lags(np.full(200_000, 127), 0.0, np.random.default_rng(0))
+    drawn = draw_lags(np.full(200_000, 127), 0.0, np.random.default_rng(0))
     assert drawn.min() == 1
     assert drawn.max() == 127
     octaves = np.bincount(np.log2(drawn).astype(np.int64)) / len(drawn)
     assert octaves == pytest.approx(np.full(7, 1 / 7), abs=0.005)
 
 
-def parents(law: Descent, pause_s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def parents(law: Ancestry, pause_s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """How far back the only user goes for each prompt, 0 for another subject, and whether he repeats it."""
     rows = np.arange(len(pause_s))
-    parent, repeats = law.parents(by(np.zeros_like(rows)), np.cumsum(pause_s), np.random.default_rng(1))
+    parent, repeats = law.parents(order_by(np.zeros_like(rows)), np.cumsum(pause_s), np.random.default_rng(1))
     return np.where(parent < 0, 0, rows - parent), repeats
 
 
 def test_after_a_pause_users_turn_to_something_else() -> None:
     """Who stays goes on from what he is at; with a huge mass whoever turns away begins another subject."""
     pause_s = np.tile([0.0, 100.0, 300.0, 1200.0], 20_000)
-    lag, _ = parents(Descent(repeat_share=0.0, stay_s=300.0, subject_mass=1e12, near_share=0.0), pause_s)
+    lag, _ = parents(Ancestry(repeat_share=0.0, stay_s=300.0, subject_mass=1e12, near_share=0.0), pause_s)
     for kind, pause in enumerate((0.0, 100.0, 300.0, 1200.0)):
         assert (lag[4 + kind :: 4] > 0).mean() == pytest.approx(1 / (1 + pause / 300.0), abs=0.01)
     begun = np.maximum.accumulate(np.where(lag == 0, np.arange(len(lag)), 0))
@@ -296,8 +296,8 @@ def test_after_a_pause_users_turn_to_something_else() -> None:
 
 def test_who_has_done_much_goes_back_to_it() -> None:
     """Nobody stays: another subject with a chance of mass / (mass + n), else any earlier prompt, log-uniformly."""
-    law = Descent(repeat_share=0.3, stay_s=1e-9, subject_mass=8.0, near_share=0.0)
-    own = by(np.repeat(np.arange(2000), 64))
+    law = Ancestry(repeat_share=0.3, stay_s=1e-9, subject_mass=8.0, near_share=0.0)
+    own = order_by(np.repeat(np.arange(2000), 64))
     parent, repeats = law.parents(own, np.arange(own.rank.size, dtype=np.float64), np.random.default_rng(0))
     back = np.where(parent < 0, 0, np.arange(len(parent)) - parent).reshape(2000, 64)
     assert (back <= np.arange(64)).all(), "nobody goes on from another's"

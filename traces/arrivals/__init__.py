@@ -1,1 +1,1 @@
-"""When requests arrive: the trace's own clock, or a process put in its place; one file for each."""
+"""Arrival processes: the trace's own clock, or a process in its place; one file each."""

@@ -1,4 +1,4 @@
-"""A closed loop: a request arrives when another ends."""
+"""Closed loop: a request arrives when another ends."""
 
 import math
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from traces.arrivals.base import Schedule, Span, Times, check_last
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """A closed loop: `outstanding` requests at first, and a new one whenever one ends.
+    """Closed loop: `outstanding` requests at first, and a new one whenever one ends.
 
     Source: NIRVANA's evaluation sends each prompt when the one before it completes (section 7.1).
 

@@ -1,4 +1,4 @@
-"""The rate of a day and a night."""
+"""Poisson arrivals with a day cycle."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -6,27 +6,27 @@ from typing import Annotated
 import numpy as np
 from annotated_types import Ge, Le
 
-from traces.arrivals.base import MOST_RPM, Rpm, Schedule, Times
-from traces.arrivals.profile import Profile
-from traces.synthetic.clock import DAY_S, of_day
+from traces.arrivals.base import MAX_RPM, Rpm, Schedule, Times
+from traces.arrivals.profile import RateProfile
+from traces.synthetic.session_rate import DAY_S, day_cycle
 from traces.table.validation import check_number
 
 STEP_S = 60.0
-"""The rate is constant for so long; at a `day_ratio` of 60 it changes by less than a percent from one to the next."""
+"""Step of the rate; at a `day_ratio` of 60 it changes by less than a percent per step."""
 
 
 @dataclass(frozen=True, slots=True)
 class Day:
-    """A Poisson process whose rate follows the hour: highest at `peak_hour`, lowest twelve hours from it.
+    """Poisson process whose rate follows the hour of the day: highest at `peak_hour`, lowest twelve hours from it.
 
     The rate at time t is proportional to exp(k cos(2 pi (t - peak) / 24 h)), as in the synthetic traces.
 
     Args:
-        rate_rpm: the mean over a day, requests per minute.
-        day_ratio: busiest over quietest minute of the day; 1 is no day at all.
+        rate_rpm: mean rate over a day, requests per minute.
+        day_ratio: rate of the busiest over that of the quietest minute; 1 is no day cycle.
         peak_hour: hours from the first second of the run to the busiest moment, the same every day.
 
-    Raises TraceError: the rate of the busiest minute is above `MOST_RPM`.
+    Raises TraceError if the rate of the busiest minute is above `MAX_RPM`.
     """
 
     rate_rpm: Rpm
@@ -35,14 +35,14 @@ class Day:
 
     def __post_init__(self) -> None:
         busiest_rpm = float(self.profile.rate_hz.max()) * 60.0
-        check_number("arrivals", "rate_rpm at the busiest minute", busiest_rpm, most=MOST_RPM)
+        check_number("arrivals", "rate_rpm at the busiest minute", busiest_rpm, max_value=MAX_RPM)
 
     @property
-    def profile(self) -> Profile:
-        """The rate over time, minute by minute."""
+    def profile(self) -> RateProfile:
+        """Rate over time, minute by minute."""
         edges_s: Times = np.linspace(0.0, DAY_S, round(DAY_S / STEP_S) + 1, dtype=np.float64)
-        shape = of_day(edges_s[:-1] + STEP_S / 2, self.day_ratio, self.peak_hour)
-        return Profile(edges_s, self.rate_rpm / 60.0 * shape)
+        shape = day_cycle(edges_s[:-1] + STEP_S / 2, self.day_ratio, self.peak_hour)
+        return RateProfile(edges_s, self.rate_rpm / 60.0 * shape)
 
     def schedule(self, own_clock_s: Times, rng: np.random.Generator) -> Schedule:
         return Schedule(self.profile.times(len(own_clock_s), rng))

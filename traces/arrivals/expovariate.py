@@ -1,4 +1,4 @@
-"""Poisson arrivals as Python's own generator draws them: what an engine's benchmark client sent."""
+"""Poisson arrivals drawn by Python's own generator, as an engine's benchmark client sends them."""
 
 import random
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ from traces.arrivals.base import Rpm, Schedule, Times
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expovariate:
-    """The gaps that `random.seed(seed)` and then `random.expovariate(rate)` give, the first request at 0.
+    """Poisson arrivals with the gaps of `random.expovariate(rate)` after `random.seed(seed)`, the first request at 0.
 
     Source: the client of vLLM-Omni's diffusion benchmark, as llm-d's routing benchmark ran it.
 
     Args:
-        seed: of Python's `random`.
+        seed: seed of Python's `random`.
         rate_rpm: requests per minute; 60 times the client's rate.
     """
 

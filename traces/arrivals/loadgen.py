@@ -1,4 +1,4 @@
-"""The arrivals of MLPerf's load generator, regenerated from the seed in a submission's log."""
+"""Arrivals of MLPerf's load generator, regenerated from the seed in a submission's log."""
 
 from dataclasses import dataclass
 
@@ -8,25 +8,26 @@ from conf.ranges import Count, Seconds, Seed
 from traces.arrivals.base import Rpm, Schedule, Times
 from traces.error import TraceError
 
-MOST_S = 1e9
-"""Thirty years."""
+MAX_SPAN_S = 1e9
+"""Longest span of the arrivals, thirty years."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadGen:
-    """The Poisson process of MLPerf Inference's server scenario, draw for draw.
+    """Poisson process of MLPerf Inference's server scenario, draw for draw.
 
-    Gaps come from a Mersenne Twister seeded with `seed` mod 2^32: two draws of 32 bits are u = (g0 + g1 2^32) / 2^64,
-    and the gap is -ln(1 - u) / rate, cut to whole nanoseconds. The first request comes at 0. Requests are issued until
-    both `least_s` and `least_requests` are reached; rows of the trace beyond that do not arrive. Too few rows are a
-    TraceError.
+    Gaps come from a Mersenne Twister seeded with `seed` mod 2^32. Two draws of 32 bits make u = (g0 + g1 2^32) / 2^64.
+    The gap is -ln(1 - u) / rate, cut to whole nanoseconds. The first request comes at 0. Requests are issued until both
+    `least_s` and `least_requests` are reached; later rows of the trace do not arrive.
 
-    Source: published logs of SDXL server submissions (MLPerf Inference v4.1 and v5.1), whose scheduled rates this makes
-    again to all printed digits.
+    Source: published logs of SDXL server submissions (MLPerf Inference v4.1 and v5.1), whose scheduled rates are
+    reproduced to all printed digits.
 
     Args:
         seed, least_requests, least_s: the log's `schedule_rng_seed`, `min_query_count` and `min_duration` (seconds).
         rate_rpm: requests per minute; 60 times the log's `target_qps`.
+
+    Raises TraceError at scheduling, if the trace has too few rows.
     """
 
     seed: Seed
@@ -36,14 +37,14 @@ class LoadGen:
 
     def schedule(self, own_clock_s: Times, rng: np.random.Generator) -> Schedule:
         rows = len(own_clock_s)
-        twister = np.random.RandomState(self.seed % 2**32)  # the generator that the log's seed is one of
+        twister = np.random.RandomState(self.seed % 2**32)  # the load generator's own kind
         uniform = np.frombuffer(twister.bytes(8 * max(rows - 1, 0)), "<u8").astype(np.float64) / 2.0**64
         uniform = np.minimum(uniform, np.nextafter(1.0, 0.0))  # the largest round to 1
         gaps = np.floor(-np.log(1.0 - uniform) / (self.rate_rpm / 60.0) * 1e9)
-        if not gaps.sum() < MOST_S * 1e9:
+        if not gaps.sum() < MAX_SPAN_S * 1e9:
             raise TraceError(
-                f"arrivals.rate_rpm: found {self.rate_rpm:g}, at which {rows:,} requests take more than {MOST_S:g} s; "
-                "raise it"
+                f"arrivals.rate_rpm: found {self.rate_rpm:g}, at which {rows:,} requests take more than "
+                f"{MAX_SPAN_S:g} s; raise it"
             )
         gaps_ns = gaps.astype(np.int64)
         times_ns = np.concatenate([np.zeros(1, np.int64), np.cumsum(gaps_ns)])
@@ -52,6 +53,6 @@ class LoadGen:
             expected = max(self.least_requests, self.least_s * self.rate_rpm / 60.0)
             raise TraceError(
                 f"arrivals: the load generator issues about {expected:,.0f} requests at {self.rate_rpm:g} a minute, "
-                f"and the trace has {rows:,}; take a longer one (trace.requests={round(1.2 * expected) + 100})"
+                f"the trace has {rows:,}; take a longer one (trace.requests={round(1.2 * expected) + 100})"
             )
         return Schedule(times_ns[: last + 1] / 1e9, rows=last + 1)

@@ -1,4 +1,4 @@
-"""A homogeneous Poisson process."""
+"""Homogeneous Poisson arrivals."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from traces.arrivals.base import Rpm, Schedule, Times
 
 @dataclass(frozen=True, slots=True)
 class Poisson:
-    """A homogeneous Poisson process: independent exponential gaps of mean 60 / `rate_rpm` seconds.
+    """Homogeneous Poisson process: independent exponential gaps of mean 60 / `rate_rpm` seconds.
 
     Source: MoDM's latency and SLO experiments (section 6), of every system compared (its artifact's
     multi-node script).

@@ -1,4 +1,4 @@
-"""A Poisson process whose rate follows a profile that comes again and again."""
+"""Poisson process whose rate follows a periodic profile."""
 
 from dataclasses import dataclass
 
@@ -8,25 +8,25 @@ from traces.arrivals.base import Times
 
 
 @dataclass(frozen=True, slots=True)
-class Profile:
-    """A rate that is constant over each of some spans, one after the other, and then from the first again.
+class RateProfile:
+    """Piecewise constant, periodic rate.
 
     Attributes:
-        edges_s: (m + 1,) seconds at which the spans begin, from 0; the last is the period.
-        rate_hz: (m,) requests per second in each, not negative and not all zero.
+        edges_s: (m + 1,) seconds at which the pieces begin, from 0; the last is the period.
+        rate_hz: (m,) requests per second in each piece, not negative and not all zero.
     """
 
     edges_s: Times
     rate_hz: Times
 
     def times(self, count: int, rng: np.random.Generator) -> Times:
-        """The first `count` arrivals of a Poisson process of that rate, (count,) seconds.
+        """Return the first `count` arrivals of a Poisson process of this rate, (count,) seconds.
 
-        Those of a Poisson process of rate 1, each at the time up to which as many are expected (time change: Cinlar,
-        Introduction to Stochastic Processes, 4.7). So the same stream gives the same draws at every rate.
+        Arrivals of a Poisson process of rate 1 are mapped through the inverse of the expected count (time change:
+        Cinlar, Introduction to Stochastic Processes, 4.7). So the same stream gives the same draws at every rate.
         """
         unit = np.cumsum(rng.exponential(1.0, count))
         so_far = np.concatenate([[0.0], np.cumsum(self.rate_hz * np.diff(self.edges_s))])
         rounds, rest = np.divmod(unit, so_far[-1])
         times_s = rounds * self.edges_s[-1] + np.interp(rest, so_far, self.edges_s)
-        return np.maximum.accumulate(times_s)  # a sum of periods may round to a hair below the end of the last one
+        return np.maximum.accumulate(times_s)  # a sum of periods may round to just below the end of the last one

@@ -1,4 +1,4 @@
-"""A rate that climbs or falls."""
+"""Deterministic arrivals at a rising or falling rate."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -10,7 +10,7 @@ from traces.arrivals.base import Rpm, Schedule, Times
 
 @dataclass(frozen=True, slots=True)
 class Ramp:
-    """Deterministic gaps of 60 / r_i seconds at a rate r_i that climbs (or falls) over the n requests.
+    """Deterministic gaps of 60 / r_i seconds at a rate r_i that rises or falls over the n requests.
 
     Request 0 arrives at 0, request i + 1 a gap of 60 / r_i after request i. "linear": r_i goes from
     `start_rpm` to `end_rpm` in equal steps. "sigmoid": r_i = start + (end - start) * sigmoid(1.5 x_i)
@@ -28,12 +28,12 @@ class Ramp:
     shape: Literal["linear", "sigmoid"] = "sigmoid"
 
     def rates_rpm(self, count: int) -> Times:
-        """The rate in force after each of `count` requests, (count,) requests per minute."""
+        """Return the rate after each of `count` requests, (count,) requests per minute."""
         if self.shape == "linear":
-            climbed = np.linspace(0.0, 1.0, count)
+            progress = np.linspace(0.0, 1.0, count)
         else:
-            climbed = 1.0 / (1.0 + np.exp(-1.5 * np.linspace(-2.0, 6.0, count)))
-        return self.start_rpm + (self.end_rpm - self.start_rpm) * climbed
+            progress = 1.0 / (1.0 + np.exp(-1.5 * np.linspace(-2.0, 6.0, count)))
+        return self.start_rpm + (self.end_rpm - self.start_rpm) * progress
 
     def schedule(self, own_clock_s: Times, rng: np.random.Generator) -> Schedule:
         count = len(own_clock_s)

@@ -1,4 +1,4 @@
-"""More requests than can be served: what is measured is the highest throughput."""
+"""Saturating arrivals, to measure the highest throughput."""
 
 from dataclasses import dataclass
 
@@ -9,14 +9,14 @@ from traces.arrivals.base import Schedule, Span, Times
 
 @dataclass(frozen=True, slots=True)
 class Saturation:
-    """A request every `gap_s` seconds, so soon after one another that no GPU is ever without work.
+    """A request every `gap_s` seconds, often enough to keep every GPU busy.
 
-    With a gap of 0 all are there at the start, and what a cache finds for them is what it was filled with before. A
-    gap lets images enter the cache while requests still come; it may not be longer than the cluster takes for one,
-    which the run's `gpu.busy_fraction` shows.
+    With a gap of 0 all requests arrive at the start, so they hit only what the cache was filled with before. A gap lets
+    new images enter the cache while requests arrive. It has to be shorter than the cluster's time per request; check
+    `gpu.busy_fraction` of the run.
 
-    Source: MoDM's throughput experiments ("enough requests to keep the system busy", section 6); its artifact, on
-    several nodes, hands them out 1 s apart, of the Vanilla system all at once.
+    Source: MoDM's throughput experiments ("enough requests to keep the system busy", section 6). On several nodes its
+    artifact sends them 1 s apart, and to the Vanilla system all at once.
 
     Args:
         gap_s: seconds from one request to the next.

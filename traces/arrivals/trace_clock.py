@@ -10,8 +10,8 @@ from traces.arrivals.base import Rpm, Schedule, Times
 from traces.error import TraceError
 from traces.table.validation import check_number
 
-MOST = 1e6
-"""A faster clock puts arrivals of different seconds into one microsecond."""
+MAX_SPEEDUP = 1e6
+"""Highest speedup; a higher one puts arrivals of different seconds into one microsecond."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,19 +22,19 @@ class TraceClock:
 
     Args:
         speedup: 2 makes the requests arrive twice as fast, 0.5 half as fast.
-        rate_rpm: requests per minute in the mean, from which the speedup follows; None leaves `speedup` as it is.
+        rate_rpm: mean rate, requests per minute, that decides the speedup; None uses `speedup`.
 
-    Raises TraceError: both are set.
+    Raises TraceError if both are set.
     """
 
-    speedup: Annotated[float, Ge(1 / MOST), Le(MOST)] = 1.0
+    speedup: Annotated[float, Ge(1 / MAX_SPEEDUP), Le(MAX_SPEEDUP)] = 1.0
     rate_rpm: Rpm | None = None
 
     def __post_init__(self) -> None:
         if self.rate_rpm is not None and self.speedup != 1.0:
             raise TraceError(
                 f"arrivals: found speedup={self.speedup:g} and rate_rpm={self.rate_rpm:g}, expected one of the two,"
-                " since a rate decides the speedup; leave one out"
+                " since the rate decides the speedup; leave one out"
             )
 
     def schedule(self, own_clock_s: Times, rng: np.random.Generator) -> Schedule:
@@ -42,7 +42,13 @@ class TraceClock:
         speedup = self.speedup
         if self.rate_rpm is not None:
             speedup = self.rate_rpm / own_rpm(own)
-            check_number("arrivals", f"rate_rpm={self.rate_rpm:g}: speedup", speedup, least=1 / MOST, most=MOST)
+            check_number(
+                "arrivals",
+                f"rate_rpm={self.rate_rpm:g}: speedup",
+                speedup,
+                min_value=1 / MAX_SPEEDUP,
+                max_value=MAX_SPEEDUP,
+            )
         if speedup == 1.0:  # exact: (a - b) + b need not be a
             return Schedule(own.copy())
         first = own[:1]
@@ -52,7 +58,7 @@ class TraceClock:
 def own_rpm(own_clock_s: Times) -> float:
     """Return the mean rate of a trace's own arrivals, (n,) seconds, in requests per minute.
 
-    Raises TraceError: there are fewer than two requests, or all arrive at once.
+    Raises TraceError if there are fewer than two requests, or all arrive at once.
     """
     span_s = float(own_clock_s[-1] - own_clock_s[0]) if len(own_clock_s) else 0.0
     if not span_s > 0.0:

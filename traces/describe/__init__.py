@@ -1,7 +1,7 @@
-"""What is in a trace: the numbers that decide how caches and schedulers will fare on it."""
+"""Statistics of a trace: the numbers that decide how well caches and schedulers do on it."""
 
 from traces.describe.compare import side_by_side
-from traces.describe.facts import Character, characterise
+from traces.describe.statistics import TraceStatistics, describe_trace
 from traces.describe.text import render
 
-__all__ = ["Character", "characterise", "render", "side_by_side"]
+__all__ = ["TraceStatistics", "describe_trace", "render", "side_by_side"]

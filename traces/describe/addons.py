@@ -1,27 +1,27 @@
-"""ControlNets and LoRAs as the nodes of a service meet them."""
+"""ControlNets and LoRAs by node of a service: popularity, combinations, loads of a cache."""
 
 from typing import Any
 
 import numpy as np
 
-from traces.describe.loads import KINDS, lookups, together
+from traces.describe.loads import KINDS, addon_combinations, lookups
 from traces.table.nodes import nodes
 from traces.table.trace import Trace
 
 SIZES = (1, 2, 4, 5, 8, 10)
-"""Of the caches, in things; those of Katz's Figure 7."""
+"""Sizes of the caches in add-ons, those of Katz's Figure 7."""
 
-SHOWN = 6
+MAX_COMBINATIONS = 6
 
 
 def addons(trace: Trace) -> dict[str, Any] | None:
-    """Return facts about add-ons beyond their popularity, JSON-able; None where the trace tells of none.
+    """Return statistics of add-ons beyond their popularity, JSON-able; None if the trace names no add-ons.
 
-    They are the requests of each node, which ControlNets are used together, and by kind the loads per request of an
-    LRU cache on each node, by its size in things.
+    These are the requests per node, the ControlNets used together and, by kind, the loads per request of an LRU cache
+    on each node, by its size in add-ons.
     """
-    asked = {kind: own for kind in KINDS if (own := lookups(trace, kind)) is not None and own.total}
-    if not asked:
+    used = {kind: own for kind in KINDS if (own := lookups(trace, kind)) is not None and own.total}
+    if not used:
         return None
     known = nodes(trace.table.column("request_id"))
     count = None if known is None else np.bincount(known)
@@ -30,10 +30,11 @@ def addons(trace: Trace) -> dict[str, Any] | None:
         if count is None
         else {"count": len(count), "requests_median": float(np.median(count)), "requests_max": int(count.max())},
         "together": {
-            " + ".join(names) or "none": share for names, share in together(trace.table.column("controlnets"))[:SHOWN]
+            " + ".join(names) or "none": share
+            for names, share in addon_combinations(trace.table.column("controlnets"))[:MAX_COMBINATIONS]
         },
     }
-    for kind, looked in asked.items():
+    for kind, looked in used.items():
         found[kind] = {
             "distinct_per_request_of_a_node": looked.distinct / max(looked.requests, 1),
             "loads_per_request": {str(size): looked.loads(size, "lru") for size in SIZES},

@@ -1,4 +1,4 @@
-"""How many requests find a like one: among so many of other people's, and among the last so many of anybody's."""
+"""Coverage: the share of requests with a similar earlier one, among other users' and among the latest requests."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -15,31 +15,31 @@ Shares = dict[int, dict[float, float]]
 POOLS = (30, 100, 300, 1_000, 3_000, 10_000, 30_000)
 RECENT = (300, 3_000, 30_000)
 LIMITS = (0.35, 0.45, 0.6, 0.8)
-"""Above this cosine two prompts are alike; the encoder's own."""
+"""Cosines (the encoder's own) above which two prompts count as similar."""
 
 QUERIES = 1_500
 LATE = 20_000
-"""Requests are looked up among the last so many, or the last half of a shorter trace."""
+"""Requests looked up are a sample of the last `LATE`, or of the last half of a shorter trace."""
 
 BLOCK = 64
 
 POOLED = 200_000
-"""Of a longer trace, pools are drawn from so many of its requests."""
+"""Requests of a longer trace that pools are drawn from, at most."""
 
 CONFIDENCE = 1.96
-"""Standard errors on either side of a share: 95 % of a normal law."""
+"""Standard errors on either side of a share: 95 % of a normal distribution."""
 
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """What share of requests finds a like one, by the number of prompts and the cosine that it has to be above.
+    """Shares of requests with a similar earlier prompt, by the number of prompts searched and the cosine required.
 
     Attributes:
-        others: among so many earlier prompts of other users, in the mean over all pools of that size. It tells how
-            prompts are shared: it grows with the pool as long as there is something left to be copied.
-        recent: among so many requests just before, anybody's: what a cache of them could serve.
-        others_half, recent_half: half the 95 % interval of each share, had other users sent the requests looked up.
-        queries: requests that were looked up.
+        others: among earlier prompts of other users, the mean over all random pools of that size. It grows with the
+            pool as long as users share prompts.
+        recent: among the requests just before, of any user: the share that a cache of them could serve.
+        others_half, recent_half: half the 95 % interval of each share, over a new sample of users.
+        queries: number of requests looked up.
     """
 
     others: Shares
@@ -48,24 +48,24 @@ class Coverage:
     recent_half: Shares
     queries: int
 
-    def facts(self) -> dict[str, Any]:
-        """The shares and their intervals, JSON-able."""
+    def to_dict(self) -> dict[str, Any]:
+        """Return the shares and their intervals, JSON-able."""
         found: dict[str, Any] = {"looked_up": self.queries}
         for name in ("others", "recent", "others_half", "recent_half"):
             shares: Shares = getattr(self, name)
-            found[name] = {str(size): {f"{limit:g}": x for limit, x in by.items()} for size, by in shares.items()}
+            found[name] = {str(size): {f"{limit:g}": x for limit, x in row.items()} for size, row in shares.items()}
         return found
 
 
 def coverage(vectors: Vectors, user: Indices) -> Coverage | None:
-    """Look up a sample of the requests, each in the earlier ones; None for a trace of few rows.
+    """Look up a sample of the requests among the earlier ones; None for a trace of few rows.
 
-    Sizes of which a request looked up has too few before it are left out, and so is everything about others where
-    no user is known.
+    A size is left out if a request looked up has fewer rows before it. The shares among others are left out if no user
+    is known.
 
     Args:
         vectors: (n, dim) of length 1, in the order of arrival.
-        user: (n,) number of the user, -1 for unknown: neither looked up nor anybody's other.
+        user: (n,) number of the user, -1 for unknown: such rows are neither looked up nor another user's.
     """
     count = len(vectors)
     rows = np.arange(max(count // 2, count - LATE), count)
@@ -88,12 +88,12 @@ def coverage(vectors: Vectors, user: Indices) -> Coverage | None:
 
 
 def _others(vectors: Vectors, user: Indices, block: Indices, pool: Indices) -> Floats:
-    """The chance of a like one in a random pool of 30, 100... of those that came before and are another's.
+    """Return the chance of a similar prompt in a random pool of earlier prompts of other users.
 
-    Of n eligible prompts of which k are alike, s hold none with the chance C(n - k, s) / C(n, s).
+    If k of n eligible prompts are similar, a pool of s has none with the chance C(n - k, s) / C(n, s).
 
     Returns:
-        (b, pools, limits); nan where there are fewer than the pool's size.
+        (b, pools, limits); NaN where fewer than a pool's size are eligible.
     """
     pool = pool[: np.searchsorted(pool, block[-1])]
     theirs = user[pool]
@@ -110,7 +110,7 @@ def _others(vectors: Vectors, user: Indices, block: Indices, pool: Indices) -> F
 
 
 def _recent(vectors: Vectors, block: Indices) -> Floats:
-    """Whether there is a like one in the last 300, 3,000... rows, (b, sizes, limits); nan where there are fewer."""
+    """Return 1 where the last 300, 3,000... rows have a similar prompt, (b, sizes, limits); NaN for fewer rows."""
     found = np.full((len(block), len(RECENT), len(LIMITS)), np.nan)
     first = max(0, int(block[0]) - max(RECENT))
     rows = np.arange(first, block[-1])
@@ -124,10 +124,10 @@ def _recent(vectors: Vectors, block: Indices) -> Floats:
 
 
 def _shares(sizes: tuple[int, ...], found: Floats, cluster: Indices) -> tuple[Shares, Shares]:
-    """Means over the requests, and half their intervals, by size and limit.
+    """Return means over the requests and half their intervals, by size and limit.
 
-    A size that some request has not before it would compare other requests and is left out. The requests of one user
-    are alike, so the standard error is that of the sums of users.
+    A size is left out if a request has fewer rows before it, so that all sizes compare the same requests. Requests of
+    one user are correlated, so the standard error is that of the sums by user.
     """
     which = np.unique(cluster, return_inverse=True)[1]
     users = int(which.max()) + 1

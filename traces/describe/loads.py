@@ -1,4 +1,4 @@
-"""How many add-ons a cache on each node would have to load, by its size and by what leaves it."""
+"""Loads of add-ons by a cache on each node, by its size and eviction policy."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
@@ -33,10 +33,10 @@ class Cache:
     size: int
     policy: Policy = "lru"
     _uses: dict[Hashable, int] = field(init=False, default_factory=dict, repr=False)
-    """By item in the cache, the least recently used first."""
+    """Uses of each item in the cache, the least recently used item first."""
 
     def use(self, item: Hashable) -> bool:
-        """Look up `item`, and load it where it is absent; return whether it was found."""
+        """Look up `item` and load it if absent. Returns True if it was found."""
         kept, uses = self._uses, self._uses.pop(item, 0)
         if not uses and len(kept) == self.size:
             del kept[next(iter(kept)) if self.policy == "lru" else min(kept, key=kept.__getitem__)]
@@ -46,11 +46,11 @@ class Cache:
 
 @dataclass(frozen=True, slots=True)
 class Lookups:
-    """What the requests of a trace look for in the cache of their node, one thing after another.
+    """Add-ons that the requests of a trace look up in the cache of their node, in order.
 
     Attributes:
-        requests: how many requests there are, those that look for nothing included.
-        nodes: of each node the things that are looked for, by number, in order.
+        requests: number of requests, those without add-ons included.
+        nodes: for each node, the numbers of the add-ons looked up, in order.
     """
 
     requests: int
@@ -58,54 +58,54 @@ class Lookups:
 
     @property
     def distinct(self) -> int:
-        """Different things on each node, summed over nodes: the loads of caches that hold everything."""
-        return sum(len(set(asked)) for asked in self.nodes)
+        """Distinct add-ons of each node, summed over nodes: the loads of caches without a bound."""
+        return sum(len(set(items)) for items in self.nodes)
 
     @property
     def total(self) -> int:
-        """Things that are looked for, found or not."""
-        return sum(len(asked) for asked in self.nodes)
+        """Number of lookups, hits and misses."""
+        return sum(len(items) for items in self.nodes)
 
     def loads(self, size: int, policy: Policy) -> float:
-        """Loads per request of one `Cache` a node."""
+        """Return the loads per request with one `Cache` per node."""
         loads = 0
-        for asked in self.nodes:
+        for items in self.nodes:
             cache = Cache(size, policy)
-            loads += sum(not cache.use(thing) for thing in asked)
+            loads += sum(not cache.use(item) for item in items)
         return loads / max(self.requests, 1)
 
 
 def lookups(trace: Trace, kind: str) -> Lookups | None:
-    """What each request of `trace` looks for, in its order; None where the source does not say.
+    """Return the lookups of the requests of `trace`, in order; None if the source has no such column.
 
     Args:
-        kind: one of `KINDS`. Where the trace tells no nodes there is one.
+        kind: one of `KINDS`. A trace without nodes counts as one node.
     """
     column = trace.table.column(kind)
     if column.null_count == len(column):
         return None
     known = nodes(trace.table.column("request_id"))
-    return on_nodes(np.zeros(len(trace), np.int64) if known is None else known, column)
+    return lookups_on_nodes(np.zeros(len(trace), np.int64) if known is None else known, column)
 
 
-def on_nodes(node: Indices, lists: pa.Array | pa.ChunkedArray) -> Lookups:
-    """What requests on the nodes numbered `node`, (n,), look for: (n,) lists of names, null for none."""
+def lookups_on_nodes(node: Indices, lists: pa.Array | pa.ChunkedArray) -> Lookups:
+    """Return the lookups of requests on nodes `node`, (n,) numbers, for `lists`, (n,) lists of names, null for none."""
     lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False).astype(np.int64)
-    things, _ = pd.factorize(pc.list_flatten(lists).to_pandas())
-    asked_on = np.repeat(node, lengths)
-    things = things[np.argsort(asked_on, kind="stable")]
-    ends = np.cumsum(np.bincount(asked_on, minlength=int(node.max(initial=0)) + 1))
-    return Lookups(len(node), [asked.tolist() for asked in np.split(things, ends[:-1])])
+    items, _ = pd.factorize(pc.list_flatten(lists).to_pandas())
+    node_of = np.repeat(node, lengths)
+    items = items[np.argsort(node_of, kind="stable")]
+    ends = np.cumsum(np.bincount(node_of, minlength=int(node.max(initial=0)) + 1))
+    return Lookups(len(node), [own.tolist() for own in np.split(items, ends[:-1])])
 
 
-def together(column: pa.ChunkedArray) -> list[tuple[tuple[str, ...], float]]:
-    """Which are used together: lists of names and their shares of the requests whose list is known, most first."""
+def addon_combinations(column: pa.ChunkedArray) -> list[tuple[tuple[str, ...], float]]:
+    """Return the lists of names used together and their shares of the requests with a known list, largest first."""
     known = column.drop_null()
     counts = tally(pc.binary_join(known, "\0"))
     return [(tuple(names.split("\0")) if names else (), count / len(known)) for names, count in counts]
 
 
 def tally(texts: pa.ChunkedArray) -> list[tuple[str, int]]:
-    """Distinct texts and how often each occurs, the most frequent first, equals in the order of the alphabet."""
+    """Return distinct texts and their counts, the most frequent first, ties in alphabetical order."""
     counts = ((each["values"], each["counts"]) for each in pc.value_counts(texts).to_pylist())
     return sorted(counts, key=lambda pair: (-pair[1], pair[0]))

@@ -1,4 +1,4 @@
-"""What requests ask for: sizes, steps, numbers of images, base models, ControlNets and LoRAs."""
+"""The mix of requests: sizes, steps, numbers of images, base models, ControlNets and LoRAs."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -32,12 +32,12 @@ def mix(trace: Trace) -> Mix:
 
 @dataclass(frozen=True, slots=True)
 class Popularity:
-    """Use of the things of one kind.
+    """Uses of the base models, ControlNets or LoRAs of a trace.
 
     Attributes:
-        calls: (things,) how often each is used, the most popular first.
-        per_request: share of the requests that use 0, 1, 2... of them at once; of those where it is known.
-        known: of how many requests it is known what they use.
+        calls: (items,) uses of each, the most popular first.
+        per_request: shares of the known requests that use 0, 1, 2... of them.
+        known: number of requests whose use is known.
     """
 
     calls: npt.NDArray[np.int64]
@@ -45,11 +45,11 @@ class Popularity:
     known: int
 
     def share(self, ranks: int) -> float:
-        """Share of the calls that go to the `ranks` most popular."""
+        """Return the share of the calls that go to the `ranks` most popular."""
         return float(self.calls[:ranks].sum() / self.calls.sum())
 
-    def facts(self) -> dict[str, Any]:
-        """The numbers, JSON-able."""
+    def to_dict(self) -> dict[str, Any]:
+        """Return the statistics, JSON-able."""
         shares = self.per_request
         return {
             "known_requests": self.known,
@@ -61,7 +61,7 @@ class Popularity:
 
 
 def popularity(trace: Trace) -> dict[str, Popularity | None]:
-    """By column: `base_model`, `controlnets`, `loras`; None where the source has none."""
+    """Return the popularity by column: `base_model`, `controlnets`, `loras`; None if the source has none."""
     return {name: _column(trace.table.column(name)) for name in ("base_model", "controlnets", "loras")}
 
 

@@ -1,4 +1,4 @@
-"""How near the nearest earlier prompt is, how old, and whether it is by the same user."""
+"""The nearest earlier prompt of each request: its similarity, its age, and whether it is by the same user."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -16,41 +16,41 @@ Indices = npt.NDArray[np.int64]
 Vectors = npt.NDArray[np.float32]
 
 EXACT = 20_000
-"""Every request of a trace of at most so many rows is looked up."""
+"""Rows of a trace up to which every request is looked up."""
 
 SAMPLE = 2_000
 STRETCH = 100_000
-"""Of a longer trace, `SAMPLE` requests at random among the last `EXACT` are looked up in this many rows and `EXACT`."""
+"""Of a longer trace, `SAMPLE` random requests of the last `EXACT` are looked up in `STRETCH` + `EXACT` rows."""
 
 CACHE = 10_000
-"""Entries of the cache whose hits are aged: MoDM's (5.1)."""
+"""Entries of the cache whose hit ages are measured: MoDM's (5.1)."""
 
 THRESHOLDS = (0.65, 0.75, 0.85, 0.90, 0.95)
-"""NIRVANA's, from K=5 to K=25 (Figure 10); in the encoder's own similarity here."""
+"""NIRVANA's thresholds from K=5 to K=25 (Figure 10), applied to the encoder's own similarity."""
 
 LEVELS, AGES = (5, 10, 25, 40, 50, 60, 75, 90), (25, 50, 75, 90)
 WARM = 0.1
-"""This share of the requests, the first, is not looked up: there is little before them."""
+"""Share of the requests at the start that is not looked up, having few requests before it."""
 
 YOUNG_S = 4 * 3600.0
-"""MoDM, Figure 15: over 90 % of hits are on images at most this old."""
+"""Age of a young hit: over 90 % of MoDM's hits are on images at most this old (Figure 15)."""
 
 BLOCK = 256
 
 
 @dataclass(frozen=True, slots=True)
 class Nearest:
-    """The most similar earlier prompt of m requests of a trace of n; of equals, the latest.
+    """The most similar earlier prompt of m requests of a trace of n; among equals, the latest.
 
     Attributes:
-        encoder: whose similarity it is.
+        encoder: name of the encoder.
         vectors: (s, dim) embeddings of the rows `first` .. n - 1.
-        first: the first row that was looked in.
-        query: (m,) the rows that were looked up.
-        row, similarity, age_s: (m,) the nearest, how similar, how much earlier (seconds; None without times).
-        same_user: (m,) whether the same user asked for it, false where either is unknown.
+        first: the first row searched.
+        query: (m,) the rows looked up.
+        row, similarity, age_s: (m,) the nearest row, its similarity, its age (seconds; None without times).
+        same_user: (m,) True if the same user sent it, False if either user is unknown.
         cached_similarity, cached_age_s: (m,) the same of the nearest among the last `CACHE` rows.
-        sampled: whether the requests looked up are a sample.
+        sampled: True if the requests looked up are a sample.
     """
 
     encoder: str
@@ -65,8 +65,8 @@ class Nearest:
     cached_age_s: Floats | None
     sampled: bool
 
-    def facts(self) -> dict[str, Any]:
-        """The numbers, JSON-able; ages and lags are of hits at the lowest of `THRESHOLDS`."""
+    def to_dict(self) -> dict[str, Any]:
+        """Return the statistics, JSON-able; ages and lags are of hits above the lowest of `THRESHOLDS`."""
         hit = self.similarity > THRESHOLDS[0]
         cached = self.cached_similarity > THRESHOLDS[0]
         lag = (self.query - self.row)[hit]
@@ -96,13 +96,15 @@ class Nearest:
 def nearest(
     trace: Trace, user: Indices, encoder: Encoder, *, timed: bool = True, progress: bool = False
 ) -> Nearest | None:
-    """Look up the nearest earlier prompt, exactly; see `EXACT` and `SAMPLE` for which. None for a trace of few rows.
+    """Look up the nearest earlier prompts by exact search; None for a trace of few rows.
+
+    `EXACT` and `SAMPLE` decide which requests are looked up.
 
     Args:
         trace: n requests.
         user: (n,) number of the user, -1 for unknown.
-        encoder: what makes prompts comparable; of a trace that is looked up whole, its vectors are remembered.
-        timed: whether the arrivals are times.
+        encoder: encodes the prompts; the vectors of a trace of at most `EXACT` rows are cached on disk.
+        timed: True if the arrivals are times.
     """
     count = len(trace)
     if count < 20:
@@ -134,7 +136,7 @@ def nearest(
 
 
 def _search(vectors: Vectors, query: Indices, progress: bool) -> tuple[Indices, Floats]:
-    """Rows and similarities of the nearest, (2, m) each: among all earlier rows, and among the last `CACHE`."""
+    """Return rows and similarities of the nearest, (2, m) each: among all earlier rows, and among the last `CACHE`."""
     row, similarity = np.empty((2, len(query)), np.int64), np.empty((2, len(query)))
     for start in tqdm(range(0, len(query), BLOCK), "compare", disable=not progress, unit="block"):
         block = query[start : start + BLOCK]

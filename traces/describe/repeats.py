@@ -1,4 +1,4 @@
-"""Prompts that were sent before, word for word."""
+"""Repeats: prompts that were sent before, word for word."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -16,8 +16,8 @@ class Repeats:
     """The repeats among n requests with a prompt.
 
     Attributes:
-        times: (distinct,) how often each prompt was sent, the most frequent first.
-        age_s: (r,) seconds since the same prompt was last sent, for each request that repeats one.
+        times: (distinct,) requests of each prompt, the most frequent first.
+        age_s: (r,) seconds since the same prompt was last sent, of each repeat.
         same_user_share: share of the repeats whose prompt the same user had sent before; None without any.
         requests: n.
     """
@@ -27,8 +27,8 @@ class Repeats:
     same_user_share: float | None
     requests: int
 
-    def facts(self) -> dict[str, Any]:
-        """The numbers, JSON-able."""
+    def to_dict(self) -> dict[str, Any]:
+        """Return the statistics, JSON-able."""
         return {
             "distinct": len(self.times),
             "repeat_share": len(self.age_s) / self.requests,
@@ -46,13 +46,13 @@ def repeats(prompt: Indices, user: Indices, arrival_s: Floats) -> Repeats | None
     sent = pd.DataFrame({"prompt": prompt, "user": user, "arrival_s": arrival_s})[prompt >= 0]
     if sent.empty:
         return None
-    again, known = sent.duplicated("prompt"), sent["user"] >= 0
+    repeated, known = sent.duplicated("prompt"), sent["user"] >= 0
     same = None
-    if again.any() and known.any():
-        same = float((sent.duplicated(["prompt", "user"]) & known).sum() / again.sum())
+    if repeated.any() and known.any():
+        same = float((sent.duplicated(["prompt", "user"]) & known).sum() / repeated.sum())
     return Repeats(
         times=np.asarray(sent["prompt"].value_counts(), np.int64),
-        age_s=sent.groupby("prompt")["arrival_s"].diff()[again].to_numpy(),
+        age_s=sent.groupby("prompt")["arrival_s"].diff()[repeated].to_numpy(),
         same_user_share=same,
         requests=len(sent),
     )

@@ -1,1 +1,1 @@
-"""Prompts and images as vectors, and what was encoded remembered on disk."""
+"""Encoders of prompts and images, and the disk cache of their vectors."""

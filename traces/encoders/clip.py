@@ -1,4 +1,4 @@
-"""CLIP as an encoder: NIRVANA and MoDM put their thresholds on cosines of openai/clip-vit-large-patch14."""
+"""CLIP as an encoder: the thresholds of NIRVANA and MoDM refer to openai/clip-vit-large-patch14."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -12,18 +12,18 @@ from conf.clip import VIT_L14, ClipModel
 from conf.ranges import Count
 from traces.encoders.vectors import Floats, by_length
 from traces.error import TraceError
-from traces.table.validation import shown
+from traces.table.validation import excerpt
 
 
 @dataclass(slots=True)
 class Clip:
-    """CLIP's text side: prompts cut at the model's length (77 tokens, as MoDM does), 768 numbers with ViT-L/14.
+    """CLIP's text encoder: 768 numbers with ViT-L/14, prompts cut at the model's length (77 tokens, as in MoDM).
 
-    An empty prompt is all zeros, as with every encoder, though CLIP itself has a vector for it.
+    An empty prompt is all zeros, as with every encoder, although CLIP has a vector for it.
 
     Args:
         weights, allow_hub, device: see conf.clip.ClipModel.
-        batch: prompts in a forward pass; they are taken in order of length, to pad little.
+        batch: prompts per forward pass, sorted by length to pad little.
     """
 
     weights: Annotated[str, Path] = VIT_L14
@@ -51,9 +51,9 @@ class Clip:
 
 
 def image_vectors(model: ClipModel, paths: Sequence[Path], batch: int) -> Iterator[Floats]:
-    """Encode image files, ``batch`` of them at a time, as (k, dim) float32 rows of length 1.
+    """Yield vectors of image files, ``batch`` at a time, as (k, dim) float32 rows of length 1.
 
-    Raises TraceError where a file is not an image that can be read.
+    Raises TraceError if a file cannot be read as an image.
     """
     with tqdm(total=len(paths), desc=f"encode images with {model.name}", unit="image", disable=None) as bar:
         for start in range(0, len(paths), batch):
@@ -76,4 +76,4 @@ def _open_image(path: Path) -> Any:
         with Image.open(path) as image:
             return image.convert("RGB")
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise TraceError(f"{path}: cannot be read as an image ({shown(str(error))}); mend the file") from error
+        raise TraceError(f"{path}: cannot be read as an image ({excerpt(str(error))}); replace the file") from error

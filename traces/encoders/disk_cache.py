@@ -1,8 +1,8 @@
-"""The disk cache: embeddings and neighbours by content, kept block by block as they are computed.
+"""The disk cache of embeddings and neighbours: a size-limited LRU cache, keyed by content.
 
-An entry is a folder, named by a hash of what decides its content, with a file of plain values for each array, and
-`blocks`: for each block of rows the CRC-32 of its values and the bytes that the arrays have with it. So an interrupted
-computation goes on behind its last whole block, and what was damaged is computed again.
+An entry is a folder, named by a hash of all that decides its content. It has a file of plain values for each array, and
+a file `blocks`. For each block of rows, `blocks` holds the CRC-32 of its values and the ends of the arrays in bytes. An
+interrupted computation resumes after its last complete block, and damaged blocks are computed again.
 """
 
 import fcntl
@@ -26,65 +26,65 @@ from numpy.typing import NDArray
 from traces.error import TraceError
 
 GIB = 1 << 30
-MOST_GIB = 20.0
-"""What is kept unless $MEZZOTINT_CACHE_GIB says otherwise: ten million embeddings of 512 dimensions."""
+DEFAULT_GIB = 20.0
+"""Size of the cache unless $MEZZOTINT_CACHE_GIB is set: ten million embeddings of 512 dimensions."""
 
 BLOCKS = "blocks"
 
 Columns = Mapping[str, tuple[Any, tuple[int, ...]]]
-"""The arrays of an entry: name -> type of the values and shape of a row."""
+"""Arrays of an entry: name -> type of the values and shape of a row."""
 
 Arrays = dict[str, NDArray[Any]]
 Make = Callable[[Arrays], Iterable[Sequence[NDArray[Any]]]]
-"""Given the rows that there are, it gives the arrays of one block after another of those behind them."""
+"""Takes the rows computed so far, and yields the arrays of the following blocks."""
 
 
 def home() -> Path:
-    """$MEZZOTINT_CACHE, or the user's own cache folder."""
+    """Return the folder of the cache: $MEZZOTINT_CACHE, or the user's cache folder."""
     return Path(os.environ.get("MEZZOTINT_CACHE") or platformdirs.user_cache_dir("mezzotint"))
 
 
 def cached(kind: str, facts: Mapping[str, Any], rows: int, columns: Columns, make: Make) -> Arrays:
-    """Return the arrays of an entry, computing and keeping what is not there yet.
+    """Return the arrays of an entry, computing and storing the missing rows.
 
-    Of two processes that want one entry, the second waits for the first. What cannot be kept goes into temporary
-    files. That, and that an entry was damaged, is said on standard error: the arrays are the same.
+    If two processes need one entry, the second waits for the first. If the cache cannot be written, the arrays go into
+    temporary files. A note on standard error reports this, and damaged entries; the arrays are the same.
 
     Args:
         kind: the folder of the entry: embeddings, images or neighbours.
-        facts: everything that decides the values, the version of the arithmetic included; plain JSON.
-        rows: the length of the first array once all is there.
+        facts: all that decides the values, the version of the arithmetic included; plain JSON.
+        rows: length of the first array once it is complete.
         columns: the arrays; they are returned read-only and memory-mapped.
-        make: computes them; each block has the same values, whichever block the computation began with.
+        make: computes the arrays; the values of a block do not depend on the first block computed.
 
-    Raises TraceError: $MEZZOTINT_CACHE_GIB is no number, or there is no room for temporary files either.
+    Raises TraceError if $MEZZOTINT_CACHE_GIB is not a number, or temporary files cannot be written either.
     """
-    allowed = most_bytes()  # a wrong setting is found before the work, not after it
+    limit = max_bytes()  # reject a wrong setting before the work
     key = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]
     folder = home() / kind / key
     with suppress(OSError), ExitStack() as stack:
         entry = _Entry(folder, key, rows, columns, "rb", stack)
-        if entry.is_whole:
+        if entry.is_complete:
             return entry.arrays()
     try:
         found = _computed(folder, key, rows, columns, make)
-        _make_room(folder, allowed)
+        _evict(folder, limit)
         return found
     except OSError as error:
-        _tell(f"{folder}: cannot be written ({error}); {kind} are computed for this run alone; set MEZZOTINT_CACHE")
+        _note(f"{folder}: cannot be written ({error}); {kind} are computed for this run alone; set MEZZOTINT_CACHE")
     try:
         with tempfile.TemporaryDirectory(prefix="mezzotint-") as temporary:
             return _computed(Path(temporary), key, rows, columns, make)
     except OSError as error:
         raise TraceError(
-            f"{tempfile.gettempdir()}: {kind} cannot be written ({error}), neither here nor where they are kept; free "
+            f"{tempfile.gettempdir()}: {kind} cannot be written ({error}), neither here nor in the cache; free "
             "the disk, or set MEZZOTINT_CACHE and TMPDIR"
         ) from error
 
 
-def most_bytes() -> float:
-    """The size of the cache. Raises TraceError if $MEZZOTINT_CACHE_GIB is not a number of 0 or more."""
-    given = os.environ.get("MEZZOTINT_CACHE_GIB") or str(MOST_GIB)
+def max_bytes() -> float:
+    """Return the size of the cache in bytes. Raises TraceError if $MEZZOTINT_CACHE_GIB is not a number of 0 or more."""
+    given = os.environ.get("MEZZOTINT_CACHE_GIB") or str(DEFAULT_GIB)
     try:
         gib = float(given)
     except ValueError:
@@ -95,22 +95,22 @@ def most_bytes() -> float:
 
 
 def _computed(folder: Path, key: str, rows: int, columns: Columns, make: Make) -> Arrays:
-    """Go on with an entry until it is whole. Raises OSError where it cannot be written."""
+    """Compute the missing blocks of an entry. Raises OSError if it cannot be written."""
     with ExitStack() as stack:
         folder.mkdir(parents=True, exist_ok=True)
         entry = _Entry(folder, key, rows, columns, "r+b", stack)
         if entry.is_damaged:
-            _tell(f"{folder}: was damaged; computed again")
-        if not entry.is_whole:
+            _note(f"{folder}: was damaged; computed again")
+        if not entry.is_complete:
             for block in make(entry.arrays()):
                 entry.append(block)
         return entry.arrays()
 
 
 class _Entry:
-    """An open entry and what there is of it.
+    """An open entry and its complete blocks.
 
-    Rows that are there already are written with the values that they have, so whoever maps them sees no change.
+    Rows already there are overwritten with equal values, so processes that map them see no change.
     """
 
     def __init__(self, folder: Path, key: str, rows: int, columns: Columns, mode: str, stack: ExitStack) -> None:
@@ -123,19 +123,19 @@ class _Entry:
             self._files.append(stack.enter_context((folder / name).open(mode)))
             if mode != "rb" and name == BLOCKS:
                 self._lock(folder)
-        with suppress(OSError):  # another user's, which stays as it was
-            os.utime(folder)  # it is of use now
+        with suppress(OSError):  # the entry may be another user's
+            os.utime(folder)  # the time of last use, for eviction
         self._total = rows * _row_bytes(*next(iter(columns.values())))
         self._ends = [0] * len(columns)
         self.is_damaged = False
         self._verify()
 
     @property
-    def is_whole(self) -> bool:
+    def is_complete(self) -> bool:
         return self._ends[0] == self._total
 
     def arrays(self) -> Arrays:
-        """What there is, mapped: a file that is removed meanwhile stays readable."""
+        """Return the rows so far, memory-mapped; they stay readable if the file is removed."""
         found = {}
         for (name, (kind, shape)), file, end in zip(self._columns.items(), self._files[1:], self._ends, strict=True):
             size = (end // _row_bytes(kind, shape), *shape)
@@ -143,7 +143,7 @@ class _Entry:
         return found
 
     def append(self, block: Sequence[NDArray[Any]]) -> None:
-        """Write one block behind the others, its record last."""
+        """Append one block; its record is written last."""
         total = self._seed
         for at, (values, (kind, _)) in enumerate(zip(block, self._columns.values(), strict=True)):
             data, file = np.ascontiguousarray(values, kind).tobytes(), self._files[at + 1]
@@ -156,12 +156,12 @@ class _Entry:
         self._files[0].flush()
 
     def _lock(self, folder: Path) -> None:
-        """Hold the entry until its file of blocks is closed; raises OSError where it was removed meanwhile."""
+        """Lock the entry until its file of blocks is closed. Raises OSError if it was removed meanwhile."""
         log = self._files[0]
         try:
             fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            _tell(f"{folder}: another process is computing it; waiting")
+            _note(f"{folder}: another process is computing it; waiting")
             fcntl.flock(log, fcntl.LOCK_EX)
         except OSError:  # a file system without locks
             return
@@ -169,10 +169,10 @@ class _Entry:
             raise FileNotFoundError("removed by another process")
 
     def _verify(self) -> None:
-        """Read the blocks up to the first that is not whole, and leave the file of blocks behind the last whole one."""
+        """Check the blocks up to the first incomplete one; `blocks` is cut after the last complete one."""
         log, *files = self._files
         sizes = [os.fstat(file.fileno()).st_size for file in files]
-        while not self.is_whole and len(record := log.read(self._record.size)) == self._record.size:
+        while not self.is_complete and len(record := log.read(self._record.size)) == self._record.size:
             wanted, *ends = self._record.unpack(record)
             fits = all(old <= new <= size for old, new, size in zip(self._ends, ends, sizes, strict=True))
             total = self._seed
@@ -192,8 +192,8 @@ def _row_bytes(kind: Any, shape: tuple[int, ...]) -> int:
     return int(np.dtype(kind).itemsize * np.prod(shape, dtype=np.int64))
 
 
-def _make_room(newest: Path, allowed: float) -> None:
-    """Remove the entries that were used longest ago until the rest fits; ``newest`` stays."""
+def _evict(newest: Path, limit: float) -> None:
+    """Remove the least recently used entries until at most ``limit`` bytes are left; ``newest`` stays."""
     entries = []
     for blocks in home().glob(f"*/{'[0-9a-f]' * 32}/{BLOCKS}"):
         with suppress(OSError):  # removed by another process meanwhile
@@ -201,10 +201,10 @@ def _make_room(newest: Path, allowed: float) -> None:
             entries.append((blocks.parent.stat().st_mtime, blocks.parent, size))
     total = sum(size for _, _, size in entries)
     for _, folder, size in sorted(entries):
-        if total > allowed and folder != newest:
+        if total > limit and folder != newest:
             shutil.rmtree(folder, ignore_errors=True)
             total -= size
 
 
-def _tell(what: str) -> None:
-    print(f"mezzotint: note: {' '.join(what.split())}", file=sys.stderr, flush=True)
+def _note(text: str) -> None:
+    print(f"mezzotint: note: {' '.join(text.split())}", file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""Prompts as vectors: encoders, none of which sends text anywhere, and what they gave remembered on disk by content."""
+"""Embeddings of prompts, cached on disk by content. No encoder sends text anywhere."""
 
 from collections.abc import Iterator, Sequence
 from typing import Protocol, runtime_checkable
@@ -21,11 +21,11 @@ Vectors = npt.NDArray[np.float32]
 
 @runtime_checkable
 class Encoder(Protocol):
-    """Turns text into vectors whose dot product is a similarity in [-1, 1]."""
+    """Encoder of text into vectors whose dot product is a similarity in [-1, 1]."""
 
     @property
     def name(self) -> str:
-        """Names everything that changes the vectors; letters, digits, dots and dashes."""
+        """Name of everything that changes the vectors; letters, digits, dots and dashes."""
 
     @property
     def dim(self) -> int:
@@ -39,16 +39,16 @@ class Encoder(Protocol):
 
 
 def embed(trace: Trace, encoder: Encoder, *, progress: bool | None = None) -> Vectors:
-    """The embeddings of a trace's prompts, made once and then remembered in the disk cache.
+    """Return the embeddings of a trace's prompts, from the disk cache if they were made before.
 
     Args:
         trace: n requests. A null prompt counts as empty.
-        encoder: what turns prompts into vectors; equal prompts are encoded once.
+        encoder: encodes the prompts; equal prompts are encoded once.
         progress: show a progress bar; None shows it on a terminal only.
 
     Returns (n, dim) float32, read-only and memory-mapped, a row per request in the trace's order.
 
-    Raises TraceError: the encoder's packages are missing, or it gives what is not (n, dim) finite float32.
+    Raises TraceError if the encoder's packages are missing, or its vectors are not (n, dim) finite float32.
     """
     name, dim = encoder.name, encoder.dim
     facts = {"version": VERSION, "trace": trace.digest, "encoder": name, "dim": dim}
@@ -60,17 +60,16 @@ def embed(trace: Trace, encoder: Encoder, *, progress: bool | None = None) -> Ve
 
 
 def _encoded(prompts: pa.ChunkedArray, encoder: Encoder, quiet: bool | None, done: Vectors) -> Iterator[tuple[Vectors]]:
-    """The vectors of the prompts after those that are ``done``, by blocks of rows; each distinct prompt is encoded
-    once."""
+    """Yield the vectors of the prompts after the ``done`` ones, by blocks; each distinct prompt is encoded once."""
     coded = prompts.fill_null("").dictionary_encode().unify_dictionaries()
     texts = coded.chunk(0).dictionary
     codes = np.concatenate([chunk.indices.to_numpy() for chunk in coded.chunks])
     last = np.empty(len(texts), np.int64)
     last[codes] = np.arange(len(codes))
-    # a vector is kept for as long as its prompt comes again; repeats are close in time, so few are
-    again, at = np.unique(codes[: len(done)], return_index=True)
-    coming = last[again] >= len(done)
-    kept = {code: done[row].copy() for code, row in zip(again[coming].tolist(), at[coming].tolist(), strict=True)}
+    # a vector is kept until its prompt's last repeat; repeats are close in time, so few are kept at once
+    seen, at = np.unique(codes[: len(done)], return_index=True)
+    recurs = last[seen] >= len(done)
+    kept = {code: done[row].copy() for code, row in zip(seen[recurs].tolist(), at[recurs].tolist(), strict=True)}
     with tqdm(
         total=len(codes), initial=len(done), desc=f"embed with {encoder.name}", unit="prompt", disable=quiet
     ) as bar:
@@ -86,9 +85,9 @@ def _encoded(prompts: pa.ChunkedArray, encoder: Encoder, quiet: bool | None, don
                 expected = (int((~known).sum()), encoder.dim)
                 if given.dtype != np.float32 or given.shape != expected:
                     found = f"encoder {encoder.name}: gave {given.dtype} {given.shape}"
-                    raise TraceError(f"{found}, expected float32 {expected}; mend the encoder")
+                    raise TraceError(f"{found}, expected float32 {expected}; correct the encoder")
                 if not np.isfinite(given).all():
-                    raise TraceError(f"encoder {encoder.name}: gave a vector that is not finite; mend the encoder")
+                    raise TraceError(f"encoder {encoder.name}: gave a vector that is not finite; correct the encoder")
                 vectors[~known] = given
             yield (vectors[place],)
             bar.update(stop - start)

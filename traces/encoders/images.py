@@ -1,6 +1,6 @@
-"""Vectors of real images: of a trace whose images are at hand, or were encoded already (MoDM, 3.2).
+"""Vectors of the real images of a trace, given as files or as vectors (MoDM, 3.2).
 
-Images go by the number of their row in the trace, from 0, rows that fill the cache before the start included.
+An image is named after its row of the trace, from 0, counting the rows that fill the cache before the start.
 """
 
 import hashlib
@@ -22,10 +22,14 @@ from traces.error import TraceError
 SUFFIXES = (".jpeg", ".jpg", ".png", ".webp")
 
 
-class Opened(NamedTuple):
-    """Image vectors of a trace, as they lie on disk: (n, d) real numbers, all zeros where a row has no image.
+class OpenedImages(NamedTuple):
+    """Image vectors of a trace, as stored on disk.
 
-    ``path`` and ``source`` say where they are from, for messages and in words; ``key`` names their content.
+    Attributes:
+        rows: (n, d) real numbers, all zeros if a row has no image.
+        path: file or folder that they are from, for messages.
+        source: origin in words.
+        key: name of the content.
     """
 
     rows: NDArray[Any]
@@ -35,48 +39,48 @@ class Opened(NamedTuple):
 
 
 @runtime_checkable
-class Images(Protocol):
-    """Where the vectors of the images come from."""
+class ImageSource(Protocol):
+    """Source of the vectors of the images of a trace."""
 
-    def open(self, rows: int, dim: int) -> Opened:
-        """The vectors for a trace of ``rows`` rows whose prompts are vectors of ``dim`` numbers.
+    def open(self, rows: int, dim: int) -> OpenedImages:
+        """Return the vectors for a trace of ``rows`` rows whose prompt vectors have ``dim`` numbers.
 
-        Raises TraceError where they are for another number of rows, or of another width.
+        Raises TraceError if they have another number of rows, or another width.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class GivenImages:
-    """Vectors that the user made: an ``.npy`` file of (n, d) numbers, row i for the image of the trace's row i.
+    """Image vectors made by the user: an ``.npy`` file of (n, d) numbers, row i for the image of the trace's row i.
 
     Args:
-        path: the file. A row of zeros stands for a request without an image.
+        path: the file. A row of zeros is a request without an image.
     """
 
     path: str | Path
 
-    def open(self, rows: int, dim: int) -> Opened:
+    def open(self, rows: int, dim: int) -> OpenedImages:
         path = Path(self.path)
         found = mapped(path)
         if len(found) != rows:
             raise TraceError(f"{path}: found vectors of {len(found)} images, expected {rows}, one per row of the trace")
         _check_width(found.shape[1], dim, str(path))
-        return Opened(found, path, f"given in {path.name}", digest([path], TraceError)[:32])
+        return OpenedImages(found, path, f"given in {path.name}", digest([path], TraceError)[:32])
 
 
 @dataclass(frozen=True, slots=True)
 class ClipImages:
-    """A folder of images, encoded by CLIP once and then remembered on disk.
+    """A folder of images, encoded by CLIP and cached on disk.
 
-    What is remembered holds for as long as the folder has the same path and its images the same names, sizes and
-    times of change, and the weights the same content.
+    The cached vectors are used while path, names, sizes and modification times of the images and the content of the
+    weights stay the same.
 
     Args:
-        folder: holds ``<row>.png`` (or .jpg, .jpeg, .webp) for every row of the trace; leading zeros do not count.
-        weights, allow_hub, device: of the model whose text side encodes the prompts (conf.clip.ClipModel).
-        batch: images in a forward pass.
+        folder: holds ``<row>.png`` (or .jpg, .jpeg, .webp) for every row of the trace; leading zeros are ignored.
+        weights, allow_hub, device: of the model that also encodes the prompts (conf.clip.ClipModel).
+        batch: images per forward pass.
 
-    Raises TraceError where no weights are named; at bind, where a row has no image or two, or a file cannot be read.
+    Raises TraceError if no weights are named. Opening raises it if a row has no image or two, or a file cannot be read.
     """
 
     folder: str | Path
@@ -87,9 +91,11 @@ class ClipImages:
 
     def __post_init__(self) -> None:
         if self.weights is None:
-            raise TraceError("space: weights=null, expected a folder of CLIP weights; choose encoder=clip or name one")
+            raise TraceError(
+                "similarity.images: weights=null, expected CLIP weights; choose encoder=clip or name a folder"
+            )
 
-    def open(self, rows: int, dim: int) -> Opened:
+    def open(self, rows: int, dim: int) -> OpenedImages:
         model = ClipModel(str(self.weights), TraceError, allow_hub=self.allow_hub, device=self.device)
         _check_width(model.dim, dim, f"CLIP weights {self.weights}")
         folder = Path(self.folder).expanduser()
@@ -99,7 +105,7 @@ class ClipImages:
             "images", {"version": 1, "images": key, "dim": dim}, rows, {"vectors": (np.float32, (dim,))},
             lambda done: ((block,) for block in image_vectors(model, paths[len(done["vectors"]) :], self.batch)),
         )  # fmt: skip
-        return Opened(found["vectors"], folder, f"{folder.name}, encoded by {model.name}", key)
+        return OpenedImages(found["vectors"], folder, f"{folder.name}, encoded by {model.name}", key)
 
 
 def _check_width(found: int, dim: int, where: str) -> None:
@@ -111,9 +117,9 @@ def _check_width(found: int, dim: int, where: str) -> None:
 
 
 def _by_row(folder: Path, rows: int) -> list[Path]:
-    """The image of every row, in order."""
+    """Return the image of every row, in order."""
     if not folder.is_dir():
-        raise TraceError(f"{folder}: no such folder; name the folder of the images")
+        raise TraceError(f"{folder}: no such folder, expected the folder of the images; check the path")
     found: dict[int, Path] = {}
     for path in sorted(folder.iterdir()):
         if path.suffix.lower() in SUFFIXES and path.stem.isascii() and path.stem.isdigit():

@@ -1,4 +1,4 @@
-"""MiniLM: a small sentence encoder whose weights come with a package."""
+"""MiniLM: a small sentence encoder whose weights come with a package of the `text` extra."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,13 +17,13 @@ from traces.error import TraceError
 class MiniLM:
     """all-MiniLM-L6-v2: a small sentence encoder, mean-pooled, 384 numbers, cut at 256 tokens.
 
-    Its weights come with the package of the `text` extra; nothing is downloaded when it runs.
+    Nothing is downloaded when it runs.
     Source: Wang et al. 2020 (MiniLM); the sentence-transformers model of this name.
 
     Args:
-        batch: prompts in a forward pass; they are taken in order of length, to pad little.
+        batch: prompts per forward pass, sorted by length to pad little.
 
-    Raises TraceError: at first use, the extra is missing.
+    Raises TraceError at first use, if the extra is missing.
     """
 
     name: ClassVar[str] = "minilm-l6-v2-v1"

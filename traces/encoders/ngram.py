@@ -15,11 +15,11 @@ from traces.encoders.embeddings import BLOCK, Vectors
 class HashedNgrams:
     """Signed counts of hashed character 3- to 5-grams inside words, as a vector of length 1.
 
-    Needs no model and about 15,000 prompts take a second. It sees shared spelling, not shared meaning.
+    It needs no model and encodes about 15,000 prompts a second. It sees shared spelling, not shared meaning.
     Source: feature hashing, Weinberger et al. 2009, as scikit-learn's HashingVectorizer does it.
 
     Args:
-        dim: number of buckets; a row of more would not fit in memory.
+        dim: number of buckets.
     """
 
     dim: Annotated[int, Ge(1), Le(65_536)] = 512

@@ -1,4 +1,4 @@
-"""Vectors of prompts that the user made with a model of his own, looked up by the prompt."""
+"""Vectors of prompts made by the user with another model, looked up by prompt."""
 
 import hashlib
 import tempfile
@@ -19,23 +19,23 @@ from conf.digest import digest
 from traces.encoders.vectors import BLOCK, Floats, mapped, unit
 from traces.error import TraceError
 from traces.table.limits import regular_file
-from traces.table.validation import shown
+from traces.table.validation import excerpt
 
 PROMPT, VECTOR = "prompt", "vector"
 """Columns of the user's file."""
 
 APART = 1e-3
-"""Two vectors of length 1 for one prompt agree where no number differs by more: half precision is good to that."""
+"""Largest difference of numbers of two equal unit vectors; half precision is that exact."""
 
 READ_BYTES = 1 << 20
 
 
 @dataclass
 class Precomputed:
-    """An encoder that looks vectors up in a file. They are scaled to length 1; an empty prompt is all zeros.
+    """Encoder that looks vectors up in a file and scales them to length 1; an empty prompt is all zeros.
 
-    The file is read once in pieces, of which one is in memory, and every vector is checked. Those of a Parquet file
-    are then kept in a temporary file, those of an ``.npy`` file are read where they lie.
+    The file is read once, piece by piece, and every vector is checked. Vectors of a Parquet file are then kept in a
+    temporary file; those of an ``.npy`` file are read in place.
 
     Args:
         path: a Parquet file with the columns ``prompt`` (text) and ``vector`` (lists of d numbers); or an ``.npy``
@@ -44,9 +44,9 @@ class Precomputed:
             null otherwise.
 
     Raises:
-        TraceError: ``prompts`` does not go with ``path``. At first use: a file is missing, damaged or lacks a column;
-            a vector is null, not finite, of another length, or all zeros though its prompt is not empty; a prompt
-            has two vectors that disagree; a prompt that is asked for has none.
+        TraceError: ``prompts`` does not go with ``path``. At first use: a file is missing, damaged or lacks a column.
+            A vector is null, not finite, of another length, or all zeros for a prompt that is not empty. A prompt
+            has two different vectors, or none.
     """
 
     path: str | Path
@@ -55,8 +55,8 @@ class Precomputed:
     def __post_init__(self) -> None:
         if (Path(self.path).suffix == ".npy") != (self.prompts is not None):
             raise TraceError(
-                f"encoder: path={self.path}, prompts={self.prompts}; expected prompts=PARQUET beside an .npy file, and "
-                "prompts=null beside a Parquet file, which holds the prompts itself"
+                f"encoder: path={self.path}, prompts={self.prompts}; expected prompts=PARQUET with an .npy file, and "
+                "prompts=null with a Parquet file, which holds the prompts itself"
             )
 
     @cached_property
@@ -78,8 +78,8 @@ class Precomputed:
         missing = [prompts[index] for index in filled if _key(prompts[index]) not in row_of]
         if missing:
             raise TraceError(
-                f"{self._files()[-1]}: has no vector for {len(missing)} of {len(filled)} prompts asked for, the "
-                f"first is {shown(repr(missing[0]))}; add them, each exactly as the trace spells it"
+                f"{self._files()[-1]}: has no vector for {len(missing)} of {len(filled)} prompts searched, the "
+                f"first is {excerpt(repr(missing[0]))}; add them, each exactly as the trace spells it"
             )
         if filled:
             vectors[filled] = unit(rows[[row_of[_key(prompts[index])] for index in filled]], 0, Path(self.path))
@@ -90,7 +90,7 @@ class Precomputed:
 
     @cached_property
     def _table(self) -> tuple[dict[bytes, int], NDArray[Any]]:
-        """The row of each prompt, by its hash, and the vectors, every one of which was checked."""
+        """Rows of the prompts, by hash, and the checked vectors."""
         path, row_of, row = Path(self.path), dict[bytes, int](), 0
         repeats: list[tuple[int, int]] = []
         copy = None if self.prompts else tempfile.TemporaryFile(prefix="mezzotint-")  # noqa: SIM115
@@ -101,7 +101,7 @@ class Precomputed:
                 if not prompt or not prompt.strip():
                     continue
                 if not length:
-                    found = f"{path}: row {at}: found a vector of zeros for {shown(repr(prompt))}"
+                    found = f"{path}: row {at}: found a vector of zeros for {excerpt(repr(prompt))}"
                     raise TraceError(f"{found}, expected a direction; encode the prompt again or drop the row")
                 first = row_of.setdefault(_key(prompt), at)
                 if first != at:
@@ -124,7 +124,7 @@ class Precomputed:
         return row_of, rows
 
     def _pieces(self) -> Iterator[tuple[list[str | None], NDArray[Any]]]:
-        """The prompts and their vectors, some rows at a time."""
+        """Yield the prompts and their vectors, some rows at a time."""
         path, row, dim = Path(self.path), 0, self.dim
         if self.prompts is None:
             for batch in _batches(path, [PROMPT, VECTOR], BLOCK):
@@ -142,7 +142,7 @@ class Precomputed:
 
 
 def _key(prompt: str) -> bytes:
-    """A hash in place of the prompt, so that a million of them take 140 MB."""
+    """Return a hash that stands for the prompt, so that a million prompts take 140 MB."""
     return hashlib.blake2b(prompt.encode(), digest_size=16).digest()
 
 
@@ -150,7 +150,7 @@ def _key(prompt: str) -> bytes:
 def _opened(path: Path, columns: list[str]) -> Iterator[pq.ParquetFile]:
     regular_file(path)
     try:
-        # buffered ahead, what was read of a file would stay in memory until its end
+        # with pre-buffering, Arrow keeps all that was read of the file in memory
         file = pq.ParquetFile(pa.OSFile(str(path)), pre_buffer=False, buffer_size=READ_BYTES)
         names = file.schema_arrow.names
         for column in columns:
@@ -161,7 +161,7 @@ def _opened(path: Path, columns: list[str]) -> Iterator[pq.ParquetFile]:
             raise TraceError(f"{path}: column {PROMPT}: found {kind}, expected text; write it as strings")
         yield file
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:  # the last: a column's name
-        raise TraceError(f"{path}: cannot be read as Parquet ({shown(str(error))}); write it again") from error
+        raise TraceError(f"{path}: cannot be read as Parquet ({excerpt(str(error))}); write it again") from error
 
 
 def _batches(path: Path, columns: list[str], size: int) -> Iterator[pa.RecordBatch]:
@@ -171,7 +171,7 @@ def _batches(path: Path, columns: list[str], size: int) -> Iterator[pa.RecordBat
 
 
 def _numbers(column: pa.Array, dim: int | None, first: int, path: Path) -> NDArray[Any]:
-    """Lists of numbers as (k, d); ``dim`` is the d of the rows before, ``first`` the number of the first row."""
+    """Return lists of numbers as (k, d); ``dim`` is the d of earlier rows, ``first`` the number of the first row."""
     kind = column.type
     is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
     if not is_list or not (pa.types.is_floating(kind.value_type) or pa.types.is_integer(kind.value_type)):
@@ -183,11 +183,11 @@ def _numbers(column: pa.Array, dim: int | None, first: int, path: Path) -> NDArr
         found = f"{lengths[at]} numbers" if column[at].is_valid else "null"
         raise TraceError(
             f"{path}: row {first + at}, column {VECTOR}: found {found}, expected {width or 'some'} as in the first "
-            "row; mend or drop the row"
+            "row; correct or drop the row"
         )
     values = column.flatten()
     if values.null_count:
         at = int(np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False))[0]) // width
-        raise TraceError(f"{path}: row {first + at}, column {VECTOR}: found a null among the numbers; mend the row")
+        raise TraceError(f"{path}: row {first + at}, column {VECTOR}: found a null among the numbers; correct the row")
     numbers: NDArray[Any] = values.to_numpy(zero_copy_only=False).reshape(-1, width)
     return numbers

@@ -1,4 +1,4 @@
-"""Vectors that somebody else made: read from a file, checked, and scaled to length 1."""
+"""Vectors from files: memory-mapped, checked, and scaled to length 1."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -17,7 +17,7 @@ BLOCK = 4096
 
 
 def by_length(prompts: Sequence[str], batch: int, progress: bool) -> Iterator[tuple[list[int], list[str]]]:
-    """Prompts that are not empty and their places, ``batch`` at a time, in order of length, to pad little."""
+    """Yield places and texts of the prompts that are not empty, ``batch`` at a time, by length to pad little."""
     filled = [index for index, prompt in enumerate(prompts) if prompt.strip()]
     filled.sort(key=lambda index: len(prompts[index]))
     for start in tqdm(range(0, len(filled), batch), "encode", disable=not progress, unit="batch"):
@@ -26,9 +26,9 @@ def by_length(prompts: Sequence[str], batch: int, progress: bool) -> Iterator[tu
 
 
 def mapped(path: Path) -> NDArray[Any]:
-    """The array in an ``.npy`` file, (n, d) real numbers, memory-mapped and not checked further.
+    """Return the array in an ``.npy`` file, (n, d) real numbers, memory-mapped; the numbers are not checked.
 
-    Raises TraceError: the file is missing, damaged, or holds something else.
+    Raises TraceError if the file is missing, damaged, or holds something else.
     """
     try:
         found = np.load(path, mmap_mode="r", allow_pickle=False)
@@ -41,20 +41,20 @@ def mapped(path: Path) -> NDArray[Any]:
 
 
 def unit(rows: NDArray[Any], first: int, path: Path) -> Floats:
-    """``rows``, (k, d) real numbers, as float32 of length 1; rows of zeros stay so.
+    """Return ``rows``, (k, d) real numbers, as float32 rows of length 1; rows of zeros stay zeros.
 
     Args:
-        rows: taken in double precision for this.
-        first, path: where the first of them stands, for messages.
+        rows: scaled in double precision.
+        first, path: number of the first row and its file, for messages.
 
-    Raises TraceError where a number is not finite, or too large to square.
+    Raises TraceError if a number is not finite, or too large to square.
     """
     exact = rows.astype(np.float64)
     squares = np.einsum("ij,ij->i", exact, exact)
     if not np.isfinite(squares).all():
         at = f"{path}: row {first + int(np.isfinite(squares).argmin())}"
         raise TraceError(
-            f"{at}: found a vector with a number that is not finite, or is too large; mend or drop the row"
+            f"{at}: found a vector with a number that is not finite, or is too large; correct or drop the row"
         )
     length = np.sqrt(squares)
     length[length == 0] = 1.0

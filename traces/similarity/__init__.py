@@ -1,1 +1,1 @@
-"""What is similar to what: spaces, scales, and the search for the most similar artifact."""
+"""Similarity of prompts and artifacts: sources of vectors, similarity maps, nearest-artifact search."""

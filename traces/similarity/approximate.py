@@ -1,7 +1,7 @@
-"""Approximate search, for caches so large that comparing with all of them takes too long.
+"""Approximate search, for caches too large to compare with every artifact.
 
-The short coordinates of the artifacts (traces.similarity.bound) are held as product-quantised codes that are scanned in
-registers (faiss' fast scan; Andre et al., 2015), and the best few by code are compared in full.
+Short vectors of the artifacts (traces.similarity.bound) are held as product-quantised codes, scanned in registers
+(faiss' fast scan; Andre et al., 2015). The best candidates by code are compared in full.
 """
 
 from collections.abc import Callable
@@ -18,29 +18,29 @@ from traces.similarity.similarities import SimilaritySource
 from traces.similarity.slots import Slots
 
 TRAINED_ON = 20_000
-"""Rows that the codes are learnt from."""
+"""Rows that the codes are trained on."""
 
 UNCODED = 4096
-"""Artifacts that wait for their codes at most; a block of queries is compared with those that wait in full."""
+"""Artifacts without codes, at most; queries compare with all of these."""
 
 NOWHERE = -2
-"""The entry of a candidate that there is none of: never that of a slot."""
+"""The entry of a missing candidate: never that of a slot."""
 
 QUERIES_AT_ONCE = 0x44
-"""That the scan goes through the codes for eight queries at a time, as two groups of four; fastest where measured."""
+"""faiss scans the codes for eight queries at a time, as two groups of four: the fastest setting measured."""
 
 
 @dataclass(slots=True)
 class Approximate:
-    """Compares coming queries with codes of the cache, and the best few in full.
+    """Approximate search: compares coming queries with codes of the artifacts, and the best candidates in full.
 
     Args:
         candidates: artifacts compared in full for each query.
-        axes: coordinates that are coded; a multiple of ``axes_per_code``.
+        axes: coordinates coded; a multiple of ``axes_per_code``.
         axes_per_code: coordinates that share a code of 4 bits.
         block: queries searched at a time.
 
-    Raises TraceError where faiss is missing (the ``ann`` extra).
+    Raises TraceError if faiss is missing (the ``ann`` extra).
     """
 
     candidates: Count = 128
@@ -53,49 +53,49 @@ class Approximate:
             raise TraceError(f"search: axes={self.axes}, expected a multiple of axes_per_code={self.axes_per_code}")
         _faiss()
 
-    def open(self, space: SimilaritySource, rows: int, floor: float, content: str | None) -> Callable[[], Index]:
-        axes = fit(space, rows, self.axes).axes
+    def open(self, source: SimilaritySource, rows: int, floor: float, content: str | None) -> Callable[[], Index]:
+        axes = fit(source, rows, self.axes).axes
         count = axes.shape[1] // self.axes_per_code * self.axes_per_code
         sample = np.unique(np.linspace(0, rows - 1, min(rows, TRAINED_ON)).astype(np.int64))
         if count == 0 or len(sample) < 16:
             raise TraceError(
                 f"search: {rows} rows of {axes.shape[0]} dimensions are too few to learn codes from; use search=exact"
             )
-        # Turned at random among themselves the axes say as much, and every code an equal share of it.
-        turn = np.linalg.qr(np.random.default_rng(0).normal(size=(count, count)))[0]
-        bound = Bound(np.ascontiguousarray(axes[:, :count] @ turn.astype(np.float32)))
-        coordinates = np.ascontiguousarray(bound.short(space.artifacts(sample))[:, :count])
+        # A random rotation keeps all products and spreads the variance evenly over the codes.
+        rotation = np.linalg.qr(np.random.default_rng(0).normal(size=(count, count)))[0]
+        bound = Bound(np.ascontiguousarray(axes[:, :count] @ rotation.astype(np.float32)))
+        coordinates = np.ascontiguousarray(bound.short(source.artifacts(sample))[:, :count])
 
-        def made() -> Index:
+        def make_index() -> Index:
             faiss = _faiss()
             codes = faiss.IndexPQFastScan(count, count // self.axes_per_code, 4, faiss.METRIC_INNER_PRODUCT)
-            codes.pq.cp.min_points_per_centroid = 1  # a short trace is no reason to warn
+            codes.pq.cp.min_points_per_centroid = 1  # no warning for short traces
             codes.qbs = QUERIES_AT_ONCE
             codes.train(coordinates)
-            return ApproximateIndex(space, rows, floor, bound, codes, self)
+            return ApproximateIndex(source, rows, floor, bound, codes, self)
 
-        return made
+        return make_index
 
 
 class ApproximateIndex:
-    """Codes of what was held when the block began, minus what left since, plus what came since."""
+    """Index of the artifacts coded when the block began, minus those removed, plus those added since."""
 
     def __init__(
-        self, space: SimilaritySource, rows: int, floor: float, bound: Bound, codes: Any, settings: Approximate
+        self, source: SimilaritySource, rows: int, floor: float, bound: Bound, codes: Any, settings: Approximate
     ) -> None:
-        self._space = space
+        self._source = source
         self._rows = rows
         self._floor = floor
         self._bound = bound
         self._codes = codes
         self._settings = settings
-        self._slots = Slots(space, rows, bound)
+        self._slots = Slots(source, rows, bound)
         self._coded_slot = self._coded_entry = np.empty(0, np.int64)
-        self._came_slot = np.empty(UNCODED, np.int64)
-        self._came_short = np.empty((UNCODED, bound.axes.shape[1] + 1), np.float32)
-        self._waiting = 0
-        self._first_waiting = 0
-        self._gone = 0
+        self._added_slot = np.empty(UNCODED, np.int64)
+        self._added_short = np.empty((UNCODED, bound.axes.shape[1] + 1), np.float32)
+        self._uncoded = 0
+        self._first_uncoded = 0
+        self._removed = 0
         self._start = self._stop = 0
         self._queries = self._short = np.empty((0, 0), np.float32)
         self._found_slot = self._found_entry = np.empty((0, 0), np.int64)
@@ -104,22 +104,22 @@ class ApproximateIndex:
         return len(self._slots)
 
     def add(self, entry: int, row: int) -> None:
-        if self._waiting == UNCODED:
+        if self._uncoded == UNCODED:
             self._code()
             self._stop = self._start
-        if self._waiting == 0:
-            self._first_waiting = entry
-        self._came_slot[self._waiting] = slot = self._slots.add(entry, row)
-        self._came_short[self._waiting] = self._slots.short[slot]
-        self._waiting += 1
+        if self._uncoded == 0:
+            self._first_uncoded = entry
+        self._added_slot[self._uncoded] = slot = self._slots.add(entry, row)
+        self._added_short[self._uncoded] = self._slots.short[slot]
+        self._uncoded += 1
 
     def remove(self, entry: int) -> None:
         self._slots.remove(entry)
-        if self._waiting == 0 or entry < self._first_waiting:
-            self._gone += 1
+        if self._uncoded == 0 or entry < self._first_uncoded:
+            self._removed += 1
 
     def best(self, row: int) -> Found | None:
-        """Find the best of what the codes rank high; an artifact that they rank low may be missed."""
+        """Return the best of the candidates; an artifact that the codes rank low may be missed."""
         if not len(self._slots):
             return None
         if not self._start <= row < self._stop:
@@ -128,32 +128,32 @@ class ApproximateIndex:
         held, query = self._slots, self._short[at]
         slots = self._found_slot[at]
         slots = slots[held.entry[slots] == self._found_entry[at]]
-        came = self._came_slot[: self._waiting]  # twice the slot that was left and taken again, with either's bound
-        bounds = self._came_short[: self._waiting].dot(query)
-        bounds[held.entry[came] < self._first_waiting] = -np.inf
-        slots, bounds = np.concatenate((slots, came)), np.concatenate((held.short[slots].dot(query), bounds))
+        added = self._added_slot[: self._uncoded]  # a slot used twice is here twice, once with its old bound
+        bounds = self._added_short[: self._uncoded].dot(query)
+        bounds[held.entry[added] < self._first_uncoded] = -np.inf
+        slots, bounds = np.concatenate((slots, added)), np.concatenate((held.short[slots].dot(query), bounds))
         return held.best(bounds, self._queries[at], self._floor, slots)
 
     def _code(self) -> None:
-        """Make codes of what came; where most codes are of what is gone, forget all and make codes of what is held."""
-        if self._gone > len(self._slots) // 2:
+        """Code the added artifacts; if most codes are of removed artifacts, code all held ones anew."""
+        if self._removed > len(self._slots) // 2:
             self._codes.reset()
-            self._gone = 0
+            self._removed = 0
             self._coded_slot = self._coded_entry = np.empty(0, np.int64)
             fresh = np.flatnonzero(self._slots.entry[: self._slots.used] >= 0)
         else:
-            fresh = np.unique(self._came_slot[: self._waiting])  # a slot may have been left and taken again
-            fresh = fresh[self._slots.entry[fresh] >= self._first_waiting]
+            fresh = np.unique(self._added_slot[: self._uncoded])  # a slot may have been freed and used again
+            fresh = fresh[self._slots.entry[fresh] >= self._first_uncoded]
         if len(fresh):
             self._codes.add(np.ascontiguousarray(self._slots.short[fresh, : self._codes.d]))
             self._coded_slot = np.concatenate((self._coded_slot, fresh))
             self._coded_entry = np.concatenate((self._coded_entry, self._slots.entry[fresh]))
-        self._waiting = 0
+        self._uncoded = 0
 
     def _compare_from(self, row: int) -> None:
         self._code()
         self._start, self._stop = row, min(row + self._settings.block, self._rows)
-        self._queries = self._space.queries(self._start, self._stop)
+        self._queries = self._source.queries(self._start, self._stop)
         self._short = self._bound.short(self._queries)
         coordinates = np.ascontiguousarray(self._short[:, : self._codes.d])
         found = self._codes.search(coordinates, self._settings.candidates)[1]

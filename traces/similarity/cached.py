@@ -1,4 +1,4 @@
-"""Remembered search: every row's neighbours are found once for a trace, kept on disk, and looked up from then on."""
+"""Cached search: every row's neighbours are found once per trace, cached on disk, and looked up in later runs."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,40 +9,40 @@ from annotated_types import Ge
 
 from conf.ranges import Count
 from traces.similarity.exact import Exact
-from traces.similarity.neighbours import UNIT, Neighbours, remembered
+from traces.similarity.neighbours import UNIT, Neighbours, cached_neighbours
 from traces.similarity.search import Found, Index
 from traces.similarity.similarities import SimilaritySource
 
 FEW = 16
-"""Queries compared at a time where the one after the next seldom needs it."""
+"""Queries compared at a time by the fallback index, which few queries need."""
 
 
 @dataclass(slots=True)
 class CachedSearch:
-    """Finds every row's earlier neighbours above the floor once, on disk, and looks them up from then on.
+    """Cached search: looks up every row's earlier neighbours above the floor, found once and kept on disk.
 
     Args:
-        max_rows: traces of more rows are searched as ``Exact`` does, since finding all neighbours takes time that
-            grows with the square of the rows.
-        max_neighbours: neighbours kept of a row, the most similar ones. Where none of them is in the cache and there were
-            more, the cache itself is searched.
+        max_rows: a trace of more rows is searched by ``Exact``, since the time to find all neighbours grows with the
+            square of the rows.
+        max_neighbours: neighbours kept of a row, the most similar ones. If a row had more and none of these is in the
+            cache, the cache itself is searched.
     """
 
     max_rows: Annotated[int, Ge(0)] = 200_000
     max_neighbours: Count = 1024
 
-    def open(self, space: SimilaritySource, rows: int, floor: float, content: str | None) -> Callable[[], Index]:
+    def open(self, source: SimilaritySource, rows: int, floor: float, content: str | None) -> Callable[[], Index]:
         if rows > self.max_rows or floor == -np.inf:
-            return Exact().open(space, rows, floor, content)
-        known = remembered(space, rows, floor, self.max_neighbours, content)
-        return lambda: CachedIndex(known, lambda: Exact(FEW).open(space, rows, floor, content)())
+            return Exact().open(source, rows, floor, content)
+        known = cached_neighbours(source, rows, floor, self.max_neighbours, content)
+        return lambda: CachedIndex(known, lambda: Exact(FEW).open(source, rows, floor, content)())
 
 
 class CachedIndex:
-    """Looks a row's neighbours up, best first, until one is in the cache.
+    """Index that goes through a row's neighbours, best first, until one is in the cache.
 
-    Where a list was cut, and may lack the best, an exact index is asked. It is made when that first happens, and
-    learns what came and left since only when it is asked again: it seldom is.
+    If a list was cut and may lack the best neighbour, an exact index searches. That fallback is made on first use, and
+    updated only when it is used again, because it seldom is.
     """
 
     def __init__(self, known: Neighbours, exact: Callable[[], Index]) -> None:
@@ -51,7 +51,7 @@ class CachedIndex:
         self._entry_of: dict[int, int] = {}
         self._row_of: dict[int, int] = {}
         self._fallback: Index | None = None
-        self._late: list[int] = []
+        self._pending: list[int] = []
         self.fallbacks = 0
 
     def __len__(self) -> int:
@@ -61,31 +61,31 @@ class CachedIndex:
         self._entry_of[row] = entry
         self._row_of[entry] = row
         if self._fallback is not None:
-            self._late.append(entry)
+            self._pending.append(entry)
 
     def remove(self, entry: int) -> None:
         del self._entry_of[self._row_of.pop(entry)]
         if self._fallback is not None:
-            self._late.append(~entry)
+            self._pending.append(~entry)
 
     def best(self, row: int) -> Found | None:
-        rows, units, its, alone = self._known.head(row)
-        found = self._among(rows, units, its)
-        # Among equals the oldest is found; those at the end of what is known may not be all equals.
-        if not alone and (found is None or found[1] == units[its[-1]]):
-            rows, units, complete = self._known.whole(row)
+        rows, units, own, is_complete = self._known.head(row)
+        found = self._among(rows, units, own)
+        # the oldest of ties is wanted, and the list may end within a tie
+        if not is_complete and (found is None or found[1] == units[own[-1]]):
+            rows, units, is_complete = self._known.all_of(row)
             found = self._among(rows, units, range(len(rows)))
-            if not complete and (found is None or found[1] == units[-1]):
+            if not is_complete and (found is None or found[1] == units[-1]):
                 return self._search(row)
         return None if found is None else (found[0], found[1] / UNIT)
 
-    def _among(self, rows: list[int], units: list[int], its: range) -> tuple[int, int] | None:
-        """The best entry of those neighbours, the oldest of equals, and its similarity in millionths."""
+    def _among(self, rows: list[int], units: list[int], places: range) -> tuple[int, int] | None:
+        """Return the best entry of the neighbours at ``places``, the oldest of ties, and its millionths."""
         entry_of = self._entry_of
-        for at in its:
+        for at in places:
             if rows[at] in entry_of:
                 entry, unit = entry_of[rows[at]], units[at]
-                for other in range(at + 1, its.stop):
+                for other in range(at + 1, places.stop):
                     if units[other] != unit:
                         break
                     entry = min(entry, entry_of.get(rows[other], entry))
@@ -96,14 +96,14 @@ class CachedIndex:
         self.fallbacks += 1
         if self._fallback is None:
             self._fallback = self._exact()
-            self._late = sorted(self._row_of)
-        came = dict.fromkeys(entry for entry in self._late if entry >= 0)
-        for gone in (~entry for entry in self._late if entry < 0):
-            if gone in came:
-                del came[gone]
+            self._pending = sorted(self._row_of)
+        added = dict.fromkeys(entry for entry in self._pending if entry >= 0)
+        for removed in (~entry for entry in self._pending if entry < 0):
+            if removed in added:
+                del added[removed]
             else:
-                self._fallback.remove(gone)
-        for entry in came:
+                self._fallback.remove(removed)
+        for entry in added:
             self._fallback.add(entry, self._row_of[entry])
-        self._late = []
+        self._pending = []
         return self._fallback.best(row)

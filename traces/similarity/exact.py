@@ -1,4 +1,4 @@
-"""Exact search: a block of coming queries is compared with the cache as it is."""
+"""Exact search: a block of coming queries is compared with all artifacts in the cache."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,31 +14,30 @@ from traces.similarity.slots import Slots
 
 @dataclass(slots=True)
 class Exact:
-    """Compares coming queries with the cache as it is, ``block`` of them at a time."""
+    """Exact search: compares coming queries with all artifacts in the cache, ``block`` queries at a time."""
 
     block: Count = 256
 
-    def open(self, space: SimilaritySource, rows: int, floor: float, content: str | None) -> Callable[[], Index]:
-        bound = cheapest(space, rows, floor, nearest=True)
-        return lambda: ExactIndex(space, rows, floor, bound, self.block)
+    def open(self, source: SimilaritySource, rows: int, floor: float, content: str | None) -> Callable[[], Index]:
+        bound = cheapest(source, rows, floor, nearest=True)
+        return lambda: ExactIndex(source, rows, floor, bound, self.block)
 
 
 class ExactIndex:
-    """Exact search over a changing set of artifacts, in blocks of coming queries.
+    """Exact index over a changing set of artifacts, in blocks of coming queries.
 
-    The rows that will be looked up are known in advance and come in increasing order, so ``block`` of them are
-    compared with the whole set in one matrix product; what enters or leaves before a query's turn is taken into
-    account then. Products of short vectors tell which artifacts can reach the floor, and only those are compared
-    in full (traces.similarity.bound).
+    The rows to look up are known in advance and come in increasing order. So ``block`` of them are compared with the
+    whole set in one matrix product. Artifacts added or removed before a query's turn are accounted for then. Only
+    artifacts whose bound reaches the floor are compared in full (traces.similarity.bound).
     """
 
-    def __init__(self, space: SimilaritySource, rows: int, floor: float, bound: Bound, block: int = 256) -> None:
-        self._space = space
+    def __init__(self, source: SimilaritySource, rows: int, floor: float, bound: Bound, block: int = 256) -> None:
+        self._source = source
         self._rows = rows
         self._floor = floor
         self._bound = bound
         self._block = block
-        self._slots = Slots(space, rows, bound)
+        self._slots = Slots(source, rows, bound)
         self._start = self._stop = 0
         self._queries = self._queries_short = self._bounds = np.empty((0, 0), np.float32)
         self._changed: dict[int, None] = {}
@@ -63,7 +62,7 @@ class ExactIndex:
         return self._slots.best(bounds, self._queries[row - self._start], self._floor)
 
     def _amend(self, bounds: Floats, query: Floats) -> Floats:
-        """The bounds of one query, corrected in the slots that changed since its block was compared."""
+        """Return the bounds of one query, corrected in the slots that changed since its block was compared."""
         held = self._slots
         slots = np.fromiter(self._changed, np.int64, len(self._changed))
         if len(bounds) < held.used:
@@ -74,7 +73,7 @@ class ExactIndex:
     def _compare_from(self, row: int) -> None:
         held = self._slots
         self._start, self._stop = row, min(row + self._block, self._rows)
-        self._queries = self._space.queries(self._start, self._stop)
+        self._queries = self._source.queries(self._start, self._stop)
         self._queries_short = self._bound.short(self._queries)
         self._bounds = self._queries_short @ held.short[: held.used].T
         self._bounds[:, held.entry[: held.used] < 0] = -np.inf

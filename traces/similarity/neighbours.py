@@ -1,6 +1,6 @@
-"""Every row's earlier neighbours: found once for a trace and an encoder, remembered on disk, true for any cache.
+"""Every row's earlier neighbours: found once per trace and encoder, cached on disk, valid for any artifact cache.
 
-The best artifact for a row is the first of its earlier rows above the floor, best first, that is in the cache then.
+The best artifact for a row is its first neighbour, best first, that is in the artifact cache.
 """
 
 import hashlib
@@ -18,14 +18,14 @@ from traces.similarity.similarities import DECIMALS, Floats, SimilaritySource, s
 Indices = NDArray[np.int64]
 
 UNIT = 10**DECIMALS
-"""Similarities are kept as whole millionths."""
+"""Similarities are stored as whole millionths."""
 
 VERSION = 2
 QUERIES, ARTIFACTS, PAIRS = 512, 16_384, 1024
-"""Rows compared at a time, and pairs of them in full: blocks that stay in the processor's caches."""
+"""Rows compared at a time, and pairs compared in full: blocks that fit into the processor's caches."""
 
 BLOCK, HEAD = 4096, 16
-"""Rows whose neighbours are read at a time, and how many of each; one of these is in most caches."""
+"""Rows whose neighbours are read at a time, and neighbours of each: usually one of them is in the cache."""
 
 BAR = "{desc}: {percentage:3.0f} %|{bar}| {elapsed}, {remaining} left"
 
@@ -34,13 +34,13 @@ FILES = {"ends": (np.int64, ()), "rows": (np.int32, ()), "units": (np.int32, ())
 
 @dataclass(slots=True)
 class Neighbours:
-    """Lists of rows laid end to end: row i's are ``rows[ends[i - 1]:ends[i]]``.
+    """Neighbour lists of all rows, end to end: those of row i are ``rows[ends[i - 1]:ends[i]]``.
 
     Attributes:
         ends: (n,) int64.
-        rows: (m,) int32, by similarity, highest first, among equals the earliest row first.
+        rows: (m,) int32, by similarity, highest first, ties by row, earliest first.
         units: (m,) int32, similarity in millionths.
-        complete: (n,) bool: whether all rows above the floor are there.
+        complete: (n,) bool, True if the list has all rows above the floor.
     """
 
     ends: NDArray[np.int64]
@@ -52,12 +52,13 @@ class Neighbours:
     )
 
     def head(self, row: int) -> tuple[list[int], list[int], range, bool]:
-        """The most similar neighbours of ``row``, ``HEAD`` of them at most, and their similarities in millionths.
+        """Return the most similar neighbours of ``row``, at most ``HEAD``, and their similarities in millionths.
 
-        Both are lists of a block of rows; the range says where in them is what belongs to ``row``, the last value
-        whether there are no others.
+        Returns:
+            The rows and similarities of a block of rows, the range in them that belongs to ``row``, and True if
+            ``row`` has no further neighbours.
         """
-        start, stop, ends, rows, units, alone = self._heads
+        start, stop, ends, rows, units, complete = self._heads
         if not start <= row < stop:
             start, stop = row, min(row + BLOCK, len(self.ends))
             first = np.concatenate(([self.ends[row - 1] if row else 0], self.ends[row : stop - 1]))
@@ -66,56 +67,66 @@ class Neighbours:
             last = np.cumsum(count)
             places = np.arange(last[-1]) + np.repeat(first - last + count, count)
             ends, rows, units = [0, *last.tolist()], self.rows[places].tolist(), self.units[places].tolist()
-            alone = (self.complete[row:stop] & (known <= HEAD)).tolist()
-            self._heads = start, stop, ends, rows, units, alone
+            complete = (self.complete[row:stop] & (known <= HEAD)).tolist()
+            self._heads = start, stop, ends, rows, units, complete
         at = row - start
-        return rows, units, range(ends[at], ends[at + 1]), alone[at]
+        return rows, units, range(ends[at], ends[at + 1]), complete[at]
 
-    def whole(self, row: int) -> tuple[list[int], list[int], bool]:
-        """All neighbours of ``row`` that are known, their similarities, and whether there are no others."""
-        its = slice(self.ends[row - 1] if row else 0, self.ends[row])
-        return self.rows[its].tolist(), self.units[its].tolist(), bool(self.complete[row])
+    def all_of(self, row: int) -> tuple[list[int], list[int], bool]:
+        """Return all stored neighbours of ``row``, their similarities, and True if there are no others."""
+        own = slice(self.ends[row - 1] if row else 0, self.ends[row])
+        return self.rows[own].tolist(), self.units[own].tolist(), bool(self.complete[row])
 
 
-def remembered(space: SimilaritySource, rows: int, floor: float, most: int, content: str | None) -> Neighbours:
-    """Every row's earlier rows whose similarity is at least ``floor``, the ``most`` most similar of them.
+def cached_neighbours(
+    source: SimilaritySource, rows: int, floor: float, max_neighbours: int, content: str | None
+) -> Neighbours:
+    """Return every row's earlier rows with a similarity of at least ``floor``, the ``max_neighbours`` most similar.
 
-    Exact: bounds leave out what cannot reach the floor, the rest is compared in full (traces.similarity.bound). Equal
-    artifacts, as of a prompt that is sent again, are compared once, and so are equal queries of a block.
+    The search is exact: pairs whose bound is below the floor are dropped, the others compared in full. Equal artifacts
+    (repeated prompts) are compared once, and so are equal queries of a block.
 
     Args:
-        content: names the trace and the encoder in the disk cache; None finds the neighbours and keeps nothing.
+        content: names the trace and the encoder in the disk cache; None caches nothing.
     """
     if content is None:
-        blocks = _blocks(space, rows, floor, most, np.empty(0, np.int64), progress=False)
+        blocks = _blocks(source, rows, floor, max_neighbours, np.empty(0, np.int64), progress=False)
         return Neighbours(*(np.concatenate(parts) for parts in zip(*blocks, strict=True)))
-    facts = {"version": VERSION, "content": content, "space": space.key, "floor": floor, "most": most, "rows": rows}
+    facts = {"version": VERSION, "content": content, "space": source.key, "floor": floor, "rows": rows}
+    facts["most"] = max_neighbours
     return Neighbours(
-        **cached("neighbours", facts, rows, FILES, lambda done: _blocks(space, rows, floor, most, done["ends"]))
+        **cached(
+            "neighbours", facts, rows, FILES, lambda done: _blocks(source, rows, floor, max_neighbours, done["ends"])
+        )
     )
 
 
 def _blocks(
-    space: SimilaritySource, rows: int, floor: float, most: int, done: Indices, progress: bool = True
+    source: SimilaritySource, rows: int, floor: float, max_neighbours: int, done: Indices, progress: bool = True
 ) -> Iterator[tuple[Indices, NDArray[np.int32], NDArray[np.int32], NDArray[np.bool_]]]:
-    """The neighbours of the rows after those that are ``done`` (their ends), block by block.
+    """Yield the neighbours of the rows after the first ``len(done)``, block by block; ``done`` are the ends so far.
 
-    ``progress`` shows a bar with the time left, where standard error is a terminal.
+    ``progress`` shows a bar with the time left if standard error is a terminal.
     """
-    bound = cheapest(space, rows, floor)
-    kept = _alike(space.artifacts(part) for part in _cut(np.arange(rows)))
-    short = np.concatenate([bound.short(space.artifacts(part)) for part in _cut(kept.first)])
+    bound = cheapest(source, rows, floor)
+    groups = _grouped(source.artifacts(part) for part in _cut(np.arange(rows)))
+    short = np.concatenate([bound.short(source.artifacts(part)) for part in _cut(groups.first)])
     begin, end = len(done), int(done[-1]) if len(done) else 0
     off = None if progress else True
     with tqdm(total=rows * rows, initial=begin**2, desc="find neighbours", bar_format=BAR, disable=off) as bar:
         for start in range(begin, rows, QUERIES):
             stop = min(start + QUERIES, rows)
-            at, neighbour, unit = _sorted(*_block(space, bound, kept, short, start, stop, floor), rows)
+            at, neighbour, unit = _sorted(*_block(source, bound, groups, short, start, stop, floor), rows)
             found = np.bincount(at, minlength=stop - start)
             rank = np.arange(len(at)) - np.repeat(np.cumsum(found) - found, found)
-            ends = end + np.cumsum(np.minimum(found, most))
+            ends = end + np.cumsum(np.minimum(found, max_neighbours))
             end = int(ends[-1])
-            yield ends, neighbour[rank < most].astype(np.int32), unit[rank < most].astype(np.int32), found <= most
+            yield (
+                ends,
+                neighbour[rank < max_neighbours].astype(np.int32),
+                unit[rank < max_neighbours].astype(np.int32),
+                found <= max_neighbours,
+            )
             bar.update(stop**2 - start**2)  # a row is compared with all before it
 
 
@@ -123,69 +134,75 @@ def _blocks(
 class _Groups:
     """Rows (n) in groups (k) of equal vectors, groups in the order of their first rows.
 
-    ``of`` (n,) is the group of each row, ``first`` (k,) the first row of each group, ``rows`` (n,) the rows by group,
-    in order, ``start`` (k,) where the rows of each group begin in ``rows``.
+    Attributes:
+        number: (n,) the group of each row.
+        first: (k,) the first row of each group.
+        rows: (n,) the rows by group, in order.
+        start: (k,) the place in ``rows`` where each group begins.
     """
 
-    of: Indices
+    number: Indices
     first: Indices
     rows: Indices
     start: Indices
 
 
-def _alike(parts: Iterable[Floats]) -> _Groups:
+def _grouped(parts: Iterable[Floats]) -> _Groups:
     """Group the rows of ``parts``, one after another, by their vectors."""
-    number: dict[bytes, int] = {}
+    numbers: dict[bytes, int] = {}
     hashes = (hashlib.blake2b(row, digest_size=16).digest() for part in parts for row in np.ascontiguousarray(part))
-    of = np.array([number.setdefault(each, len(number)) for each in hashes], np.int64)
-    rows = np.argsort(of, kind="stable")
-    size = np.bincount(of)
+    number = np.array([numbers.setdefault(each, len(numbers)) for each in hashes], np.int64)
+    rows = np.argsort(number, kind="stable")
+    size = np.bincount(number)
     start = np.cumsum(size) - size
-    return _Groups(of, rows[start], rows, start)
+    return _Groups(number, rows[start], rows, start)
 
 
 def _block(
-    space: SimilaritySource, bound: Bound, kept: _Groups, short: Floats, start: int, stop: int, floor: float
+    source: SimilaritySource, bound: Bound, groups: _Groups, short: Floats, start: int, stop: int, floor: float
 ) -> tuple[Indices, Indices, Indices]:
-    """For queries start..stop-1: (query - start, earlier row, millionths) of all pairs at or above the floor."""
-    full = space.queries(start, stop)
-    asked = _alike([full])
-    last = np.zeros(len(asked.first), np.int64)
-    np.maximum.at(last, asked.of, np.arange(start, stop))
-    query, group = _candidates(bound.short(full[asked.first]), short[: np.searchsorted(kept.first, stop - 1)], floor)
-    earlier = kept.first[group] < last[query]
+    """Return (query - start, earlier row, millionths) of all pairs at or above the floor, queries start..stop-1."""
+    full = source.queries(start, stop)
+    distinct = _grouped([full])
+    last = np.zeros(len(distinct.first), np.int64)
+    np.maximum.at(last, distinct.number, np.arange(start, stop))
+    query, group = _candidates(
+        bound.short(full[distinct.first]), short[: np.searchsorted(groups.first, stop - 1)], floor
+    )
+    earlier = groups.first[group] < last[query]
     query, group = query[earlier], group[earlier]
-    exact = _similarities(space, full[asked.first], query, kept.first[group])
+    exact = _similarities(source, full[distinct.first], query, groups.first[group])
     reach = exact >= floor
     query, group, unit = query[reach], group[reach], np.rint(exact[reach] * UNIT).astype(np.int64)
-    # to the rows that ask, and then to the rows that answer
+    # expand distinct queries to their rows, then groups of artifacts to theirs
     count = np.bincount(query, minlength=len(last))
-    at, pair = _spread((np.cumsum(count) - count)[asked.of], count[asked.of])
+    at, pair = _spread((np.cumsum(count) - count)[distinct.number], count[distinct.number])
     group, unit = group[pair], unit[pair]
-    known = np.bincount(kept.of[:stop], minlength=len(kept.first))
-    pair, place = _spread(kept.start[group], known[group])
-    at, neighbour = at[pair], kept.rows[place]
+    known = np.bincount(groups.number[:stop], minlength=len(groups.first))
+    pair, place = _spread(groups.start[group], known[group])
+    at, neighbour = at[pair], groups.rows[place]
     earlier = neighbour < at + start
     return at[earlier], neighbour[earlier], unit[pair][earlier]
 
 
 def _candidates(queries: Floats, artifacts: Floats, floor: float) -> tuple[Indices, Indices]:
-    """Pairs of short vectors whose bound reaches the floor, by query."""
-    least = np.float32(floor) - SLACK
+    """Return the pairs of short vectors whose bound reaches the floor, by query."""
+    lowest = np.float32(floor) - SLACK
     found = [(np.empty(0, np.int64),) * 2]
     for low in range(0, len(artifacts), ARTIFACTS):
         some = artifacts[low : low + ARTIFACTS]
-        query, group = np.divmod(np.flatnonzero((queries @ some.T).ravel() >= least), len(some))
+        query, group = np.divmod(np.flatnonzero((queries @ some.T).ravel() >= lowest), len(some))
         found.append((query, group + low))
     query, group = (np.concatenate(column) for column in zip(*found, strict=True))
     order = np.argsort(query, kind="stable")
     return query[order], group[order]
 
 
-def _similarities(space: SimilaritySource, queries: Floats, query: Indices, row: Indices) -> NDArray[np.float64]:
-    """`similarity` of pairs of a query and an artifact, by query: the same numbers, by a faster product.
+def _similarities(source: SimilaritySource, queries: Floats, query: Indices, row: Indices) -> NDArray[np.float64]:
+    """Return `similarity` of pairs of a query and an artifact, by query: the same numbers by a faster product.
 
-    A sum in another order differs by less than 1e-12, which matters where the sixth decimal is rounded up or down.
+    Summing in another order changes a product by less than 1e-12. Products that close to a rounding boundary are
+    computed again in the order of `similarity`.
     """
     products = np.empty(len(query))
     ends = np.cumsum(np.bincount(query, minlength=len(queries))).tolist()
@@ -193,11 +210,11 @@ def _similarities(space: SimilaritySource, queries: Floats, query: Indices, row:
     for one, end in zip(queries.astype(np.float64), ends, strict=True):
         for at in range(begin, end, PAIRS):
             some = slice(at, min(at + PAIRS, end))
-            np.matmul(space.artifacts(row[some]).astype(np.float64), one, out=products[some])
+            np.matmul(source.artifacts(row[some]).astype(np.float64), one, out=products[some])
         begin = end
     halves = np.flatnonzero(np.abs(products * UNIT % 1.0 - 0.5) < 1e-12 * UNIT)
     exact = np.round(products, DECIMALS)
-    exact[halves] = similarity(queries[query[halves]], space.artifacts(row[halves]))
+    exact[halves] = similarity(queries[query[halves]], source.artifacts(row[halves]))
     return exact
 
 
@@ -212,7 +229,7 @@ def _sorted(at: Indices, neighbour: Indices, unit: Indices, rows: int) -> tuple[
 
 
 def _spread(start: Indices, count: Indices) -> tuple[Indices, Indices]:
-    """For stretches of ``count`` places from ``start`` on: the stretch of each place, and the place."""
+    """Return, for ranges of ``count`` places from ``start`` on, the range of each place, and the place."""
     which = np.repeat(np.arange(len(count)), count)
     return which, np.arange(len(which)) + (start - (np.cumsum(count) - count))[which]
 

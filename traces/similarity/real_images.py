@@ -1,4 +1,4 @@
-"""Similarity to real images: measured, where the images of a trace are at hand or were encoded already."""
+"""Similarity to real images, measured from the images of a trace or from their vectors."""
 
 from dataclasses import dataclass, field
 
@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conf.assumption import Assumption
-from traces.encoders.images import Images, Opened
+from traces.encoders.images import ImageSource, OpenedImages
 from traces.encoders.vectors import BLOCK, unit
 from traces.error import TraceError
 from traces.similarity.similarities import Floats
@@ -17,23 +17,24 @@ from traces.similarity.similarity_map import Identity, SimilarityMap
 class TextToRealImage:
     """Cosine of a prompt's text vector and the vector of a real image (MoDM, 3.2), measured and not modelled.
 
-    Both are of one model whose cosine is what the thresholds stand on, so there is no scale between them: at bind, any
-    but the identity is a TraceError, and so are images that do not go with the trace or the encoder.
+    Both vectors are of the model that the thresholds refer to, so the only similarity map is the identity.
+
+    Raises TraceError at bind, for another similarity map, or for images that do not fit the trace or the encoder.
     """
 
-    images: Images
+    images: ImageSource
     _text: Floats = field(init=False, repr=False, compare=False)
-    _opened: Opened = field(init=False, repr=False, compare=False)
+    _opened: OpenedImages = field(init=False, repr=False, compare=False)
     _key: str = field(init=False, default="", repr=False, compare=False)
     _own: float = field(init=False, default=0.0, repr=False, compare=False)
     _without: int = field(init=False, default=0, repr=False, compare=False)
 
-    def bind(self, embeddings: Floats, rng: np.random.Generator, scale: SimilarityMap | None = None) -> None:
-        """Check every vector and take the mean cosine of a prompt and its own image."""
-        if scale is not None and not isinstance(scale, Identity):
+    def bind(self, embeddings: Floats, rng: np.random.Generator, similarity_map: SimilarityMap | None = None) -> None:
+        """Check every vector and measure the mean cosine of a prompt and its own image."""
+        if similarity_map is not None and not isinstance(similarity_map, Identity):
             raise TraceError(
-                f"scale: found {type(scale).__name__}, expected the identity: real image vectors need encoder=clip, or "
-                "encoder=precomputed with vectors of the images' own model, and similarity_map=identity"
+                f"similarity_map: found {type(similarity_map).__name__}, expected the identity; real images need "
+                "encoder=clip, or encoder=precomputed with the images' own model, and similarity_map=identity"
             )
         self._text = embeddings
         opened = self._opened = self.images.open(len(embeddings), embeddings.shape[1])
@@ -68,11 +69,11 @@ class TextToRealImage:
 
     def assumptions(self) -> list[Assumption]:
         source = f"measured; image vectors {self._opened.source}"
-        said = [
+        assumptions = [
             Assumption("text-to-image similarity", "cosine of text and image vectors, without a scale", source),
             Assumption("mean cosine of a prompt and its own image", round(self._own, 4), source),
             Assumption("image that a request leaves behind", "its row's, however it was served", self._opened.source),
         ]
         if self._without:
-            said.append(Assumption("rows without an image, never found", self._without, self._opened.source))
-        return said
+            assumptions.append(Assumption("rows without an image, never found", self._without, self._opened.source))
+        return assumptions

@@ -1,7 +1,7 @@
-"""Nearest-artifact search: which artifact that is in a cache now is the most similar to a prompt.
+"""Nearest-artifact search: the artifact in the cache that is most similar to a prompt.
 
-It is the one of the highest similarity that is not below the floor, among equals the one inserted first (MoDM, 3.2).
-The floor is the lowest similarity that any K asks for.
+The nearest artifact has the highest similarity at or above the floor; among ties the oldest is taken (MoDM, 3.2). The
+floor is the lowest similarity threshold of any K.
 """
 
 from collections.abc import Callable
@@ -14,29 +14,29 @@ Found = tuple[int, float]
 
 
 class Index(Protocol):
-    """The artifacts that are in a cache now."""
+    """Searchable index of the artifacts in a cache."""
 
     def add(self, entry: int, row: int) -> None:
-        """Let the artifact of ``row`` be found as ``entry``. Entries are given in increasing order."""
+        """Add the artifact of ``row`` as ``entry``. Entries are added in increasing order."""
 
     def remove(self, entry: int) -> None:
-        """Let ``entry`` no longer be found."""
+        """Remove ``entry``."""
 
     def best(self, row: int) -> Found | None:
-        """The best entry for the prompt of ``row``; None where none reaches the floor. Rows never fall."""
+        """Return the best entry for the prompt of ``row``; None if none reaches the floor. Rows never decrease."""
 
     def __len__(self) -> int: ...
 
 
 @runtime_checkable
 class Search(Protocol):
-    """Makes indexes over one space of one trace."""
+    """Makes indexes over the vectors of one trace."""
 
-    def open(self, space: SimilaritySource, rows: int, floor: float, content: str | None) -> Callable[[], Index]:
-        """What makes the indexes of a run.
+    def open(self, source: SimilaritySource, rows: int, floor: float, content: str | None) -> Callable[[], Index]:
+        """Return a function that makes an empty index.
 
         Args:
-            space: bound to the trace, of ``rows`` rows, preloaded ones included.
-            floor: similarities below it are not found.
-            content: names the trace and the encoder, for what is remembered; None keeps nothing on disk.
+            source: bound to the trace, of ``rows`` rows, preloaded ones included.
+            floor: products below it are not found.
+            content: names the trace and the encoder in the disk cache; None keeps nothing on disk.
         """

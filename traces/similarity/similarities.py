@@ -1,7 +1,8 @@
-"""Similarity spaces: what "similar" means between a prompt and what earlier requests left behind.
+"""Sources of similarity: the vectors compared between a prompt and the artifacts of earlier requests.
 
-Searches compare inner products, rounded to six decimals, so that ties are ties on every machine; an increasing map, of
-which the scale of the encoder is a part, carries the best product to the similarity that selectors have thresholds for.
+Searches compare inner products, rounded to six decimals so that ties are ties on every machine. An increasing map,
+which includes the encoder's similarity map, turns the best product into the similarity that selectors have thresholds
+for.
 """
 
 from dataclasses import dataclass, field
@@ -21,37 +22,39 @@ DECIMALS = 6
 
 
 def similarity(queries: Floats, artifacts: Floats) -> NDArray[np.float64]:
-    """The products of pairs of rows, (n,), as every search gives them: in double precision, then rounded."""
+    """Return the products of pairs of rows, (n,), as every search does: in double precision, then rounded."""
     products: NDArray[np.float64] = np.einsum("ij,ij->i", queries.astype(np.float64), artifacts.astype(np.float64))
     return np.round(products, DECIMALS)
 
 
 @runtime_checkable
 class SimilaritySource(Protocol):
-    """Vectors of one trace, as queries and as artifacts. All are float32."""
+    """Vectors of one trace, as queries and as artifacts; all float32."""
 
-    def bind(self, embeddings: Floats, rng: np.random.Generator, scale: SimilarityMap | None = None) -> None:
-        """Take the trace's text embeddings (n, d), unit rows, a random stream of this space's own, and the scale
-        of the encoder (the identity where none is given)."""
+    def bind(self, embeddings: Floats, rng: np.random.Generator, similarity_map: SimilarityMap | None = None) -> None:
+        """Take the trace's text embeddings (n, d), unit rows, a random stream, and the similarity map of the encoder.
+
+        None is the identity map.
+        """
 
     def similar(self, product: float) -> float:
-        """The similarity that an inner product of a query and an artifact stands for."""
+        """Return the similarity for an inner product of a query and an artifact."""
 
     def product(self, similarity: float) -> float:
-        """The inverse of ``similar``: what a search must look for to find that similarity."""
+        """Return the inner product for a similarity, the inverse of ``similar``."""
 
     def queries(self, start: int, stop: int) -> Floats:
-        """The query vectors of rows start..stop-1, shape (stop - start, d)."""
+        """Return the query vectors of rows start..stop-1, (stop - start, d)."""
 
     def artifacts(self, rows: NDArray[np.int64]) -> Floats:
-        """The vectors of the artifacts that ``rows`` leave behind, shape (k, d)."""
+        """Return the vectors of the artifacts of ``rows``, (k, d)."""
 
     @property
     def key(self) -> str:
-        """Names everything that decides the vectors besides the embeddings: part of a file's name."""
+        """Name of everything that decides the vectors besides the embeddings; part of a cache key."""
 
     def assumptions(self) -> list[Assumption]:
-        """What of this space is modelled rather than measured."""
+        """Return what is modelled rather than measured."""
 
 
 @dataclass(slots=True)
@@ -60,17 +63,17 @@ class TextToText:
 
     key: ClassVar[str] = "text"
     _embeddings: Floats = field(init=False, repr=False)
-    _scale: SimilarityMap = field(init=False, default_factory=Identity, repr=False)
+    _similarity_map: SimilarityMap = field(init=False, default_factory=Identity, repr=False)
 
-    def bind(self, embeddings: Floats, rng: np.random.Generator, scale: SimilarityMap | None = None) -> None:
+    def bind(self, embeddings: Floats, rng: np.random.Generator, similarity_map: SimilarityMap | None = None) -> None:
         self._embeddings = embeddings
-        self._scale = scale or Identity()
+        self._similarity_map = similarity_map or Identity()
 
     def similar(self, product: float) -> float:
-        return self._scale.to_clip(product)
+        return self._similarity_map.to_clip(product)
 
     def product(self, similarity: float) -> float:
-        return self._scale.from_clip(similarity)
+        return self._similarity_map.from_clip(similarity)
 
     def queries(self, start: int, stop: int) -> Floats:
         return np.asarray(self._embeddings[start:stop])
@@ -79,23 +82,23 @@ class TextToText:
         return np.asarray(self._embeddings[rows])
 
     def assumptions(self) -> list[Assumption]:
-        return self._scale.assumptions()
+        return self._similarity_map.assumptions()
 
 
 @dataclass(slots=True)
 class TextToImage:
     """A modelled text-to-image cosine, for traces without images (MoDM, 3.2 searches CLIP image vectors).
 
-    The image made for row j has a CLIPScore of its own, a_j, drawn from N(``clip_score``, ``spread``); an
-    unrelated prompt scores ``unrelated`` on it. A prompt i scores between the two, as far up as the prompts are alike
-    on CLIP's scale: s_ij = u + (c - u) f(g_j cos(e_i, e_j)), where c is ``clip_score``, u is ``unrelated``, f is the
-    scale of the encoder and g_j = (a_j - u) / (c - u) is how well the image shows its prompt. f and the line around
-    it rise, so the artifact of the highest product g_j cos(e_i, e_j) is found by the same search as for text.
+    The image made for row j has its own CLIPScore a_j, drawn from N(``clip_score``, ``spread``). An unrelated prompt
+    scores ``unrelated`` on it. The score of a prompt i rises from one to the other with the similarity of the prompts:
+    s_ij = u + (c - u) f(g_j cos(e_i, e_j)). Here c is ``clip_score``, u is ``unrelated``, f is the similarity map, and
+    g_j = (a_j - u) / (c - u) is how well the image shows its prompt. The score rises with the product
+    g_j cos(e_i, e_j), so the search for the highest product is the same as for text.
 
     Args:
         clip_score: mean cosine of a prompt and the image made for it.
         spread: standard deviation of that cosine over images.
-        unrelated: cosine of an image and a prompt that has nothing to do with it.
+        unrelated: cosine of an image and an unrelated prompt.
     """
 
     clip_score: float
@@ -103,27 +106,27 @@ class TextToImage:
     unrelated: float
     _embeddings: Floats = field(init=False, repr=False)
     _gain: Floats = field(init=False, repr=False)
-    _scale: SimilarityMap = field(init=False, default_factory=Identity, repr=False)
+    _similarity_map: SimilarityMap = field(init=False, default_factory=Identity, repr=False)
 
     def __post_init__(self) -> None:
         if not (0 <= self.unrelated < self.clip_score <= 1 and self.spread >= 0):
             raise TraceError(
-                f"text-to-image space: found clip_score {self.clip_score}, spread {self.spread}, unrelated "
+                f"text-to-image similarity: found clip_score {self.clip_score}, spread {self.spread}, unrelated "
                 f"{self.unrelated}; expected 0 <= unrelated < clip_score <= 1 and spread >= 0"
             )
 
-    def bind(self, embeddings: Floats, rng: np.random.Generator, scale: SimilarityMap | None = None) -> None:
-        """Draw the images' own scores, too: one per row, whatever the cache does."""
+    def bind(self, embeddings: Floats, rng: np.random.Generator, similarity_map: SimilarityMap | None = None) -> None:
+        """Draw the images' own scores, one per row, so that they do not depend on the cache."""
         self._embeddings = embeddings
-        self._scale = scale or Identity()
+        self._similarity_map = similarity_map or Identity()
         own = rng.normal(self.clip_score, self.spread, len(embeddings))
         self._gain = (np.maximum(own - self.unrelated, 0.0) / (self.clip_score - self.unrelated)).astype(np.float32)
 
     def similar(self, product: float) -> float:
-        return self.unrelated + (self.clip_score - self.unrelated) * self._scale.to_clip(product)
+        return self.unrelated + (self.clip_score - self.unrelated) * self._similarity_map.to_clip(product)
 
     def product(self, similarity: float) -> float:
-        return self._scale.from_clip((similarity - self.unrelated) / (self.clip_score - self.unrelated))
+        return self._similarity_map.from_clip((similarity - self.unrelated) / (self.clip_score - self.unrelated))
 
     def queries(self, start: int, stop: int) -> Floats:
         return np.asarray(self._embeddings[start:stop])
@@ -147,5 +150,5 @@ class TextToImage:
                 "modelled, there being no images; mean from MoDM Table 2 (CLIPScore 28.55), spread and "
                 "unrelated are settings",
             ),
-            *self._scale.assumptions(),
+            *self._similarity_map.assumptions(),
         ]

@@ -1,7 +1,7 @@
-"""Scales: from an encoder's similarity to CLIP's, on which the papers' thresholds stand.
+"""Similarity maps: from an encoder's similarity to CLIP's, which the papers' thresholds refer to.
 
-NIRVANA and MoDM say how many steps may be skipped at which cosine of CLIP vectors; cosines of another encoder are
-carried over by an increasing map. Where a map was fitted, it says on what, and how well it fits.
+NIRVANA and MoDM set the number of skipped steps by the cosine of CLIP vectors. An increasing map turns cosines of
+another encoder into CLIP's. A fitted map states its data and its residuals.
 """
 
 from bisect import bisect_right
@@ -17,21 +17,21 @@ from traces.error import TraceError
 
 @runtime_checkable
 class SimilarityMap(Protocol):
-    """An increasing map between an encoder's similarity and CLIP's."""
+    """Increasing map between an encoder's similarity and CLIP's."""
 
     def to_clip(self, similarity: float) -> float:
-        """Where a similarity of the encoder stands on CLIP's scale."""
+        """Return CLIP's similarity for one of the encoder."""
 
     def from_clip(self, similarity: float) -> float:
-        """The inverse: the encoder's similarity that stands for one of CLIP's."""
+        """Return the encoder's similarity for one of CLIP, the inverse of ``to_clip``."""
 
     def assumptions(self) -> list[Assumption]:
-        """What a result that uses it rests on."""
+        """Return the assumptions of a result that uses this map."""
 
 
 @dataclass(slots=True)
 class Identity:
-    """The encoder is CLIP, or its similarity is taken as if it were CLIP's."""
+    """Identity map: the encoder is CLIP, or its similarity is taken as CLIP's."""
 
     def to_clip(self, similarity: float) -> float:
         return similarity
@@ -45,11 +45,11 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """One published number that a scale was fitted on, and what the simulation gives with it.
+    """A published number that a map was fitted to, and the simulated number with that map.
 
     Args:
-        target: its id in the scorecard, and which of its values.
-        paper, ours: the two numbers, in the unit of the target.
+        target: id of the target in the scorecard, and which of its values.
+        paper, ours: the published and the simulated number, in the unit of the target.
     """
 
     target: str
@@ -59,13 +59,15 @@ class Fitted:
 
 @dataclass(slots=True)
 class PiecewiseLinear:
-    """Straight lines between fixed points, the first and the last one continued beyond them.
+    """Straight lines between fixed points; the first and the last line continue beyond them.
 
     Args:
-        at: similarity of the encoder -> similarity of CLIP, both rising, at least two; else a TraceError.
-        fitted: what the points were fitted on; goes into every summary with its residuals.
-        shown: the same numbers on another trace, with the same points; likewise.
-        source: how they were found.
+        at: similarity of the encoder -> similarity of CLIP, both rising, at least two points.
+        source: how the points were found.
+        fitted: numbers that the points were fitted to; the residuals enter every summary.
+        shown: the same numbers on another trace with the same points; the residuals enter every summary.
+
+    Raises TraceError: ``at`` has fewer points, or does not rise.
     """
 
     at: dict[float, float]
@@ -90,7 +92,7 @@ class PiecewiseLinear:
         return _along(similarity, self._clip, self._own)
 
     def assumptions(self) -> list[Assumption]:
-        said = [
+        assumptions = [
             Assumption(
                 "scale of similarity: the encoder's -> CLIP's",
                 {f"{own:g}": at for own, at in self.at.items()},
@@ -100,8 +102,8 @@ class PiecewiseLinear:
         for what, numbers in (("residuals of that scale", self.fitted), ("the same on another trace", self.shown)):
             if numbers:
                 residuals = {one.target: round(one.ours - one.paper, 6) for one in numbers}
-                said.append(Assumption(f"{what}, ours - paper", residuals, "the targets that it was fitted on"))
-        return said
+                assumptions.append(Assumption(f"{what}, ours - paper", residuals, "the targets that it was fitted on"))
+        return assumptions
 
 
 def _along(x: float, xs: list[float], ys: list[float]) -> float:

@@ -1,4 +1,4 @@
-"""The vectors of the artifacts that are held now, with their short vectors, slot by slot."""
+"""Vectors and short vectors of the artifacts in the cache, in reused slots of arrays."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,17 +8,17 @@ from traces.similarity.search import Found
 from traces.similarity.similarities import DECIMALS, Floats, SimilaritySource
 
 ROWS, BLOCKS = 256, 4
-"""Rows whose vectors are made at a time, and how many times as many are kept: artifacts come nearly in order."""
+"""Rows whose vectors are made at a time, and blocks of rows kept: artifacts arrive nearly in row order."""
 
 
 class Slots:
-    """The vectors of the artifacts held now, in rows of an array that are used again."""
+    """Vectors of the artifacts in the cache, in rows (slots) of arrays that are reused."""
 
-    def __init__(self, space: SimilaritySource, rows: int, bound: Bound) -> None:
-        self._space = space
+    def __init__(self, source: SimilaritySource, rows: int, bound: Bound) -> None:
+        self._source = source
         self._rows = rows
         self._bound = bound
-        self._made: dict[int, tuple[Floats, Floats]] = {}
+        self._blocks: dict[int, tuple[Floats, Floats]] = {}
         self.vectors = np.empty((0, 0), np.float32)
         self.short = np.empty((0, 0), np.float32)
         self.entry = np.empty(0, np.int64)
@@ -30,8 +30,8 @@ class Slots:
         return len(self._slot)
 
     def add(self, entry: int, row: int) -> int:
-        """Store the artifact of ``row``; returns its slot."""
-        vectors, short = self._made.get(row // ROWS) or self._make(row // ROWS)
+        """Store the artifact of ``row``. Returns its slot."""
+        vectors, short = self._blocks.get(row // ROWS) or self._make(row // ROWS)
         slot = self._free.pop() if self._free else self.used
         if slot == self.used:
             self.used += 1
@@ -44,23 +44,25 @@ class Slots:
         return slot
 
     def remove(self, entry: int) -> int:
-        """Let ``entry`` go; returns the slot that it had, whose entry is -1 from now on."""
+        """Remove ``entry``. Returns its slot, whose entry is -1 from now on."""
         slot = self._slot.pop(entry)
         self.entry[slot] = -1
         self._free.append(slot)
         return slot
 
     def best(self, bounds: Floats, query: Floats, floor: float, among: NDArray[np.int64] | None = None) -> Found | None:
-        """The best of the artifacts in the slots ``among``: the highest similarity not below ``floor``, the oldest of
-        equals; ``bounds`` are theirs, or of all slots from the first one on.
+        """Return the artifact of the highest similarity not below ``floor``, the oldest of ties; None if there is none.
 
-        The product with the artifact of the highest of the ``bounds`` rules out all whose bound is lower, and products
-        in single precision most of the others; what is left is compared in full.
+        The product with the artifact of the highest bound rules out all artifacts of a lower bound. Products in single
+        precision rule out most of the others. The rest is compared in double precision.
+
+        Args:
+            bounds: upper bounds of the products, of the slots ``among`` or, if that is None, of all from the first on.
         """
         if not len(bounds):
             return None
         top = bounds.argmax()
-        # ``dot`` and not ``@``, which now and then warned of an invalid value where all are finite.
+        # ``dot``, because ``@`` sometimes warned of an invalid value although all are finite
         reached = self.vectors[top if among is None else among[top]].dot(query)
         slots = np.flatnonzero(bounds >= max(np.float32(floor), reached) - 2 * SLACK)
         if not len(slots):
@@ -76,11 +78,11 @@ class Slots:
         return int(self.entry[slots[exact == highest]].min()), float(highest)
 
     def _make(self, block: int) -> tuple[Floats, Floats]:
-        """The vectors and short vectors of the artifacts of a block of rows."""
-        if len(self._made) == BLOCKS:
-            del self._made[next(iter(self._made))]
-        vectors = self._space.artifacts(np.arange(block * ROWS, min((block + 1) * ROWS, self._rows)))
-        self._made[block] = made = vectors, self._bound.short(vectors)
+        """Make the vectors and short vectors of the artifacts of a block of rows."""
+        if len(self._blocks) == BLOCKS:
+            del self._blocks[next(iter(self._blocks))]
+        vectors = self._source.artifacts(np.arange(block * ROWS, min((block + 1) * ROWS, self._rows)))
+        self._blocks[block] = made = vectors, self._bound.short(vectors)
         return made
 
     def _grow(self, dim: int) -> None:

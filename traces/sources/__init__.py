@@ -1,4 +1,4 @@
-"""Where traces come from: one small file for each source."""
+"""Sources of traces: one file for each."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from traces.table.ingest import Batch, Reading, gather, own_clock, untimed
+from traces.table.ingest import Batch, Reading, gather, order_times, own_clock
 from traces.table.trace import Trace
 from traces.table.validation import Origin, check_ranges
 
@@ -17,15 +17,15 @@ Piece = TypeVar("Piece", pa.Table, list[Any])
 
 @runtime_checkable
 class Source(Protocol):
-    """Anything that can produce a canonical trace."""
+    """A source of a canonical trace."""
 
     def load(self, rng: np.random.Generator) -> Trace:
-        """Produce the trace, in memory.
+        """Return the trace, in memory.
 
         Args:
-            rng: for whatever the source has to make up. Source and stream determine the digest.
+            rng: stream for values that the source draws. Source and stream determine the digest.
 
-        Raises TraceError: what the source reads is missing or malformed.
+        Raises TraceError if the file of the source is missing or malformed.
         """
         ...
 
@@ -33,57 +33,59 @@ class Source(Protocol):
 class Streamed(Source, Protocol):
     """A source that is read from a file, batch by batch.
 
-    A class in this package that names it as its base is a source of `mezzotint trace import`: called after its module,
-    with the arguments of the class as options and their lines in its docstring as help. Each has a path, a name, which
-    is what reports call the trace (the file's if None), and limits: how much is read.
+    A subclass in this package is a source of `mezzotint trace import`, named after its module. Its arguments become
+    options, and their lines in its docstring the help texts. Each has a path, a name of the trace in reports (the
+    file's name if None), and limits on the bytes read.
     """
 
     def read(self, rng: np.random.Generator) -> Reading:
-        """Open the source; `traces.table.ingest.store` of the reading and `load` give one and the same trace.
+        """Open the source; `traces.table.ingest.store` of the reading gives the same trace as `load`.
 
-        Raises TraceError: the file is missing, cut short or of another format; a column or cell is not valid; nothing
-        is left; most of it only when the reading's batches are read.
+        Raises TraceError if the file is missing, truncated or of another format, a column or cell is not valid, or no
+        row is left. Most of these are raised while the reading's batches are read.
         """
         ...
 
     def load(self, rng: np.random.Generator) -> Trace:
-        # the command and the configuration hold arguments to their annotations; a caller in Python comes straight here
+        # the command line and the configuration check annotations; a caller in Python does not
         reading = self.read(rng)
         check_ranges(reading.where, self)
         check_ranges("limits", reading.limits)
         return gather(reading)
 
 
-def opened(
+def make_reading(
     source: Any,
-    said: str,
+    origin: str,
     batches: Iterator[Batch],
     notes: dict[str, Any],
     settle: Callable[[pa.Table], pa.Table] = own_clock,
 ) -> Reading:
-    """Return the reading of a source's file; ``said`` tells in words where the trace came from."""
+    """Return the reading of a source's file; ``origin`` describes it in words."""
     path = Path(source.path).expanduser()
     name = source.name or path.name.split(".")[0]
     return Reading(
-        where=str(path), name=name, source=said, batches=batches, notes=notes, settle=settle, limits=source.limits
+        where=str(path), name=name, source=origin, batches=batches, notes=notes, settle=settle, limits=source.limits
     )
 
 
-def numbered(pieces: Iterable[Piece]) -> Iterator[tuple[npt.NDArray[np.int64], Piece]]:
-    """Yield each piece of a file after the numbers of its rows, counted from 0."""
+def with_row_numbers(pieces: Iterable[Piece]) -> Iterator[tuple[npt.NDArray[np.int64], Piece]]:
+    """Yield the numbers of the rows, counted from 0, with each piece of a file."""
     first = 0
     for piece in pieces:
         yield np.arange(first, first + len(piece)), piece
         first += len(piece)
 
 
-def in_order(columns: Mapping[str, Any], origin: Origin, first: int) -> Batch:
-    """Return a batch that has an order and no times; ``first`` requests are before it."""
-    return Batch(columns, untimed(len(next(iter(columns.values()))), first), origin, relative=True)
+def untimed_batch(columns: Mapping[str, Any], origin: Origin, first: int) -> Batch:
+    """Return a batch that has an order and no times; ``first`` requests precede it."""
+    return Batch(columns, order_times(len(next(iter(columns.values()))), first), origin, relative=True)
 
 
-def chosen(count: int, reasons: Mapping[str, npt.NDArray[np.bool_]], skipped: dict[str, int]) -> npt.NDArray[np.bool_]:
-    """Return the rows that no reason leaves out, (count,); the others are counted by the first reason that holds."""
+def keep_rows(
+    count: int, reasons: Mapping[str, npt.NDArray[np.bool_]], skipped: dict[str, int]
+) -> npt.NDArray[np.bool_]:
+    """Return True for rows without a reason to skip them, (count,); count the others by their first reason."""
     keep = np.ones(count, np.bool_)
     for reason, holds in reasons.items():
         skipped[reason] = skipped.get(reason, 0) + int((keep & holds).sum())

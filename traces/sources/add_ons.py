@@ -1,4 +1,4 @@
-"""A trace whose every request asks for the same add-ons: a setting such as 1C/2L of SwiftDiffusion's experiments."""
+"""A trace of requests with equal add-ons: a setting such as 1C/2L of SwiftDiffusion's experiments."""
 
 from dataclasses import dataclass, field
 from typing import Annotated
@@ -15,14 +15,14 @@ Bytes = Annotated[int, Ge(1), Le(10**15)]
 
 @dataclass(slots=True)
 class AddOns:
-    """Requests at a steady rate for `controlnets` ControlNets and `loras` LoRAs, the same ones every time.
+    """Requests at a steady rate that all use the same ControlNets and LoRAs.
 
     Args:
-        requests: rows.
-        controlnets, loras: of each; named controlnet-1 and so on.
-        lora_bytes: of lora-1 and so on; the last is that of all further ones. None leaves it to the profile.
-        controlnet_bytes: of every ControlNet, likewise.
-        gap_s: between two arrivals.
+        requests: number of rows.
+        controlnets, loras: number of each per request; named controlnet-1 and so on.
+        lora_bytes: sizes of lora-1 and so on; the last holds for all further ones. An empty list uses the profile's.
+        controlnet_bytes: size of every ControlNet; None uses the profile's.
+        gap_s: seconds between arrivals.
     """
 
     requests: Count = 100

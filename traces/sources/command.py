@@ -1,4 +1,4 @@
-"""`mezzotint trace import SOURCE`: the sources that there are, and the options that their arguments make."""
+"""`mezzotint trace import SOURCE`: the known sources, and a command for each with its arguments as options."""
 
 import inspect
 import pkgutil
@@ -24,12 +24,12 @@ from traces.table.limits import Limits
 from traces.table.trace import METADATA_KEY, Trace
 
 Out = Annotated[Path, typer.Option("-o", "--out", metavar="OUT", help="The Parquet file to write.")]
-Name = Annotated[str | None, typer.Option(help="What reports call the trace.")]
-Seed = Annotated[int, typer.Option(min=0, metavar="N", help="Of whatever is random.")]
+Name = Annotated[str | None, typer.Option(help="Name of the trace in reports.")]
+Seed = Annotated[int, typer.Option(min=0, metavar="N", help="Seed of all random values.")]
 
 
 def sources() -> dict[str, type[Streamed]]:
-    """Return the sources of this package by name: that of their module, or its `NAME`."""
+    """Return the sources of this package by name: the name of their module, or its `NAME`."""
     modules = [import_module(f"traces.sources.{each.name}") for each in pkgutil.iter_modules(traces.sources.__path__)]
     return {
         getattr(module, "NAME", module.__name__.rpartition(".")[2].replace("_", "-")): kind
@@ -44,10 +44,10 @@ def _source_in(module: ModuleType) -> type[Streamed] | None:
 
 
 def import_from(word: str | None) -> Callable[..., None]:
-    """Import a trace from the source that the next word names.
+    """Return the command of the source ``word``, or the command that lists all sources if it is None.
 
-    Returns the command of the source ``word``: a name of `sources`, or module.Class of a module that Python finds, in
-    the working directory too; without a word, the command that names all sources. Raises TraceError for another word.
+    ``word`` is a name of `sources`, or module.Class of a module on Python's path or in the working directory. Raises
+    TraceError for another word.
     """
     known = sources()
     if word is None:
@@ -67,7 +67,7 @@ def _overview(known: Mapping[str, type[Streamed]]) -> Callable[[], None]:
 
     lines = (f"{name}: {(inspect.getdoc(kind) or '').splitlines()[0]}" for name, kind in known.items())
     overview.__doc__ = "\n\n".join(
-        ["Make a trace from a published table. After it comes what the table is; --help after that lists its options.",
+        ["Make a trace from a published table. Name the kind of table next; --help after it lists the options.",
          *lines, "module.Class: a source of your own."]
     )  # fmt: skip
     return overview
@@ -95,11 +95,11 @@ def _command(kind: Callable[..., Streamed]) -> Callable[..., None]:
         check_target(out, TraceError)  # before the work, not after it
         check_ours(out, TraceError, "a trace", b"PAR1", METADATA_KEY)
         given = {key: value for key, value in given.items() if value is not None and value is not False and value != []}
-        said: dict[str, Any] = {
+        arguments: dict[str, Any] = {
             key: _mapping(value) if isinstance(value, list) else value for key, value in given.items()
         }
-        bounds = Limits(**{key: said.pop(key) for key in limits if key in said})
-        reading = kind(**said, limits=bounds).read(np.random.default_rng(seed))
+        bounds = Limits(**{key: arguments.pop(key) for key in limits if key in arguments})
+        reading = kind(**arguments, limits=bounds).read(np.random.default_rng(seed))
         reading.name = name or reading.name
         reading.notes["seed"] = seed
         if "columns" in reading.notes:
@@ -127,32 +127,32 @@ def _command(kind: Callable[..., Streamed]) -> Callable[..., None]:
 
 
 def _parameters(kind: Any) -> dict[str, Parameter]:
-    """Return the arguments of a class as parameters of a command, without those that every import has."""
+    """Return the arguments of a class as parameters of a command, without name and limits."""
     hints = get_type_hints(kind.__init__, include_extras=True)
     section = (inspect.getdoc(kind) or "").partition("\nArgs:\n")[2].partition("\n\n")[0]
-    told = dict(re.findall(r"^    (\w+): (.*?)(?=\n    \w|\Z)", section, re.MULTILINE | re.DOTALL))
+    help_of = dict(re.findall(r"^    (\w+): (.*?)(?=\n    \w|\Z)", section, re.MULTILINE | re.DOTALL))
     return {
-        name: _parameter(name, hints[name], each.default is each.empty, " ".join(told.get(name, "").split()))
+        name: _parameter(name, hints[name], each.default is each.empty, " ".join(help_of.get(name, "").split()))
         for name, each in inspect.signature(kind).parameters.items()
         if name not in ("name", "limits")
     }
 
 
-def _parameter(name: str, hint: Any, needed: bool, told: str) -> Parameter:
-    """Return the argument PATH or an option; one that is not given is None, false or empty, and left to the class."""
+def _parameter(name: str, hint: Any, is_required: bool, text: str) -> Parameter:
+    """Return the argument PATH or an option with the help `text`; an absent one is None or False, for the class."""
     plain, *metadata = get_args(hint) if get_origin(hint) is Annotated else (hint,)
     if name == "path":
-        hint, info = Path, typer.Argument(metavar="PATH", help=told)
+        hint, info = Path, typer.Argument(metavar="PATH", help=text)
     else:
         own = next((each for each in metadata if isinstance(each, ParameterInfo)), None)
         word = None if plain is bool or get_origin(plain) is Literal else name.rpartition("_")[2].upper()
-        info = own or typer.Option(f"--{name.replace('_', '-')}", metavar=word, help=told)
-        info.help = info.help or told
+        info = own or typer.Option(f"--{name.replace('_', '-')}", metavar=word, help=text)
+        info.help = info.help or text
     if get_origin(plain) is dict:
         hint = list[str]
-    default = Parameter.empty if needed else (False if plain is bool else None)
-    kept = hint if plain is bool else hint | None  # of Annotated inside a union Typer keeps the range
-    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kept, info])
+    default = Parameter.empty if is_required else (False if plain is bool else None)
+    annotation = hint if plain is bool else hint | None  # Typer keeps the range of Annotated inside a union
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[annotation, info])
 
 
 def _mapping(pairs: list[str]) -> dict[str, str]:
@@ -169,5 +169,5 @@ def _mapping(pairs: list[str]) -> dict[str, str]:
 
 
 def report(trace: Trace) -> None:
-    """Print what was written."""
+    """Print the file, size and digest of a written trace."""
     print(f"{trace.path}: {len(trace):,} requests over {trace.span_s / 60:,.1f} min, digest {trace.digest[:12]}")

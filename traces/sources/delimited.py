@@ -1,4 +1,4 @@
-"""Any table of requests as delimited text (CSV, TSV), plain or gzipped, with a map of its columns."""
+"""Tables of requests as delimited text (CSV, TSV), plain or gzipped, with a map of the columns."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -11,16 +11,16 @@ import pyarrow as pa
 import typer
 
 from traces.error import TraceError
-from traces.sources import Streamed, numbered, opened
-from traces.sources.formats.cells import Clock, ClockName, Timestamps, integers, numbers
+from traces.sources import Streamed, make_reading, with_row_numbers
+from traces.sources.formats.cells import ArrivalParser, ClockName, Timestamps, integers, numbers
 from traces.sources.formats.delimited import read_delimited, read_header, require_column
 from traces.table.columns import SCHEMA
-from traces.table.ingest import ORDER_ONLY, Batch, Reading, own_clock, since_earliest, untimed
+from traces.table.ingest import ORDER_ONLY, Batch, Reading, order_times, own_clock, since_earliest
 from traces.table.limits import Limits
-from traces.table.validation import Origin, shown
+from traces.table.validation import Origin, excerpt
 
 NAME = "csv"
-"""Of the source in `mezzotint trace import`; the others are called after their modules."""
+"""Name of the source in `mezzotint trace import`, in place of the module's."""
 
 BY_NAME: Mapping[str, frozenset[str]] = {
     "prompt": frozenset({"prompt", "prompts", "text", "caption", "captions"}),
@@ -30,35 +30,34 @@ BY_NAME: Mapping[str, frozenset[str]] = {
     }),
     "user_id": frozenset({"user_id", "userid", "user", "user_name", "username"}),
 }  # fmt: skip
-"""Canonical name -> what other tables call the column, in small letters."""
+"""Canonical name -> usual names of the column in other tables, in lower case."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Csv(Streamed):
     """A delimited text file with a header, UTF-8, plain or gzipped.
 
-    Columns that carry a canonical name (see `traces.table.columns.SCHEMA`) need no mapping, nor does the one column
-    that carries another usual name of a prompt, a time or a user (`BY_NAME`). The other columns are left out, and
-    named in the notes. An empty cell is null, an empty line is no row. The rows are sorted by arrival, ties in the
-    file's order. A missing request_id becomes the number of the row.
+    Columns with a canonical name (see `traces.table.columns.SCHEMA`) need no mapping, nor does the one column with
+    another usual name of a prompt, a time or a user (`BY_NAME`). Other columns are dropped and named in the notes. An
+    empty cell is null, an empty line is no row. The rows are sorted by arrival, ties in the file's order. A missing
+    request_id becomes the number of the row.
 
-    Without a column of arrivals, request i arrives at i seconds: an order and no times, which the notes
-    say, so give such a trace an arrival process.
+    Without a column of arrivals, request i arrives at i seconds: an order and no times. The notes say so; choose an
+    arrival process for such a trace.
 
     Args:
         path: the file; a leading ~ is the home folder.
-        columns: which column of the table is which column of a trace, canonical name -> the file's name for it, or ""
-            for none; what is not named goes by its own name.
+        columns: canonical name -> the file's name of that column, or "" for none; other columns go by their own
+            names.
         delimiter: one character between cells; a tab may be written as backslash and t.
-        quote: the character around cells that contain the delimiter; None if quotes mean nothing.
-        no_quotes: quotes in the table mean nothing, whatever `quote` is.
-        list_separator: what separates the names in controlnets and loras.
-        arrival: how arrivals are written. "seconds" of the trace's own clock, kept as they are; "unix"
-            seconds, milliseconds since 1970 ("unix-ms") or ISO 8601 "timestamp", measured from the earliest;
-            "auto" tells by the first cell: a number of 1e9 or more counts from 1970. Timestamps state their zone in
-            all rows, and are brought to UTC, or in none, and are taken as UTC.
+        quote: the character around cells that contain the delimiter; None if quotes are plain characters.
+        no_quotes: treat quotes as plain characters, whatever `quote` is.
+        list_separator: separator of the names in controlnets and loras.
+        arrival: format of arrivals. "seconds" are of the trace's own clock and kept. "unix" seconds, milliseconds
+            since 1970 ("unix-ms") and ISO 8601 "timestamp" count from the earliest. "auto" decides by the first
+            cell: a number of 1e9 or more counts from 1970. Timestamps have a zone in all rows, or in none (UTC).
 
-    Raises TraceError: the delimiter or quote is not one character.
+    Raises TraceError if the delimiter or quote is not one character.
     """
 
     path: str | Path
@@ -75,7 +74,7 @@ class Csv(Streamed):
         self.delimiter = {r"\t": "\t"}.get(self.delimiter, self.delimiter)
         self.quote = None if self.no_quotes else self.quote
         if not self.list_separator:
-            raise TraceError(f"{self.path}: list_separator='', expected what separates names, such as ';'")
+            raise TraceError(f"{self.path}: list_separator='', expected a separator of names, such as ';'")
         for setting, value in (("delimiter", self.delimiter), ("quote", '"' if self.quote is None else self.quote)):
             if len(value) != 1 or not value.isascii() or value in "\r\n\0":
                 raise TraceError(f"{self.path}: {setting}={value!r}, expected one ASCII character")
@@ -86,30 +85,32 @@ class Csv(Streamed):
         names = self._names(header, path)
         timed = "arrival_s" in names
         notes: dict[str, Any] = {"file": path.name, "columns": dict(names)}
-        left_out = [name for name in header if name not in names.values()]
-        if left_out:
-            notes["columns_left_out"] = left_out
+        dropped = [name for name in header if name not in names.values()]
+        if dropped:
+            notes["columns_left_out"] = dropped
         if not timed:
             notes["arrival_s"] = ORDER_ONLY
-        clock = Clock(self.arrival, Timestamps(), notes)
+        clock = ArrivalParser(self.arrival, Timestamps(), notes)
         tables = read_delimited(path, self.limits, header, delimiter=self.delimiter, quote=self.quote)
         batches = self._batches(tables, str(path), names, clock)
-        # whether "auto" means a clock of its own is known once the first cell was read
-        return opened(
+        # the meaning of "auto" is known once the first cell was read
+        return make_reading(
             self, f"delimited text, {path.name}", batches, notes,
             lambda table: (since_earliest if timed and clock.name != "seconds" else own_clock)(table),
         )  # fmt: skip
 
-    def _batches(self, tables: Iterator[pa.Table], where: str, names: dict[str, str], clock: Clock) -> Iterator[Batch]:
-        for rows, table in numbered(tables):
+    def _batches(
+        self, tables: Iterator[pa.Table], where: str, names: dict[str, str], clock: ArrivalParser
+    ) -> Iterator[Batch]:
+        for rows, table in with_row_numbers(tables):
             origin = Origin(where, names, rows)
             cells = {name: self._cells(table.column(source), name, origin) for name, source in names.items()}
             stamps = cells.pop("arrival_s", None)
-            times = untimed(len(rows), int(rows[0])) if stamps is None else clock.read(stamps, origin)
+            times = order_times(len(rows), int(rows[0])) if stamps is None else clock.read(stamps, origin)
             yield Batch(cells, times, origin, relative=clock.name == "seconds")
 
     def _cells(self, cells: pa.ChunkedArray, name: str, origin: Origin) -> pa.ChunkedArray | pa.Array:
-        kind = pa.string() if name == "arrival_s" else SCHEMA.field(name).type  # how times are written is the clock's
+        kind = pa.string() if name == "arrival_s" else SCHEMA.field(name).type  # the parser reads times
         if pa.types.is_integer(kind):
             return integers(cells, origin, name)
         if pa.types.is_floating(kind):
@@ -137,23 +138,23 @@ class Csv(Streamed):
         names = {name: source for name, source in {**chosen, **by_name}.items() if source}
         if not names:
             raise TraceError(
-                f"{path}: found the columns {shown(', '.join(header))}, none of which is a column of a trace;"
+                f"{path}: found the columns {excerpt(', '.join(header))}, none of which is a column of a trace;"
                 " map some with canonical=source"
             )
         return names
 
 
 def _by_name(header: list[str], name: str, chosen: Mapping[str, str], path: Path) -> str:
-    """Return the one column that goes by a usual name of ``name``, "" if there is none.
+    """Return the one column with a usual name of ``name``, "" if there is none.
 
-    Raises TraceError: there are several.
+    Raises TraceError if there are several.
     """
     taken = set(chosen.values())
     found = [each for each in header if re.sub(r"[\s-]+", "_", each.strip().lower()) in BY_NAME[name]]
     found = [each for each in found if each not in taken]
     if len(found) > 1:
         raise TraceError(
-            f"{path}: found the columns {shown(', '.join(found))}, each of which may be {name}; say which, as in"
-            f" --map {name}={shown(found[0])}, or --map {name}= for none"
+            f"{path}: found the columns {excerpt(', '.join(found))}, each of which may be {name}; choose one, as in"
+            f" --map {name}={excerpt(found[0])}, or --map {name}= for none"
         )
     return found[0] if found else ""

@@ -14,13 +14,13 @@ import pyarrow.compute as pc
 
 from conf.ranges import Amount, Count
 from traces.error import TraceError
-from traces.sources import Streamed, chosen, numbered
+from traces.sources import Streamed, keep_rows, with_row_numbers
 from traces.sources.formats.cells import Timestamps, integers, numbers
 from traces.sources.formats.columnar import plain_text, read_parquet
 from traces.sources.formats.delimited import read_delimited, read_header, require_column
-from traces.table.ingest import Batch, Reading, arriving, slices
+from traces.table.ingest import Batch, Reading, slices, with_arrivals
 from traces.table.limits import Limits
-from traces.table.validation import Origin, shown
+from traces.table.validation import Origin, excerpt
 
 HUB_FILE = "hf://datasets/poloclub/diffusiondb/metadata.parquet"
 
@@ -38,7 +38,7 @@ COLUMNS = {
 SCORES = ("image_nsfw", "prompt_nsfw")
 
 UNDATED, UNSAFE, LATE = "no timestamp", "NSFW score above nsfw_max, or none", "after the first `limit` requests"
-"""Why rows are skipped."""
+"""Reasons to skip rows."""
 
 MINUTE_US = 60_000_000
 
@@ -47,23 +47,21 @@ MINUTE_US = 60_000_000
 class DiffusionDB(Streamed):
     """DiffusionDB's metadata table, as Parquet (as published) or CSV.
 
-    The rows are always sorted by timestamp: the published file is ordered by part, then user, then
-    time, and replayed in that order it puts one user's near-copies side by side and flatters every
-    cache. Timestamps are whole minutes, so arrivals are spread evenly at random inside their minute
-    (rows of one minute keep the file's order) and counted in seconds from the first minute. If any
-    timestamp of the file is finer than that, all are taken as stamped.
+    The rows are sorted by timestamp. The published file is ordered by part, then user, then time; replayed in that
+    order, one user's near-copies follow each other and flatter every cache. Timestamps are whole minutes, so arrivals
+    are spread uniformly at random inside their minute (rows of one minute keep the file's order) and count from the
+    first minute. If any timestamp of the file is finer, all are used as stamped.
 
-    A row without a timestamp was deleted before the authors collected times; it has no place in the
-    order and is skipped, and counted in the notes. The user "deleted_account" becomes null.
+    A row without a timestamp was deleted before the authors collected times. It is skipped and counted in the notes.
+    The user "deleted_account" becomes null.
 
     Source: Wang et al. 2022, "DiffusionDB"; the dataset is CC0-1.0.
 
     Args:
         path: metadata.parquet, metadata-large.parquet or a CSV with the same columns; None loads the
-            table of DiffusionDB 2M (text only) from the Hugging Face hub by way of `datasets` (the `hub` extra).
-        nsfw_max: drop rows whose image or prompt has a higher NSFW score (a likelihood from 0 to 1), or
-            has none. The score 2.0 says that Stable Diffusion's own filter blurred the image, so 1.0
-            drops only these. None keeps everything.
+            table of DiffusionDB 2M (text only) from the Hugging Face hub with `datasets` (the `hub` extra).
+        nsfw_max: drop rows whose image or prompt has a higher NSFW score (a likelihood from 0 to 1), or none. The
+            score 2.0 marks images blurred by Stable Diffusion's own filter, so 1.0 drops only these. None keeps all.
         limit: keep only this many requests, the earliest.
     """
 
@@ -105,7 +103,7 @@ class DiffusionDB(Streamed):
     def _batches(self, where: str, notes: dict[str, Any]) -> Iterator[Batch]:
         stamps = Timestamps()
         kept = 0
-        for rows, table in numbered(self._tables(where)):
+        for rows, table in with_row_numbers(self._tables(where)):
             for column in COLUMNS.values():
                 require_column(table.column_names, column, where)
             origin = Origin(where, COLUMNS, rows)
@@ -114,20 +112,23 @@ class DiffusionDB(Streamed):
             reasons = {UNDATED: times.is_null().to_numpy()}
             if self.nsfw_max is not None:
                 reasons[UNSAFE] = ~_clean(table, self.nsfw_max, origin)
-            at = np.flatnonzero(chosen(len(rows), reasons, notes["skipped"]))
+            at = np.flatnonzero(keep_rows(len(rows), reasons, notes["skipped"]))
             kept += at.size
             origin, table, times = Origin(where, COLUMNS, rows[at]), table.take(pa.array(at)), times.take(pa.array(at))
             yield Batch(_columns(table, origin), times, origin)
         if notes["rows"] and not kept:
-            raise TraceError(f"{where}: no rows are left of {notes['rows']}; loosen nsfw_max or check the file")
+            raise TraceError(f"{where}: no rows are left of {notes['rows']}; raise nsfw_max or check the file")
 
 
 def _columns(table: pa.Table, origin: Origin) -> dict[str, Any]:
-    whole = {name: table.column(COLUMNS[name]) for name in ("width", "height", "steps", "seed")}
+    integral = {name: table.column(COLUMNS[name]) for name in ("width", "height", "steps", "seed")}
     columns = {
         "user_id": _users(table.column("user_name"), origin),
         "prompt": table.column("prompt"),
-        **{name: integers(of, origin, name) if pa.types.is_string(of.type) else of for name, of in whole.items()},
+        **{
+            name: integers(column, origin, name) if pa.types.is_string(column.type) else column
+            for name, column in integral.items()
+        },
         "images": np.ones(table.num_rows, np.int32),
     }
     if "image_name" in table.column_names:
@@ -144,15 +145,15 @@ def _from_hub() -> pa.Table:
         ) from None
     try:
         return datasets.load_dataset("parquet", data_files=HUB_FILE, split="train").with_format("arrow")[:]
-    except Exception as error:  # whatever its layers of network code raise, the way out is the same
+    except Exception as error:  # network layers raise many types; the remedy is the same
         raise TraceError(
-            f"{HUB_FILE}: cannot be loaded ({type(error).__name__}: {shown(str(error))}); where the network can be"
+            f"{HUB_FILE}: cannot be loaded ({type(error).__name__}: {excerpt(str(error))}); where the network can be"
             " reached, download metadata.parquet from huggingface.co/datasets/poloclub/diffusiondb, and name that file"
         ) from error
 
 
 def _times(column: pa.ChunkedArray, stamps: Timestamps, origin: Origin) -> pa.ChunkedArray:
-    """UTC timestamps in microseconds, (n,)."""
+    """Return UTC timestamps in microseconds, (n,)."""
     if pa.types.is_string(column.type):
         return pa.chunked_array([stamps.read(column, origin, "arrival_s")])
     if not pa.types.is_timestamp(column.type):
@@ -163,7 +164,7 @@ def _times(column: pa.ChunkedArray, stamps: Timestamps, origin: Origin) -> pa.Ch
 
 
 def _spread(table: pa.Table, rng: np.random.Generator, limit: int | None, notes: dict[str, Any]) -> pa.Table:
-    """Give rows in order of their stamps arrivals inside the minutes that these name, if none of them is finer."""
+    """Spread the arrivals of rows sorted by timestamp inside their minutes, unless a timestamp is finer."""
     ticks: npt.NDArray[np.int64] = table.column("time").cast(pa.int64()).to_numpy()
     finer = bool((ticks % MINUTE_US).any())
     if limit is not None:
@@ -172,13 +173,13 @@ def _spread(table: pa.Table, rng: np.random.Generator, limit: int | None, notes:
     minutes = ticks // MINUTE_US
     if finer:
         notes["arrival_s"] = "as stamped, which is finer than minutes"
-        return arriving(table, (ticks - minutes[0] * MINUTE_US) / 1e6)
+        return with_arrivals(table, (ticks - minutes[0] * MINUTE_US) / 1e6)
     notes["arrival_s"] = "spread at random inside the minute of their stamp"
     start_s = (minutes - minutes[0]) * 60.0
     offset_s: npt.NDArray[np.float64] = rng.random(len(minutes)) * 60.0
     offset_s = offset_s[np.lexsort((offset_s, minutes))]
     # adding may round up into the next minute
-    return arriving(table, np.minimum(start_s + offset_s, np.nextafter(start_s + 60.0, -math.inf)))
+    return with_arrivals(table, np.minimum(start_s + offset_s, np.nextafter(start_s + 60.0, -math.inf)))
 
 
 def _clean(table: pa.Table, nsfw_max: float, origin: Origin) -> npt.NDArray[np.bool_]:

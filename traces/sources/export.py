@@ -1,4 +1,4 @@
-"""A trace in the format of an engine's own benchmark."""
+"""Export of a trace in the format of an engine's benchmark."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
@@ -17,22 +17,22 @@ FORMATS: Mapping[str, tuple[Callable[[Trace], Iterator[str]], Collection[str]]] 
     ),
     "sglang": (sglang.lines, sglang.COLUMNS.values()),
 }
-"""Name -> what writes the lines, and the columns of a trace that they hold."""
+"""Name of a format -> function that yields its lines, and the columns of a trace in them."""
 
 START: Mapping[str, bytes] = {"vllm-omni": b"Request(", "sglang": b'{"'}
-"""Name -> what a file of that format begins with."""
+"""Name of a format -> first bytes of its files."""
 
 KEPT: Mapping[str, Collection[str]] = {"vllm-omni": vllm_omni.OTHERS, "sglang": sglang.OTHERS}
-"""Name -> the fields that come from a trace's extras."""
+"""Name of a format -> fields from a trace's extras."""
 
 
 def export(trace: Trace, form: str, path: Path) -> list[str]:
-    """Write `trace` to `path` in the format `form` of FORMATS, UTF-8, a request a line, whole or not at all.
+    """Write `trace` to `path` in the format `form` of FORMATS, UTF-8, a line per request, completely or not at all.
 
     Returns:
-        What the trace holds and the format has no place for: columns, and fields of the extras.
+        Columns and fields of the extras that the format cannot hold.
 
-    Raises TraceError: a request that the format cannot hold, or the file cannot be written.
+    Raises TraceError if the format cannot hold a request, or the file cannot be written.
     """
     lines, columns = FORMATS[form]
     with atomic_write(path, TraceError) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
@@ -41,7 +41,7 @@ def export(trace: Trace, form: str, path: Path) -> list[str]:
     table = trace.table
     filled = [name for name in table.column_names if table.column(name).null_count < len(trace)]
     if trace.notes.get("arrival_s") == ORDER_ONLY:
-        filled.remove("arrival_s")  # an order, which the lines have
+        filled.remove("arrival_s")  # the order of the lines says the same
     left = [name for name in filled if name not in columns and name != "extras"]
     others = dict.fromkeys(name for row in range(len(trace)) for name in extras(trace, row))
     return [*left, *(name for name in others if name not in KEPT[form])]

@@ -1,4 +1,4 @@
-"""A canonical trace that lies on disk."""
+"""A canonical trace on disk."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,7 @@ class File:
 
     Args:
         path: the file; a leading ~ is the home folder.
-        requests: rows of its head to take; None, or more than there are, is all of them.
+        requests: number of first rows to take; None, or more than there are, is all.
     """
 
     path: str | Path
@@ -25,5 +25,5 @@ class File:
     def load(self, rng: np.random.Generator) -> Trace:
         """Read and verify the file; nothing is random. Raises TraceError as `traces.table.trace.read`."""
         check_ranges(str(self.path), self)
-        whole = read(Path(self.path).expanduser())
-        return whole if self.requests is None else whole.head(self.requests)
+        trace = read(Path(self.path).expanduser())
+        return trace if self.requests is None else trace.head(self.requests)

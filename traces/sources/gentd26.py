@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from traces.error import TraceError
-from traces.sources import Streamed, chosen, in_order, numbered, opened
+from traces.sources import Streamed, keep_rows, make_reading, untimed_batch, with_row_numbers
 from traces.sources.formats.cells import Timestamps, integers, refusal
 from traces.sources.formats.delimited import read_delimited, read_header, require_column
 from traces.table.ingest import ORDER_ONLY, Batch, Reading, since_earliest
@@ -27,30 +27,30 @@ COLUMNS = {
 }
 """Canonical name -> GenTD26's; the untimed file has no users."""
 
-MOST_LORAS = 1000
-"""A larger number of LoRAs of one request is taken for a mistake."""
+MAX_LORAS = 1000
+"""LoRAs of one request, at most; more are an error of the file."""
 
 
 @dataclass(slots=True, kw_only=True)
 class GenTD26(Streamed):
-    """One of the two tables of GenTD26, told apart by their columns.
+    """One of the two tables of GenTD26, distinguished by their columns.
 
-    lora_request_trace.csv has times, users (groups), status, base model, steps, images per request and
-    the *number* of LoRAs. Which LoRAs they were is not published, so `loras` is an empty list where there
-    were none and, unless asked otherwise, null where there were some; the notes count them.
+    lora_request_trace.csv has times, users (groups), status, base model, steps, images per request and the *number* of
+    LoRAs. The LoRAs themselves are not published, so `loras` is an empty list if there were none, and by default null
+    if there were some. The notes count them.
 
-    data_trace_processed.csv has no times and no users, but names its LoRAs; their scales have no column
-    in a trace and are left out. Its requests are a second apart: an order and no times.
+    data_trace_processed.csv has no times and no users, but names its LoRAs. Their scales have no column in a trace and
+    are dropped. Its requests are a second apart: an order and no times.
 
-    Neither has prompts or sizes: both are null. A request that failed was sent all the same and is kept,
-    unless asked otherwise. Times state no zone and are taken as UTC; arrivals count from the earliest.
+    Neither has prompts or sizes: both are null. Failed requests are kept by default, since they were sent. Times have
+    no zone and are taken as UTC; arrivals count from the earliest.
 
     Args:
         path: the table, plain or gzipped; a leading ~ is the home folder.
         drop_failed: drop requests whose status is not SUCCEED; the untimed file has no status.
-        text_only: drop what is not text to image; the untimed file has only hashes of the kind.
-        unnamed_loras: where only the number of LoRAs is known, which else is null, make up as many names, unnamed-1,
-            unnamed-2, ..., the same ones in every request: good for counting, and far too kind to a cache of LoRAs.
+        text_only: drop requests other than text to image; the untimed file has only hashes of the kind.
+        unnamed_loras: if only the number of LoRAs is known, name them unnamed-1, unnamed-2, ..., the same in every
+            request. This is good for counting, and far too easy for a cache of LoRAs.
     """
 
     path: str | Path
@@ -70,7 +70,7 @@ class GenTD26(Streamed):
             require_column(header, column, str(path))
         if not timed and (self.drop_failed or self.text_only or self.unnamed_loras):
             raise TraceError(
-                f"{path}: has no times, status and kinds, and names its LoRAs; leave out the options, or name the table"
+                f"{path}: has no times, status and kinds, and names its LoRAs; drop the options, or name the table"
                 " lora_request_trace.csv"
             )
         used = {*columns.values(), *needed} - {"predict_type", "predict_status"}
@@ -86,7 +86,7 @@ class GenTD26(Streamed):
         batches = read(read_delimited(path, self.limits, header), str(path), columns, notes)
         if not timed:
             notes["arrival_s"] = ORDER_ONLY
-        return opened(self, f"GenTD26 (Alibaba), {path.name}", batches, notes, since_earliest)
+        return make_reading(self, f"GenTD26 (Alibaba), {path.name}", batches, notes, since_earliest)
 
     def _timed(
         self, tables: Iterator[pa.Table], where: str, columns: dict[str, str], notes: dict[str, Any]
@@ -99,7 +99,7 @@ class GenTD26(Streamed):
         kinds: Counter[str] = Counter()
         numbers: Counter[int] = Counter()
         kept = 0
-        for rows, table in numbered(tables):
+        for rows, table in with_row_numbers(tables):
             notes["rows"] += len(rows)
             status.update(_words(table.column("predict_status")))
             kinds.update(_words(table.column("predict_type")))
@@ -107,7 +107,7 @@ class GenTD26(Streamed):
                 f"{column} is not {value}": ~pc.equal(table.column(column), value).fill_null(False).to_numpy()
                 for column, value in wanted.items()
             }
-            keep = chosen(len(rows), reasons, notes["skipped"])
+            keep = keep_rows(len(rows), reasons, notes["skipped"])
             rows, table = rows[keep], table.filter(pa.array(keep))
             kept += len(rows)
             origin = Origin(where, names, rows)
@@ -119,16 +119,18 @@ class GenTD26(Streamed):
             raise TraceError(f"{where}: no requests are left of {notes['rows']:,}; keep the failed ones, or all kinds")
         notes["status"], notes["kinds"] = dict(sorted(status.items())), dict(sorted(kinds.items()))
         notes["loras_per_request"] = {str(number): numbers[number] for number in sorted(numbers)}
-        told = "the names unnamed-1, unnamed-2, ... are made up" if self.unnamed_loras else "null where there were some"
-        notes["loras"] = f"only their number is published; {told}"
+        detail = (
+            "the names unnamed-1, unnamed-2, ... are made up" if self.unnamed_loras else "null where there were some"
+        )
+        notes["loras"] = f"only their number is published; {detail}"
 
     def _numbered(self, cells: pa.ChunkedArray, origin: Origin) -> tuple[list[list[str] | None], list[int]]:
-        """A list of LoRAs for each of the (n,) numbers, and the numbers without null."""
+        """Return a list of LoRAs for each of the (n,) numbers, and the numbers without null."""
         lists: list[list[str] | None] = []
         numbers = integers(cells, origin, "loras").to_pylist()
         for index, number in enumerate(numbers):
-            if number is not None and not 0 <= number <= MOST_LORAS:
-                raise refusal(origin, index, "loras", str(number), f"0 to {MOST_LORAS}")
+            if number is not None and not 0 <= number <= MAX_LORAS:
+                raise refusal(origin, index, "loras", str(number), f"0 to {MAX_LORAS}")
             known = number is not None and (number == 0 or self.unnamed_loras)
             lists.append([f"unnamed-{one}" for one in range(1, number + 1)] if known else None)
         return lists, [number for number in numbers if number is not None]
@@ -139,7 +141,7 @@ class GenTD26(Streamed):
         names = {**columns, "loras": "lora_args"}
         numbers: Counter[int] = Counter()
         idle = 0
-        for rows, table in numbered(tables):
+        for rows, table in with_row_numbers(tables):
             notes["rows"] += len(rows)
             origin = Origin(where, names, rows)
             lists: list[list[str] | None] = []
@@ -148,7 +150,7 @@ class GenTD26(Streamed):
                 lists.append(None if named is None else [name for name, _ in named])
                 idle += sum(scale == 0 for _, scale in named or [])
             numbers.update(len(one) for one in lists if one is not None)
-            yield in_order({**_cells(table, columns, origin), "loras": lists}, origin, int(rows[0]))
+            yield untimed_batch({**_cells(table, columns, origin), "loras": lists}, origin, int(rows[0]))
         notes["loras_per_request"] = {str(number): numbers[number] for number in sorted(numbers)}
         notes["loras_of_scale_0"] = idle
         notes["loras"] = "named; their scales are left out, and those of scale 0 are kept"
@@ -166,13 +168,13 @@ def _words(column: pa.ChunkedArray) -> list[str]:
 
 
 def _named(cell: str, origin: Origin, index: int) -> list[tuple[str, Any]]:
-    """Names and scales of the LoRAs in a cell, which is written as Python writes a list of dictionaries."""
+    """Return names and scales of the LoRAs in a cell that holds a Python list of dictionaries."""
     if cell == "[]":
         return []
     try:
         found = json.loads(cell.replace("'", '"'))
         named = [(lora["modelVersionId"], lora.get("scale")) for lora in found]
-        if len(named) <= MOST_LORAS and all(isinstance(name, str) for name, _ in named):
+        if len(named) <= MAX_LORAS and all(isinstance(name, str) for name, _ in named):
             return named
     except (ValueError, RecursionError, TypeError, KeyError, AttributeError):
         pass

@@ -12,13 +12,13 @@ from pydantic import TypeAdapter
 from typing_extensions import TypedDict
 
 from traces.error import TraceError
-from traces.sources import Streamed, numbered, opened
+from traces.sources import Streamed, make_reading, with_row_numbers
 from traces.sources.formats.cells import Timestamps, refusal
 from traces.sources.formats.jsontext import elements
 from traces.sources.formats.records import Name, check_records
 from traces.table.ingest import Batch, Reading, since_earliest
 from traces.table.limits import Limits
-from traces.table.validation import Origin, shown
+from traces.table.validation import Origin, excerpt
 
 COLUMNS = {
     "arrival_s": "timestamp",
@@ -29,8 +29,8 @@ COLUMNS = {
 """Canonical name -> the trace's."""
 
 
-class Record(TypedDict):
-    """What the trace tells of a request; a null list of add-ons means none."""
+class KatzRecord(TypedDict):
+    """Fields of a request in the trace; a null list of add-ons means none."""
 
     timestamp: Any
     ip: Name
@@ -40,23 +40,22 @@ class Record(TypedDict):
     loras: list[Name] | None
 
 
-RECORDS = TypeAdapter(list[Record])
+RECORDS = TypeAdapter(list[KatzRecord])
 
 MILLISECONDS = 1e11
-"""Numbers above this are taken for milliseconds since 1970: as seconds they lie beyond the year 5000."""
+"""Numbers above this are milliseconds since 1970; as seconds they would be beyond the year 5000."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Katz(Streamed):
     """The published request trace: JSON records in an array or a line each, in any order of time.
 
-    Every record has timestamp, ip (the name of the serving node), scene_id (service A or B),
-    base_model_id, controlnets and loras. Built from that published format, not from the file.
+    Every record has timestamp, ip (the name of the serving node), scene_id (service A or B), base_model_id, controlnets
+    and loras. This class follows the published format; the file itself was not available.
 
-    Arrivals are counted from the earliest. A timestamp is text in ISO 8601, or seconds or milliseconds
-    since 1970, one of them throughout; the notes say which. Node and service have no column in a trace:
-    a request is named service/node/row, so that what happens per node can still be told. A null list of
-    add-ons means none, as in the authors' own scripts. Users, prompts, sizes and steps are null.
+    Arrivals count from the earliest. All timestamps are ISO 8601 text, or all are seconds or milliseconds since 1970;
+    the notes say which. Node and service have no column in a trace, so a request is named service/node/row. A null list
+    of add-ons means none, as in the authors' own scripts. Users, prompts, sizes and steps are null.
 
     Source: Li et al., "SwiftDiffusion" / "Katz" (about 550,000 requests); its artifact's trace/README.md.
 
@@ -80,15 +79,17 @@ class Katz(Streamed):
             "service": self.service,
             "node": self.node,
         }
-        return opened(self, "SwiftDiffusion (Katz) production trace", self._batches(path, notes), notes, since_earliest)
+        return make_reading(
+            self, "SwiftDiffusion (Katz) production trace", self._batches(path, notes), notes, since_earliest
+        )
 
     def _batches(self, path: Path, notes: dict[str, Any]) -> Iterator[Batch]:
         where = str(path)
-        clock = _Clock()
+        clock = _TimestampParser()
         services: Counter[str] = Counter()
         nodes: set[str] = set()
         first = kept = 0
-        for numbers, records in numbered(elements(path, self.limits)):
+        for numbers, records in with_row_numbers(elements(path, self.limits)):
             check_records(records, RECORDS, Origin(where, rows=numbers))
             rows, chosen = [], []
             for row, record in enumerate(records, first):
@@ -110,8 +111,8 @@ class Katz(Streamed):
             yield Batch(columns, clock.read(chosen, origin), origin)
         if first and not kept:
             raise TraceError(
-                f"{where}: no requests are left of {first:,} (services {shown(', '.join(sorted(services)), 60)}); check"
-                " --service and --node"
+                f"{where}: no requests are left of {first:,} (services {excerpt(', '.join(sorted(services)), 60)});"
+                " check --service and --node"
             )
         if (self.service, self.node) != (None, None):
             notes["skipped"] = {"another service or node": first - kept}
@@ -119,8 +120,8 @@ class Katz(Streamed):
 
 
 @dataclass(slots=True)
-class _Clock:
-    """Reads timestamps, all in the unit of the first."""
+class _TimestampParser:
+    """Parser of timestamps that all have the unit of the first."""
 
     unit: str | None = None
     stamps: Timestamps = field(default_factory=Timestamps)

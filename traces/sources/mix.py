@@ -1,4 +1,4 @@
-"""Requests of a few shapes, drawn by weight: the standard mixes of the engines' own benchmarks."""
+"""Requests of a few shapes, drawn by weight: the standard mixes of the engines' benchmarks."""
 
 import random
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from annotated_types import Ge, Le
 
 from conf.ranges import Seed
 from traces.error import TraceError
-from traces.synthetic.laws import weighted
+from traces.synthetic.distributions import split_weights
 from traces.table.ingest import ORDER_ONLY
 from traces.table.trace import Trace, make
 
@@ -19,19 +19,19 @@ WHERE = "mix"
 
 @dataclass(slots=True, kw_only=True)
 class Mix:
-    """Requests without prompts whose sizes and steps are drawn independently, an order and no times.
+    """Requests without prompts, of sizes and steps drawn independently; an order and no times.
 
-    The draws are those of Python's `random.Random(seed).choices`, as the clients of vLLM-Omni's and llm-d's benchmarks
-    make them, so that the same seed gives the requests that were really sent.
+    The draws are those of Python's `random.Random(seed).choices`, as in the clients of vLLM-Omni's and llm-d's
+    benchmarks, so that the same seed gives the requests that were really sent.
 
     Args:
         shapes: [width, height, steps, weight] rows, sizes in pixels.
         requests: number of rows.
-        drawn: ``weight``, or ``turn``: the shapes one after another, again and again, whatever their weights.
-        seed: of Python's `random`.
-        name: what reports call the trace.
+        drawn: ``weight``, or ``turn``: the shapes in turn, whatever their weights.
+        seed: seed of Python's `random`.
+        name: name of the trace in reports.
 
-    Raises TraceError: `shapes` are of another form, or a size is above 65,536 pixels.
+    Raises TraceError if `shapes` have another form, or a size is above 65,536 pixels.
     """
 
     shapes: Sequence[Sequence[float]]
@@ -41,18 +41,18 @@ class Mix:
     name: str = "mix"
 
     def __post_init__(self) -> None:
-        if (weighted(self.shapes, "shapes", 3, WHERE)[0] > 65_536).any():
+        if (split_weights(self.shapes, "shapes", 3, WHERE)[0] > 65_536).any():
             raise TraceError(f"{WHERE}: shapes={self.shapes!r}, expected sizes of at most 65,536 pixels")
 
     def load(self, rng: np.random.Generator) -> Trace:
         """Draw the requests; nothing is drawn from `rng`."""
         weights = [float(row[3]) for row in self.shapes]
         if self.drawn == "turn":
-            which, said = [row % len(weights) for row in range(self.requests)], "one after another"
+            which, order = [row % len(weights) for row in range(self.requests)], "one after another"
         else:
             which = random.Random(self.seed).choices(range(len(weights)), weights, k=self.requests)
-            said = f"drawn by weight from Python's random, seed {self.seed}"
-        drawn = weighted(self.shapes, "shapes", 3, WHERE)[0][which]
+            order = f"drawn by weight from Python's random, seed {self.seed}"
+        drawn = split_weights(self.shapes, "shapes", 3, WHERE)[0][which]
         return make(
             {
                 "request_id": [f"r{row}" for row in range(self.requests)],
@@ -64,7 +64,7 @@ class Mix:
                 "seed": np.arange(self.requests),
             },
             name=self.name,
-            source=f"a mix of {len(weights)} shapes, {said}",
+            source=f"a mix of {len(weights)} shapes, {order}",
             notes={"synthetic": True, "arrival_s": ORDER_ONLY},
             where=WHERE,
         )

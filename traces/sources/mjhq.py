@@ -12,7 +12,7 @@ from typing_extensions import TypedDict
 
 from conf.ranges import Count
 from traces.error import TraceError
-from traces.sources import Streamed, in_order, numbered, opened
+from traces.sources import Streamed, make_reading, untimed_batch, with_row_numbers
 from traces.sources.formats.jsontext import members
 from traces.sources.formats.records import check_records
 from traces.table.ingest import ORDER_ONLY, Batch, Reading
@@ -27,7 +27,7 @@ Row = tuple[int, str, str]
 
 
 class Image(TypedDict):
-    """What is told of an image."""
+    """Fields of an image in the file."""
 
     category: str
     prompt: str
@@ -40,17 +40,17 @@ IMAGES = TypeAdapter(list[Image])
 class Mjhq(Streamed):
     """MJHQ-30K's meta_data.json: an object from the name of an image to its category and prompt.
 
-    Requests carry the names of the images, in the order of the file, a second apart: an order and no
-    times. The notes count them by category.
+    Requests have the names of the images, in the order of the file, a second apart: an order and no times. The notes
+    count them by category.
 
     Source: Li et al. 2024, "Playground v2.5"; the choice of `requests` is that of MoDM's artifact.
 
     Args:
         path: the file; a leading ~ is the home folder.
-        requests: keep only the last requests / 10 prompts of each category, in the order of the file,
-            as MoDM's experiments do; None keeps all.
+        requests: keep only the last requests / 10 prompts of each category, in the order of the file, as MoDM's
+            experiments do; None keeps all.
 
-    Raises TraceError: `requests` is not a multiple of 10.
+    Raises TraceError if `requests` is not a multiple of 10.
     """
 
     path: str | Path
@@ -65,7 +65,7 @@ class Mjhq(Streamed):
     def read(self, rng: np.random.Generator) -> Reading:
         path = Path(self.path).expanduser()
         notes: dict[str, Any] = {"file": path.name, "arrival_s": ORDER_ONLY, "requests": self.requests}
-        return opened(self, "MJHQ-30K (Li et al. 2024), meta_data.json", self._batches(path, notes), notes)
+        return make_reading(self, "MJHQ-30K (Li et al. 2024), meta_data.json", self._batches(path, notes), notes)
 
     def _batches(self, path: Path, notes: dict[str, Any]) -> Iterator[Batch]:
         where = str(path)
@@ -73,7 +73,7 @@ class Mjhq(Streamed):
         last: dict[str, deque[Row]] = {}
         each = None if self.requests is None else self.requests // CATEGORIES
         first = 0
-        for numbers, group in numbered(members(path, self.limits)):
+        for numbers, group in with_row_numbers(members(path, self.limits)):
             check_records([value for _, value in group], IMAGES, Origin(where, rows=numbers))
             rows: list[Row] = []
             for row, (name, value) in enumerate(group, first):
@@ -98,4 +98,4 @@ class Mjhq(Streamed):
 
 def _batch(rows: list[Row], where: str, first: int) -> Batch:
     numbers, names, prompts = zip(*rows, strict=True)
-    return in_order({"request_id": names, "prompt": prompts}, Origin(where, rows=np.array(numbers)), first)
+    return untimed_batch({"request_id": names, "prompt": prompts}, Origin(where, rows=np.array(numbers)), first)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from traces.sources import Streamed, in_order, numbered, opened
+from traces.sources import Streamed, make_reading, untimed_batch, with_row_numbers
 from traces.sources.formats.delimited import read_delimited, read_header, require_column
 from traces.table.ingest import ORDER_ONLY, Batch, Reading
 from traces.table.limits import Limits
@@ -18,10 +18,10 @@ from traces.table.validation import Origin
 
 @dataclass(slots=True, kw_only=True)
 class PartiPrompts(Streamed):
-    """PartiPrompts.tsv as published: tabs between cells, and quotes that mean nothing.
+    """PartiPrompts.tsv as published: tabs between cells, quotes are plain characters.
 
-    The prompts are in the file's order, a second apart: an order and no times. The notes count them by
-    category; challenge and note are left out.
+    The prompts are in the file's order, a second apart: an order and no times. The notes count them by category.
+    Challenge and note are dropped.
 
     Source: Yu et al. 2022, "Scaling Autoregressive Models for Content-Rich Text-to-Image Generation";
     Apache-2.0.
@@ -41,12 +41,12 @@ class PartiPrompts(Streamed):
             require_column(header, column, str(path))
         notes: dict[str, Any] = {"licence": "Apache-2.0", "file": path.name, "arrival_s": ORDER_ONLY}
         tables = read_delimited(path, self.limits, header, delimiter="\t", quote=None)
-        return opened(self, "PartiPrompts (Yu et al. 2022)", _batches(tables, str(path), notes), notes)
+        return make_reading(self, "PartiPrompts (Yu et al. 2022)", _batches(tables, str(path), notes), notes)
 
 
 def _batches(tables: Iterator[pa.Table], where: str, notes: dict[str, Any]) -> Iterator[Batch]:
     categories: Counter[str] = Counter()
-    for rows, table in numbered(tables):
+    for rows, table in with_row_numbers(tables):
         categories.update(category or "none" for category in table.column("Category").to_pylist())
-        yield in_order({"prompt": table.column("Prompt")}, Origin(where, {"prompt": "Prompt"}, rows), int(rows[0]))
+        yield untimed_batch({"prompt": table.column("Prompt")}, Origin(where, {"prompt": "Prompt"}, rows), int(rows[0]))
     notes["categories"] = dict(sorted(categories.items()))

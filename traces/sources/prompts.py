@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from traces.error import TraceError
-from traces.sources import Streamed, in_order, numbered, opened
+from traces.sources import Streamed, make_reading, untimed_batch, with_row_numbers
 from traces.sources.formats.cells import refusal
 from traces.sources.formats.jsontext import elements
 from traces.sources.formats.lines import lines
 from traces.sources.formats.sniff import not_prompts
 from traces.table.ingest import ORDER_ONLY, Batch, Reading
 from traces.table.limits import Limits
-from traces.table.validation import Origin, shown
+from traces.table.validation import Origin, excerpt
 
 TABLE = re.compile(r"\.(csv|tsv|parquet|xlsx?)(\.gz)?$")
 
@@ -25,11 +25,10 @@ TABLE = re.compile(r"\.(csv|tsv|parquet|xlsx?)(\.gz)?$")
 class Prompts(Streamed):
     """A file of prompts and nothing else, UTF-8, plain or gzipped.
 
-    A name that ends in .json or .jsonl (or the same with .gz) says that the file is a JSON array, or
-    one JSON value after another, of texts or of objects with a member "prompt". Any other file has a
-    prompt per line; blank lines are skipped and counted in the notes. Requests are named after their
-    line or element, counted from 0, and arrive a second apart: an order and no times. A file that is evidently a
-    table (by its name, or by a header of columns) or JSON under another name is refused, not taken for prompts.
+    A file named .json or .jsonl (or the same with .gz) is a JSON array, or one JSON value after another. Its values are
+    texts or objects with a member "prompt". Any other file has a prompt per line; blank lines are skipped and counted
+    in the notes. Requests are named after their line or element, counted from 0, and arrive a second apart: an order
+    and no times. A table (by its name, or by a header of columns), or JSON under another name, is an error.
 
     Args:
         path: the file; a leading ~ is the home folder.
@@ -44,22 +43,22 @@ class Prompts(Streamed):
         notes: dict[str, Any] = {"file": path.name, "arrival_s": ORDER_ONLY}
         if TABLE.search(path.name.lower()):
             raise TraceError(
-                f"{path}: is a table by its name, expected a prompt per line; take `trace import csv` (or diffusiondb,"
+                f"{path}: is a table by its name, expected a prompt per line; use `trace import csv` (or diffusiondb,"
                 " for its Parquet), or rename the file if its lines are prompts"
             )
         suffix = (path.with_suffix("") if path.suffix == ".gz" else path).suffix
         batches = self._from_json(path) if suffix in (".json", ".jsonl") else self._from_lines(path, notes)
-        return opened(self, f"prompt list, {path.name}", batches, notes)
+        return make_reading(self, f"prompt list, {path.name}", batches, notes)
 
     def _from_json(self, path: Path) -> Iterator[Batch]:
-        for rows, values in numbered(elements(path, self.limits)):
+        for rows, values in with_row_numbers(elements(path, self.limits)):
             origin = Origin(str(path), rows=rows)
             prompts = [value.get("prompt") if isinstance(value, dict) else value for value in values]
             for index, prompt in enumerate(prompts):
                 if not isinstance(prompt, str):
                     expected = "a text or an object with a text named prompt"
                     raise refusal(origin, index, "prompt", repr(values[index]), expected)
-            yield in_order({"prompt": prompts}, origin, int(rows[0]))
+            yield untimed_batch({"prompt": prompts}, origin, int(rows[0]))
 
     def _from_lines(self, path: Path, notes: dict[str, Any]) -> Iterator[Batch]:
         skipped = notes["skipped"] = {"blank lines": 0}
@@ -68,11 +67,11 @@ class Prompts(Streamed):
         def refuse_table(line: str) -> None:
             found = not_prompts(line)
             if found is not None:
-                raise TraceError(f"{path}: row 0: found {shown(repr(line), 60)}, {found}")
+                raise TraceError(f"{path}: row 0: found {excerpt(repr(line), 60)}, {found}")
 
         for rows, prompts in lines(path, self.limits, self.limits.max_prompt_bytes, "prompt", refuse_table):
             keep = [index for index, prompt in enumerate(prompts) if prompt.strip()]
             skipped["blank lines"] += len(prompts) - len(keep)
             origin = Origin(str(path), rows=np.array(rows, np.int64)[keep])
-            yield in_order({"prompt": [prompts[index] for index in keep]}, origin, kept)
+            yield untimed_batch({"prompt": [prompts[index] for index in keep]}, origin, kept)
             kept += len(keep)

@@ -1,4 +1,4 @@
-"""A log of the Stable Diffusion beta: the public service that DiffusionDB was taken from."""
+"""Log of the Stable Diffusion beta, the public service that DiffusionDB was collected from."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -13,12 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from traces.error import TraceError
-from traces.sources import Streamed, chosen, numbered, opened
+from traces.sources import Streamed, keep_rows, make_reading, with_row_numbers
 from traces.sources.formats.cells import integers, numbers
 from traces.sources.formats.delimited import read_delimited, read_header, require_column
 from traces.table.ingest import Batch, Reading, since_earliest
 from traces.table.limits import Limits
-from traces.table.validation import Origin, check_times, refuse, shown
+from traces.table.validation import Origin, check_times, excerpt, refuse
 
 COLUMNS = {
     "arrival_s": "est_unix_s",
@@ -36,34 +36,34 @@ COLUMNS = {
 PLACE = ("channel", "idx")
 
 STEPS = 50
-"""What the bot ran where a request names no number of steps."""
+"""The bot's own number of steps, used if a request names none."""
 
 ESTIMATED = (
     "estimated: interpolated between 440 anchors. Inside a channel the order is exact; between channels the times are "
     "off by half an hour in the median (90 %: up to 2.5 h), and the rhythm of the day is flattened: no hourly rate can "
     "be taken from them"
 )
-"""The note on arrivals, as the log's makers and a comparison with DiffusionDB's own stamps have it."""
+"""Note on arrivals, from the log's authors and a comparison with DiffusionDB's own timestamps."""
 
 
 @dataclass(slots=True, kw_only=True)
 class SdBeta(Streamed):
     """The log as delimited text, a row for each message that the bot answered, 6 to 13 August 2022.
 
-    Arrivals are estimated, and the notes say how well. Inside a channel the order is exact and is kept: an estimate
-    that falls below one before it in its channel is raised to that one, and counted in the notes. Channels are merged
-    by their estimates, ties in the file's order. A request is named channel/idx.
+    Arrivals are estimated, and the notes say how well. The order inside a channel is exact and is kept: an estimate
+    below an earlier one of its channel is raised to that, and counted in the notes. Channels are merged by their
+    estimates, ties in the file's order. A request is named channel/idx.
 
-    A message is one request, of 1 to 9 images; `gen_s` is what the bot took for all of them. Users are known from
-    9 August on, and not all: a blank one is null. Blank steps are the bot's own 50.
+    A message is one request of 1 to 9 images; `gen_s` is the bot's time for all of them. Some users are known from
+    9 August on; a blank one is null. Blank steps are the bot's own 50.
 
     Args:
         path: requests.csv, plain or gzipped; a leading ~ is the home folder.
         channel: keep only the requests of this channel; None merges all of them.
-        since: keep only what arrives then or later: a day or a time in ISO 8601, UTC where it names no zone.
-        until: keep only what arrives before then.
+        since: keep only requests that arrive then or later: a day or a time in ISO 8601, UTC if it has no zone.
+        until: keep only requests that arrive before then.
 
-    Raises TraceError: `since` or `until` is no day or time, or they leave no time between them.
+    Raises TraceError if `since` or `until` is no day or time, or `until` is not later.
     """
 
     path: str
@@ -79,7 +79,9 @@ class SdBeta(Streamed):
         self._from_s = -np.inf if self.since is None else _unix_s("since", self.since)
         self._until_s = np.inf if self.until is None else _unix_s("until", self.until)
         if not self._from_s < self._until_s:
-            raise TraceError(f"sd-beta: since={self.since} and until={self.until} leave no time between them")
+            raise TraceError(
+                f"sd-beta: since={self.since} and until={self.until} leave no time between them; set until later"
+            )
 
     def read(self, rng: np.random.Generator) -> Reading:
         path = Path(self.path).expanduser()
@@ -101,13 +103,13 @@ class SdBeta(Streamed):
             "skipped": {},
         }
         batches = self._batches(read_delimited(path, self.limits, header), str(path), notes)
-        return opened(self, "Stable Diffusion beta, log of 30 of its 50 channels", batches, notes, since_earliest)
+        return make_reading(self, "Stable Diffusion beta, log of 30 of its 50 channels", batches, notes, since_earliest)
 
     def _batches(self, tables: Iterator[pa.Table], where: str, notes: dict[str, Any]) -> Iterator[Batch]:
         order = _Order()
         blank: Counter[str] = Counter()
         kept, first_s = 0, np.inf
-        for rows, table in numbered(tables):
+        for rows, table in with_row_numbers(tables):
             notes["rows"] += len(rows)
             arrival_s = order.times(table, Origin(where, COLUMNS, rows))
             reasons: dict[str, npt.NDArray[np.bool_]] = {}
@@ -117,7 +119,7 @@ class SdBeta(Streamed):
                 reasons["before `since`"] = arrival_s < self._from_s
             if self.until is not None:
                 reasons["from `until` on"] = arrival_s >= self._until_s
-            at = np.flatnonzero(chosen(len(rows), reasons, notes["skipped"]))
+            at = np.flatnonzero(keep_rows(len(rows), reasons, notes["skipped"]))
             kept += at.size
             first_s = float(arrival_s[at].min(initial=first_s))
             table, origin = table.take(pa.array(at)), Origin(where, COLUMNS, rows[at])
@@ -125,8 +127,8 @@ class SdBeta(Streamed):
             yield Batch(_columns(table, origin), pa.array(arrival_s[at]), origin)
         if notes["rows"] and not kept:
             raise TraceError(
-                f"{where}: no requests are left of {notes['rows']:,} (channels {shown(', '.join(sorted(order.last)))});"
-                " check --channel, --since and --until"
+                f"{where}: no requests are left of {notes['rows']:,} (channels"
+                f" {excerpt(', '.join(sorted(order.last)))}); check --channel, --since and --until"
             )
         if kept:
             notes["first_arrival"] = f"{np.datetime64(int(first_s), 's')}Z"
@@ -138,15 +140,15 @@ class SdBeta(Streamed):
 
 @dataclass(slots=True)
 class _Order:
-    """What is known of each channel: the last place in it, and the latest time."""
+    """Last place and latest time of each channel."""
 
     last: dict[str, tuple[int, float]] = field(default_factory=dict)
     raised: int = 0
 
     def times(self, table: pa.Table, origin: Origin) -> npt.NDArray[np.float64]:
-        """Estimates that never fall inside a channel, (n,) seconds since 1970.
+        """Return estimates that never fall inside a channel, (n,) seconds since 1970.
 
-        Raises TraceError for a row that names no channel, or whose place is not behind the last one of its channel.
+        Raises TraceError for a row without a channel, or whose place is not after the last one of its channel.
         """
         estimates = numbers(table.column("est_unix_s"), origin, "arrival_s")
         check_times(estimates, origin, relative=False)
@@ -160,7 +162,7 @@ class _Order:
             if place <= before:
                 raise TraceError(
                     f"{origin.cell(index, 'idx')}: found {place}, expected more than {before} as before it in channel"
-                    f" {shown(channel, 60)}; sort the rows of each channel by idx, and drop those that are there twice"
+                    f" {excerpt(channel, 60)}; sort the rows of each channel by idx, and drop duplicates"
                 )
             if arrival_s[index] < latest_s:
                 arrival_s[index] = latest_s
@@ -170,7 +172,7 @@ class _Order:
 
 
 def _columns(table: pa.Table, origin: Origin) -> dict[str, Any]:
-    whole = {
+    integral = {
         name: integers(table.column(COLUMNS[name]), origin, name)
         for name in ("width", "height", "steps", "images", "seed")
     }
@@ -178,8 +180,8 @@ def _columns(table: pa.Table, origin: Origin) -> dict[str, Any]:
         "request_id": pc.binary_join_element_wise(table.column("channel"), table.column("idx"), "/"),
         "user_id": table.column("user"),
         "prompt": table.column("prompt"),
-        **whole,
-        "steps": whole["steps"].fill_null(STEPS),
+        **integral,
+        "steps": integral["steps"].fill_null(STEPS),
         "gen_s": numbers(table.column("gen_seconds"), origin, "gen_s"),
     }
 
@@ -189,7 +191,7 @@ def _unix_s(setting: str, text: str) -> float:
         at = datetime.fromisoformat(str(text))
     except ValueError:
         raise TraceError(
-            f"sd-beta: {setting}={shown(repr(text), 60)}, expected a day or a time such as 2022-08-12 or"
+            f"sd-beta: {setting}={excerpt(repr(text), 60)}, expected a day or a time such as 2022-08-12 or"
             " 2022-08-12T18:00"
         ) from None
     return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()

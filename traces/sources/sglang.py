@@ -1,4 +1,4 @@
-"""SGLang-Diffusion's benchmark: its manifest of one JSON object a line, read as strictly as theirs, and written."""
+"""The manifest of SGLang-Diffusion's benchmark, a JSON object per line, read and written."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -12,7 +12,7 @@ from pydantic import ConfigDict, TypeAdapter, with_config
 from typing_extensions import TypedDict
 
 from traces.error import TraceError
-from traces.sources import Streamed, in_order, numbered, opened
+from traces.sources import Streamed, make_reading, untimed_batch, with_row_numbers
 from traces.sources.formats.cells import refusal
 from traces.sources.formats.jsontext import elements
 from traces.sources.formats.records import Number, Whole, check_records, extras
@@ -23,8 +23,8 @@ from traces.table.validation import Origin
 
 
 @with_config(ConfigDict(extra="forbid"))
-class Line(TypedDict, total=False):
-    """A line of the manifest: its fields, in the order in which they are written."""
+class ManifestLine(TypedDict, total=False):
+    """A line of the manifest: its fields, in the order of writing."""
 
     prompt: Required[str]
     request_id: str | None
@@ -41,7 +41,7 @@ class Line(TypedDict, total=False):
     sampling_params: dict[str, Any] | None
 
 
-LINES = TypeAdapter(list[Line])
+LINES = TypeAdapter(list[ManifestLine])
 
 COLUMNS: Mapping[str, str] = {
     "prompt": "prompt",
@@ -52,20 +52,19 @@ COLUMNS: Mapping[str, str] = {
     "seed": "seed",
     "num_outputs_per_prompt": "images",
 }
-"""Fields that a trace has a column for."""
+"""Field -> column of a trace."""
 
-OTHERS = tuple(name for name in Line.__annotations__ if name not in COLUMNS)
-"""Fields that a trace keeps in its column extras."""
+OTHERS = tuple(name for name in ManifestLine.__annotations__ if name not in COLUMNS)
+"""Fields kept in the column extras."""
 
 
 @dataclass(slots=True, kw_only=True)
 class SGLang(Streamed):
-    """Requests as SGLang-Diffusion's benchmark takes them: JSON lines with a prompt and, each if it is there, their
-    size, steps, seed, number of images and more.
+    """The manifest of SGLang-Diffusion's benchmark: JSON lines with a prompt and optional settings.
 
-    A field that its manifest does not have is an error, as it is theirs. The manifest has no times: lines are in an
-    order, and need an arrival process. What a trace has no column for is kept in its extras, so that `lines` writes
-    what was read.
+    The settings are size, steps, seed, number of images and more. An unknown field is an error, as in the benchmark.
+    The manifest has no times: its lines are in order, and need an arrival process. Fields without a column are kept in
+    the extras, so that `lines` writes what was read.
 
     Args:
         path: the file, UTF-8, plain or gzipped; a leading ~ is the home folder.
@@ -78,12 +77,12 @@ class SGLang(Streamed):
     def read(self, rng: np.random.Generator) -> Reading:
         path = Path(self.path).expanduser()
         notes = {"file": path.name, "arrival_s": ORDER_ONLY}
-        return opened(self, f"SGLang-Diffusion manifest, {path.name}", self._batches(path), notes)
+        return make_reading(self, f"SGLang-Diffusion manifest, {path.name}", self._batches(path), notes)
 
     def _batches(self, path: Path) -> Iterator[Batch]:
         named: bool | None = None
         names = {ours: theirs for theirs, ours in COLUMNS.items()}
-        for rows, found in numbered(elements(path, self.limits)):
+        for rows, found in with_row_numbers(elements(path, self.limits)):
             origin = Origin(str(path), names, rows)
             check_records(found, LINES, origin)
             for index, value in enumerate(found):
@@ -102,22 +101,23 @@ class SGLang(Streamed):
             others = [{name: each[name] for name in OTHERS if each.get(name) is not None} for each in found]
             texts = [json.dumps(each, ensure_ascii=False) if each else None for each in others]
             columns["extras"] = pa.array(texts, pa.string())
-            yield in_order(columns, origin, int(rows[0]))
+            yield untimed_batch(columns, origin, int(rows[0]))
 
 
 def lines(trace: Trace) -> Iterator[str]:
-    """Each request of `trace` as a line of a manifest, without the end of the line; what is null is left out.
+    """Yield each request of `trace` as a line of a manifest, without the end of the line and without nulls.
 
-    Raises TraceError: a request without a prompt, which a manifest has to have, or extras that are no JSON object.
+    Raises TraceError if a request has no prompt, or its extras are not a JSON object.
     """
     for row in range(len(trace)):
         others = {name: value for name, value in extras(trace, row).items() if name in OTHERS}
-        told = {theirs: trace.table.column(ours)[row].as_py() for theirs, ours in COLUMNS.items()} | others
-        if told["prompt"] is None:
+        values = {theirs: trace.table.column(ours)[row].as_py() for theirs, ours in COLUMNS.items()} | others
+        if values["prompt"] is None:
             raise TraceError(
-                f"{trace.path or trace.name}: row {row}, column prompt: found null, expected text, which a line of the "
-                "manifest has to have; pair the trace with prompts (mezzotint trace pair)"
+                f"{trace.path or trace.name}: row {row}, column prompt: found null, expected text, which the "
+                "manifest requires; pair the trace with prompts (mezzotint trace pair)"
             )
         yield json.dumps(
-            {name: told[name] for name in Line.__annotations__ if told.get(name) is not None}, ensure_ascii=False
+            {name: values[name] for name in ManifestLine.__annotations__ if values.get(name) is not None},
+            ensure_ascii=False,
         )

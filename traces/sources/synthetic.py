@@ -1,4 +1,4 @@
-"""Made-up traffic in the image of real services: users, sessions, and prompts that edit earlier ones."""
+"""Synthetic traffic modelled on real services: users, sessions, and prompts that edit earlier ones."""
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
@@ -13,13 +13,13 @@ from annotated_types import Ge, Le
 from conf.ranges import Count, Number, Share
 from traces.error import TraceError
 from traces.synthetic import addons, settings
+from traces.synthetic.ancestry import Ancestry, order_by
 from traces.synthetic.bounds import check_size
-from traces.synthetic.clock import Clock
-from traces.synthetic.laws import Indices, named, weighted
-from traces.synthetic.lineage import Descent, by
-from traces.synthetic.prompts import Wording
+from traces.synthetic.distributions import Indices, numbered_names, split_weights
+from traces.synthetic.prompt_writer import PromptWriter
 from traces.synthetic.published import published
-from traces.synthetic.visits import Visits, channels
+from traces.synthetic.session_rate import SessionRate
+from traces.synthetic.user_sessions import UserSessions, channels
 from traces.table.nodes import placed
 from traces.table.sessions import sessions
 from traces.table.trace import Trace, make
@@ -30,16 +30,16 @@ WHERE = "synthetic trace"
 STREAMS = ("visits", "channels", "wording", "sizes", "steps", "images", "models", "addons", "seeds")
 
 
-Most = Annotated[int, Ge(1), Le(10**6)]
+UpToMillion = Annotated[int, Ge(1), Le(10**6)]
 Above0 = Annotated[float, Ge(1e-300), Le(1e300)]
 Width = Annotated[float, Ge(0), Le(10)]
 
 FITTED: Any = object()
-"""Stands for the value in conf/trace/synthetic.yaml."""
+"""Placeholder for the value in conf/trace/synthetic.yaml."""
 
 
 def _fitted(kind: type) -> type:
-    """Give each field of a class that is to be a dataclass its value in conf/trace/synthetic.yaml as the default."""
+    """Set the default of each field of a dataclass to its value in conf/trace/synthetic.yaml."""
     for name in [name for name in kind.__annotations__ if getattr(kind, name) is FITTED]:
         setattr(kind, name, field(default_factory=partial(published, name)))
     return kind
@@ -48,46 +48,47 @@ def _fitted(kind: type) -> type:
 @dataclass(slots=True, kw_only=True)
 @_fitted
 class Synthetic:
-    """The built-in trace: needs no file and no network.
+    """The built-in synthetic trace; it needs no file and no network.
 
-    Sessions begin as a Poisson process (`Clock`: by the hour and in bursts, where asked for) and fall to users of
-    unequal activity (`Visits`), who send their requests in one of several channels and now and then change it.
-    A prompt repeats or edits an earlier one of its user's, or begins another subject with the end of somebody's
-    prompt; what is written is stretches of earlier prompts, the channel's or anybody's, and new words (`Descent`,
-    `Wording`). Before the first request lies a history that there is to copy from. Those classes in
-    `traces.synthetic` say what each parameter means. The values, the statistic that each one fits and where that was
-    found are in conf/trace/synthetic.yaml, and nowhere else; what is not given here is taken from there.
+    Sessions start as a Poisson process, optionally with a day cycle and bursts (`SessionRate`). They belong to users of
+    unequal activity (`UserSessions`), who send requests in one of several channels and sometimes change it. A prompt
+    repeats or edits an earlier one of the user, or begins a new subject with the end of another prompt. New text
+    consists of stretches of earlier prompts, of the channel or of any user, and of new words (`Ancestry`,
+    `PromptWriter`). A history before the first row provides prompts to copy from.
 
-    Each part can be switched off: `day_ratio` 1, `burst_cv` 0, `channels` 1, `repeat_share` 0, a tiny `stay_s` and a
-    huge `subject_mass` (nobody goes on from an earlier prompt), `new_mean` 1 (nobody copies), one row in `sizes`,
-    `steps` or `images`, no `base_models` (the column is null), `service` null (no ControlNets and LoRAs: null).
+    The classes in `traces.synthetic` explain the parameters. Values, fitted statistics and sources are in
+    conf/trace/synthetic.yaml alone, which also has the defaults.
+
+    Each part can be switched off: `day_ratio` 1, `burst_cv` 0, `channels` 1, `repeat_share` 0. A tiny `stay_s` with a
+    huge `subject_mass` leaves no edits, and `new_mean` 1 no copies. One row in `sizes`, `steps` or `images` fixes them.
+    Without `base_models` or `service` their columns are null.
 
     Args:
         requests: number of rows.
-        history: requests before the first row, in the mean, which are not in the trace.
-        rate_rpm: arrivals of the whole service, requests per minute, in the mean over a day.
-        channels: communities side by side.
+        history: mean number of requests before the first row, which are not in the trace.
+        rate_rpm: mean rate of the whole service over a day, requests per minute.
+        channels: number of communities.
         channel_stay: chance that a user's request is in the channel of the one before.
-        one_channel: the trace is a single channel's, whose rate is `rate_rpm` / `channels`; false: all of them.
-        users: people who might send a request; None is `users_per_rpm` x `rate_rpm`, so that there are more
-            users, not busier ones, at a higher rate.
+        one_channel: true: the trace is a single channel's, of rate `rate_rpm` / `channels`; false: all of them.
+        users: number of possible users; None is `users_per_rpm` x `rate_rpm`, so that a higher rate means more
+            users, not busier ones.
         sizes: [width, height, weight] rows, pixels.
         steps: [steps, weight] rows.
         images: [images per request, weight] rows.
         base_models: share of each base model.
-        service: whose nodes and add-ons: a key of `services`, or None. Then requests are named service/node/row.
-        services: by name, the arguments of `traces.synthetic.addons.Service`.
-        settings_change, images_change, model_change: chance that a request of a running session draws its size, and
-            its steps; its number of images; its base model afresh.
-        name: what reports call the trace.
+        service: key in `services` of the nodes and add-ons, or None. With one, requests are named service/node/row.
+        services: name -> arguments of `traces.synthetic.addons.AddonService`.
+        settings_change, images_change, model_change: chance that a request of a running session draws new values of
+            size and steps, of the number of images, of the base model.
+        name: name of the trace in reports.
 
-    Raises TraceError: an argument is out of its range.
+    Raises TraceError if an argument is out of its range.
     """
 
     requests: Count = FITTED
     history: Annotated[int, Ge(0), Le(10**7)] = FITTED
     rate_rpm: Above0 = FITTED
-    channels: Most = FITTED
+    channels: UpToMillion = FITTED
     channel_stay: Share = FITTED
     one_channel: bool = FITTED
     day_ratio: Annotated[float, Ge(1), Le(1e6)] = FITTED
@@ -99,7 +100,7 @@ class Synthetic:
     user_sigma: Width = FITTED
     session_mean: Annotated[float, Ge(1)] = FITTED
     session_sigma: Width = FITTED
-    session_most: Most = FITTED
+    session_most: UpToMillion = FITTED
     gap_least_s: Above0 = FITTED
     gap_median_s: Above0 = FITTED
     gap_sigma: Width = FITTED
@@ -130,12 +131,12 @@ class Synthetic:
 
     def __post_init__(self) -> None:
         check_ranges(WHERE, self)
-        check_number(WHERE, "session_mean", self.session_mean, most=self.session_most)
+        check_number(WHERE, "session_mean", self.session_mean, max_value=self.session_most)
         if self.gap_median_s <= self.gap_least_s:
             raise TraceError(f"{WHERE}: gap_median_s={self.gap_median_s!r}, expected more than gap_least_s")
-        weighted(self.sizes, "sizes", 2)
-        weighted(self.steps, "steps", 1)
-        weighted(self.images, "images", 1)
+        split_weights(self.sizes, "sizes", 2)
+        split_weights(self.steps, "steps", 1)
+        split_weights(self.images, "images", 1)
         settings.check_shares(self.base_models, "base_models")
         if self.service is not None and self.service not in self.services:
             raise TraceError(f"{WHERE}: service={self.service!r}, expected null or one of {', '.join(self.services)}")
@@ -146,44 +147,44 @@ class Synthetic:
         check_size(WHERE, drawn, self.rate_rpm, users)
 
     def load(self, rng: np.random.Generator) -> Trace:
-        """Make the trace up; the same arguments and stream give the same digest."""
+        """Draw the trace; the same arguments and stream give the same digest."""
         users = self.users if self.users is not None else max(1, round(self.users_per_rpm * self.rate_rpm))
-        law = self._part(Visits, clock=self._part(Clock), users=users)
-        asked = self.requests * (self.channels if self.one_channel else 1)
-        wanted = 0
-        while wanted < self.requests:
-            # what a channel has of the service's requests is known only once they are drawn
+        user_sessions = self._part(UserSessions, clock=self._part(SessionRate), users=users)
+        drawn_rows = self.requests * (self.channels if self.one_channel else 1)
+        found = 0
+        while found < self.requests:
+            # a channel's share of the requests is known only once they are drawn
             # a stream for each part: switching one on leaves the others as they were
             streams = dict(zip(STREAMS, deepcopy(rng).spawn(len(STREAMS)), strict=True))
-            arrival_s, user, planned = law.draw(asked, self.history, self.rate_rpm, streams["visits"])
-            own = by(user)
+            arrival_s, user, planned = user_sessions.draw(drawn_rows, self.history, self.rate_rpm, streams["visits"])
+            own = order_by(user)
             channel = channels(own, self.channels, self.channel_stay, streams["channels"])
-            shown = np.flatnonzero((arrival_s >= 0.0) & ((channel == 0) | (not self.one_channel)))
-            wanted, asked = len(shown), asked + asked // 4 + 100
-        wording = self._part(Wording, descent=self._part(Descent))
-        prompts = wording.compose(user, arrival_s, own, by(channel), streams["wording"])
-        rows = shown[: self.requests]
+            visible = np.flatnonzero((arrival_s >= 0.0) & ((channel == 0) | (not self.one_channel)))
+            found, drawn_rows = len(visible), drawn_rows + drawn_rows // 4 + 100
+        wording = self._part(PromptWriter, ancestry=self._part(Ancestry))
+        prompts = wording.compose(user, arrival_s, own, order_by(channel), streams["wording"])
+        rows = visible[: self.requests]
         arrival_s, user, count = arrival_s[rows], user[rows], len(rows)
-        # by plan, since of too few users one may have several at once
+        # planned sessions, since those of one user may overlap
         previous = sessions(planned[rows], arrival_s, np.inf).previous
 
         def inherited(part: str, change: float) -> tuple[Indices, np.random.Generator]:
             return settings.inherited(previous, change, streams[part]), streams[part]
 
         sizes = settings.numbers(self.sizes, "sizes", 2, *inherited("sizes", self.settings_change))
-        nothing, ids = pa.nulls(count, pa.list_(pa.string())), named("r", np.arange(count), count)
+        nothing, ids = pa.nulls(count, pa.list_(pa.string())), numbered_names("r", np.arange(count), count)
         controlnets, loras = nothing, nothing
         if self.service is not None:
             service = addons.service(self.services[self.service], self.service)
             drawn = service.draw(count, streams["addons"])
             controlnets, loras = drawn.controlnets, drawn.loras
-            ids = placed(self.service, named("node", drawn.node, service.nodes), ids)
+            ids = placed(self.service, numbered_names("node", drawn.node, service.nodes), ids)
         return make(
             {
                 "request_id": ids,
                 "arrival_s": arrival_s,
-                "user_id": named("u", user, users),
-                "prompt": prompts.spelled(rows, self.comma_share),
+                "user_id": numbered_names("u", user, users),
+                "prompt": prompts.texts(rows, self.comma_share),
                 "width": sizes[:, 0],
                 "height": sizes[:, 1],
                 "steps": settings.numbers(self.steps, "steps", 1, *inherited("steps", self.settings_change))[:, 0],
@@ -199,11 +200,11 @@ class Synthetic:
             where=WHERE,
         )
 
-    def _part(self, law: Any, **given: Any) -> Any:
-        return law(**given, **{each.name: getattr(self, each.name) for each in fields(law) if each.name not in given})
+    def _part(self, kind: Any, **given: Any) -> Any:
+        return kind(**given, **{each.name: getattr(self, each.name) for each in fields(kind) if each.name not in given})
 
     def _parameters(self) -> dict[str, Any]:
-        """The arguments as plain data; configuration hands over types of its own."""
+        """Return the arguments as plain data, since OmegaConf hands over types of its own."""
         given = {**asdict(self), "services": {self.service: self.services[self.service]} if self.service else {}}
         return {name: _plain(value) for name, value in given.items() if name != "name"}
 

@@ -1,4 +1,4 @@
-"""vLLM-Omni's diffusion benchmark: its trace of one `Request(...)` a line, read and written."""
+"""The trace of vLLM-Omni's diffusion benchmark, one `Request(...)` per line, read and written."""
 
 import ast
 import json
@@ -14,14 +14,14 @@ import numpy as np
 import pyarrow as pa
 
 from traces.error import TraceError
-from traces.sources import Streamed, opened
+from traces.sources import Streamed, make_reading
 from traces.sources.formats.cells import refusal
 from traces.sources.formats.lines import lines as text_lines
 from traces.sources.formats.records import extras
-from traces.table.ingest import ORDER_ONLY, Batch, Reading, own_clock, since_earliest, untimed
+from traces.table.ingest import ORDER_ONLY, Batch, Reading, order_times, own_clock, since_earliest
 from traces.table.limits import Limits
 from traces.table.trace import Trace
-from traces.table.validation import Origin, shown
+from traces.table.validation import Origin, excerpt
 
 FIELDS: Mapping[str, tuple[str, type]] = {
     "request_id": ("request_id", str),
@@ -33,13 +33,13 @@ FIELDS: Mapping[str, tuple[str, type]] = {
     "slo_ms": ("extras", float),
     "seed": ("seed", int),
 }
-"""The format's fields in the order in which they are written: our column, and what they hold."""
+"""Field, in the order of writing -> column of a trace, and type of its values."""
 
 OTHERS = frozenset(("slo_ms",))
-"""Fields that a trace keeps in its column extras."""
+"""Fields kept in the column extras."""
 
 SINCE_1970_S = 1e8
-"""Timestamps above this are counted from the earliest: as seconds of a benchmark they are three years."""
+"""Timestamps above this are seconds since 1970; as seconds of a benchmark they would be three years."""
 
 NEXT = re.compile(
     r"""\s*+(?P<name>[A-Za-z_]\w{0,63})\s*+=\s*+(?P<value>
@@ -48,17 +48,17 @@ NEXT = re.compile(
     )\s*+(?P<after>[,)])""",
     re.VERBOSE,
 )
-"""A keyword and its value: a string, a number or a constant of Python, and nothing that is built of others."""
+"""A keyword and its value: a string, a number or a constant of Python, and no nested value."""
 
 
 @dataclass(slots=True, kw_only=True)
 class VllmOmni(Streamed):
-    """Requests as vLLM-Omni's benchmark for diffusion reads them: `Request(request_id='a', width=512, ...)` lines.
+    """Requests of vLLM-Omni's diffusion benchmark: lines such as `Request(request_id='a', width=512, ...)`.
 
-    A line is no code here: it is cut into keywords and values, each value has to be a literal string, number or
-    constant, and is read by itself. A timestamp is seconds from the start, or, if above 1e8, seconds since 1970;
-    without any, lines are in an order and have no times. What a trace has no column for (`slo_ms`) is kept in its
-    extras, so that `lines` writes what was read.
+    A line is not run as code: it is split into keywords and values, and each value is a literal string, number or
+    constant. A timestamp is seconds from the start, or, above 1e8, seconds since 1970. Without timestamps the lines are
+    an order and no times. A field without a column (`slo_ms`) is kept in the extras, so that `lines` writes what was
+    read.
 
     Args:
         path: the file, UTF-8, plain or gzipped; a leading ~ is the home folder.
@@ -71,18 +71,20 @@ class VllmOmni(Streamed):
     def read(self, rng: np.random.Generator) -> Reading:
         path = Path(self.path).expanduser()
         notes: dict[str, Any] = {"file": path.name, "skipped": {"blank lines": 0}}
-        return opened(self, f"vLLM-Omni diffusion trace, {path.name}", self._batches(path, notes), notes, _counted)
+        return make_reading(
+            self, f"vLLM-Omni diffusion trace, {path.name}", self._batches(path, notes), notes, _counted
+        )
 
     def _batches(self, path: Path, notes: dict[str, Any]) -> Iterator[Batch]:
         timed: bool | None = None
         kept = 0
         names = {ours: theirs for theirs, (ours, _) in FIELDS.items()}
-        longest = 2 * self.limits.max_prompt_bytes + 4096  # what is escaped is longer
+        longest = 2 * self.limits.max_prompt_bytes + 4096  # escaped text is longer
         for numbers, texts in text_lines(path, self.limits, longest, "request"):
-            told = {row: text.strip() for row, text in zip(numbers, texts, strict=True) if text.strip()}
-            notes["skipped"]["blank lines"] += len(texts) - len(told)
-            origin = Origin(str(path), columns=names, rows=np.array(list(told), np.int64))
-            found = [_fields(line, origin, index) for index, line in enumerate(told.values())]
+            filled = {row: text.strip() for row, text in zip(numbers, texts, strict=True) if text.strip()}
+            notes["skipped"]["blank lines"] += len(texts) - len(filled)
+            origin = Origin(str(path), columns=names, rows=np.array(list(filled), np.int64))
+            found = [_fields(line, origin, index) for index, line in enumerate(filled.values())]
             times = [each.get("timestamp") for each in found]
             for index, time in enumerate(times):
                 timed = time is not None if timed is None else timed
@@ -93,28 +95,28 @@ class VllmOmni(Streamed):
                     )
             if timed is False:
                 notes["arrival_s"] = ORDER_ONLY
-            arrivals = pa.array(times, pa.float64()) if timed else untimed(len(found), kept)
+            arrivals = pa.array(times, pa.float64()) if timed else order_times(len(found), kept)
             relative = all(time is None or time <= SINCE_1970_S for time in times)
             yield Batch(_columns(found), arrivals, origin, relative=relative)
             kept += len(found)
 
 
 def lines(trace: Trace) -> Iterator[str]:
-    """Each request of `trace` as the benchmark reads it, without the end of the line; what is null is left out.
+    """Yield each request of `trace` as the benchmark reads it, without the end of the line and without nulls.
 
-    Raises TraceError: extras that are no JSON object.
+    Raises TraceError if extras are not a JSON object.
     """
     columns = {ours: trace.table.column(ours) for ours in ("request_id", "prompt", "width", "height", "steps", "seed")}
     order_only = trace.notes.get("arrival_s") == ORDER_ONLY
     for row, time in enumerate(trace.arrival_s.tolist()):
         others = extras(trace, row)
-        told = {"time": None if order_only else time, **{name: column[row].as_py() for name, column in columns.items()}}
-        values = {name: others.get(name) if name in OTHERS else told[ours] for name, (ours, _) in FIELDS.items()}
+        own = {"time": None if order_only else time, **{name: column[row].as_py() for name, column in columns.items()}}
+        values = {name: others.get(name) if name in OTHERS else own[ours] for name, (ours, _) in FIELDS.items()}
         yield f"Request({', '.join(f'{name}={value!r}' for name, value in values.items() if value is not None)})"
 
 
 def _fields(line: str, origin: Origin, index: int) -> dict[str, Any]:
-    """The keywords of one line and their values, none of them None."""
+    """Return the keywords of one line and their values, without None."""
 
     def refuse(found: str, expected: str, column: str = "request") -> TraceError:
         return refusal(origin, index, column, found, expected)
@@ -128,13 +130,13 @@ def _fields(line: str, origin: Origin, index: int) -> dict[str, Any]:
         if part is None:
             literal = "a keyword and a literal string, number or None, then a comma or the closing )"
             raise refuse(repr(line[at : at + 200]), literal)
-        name, said = part["name"], part["value"]
+        name, text = part["name"], part["value"]
         if name not in FIELDS:
             raise refuse(name, f"a field among {', '.join(FIELDS)}", name)
         if name in values:
             raise refuse(f"{name} twice", "it once", name)
         column, kind = FIELDS[name]
-        values[name] = _value(said, kind, partial(refuse, column=column))
+        values[name] = _value(text, kind, partial(refuse, column=column))
         at = part.end()
         closed = part["after"] == ")" or line[at:].strip() == ")"
         if part["after"] == "," and closed:
@@ -144,28 +146,28 @@ def _fields(line: str, origin: Origin, index: int) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _value(said: str, kind: type, refuse: Callable[[str, str], TraceError]) -> Any:
-    """One literal, which has no other in it."""
+def _value(text: str, kind: type, refuse: Callable[[str, str], TraceError]) -> Any:
+    """Return the value of one literal of type `kind`, or None."""
     expected = {str: "a string", int: "a whole number", float: "a finite number"}[kind]
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of an escape that Python does not know
-            value = ast.literal_eval(said)
+            warnings.simplefilter("ignore")  # unknown escapes
+            value = ast.literal_eval(text)
         if kind is str and isinstance(value, str):
             value.encode()
     except (ValueError, SyntaxError, MemoryError, RecursionError):
-        raise refuse(shown(said, 60), expected) from None
+        raise refuse(excerpt(text, 60), expected) from None
     if value is None:
         return None
     number = isinstance(value, int | float) and not isinstance(value, bool)
     fits = isinstance(value, str) if kind is str else number and (kind is float or isinstance(value, int))
     if not fits or (number and not abs(value) < 2**63):
-        raise refuse(shown(said, 60), expected)
+        raise refuse(excerpt(text, 60), expected)
     return value
 
 
 def _columns(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Ours, with nulls where a field is absent; a column that no line has is absent, as are names that some lack."""
+    """Return the columns of a trace, null for absent fields; request_id only if every line has one."""
     columns: dict[str, Any] = {}
     for theirs, (ours, kind) in FIELDS.items():
         values = [each.get(theirs) for each in found]
@@ -180,5 +182,5 @@ def _columns(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _counted(table: pa.Table) -> pa.Table:
-    """Arrivals from the start of the trace, however the source counts them."""
+    """Return `table` with arrivals from the start of the trace, for either kind of timestamp."""
     return (since_earliest if table.column("time")[0].as_py() > SINCE_1970_S else own_clock)(table)

@@ -1,1 +1,1 @@
-"""Made-up traffic, part by part: when sessions begin, who is in them, what a prompt comes from, what it says."""
+"""Models of synthetic traffic, part by part: sessions, users, prompt ancestry, prompt text, settings, add-ons."""

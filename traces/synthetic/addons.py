@@ -1,4 +1,4 @@
-"""The ControlNets and LoRAs of a service: how popular, which together, and how alike the requests of a node are."""
+"""ControlNets and LoRAs of a service: popularity, combinations, and locality on nodes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -12,43 +12,43 @@ from pydantic.dataclasses import dataclass as pydantic_dataclass
 
 from conf.ranges import Positive, Share
 from traces.error import TraceError
-from traces.synthetic.laws import Floats, Indices, choices, inherited_from, named, zipf
-from traces.synthetic.lineage import Order, by, lags
-from traces.table.validation import shown
+from traces.synthetic.ancestry import Order, draw_lags, order_by
+from traces.synthetic.distributions import Floats, Indices, choices, inherited_from, numbered_names, zipf
+from traces.table.validation import excerpt
 
 Weight = Annotated[float, Ge(0), Le(1e15)]
 Together = Annotated[tuple[list[str], Positive], Strict(False)]
-"""Names that are used together, and the weight of that."""
+"""Names used together, and the weight of that combination."""
 
-LEAST = 1e-6
-"""A spread of less is none."""
+MIN_SPREAD = 1e-6
+"""Smallest spread over nodes that is modelled."""
 
 ROUNDS = 200
-"""How often the shares on nodes are scaled at most; it stops when nothing moves."""
+"""Iterations of scaling the shares on nodes, at most; it stops at convergence."""
 
 
 @pydantic_dataclass(frozen=True, slots=True, config=ConfigDict(strict=True, allow_inf_nan=False))
-class Service:
-    """The law of one service's add-ons; conf/trace/synthetic.yaml has the values and what each is fitted to.
+class AddonService:
+    """Model of one service's add-ons; conf/trace/synthetic.yaml has the values and their sources.
 
-    A request falls on a node by the nodes' shares of the traffic. ControlNets come in combinations, and a node goes on
-    with one for a run of requests (of geometric length) before it draws the next by its own shares. LoRAs are those of
-    an earlier request of the node with chance `loras_again`, else drawn one by one from the service's popularity,
-    none twice. Nothing of this changes popularity; a cache of one node sees the same things more often.
+    A request goes to a node by the nodes' shares of the traffic. ControlNets come in combinations. A node keeps one for
+    a run of requests (of geometric length) before it draws the next by its own shares. LoRAs are those of an earlier
+    request of the node with chance `loras_again`, else distinct draws from the service's popularity. Locality does not
+    change popularity; the cache of a node sees the same add-ons more often.
 
     Args:
-        name: what names of add-ons and requests begin with.
-        nodes: of the service.
-        node_shape: the requests of nodes are spread as a Gamma law of this shape (1: exponential; large: all alike).
-        node_spread: standard deviation over nodes of the share that a combination has on a node; 0: all nodes alike.
-        controlnets: rows of names that are used together, and their weight.
-        other_controlnets: how many more there are, each used alone, and the weight of all of them; [0, 0] for none.
-        run_share, run_least: a combination that has the share w of the service's requests is kept for run_share / w
-            requests of a node in the mean, and for no fewer than run_least (in the mean, 1 or more).
-        loras_again, again_lag: chance that a request has an earlier one's LoRAs; how far back that is: P(at least k
-            requests of the node) is k ** -again_lag.
+        name: prefix of the names of add-ons and requests.
+        nodes: number of nodes of the service.
+        node_shape: shape of the Gamma distribution of requests over nodes (1: exponential; large: equal).
+        node_spread: standard deviation over nodes of a combination's share on a node; 0: equal nodes.
+        controlnets: rows of names used together, and their weight.
+        other_controlnets: number of further ones, each used alone, and their total weight; [0, 0] for none.
+        run_share, run_least: mean length of a run, in requests of a node: run_share / w for a combination with the
+            share w of the service's requests, and at least run_least (1 or more).
+        loras_again, again_lag: chance that a request has an earlier one's LoRAs, and the exponent of the lag: P(at
+            least k requests of the node) is k ** -again_lag.
         loras_per_request: shares of the requests with 0, 1, 2... LoRAs.
-        lora_names, lora_skew, lora_shift: of how many, drawn with weights (1 + rank + lora_shift) ** -lora_skew.
+        lora_names, lora_skew, lora_shift: number of LoRAs, drawn with weights (1 + rank + lora_shift) ** -lora_skew.
     """
 
     name: str
@@ -66,42 +66,42 @@ class Service:
     loras_again: Share
     again_lag: Annotated[float, Gt(0), Le(100)]
 
-    def draw(self, count: int, rng: np.random.Generator) -> "Drawn":
-        """The nodes and add-ons of `count` requests in the order of their arrival."""
+    def draw(self, count: int, rng: np.random.Generator) -> "DrawnAddons":
+        """Draw nodes and add-ons of `count` requests in the order of arrival."""
         load = self.loads()
         node = choices(load, count, rng)
-        order = by(node)
+        order = order_by(node)
         names, weights = self.combinations()
         shares = self.node_shares(load, weights, rng)
-        combo = np.empty(count, np.int64)
-        combo[order.ordered] = self._runs(shares, weights, np.bincount(node, minlength=self.nodes), rng)
-        lists = pa.array(names, pa.list_(pa.string())).take(pa.array(combo))
+        combination = np.empty(count, np.int64)
+        combination[order.ordered] = self._runs(shares, weights, np.bincount(node, minlength=self.nodes), rng)
+        lists = pa.array(names, pa.list_(pa.string())).take(pa.array(combination))
         loras = self._loras(self._source(order, rng), rng)
-        return Drawn(node, lists, loras)
+        return DrawnAddons(node, lists, loras)
 
     def loads(self) -> Floats:
-        """Each node's share of the requests, (nodes,), falling: quantiles of the Gamma law."""
-        from scipy.special import gammaincinv  # takes longer to import than a small run of prompts alone
+        """Return each node's share of the requests, (nodes,), falling: quantiles of the Gamma distribution."""
+        from scipy.special import gammaincinv  # a slow import, needed only with add-ons
 
         found: Floats = gammaincinv(self.node_shape, (np.arange(self.nodes)[::-1] + 0.5) / self.nodes)
         return np.asarray(found / found.sum(), np.float64)
 
     def combinations(self) -> tuple[list[list[str]], Floats]:
-        """The combinations of ControlNets, and their shares of the service's requests, (n,), which sum to 1."""
-        more, weight = int(self.other_controlnets[0]), float(self.other_controlnets[1])
+        """Return the combinations of ControlNets and their shares of the service's requests, (n,), summing to 1."""
+        others, weight = int(self.other_controlnets[0]), float(self.other_controlnets[1])
         names = [list(together) for together, _ in self.controlnets]
-        names += [[f"{self.name.lower()}-cn-other{number + 1:02d}"] for number in range(more)]
-        weights = np.array([*(w for _, w in self.controlnets), *[weight / max(more, 1)] * more], np.float64)
+        names += [[f"{self.name.lower()}-cn-other{number + 1:02d}"] for number in range(others)]
+        weights = np.array([*(w for _, w in self.controlnets), *[weight / max(others, 1)] * others], np.float64)
         return names, weights / weights.sum()
 
     def node_shares(self, load: Floats, weights: Floats, rng: np.random.Generator) -> Floats:
-        """Shares of the n combinations on each node, (nodes, n), rows summing to 1.
+        """Draw the shares of the n combinations on each node, (nodes, n), rows summing to 1.
 
-        Gamma draws, scaled until over all nodes each combination has its share of the service's requests.
+        Gamma draws are scaled until each combination has its share of the service's requests over all nodes.
         """
         if self.node_spread == 0.0 or self.nodes == 1:
             return np.broadcast_to(weights, (self.nodes, len(weights)))
-        shape = np.maximum((weights / max(self.node_spread, LEAST)) ** 2, 1.0)
+        shape = np.maximum((weights / max(self.node_spread, MIN_SPREAD)) ** 2, 1.0)
         drawn = rng.gamma(shape, size=(self.nodes, len(weights))) / shape * weights
         for _ in range(ROUNDS):
             drawn /= drawn.sum(1, keepdims=True)
@@ -112,26 +112,26 @@ class Service:
         return np.asarray(drawn / drawn.sum(1, keepdims=True), np.float64)
 
     def _runs(self, shares: Floats, weights: Floats, requests: Indices, rng: np.random.Generator) -> Indices:
-        """The combinations of each node's `requests`, (nodes,), one after another and node after node: (sum,)."""
+        """Draw the combinations of each node's `requests`, (nodes,), in order, node after node: (sum,)."""
         length = np.maximum(self.run_least, self.run_share / weights)
         drawn = []
         for share, wanted in zip(shares, requests, strict=True):
-            begun = share / length  # of the runs that begin; of all requests it is `share`
-            many = int(1.2 * wanted * begun.sum()) + 20
-            combo = choices(share, 1, rng)  # that which is on as the trace begins
+            run_weights = share / length  # shares of the runs; `share` is that of the requests
+            many = int(1.2 * wanted * run_weights.sum()) + 20
+            combination = choices(share, 1, rng)  # the run under way as the trace begins
             while wanted > 0:
-                kept = np.repeat(combo, rng.geometric(1.0 / length[combo]))[:wanted]
-                drawn.append(kept)
-                wanted -= len(kept)
-                combo = choices(begun, many, rng)
+                block = np.repeat(combination, rng.geometric(1.0 / length[combination]))[:wanted]
+                drawn.append(block)
+                wanted -= len(block)
+                combination = choices(run_weights, many, rng)
         return np.concatenate(drawn)
 
     def _source(self, order: Order, rng: np.random.Generator) -> Indices:
-        """The row whose LoRAs each row has, (count,): its own, or with chance `loras_again` an earlier of its node."""
+        """Draw the row whose LoRAs each row has, (count,): itself, or with chance `loras_again` an earlier one."""
         rows = np.arange(len(order.rank))
         repeats = (order.before > 0) & (rng.random(len(rows)) < self.loras_again)
-        lag = np.where(repeats, lags(np.maximum(order.before, 1), self.again_lag, rng), 0)
-        return inherited_from(~repeats, order.back(rows, lag))
+        lag = np.where(repeats, draw_lags(np.maximum(order.before, 1), self.again_lag, rng), 0)
+        return inherited_from(~repeats, order.earlier(rows, lag))
 
     def _loras(self, source: Indices, rng: np.random.Generator) -> pa.Array:
         shares = np.array(self.loras_per_request, np.float64)
@@ -141,42 +141,44 @@ class Service:
             [zipf(size, self.lora_skew, count, rng, self.lora_shift) for _ in range(len(shares) - 1)]
         )
         for column in range(1, drawn.shape[1]):
-            # the next name of the list in place of one that the request has
+            # replace a name that the request already has by the next of the list
             while (twice := (drawn[:, :column] == drawn[:, column : column + 1]).any(1)).any():
                 drawn[twice, column] = (drawn[twice, column] + 1) % size
         drawn, many = drawn[source], many[source]
         ends = np.concatenate(([0], np.cumsum(many)))
         flat = drawn[np.arange(drawn.shape[1]) < many[:, None]]
-        return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), named(f"{self.name.lower()}-lora", flat, size))
+        return pa.ListArray.from_arrays(
+            pa.array(ends, pa.int32()), numbered_names(f"{self.name.lower()}-lora", flat, size)
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
-    """What a service's requests use: their node, (n,), and lists of names, (n,) each."""
+class DrawnAddons:
+    """Nodes, (n,), and lists of names of add-ons, (n,) each, of a service's requests."""
 
     node: Indices
     controlnets: pa.Array
     loras: pa.Array
 
 
-def service(given: Mapping[str, Any], name: str) -> Service:
-    """Return the law of the service `name`.
+def service(given: Mapping[str, Any], name: str) -> AddonService:
+    """Return the model of the service `name`.
 
-    Raises TraceError: a key is missing or unknown, or a value is out of its range.
+    Raises TraceError if a key is missing or unknown, or a value is out of its range.
     """
     where = f"synthetic trace: services.{name}"
-    keys = [each.name for each in fields(Service) if each.name != "name"]
+    keys = [each.name for each in fields(AddonService) if each.name != "name"]
     if not isinstance(given, Mapping) or set(given) != set(keys):
         found = ", ".join(map(str, given)) if isinstance(given, Mapping) else repr(given)
-        raise TraceError(f"{where}: found {shown(found, 300)}, expected the keys {', '.join(keys)}")
+        raise TraceError(f"{where}: found {excerpt(found, 300)}, expected the keys {', '.join(keys)}")
     try:
-        made = Service(name=name, **given)
+        made = AddonService(name=name, **given)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        raise TraceError(f"{where}.{first['loc'][0]}: found {shown(repr(first['input']))}; {first['msg']}") from None
+        raise TraceError(f"{where}.{first['loc'][0]}: found {excerpt(repr(first['input']))}; {first['msg']}") from None
     if made.lora_names < len(made.loras_per_request):
         raise TraceError(f"{where}.lora_names={made.lora_names}, expected at least {len(made.loras_per_request)}")
-    more, weight = made.other_controlnets
-    if not any(made.loras_per_request) or (more and not weight):
+    others, weight = made.other_controlnets
+    if not any(made.loras_per_request) or (others and not weight):
         raise TraceError(f"{where}: loras_per_request or other_controlnets: found weights of 0, expected some above 0")
     return made

@@ -1,4 +1,4 @@
-"""The fitted parameters, kept in conf/trace: synthetic.yaml has all of them, others what differs from it."""
+"""Fitted parameters in conf/trace: synthetic.yaml has all of them, other files the differences."""
 
 import copy
 from typing import Any
@@ -12,11 +12,11 @@ def published(name: str) -> Any:
 
 
 def fitted_locality(service: str) -> dict[str, Any]:
-    """Return the settings of a service that are fitted to measured loads of caches of add-ons."""
+    """Return the settings of a service fitted to measured loads of caches of add-ons."""
     return dict(choice("trace", f"synthetic-service-{service.lower()}-fitted")["services"][service])
 
 
 def parameters(like: str) -> dict[str, Any]:
-    """Return all parameters of the synthetic source that make it like diffusiondb, gentd26, service-a or service-b."""
+    """Return all parameters of the synthetic source fitted to diffusiondb, gentd26, service-a or service-b."""
     file = "synthetic" if like == "diffusiondb" else f"synthetic-{like}"
     return {name: value for name, value in choice("trace", file).items() if name != "_target_"}

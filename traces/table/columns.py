@@ -1,4 +1,4 @@
-"""The columns of a trace: their names, types and units, and how values are brought into them."""
+"""The columns of a trace: names, types, units, and the conversion of values to them."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 
 from traces.error import TraceError
-from traces.table.validation import Origin, shown
+from traces.table.validation import Origin, excerpt
 
 _COLUMNS: Mapping[str, tuple[pa.DataType, str]] = {
     "request_id": (pa.string(), "unique name of the request"),
@@ -30,27 +30,27 @@ UNITS = {name: unit for name, (_, unit) in _COLUMNS.items()}
 SCHEMA: pa.Schema = pa.schema(
     [pa.field(name, kind, name not in NEEDED, {"unit": unit}) for name, (kind, unit) in _COLUMNS.items()]
 )
-"""The columns of every trace. What a source lacks is null; an empty list says "none were used"."""
+"""Columns of every trace. A value that the source lacks is null; an empty list means that none were used."""
 
 LATER = ("gen_s", "extras")
-"""Columns that came later: a file without them is read as if they were null, and they enter a digest only where some
-value is not null, so that older traces keep theirs."""
+"""Columns added later. A file without them is read as if they were null. An all-null one does not enter the digest, so
+that older traces keep their digests."""
 
 
 def conform(table: pa.Table | Mapping[str, Any], origin: Origin) -> pa.Table:
-    """Bring columns into the order and the types of `SCHEMA`; absent optional columns become null.
+    """Convert columns to the order and types of `SCHEMA`; absent optional columns become null.
 
     Args:
-        table: a table, or a mapping from column name to anything that Arrow can convert, (n,) each.
+        table: a table, or a mapping from column name to values that Arrow can convert, (n,) each.
 
     Raises:
-        TraceError: a column is unknown, required and missing, of another length, or holds values that its type cannot.
+        TraceError: a column is unknown, required and missing, of another length, or holds values of another type.
     """
     columns = dict(zip(table.column_names, table.columns, strict=True)) if isinstance(table, pa.Table) else table
     unknown = [name for name in columns if name not in SCHEMA.names]
     if unknown:
         raise TraceError(
-            f"{origin.where}: column {shown(unknown[0])}: not a column of a trace, expected only"
+            f"{origin.where}: column {excerpt(unknown[0])}: not a column of a trace, expected only"
             f" {', '.join(SCHEMA.names)}; rename or drop it"
         )
     for name in NEEDED:
@@ -78,14 +78,14 @@ def _converted(values: Any, field: pa.Field, origin: Origin) -> pa.Array | pa.Ch
             values = pa.array(values)
         return values if values.type == field.type else values.cast(field.type)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        cell, found = f"{origin.where}: column {field.name}", shown(str(error))
+        cell, found = f"{origin.where}: column {field.name}", excerpt(str(error))
         for index, value in enumerate(values):
             plain: Any = value
             try:
                 plain = value.as_py() if isinstance(value, pa.Scalar) else value
                 pa.scalar(plain).cast(field.type)
-            except (pa.ArrowException, TypeError, ValueError, OverflowError):  # the last of a time that Python has not
-                cell, found = origin.cell(index, field.name), shown(repr(plain))
+            except (pa.ArrowException, TypeError, ValueError, OverflowError):  # the last for a time that Python lacks
+                cell, found = origin.cell(index, field.name), excerpt(repr(plain))
                 break
         raise TraceError(
             f"{cell}: found {found}, expected {field.type}, {UNITS[field.name]}; fix or drop the row"

@@ -1,4 +1,4 @@
-"""A name for the content of a trace that does not depend on how the file is laid out."""
+"""Digest of the content of a trace, independent of the layout of its file."""
 
 import hashlib
 
@@ -9,15 +9,15 @@ import pyarrow.compute as pc
 from traces.table.columns import LATER
 
 BLOCK = 65_536
-"""Rows hashed at a time: part of the digest's definition, so never changed."""
+"""Rows hashed at a time; part of the digest's definition, so it must never change."""
 
 
 def content_digest(table: pa.Table) -> str:
-    """SHA-256 over the columns' names, types, nulls and values, as 64 hexadecimal digits.
+    """Return SHA-256 over the columns' names, types, nulls and values, as 64 hexadecimal digits.
 
-    Two tables have one digest exactly if they hold the same values in the same order: chunking, row
-    groups, compression, metadata and the file's name do not enter. What lies behind a null does not
-    either, and -0.0 is 0.0. A column of `traces.table.columns.LATER` that is null throughout does not enter.
+    Two tables have one digest exactly if they hold the same values in the same order. Chunking, row groups,
+    compression, metadata, the file's name and bytes behind nulls do not enter, and -0.0 is 0.0. An all-null column of
+    `traces.table.columns.LATER` does not enter.
     """
     total = hashlib.sha256(f"mezzotint trace 1: {table.num_rows} rows".encode())
     for field in table.schema:
@@ -36,7 +36,7 @@ def content_digest(table: pa.Table) -> str:
 
 
 def _shape(block: pa.ChunkedArray) -> bytes:
-    """Which values are null and how long each is; of lists, then the same of their items."""
+    """Return nulls and lengths of the values, and for lists the same of their items, as bytes."""
     shape: bytes = np.packbits(block.is_null().to_numpy()).tobytes()
     if pa.types.is_list(block.type):
         shape += pc.list_value_length(block).fill_null(0).to_numpy().tobytes() + _shape(pc.list_flatten(block))

@@ -1,6 +1,6 @@
-"""Turn the requests of a source into a trace, in memory.
+"""Make a trace of the requests of a source, in memory.
 
-Two million requests in no order, with prompts of 150 characters, take 1.4 GiB at the peak.
+Two million unsorted requests with prompts of 150 characters take 1.4 GiB at the peak.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -21,29 +21,29 @@ from traces.table.trace import Trace, check_notes, write_table
 from traces.table.validation import Origin, check_cells, check_span, check_text, check_times, check_unique
 
 ORDER_ONLY = "the order of the rows, a second apart; not times: needs an arrival process"
-"""The note on arrivals of a source that has an order and no times."""
+"""Note on arrivals of a source that has an order and no times."""
 
 ROWS = 1 << 16
-"""Rows of a batch, at most: what sources hand over at once."""
+"""Rows of a batch, at most."""
 
 TEXT_BYTES = 1 << 25
-"""Text of a batch, at most, where it is packed in the source."""
+"""Bytes of text of a batch, at most, if the source is compressed."""
 
 WIDE = {pa.string(): pa.large_string(), pa.list_(pa.string()): pa.large_list(pa.large_string())}
-"""Types whose values together may take more than 2 GiB -> such that can be one array then."""
+"""Types of arrays limited to 2 GiB -> the same without that limit."""
 
 Tables = Iterator[pa.Table]
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Some requests of a source, in its own order.
+    """Batch of requests of a source, in the source's order.
 
     Attributes:
-        columns: canonical name -> (n,) cells; without arrival_s; without request_id, requests are named after rows.
+        columns: canonical name -> (n,) cells, without arrival_s. Without request_id, requests are named after rows.
         times: (n,) arrivals as the source has them: float64 seconds, or UTC timestamps in microseconds.
-        origin: how to name the file, its rows and columns.
-        relative: whether times are counted from the start of the trace already, and so never negative.
+        origin: names of the file, its rows and columns, for messages.
+        relative: True if times are counted from the start of the trace, and so never negative.
     """
 
     columns: Mapping[str, Any]
@@ -53,40 +53,40 @@ class Batch:
 
 
 def own_clock(table: pa.Table) -> pa.Table:
-    """Arrivals as the source has them."""
-    return arriving(table, table.column("time"))
+    """Return `table` with the arrivals of the source's own clock."""
+    return with_arrivals(table, table.column("time"))
 
 
 def since_earliest(table: pa.Table) -> pa.Table:
-    """Arrivals counted from the first."""
+    """Return `table` with arrivals counted from the first one."""
     times = table.column("time")
     ticks = _ticks(times)
-    return arriving(table, (ticks - ticks[0]) / (1e6 if pa.types.is_timestamp(times.type) else 1.0))
+    return with_arrivals(table, (ticks - ticks[0]) / (1e6 if pa.types.is_timestamp(times.type) else 1.0))
 
 
 def _ticks(times: pa.ChunkedArray) -> npt.NDArray[Any]:
-    """Microseconds of timestamps, else the seconds that they are."""
+    """Return timestamps as microseconds, and seconds unchanged."""
     return np.asarray(times.cast(pa.int64()) if pa.types.is_timestamp(times.type) else times)
 
 
-def arriving(table: pa.Table, arrival_s: npt.NDArray[np.float64] | pa.ChunkedArray) -> pa.Table:
-    """`table` with its arrivals, (n,) seconds since the start of the trace."""
+def with_arrivals(table: pa.Table, arrival_s: npt.NDArray[np.float64] | pa.ChunkedArray) -> pa.Table:
+    """Return `table` with its arrivals, (n,) seconds since the start of the trace."""
     column = pa.array(arrival_s) if isinstance(arrival_s, np.ndarray) else arrival_s
     return table.set_column(1, SCHEMA.field("arrival_s"), column)
 
 
 @dataclass(slots=True, kw_only=True)
 class Reading:
-    """A source that has been opened: its requests in batches, to be read once.
+    """An opened source: its requests in batches, to be read once.
 
     Attributes:
         where: the file's name, for error messages.
-        name, source: what reports call the trace, and where it came from, in words.
+        name, source: name of the trace in reports, and its origin in words.
         batches: the requests, in the source's order.
-        notes: JSON-able facts about the trace; complete once the batches are read and settled. Rows of the source that
-            are no request of the trace are counted in `skipped`, by reason.
-        settle: from rows in order of their column `time` to the same rows (or the first of them) with their arrival_s.
-        limits: how long a text may be.
+        notes: JSON-able facts about the trace, complete once the batches are read and settled. `skipped` counts the
+            rows of the source that are not in the trace, by reason.
+        settle: takes rows sorted by their column `time`, and returns them (or the first ones) with arrival_s.
+        limits: bounds on the length of a text.
     """
 
     where: str
@@ -103,7 +103,7 @@ def gather(reading: Reading) -> Trace:
 
     Raises:
         TraceError: a cell is not valid (see `traces.table.trace.make`), a text is too long, two requests have one name,
-            there are no requests; and whatever the source raises.
+            there are no requests, or the source raises it.
     """
     origin, batches, named = Origin(reading.where), [], False
     for batch in reading.batches:
@@ -126,9 +126,9 @@ def gather(reading: Reading) -> Trace:
 
 
 def store(reading: Reading, path: Path) -> Trace:
-    """Read a source and write it as a trace; the file appears once it is whole.
+    """Read a source and write it as a trace; the file appears once it is complete.
 
-    Raises TraceError: as `gather`, or the path cannot be written.
+    Raises TraceError as `gather`, or if the path cannot be written.
     """
     with atomic_write(path, TraceError) as temporary:
         trace = gather(reading)
@@ -137,9 +137,9 @@ def store(reading: Reading, path: Path) -> Trace:
 
 
 def _sort(columns: dict[str, pa.ChunkedArray]) -> None:
-    """Sort the rows of (n,) columns by `time`, in place; those of one time keep their order.
+    """Sort the rows of (n,) columns by `time`, in place; ties keep their order.
 
-    One column after another, so that only one of them is in memory twice.
+    Columns are sorted one after another, so that only one is in memory twice.
     """
     keys = _ticks(columns["time"])
     if (keys[1:] >= keys[:-1]).all():
@@ -148,8 +148,8 @@ def _sort(columns: dict[str, pa.ChunkedArray]) -> None:
     for name in list(columns):
         pa.default_memory_pool().release_unused()
         kind = columns[name].type
-        whole = columns.pop(name).cast(WIDE.get(kind, kind)).combine_chunks()
-        pieces = (whole.take(order.slice(start, ROWS)) for start in range(0, len(order), ROWS))
+        column = columns.pop(name).cast(WIDE.get(kind, kind)).combine_chunks()
+        pieces = (column.take(order.slice(start, ROWS)) for start in range(0, len(order), ROWS))
         columns[name] = pa.chunked_array([piece.cast(kind) for piece in pieces], kind)
 
 
@@ -165,12 +165,12 @@ def _checked(batch: Batch, reading: Reading) -> pa.Table:
     return table.append_column("time", times).append_column("row", pa.array(rows, pa.int64()))
 
 
-def untimed(count: int, first: int) -> pa.Array:
-    """Arrivals that only state an order, (count,) seconds: request i at i seconds, from `first` on."""
+def order_times(count: int, first: int) -> pa.Array:
+    """Return arrivals that only state an order, (count,) seconds: request i at i seconds, from `first` on."""
     return pa.array(np.arange(first, first + count, dtype=np.float64))
 
 
 def slices(table: pa.Table, rows: int = ROWS) -> Tables:
-    """The same rows in pieces of at most `rows`."""
+    """Yield the table in slices of at most `rows` rows."""
     for start in range(0, table.num_rows, rows):
         yield table.slice(start, rows)

@@ -1,4 +1,4 @@
-"""Bounded reading of what a user names: whatever it turns out to be, no more of it is read than was agreed."""
+"""Bounded reading of user files: no more bytes are read than the limits allow, whatever the file is."""
 
 import gzip
 import io
@@ -16,10 +16,10 @@ from annotated_types import Ge, Le
 from traces.error import TraceError
 
 FREE_BYTES = 1 << 26
-"""Unpacked bytes below which no ratio is suspicious."""
+"""Unpacked bytes up to which no ratio is suspicious."""
 
 RATIO = 200
-"""Unpacked over packed bytes above which a file is taken for a bomb; tables of text reach 5 to 50."""
+"""Unpacked over packed bytes above which a file counts as a decompression bomb; tables of text reach 5 to 50."""
 
 GZIP = b"\x1f\x8b"
 PARQUET = b"PAR1"
@@ -28,7 +28,7 @@ UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How much of a source is read before it is taken for a mistake or an attack.
+    """Bounds on the size of a source; a larger one counts as a mistake or an attack.
 
     Args:
         max_prompt_bytes: bytes of the longest text in a cell, in UTF-8; published traces have some thousands.
@@ -40,7 +40,7 @@ class Limits:
     max_bytes: Annotated[int, Ge(1), Le(1 << 50)] | None = None
 
     def check(self, unpacked: int, packed: int, where: str) -> None:
-        """Raise TraceError if `unpacked` bytes, out of `packed` bytes on disk, are more than allowed."""
+        """Raise TraceError if `unpacked` bytes, from `packed` bytes on disk, are more than allowed."""
         if self.max_bytes is not None:
             if unpacked > self.max_bytes:
                 raise TraceError(
@@ -55,11 +55,11 @@ class Limits:
 
 
 def regular_file(path: Path) -> os.stat_result:
-    """The state of a file that can be read from start to end, twice.
+    """Return the state of a regular file.
 
     Raises:
-        TraceError: there is no such file, it is a folder, a pipe or a device, its links go in a circle, or it may
-            not be read.
+        TraceError: there is no such file, it is a folder, a pipe or a device, its links form a cycle, or permission is
+            lacking.
     """
     try:
         state = os.stat(path)
@@ -75,19 +75,18 @@ def regular_file(path: Path) -> os.stat_result:
 
 
 def unreadable(path: Path, error: Exception) -> TraceError:
-    """The error for a file that the system will not open or read."""
+    """Return the error for a file that the system does not open or read."""
     reason = getattr(error, "strerror", None) or str(error)
     return TraceError(f"{path}: cannot be read ({reason}), expected a file; check the path and its permissions")
 
 
 @contextmanager
 def unchanged(path: Path) -> Iterator[os.stat_result]:
-    """Hold a file to what it was when the block began; gives its state then.
+    """Yield the state of a file, and check that it is the same when the block ends.
 
     Raises:
-        TraceError: see `regular_file`; or the file has another size or time of change when the block ends. That is
-            said instead of what the block found wrong: half a row at the end of a file that is being written is
-            no fault of the row.
+        TraceError: see `regular_file`; or size or modification time changed during the block. This error replaces the
+            block's own, since half a row at the end of a file being written is no fault of the row.
     """
     before = regular_file(path)
     found: TraceError | None = None
@@ -107,11 +106,11 @@ def unchanged(path: Path) -> Iterator[os.stat_result]:
 
 @contextmanager
 def open_bounded(path: Path, limits: Limits) -> Iterator[BinaryIO]:
-    """The bytes of a text file, plain or gzipped by its content, without the mark of UTF-8.
+    """Open a text file, plain or gzipped (by its content), without the byte order mark of UTF-8.
 
     Raises:
-        TraceError: the file is UTF-16, or Parquet, or changes (see `unchanged`). Reading raises it if the file is cut
-            short, damaged, or larger than allowed.
+        TraceError: the file is UTF-16, or Parquet, or changes (see `unchanged`). Reading raises it if the file is
+            truncated, damaged, or larger than allowed.
     """
     with unchanged(path) as state:
         try:
@@ -135,7 +134,7 @@ def open_bounded(path: Path, limits: Limits) -> Iterator[BinaryIO]:
 
 
 class _Bounded(io.RawIOBase):
-    """A file's content, unpacked if it is gzipped, with a bound on the bytes given out."""
+    """A file's content, unpacked if gzipped, with a bound on the bytes returned."""
 
     def __init__(self, raw: BinaryIO, path: Path, limits: Limits, packed: int) -> None:
         self._path, self._limits, self._packed, self._unpacked = path, limits, packed, 0
@@ -151,7 +150,7 @@ class _Bounded(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         if not self._zipped:
-            # a file that grows as fast as it is read would have no end
+            # otherwise a file that grows as fast as it is read would have no end
             buffer = memoryview(buffer)[: self._packed - self._unpacked]
         try:
             count = int(self._content.readinto(buffer))

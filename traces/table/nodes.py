@@ -1,4 +1,4 @@
-"""On which node of which service a request was served, where a trace tells it: names of the form service/node/row."""
+"""Nodes of a service that served the requests, from request names of the form service/node/row."""
 
 import numpy as np
 import numpy.typing as npt
@@ -7,14 +7,14 @@ import pyarrow.compute as pc
 
 
 def placed(service: str, node: pa.Array, row: pa.Array) -> pa.Array:
-    """Names of requests, (n,): service/node/row, of (n,) names each."""
+    """Return names of requests, (n,): service/node/row, from (n,) names of nodes and rows."""
     return pc.binary_join_element_wise(pa.scalar(service), node, row, "/")
 
 
 def nodes(request_id: pa.ChunkedArray) -> npt.NDArray[np.int64] | None:
-    """The number of each request's node, (n,), by the names of requests, in the order in which nodes first occur.
+    """Return the number of each request's node, (n,), from 0 in order of first occurrence.
 
-    None where a name is not service/node/row.
+    None if a name is not service/node/row.
     """
     parts = pc.split_pattern(request_id, "/", max_splits=2)
     if not len(request_id) or not pc.all(pc.equal(pc.list_value_length(parts), 3)).as_py():

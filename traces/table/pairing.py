@@ -1,4 +1,4 @@
-"""A synthetic pairing: the prompts of one trace with the arrivals and models of another."""
+"""Pairing: a synthetic trace of the prompts of one trace and the arrivals and models of another."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -21,10 +21,10 @@ TAKEN = {
     "controlnets": "controlnets",
     "loras": "loras",
 }
-"""What can be taken from the second trace -> its column."""
+"""Name of what can be taken from the second trace -> its column."""
 
 USUAL = ("arrivals", "base_model", "controlnets", "loras")
-"""What is taken unless told otherwise, as far as the second trace has it."""
+"""Columns taken by default, if the second trace has them."""
 
 Rows = npt.NDArray[np.int64]
 
@@ -32,20 +32,20 @@ Rows = npt.NDArray[np.int64]
 def pair(
     prompts: Trace, arrivals: Trace, *, take: Sequence[str] | None = None, repeat: bool = False, name: str | None = None
 ) -> Trace:
-    """Lay the requests of one trace on those of another, the first on the first and so on.
+    """Combine the requests of two traces in order, the first with the first and so on.
 
-    Prompt, size, seed and names are those of `prompts`, and whatever `take` does not name. The two have nothing to do
-    with each other in truth: the result is marked as synthetic, and its notes tell what came from where.
+    Columns not named by `take` come from `prompts`. The two traces are unrelated, so the result is marked as synthetic,
+    and its notes name the origin of the columns.
 
     Args:
-        take: what `arrivals` gives, some of `TAKEN`; None takes the columns of `USUAL` that it has.
-        repeat: go through the shorter trace again; otherwise it decides how many requests there are. Repeated arrivals
-            go on one mean gap after the last; repeated requests get "#2", "#3" and so on behind their names.
-        name: what reports call the result; both names if None.
+        take: columns from `arrivals`, some of `TAKEN`; None takes the columns of `USUAL` that it has.
+        repeat: repeat the shorter trace; otherwise it decides the number of requests. Repeated arrivals go on one mean
+            gap after the last. Repeated requests get "#2", "#3" and so on behind their names.
+        name: name of the result in reports; None is both names.
 
     Raises:
-        TraceError: `take` is empty, or names something twice, something unknown, or a column that `arrivals` has no
-            values in; arrivals to be repeated are all at one time.
+        TraceError: `take` is empty, or names a column twice, an unknown column, or one that is all null in `arrivals`;
+            arrivals to be repeated are all at one time.
     """
     taken = _taken(arrivals, take)
     count = (max if repeat else min)(len(prompts), len(arrivals))
@@ -54,11 +54,11 @@ def pair(
     for column in SCHEMA.names:
         trace, rows = (arrivals, other) if column in taken else (prompts, row)
         columns[column] = trace.table.column(column).take(pa.array(rows))
-    del columns["gen_s"]  # nobody generated these pairs
+    del columns["gen_s"]  # no service generated these pairs
     timed = arrivals if "arrival_s" in taken else prompts
     columns["arrival_s"] = _repeated_times(timed, count)
     columns["request_id"] = _repeated_names(columns["request_id"], np.arange(count) // len(prompts))
-    what = ", ".join(taken)
+    names = ", ".join(taken)
     traces = {"prompts": _about(prompts), "arrivals": _about(arrivals)}
     notes: dict[str, Any] = {
         "synthetic": True,
@@ -69,37 +69,39 @@ def pair(
     return make(
         columns,
         name=name or f"{prompts.name}+{arrivals.name}",
-        source=f"synthetic pairing: {prompts.source}; with {what} of {arrivals.source}",
+        source=f"synthetic pairing: {prompts.source}; with {names} of {arrivals.source}",
         notes=notes,
         where=f"pairing of {prompts.name} and {arrivals.name}",
     )
 
 
 def _taken(arrivals: Trace, take: Sequence[str] | None) -> list[str]:
-    """The columns to take, in the order of `SCHEMA`."""
-    empty = {what for what, column in TAKEN.items() if arrivals.table.column(column).null_count == len(arrivals)}
-    wanted = [what for what in USUAL if what not in empty] if take is None else list(take)
-    for what in wanted:
-        if what not in TAKEN:
-            raise TraceError(f"pairing: cannot take {what!r}, expected some of {', '.join(TAKEN)}")
-        if what in empty:
+    """Return the columns to take, in the order of `SCHEMA`."""
+    empty = {each for each, column in TAKEN.items() if arrivals.table.column(column).null_count == len(arrivals)}
+    wanted = [each for each in USUAL if each not in empty] if take is None else list(take)
+    for each in wanted:
+        if each not in TAKEN:
+            raise TraceError(f"pairing: cannot take {each!r}, expected some of {', '.join(TAKEN)}")
+        if each in empty:
             raise TraceError(
-                f"pairing: cannot take {what}, trace {arrivals.name} has no value in its column {TAKEN[what]}; leave it"
+                f"pairing: cannot take {each}, trace {arrivals.name} has no value in its column {TAKEN[each]}; leave it"
                 " out, or name another trace"
             )
     if not wanted or len(set(wanted)) != len(wanted):
         raise TraceError(f"pairing: take={','.join(wanted)!r}, expected some of {', '.join(TAKEN)}, each once")
-    columns = {TAKEN[what] for what in wanted}
+    columns = {TAKEN[each] for each in wanted}
     return [column for column in SCHEMA.names if column in columns]
 
 
 def _repeated_times(trace: Trace, count: int) -> npt.NDArray[np.float64]:
-    """The first `count` arrivals of a trace that goes on and on, (count,) seconds."""
+    """Return the first `count` arrivals of the trace repeated without end, (count,) seconds."""
     own = trace.arrival_s
     if count <= len(own):
         return own[:count]
     if not trace.span_s > 0:
-        raise TraceError(f"pairing: the arrivals of {trace.name} are all at one time, which cannot be repeated")
+        raise TraceError(
+            f"pairing: the arrivals of {trace.name} are all at one time and cannot be repeated; leave out --repeat"
+        )
     period_s = trace.span_s * len(own) / (len(own) - 1)
     turn, row = np.divmod(np.arange(count), len(own))
     return np.maximum.accumulate(own[row] + turn * period_s)  # rounding may put a turn before its predecessor

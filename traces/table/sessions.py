@@ -1,4 +1,4 @@
-"""Sessions: the requests of a user with no long pause between them."""
+"""Sessions: requests of a user with no long pause between them."""
 
 from dataclasses import dataclass
 
@@ -6,19 +6,19 @@ import numpy as np
 import numpy.typing as npt
 
 SESSION_GAP_S = 1800.0
-"""A longer pause of a user begins a new session."""
+"""Pause of a user above which a new session begins."""
 
 Indices = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class Sessions:
-    """Who follows whom in a trace of n requests.
+    """Sessions of n requests, and the row before each in its session and of its user.
 
     Attributes:
         session: (n,) the session of each row, numbered from 0 user by user; -1 where the user is unknown.
-        previous: (n,) the same session's row before this one, -1 if there is none.
-        own_previous: (n,) the same user's row before this one, whenever it was, -1 if there is none.
+        previous: (n,) the row before in the same session, -1 if there is none.
+        own_previous: (n,) the row before of the same user, -1 if there is none.
     """
 
     session: Indices
@@ -27,9 +27,11 @@ class Sessions:
 
 
 def sessions(user: Indices, arrival_s: npt.NDArray[np.float64], gap_s: float = SESSION_GAP_S) -> Sessions:
-    """Cut the requests of each user, (n,) numbers, -1 for unknown, into sessions with no pause above `gap_s`.
+    """Split the requests of each user into sessions with no pause above `gap_s`.
 
-    Arrivals are (n,) seconds, never falling.
+    Args:
+        user: (n,) number of the user, -1 for unknown.
+        arrival_s: (n,) seconds, never falling.
     """
     ordered = np.flatnonzero(user >= 0)
     ordered = ordered[np.argsort(user[ordered], kind="stable")]

@@ -17,7 +17,7 @@ from traces.error import TraceError
 from traces.table.columns import SCHEMA, UNITS, conform
 from traces.table.digest import content_digest
 from traces.table.limits import FREE_BYTES, RATIO, regular_file
-from traces.table.validation import Origin, check_cells, check_order, check_unique, shown
+from traces.table.validation import Origin, check_cells, check_order, check_unique, excerpt
 
 VERSION = 1
 """Version of the file layout, kept in the file's metadata."""
@@ -27,10 +27,10 @@ METADATA_KEY = b"mezzotint"
 ROW_BYTES = sum(
     field.type.bit_width // 8 if pa.types.is_primitive(field.type) else np.dtype(np.int32).itemsize for field in SCHEMA
 )
-"""Bytes of a row in memory, without its texts: the smallest traces, all of one shape, take 24 times their file."""
+"""Bytes of a row in memory, without its texts; the most compressible traces take 24 times their file."""
 
 ADDON_BYTES = "addon_bytes"
-"""The note that says how large add-ons are: name -> bytes."""
+"""Key of the note on the sizes of add-ons: name -> bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +39,11 @@ class Trace:
 
     Attributes:
         table: n rows with exactly the columns of `SCHEMA`.
-        name: what reports call it.
-        source: where it came from, in words.
+        name: its name in reports.
+        source: its origin, in words.
         digest: SHA-256 of the content (see `content_digest`).
         notes: JSON-able facts about it: licence, filters, rows skipped, whether it is synthetic.
-        path: the file that it was read from or written to, if any.
+        path: the file it was read from or written to, if any.
     """
 
     table: pa.Table
@@ -63,11 +63,11 @@ class Trace:
         return values
 
     def head(self, rows: int) -> "Trace":
-        """Its first `rows` requests; itself where it has no more."""
+        """Return a trace of the first `rows` requests; the trace itself if it has no more."""
         if rows >= len(self):
             return self
         table = self.table.slice(0, rows).combine_chunks()
-        return replace(self, table=table, digest=content_digest(table), path=None)  # what is kept of it goes by digest
+        return replace(self, table=table, digest=content_digest(table), path=None)  # the disk cache goes by digest
 
     @property
     def span_s(self) -> float:
@@ -76,9 +76,9 @@ class Trace:
         return float(arrival_s[-1] - arrival_s[0])
 
     def column(self, name: str) -> npt.NDArray[Any]:
-        """A numeric column as an array of shape (n,): float64 for `arrival_s` and `gen_s`, int64 for the others.
+        """Return a numeric column, (n,): float64 for `arrival_s` and `gen_s`, int64 for the others.
 
-        A null integer is -1, which no valid trace contains (sizes are positive, seeds not negative); a null float NaN.
+        A null integer is -1, which no valid trace contains. A null float is NaN.
         """
         column = self.table.column(name)
         if not pa.types.is_floating(column.type):
@@ -86,7 +86,7 @@ class Trace:
         return np.asarray(column)
 
     def prompts(self) -> pa.ChunkedArray:
-        """The prompts, (n,) strings, null where the source has none."""
+        """Return the prompts, (n,) strings, null if the source has none."""
         return self.table.column("prompt")
 
 
@@ -99,16 +99,16 @@ def make(
     where: str = "trace",
     path: Path | None = None,
 ) -> Trace:
-    """Make a trace out of columns: conform, check, digest.
+    """Make a trace of columns: convert, check, and digest them.
 
     Args:
         table: columns by name, (n,) each, in order of arrival; see `conform`.
         where: what error messages call the columns.
 
     Raises:
-        TraceError: as `conform`; there are no rows; a required value is null; text is not UTF-8; an arrival is
-            negative, not finite, or earlier than the one before it; a request_id occurs twice; a size is not
-            positive; a seed is negative; or `notes` is not JSON-able.
+        TraceError: as `conform`. There are no rows, a required value is null, or text is not UTF-8. An arrival is
+            negative, not finite, or earlier than the one before it. A request_id occurs twice, a size is not positive,
+            or a seed is negative. `notes` is not JSON-able.
     """
     notes = dict(notes or {})
     check_notes(notes, where)
@@ -121,7 +121,7 @@ def make(
 
 
 def check_notes(notes: dict[str, Any], where: str) -> None:
-    """Raise TraceError unless `notes` can be kept as JSON."""
+    """Raise TraceError unless `notes` can be written as JSON."""
     try:
         json.dumps(notes, allow_nan=False)
     except (TypeError, ValueError) as error:
@@ -129,9 +129,9 @@ def check_notes(notes: dict[str, Any], where: str) -> None:
 
 
 def write(trace: Trace, path: Path | str) -> Trace:
-    """Write `trace` as Parquet, whole or not at all. Returns the trace with its path.
+    """Write `trace` as Parquet, completely or not at all. Returns the trace with its path.
 
-    Raises TraceError: the path cannot be written (a folder, a missing folder, a full disk).
+    Raises TraceError if the path cannot be written (a folder, a missing folder, a full disk).
     """
     path = Path(path)
     with atomic_write(path, TraceError) as temporary:
@@ -140,7 +140,7 @@ def write(trace: Trace, path: Path | str) -> Trace:
 
 
 def write_table(trace: Trace, path: Path) -> None:
-    """Write the file of a trace. Raises OSError: the disk is full, or permission is lacking."""
+    """Write the file of a trace. Raises OSError if the disk is full, or permission is lacking."""
     about = {
         "schema": VERSION,
         "name": trace.name,
@@ -155,11 +155,11 @@ def write_table(trace: Trace, path: Path) -> None:
 
 
 def read(path: Path | str) -> Trace:
-    """Read a trace that `write` made, and verify it.
+    """Read and verify a trace that `write` made.
 
     Raises:
-        TraceError: the file is missing, cut short, not Parquet, not a mezzotint trace, of a later version, invalid (see
-            `make`), or not the content that its digest was taken of.
+        TraceError: the file is missing, truncated, not Parquet, not a mezzotint trace, of a later version, or invalid
+            (see `make`); or its content does not match its digest.
     """
     path = Path(path)
     table, about = _read_parquet(path)
@@ -173,9 +173,9 @@ def read(path: Path | str) -> Trace:
 
 
 def about(path: Path | str) -> tuple[int, str]:
-    """The rows of a trace's file and the digest that its metadata tells, its content unread and unverified.
+    """Return the number of rows and the digest in the metadata of a trace's file, without verifying the content.
 
-    Raises TraceError as `read`, as far as can be seen from that.
+    Raises TraceError as `read`, for faults of the metadata.
     """
     with _opened(Path(path)) as file:
         return file.metadata.num_rows, str(_read_about(file.schema_arrow, Path(path))["digest"])
@@ -189,13 +189,13 @@ def _opened(path: Path) -> Iterator[pq.ParquetFile]:
             yield pq.ParquetFile(file)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # the last: a column's name
         raise TraceError(
-            f"{path}: cannot be read as Parquet ({shown(str(error))}), expected a trace written by `mezzotint trace`;"
+            f"{path}: cannot be read as Parquet ({excerpt(str(error))}), expected a trace written by `mezzotint trace`;"
             " it may be cut short or of another format, import it again"
         ) from error
 
 
 def _read_parquet(path: Path) -> tuple[pa.Table, dict[str, Any]]:
-    """Return the rows and the metadata; the rows are read once metadata and size are those of a trace."""
+    """Return the rows and the metadata; the rows are read after metadata and size are checked."""
     with _opened(path) as file:
         about = _read_about(file.schema_arrow, path)
         _check_size(file.metadata, path.stat().st_size, path)
@@ -208,7 +208,7 @@ def _read_parquet(path: Path) -> tuple[pa.Table, dict[str, Any]]:
 
 
 def _check_size(found: pq.FileMetaData, packed: int, path: Path) -> None:
-    """Raise TraceError if the rows take far more memory than those of a trace in a file of ``packed`` bytes."""
+    """Raise TraceError if the rows take far more memory than a trace in a file of ``packed`` bytes would."""
     encoded = sum(found.row_group(group).total_byte_size for group in range(found.num_row_groups))
     unpacked = max(encoded, found.num_rows * ROW_BYTES)
     if unpacked > max(FREE_BYTES, RATIO * packed):

@@ -1,4 +1,4 @@
-"""What makes a trace valid, cell by cell, in messages that a person can act on."""
+"""Checks of the cells of a trace and of settings, with messages that name the cell and the remedy."""
 
 import math
 from collections.abc import Mapping
@@ -16,10 +16,10 @@ from conf.printable import printable
 from traces.error import TraceError
 
 LONGEST_S = 1e9
-"""The span of a trace, at most: 31.7 years. Seconds since 1970 and milliseconds of a day's trace are more."""
+"""Longest span of a trace, 31.7 years. Seconds since 1970 are more."""
 
 EARLIEST_S, LATEST_S = -2_208_988_800, 4_102_444_800
-"""The years 1900 and 2100 in seconds since 1970. As seconds, milliseconds since 1970 lie millennia later."""
+"""The years 1900 and 2100 in seconds since 1970; milliseconds since 1970 read as seconds are beyond."""
 
 MILLISECONDS = " (csv reads milliseconds since then with --arrival unix-ms)"
 OWN = (
@@ -28,18 +28,18 @@ OWN = (
 
 POSITIVE = ("width", "height", "steps", "images")
 
-BOUNDS: Mapping[type, str] = {Gt: "above", Ge: "least", Le: "most"}
-"""Of an annotation, and what `check_number` calls them."""
+BOUNDS: Mapping[type, str] = {Gt: "above", Ge: "min_value", Le: "max_value"}
+"""Bounds of an annotation -> arguments of `check_number`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """How to point at a cell in the terms of the file that it came from.
+    """Names of a file, its columns and rows, to point at a cell in messages.
 
     Attributes:
         where: the file's name.
-        columns: canonical column name -> the source's name for it, where they differ.
-        rows: (n,) row numbers in the source of the rows at hand; None if they are 0..n-1.
+        columns: canonical column name -> the source's name, if they differ.
+        rows: (n,) row numbers in the source; None is 0..n-1.
     """
 
     where: str
@@ -47,22 +47,22 @@ class Origin:
     rows: npt.NDArray[np.int64] | None = None
 
     def row(self, index: int) -> int:
-        """The source's number of the row at position `index`."""
+        """Return the source's number of the row at position `index`."""
         return index if self.rows is None else int(self.rows[index])
 
     def cell(self, index: int, column: str) -> str:
-        """The start of a message: file, row, column."""
-        return f"{self.where}: row {self.row(index)}, column {shown(self.columns.get(column, column))}"
+        """Return the start of a message: file, row, column."""
+        return f"{self.where}: row {self.row(index)}, column {excerpt(self.columns.get(column, column))}"
 
 
-def shown(text: str, limit: int = 120) -> str:
-    """`text` on one line, cut to `limit` characters, fit for an error message: what cannot be printed is escaped."""
+def excerpt(text: str, limit: int = 120) -> str:
+    """Return `text` on one line for an error message, cut to `limit` characters, unprintable ones escaped."""
     line = printable(" ".join(text[: 4 * limit].split()))
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
 def check_cells(table: pa.Table, origin: Origin) -> None:
-    """Check every rule of a canonical trace, (n, 14), that does not depend on the order of its rows.
+    """Check the rules of a canonical trace, (n, 14), that do not depend on the order of its rows.
 
     Raises TraceError as `traces.table.trace.make`.
     """
@@ -72,7 +72,7 @@ def check_cells(table: pa.Table, origin: Origin) -> None:
         table.validate(full=True)
     except (pa.ArrowException, UnicodeDecodeError) as error:
         raise TraceError(
-            f"{origin.where}: holds data that is not valid ({shown(str(error))}), expected UTF-8 text and"
+            f"{origin.where}: holds data that is not valid ({excerpt(str(error))}), expected UTF-8 text and"
             " whole columns; write the file again"
         ) from error
     ids = table.column("request_id")
@@ -81,15 +81,15 @@ def check_cells(table: pa.Table, origin: Origin) -> None:
     for name in POSITIVE:
         column = table.column(name)
         refuse(column, pc.less_equal(column, 0), name, "a positive integer", origin)
-    spent = table.column("gen_s")
-    refuse(spent, pc.invert(pc.and_(pc.is_finite(spent), pc.greater_equal(spent, 0.0))), "gen_s",
+    gen_s = table.column("gen_s")
+    refuse(gen_s, pc.invert(pc.and_(pc.is_finite(gen_s), pc.greater_equal(gen_s, 0.0))), "gen_s",
            "finite seconds, 0 or more, or null", origin)  # fmt: skip
     seeds = table.column("seed")
     refuse(seeds, pc.less(seeds, 0), "seed", "an integer, 0 or more, or null", origin)
 
 
 def check_times(times: pa.ChunkedArray, origin: Origin, *, relative: bool = True) -> None:
-    """Check arrivals, (n,) seconds or timestamps; `relative` ones are counted from the start of the trace.
+    """Check arrivals, (n,) seconds or timestamps; `relative` ones count from the start of the trace.
 
     Raises:
         TraceError: one is null, not finite, not between 1900 and 2100, or relative and negative or above `LONGEST_S`.
@@ -113,7 +113,7 @@ def check_times(times: pa.ChunkedArray, origin: Origin, *, relative: bool = True
 def check_span(arrival_s: pa.ChunkedArray, rows: pa.ChunkedArray, origin: Origin) -> None:
     """Check that sorted arrivals, (n,) seconds since the first, end within `LONGEST_S`; `rows` are their (n,) numbers.
 
-    Raises TraceError naming both rows; which of them is wrong cannot be known.
+    Raises TraceError naming the first and the late row, since either may be wrong.
     """
     late = int(np.searchsorted(arrival_s.to_numpy(), LONGEST_S, side="right"))
     if late < len(arrival_s):
@@ -126,9 +126,9 @@ def check_span(arrival_s: pa.ChunkedArray, rows: pa.ChunkedArray, origin: Origin
 
 
 def check_text(table: pa.Table, origin: Origin, limit: int) -> None:
-    """Check what text of unknown origin may hold in the cells of a table, (n, 14), of valid UTF-8.
+    """Check the texts, valid UTF-8 of unknown origin, in the cells of a table, (n, 14).
 
-    Raises TraceError where a text is longer than `limit` bytes, or holds a NUL character.
+    Raises TraceError if a text is longer than `limit` bytes, or holds a NUL character.
     """
     for name in table.column_names:
         column, rows = table.column(name), None
@@ -145,13 +145,13 @@ def check_text(table: pa.Table, origin: Origin, limit: int) -> None:
                 row = index if rows is None else rows[index].as_py()
                 text = column[index].as_py()
                 raise TraceError(
-                    f"{origin.cell(row, name)}: found {shown(repr(text[:200]), 60)} of"
+                    f"{origin.cell(row, name)}: found {excerpt(repr(text[:200]), 60)} of"
                     f" {len(text.encode()):,} bytes, expected {expected} or fix or drop the row"
                 )
 
 
 def check_order(table: pa.Table, origin: Origin) -> None:
-    """Raise TraceError where a row arrives before the row above it."""
+    """Raise TraceError if a row arrives before the row above it."""
     arrival_s = table.column("arrival_s").to_numpy()
     falls = np.flatnonzero(arrival_s[1:] < arrival_s[:-1])
     if falls.size:
@@ -163,26 +163,26 @@ def check_order(table: pa.Table, origin: Origin) -> None:
 
 
 def refuse(column: pa.ChunkedArray, bad: Any, name: str, expected: str, origin: Origin) -> None:
-    """Raise TraceError naming the first of the (n,) cells of `column` that is `bad`, if any.
+    """Raise TraceError naming the first `bad` cell of `column`, (n,), if any.
 
     Args:
         bad: (n,) booleans; null is not bad.
         name: the column's canonical name.
-        expected: what a good cell holds, in words.
+        expected: content of a good cell, in words.
     """
     # pc.index has no notion of null, and a null comparison is not a fault
     index = pc.index(pc.fill_null(bad, False), True).as_py()
     if index >= 0:
         try:
             value = column[index].as_py()
-        except (ValueError, OverflowError):  # a time of after the year 9999
+        except (ValueError, OverflowError):  # a time after the year 9999
             value = column[index].cast(pa.int64()).as_py()
-        found = "null" if value is None else shown(str(value) if isinstance(value, datetime) else repr(value))
+        found = "null" if value is None else excerpt(str(value) if isinstance(value, datetime) else repr(value))
         raise TraceError(f"{origin.cell(index, name)}: found {found}, expected {expected}; fix or drop the row")
 
 
 def check_unique(ids: pa.ChunkedArray, origin: Origin) -> None:
-    """Raise TraceError naming the first row whose name an earlier row has."""
+    """Raise TraceError naming the first row whose name an earlier row already has."""
     if pc.count_distinct(ids).as_py() == len(ids):
         return
     names = ids.to_pylist()
@@ -190,7 +190,7 @@ def check_unique(ids: pa.ChunkedArray, origin: Origin) -> None:
     second, name = next((at, name) for at, name in enumerate(names) if firsts[name] < at)
     column = origin.columns.get("request_id", "request_id")
     raise TraceError(
-        f"{origin.where}: row {origin.row(second)}, column {column}: found {shown(repr(name))}, which row"
+        f"{origin.where}: row {origin.row(second)}, column {column}: found {excerpt(repr(name))}, which row"
         f" {origin.row(firsts[name])} has already, expected a unique name; rename or drop the row"
     )
 
@@ -201,24 +201,24 @@ def check_number(
     value: object,
     *,
     above: float = -math.inf,
-    least: float = -math.inf,
-    most: float = math.inf,
+    min_value: float = -math.inf,
+    max_value: float = math.inf,
 ) -> None:
-    """Check a setting typed by hand, where text and true or false turn up as well as numbers.
+    """Check a setting of unknown type, which may be text or a bool.
 
-    Raises TraceError where `value` is not a finite number, or not > `above`, >= `least` and <= `most`.
+    Raises TraceError if `value` is not a finite number, or not > `above`, >= `min_value` and <= `max_value`.
     """
-    # by comparison, since an int may be too large for math.isfinite; NaN fits nowhere
+    # compared, since an int may be too large for math.isfinite; NaN fails every comparison
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    if number and -math.inf < value < math.inf and above < value and least <= value <= most:  # type: ignore[operator]
+    if number and -math.inf < value < math.inf and above < value and min_value <= value <= max_value:  # type: ignore[operator]
         return
-    limits = (("above", above), ("at least", least), ("at most", most))
+    limits = (("above", above), ("at least", min_value), ("at most", max_value))
     bounds = [f"{word} {limit:g}" for word, limit in limits if math.isfinite(limit)]
     raise TraceError(f"{where}: {name}={value!r}, expected a finite number, {' and '.join(bounds)}")
 
 
 def check_ranges(where: str, settings: Any) -> None:
-    """Raise TraceError where a number of a dataclass is outside its annotation's range, or a word is not a choice."""
+    """Raise TraceError if a number of a dataclass is outside its annotation's range, or a word is not a choice."""
     for name, hint in get_type_hints(type(settings), include_extras=True).items():
         value = getattr(settings, name)
         if get_origin(hint) is Literal and value not in get_args(hint):

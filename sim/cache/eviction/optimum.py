@@ -10,7 +10,7 @@ from conf.ranges import Count
 from sim.cache.eviction.base import FINAL, K_MASK, items_of
 from sim.core.errors import ConfigError
 from sim.protocols import Eviction, Item, Run, Selector
-from traces.similarity.neighbours import UNIT, Neighbours, remembered
+from traces.similarity.neighbours import UNIT, Neighbours, cached_neighbours
 from traces.similarity.similarities import SimilaritySource
 
 
@@ -52,7 +52,7 @@ class Optimum(Eviction):
             )
         self._run = run
         rows = run.workload.preload + run.workload.rows
-        neighbours = remembered(
+        neighbours = cached_neighbours(
             similarity, rows, similarity.product(selector.floor), self.max_neighbours, run.similarity.content
         )
         self._uses = possible_uses(neighbours, similarity, selector, self._shapes(rows))

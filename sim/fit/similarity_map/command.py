@@ -21,7 +21,7 @@ from sim.papers.scorecard.targets import load_targets
 from sim.run.config.build import build
 from traces.encoders.embeddings import Encoder, embed
 from traces.similarity.cached import CachedSearch
-from traces.similarity.neighbours import FILES, Neighbours, remembered
+from traces.similarity.neighbours import FILES, Neighbours, cached_neighbours
 from traces.similarity.similarities import TextToText
 from traces.table.trace import Trace, make, read
 
@@ -105,7 +105,7 @@ def _replay_all(trace: Trace, encoder: Encoder, floors: Sequence[float], min_flo
     """Replay the trace through all caches, floor by floor; ``min_floor`` is the lowest floor of the whole fit."""
     similarity = TextToText()
     similarity.bind(embed(trace, encoder), np.random.default_rng(0))
-    kept = remembered(
+    kept = cached_neighbours(
         similarity, len(trace), min_floor, CachedSearch().max_neighbours, f"{trace.digest} {encoder.name}"
     )
     known = Neighbours(

@@ -9,7 +9,7 @@ import numpy as np
 from conf.choice import choice
 from sim.core.streams import stream
 from sim.papers.verdicts import Judged, RequestColumns
-from traces.describe.loads import KINDS, Lookups, Policy, lookups, on_nodes
+from traces.describe.loads import KINDS, Lookups, Policy, lookups, lookups_on_nodes
 from traces.synthetic.addons import service
 from traces.synthetic.published import fitted_locality, published
 from traces.table.trace import Trace
@@ -88,7 +88,7 @@ def _made(name: str, requests: int, seed: int, share: float, given: Mapping[str,
     law = {**published("services")[name], **given}
     law["nodes"] = max(1, round(law["nodes"] * share))
     drawn = service(law, name).draw(requests, stream(seed, f"service {name}"))
-    return {kind: on_nodes(drawn.node, getattr(drawn, kind)) for kind in KINDS}
+    return {kind: lookups_on_nodes(drawn.node, getattr(drawn, kind)) for kind in KINDS}
 
 
 def errors(found: Sequence[Curve]) -> dict[str, float]:

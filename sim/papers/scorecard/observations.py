@@ -15,7 +15,7 @@ from sim.core.errors import ConfigError
 from sim.papers.scorecard.finished import Finished, Runs, Unmeasured
 from sim.papers.scorecard.key import digest
 from sim.papers.scorecard.nirvana import LONG_PROMPT, similarity_of_hits
-from traces.describe.likeness import GROUPS, likeness
+from traces.describe.prompt_similarity import GROUPS, prompt_similarity
 from traces.describe.survival import survival
 from traces.encoders.embeddings import embed
 from traces.encoders.ngram import HashedNgrams
@@ -107,7 +107,9 @@ def _alike(trace: Trace) -> tuple[Numbers, bool]:
     timed = trace.notes.get("arrival_s") != ORDER_ONLY
     names = pc.fill_null(pc.index_in(last["user_id"], value_set=last["user_id"].unique().drop_null()), -1)
     user = np.asarray(names, np.int64)
-    found = likeness(embed(last_trace, HashedNgrams(), progress=False), user, last_trace.arrival_s if timed else None)
+    found = prompt_similarity(
+        embed(last_trace, HashedNgrams(), progress=False), user, last_trace.arrival_s if timed else None
+    )
     if found is None:
         raise Unmeasured("the trace names no users")
     if any(not len(found.pairs[group]) for group in GROUPS):

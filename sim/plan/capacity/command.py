@@ -29,7 +29,7 @@ from sim.run.config.options import (
 from sim.run.config.plugins import named
 from sim.run.config.settings import Settings, check
 from sim.run.sweep_folder import claimed_sweep
-from traces.arrivals.base import MOST_RPM
+from traces.arrivals.base import MAX_RPM
 
 if TYPE_CHECKING:
     from sim.plan.capacity.search import CapacitySpec
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 
 def capacity(
     from_rpm: Annotated[
-        float, Option("--from", min=1e-6, max=MOST_RPM, metavar="RPM", help="a rate that meets the target")
+        float, Option("--from", min=1e-6, max=MAX_RPM, metavar="RPM", help="a rate that meets the target")
     ],
-    to_rpm: Annotated[float, Option("--to", min=1e-6, max=MOST_RPM, metavar="RPM", help="a rate that misses it")],
+    to_rpm: Annotated[float, Option("--to", min=1e-6, max=MAX_RPM, metavar="RPM", help="a rate that misses it")],
     overrides: Overrides = None,
     violations: Annotated[
         float, Option(min=0, max=1, metavar="SHARE", help="largest share of requests over the limit")

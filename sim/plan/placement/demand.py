@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from sim.core.errors import ConfigError
-from traces.describe.loads import together
+from traces.describe.loads import addon_combinations
 from traces.synthetic.addons import service
 from traces.synthetic.published import published
 from traces.table.trace import Trace
@@ -63,7 +63,7 @@ def of_trace(trace: Trace, rate_rpm: float | None, call_s: float) -> Demand:
     Raises:
         ConfigError: the trace has no ControlNets, or ``rate_rpm`` is None and it has no rate.
     """
-    shares = together(trace.table.column("controlnets"))
+    shares = addon_combinations(trace.table.column("controlnets"))
     if not any(names for names, _ in shares):
         raise ConfigError(f"trace {trace.name}: no request asks for a ControlNet; take a trace with add-ons")
     if rate_rpm is None:

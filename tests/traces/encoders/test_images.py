@@ -44,7 +44,7 @@ def given(tmp_path: Path) -> Callable[[Any], GivenImages]:
     return save
 
 
-def _bound(source: images.Images, text: npt.NDArray[np.float32]) -> TextToRealImage:
+def _bound(source: images.ImageSource, text: npt.NDArray[np.float32]) -> TextToRealImage:
     space = TextToRealImage(source)
     space.bind(text, np.random.default_rng(0), Identity())
     return space

@@ -11,7 +11,7 @@ from sim.cache.eviction import Fifo
 from sim.cache.selector import Thresholds
 from sim.frontend.cached import CachedFrontEnd
 from tests.sim.lab import engine
-from traces.similarity.neighbours import UNIT, Neighbours, remembered
+from traces.similarity.neighbours import UNIT, Neighbours, cached_neighbours
 from traces.similarity.similarities import TextToText
 
 TABLE = {5: 0.65, 10: 0.75, 25: 0.95}
@@ -37,7 +37,7 @@ def test_fifo_hits_whatever_its_last_rows_reach(seed: int, rows: int, strict: bo
     vectors = (raw / np.linalg.norm(raw, axis=1, keepdims=True)).astype(np.float32)
     space = TextToText()
     space.bind(vectors, rng)
-    known = remembered(space, rows, 0.65, rows, None)
+    known = cached_neighbours(space, rows, 0.65, rows, None)
     for size in (1, 2, 3, 7, 20, 119):
         frontend = CachedFrontEnd(
             ArtifactCache(size, TextToText(), Fifo()), Thresholds(dict(TABLE), strict=strict), All()

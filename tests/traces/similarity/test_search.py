@@ -37,7 +37,7 @@ def brute(space: SimilaritySource, live: dict[int, int], row: int, floor: float)
     rows=st.integers(1, 120),
     dim=st.integers(1, 6),
     block=st.integers(1, 40),
-    most=st.integers(1, 40),
+    max_neighbours=st.integers(1, 40),
     head=st.integers(1, 12),
     floor=st.sampled_from([-np.inf, -0.5, 0.0, 0.2, 0.5, 0.65, 1.0]),
     image=st.booleans(),
@@ -48,7 +48,7 @@ def test_every_index_finds_what_brute_force_finds(
     rows: int,
     dim: int,
     block: int,
-    most: int,
+    max_neighbours: int,
     head: int,
     floor: float,
     image: bool,
@@ -57,7 +57,7 @@ def test_every_index_finds_what_brute_force_finds(
     """Compared as it goes or remembered, whatever enters and leaves, with many equal vectors and skipped queries."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(neighbours, "HEAD", head)
-        _compare(seed, rows, dim, block, most, floor, image, actions)
+        _compare(seed, rows, dim, block, max_neighbours, floor, image, actions)
 
 
 def _compare(
@@ -65,7 +65,7 @@ def _compare(
     rows: int,
     dim: int,
     block: int,
-    most: int,
+    max_neighbours: int,
     floor: float,
     image: bool,
     actions: list[tuple[float, int]],
@@ -75,7 +75,7 @@ def _compare(
     space.bind(unit(rng.integers(-2, 3, (rows, dim)).astype(float)), rng)
     indexes: list[Index] = [
         search.open(space, rows, floor, None)()
-        for search in (Exact(block), CachedSearch(most=most), CachedSearch(longest=0))
+        for search in (Exact(block), CachedSearch(max_neighbours=max_neighbours), CachedSearch(max_rows=0))
     ]
     live, entry = dict[int, int](), 0
     for row, (chance, leave) in zip(range(rows), actions, strict=False):
@@ -113,7 +113,7 @@ def test_a_low_floor_takes_more_axes_and_a_bound_is_never_below_the_product() ->
 def test_the_cache_itself_is_searched_only_where_the_list_is_cut_and_holds_nothing_live() -> None:
     space = TextToText()
     space.bind(unit(np.array([[1, 0], [1, 0.01], [1, 0.02], [0, 1], [1, 0.03]])), np.random.default_rng(0))
-    index = CachedSearch(most=1).open(space, 5, 0.5, None)()
+    index = CachedSearch(max_neighbours=1).open(space, 5, 0.5, None)()
     assert isinstance(index, CachedIndex)
     for row in range(3):
         index.add(row, row)
@@ -133,7 +133,7 @@ def test_neighbours_are_found_once_and_an_interrupted_search_goes_on(
     space = TextToText()
     vectors = unit(np.random.default_rng(0).normal(size=(300, 4)))
     space.bind(vectors, np.random.default_rng(0))
-    whole = neighbours.remembered(space, 300, 0.5, 8, None)
+    whole = neighbours.cached_neighbours(space, 300, 0.5, 8, None)
     asked: list[int] = []
 
     class Watched(TextToText):
@@ -148,13 +148,13 @@ def test_neighbours_are_found_once_and_an_interrupted_search_goes_on(
     watched = Watched()
     watched.bind(vectors, np.random.default_rng(0))
     with pytest.raises(KeyboardInterrupt):
-        neighbours.remembered(watched, 300, 0.5, 8, "trace encoder")
+        neighbours.cached_neighbours(watched, 300, 0.5, 8, "trace encoder")
     for _ in range(2):
-        found = neighbours.remembered(watched, 300, 0.5, 8, "trace encoder")
+        found = neighbours.cached_neighbours(watched, 300, 0.5, 8, "trace encoder")
         for name in neighbours.FILES:
             np.testing.assert_array_equal(getattr(found, name), getattr(whole, name))
         assert asked == [0, 100, -1, 200]
-    neighbours.remembered(watched, 300, 0.6, 8, "trace encoder")
+    neighbours.cached_neighbours(watched, 300, 0.6, 8, "trace encoder")
     assert asked[4:] == [0, 100, 200]
 
 
@@ -245,7 +245,7 @@ def test_neighbours_are_those_of_comparing_all_pairs(
     vectors = vectors[rng.integers(0, 40, 150)]
     space = TextToImage(clip_score=0.28, spread=0.03, unrelated=0.1) if image else TextToText()
     space.bind(vectors, np.random.default_rng(0))
-    found = neighbours.remembered(space, len(vectors), floor, 20, None)
+    found = neighbours.cached_neighbours(space, len(vectors), floor, 20, None)
     for row in range(len(vectors)):
         earlier = np.arange(row)
         told = similarity(np.repeat(space.queries(row, row + 1), row, 0), space.artifacts(earlier))
@@ -253,4 +253,4 @@ def test_neighbours_are_those_of_comparing_all_pairs(
         order = order[told[order] >= floor]
         units = np.rint(told[order] * 10**6).astype(int)
         expected = (order[:20].tolist(), units[:20].tolist(), len(order) <= 20)
-        assert found.whole(row) == expected
+        assert found.all_of(row) == expected

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from traces.describe import characterise
+from traces.describe import describe_trace
 from traces.error import TraceError
 from traces.sources.delimited import Csv
 from traces.sources.diffusiondb import DiffusionDB
@@ -63,7 +63,7 @@ def parquet(tmp_path: Path) -> Callable[..., str]:
 def test_diffusiondb_s_sample(data: Path) -> None:
     path = data / "diffusiondb" / "metadata_1k.csv"
     trace = DiffusionDB(path=str(path)).load(seeded())
-    facts = characterise(trace).facts()
+    facts = describe_trace(trace).to_dict()
     assert len(trace) == 1000
     assert (np.diff(trace.arrival_s) >= 0).all()
     assert facts["users"]["count"] == 173

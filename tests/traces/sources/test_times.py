@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.traces.lab import parquet_bytes
-from traces.describe.rhythm import rhythm
+from traces.describe.arrivals import arrival_statistics
 from traces.error import TraceError
 from traces.sources.delimited import Csv
 from traces.sources.diffusiondb import DiffusionDB
@@ -70,7 +70,7 @@ def test_milliseconds_and_seconds_of_one_trace_are_one_trace(tmp_path: Path, tic
 @given(st.lists(st.floats(0, 20_000), min_size=25, max_size=60).map(sorted))
 def test_dispersion_is_that_of_the_counts_laid_out(arrivals: list[float]) -> None:
     since = np.array(arrivals) - arrivals[0]
-    for window_s, value in rhythm(np.array(arrivals)).dispersion.items():
+    for window_s, value in arrival_statistics(np.array(arrivals)).dispersion.items():
         whole = int(since[-1] // window_s)
         counts = np.bincount((since[since < whole * window_s] // window_s).astype(int), minlength=whole)
         assert value == pytest.approx(counts.var(ddof=1) / counts.mean())
@@ -80,6 +80,6 @@ def test_the_longest_trace_is_described_in_little_memory() -> None:
     import tracemalloc
 
     tracemalloc.start()
-    rhythm(np.linspace(0.0, LONGEST_S, 100))
+    arrival_statistics(np.linspace(0.0, LONGEST_S, 100))
     assert tracemalloc.get_traced_memory()[1] < 20e6
     tracemalloc.stop()

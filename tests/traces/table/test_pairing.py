@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traces.describe import characterise
+from traces.describe import describe_trace
 from traces.error import TraceError
 from traces.table.columns import SCHEMA
 from traces.table.pairing import TAKEN, pair
@@ -72,7 +72,7 @@ def test_a_pairing_says_that_it_is_one() -> None:
     assert told["columns_of_arrivals"] == ["arrival_s", "base_model", "loras"]
     assert made.name == "prompts+service"
     assert made.source.startswith("synthetic pairing: ")
-    assert characterise(made).facts()["notes"]["synthetic"] is True
+    assert describe_trace(made).to_dict()["notes"]["synthetic"] is True
     assert pair(one, two, name="mine").name == "mine"
     untimed = make({"request_id": ["a"], "arrival_s": [0.0]}, name="n", source="s", notes={"arrival_s": "no times"})
     assert pair(one, untimed).notes["arrival_s"] == "no times"

@@ -1,4 +1,4 @@
-"""A trace's facts as figures, one subject each; two traces are drawn on the same axes."""
+"""Statistics of traces as figures, one subject each; two traces share the axes."""
 
 from traces.describe.figures.subjects import SUBJECTS, Subject, check_folder, draw, overview, write
 

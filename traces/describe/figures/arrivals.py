@@ -4,36 +4,36 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from conf.palette import INK
-from traces.describe.figures.axes import Series, durations, empty, falling, logarithmic, published, said
-from traces.describe.rhythm import HOUR_S, Rhythm
+from traces.describe.arrivals import HOUR_S, ArrivalStatistics
+from traces.describe.figures.axes import Series, annotate, durations, empty, falling, logarithmic, published
 
 BINS = {
     60.0: "1 min", 300.0: "5 min", 900.0: "15 min", 3600.0: "1 h", 4 * 3600.0: "4 h", 86_400.0: "1 d",
     7 * 86_400.0: "7 d",
 }  # fmt: skip
-"""Seconds -> name; those of the windows of `traces.describe.rhythm` too."""
+"""Seconds -> name of a bin; includes the windows of `traces.describe.arrivals`."""
 
-FINEST = 140
-"""Bins of the rate over time, at most."""
+MAX_BINS = 140
+"""Bins of the rate over time, at most; a longer trace gets wider bins."""
 
 
-def rate(panel: Axes, series: Series[Rhythm]) -> None:
+def rate(panel: Axes, series: Series[ArrivalStatistics]) -> None:
     span_s = max(float(found.gap_s.sum()) for _, found in series)
-    bin_s = next((each for each in BINS if span_s / each <= FINEST), max(BINS))
+    bin_s = next((each for each in BINS if span_s / each <= MAX_BINS), max(BINS))
     unit_s, unit = (86_400.0, "days") if span_s > 4 * 86_400 else (HOUR_S, "hours")
     for look, found in series:
         at_s = np.concatenate(([0.0], np.cumsum(found.gap_s)))
         edges = np.arange(0.0, at_s[-1] + bin_s, bin_s)
         counts = np.histogram(at_s, edges)[0]
-        whole = counts[:-1] if len(counts) > 1 else counts  # the last bin is cut short
-        panel.stairs(whole / bin_s * 60.0, edges[: len(whole) + 1] / unit_s, color=look.colour)
+        complete = counts[:-1] if len(counts) > 1 else counts  # the last bin is cut short
+        panel.stairs(complete / bin_s * 60.0, edges[: len(complete) + 1] / unit_s, color=look.colour)
     panel.set_ylim(bottom=0.0)
     label = f"Requests per minute, by {BINS[bin_s]}"
     panel.set(xlabel=f"Time since the start ({unit})", ylabel=label, title="Rate over time")
 
 
-def gaps(panel: Axes, series: Series[Rhythm]) -> None:
-    """Gaps between arrivals beside those of a Poisson process of the same rate."""
+def gaps(panel: Axes, series: Series[ArrivalStatistics]) -> None:
+    """Draw gaps between arrivals beside those of a Poisson process of the same rate."""
     longest = 0.0
     for look, found in series:
         positive = found.gap_s[found.gap_s > 0]
@@ -44,17 +44,17 @@ def gaps(panel: Axes, series: Series[Rhythm]) -> None:
         mean = float(found.gap_s.mean())
         at_s = np.geomspace(mean / 100, mean * 15, 200)
         panel.plot(at_s, np.exp(-at_s / mean), color=look.colour, linestyle=":", linewidth=1.1)
-    least = min(1.0 / (len(found.gap_s) + 1) for _, found in series)
+    lowest = min(1.0 / (len(found.gap_s) + 1) for _, found in series)
     panel.set_yscale("log")
-    panel.set_ylim(max(least, 1e-6), 1.3)
+    panel.set_ylim(max(lowest, 1e-6), 1.3)
     logarithmic(panel, "y", percent=True)
     durations(panel, 0.5, longest * 1.2, "Gap between one arrival and the next")
     panel.set(ylabel="Gaps at least as long", title="Burstiness: gaps")
     lines = [f"variation {found.gap_cv:.2f}" for _, found in series if found.gap_cv is not None]
-    said(panel, "; ".join(lines) + f"\ndotted: Poisson, {published()['poisson']:.0f}", 0.03, 0.14)
+    annotate(panel, "; ".join(lines) + f"\ndotted: Poisson, {published()['poisson']:.0f}", 0.03, 0.14)
 
 
-def dispersion(panel: Axes, series: Series[Rhythm]) -> None:
+def dispersion(panel: Axes, series: Series[ArrivalStatistics]) -> None:
     windows = sorted({window for _, found in series for window in found.dispersion})
     for look, found in series:
         shift, width = look.offset(0.7)
@@ -63,14 +63,14 @@ def dispersion(panel: Axes, series: Series[Rhythm]) -> None:
         bars = panel.bar(at, heights, width, color=look.colour)
         panel.bar_label(bars, [f"{height:.3g}" for height in heights], fontsize=7.5, padding=2)
     panel.axhline(published()["poisson"], color=INK, linestyle="--", linewidth=1.0)
-    said(panel, "dashed: Poisson, 1", 0.03, 0.93)
+    annotate(panel, "dashed: Poisson, 1", 0.03, 0.93)
     panel.set_xticks(range(len(windows)), [BINS[window] for window in windows])
     panel.margins(y=0.15)
     panel.grid(False, axis="x")
     panel.set(xlabel="Window", ylabel="Variance over mean of the counts", title="Burstiness: counts")
 
 
-def day(panel: Axes, series: Series[Rhythm]) -> None:
+def day(panel: Axes, series: Series[ArrivalStatistics]) -> None:
     for look, found in series:
         if found.by_hour is not None:
             panel.stairs(found.by_hour * 24, np.arange(25), color=look.colour, linewidth=1.6, baseline=None)
@@ -78,17 +78,17 @@ def day(panel: Axes, series: Series[Rhythm]) -> None:
     panel.set(ylabel="Rate over the mean", title="Day cycle")
 
 
-def variation(panel: Axes, series: Series[Rhythm]) -> None:
+def variation(panel: Axes, series: Series[ArrivalStatistics]) -> None:
     for look, found in series:
         if found.gap_cv_by_hour is not None:
             panel.plot(np.arange(24) + 0.5, found.gap_cv_by_hour, color=look.colour, marker="o", markersize=3)
     _by_hour(panel, series)
-    said(panel, "dashed: Poisson, 1", 0.97, 0.93, left=False)
+    annotate(panel, "dashed: Poisson, 1", 0.97, 0.93, left=False)
     panel.set(ylabel="Variation of gaps (std over mean)", title="Burstiness by the hour")
 
 
-def _by_hour(panel: Axes, series: Series[Rhythm]) -> None:
-    """An x axis of the hours of a day, and a dashed line at 1."""
+def _by_hour(panel: Axes, series: Series[ArrivalStatistics]) -> None:
+    """Draw an x axis of the hours of a day, and a dashed line at 1."""
     panel.axhline(1.0, color=INK, linestyle="--", linewidth=1.0)
     panel.set_xlim(0, 24)
     panel.set_xticks(range(0, 25, 4))

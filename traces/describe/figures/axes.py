@@ -1,4 +1,4 @@
-"""What all panels share: the look of a trace, published values, and axes of shares and durations."""
+"""Parts shared by all panels: the look of a trace, published values, axes of shares and durations."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -18,37 +18,37 @@ SPANS = (
     (3600.0, "1 h"), (60.0, "1 min"), (1.0, "1 s"), (86_400.0, "1 d"), (600.0, "10 min"), (10.0, "10 s"),
     (4 * 3600.0, "4 h"), (7 * 86_400.0, "1 wk"), (30 * 86_400.0, "30 d"),
 )  # fmt: skip
-"""Round durations, those to be marked first where there is not room for all."""
+"""Round durations to mark, the most important first if not all fit."""
 
-LEAST_ROOM = 0.12
-"""Between two marks, as a share of the axis."""
+MIN_GAP = 0.12
+"""Smallest distance of two marks, as a share of the axis."""
 
 
 class Look(NamedTuple):
-    """How one trace is drawn: its name, its colour, and which of how many traces it is, from 0."""
+    """Look of one trace: its label, its colour, its place from 0 among the `group_size` traces drawn."""
 
     label: str
     colour: str
     place: int
-    of: int
+    group_size: int
 
-    def offset(self, room: float) -> tuple[float, float]:
-        """Where this trace's bar stands within `room`, from its middle, and how wide it is."""
-        width = room / self.of
-        return (self.place - (self.of - 1) / 2) * width, width
+    def offset(self, total: float) -> tuple[float, float]:
+        """Return the offset of this trace's bar from the middle of a group `total` wide, and the bar's width."""
+        width = total / self.group_size
+        return (self.place - (self.group_size - 1) / 2) * width, width
 
 
 Series = Sequence[tuple[Look, Part]]
-"""What was measured of each trace, with its look."""
+"""A statistic of each trace, with the look of the trace."""
 
 
 def published() -> Mapping[str, Any]:
-    """Return what papers say; conf/data/workload.yaml."""
+    """Return the papers' values in conf/data/workload.yaml."""
     return choice("data", "workload")
 
 
 def rising(panel: Axes, series: Series[npt.NDArray[Any]]) -> float:
-    """The share of the values (n,) that are at most x. Returns the largest value, 0 where there is none."""
+    """Draw the share of the values (n,) that are at most x. Returns the largest value, 0 if there is none."""
     for look, values in series:
         if len(values):
             share = np.arange(1, len(values) + 1) / len(values)
@@ -57,13 +57,13 @@ def rising(panel: Axes, series: Series[npt.NDArray[Any]]) -> float:
 
 
 def falling(panel: Axes, values: npt.NDArray[Any], look: Look) -> None:
-    """The share of the values (n,) that are at least x."""
+    """Draw the share of the values (n,) that are at least x."""
     share = 1.0 - np.arange(len(values)) / len(values)
     panel.plot(np.sort(values), share, color=look.colour)
 
 
 def ranked(panel: Axes, series: Series[npt.NDArray[Any]]) -> None:
-    """Falling values (n,) over their ranks, both axes logarithmic."""
+    """Draw falling values (n,) over their ranks, both axes logarithmic."""
     for look, values in series:
         panel.plot(np.arange(1, len(values) + 1), values, color=look.colour)
     logarithmic(panel, "x")
@@ -71,21 +71,21 @@ def ranked(panel: Axes, series: Series[npt.NDArray[Any]]) -> None:
 
 
 def shares(panel: Axes, label: str) -> None:
-    """A y axis of shares from 0 to 1, in percent."""
+    """Set a y axis of shares from 0 to 1, in percent."""
     panel.set_ylim(0.0, 1.02)
     panel.yaxis.set_major_formatter(PercentFormatter(1.0))
     panel.set_ylabel(label)
 
 
 def durations(panel: Axes, low_s: float, high_s: float, label: str) -> None:
-    """A logarithmic x axis of seconds, marked at round durations."""
+    """Set a logarithmic x axis of seconds, marked at round durations."""
     panel.set_xscale("log")
     low_s, high_s = max(low_s, 0.5), max(high_s, 120.0)
     panel.set_xlim(low_s, high_s)
-    room = math.log(high_s / low_s) * LEAST_ROOM
+    min_gap = math.log(high_s / low_s) * MIN_GAP
     names: dict[float, str] = {}
     for seconds, text in SPANS:
-        if low_s <= seconds <= high_s * 1.001 and all(abs(math.log(seconds / other)) >= room for other in names):
+        if low_s <= seconds <= high_s * 1.001 and all(abs(math.log(seconds / other)) >= min_gap for other in names):
             names[seconds] = text
     panel.xaxis.set_major_locator(FixedLocator(sorted(names)))
     panel.xaxis.set_minor_locator(NullLocator())
@@ -94,7 +94,7 @@ def durations(panel: Axes, low_s: float, high_s: float, label: str) -> None:
 
 
 def logarithmic(panel: Axes, which: str, *, percent: bool = False) -> None:
-    """A logarithmic axis ("x" or "y") with plain numbers, after everything is drawn on it."""
+    """Set a logarithmic axis ("x" or "y") with plain numbers; call it once everything is drawn."""
     axis = panel.xaxis if which == "x" else panel.yaxis
     panel.set(**{f"{which}scale": "log"})
     low, high = axis.get_view_interval()
@@ -104,12 +104,12 @@ def logarithmic(panel: Axes, which: str, *, percent: bool = False) -> None:
 
 
 def empty(panel: Axes, why: str) -> None:
-    """Say why a panel has nothing on it."""
+    """Write into an empty panel why it is empty."""
     panel.text(0.5, 0.5, why, transform=panel.transAxes, ha="center", va="center", color=INK, fontsize=8)
 
 
-def said(panel: Axes, text: str, x: float, y: float, *, left: bool = True) -> None:
-    """Small print inside a panel, in axes fractions, on white."""
+def annotate(panel: Axes, text: str, x: float, y: float, *, left: bool = True) -> None:
+    """Write small text inside a panel at axes fractions `x`, `y`, on white."""
     panel.text(
         x, y, text, transform=panel.transAxes, fontsize=7.5, color=INK, va="center", ha="left" if left else "right",
         bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.0, "alpha": 0.85}, zorder=6,

@@ -1,4 +1,4 @@
-"""Panels of prompts: repeats, the nearest earlier one, likeness, clusters over days, the age of hits."""
+"""Panels of prompts: repeats, the nearest earlier prompt, similarity, clusters over days, the age of hits."""
 
 from collections.abc import Callable
 from textwrap import fill
@@ -11,9 +11,19 @@ from matplotlib.ticker import MaxNLocator
 
 from conf.palette import INK
 from traces.describe.coverage import LIMITS, Coverage, Shares
-from traces.describe.figures.axes import Series, durations, empty, logarithmic, published, ranked, rising, said, shares
-from traces.describe.likeness import GROUPS, Likeness
+from traces.describe.figures.axes import (
+    Series,
+    annotate,
+    durations,
+    empty,
+    logarithmic,
+    published,
+    ranked,
+    rising,
+    shares,
+)
 from traces.describe.nearest import CACHE, THRESHOLDS, YOUNG_S, Nearest
+from traces.describe.prompt_similarity import GROUPS, PromptSimilarity
 from traces.describe.repeats import Repeats
 from traces.describe.survival import TOP, Survival
 
@@ -24,7 +34,7 @@ def frequency(panel: Axes, series: Series[Repeats]) -> None:
     ranked(panel, [(look, found.times) for look, found in series])
     panel.set(xlabel="Distinct prompts, the most frequent first", ylabel="Times sent", title="Repeats")
     lines = [f"{len(found.age_s) / found.requests:.1%} repeat an earlier prompt" for _, found in series]
-    said(panel, "\n".join(lines), 0.97, 0.95 - 0.04 * len(lines), left=False)
+    annotate(panel, "\n".join(lines), 0.97, 0.95 - 0.04 * len(lines), left=False)
 
 
 def repeat_age(panel: Axes, series: Series[Repeats]) -> None:
@@ -48,7 +58,7 @@ def similarity(panel: Axes, series: Series[Nearest]) -> None:
     shares(panel, "Requests no nearer")
     encoders = ", ".join(dict.fromkeys(found.encoder for _, found in series))
     panel.set(xlabel=f"Similarity ({encoders})", title="Nearest earlier prompt")
-    said(panel, f"dashed: {published()['thresholds']['source']}", 0.03, 0.94)
+    annotate(panel, f"dashed: {published()['thresholds']['source']}", 0.03, 0.94)
 
 
 def lag(panel: Axes, series: Series[Nearest]) -> None:
@@ -68,7 +78,7 @@ def age(panel: Axes, series: Series[Nearest]) -> None:
 
 
 def hit_age(panel: Axes, series: Series[Nearest]) -> None:
-    """Age of the hits of a cache of the last requests, beside MoDM's."""
+    """Draw the age of the hits of a cache of the last requests, beside MoDM's."""
     paper = published()["hit_age"]
     limit_s, lines = paper["hours"] * 3600, []
     ages = [
@@ -87,19 +97,19 @@ def hit_age(panel: Axes, series: Series[Nearest]) -> None:
     shares(panel, "Hits no older")
     panel.set_title(f"Hit age, cache of {CACHE:,}")
     lines.append(f"{paper['source']}: over {paper['share']:.0%}")
-    said(panel, "\n".join(lines), 0.97, 0.05 + 0.035 * len(lines), left=False)
+    annotate(panel, "\n".join(lines), 0.97, 0.05 + 0.035 * len(lines), left=False)
 
 
 def others(panel: Axes, series: Series[Coverage]) -> None:
-    """Requests that find another user's prompt, against the number of prompts that it is sought among."""
+    """Draw the share of requests with a similar prompt of another user, over the number of prompts searched."""
     _covered(panel, [(look.colour, found.others) for look, found in series])
     panel.set(xlabel="Earlier prompts of others, at random", title="Coverage by others")
 
 
 def recent(panel: Axes, series: Series[Coverage]) -> None:
-    """Requests that find anybody's prompt among the last so many."""
+    """Draw the share of requests with a similar prompt among the latest requests of any user."""
     _covered(panel, [(look.colour, found.recent) for look, found in series])
-    panel.set(xlabel="Latest requests, anybody's", title="Coverage by the last")
+    panel.set(xlabel="Latest requests of any user", title="Coverage by the latest")
 
 
 def _covered(panel: Axes, series: list[tuple[str, Shares]]) -> None:
@@ -108,10 +118,10 @@ def _covered(panel: Axes, series: list[tuple[str, Shares]]) -> None:
         return
     for colour, found in series:
         for limit, dash in zip(LIMITS, DASHES, strict=True):
-            values = [by[limit] for by in found.values()]
+            values = [row[limit] for row in found.values()]
             panel.plot(list(found), values, color=colour, linestyle=dash, marker=".", markersize=4)
     logarithmic(panel, "x")
-    shares(panel, "Requests that find a like one")
+    shares(panel, "Requests with a similar prompt")
     _dashes(panel, [f"above {limit:g}" for limit in LIMITS], "upper left")
 
 
@@ -120,8 +130,8 @@ def _dashes(panel: Axes, labels: list[str], where: Any) -> None:
     panel.legend(handles=lines, fontsize=7.5, loc=where)
 
 
-def groups(panel: Axes, series: Series[Likeness]) -> None:
-    """Cosines of pairs: quartiles as boxes, 5 to 95 % as whiskers, the mean as a point."""
+def groups(panel: Axes, series: Series[PromptSimilarity]) -> None:
+    """Draw cosines of pairs: quartiles as boxes, 5 to 95 % as whiskers, the mean as a point."""
     for look, found in series:
         shift, width = look.offset(0.6)
         for place, group in enumerate(GROUPS):
@@ -144,8 +154,8 @@ def groups(panel: Axes, series: Series[Likeness]) -> None:
     panel.set(ylabel="Similarity of two prompts (cosine)", title=f"Likeness ({published()['likeness']['source']}b)")
 
 
-def users(panel: Axes, series: Series[Likeness]) -> None:
-    """Mean similarity within a user's sessions against between them."""
+def users(panel: Axes, series: Series[PromptSimilarity]) -> None:
+    """Draw the mean similarity within a user's sessions against that between them."""
     for look, found in series:
         panel.scatter(found.inter, found.intra, s=14, color=look.colour, alpha=0.6, linewidths=0)
     panel.plot([0, 1], [0, 1], color=INK, linestyle="--", linewidth=0.8)
@@ -158,11 +168,11 @@ def users(panel: Axes, series: Series[Likeness]) -> None:
     )
     pairs = [(found.intra, found.inter) for _, found in series if len(found.intra)]
     above = [f"{(intra > inter).mean():.0%} of {len(intra)} users" for intra, inter in pairs]
-    said(panel, f"above the line: {', '.join(above) or 'no user has both'}", 0.02, 0.04)
+    annotate(panel, f"above the line: {', '.join(above) or 'no user has both'}", 0.02, 0.04)
 
 
 def clusters(eps: float) -> Callable[[Axes, Series[Survival]], None]:
-    """A panel of the first day's top clusters that are still among the top, day by day."""
+    """Return a panel of the share of the first day's top clusters that are still among the top, day by day."""
 
     def panel_of(panel: Axes, series: Series[Survival]) -> None:
         last = max(found.days[-1] for _, found in series)
@@ -175,7 +185,7 @@ def clusters(eps: float) -> Callable[[Axes, Series[Survival]], None]:
         if eps == paper["eps"]:
             at, to = [paper["day"]] * 2, [0, paper["below"]]
             panel.plot(at, to, color=INK, linewidth=4, alpha=0.35, solid_capstyle="butt")
-            said(panel, f"grey: {paper['source']}, day 2,\nbelow {paper['below']:.0%}", 0.97, 0.9, left=False)
+            annotate(panel, f"grey: {paper['source']}, day 2,\nbelow {paper['below']:.0%}", 0.97, 0.9, left=False)
         panel.set_xlim(1, max(last, 2))
         panel.xaxis.set_major_locator(MaxNLocator(integer=True))
         if not any((eps, top) in found.left for _, found in series for top in TOP):

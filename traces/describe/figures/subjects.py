@@ -12,9 +12,9 @@ from matplotlib.lines import Line2D
 
 from conf.atomic import atomic_files
 from conf.palette import COLOURS, DPI, house_style, panels
-from traces.describe.facts import Character
-from traces.describe.figures import arrivals, mix, people, prompts
+from traces.describe.figures import arrivals, prompts, request_mix, users
 from traces.describe.figures.axes import Look
+from traces.describe.statistics import TraceStatistics
 from traces.describe.survival import EPS
 from traces.error import TraceError
 
@@ -24,70 +24,71 @@ WIDTH, HEIGHT = 3.7, 3.3
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """One figure: its file's name, the part of a trace's character that it shows (None if lacking), and its panels.
+    """One figure: its file's name, the statistic it shows (None if lacking), and its panels.
 
-    The first panel stands in the overview.
+    The first panel is also in the overview.
     """
 
     name: str
-    of: Callable[[Character], Any]
+    statistic: Callable[[TraceStatistics], Any]
     panels: tuple[Callable[[Axes, Any], None], ...]
 
 
 SUBJECTS = (
     Subject(
-        "arrivals", lambda found: found.rhythm if found.rhythm and found.rhythm.gap_s.any() else None,
+        "arrivals", lambda found: found.arrivals if found.arrivals and found.arrivals.gap_s.any() else None,
         (arrivals.rate, arrivals.gaps, arrivals.dispersion, arrivals.day, arrivals.variation),
     ),
-    Subject("users", lambda found: found.people, (people.activity,)),
+    Subject("users", lambda found: found.users, (users.activity,)),
     Subject(
-        "sessions", lambda found: found.people if found.timed else None,
-        (people.session_length, people.session_gap),
+        "sessions", lambda found: found.users if found.timed else None,
+        (users.session_length, users.session_gap),
     ),
     Subject("repeats", lambda found: found.repeats, (prompts.frequency, prompts.repeat_age)),
     Subject(
         "mix", lambda found: found.mix if any(found.mix.values()) else None,
         (
-            mix.values("sizes", "Sizes", "Width × height (pixels)"), mix.values("steps", "Steps", "Denoising steps"),
-            mix.values("images", "Images per request", "Images"),
+            request_mix.values("sizes", "Sizes", "Width × height (pixels)"),
+            request_mix.values("steps", "Steps", "Denoising steps"),
+            request_mix.values("images", "Images per request", "Images"),
         ),
     ),
     Subject(
         "add_ons", lambda found: found.popularity if any(found.popularity.values()) else None,
         (
-            mix.calls("base_model"), mix.calls("controlnets"), mix.calls("loras"), mix.per_request("controlnets"),
-            mix.per_request("loras"),
+            request_mix.calls("base_model"), request_mix.calls("controlnets"), request_mix.calls("loras"),
+            request_mix.per_request("controlnets"), request_mix.per_request("loras"),
         ),
     ),
     Subject("nearest", lambda found: found.nearest, (prompts.similarity, prompts.lag, prompts.age)),
     Subject("coverage", lambda found: found.coverage, (prompts.others, prompts.recent)),
-    Subject("likeness", lambda found: found.likeness, (prompts.groups, prompts.users)),
+    Subject("likeness", lambda found: found.prompt_similarity, (prompts.groups, prompts.users)),
     Subject("survival", lambda found: found.survival, tuple(prompts.clusters(eps) for eps in reversed(EPS))),
     Subject("hit_age", lambda found: found.nearest if found.timed else None, (prompts.hit_age,)),
 )  # fmt: skip
-"""All figures, in the order of the facts."""
+"""All figures, in the order of the statistics."""
 
 
 @house_style()
-def draw(subject: Subject, traces: Sequence[Character]) -> Figure | None:
-    """All panels of a subject, the traces on the same axes; None if no trace has it."""
+def draw(subject: Subject, traces: Sequence[TraceStatistics]) -> Figure | None:
+    """Draw all panels of a subject, the traces on the same axes; None if no trace has the statistic."""
     return _laid_out([(panel, series) for panel in subject.panels if (series := _series(subject, traces))], traces)
 
 
 @house_style()
-def overview(traces: Sequence[Character]) -> Figure | None:
-    """The first panel of every subject that a trace has; None if there is none."""
+def overview(traces: Sequence[TraceStatistics]) -> Figure | None:
+    """Draw the first panel of every subject that a trace has; None if there is none."""
     return _laid_out([(one.panels[0], series) for one in SUBJECTS if (series := _series(one, traces))], traces)
 
 
 def check_folder(folder: Path) -> None:
-    """Raise TraceError if `folder` is something else, before any long work is spent on what goes into it."""
+    """Raise TraceError if `folder` is a file, before long work is spent on the figures."""
     if folder.exists() and not folder.is_dir():
         raise TraceError(f"{folder}: is a file, expected a folder for the figures; name another one")
 
 
-def write(traces: Sequence[Character], folder: Path) -> list[Path]:
-    """Draw every figure into `folder`, which is made if it is missing: `overview.png`, and one a subject; all or none.
+def write(traces: Sequence[TraceStatistics], folder: Path) -> list[Path]:
+    """Write all figures or none into `folder`, made if missing: `overview.png` and one per subject.
 
     Raises TraceError: the folder or a file cannot be written.
     """
@@ -103,17 +104,19 @@ def write(traces: Sequence[Character], folder: Path) -> list[Path]:
     return list(figures)
 
 
-def _series(subject: Subject, traces: Sequence[Character]) -> list[tuple[Look, Any]]:
-    looks = zip(cycle(COLOURS), map(_label, traces), map(subject.of, traces), strict=False)
+def _series(subject: Subject, traces: Sequence[TraceStatistics]) -> list[tuple[Look, Any]]:
+    looks = zip(cycle(COLOURS), map(_label, traces), map(subject.statistic, traces), strict=False)
     parts = [(label, colour, part) for colour, label, part in looks if part is not None]
     return [(Look(label, colour, place, len(parts)), part) for place, (label, colour, part) in enumerate(parts)]
 
 
-def _label(found: Character) -> str:
+def _label(found: TraceStatistics) -> str:
     return " ".join(found.trace.name.split())[:40].lstrip("_") or "unnamed"
 
 
-def _laid_out(drawn: Sequence[tuple[Callable[[Axes, Any], None], Any]], traces: Sequence[Character]) -> Figure | None:
+def _laid_out(
+    drawn: Sequence[tuple[Callable[[Axes, Any], None], Any]], traces: Sequence[TraceStatistics]
+) -> Figure | None:
     if not drawn:
         return None
     columns = {4: 2, 7: 4, 8: 4}.get(len(drawn), min(len(drawn), 4 if len(drawn) > 9 else 3))

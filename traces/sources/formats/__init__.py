@@ -1,1 +1,1 @@
-"""How files are read in pieces: delimited text, JSON, Parquet, and the cells of text in them."""
+"""Readers of files in pieces: delimited text, JSON, Parquet, and cells of text."""

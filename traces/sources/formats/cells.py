@@ -1,4 +1,4 @@
-"""Cells of text as numbers and times, with errors that name the cell."""
+"""Conversion of text cells to numbers and times, with errors that name the cell."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,29 +10,29 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from traces.error import TraceError
-from traces.table.validation import LATEST_S, LONGEST_S, Origin, shown
+from traces.table.validation import LATEST_S, LONGEST_S, Origin, excerpt
 
 ClockName = Literal["auto", "seconds", "unix", "unix-ms", "timestamp"]
 
 ZONE = r"[T ].*([zZ]|[+-]\d{2}(:?\d{2})?)\s*$"
-"""What a time that states its zone looks like."""
+"""Pattern of a time with a zone."""
 
 
 def refusal(origin: Origin, index: int, column: str, found: str, expected: str) -> TraceError:
-    """Return the error for a cell of ``column`` that holds ``found`` and not what was ``expected``."""
+    """Return the error for a cell of ``column`` that holds ``found`` instead of ``expected``."""
     return TraceError(
-        f"{origin.cell(index, column)}: found {shown(found, 60)}, expected {expected}; fix or drop the row"
+        f"{origin.cell(index, column)}: found {excerpt(found, 60)}, expected {expected}; fix or drop the row"
     )
 
 
 def integers(cells: pa.ChunkedArray, origin: Origin, column: str) -> pa.ChunkedArray:
-    """Text as int64, (n,); "50.0" is 50. Raises TraceError naming the first cell that is no whole number."""
+    """Return text as int64, (n,); "50.0" is 50. Raises TraceError naming the first cell that is no whole number."""
     trimmed = pc.replace_substring_regex(pc.utf8_trim_whitespace(cells), r"\.0*$", "")
     return _cast(trimmed, cells, pa.int64(), "a whole number", origin, column)
 
 
 def numbers(cells: pa.ChunkedArray, origin: Origin, column: str) -> pa.ChunkedArray:
-    """Text as float64, (n,). Raises TraceError naming the first cell that is no number."""
+    """Return text as float64, (n,). Raises TraceError naming the first cell that is no number."""
     return _cast(pc.utf8_trim_whitespace(cells), cells, pa.float64(), "a number", origin, column)
 
 
@@ -52,15 +52,15 @@ def _cast(
 
 @dataclass(slots=True)
 class Timestamps:
-    """Times as text, batch after batch, all of them with a zone or all without; ``zoned`` is None before the first."""
+    """Parser of times, all with a zone or all without; ``zoned`` is None before the first."""
 
     zoned: bool | None = None
 
     def read(self, cells: pa.ChunkedArray, origin: Origin, column: str) -> pa.Array:
-        """ISO 8601 as UTC, (n,) timestamps in microseconds, null where null.
+        """Return ISO 8601 cells as UTC, (n,) timestamps in microseconds; null stays null.
 
-        Times of several zones are brought to UTC; times without a zone are taken as UTC. Raises TraceError: naming the
-        first cell that is no time, or that states a zone where those before it do not (or the other way round).
+        Times of several zones are converted to UTC; times without a zone are UTC. Raises TraceError naming the first
+        cell that is no time, or that differs from earlier ones in having a zone.
         """
         text = pd.Series(cells.to_pylist(), dtype="object")
         times = pd.to_datetime(text, utc=True, format="ISO8601", errors="coerce")
@@ -73,7 +73,7 @@ class Timestamps:
             if zoned not in (None, self.zoned):
                 found, before = ("a zone", "none") if zoned else ("no zone", "one")
                 raise TraceError(
-                    f"{origin.cell(index, column)}: found {shown(repr(text.iloc[index]))} with {found}, expected"
+                    f"{origin.cell(index, column)}: found {excerpt(repr(text.iloc[index]))} with {found}, expected"
                     f" {before} as in the rows before; write all times with their zone or all without (UTC)"
                 )
         return pa.array(times.dt.as_unit("us"), pa.timestamp("us", "UTC"), from_pandas=True)
@@ -88,7 +88,7 @@ WRITTEN: Mapping[ClockName, str] = {
 
 
 def _kind(cell: str) -> ClockName:
-    """Return how a cell is written: seconds since 1970 are more than a trace may last on its own clock."""
+    """Return the format of a time; seconds since 1970 exceed the longest span of a trace's own clock."""
     if ":" in cell or cell.count("-") > 1:
         return "timestamp"
     try:
@@ -101,13 +101,13 @@ def _kind(cell: str) -> ClockName:
 
 
 @dataclass(slots=True)
-class Clock:
-    """Reads a column of arrivals, batch after batch.
+class ArrivalParser:
+    """Parser of a column of arrivals, batch after batch.
 
     Attributes:
         name: "seconds", "unix" and "unix-ms" are numbers, "timestamp" is ISO 8601; "auto" becomes one of them with
             the first cell.
-        notes: of the trace; it gets to know how arrivals are written once the first cell is read.
+        notes: notes of the trace; the format of arrivals is added once the first cell is read.
     """
 
     name: ClockName
@@ -115,9 +115,9 @@ class Clock:
     notes: dict[str, Any]
 
     def read(self, cells: pa.ChunkedArray, origin: Origin) -> pa.Array | pa.ChunkedArray:
-        """Arrivals as written, (n,): float64 seconds ("unix-ms" divided by 1000), or UTC timestamps in microseconds.
+        """Return arrivals, (n,): float64 seconds ("unix-ms" divided by 1000), or UTC timestamps in microseconds.
 
-        Raises TraceError: naming the first cell that is neither a number nor a time, as asked for.
+        Raises TraceError naming the first cell of another format.
         """
         if self.name == "auto":
             first = next((cell for cell in cells.to_pylist() if cell is not None), "0")

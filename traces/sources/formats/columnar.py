@@ -12,21 +12,21 @@ import pyarrow.parquet as pq
 from traces.error import TraceError
 from traces.table.ingest import ROWS, TEXT_BYTES
 from traces.table.limits import Limits, unchanged
-from traces.table.validation import shown
+from traces.table.validation import excerpt
 
 
 def read_parquet(path: Path, limits: Limits, wanted: Collection[str], expected: str) -> Iterator[pa.Table]:
-    """Those of the wanted columns that a Parquet file has, in pieces that fit into memory; text as plain strings.
+    """Yield the wanted columns of a Parquet file, as far as it has them, in pieces; text as plain strings.
 
-    Raises TraceError: the file cannot be opened, is not Parquet (it should be what is ``expected``), is cut short or
-    damaged, or unpacks to more than is allowed.
+    Raises TraceError if the file cannot be opened, is not Parquet (``expected`` describes it), is truncated or damaged,
+    or unpacks to more than the limits allow.
     """
     with unchanged(path) as state:
         unpacked = 0
         try:
             schema = pq.read_schema(pa.OSFile(str(path)))  # opened here: Arrow takes a path with a colon for a URI
             names = [name for name in schema.names if name in wanted]
-            # a text repeated a million times is one entry of a dictionary until it is asked for
+            # read as dictionaries, so that a text repeated a million times is in memory once
             texts = [name for name in names if _is_text(schema.field(name).type)]
             file = pq.ParquetFile(pa.OSFile(str(path)), read_dictionary=texts)
             if not file.metadata.num_rows:
@@ -41,13 +41,13 @@ def read_parquet(path: Path, limits: Limits, wanted: Collection[str], expected: 
             if isinstance(error, TraceError):
                 raise
             raise TraceError(
-                f"{path}: cannot be read as Parquet ({shown(str(error))}), expected {expected}; fetch it again if it"
+                f"{path}: cannot be read as Parquet ({excerpt(str(error))}), expected {expected}; fetch it again if it"
                 " is cut short"
             ) from error
 
 
 def plain_text(table: pa.Table) -> pa.Table:
-    """`table` with every kind of text (64-bit offsets, dictionaries, views) as plain strings."""
+    """Return `table` with every kind of text (64-bit offsets, dictionaries, views) as plain strings."""
     kinds = [pa.string() if _is_text(kind) else kind for kind in table.schema.types]
     return table.cast(pa.schema(zip(table.column_names, kinds, strict=True)))
 
@@ -59,7 +59,7 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _small(table: pa.Table) -> Iterator[pa.Table]:
-    """`table` in pieces whose text takes at most about `TEXT_BYTES` each, or single rows."""
+    """Yield `table` in pieces with at most about `TEXT_BYTES` of text each, or single rows."""
     size = np.zeros(table.num_rows, np.int64)
     for column in table.columns:
         for chunk in column.chunks if pa.types.is_dictionary(column.type) else []:

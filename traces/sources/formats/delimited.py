@@ -12,19 +12,19 @@ import pyarrow.csv
 from traces.error import TraceError
 from traces.table.ingest import slices
 from traces.table.limits import GZIP, Limits, open_bounded, unchanged
-from traces.table.validation import shown
+from traces.table.validation import excerpt
 
-LEAST_BLOCK = 1 << 22
-"""Bytes of a file that are parsed at once, at least."""
+MIN_BLOCK = 1 << 22
+"""Bytes parsed at once, at least."""
 
-MOST_BLOCK = (1 << 31) - 1
-"""The same, at most: Arrow counts them in 32 bits."""
+MAX_BLOCK = (1 << 31) - 1
+"""Bytes parsed at once, at most: Arrow counts them in 32 bits."""
 
 
 def read_header(path: Path, limits: Limits, *, delimiter: str = ",", quote: str | None = '"') -> list[str]:
-    """The names of the columns of a delimited file.
+    """Return the names of the columns of a delimited file.
 
-    Raises TraceError: the file cannot be opened (see `traces.table.limits.open_bounded`), or its first line is empty,
+    Raises TraceError if the file cannot be opened (see `traces.table.limits.open_bounded`), or its first line is empty,
     not UTF-8, or names a column twice.
     """
     with open_bounded(path, limits) as stream:
@@ -44,33 +44,32 @@ def read_header(path: Path, limits: Limits, *, delimiter: str = ",", quote: str 
         raise TraceError(f"{path}: the header cannot be read ({error}); give the columns plain names") from error
     name, count = Counter(names).most_common(1)[0] if names else ("", 0)
     if count > 1:
-        raise TraceError(f"{path}: the header names column {shown(repr(name))} twice; rename one")
+        raise TraceError(f"{path}: the header names column {excerpt(repr(name))} twice; rename one")
     return names
 
 
 def read_delimited(
     path: Path, limits: Limits, header: list[str], *, delimiter: str = ",", quote: str | None = '"'
 ) -> Iterator[pa.Table]:
-    """Read a delimited file, plain or gzipped by its content, with every column as text; "" is null.
+    """Yield the rows of a delimited file, plain or gzipped (by its content), with every column as text; "" is null.
 
-    Yields the rows in order, at most `traces.table.ingest.ROWS` at a time; ``header`` is that of `read_header`.
+    Rows come in order, at most `traces.table.ingest.ROWS` at a time; ``header`` is that of `read_header`.
 
-    Raises TraceError: the file cannot be opened (see `traces.table.limits.open_bounded`), is cut short or not UTF-8,
-    has a row of another length than its header or one that is longer than the limits allow, or a quote that is never
-    closed.
+    Raises TraceError if the file cannot be opened (see `traces.table.limits.open_bounded`), is truncated or not UTF-8.
+    It also raises if a row has another length than the header or exceeds the limits, or a quote is never closed.
     """
     parse = pa.csv.ParseOptions(delimiter=delimiter, quote_char=quote or False, newlines_in_values=quote is not None)
     convert = pa.csv.ConvertOptions(
         column_types={name: pa.string() for name in header}, null_values=[""], strings_can_be_null=True
     )
-    # one thread, because only then do errors name the row
+    # with one thread errors name the row
     read = pa.csv.ReadOptions(use_threads=False, block_size=_block_bytes(limits))
     done = 0
     last: pa.Table | None = None
     with unchanged(path) as state:
-        zipped, paired = _looked_through(path, limits, quote)
+        zipped, paired = _scanned(path, limits, quote)
         try:
-            # Arrow's own streams: with one of Python's, a thread that still holds it as the interpreter ends aborts
+            # Arrow's own streams: a thread that holds one of Python's aborts when the interpreter ends
             file = pa.OSFile(str(path))
             source = pa.CompressedInputStream(file, "gzip") if zipped else file.get_stream(0, state.st_size)
             reader = pa.csv.open_csv(source, read, parse, convert)
@@ -85,12 +84,12 @@ def read_delimited(
     if not paired and last is not None and "\n" in (last.column(len(header) - 1)[-1].as_py() or ""):
         raise TraceError(
             f"{path}: row {done - 1}: found a quote that is opened and never closed, expected a second {quote};"
-            " close it, or say that quotes mean nothing (--no-quotes)"
+            " close it, or read quotes as plain characters (--no-quotes)"
         )
 
 
-def _looked_through(path: Path, limits: Limits, quote: str | None) -> tuple[bool, bool]:
-    """Read a file once for its limits and damage; return whether it is gzipped, and whether its quotes are in pairs."""
+def _scanned(path: Path, limits: Limits, quote: str | None) -> tuple[bool, bool]:
+    """Scan a file for its limits and damage. Returns True if it is gzipped, and True if its quotes are in pairs."""
     quotes = 0
     with open_bounded(path, limits) as stream:
         while block := stream.read(1 << 20):
@@ -100,7 +99,7 @@ def _looked_through(path: Path, limits: Limits, quote: str | None) -> tuple[bool
 
 
 def _block_bytes(limits: Limits) -> int:
-    return min(max(LEAST_BLOCK, 4 * limits.max_prompt_bytes), MOST_BLOCK)
+    return min(max(MIN_BLOCK, 4 * limits.max_prompt_bytes), MAX_BLOCK)
 
 
 def _unparsed(message: str, path: Path, done: int, header: list[str], delimiter: str) -> TraceError:
@@ -108,30 +107,30 @@ def _unparsed(message: str, path: Path, done: int, header: list[str], delimiter:
     ragged = re.search(r"Row #(\d+): Expected (\d+) columns, got (\d+): (.*)", message, re.DOTALL)
     if ragged:
         return TraceError(
-            f"{path}: row {int(ragged[1]) - 2}: found {ragged[3]} cells ({shown(ragged[4], 60)}), expected {ragged[2]}"
-            f" as in the header, with {delimiter!r} between them; fix or drop the row"
+            f"{path}: row {int(ragged[1]) - 2}: found {ragged[3]} cells ({excerpt(ragged[4], 60)}), expected"
+            f" {ragged[2]} as in the header, with {delimiter!r} between them; fix or drop the row"
         )
     if "straddl" in message:
         return TraceError(
-            f"{path}: after row {done - 1}: found a row longer than the text that a cell may hold; raise"
+            f"{path}: after row {done - 1}: found a row longer than a cell may be; raise"
             " --max-prompt-bytes, or close the quote that is open there"
         )
     bad = re.search(r"In CSV column #(\d+): Row #(\d+): .*UTF-?8", message)
     if bad:
-        name = shown(header[int(bad[1])])
+        name = excerpt(header[int(bad[1])])
         return TraceError(
             f"{path}: row {int(bad[2]) - 2}, column {name}: found bytes that are not UTF-8, expected"
             " UTF-8 text; convert the file, for example with iconv"
         )
     return TraceError(
-        f"{path}: cannot be read as delimited text ({shown(message)}), expected UTF-8 with {delimiter!r} between"
+        f"{path}: cannot be read as delimited text ({excerpt(message)}), expected UTF-8 with {delimiter!r} between"
         " cells; convert the file, or fetch it again if it is cut short"
     )
 
 
 def require_column(header: list[str], name: str, where: str) -> None:
-    """Raise TraceError unless the file has the column."""
+    """Raise TraceError if the file lacks the column."""
     if name not in header:
         raise TraceError(
-            f"{where}: column {name!r} is missing, found {shown(', '.join(header))}; check the file or the map"
+            f"{where}: column {name!r} is missing, found {excerpt(', '.join(header))}; check the file or the map"
         )

@@ -9,27 +9,27 @@ from typing import Any, BinaryIO, NoReturn
 
 from traces.error import TraceError
 from traces.table.limits import Limits, open_bounded
-from traces.table.validation import shown
+from traces.table.validation import excerpt
 
 PIECE = 1 << 16
 """Bytes read at a time."""
 
 GROUP, GROUP_CHARACTERS = 1 << 13, 1 << 22
-"""Values, and characters of values, handed over at a time."""
+"""Values, and characters of values, in a group."""
 
 SPACE = re.compile(r"[ \t\r\n]*")
 
 LONGEST_WORD = 16
-"""Characters before the end within which a literal, a number or an escape may be cut."""
+"""Longest literal, number or escape, which the end of a piece may cut."""
 
 
 def elements(path: Path, limits: Limits) -> Iterator[list[Any]]:
-    """The values of a JSON array, or of a file with one JSON value after another (JSON lines), in groups.
+    """Yield the values of a JSON array, or of a file of JSON values one after another (JSON lines), in groups.
 
-    The file is UTF-8, plain or gzipped. A value takes at most 16 times the longest text of the limits.
+    The file is UTF-8, plain or gzipped. A value has at most 16 times the longest text of the limits.
 
-    Raises TraceError: the file cannot be opened (see `traces.table.limits.open_bounded`), is not UTF-8, not JSON, cut
-    short, or holds a value that is too long or nested too deeply. Values count from 0.
+    Raises TraceError if the file cannot be opened (see `traces.table.limits.open_bounded`), is not UTF-8, not JSON,
+    truncated, or holds a value that is too long or nested too deeply. Values count from 0.
     """
     with open_bounded(path, limits) as stream:
         text = _Text(stream, path, limits)
@@ -37,9 +37,9 @@ def elements(path: Path, limits: Limits) -> Iterator[list[Any]]:
 
 
 def members(path: Path, limits: Limits) -> Iterator[list[tuple[str, Any]]]:
-    """The names and values of a JSON object, in the file's order, a name as often as it is there.
+    """Yield the names and values of a JSON object, in the file's order, duplicate names included.
 
-    Raises TraceError: as `elements`.
+    Raises TraceError as `elements`.
     """
     with open_bounded(path, limits) as stream:
         text = _Text(stream, path, limits)
@@ -59,7 +59,7 @@ def _grouped(text: "_Text", values: Iterator[Any]) -> Iterator[list[Any]]:
 
 
 class _Text:
-    """The part of the file that is being decoded."""
+    """Decoder over the part of the file in memory."""
 
     def __init__(self, stream: BinaryIO, path: Path, limits: Limits) -> None:
         self._stream, self._path = stream, path
@@ -72,12 +72,12 @@ class _Text:
         """Characters of the values taken so far."""
 
     def lines(self) -> Iterator[Any]:
-        """Take values one after another, to the end."""
+        """Yield values one after another, to the end."""
         while self.next_character():
             yield self.value()
 
     def listed(self, first: str, last: str, item: Callable[[], Any]) -> Iterator[Any]:
-        """Take items with commas between them, from `first` to `last`, which has to be the end of the file."""
+        """Yield items with commas between them, from `first` to `last`, which has to end the file."""
         self.take(first, "a JSON object, { first")
         if self.next_character() != last:
             yield item()
@@ -89,7 +89,7 @@ class _Text:
             self.refuse(f"found more text after the closing {last}, expected the end of the file")
 
     def next_character(self) -> str:
-        """Return the next character that is not white space, "" at the end; it is not taken."""
+        """Return the next character that is not white space without taking it; "" at the end."""
         while True:
             self._at = SPACE.match(self._text, self._at).end()  # type: ignore[union-attr]
             if self._at < len(self._text) or self._ended:
@@ -107,7 +107,7 @@ class _Text:
         """Take the next value."""
         self.next_character()
         while True:
-            # what ends where the text ends may go on: 12 and then .5e3
+            # a value at the end of the piece may go on: 12 and then .5e3
             value, end = self._decoded()
             if end is not None and (end + LONGEST_WORD < len(self._text) or self._ended):
                 self._check_text(value, self._text[self._at : end])
@@ -125,20 +125,20 @@ class _Text:
         name = self.value()
         if not isinstance(name, str):
             self._done = done
-            self.refuse(f"found {shown(repr(name), 60)}, expected the name of a member")
+            self.refuse(f"found {excerpt(repr(name), 60)}, expected the name of a member")
         self.take(":", "a colon after the name")
         value = self.value()
         self._done = done + 1
         return name, value
 
     def refuse(self, what: str, error: Exception | None = None) -> NoReturn:
-        """Raise TraceError about the value that is next."""
+        """Raise TraceError about the next value."""
         raise TraceError(
-            f"{self._path}: value {self._done}: {what}; mend the file, or fetch it again if it is cut short"
+            f"{self._path}: value {self._done}: {what}; correct the file, or fetch it again if it is cut short"
         ) from error
 
     def _decoded(self) -> tuple[Any, int | None]:
-        """The next value and where it ends; None for the end if more of the text is needed to tell."""
+        """Return the next value and its end; the end is None if more text is needed."""
         try:
             return self._decoder.raw_decode(self._text, self._at)
         except RecursionError as error:
@@ -146,10 +146,10 @@ class _Text:
         except json.JSONDecodeError as error:
             cut = error.msg.startswith("Unterminated string") or error.pos > len(self._text) - LONGEST_WORD
             if self._ended or not cut:
-                self.refuse(f"cannot be read as JSON ({shown(error.msg)})", error)
+                self.refuse(f"cannot be read as JSON ({excerpt(error.msg)})", error)
             return None, None
         except ValueError as error:
-            self.refuse(f"cannot be read as JSON ({shown(str(error))})", error)
+            self.refuse(f"cannot be read as JSON ({excerpt(str(error))})", error)
 
     def _check_text(self, value: Any, raw: str) -> None:
         if "\\u" in raw:

@@ -1,4 +1,4 @@
-"""Lines of text, some thousands at a time, none longer than agreed."""
+"""Read lines of text of a bounded length, some thousands at a time."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -7,45 +7,45 @@ from traces.error import TraceError
 from traces.table.limits import Limits, open_bounded
 
 LINES, LINES_BYTES = 1 << 13, 1 << 22
-"""Lines, and bytes of lines, handed over at a time."""
+"""Lines, and bytes of lines, in a group."""
 
 Group = tuple[list[int], list[str]]
 """Lines with their numbers in the file, counted from 0."""
 
 
 def lines(
-    path: Path, limits: Limits, longest: int, what: str, first: Callable[[str], None] | None = None
+    path: Path, limits: Limits, max_bytes: int, column: str, check_first: Callable[[str], None] | None = None
 ) -> Iterator[Group]:
-    """The lines of a file, UTF-8, plain or gzipped, without their ends.
+    """Yield the lines of a file, UTF-8, plain or gzipped, without line ends.
 
     Args:
-        longest: bytes of a line, at most.
-        what: what a line is, as errors call it.
-        first: looks at the first line before anything else is read, and may refuse it.
+        max_bytes: bytes of a line, at most.
+        column: name of a line's content in errors.
+        check_first: called with the first line before more is read; may raise.
 
-    Raises TraceError: the file cannot be opened (see `traces.table.limits.open_bounded`), is not UTF-8, or has a longer
-    line.
+    Raises TraceError if the file cannot be opened (see `traces.table.limits.open_bounded`), is not UTF-8, or has a
+    longer line.
     """
     rows: list[int] = []
     texts: list[str] = []
     size = row = 0
     with open_bounded(path, limits) as stream:
-        while line := stream.readline(longest + 2):
-            bare = line.removesuffix(b"\n").removesuffix(b"\r")
-            if len(bare) > longest:
+        while line := stream.readline(max_bytes + 2):
+            content = line.removesuffix(b"\n").removesuffix(b"\r")
+            if len(content) > max_bytes:
                 raise TraceError(
-                    f"{path}: row {row}, column {what}: found a line of over {longest:,} bytes, expected a {what};"
-                    " raise --max-prompt-bytes, or drop the line"
+                    f"{path}: row {row}, column {column}: found a line of over {max_bytes:,} bytes, expected a"
+                    f" {column}; raise --max-prompt-bytes, or drop the line"
                 )
             try:
-                texts.append(bare.decode())
+                texts.append(content.decode())
             except UnicodeDecodeError as error:
                 raise TraceError(
-                    f"{path}: row {row}, column {what}: found bytes that are not UTF-8 ({error.reason}), expected"
+                    f"{path}: row {row}, column {column}: found bytes that are not UTF-8 ({error.reason}), expected"
                     " UTF-8 text; convert the file, for example with iconv"
                 ) from error
-            if row == 0 and first is not None:
-                first(texts[0])
+            if row == 0 and check_first is not None:
+                check_first(texts[0])
             rows.append(row)
             row, size = row + 1, size + len(line)
             if len(texts) == LINES or size > LINES_BYTES:

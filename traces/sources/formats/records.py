@@ -1,4 +1,4 @@
-"""Records of JSON, held to the fields that a format has, and those that a trace keeps as extras."""
+"""Check JSON records against the fields of a format, and read the extras of a trace."""
 
 import json
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from traces.error import TraceError
 from traces.table.trace import Trace
-from traces.table.validation import Origin, shown
+from traces.table.validation import Origin, excerpt
 
 Name = str | int
 Whole = Annotated[int, Field(ge=-(2**63), lt=2**63)]
@@ -16,9 +16,9 @@ Number = Annotated[float, Field(gt=-(2.0**63), lt=2.0**63)]
 
 
 def check_records(values: Sequence[Any], form: TypeAdapter[Any], origin: Origin) -> None:
-    """Check records against a list of a TypedDict; numbers are numbers, and text is text.
+    """Check records against a list of a TypedDict, without conversion of types.
 
-    Raises TraceError: naming row, field, what was found and what was expected of the first that is something else.
+    Raises TraceError naming row, field, found and expected value of the first mismatch.
     """
     try:
         form.validate_python(values, strict=True)
@@ -27,15 +27,15 @@ def check_records(values: Sequence[Any], form: TypeAdapter[Any], origin: Origin)
         index, *path = first["loc"]
         absent = first["type"] == "missing"
         place = f"{origin.where}: row {origin.row(int(index))}" + "".join(
-            f", column {shown(str(at))}" for at in path[:1]
+            f", column {excerpt(str(at))}" for at in path[:1]
         )
-        found = "nothing" if absent else shown(repr(first["input"]), 60)
+        found = "nothing" if absent else excerpt(repr(first["input"]), 60)
         expected = "a value" if absent else first["msg"].removeprefix("Input should be ")
         raise TraceError(f"{place}: found {found}, expected {expected}; fix or drop the record") from None
 
 
 def extras(trace: Trace, row: int) -> dict[str, Any]:
-    """What else the source's format said of a request. Raises TraceError where it is no JSON object."""
+    """Return the extras of a request. Raises TraceError if they are not a JSON object."""
     text = trace.table.column("extras")[row].as_py()
     try:
         found = {} if text is None else json.loads(text)
@@ -43,5 +43,5 @@ def extras(trace: Trace, row: int) -> dict[str, Any]:
         found = None
     if not isinstance(found, dict):
         where = f"{trace.path or trace.name}: row {row}, column extras"
-        raise TraceError(f"{where}: found {shown(text)}, expected a JSON object; correct it, or make the trace again")
+        raise TraceError(f"{where}: found {excerpt(text)}, expected a JSON object; correct it, or make the trace again")
     return found

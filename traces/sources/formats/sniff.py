@@ -1,4 +1,4 @@
-"""What a file that should hold a prompt per line evidently holds instead."""
+"""Detect a table or JSON in a file that should have a prompt per line."""
 
 import csv
 import json
@@ -7,28 +7,27 @@ import re
 from traces.table.columns import SCHEMA
 
 TEXTS = frozenset({"prompt", "prompts", "caption", "captions"})
-"""Names of columns of prompts: nobody asks for an image of one of these words alone."""
+"""Names of columns of prompts; none of these words alone is a likely prompt."""
 
 NAMES = TEXTS | frozenset(SCHEMA.names) | frozenset({
     "id", "text", "time", "timestamp", "created_at", "category", "challenge", "user", "user_name", "model", "step",
     "cfg", "sampler", "image", "image_name", "status",
 })  # fmt: skip
-"""What columns beside them are called, in the traces that can be imported and elsewhere."""
+"""Names of columns in the traces that can be imported and elsewhere."""
 
 NAME = re.compile(r"[A-Za-z_]\w*")
 JSON_START = re.compile(r'\[?\s*\{\s*"|\[\s*"|[\[{]\s*$')
-"""Prompts have brackets too, such as [a fox:a hare:0.5] and {red|green}."""
+"""Start of JSON; prompts have brackets too, such as [a fox:a hare:0.5] and {red|green}."""
 
 
 def not_prompts(line: str) -> str | None:
-    """Why the first line of a file shows that its lines are no prompts, and which importer to take; None if it may be.
+    """Return what a first line shows the file to be, and which importer to use; None if it may be a prompt.
 
-    A table is known by a header: two or more names of columns, or one that says prompt. Prompts with commas in them
-    are prompts.
+    A table has a header: two or more names of columns, or one that names prompts. Prompts may contain commas.
     """
     line = line.strip().removeprefix("\ufeff")
     if JSON_START.match(line) or _is_json(line):
-        return "JSON, which is read from a name that ends in .json or .jsonl; rename the file"
+        return "JSON, which is read only from .json and .jsonl files; rename the file"
     for delimiter, name in ((",", "commas"), ("\t", "tabs"), (";", "semicolons"), ("|", "bars")):
         try:
             cells = next(csv.reader([line], delimiter=delimiter), [])
@@ -39,7 +38,7 @@ def not_prompts(line: str) -> str | None:
         if len(names) == len(cells) and (known & TEXTS or len(known) > 1):
             how = "" if delimiter == "," else " --delimiter " + repr(delimiter)
             between = f" with {name} between its columns" if len(cells) > 1 else ""
-            return f"the header of a table{between}; take `trace import csv{how} --map prompt=COLUMN`, or drop the line"
+            return f"the header of a table{between}; use `trace import csv{how} --map prompt=COLUMN`, or drop the line"
     return None
 
 

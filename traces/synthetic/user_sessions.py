@@ -1,43 +1,44 @@
-"""Who sends requests when: users come back for sessions, and a session is requests at short gaps."""
+"""Users and their sessions, which are requests at short gaps."""
 
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from traces.synthetic.clock import Clock
-from traces.synthetic.laws import Floats, Indices, choices, inherited_from, lognormal
-from traces.synthetic.lineage import Order
+from traces.synthetic.ancestry import Order
+from traces.synthetic.distributions import Floats, Indices, choices, inherited_from, lognormal
+from traces.synthetic.session_rate import SessionRate
 from traces.table.sessions import SESSION_GAP_S
 
 WARM_UP_S = 4 * 3600.0
-"""Sessions are started this long before the trace, so that it opens in mid-traffic."""
+"""Time before the trace from which sessions are drawn, so that the trace starts in steady traffic."""
 
 ROUNDS = 20
-"""How many sessions that overlap can wait behind each other."""
+"""Overlapping sessions that can wait one after another, at most."""
 
-PUT_OFF_S = 2 * 3600.0
-"""A session waits no longer than this for the same user's one before it."""
+MAX_DELAY_S = 2 * 3600.0
+"""Longest wait of a session for the same user's session before it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Visits:
-    """The law of users and their sessions.
+class UserSessions:
+    """Model of users and their sessions.
 
-    Sessions begin by `clock` and fall to users by a log-normal law of activity that does not depend on how
-    many users there are: at twice the rate with twice the users twice as many are at work, none of them
-    harder. A user's session waits for the one before it to end, so that heavy users do not merge theirs;
-    where too few users are given for the rate, they do.
+    Sessions begin by `clock`, and users have a log-normal activity that does not depend on their number. So twice the
+    rate with twice the users means twice as many active users, none of them more active. A user's session waits for the
+    one before it to end, so that sessions of heavy users do not merge. They do merge if there are too few users for the
+    rate.
 
     Args:
-        users: people who might send a request.
-        user_sigma: width of the log-normal law of sessions over users.
-        session_mean, session_sigma, session_most: requests per session: log-normal, rounded up.
-        gap_least_s, gap_median_s, gap_sigma: seconds between requests of a session: the least (it takes that
-            long to make and look at an image) plus a log-normal law; the median is of the sum.
+        clock: model of the starts of sessions.
+        users: number of possible users.
+        user_sigma: width of the log-normal distribution of sessions over users.
+        session_mean, session_sigma, session_most: requests per session: mean, log-normal width, maximum.
+        gap_least_s, gap_median_s, gap_sigma: seconds between requests of a session: a minimum (an image has to be made
+            and looked at) plus a log-normal time; the median is that of the sum.
     """
 
-    clock: Clock
+    clock: SessionRate
     users: int
     user_sigma: float
     session_mean: float
@@ -50,9 +51,9 @@ class Visits:
     def draw(
         self, requests: int, history: int, rate_rpm: float, rng: np.random.Generator
     ) -> tuple[Floats, Indices, Indices]:
-        """Arrivals in seconds, sorted; users, and the session each request was planned in; (n,) each.
+        """Draw arrivals in seconds, sorted, users, and the planned session of each request; (n,) each.
 
-        Of these `requests` come at 0 or later. About `history` come before.
+        `requests` of them come at 0 or later, and about `history` before.
         """
         rate_hz = rate_rpm / 60.0 / self.session_mean
         before_s = -history * 60.0 / rate_rpm
@@ -67,13 +68,13 @@ class Visits:
             since_s = np.cumsum(self._gaps(len(session), rng))
             since_s -= np.repeat(since_s[first], length)
             lasts_s = since_s[first + length - 1] if len(first) else since_s
-            time_s = _put_off(begin_s, lasts_s, owner, rng)[session] + since_s
-            kept = np.flatnonzero((time_s >= before_s) & (time_s <= span_s))
-            kept = kept[np.argsort(time_s[kept], kind="stable")]
-            past = int(np.searchsorted(time_s[kept], 0.0))
-            if len(kept) - past >= requests:
-                kept = kept[: past + requests]
-                return time_s[kept], owner[session[kept]], session[kept]
+            time_s = _delayed(begin_s, lasts_s, owner, rng)[session] + since_s
+            rows = np.flatnonzero((time_s >= before_s) & (time_s <= span_s))
+            rows = rows[np.argsort(time_s[rows], kind="stable")]
+            past = int(np.searchsorted(time_s[rows], 0.0))
+            if len(rows) - past >= requests:
+                rows = rows[: past + requests]
+                return time_s[rows], owner[session[rows]], session[rows]
             span_s *= 1.5
 
     def _activity(self) -> Floats:
@@ -86,13 +87,13 @@ class Visits:
         return np.clip(length, 1, self.session_most).astype(np.int64)
 
     def _log_median(self) -> float:
-        """The logarithm of the median for which the mean, rounded up and cut, is `session_mean`."""
+        """Return the logarithm of the median for which the mean, rounded up and cut, is `session_mean`."""
         ends = np.log(np.arange(1, self.session_most))
         low, high = -50.0, 50.0
         while high - low > 1e-9:
             middle = (low + high) / 2
             # the mean is the sum over k of the chance of more than k
-            with np.errstate(over="ignore"):  # beyond all that a float holds, the chance is 0 or 1
+            with np.errstate(over="ignore"):  # an overflow means a chance of 0 or 1
                 longer = ndtr((middle - ends) / self.session_sigma) if self.session_sigma else middle > ends
             low, high = (middle, high) if 1 + longer.sum() < self.session_mean else (low, middle)
         return high
@@ -103,25 +104,25 @@ class Visits:
 
 
 def channels(own: Order, count: int, stay: float, rng: np.random.Generator) -> Indices:
-    """The channel of each of n rows, (n,), 0 to `count` - 1: with chance `stay` the one of the user's row before."""
+    """Draw the channel of each of n rows, (n,), 0 to `count` - 1: with chance `stay` that of the user's row before."""
     drawn = rng.integers(0, count, len(own.rank))
     moves = (own.before == 0) | (rng.random(len(own.rank)) >= stay)
-    return drawn[inherited_from(moves, own.back(np.arange(len(own.rank)), np.minimum(own.before, 1)))]
+    return drawn[inherited_from(moves, own.earlier(np.arange(len(own.rank)), np.minimum(own.before, 1)))]
 
 
-def _put_off(begin_s: Floats, lasts_s: Floats, owner: Indices, rng: np.random.Generator) -> Floats:
-    """The beginnings of sessions, (n,) seconds, once none overlaps the same user's one before it."""
+def _delayed(begin_s: Floats, lasts_s: Floats, owner: Indices, rng: np.random.Generator) -> Floats:
+    """Return starts of sessions, (n,) seconds, delayed so that none overlaps the same user's session before it."""
     order = np.lexsort((begin_s, owner))
     planned_s = begin_s[order]
     busy_s = lasts_s[order] + SESSION_GAP_S + rng.exponential(SESSION_GAP_S, len(order))
-    again = np.flatnonzero(owner[order[1:]] == owner[order[:-1]]) + 1
+    follows = np.flatnonzero(owner[order[1:]] == owner[order[:-1]]) + 1
     moved_s = planned_s.copy()
     for _ in range(ROUNDS):
-        free_s = np.minimum(moved_s[again - 1] + busy_s[again - 1], planned_s[again] + PUT_OFF_S)
-        late = free_s > moved_s[again]
+        free_s = np.minimum(moved_s[follows - 1] + busy_s[follows - 1], planned_s[follows] + MAX_DELAY_S)
+        late = free_s > moved_s[follows]
         if not late.any():
             break
-        moved_s[again[late]] = free_s[late]
+        moved_s[follows[late]] = free_s[late]
     result = np.empty_like(moved_s)
     result[order] = moved_s
     return result

@@ -1,4 +1,4 @@
-"""All of a trace's facts: measured once, then told as numbers, as text or as figures."""
+"""All statistics of a trace: measured once, then printed as JSON or text, or drawn as figures."""
 
 import sys
 from dataclasses import dataclass
@@ -10,53 +10,53 @@ import pandas as pd
 import pyarrow as pa
 
 from traces.describe.addons import addons
+from traces.describe.arrivals import ArrivalStatistics, arrival_statistics
 from traces.describe.coverage import Coverage, coverage
-from traces.describe.likeness import Likeness, likeness
 from traces.describe.mix import Mix, Popularity, mix, popularity
 from traces.describe.nearest import Nearest, nearest
-from traces.describe.people import People, people
+from traces.describe.prompt_similarity import PromptSimilarity, prompt_similarity
 from traces.describe.repeats import Repeats, repeats
-from traces.describe.rhythm import Rhythm, rhythm
 from traces.describe.survival import Survival, survival
+from traces.describe.users import UserStatistics, user_statistics
 from traces.encoders.embeddings import Encoder
 from traces.encoders.ngram import HashedNgrams
 from traces.table.columns import SCHEMA
 from traces.table.ingest import ORDER_ONLY
 from traces.table.trace import Trace
 
-SHOWN = 6
-"""How many sizes, steps and numbers of images are listed."""
+MAX_LISTED = 6
+"""Sizes, steps and numbers of images listed, the most frequent ones."""
 
 
 @dataclass(frozen=True, slots=True)
-class Character:
-    """What was measured of a trace; a part whose columns or times the source lacks is None.
+class TraceStatistics:
+    """Statistics of a trace; None for a part whose columns or times the source lacks.
 
     Attributes:
-        timed: whether its arrivals are times; if they are an order only, so is everything that rests on them None.
-        addons: facts of `traces.describe.addons.addons`.
+        timed: True if arrivals are times; False if they are an order only, so that all time statistics are None.
+        addons: see `traces.describe.addons.addons`.
     """
 
     trace: Trace
     timed: bool
-    rhythm: Rhythm | None
-    people: People | None
+    arrivals: ArrivalStatistics | None
+    users: UserStatistics | None
     repeats: Repeats | None
     nearest: Nearest | None
     coverage: Coverage | None
-    likeness: Likeness | None
+    prompt_similarity: PromptSimilarity | None
     survival: Survival | None
     mix: Mix
     popularity: dict[str, Popularity | None]
     addons: dict[str, Any] | None
 
-    def facts(self) -> dict[str, Any]:
-        """The numbers, JSON-able: those of every part beside the trace's name, digest, span, rate and notes."""
+    def to_dict(self) -> dict[str, Any]:
+        """Return all statistics with the trace's name, digest, span, rate and notes, JSON-able."""
         trace, count = self.trace, len(self.trace)
         span_s = trace.span_s if self.timed else 0.0
         measured = {
-            "prompts": self.repeats, "nearest": self.nearest, "coverage": self.coverage, "likeness": self.likeness,
-            "survival": self.survival,
+            "prompts": self.repeats, "nearest": self.nearest, "coverage": self.coverage,
+            "likeness": self.prompt_similarity, "survival": self.survival,
         }  # fmt: skip
         return {
             "name": trace.name,
@@ -65,27 +65,27 @@ class Character:
             "requests": count,
             "span_s": span_s if self.timed else None,
             "rate_rpm": (count - 1) / span_s * 60.0 if span_s > 0 else None,
-            "arrivals": self.rhythm.facts() if self.rhythm else None,
-            "users": self.people.facts() if self.people else None,
-            "inequality": self.people.inequality() if self.people else None,
-            "sessions": self.people.sessions() if self.people and self.timed else None,
-            **{name: part.facts() if part else None for name, part in measured.items()},
-            **{name: {"distinct": len(found), "most": dict(found[:SHOWN])} for name, found in self.mix.items()},
-            **{name: use.facts() if use else None for name, use in self.popularity.items()},
+            "arrivals": self.arrivals.to_dict() if self.arrivals else None,
+            "users": self.users.to_dict() if self.users else None,
+            "inequality": self.users.inequality() if self.users else None,
+            "sessions": self.users.sessions() if self.users and self.timed else None,
+            **{name: part.to_dict() if part else None for name, part in measured.items()},
+            **{name: {"distinct": len(found), "most": dict(found[:MAX_LISTED])} for name, found in self.mix.items()},
+            **{name: use.to_dict() if use else None for name, use in self.popularity.items()},
             "addons": self.addons,
             "null_columns": [name for name in SCHEMA.names if trace.table.column(name).null_count == count],
             "notes": trace.notes,
         }
 
 
-def characterise(trace: Trace, encoder: Encoder | None = None, *, progress: bool | None = None) -> Character:
+def describe_trace(trace: Trace, encoder: Encoder | None = None, *, progress: bool | None = None) -> TraceStatistics:
     """Measure everything about a trace.
 
     Args:
-        encoder: what makes prompts comparable; None is `HashedNgrams()`.
+        encoder: encodes the prompts; None is `HashedNgrams()`.
         progress: show a bar while prompts are encoded and compared; None shows it on a terminal only.
 
-    Raises TraceError where the encoder's packages are missing.
+    Raises TraceError if the encoder's packages are missing.
     """
     encoder = encoder or HashedNgrams()
     bar = sys.stderr.isatty() if progress is None else progress
@@ -95,15 +95,17 @@ def characterise(trace: Trace, encoder: Encoder | None = None, *, progress: bool
     prompt, texts = _codes(trace.prompts())
     found = nearest(trace, user, encoder, timed=timed, progress=bar) if texts else None
     looked = slice(found.first if found else 0, None)
-    return Character(
+    return TraceStatistics(
         trace=trace,
         timed=timed,
-        rhythm=rhythm(arrival_s) if timed else None,
-        people=people(user, arrival_s, prompt, texts),
+        arrivals=arrival_statistics(arrival_s) if timed else None,
+        users=user_statistics(user, arrival_s, prompt, texts),
         repeats=repeats(prompt, user, arrival_s),
         nearest=found,
         coverage=coverage(found.vectors, user[looked]) if found else None,
-        likeness=likeness(found.vectors, user[looked], arrival_s[looked] if timed else None) if found else None,
+        prompt_similarity=prompt_similarity(found.vectors, user[looked], arrival_s[looked] if timed else None)
+        if found
+        else None,
         survival=survival(trace, encoder, progress=bar) if texts and timed else None,
         mix=mix(trace),
         popularity=popularity(trace),
@@ -112,6 +114,6 @@ def characterise(trace: Trace, encoder: Encoder | None = None, *, progress: bool
 
 
 def _codes(column: pa.ChunkedArray) -> tuple[npt.NDArray[np.int64], list[str]]:
-    """A number for each distinct text, (n,), -1 for null; and the texts."""
+    """Return a number for each distinct text, (n,), -1 for null, and the texts."""
     codes, texts = pd.factorize(np.array(column.to_pylist(), object))
     return codes.astype(np.int64), list(texts)

@@ -1,4 +1,4 @@
-"""How alike prompts are: within a session, between a user's sessions, between users (NIRVANA, Figure 7)."""
+"""Similarity of prompts within a session, between a user's sessions, between users (NIRVANA, Figure 7)."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -12,30 +12,30 @@ Floats = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
 
 HOUR_S = 3600.0
-"""NIRVANA divides a user's prompts into sessions of one hour (section 3)."""
+"""Length of a session: NIRVANA cuts a user's prompts by the hour (section 3)."""
 
 PAIRS = 20_000
-OTHERS = 100
-"""NIRVANA compares with the sessions of so many random other users."""
+OTHER_USERS = 100
+"""Random other users whose sessions are compared with, as in NIRVANA."""
 
 GROUPS = ("same session", "same user, another session", "another user")
 
 
 @dataclass(frozen=True, slots=True)
-class Likeness:
+class PromptSimilarity:
     """Cosines of pairs of prompts.
 
     Attributes:
         pairs: by group of `GROUPS`, (p,) cosines of random pairs; empty where there are none.
-        intra, inter: (u,) mean cosine within and between the sessions of each user who has both.
+        intra, inter: (u,) mean cosine within and between the sessions of each user with pairs of both kinds.
     """
 
     pairs: dict[str, Floats]
     intra: Floats
     inter: Floats
 
-    def facts(self) -> dict[str, Any]:
-        """The numbers, JSON-able."""
+    def to_dict(self) -> dict[str, Any]:
+        """Return the statistics, JSON-able."""
         found: dict[str, Any] = {"session": "one hour of a user", **dict.fromkeys(self.pairs)}
         for group, values in self.pairs.items():
             if len(values):
@@ -44,7 +44,9 @@ class Likeness:
         return {**found, "users_compared": len(self.intra)}
 
 
-def likeness(vectors: npt.NDArray[np.float32], user: Indices, arrival_s: Floats | None) -> Likeness | None:
+def prompt_similarity(
+    vectors: npt.NDArray[np.float32], user: Indices, arrival_s: Floats | None
+) -> PromptSimilarity | None:
     """Compare random pairs of n prompts; None if no user is known.
 
     Args:
@@ -64,25 +66,25 @@ def likeness(vectors: npt.NDArray[np.float32], user: Indices, arrival_s: Floats 
     if arrival_s is None:
         one = other = np.empty(0, np.int64)
     hour = (np.zeros(len(user)) if arrival_s is None else arrival_s)[order] // HOUR_S
-    together = hour[one] == hour[other]
+    same_session = hour[one] == hour[other]
 
     def cosine(left: Indices, right: Indices) -> Floats:
         product: Floats = np.einsum("ij,ij->i", vectors[order[left]], vectors[order[right]]).astype(np.float64)
         return product
 
     own = cosine(one, other)
-    chosen = rng.choice(len(begins), min(OTHERS, len(begins)), replace=False)
+    chosen = rng.choice(len(begins), min(OTHER_USERS, len(begins)), replace=False)
     pool = np.flatnonzero(np.isin(place, chosen))
     left, right = rng.integers(0, len(order), PAIRS), rng.choice(pool, PAIRS)
-    apart = place[left] != place[right]
-    groups = (own[together][:PAIRS], own[~together][:PAIRS], cosine(left[apart], right[apart]))
-    intra, inter = _by_user(place[one], own, together, len(begins))
-    return Likeness(pairs=dict(zip(GROUPS, groups, strict=True)), intra=intra, inter=inter)
+    differ = place[left] != place[right]
+    groups = (own[same_session][:PAIRS], own[~same_session][:PAIRS], cosine(left[differ], right[differ]))
+    intra, inter = _by_user(place[one], own, same_session, len(begins))
+    return PromptSimilarity(pairs=dict(zip(GROUPS, groups, strict=True)), intra=intra, inter=inter)
 
 
-def _by_user(place: Indices, own: Floats, together: npt.NDArray[np.bool_], users: int) -> tuple[Floats, Floats]:
+def _by_user(place: Indices, own: Floats, same_session: npt.NDArray[np.bool_], users: int) -> tuple[Floats, Floats]:
     means = []
-    for chosen in (together, ~together):
+    for chosen in (same_session, ~same_session):
         many = np.bincount(place[chosen], minlength=users)
         total = np.bincount(place[chosen], own[chosen], minlength=users)
         means.append(np.where(many >= 3, total / np.maximum(many, 1), np.nan))

@@ -1,4 +1,4 @@
-"""The rhythm of a trace: its rate over time, its bursts and its day."""
+"""Arrivals of a trace: rate over time, burstiness, day cycle."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -15,14 +15,14 @@ WINDOWS_S = (60.0, 300.0, 900.0, 3600.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Rhythm:
-    """Arrivals of a trace.
+class ArrivalStatistics:
+    """Statistics of the arrivals of a trace.
 
     Attributes:
         gap_s: (n - 1,) seconds between one arrival and the next.
-        rpm: (hours,) requests per minute in each hour since the start; the last may be cut short.
-        by_hour: (24,) share of the requests by hours since the start, modulo 24, had each hour of the day been
-            seen equally long; None below a day.
+        rpm: (hours,) requests per minute in each hour since the start; the last hour may be shorter.
+        by_hour: (24,) share of the requests by hour since the start, modulo 24, corrected for hours observed longer
+            than others; None below a day.
         gap_cv: coefficient of variation of the gaps; 1 for a Poisson process.
         gap_cv_by_hour: (24,) the same of the gaps that end in each hour of the day; NaN where there are few.
         dispersion: by window in seconds, variance over mean of the counts in whole windows; 1 for Poisson.
@@ -35,8 +35,8 @@ class Rhythm:
     gap_cv_by_hour: Floats | None
     dispersion: dict[float, float]
 
-    def facts(self) -> dict[str, Any]:
-        """The numbers, JSON-able."""
+    def to_dict(self) -> dict[str, Any]:
+        """Return the statistics, JSON-able."""
         known = np.empty(0) if self.gap_cv_by_hour is None else self.gap_cv_by_hour[~np.isnan(self.gap_cv_by_hour)]
         return {
             "gap_cv": self.gap_cv,
@@ -48,8 +48,8 @@ class Rhythm:
         }
 
 
-def rhythm(arrival_s: Floats, least: int = 20) -> Rhythm:
-    """Measure arrivals, (n,) seconds, never falling; what less than `least` gaps or windows show is left out."""
+def arrival_statistics(arrival_s: Floats, min_count: int = 20) -> ArrivalStatistics:
+    """Measure arrivals, (n,) seconds, never falling; statistics of fewer than `min_count` gaps or windows are None."""
     since_s = arrival_s - arrival_s[0]
     gap_s = np.diff(arrival_s)
     span_s = float(since_s[-1])
@@ -58,31 +58,31 @@ def rhythm(arrival_s: Floats, least: int = 20) -> Rhythm:
     length_s = np.full(len(hours), HOUR_S)
     length_s[-1:] = max(last, 60.0)
     of_day = (since_s // HOUR_S % 24).astype(np.int64)
-    whole_day = span_s >= 24 * HOUR_S
+    has_day = span_s >= 24 * HOUR_S
     dispersion = {}
     for window_s in WINDOWS_S:
-        whole = int(span_s // window_s)
-        if whole >= least:
-            dispersion[window_s] = _dispersion(since_s[since_s < whole * window_s] // window_s, whole)
-    return Rhythm(
+        windows = int(span_s // window_s)
+        if windows >= min_count:
+            dispersion[window_s] = _dispersion(since_s[since_s < windows * window_s] // window_s, windows)
+    return ArrivalStatistics(
         gap_s=gap_s,
         rpm=hours / length_s * 60.0,
-        by_hour=_of_day(of_day, span_s) if whole_day else None,
-        gap_cv=_variation(gap_s, least),
-        gap_cv_by_hour=_by_hour(gap_s, of_day[1:], least) if whole_day else None,
+        by_hour=_of_day(of_day, span_s) if has_day else None,
+        gap_cv=_variation(gap_s, min_count),
+        gap_cv_by_hour=_by_hour(gap_s, of_day[1:], min_count) if has_day else None,
         dispersion=dispersion,
     )
 
 
-def _dispersion(window: Floats, whole: int) -> float:
-    """Variance over mean of the requests in each of `whole` windows, from the windows of (n,) requests.
+def _dispersion(window: Floats, windows: int) -> float:
+    """Return variance over mean of the counts in `windows` windows, from the window of each request, (n,).
 
     Empty windows are counted and not laid out: a decade has five million minutes.
     """
     counts = np.unique(window, return_counts=True)[1]
-    mean = len(window) / whole
-    empty = whole - len(counts)
-    return float((((counts - mean) ** 2).sum() + empty * mean**2) / (whole - 1) / mean)
+    mean = len(window) / windows
+    empty = windows - len(counts)
+    return float((((counts - mean) ** 2).sum() + empty * mean**2) / (windows - 1) / mean)
 
 
 def _of_day(of_day: npt.NDArray[np.int64], span_s: float) -> Floats:
@@ -93,10 +93,10 @@ def _of_day(of_day: npt.NDArray[np.int64], span_s: float) -> Floats:
     return shares
 
 
-def _by_hour(gap_s: Floats, of_day: npt.NDArray[np.int64], least: int) -> Floats:
-    return np.array([_variation(gap_s[of_day == hour], least) for hour in range(24)], np.float64)  # None is NaN
+def _by_hour(gap_s: Floats, of_day: npt.NDArray[np.int64], min_count: int) -> Floats:
+    return np.array([_variation(gap_s[of_day == hour], min_count) for hour in range(24)], np.float64)  # None is NaN
 
 
-def _variation(gap_s: Floats, least: int) -> float | None:
+def _variation(gap_s: Floats, min_count: int) -> float | None:
     mean = float(gap_s.mean()) if gap_s.size else 0.0
-    return float(gap_s.std()) / mean if gap_s.size >= least and mean > 0 else None
+    return float(gap_s.std()) / mean if gap_s.size >= min_count and mean > 0 else None

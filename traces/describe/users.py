@@ -1,4 +1,4 @@
-"""Who sends the requests: how unequal users are, and what their sessions are like."""
+"""Users of a trace: how unequal they are, and their sessions."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,14 +13,14 @@ Floats = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
 
 PAIRS = 50_000
-"""Of more followers than these, so many at random are compared with the prompt before them."""
+"""Requests of sessions compared with the prompt before them, at most; a random sample of more."""
 
 RANKS = 100
-"""The slope of log requests over log rank is taken over the most active users, so many at most."""
+"""Most active users that the slope of log requests over log rank is fitted to, at most."""
 
 
 @dataclass(frozen=True, slots=True)
-class People:
+class UserStatistics:
     """Users and sessions of a trace of n requests.
 
     Attributes:
@@ -29,8 +29,8 @@ class People:
         length: (sessions,) requests of each session.
         gap_s: seconds between one request of a session and the next.
         rest_s: seconds between one session of a user and the next.
-        same, edited: (at most `PAIRS`,) whether a session's request repeats the prompt before it, or shares at
-            least half the words of both with it.
+        same, edited: (at most `PAIRS`,) True if a session's request repeats the prompt before it, or shares at least
+            half the words of both with it.
     """
 
     each: Indices
@@ -43,12 +43,12 @@ class People:
 
     @property
     def gini(self) -> float:
-        """0 if all users send as many requests, near 1 if one sends them all."""
+        """Gini coefficient of requests over users: 0 if all send equally many, near 1 if one sends them all."""
         rising, count = self.each[::-1], len(self.each)
         return float(((2 * np.arange(1, count + 1) - count - 1) * rising).sum() / (count * rising.sum()))
 
     def inequality(self) -> dict[str, Any]:
-        """How unequal the users are, in numbers, JSON-able."""
+        """Return the inequality of users, JSON-able."""
         top, slope = self.each[:RANKS], None
         if len(top) >= 10 and top[0] != top[-1]:
             slope = float(np.polyfit(np.log(np.arange(1, len(top) + 1)), np.log(top), 1)[0])
@@ -58,8 +58,8 @@ class People:
             "zipf_slope": slope,
         }
 
-    def facts(self) -> dict[str, Any]:
-        """The users in numbers, JSON-able."""
+    def to_dict(self) -> dict[str, Any]:
+        """Return the statistics of users, JSON-able."""
         return {
             "count": len(self.each),
             "requests_mean": float(self.each.mean()),
@@ -69,7 +69,7 @@ class People:
         }
 
     def sessions(self) -> dict[str, Any]:
-        """Their sessions in numbers, JSON-able."""
+        """Return the statistics of sessions, JSON-able."""
         follows, compared = len(self.gap_s) > 0, len(self.same) > 0
         return {
             "count": len(self.length),
@@ -85,7 +85,7 @@ class People:
         }
 
 
-def people(user: Indices, arrival_s: Floats, prompt: Indices, texts: list[str]) -> People | None:
+def user_statistics(user: Indices, arrival_s: Floats, prompt: Indices, texts: list[str]) -> UserStatistics | None:
     """Measure users and sessions; None if no user is known.
 
     Args:
@@ -97,19 +97,19 @@ def people(user: Indices, arrival_s: Floats, prompt: Indices, texts: list[str]) 
         return None
     visits = sessions(user, arrival_s)
     follows = np.flatnonzero(visits.previous >= 0)
-    again = np.flatnonzero((visits.previous < 0) & (visits.own_previous >= 0))
+    returns = np.flatnonzero((visits.previous < 0) & (visits.own_previous >= 0))
     before = visits.previous[follows]
     both = (prompt[follows] >= 0) & (prompt[before] >= 0)
     pairs = np.column_stack((prompt[follows[both]], prompt[before[both]]))
     if len(pairs) > PAIRS:
         pairs = pairs[np.random.default_rng(0).choice(len(pairs), PAIRS, replace=False)]
     each = np.bincount(user[known])
-    return People(
+    return UserStatistics(
         each=np.sort(each[each > 0])[::-1],
         unknown_share=1.0 - float(known.mean()),
         length=np.bincount(visits.session[known]),
         gap_s=arrival_s[follows] - arrival_s[before],
-        rest_s=arrival_s[again] - arrival_s[visits.own_previous[again]],
+        rest_s=arrival_s[returns] - arrival_s[visits.own_previous[returns]],
         same=pairs[:, 0] == pairs[:, 1],
         edited=_half_shared(pairs, texts),
     )

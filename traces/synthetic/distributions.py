@@ -1,4 +1,4 @@
-"""The laws that made-up traffic is drawn from, and what is handed down from one request to the next."""
+"""Distributions of synthetic traffic, and inheritance of draws from one request to the next."""
 
 import math
 from collections.abc import Sequence
@@ -17,28 +17,28 @@ Floats = npt.NDArray[np.float64]
 
 
 def zipf(size: int, skew: float, count: int, rng: np.random.Generator, shift: float = 0.0) -> Indices:
-    """`count` draws from 0..size-1 with weights (1 + rank + shift) ** -skew (Zipf, Mandelbrot)."""
+    """Return `count` draws from 0..size-1 with weights (1 + rank + shift) ** -skew (Zipf, Mandelbrot)."""
     return choices(np.asarray((np.arange(1, size + 1) + shift) ** -skew, np.float64), count, rng)
 
 
 def choices(weights: Floats, count: int, rng: np.random.Generator) -> Indices:
-    """`count` draws from 0..len(weights)-1 with these weights."""
+    """Return `count` draws from 0..len(weights)-1 with these weights."""
     heights = np.cumsum(weights)
     drawn: Indices = np.searchsorted(heights, rng.random(count) * heights[-1], side="right").astype(np.int64)
     return np.minimum(drawn, len(weights) - 1)
 
 
 def lognormal(median: float, sigma: float, count: int, rng: np.random.Generator) -> Floats:
-    """`count` draws of the log-normal law with this median and standard deviation of the logarithm."""
+    """Return `count` log-normal draws with this median and standard deviation of the logarithm."""
     return rng.lognormal(math.log(median), sigma, count)
 
 
-def inherited_from(afresh: Flags, parent: Indices) -> Indices:
-    """The row whose draw each row shows, (n,): itself if afresh, else whatever its parent shows.
+def inherited_from(is_new: Flags, parent: Indices) -> Indices:
+    """Return the row whose draw each row has, (n,): itself if new, else that of its parent.
 
-    Each round halves what is left of the longest chain of parents, so there are few.
+    Each round halves the longest chain of parents, so there are few rounds.
     """
-    source = np.where(afresh, np.arange(len(parent)), parent)
+    source = np.where(is_new, np.arange(len(parent)), parent)
     while True:
         further = source[source]
         if np.array_equal(further, source):
@@ -46,18 +46,18 @@ def inherited_from(afresh: Flags, parent: Indices) -> Indices:
         source = further
 
 
-def named(prefix: str, numbers: Indices, size: int) -> pa.Array:
-    """Names of things numbered from 0 to `size` - 1, equally long: `prefix`-07."""
+def numbered_names(prefix: str, numbers: Indices, size: int) -> pa.Array:
+    """Return names of equal length for numbers from 0 to `size` - 1, such as `prefix`-07."""
     digits = pc.utf8_lpad(pa.array(numbers).cast(pa.string()), len(str(max(size - 1, 0))), "0")
     return pc.binary_join_element_wise(pa.scalar(prefix), digits, "-")
 
 
-def weighted(
-    rows: Sequence[Sequence[Any]], what: str, width: int, where: str = "synthetic trace"
+def split_weights(
+    rows: Sequence[Sequence[Any]], name: str, width: int, where: str = "synthetic trace"
 ) -> tuple[Indices, Floats]:
     """Split rows of `width` positive whole numbers and a weight: (n, width) values, (n,) weights that sum to 1.
 
-    Raises TraceError: `rows`, the setting named `what`, is not of that form, or is empty.
+    Raises TraceError if `rows`, the setting `name`, has another form, or is empty.
     """
     try:
         table = np.array([list(row) for row in rows], np.float64)
@@ -66,5 +66,5 @@ def weighted(
     positive = table.shape[1:] == (width + 1,) and ((table > 0) & (table < 2.0**63)).all()
     if not positive or (table[:, :-1] % 1.0).any():
         expected = f"expected rows of {width} positive whole numbers and a positive weight, each below 2^63"
-        raise TraceError(f"{where}: {what}={rows!r}, {expected}")
+        raise TraceError(f"{where}: {name}={rows!r}, {expected}")
     return table[:, :-1].astype(np.int64), table[:, -1] / table[:, -1].sum()

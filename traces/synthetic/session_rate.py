@@ -1,4 +1,4 @@
-"""When sessions begin: a Poisson process whose rate follows the hour of the day and has bursts."""
+"""Starts of sessions: a Poisson process whose rate follows the hour of the day and has bursts."""
 
 import math
 from dataclasses import dataclass
@@ -7,17 +7,17 @@ from itertools import accumulate
 import numpy as np
 from scipy.special import i0
 
-from traces.synthetic.laws import Floats
+from traces.synthetic.distributions import Floats
 
 DAY_S = 86_400.0
 STEP_S = 300.0
-MOST_STEPS = 2_000_000
+MAX_STEPS = 2_000_000
 
 
-def of_day(time_s: Floats, day_ratio: float, peak_hour: float) -> Floats:
-    """The rate at `time_s`, (n,), as a multiple of its mean over a day: exp(k cos(2 pi (t - peak) / 24 h)) / I0(k).
+def day_cycle(time_s: Floats, day_ratio: float, peak_hour: float) -> Floats:
+    """Return the rate at `time_s`, (n,), over its mean of a day: exp(k cos(2 pi (t - peak) / 24 h)) / I0(k).
 
-    `day_ratio` = exp(2 k) is its highest value over its lowest.
+    `day_ratio` = exp(2 k) is the highest rate over the lowest.
     """
     swing = math.log(day_ratio) / 2
     rate: Floats = np.exp(swing * np.cos(2 * np.pi * (time_s / DAY_S - peak_hour / 24))) / i0(swing)
@@ -25,10 +25,10 @@ def of_day(time_s: Floats, day_ratio: float, peak_hour: float) -> Floats:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Clock:
-    """The rate of new sessions over time, as a multiple of its mean.
+class SessionRate:
+    """Rate of new sessions over time, as a multiple of its mean.
 
-    At time t it is day(t) x burst(t). day(t) is `of_day`, of mean 1 over a day. burst(t) is log-normal of mean 1 and
+    At time t it is day(t) x burst(t). day(t) is `day_cycle`, of mean 1 over a day. burst(t) is log-normal of mean 1 and
     coefficient of variation `burst_cv`, with a correlation that falls to 1/e in `burst_s`.
 
     Args:
@@ -44,11 +44,11 @@ class Clock:
     burst_s: float
 
     def starts(self, rate_hz: float, since_s: float, until_s: float, rng: np.random.Generator) -> Floats:
-        """Times of a Poisson process of mean rate `rate_hz` from `since_s` to `until_s`, sorted, seconds."""
+        """Draw times of a Poisson process of mean rate `rate_hz` from `since_s` to `until_s`, sorted, seconds."""
         span_s = until_s - since_s
         if self.day_ratio == 1.0 and self.burst_cv == 0.0:
             return since_s + np.sort(rng.random(rng.poisson(rate_hz * span_s))) * span_s
-        step_s = max(min(STEP_S, self.burst_s / 4), span_s / MOST_STEPS)
+        step_s = max(min(STEP_S, self.burst_s / 4), span_s / MAX_STEPS)
         edges: Floats = since_s + np.arange(math.ceil(span_s / step_s) + 1, dtype=np.float64) * step_s
         total = np.zeros(len(edges))
         np.cumsum(self._rate(edges[:-1] + step_s / 2, step_s, rng) * step_s, out=total[1:])
@@ -57,7 +57,7 @@ class Clock:
         return times[times < until_s]
 
     def _rate(self, time_s: Floats, step_s: float, rng: np.random.Generator) -> Floats:
-        rate = of_day(time_s, self.day_ratio, self.peak_hour)
+        rate = day_cycle(time_s, self.day_ratio, self.peak_hour)
         if self.burst_cv > 0.0:
             sigma = math.sqrt(math.log1p(self.burst_cv**2))
             keep = math.exp(-step_s / self.burst_s)

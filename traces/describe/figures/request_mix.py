@@ -1,4 +1,4 @@
-"""Panels of what requests ask for: sizes, steps, images, base models, ControlNets and LoRAs."""
+"""Panels of the mix of requests: sizes, steps, images, base models, ControlNets and LoRAs."""
 
 from collections.abc import Callable
 
@@ -10,8 +10,8 @@ from conf.palette import GREY
 from traces.describe.figures.axes import Series, empty, logarithmic, published, shares
 from traces.describe.mix import Mix, Popularity
 
-MOST = 8
-"""Values shown; what is rarer is one bar."""
+MAX_BARS = 8
+"""Values drawn each as a bar; rarer ones share one bar."""
 
 NAMES = {"base_model": "base models", "controlnets": "ControlNets", "loras": "LoRAs"}
 MARKERS = {"A": "s", "B": "^"}
@@ -20,12 +20,12 @@ Use = dict[str, Popularity | None]
 
 
 def values(what: str, title: str, label: str) -> Callable[[Axes, Series[Mix]], None]:
-    """A panel of the most frequent values of a column of `traces.describe.mix.COLUMNS`."""
+    """Return a panel of the most frequent values of a column of `traces.describe.mix.COLUMNS`."""
 
     def panel_of(panel: Axes, series: Series[Mix]) -> None:
         # in the order of the first trace that has any
         known = [(look, found[what]) for look, found in series if found[what]]
-        order = [value for value, _ in known[0][1][:MOST]] if known else []
+        order = [value for value, _ in known[0][1][:MAX_BARS]] if known else []
         extra = any(len(found) > len(order) for _, found in known)
         for look, found in known:
             share = dict(found)
@@ -49,7 +49,7 @@ def values(what: str, title: str, label: str) -> Callable[[Axes, Series[Mix]], N
 
 
 def calls(what: str) -> Callable[[Axes, Series[Use]], None]:
-    """A panel of the share of the calls that go to the most popular of one kind."""
+    """Return a panel of the share of the calls that go to the most popular of one kind."""
 
     def panel_of(panel: Axes, series: Series[Use]) -> None:
         drawn = False
@@ -77,22 +77,22 @@ def calls(what: str) -> Callable[[Axes, Series[Use]], None]:
 
 
 def per_request(what: str) -> Callable[[Axes, Series[Use]], None]:
-    """A panel of how many of one kind a request uses, of the requests where that is known."""
+    """Return a panel of the number of one kind that a request uses, if known."""
 
     def panel_of(panel: Axes, series: Series[Use]) -> None:
-        most = 0
+        longest = 0
         for look, found in series:
             use = found[what]
             if use is not None:
                 shift, width = look.offset(0.6)
                 panel.bar(np.arange(len(use.per_request)) + shift, use.per_request, width, color=look.colour)
-                most = max(most, len(use.per_request))
+                longest = max(longest, len(use.per_request))
         for name, service in published()["services"].items():
             known = service[what]["per_request"]
             mark = {"marker": MARKERS[name], "color": GREY, "label": service["source"]}
             panel.plot(range(len(known)), known, linestyle="", **mark)
-            most = max(most, len(known))
-        panel.set_xticks(range(most))
+            longest = max(longest, len(known))
+        panel.set_xticks(range(longest))
         panel.grid(False, axis="x")
         shares(panel, "Share of the requests")
         panel.set(xlabel=f"{NAMES[what]} of a request", title=f"{NAMES[what]} per request")
