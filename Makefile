@@ -33,9 +33,9 @@ lint: $(VENV)/test.stamp
 bench: $(VENV)/test.stamp
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.benchmarks
 
-# The papers' numbers beside ours, in full; writes results/scorecard.{md,json,png}. An interrupted one goes on.
+# The papers' numbers and ours, in full; writes results/scorecard.{md,json,png}. Finished runs are kept.
 scorecard: $(VENV)/test.stamp
-	$(RUN) scorecard --jobs $$(nproc)
+	$(RUN) reproduce --jobs $$(nproc)
 
 clean:
 	rm -rf $(VENV) results/runs .coverage

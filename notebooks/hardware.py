@@ -15,7 +15,7 @@
 #
 # A simulator that was only ever held against its own assumptions is a story. Two public sources hold all that is needed
 # to replay real GPUs: MLPerf's SDXL server submissions, whose arrivals follow from a seed in their logs, and llm-d's
-# routing benchmark on three H100. `mezzotint scorecard hardware` replays them; this page tells what it found, from
+# routing benchmark on three H100. `mezzotint reproduce hardware` replays them; this page tells what it found, from
 # `results/hardware.json`, and replays one of them before your eyes.
 #
 # MLPerf is a trademark of MLCommons. Results are cited by round, division, submitter and system, and what stands beside
@@ -33,8 +33,8 @@ from IPython.display import display
 
 from conf.palette import COLOURS, INK, STYLE, panels
 from sim.papers.hardware.page import draw
-from sim.papers.hardware.replay import replayed
-from sim.papers.hardware.rows import QUANTILES, shipped, submissions
+from sim.papers.hardware.replay import replay_submission
+from sim.papers.hardware.rows import QUANTILES, packaged_file, submissions
 from sim.report.display import show
 
 # %% tags=["parameters"]
@@ -98,8 +98,8 @@ display(above[["accelerator", "gpus", "load", "measured_s.mean", "measured_s.p99
 # ## One of them, here and now
 
 # %%
-(row,) = (each for each in submissions(shipped("mlperf-sdxl-server.csv")) if each.name.endswith(system))
-found, _ = replayed(row, moved=False)
+(row,) = (each for each in submissions(packaged_file("mlperf-sdxl-server.csv")) if each.name.endswith(system))
+found, _ = replay_submission(row, with_sensitivity=False)
 print(f"{row.name}: {row.gpus} x {row.accelerator}")
 rate, said = found["scheduled_qps"], found["fitted"]["latency_s"]
 print(f"scheduled rate {rate['ours']:.2f} a second, logged {rate['logged']:.2f}; load {found['load']:.3f}")

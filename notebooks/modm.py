@@ -13,7 +13,7 @@
 # %% [markdown]
 # # MoDM's evaluation, simulated
 #
-# Figures 6 to 18 of the paper, from the experiments in `conf/experiment`. Runs that `mezzotint scorecard` has finished
+# Figures 6 to 18 of the paper, from the experiments in `conf/experiment`. Runs that `mezzotint reproduce` has finished
 # are read, not made again. What the numbers rest on is in `results/scorecard.md`; Figure 19 needs the prompts of MJHQ.
 #
 # `modm.ipynb` is this page with its outputs. The `notebooks` extra has what running it needs.
@@ -33,12 +33,12 @@ from matplotlib.ticker import NullFormatter
 from conf.palette import COLOURS, EDGE, GREY, STYLE, panels, plain_numbers
 from sim.control.pid import Pid
 from sim.control.split import demand, quality_split
-from sim.papers.scorecard.card import runs_of, study
 from sim.papers.scorecard.finished import Finished, Runs
 from sim.papers.scorecard.measures import hits
 from sim.papers.scorecard.modm import FRESH_S, SIZES, SUSTAINED, by_rate, hits_by_tenth
 from sim.papers.scorecard.points import Point
 from sim.papers.scorecard.runner import finish
+from sim.papers.scorecard.scorecard import load_study, runs_of
 from sim.report.display import show
 
 # %% tags=["parameters"]
@@ -48,7 +48,7 @@ jobs = 1  # worker processes
 
 # %%
 mpl.rcParams.update(dict(STYLE))
-card = study("modm", quick=quick)
+card = load_study("modm", quick=quick)
 paper = {target.id: target.paper for target in card.targets["modm"]}
 SYSTEMS = ("vanilla", "nirvana", "modm-quality")
 LOOK = dict(zip(SYSTEMS, COLOURS, strict=False))

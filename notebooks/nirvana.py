@@ -14,7 +14,7 @@
 # # NIRVANA's evaluation, simulated
 #
 # Tables 2, 3 and 5 and Figures 12, 13, 15, 16 and 17 of the paper, from the experiments in `conf/experiment`. Runs that
-# `mezzotint scorecard` has finished are read, not made again. What the numbers rest on is in `results/scorecard.md`.
+# `mezzotint reproduce` has finished are read, not made again. What the numbers rest on is in `results/scorecard.md`.
 #
 # `nirvana.ipynb` is this page with its outputs. The `notebooks` extra has what running it needs.
 
@@ -27,10 +27,10 @@ import numpy as np
 import pandas as pd
 
 from conf.palette import COLOURS, EDGE, STYLE, panels
-from sim.papers.scorecard.card import runs_of, study
 from sim.papers.scorecard.finished import Finished, Runs
 from sim.papers.scorecard.measures import hits, saving
 from sim.papers.scorecard.nirvana import CAPACITIES, POLICIES
+from sim.papers.scorecard.scorecard import load_study, runs_of
 from sim.report.display import show
 
 # %% tags=["parameters"]
@@ -40,7 +40,7 @@ jobs = 1  # worker processes
 
 # %%
 mpl.rcParams.update(dict(STYLE))
-card = study("nirvana", quick=quick)
+card = load_study("nirvana", quick=quick)
 paper = {target.id: target.paper for target in card.targets["nirvana"]}
 experiment = partial(runs_of, card, work=Path(work), jobs=jobs)
 

@@ -14,7 +14,7 @@
 # # PatchedServe's evaluation, simulated
 #
 # Figures 5, 11 to 15 of the paper, from the experiments in `conf/experiment`, and how near its scheduler comes to the
-# best that any could do. Runs that `mezzotint scorecard` has finished are read, not made again.
+# best that any could do. Runs that `mezzotint reproduce` has finished are read, not made again.
 #
 # The paper prints few numbers of its H100: the profiles of SDXL and SD3 are assumed from those (`mezzotint list
 # profiles`), and what reuse saves is assumed too. Its rates are in its figures alone; ours go from a light load to more
@@ -41,10 +41,10 @@ from sim.engine import Engine
 from sim.execution.continuous_batching import ContinuousBatching
 from sim.execution.patched import PatchedSteps
 from sim.frontend.direct import Direct
-from sim.papers.scorecard.card import runs_of, study
 from sim.papers.scorecard.finished import Finished, Runs
 from sim.papers.scorecard.modm import by_rate
-from sim.papers.scorecard.patchedserve import batch_s, cuts
+from sim.papers.scorecard.patchedserve import batch_s, patching_savings
+from sim.papers.scorecard.scorecard import load_study, runs_of
 from sim.protocols import Discipline
 from sim.report.display import show
 from sim.scheduling.disciplines.edf import Edf
@@ -64,7 +64,7 @@ jobs = 1  # worker processes
 
 # %%
 mpl.rcParams.update(dict(STYLE))
-card = study("patchedserve", quick=quick)
+card = load_study("patchedserve", quick=quick)
 NAMES = {"sdxl": "SDXL", "sd3-medium": "SD3"}
 SYSTEMS = ("patchedserve", "patched-cache", "nirvana-orca", "orca", "distrifusion", "vanilla")
 LOOK = dict(zip(SYSTEMS, COLOURS, strict=False))
@@ -157,7 +157,8 @@ axes[0][0].legend()
 show(figure)
 if not quick:
     for model, name in NAMES.items():
-        print(f"{name}: patches cut", ", ".join(f"{cut:.1%}" for cut in cuts(runs14, model)), "for 3, 6, 9 and 12")
+        cuts = ", ".join(f"{cut:.1%}" for cut in patching_savings(runs14, model))
+        print(f"{name}: patches cut", cuts, "for 3, 6, 9 and 12")
 
 # %% [markdown]
 # ## Figure 15: what is reused

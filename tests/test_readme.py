@@ -32,7 +32,7 @@ COMMANDS = _commands()
 
 def test_the_readme_has_commands_of_every_verb() -> None:
     verbs = {command.split()[1] for command in COMMANDS}
-    assert verbs == {"run", "list", "plan", "validate", "trace", "report", "scorecard", "calibrate"}
+    assert verbs == {"run", "list", "plan", "validate", "trace", "report", "reproduce", "calibrate"}
     assert len(COMMANDS) > 35
 
 

@@ -1,4 +1,4 @@
-"""Verdicts of a study, compared with those of its committed JSON file: a row that held there must hold now."""
+"""Compare the verdicts of a study with those of its committed JSON file, for ``--check``."""
 
 import json
 import sys
@@ -10,40 +10,45 @@ from typing import Any
 from sim.core.errors import ConfigError
 
 LOST = 1
-"""Exit status of --check where a verdict that held is lost."""
+"""Exit status of --check if a row is no longer within tolerance."""
 
-RequestColumns = Mapping[str, Any]
+Results = Mapping[str, Any]
 """The content of a study's JSON file."""
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
-    """One row of a study: the measured or required value with its tolerance, the simulated one, both in words, and
-    whether it is within the tolerance."""
+class Comparison:
+    """One row of a study.
+
+    Attributes:
+        expected: the measured or required value and its tolerance, in words.
+        ours: the simulated value, in words.
+        within_tolerance: True if ``ours`` is within the tolerance of ``expected``.
+    """
 
     expected: str
     ours: str
-    held: bool
+    within_tolerance: bool
 
 
-Verdicts = Mapping[str, Judged]
+Comparisons = Mapping[str, Comparison]
 """Rows by name."""
 
 
-def committed(path: Path, judge: Callable[[RequestColumns], Verdicts]) -> Verdicts:
-    """Return the verdicts of the JSON file ``path``. Raises ConfigError: it is missing, or not of this study."""
+def read_committed(path: Path, compare: Callable[[Results], Comparisons]) -> Comparisons:
+    """Return the rows of the JSON file ``path``. Raises ConfigError: the file is missing, or not of this study."""
     try:
         text = path.read_bytes()
     except OSError as error:
-        raise absent(path, error) from None
+        raise unreadable(path, error) from None
     try:
-        return judge(json.loads(text))
+        return compare(json.loads(text))
     except (ValueError, LookupError, TypeError, AttributeError):
         wrong = "found no results of this study and version; make it again without --check"
         raise ConfigError(f"{path}: {wrong}") from None
 
 
-def absent(path: Path, error: OSError) -> ConfigError:
+def unreadable(path: Path, error: OSError) -> ConfigError:
     """Return the error of a --check that has nothing to compare with."""
     return ConfigError(
         f"{path}: cannot be read ({error.strerror}), and --check compares with it; name the results folder of a clone "
@@ -51,22 +56,25 @@ def absent(path: Path, error: OSError) -> ConfigError:
     )
 
 
-def lost(before: Verdicts, now: Verdicts) -> list[str]:
-    """Return a line for each row that held ``before`` and does not hold ``now``."""
+def lost_rows(before: Comparisons, now: Comparisons) -> list[str]:
+    """Return a line for each row that was within tolerance ``before`` and is not ``now``."""
     lines = []
-    for row, was in before.items():
-        found = now.get(row)
-        if was.held and not (found and found.held):
-            missed = found and f"missed: expected {found.expected}, found {found.ours}, before {was.ours}"
-            lines.append(f"{row} held and is {missed or 'no row any more'}")
+    for name, was in before.items():
+        row = now.get(name)
+        if was.within_tolerance and row is None:
+            lines.append(f"{name}: was within tolerance, and the row is missing now")
+        elif was.within_tolerance and row is not None and not row.within_tolerance:
+            lines.append(
+                f"{name}: no longer within tolerance: expected {row.expected}, found {row.ours}, before {was.ours}"
+            )
     return lines
 
 
-def checked(before: Verdicts, now: Verdicts) -> int:
+def report_lost(before: Comparisons, now: Comparisons) -> int:
     """Print each lost row on standard error, and return the exit status of --check."""
-    gone = lost(before, now)
-    for line in gone:
+    lost = lost_rows(before, now)
+    for line in lost:
         print(f"mezzotint: {line}", file=sys.stderr)
-    held = sum(each.held for each in now.values())
-    print(f"{held} of {len(now)} rows held, {len(gone)} lost")
-    return LOST if gone else 0
+    count = sum(row.within_tolerance for row in now.values())
+    print(f"{count} of {len(now)} rows within tolerance, {len(lost)} lost")
+    return LOST if lost else 0

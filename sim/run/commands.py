@@ -38,11 +38,11 @@ COMMANDS: dict[str, str] = {
     "calibrate similarity-map": "sim.fit.similarity_map.command:similarity_map",
     "plan capacity": "sim.plan.capacity.command:capacity",
     "plan placement": "sim.plan.placement.command:placement",
-    "scorecard": "sim.papers.scorecard.command:compare",
-    "scorecard addons": "sim.papers.addons.command:compare",
-    "scorecard compositions": "sim.papers.compositions.command:compare",
-    "scorecard hardware": "sim.papers.hardware.command:replay",
-    "scorecard stages": "sim.papers.stages.command:compare",
+    "reproduce": "sim.papers.scorecard.command:compare",
+    "reproduce addons": "sim.papers.addons.command:compare",
+    "reproduce compositions": "sim.papers.compositions.command:compare",
+    "reproduce hardware": "sim.papers.hardware.command:replay",
+    "reproduce stages": "sim.papers.stages.command:compare",
 }
 """The module and function of each command, by the words that call it. A module is imported when it is called."""
 

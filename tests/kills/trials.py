@@ -50,7 +50,7 @@ COMMANDS = (
     Command("describe", "trace describe given/t.parquet --figures figures", ("figures",)),
 )
 
-SCORECARD = Command("scorecard", "scorecard nirvana --quick -o card --work work", ("card", "work"))
+SCORECARD = Command("scorecard", "reproduce nirvana --quick -o card --work work", ("card", "work"))
 """The quick scorecard of one paper; minutes, so only by hand."""
 
 

@@ -12,7 +12,7 @@ from sim.core.errors import ConfigError
 from sim.papers.addons import caches
 from sim.papers.addons.caches import SIZES, Curve, errors
 from sim.papers.addons.page import draw
-from sim.papers.addons.served import STUDY, served
+from sim.papers.addons.served import STUDY, run_studies
 from sim.papers.scorecard.finished import Runs
 from traces.table.trace import Trace, make, write
 
@@ -24,7 +24,7 @@ def test_the_page_has_every_measured_point(
     monkeypatch.setattr("sim.papers.addons.command.ROWS", 100)
     monkeypatch.setitem(STUDY["routing"], "rates_rpm", [30.0])
     monkeypatch.setitem(STUDY["routing"], "routers", {"by add-on": ["router=by-addons"]})
-    asked = ["scorecard", "addons", "--quick", "--sizes", "1,3", "-o", str(tmp_path), "--work", str(tmp_path / "runs")]
+    asked = ["reproduce", "addons", "--quick", "--sizes", "1,3", "-o", str(tmp_path), "--work", str(tmp_path / "runs")]
     assert main(asked) == 0
     facts = json.loads((tmp_path / "addons-quick.json").read_text())
     text = (tmp_path / "addons-quick.md").read_text()
@@ -46,7 +46,7 @@ def test_errors_are_those_of_the_measured_sizes() -> None:
 
 @pytest.mark.parametrize("sizes", ["0", "a", "1,,2", "-1"])
 def test_sizes_that_are_none(sizes: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["scorecard", "addons", f"--sizes={sizes}"]) == 2
+    assert main(["reproduce", "addons", f"--sizes={sizes}"]) == 2
     assert "--sizes: found" in capsys.readouterr().err
 
 
@@ -78,10 +78,11 @@ def test_the_page_has_the_curves_of_traces_and_no_errors_of_theirs(
     row = {"name": "r", "rate_rpm": 1.0, "mean_s": 1.0, "p95_s": 2.0, "load": [0.5], "turns_s": 0.0}
     row["loads_per_request"] = {"controlnet": 0.5, "lora": 0.5}
     monkeypatch.setattr(
-        "sim.papers.addons.served.served", lambda work, jobs, rows: {"rows": rows, "routing": [row], "placement": [row]}
+        "sim.papers.addons.served.run_studies",
+        lambda work, jobs, rows: {"rows": rows, "routing": [row], "placement": [row]},
     )
     files = [write(two_nodes(loras=ASKED), tmp_path / name).path for name in ("one.parquet", "two.parquet")]
-    words = ["scorecard", "addons", "--trace", str(files[0]), "--trace", str(files[1]), "--name", "first"]
+    words = ["reproduce", "addons", "--trace", str(files[0]), "--trace", str(files[1]), "--name", "first"]
     assert main([*words, "-o", str(tmp_path / "all")]) == 0
     assert tried == [SIZES]
     said = capsys.readouterr().out.splitlines()
@@ -113,10 +114,10 @@ def test_the_check_fails_where_a_measured_point_is_lost(
 
     found = [curve(0.54, 0.51)]
     monkeypatch.setattr(caches, "curves", lambda sizes, share: list(found))
-    monkeypatch.setattr("sim.papers.addons.served.served", lambda *_: {"rows": 1, "routing": [], "placement": []})
+    monkeypatch.setattr("sim.papers.addons.served.run_studies", lambda *_: {"rows": 1, "routing": [], "placement": []})
     monkeypatch.setattr("sim.papers.addons.page.render", lambda *_: "")
     monkeypatch.setattr("sim.papers.addons.page.draw_served", lambda _: Figure())
-    words = ["scorecard", "addons", "-o", str(tmp_path)]
+    words = ["reproduce", "addons", "-o", str(tmp_path)]
     assert main([*words, "--check"]) == 2, "there is nothing to compare with"
     assert main(words) == 0
     before = {path: path.read_bytes() for path in tmp_path.iterdir()}
@@ -125,14 +126,14 @@ def test_the_check_fails_where_a_measured_point_is_lost(
     capsys.readouterr()
     assert main([*words, "--check"]) == 1
     assert capsys.readouterr().err == (
-        "mezzotint: service A, loras, LRU of 1, made held and is missed: expected 0.5 loads per request within 0.05, "
-        "found 0.56, before 0.54\n"
+        "mezzotint: service A, loras, LRU of 1, made: no longer within tolerance: expected 0.5 loads per request "
+        "within 0.05, found 0.56, before 0.54\n"
     )
     found[:] = [curve(0.54, 0.51)]
     found[0].measured.clear()  # type: ignore[attr-defined]
     monkeypatch.setattr(caches, "errors", lambda _: {})
     assert main([*words, "--check"]) == 1
-    assert "LRU of 1, fitted held and is no row any more" in capsys.readouterr().err
+    assert "LRU of 1, fitted: was within tolerance, and the row is missing now" in capsys.readouterr().err
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
@@ -150,4 +151,4 @@ def test_a_run_that_failed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         "sim.papers.addons.served.finish", lambda points, work, jobs: Runs(tuple((point, "lost") for point in points))
     )
     with pytest.raises(ConfigError, match=r"a run failed: lost \(mezzotint run system=diffusers .*router=random"):
-        served(tmp_path, 1, 10)
+        run_studies(tmp_path, 1, 10)

@@ -24,7 +24,9 @@ def test_every_part_of_a_composition_is_a_design_beside_it_and_can_be_composed()
         for design in traffic.designs:
             assert set(design.parts) < set(names)
     last = TRAFFICS[2]
-    assert composed(Point("compositions", {}, (*last.designs[3].overrides, *last.overrides)))["executor"]["limit"] == 4
+    assert (
+        composed(Point("compositions", {}, (*last.designs[3].overrides, *last.overrides)))["executor"]["max_batch"] == 4
+    )
 
 
 def test_the_page_says_what_each_brings_over_its_parts() -> None:
@@ -86,7 +88,7 @@ def test_latency_is_of_the_light_load_and_throughput_of_the_full_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked = given_numbers(monkeypatch)
-    words = ["scorecard", "compositions", "--quick", "-o", str(tmp_path)]
+    words = ["reproduce", "compositions", "--quick", "-o", str(tmp_path)]
     assert main(words) == 0
     said = capsys.readouterr().out.splitlines()
     first = f"{TRAFFICS[0].title}: {TRAFFICS[0].designs[0].name}: p50 1.00 s, p95 2.00 s, 2.00 images a minute and GPU"
@@ -113,7 +115,7 @@ def test_the_check_fails_where_a_composition_loses_its_gain(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     given_numbers(monkeypatch)
-    words = ["scorecard", "compositions", "--quick", "-o", str(tmp_path)]
+    words = ["reproduce", "compositions", "--quick", "-o", str(tmp_path)]
     assert main([*words, "--check"]) == 2, "there is nothing to compare with"
     assert main(words) == 0
     before = {path: path.read_bytes() for path in tmp_path.iterdir()}
@@ -125,8 +127,8 @@ def test_the_check_fails_where_a_composition_loses_its_gain(
     lines = capsys.readouterr().err.splitlines()
     title = TRAFFICS[0].title
     assert lines[0] == (  # the eighth run, of a composition, and the fourth, of its part: 8 i images on eight GPUs
-        f"mezzotint: {title}: swiftdiffusion under nirvana over nirvana, add-ons in series, throughput held and is "
-        "missed: expected 1% better than 0.001, found 0.001, before 8"
+        f"mezzotint: {title}: swiftdiffusion under nirvana over nirvana, add-ons in series, throughput: no longer "
+        "within tolerance: expected 1% better than 0.001, found 0.001, before 8"
     )
     assert len(lines) == sum(len(design.parts) for traffic in TRAFFICS for design in traffic.designs)
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
@@ -136,9 +138,9 @@ def test_a_run_that_failed_is_named_and_nothing_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     given_numbers(monkeypatch, "system=modm-patched")
-    assert main(["scorecard", "compositions", "-o", str(tmp_path)]) == 2
+    assert main(["reproduce", "compositions", "-o", str(tmp_path)]) == 2
     command_line, error = capsys.readouterr().err.splitlines()
     assert command_line.startswith("mezzotint: mezzotint run system=modm-patched trace=synthetic ")
     assert command_line.endswith("arrivals.rate_rpm=60.0: no room")
-    assert error.endswith("scorecard compositions: a run failed: no room")
+    assert error.endswith("reproduce compositions: a run failed: no room")
     assert not list(tmp_path.iterdir())

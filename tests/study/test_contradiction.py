@@ -10,7 +10,7 @@ from sim.cache.cache import ArtifactCache
 from sim.cache.eviction import Fifo, Lcbfu, Lfu, Lru
 from sim.cache.selector import Thresholds
 from sim.frontend.cached import CachedFrontEnd
-from sim.papers.scorecard.card import study
+from sim.papers.scorecard.scorecard import load_study
 from sim.protocols import Eviction
 from tests.sim.lab import engine
 from traces.arrivals.base import Schedule
@@ -23,15 +23,15 @@ ITEMS, KS = 1_500_000, (5, 10, 15, 20, 25)
 
 
 def test_no_other_row_has_the_role_and_both_say_why() -> None:
-    ours = study(None, quick=False)
-    found = {row.id for listed in ours.targets.values() for row in listed if row.role == "contradicted"}
+    ours = load_study(None, quick=False)
+    found = {row.id for listed in ours.targets.values() for row in listed if row.role == "inconsistent"}
     assert found == {"N07-most", "N08-most"}
     assert all("95,000 misses" in ours.reasons[name] for name in found)
 
 
 def test_what_lru_misses_leaves_room() -> None:
     """Insertion on a miss only (5.4): the misses of LRU's 0.95, five items each, are less than a third of the cache."""
-    known = {row.id: row for listed in study("nirvana", quick=False).targets.values() for row in listed}
+    known = {row.id: row for listed in load_study("nirvana", quick=False).targets.values() for row in listed}
     lru, *_ = known["N07-most"].values
     misses = (1 - lru) * REQUESTS
     assert misses == pytest.approx(95_000)

@@ -12,7 +12,7 @@ import pytest
 from backends.profile import Profile, shipped, within
 from sim.papers.hardware.replay import STEPS, Replay
 from sim.papers.hardware.rows import Submission, submissions
-from sim.papers.hardware.rows import shipped as data
+from sim.papers.hardware.rows import packaged_file as data
 
 ROWS = {row.name: row for row in submissions(data("mlperf-sdxl-server.csv"))}
 FACTS = json.loads((Path(__file__).parents[2] / "results" / "hardware.json").read_text())["submissions"]

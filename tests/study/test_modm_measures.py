@@ -94,5 +94,5 @@ def test_what_a_peak_leaves_over_is_served_in_the_trough(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(("levels", "stretches"), [([20, 40], 1), ([20, 40], 2), ([20, 30, 40, 30], 4)])
 def test_a_trace_that_has_not_gone_up_and_down_tells_nothing(tmp_path: Path, levels: list[int], stretches: int) -> None:
-    with pytest.raises(Unmeasured, match="ends before the rate has gone up and down"):
+    with pytest.raises(Unmeasured, match="ends before the rate has risen and fallen"):
         lag(changing(tmp_path, levels, stretches, late=0))

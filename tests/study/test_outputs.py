@@ -44,7 +44,7 @@ def place(tmp_path: Path, fabricate: Fabricate, monkeypatch: pytest.MonkeyPatch)
         (["calibrate", "log", "keep.parquet", "--gpu", "g", "--model", "m", "-o", "."], "g_m.yaml"),
         (["calibrate", "log", "keep.parquet", "--gpu=x", "--model=m", "-o", ".", "--page=notes.md"], "notes.md"),
         (["calibrate", "similarity-map", "--trace", "keep.parquet", "-o", "notes.md"], "notes.md"),
-        (["scorecard", "stages", "-o", "."], "swiftdiffusion.md"),
+        (["reproduce", "stages", "-o", "."], "swiftdiffusion.md"),
     ],
 )  # fmt: skip
 def test_an_output_never_overwrites_what_the_command_did_not_write(

@@ -11,15 +11,15 @@ import pytest
 
 from sim.papers.scorecard.finished import Finished, Runs, Unmeasured
 from sim.papers.scorecard.patchedserve import (
-    another_size_counts,
     at_moderate_load,
-    by_scheduling,
+    gains_by_scheduling,
     large_over_small,
+    leads_on_several_gpus,
     load_over_baselines,
-    on_several_gpus,
     over_nirvana,
     predictor_error,
     step_ratio,
+    third_size_adds_time,
 )
 from sim.papers.scorecard.points import Point
 
@@ -64,8 +64,10 @@ def test_a_load_is_supported_up_to_where_a_line_crosses_the_share() -> None:
 
 
 def test_scheduling_pays_where_it_is_ahead_of_first_come_first_served_and_more_on_sdxl() -> None:
-    assert by_scheduling(figure11())
-    assert not by_scheduling(figure11(lambda model, system, rate: 0.2 * (model == "sd3" and system == "patchedserve")))
+    assert gains_by_scheduling(figure11())
+    assert not gains_by_scheduling(
+        figure11(lambda model, system, rate: 0.2 * (model == "sd3" and system == "patchedserve"))
+    )
 
 
 def test_the_error_is_that_of_the_worse_model() -> None:
@@ -94,9 +96,9 @@ def test_nobody_is_ahead_on_several_gpus_and_distrifusion_is_for_light_loads() -
         "nirvana-orca": (0.9, 0.8, 0.7, 0.6),
         "distrifusion": (1.0, 0.6, 0.2, 0.1),
     }
-    assert on_several_gpus(several(as_printed))
-    assert not on_several_gpus(several({**as_printed, "nirvana-orca": (0.9, 0.8, 0.7, 0.05)}))
-    assert not on_several_gpus(several({**as_printed, "patched-cache": (1.0, 0.9, 0.95, 0.4)}))
+    assert leads_on_several_gpus(several(as_printed))
+    assert not leads_on_several_gpus(several({**as_printed, "nirvana-orca": (0.9, 0.8, 0.7, 0.05)}))
+    assert not leads_on_several_gpus(several({**as_printed, "patched-cache": (1.0, 0.9, 0.95, 0.4)}))
 
 
 def test_the_profiles_have_the_ratio_that_they_were_made_from() -> None:
@@ -121,9 +123,9 @@ def test_batches_of_three_are_told_apart_by_their_sizes_in_any_order(tmp_path: P
     assert large_over_small(Runs(tuple(made))) == 4.5
     for seconds, counts in ((4.9, True), (5.0, False)):
         more = batch(tmp_path / f"{seconds}", (1024, 768, 768), seconds)
-        assert another_size_counts(Runs((*made, more))) is counts
+        assert third_size_adds_time(Runs((*made, more))) is counts
     with pytest.raises(Unmeasured, match=r"no run of sdxl at \[768, 768, 1024\]"):
-        another_size_counts(Runs(tuple(made)))
+        third_size_adds_time(Runs(tuple(made)))
 
 
 def test_the_error_is_of_runs_that_have_a_predictor() -> None:

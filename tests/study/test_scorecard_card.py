@@ -11,11 +11,11 @@ import pytest
 from sim.cli import main
 from sim.core.errors import ConfigError
 from sim.papers.scorecard import key, runner
-from sim.papers.scorecard.card import Card, Study, judged, known, make, study, write
-from sim.papers.scorecard.measures import Measured, latency_s, reduction
+from sim.papers.scorecard.measures import TargetMeasure, latency_s, reduction
 from sim.papers.scorecard.rows import NOT_YET, UNEXPLAINED, Row
+from sim.papers.scorecard.scorecard import Scorecard, Study, comparisons, load_study, make, read_comparisons, write
 from sim.papers.scorecard.targets import Target
-from sim.papers.verdicts import lost
+from sim.papers.verdicts import lost_rows
 from sim.run.simulate import Outcome, simulate
 
 COSTS, TABLE2, HITS = "nirvana-figure13", "nirvana-table2", "nirvana-figure15"
@@ -34,10 +34,12 @@ TARGETS = {
     ],
 }
 MEASURES = {
-    "A1": Measured((COSTS,), latency_s("vanilla"), "C: a profile"),
-    "A2": Measured((COSTS,), latency_s("nirvana"), "C: a profile"),
-    "A3": Measured((COSTS,), lambda runs: reduction("nirvana", "vanilla", "latency_s", "mean")(runs) > 0, "C"),
-    "A4": Measured((COSTS, HITS), lambda runs: [latency_s(name)(runs) for name in ("vanilla", "nirvana")], "fixed D"),
+    "A1": TargetMeasure((COSTS,), latency_s("vanilla"), "C: a profile"),
+    "A2": TargetMeasure((COSTS,), latency_s("nirvana"), "C: a profile"),
+    "A3": TargetMeasure((COSTS,), lambda runs: reduction("nirvana", "vanilla", "latency_s", "mean")(runs) > 0, "C"),
+    "A4": TargetMeasure(
+        (COSTS, HITS), lambda runs: [latency_s(name)(runs) for name in ("vanilla", "nirvana")], "fixed D"
+    ),
 }
 STUDY = Study(TARGETS, MEASURES, {}, {COSTS: SMALL, HITS: SMALL}, "for trying out")
 
@@ -57,14 +59,15 @@ def simulations(monkeypatch: pytest.MonkeyPatch) -> Counted:
     return lambda: len(made)
 
 
-def by_id(card: Card) -> dict[str, Row]:
+def by_id(card: Scorecard) -> dict[str, Row]:
     return {row.id: row for row in card.rows}
 
 
 def test_every_target_is_a_row_with_its_verdict(tmp_path: Path) -> None:
     rows = by_id(make(STUDY, tmp_path / "work"))
     assert [(row.id, row.verdict) for row in rows.values()] == [
-        ("A1", "held"), ("A2", "missed"), ("A3", "held"), ("A4", "given"), ("B1", "not run"), ("B2", "given"),
+        ("A1", "within tolerance"), ("A2", "outside"), ("A3", "within tolerance"), ("A4", "input"),
+        ("B1", "not run"), ("B2", "input"),
     ]  # fmt: skip
     assert rows["A1"].ours == pytest.approx(8.59)
     assert rows["A2"].reason == UNEXPLAINED
@@ -149,13 +152,13 @@ def test_half_a_run_is_none(tmp_path: Path, simulations: Counted) -> None:
 
 def test_what_cannot_be_run_takes_its_own_rows_alone(tmp_path: Path) -> None:
     measures = MEASURES | {
-        "A2": Measured(("no-such-figure",), latency_s("nirvana"), ""),
-        "A3": Measured((TABLE2,), lambda runs: latency_s("nirvana")(runs) > 0, ""),
+        "A2": TargetMeasure(("no-such-figure",), latency_s("nirvana"), ""),
+        "A3": TargetMeasure((TABLE2,), lambda runs: latency_s("nirvana")(runs) > 0, ""),
     }
     refused = (*SMALL, "system=nirvana", "cluster=l20", "models=sdxl")
     card = make(replace(STUDY, measures=measures, overrides={COSTS: SMALL, HITS: SMALL, TABLE2: refused}), tmp_path)
     rows = by_id(card)
-    assert rows["A1"].verdict == "held"
+    assert rows["A1"].verdict == "within tolerance"
     assert "no-such-figure" in (rows["A2"].reason or "")
     assert "no profile of sdxl on l20" in (rows["A3"].reason or "")
     assert sum(map(len, card.failed.values())) == 2
@@ -163,7 +166,7 @@ def test_what_cannot_be_run_takes_its_own_rows_alone(tmp_path: Path) -> None:
 
 def test_a_number_that_a_summary_lacks_is_the_reason(tmp_path: Path) -> None:
     measures = MEASURES | {
-        "A2": Measured((COSTS,), lambda runs: runs.where(system="vanilla").mean("cache", "hits"), "")
+        "A2": TargetMeasure((COSTS,), lambda runs: runs.where(system="vanilla").mean("cache", "hits"), "")
     }
     assert by_id(make(replace(STUDY, measures=measures), tmp_path))["A2"].reason == (
         "the summary of vanilla has no cache.hits"
@@ -174,22 +177,22 @@ def test_a_verdict_that_held_is_watched(tmp_path: Path) -> None:
     card = make(STUDY, tmp_path / "work")
     write(card, tmp_path, "before")
     before = tmp_path / "before.json"
-    was = known(before, STUDY)
-    assert was == judged(card.rows)
+    was = read_comparisons(before, STUDY)
+    assert was == comparisons(card.rows)
     two = [row for row in card.rows if row.system == "two"]
-    assert known(before, replace(STUDY, targets={"two": TARGETS["two"]})) == judged(two)
-    worse = [replace(row, verdict="missed", ours=9.5, reason="slower") if row.id == "A1" else row for row in card.rows]
-    assert lost(was, judged(worse)) == [
-        "A1 held and is missed: expected latency of vanilla [s]: 8.59, found 9.5 (slower), before 8.59",
+    assert read_comparisons(before, replace(STUDY, targets={"two": TARGETS["two"]})) == comparisons(two)
+    worse = [replace(row, verdict="outside", ours=9.5, reason="slower") if row.id == "A1" else row for row in card.rows]
+    assert lost_rows(was, comparisons(worse)) == [
+        "A1: no longer within tolerance: expected latency of vanilla [s]: 8.59, found 9.5 (slower), before 8.59",
     ]
     with pytest.raises(ConfigError, match="make it once without --check"):
-        known(tmp_path / "absent.json", STUDY)
+        read_comparisons(tmp_path / "absent.json", STUDY)
     write(replace(card, columns=[replace(card.columns[0], name="log")]), tmp_path, "before")
-    with pytest.raises(ConfigError, match="has no column synthetic, only log; make it once without --check"):
-        known(before, STUDY)
+    with pytest.raises(ConfigError, match="found the columns log, expected synthetic; make it once without --check"):
+        read_comparisons(before, STUDY)
     before.write_text('{"columns": [{"id": "A1"}]}')
-    with pytest.raises(ConfigError, match="is no scorecard"):
-        known(before, STUDY)
+    with pytest.raises(ConfigError, match="found no scorecard"):
+        read_comparisons(before, STUDY)
 
 
 def test_the_command_says_what_could_not_be_run_and_what_cannot_stay(
@@ -201,23 +204,23 @@ def test_the_command_says_what_could_not_be_run_and_what_cannot_stay(
     def tried(system: str | None, *, quick: bool) -> Study:
         asked.append((system, quick))
         refused = {TABLE2: (*SMALL, "system=nirvana,vanilla", "cluster=l20", "models=sdxl")}
-        return replace(STUDY, measures={"A2": Measured((TABLE2,), latency_s("nirvana"), "")}, overrides=refused)
+        return replace(STUDY, measures={"A2": TargetMeasure((TABLE2,), latency_s("nirvana"), "")}, overrides=refused)
 
-    monkeypatch.setattr("sim.papers.scorecard.card.study", tried)
+    monkeypatch.setattr("sim.papers.scorecard.scorecard.load_study", tried)
     card = make(replace(STUDY, measures={}), tmp_path / "work")
     write(replace(card, columns=[replace(card.columns[0], name="log", follows_from="earlier")]), tmp_path, "scorecard")
-    words = ["scorecard", "--work", str(tmp_path / "work"), "-o", str(tmp_path)]
+    words = ["reproduce", "--work", str(tmp_path / "work"), "-o", str(tmp_path)]
     assert main(words) == 2
     said = capsys.readouterr()
     failed, dropped = said.err.splitlines()
-    command = "could not be run: mezzotint run experiment=nirvana-table2 trace.requests=160 preload=100"
+    command = "cannot run mezzotint run experiment=nirvana-table2 trace.requests=160 preload=100"
     assert failed.startswith(f"mezzotint: {command}")
     assert "(and 1 more): " in failed
     assert "no profile of sdxl on l20" in failed
-    assert f"{tmp_path}/scorecard.json: the column log is of other code or settings" in dropped
-    assert said.out.splitlines()[-1] == "0 of 4 scored rows held, 0 missed, 4 not run"
+    assert f"{tmp_path}/scorecard.json: the column log comes from other code or settings" in dropped
+    assert said.out.splitlines()[-1] == "0 of 4 scored rows within tolerance, 0 outside, 4 not run"
     assert [row["verdict"] for row in json.loads((tmp_path / "scorecard.json").read_text())["columns"][0]["rows"]] == [
-        "not run", "not run", "not run", "given", "not run", "given",
+        "not run", "not run", "not run", "input", "not run", "input",
     ]  # fmt: skip
     assert main([*words, "nirvana", "--quick", "--check"]) == 2, "there is none of the quick form"
     assert asked == [(None, False), ("nirvana", True)]
@@ -233,26 +236,26 @@ def test_a_missing_extra_leaves_rows_not_run_and_is_no_failure(
         raise ConfigError(error)
 
     monkeypatch.setattr(runner, "simulate", refused)
-    monkeypatch.setattr("sim.papers.scorecard.card.study", lambda system, *, quick: STUDY)
-    words = ["scorecard", "--work", str(tmp_path / "work"), "-o", str(tmp_path)]
+    monkeypatch.setattr("sim.papers.scorecard.scorecard.load_study", lambda system, *, quick: STUDY)
+    words = ["reproduce", "--work", str(tmp_path / "work"), "-o", str(tmp_path)]
     assert main(words) == status
     said = capsys.readouterr()
     assert error in said.err
-    assert said.out.splitlines()[-1] == "0 of 4 scored rows held, 0 missed, 4 not run"
+    assert said.out.splitlines()[-1] == "0 of 4 scored rows within tolerance, 0 outside, 4 not run"
     assert main([*words, "--check"]) == status
 
 
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["nirvana", "--sizes", "1,2"], "scorecard: No such option: --sizes"),
+        (["nirvana", "--sizes", "1,2"], "reproduce: No such option: --sizes"),
         (["nope"], "another study: addons, compositions, hardware, stages"),
     ],
 )
 def test_an_option_of_another_page_is_refused(
     words: list[str], told: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    assert main(["scorecard", *words, "-o", str(tmp_path)]) == 2
+    assert main(["reproduce", *words, "-o", str(tmp_path)]) == 2
     said = capsys.readouterr().err
     assert told in said
     assert said.count("\n") == 1
@@ -260,27 +263,29 @@ def test_an_option_of_another_page_is_refused(
 
 
 def test_a_quick_form_leaves_no_experiment_as_long_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sim.papers.scorecard.card.read_data", lambda path, form: {COSTS: None, TABLE2: ["preload=1"]})
-    with pytest.raises(ConfigError, match=r"scorecard-quick.yaml: .* is missing; say what makes it quick"):
-        study("nirvana", quick=True)
+    monkeypatch.setattr(
+        "sim.papers.scorecard.scorecard.read_data", lambda path, form: {COSTS: None, TABLE2: ["preload=1"]}
+    )
+    with pytest.raises(ConfigError, match=r"scorecard-quick.yaml: .* expected the overrides that make it quick"):
+        load_study("nirvana", quick=True)
 
 
 def test_the_command_writes_and_checks(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On targets that no experiment is behind: nothing is run."""
-    monkeypatch.setattr("sim.papers.scorecard.card.MEASURES", {})
-    words = ["scorecard", "swiftdiffusion", "-o", str(tmp_path / "out"), "--work", str(tmp_path / "work")]
+    monkeypatch.setattr("sim.papers.scorecard.scorecard.MEASURES", {})
+    words = ["reproduce", "swiftdiffusion", "-o", str(tmp_path / "out"), "--work", str(tmp_path / "work")]
     assert main(words) == 0
     said = capsys.readouterr()
-    assert said.out.splitlines()[-1] == "0 of 14 scored rows held, 0 missed, 14 not run"
+    assert said.out.splitlines()[-1] == "0 of 14 scored rows within tolerance, 0 outside, 14 not run"
     assert said.err == "", "progress is for terminals"
     assert {file.name for file in (tmp_path / "out").iterdir()} == {"scorecard.md", "scorecard.json"}
     assert main([*words, "--check"]) == 0
     path = tmp_path / "out/scorecard.json"
-    path.write_text(path.read_text().replace('"verdict": "not run"', '"verdict": "held"', 1))
+    path.write_text(path.read_text().replace('"verdict": "not run"', '"verdict": "within tolerance"', 1))
     assert main([*words, "--check"]) == 1
-    assert "S2 held and is missed: expected " in capsys.readouterr().err
-    assert main(["scorecard", "katz"]) == 2
+    assert "S2: no longer within tolerance: expected " in capsys.readouterr().err
+    assert main(["reproduce", "katz"]) == 2
     assert main([*words, "--jobs", "0"]) == 2
     assert main([*words, "-o", str(path)]) == 2

@@ -9,13 +9,13 @@ import pytest
 from sim.cli import main
 from sim.core.errors import ConfigError
 from sim.papers.scorecard import key, points
-from sim.papers.scorecard.card import Card, Study, beside, make, write
-from sim.papers.scorecard.columns import SYNTHETIC, Feed, read_columns
+from sim.papers.scorecard.columns import SYNTHETIC, ColumnTrace, read_columns
 from sim.papers.scorecard.finished import Runs
-from sim.papers.scorecard.measures import Measured, latency_s
+from sim.papers.scorecard.interpretations import CAPACITIES as READ_AT
+from sim.papers.scorecard.interpretations import EXPERIMENTS, READINGS, Interpretation, measure
+from sim.papers.scorecard.measures import TargetMeasure, latency_s
 from sim.papers.scorecard.observations import Observation
-from sim.papers.scorecard.readings import CAPACITIES as READ_AT
-from sim.papers.scorecard.readings import EXPERIMENTS, READINGS, Reading, measure
+from sim.papers.scorecard.scorecard import Scorecard, Study, add_earlier_columns, make, write
 from sim.papers.scorecard.targets import Target
 from traces.sources.file import File
 from traces.table.trace import Trace
@@ -30,8 +30,8 @@ TARGETS = {
     ]
 }
 MEASURES = {
-    "A1": Measured((COSTS,), latency_s("vanilla"), "C: a profile"),
-    "A2": Measured((COSTS,), latency_s("nirvana"), "C: a profile"),
+    "A1": TargetMeasure((COSTS,), latency_s("vanilla"), "C: a profile"),
+    "A2": TargetMeasure((COSTS,), latency_s("nirvana"), "C: a profile"),
 }
 REASONS = {"A2": {SYNTHETIC: "made up", "log": "real"}}
 SMALL = ("trace.requests=60", "trace.history=50", "preload=10")
@@ -40,7 +40,7 @@ SECRET = "heliotrope quince"
 
 
 @pytest.fixture
-def log(tmp_path: Path) -> Feed:
+def log(tmp_path: Path) -> ColumnTrace:
     """A trace of 80 requests in a file."""
     rows = range(80)
     columns = {
@@ -49,11 +49,11 @@ def log(tmp_path: Path) -> Feed:
         "prompt": [f"{SECRET} number {n % 20}" for n in rows],
     }
     write_trace(made_trace(columns, name="a log", source="a service"), tmp_path / "kept.parquet")
-    return Feed("log", tmp_path / "kept.parquet")
+    return ColumnTrace("log", tmp_path / "kept.parquet")
 
 
-def test_both_columns_have_every_row_and_their_own_reasons(tmp_path: Path, log: Feed) -> None:
-    card = make(STUDY, tmp_path / "work", feeds=[Feed(), log])
+def test_both_columns_have_every_row_and_their_own_reasons(tmp_path: Path, log: ColumnTrace) -> None:
+    card = make(STUDY, tmp_path / "work", traces=[ColumnTrace(), log])
     assert [column.name for column in card.columns] == [SYNTHETIC, "log"]
     ours, its = (column.rows for column in card.columns)
     assert [row.id for row in ours] == [row.id for row in its] == ["A1", "A2"]
@@ -72,12 +72,14 @@ def test_both_columns_have_every_row_and_their_own_reasons(tmp_path: Path, log: 
         assert str(tmp_path) not in said, "the page goes to others"
 
 
-def test_one_made_after_the_other_is_both_at_once(tmp_path: Path, log: Feed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_made_after_the_other_is_both_at_once(
+    tmp_path: Path, log: ColumnTrace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     work, folder = tmp_path / "work", tmp_path / "out"
-    both = make(STUDY, work, feeds=[Feed(), log])
+    both = make(STUDY, work, traces=[ColumnTrace(), log])
     json_path = folder / "scorecard.json"
-    for feed in (log, Feed()):
-        whole, dropped = beside(make(STUDY, work, feeds=[feed]), json_path)
+    for feed in (log, ColumnTrace()):
+        whole, dropped = add_earlier_columns(make(STUDY, work, traces=[feed]), json_path)
         assert dropped == []
         write(whole, folder, "scorecard")
     assert read_columns(json_path) == both.columns
@@ -85,17 +87,17 @@ def test_one_made_after_the_other_is_both_at_once(tmp_path: Path, log: Feed, mon
     assert (tmp_path / "at-once/scorecard.md").read_bytes() == (folder / "scorecard.md").read_bytes()
 
     stricter = replace(STUDY, reasons={"A2": "found since"})
-    whole, _ = beside(Card(stricter, both.columns[:1], {}), json_path)
+    whole, _ = add_earlier_columns(Scorecard(stricter, both.columns[:1], {}), json_path)
     assert whole.columns[1].rows[1].reason == "found since", "a kept column is judged anew"
     more = {"one": [*TARGETS["one"], Target(id="A3", what="new", role="order")]}
-    assert beside(Card(replace(STUDY, targets=more), both.columns[:1], {}), json_path)[1] == ["log"]
+    assert add_earlier_columns(Scorecard(replace(STUDY, targets=more), both.columns[:1], {}), json_path)[1] == ["log"]
     monkeypatch.setattr(key, "arithmetic", lambda: "another")
-    whole, dropped = beside(make(STUDY, work), json_path)
+    whole, dropped = add_earlier_columns(make(STUDY, work), json_path)
     assert dropped == ["log"]
     assert [column.name for column in whole.columns] == [SYNTHETIC]
 
 
-def test_a_trace_counts_by_its_content_wherever_it_lies(tmp_path: Path, log: Feed) -> None:
+def test_a_trace_counts_by_its_content_wherever_it_lies(tmp_path: Path, log: ColumnTrace) -> None:
     assert log.path is not None
     config = {"trace": {"path": str(log.path), "requests": 9}}
     moved = tmp_path / "moved.parquet"
@@ -106,11 +108,11 @@ def test_a_trace_counts_by_its_content_wherever_it_lies(tmp_path: Path, log: Fee
     assert key.digest(config) != key.digest({"trace": {"path": str(moved), "requests": 9}})
 
 
-def test_what_a_short_trace_cannot_give_is_not_run(tmp_path: Path, log: Feed) -> None:
+def test_what_a_short_trace_cannot_give_is_not_run(tmp_path: Path, log: ColumnTrace) -> None:
     assert log.path is not None
     short: Trace = File(path=log.path, requests=8).load(None)  # type: ignore[arg-type]
     write_trace(short, tmp_path / "short.parquet")
-    (column,) = make(STUDY, tmp_path / "work", feeds=[Feed("log", tmp_path / "short.parquet")]).columns
+    (column,) = make(STUDY, tmp_path / "work", traces=[ColumnTrace("log", tmp_path / "short.parquet")]).columns
     assert [row.verdict for row in column.rows] == ["not run", "not run"]
     assert "leave nothing of the 8 requests" in (column.rows[0].reason or "")
 
@@ -122,7 +124,7 @@ def test_what_a_short_trace_cannot_give_is_not_run(tmp_path: Path, log: Feed) ->
         ("swiftdiffusion-patch-step", True), ("swiftdiffusion-slow-storage", True), ("swiftdiffusion-production", True),
     ],
 )  # fmt: skip
-def test_what_asks_for_sizes_or_add_ons_keeps_its_own_requests(experiment: str, keeps: bool, log: Feed) -> None:
+def test_what_asks_for_sizes_or_add_ons_keeps_its_own_requests(experiment: str, keeps: bool, log: ColumnTrace) -> None:
     """A trace of prompts has neither; each of their points can be composed on it too."""
     own = ("seed=1",)
     told = log.overrides(experiment, own)
@@ -131,32 +133,36 @@ def test_what_asks_for_sizes_or_add_ons_keeps_its_own_requests(experiment: str, 
     points.composed(points.sweep(experiment, told)[0])
 
 
-def test_what_made_up_prompts_say_nothing_of_is_run_on_a_trace_alone(tmp_path: Path, log: Feed) -> None:
+def test_what_made_up_prompts_say_nothing_of_is_run_on_a_trace_alone(tmp_path: Path, log: ColumnTrace) -> None:
     asked = Target(id="A2", what="latency of nirvana [s]", role="predict", value=1.0, needs="a reader")
     measures = {"A2": replace(MEASURES["A2"], real_prompts=True)}
     told = replace(STUDY, targets={"one": [asked]}, measures=measures)
-    ours, its = (column.rows[0] for column in make(told, tmp_path / "work", feeds=[Feed(), log]).columns)
-    assert (ours.verdict, ours.reason) == ("not run", "says nothing of made-up prompts; needs a reader")
-    assert (its.verdict, its.reason, its.requests) == ("missed", "real", 50)
+    ours, its = (column.rows[0] for column in make(told, tmp_path / "work", traces=[ColumnTrace(), log]).columns)
+    assert (ours.verdict, ours.reason) == ("not run", "needs prompts that people wrote; needs a reader")
+    assert (its.verdict, its.reason, its.requests) == ("outside", "real", 50)
 
 
 def test_an_observation_is_told_from_its_numbers_alone() -> None:
     seen = Observation("sessions", {"near": 0.5, "far": 0.3}, True)
-    assert seen.sentence() == "as the paper saw it: near 0.500, far 0.300 (from each to the next -0.200)"
-    assert replace(seen, as_seen=False).sentence().startswith("otherwise: ")
+    assert seen.sentence() == "as in the paper: near 0.500, far 0.300 (differences -0.200)"
+    assert replace(seen, as_seen=False).sentence().startswith("not as in the paper: ")
     assert Observation("sessions", {}, None, "no users").sentence() == "not measured: no users"
 
 
 def test_what_is_looked_at_beside_the_rows_names_no_file_of_the_user_s(
-    tmp_path: Path, log: Feed, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, log: ColumnTrace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Readings and observations that could not be had say why, with a command that has the file in it."""
-    monkeypatch.setattr("sim.papers.scorecard.card.READ", ())
+    monkeypatch.setattr("sim.papers.scorecard.scorecard.INTERPRETED", ())
     why = f"not simulated: mezzotint run trace.path={log.path}"
-    monkeypatch.setattr("sim.papers.scorecard.card.measure", lambda runs: [Reading("a", "lru", None, None, why)])
-    table2 = {"A2": Measured((TABLE2,), latency_s("nirvana"), "")}
-    looked = replace(STUDY, measures=table2, overrides={TABLE2: ("system=nirvana", "preload=80")}, beside=True)
-    (column,) = make(looked, tmp_path / "work", feeds=[log]).columns
+    monkeypatch.setattr(
+        "sim.papers.scorecard.scorecard.measure", lambda runs: [Interpretation("a", "lru", None, None, why)]
+    )
+    table2 = {"A2": TargetMeasure((TABLE2,), latency_s("nirvana"), "")}
+    looked = replace(
+        STUDY, measures=table2, overrides={TABLE2: ("system=nirvana", "preload=80")}, with_interpretations=True
+    )
+    (column,) = make(looked, tmp_path / "work", traces=[log]).columns
     assert [one.reason for one in column.readings] == ["not simulated: mezzotint run trace.path=kept.parquet"]
     assert len(column.observations) == 3
     for seen in column.observations:
@@ -166,13 +172,13 @@ def test_what_is_looked_at_beside_the_rows_names_no_file_of_the_user_s(
 
 
 def test_columns_are_named_once(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    words = ["scorecard", "swiftdiffusion", "-o", str(tmp_path), "--work", str(tmp_path / "work")]
+    words = ["reproduce", "swiftdiffusion", "-o", str(tmp_path), "--work", str(tmp_path / "work")]
     for more, told in (
-        (["--only-trace"], "give --trace FILE too"),
-        (["--name", "log"], "names no trace"),
+        (["--only-trace"], "add --trace FILE"),
+        (["--name", "log"], "without a trace"),
         (["--trace", "a.parquet", "--name", "synthetic"], "the built-in trace's"),
         (["--trace", "a.parquet", "--trace", "b/a.parquet"], "each once"),
-        (["--trace", "a.parquet", "--check"], "leave --trace out"),
+        (["--trace", "a.parquet", "--check"], "leave it out"),
         (["--trace", str(tmp_path / "absent.parquet")], "absent.parquet"),
     ):
         assert main([*words, *more]) == 2

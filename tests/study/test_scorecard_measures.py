@@ -13,7 +13,7 @@ from sim.papers.scorecard.nirvana import (
     CAPACITIES,
     LONG_PROMPT,
     MEASURES,
-    lcbfu_saves_most,
+    has_lcbfu_highest_saving,
     requests_at_a_hole,
     search_latency,
     short_prompts_do_better,
@@ -85,7 +85,7 @@ def test_table3_is_read_by_policy_and_size() -> None:
     ],
 )
 def test_the_order_of_table3_is_of_150k_items_and_takes_both_columns(changed: Any, holds: bool) -> None:
-    assert lcbfu_saves_most(table3(changed)) is holds
+    assert has_lcbfu_highest_saving(table3(changed)) is holds
 
 
 def test_holes_are_of_caches_that_evict() -> None:

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sim.papers.scorecard.columns import Column
-from sim.papers.scorecard.figure import REACH, draw, offsets
+from sim.papers.scorecard.figure import MAX_OFFSET, draw, offsets
+from sim.papers.scorecard.interpretations import Interpretation
 from sim.papers.scorecard.observations import Observation
 from sim.papers.scorecard.page import render, tally
-from sim.papers.scorecard.readings import Reading
 from sim.papers.scorecard.rows import NOT_YET, Row
 from sim.papers.scorecard.targets import Target
 from sim.papers.scorecard.verdict import judge
@@ -47,11 +47,11 @@ def test_every_row_is_on_the_page_with_its_reason() -> None:
     page = render([COLUMN], "in full", "scorecard.png")
     for line in (
         "| one | synthetic | 2 | 2 | 2 | 1 | 0 |",
-        "| A1 | a quantity (Table 2) | 2 | ± 10 % | 2.1 | +5.0 % | **held** |",
-        "| A2 | a quantity (Table 2) | 1 · 2 | ± 0.5 | 1 · 3 | +0 · +1 | missed |",
-        "| A3 | a quantity (Table 2) | true | – | false | – | missed |",
-        "| A4 | a quantity (Table 2) | 5 | at most 5 | 4 | -1 | **held** |",
-        "| A5 | a quantity (Table 2) | 2 | – | 2 | +0 | given (input) |",
+        "| A1 | a quantity (Table 2) | 2 | ± 10 % | 2.1 | +5.0 % | **within tolerance** |",
+        "| A2 | a quantity (Table 2) | 1 · 2 | ± 0.5 | 1 · 3 | +0 · +1 | outside |",
+        "| A3 | a quantity (Table 2) | true | – | false | – | outside |",
+        "| A4 | a quantity (Table 2) | 5 | at most 5 | 4 | -1 | **within tolerance** |",
+        "| A5 | a quantity (Table 2) | 2 | – | 2 | +0 | input |",
         "- **A3**: the other way round",
         f"- **A6, A7**: {NOT_YET}; needs a GPU",
         "| A1, A2, A3, A4, A5, A6, A7 | C: a profile |",
@@ -60,7 +60,7 @@ def test_every_row_is_on_the_page_with_its_reason() -> None:
         assert line in page.splitlines(), line
     assert "(scorecard.png)" in page
     assert "png" not in render([COLUMN], "in full", None)
-    assert tally(ROWS) == "2 of 6 scored rows held, 2 missed, 2 not run"
+    assert tally(ROWS) == "2 of 6 scored rows within tolerance, 2 outside, 2 not run"
 
 
 def test_every_row_with_a_value_of_ours_is_drawn() -> None:
@@ -69,10 +69,10 @@ def test_every_row_with_a_value_of_ours_is_drawn() -> None:
     (panel,) = figure.axes
     points = [line for line in panel.lines if len(line.get_xdata()) == 1]
     assert len(points) == 6, "two of the list"
-    assert all(abs(line.get_xdata()[0]) <= REACH for line in points)
+    assert all(abs(line.get_xdata()[0]) <= MAX_OFFSET for line in points)
     said = [text.get_text() for text in panel.texts]
     assert [name for name in said if name in {each.id for each in ROWS}] == ["A1", "A2", "A3", "A4", "A5"]
-    assert "2 targets without a value of ours are not drawn" in figure.get_suptitle()
+    assert "2 targets without a simulated value are not drawn" in figure.get_suptitle().replace("\n", " ")
     assert draw({"synthetic": ROWS[5:]}) is None
 
 
@@ -91,7 +91,7 @@ def test_a_point_lies_inside_the_band_exactly_where_it_is_held(paper: float, off
     if abs(abs(offset) - 1) < 1e-6:
         return
     inside = offset > -1 if kind == "at_least" else offset < 1 if kind == "at_most" else abs(offset) < 1
-    assert inside is (drawn.verdict == "held")
+    assert inside is (drawn.verdict == "within tolerance")
 
 
 def test_an_ordering_is_at_zero_or_out_of_sight() -> None:
@@ -108,8 +108,14 @@ def test_what_exactly_was_measured_is_told_where_it_is_known() -> None:
 
 
 def test_other_readings_stand_side_by_side_and_those_that_were_not_run_say_why() -> None:
-    one = [Reading("uses never fade", "lfu", [0.5, 0.6], [0.1, 0.2]), Reading("all stored", "lru", None, None, "late")]
-    other = [Reading("uses never fade", "lfu", [0.7, 0.8], [0.3, 0.4]), Reading("all stored", "lru", [0.9], [0.5])]
+    one = [
+        Interpretation("uses never fade", "lfu", [0.5, 0.6], [0.1, 0.2]),
+        Interpretation("all stored", "lru", None, None, "late"),
+    ]
+    other = [
+        Interpretation("uses never fade", "lfu", [0.7, 0.8], [0.3, 0.4]),
+        Interpretation("all stored", "lru", [0.9], [0.5]),
+    ]
     page = render([replace(COLUMN, readings=one), replace(COLUMN, name="log", readings=other)], "in full", None)
     lines = page.splitlines()
     assert "| reading | policy | synthetic: hit rate | saving | log: hit rate | saving |" in lines
@@ -130,7 +136,7 @@ def test_what_was_seen_is_told_of_each_trace_under_the_observation() -> None:
     page = render(columns, "in full", None)
     assert (
         "- sessions are alike\n"
-        "  - synthetic: as the paper saw it: near 0.500, far 0.250 (from each to the next -0.250)\n"
+        "  - synthetic: as in the paper: near 0.500, far 0.250 (differences -0.250)\n"
         "  - log: not measured: no users\n"
     ) in page
     assert "What NIRVANA saw" not in render([COLUMN], "in full", None)
@@ -143,4 +149,4 @@ def test_a_row_that_one_trace_lacks_has_the_other_s_point_alone() -> None:
     (point,) = (line for line in panel.lines if len(line.get_xdata()) == 1)
     assert point.get_xdata()[0] == pytest.approx(0.5), "0.1 off of a tolerance of 0.2"
     assert "2 → 2.1" in [text.get_text() for text in panel.texts]
-    assert "synthetic: 1 of 1 scored rows held; log: 0 of 0" in figure.get_suptitle()
+    assert "synthetic: 1 of 1 scored rows within tolerance; log: 0 of 0" in figure.get_suptitle()

@@ -11,11 +11,11 @@ from tests.conftest import REPOSITORY
 def test_no_verdict_that_held_is_lost(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Where a change means to lose one, `mezzotint scorecard --quick` writes the new state.
+    """Where a change means to lose one, `mezzotint reproduce --quick` writes the new state.
 
     The notebook of its figures then runs from start to end on the same runs.
     """
-    status = main(["scorecard", "--quick", "--check", "-o", str(REPOSITORY / "results"), "--work", str(tmp_path)])
+    status = main(["reproduce", "--quick", "--check", "-o", str(REPOSITORY / "results"), "--work", str(tmp_path)])
     assert status == 0, capsys.readouterr().err
 
     jupytext = pytest.importorskip("jupytext", reason="the notebook needs the notebooks extra")

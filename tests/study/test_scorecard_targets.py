@@ -6,8 +6,8 @@ import pytest
 import yaml
 
 from sim.core.errors import ConfigError
-from sim.papers.scorecard.card import MEASURES, study
 from sim.papers.scorecard.points import sweep
+from sim.papers.scorecard.scorecard import MEASURES, load_study
 from sim.papers.scorecard.targets import load_reasons, load_targets
 
 IDS = {
@@ -27,7 +27,7 @@ def written(tmp_path: Path, *entries: str) -> Path:
 
 
 def test_every_target_of_every_system_is_there() -> None:
-    targets = study(None, quick=False).targets
+    targets = load_study(None, quick=False).targets
     assert {system: [target.id for target in listed] for system, listed in targets.items()} == {
         system: ids.split() for system, ids in IDS.items()
     }
@@ -37,16 +37,16 @@ def test_every_target_of_every_system_is_there() -> None:
 
 def test_measures_are_of_targets_that_exist_and_experiments_that_have_a_quick_form() -> None:
     assert set(MEASURES) <= {each for ids in IDS.values() for each in ids.split()}
-    quick = study(None, quick=True)
+    quick = load_study(None, quick=True)
     assert set(quick.experiments()) <= set(quick.overrides)
     fits = {target.id for target in quick.targets["nirvana"] if target.role == "fit"}
-    assert all("fixed" in MEASURES[name].fixed_by for name in fits)
+    assert all("fitted" in MEASURES[name].fixed_by for name in fits)
 
 
 def test_one_system_may_be_chosen_and_a_wrong_one_is_told() -> None:
-    assert list(study("modm", quick=False).targets) == ["modm"]
+    assert list(load_study("modm", quick=False).targets) == ["modm"]
     with pytest.raises(ConfigError, match="found the system 'niravna', expected one of nirvana, modm"):
-        study("niravna", quick=False)
+        load_study("niravna", quick=False)
 
 
 def test_a_sweep_has_the_points_that_hydra_would_run() -> None:
@@ -62,8 +62,8 @@ def test_a_sweep_has_the_points_that_hydra_would_run() -> None:
     [
         ("id: X1, what: a, role: predict, value: high", r"one\.0\.value\.float: .*, found 'high'"),
         ("id: X1, what: a, role: guess, value: 1.0", r"one\.0\.role: .*found 'guess'"),
-        ("id: X1, what: a, role: predict, worth: 1.0", r"one\.0\.worth: Extra inputs"),
-        ("what: a, role: predict, value: 1.0", r"one\.0\.id: Field required"),
+        ("id: X1, what: a, role: predict, worth: 1.0", r"one\.0\.worth: extra inputs"),
+        ("what: a, role: predict, value: 1.0", r"one\.0\.id: field required"),
         ("id: X1, what: a, role: predict, value: 1.0, rel_tol: -0.1", r"rel_tol: .*greater than 0"),
         ("id: X1, what: a, role: predict, value: 1.0, rel_tol: 0.1, abs_tol: 0.1", "rel_tol and abs_tol exclude"),
         ("id: X1, what: a, role: predict, value: 1.0, at_least: 0.5", "value and at_least exclude"),
@@ -92,7 +92,7 @@ def test_a_file_of_another_form_is_refused_in_one_line(tmp_path: Path, content: 
 
 def test_an_id_is_there_once(tmp_path: Path) -> None:
     entry = "id: X1, what: a, role: order"
-    with pytest.raises(ConfigError, match="the id X1 is there twice"):
+    with pytest.raises(ConfigError, match="found the id X1 twice"):
         load_targets(written(tmp_path, entry, entry))
 
 
@@ -102,8 +102,8 @@ def test_reasons_are_lines_about_targets_that_exist(tmp_path: Path) -> None:
     path.write_text("X1: >-\n  because\n  of that\n")
     assert load_reasons(path, targets) == {"X1": "because of that"}
     for wrong, told in (
-        ({"X2": "why"}, "X2 is no target's id"),
-        ({"X1": 3}, r"X1\.str: Input should be a valid string, found 3"),
+        ({"X2": "why"}, "found X2, expected a target's id"),
+        ({"X1": 3}, r"X1\.str: input should be a valid string, found 3"),
         ([1], "valid dictionary"),
     ):
         path.write_text(yaml.safe_dump(wrong))

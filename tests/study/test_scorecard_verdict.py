@@ -24,7 +24,7 @@ def test_a_tolerance_includes_its_edge_on_both_sides(value: float, tolerance: fl
     assume(abs(abs(off) - 1) > 1e-6 or abs(off) == 1)
     relative = judge(target(value=value, rel_tol=tolerance), value + off * tolerance * abs(value))
     absolute = judge(target(value=value, abs_tol=tolerance), value + off * tolerance)
-    expected = "held" if abs(off) <= 1 else "missed"
+    expected = "within tolerance" if abs(off) <= 1 else "outside"
     assert relative.verdict == expected
     assert relative.error == pytest.approx(off * tolerance, abs=1e-9)
     if abs(value) < 1e6 * tolerance:  # beyond, the sum has no bits left for what is added
@@ -33,38 +33,38 @@ def test_a_tolerance_includes_its_edge_on_both_sides(value: float, tolerance: fl
 
 @given(VALUES)
 def test_a_value_without_a_tolerance_is_allowed_five_per_cent(value: float) -> None:
-    assert judge(target(value=value), 1.049 * value).verdict == "held"
-    assert judge(target(value=value), 0.949 * value).verdict == "missed"
+    assert judge(target(value=value), 1.049 * value).verdict == "within tolerance"
+    assert judge(target(value=value), 0.949 * value).verdict == "outside"
 
 
 @given(VALUES, st.floats(0.0, 1e6))
 def test_bounds_hold_on_their_own_side_and_on_the_edge(bound: float, off: float) -> None:
     at_least, at_most = target(at_least=bound), target(at_most=bound)
-    assert judge(at_least, bound + off).verdict == judge(at_most, bound - off).verdict == "held"
-    assert judge(at_least, bound).verdict == judge(at_most, bound).verdict == "held"
+    assert judge(at_least, bound + off).verdict == judge(at_most, bound - off).verdict == "within tolerance"
+    assert judge(at_least, bound).verdict == judge(at_most, bound).verdict == "within tolerance"
     if off > 1e-6 * abs(bound):
-        assert judge(at_least, bound - off).verdict == judge(at_most, bound + off).verdict == "missed"
+        assert judge(at_least, bound - off).verdict == judge(at_most, bound + off).verdict == "outside"
 
 
 @given(st.lists(VALUES, min_size=1, max_size=5), st.data())
 def test_a_list_is_held_only_as_a_whole(values: list[float], data: st.DataObject) -> None:
     of = target(value=values, rel_tol=0.1)
-    assert judge(of, list(values)).verdict == "held"
+    assert judge(of, list(values)).verdict == "within tolerance"
     place = data.draw(st.integers(0, len(values) - 1))
     ours = [value + abs(value) * (0.2 if place == at else 0.05) for at, value in enumerate(values)]
     error, verdict = judge(of, ours)
-    assert verdict == "missed"
+    assert verdict == "outside"
     assert error == pytest.approx([0.2 if place == at else 0.05 for at in range(len(values))])
 
 
 def test_an_ordering_is_held_if_it_is_true() -> None:
-    assert judge(target("order"), True) == (None, "held")
-    assert judge(target("order"), False) == (None, "missed")
+    assert judge(target("order"), True) == (None, "within tolerance")
+    assert judge(target("order"), False) == (None, "outside")
 
 
 @given(VALUES, VALUES)
 def test_what_is_fitted_or_taken_is_never_scored(value: float, ours: float) -> None:
-    for role, unscored in (("fit", "given"), ("input", "given"), ("contradicted", "contradicted")):
+    for role, unscored in (("fit", "input"), ("input", "input"), ("inconsistent", "inconsistent")):
         error, verdict = judge(target(role, value=value), ours)
         assert verdict == unscored
         assert isinstance(error, float)
@@ -72,14 +72,14 @@ def test_what_is_fitted_or_taken_is_never_scored(value: float, ours: float) -> N
 
 
 def test_what_was_not_simulated_is_not_run_unless_it_is_given() -> None:
-    assert [judge(target(role, value=1.0), None).verdict for role in ("predict", "fit", "input", "contradicted")] == [
+    assert [judge(target(role, value=1.0), None).verdict for role in ("predict", "fit", "input", "inconsistent")] == [
         "not run",
-        "given",
-        "given",
-        "contradicted",
+        "input",
+        "input",
+        "inconsistent",
     ]
     assert judge(target("order"), None) == (None, "not run")
-    assert judge(target(), 3.0).verdict == "missed", "the paper's numbers are in a file of their own"
+    assert judge(target(), 3.0).verdict == "outside", "the paper's numbers are in a file of their own"
 
 
 @pytest.mark.parametrize(

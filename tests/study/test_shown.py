@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from matplotlib.figure import Figure
 
-from sim.papers.scorecard.card import runs_of, study
+from sim.papers.scorecard.scorecard import load_study, runs_of
 from sim.report.display import show
 
 
@@ -22,8 +22,8 @@ def test_a_figure_is_as_wide_as_was_asked_for(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_what_the_quick_form_leaves_out_has_no_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    card = study("modm", quick=True)
-    skip_fraction = next(name for name in study(None, quick=False).experiments() if name not in card.overrides)
+    card = load_study("modm", quick=True)
+    skip_fraction = next(name for name in load_study(None, quick=False).experiments() if name not in card.overrides)
     assert not runs_of(card, skip_fraction, tmp_path, 1, leave_out=True).outcomes
     assert capsys.readouterr().out == f"{skip_fraction}: left out of the quick form\n"
     assert not list(tmp_path.iterdir())

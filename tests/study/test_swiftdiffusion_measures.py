@@ -6,7 +6,7 @@ import pytest
 
 from sim.papers.scorecard.finished import Finished, Runs
 from sim.papers.scorecard.points import Point
-from sim.papers.scorecard.swiftdiffusion import MEASURES, over_best, per_gpu_rpm
+from sim.papers.scorecard.swiftdiffusion import MEASURES, over_best_baseline, per_gpu_rpm
 
 
 def runs(latency_s: dict[tuple[str, int, int], float]) -> Runs:
@@ -37,7 +37,7 @@ def test_throughput_is_of_all_gpus_that_a_request_holds(system: str, gpus: tuple
 def test_the_best_baseline_is_that_of_the_most_images_for_a_gpu() -> None:
     seconds = {("swiftdiffusion", 1, 2): 2.0, ("diffusers", 1, 2): 8.0, ("nirvana-10", 1, 2): 6.0}
     found = runs({**seconds, ("nirvana-20", 1, 2): 5.0})
-    assert over_best(found) == pytest.approx(5.0 / (2.0 * 2))
-    assert MEASURES["S5"](found) == over_best(found)
+    assert over_best_baseline(found) == pytest.approx(5.0 / (2.0 * 2))
+    assert MEASURES["S5"](found) == over_best_baseline(found)
     found = runs({("diffusers", 1, 0): 6.0, ("swiftdiffusion", 1, 0): 2.0})
     assert MEASURES["S6"](found) == pytest.approx(6.0 / (2.0 * 2))

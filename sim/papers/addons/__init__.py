@@ -1,1 +1,1 @@
-"""Add-ons at large: what caches load, where ControlNets should run, where requests should go."""
+"""Studies of add-ons: loads of caches, routing by add-on, placement of ControlNets."""

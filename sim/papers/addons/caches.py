@@ -1,4 +1,4 @@
-"""Loads per request of caches of add-ons, measured and made, by size and by what leaves them."""
+"""Loads per request of add-on caches, measured and simulated, by size and eviction policy."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ import numpy as np
 
 from conf.choice import choice
 from sim.core.streams import stream
-from sim.papers.verdicts import Judged, RequestColumns
+from sim.papers.verdicts import Comparison, Results
 from traces.describe.loads import KINDS, Lookups, Policy, lookups, lookups_on_nodes
 from traces.synthetic.addons import service
 from traces.synthetic.published import fitted_locality, published
@@ -17,10 +17,10 @@ from traces.table.trace import Trace
 POLICIES: tuple[Policy, ...] = ("lru", "lfu")
 
 SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 32)
-"""Of the caches, in things."""
+"""Sizes of the caches, in add-ons."""
 
 TOLERANCE = 0.05
-"""Loads per request between ours and the measured ones that --check allows, as target S25 does."""
+"""Tolerance of --check in loads per request, as of target S25."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +28,10 @@ class Curve:
     """Loads per request of one service's caches of one kind of add-on.
 
     Attributes:
-        measured: size -> what Katz measured, LRU.
-        made: policy -> loads at `sizes`, of the service's law: a prediction.
-        fitted: policy -> loads at `sizes`, of a law whose locality is fitted to what was measured of LRU.
-        all: different things per request of a node: what is loaded however large the cache.
+        measured: loads by size, LRU, as measured by Katz.
+        made: loads at `sizes` by policy, predicted by the synthetic service.
+        fitted: loads at `sizes` by policy, of a service whose locality is fitted to the measured LRU loads.
+        all: distinct add-ons per request of a node, which even an unlimited cache loads.
     """
 
     service: str
@@ -43,48 +43,48 @@ class Curve:
     all: float
 
     def at(self, size: int, how: Literal["made", "fitted"] = "made") -> float:
-        """Loads per request of LRU at one of `sizes`."""
+        """Return the loads per request of LRU at one of `sizes`."""
         loads: list[float] = getattr(self, how)["lru"]
         return loads[self.sizes.index(size)]
 
 
 def measured() -> Mapping[str, Any]:
-    """The measured points of conf/data/addon-loads.yaml."""
+    """Return the measured points of conf/data/addon-loads.yaml."""
     return choice("data", "addon-loads")
 
 
 def curves(sizes: Sequence[int] = SIZES, *, seed: int = 1, share: float = 1.0) -> list[Curve]:
-    """The curves of services A and B, made and measured, with `share` of the nodes and requests that there were."""
-    known = measured()
-    sizes = tuple(sorted({*sizes, *known["sizes"]}))
+    """Return the curves of services A and B, with ``share`` of their nodes and requests."""
+    points = measured()
+    sizes = tuple(sorted({*sizes, *points["sizes"]}))
     found = []
     for name in ("A", "B"):
-        requests = int(known[name]["requests"] * share)
-        asked, fitted = (_made(name, requests, seed, share, law) for law in ({}, fitted_locality(name)))
+        requests = int(points[name]["requests"] * share)
+        made, fitted = (_lookups(name, requests, seed, share, law) for law in ({}, fitted_locality(name)))
         for kind in KINDS:
-            told = dict(zip(known["sizes"], known[name][kind], strict=True))
-            loads, fits = (_loads(of[kind], sizes) for of in (asked, fitted))
-            found.append(Curve(name, kind, sizes, told, loads, fits, asked[kind].distinct / asked[kind].requests))
+            by_size = dict(zip(points["sizes"], points[name][kind], strict=True))
+            loads, fits = (_loads(of[kind], sizes) for of in (made, fitted))
+            found.append(Curve(name, kind, sizes, by_size, loads, fits, made[kind].distinct / made[kind].requests))
     return found
 
 
-def _loads(asked: Lookups, sizes: Sequence[int]) -> dict[str, list[float]]:
-    return {policy: [asked.loads(size, policy) for size in sizes] for policy in POLICIES}
+def _loads(of: Lookups, sizes: Sequence[int]) -> dict[str, list[float]]:
+    return {policy: [of.loads(size, policy) for size in sizes] for policy in POLICIES}
 
 
 def of_trace(trace: Trace, name: str, sizes: Sequence[int] = SIZES) -> list[Curve]:
-    """The curves of a trace's add-ons, of each of its nodes, where it tells any; nothing is measured."""
+    """Return the curves of a trace's add-ons on each of its nodes, if it has any; nothing is measured."""
     found, ascending = [], tuple(sorted(sizes))
     for kind in KINDS:
-        asked = lookups(trace, kind)
-        if asked is not None and asked.total:
-            loads = _loads(asked, ascending)
-            found.append(Curve(name, kind, ascending, {}, loads, {}, asked.distinct / asked.requests))
+        of = lookups(trace, kind)
+        if of is not None and of.total:
+            loads = _loads(of, ascending)
+            found.append(Curve(name, kind, ascending, {}, loads, {}, of.distinct / of.requests))
     return found
 
 
-def _made(name: str, requests: int, seed: int, share: float, given: Mapping[str, Any]) -> dict[str, Lookups]:
-    """By kind, what is looked for on the nodes of `share` of the synthetic service `name`."""
+def _lookups(name: str, requests: int, seed: int, share: float, given: Mapping[str, Any]) -> dict[str, Lookups]:
+    """Draw the lookups by kind on the nodes of ``share`` of the synthetic service ``name``."""
     law = {**published("services")[name], **given}
     law["nodes"] = max(1, round(law["nodes"] * share))
     drawn = service(law, name).draw(requests, stream(seed, f"service {name}"))
@@ -92,7 +92,7 @@ def _made(name: str, requests: int, seed: int, share: float, given: Mapping[str,
 
 
 def errors(found: Sequence[Curve]) -> dict[str, float]:
-    """Mean and largest absolute error of the LRU loads over all measured points, predicted and fitted."""
+    """Return mean and largest absolute error of the LRU loads at the measured points, predicted and fitted."""
     points = [(curve, size, load) for curve in found for size, load in curve.measured.items()]
     off = [abs(curve.at(size) - load) for curve, size, load in points]
     fitted = [abs(curve.at(size, "fitted") - load) for curve, size, load in points]
@@ -100,8 +100,8 @@ def errors(found: Sequence[Curve]) -> dict[str, float]:
     return ours | {"fitted_mean": float(np.mean(fitted)), "fitted_largest": max(fitted)}
 
 
-def judged(facts: RequestColumns) -> dict[str, Judged]:
-    """Return the verdicts of the page's JSON: every measured point beside the predicted and the fitted LRU loads."""
+def comparisons(facts: Results) -> dict[str, Comparison]:
+    """Compare the predicted and the fitted LRU loads in the JSON file with each measured point."""
     found = {}
     for curve in facts["caches"]["curves"]:
         for size, measured in curve["measured"].items():
@@ -109,5 +109,5 @@ def judged(facts: RequestColumns) -> dict[str, Judged]:
                 ours = loads[curve["sizes"].index(int(size))]
                 row = f"service {curve['service']}, {curve['kind']}, LRU of {size}, {how}"
                 expected = f"{measured:.4g} loads per request within {TOLERANCE:g}"
-                found[row] = Judged(expected, f"{ours:.4g}", abs(ours - measured) <= TOLERANCE)
+                found[row] = Comparison(expected, f"{ours:.4g}", abs(ours - measured) <= TOLERANCE)
     return found

@@ -1,4 +1,4 @@
-"""`mezzotint scorecard addons`: what caches of add-ons load, beside what was measured; routing, placement."""
+"""`mezzotint reproduce addons`: loads of add-on caches, routing by add-on, placement of ControlNets."""
 
 import json
 from dataclasses import asdict
@@ -8,12 +8,12 @@ import typer
 
 from sim.core.errors import ConfigError
 from sim.papers.scorecard.options import RESULTS, RUNS, Check, Jobs, Names, Output, Quick, Traces, Work
-from sim.papers.verdicts import checked, committed
+from sim.papers.verdicts import read_committed, report_lost
 from sim.report.pages import write_page
 from traces.table.trace import read
 
 QUICK = 0.1
-"""Share of the nodes and requests of --quick."""
+"""Share of the nodes and requests in --quick."""
 
 ROWS = 800
 """Requests of a run; a tenth with --quick."""
@@ -22,39 +22,41 @@ ROWS = 800
 def compare(
     trace: Traces = [],  # noqa: B006  Typer reads it
     name: Names = [],  # noqa: B006
-    sizes: Annotated[str, typer.Option(metavar="N,N,...", help="of the caches, in add-ons [default: 1 to 32]")] = "",
+    sizes: Annotated[
+        str, typer.Option(metavar="N,N,...", help="sizes of the caches, in add-ons [default: 1 to 32]")
+    ] = "",
     quick: Quick = False,
     check: Check = False,
     jobs: Jobs = 1,
     output: Output = RESULTS,
     work: Work = RUNS,
 ) -> int:
-    """Compare caches of ControlNets and LoRAs with what was measured, and write addons.md, .json and .png.
+    """Compare caches of ControlNets and LoRAs with measurements, and write addons.md, .json and .png.
 
     Raises:
-        ConfigError: a file that cannot be written, sizes that are none.
+        ConfigError: a file cannot be written, or a size is out of range.
     """
-    from sim.papers.addons import caches, page  # what draws takes a second to import
-    from sim.papers.addons.served import served
+    from sim.papers.addons import caches, page  # importing matplotlib takes a second
+    from sim.papers.addons.served import run_studies
 
-    asked = _sizes(sizes) or caches.SIZES
+    chosen = _sizes(sizes) or caches.SIZES
     stem = "addons-quick" if quick else "addons"
-    before = committed(output / f"{stem}.json", caches.judged) if check else {}
-    found = caches.curves(asked, share=QUICK if quick else 1.0)
+    before = read_committed(output / f"{stem}.json", caches.comparisons) if check else {}
+    found = caches.curves(chosen, share=QUICK if quick else 1.0)
     error = caches.errors(found)
     for place, path in enumerate(trace):
-        found += caches.of_trace(read(path), name[place] if place < len(name) else path.stem, asked)
+        found += caches.of_trace(read(path), name[place] if place < len(name) else path.stem, chosen)
     points = sum(len(curve.measured) for curve in found)
     facts: dict[str, Any] = {"caches": {"curves": [asdict(curve) for curve in found], "points": points, "error": error}}
     if not check:
-        facts["served"] = served(work, jobs, ROWS // 10 if quick else ROWS)
-    facts = json.loads(json.dumps(facts))  # as a reader of the file has it
+        facts["served"] = run_studies(work, jobs, ROWS // 10 if quick else ROWS)
+    facts = json.loads(json.dumps(facts))  # as read from the file
     for curve in found:
-        known = {size: f" ({load:.3f})" for size, load in curve.measured.items()}
-        said = ", ".join(f"{size}: {curve.at(size):.3f}{known.get(size, '')}" for size in curve.sizes)
-        print(f"{curve.service}, {curve.kind}, LRU, loads per request by size (measured): {said}")
+        measured = {size: f" ({load:.3f})" for size, load in curve.measured.items()}
+        loads = ", ".join(f"{size}: {curve.at(size):.3f}{measured.get(size, '')}" for size in curve.sizes)
+        print(f"{curve.service}, {curve.kind}, LRU, loads per request by size (measured): {loads}")
     if check:
-        return checked(before, caches.judged(facts))
+        return report_lost(before, caches.comparisons(facts))
     figures = {f"{stem}.png": page.draw(found), f"{stem}-routing.png": page.draw_served(facts["served"])}
     write_page(output, stem, facts, page.render(facts, list(figures)), figures)
     return 0

@@ -1,4 +1,4 @@
-"""The page on add-ons as Markdown, and its figures."""
+"""Page on add-ons in Markdown, and its figures."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -10,13 +10,13 @@ import conf.page
 from conf.page import DASH
 from conf.palette import COLOURS, EDGE, GREY, INK, house_style, panels, plain_numbers
 from sim.papers.addons.caches import Curve
-from sim.papers.verdicts import RequestColumns
+from sim.papers.verdicts import Results
 
 NAMES = {"controlnets": "ControlNets", "loras": "LoRAs"}
 
 
-def render(facts: RequestColumns, images: Sequence[str]) -> str:
-    """Fill the page with the study's JSON; ``images`` are the file names of the figures on caches and on routing."""
+def render(facts: Results, images: Sequence[str]) -> str:
+    """Fill the page with the JSON file's content; ``images`` are the figures' file names, caches then routing."""
     curves, routing, placement = facts["caches"]["curves"], [], []
     for row in facts["served"]["routing"]:
         loads = (f"{row['loads_per_request'][kind]:.2f}" for kind in ("controlnet", "lora"))
@@ -36,7 +36,7 @@ def render(facts: RequestColumns, images: Sequence[str]) -> str:
     )
 
 
-def _loads(curve: RequestColumns) -> Iterator[list[str]]:
+def _loads(curve: Results) -> Iterator[list[str]]:
     measured = [curve["measured"].get(str(size)) for size in curve["sizes"]]
     if curve["measured"]:
         yield ["measured, LRU", *map(_loads_of, measured), DASH]
@@ -51,7 +51,7 @@ def _loads_of(value: float | None) -> str:
 
 @house_style()
 def draw(found: Sequence[Curve]) -> Figure:
-    """A panel for each service and kind."""
+    """Draw a panel for each service and kind of add-on."""
     figure, (row,) = panels(len(found), width=3.4 * len(found), height=3.5, share_y=False)
     for axes, curve in zip(row, found, strict=True):
         _panel(axes, curve)
@@ -69,7 +69,7 @@ def _panel(axes: Axes, curve: Curve) -> None:
         axes.plot([*curve.measured], [*curve.measured.values()], "D", color=INK, markersize=4.5, label="LRU, measured")
     axes.axhline(curve.all, color=EDGE, linewidth=0.7)
     axes.annotate(
-        f"all of a node: {curve.all:.2g}", (curve.sizes[-1], curve.all), ha="right", va="bottom", fontsize=7.5,
+        f"unlimited cache: {curve.all:.2g}", (curve.sizes[-1], curve.all), ha="right", va="bottom", fontsize=7.5,
         xytext=(0, 8 if curve.all < 0.1 else 1), textcoords="offset points", color=EDGE,
     )  # fmt: skip
     title = f"{'Service ' if curve.measured else ''}{curve.service}: {NAMES[curve.kind]}"
@@ -81,7 +81,7 @@ def _panel(axes: Axes, curve: Curve) -> None:
 
 @house_style()
 def draw_served(facts: Mapping[str, Any]) -> Figure:
-    """Mean latency and ControlNets loaded per request against the rate, a line for each router."""
+    """Draw mean latency and loaded ControlNets per request against the rate, a line for each router."""
     figure, ((latency, loads),) = panels(2, width=9.0, height=3.4, share_y=False)
     names = list(dict.fromkeys(row["name"] for row in facts["routing"]))
     for name, colour in zip(names, COLOURS, strict=False):

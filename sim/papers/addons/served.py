@@ -1,4 +1,4 @@
-"""Runs behind the page on add-ons: routing by add-on, and ControlNets placed by the solver and by rule."""
+"""Runs of the page on add-ons: routing by add-on, and placement of ControlNets by solver and by rule."""
 
 import json
 from pathlib import Path
@@ -16,15 +16,15 @@ from sim.plan.placement.solve import in_turn, one_each, solve
 STUDY = choice("data", "addons")
 
 
-def served(work: Path, jobs: int, rows: int) -> dict[str, Any]:
-    """Run what is missing, ``rows`` requests each. Raises ConfigError where a run failed."""
-    asked: list[tuple[str, str, float, Point]] = []
+def run_studies(work: Path, jobs: int, rows: int) -> dict[str, Any]:
+    """Finish the runs of ``rows`` requests each, and return their results as JSON. Raises ConfigError: a run failed."""
+    planned: list[tuple[str, str, float, Point]] = []
     routing, placement, common = STUDY["routing"], STUDY["placement"], STUDY["common"]
     for name, words in routing["routers"].items():
         for rate in routing["rates_rpm"]:
             words_of_rate = (f"arrivals.rate_rpm={rate:g}", f"trace.requests={rows}")
             overrides = (*routing["overrides"], *common, *words, *words_of_rate)
-            asked.append(("routing", name, rate, Point("addons", {}, overrides)))
+            planned.append(("routing", name, rate, Point("addons", {}, overrides)))
     rate, servers = placement["rate_rpm"], placement["servers"]
     demand = head(of_service("A", rate, CALL_S * STEPS), 16)
     solved = solve(demand, servers, placement["limit"], placement["room"])
@@ -38,13 +38,13 @@ def served(work: Path, jobs: int, rows: int) -> dict[str, Any]:
             f"controlnet_placement.placement={plain}",
             f"trace.requests={2 * rows}",
         )
-        asked.append(("placement", name, rate, Point("addons", {}, overrides)))
-    outcomes = finish([point for *_, point in asked], work, jobs).outcomes
+        planned.append(("placement", name, rate, Point("addons", {}, overrides)))
+    outcomes = finish([point for *_, point in planned], work, jobs).outcomes
     found: dict[str, Any] = {"rows": rows, "routing": [], "placement": []}
-    for (kind, name, rate, point), (_, outcome) in zip(asked, outcomes, strict=True):
+    for (kind, name, rate, point), (_, outcome) in zip(planned, outcomes, strict=True):
         if not isinstance(outcome, Finished):
-            raise ConfigError(f"scorecard addons: a run failed: {outcome} ({point.command})")
-        said: dict[str, Any] = {
+            raise ConfigError(f"reproduce addons: a run failed: {outcome} ({point.command})")
+        row: dict[str, Any] = {
             "name": name,
             "rate_rpm": rate,
             "mean_s": outcome.number("latency_s", "mean"),
@@ -52,6 +52,6 @@ def served(work: Path, jobs: int, rows: int) -> dict[str, Any]:
             "loads_per_request": outcome.summary["addons"]["loads_per_request"],
         }
         if kind == "placement":
-            said |= {"load": list(placements[name].load), "turns_s": placements[name].turns_s}
-        found[kind].append(said)
+            row |= {"load": list(placements[name].load), "turns_s": placements[name].turns_s}
+        found[kind].append(row)
     return found

@@ -1,1 +1,1 @@
-"""Designs that nobody has run, each beside the parts that it is made of."""
+"""Untested combinations of designs, compared with their parts."""

@@ -1,22 +1,22 @@
-"""What is compared: designs under the same traffic."""
+"""Designs to compare, by traffic."""
 
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
 from sim.papers.scorecard.targets import read_data
-from sim.papers.verdicts import Judged, RequestColumns
+from sim.papers.verdicts import Comparison, Results
 
 COMPARED = {"p50_s": "p50", "p95_s": "p95", "rpm_per_gpu": "throughput", "usd_per_image": "cost"}
-"""What a composition is compared in with its parts; less is better, but of throughput."""
+"""Measures that compare a composition with its parts; less is better, except for throughput."""
 
 MIN_GAIN = 0.01
-"""Relative gain over a part that counts as one."""
+"""Smallest relative gain over a part that counts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Design:
-    """One bar: what it is called, the overrides that make it, and the parts that it is a composition of."""
+    """One design: its name, its overrides, and the names of its parts if it is a composition."""
 
     name: str
     overrides: tuple[str, ...]
@@ -25,7 +25,7 @@ class Design:
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """One comparison: the same requests for all of its designs, at a light rate and at more than can be served."""
+    """One comparison: the same requests for all designs, at a light rate and at saturation."""
 
     title: str
     overrides: tuple[str, ...]
@@ -33,8 +33,8 @@ class Traffic:
     designs: tuple[Design, ...]
 
 
-def judged(facts: RequestColumns) -> dict[str, Judged]:
-    """Return the verdicts of the page's JSON: whether each composition is better than each of its parts."""
+def comparisons(facts: Results) -> dict[str, Comparison]:
+    """Compare each composition in the JSON file with each of its parts: is it better by `MIN_GAIN`?"""
     found = {}
     for traffic in facts["traffics"]:
         designs = {each["name"]: each for each in traffic["designs"]}
@@ -45,7 +45,7 @@ def judged(facts: RequestColumns) -> dict[str, Judged]:
                     gain = ours / other - 1 if key == "rpm_per_gpu" else 1 - ours / other
                     expected = f"{MIN_GAIN:.0%} better than {other:.4g}"
                     row = f"{traffic['title']}: {name} over {part}, {what}"
-                    found[row] = Judged(expected, f"{ours:.4g}", gain >= MIN_GAIN)
+                    found[row] = Comparison(expected, f"{ours:.4g}", gain >= MIN_GAIN)
     return found
 
 

@@ -1,4 +1,4 @@
-"""The page of compositions as Markdown, and its figure."""
+"""Page of compositions in Markdown, and its figure."""
 
 from matplotlib.figure import Figure
 
@@ -6,10 +6,11 @@ import conf.page
 from conf.page import percent
 from conf.palette import COLOURS, GREY, house_style, panels
 from sim.papers.compositions.designs import COMPARED
-from sim.papers.verdicts import RequestColumns
+from sim.papers.verdicts import Results
 
 
-def line_of(each: RequestColumns) -> str:
+def line_of(each: Results) -> str:
+    """Return a design's results in a line."""
     share = "" if each["hit_rate"] is None else f", {percent(each['hit_rate'], 0)} hits"
     return (
         f"p50 {each['p50_s']:.2f} s, p95 {each['p95_s']:.2f} s, {each['rpm_per_gpu']:.2f} images a minute and GPU, "
@@ -18,8 +19,8 @@ def line_of(each: RequestColumns) -> str:
 
 
 @house_style()
-def draw(facts: RequestColumns) -> Figure:
-    """Three panels for each traffic: latency under light load; throughput and cost when there is always work."""
+def draw(facts: Results) -> Figure:
+    """Draw three panels for each traffic: latency at light load, throughput and cost at saturation."""
     drawn = {"p50_s": "p50 under light load (s)", "rpm_per_gpu": "images per minute and GPU"}
     drawn["usd_per_image"] = "USD an image"
     figure, grid = panels(3, len(facts["traffics"]), width=12.0, height=2.2 * len(facts["traffics"]), share_y=True)
@@ -38,8 +39,8 @@ def draw(facts: RequestColumns) -> Figure:
     return figure
 
 
-def render(facts: RequestColumns, image: str) -> str:
-    """Fill the page with the study's JSON; ``image`` is the figure's file name."""
+def render(facts: Results, image: str) -> str:
+    """Fill the page with the JSON file's content; ``image`` is the figure's file name."""
     traffics = facts["traffics"]
     return conf.page.render(
         __package__,
@@ -52,7 +53,7 @@ def render(facts: RequestColumns, image: str) -> str:
     )
 
 
-def _row(each: RequestColumns) -> list[str]:
+def _row(each: Results) -> list[str]:
     name = f"**{each['name']}**" if each["parts"] else each["name"]
     numbers = [f"{each[key]:.2f}" for key in ("p50_s", "p95_s", "rpm_per_gpu")]
     return [name, *numbers, f"{each['usd_per_image']:.4f}", percent(each["hit_rate"], 0)]

@@ -1,1 +1,1 @@
-"""`mezzotint scorecard hardware`: published runs of real machines, replayed and held against what was measured."""
+"""`mezzotint reproduce hardware`: published runs of real machines, replayed and compared with the measurements."""

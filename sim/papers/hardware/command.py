@@ -1,4 +1,4 @@
-"""`mezzotint scorecard hardware`: replay, compare, write the page, the JSON and the figure."""
+"""`mezzotint reproduce hardware`: replay, compare, write the page, the JSON and the figure."""
 
 import sys
 from dataclasses import replace
@@ -8,12 +8,12 @@ from typing import Annotated
 import typer
 
 from sim.papers.scorecard.options import RESULTS, Check, Jobs, Output, Quick
-from sim.papers.verdicts import LOST, checked, committed
+from sim.papers.verdicts import LOST, read_committed, report_lost
 from sim.report.pages import write_page
 
 NAME = "hardware"
 
-OWN = "of your own, a CSV as conf/data has, in the place of all shipped ones"
+OWN = "of your own, a CSV as in conf/data, instead of all packaged ones"
 
 
 def replay(
@@ -27,35 +27,35 @@ def replay(
     """Replay published runs of real machines, and write hardware.md, .json and .png.
 
     Raises:
-        ConfigError: a file that cannot be read or written, a row that cannot be replayed.
+        ConfigError: a file cannot be read or written, or a row cannot be replayed.
     """
-    from sim.papers.hardware import card, page  # what draws and fits takes a second to import
-    from sim.papers.hardware.rows import routed, shipped, submissions
+    from sim.papers.hardware import page, results  # importing matplotlib and scipy takes a second
+    from sim.papers.hardware.rows import packaged_file, routed, submissions
 
     own = runs is not None or routing is not None
-    before = committed(output / f"{NAME}.json", card.judged) if check and not own else {}
-    served = shipped("mlperf-sdxl-server.csv") if not own else runs
-    routes = shipped("llmd-routing.csv") if not own else routing
-    facts = card.make(
+    before = read_committed(output / f"{NAME}.json", results.comparisons) if check and not own else {}
+    served = packaged_file("mlperf-sdxl-server.csv") if not own else runs
+    routes = packaged_file("llmd-routing.csv") if not own else routing
+    facts = results.make(
         [] if served is None else submissions(served),
         [] if routes is None else routed(routes),
         quick=quick,
-        moved=not check,
+        with_sensitivity=not check,
         jobs=jobs,
     )
     print(page.tally(facts))
     if check:
-        now = card.judged(facts)
-        if own:  # nothing is committed of them: every routed run has to hold
-            now = card.judged_routes(facts)
-            before = {row: replace(each, held=True) for row, each in now.items()}
+        now = results.comparisons(facts)
+        if own:  # no verdicts are committed: every routed run must be within tolerance
+            now = results.route_comparisons(facts)
+            before = {row: replace(each, within_tolerance=True) for row, each in now.items()}
         elif quick:
             before = {row: each for row, each in before.items() if row in now}
-        status = checked(before, now)
+        status = report_lost(before, now)
         error = facts["errors"]["p99"]["median"]
-        if error is not None and error > card.LIMIT:
-            far = f"the median error of p99 is {error:.2%}, expected at most {card.LIMIT:.0%}"
-            print(f"mezzotint: {far}", file=sys.stderr)
+        if error is not None and error > results.LIMIT:
+            wrong = f"the median error of p99 is {error:.2%}, expected at most {results.LIMIT:.0%}"
+            print(f"mezzotint: {wrong}", file=sys.stderr)
             return LOST
         return status
     name = f"{NAME}-quick" if quick else NAME

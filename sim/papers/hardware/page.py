@@ -1,4 +1,4 @@
-"""The scorecard of real machines: page and figure (predicted against measured, and one distribution in full)."""
+"""Page and figure of the replayed runs: predicted against measured, and one distribution."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,17 +10,17 @@ from matplotlib.figure import Figure
 import conf.page
 from conf.page import DASH, percent
 from conf.palette import COLOURS, EDGE, GREY, INK, house_style, panels
-from sim.papers.hardware.card import BANDED
-from sim.papers.verdicts import RequestColumns
+from sim.papers.hardware.results import BANDED
+from sim.papers.verdicts import Results
 
 NAMES = {"mean": "mean", "p50": "p50", "p90": "p90", "p99": "p99", "p999": "p99.9", "max": "maximum"}
 
-SHOWN = {"p50": COLOURS[0], "p90": COLOURS[2], "p99": COLOURS[1]}
-"""Measures on the diagonal, by colour."""
+MEASURE_COLOURS = {"p50": COLOURS[0], "p90": COLOURS[2], "p99": COLOURS[1]}
+"""Colours of the measures in the scatter plots."""
 
 
-def render(facts: RequestColumns, image: str | None) -> str:
-    """Fill the page with a card's JSON; ``image`` is the figure's file name, if any."""
+def render(facts: Results, image: str | None) -> str:
+    """Fill the page with the JSON file's content; ``image`` is the figure's file name, if any."""
     runs = facts["submissions"]
     scheduled = [each["scheduled_qps"] for each in runs if each["scheduled_qps"]["logged"] is not None]
     keys = ("median", "p90", "unfitted_median")
@@ -38,35 +38,39 @@ def render(facts: RequestColumns, image: str | None) -> str:
     )
 
 
-def tally(facts: RequestColumns) -> str:
-    """Return the errors in a line."""
-    said = [f"{NAMES[name]} {percent(facts['errors'][name]['median'], 2)}" for name in ("p50", "p90", "p99", "max")]
+def tally(facts: Results) -> str:
+    """Return the median errors in a line."""
+    errors = [f"{NAMES[name]} {percent(facts['errors'][name]['median'], 2)}" for name in ("p50", "p90", "p99", "max")]
     runs = len(facts["submissions"])
-    line = f"{runs} submissions ({facts['form']}), median error: {', '.join(said)}" if runs else "no submissions"
+    line = f"{runs} submissions ({facts['form']}), median error: {', '.join(errors)}" if runs else "no submissions"
     return line + (f"; {_in_bands(facts['routed'])}" if facts["routed"] else "")
 
 
-def _in_bands(runs: Sequence[RequestColumns]) -> str:
-    """Count the measured values in the band of their draws, and say how far outside the others are."""
-    every, planned = _outside(runs), _outside([each for each in runs if each["routing"] != "random"])
-    line = f"routed, nothing fitted: {every.count(0)} of {len(every)} measured means and p99 in the band of the draws"
-    return line + (f", of planned routers at most {percent(max(planned), 2)} outside" if planned else "")
+def _in_bands(runs: Sequence[Results]) -> str:
+    """Return in words how many measured values are in the band of draws, and the distance of the others."""
+    distances, planned = _outside(runs), _outside([each for each in runs if each["routing"] != "random"])
+    line = (
+        f"routed, nothing fitted: {distances.count(0)} of {len(distances)} measured means and p99 in the band of draws"
+    )
+    return line + (f"; without random routing at most {percent(max(planned), 2)} outside" if planned else "")
 
 
-def _outside(runs: Sequence[RequestColumns]) -> list[float]:
+def _outside(runs: Sequence[Results]) -> list[float]:
     found = (each["outside"][name] for each in runs for name in BANDED)
     return [abs(value) for value in found if value is not None]
 
 
-def _submission(run: RequestColumns) -> list[str]:
+def _submission(run: Results) -> list[str]:
     fitted, unfitted = run["fitted"], run["unfitted"]
 
-    def pairs(said: RequestColumns | None, *measures: str) -> list[str]:
-        ours = said["latency_s"] if said is not None else {}
+    def pairs(prediction: Results | None, *measures: str) -> list[str]:
+        ours = prediction["latency_s"] if prediction is not None else {}
         return [f"{_seconds(run['measured_s'].get(name))} → {_seconds(ours.get(name))}" for name in measures]
 
-    def band(said: RequestColumns | None, share: int) -> str:
-        return DASH if said is None else spread(said["latency_s"]["p99"], said["p99_with_service_moved_s"], share)
+    def band(prediction: Results | None, share: int) -> str:
+        if prediction is None:
+            return DASH
+        return spread(prediction["latency_s"]["p99"], prediction["p99_with_service_moved_s"], share)
 
     return [
         f"{run['name']} ({run['accelerator']})",
@@ -81,22 +85,22 @@ def _submission(run: RequestColumns) -> list[str]:
     ]
 
 
-def _routed(each: RequestColumns) -> list[str]:
+def _routed(each: Results) -> list[str]:
     cells = [each["workload"], f"{each['rate_per_s']:g}", each["routing"]]
     for name in BANDED:
-        known, outside = each["measured_s"].get(name), each["outside"][name]
+        measured, outside = each["measured_s"].get(name), each["outside"][name]
         low, high = each["nine_in_ten_draws_s"][name]
-        cells += [DASH if known is None else f"{known:g}", f"{low:.2f} to {high:.2f}"]
+        cells += [DASH if measured is None else f"{measured:g}", f"{low:.2f} to {high:.2f}"]
         cells += ["in the band" if outside == 0 else percent(outside, sign=True)]
-    median_s, moved_s = each["predicted_s"]["p99"], each["with_service_moved_s"]
-    moved_p99_s = {share: said["p99"] for share, said in moved_s.items()}
-    return [*cells, _seconds(median_s), *(spread(median_s, moved_p99_s, share) for share in (1, 2, 3))]
+    median_s = each["predicted_s"]["p99"]
+    changed_s = {change: latency_s["p99"] for change, latency_s in each["with_service_moved_s"].items()}
+    return [*cells, _seconds(median_s), *(spread(median_s, changed_s, share) for share in (1, 2, 3))]
 
 
-def spread(said_s: float, moved_s: Mapping[str, float], share: int) -> str:
-    """The range of a prediction and those with the service time moved by up to ``share`` per cent."""
-    within = [value for moved, value in moved_s.items() if abs(float(moved.removesuffix("%"))) <= share]
-    return f"{min([said_s, *within]):.2f} to {max([said_s, *within]):.2f}" if within else DASH
+def spread(predicted_s: float, changed_s: Mapping[str, float], share: int) -> str:
+    """Return the range of a prediction if the service time changes by up to ``share`` per cent."""
+    within = [value for change, value in changed_s.items() if abs(float(change.removesuffix("%"))) <= share]
+    return f"{min([predicted_s, *within]):.2f} to {max([predicted_s, *within]):.2f}" if within else DASH
 
 
 def _seconds(value: float | None) -> str:
@@ -104,8 +108,8 @@ def _seconds(value: float | None) -> str:
 
 
 @house_style()
-def draw(facts: RequestColumns) -> Figure | None:
-    """Three panels: the fitted predictions, those with nothing fitted, the distribution; None without a submission."""
+def draw(facts: Results) -> Figure | None:
+    """Draw the fitted predictions, those with nothing fitted, and a distribution; return None without a submission."""
     if not facts["submissions"]:
         return None
     figure, ((fitted, unfitted, distribution),) = panels(3, width=12.6, height=4.4, share_y=False)
@@ -115,24 +119,24 @@ def draw(facts: RequestColumns) -> Figure | None:
     return figure
 
 
-def _diagonal(axes: Axes, facts: RequestColumns, which: str, title: str) -> None:
+def _diagonal(axes: Axes, facts: Results, which: str, title: str) -> None:
     ends = []
-    for measure, colour in SHOWN.items():
+    for measure, colour in MEASURE_COLOURS.items():
         runs = [run for run in facts["submissions"] if measure in run["measured_s"] and run[which] is not None]
         measured = np.array([run["measured_s"][measure] for run in runs])
-        said = np.array([run[which]["latency_s"][measure] for run in runs])
-        moved = [run[which]["p99_with_service_moved_s"] for run in runs]
-        if measure == "p99" and all(moved):
-            low, high = (np.array([pick(each.values()) for each in moved]) for pick in (min, max))
-            bars = np.abs(np.array([low, high]) - said)
-            axes.errorbar(measured, said, bars, linestyle="", color=colour, alpha=0.35, linewidth=1)
-        error = np.median(np.abs(said / measured - 1)) if len(runs) else np.nan
-        axes.plot(measured, said, "o", color=colour, markersize=4, alpha=0.8, label=f"{measure}: {error:.1%} off")
-        ends += [*measured, *said]
+        predicted = np.array([run[which]["latency_s"][measure] for run in runs])
+        changed = [run[which]["p99_with_service_moved_s"] for run in runs]
+        if measure == "p99" and all(changed):
+            low, high = (np.array([pick(each.values()) for each in changed]) for pick in (min, max))
+            bars = np.abs(np.array([low, high]) - predicted)
+            axes.errorbar(measured, predicted, bars, linestyle="", color=colour, alpha=0.35, linewidth=1)
+        error = np.median(np.abs(predicted / measured - 1)) if len(runs) else np.nan
+        axes.plot(measured, predicted, "o", color=colour, markersize=4, alpha=0.8, label=f"{measure}: {error:.1%} off")
+        ends += [*measured, *predicted]
     line = [min(ends, default=1.0) * 0.9, max(ends, default=1.0) * 1.1]
     axes.plot(line, line, color=EDGE, linewidth=0.8)
     axes.set(xscale="log", yscale="log", xlim=line, ylim=line, xlabel="measured latency (s)", title=title)
-    axes.set_ylabel("simulated (s); bars: p99 if the service took ±3 %")
+    axes.set_ylabel("simulated (s); bars: p99 with service time ±3 %")
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter("{x:g}")
         axis.set_minor_formatter("{x:g}")
@@ -140,15 +144,15 @@ def _diagonal(axes: Axes, facts: RequestColumns, which: str, title: str) -> None
     axes.legend(title="median error", loc="lower right")
 
 
-def _distribution(axes: Axes, shown: Mapping[str, Any]) -> None:
-    latency_s = np.array(shown["latency_s"])
+def _distribution(axes: Axes, stored: Mapping[str, Any]) -> None:
+    latency_s = np.array(stored["latency_s"])
     axes.plot(latency_s, np.linspace(0, 1, len(latency_s)), color=COLOURS[0], linewidth=2, label="simulated")
-    measured = {float(share): value for share, value in shown["measured"].items()}
+    measured = {float(share): value for share, value in stored["measured"].items()}
     axes.plot([*measured.values()], [*measured], "D", color=INK, markersize=4.5, label="the log's percentiles")
     for share in (0.5, 0.99):
         axes.axhline(share, color=GREY, linewidth=0.6, linestyle=":")
-    axes.set(xlabel="latency (s)", ylabel="requests no slower", ylim=(-0.02, 1.03))
-    parts = shown["name"].split(", ")
+    axes.set(xlabel="latency (s)", ylabel="share of requests", ylim=(-0.02, 1.03))
+    parts = stored["name"].split(", ")
     axes.set_title(", ".join(parts[:3]) + (f"\n{', '.join(parts[3:])}" if len(parts) > 3 else ""))
     axes.yaxis.set_major_formatter("{x:.0%}")
     axes.legend(loc="lower right")

@@ -1,4 +1,4 @@
-"""One MLPerf submission replayed: the server it ran, its own arrivals, and the seconds per image as the one unknown."""
+"""Replay of an MLPerf submission: its server and arrivals, with the seconds per image as the only unknown."""
 
 import tempfile
 from collections.abc import Mapping
@@ -22,34 +22,39 @@ from sim.run.simulate import Assembled, assemble
 from traces.table.trace import Trace
 
 MODEL, GPU, SIZE, STEPS = "sdxl-mlperf", "submission", 1024, 20
-"""What every submission serves: 1024x1024 in 20 steps, on what its own profile calls a submission's GPU."""
+"""Workload of every submission: 1024x1024 in 20 steps, on a GPU with a profile of its own."""
 
 SERVER = (
     *("trace=mix", "arrivals=loadgen", "scheduler=mlperf-batching", "executor=static-batch", "cluster=local"),
     *(f"models={MODEL}", "extrapolate=warn", "slo=[]", "sample_s=1e6", "quality=alpha"),
 )
-"""The parts of the server; a batch that is not full takes its share of a full one's time (extrapolate)."""
+"""Overrides of the server; a partial batch takes its share of a full batch's time (extrapolate)."""
 
-PRECISE = 1e-5
-"""To what part of itself the seconds per image are fitted: 2 % of it is up to 30 % of latency."""
+FIT_TOLERANCE = 1e-5
+"""Relative tolerance of the fitted seconds per image, of which 2 % are up to 30 % of latency."""
 
-MOVED = (-0.03, -0.02, -0.01, 0.01, 0.02, 0.03)
-"""Changes of the service time whose effect is shown."""
+SERVICE_TIME_CHANGES = (-0.03, -0.02, -0.01, 0.01, 0.02, 0.03)
+"""Relative changes of the service time in the sensitivity analysis."""
 
 Floats = NDArray[np.float64]
 
 
 class Replay:
-    """The simulator set up as a submission's machine, its profile in ``folder``. Every ``factor`` is a run of its own.
+    """The simulator set up as a submission's machine, with its profile in ``folder``.
 
-    ``base_s`` is what an image takes on a GPU offline, or, where that is not known, at a load of 1. Raises ConfigError
-    for a run that would not end in an hour's simulation.
+    Attributes:
+        base_s: seconds per image on a GPU offline, or at a load of 1 if that is unknown.
+
+    Raises:
+        ConfigError: the run has over a million requests, an hour's simulation.
     """
 
     def __init__(self, row: Submission, folder: Path) -> None:
         expected = max(row.min_query_count, row.min_duration_s * row.target_qps)
         if expected > 1e6:
-            raise ConfigError(f"{row.name}: about {expected:,.0f} requests, expected at most 1,000,000; leave it out")
+            raise ConfigError(
+                f"{row.name}: found about {expected:,.0f} requests, expected at most 1,000,000; leave it out"
+            )
         self.row = row
         self.base_s = row.gpus / (row.offline_images_per_s or row.target_qps)
         profile = Profile(
@@ -61,14 +66,14 @@ class Replay:
             step=[At(width=SIZE, height=SIZE, batch=row.max_batch, seconds=self.base_s * row.max_batch / STEPS)],
         )
         write_profile(profile, folder / "submission.yaml")
-        base, least = base_config(SERVER), {"least_requests": row.min_query_count, "least_s": row.min_duration_s}
+        base, minimum = base_config(SERVER), {"least_requests": row.min_query_count, "least_s": row.min_duration_s}
         drawn = {"seed": row.schedule_rng_seed, "rate_rpm": 60 * row.target_qps}
         shapes = {"shapes": [[SIZE, SIZE, STEPS, 1]], "requests": ceil(1.3 * expected) + 300}
         self._config = base | {
             "trace": base["trace"] | shapes,
-            "arrivals": base["arrivals"] | drawn | least,
+            "arrivals": base["arrivals"] | drawn | minimum,
             "scheduler": base["scheduler"] | {"max_batch": row.max_batch, "batch_timeout_s": row.batch_timeout_s},
-            "executor": base["executor"] | {"limit": row.max_batch},
+            "executor": base["executor"] | {"max_batch": row.max_batch},
             "cluster": {"count": row.gpus, "gpu": base["cluster"]["gpu"] | {"name": GPU}},
             "backend": base["backend"] | {"gpu": GPU, "folder": str(folder)},
         }
@@ -76,16 +81,17 @@ class Replay:
         self.times_s = self.predicted_s = np.zeros(0)
 
     def latencies_s(self, factor: float) -> Floats:
-        """Seconds from arrival to image of every request, ascending, if an image takes ``factor`` x ``base_s``."""
-        run, latencies_s = served(self._config, factor, self._trace)
+        """Return all latencies [s], ascending, if an image takes ``factor`` x ``base_s``."""
+        run, latencies_s = run_config(self._config, factor, self._trace)
         self._trace = run.trace
         self.times_s = np.asarray(run.engine.record.request_columns["arrival_s"], np.float64)
         return np.sort(latencies_s)
 
-    def predict(self, factor: float, *, moved: bool) -> dict[str, Any]:
-        """Return as JSON has it: seconds per image and of latency, p99 ``moved`` with the service time, and errors.
+    def predict(self, factor: float, *, with_sensitivity: bool) -> dict[str, Any]:
+        """Return the prediction as JSON: seconds per image, latencies and errors.
 
-        An error is predicted over measured, less one; None where it was not measured.
+        ``with_sensitivity`` adds p99 with changed service times. An error is predicted over measured, less one; None if
+        it was not measured.
         """
         self.predicted_s = self.latencies_s(factor)
         latency_s, measured = summary(self.predicted_s), self.row.measured
@@ -93,7 +99,9 @@ class Replay:
             "image_s": factor * self.base_s,
             "latency_s": latency_s,
             "p99_with_service_moved_s": {
-                f"{share:+.0%}": summary(self.latencies_s(factor * (1 + share)))["p99"] for share in MOVED if moved
+                f"{share:+.0%}": summary(self.latencies_s(factor * (1 + share)))["p99"]
+                for share in SERVICE_TIME_CHANGES
+                if with_sensitivity
             },
             "error": {
                 name: latency_s[name] / measured[name] - 1 if measured.get(name) else None for name in ("mean", *SCORED)
@@ -101,54 +109,60 @@ class Replay:
         }
 
     def fit(self) -> float:
-        """The factor at which the simulated mean, which grows with it without a jump, is the measured one.
+        """Return the factor at which the simulated mean, a continuous function of it, is the measured one.
 
-        Raises ConfigError where no seconds per image give that mean.
+        Raises ConfigError: no seconds per image give that mean.
         """
         measured = self.row.measured["mean"]
 
-        def above(factor: float) -> float:
+        def excess_s(factor: float) -> float:
             return float(self.latencies_s(factor).mean()) - measured
 
         low, high = 0.9, 1.1
-        while above(low) > 0 and low > 1e-3:
+        while excess_s(low) > 0 and low > 1e-3:
             low, high = low / 2, low
-        while above(high) < 0 and high < 1e3:
+        while excess_s(high) < 0 and high < 1e3:
             low, high = high, high * 2
-        if above(low) > 0 or above(high) < 0:
+        if excess_s(low) > 0 or excess_s(high) < 0:
             raise ConfigError(
-                f"{self.row.name}: no seconds per image give a mean of {measured:g} s with these arrivals and batches; "
+                f"{self.row.name}: found no seconds per image that give a mean of {measured:g} s; "
                 "check mean_s, target_qps, max_batch and batch_timeout_s"
             )
-        return float(brentq(above, low, high, rtol=PRECISE, xtol=PRECISE))
+        return float(brentq(excess_s, low, high, rtol=FIT_TOLERANCE, xtol=FIT_TOLERANCE))
 
 
 @cache
 def base_config(overrides: tuple[str, ...]) -> dict[str, Any]:
-    """What a run with ``overrides`` is composed of; not to be changed."""
+    """Return the configuration of a run with ``overrides``; callers must not modify it."""
     return composed(Point("", {}, overrides))
 
 
-def served(config: Mapping[str, Any], factor: float, trace: Trace | None = None) -> tuple[Assembled, Floats]:
-    """Run ``config`` with the service time times ``factor``: the run, and seconds from arrival to image by request."""
+def run_config(config: Mapping[str, Any], factor: float, trace: Trace | None = None) -> tuple[Assembled, Floats]:
+    """Run ``config`` with the service time times ``factor``; return the run and the latency [s] by request."""
     backend = {**config["backend"], "service_factor": factor}
     run = assemble(check({**config, "backend": backend}), trace=trace)
     run.engine.run()
-    facts = run.engine.record.request_columns
-    return run, np.asarray(facts["finish_s"], np.float64) - np.asarray(facts["arrival_s"], np.float64)
+    columns = run.engine.record.request_columns
+    return run, np.asarray(columns["finish_s"], np.float64) - np.asarray(columns["arrival_s"], np.float64)
 
 
-def replayed(row: Submission, *, moved: bool = True) -> tuple[dict[str, Any], Floats]:
-    """Fit one number to the mean, predict the rest; and predict all of it with nothing fitted.
+def replay_submission(row: Submission, *, with_sensitivity: bool = True) -> tuple[dict[str, Any], Floats]:
+    """Fit one number to the mean and predict the rest; also predict everything with nothing fitted.
 
-    Returns the submission beside both predictions as JSON has it, with ``moved`` with their sensitivity to the service
-    time, and all latencies of the fitted one, ascending. Raises ConfigError where the row cannot be replayed.
+    Args:
+        with_sensitivity: also predict with changed service times.
+
+    Returns:
+        The submission with both predictions as JSON, and all latencies [s] of the fitted one, ascending.
+
+    Raises:
+        ConfigError: the row cannot be replayed.
     """
     with tempfile.TemporaryDirectory() as folder:
         replay = Replay(row, Path(folder))
         factor = replay.fit()
-        unfitted = None if not row.offline_images_per_s else replay.predict(1.0, moved=moved)
-        fitted = replay.predict(factor, moved=moved)
+        unfitted = None if not row.offline_images_per_s else replay.predict(1.0, with_sensitivity=with_sensitivity)
+        fitted = replay.predict(factor, with_sensitivity=with_sensitivity)
     times_s = replay.times_s
     facts = {
         "name": row.name,
@@ -166,7 +180,7 @@ def replayed(row: Submission, *, moved: bool = True) -> tuple[dict[str, Any], Fl
 
 
 def summary(latencies_s: Floats) -> dict[str, float]:
-    """Mean, ends and order statistics of ascending seconds, (requests,)."""
+    """Return mean, minimum, maximum and quantiles of ascending seconds, (requests,)."""
     levels = np.quantile(latencies_s, [*QUANTILES.values()], method="inverted_cdf").tolist()
     ends = {"mean": float(latencies_s.mean()), "min": float(latencies_s[0]), "max": float(latencies_s[-1])}
     return dict(zip(QUANTILES, levels, strict=True)) | ends

@@ -1,4 +1,4 @@
-"""What was measured on real machines: MLPerf's server submissions, and llm-d's routing benchmark."""
+"""Measurements on real machines: MLPerf's server submissions and llm-d's routing benchmark."""
 
 import csv
 from collections.abc import Iterator, Mapping, Sequence
@@ -7,21 +7,21 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Annotated, TypeVar
 
-from pydantic import Field, StringConstraints, TypeAdapter, ValidationError
+from pydantic import AliasChoices, Field, StringConstraints, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
 from sim.core.errors import ConfigError
 
 MEASURES = ("mean", "p50", "p90", "p95", "p97", "p99", "p999", "min", "max")
-"""Of a submission's latencies, as its log has them."""
+"""Statistics of latency in a submission's log."""
 
 QUANTILES: Mapping[str, float] = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p97": 0.97, "p99": 0.99, "p999": 0.999}
 
 SCORED = ("p50", "p90", "p99", "p999", "max")
-"""Predicted measures of a submission, whose mean is fitted."""
+"""Predicted measures of a submission; the mean is fitted."""
 
 MEASURED = ("mean", "p95", "p99")
-"""Of a routed run's latencies, as its report has them."""
+"""Statistics of latency in a routed run's report."""
 
 File = Path | Traversable
 Number = Annotated[float, Field(ge=0, le=1e12)]
@@ -31,13 +31,14 @@ Count = Annotated[int, Field(ge=1, le=10**9)]
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """One run of MLPerf Inference's SDXL server scenario: what was set, and what its log says.
+    """One run of MLPerf Inference's SDXL server scenario: its settings and its log.
 
     Attributes:
-        offline_images_per_s: of the same system, all GPUs together, in batches that are full; None where not known.
+        offline_images_per_s: of the same system, all GPUs together, in full batches; None if unknown.
         schedule_rng_seed, target_qps, min_query_count, min_duration_s: of the load generator (traces.arrivals.loadgen).
-        scheduled_qps: what the generator issued.
-        measured: seconds by MEASURES; what the log does not say is absent, the mean is always there.
+        max_batch, batch_timeout_s: of the server; also read from the former columns batch_most and batch_limit_s.
+        scheduled_qps: rate that the generator issued.
+        measured: seconds by MEASURES, as far as the log has them; always with the mean.
     """
 
     round: str
@@ -46,8 +47,8 @@ class Submission:
     system: str
     accelerator: str
     gpus: Annotated[int, Field(ge=1, le=100_000)]
-    max_batch: Annotated[int, Field(ge=1, le=4096)]
-    batch_timeout_s: Number
+    max_batch: Annotated[int, Field(ge=1, le=4096, validation_alias=AliasChoices("max_batch", "batch_most"))]
+    batch_timeout_s: Annotated[Number, Field(validation_alias=AliasChoices("batch_timeout_s", "batch_limit_s"))]
     schedule_rng_seed: Annotated[int, Field(ge=0, le=2**64 - 1)]
     target_qps: Positive
     min_query_count: Count
@@ -62,7 +63,7 @@ class Submission:
 
     @property
     def name(self) -> str:
-        """Round, division, submitter and system, as they must be cited."""
+        """Round, division, submitter and system, as MLCommons wants them cited."""
         return f"{self.round}, {self.division}, {self.submitter}, {self.system}"
 
     @property
@@ -72,10 +73,10 @@ class Submission:
 
 
 @dataclass(frozen=True, slots=True)
-class PerWorkerQueues:
-    """One run of a mix of vLLM-Omni (A, B or C) through a router of conf/router on several GPUs, a queue each.
+class RoutedRun:
+    """One run of a vLLM-Omni mix (A, B or C) through a router of conf/router, with a queue at each GPU.
 
-    ``measured`` has seconds by MEASURED; what is not known is absent.
+    ``measured`` has seconds by MEASURED, as far as known.
     """
 
     workload: Annotated[str, StringConstraints(to_upper=True)]
@@ -84,25 +85,25 @@ class PerWorkerQueues:
     measured: Mapping[str, Number]
 
 
-Row = TypeVar("Row", Submission, PerWorkerQueues)
+Row = TypeVar("Row", Submission, RoutedRun)
 
 
-def shipped(name: str) -> Traversable:
-    """A file of conf/data."""
+def packaged_file(name: str) -> Traversable:
+    """Return a file of conf/data."""
     return resources.files("conf") / "data" / name
 
 
 def submissions(file: File) -> list[Submission]:
-    """The rows of a CSV with the columns of conf/data/mlperf-sdxl-server.csv; others are passed over.
+    """Read a CSV with the columns of conf/data/mlperf-sdxl-server.csv; other columns are ignored.
 
-    Raises ConfigError, naming file, row and column, for an unreadable file, a missing column or a cell out of range.
+    Raises ConfigError, naming file, row and column: unreadable file, missing column or value out of range.
     """
     return list(_rows(file, Submission, MEASURES))
 
 
-def routed(file: File) -> list[PerWorkerQueues]:
-    """The rows of a CSV with the columns of conf/data/llmd-routing.csv; raises as ``submissions`` does."""
-    return list(_rows(file, PerWorkerQueues, MEASURED))
+def routed(file: File) -> list[RoutedRun]:
+    """Read a CSV with the columns of conf/data/llmd-routing.csv; raises as ``submissions`` does."""
+    return list(_rows(file, RoutedRun, MEASURED))
 
 
 def _rows(file: File, kind: type[Row], measures: Sequence[str]) -> Iterator[Row]:
@@ -125,5 +126,5 @@ def _rows(file: File, kind: type[Row], measures: Sequence[str]) -> Iterator[Row]
             first = error.errors()[0]
             column = f"{first['loc'][1]}_s" if first["loc"][0] == "measured" else first["loc"][0]
             wrong = f"found {str(first['input'])[:60]!r}: {first['msg'][0].lower()}{first['msg'][1:]}; correct it"
-            told = "missing; add it" if first["type"] == "missing" else wrong
-            raise ConfigError(f"{file}: row {number}, column {column}: {told}") from None
+            message = "missing; add it" if first["type"] == "missing" else wrong
+            raise ConfigError(f"{file}: row {number}, column {column}: {message}") from None

@@ -1,1 +1,1 @@
-"""`mezzotint scorecard`: the papers' numbers beside what the simulator makes of them."""
+"""`mezzotint reproduce`: the papers' numbers and the simulated ones."""

@@ -1,4 +1,4 @@
-"""The columns of the scorecard: a trace that everything is run on, and what came of it."""
+"""Columns of the scorecard: the trace that the experiments replay, and the rows that result."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -10,48 +10,49 @@ from pydantic import TypeAdapter, ValidationError
 
 from sim.core.errors import ConfigError
 from sim.papers.scorecard import key
+from sim.papers.scorecard.interpretations import Interpretation
 from sim.papers.scorecard.observations import Observation
 from sim.papers.scorecard.points import trace_of
-from sim.papers.scorecard.readings import Reading
 from sim.papers.scorecard.rows import Row
-from sim.papers.verdicts import absent
+from sim.papers.verdicts import unreadable
 from traces.table.trace import about
 
 WITHOUT_PROMPTS = ("traces.sources.mix.Mix", "traces.sources.add_ons.AddOns")
-"""Sources of requests that are sizes and steps, or add-ons, alone, as the paper's experiment makes them up."""
+"""Sources without prompts: only sizes and steps, or add-ons, as the paper's experiment states them."""
 
 SYNTHETIC = "synthetic"
-"""The column of the built-in trace."""
+"""Name of the built-in trace's column."""
 
 
 @dataclass(frozen=True, slots=True)
-class Feed:
-    """A trace that everything is run on, with the name of its column: a file, or, if None, the built-in one."""
+class ColumnTrace:
+    """The trace of one column: a file, or the built-in trace if ``path`` is None."""
 
     name: str = SYNTHETIC
     path: Path | None = None
 
     def overrides(self, experiment: str, own: Sequence[str]) -> tuple[str, ...]:
-        """What has ``experiment`` replay it: as many rows as it would have of the built-in one, where there are. One
-        that asks nothing of prompts keeps its own requests: their sizes or add-ons are what its paper states."""
+        """Return the overrides that make ``experiment`` replay this trace, with as many rows as it has itself.
+
+        An experiment without prompts keeps its own requests, whose sizes or add-ons its paper states.
+        """
         trace = None if self.path is None else trace_of(experiment, own)
         if self.path is None or (trace and (trace["_target_"] in WITHOUT_PROMPTS or trace.get("service") is not None)):
             return tuple(own)  # a synthetic service has add-ons
-        asked = trace and trace.get("requests")
-        told = [word for word in own if not word.startswith("trace.")]  # of the built-in source
-        rows = [] if not isinstance(asked, int) else [f"++trace.requests={asked}"]
-        return (*told, "trace=file", f"trace.path={json.dumps(str(self.path), ensure_ascii=False)}", *rows)
+        requests = trace and trace.get("requests")
+        kept = [word for word in own if not word.startswith("trace.")]  # trace.* sets the built-in source
+        rows = [] if not isinstance(requests, int) else [f"++trace.requests={requests}"]
+        return (*kept, "trace=file", f"trace.path={json.dumps(str(self.path), ensure_ascii=False)}", *rows)
 
-    def public(self, text: str) -> str:
-        """``text`` with the file's name in the place of its path: the page goes to others."""
+    def without_path(self, text: str) -> str:
+        """Return ``text`` with the file's name in place of its path, since the page is published."""
         if self.path is None:
             return text
         quoted = json.dumps(str(self.path), ensure_ascii=False)
         return text.replace(quoted, self.path.name).replace(str(self.path), self.path.name)
 
-    @property
-    def said(self) -> str:
-        """Which trace it is, in words. Raises TraceError: the file cannot be read, or is no trace."""
+    def describe(self) -> str:
+        """Return which trace this is, in words. Raises TraceError: the file cannot be read, or is no trace."""
         if self.path is None:
             return "the built-in synthetic trace (conf/trace/synthetic.yaml), made up from statistics of real ones"
         rows, digest = about(self.path)
@@ -60,31 +61,31 @@ class Feed:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """What came of one trace: a row for each target; readings and observations in the full form alone.
+    """Results on one trace: a row for each target; readings and observations in the full form only.
 
     Attributes:
         trace: which trace it is, in words.
-        follows_from: digest of code, settings and form; a column is kept beside another if theirs is the same.
+        follows_from: digest of code, settings and form; columns with different digests are not shown together.
     """
 
     name: str
     trace: str
     follows_from: str
     rows: list[Row]
-    readings: list[Reading] = field(default_factory=list)
+    readings: list[Interpretation] = field(default_factory=list)
     observations: list[Observation] = field(default_factory=list)
 
 
 def read_columns(path: Path) -> list[Column]:
-    """The columns of a scorecard's JSON. Raises ConfigError: there is no such file, or it is none."""
+    """Read the columns of a scorecard's JSON. Raises ConfigError: the file is missing, or is no scorecard."""
     try:
         return TypeAdapter(dict[Literal["columns"], list[Column]]).validate_json(path.read_bytes())["columns"]
     except OSError as error:
-        raise absent(path, error) from None
+        raise unreadable(path, error) from None
     except (ValidationError, KeyError):
-        raise ConfigError(f"{path}: is no scorecard of this version; make it again") from None
+        raise ConfigError(f"{path}: found no scorecard of this version; make it again without --check") from None
 
 
 def follows_from(overrides: Mapping[str, Sequence[str]]) -> str:
-    """What a column's numbers follow from beside its trace, as 16 hex digits: arithmetic, settings and form."""
-    return key.joined(key.arithmetic(), key.settings(), {name: list(words) for name, words in overrides.items()})
+    """Return the digest, 16 hex digits, of arithmetic, settings and form: all that sets a column except its trace."""
+    return key.combined(key.arithmetic(), key.settings(), {name: list(words) for name, words in overrides.items()})

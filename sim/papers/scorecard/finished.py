@@ -1,4 +1,4 @@
-"""Finished runs, as a measure reads them."""
+"""Finished runs that measures read."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +19,7 @@ from traces.table.trace import Trace
 
 
 class Unmeasured(Exception):
-    """A measure cannot be had; the message is the reason that the scorecard gives."""
+    """A measure has no value; the message is the reason that the scorecard prints."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,34 +32,34 @@ class Finished:
     summary: Mapping[str, Any]
 
     def number(self, *keys: str) -> float:
-        """The number under ``keys`` of the summary. Raises Unmeasured where there is none or it is null."""
+        """Return the number under ``keys`` of the summary. Raises Unmeasured if it is missing or null."""
         value = number_at(self.summary, *keys)
         if value is None:
             raise Unmeasured(f"the summary of {self.summary['system']} has no {'.'.join(keys)}")
         return value
 
     def requests(self, *columns: str) -> pa.Table:
-        """Columns of requests.parquet, a row per served request in the order of the trace."""
+        """Read columns of requests.parquet, a row per served request in the order of the trace."""
         return read_table(self.folder / REQUESTS, columns)
 
     def cluster(self, *columns: str) -> pa.Table:
-        """Columns of cluster.parquet, a row per sample in the order of time."""
+        """Read columns of cluster.parquet, a row per sample in the order of time."""
         return read_table(self.folder / CLUSTER, columns)
 
     def trace(self) -> Trace:
-        """The trace that was replayed, made or read again; its first ``preload`` rows were not served."""
+        """Load the replayed trace again; its first ``preload`` rows were not served."""
         source: Source = build(self.config["trace"], "trace", Source)
         return source.load(stream(self.config["seed"], "trace"))
 
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """Points and what became of them: a finished run, or the error that it ended with."""
+    """Points with their outcome: a finished run, or the error that it ended with."""
 
     outcomes: tuple[tuple[Point, Finished | str], ...]
 
     def __iter__(self) -> Iterator[Finished]:
-        """All runs. Raises Unmeasured, naming the command, if there is none or one of them failed."""
+        """Iterate over the runs. Raises Unmeasured, naming the command, if there is none or one of them failed."""
         if not self.outcomes:
             raise Unmeasured("not simulated yet")
         for point, outcome in self.outcomes:
@@ -68,21 +68,21 @@ class Runs:
             yield outcome
 
     def finished(self) -> list[Finished]:
-        """The runs that did finish."""
+        """Return the runs that finished."""
         return [run for _, run in self.outcomes if isinstance(run, Finished)]
 
     def failed(self) -> list[tuple[Point, str]]:
-        """The points that could not be run, and their errors."""
+        """Return the points that failed, and their errors."""
         return [(point, run) for point, run in self.outcomes if isinstance(run, str)]
 
     def of(self, experiments: Sequence[str]) -> "Runs":
-        """The runs of some experiments."""
+        """Select the runs of ``experiments``."""
         return Runs(tuple((point, run) for point, run in self.outcomes if point.experiment in experiments))
 
     def where(self, **choices: str | int) -> "Runs":
-        """The runs that made these choices; of a dotted key, its last part is enough to name it.
+        """Select the runs with these choices, by group or by the last part of a dotted key.
 
-        An experiment that could not be composed is among them, since nobody knows what it would have chosen.
+        An experiment that does not compose is selected too, since its choices are unknown.
         """
         wanted = {key: str(value) for key, value in choices.items()}
         return Runs(
@@ -90,22 +90,22 @@ class Runs:
                 (point, run)
                 for point, run in self.outcomes
                 if not point.choices
-                or wanted.items() <= {key.rpartition(".")[2]: made for key, made in point.choices.items()}.items()
+                or wanted.items() <= {key.rpartition(".")[2]: choice for key, choice in point.choices.items()}.items()
             )
         )
 
     def mean(self, *keys: str) -> float:
-        """The mean over these runs of the number under ``keys`` of their summaries."""
+        """Return the mean over the runs of the number under ``keys`` of their summaries."""
         return mean([run.number(*keys) for run in self])
 
 
 def mean(values: Sequence[float]) -> float:
-    """The arithmetic mean of at least one value."""
+    """Return the arithmetic mean of at least one value."""
     return math.fsum(values) / len(values)
 
 
 def read_finished(point: Point, config: Config, folder: Path) -> Finished | None:
-    """The run in ``folder``; None where there is none or it was not finished."""
+    """Read the run in ``folder``; return None if it is missing or unfinished."""
     try:
         return Finished(point, config, folder, read_summary(folder))
     except ConfigError:

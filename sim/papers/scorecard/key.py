@@ -1,4 +1,4 @@
-"""Keys of finished runs: digests of what a run's results follow from, so that a cleanup of the code keeps them."""
+"""Keys of finished runs: digests of configuration, files and results of probes, which survive a refactoring."""
 
 import hashlib
 import json
@@ -31,21 +31,21 @@ PROBES = (
     ),
     ("experiment=swiftdiffusion-production", "system=swiftdiffusion", "trace.requests=60"),
 )
-"""Small runs, 1.5 CPU-s together, of caches, a controller, batches by step and add-ons."""
+"""Small runs, 1.5 CPU-s together: caches, a controller, continuous batching and add-ons."""
 
 
 def digest(config: Config) -> str:
     """Return the key of a run, 16 hex digits: of its configuration, the content of its files, and the arithmetic."""
     backend = config.get("backend", {})
-    said = {key: _by_content(value) for key, value in config.items() if key not in ("run", "backend")}
-    said["backend"] = {key: value for key, value in backend.items() if key != "folder"}
-    beside = [repr(list_prices()), settings("trace"), _profiles(str(backend.get("gpu")), backend.get("folder"))]
-    return joined(arithmetic(), beside, said)
+    parts = {key: _by_content(value) for key, value in config.items() if key not in ("run", "backend")}
+    parts["backend"] = {key: value for key, value in backend.items() if key != "folder"}
+    data = [repr(list_prices()), settings("trace"), _profiles(str(backend.get("gpu")), backend.get("folder"))]
+    return combined(arithmetic(), data, parts)
 
 
 @cache
 def arithmetic() -> str:
-    """Return the digest of ``ARITHMETIC``, and of the results of `PROBES` in case nobody raised it."""
+    """Return the digest of ``ARITHMETIC`` and of the results of `PROBES`, which change even if nobody raised it."""
     found = []
     for words in PROBES:
         outcome = simulate(composed(Point("", {}, words)) | {"run": {"dir": "unnamed"}})
@@ -54,7 +54,7 @@ def arithmetic() -> str:
             stream.write_table(outcome.requests)
         numbers = {key: value for key, value in outcome.summary.items() if key not in ("wall", "assumptions")}
         found.append([hashlib.sha256(sink.getvalue()).hexdigest(), numbers])
-    return joined(ARITHMETIC, found)
+    return combined(ARITHMETIC, found)
 
 
 @cache
@@ -63,7 +63,7 @@ def settings(*groups: str) -> dict[str, Any]:
     conf, found = Path(str(resources.files("conf"))), {}
     for file in sorted(conf.rglob("*.yaml")):
         name = file.relative_to(conf)
-        if name.parts[0] in groups or not (groups or name.parts[0] == "data"):  # targets are judged at every writing
+        if name.parts[0] in groups or not (groups or name.parts[0] == "data"):  # conf/data is read at every comparison
             text = file.read_text(encoding="utf-8")
             package = [line for line in text.splitlines() if line.startswith("# @package")]
             found[str(name)] = [package, parse(text)]
@@ -73,11 +73,11 @@ def settings(*groups: str) -> dict[str, Any]:
 @cache
 def _profiles(gpu: str, folder: str | None) -> str:
     found = find(gpu, [shipped(), *([] if folder is None else [Path(folder)])])
-    return joined({model: profile.model_dump_json() for model, profile in found.items()})
+    return combined({model: profile.model_dump_json() for model, profile in found.items()})
 
 
 def _by_content(value: Any) -> Any:
-    """Return ``value`` with the digest of its content in the place of every file that it names."""
+    """Return ``value`` with each file name replaced by the digest of the file's content."""
     if isinstance(value, Mapping):
         return {key: _by_content(each) for key, each in value.items()}
     if isinstance(value, list):
@@ -89,9 +89,10 @@ def _content(text: str) -> str:
     path = Path(text).expanduser()
     try:
         return about(path)[1] if path.is_file() else text
-    except (TraceError, OSError):  # no trace: the run refuses it with its own error, or reads it as what it is
+    except (TraceError, OSError):  # not a trace: the run itself refuses or reads it
         return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else text
 
 
-def joined(*what: Any) -> str:
-    return hashlib.sha256(json.dumps(what, sort_keys=True, default=str).encode()).hexdigest()[:16]
+def combined(*parts: Any) -> str:
+    """Return the digest of ``parts``, 16 hex digits."""
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:16]

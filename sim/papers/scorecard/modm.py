@@ -1,4 +1,4 @@
-"""How the numbers of MoDM's evaluation are measured (section 7, appendix; its experiments are in conf/experiment)."""
+"""Measures of MoDM's evaluation (section 7, appendix; experiments: conf/experiment)."""
 
 import itertools
 from collections import defaultdict
@@ -11,33 +11,33 @@ from sim.papers.scorecard.finished import Finished, Runs, Unmeasured, mean
 from sim.papers.scorecard.measures import Measure, Number, crossing, hits, ratio, reduction
 
 SIZES = (1_000, 10_000, 100_000)
-"""Images of Figure 9's caches; NIRVANA holds five latents for each."""
+"""Images in Figure 9's caches; NIRVANA stores five latents for each."""
 
 SUSTAINED = 0.05
-"""Violations of a rate that is sustained, on average over the seeds; the paper says in words alone what it counts."""
+"""Highest mean violation rate at which a rate counts as sustained; the paper defines it in words only."""
 
 FRESH_S = 4 * 3600.0
-"""Figure 15: an image that is at most this old, on the trace's own clock."""
+"""Figure 15: highest age of a fresh image, on the trace's own clock."""
 
 STEADY = 0.05
-"""By how much the hit rate of a tenth of the requests may differ from the mean of all; the paper prints no number."""
+"""Largest difference of a tenth's hit rate from the mean that counts as steady; our threshold."""
 
 LAG = 0.15
-"""Figure 17: what of a level's requests is not served within it by a system that lags; the paper prints no number."""
+"""Figure 17: a system lags if it leaves more than this share of a load level unserved; our threshold."""
 
 
 def times_vanilla(system: str, models: str) -> Number:
-    """Throughput over vanilla's, under more requests than either can serve."""
+    """Measure throughput over vanilla's, with more requests than either can serve."""
     return lambda runs: ratio(system, "vanilla", "throughput_rpm")(runs.where(models=models))
 
 
 def less_energy(system: str, models: str) -> Number:
-    """1 - joules of an image over those of vanilla's."""
+    """Measure 1 - energy of an image over that of vanilla's."""
     return lambda runs: reduction(system, "vanilla", "energy_j", "per_image")(runs.where(models=models))
 
 
 def sustained_rpm(systems: Sequence[str], slo: str) -> Number:
-    """The rate at which violations pass `SUSTAINED`, of the best of ``systems``; the highest run if none do."""
+    """Measure the sustained rate of the best of ``systems``; the highest simulated rate if violations stay below."""
     return lambda runs: max(_crossing(runs.where(system=system), slo) for system in systems)
 
 
@@ -51,7 +51,7 @@ def _crossing(runs: Runs, slo: str) -> float:
 
 
 def by_rate(runs: Runs) -> dict[float, list[Finished]]:
-    """The runs of a sweep over requests per minute, at each of them from the lowest on."""
+    """Group the runs of a sweep by requests per minute, ascending."""
     at = defaultdict[float, list[Finished]](list)
     for run in runs:
         at[float(run.point.choices["arrivals.rate_rpm"])].append(run)
@@ -59,39 +59,39 @@ def by_rate(runs: Runs) -> dict[float, list[Finished]]:
 
 
 def p99s(runs: Runs, systems: Sequence[str], rate_rpm: float) -> list[float]:
-    """99th percentile of each system at a rate [s], averaged over the seeds."""
+    """Return the 99th percentile [s] of each system at a rate, averaged over the seeds."""
     at = [by_rate(runs.where(system=system)).get(rate_rpm, []) for system in systems]
     return [mean([run.number("latency_s", "p99") for run in seeds]) for seeds in at]
 
 
 def grows_rpm(runs: Runs, system: str) -> float:
-    """The lowest rate at which the backlog of every seed grows; infinite where it does at none."""
+    """Return the lowest rate at which the backlog of every seed grows; infinite if it grows at none."""
     at = by_rate(runs.where(system=system))
     growing = (rate for rate, seeds in at.items() if all(run.summary["backlog"]["grows"] for run in seeds))
     return next(growing, float("inf"))
 
 
 def stable_as_printed(runs: Runs) -> bool:
-    """Vanilla and NIRVANA carry 10/min and not 16, MoDM 20."""
+    """Return True if vanilla and NIRVANA sustain 10/min and not 16, and MoDM 20."""
     others = [grows_rpm(runs, system) for system in ("vanilla", "nirvana")]
     return all(10 < rate <= 16 for rate in others) and grows_rpm(runs, "modm-quality") > 20
 
 
 def hit_rates(runs: Runs, admission: str) -> list[float]:
-    """MoDM's, by size of the cache."""
+    """Return MoDM's hit rate for each of `SIZES`."""
     return [mean([hits(run) for run in runs.where(admission=admission, capacity=n)]) for n in SIZES]
 
 
-def modm_hits_most(runs: Runs) -> bool:
-    """At every size: everything stored above the large model's alone, and that above NIRVANA."""
+def has_highest_hit_rate(runs: Runs) -> bool:
+    """Return True if at every size caching all images beats caching the large model's, and that beats NIRVANA."""
     modm, others = runs.of(["modm-figure9"]), runs.of(["modm-figure9-nirvana"])
     nirvana = [mean([hits(run) for run in others.where(capacity=5 * n)]) for n in SIZES]
     by_size = zip(hit_rates(modm, "cache-all"), hit_rates(modm, "cache-large"), nirvana, strict=True)
-    return all(everything > large > theirs for everything, large, theirs in by_size)
+    return all(both > large > other for both, large, other in by_size)
 
 
-def steady(runs: Runs) -> bool:
-    """Hits of every tenth of the requests are near those of all, for the two larger caches."""
+def is_steady(runs: Runs) -> bool:
+    """Return True if, in the two larger caches, each tenth of the requests has a hit rate near the mean."""
     return all(
         max(abs(share - float(np.mean(tenths))) for share in tenths) <= STEADY
         for tenths in (hits_by_tenth(run) for n in SIZES[1:] for run in runs.where(admission="cache-all", capacity=n))
@@ -99,13 +99,13 @@ def steady(runs: Runs) -> bool:
 
 
 def hits_by_tenth(run: Finished) -> list[float]:
-    """Hit rate of ten equal stretches of a run, in the order of arrival."""
+    """Return the hit rate of ten equal parts of a run, in the order of arrival."""
     hit = np.asarray(run.requests("skipped")["skipped"]) > 0
     return [float(part.mean()) for part in np.array_split(hit, 10)]
 
 
 def fresh(runs: Runs) -> float:
-    """Hits whose image is at most `FRESH_S` old on the trace's own clock, of the largest cache."""
+    """Return the share of the largest cache's hits whose image is at most `FRESH_S` old on the trace's own clock."""
     (run,) = runs.where(admission="cache-all", capacity=SIZES[-1])
     age_s = run.requests("source_age_trace_s")["source_age_trace_s"].drop_null().to_numpy()
     if not len(age_s):
@@ -113,8 +113,8 @@ def fresh(runs: Runs) -> float:
     return float(np.mean(age_s <= FRESH_S))
 
 
-def superlinear(runs: Runs) -> bool:
-    """Throughput of a GPU rises with their number."""
+def is_superlinear(runs: Runs) -> bool:
+    """Return True if the throughput per GPU rises with the number of GPUs."""
     per_gpu = [
         run.number("throughput_rpm") / run.number("gpu", "count")
         for run in sorted(runs, key=lambda run: run.number("gpu", "count"))
@@ -123,48 +123,53 @@ def superlinear(runs: Runs) -> bool:
 
 
 def smallest_from_rpm(runs: Runs) -> float:
-    """Requests per minute of the ten minutes before the smallest model is first on a GPU. Raises Unmeasured: never."""
+    """Return requests per minute in the ten minutes before a GPU first loads the smallest model.
+
+    Raises Unmeasured: no GPU ever loads it.
+    """
     (run,) = runs.where(system="modm-quality")
     table = run.cluster("time_s", "gpus_smallest")
-    there = table.filter(pc.greater(table["gpus_smallest"], 0))
-    if not len(there):
+    loaded = table.filter(pc.greater(table["gpus_smallest"], 0))
+    if not len(loaded):
         raise Unmeasured("the monitor never needed the smallest model")
-    at_s = float(there["time_s"][0].as_py())
+    at_s = float(loaded["time_s"][0].as_py())
     arrival_s = run.requests("arrival_s")["arrival_s"].to_numpy()
     before = np.count_nonzero((arrival_s > at_s - 600.0) & (arrival_s <= at_s))
     return float(before) / 10.0
 
 
 def lag(run: Finished) -> tuple[float, float]:
-    """What a system leaves over at the highest level of a changing rate, and serves too much of at the lowest.
+    """Return how much a system lags behind a changing rate.
 
-    Both as shares of the requests that arrive at that level, over all of its stretches.
+    Returns:
+        The share of the highest level's requests that it leaves unserved, and what it serves at the lowest level above
+        the arrivals, as a share of them; both over all periods of the level.
     """
     levels: Sequence[float] = run.config["arrivals"]["levels"]
     every_s = float(run.config["arrivals"]["every_s"])
     table = run.requests("arrival_s", "finish_s")
     arrival_s, finish_s = (table[name].drop_null().to_numpy() for name in ("arrival_s", "finish_s"))
-    until = int(arrival_s[-1] // every_s)
-    edges = np.arange(until + 1) * every_s
-    came, went = (np.histogram(of, edges)[0] for of in (arrival_s, finish_s))
-    level = np.asarray([levels[n % len(levels)] for n in range(until)])
+    periods = int(arrival_s[-1] // every_s)
+    edges = np.arange(periods + 1) * every_s
+    arrived, finished = (np.histogram(of, edges)[0] for of in (arrival_s, finish_s))
+    level = np.asarray([levels[n % len(levels)] for n in range(periods)])
     high = level == max(levels)
     low = (level == min(levels)) & np.logical_or.accumulate(high)  # after the first peak
     if not low.any():
-        raise Unmeasured("the trace ends before the rate has gone up and down")
-    return 1 - float(went[high].sum() / came[high].sum()), float(went[low].sum() / came[low].sum()) - 1
+        raise Unmeasured("the trace ends before the rate has risen and fallen")
+    return 1 - float(finished[high].sum() / arrived[high].sum()), float(finished[low].sum() / arrived[low].sum()) - 1
 
 
-def others_lag(runs: Runs) -> bool:
-    """At peaks vanilla and NIRVANA leave over what they serve when the rate is low; MoDM does neither."""
+def only_others_lag(runs: Runs) -> bool:
+    """Return True if vanilla and NIRVANA lag at peaks and catch up at low rates, and MoDM does neither."""
     found = {system: [lag(run) for run in runs.where(system=system)] for system in SYSTEMS}
     late = {system: all(min(of) > LAG for of in lags) for system, lags in found.items()}
-    prompt = all(max(of) <= LAG for of in found["modm-quality"])
-    return late["vanilla"] and late["nirvana"] and prompt
+    is_prompt = all(max(of) <= LAG for of in found["modm-quality"])
+    return late["vanilla"] and late["nirvana"] and is_prompt
 
 
 def search_s(runs: Runs) -> float:
-    """Mean seconds of a retrieval over 100,000 images."""
+    """Return the mean seconds of a search over 100,000 images."""
     (run,) = runs.where(admission="cache-all", capacity=SIZES[-1])
     return float(run.requests("search_s")["search_s"].to_numpy().mean())
 
@@ -180,9 +185,9 @@ MEASURES: Mapping[str, Measure] = {
     "M08": times_vanilla("nirvana", "sd35l-sdxl"),
     "M10": smallest_from_rpm,
     "M11": lambda runs: hit_rates(runs, "cache-all")[-1],
-    "M12": modm_hits_most,
-    "M13": steady,
-    "M14": superlinear,
+    "M12": has_highest_hit_rate,
+    "M13": is_steady,
+    "M14": is_superlinear,
     "M15": sustained_rpm(("modm-quality",), "2x"),
     "M15b": sustained_rpm(("vanilla", "nirvana"), "2x"),
     "M16": sustained_rpm(("modm-quality",), "2x"),
@@ -190,11 +195,11 @@ MEASURES: Mapping[str, Measure] = {
     "M18": lambda runs: max(p99s(runs, SYSTEMS, 4)),
     "M19": lambda runs: min(p99s(runs, SYSTEMS[:2], 10)),
     "M20": stable_as_printed,
-    "M21": others_lag,
+    "M21": only_others_lag,
     "M22a": less_energy("nirvana", "sd35l-sdxl"),
     "M22b": less_energy("modm-throughput", "sd35l-sdxl"),
     "M22c": less_energy("modm-throughput", "sd35l-sana"),
     "M23": fresh,
     "M26": search_s,
 }
-"""By target id; conf/data/scorecard-measures.yaml has the experiments of each."""
+"""Measures by target id; conf/data/scorecard-measures.yaml has the experiments of each."""

@@ -1,4 +1,4 @@
-"""How the numbers of NIRVANA's evaluation are measured (its section 7; the experiments are in conf/experiment)."""
+"""Measures of NIRVANA's evaluation (section 7; experiments: conf/experiment)."""
 
 from collections.abc import Callable, Mapping
 
@@ -24,31 +24,31 @@ from sim.papers.scorecard.measures import (
 )
 
 CAPACITIES = (1_500, 15_000, 150_000, 1_500_000)
-"""Items of Table 3's caches; an entry is five of them."""
+"""Items of Table 3's caches; a prompt has five."""
 
 POLICIES = ("fifo", "lru", "lfu", "lcbfu")
 
 LONG_PROMPT = 15
-"""Words from which a prompt is long (Table 4)."""
+"""Lowest number of words of a long prompt (Table 4)."""
 
 
 def best_single(power: float) -> float:
-    """What the best single K saves, in units of K_T / N, where h(K) = 1 - (K / K_T)^power (footnote 1).
+    """Return the saving of the best single K, in units of K_T / N, for h(K) = 1 - (K / K_T)^power (footnote 1).
 
-    K = K_T (power + 1)^(-1/power) saves most: the linear fall 1/4, the quadratic one 2 / (3 sqrt(3)).
+    K = K_T (power + 1)^(-1/power) saves most: 1/4 for power 1, 2 / (3 sqrt(3)) for power 2.
     """
     return float((power + 1) ** (-1 / power) * power / (power + 1))
 
 
-def lcbfu_saves_most(runs: Runs) -> bool:
-    """At 150k items LCBFU saves more than every other policy, and LRU has more hits than LCBFU."""
+def has_lcbfu_highest_saving(runs: Runs) -> bool:
+    """Return True if at 150k items LCBFU saves more than all other policies, and LRU has more hits than LCBFU."""
     saved = {policy: per_size(saving, policy, CAPACITIES[2:3])(runs)[0] for policy in POLICIES}
     hit = {policy: per_size(hits, policy, CAPACITIES[2:3])(runs)[0] for policy in ("lru", "lcbfu")}
     return all(saved["lcbfu"] > saved[policy] for policy in POLICIES[:-1]) and hit["lru"] > hit["lcbfu"]
 
 
 def requests_at_a_hole(runs: Runs) -> float:
-    """Requests whose best entry lacked the state they should have had, over all; of the caches that evicted."""
+    """Return the share of requests whose best match lacked the needed step, over the caches that evicted."""
     shares = [
         run.number("cache", "holes") / run.number("requests", "arrived")
         for run in runs.where(eviction="lcbfu")
@@ -60,7 +60,7 @@ def requests_at_a_hole(runs: Runs) -> float:
 
 
 def short_prompts_do_better(runs: Runs) -> bool:
-    """Hits on short prompts are of more similar prompts than hits on long ones."""
+    """Return True if hits on short prompts are more similar than hits on long ones."""
     return all(
         similarity_of_hits(run, short=True) > similarity_of_hits(run, short=False)
         for run in runs.where(system="nirvana")
@@ -68,7 +68,7 @@ def short_prompts_do_better(runs: Runs) -> bool:
 
 
 def similarity_of_hits(run: Finished, *, short: bool) -> float:
-    """Mean similarity of the hits on prompts under `LONG_PROMPT` words, or on longer ones.
+    """Return the mean similarity of hits on prompts under `LONG_PROMPT` words (``short``), or on longer ones.
 
     Raises Unmeasured: there is no such hit.
     """
@@ -83,21 +83,21 @@ def similarity_of_hits(run: Finished, *, short: bool) -> float:
 
 
 def search_latency(runs: Runs) -> float:
-    """Mean seconds of a search, over the requests that made one."""
+    """Return the mean seconds of a search, over the requests that searched."""
     means = []
     for run in runs.where(system="nirvana"):
-        took_s = run.requests("search_s")["search_s"].to_numpy()
-        means.append(float(took_s[took_s > 0].mean()))
+        search_s = run.requests("search_s")["search_s"].to_numpy()
+        means.append(float(search_s[search_s > 0].mean()))
     return mean(means)
 
 
-def predictor(quality: str) -> Number:
-    """Precision or recall of the match predictor."""
+def predictor_quality(quality: str) -> Number:
+    """Measure precision or recall of the match predictor."""
     return lambda runs: runs.where(system="nirvana").mean("cache", "predictor", quality)
 
 
 def largest(of: Callable[[Finished], float]) -> Numbers:
-    """A number of the policies that reuse counts for, at 1.5M items."""
+    """Measure a number of LRU, LFU and LCBFU at 1.5M items."""
     return lambda runs: [per_size(of, policy, CAPACITIES[-1:])(runs)[0] for policy in POLICIES[1:]]
 
 
@@ -117,8 +117,8 @@ MEASURES: Mapping[str, Measure] = {
     "N04b": served_at("nirvana", 25),
     "N05": ratio("nirvana", "vanilla", "throughput_rpm"),
     "N09": requests_at_a_hole,
-    "N10a": predictor("precision"),
-    "N10b": predictor("recall"),
+    "N10a": predictor_quality("precision"),
+    "N10b": predictor_quality("recall"),
     "N12a": lambda runs: [mean([hits(run) for run in runs]), mean([saving(run) for run in runs])],
     "N12b": lambda runs: [hit_rate("nirvana-clip-image")(runs), compute_saving("nirvana-clip-image")(runs)],
     "N16": short_prompts_do_better,
@@ -133,6 +133,6 @@ MEASURES: Mapping[str, Measure] = {
     },
     "N07-most": largest(hits),
     "N08-most": largest(saving),
-    "N08-order": lcbfu_saves_most,
+    "N08-order": has_lcbfu_highest_saving,
 }
-"""By target id; conf/data/scorecard-measures.yaml has the experiments of each."""
+"""Measures by target id; conf/data/scorecard-measures.yaml has the experiments of each."""

@@ -1,4 +1,4 @@
-"""What NIRVANA saw in its traffic, looked for in the trace that is replayed: no targets, since no number is printed."""
+"""NIRVANA's observations of its traffic, tested on the replayed trace; not targets, since no number is printed."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -23,14 +23,14 @@ from traces.table.digest import content_digest
 from traces.table.ingest import ORDER_ONLY
 from traces.table.trace import Trace
 
-ALIKE = 50_000
-"""Requests at the end of the trace whose prompts are compared with each other."""
+COMPARED = 50_000
+"""Last requests of the trace whose prompts are compared with each other."""
 
-MADE = 600_000
-"""Requests of a synthetic trace that is looked at: four days at 100/min."""
+SYNTHETIC_REQUESTS = 600_000
+"""Requests of a synthetic trace: four days at 100/min."""
 
-FOLLOWED = (0.5, 10)
-"""Distance and percentage of clusters whose survival is told: the widest of NIRVANA's (Figure 5)."""
+CLUSTERS = (0.5, 10)
+"""Distance and percentage of the clusters whose survival is measured: the widest of NIRVANA's (Figure 5)."""
 
 Numbers = dict[str, float]
 T = TypeVar("T", Trace, Finished)
@@ -38,12 +38,12 @@ T = TypeVar("T", Trace, Finished)
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """One observation of the paper's and what one trace says of it.
+    """One observation of the paper, measured on one trace.
 
     Attributes:
-        what: the observation, in words, and where the paper makes it.
-        numbers, as_seen: what was measured, and whether the trace shows it; empty and None, with a reason, if it could
-            not be measured.
+        what: the observation, in words, and its place in the paper.
+        numbers: the measured values; empty if it could not be measured.
+        as_seen: True if the trace shows it too; None, with a reason, if it could not be measured.
     """
 
     what: str
@@ -52,15 +52,13 @@ class Observation:
     reason: str | None = None
 
     def sentence(self) -> str:
-        """What the trace says, from the numbers alone."""
+        """Return the finding in words, made from the numbers."""
         if self.as_seen is None:
             return f"not measured: {self.reason}"
-        told = ", ".join(f"{name} {value:.3f}" for name, value in self.numbers.items())
-        values = list(self.numbers.values())
-        steps = ", ".join(f"{later - first:+.3f}" for first, later in pairwise(values))
-        return f"{'as the paper saw it' if self.as_seen else 'otherwise'}: {told}" + (
-            f" (from each to the next {steps})" if steps else ""
-        )
+        numbers = ", ".join(f"{name} {value:.3f}" for name, value in self.numbers.items())
+        changes = ", ".join(f"{later - first:+.3f}" for first, later in pairwise(self.numbers.values()))
+        finding = "as in the paper" if self.as_seen else "not as in the paper"
+        return f"{finding}: {numbers}" + (f" (differences {changes})" if changes else "")
 
 
 ALIKE_WHAT = "prompts of one session are more alike than a user's in other sessions, and those than strangers' (Fig. 7)"
@@ -69,39 +67,41 @@ SHORT_WHAT = f"hits on prompts under {LONG_PROMPT} words are of more similar pro
 
 
 def observe(served: Runs, work: Path) -> list[Observation]:
-    """All observations, on the trace of these runs and on what it did to NIRVANA.
+    """Measure all observations, on the trace of these runs and on NIRVANA's runs.
 
-    The trace is taken whole where it is a file, and `MADE` requests long where it is made: clusters are followed over
-    days. What was seen of it is kept under ``work``, as the runs are.
+    A trace file is read whole and a synthetic trace is `SYNTHETIC_REQUESTS` long, as clusters are followed over days.
+    Findings on the trace are cached under ``work``.
     """
     try:
         run = next(iter(served.where(system="nirvana")))
-    except (Unmeasured, StopIteration) as absent:
-        why = str(absent) or "not simulated"
+    except (Unmeasured, StopIteration) as error:
+        why = str(error) or "not simulated"
         return [Observation(what, {}, None, why) for what in (ALIKE_WHAT, SURVIVE_WHAT, SHORT_WHAT)]
-    longer = {"trace": run.config["trace"] | {"requests": None if "path" in run.config["trace"] else MADE}}
-    kept = work / f"observed-{digest(longer | {'seed': run.config['seed'], 'compared': ALIKE})}.json"
-    known = TypeAdapter(list[Observation])
+    longer = {
+        "trace": run.config["trace"] | {"requests": None if "path" in run.config["trace"] else SYNTHETIC_REQUESTS}
+    }
+    cached = work / f"observed-{digest(longer | {'seed': run.config['seed'], 'compared': COMPARED})}.json"
+    adapter = TypeAdapter(list[Observation])
     try:
-        seen = known.validate_json(kept.read_bytes())
+        found = adapter.validate_json(cached.read_bytes())
     except (OSError, ValidationError):
         trace = replace(run, config=run.config | longer).trace()
-        seen = [_seen(ALIKE_WHAT, _alike, trace), _seen(SURVIVE_WHAT, _surviving, trace)]
-        with atomic_write(kept, ConfigError) as file:
-            file.write_bytes(known.dump_json(seen))
-    return [*seen, _seen(SHORT_WHAT, _short, run)]
+        found = [_observation(ALIKE_WHAT, _compare_prompts, trace), _observation(SURVIVE_WHAT, _follow_clusters, trace)]
+        with atomic_write(cached, ConfigError) as file:
+            file.write_bytes(adapter.dump_json(found))
+    return [*found, _observation(SHORT_WHAT, _compare_lengths, run)]
 
 
-def _seen(what: str, look: Callable[[T], tuple[Numbers, bool]], at: T) -> Observation:
+def _observation(what: str, measure: Callable[[T], tuple[Numbers, bool]], source: T) -> Observation:
     try:
-        numbers, as_seen = look(at)
-    except Unmeasured as absent:
-        return Observation(what, {}, None, str(absent))
+        numbers, as_seen = measure(source)
+    except Unmeasured as error:
+        return Observation(what, {}, None, str(error))
     return Observation(what, {name: round(float(value), 6) for name, value in numbers.items()}, as_seen)
 
 
-def _alike(trace: Trace) -> tuple[Numbers, bool]:
-    first = max(0, len(trace) - ALIKE)
+def _compare_prompts(trace: Trace) -> tuple[Numbers, bool]:
+    first = max(0, len(trace) - COMPARED)
     last = trace.table.slice(first).combine_chunks()
     last_trace = replace(trace, table=last, digest=content_digest(last), path=None)
     timed = trace.notes.get("arrival_s") != ORDER_ONLY
@@ -115,21 +115,21 @@ def _alike(trace: Trace) -> tuple[Numbers, bool]:
     if any(not len(found.pairs[group]) for group in GROUPS):
         raise Unmeasured("the trace has no times, or no user with two sessions")
     session, own, other = means = [round(float(found.pairs[group].mean()), 6) for group in GROUPS]
-    told = (f"mean cosine, {group}:" for group in GROUPS)
-    return dict(zip(told, means, strict=True)), session > own > other
+    labels = (f"mean cosine, {group}:" for group in GROUPS)
+    return dict(zip(labels, means, strict=True)), session > own > other
 
 
-def _surviving(trace: Trace) -> tuple[Numbers, bool]:
+def _follow_clusters(trace: Trace) -> tuple[Numbers, bool]:
     if trace.notes.get("arrival_s") == ORDER_ONLY:
         raise Unmeasured("the trace has no times")
     found = survival(trace, HashedNgrams())
-    left = None if found is None else found.left.get(FOLLOWED)
+    left = None if found is None else found.left.get(CLUSTERS)
     if found is None or left is None:
         raise Unmeasured("the trace has not two whole days with enough prompts, or no clusters")
     names = (f"left on day {day} of the first day's top:" for day in found.days)
     return dict(zip(names, left, strict=True)), bool(left[-1] >= 0.5)
 
 
-def _short(run: Finished) -> tuple[Numbers, bool]:
+def _compare_lengths(run: Finished) -> tuple[Numbers, bool]:
     short, long = similarity_of_hits(run, short=True), similarity_of_hits(run, short=False)
     return {"mean similarity, short:": short, "long:": long}, short > long

@@ -1,27 +1,27 @@
-"""Options that the commands under `scorecard` share."""
+"""Options that the commands under `reproduce` share."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-Quick = Annotated[bool, typer.Option("--quick", help="small traces or a part, seconds: the form that CI compares")]
+Quick = Annotated[bool, typer.Option("--quick", help="small traces or a part of them, seconds; CI compares this form")]
 
 Check = Annotated[
     bool,
-    typer.Option("--check", help="write nothing, compare with DIR: status 1 if a verdict that held there is lost"),
+    typer.Option("--check", help="write nothing, compare with DIR; status 1 if a row is no longer within tolerance"),
 ]
 
 Jobs = Annotated[int, typer.Option(min=1, metavar="N", help="worker processes")]
 
-Output = Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="where to write")]
+Output = Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="folder to write to")]
 
-Work = Annotated[Path, typer.Option(metavar="DIR", help="where the finished runs are kept")]
+Work = Annotated[Path, typer.Option(metavar="DIR", help="folder of the finished runs")]
 
-Traces = Annotated[list[Path], typer.Option("--trace", metavar="FILE", help="a trace's Parquet file; may be repeated")]
+Traces = Annotated[list[Path], typer.Option("--trace", metavar="FILE", help="Parquet file of a trace; may be repeated")]
 
 Names = Annotated[
-    list[str], typer.Option("--name", metavar="NAME", help="of each --trace, in their order [default: the file's]")
+    list[str], typer.Option("--name", metavar="NAME", help="name of each --trace, in order [default: of the file]")
 ]
 
 RESULTS = Path("results")

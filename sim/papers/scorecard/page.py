@@ -1,4 +1,4 @@
-"""The scorecard as a page: what is held, what is missed and why, and what the numbers rest on."""
+"""Page of the scorecard: each target with its verdict, the reason of a miss, and the inputs behind the number."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -7,20 +7,24 @@ from typing import Any, get_args
 import conf.page
 from conf.page import DASH, number, percent
 from sim.papers.scorecard.columns import Column
-from sim.papers.scorecard.readings import CAPACITIES
+from sim.papers.scorecard.interpretations import CAPACITIES
 from sim.papers.scorecard.rows import Row
 from sim.papers.scorecard.verdict import Verdict
 
-HEADINGS: Mapping[Verdict, str] = {"missed": "Missed by", "not run": "Not run of", "contradicted": "Contradicted in"}
-"""Verdicts that have reasons, and what these stand under."""
+HEADINGS: Mapping[Verdict, str] = {
+    "outside": "Outside the tolerance:",
+    "not run": "Not run:",
+    "inconsistent": "Inconsistent in the paper:",
+}
+"""Headings of the reasons, by verdict."""
 
 
 def render(columns: Sequence[Column], form: str, figure: str | None) -> str:
-    """The page in Markdown; the columns have a row for the same targets each, ``figure`` is the name of its file."""
+    """Return the page in Markdown; the columns have the same targets, and ``figure`` is the figure's file name."""
     first = columns[0].rows
     systems = list(dict.fromkeys(row.system for row in first))
-    read = [column for column in columns if column.readings]
-    seen = [column for column in columns if column.observations]
+    interpreted = [column for column in columns if column.readings]
+    observed = [column for column in columns if column.observations]
     return conf.page.render(
         __package__,
         "page.md.jinja",
@@ -30,31 +34,37 @@ def render(columns: Sequence[Column], form: str, figure: str | None) -> str:
         verdicts=list(get_args(Verdict)),
         counts=[[name, column.name, *_counts(name, column)] for name in systems for column in columns],
         systems=[_system(name, columns) for name in systems],
-        read=read,
+        interpreted=interpreted,
         capacities=[f"{capacity:,}" for capacity in CAPACITIES],
-        reading_head=["reading", "policy", *(cell for each in read for cell in (f"{each.name}: hit rate", "saving"))],
+        reading_head=[
+            "reading",
+            "policy",
+            *(cell for each in interpreted for cell in (f"{each.name}: hit rate", "saving")),
+        ],
         readings=[
             [each[0].reading, each[0].policy, *(number(cell) for one in each for cell in (one.hit_rate, one.saving))]
-            for each in zip(*(column.readings for column in read), strict=True)
+            for each in zip(*(column.readings for column in interpreted), strict=True)
         ],
-        unread=list(dict.fromkeys((each.name, one.reason) for each in read for one in each.readings if one.reason)),
-        seen=seen,
-        observations=list(zip(*(column.observations for column in seen), strict=True)),
-        rests=[(ids, by) for by, ids in _grouped(first, lambda row: row.fixed_by)],
+        unmeasured=list(
+            dict.fromkeys((each.name, one.reason) for each in interpreted for one in each.readings if one.reason)
+        ),
+        observed=observed,
+        observations=list(zip(*(column.observations for column in observed), strict=True)),
+        inputs=[(ids, by) for by, ids in _grouped(first, lambda row: row.fixed_by)],
         bases=[(row.id, row.basis) for row in first if row.basis is not None],
-        made=[
+        commands=[
             f"{column.name}: {ids}: {how}"
             for column in columns
-            for how, ids in _grouped((row for row in column.rows if row.trace), _made)
+            for how, ids in _grouped((row for row in column.rows if row.trace), _command)
         ],
     )
 
 
 def tally(rows: Sequence[Row]) -> str:
-    """One line: how many of the scored rows are held."""
-    verdicts = [row.verdict for row in rows if row.verdict not in ("given", "contradicted")]
-    missed, absent = verdicts.count("missed"), verdicts.count("not run")
-    return f"{verdicts.count('held')} of {len(verdicts)} scored rows held, {missed} missed, {absent} not run"
+    """Return a line with the number of scored rows within tolerance."""
+    verdicts = [row.verdict for row in rows if row.verdict not in ("input", "inconsistent")]
+    within, outside, not_run = (verdicts.count(each) for each in ("within tolerance", "outside", "not run"))
+    return f"{within} of {len(verdicts)} scored rows within tolerance, {outside} outside, {not_run} not run"
 
 
 def _counts(system: str, column: Column) -> list[int]:
@@ -63,7 +73,7 @@ def _counts(system: str, column: Column) -> list[int]:
 
 
 def allowed(row: Row) -> str:
-    """The tolerance in words."""
+    """Return the tolerance in words."""
     if row.tolerance is None:
         return DASH
     ((kind, limit),) = row.tolerance.items()
@@ -87,19 +97,20 @@ def _cells(rows: Sequence[Row]) -> list[str]:
     row = rows[0]
     cells = [row.id, f"{row.what} ({row.source})", number(row.paper), allowed(row)]
     for each in rows:
-        verdict = {"held": "**held**", "given": f"given ({each.role})"}.get(each.verdict, each.verdict)
+        verdict = f"**{each.verdict}**" if each.verdict == "within tolerance" else each.verdict
+        verdict += " (fit)" if each.verdict == "input" and each.role == "fit" else ""
         cells += [number(each.ours), _error(each), verdict]
     return cells
 
 
 def _reasons(names: Sequence[str], lines: Iterable[Sequence[Row]], verdict: Verdict) -> list[tuple[str, str]]:
-    """Reasons and whose they are: the ids, and, of a reason that not all columns have, the column's name."""
+    """Return each reason with the ids of its rows, and with the columns' names if not all columns have it."""
     groups: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for rows in lines:
-        said = {name: row.reason for name, row in zip(names, rows, strict=True) if row.verdict == verdict}
-        for reason in dict.fromkeys(why for why in said.values() if why is not None):
-            those = tuple(name for name, why in said.items() if why == reason)
-            groups.setdefault((reason, those), []).append(rows[0].id)
+        by_column = {name: row.reason for name, row in zip(names, rows, strict=True) if row.verdict == verdict}
+        for reason in dict.fromkeys(why for why in by_column.values() if why is not None):
+            having = tuple(name for name, why in by_column.items() if why == reason)
+            groups.setdefault((reason, having), []).append(rows[0].id)
     return [
         (reason, ", ".join(ids) + ("" if len(those) == len(names) else f" ({', '.join(those)})"))
         for (reason, those), ids in groups.items()
@@ -114,15 +125,15 @@ def _error(row: Row) -> str:
     return " · ".join(percent(error, sign=True) if relative else f"{error:+.3g}" for error in errors)
 
 
-def _made(row: Row) -> str:
+def _command(row: Row) -> str:
     digests = ", ".join(digest.removeprefix("sha256:")[:12] for digest in row.trace)
     return f"`{row.command}` ({row.requests:,} requests measured; trace {digests})"
 
 
 def _grouped(rows: Iterable[Row], key: Callable[[Row], str | None]) -> list[tuple[str, str]]:
-    """Rows that say the same, as (what they say, their ids)."""
+    """Group the ids of rows by ``key``; rows without one are left out."""
     groups: dict[str, list[str]] = {}
     for row in rows:
-        if (said := key(row)) is not None:
-            groups.setdefault(said, []).append(row.id)
-    return [(said, ", ".join(ids)) for said, ids in groups.items()]
+        if (text := key(row)) is not None:
+            groups.setdefault(text, []).append(row.id)
+    return [(text, ", ".join(ids)) for text, ids in groups.items()]

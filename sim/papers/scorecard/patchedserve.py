@@ -1,4 +1,4 @@
-"""How the numbers of PatchedServe's evaluation are measured (section 8; its experiments are in conf/experiment)."""
+"""Measures of PatchedServe's evaluation (section 8; experiments: conf/experiment)."""
 
 from collections.abc import Mapping, Sequence
 
@@ -17,72 +17,75 @@ FIGURE11 = {"sdxl": ["patchedserve-figure11"], "sd3-medium": ["patchedserve-figu
 """Experiments by model."""
 
 BASELINES = ("nirvana-orca", "patched-cache")
-"""Those of Figure 11."""
+"""Baselines of Figure 11."""
 
-SUPPORTED = (0.99, 0.95, 0.90)
-"""Shares of the requests that must be in time for a load to be supported."""
+MIN_IN_TIME = (0.99, 0.95, 0.90)
+"""Shares of the requests in time at which a load counts as supported."""
 
-NEAR = 0.005
-"""A share of satisfied requests that tells nothing: some five requests of a run."""
+MIN_LEAD = 0.005
+"""Smallest difference of the satisfied share that counts: some five requests of a run."""
 
 
 def satisfaction(runs: Runs, system: str) -> dict[float, float]:
-    """Share of the requests that are in time, by requests per minute, averaged over the seeds."""
+    """Return the share of requests in time, by requests per minute, averaged over the seeds."""
     at = by_rate(runs.where(system=system))
     return {rate: mean([1 - run.number("slo", SLO, "violation_rate") for run in seeds]) for rate, seeds in at.items()}
 
 
 def over_nirvana(runs: Runs) -> float:
-    """Percentage points of satisfaction over NIRVANA's, averaged over the rates and both models."""
-    return 100 * mean([mean(_ahead(runs.of(FIGURE11[model]), "nirvana-orca")) for model in MODELS])
+    """Return the lead over NIRVANA's satisfaction in percentage points, averaged over rates and models."""
+    return 100 * mean([mean(_lead(runs.of(FIGURE11[model]), "nirvana-orca")) for model in MODELS])
 
 
 def at_moderate_load(runs: Runs) -> float:
-    """The least satisfaction at the lower half of the rates, of the worse model."""
+    """Return the lowest satisfaction at the lower half of the rates, of the worse model."""
     shares = [list(satisfaction(runs.of(FIGURE11[model]), "patchedserve").values()) for model in MODELS]
     return min(min(of[: len(of) // 2]) for of in shares)
 
 
 def load_over_baselines(runs: Runs) -> list[float]:
-    """Rate at which a share is still in time, over the best baseline's, averaged over the models."""
+    """Return the rate that is supported at each share, over the best baseline's, averaged over the models."""
 
-    def times(model: str, share: float) -> float:
+    def ratio(model: str, share: float) -> float:
         its = runs.of(FIGURE11[model])
         best = max(_supported(satisfaction(its, system), share) for system in BASELINES)
         return _supported(satisfaction(its, "patchedserve"), share) / best
 
-    return [mean([times(model, share) for model in MODELS]) for share in SUPPORTED]
+    return [mean([ratio(model, share) for model in MODELS]) for share in MIN_IN_TIME]
 
 
-def _supported(shares: Mapping[float, float], least: float) -> float:
-    """The rate at which the share falls below ``least``. Raises Unmeasured: at the lowest already, or at none."""
+def _supported(shares: Mapping[float, float], min_share: float) -> float:
+    """Return the rate at which the share falls below ``min_share``. Raises Unmeasured: at the lowest or no rate."""
     lowest, highest = min(shares), max(shares)
-    rate = crossing(shares, least, rises=False)
-    if shares[lowest] < least or rate is None:
-        where = f"at {lowest:g}/min already" if shares[lowest] < least else f"at none up to {highest:g}/min"
-        raise Unmeasured(f"fewer than {least:.0%} are in time {where}")
+    rate = crossing(shares, min_share, rises=False)
+    if shares[lowest] < min_share or rate is None:
+        where = f"at {lowest:g}/min already" if shares[lowest] < min_share else f"at none up to {highest:g}/min"
+        raise Unmeasured(f"fewer than {min_share:.0%} are in time {where}")
     return rate
 
 
-def _ahead(runs: Runs, of: str) -> list[float]:
-    ours, theirs = (satisfaction(runs, system) for system in ("patchedserve", of))
+def _lead(runs: Runs, baseline: str) -> list[float]:
+    ours, theirs = (satisfaction(runs, system) for system in ("patchedserve", baseline))
     return [ours[rate] - theirs[rate] for rate in ours]
 
 
-def by_scheduling(runs: Runs) -> bool:
-    """At the upper half of the rates PatchedServe is ahead of PatchedCache, and by more on SDXL."""
-    ahead = [_ahead(runs.of(FIGURE11[model]), "patched-cache") for model in MODELS]
-    gains = [mean(of[len(of) // 2 :]) for of in ahead]
-    return all(gain > NEAR for gain in gains) and gains[0] > gains[1]
+def gains_by_scheduling(runs: Runs) -> bool:
+    """Return True if at the upper rates PatchedServe leads PatchedCache, and by more on SDXL."""
+    leads = [_lead(runs.of(FIGURE11[model]), "patched-cache") for model in MODELS]
+    gains = [mean(of[len(of) // 2 :]) for of in leads]
+    return all(gain > MIN_LEAD for gain in gains) and gains[0] > gains[1]
 
 
-def on_several_gpus(runs: Runs) -> bool:
-    """Never behind another; Distrifusion is above 90 % at the lightest load, and at the heaviest behind NIRVANA."""
+def leads_on_several_gpus(runs: Runs) -> bool:
+    """Return True if PatchedServe is never behind, and Distrifusion is good at the lightest load alone.
+
+    Distrifusion is above 90 % at the lightest load, and below 90 % and behind NIRVANA at the heaviest.
+    """
     for experiments in _SEVERAL:
         its = runs.of([experiments])
         ours = satisfaction(its, "patchedserve")
         others = {system: satisfaction(its, system) for system in (*BASELINES, "distrifusion")}
-        if any(shares[rate] > ours[rate] + NEAR for shares in others.values() for rate in ours):
+        if any(shares[rate] > ours[rate] + MIN_LEAD for shares in others.values() for rate in ours):
             return False
         lightest, heaviest = min(ours), max(ours)
         distrifusion, nirvana = others["distrifusion"], others["nirvana-orca"]
@@ -92,12 +95,12 @@ def on_several_gpus(runs: Runs) -> bool:
 
 
 def batch_s(run: Finished) -> float:
-    """Seconds that the steps of a run's only batch took."""
+    """Return the seconds that the steps of a run's only batch took."""
     return float(np.max(run.requests("denoise_s")["denoise_s"].to_numpy()))
 
 
-def three(runs: Runs, model: str, sides: Sequence[int]) -> float:
-    """Seconds of the steps of a batch of three of these sizes."""
+def batch_of_three_s(runs: Runs, model: str, sides: Sequence[int]) -> float:
+    """Return the seconds of the steps of a batch of three with these sides in pixels."""
     wanted = sorted(sides)
     for run in runs.where(models=model):
         if sorted(shape[0] for shape in run.config["trace"]["shapes"]) == wanted:
@@ -106,51 +109,51 @@ def three(runs: Runs, model: str, sides: Sequence[int]) -> float:
 
 
 def large_over_small(runs: Runs) -> float:
-    """Three large images over three small ones."""
-    return three(runs, "sdxl", [1024] * 3) / three(runs, "sdxl", [512] * 3)
+    """Return the time of three large images over that of three small ones."""
+    return batch_of_three_s(runs, "sdxl", [1024] * 3) / batch_of_three_s(runs, "sdxl", [512] * 3)
 
 
-def another_size_counts(runs: Runs) -> bool:
-    """A batch of all three sizes takes longer than one with more pixels of two."""
-    return three(runs, "sdxl", [512, 768, 1024]) > three(runs, "sdxl", [768, 768, 1024])
+def third_size_adds_time(runs: Runs) -> bool:
+    """Return True if a batch of all three sizes takes longer than one with more pixels of two sizes."""
+    return batch_of_three_s(runs, "sdxl", [512, 768, 1024]) > batch_of_three_s(runs, "sdxl", [768, 768, 1024])
 
 
-def cuts(runs: Runs, model: str) -> list[float]:
-    """By how much patches make mixed batches faster, nothing being reused, by size of the batch."""
+def patching_savings(runs: Runs, model: str) -> list[float]:
+    """Return the share of a mixed batch's time that patches save without reuse, for batches of 3, 6, 9 and 12."""
 
-    def at(steps: str, size: int) -> float:
-        (run,) = runs.where(models=model, steps=steps, feature_cache="none", requests=size)
+    def seconds(batching: str, size: int) -> float:
+        (run,) = runs.where(models=model, batching=batching, feature_cache="none", requests=size)
         return batch_s(run)
 
-    return [1 - at("patched", size) / at("batched", size) for size in (3, 6, 9, 12)]
+    return [1 - seconds("patched", size) / seconds("same-size", size) for size in (3, 6, 9, 12)]
 
 
-def shrinks(runs: Runs) -> bool:
-    """The cut falls from each batch to the next larger one, and is SDXL's the larger at every one."""
-    sdxl, sd3 = (cuts(runs, model) for model in MODELS)
+def saving_shrinks(runs: Runs) -> bool:
+    """Return True if the saving falls with the size of the batch, and is larger on SDXL at every size."""
+    sdxl, sd3 = (patching_savings(runs, model) for model in MODELS)
     falls = all(np.diff(of).max() < 0 for of in (sdxl, sd3))
     return falls and all(one > other for one, other in zip(sdxl, sd3, strict=True))
 
 
 def predictor_error(runs: Runs) -> float:
-    """Mean squared error of the predicted step, averaged over the runs, of the worse model."""
+    """Return the mean squared error of the predicted step, averaged over the runs, of the worse model."""
 
     def of(model: str) -> float:
-        told = [
-            float(said["value"])
+        errors = [
+            float(assumption["value"])
             for run in runs.of(FIGURE11[model]).where(system="patchedserve")
-            for said in run.summary["assumptions"]
-            if said["what"].startswith("mean squared error of the predicted step")
+            for assumption in run.summary["assumptions"]
+            if assumption["what"].startswith("mean squared error of the predicted step")
         ]
-        if not told:
+        if not errors:
             raise Unmeasured(f"no run of {model} has a learnt predictor")
-        return mean(told)
+        return mean(errors)
 
     return max(of(model) for model in MODELS)
 
 
-def more_by_patch(runs: Runs) -> bool:
-    """More is reused by patch than by whole batches at every size of both models, and more of SDXL than of SD3."""
+def reuses_more_by_patch(runs: Runs) -> bool:
+    """Return True if patches reuse more than whole images at every size, and SDXL more than SD3."""
 
     def reused(model: str, cache: str) -> list[float]:
         its = sorted(runs.where(models=model, feature_cache=cache), key=lambda run: run.point.choices["trace.shapes"])
@@ -164,7 +167,7 @@ def more_by_patch(runs: Runs) -> bool:
 
 
 def step_ratio(model: str) -> float:
-    """A step at 1024x1024 over one at 512x512, as the profile has them."""
+    """Return a step's time at 1024x1024 over that at 512x512, from the profile."""
     backend = Profiled("h100")
     return backend.seconds("step", model, 1024, 1024) / backend.seconds("step", model, 512, 512)
 
@@ -177,12 +180,12 @@ MEASURES: Mapping[str, Measure] = {
     "P3": load_over_baselines,
     "P4": lambda _: [step_ratio(model) for model in MODELS],
     "P5": large_over_small,
-    "P5b": another_size_counts,
-    "P6": lambda runs: mean([mean(cuts(runs, model)) for model in MODELS]),
-    "P6b": shrinks,
+    "P5b": third_size_adds_time,
+    "P6": lambda runs: mean([mean(patching_savings(runs, model)) for model in MODELS]),
+    "P6b": saving_shrinks,
     "P9": predictor_error,
-    "P10": on_several_gpus,
-    "P11": by_scheduling,
-    "P15": more_by_patch,
+    "P10": leads_on_several_gpus,
+    "P11": gains_by_scheduling,
+    "P15": reuses_more_by_patch,
 }
-"""By target id; conf/data/scorecard-measures.yaml has the experiments of each."""
+"""Measures by target id; conf/data/scorecard-measures.yaml has the experiments of each."""

@@ -1,4 +1,4 @@
-"""The points of an experiment: the runs that `mezzotint run -m experiment=NAME` would make, without making them."""
+"""Points of an experiment: the runs that `mezzotint run -m experiment=NAME` would make."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class Point:
     """One run of an experiment of conf/experiment.
 
     Attributes:
-        choices: what the experiment's sweep sets for this run, by group or key, as written.
+        choices: settings of this run from the experiment's sweep, by group or key, as written.
         overrides: all overrides that make this run, ``choices`` among them.
     """
 
@@ -30,15 +30,15 @@ class Point:
 
     @property
     def command(self) -> str:
-        """What makes this run alone."""
+        """The command that makes this run alone."""
         return " ".join(["mezzotint run", *self.overrides])
 
 
 def sweep(experiment: str, overrides: Sequence[str] = ()) -> list[Point]:
-    """The points of ``experiment`` in the order of its sweep, every combination of what it sweeps.
+    """Return the points of ``experiment``, every combination of its sweep in order.
 
-    An experiment that cannot be composed is a single point, which fails as such when it is. ``overrides`` are settings
-    of all of them, as on the command line; what they set is swept as they say, or not.
+    ``overrides`` apply to all points and replace what the sweep sets. An experiment that does not compose is one point,
+    which fails when it is run.
     """
     chosen = [f"experiment={experiment}", *overrides]
     try:
@@ -58,7 +58,7 @@ def sweep(experiment: str, overrides: Sequence[str] = ()) -> list[Point]:
 
 
 def trace_of(experiment: str, overrides: Sequence[str] = ()) -> Config | None:
-    """Return the settings of the trace of ``experiment``; None if the experiment cannot be composed."""
+    """Return the settings of the trace of ``experiment``; None if the experiment does not compose."""
     try:
         found: Config = composed(Point(experiment, {}, (f"experiment={experiment}", *overrides)))["trace"]
     except (HydraException, OmegaConfBaseException):
@@ -67,7 +67,7 @@ def trace_of(experiment: str, overrides: Sequence[str] = ()) -> Config | None:
 
 
 def composed(point: Point) -> Config:
-    """The resolved configuration of one point, but for the run directory, which is no part of what it computes.
+    """Return the resolved configuration of one point, without its run folder, which no result depends on.
 
     Raises HydraException, OmegaConfBaseException: a choice does not exist or does not go with another.
     """

@@ -1,31 +1,30 @@
-"""The rows of the scorecard: every target, with what was made of it."""
+"""Rows of the scorecard: each target with the simulated value and the verdict."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from sim.papers.scorecard.finished import Finished, Runs, Unmeasured
-from sim.papers.scorecard.measures import Measured
+from sim.papers.scorecard.measures import TargetMeasure
 from sim.papers.scorecard.targets import Role, Target, Targets, Value
 from sim.papers.scorecard.verdict import Verdict, judge
 
 NOT_YET = "not simulated yet"
-NOT_OF_THIS = "says nothing of made-up prompts"
+NEEDS_REAL_PROMPTS = "needs prompts that people wrote"
 UNEXPLAINED = "reason not yet found"
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One target and ours beside it; what does not apply is None.
+    """One target with the simulated value; fields that do not apply are None.
 
     Attributes:
-        paper, ours: the paper's value or bound and ours; of an ordering, whether it holds.
-        error: ours minus the paper's, relative where the tolerance is; a list for a list. Six significant digits, as
-            ours.
-        reason: why it is missed, or was not run, or what contradicts it.
-        basis, fixed_by: as in ``Measured``.
-        command: makes the runs again.
-        requests, trace: how long the traces of its runs are, and their digests.
+        paper, ours: the paper's value or bound and the simulated one; True or False of an ordering.
+        error: ours minus the paper's, relative if the tolerance is; a list for a list. Six significant digits, as ours.
+        reason: why the row is outside, not run or inconsistent.
+        basis, fixed_by: as in ``TargetMeasure``.
+        command: the command that makes the runs.
+        requests, trace: length of the longest trace of its runs, and the digests of the traces.
     """
 
     id: str
@@ -48,17 +47,17 @@ class Row:
 
 def score(
     targets: Targets,
-    measures: Mapping[str, Measured],
+    measures: Mapping[str, TargetMeasure],
     runs: Runs,
     reasons: Mapping[str, str],
     overrides: Mapping[str, Sequence[str]],
 ) -> list[Row]:
-    """A row for each target, in their order; one without a measure is not simulated yet.
+    """Return a row for each target, in order; a target without a measure is not run.
 
     Args:
         measures, reasons: by target id.
         runs: of all experiments that the measures read.
-        overrides: experiment -> what was set beside its own settings, for the commands.
+        overrides: by experiment, the settings added to its own, for the commands.
     """
 
     def row(system: str, target: Target) -> Row:
@@ -69,15 +68,16 @@ def score(
         if measured is not None:
             its = runs.of(measured.experiments)
             if measured.real_prompts and not its.outcomes:
-                why = NOT_OF_THIS
+                why = NEEDS_REAL_PROMPTS
             read = its.finished()
             try:
                 ours = measured.measure(its)
-            except Unmeasured as absent:
-                why = why or str(absent)
-        if why in (NOT_YET, NOT_OF_THIS):
-            known = reasons.get(target.id) if why == NOT_YET else None  # else it says why it is missed where it is run
-            why = "; ".join([why, *filter(None, [known, target.needs and f"needs {target.needs}"])])
+            except Unmeasured as error:
+                why = why or str(error)
+        if why in (NOT_YET, NEEDS_REAL_PROMPTS):
+            # of a row that needs real prompts, the text explains the value on another trace
+            reason = reasons.get(target.id) if why == NOT_YET else None
+            why = "; ".join([why, *filter(None, [reason, target.needs and f"needs {target.needs}"])])
         return Row(
             id=target.id,
             system=system,
@@ -93,19 +93,19 @@ def score(
     return [row(system, target) for system, listed in targets.items() for target in listed]
 
 
-def judged_again(row: Row, target: Target, reasons: Mapping[str, str]) -> Row:
-    """A row of an earlier scorecard beside its target and the reasons as they are now: ours stays.
+def rejudge(row: Row, target: Target, reasons: Mapping[str, str]) -> Row:
+    """Judge a row of an earlier scorecard by the present target and reasons, with the same simulated value.
 
-    Raises ConfigError: ours is of another form than the target.
+    Raises ConfigError: the value has another form than the target.
     """
     return replace(row, **_compared(target, row.ours, reasons, row.reason if row.verdict == "not run" else None))
 
 
 def _compared(target: Target, ours: Value | None, reasons: Mapping[str, str], not_run: str | None) -> dict[str, Any]:
-    """Return the fields of a row that follow from its target; ``not_run`` is the reason where there is no value."""
+    """Return the fields of a row that depend on its target; ``not_run`` is the reason if there is no value."""
     error, verdict = judge(target, ours)
     reason = not_run if verdict == "not run" else None
-    if verdict in ("missed", "contradicted"):
+    if verdict in ("outside", "inconsistent"):
         reason = reasons.get(target.id, UNEXPLAINED)
     return {
         "what": target.what,
@@ -119,13 +119,13 @@ def _compared(target: Target, ours: Value | None, reasons: Mapping[str, str], no
     }
 
 
-def _command(system: str, measured: Measured, overrides: Mapping[str, Sequence[str]]) -> str:
+def _command(system: str, measured: TargetMeasure, overrides: Mapping[str, Sequence[str]]) -> str:
     sweeps = [["mezzotint run -m", f"experiment={name}", *overrides.get(name, ())] for name in measured.experiments]
-    return " && ".join(" ".join(words) for words in sweeps) or f"mezzotint scorecard {system}"
+    return " && ".join(" ".join(words) for words in sweeps) or f"mezzotint reproduce {system}"
 
 
 def _rounded(value: Value | None) -> Value | None:
-    """In six significant digits; what is left of a subtraction of equals is 0."""
+    """Round to six significant digits, and the rest of a subtraction of equals to 0."""
     if isinstance(value, list):
         return [float(f"{round(each, 12) + 0.0:.6g}") for each in value]
     return value if value is None or isinstance(value, bool) else float(f"{round(value, 12) + 0.0:.6g}")

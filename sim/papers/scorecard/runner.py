@@ -1,4 +1,4 @@
-"""Running what is not there yet: every point once, its directory named after what its results follow from."""
+"""Run unfinished points, each once, in a folder named after the digest of its configuration."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -19,11 +19,10 @@ from sim.run.termination import workers_end_with_us
 
 
 def finish(points: Sequence[Point], work: Path, jobs: int = 1) -> Runs:
-    """Run those of ``points`` that are not finished, and hand all of them back.
+    """Run the unfinished points, and return the outcomes of all.
 
-    A point lies in ``work/DIGEST``, so points of equal configuration are one run, and what an interrupted call
-    finished is not run again. A point that cannot be run takes nothing but its own rows from a scorecard: its error
-    stands in its place. ``jobs`` is the number of worker processes.
+    A point's folder is ``work/DIGEST``, so points of equal configuration share one run, and an interrupted call does
+    not repeat finished runs. The outcome of a point that fails is its error. ``jobs`` is the number of processes.
 
     Raises ConfigError: ``work`` cannot be written.
     """
@@ -39,17 +38,17 @@ def finish(points: Sequence[Point], work: Path, jobs: int = 1) -> Runs:
     def outcome(point: Point, folder: Path, config: Config | str) -> Finished | str | None:
         return config if isinstance(config, str) else read_finished(point, config, folder)
 
-    waiting = {each[1]: each[2] for each in planned if not isinstance(each[2], str) and outcome(*each) is None}
-    errors = _run_all(waiting, jobs)
+    unfinished = {each[1]: each[2] for each in planned if not isinstance(each[2], str) and outcome(*each) is None}
+    errors = _run_all(unfinished, jobs)
     return Runs(tuple((each[0], outcome(*each) or errors[each[1]]) for each in planned))
 
 
-def _run_all(waiting: Mapping[Path, Config], jobs: int) -> dict[Path, str]:
+def _run_all(unfinished: Mapping[Path, Config], jobs: int) -> dict[Path, str]:
     errors = {}
     workers_end_with_us()
-    with tqdm(total=len(waiting), unit="run", desc="scorecard", disable=None if waiting else True) as bar:
-        for batch in _batches(waiting):
-            calls = (delayed(_run)(folder, waiting[folder]) for folder in batch)
+    with tqdm(total=len(unfinished), unit="run", desc="scorecard", disable=None if unfinished else True) as bar:
+        for batch in _batches(unfinished):
+            calls = (delayed(_run)(folder, unfinished[folder]) for folder in batch)
             for folder, error in Parallel(n_jobs=jobs, return_as="generator_unordered")(calls):
                 bar.update()
                 if error is not None:
@@ -58,7 +57,7 @@ def _run_all(waiting: Mapping[Path, Config], jobs: int) -> dict[Path, str]:
 
 
 def _run(folder: Path, config: Config) -> tuple[Path, str | None]:
-    """One run, here or in a worker process: its folder, and the error it ended with."""
+    """Run one point, and return its folder and its error, if any."""
     try:
         write(simulate(config), folder)
     except REFUSED as error:
@@ -66,14 +65,14 @@ def _run(folder: Path, config: Config) -> tuple[Path, str | None]:
     return folder, None
 
 
-def _batches(waiting: Mapping[Path, Config]) -> list[list[Path]]:
-    """First one run of each trace, encoder and space, which remembers the similarities, then all that read them."""
+def _batches(unfinished: Mapping[Path, Config]) -> list[list[Path]]:
+    """Put one run of each trace, encoder and similarity first: it computes the similarities that the others read."""
     first: dict[str, Path] = {}
-    for folder, config in waiting.items():
-        told = [config["trace"], config["seed"], config["encoder"], config["search"], config.get("space")]
-        first.setdefault(json.dumps(told, sort_keys=True), folder)
+    for folder, config in unfinished.items():
+        parts = [config["trace"], config["seed"], config["encoder"], config["search"], config.get("similarity")]
+        first.setdefault(json.dumps(parts, sort_keys=True), folder)
     leading = list(first.values())
-    return [leading, [folder for folder in waiting if folder not in leading]]
+    return [leading, [folder for folder in unfinished if folder not in leading]]
 
 
 def _line(error: Exception) -> str:

@@ -1,4 +1,4 @@
-"""Targets: what a paper reports, and how far from it a simulation may land."""
+"""Targets: the papers' numbers and the tolerance of each."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,12 +10,12 @@ from conf.document import DocumentError, parse
 from conf.validation import first_error
 from sim.core.errors import ConfigError
 
-Role = Literal["predict", "fit", "input", "order", "contradicted"]
+Role = Literal["predict", "fit", "input", "order", "inconsistent"]
 Value = float | list[float] | bool
-"""A number, one number for each of several settings, or whether an ordering is as the paper has it."""
+"""A number, a number for each of several settings, or True if an ordering is the paper's."""
 
 REL_TOL = 0.05
-"""Relative tolerance of a value that states none."""
+"""Relative tolerance of a value without its own."""
 
 Positive = Annotated[FiniteFloat, Field(gt=0)]
 
@@ -26,14 +26,13 @@ class Target(BaseModel):
     Attributes:
         id: unique among all systems.
         what: the quantity, with its unit in brackets.
-        role: predict (to be arrived at), fit (may have calibrated an input), input (taken as given), order (an
-            ordering or a direction, true in the paper), contradicted (no single reading gives it together with the
-            paper's other rows).
+        role: predict (scored), fit (may have fitted an input), input (a constant), order (an ordering or direction
+            that is true in the paper), or inconsistent (no reading gives it together with the paper's other rows).
         source: table, figure or section of the paper.
-        value: in the unit of ``what``; several are held only all together.
-        rel_tol, abs_tol: the tolerance, relative to the value or in its unit; ``REL_TOL`` where neither is given.
-        at_least, at_most: the bound, where the paper gives no value.
-        needs: what a simulation of it takes beside the project itself.
+        value: in the unit of ``what``; several must all be within tolerance.
+        rel_tol, abs_tol: the tolerance, relative to the value or in its unit; ``REL_TOL`` if neither is set.
+        at_least, at_most: the bound, if the paper gives no value.
+        needs: requirements of its simulation other than the project.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -51,38 +50,38 @@ class Target(BaseModel):
 
     @model_validator(mode="after")
     def _consistent(self) -> "Target":
-        told = [name for name in ("value", "at_least", "at_most") if getattr(self, name) is not None]
+        stated = [name for name in ("value", "at_least", "at_most") if getattr(self, name) is not None]
         allowed = [name for name in ("rel_tol", "abs_tol") if getattr(self, name) is not None]
-        if self.role == "order" and told + allowed:
-            raise ValueError(f"an ordering is true or false and has no {(told + allowed)[0]}")
-        if len(told) > 1:
-            raise ValueError(f"{told[0]} and {told[1]} exclude each other")
+        if self.role == "order" and stated + allowed:
+            raise ValueError(f"an ordering is true or false and has no {(stated + allowed)[0]}")
+        if len(stated) > 1:
+            raise ValueError(f"{stated[0]} and {stated[1]} exclude each other")
         if len(allowed) > 1:
             raise ValueError("rel_tol and abs_tol exclude each other")
-        if allowed and told and told[0] != "value":
-            raise ValueError(f"{allowed[0]} does not go with {told[0]}, which is the limit itself")
+        if allowed and stated and stated[0] != "value":
+            raise ValueError(f"{allowed[0]} does not go with {stated[0]}, which is the limit itself")
         if self.abs_tol is None and not all(self.values):
             raise ValueError("a value of 0 needs abs_tol")
         return self
 
     @property
     def values(self) -> list[float]:
-        """The value as a list of one or more; empty where there is none."""
+        """The value as a list; empty if there is none."""
         if self.value is None:
             return []
         return self.value if isinstance(self.value, list) else [self.value]
 
     @property
     def paper(self) -> Value | None:
-        """What the paper has: the value or bound, True of an ordering, None where it is in a file of its own."""
+        """The paper's value or bound; True of an ordering, None if the numbers are in a file of their own."""
         if self.role == "order":
             return True
-        return next((told for told in (self.value, self.at_least, self.at_most) if told is not None), None)
+        return next((each for each in (self.value, self.at_least, self.at_most) if each is not None), None)
 
     @property
     def tolerance(self) -> dict[str, float] | None:
-        """How far from ``paper`` is still held: ``rel``, ``abs``, ``at_least`` or ``at_most``; None if not scored."""
-        if self.role in ("order", "input", "contradicted") or self.paper is None:
+        """The tolerance by its kind (``rel``, ``abs``, ``at_least`` or ``at_most``); None if not scored."""
+        if self.role in ("order", "input", "inconsistent") or self.paper is None:
             return None
         for name in ("at_least", "at_most"):
             if (bound := getattr(self, name)) is not None:
@@ -95,42 +94,42 @@ Targets = Mapping[str, list[Target]]
 
 
 def load_targets(path: Path) -> dict[str, list[Target]]:
-    """Read a file of targets, a list for each system. Raises ConfigError as ``read_data``, and for an id twice."""
+    """Read a file of targets, a list for each system. Raises ConfigError as ``read_data``, and for a repeated id."""
     targets: dict[str, list[Target]] = read_data(path, dict[str, list[Target]])
     seen: set[str] = set()
     for system, listed in targets.items():
         for target in listed:
             if target.id in seen:
-                raise ConfigError(f"{path}: {system}: the id {target.id} is there twice; give one of them another")
+                raise ConfigError(f"{path}: {system}: found the id {target.id} twice, expected unique ids; rename one")
             seen.add(target.id)
     return targets
 
 
 Reasons = Mapping[str, str | Mapping[str, str]]
-"""Why rows are missed, by target id: a text that is true of every trace, or one for each column that it is known of."""
+"""Reasons of rows, by target id: a text for every trace, or a text by the column's name."""
 
 
 def load_reasons(path: Path, targets: Targets) -> dict[str, str | Mapping[str, str]]:
-    """Why rows are missed, by target id. Raises ConfigError as ``read_data``, and for an id that is no target's."""
-    said = read_data(path, dict[str, str | dict[str, str]] | None) or {}
-    known = {target.id for listed in targets.values() for target in listed}
-    for name in said:
-        if name not in known:
-            raise ConfigError(f"{path}: {name} is no target's id; correct it or take it out")
+    """Read the reasons of rows, by target id. Raises ConfigError as ``read_data``, and for an unknown id."""
+    texts = read_data(path, dict[str, str | dict[str, str]] | None) or {}
+    ids = {target.id for listed in targets.values() for target in listed}
+    for name in texts:
+        if name not in ids:
+            raise ConfigError(f"{path}: found {name}, expected a target's id; correct or remove it")
     return {
         name: " ".join(why.split()) if isinstance(why, str) else {of: " ".join(its.split()) for of, its in why.items()}
-        for name, why in said.items()
+        for name, why in texts.items()
     }
 
 
 def reasons_of(column: str, reasons: Reasons) -> dict[str, str]:
-    """What is known of one column, by target id."""
-    told = {name: why if isinstance(why, str) else why.get(column) for name, why in reasons.items()}
-    return {name: why for name, why in told.items() if why is not None}
+    """Return the reasons of one column, by target id."""
+    texts = {name: why if isinstance(why, str) else why.get(column) for name, why in reasons.items()}
+    return {name: why for name, why in texts.items() if why is not None}
 
 
 def read_data(path: Path, form: Any) -> Any:
-    """Return a YAML file as the type ``form``. Raises ConfigError: unreadable, no YAML, an entry of another form."""
+    """Read a YAML file as the type ``form``. Raises ConfigError: unreadable, no YAML, or of another type."""
     try:
         return TypeAdapter(form).validate_python(parse(path.read_bytes()))
     except OSError as error:

@@ -1,19 +1,21 @@
-"""Whether what was simulated is what the paper reports."""
+"""Judge a simulated value by the paper's."""
 
 from typing import Literal, NamedTuple
 
 from sim.core.errors import ConfigError
 from sim.papers.scorecard.targets import Target, Value
 
-Verdict = Literal["held", "missed", "not run", "given", "contradicted"]
+Verdict = Literal["within tolerance", "outside", "not run", "input", "inconsistent"]
 
 ROUNDING = 1e-9
-"""What lies on the edge of a tolerance is inside, whatever the last bits of the subtraction say."""
+"""Slack at the edge of a tolerance, for the rounding of the subtraction."""
 
 
 class Judgement(NamedTuple):
-    """The verdict of one target, and ours minus the paper's, relative where the tolerance is: a list of them for a
-    list, None where nothing is compared."""
+    """The verdict of one target, and the error: ours minus the paper's, relative if the tolerance is.
+
+    A list has a list of errors; without a comparison the error is None.
+    """
 
     error: float | list[float] | None
     verdict: Verdict
@@ -22,36 +24,37 @@ class Judgement(NamedTuple):
 def judge(target: Target, ours: Value | None) -> Judgement:
     """Compare ``ours`` (None: not simulated) with ``target``.
 
-    What was not simulated is neither held nor missed: nothing was compared. What is fitted on or taken as given is
-    never scored, however near it lands, nor is what the paper itself contradicts. A list is held only as a whole.
-    Raises ConfigError: ours is of another form than the target: a list of another length, a number for an ordering.
+    Inputs, fitted values and inconsistent rows are never scored. A list is within tolerance only as a whole.
+
+    Raises:
+        ConfigError: ours has another form than the target, such as a list of another length.
     """
     scored = target.role in ("predict", "order")
-    unscored: Verdict = "contradicted" if target.role == "contradicted" else "given"
+    unscored: Verdict = "inconsistent" if target.role == "inconsistent" else "input"
     if ours is None:
         return Judgement(None, "not run" if scored else unscored)
     if target.role == "order":
         if not isinstance(ours, bool):
-            raise ConfigError(f"{target.id}: an ordering is true or false, measured was {ours!r}")
-        return Judgement(None, "held" if ours else "missed")
+            raise ConfigError(f"{target.id}: found {ours!r}, expected true or false for an ordering")
+        return Judgement(None, "within tolerance" if ours else "outside")
     if target.paper is None:
-        return Judgement(None, "missed" if scored else unscored)
-    error, held = _compare(target, ours)
-    return Judgement(error, unscored if not scored else "held" if held else "missed")
+        return Judgement(None, "outside" if scored else unscored)
+    error, is_within = _compare(target, ours)
+    return Judgement(error, unscored if not scored else "within tolerance" if is_within else "outside")
 
 
 def _compare(target: Target, ours: Value) -> tuple[float | list[float], bool]:
     if isinstance(ours, bool) or isinstance(ours, list) != isinstance(target.value, list):
-        raise ConfigError(f"{target.id}: the paper has {target.paper!r}, measured was {ours!r}")
-    given = ours if isinstance(ours, list) else [ours]
+        raise ConfigError(f"{target.id}: found {ours!r}, expected a value such as the paper's {target.paper!r}")
+    values = ours if isinstance(ours, list) else [ours]
     for limit, sign in ((target.at_least, 1), (target.at_most, -1)):
         if limit is not None:
-            return given[0] - limit, sign * (given[0] - limit) >= -ROUNDING * abs(limit)
-    if len(given) != len(target.values):
-        raise ConfigError(f"{target.id}: the paper has {len(target.values)} values, measured were {len(given)}")
-    errors = [mine - theirs for mine, theirs in zip(given, target.values, strict=True)]
+            return values[0] - limit, sign * (values[0] - limit) >= -ROUNDING * abs(limit)
+    if len(values) != len(target.values):
+        raise ConfigError(f"{target.id}: found {len(values)} values, expected the paper's {len(target.values)}")
+    errors = [value - paper for value, paper in zip(values, target.values, strict=True)]
     if "rel" in (target.tolerance or {}):
-        errors = [error / abs(theirs) for error, theirs in zip(errors, target.values, strict=True)]
+        errors = [error / abs(paper) for error, paper in zip(errors, target.values, strict=True)]
     allowed = next(iter((target.tolerance or {"abs": 0.0}).values()))
-    held = all(abs(error) <= allowed + ROUNDING * max(1.0, allowed) for error in errors)
-    return (errors if isinstance(ours, list) else errors[0]), held
+    is_within = all(abs(error) <= allowed + ROUNDING * max(1.0, allowed) for error in errors)
+    return (errors if isinstance(ours, list) else errors[0]), is_within

@@ -1,1 +1,1 @@
-"""Settings of ControlNets and LoRAs, simulated stage by stage beside Katz's logs."""
+"""Requests with ControlNets and LoRAs, simulated stage by stage and compared with Katz's logs."""

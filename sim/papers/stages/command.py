@@ -1,29 +1,29 @@
-"""`mezzotint scorecard stages`: the page on add-ons stage by stage."""
+"""`mezzotint reproduce stages`: add-ons stage by stage, compared with Katz's logs."""
 
 from dataclasses import asdict
 
 from sim.papers.scorecard.options import RESULTS, Check, Output
-from sim.papers.verdicts import checked, committed
+from sim.papers.verdicts import read_committed, report_lost
 from sim.report.pages import write_page
 
 NAME = "swiftdiffusion"
 
 
 def compare(check: Check = False, output: Output = RESULTS) -> int:
-    """Simulate systems with add-ons stage by stage beside Katz's logs, and write swiftdiffusion.md and .json.
+    """Compare systems with add-ons, stage by stage, with Katz's logs, and write swiftdiffusion.md and .json.
 
     Raises:
-        ConfigError: a folder that cannot be used.
+        ConfigError: a file cannot be read or written.
     """
-    from sim.papers.stages import page, replay  # what simulates takes a second to import
+    from sim.papers.stages import page, replay  # importing the simulator takes a second
 
-    before = committed(output / f"{NAME}.json", replay.judged) if check else {}
+    before = read_committed(output / f"{NAME}.json", replay.comparisons) if check else {}
     found = replay.settings()
     for stage in replay.STAGES:
-        mean, median = (replay.worst(found, stage, statistic) for statistic in replay.STATISTICS)
-        print(f"{stage}: off by {mean:.3g} at most where it is predicted, its median by {median:.3g}")
+        mean, median = (replay.max_error(found, stage, statistic) for statistic in replay.STATISTICS)
+        print(f"{stage}: largest error of a predicted setting: mean {mean:.3g}, median {median:.3g}")
     facts = {"settings": [asdict(each) for each in found]}
     if check:
-        return checked(before, replay.judged(facts))
+        return report_lost(before, replay.comparisons(facts))
     write_page(output, NAME, facts, page.render(found), {})
     return 0

@@ -1,11 +1,11 @@
-"""The page on add-ons, stage by stage, as Markdown."""
+"""Page on add-ons, stage by stage, in Markdown."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import conf.page
 from conf.page import DASH, percent
-from sim.papers.stages.replay import STAGES, STATISTICS, Setting, Statistic, worst
+from sim.papers.stages.replay import STAGES, STATISTICS, Setting, Statistic, max_error
 
 TITLES = {
     "latency_s": "end to end [s]",
@@ -19,7 +19,7 @@ NEAR = 0.05
 
 
 def render(found: Sequence[Setting]) -> str:
-    """Fill the page."""
+    """Fill the page with the settings."""
     tables = [_table(found, statistic) for statistic in STATISTICS]
     return conf.page.render(__package__, "page.md.jinja", tables=tables, titles=[*TITLES.values()], near=NEAR)
 
@@ -30,7 +30,7 @@ def _table(found: Sequence[Setting], statistic: Statistic) -> dict[str, Any]:
         + [_cell(each, stage, statistic) for stage in STAGES]
         for each in sorted(found, key=lambda each: (each.system, each.loras, each.controlnets))
     ]
-    largest = {stage: _error(stage, worst(found, stage, statistic)).lstrip("+") for stage in STAGES}
+    largest = {stage: _error(stage, max_error(found, stage, statistic)).lstrip("+") for stage in STAGES}
     return {
         "name": statistic,
         "rows": rows,

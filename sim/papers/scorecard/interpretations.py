@@ -1,4 +1,4 @@
-"""Other readings of the paper: what NIRVANA's Table 3 becomes under each, beside the one that is the default."""
+"""NIRVANA's Table 3 under alternative interpretations of the paper, and under the default one."""
 
 from dataclasses import dataclass
 
@@ -6,7 +6,7 @@ from sim.papers.scorecard.finished import Runs, Unmeasured
 from sim.papers.scorecard.measures import hits, per_size, saving
 
 CAPACITIES = (1_500, 15_000, 150_000)
-"""Items of the caches of Table 3 that evict."""
+"""Items of Table 3's caches that evict."""
 
 DEFAULT = "default: uses fade, f from 1, misses alone are stored"
 
@@ -16,14 +16,14 @@ READINGS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("uses never fade, f from 0 as the artifact counts", "nirvana-table3-readings", ("lcbfu-artifact",)),
     ("every prompt is stored", "nirvana-table3-cache-all", ("fifo", "lru", "lfu", "lcbfu")),
 )
-"""In words, the experiment, and the policies of it."""
+"""Each interpretation in words, with its experiment and the eviction policies in it."""
 
 EXPERIMENTS = tuple(dict.fromkeys(experiment for _, experiment, _ in READINGS))
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """One eviction policy under one reading, at the caches of `CAPACITIES`; None, with a reason, if not run."""
+class Interpretation:
+    """One eviction policy under one interpretation, at `CAPACITIES`; None, with a reason, if not run."""
 
     reading: str
     policy: str
@@ -32,8 +32,8 @@ class Reading:
     reason: str | None = None
 
 
-def measure(runs: Runs) -> list[Reading]:
-    """Every policy under every reading, from the runs of `EXPERIMENTS`."""
+def measure(runs: Runs) -> list[Interpretation]:
+    """Measure every policy under every interpretation, from the runs of `EXPERIMENTS`."""
     return [
         _measured(words, policy, runs.of([experiment]))
         for words, experiment, policies in READINGS
@@ -41,11 +41,11 @@ def measure(runs: Runs) -> list[Reading]:
     ]
 
 
-def _measured(words: str, policy: str, runs: Runs) -> Reading:
+def _measured(words: str, policy: str, runs: Runs) -> Interpretation:
     try:
         found, saved = (
             [float(f"{each:.6g}") for each in per_size(of, policy, CAPACITIES)(runs)] for of in (hits, saving)
         )
-    except Unmeasured as absent:
-        return Reading(words, policy, None, None, str(absent))
-    return Reading(words, policy, found, saved)
+    except Unmeasured as error:
+        return Interpretation(words, policy, None, None, str(error))
+    return Interpretation(words, policy, found, saved)

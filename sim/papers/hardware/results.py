@@ -1,4 +1,4 @@
-"""The scorecard of real machines: all runs replayed, their errors, and what they are in JSON."""
+"""Results of the replayed runs of real machines: their errors, as JSON."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,46 +8,49 @@ from joblib import Parallel, delayed
 from tqdm import tqdm
 
 from sim.papers.hardware import replay, routing
-from sim.papers.hardware.replay import MOVED
-from sim.papers.hardware.rows import QUANTILES, SCORED, PerWorkerQueues, Submission
+from sim.papers.hardware.replay import SERVICE_TIME_CHANGES
+from sim.papers.hardware.rows import QUANTILES, SCORED, RoutedRun, Submission
 from sim.papers.scorecard.targets import REL_TOL
-from sim.papers.verdicts import Judged, RequestColumns
+from sim.papers.verdicts import Comparison, Results
 
-JUDGED = ("p50", "p90", "p99")
+COMPARED = ("p50", "p90", "p99")
 """Measures of a submission that --check compares, within REL_TOL."""
 
 LIMIT = 0.02
-"""The median error of p99 above which --check fails."""
+"""Median error of p99 above which --check fails."""
 
 BANDED = ("mean", "p99")
-"""Measures of a routed run that the page shows, and that --check compares with the band of the draws."""
+"""Measures of a routed run that the page shows and --check compares with the band of the draws."""
 
-BEYOND = max(MOVED)
-"""How far outside the band a measured value may be: service times are not known better."""
+MAX_OUTSIDE = max(SERVICE_TIME_CHANGES)
+"""Largest distance of a measured value from the band: the precision of the service times."""
 
 PART = 6
-"""--quick replays every sixth submission: the first, the seventh and so on, whatever they say."""
+"""--quick replays every sixth submission from the first."""
 
 POINTS = 400
-"""Of the distribution that is kept in full."""
+"""Quantiles of the distribution that is stored."""
 
 
 def make(
     submissions: Sequence[Submission],
-    routed: Sequence[PerWorkerQueues],
+    routed: Sequence[RoutedRun],
     *,
     quick: bool = False,
-    moved: bool = True,
+    with_sensitivity: bool = True,
     jobs: int = 1,
 ) -> dict[str, Any]:
-    """Replay everything, with ``quick`` a part of the submissions, and return it as JSON has it.
+    """Replay all runs, or with ``quick`` a part of the submissions, and return the content of the JSON file.
 
-    With ``moved`` the predictions have their sensitivity to the service time. Shares are relative errors, and times
-    seconds. Raises ConfigError, naming the row, where one cannot be replayed.
+    Args:
+        with_sensitivity: also predict with the service time changed by `SERVICE_TIME_CHANGES`.
+
+    Raises:
+        ConfigError: a row, which the message names, cannot be replayed.
     """
     part = submissions[::PART] if quick else submissions
-    calls = [delayed(replay.replayed)(row, moved=moved) for row in part]
-    calls += [delayed(routing.replayed)(row, routing.DRAWS, moved=moved) for row in routed]
+    calls = [delayed(replay.replay_submission)(row, with_sensitivity=with_sensitivity) for row in part]
+    calls += [delayed(routing.replay_routing)(row, routing.DRAWS, with_sensitivity=with_sensitivity) for row in routed]
     run = Parallel(n_jobs=jobs, return_as="generator")(calls)
     done = list(tqdm(run, total=len(calls), unit="run", desc="hardware", disable=None))
     form = f"every {PART}th submission" if quick else "in full"
@@ -55,11 +58,11 @@ def make(
 
 
 def facts_of(
-    form: str, submissions: Sequence[tuple[RequestColumns, replay.Floats]], routed: Sequence[RequestColumns]
+    form: str, submissions: Sequence[tuple[Results, replay.Floats]], routed: Sequence[Results]
 ) -> dict[str, Any]:
-    """Return the content of the JSON file; ``form`` is ``in full``, or which part was replayed."""
+    """Return the content of the JSON file; ``form`` is ``in full``, or the part that was replayed."""
     runs, distribution = [run for run, _ in submissions], None
-    if submissions:  # the distribution of the submission with the most load is kept, where chance counts most
+    if submissions:  # at the highest load, chance matters most
         run, latencies_s = max(submissions, key=lambda each: each[0]["load"])
         shares = {"min": 0.0, "max": 1.0, **QUANTILES}
         distribution = {
@@ -79,47 +82,46 @@ def facts_of(
     }
 
 
-def _errors(runs: Sequence[RequestColumns], measure: str) -> dict[str, float | None]:
-    """Return quantiles of the absolute errors of all submissions that say what the measure was."""
-    of = {}
+def _errors(runs: Sequence[Results], measure: str) -> dict[str, float | None]:
+    """Return quantiles of the absolute errors of the submissions that report the measure."""
+    absolute = {}
     for which in ("fitted", "unfitted"):
         errors = [run[which]["error"][measure] for run in runs if run[which] is not None]
-        of[which] = [abs(error) for error in errors if error is not None]
+        absolute[which] = [abs(error) for error in errors if error is not None]
 
     def quantile(which: str, share: float) -> float | None:
-        return float(np.quantile(of[which], share)) if of[which] else None
+        return float(np.quantile(absolute[which], share)) if absolute[which] else None
 
     return {
         "median": quantile("fitted", 0.5),
         "p90": quantile("fitted", 0.9),
-        "runs": len(of["fitted"]),
+        "runs": len(absolute["fitted"]),
         "unfitted_median": quantile("unfitted", 0.5),
     }
 
 
-def judged(facts: RequestColumns) -> dict[str, Judged]:
-    """Return the verdicts of a card's JSON: submissions by measure, then routed runs."""
+def comparisons(facts: Results) -> dict[str, Comparison]:
+    """Compare the runs of the JSON file with the measurements: submissions by measure, then routed runs."""
     found = {}
     for run in facts["submissions"]:
-        for measure in JUDGED:
+        for measure in COMPARED:
             error = run["fitted"]["error"][measure]
             if error is not None:
                 expected = f"{run['measured_s'][measure]:.4g} s within {REL_TOL:.0%}"
                 ours = f"{run['fitted']['latency_s'][measure]:.4g} s"
-                found[f"{run['name']}, {measure}"] = Judged(expected, ours, abs(error) <= REL_TOL)
-    return found | judged_routes(facts)
+                found[f"{run['name']}, {measure}"] = Comparison(expected, ours, abs(error) <= REL_TOL)
+    return found | route_comparisons(facts)
 
 
-def judged_routes(facts: RequestColumns) -> dict[str, Judged]:
-    """Return the verdicts of the routed runs in a card's JSON."""
+def route_comparisons(facts: Results) -> dict[str, Comparison]:
+    """Compare the routed runs of the JSON file with the measurements."""
     found = {}
     for run in facts["routed"]:
         for measure in BANDED:
             outside, (low, high) = run["outside"][measure], run["nine_in_ten_draws_s"][measure]
             if outside is not None:
                 name = f"mix {run['workload']} at {run['rate_per_s']:g}/s, {run['routing']}, {measure}"
-                expected = (
-                    f"{run['measured_s'][measure]:g} s at most {BEYOND:.0%} outside the band of {run['draws']} draws"
-                )
-                found[name] = Judged(expected, f"{low:.4g} to {high:.4g} s", abs(outside) <= BEYOND)
+                measured = f"{run['measured_s'][measure]:g} s"
+                expected = f"{measured} at most {MAX_OUTSIDE:.0%} outside the band of {run['draws']} draws"
+                found[name] = Comparison(expected, f"{low:.4g} to {high:.4g} s", abs(outside) <= MAX_OUTSIDE)
     return found
