@@ -18,7 +18,7 @@ from sim.core.request import COMPLETED, DISCARDED, Request
 from sim.engine import Engine
 from sim.execution.continuous_batching import ContinuousBatching
 from sim.protocols import Run, Worker
-from sim.scheduling.disciplines.slack import Slack, _Patience
+from sim.scheduling.disciplines.slack import Slack, Refusal
 from sim.scheduling.latency_predictor import Known
 from sim.scheduling.routing.per_worker import PerWorkerQueues
 from sim.scheduling.routing.routers import LeastOutstanding
@@ -275,7 +275,7 @@ def test_it_looks_again_when_whoever_would_be_late_would_not_be_or_another_is_mo
         return (request.deadline_s - steps * step_s - ((request.steps_left - steps) * cur_s + besides_s)) / standalone_s
 
     act = min(range(len(actives)), key=lambda at: slack(at, 0))
-    patience = _Patience(0.0, (), actives, act, cur_s, new_s)
+    patience = Refusal(0.0, (), actives, act, cur_s, new_s)
 
     def nothing_new(steps: int) -> bool:
         request = actives[act][0]
@@ -349,4 +349,4 @@ def test_records_are_the_same_bytes_again() -> None:
 def test_who_waits_first_is_asked_again_when_another_is_first_or_it_is_late(
     heads: tuple[tuple[float, float], ...], step_s: float, steps: int
 ) -> None:
-    assert _Patience(-1.0, heads)(0.0, step_s) == steps
+    assert Refusal(-1.0, heads)(0.0, step_s) == steps
