@@ -75,7 +75,7 @@ OUTSIDE: list[tuple[str, str, str, Any, dict[str, Any]]] = [
     *(("eviction", f"{EVICTION}.{name}", "initial_uses", -1, {}) for name in ("Lfu", "Lcbfu")),
     ("eviction", f"{EVICTION}.Optimum", "most", 0, {}),
     *(
-        ("likeness", "sim.execution.feature_cache.likeness.Assumed", "shares", {"sdxl": each}, {})
+        ("likeness", "sim.execution.feature_cache.feature_similarity.AssumedFeatureSimilarity", "shares", {"sdxl": each}, {})
         for each in ({}, {0: 0.5})
     ),
     *(
