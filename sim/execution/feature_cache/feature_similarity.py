@@ -57,7 +57,7 @@ class AssumedFeatureSimilarity:
     def _interpolated(self, model: str, pixels: int) -> float:
         if model not in self.shares:
             raise ConfigError(
-                f"feature_cache.likeness.shares: none for {model}, but for {', '.join(self.shares) or 'none'}; add "
+                f"feature_cache.likeness.shares: none for {model} (found {', '.join(self.shares) or 'none'}); add "
                 f"'+feature_cache.likeness.shares.{model}={{1024: 0.5}}', or choose another feature_cache="
             )
         by_side = sorted(self.shares[model].items())
