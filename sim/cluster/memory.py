@@ -57,9 +57,7 @@ class Memory:
         The peak includes the model, and the add-ons that all of ``runs`` share. Other add-ons are counted on top; those
         that no run needs are evicted as far as necessary, the least recently used first.
 
-        Raises:
-            SimulationError: the batch needs more than the GPU has.
-            WorkFailed: a single request with its add-ons does.
+        Raises SimulationError if the batch needs more than the GPU has, WorkFailed if one request with add-ons does.
         """
         capacity = self.gpu.memory_bytes
         if capacity is None or peak_bytes is None:

@@ -32,9 +32,7 @@ def ensure(
     memory is needed. LoRAs are patched into the weights, which then serve only requests with the same LoRAs
     (SwiftDiffusion, 2.3).
 
-    Raises:
-        SimulationError: the request has no plan, or running requests need the model that is there.
-        DoesNotFit: the add-ons do not fit into memory.
+    Raises SimulationError without a plan or while others run on another model, DoesNotFit if the memory is too small.
     """
     model = request.model
     if model is None:

@@ -29,8 +29,8 @@ class RequestCost(NamedTuple):
 class Sequential(Executor):
     """Load the model and add-ons that are not resident, fetch the artifact, denoise steps K..N, decode.
 
-    Production systems serve SDXL this way, since a batch of two takes nearly twice as long (SwiftDiffusion,
-    2.3), and so do NIRVANA (7.1) and MoDM's artifact.
+    NIRVANA (7.1), MoDM's artifact and production systems serve this way: a batch of two takes nearly twice as long on
+    SDXL (SwiftDiffusion, 2.3).
 
     Args:
         speedup: GPUs of a group -> speedup of its steps over one GPU; overrides the backend's profile.

@@ -1,5 +1,4 @@
-"""The batch of one worker under continuous batching: its slots, its step boundaries, and each request's share of time
-and energy."""
+"""The batch of one worker under continuous batching: its slots, and each request's share of time and energy."""
 
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -19,8 +18,7 @@ class BatchTotals:
     """Running sums over the steps of a worker; a request's share is the sum when it left less the sum when it joined.
 
     Attributes:
-        steps_s: seconds of steps.
-        share_s, batch_s: integrals of 1 / batch size and of the batch size over these seconds.
+        steps_s: seconds of steps; share_s, batch_s: the integrals of 1 / batch size and of the batch size over them.
         idle_s: seconds at boundaries, in which the whole batch waits, divided by the batch size.
         joules, metered_s: measured joules divided by the batch size, and the seconds of share_s and idle_s they cover.
     """
@@ -97,8 +95,8 @@ class WorkerBatch:
     """The running batch of a worker, and where the worker is between two step boundaries.
 
     The worker's time is ``anchor_s``, when it was last idle, plus the seconds since: ``loading_s`` of loads and
-    fetches, the steps, and ``other_s``. They are summed in the order of a sequential run, so that a request that is
-    alone in its batch ends at the same instant, to the bit.
+    fetches, the steps, and ``other_s``. They are summed in the order of a sequential run. A request alone in its
+    batch thus ends at the same instant, to the bit.
 
     Attributes:
         slots: the running requests; those in ``joining`` take a slot at the next boundary.

@@ -40,7 +40,7 @@ def reused_shares(similar: Sequence[float], max_in_a_row: int) -> list[float]:
 class PatchLevel:
     """Each patch reuses the output of a block if its input is similar to that of the step before (PatchedServe, 5.1).
 
-    A step of a batch takes (1 - s) of its full seconds plus the overhead, where s is the share of patch-blocks reused,
+    A step of a batch takes (1 - s) of its full seconds plus the overhead. The share s of patch-blocks reused is
     weighted by the pixels of the requests.
 
     Args:

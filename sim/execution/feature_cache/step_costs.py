@@ -46,8 +46,8 @@ class MixedStepCosts:
     Args:
         full: cost of a step that reuses nothing.
         extra_s: overhead of the cache at every step.
-        rows: for each request, the running sum of its reused shares over its whole run, the step at which it is now,
-            and its weight in the batch; the weights add up to 1.
+        rows: for each request, the running sum of its reused shares, its present step, and its weight in the batch; the
+            weights add up to 1.
         count: number of steps.
     """
 

@@ -16,8 +16,8 @@ from sim.protocols import Run, StepCosts
 class StepCaching:
     """A fixed list of steps is computed; the others reuse the output of the last computed step at little cost.
 
-    In a schedule of another length a step stands for the listed schedule's steps at the same fraction, and is computed
-    if one of them is. The first step that a request runs is always computed.
+    In a schedule of another length a step stands for the listed steps at the same fraction of the schedule. It is
+    computed if one of them is. The first step that a request runs is always computed.
 
     Args:
         computed: indices of the steps computed in a run of ``of_steps``, from 0; at least one.

@@ -241,8 +241,8 @@ class Slack(Discipline):
 class Refusal:
     """A refused candidate: callable as StepsUntil, with a lower bound on the steps until the decision can change.
 
-    Over one step the slack of a waiting request falls by the step's seconds over its standalone latency, and that of an
-    active one by the difference between the step and its expectation. Decisions change where two such lines cross.
+    Over one step the slack of a waiting request falls by the step's seconds over its standalone latency. That of an
+    active one falls only as far as the step exceeds its expectation. Decisions change where two such lines cross.
 
     Args:
         refused_s: time of the refusal; nothing changes at that instant.

@@ -16,7 +16,7 @@ class ByAddons(Router):
     """Send a request to the worker with the least work left, counting the loads of its missing add-ons as work.
 
     A worker is expected to hold its resident ControlNets, those of its outstanding requests, and the LoRAs of the last
-    of these, since the weights hold one set of LoRAs at a time.
+    of these: weights hold one set of LoRAs at a time.
 
     Args:
         load_weight: seconds of waiting that a second of loading counts as; 0 is ``least-work-left``.
