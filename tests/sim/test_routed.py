@@ -25,7 +25,10 @@ from tests.sim.test_cluster import Acts
 LEAST: list[Callable[..., Router]] = [
     LeastOutstanding, partial(LeastOutstanding, "pixels"), partial(LeastOutstanding, "declared-cost"), LeastWorkLeft
 ]  # fmt: skip
-ROUTERS: list[Callable[[], Router]] = [RandomWorker, RoundRobin, *LEAST, *(partial(each, ties="random") for each in LEAST)]
+ROUTERS: list[Callable[[], Router]] = [
+    *(RandomWorker, RoundRobin, *LEAST),
+    *(partial(each, ties="random") for each in LEAST),
+]
 
 
 class BySize(Given):

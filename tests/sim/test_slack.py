@@ -18,7 +18,7 @@ from sim.core.request import COMPLETED, DISCARDED, Request
 from sim.engine import Engine
 from sim.execution.continuous_batching import ContinuousBatching
 from sim.protocols import Run, Worker
-from sim.scheduling.disciplines.slack import Slack, Refusal
+from sim.scheduling.disciplines.slack import Refusal, Slack
 from sim.scheduling.latency_predictor import Known
 from sim.scheduling.routing.per_worker import PerWorkerQueues
 from sim.scheduling.routing.routers import LeastOutstanding
@@ -209,7 +209,7 @@ def test_nobody_who_joined_is_dropped_and_who_is_discarded_would_have_been_late(
         if outcome == DISCARDED:
             scheduler: Any = run.scheduler
             executor: Any = run.executor
-            at = scheduler._at[request]
+            at = scheduler._worker_of[request]
             seen.append((request, run.clock._now, [*executor.active(at), *executor.joining(at)]))
         end(run, request, outcome, reason)
 
@@ -282,7 +282,7 @@ def test_it_looks_again_when_whoever_would_be_late_would_not_be_or_another_is_mo
         late = steps * step_s + (request.steps_left - steps) * new_s > request.deadline_s
         return late and all(slack(act, steps) <= slack(at, steps) + 1e-9 for at in range(len(actives)))
 
-    found = patience._in_time(0.0, step_s)
+    found = patience._steps_until_on_time(0.0, step_s)
     if not nothing_new(0):
         assert found == 0.0
         return
