@@ -22,6 +22,7 @@ from traces.error import TraceError
 from traces.table.trace import ADDON_BYTES, make
 
 EVICTION, MONITOR = "sim.cache.eviction", "sim.control.monitor.GlobalMonitor"
+FEATURES = "sim.execution.feature_cache.feature_similarity"
 FORECAST = "sim.control.forecast.HoltWinters"
 GPU = {"name": "x", "active_w": 100.0, "idle_w": 60.0, "source": "made up"}
 
@@ -75,7 +76,7 @@ OUTSIDE: list[tuple[str, str, str, Any, dict[str, Any]]] = [
     *(("eviction", f"{EVICTION}.{name}", "initial_uses", -1, {}) for name in ("Lfu", "Lcbfu")),
     ("eviction", f"{EVICTION}.Optimum", "most", 0, {}),
     *(
-        ("likeness", "sim.execution.feature_cache.feature_similarity.AssumedFeatureSimilarity", "shares", {"sdxl": each}, {})
+        ("likeness", f"{FEATURES}.AssumedFeatureSimilarity", "shares", {"sdxl": each}, {})
         for each in ({}, {0: 0.5})
     ),
     *(
@@ -107,7 +108,7 @@ def test_a_model_whose_blocks_nobody_said_has_no_overhead() -> None:
     request: Any = SimpleNamespace(width=512, height=512, model="sdxl")
     assert cache.seconds([request]) == pytest.approx(0.01)
     request.model = "sd3"
-    with pytest.raises(ConfigError, match=r"overhead.blocks: how many blocks sd3 has is not said \(of sdxl it is\)"):
+    with pytest.raises(ConfigError, match=r"overhead.blocks: no number of blocks for sd3, only for sdxl"):
         cache.seconds([request])
 
 
