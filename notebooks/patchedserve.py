@@ -48,7 +48,7 @@ from sim.papers.scorecard.scorecard import load_study, runs_of
 from sim.protocols import Discipline
 from sim.report.display import show
 from sim.scheduling.disciplines.edf import Edf
-from sim.scheduling.disciplines.fifo import Fifo
+from sim.scheduling.disciplines.fifo import FifoQueue
 from sim.scheduling.disciplines.slack import Slack
 from sim.scheduling.latency_predictor import Known
 from sim.scheduling.routing.per_worker import PerWorkerQueues
@@ -245,7 +245,7 @@ for rate in (100, 200, 400, 800):
         found = {"optimum": most_in_time(asked, step_s, before_s, after_s, 16) / COUNT}
         for name in ("slack", "edf", "fifo"):
             executor = ContinuousBatching(16, PatchedSteps())
-            discipline = Slack(executor, Known()) if name == "slack" else Edf() if name == "edf" else Fifo()
+            discipline = Slack(executor, Known()) if name == "slack" else Edf() if name == "edf" else FifoQueue()
             found[name] = served(discipline, executor, times, kinds.tolist())
         for name, share in found.items():
             shares.setdefault(name, {}).setdefault(rate / 60, []).append(100 * share)

@@ -1,4 +1,4 @@
-"""Allocations: which role each GPU of the cluster has when the clock starts."""
+"""Allocations: the role of each GPU of the cluster when the clock starts."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class Uniform(Allocation):
 class FewSmall(Allocation):
     """The last ``small`` GPUs hold the model of ``hit_role``, all others that of ``miss_role``.
 
-    Raises ConfigError when not every role is left at least one GPU.
+    Raises ConfigError unless each role has at least one GPU.
     """
 
     small: int = 1
@@ -36,8 +36,8 @@ class FewSmall(Allocation):
     hit_role: str = "small"
 
     def roles(self, gpus: int, models: Mapping[str, Model], backend: Backend) -> list[str]:
-        _check("small", self.small, gpus)
-        return _split(self.miss_role, gpus - self.small, self.hit_role, self.small, models)
+        _check_split("small", self.small, gpus)
+        return _two_roles(self.miss_role, gpus - self.small, self.hit_role, self.small, models)
 
 
 @dataclass(slots=True)
@@ -66,13 +66,13 @@ class FixedSplit(Allocation):
 
     With ``large`` null the split is MoDM's throughput rule (eq. 12) for a hit rate h and a mean share q of steps left:
     N_l = round(N (1-h) / ((1-h) + h q P_l/P_s)), where P_l/P_s is the small model's time over the large one's. The
-    defaults are what MoDM's artifact plans with.
+    defaults are those of MoDM's artifact.
 
     Args:
-        large: GPUs of role ``miss_role``; null plans them.
+        large: GPUs of role ``miss_role``; null computes it by the rule.
         hit_rate, steps_left: h and q.
 
-    Raises ConfigError when not every role is left at least one GPU.
+    Raises ConfigError unless each role has at least one GPU.
     """
 
     large: int | None = None
@@ -82,9 +82,9 @@ class FixedSplit(Allocation):
     hit_role: str = "small"
 
     def roles(self, gpus: int, models: Mapping[str, Model], backend: Backend) -> list[str]:
-        large = self._planned(gpus, models, backend) if self.large is None else self.large
-        _check("large", large, gpus)
-        return _split(self.miss_role, large, self.hit_role, gpus - large, models)
+        large = self._large_by_rule(gpus, models, backend) if self.large is None else self.large
+        _check_split("large", large, gpus)
+        return _two_roles(self.miss_role, large, self.hit_role, gpus - large, models)
 
     def assumptions(self) -> list[Assumption]:
         if self.large is not None:
@@ -93,7 +93,7 @@ class FixedSplit(Allocation):
         what = "hit rate and share of steps left that the split is planned for"
         return [Assumption(what, planned, "MoDM's artifact")]
 
-    def _planned(self, gpus: int, models: Mapping[str, Model], backend: Backend) -> int:
+    def _large_by_rule(self, gpus: int, models: Mapping[str, Model], backend: Backend) -> int:
         large, small = in_role(models, self.miss_role), in_role(models, self.hit_role)
         ratio = standalone_s(backend, small) / standalone_s(backend, large)
         misses = 1 - self.hit_rate
@@ -103,7 +103,7 @@ class FixedSplit(Allocation):
         return min(max(round(gpus * misses / (misses + hits)), 1), gpus - 1)
 
 
-def _check(key: str, found: int, gpus: int) -> None:
+def _check_split(key: str, found: int, gpus: int) -> None:
     if gpus < 2:
         raise ConfigError(f"cluster.count: found {gpus}; a large and a small model need at least 2 GPUs")
     if not 1 <= found <= gpus - 1:
@@ -112,7 +112,7 @@ def _check(key: str, found: int, gpus: int) -> None:
         )
 
 
-def _split(first: str, count: int, second: str, others: int, models: Mapping[str, Model]) -> list[str]:
+def _two_roles(first: str, count: int, second: str, others: int, models: Mapping[str, Model]) -> list[str]:
     for role in (first, second):
         in_role(models, role)
     return [first] * count + [second] * others

@@ -1,4 +1,4 @@
-"""The cluster: who is idle, what is resident, and every second that a GPU works; workers change in no other way."""
+"""The cluster: its workers and worker groups, their roles and models, and the log of busy GPU time."""
 
 from collections.abc import Callable, Mapping, Sequence
 from math import inf
@@ -7,7 +7,7 @@ from typing import NoReturn
 from backends.base import Asset, Backend, Cost
 from sim.addons.assets import on_all_gpus
 from sim.cluster.free_workers import FreeWorkers
-from sim.cluster.memory import Memory, common, own_model
+from sim.cluster.memory import Memory, own_model, resident_on_all
 from sim.core.clock import COMPLETION, Clock, Entry
 from sim.core.culprit import caller, named, nearest, sane
 from sim.core.errors import SimulationError
@@ -20,12 +20,12 @@ from sim.protocols.cluster import SERVER
 
 
 class Cluster:
-    """The GPUs of one run, all of kind ``gpu``, as sim.protocols.Cluster describes them.
+    """The GPUs of one run, all of kind ``gpu``; the only code that changes workers (sim.protocols.Cluster).
 
     Args:
-        roles: of each GPU when the clock starts, its model resident; SERVER of one that serves ControlNets for good.
+        roles: role of each GPU when the clock starts, its model resident; SERVER for a GPU that serves ControlNets.
         models: the models by role.
-        backend: what a load costs, and what lies in memory.
+        backend: gives the cost of loading a model and its bytes.
     """
 
     def __init__(self, gpu: Gpu, roles: Sequence[str], models: Mapping[str, Model], backend: Backend) -> None:
@@ -33,15 +33,15 @@ class Cluster:
         self.models = models
         self.backend = backend
         names = ["" if role == SERVER else in_role(models, role).name for role in roles]
-        self._singles = [Worker(i, role, name) for i, (role, name) in enumerate(zip(roles, names, strict=True))]
-        self._bases = [worker for worker in self._singles if worker._role != SERVER]
-        self.servers = [worker for worker in self._singles if worker._role == SERVER]
+        self._gpu_workers = [Worker(i, role, name) for i, (role, name) in enumerate(zip(roles, names, strict=True))]
+        self._request_gpus = [worker for worker in self._gpu_workers if worker._role != SERVER]
+        self.servers = [worker for worker in self._gpu_workers if worker._role == SERVER]
         self._groups: list[Worker] = []
-        self._formed: dict[tuple[str, int, tuple[int, ...]], Worker] = {}
+        self._group_of: dict[tuple[str, int, tuple[int, ...]], Worker] = {}
         self._live_groups: dict[Worker, None] = {}
         self._loads: dict[Worker, tuple[str, float, Cost, Entry]] = {}
         self.last_order: dict[str, tuple[str, float]] = {}
-        """By role: the class that ordered its last worker elsewhere, and when."""
+        """Role -> the class that moved its last worker to another role, and the time in seconds."""
 
     def open(
         self,
@@ -53,8 +53,10 @@ class Cluster:
         worker_changed: Callable[[Worker, float], None],
         has_backlog: Callable[[Worker], bool],
     ) -> None:
-        """Begin to serve, ``max_batch`` requests aboard a worker at most; ``parts`` are named in errors, the others are
-        calls of the scheduler."""
+        """Begin to serve, with at most ``max_batch`` requests running on a worker.
+
+        ``parts`` are named in errors; the callables are the engine's pull and the scheduler's hooks.
+        """
         if not isinstance(max_batch, int) or max_batch < 1:
             raise SimulationError(
                 f"{named(parts, 'executor')} takes {max_batch!r} requests at once, expected 1 or more"
@@ -66,9 +68,9 @@ class Cluster:
         self.least_loaded, self.idle = self._free.least_loaded, self._free.idle
         self.admit, self.evict, self.check_memory = self._memory.admit, self._memory.evict, self._memory.check
         self._max_batch = max_batch
-        for worker in self._singles:
+        for worker in self._gpu_workers:
             worker.max_batch = max_batch
-        for worker in self._bases:
+        for worker in self._request_gpus:
             self._install(worker, worker.model)
         for worker in self.servers:
             worker.closed = True
@@ -77,25 +79,25 @@ class Cluster:
 
     @property
     def gpus(self) -> int:
-        return len(self._singles)
+        return len(self._gpu_workers)
 
     @property
     def workers(self) -> list[Worker]:
-        return [*(worker for worker in self._bases if worker.group is None), *self._live_groups]
+        return [*(worker for worker in self._request_gpus if worker.group is None), *self._live_groups]
 
     def service_gpus(self, group: Worker) -> list[Worker]:
-        return [self._singles[number] for number in group.gpus[group.denoisers :]]
+        return [self._gpu_workers[number] for number in group.gpus[group.denoisers :]]
 
     def gpu_counts(self) -> list[int]:
-        return [1] * len(self._singles) + [len(group.gpus) for group in self._groups]
+        return [1] * len(self._gpu_workers) + [len(group.gpus) for group in self._groups]
 
     def gpus_of(self, worker_id: int) -> tuple[int, ...]:
-        beyond = worker_id - len(self._singles)
+        beyond = worker_id - len(self._gpu_workers)
         return self._groups[beyond].gpus if beyond >= 0 else (worker_id,)
 
     def busy(self, now_s: float) -> int:
         busy = 0
-        for worker in self._bases:  # looked at every minute of simulated time: written for speed
+        for worker in self._request_gpus:  # sampled every minute of simulated time: written for speed
             if worker.running or worker.loading:
                 busy += 1
         for worker in self.servers:
@@ -109,41 +111,41 @@ class Cluster:
         return any(worker.running for worker in self.workers)
 
     def take(self, worker: Worker) -> None:
-        """A request goes aboard ``worker``. Raises SimulationError where it has no room, or takes nothing now."""
+        """Count one more running request on ``worker``. Raises SimulationError if it has no capacity or is not open."""
         try:
-            aboard = worker.running + 1
+            running = worker.running + 1
         except AttributeError:
             raise SimulationError(
                 f"{named(self._parts, 'scheduler')} returned {worker!r}; expected one of the cluster's workers, or None"
             ) from None
-        if aboard > worker.max_batch or not worker.open:
-            self._refuse(worker)
+        if running > worker.max_batch or not worker.open:
+            self._raise_not_free(worker)
         if worker.bucket is not None:
             self._free.remove(worker)
-        worker.running = aboard
-        if aboard < worker.max_batch:
+        worker.running = running
+        if running < worker.max_batch:
             self._free.add(worker)
 
     def release(self, worker: Worker, count: int = 1) -> None:
-        """Raises SimulationError where fewer than ``count`` were aboard."""
-        aboard = worker.running - count
-        if not 0 <= aboard < worker.running:
+        """Count ``count`` running requests less on ``worker``. Raises SimulationError if it has fewer."""
+        running = worker.running - count
+        if not 0 <= running < worker.running:
             who = named(self._parts, "executor")
-            raise SimulationError(f"{who} released {count} requests of {worker}, which has {worker.running} aboard")
+            raise SimulationError(f"{who} released {count} requests of {worker}, which has {worker.running} running")
         if worker.bucket is not None:
             self._free.remove(worker)
-            worker.running = aboard
+            worker.running = running
             self.mark_free(worker)
         else:
-            worker.running = aboard
+            worker.running = running
         if worker.open:
-            pull = self._pull  # to call an attribute takes Python longer than to read it and call what was read
+            pull = self._pull  # reading and then calling is faster than calling an attribute
             pull(worker)
-        elif not aboard and worker.next_role is not None:
+        elif not running and worker.next_role is not None:
             self._load(worker)
 
     def mark_free(self, worker: Worker) -> None:
-        """``worker`` has room and nobody for it: list it, or have it begin what it was ordered to."""
+        """Add ``worker``, which has capacity and no request to take, to the free ones; if it has drained, load."""
         if worker.draining:
             if not self._has_backlog(worker):
                 worker.draining = False
@@ -164,10 +166,10 @@ class Cluster:
         worker.update_open()
         if worker.has_capacity:
             self.mark_free(worker)
-            if not worker.running:  # nobody will be released, so nobody else asks
-                self._open_again(worker)
+            if not worker.running:  # no release is to come that would pull requests for it
+                self._pull_later(worker)
 
-    def _refuse(self, worker: Worker) -> NoReturn:
+    def _raise_not_free(self, worker: Worker) -> NoReturn:
         who = named(self._parts, "scheduler")
         if worker.group is not None:
             reason = f"is one of the GPUs of {worker.group}"
@@ -180,14 +182,16 @@ class Cluster:
         elif worker.closed:
             reason = "runs a batch"
         else:
-            reason = f"has {worker.running} of at most {worker.max_batch} aboard"
-        raise SimulationError(f"{who} gave a request to {worker}, which {reason}; ask the cluster who has room")
+            reason = f"has {worker.running} of at most {worker.max_batch} running"
+        raise SimulationError(
+            f"{who} gave a request to {worker}, which {reason}; ask Cluster.least_loaded or Cluster.idle"
+        )
 
     def change_role(self, worker: Worker, role: str, now_s: float) -> None:
         in_role(self.models, role)
         self._check_now("orders", worker, now_s)
         if worker.role == SERVER:
-            raise SimulationError(f"{caller()} orders {worker}, which serves ControlNets and keeps to that")
+            raise SimulationError(f"{caller()} orders {worker}, which serves ControlNets; its role cannot change")
         if worker.group is not None or not worker.max_batch:
             what = "was disbanded" if worker.group is None else f"is one of the GPUs of {worker.group}"
             raise SimulationError(f"{caller()} orders {worker}, which {what}")
@@ -201,10 +205,11 @@ class Cluster:
         worker._role = role
         worker.draining = False
         if worker.down:
-            pass  # it loads when it is back
-        elif in_role(self.models, role).name == worker.model and not worker.loading:  # back before it had begun to load
+            pass  # repair loads the model
+        elif in_role(self.models, role).name == worker.model and not worker.loading:
+            # Ordered back before it began to load: its model is still there.
             worker.next_role = None
-            self._open_again(worker)
+            self._pull_later(worker)
         else:
             worker.next_role = role
             if not worker.loading and self._has_backlog(worker):
@@ -217,8 +222,7 @@ class Cluster:
     def _check_now(self, does: str, worker: object, now_s: float) -> None:
         if now_s != self._clock._now:
             raise SimulationError(
-                f"{caller()} {does} {worker} at {now_s} s, and the clock stands at {self._clock._now} s; act at "
-                "clock.now"
+                f"{caller()} {does} {worker} at {now_s} s, and the clock stands at {self._clock._now} s; pass clock.now"
             )
 
     def _load(self, worker: Worker) -> None:
@@ -237,17 +241,17 @@ class Cluster:
         self.record_busy(worker, from_s, from_s + cost.seconds, "load", cost.joules)
         worker.loading, worker.next_role = False, None
         worker.update_open()
-        if in_role(self.models, worker.role).name != model:  # another order came meanwhile
+        if in_role(self.models, worker.role).name != model:  # ordered elsewhere while it loaded
             self._load(worker)
             return
         self._worker_changed(worker, self._clock._now)
-        self._open_again(worker)
+        self._pull_later(worker)
 
     def stop(self) -> None:
         for worker in list(self._loads):
-            self._cut_load(worker)
+            self._interrupt_load(worker)
 
-    def _cut_load(self, worker: Worker) -> None:
+    def _interrupt_load(self, worker: Worker) -> None:
         now_s = self._clock._now
         model, from_s, cost, loaded = self._loads.pop(worker)
         self._clock.cancel(loaded)
@@ -257,21 +261,21 @@ class Cluster:
         share = (now_s - from_s) / (until_s - from_s) if until_s > from_s else 1.0
         self.record_busy(worker, from_s, now_s, "load", cost.times(share).joules)
 
-    def _open_again(self, worker: Worker) -> None:
+    def _pull_later(self, worker: Worker) -> None:
         self._clock.at(self._clock._now, COMPLETION, self._pull, worker)
 
     def fail(self, worker: Worker, now_s: float) -> None:
-        """Raises SimulationError for one that is down, or is or was part of a group, or that has requests aboard."""
+        """Take ``worker`` down. Raises SimulationError if it is down, in a group, or has running requests."""
         self._check_now("fails", worker, now_s)
         if worker.running:
-            raise SimulationError(f"{caller()} fails {worker} with {worker.running} requests aboard; use Run.fail")
+            raise SimulationError(f"{caller()} fails {worker} with {worker.running} requests running; use Run.fail")
         if worker.down or worker.group is not None or len(worker.gpus) > 1:
             what = "is down already" if worker.down else "serves in a group, of which no GPU can fail"
             raise SimulationError(f"{caller()} fails {worker}, which {what}")
         if worker.bucket is not None:
             self._free.remove(worker)
         if worker in self._loads:
-            self._cut_load(worker)
+            self._interrupt_load(worker)
         worker.running, worker.next_role = 0, None
         worker.loading = worker.draining = worker.closed = False
         worker.down = True
@@ -288,9 +292,9 @@ class Cluster:
         self._load(worker)
 
     def form_group(self, workers: Sequence[Worker], role: str, now_s: float, denoisers: int | None = None) -> Worker:
-        """Raises SimulationError where one of them is not idle, or named twice, or none steps the denoiser."""
+        """Form a worker group. Raises SimulationError if a worker is not idle or named twice, or none would denoise."""
         model = in_role(self.models, role).name
-        self._check_now("makes a group of", list(workers), now_s)
+        self._check_now("forms a group of", list(workers), now_s)
         if len({worker.id for worker in workers}) < len(workers) or len(workers) < 2:
             raise SimulationError(
                 f"{caller()} wants a group of {list(workers)}; expected two or more different workers"
@@ -298,47 +302,47 @@ class Cluster:
         for worker in workers:
             if not worker.open or worker.running or len(worker.gpus) > 1:
                 raise SimulationError(
-                    f"{caller()} wants {worker} in a group, which is not idle; ask the cluster who is"
+                    f"{caller()} wants {worker} in a group, which is not idle; take workers from Cluster.idle"
                 )
         stepping = len(workers) if denoisers is None else denoisers
         if not 1 <= stepping <= len(workers):
             raise SimulationError(f"{caller()} wants {stepping} GPUs of a group of {len(workers)} to step its denoiser")
         first, others = (sorted(worker.id for worker in part) for part in (workers[:stepping], workers[stepping:]))
         members = (*first, *others)
-        made = self._formed.get((role, stepping, members))
-        if made is None:
-            made = Worker(len(self._singles) + len(self._groups), role, model, self._max_batch, members)
-            made.denoisers = stepping
-            self._groups.append(made)
-            self._formed[role, stepping, members] = made
-        made.max_batch = self._max_batch
-        made.update_open()
-        self._live_groups[made] = None
+        group = self._group_of.get((role, stepping, members))
+        if group is None:
+            group = Worker(len(self._gpu_workers) + len(self._groups), role, model, self._max_batch, members)
+            group.denoisers = stepping
+            self._groups.append(group)
+            self._group_of[role, stepping, members] = group
+        group.max_batch = self._max_batch
+        group.update_open()
+        self._live_groups[group] = None
         for worker in workers:
             if worker.bucket is not None:
                 self._free.remove(worker)
-            worker.group, worker.max_batch = made, 0
+            worker.group, worker.max_batch = group, 0
             worker.update_open()
-            made.busy_until_s = max(made.busy_until_s, worker.busy_until_s)
+            group.busy_until_s = max(group.busy_until_s, worker.busy_until_s)
         if any(worker.model != model for worker in workers):
-            self._load(made)
+            self._load(group)
         else:
-            self._install(made, model)
-            made.resident |= common([worker.resident for worker in workers[:stepping]])
+            self._install(group, model)
+            group.resident |= resident_on_all([worker.resident for worker in workers[:stepping]])
         self._record.decisions.append((now_s, "group", {"gpus": list(members), "role": role}))
-        return made
+        return group
 
     def disband(self, group: Worker, now_s: float) -> None:
-        """Raises SimulationError where it is not an idle group."""
+        """Let the GPUs of ``group`` work alone again. Raises SimulationError if it is not an idle group."""
         self._check_now("disbands", group, now_s)
         if group not in self._live_groups or group.running or group.loading:
-            raise SimulationError(f"{caller()} disbands {group}, which is no idle group")
+            raise SimulationError(f"{caller()} disbands {group}, which is not an idle group")
         if group.bucket is not None:
             self._free.remove(group)
         del self._live_groups[group]
         group.max_batch, group.open = 0, False
         for number in group.gpus:
-            worker = self._singles[number]
+            worker = self._gpu_workers[number]
             worker.group, worker.max_batch, worker.busy_until_s = None, self._max_batch, group.busy_until_s
             worker.update_open()
             worker._role = group.role
@@ -346,15 +350,15 @@ class Cluster:
                 self._install(worker, group.model)
                 worker.resident |= group.resident
             self._worker_changed(worker, now_s)
-            self._open_again(worker)
+            self._pull_later(worker)
         self._record.decisions.append((now_s, "disband", {"gpus": list(group.gpus)}))
 
     def install(self, worker: Worker, model: str) -> None:
-        """Raises SimulationError where the model is larger than the memory, or another part than an executor asks."""
+        """Replace the model of ``worker``. Raises SimulationError if it does not fit or no executor asks for it."""
         if nearest(self._parts) not in ("executor", None):
             raise SimulationError(
-                f"{caller()} installs {model} on {worker} with {worker.running} requests aboard; only an executor may, "
-                "which records the load: use Cluster.change_role"
+                f"{caller()} installs {model} on {worker} with {worker.running} requests running; only an executor "
+                "may, since it records the load: use Cluster.change_role"
             )
         self._install(worker, model)
 
@@ -374,9 +378,9 @@ class Cluster:
         batch: int = 1,
         row: int = -1,
     ) -> float:
-        """Raises SimulationError for a span that cannot be, or more requests at once than the worker may have."""
+        """Log a span of busy time. Raises SimulationError for an impossible span, or a batch over ``max_batch``."""
         if not (worker.busy_until_s <= from_s <= until_s < inf and 0 < batch <= worker.max_batch):
-            self._impossible(worker, from_s, until_s, kind, batch)
+            self._raise_impossible(worker, from_s, until_s, kind, batch)
         worker.busy_until_s = until_s
         if joules is None:
             joules = self.gpu.energy_j(until_s - from_s) * len(worker.gpus)
@@ -387,20 +391,21 @@ class Cluster:
         self._spans += PACK(from_s, until_s, joules, row, worker.id, batch, code, worker.model_code)
         return joules
 
-    def _impossible(self, worker: Worker, from_s: float, until_s: float, kind: str, batch: int) -> NoReturn:
+    def _raise_impossible(self, worker: Worker, from_s: float, until_s: float, kind: str, batch: int) -> NoReturn:
         who = named(self._parts, "executor")
         if worker.max_batch and batch > worker.max_batch:
             what = f"runs {batch} requests at once on {worker}, which takes {worker.max_batch} at most"
         elif batch < 1:
             what = f"runs {batch} requests on {worker}; expected 1 or more"
         elif worker.group is not None:
-            what = f"spends time of {worker}, which is one of the GPUs of {worker.group}"
+            what = f"records busy time of {worker}, which is one of the GPUs of {worker.group}"
         elif not worker.max_batch:
-            what = f"spends time of {worker}, which was disbanded"
+            what = f"records busy time of {worker}, which was disbanded"
         elif until_s == inf or until_s != until_s or from_s != from_s:
-            what = f"spends {worker} from {from_s} s until {until_s} s, which are no times"
+            what = f"records {worker} as busy from {from_s} s until {until_s} s, which are no times"
         elif not until_s >= from_s:
-            what = f"spends {worker} from {from_s} s until {until_s} s, which is earlier"
+            what = f"records {worker} as busy from {from_s} s until {until_s} s, which is earlier"
         else:
-            what = f"spends {worker} twice: {kind} from {from_s} s, and something else until {worker.busy_until_s} s"
+            until_s = worker.busy_until_s
+            what = f"records {worker} as busy twice: {kind} from {from_s} s, and something else until {until_s} s"
         raise SimulationError(f"{who} {what}")

@@ -1,4 +1,4 @@
-"""GPUs that go out of service in the middle of their work, and come back."""
+"""GPU failures and repairs."""
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,17 +17,17 @@ from sim.protocols import Controller, Run, Worker
 
 @dataclass(slots=True)
 class Failures(Controller):
-    """Takes GPUs out of service: at given times, or at random with exponential times between failures and to repair.
+    """Takes GPUs down at given times, or at random with exponential times to failure and to repair.
 
-    What a GPU has aboard is lost, and so is what lies in its memory: when it is back it loads the model of its role.
-    Controllers still count it in the role that it will have. While it is down it draws its idle power.
+    A failed GPU loses its running requests and its memory; after repair it loads the model of its role. Controllers
+    still count it in its role. While it is down it draws its idle power.
 
     Args:
-        outages: GPU, by number -> windows [from_s, until_s] in which it is down, in order and apart.
-        mean_up_s: mean seconds from a repair to the next failure of each GPU; None is no failure at random.
+        outages: GPU number -> windows [from_s, until_s] in which it is down, in order and disjoint.
+        mean_up_s: mean seconds from a repair to the next failure of each GPU; None for no random failures.
         mean_down_s: mean seconds from a failure to its repair.
-        lost: what becomes of a request that a failed GPU ran: ``again`` puts it back at the end of its queue, to begin
-            anew; ``failed`` ends it.
+        lost: fate of a request that a failed GPU ran: ``again`` puts it back at the end of its queue, to start over;
+            ``failed`` ends it.
     """
 
     outages: Mapping[int, Sequence[tuple[float, float]]] = field(default_factory=dict)
@@ -52,20 +52,20 @@ class Failures(Controller):
             raise ConfigError(f"failures.outages: found GPU {absent[0]}, expected 0 to {run.cluster.gpus - 1}")
         for worker in run.cluster.workers:
             if worker.id in self.outages:
-                run.process(self._follow(worker, iter(self.outages[worker.id])))
+                run.process(self._take_down(worker, iter(self.outages[worker.id])))
             elif self.mean_up_s is not None:
-                run.process(self._follow(worker, self._drawn(worker, self.mean_up_s)))
+                run.process(self._take_down(worker, self._random_outages(worker, self.mean_up_s)))
         if self.outages or self.mean_up_s is not None:
             run.assume("GPUs that are down draw", "their idle power", "a setting of failures=; not published")
 
-    def _drawn(self, worker: Worker, mean_up_s: float) -> Iterator[tuple[float, float]]:
+    def _random_outages(self, worker: Worker, mean_up_s: float) -> Iterator[tuple[float, float]]:
         rng, until_s = self._run.rng(FAILURES.format(worker.id)), 0.0
         while True:
             from_s = until_s + rng.exponential(mean_up_s)
             until_s = from_s + rng.exponential(self.mean_down_s)
             yield from_s, until_s
 
-    def _follow(self, worker: Worker, windows: Iterator[tuple[float, float]]) -> Generator[simpy.Event, Any, None]:
+    def _take_down(self, worker: Worker, windows: Iterator[tuple[float, float]]) -> Generator[simpy.Event, Any, None]:
         run = self._run
         for from_s, until_s in windows:
             yield run.clock.sleep_until(from_s)

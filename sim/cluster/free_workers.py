@@ -1,4 +1,4 @@
-"""Who has room: workers by role and by how many requests they have aboard, in the order in which they came to that."""
+"""Index of the free workers, by role and number of running requests."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -9,14 +9,14 @@ Bucket = deque[Worker]
 
 
 class FreeWorkers:
-    """The workers that would take a request now; to list, to ask, and to take the first of a bucket off are O(1)."""
+    """The workers with capacity, in buckets of equal load by role, the longest free first; O(1) but for ``idle``."""
 
-    __slots__ = ("_by_role", "_buckets", "_listed")
+    __slots__ = ("_added", "_buckets", "_by_role")
 
     def __init__(self) -> None:
-        self._listed = 0
+        self._added = 0
         self._by_role: dict[str, list[Bucket]] = {}
-        self._buckets: list[Bucket] = []  # of the only role there is; none, where there are several
+        self._buckets: list[Bucket] = []  # of the only role; empty if there are several
 
     def add(self, worker: Worker) -> None:
         buckets = self._by_role.get(worker._role)
@@ -25,12 +25,12 @@ class FreeWorkers:
             self._buckets = buckets if len(self._by_role) == 1 else []
         try:
             bucket = buckets[worker.running]
-        except IndexError:  # as many as are aboard, whatever the limit
+        except IndexError:  # as many buckets as requests ever run, however large max_batch is
             buckets += [deque() for _ in range(worker.running + 1 - len(buckets))]
             bucket = buckets[worker.running]
         worker.bucket = bucket
         bucket.append(worker)
-        worker.free_since = self._listed = self._listed + 1
+        worker.free_since = self._added = self._added + 1
 
     def remove(self, worker: Worker) -> None:
         bucket: Bucket = worker.bucket  # type: ignore[assignment]

@@ -1,4 +1,4 @@
-"""What lies in the memory of GPUs: models and add-ons, and the room that is left for what runs."""
+"""GPU memory: resident models and add-ons, and the bytes left for running requests."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,58 +12,66 @@ from sim.core.worker import Worker
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What lies on a worker, held against what its GPUs, all of kind ``gpu``, have; errors name one of ``parts``."""
+    """Checks the assets on workers against the memory of a ``gpu``; errors name one of ``parts``."""
 
     gpu: Gpu
     parts: Mapping[str, object]
 
     def admit(
-        self, worker: Worker, asset: Asset, bytes: int | None, keep: Collection[Asset] = (), room: int = 0
+        self, worker: Worker, asset: Asset, bytes: int | None, keep: Collection[Asset] = (), free_bytes: int = 0
     ) -> list[Asset] | None:
-        if (bytes or 0) < 0 or room < 0:
-            raise SimulationError(f"{caller()} puts {asset.name} of {bytes} bytes on {worker} beside {room}")
-        resident, most = worker.resident, self.gpu.memory_bytes
+        if (bytes or 0) < 0 or free_bytes < 0:
+            raise SimulationError(
+                f"{caller()} puts {asset.name} of {bytes} bytes on {worker}, with {free_bytes} bytes to stay free; "
+                "expected 0 or more"
+            )
+        resident, capacity = worker.resident, self.gpu.memory_bytes
         present = asset in resident
         if present:
-            resident[asset] = resident.pop(asset)  # used last
+            resident[asset] = resident.pop(asset)  # most recently used last
         needed, own = 0 if present else bytes or 0, own_model(worker)
-        gone: list[Asset] = []
-        if most is not None:
-            over = sum(resident.values()) + needed + room - most
-            gone = _oldest(resident, over, {own, asset, *keep})
-            if over > sum(resident[other] for other in gone):
+        evicted: list[Asset] = []
+        if capacity is not None:
+            over = sum(resident.values()) + needed + free_bytes - capacity
+            evicted = _least_recent(resident, over, {own, asset, *keep})
+            if over > sum(resident[other] for other in evicted):
                 return None
-        for other in gone:
+        for other in evicted:
             del resident[other]
         if not present:
             resident[asset] = needed
-        return gone
+        return evicted
 
     def evict(self, worker: Worker, asset: Asset) -> None:
         if asset not in worker.resident:
             raise SimulationError(f"{caller()} evicts the {asset.kind} {asset.name} from {worker}, where it is not")
         if asset == own_model(worker):
-            raise SimulationError(f"{caller()} evicts {asset.name} from {worker}, which serves with it; order a role")
+            raise SimulationError(
+                f"{caller()} evicts {asset.name} from {worker}, which serves with it; change its role"
+            )
         del worker.resident[asset]
 
     def check(self, worker: Worker, peak_bytes: int | None, runs: Sequence[Collection[Asset]] | None = None) -> None:
-        """The peak has the add-ons in it that all of ``runs`` have in common; those of some of them lie beside it.
+        """Check ``peak_bytes`` of the running requests, plus the assets it does not include, against the memory.
 
-        Raises SimulationError where it is more than the GPU has, WorkFailed where that is for the add-ons of one.
+        The peak includes the model, and the add-ons that all of ``runs`` share. Other add-ons are counted on top; those
+        that no run needs are evicted as far as necessary, the least recently used first.
+
+        Raises SimulationError if the batch needs more than the GPU has, WorkFailed if one request with add-ons does.
         """
-        most = self.gpu.memory_bytes
-        if most is None or peak_bytes is None:
+        capacity = self.gpu.memory_bytes
+        if capacity is None or peak_bytes is None:
             return
         if not peak_bytes >= 0:
-            raise SimulationError(f"{caller()} says that what runs on {worker} takes {peak_bytes} bytes")
+            raise SimulationError(f"{caller()} gives a peak of {peak_bytes} bytes on {worker}; expected 0 or more")
         own, resident = own_model(worker), worker.resident
         counted = {own}.union(set(runs[0]).intersection(*runs) if runs else ())
-        beside = sum(size for asset, size in resident.items() if asset not in counted)
-        if runs is not None and peak_bytes + beside > most:
-            for other in _oldest(resident, peak_bytes + beside - most, {own}.union(*runs)):
-                beside -= resident.pop(other)
-        if peak_bytes + beside > most:
-            takes = f"takes {(peak_bytes + beside) / 1e9:.1f} GB of the {self._memory}"
+        uncounted = sum(size for asset, size in resident.items() if asset not in counted)
+        if runs is not None and peak_bytes + uncounted > capacity:
+            for other in _least_recent(resident, peak_bytes + uncounted - capacity, {own}.union(*runs)):
+                uncounted -= resident.pop(other)
+        if peak_bytes + uncounted > capacity:
+            takes = f"takes {(peak_bytes + uncounted) / 1e9:.1f} GB of the {self._memory}"
             if runs is not None and len(runs) == 1 and runs[0]:
                 names = ", ".join(asset.name for asset in runs[0])
                 raise WorkFailed(f"with {names} it {takes}; choose another cluster= or addons=ignore")
@@ -73,10 +81,10 @@ class Memory:
             )
 
     def install(self, worker: Worker, size: int) -> None:
-        """The model of ``worker`` alone lies there. Raises SimulationError where it is larger than the GPU's memory."""
+        """Leave only the model of ``worker`` there. Raises SimulationError if it is larger than the GPU's memory."""
         worker.resident.clear()
-        most = self.gpu.memory_bytes
-        if most is not None and size > most:
+        capacity = self.gpu.memory_bytes
+        if capacity is not None and size > capacity:
             raise SimulationError(
                 f"{worker.model} takes {size / 1e9:.1f} GB of the {self._memory}; choose another models= or cluster="
             )
@@ -91,18 +99,18 @@ def own_model(worker: Worker) -> Asset:
     return Asset("model", worker.model, worker.model)
 
 
-def _oldest(resident: Mapping[Asset, int], bytes: int, keep: Collection[Asset]) -> list[Asset]:
-    """Those of ``resident`` that free ``bytes``, or all that may go: longest unused first, and none of ``keep``."""
-    going: list[Asset] = []
+def _least_recent(resident: Mapping[Asset, int], bytes: int, keep: Collection[Asset]) -> list[Asset]:
+    """Return the least recently used assets that free ``bytes``, or all there are, without those in ``keep``."""
+    victims: list[Asset] = []
     for asset, size in resident.items():
         if bytes <= 0:
             break
         if asset not in keep:
-            going.append(asset)
+            victims.append(asset)
             bytes -= size
-    return going
+    return victims
 
 
-def common(residents: Sequence[Mapping[Asset, int]]) -> dict[Asset, int]:
-    """What lies on each of several GPUs, in the order of the first."""
+def resident_on_all(residents: Sequence[Mapping[Asset, int]]) -> dict[Asset, int]:
+    """Return the assets resident on every GPU, in the order of the first."""
     return {asset: size for asset, size in residents[0].items() if all(asset in other for other in residents)}

@@ -1,4 +1,4 @@
-"""The step-by-step executor: who is active on a worker may change at every boundary between two steps."""
+"""Continuous batching: requests join and leave a worker's batch at every step boundary."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -35,24 +35,26 @@ from sim.protocols import (
     Worker,
 )
 
-EXPECTED = "expected a Cost of 0 or more seconds, and 0 or more joules or None"
+EXPECTED_COST = "expected a Cost of 0 or more seconds, and 0 or more joules or None"
 
 
 @dataclass(slots=True)
 class ContinuousBatching(Executor):
-    """Up to ``max_batch`` requests step together; one joins or leaves at a boundary (ORCA's iteration-level scheduling).
+    """Run up to ``max_batch`` requests as one batch that changes at step boundaries (ORCA's iteration-level batching).
 
-    A GPU does one thing at a time: while one request is prepared or decoded the others wait. A run of steps is planned
-    up to the first request that ends, and cut at the next boundary when one joins. A live backend makes every step.
+    A GPU does one thing at a time: the batch waits while one request is prepared or decoded. A run of steps is planned
+    up to the first request that completes, and interrupted at the next boundary when another joins. A live backend runs
+    its steps one by one.
 
     Args:
-        max_batch: requests that are active on a worker at most.
-        batching: what the stages cost; by default as the backend has them.
-        feature_cache: what a step reuses of the one before; None computes all.
-        controlnet_placement, lora_loading: where ControlNets run, and when LoRAs come; without both, they are loaded one after another.
-        kernels: of the denoiser and its ControlNets; None is plain.
+        max_batch: maximum number of requests in a worker's batch.
+        batching: cost of each stage, and which requests share a step; by default the backend's own.
+        feature_cache: what a step reuses of the step before; None computes everything.
+        controlnet_placement, lora_loading: where ControlNets run, and when LoRAs are loaded; if neither is given, all
+            add-ons are loaded one after another before the first step.
+        kernels: kernels of the denoiser and its ControlNets; None is the framework's own.
 
-    Raises ConfigError for a feature cache on a live backend, which computes all.
+    Raises ConfigError for a feature cache on a live backend, which computes every block.
     """
 
     max_batch: Annotated[int, Ge(1)] = 16
@@ -67,13 +69,13 @@ class ContinuousBatching(Executor):
     _reused: RequestColumn = field(init=False, repr=False)
     _worker_batches: dict[int, WorkerBatch] = field(init=False, default_factory=dict, repr=False)
     _preempted: dict[Request, tuple[int, Slot, int, str]] = field(init=False, default_factory=dict, repr=False)
-    """By preempted request: its worker, its slot (``since`` is what it had), its steps left, and who preempted it."""
+    """Preempted request -> id of the worker that holds its state, its slot, its steps left, and who preempted it."""
 
     def __post_init__(self) -> None:
         if self.feature_cache is not None and isinstance(self.controlnet_placement, SharedServers):
             raise ConfigError(
-                "feature_cache: how seldom steps that reuse something call the ControlNet servers is not modelled; add "
-                "feature_cache=none, or give ControlNets GPUs of the group (controlnet_placement=service)"
+                "feature_cache: found controlnet_placement=shared, and how rarely steps that reuse features call the "
+                "ControlNet servers is not modelled; add feature_cache=none or controlnet_placement=service"
             )
         if self.controlnet_placement is not None or self.lora_loading is not None or self.kernels is not None:
             placement, loading = self.controlnet_placement or InlineControlNets(), self.lora_loading or SyncLoading()
@@ -96,24 +98,24 @@ class ContinuousBatching(Executor):
         worker_batch.joining.append(request)
         if not worker_batch.working:
             worker_batch.working = True
-            self._at(worker_batch, DISPATCH, self._run.clock._now)
-        elif worker_batch.planned:
+            self._schedule(worker_batch, DISPATCH, self._run.clock._now)
+        elif worker_batch.planned_steps:
             self._interrupt(worker_batch)
 
     def abort(self, worker: Worker, now_s: float) -> list[Request]:
         worker_batch = self._worker_batches.pop(worker.id, None)
         for request in [request for request, (at, *_) in self._preempted.items() if at == worker.id]:
-            del self._preempted[request]  # what it had made is gone with the GPU's memory
+            del self._preempted[request]  # its latents are lost with the GPU's memory
             request.steps_left = request.steps - request.skipped
         if worker_batch is None:
             return []
         run, lost = self._run, [slot.request for slot in worker_batch.slots]
         due = worker_batch.due
         pending = due is not None and run.clock.cancel(due)
-        if pending and worker_batch.staged is not None:
-            lost.append(worker_batch.staged)
+        if pending and worker_batch.staged_request is not None:
+            lost.append(worker_batch.staged_request)
         lost += worker_batch.joining
-        if due is not None and pending and due[1] != DISPATCH:  # else its turn comes now, and nothing has begun
+        if due is not None and pending and due[1] != DISPATCH:  # a dispatch is due now: nothing has begun
             run.cluster.record_busy(worker, max(worker.busy_until_s, worker_batch.anchor_s), now_s, "request_lost")
         for request in lost:
             self.batching.request_lost(worker, request)
@@ -122,8 +124,8 @@ class ContinuousBatching(Executor):
     def interrupt(self, worker: Worker) -> None:
         worker_batch = self._worker_batches.get(worker.id)
         if worker_batch is not None:
-            worker_batch.changed = True
-            if worker_batch.planned:
+            worker_batch.boundary_pending = True
+            if worker_batch.planned_steps:
                 self._interrupt(worker_batch)
 
     def active(self, worker: Worker) -> Sequence[Request]:
@@ -138,101 +140,100 @@ class ContinuousBatching(Executor):
 
     def is_at_boundary(self, worker: Worker) -> bool:
         worker_batch = self._worker_batches.get(worker.id)
-        return worker_batch is None or worker_batch.asking or not worker_batch.working
+        return worker_batch is None or worker_batch.in_callback or not worker_batch.working
 
     def at_boundary(
-        self, worker: Worker, then: Callable[[Worker], None], steps_until: StepsUntil | None = None
+        self, worker: Worker, callback: Callable[[Worker], None], steps_until: StepsUntil | None = None
     ) -> None:
         worker_batch = self._worker_batches.get(worker.id)
         if worker_batch is not None and worker_batch.working:
-            worker_batch.then, worker_batch.steps_until, worker_batch.asked_s = then, steps_until, self._run.clock._now
-            if worker_batch.planned:
+            worker_batch.callback, worker_batch.steps_until = callback, steps_until
+            worker_batch.registered_s = self._run.clock._now
+            if worker_batch.planned_steps:
                 self._interrupt(worker_batch)
 
     def preempt(self, worker: Worker, request: Request) -> None:
         worker_batch = self._worker_batches[worker.id]
         slot = next(slot for slot in worker_batch.slots if slot.request is request)
         worker_batch.slots.remove(slot)
-        worker_batch.changed = bool(worker_batch.slots)
-        slot.since = worker_batch.totals.minus(slot.since)
+        worker_batch.boundary_pending = bool(worker_batch.slots)
+        slot.totals_at_join = worker_batch.totals.minus(slot.totals_at_join)
         self._preempted[request] = worker.id, slot, request.steps_left, caller(1)
         request.worker = MISSING
         self._run.cluster.release(worker)
 
     def charge_overhead(self, worker: Worker, seconds: float) -> None:
         if not 0.0 <= seconds < inf:
-            raise SimulationError(f"{caller(1)} holds {worker} for {seconds} s; expected 0 or more seconds")
+            raise SimulationError(f"{caller(1)} charges {worker} {seconds} s of overhead; expected 0 or more seconds")
         worker_batch = self._worker_batches.get(worker.id)
         if worker_batch is None:
             worker_batch = self._worker_batches[worker.id] = WorkerBatch(worker)
         worker_batch.overhead_s += seconds
-        worker_batch.changed = True
+        worker_batch.boundary_pending = True
 
     def price(self, works: Sequence[Work]) -> Cost:
         steps = priced(self.batching)
         if self.feature_cache is None:
             return steps.price(works)
-        asked = [_asking(work) for work in works]
-        of = dict(zip(asked, works, strict=True))
+        requests = [_request_for(work) for work in works]
+        work_of = dict(zip(requests, works, strict=True))
         count = works[0].steps
-        step_costs = self.feature_cache.step_costs(asked, count, lambda some: steps.price([of[each] for each in some]))
+        step_costs = self.feature_cache.step_costs(
+            requests, count, lambda subset: steps.price([work_of[request] for request in subset])
+        )
         return Cost(step_costs.seconds(count), step_costs.joules(count)).over(count)
 
-    def _at(self, worker_batch: WorkerBatch, order: int, time_s: float) -> None:
+    def _schedule(self, worker_batch: WorkerBatch, order: int, time_s: float) -> None:
         worker_batch.version += 1
         clock = self._run.clock
-        worker_batch.staged = None
-        worker_batch.due = clock.at(max(time_s, clock._now), order, self._go_on, (worker_batch, worker_batch.version))
+        worker_batch.staged_request = None
+        worker_batch.due = clock.at(max(time_s, clock._now), order, self._proceed, (worker_batch, worker_batch.version))
 
-    def _go_on(self, due: tuple[WorkerBatch, int]) -> None:
+    def _proceed(self, due: tuple[WorkerBatch, int]) -> None:
         worker_batch, version = due
         if version == worker_batch.version:
-            if worker_batch.planned:
-                self._stepped(worker_batch)
+            if worker_batch.planned_steps:
+                self._record_steps(worker_batch)
             self._advance(worker_batch)
 
     def _interrupt(self, worker_batch: WorkerBatch) -> None:
-        if self._run.backend.live or worker_batch.step_costs.seconds(worker_batch.planned) <= 0.0:
+        if self._run.backend.live or worker_batch.step_costs.seconds(worker_batch.planned_steps) <= 0.0:
             return
-        steps = worker_batch.step_costs.steps_by(self._run.clock._now - worker_batch.run_s)
-        if steps < worker_batch.planned:
-            worker_batch.planned = max(steps, 0)
-            self._at(worker_batch, COMPLETION, worker_batch.now_s(worker_batch.planned))
+        steps = worker_batch.step_costs.steps_by(self._run.clock._now - worker_batch.run_start_s)
+        if steps < worker_batch.planned_steps:
+            worker_batch.planned_steps = max(steps, 0)
+            self._schedule(worker_batch, COMPLETION, worker_batch.now_s(worker_batch.planned_steps))
 
     def _advance(self, worker_batch: WorkerBatch) -> None:
-        """At a boundary: let one go that is done, or have one join that waits, or ask who else does, or step on."""
+        """At a step boundary: finish a completed request, else admit one, else call the scheduler, else step on."""
         done = next((slot for slot in worker_batch.slots if slot.request.steps_left <= 0), None)
         if done is not None:
-            self._leave(worker_batch, done)
+            self._finish(worker_batch, done)
         elif worker_batch.joining:
             self._join(worker_batch, worker_batch.joining.popleft())
-        elif worker_batch.then is not None and worker_batch.steps_until is None:
-            then, worker_batch.then = worker_batch.then, None
-            worker_batch.asking = True
-            then(worker_batch.worker)
-            worker_batch.asking = False
+        elif worker_batch.callback is not None and worker_batch.steps_until is None:
+            callback, worker_batch.callback = worker_batch.callback, None
+            worker_batch.in_callback = True
+            callback(worker_batch.worker)
+            worker_batch.in_callback = False
             self._advance(worker_batch)
-        elif worker_batch.changed and worker_batch.slots:
-            self._boundary(worker_batch)
+        elif worker_batch.boundary_pending and worker_batch.slots:
+            self._run_boundary(worker_batch)
         elif worker_batch.slots:
-            self._step(worker_batch)
+            self._plan_steps(worker_batch)
         else:
             worker_batch.working = False
 
     def _join(self, worker_batch: WorkerBatch, request: Request) -> None:
         run, worker = self._run, worker_batch.worker
-        if not worker_batch.slots:  # count from now
-            worker_batch.anchor_s, worker_batch.ready_s, worker_batch.other_s, worker_batch.totals = (
-                run.clock._now,
-                0.0,
-                0.0,
-                BatchTotals(),
-            )
+        if not worker_batch.slots:  # an idle worker's time counts from now
+            worker_batch.anchor_s, worker_batch.totals = run.clock._now, BatchTotals()
+            worker_batch.loading_s = worker_batch.other_s = 0.0
         if request in self._preempted:
-            slot = self._resumed(worker, request)
-            slot.since = worker_batch.totals.minus(slot.since)
+            slot = self._resume(worker, request)
+            slot.totals_at_join = worker_batch.totals.minus(slot.totals_at_join)
             worker_batch.slots.append(slot)
-            worker_batch.changed = True
+            worker_batch.boundary_pending = True
             self._advance(worker_batch)
             return
         if request.steps_left != request.steps - request.skipped:
@@ -248,40 +249,42 @@ class ContinuousBatching(Executor):
             )
         except DoesNotFit as failure:
             request.start_s, request.load_s = start_s, seconds(failure.loads)
-            worker_batch.ready_s += request.load_s
-            self._stage(worker_batch, self._unprepared, (worker_batch, request, failure.loads, str(failure)), request)
+            worker_batch.loading_s += request.load_s
+            self._run_stage(
+                worker_batch, self._prepare_failed, (worker_batch, request, failure.loads, str(failure)), request
+            )
             return
         request.start_s, request.load_s = start_s, seconds(loads)
-        worker_batch.ready_s += request.load_s
+        worker_batch.loading_s += request.load_s
         try:
             cost = self.batching.prepare(worker, request, start_s)
         except WorkFailed as failure:
-            self._stage(worker_batch, self._unprepared, (worker_batch, request, loads, str(failure)), request)
+            self._run_stage(worker_batch, self._prepare_failed, (worker_batch, request, loads, str(failure)), request)
             return
         if not (0.0 <= cost.seconds < inf and (cost.joules is None or 0.0 <= cost.joules < inf)):
-            self._refuse(cost, "prepare")
-        worker_batch.ready_s += request.fetch_s
+            self._raise_invalid_cost(cost, "prepare")
+        worker_batch.loading_s += request.fetch_s
         worker_batch.other_s += cost.seconds
         slot = Slot(request, worker_batch.totals.copy())
         for _, load in loads:
-            slot.note(load)
-        slot.note(cost)
-        self._stage(worker_batch, self._joined, (worker_batch, slot, loads, cost), request)
+            slot.meter(load)
+        slot.meter(cost)
+        self._run_stage(worker_batch, self._prepare_done, (worker_batch, slot, loads, cost), request)
 
-    def _resumed(self, worker: Worker, request: Request) -> Slot:
-        at, slot, left, parker = self._preempted.pop(request)
+    def _resume(self, worker: Worker, request: Request) -> Slot:
+        at, slot, left, preempted_by = self._preempted.pop(request)
         found = (worker.id, worker.model, request.steps_left)
         if found == (at, request.model, left):
             return slot
         raise self._run.policy_error(
             "scheduler",
-            f"resumes the request in row {request.row}, preempted by {parker} with {left} steps left, on {worker} with "
-            f"{worker.model} and {request.steps_left} steps left; its state is on worker {at}, for {request.model}: moving "
-            "it has no cost yet, so resume it there",
+            f"resumes the request in row {request.row}, preempted by {preempted_by} with {left} steps left, on "
+            f"{worker} with {worker.model} and {request.steps_left} steps left; its state is on worker {at}, for "
+            f"{request.model}: resume it there, since the cost of moving it is not modelled",
         )
 
-    def _joined(self, what: tuple[WorkerBatch, Slot, Loads, Cost]) -> None:
-        worker_batch, slot, loads, cost = what
+    def _prepare_done(self, ended: tuple[WorkerBatch, Slot, Loads, Cost]) -> None:
+        worker_batch, slot, loads, cost = ended
         request, worker, until_s = slot.request, worker_batch.worker, worker_batch.now_s()
         from_s, _ = record_loads(self._run, worker, loads, request.start_s, until_s)
         if request.fetch_s:
@@ -292,27 +295,27 @@ class ContinuousBatching(Executor):
             self._run.cluster.record_busy(worker, from_s, until_s, "prepare", cost.joules, 1, request.row)
         request.decode_s = cost.seconds
         worker_batch.slots.append(slot)
-        worker_batch.changed = True
+        worker_batch.boundary_pending = True
         self._advance(worker_batch)
 
-    def _unprepared(self, what: tuple[WorkerBatch, Request, Loads, str]) -> None:
-        worker_batch, request, loads, reason = what
+    def _prepare_failed(self, ended: tuple[WorkerBatch, Request, Loads, str]) -> None:
+        worker_batch, request, loads, reason = ended
         record_loads(self._run, worker_batch.worker, loads, request.start_s, worker_batch.now_s())
-        self._fail(worker_batch, [request], reason)
+        self._fail_requests(worker_batch, [request], reason)
 
-    def _boundary(self, worker_batch: WorkerBatch) -> None:
-        worker_batch.changed = False
+    def _run_boundary(self, worker_batch: WorkerBatch) -> None:
+        worker_batch.boundary_pending = False
         start_s = worker_batch.now_s()
         cost = self.batching.boundary(worker_batch.worker, [slot.request for slot in worker_batch.slots], start_s)
         if cost is not FREE and not (0.0 <= cost.seconds < inf and (cost.joules is None or 0.0 <= cost.joules < inf)):
-            self._refuse(cost, "boundary")
+            self._raise_invalid_cost(cost, "boundary")
         if worker_batch.overhead_s:
             cost, worker_batch.overhead_s = Cost(cost.seconds + worker_batch.overhead_s), 0.0
         worker_batch.other_s += cost.seconds
-        self._stage(worker_batch, self._crossed, (worker_batch, start_s, cost))
+        self._run_stage(worker_batch, self._boundary_done, (worker_batch, start_s, cost))
 
-    def _crossed(self, what: tuple[WorkerBatch, float, Cost]) -> None:
-        worker_batch, start_s, cost = what
+    def _boundary_done(self, ended: tuple[WorkerBatch, float, Cost]) -> None:
+        worker_batch, start_s, cost = ended
         if cost.seconds:
             totals, batch = worker_batch.totals, len(worker_batch.slots)
             self._run.cluster.record_busy(
@@ -322,68 +325,71 @@ class ContinuousBatching(Executor):
             totals.meter(cost.seconds, cost.joules, batch)
         self._advance(worker_batch)
 
-    def _step(self, worker_batch: WorkerBatch) -> None:
+    def _plan_steps(self, worker_batch: WorkerBatch) -> None:
         active = [slot.request for slot in worker_batch.slots]
-        worker_batch.run_s = worker_batch.now_s()
+        worker_batch.run_start_s = worker_batch.now_s()
         count = 1 if self._run.backend.live else min(request.steps_left for request in active)
         try:
             if self.feature_cache is None:
-                cost = self.batching.step(worker_batch.worker, active, worker_batch.run_s)
+                cost = self.batching.step(worker_batch.worker, active, worker_batch.run_start_s)
                 if not (0.0 <= cost.seconds < inf and (cost.joules is None or 0.0 <= cost.joules < inf)):
-                    self._refuse(cost, "step")
+                    self._raise_invalid_cost(cost, "step")
                 worker_batch.step_costs = ConstantStepCosts(cost)
             else:
-                worker_batch.step_costs = self._reusing(worker_batch, active, count)
+                worker_batch.step_costs = self._cached_step_costs(worker_batch, active, count)
         except WorkFailed as failure:
             worker_batch.slots.clear()
-            self._fail(worker_batch, active, str(failure))
+            self._fail_requests(worker_batch, active, str(failure))
             return
         if self._run.backend.live:
-            worker_batch.steps_until = None  # the step is made: who wants to be asked is asked after it
+            worker_batch.steps_until = None  # a live step has run already: the callback comes after it
         elif worker_batch.steps_until is not None:
-            # Steps that reuse are shorter than the longest: it is asked early rather than late, and once an instant.
+            # With a feature cache steps may be shorter than the longest: call early rather than late, once an instant.
             now_s = self._run.clock._now
             steps_until = max(
-                worker_batch.steps_until(now_s, worker_batch.step_costs.longest_s), int(worker_batch.asked_s == now_s)
+                worker_batch.steps_until(now_s, worker_batch.step_costs.longest_s),
+                int(worker_batch.registered_s == now_s),
             )
             if steps_until < 0:
                 raise SimulationError(
-                    f"{of(worker_batch.steps_until)} says that {steps_until} steps remain until it is asked; expected 0 or more"
+                    f"{of(worker_batch.steps_until)} returned {steps_until} steps to its callback; expected 0 or more"
                 )
             if not steps_until:
                 worker_batch.steps_until = None
                 self._advance(worker_batch)
                 return
             count = min(count, steps_until)
-        if (holds := self.batching.stable_steps(worker_batch.worker, active)) is not None:
-            if holds < 1:
+        if (stable := self.batching.stable_steps(worker_batch.worker, active)) is not None:
+            if stable < 1:
                 raise SimulationError(
-                    f"{of(self.batching)} returned {holds} from stable_steps; expected 1 or more, or None"
+                    f"{of(self.batching)} returned {stable} from stable_steps; expected 1 or more, or None"
                 )
-            count = min(count, holds)
-        worker_batch.planned = count
-        self._at(worker_batch, COMPLETION, worker_batch.now_s(worker_batch.planned))
+            count = min(count, stable)
+        worker_batch.planned_steps = count
+        self._schedule(worker_batch, COMPLETION, worker_batch.now_s(worker_batch.planned_steps))
 
-    def _reusing(self, worker_batch: WorkerBatch, active: Sequence[Request], count: int) -> StepCosts:
+    def _cached_step_costs(self, worker_batch: WorkerBatch, active: Sequence[Request], count: int) -> StepCosts:
         cache = self.feature_cache
         assert cache is not None
         step_costs = cache.step_costs(
             active,
             count,
-            lambda some: sane(self.batching.step(worker_batch.worker, some, worker_batch.run_s), self.batching, "step"),
+            lambda subset: sane(
+                self.batching.step(worker_batch.worker, subset, worker_batch.run_start_s), self.batching, "step"
+            ),
         )
         sane(Cost(step_costs.seconds(count), step_costs.joules(count)), cache, "step_costs")
         return step_costs
 
-    def _refuse(self, cost: object, method: str) -> NoReturn:
+    def _raise_invalid_cost(self, cost: object, method: str) -> NoReturn:
         backend = of(self._run.backend)
         if of(self.batching).startswith("sim."):
-            raise SimulationError(f"{backend}, by {of(self.batching)}.{method}, returned {cost}; {EXPECTED}")
-        raise SimulationError(f"{of(self.batching)} returned {cost} from {method}; {EXPECTED}")
+            raise SimulationError(f"{backend}, by {of(self.batching)}.{method}, returned {cost}; {EXPECTED_COST}")
+        raise SimulationError(f"{of(self.batching)} returned {cost} from {method}; {EXPECTED_COST}")
 
-    def _stepped(self, worker_batch: WorkerBatch) -> None:
-        count, batch, totals = worker_batch.planned, len(worker_batch.slots), worker_batch.totals
-        worker_batch.planned = 0
+    def _record_steps(self, worker_batch: WorkerBatch) -> None:
+        count, batch, totals = worker_batch.planned_steps, len(worker_batch.slots), worker_batch.totals
+        worker_batch.planned_steps = 0
         from_s, seconds, joules = (
             worker_batch.now_s(),
             worker_batch.step_costs.seconds(count),
@@ -397,86 +403,86 @@ class ContinuousBatching(Executor):
         for slot in worker_batch.slots:
             slot.request.steps_left -= count
         for slot, reused in zip(worker_batch.slots, worker_batch.step_costs.reused(count), strict=False):
-            slot.reused += reused
+            slot.reused_steps += reused
 
-    def _leave(self, worker_batch: WorkerBatch, slot: Slot) -> None:
+    def _finish(self, worker_batch: WorkerBatch, slot: Slot) -> None:
         worker_batch.slots.remove(slot)
-        worker_batch.changed = bool(worker_batch.slots)
+        worker_batch.boundary_pending = bool(worker_batch.slots)
         request, start_s = slot.request, worker_batch.now_s()
         try:
             before, after = self.batching.finish(worker_batch.worker, request, start_s)
         except WorkFailed as failure:
-            self._fail(worker_batch, [request], str(failure))
+            self._fail_requests(worker_batch, [request], str(failure))
             return
         if not (0.0 <= before.seconds < inf and (before.joules is None or 0.0 <= before.joules < inf)):
-            self._refuse(before, "finish")
+            self._raise_invalid_cost(before, "finish")
         if after is not FREE and not (
             0.0 <= after.seconds < inf and (after.joules is None or 0.0 <= after.joules < inf)
         ):
-            self._refuse(after, "finish")
+            self._raise_invalid_cost(after, "finish")
         worker_batch.other_s += before.seconds
-        slot.note(before)
-        slot.note(after)
-        self._tell(worker_batch, slot, before, after)
-        self._stage(worker_batch, self._out, (worker_batch, slot, start_s, before, after), request)
+        slot.meter(before)
+        slot.meter(after)
+        self._record_request(worker_batch, slot, before, after)
+        self._run_stage(worker_batch, self._finish_done, (worker_batch, slot, start_s, before, after), request)
 
-    def _out(self, what: tuple[WorkerBatch, Slot, float, Cost, Cost]) -> None:
-        """The image is there; what comes after it still holds the GPU."""
-        worker_batch, slot, start_s, before, after = what
+    def _finish_done(self, ended: tuple[WorkerBatch, Slot, float, Cost, Cost]) -> None:
+        """End the request: its image is there, though the work after it still holds the GPU."""
+        worker_batch, slot, start_s, before, after = ended
         run, worker = self._run, worker_batch.worker
         until_s = worker_batch.now_s()
         if before.seconds:
             run.cluster.record_busy(worker, start_s, until_s, "finish", before.joules, 1, slot.request.row)
         run.end(slot.request)
         worker_batch.other_s += after.seconds
-        self._stage(worker_batch, self._gone, (worker_batch, until_s, after))
+        self._run_stage(worker_batch, self._after_done, (worker_batch, until_s, after))
 
-    def _gone(self, what: tuple[WorkerBatch, float, Cost]) -> None:
-        worker_batch, start_s, after = what
+    def _after_done(self, ended: tuple[WorkerBatch, float, Cost]) -> None:
+        worker_batch, start_s, after = ended
         if after.seconds:
             self._run.cluster.record_busy(worker_batch.worker, start_s, worker_batch.now_s(), "after", after.joules)
         self._run.cluster.release(worker_batch.worker)
         self._advance(worker_batch)
 
-    def _stage(
+    def _run_stage(
         self,
         worker_batch: WorkerBatch,
-        then: Callable[[Any], None],
-        what: tuple[object, ...],
+        callback: Callable[[Any], None],
+        ended: tuple[object, ...],
         request: Request | None = None,
     ) -> None:
-        """Go on with ``then(what)`` when the stage that was just added is over, of ``request``, which is not active."""
+        """Call ``callback(ended)`` when the stage just added ends; it prepares or decodes ``request``, if given."""
         clock = self._run.clock
-        worker_batch.staged = request
-        worker_batch.due = clock.at(max(worker_batch.now_s(), clock._now), COMPLETION, then, what)
+        worker_batch.staged_request = request
+        worker_batch.due = clock.at(max(worker_batch.now_s(), clock._now), COMPLETION, callback, ended)
 
-    def _fail(self, worker_batch: WorkerBatch, requests: list[Request], reason: str) -> None:
+    def _fail_requests(self, worker_batch: WorkerBatch, requests: list[Request], reason: str) -> None:
         for request in requests:
             self.batching.request_lost(worker_batch.worker, request)
             self._run.end(request, FAILED, reason)
         self._run.cluster.release(worker_batch.worker, len(requests))
         self._advance(worker_batch)
 
-    def _tell(self, worker_batch: WorkerBatch, slot: Slot, before: Cost, after: Cost) -> None:
-        request, totals, since = slot.request, worker_batch.totals, slot.since
-        request.denoise_s = totals.steps_s - since.steps_s
-        share_s = totals.share_s - since.share_s
+    def _record_request(self, worker_batch: WorkerBatch, slot: Slot, before: Cost, after: Cost) -> None:
+        request, totals, joined = slot.request, worker_batch.totals, slot.totals_at_join
+        request.denoise_s = totals.steps_s - joined.steps_s
+        share_s = totals.share_s - joined.share_s
         self._batch[request.row] = (
-            (totals.batch_s - since.batch_s) / request.denoise_s if request.denoise_s > 0.0 else 1.0
+            (totals.batch_s - joined.batch_s) / request.denoise_s if request.denoise_s > 0.0 else 1.0
         )
         if self.feature_cache is not None:
-            self._reused[request.row] = slot.reused / max(request.steps - request.skipped, 1)
+            self._reused[request.row] = slot.reused_steps / max(request.steps - request.skipped, 1)
         request.decode_s += before.seconds
         own_s = request.load_s + request.fetch_s + share_s + request.decode_s
-        beside_s = (totals.idle_s - since.idle_s) + after.seconds
-        metered_s = totals.metered_s - since.metered_s + slot.metered_s
+        waiting_s = (totals.idle_s - joined.idle_s) + after.seconds
+        metered_s = totals.metered_s - joined.metered_s + slot.metered_s
         gpus = len(worker_batch.worker.gpus)
-        estimated_j = self._run.cluster.gpu.energy_j(own_s + beside_s - metered_s) * gpus
+        estimated_j = self._run.cluster.gpu.energy_j(own_s + waiting_s - metered_s) * gpus
         self._share[request.row] = share_s * gpus
-        request.energy_j = totals.joules - since.joules + slot.joules + estimated_j
+        request.energy_j = totals.joules - joined.joules + slot.joules + estimated_j
 
 
-def _asking(work: Work) -> Request:
+def _request_for(work: Work) -> Request:
     request = Request(work.row, 0.0, work.width, work.height, work.steps)
     request.model, request.steps_left = work.model, work.steps
     return request

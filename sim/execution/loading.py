@@ -1,4 +1,4 @@
-"""What an executor does first: see that the model and the add-ons of a request are on its worker."""
+"""Loading: put the model and the add-ons of a request on its worker before it runs."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,7 +13,7 @@ from sim.protocols import Loads, Run, Worker
 
 
 class DoesNotFit(WorkFailed):
-    """The add-ons of a request do not fit; ``loads`` came before that was found."""
+    """The add-ons of a request do not fit into memory; ``loads`` were loaded before that was found."""
 
     def __init__(self, reason: str, loads: Loads) -> None:
         super().__init__(reason)
@@ -26,12 +26,13 @@ LoadAddons = Callable[[Worker, Request, Sequence[Request]], Loads | None]
 def ensure(
     run: Run, worker: Worker, request: Request, active: Sequence[Request] = (), load_addons: LoadAddons | None = None
 ) -> Loads:
-    """Put what ``request`` runs with on ``worker``, as far as it is not there; to be spent by the caller (``record_busy``).
+    """Load the model and add-ons of ``request`` that ``worker`` lacks; return the loads, for the caller to record.
 
-    Unless ``load_addons`` does that, all of it one after another before the first step: ControlNets stay until the memory is
-    needed, LoRAs are patched into the weights, which then serve those that ask for just these (SwiftDiffusion, 2.3).
+    Unless ``load_addons`` loads them, add-ons come one after another before the first step. ControlNets stay until the
+    memory is needed. LoRAs are patched into the weights, which then serve only requests with the same LoRAs
+    (SwiftDiffusion, 2.3).
 
-    Raises SimulationError without a plan or where others run on what is there, DoesNotFit where add-ons do not fit.
+    Raises SimulationError without a plan or while others run on another model, DoesNotFit if the memory is too small.
     """
     model = request.model
     if model is None:
@@ -40,25 +41,25 @@ def ensure(
     if worker.model != model:
         if worker.running > 1:
             raise SimulationError(
-                f"a request for {model} (row {request.row}) was given to worker {worker.id} while others aboard run on "
-                f"{worker.model}; a scheduler must keep models apart"
+                f"the request in row {request.row}, for {model}, was given to worker {worker.id} while others run on "
+                f"{worker.model} there; a scheduler must not mix models on a worker"
             )
         run.cluster.install(worker, model)
         loads.append(("load", load(run, worker, Asset("model", model, model))))
     if run.workload.addons is not None:
         try:
-            brought = None if load_addons is None else load_addons(worker, request, active)
-            loads += _in_series(run)(worker, request, active) if brought is None else brought
+            addon_loads = None if load_addons is None else load_addons(worker, request, active)
+            loads += _load_in_series(run)(worker, request, active) if addon_loads is None else addon_loads
         except WorkFailed as failure:
             raise DoesNotFit(str(failure), loads) from None
     return loads
 
 
-def _in_series(run: Run) -> Callable[[Worker, Request, Sequence[Request]], Loads]:
+def _load_in_series(run: Run) -> Callable[[Worker, Request, Sequence[Request]], Loads]:
     controlnets, loras = InlineControlNets(offload=False), SyncLoading()
     controlnets.bind(run)
     loras.bind(run)
-    return lambda *to: controlnets.load_addons(*to) + loras.load_addons(*to)
+    return lambda *args: controlnets.load_addons(*args) + loras.load_addons(*args)
 
 
 def seconds(loads: Loads) -> float:
@@ -66,7 +67,7 @@ def seconds(loads: Loads) -> float:
 
 
 def record_loads(run: Run, worker: Worker, loads: Loads, from_s: float, until_s: float) -> tuple[float, float]:
-    """Spend ``loads``, which began at ``from_s``, until ``until_s`` at most; return when they were done, and joules."""
+    """Record ``loads`` from ``from_s`` to at most ``until_s``; return when they ended, and their joules."""
     joules = 0.0
     for kind, cost in loads:
         done_s = min(from_s + cost.seconds, until_s)
@@ -76,19 +77,19 @@ def record_loads(run: Run, worker: Worker, loads: Loads, from_s: float, until_s:
 
 
 def joules_of(run: Run, loads: Loads) -> float:
-    """Return the joules of ``loads``; NaN where the power is not known."""
+    """Return the joules of ``loads``; NaN if the GPU's power is not known."""
     gpu = run.cluster.gpu
     return sum((gpu.energy_j(cost.seconds) if cost.joules is None else cost.joules for _, cost in loads), 0.0)
 
 
 def cancel_due(run: Run, worker: Worker) -> tuple[float, Any] | None:
-    """Take back the call that is due on ``worker``: its time and its argument; None where there is none."""
+    """Cancel the clock call due on ``worker``; return its time and argument, or None if there is none."""
     entry, worker.due = worker.due, None
     return (entry[0], entry[4]) if entry is not None and run.clock.cancel(entry) else None
 
 
 def record_interrupted(run: Run, worker: Worker, from_s: float, until_s: float, joules: float | None) -> None:
-    """Spend what there was of work that is lost now, and was to last until ``until_s`` and draw ``joules``."""
+    """Record the part up to now of work that is lost; in full it would last until ``until_s`` and take ``joules``."""
     now_s = run.clock._now
     share = (now_s - from_s) / (until_s - from_s) if until_s > from_s else 0.0
     run.cluster.record_busy(worker, from_s, now_s, "request_lost", None if joules is None else joules * share)

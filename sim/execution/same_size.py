@@ -1,4 +1,4 @@
-"""What the stages of step-by-step execution cost when the backend alone decides."""
+"""Stage costs of continuous batching when all requests of a batch share a size."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -12,23 +12,23 @@ from sim.protocols import Run, Steps, Worker
 
 @dataclass(slots=True)
 class SameSizeSteps(Steps):
-    """Steps as the backend has them: text encoding at the start, one batch of all active, decoding at the end.
+    """The backend's own costs: text encoding when a request joins, one step for the whole batch, decoding at the end.
 
     Args:
-        speedup: GPUs of a group -> how many times faster than on one its steps are, of a batch as of one request; goes
-            before the backend's profile.
+        speedup: GPUs of a group -> speedup of its steps over one GPU, the same for any batch; overrides the backend's
+            profile.
 
-    Raises ConfigError for a group of a size that has none there and was not measured.
+    Raises ConfigError for a group size with neither a speedup here nor one in the profile.
     """
 
     speedup: Speedup = field(default_factory=dict)
     _run: Run = field(init=False, repr=False)
-    _bounded: bool = field(init=False, default=False, repr=False)
+    _checks_memory: bool = field(init=False, default=False, repr=False)
     _works: dict[int, Work] = field(init=False, default_factory=dict, repr=False)
 
     def bind(self, run: Run, interrupt: Callable[[Worker], None]) -> None:
         self._run = run
-        self._bounded = run.cluster.gpu.memory_bytes is not None and run.backend.measures_memory
+        self._checks_memory = run.cluster.gpu.memory_bytes is not None and run.backend.measures_memory
 
     def prepare(self, worker: Worker, request: Request, now_s: float) -> Cost:
         work = self._works[request.row] = self._run.work(request)
@@ -38,13 +38,13 @@ class SameSizeSteps(Steps):
         cost = self._run.backend.steps(self.works(worker, active))
         if len(worker.gpus) == 1:
             return cost
-        faster = (speedup_of(self._run, worker, each, self.speedup, "batching.speedup") for each in active)
-        return on_all_gpus(worker, cost.over(min(faster)))
+        speedups = (speedup_of(self._run, worker, each, self.speedup, "batching.speedup") for each in active)
+        return on_all_gpus(worker, cost.over(min(speedups)))
 
     def works(self, worker: Worker, active: Sequence[Request]) -> list[Work]:
-        """Those of ``active``, which fit into the memory of ``worker`` together: else SimulationError is raised."""
-        works = [self._done(request) for request in active]
-        if self._bounded:
+        """Return the works of ``active``. Raises SimulationError if they do not fit into the memory of ``worker``."""
+        works = [self._current_work(request) for request in active]
+        if self._checks_memory:
             peak = self._run.backend.peak_bytes(works)
             runs = [addons(work.model, work.controlnets, work.loras) for work in works]
             if peak is not None:
@@ -61,14 +61,14 @@ class SameSizeSteps(Steps):
             self._run.backend.begin(works)
 
     def finish(self, worker: Worker, request: Request, now_s: float) -> tuple[Cost, Cost]:
-        work = self._done(request)
+        work = self._current_work(request)
         del self._works[request.row]
         cost = self._run.backend.end([work])
         self._run.keep_artifact(request, work)
         return on_all_gpus(worker, cost), FREE
 
-    def _done(self, request: Request) -> Work:
-        """The work of ``request`` as it stands: steps were jumped over, LoRAs may have come."""
+    def _current_work(self, request: Request) -> Work:
+        """Return the work of ``request`` with its steps done so far and the LoRAs loaded so far."""
         work = self._works[request.row]
         work.done = request.steps - request.steps_left
         if request.addons is not None:

@@ -1,4 +1,4 @@
-"""The whole-request executor: a worker runs one request at a time, from load to decode (batch size 1)."""
+"""Sequential execution: a worker runs one request after another, from load to decode (batch size 1)."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ from sim.protocols import Cluster, Executor, Loads, RequestColumn, Run, Worker
 
 
 class RequestCost(NamedTuple):
-    """A whole request after loads and fetches; where ``joules`` were not measured it draws ``watts``."""
+    """Cost of a whole request after loads and fetches; if ``joules`` were not measured, the GPU draws ``watts``."""
 
     denoise_s: float
     other_s: float
@@ -29,13 +29,13 @@ class RequestCost(NamedTuple):
 class Sequential(Executor):
     """Load the model and add-ons that are not resident, fetch the artifact, denoise steps K..N, decode.
 
-    Production systems serve SDXL this way, since a batch of two takes nearly twice as long (SwiftDiffusion,
-    2.3), and so do NIRVANA (7.1) and MoDM's artifact.
+    NIRVANA (7.1), MoDM's artifact and production systems serve this way: a batch of two takes nearly twice as long on
+    SDXL (SwiftDiffusion, 2.3).
 
     Args:
-        speedup: GPUs of a group -> how many times faster than on one its steps are; goes before the backend's profile.
+        speedup: GPUs of a group -> speedup of its steps over one GPU; overrides the backend's profile.
 
-    Raises ConfigError for a group of a size that has none there and was not measured.
+    Raises ConfigError for a group size with neither a speedup here nor one in the profile.
     """
 
     speedup: Speedup = field(default_factory=dict)
@@ -47,7 +47,7 @@ class Sequential(Executor):
     _addons: bool = field(init=False, repr=False)
     _share: RequestColumn | None = field(init=False, repr=False)
     _known: dict[tuple[object, ...], RequestCost] = field(init=False, default_factory=dict, repr=False)
-    """By plan: rows of one are asked for once, where the backend does not tell them apart."""
+    """Costs by plan: rows with one plan cost the same, unless the backend costs rows one by one (``by_row``)."""
 
     def bind(self, run: Run) -> None:
         self._run = run
@@ -64,30 +64,30 @@ class Sequential(Executor):
             try:
                 loads = ensure(self._run, worker, request)
             except DoesNotFit as failure:
-                self._fail(worker, request, failure.loads, str(failure))
+                self._fail_after_loads(worker, request, failure.loads, str(failure))
                 return
             request.load_s = seconds(loads)
         key = (
             request.model, request.width, request.height, request.steps, request.skipped, request.refine, request.addons
         )  # fmt: skip
-        took = self._known.get(key)
-        if took is None:
+        cost = self._known.get(key)
+        if cost is None:
             try:
-                took = self._ask(worker, request)
+                cost = self._request_cost(worker, request)
             except WorkFailed as failure:
-                self._fail(worker, request, loads, str(failure))
+                self._fail_after_loads(worker, request, loads, str(failure))
                 return
             if not self._by_row:
-                self._known[key] = took
-        elif self._addons:  # what lies beside it is not the same on every worker
+                self._known[key] = cost
+        elif self._addons:  # other resident add-ons differ from worker to worker
             try:
                 self._check_memory(worker, self._run.work(request))
             except WorkFailed as failure:
-                self._fail(worker, request, loads, str(failure))
+                self._fail_after_loads(worker, request, loads, str(failure))
                 return
-        denoise_s, other_s, busy_s, joules, watts = took
+        denoise_s, other_s, busy_s, joules, watts = cost
         if len(worker.gpus) > 1:
-            denoise_s, other_s, busy_s, joules, watts = self._on_a_group(took, worker, request)
+            denoise_s, other_s, busy_s, joules, watts = self._cost_on_group(cost, worker, request)
         if request.fetch_s or loads:
             busy_s = request.load_s + request.fetch_s + denoise_s + other_s
         now_s = clock._now
@@ -100,16 +100,16 @@ class Sequential(Executor):
             request.energy_j = watts * (busy_s - request.load_s)
         else:
             request.energy_j = joules + watts * request.fetch_s if request.fetch_s else joules
-        worker.due = clock.at(now_s + busy_s, COMPLETION, self._done, (worker, request, loads))
+        worker.due = clock.at(now_s + busy_s, COMPLETION, self._complete, (worker, request, loads))
 
-    def _fail(self, worker: Worker, request: Request, loads: Loads | None, reason: str) -> None:
-        """Fail ``request`` when what it needs has come."""
+    def _fail_after_loads(self, worker: Worker, request: Request, loads: Loads | None, reason: str) -> None:
+        """Fail ``request`` once ``loads`` have ended."""
         request.start_s = self._clock._now
         ready_s = request.start_s + seconds(loads or [])
-        worker.due = self._clock.at(ready_s, COMPLETION, self._failed, (worker, request, loads, reason))
+        worker.due = self._clock.at(ready_s, COMPLETION, self._fail, (worker, request, loads, reason))
 
-    def _done(self, ran: tuple[Worker, Request, Loads | None]) -> None:
-        worker, request, loads = ran
+    def _complete(self, ended: tuple[Worker, Request, Loads | None]) -> None:
+        worker, request, loads = ended
         cluster = self._cluster
         from_s, until_s, joules = request.start_s, self._clock._now, request.energy_j
         if loads:
@@ -119,24 +119,24 @@ class Sequential(Executor):
         self._run.end(request)
         cluster.release(worker)
 
-    def _failed(self, ran: tuple[Worker, Request, Loads | None, str]) -> None:
-        worker, request, loads, reason = ran
+    def _fail(self, ended: tuple[Worker, Request, Loads | None, str]) -> None:
+        worker, request, loads, reason = ended
         if loads:
             record_loads(self._run, worker, loads, request.start_s, self._run.clock._now)
         self._run.end(request, FAILED, reason)
         self._run.cluster.release(worker)
 
     def abort(self, worker: Worker, now_s: float) -> list[Request]:
-        taken = cancel_due(self._run, worker)
-        if taken is None:
+        cancelled = cancel_due(self._run, worker)
+        if cancelled is None:
             return []
-        until_s, (_, request, loads, *_) = taken
+        until_s, (_, request, loads, *_) = cancelled
         record_interrupted(
             self._run, worker, request.start_s, until_s, request.energy_j + joules_of(self._run, loads or [])
         )
         return [request]
 
-    def _ask(self, worker: Worker, request: Request) -> RequestCost:
+    def _request_cost(self, worker: Worker, request: Request) -> RequestCost:
         work = self._run.work(request)
         self._check_memory(worker, work)
         cost = whole(self._run.backend, work)
@@ -149,9 +149,9 @@ class Sequential(Executor):
         runs = [addons(work.model, work.controlnets, work.loras)]
         self._cluster.check_memory(worker, self._run.backend.peak_bytes((work,)), runs)
 
-    def _on_a_group(self, took: RequestCost, worker: Worker, request: Request) -> RequestCost:
+    def _cost_on_group(self, cost: RequestCost, worker: Worker, request: Request) -> RequestCost:
         gpus = len(worker.gpus)
-        denoise_s = took.denoise_s / speedup_of(self._run, worker, request, self.speedup, "executor.speedup")
-        busy_s = denoise_s + took.other_s
-        joules = None if took.joules is None else took.joules * gpus * busy_s / took.busy_s
-        return RequestCost(denoise_s, took.other_s, busy_s, joules, took.watts * gpus)
+        denoise_s = cost.denoise_s / speedup_of(self._run, worker, request, self.speedup, "executor.speedup")
+        busy_s = denoise_s + cost.other_s
+        joules = None if cost.joules is None else cost.joules * gpus * busy_s / cost.busy_s
+        return RequestCost(denoise_s, cost.other_s, busy_s, joules, cost.watts * gpus)

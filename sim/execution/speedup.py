@@ -1,4 +1,4 @@
-"""How much faster a group of GPUs steps than one."""
+"""Speedup of the denoising steps on a group of GPUs over one GPU."""
 
 from collections.abc import Mapping
 from typing import Annotated
@@ -11,13 +11,13 @@ from sim.core.request import Request
 from sim.protocols import Run, Worker
 
 Speedup = dict[Annotated[int, Ge(2)], Positive]
-"""GPUs of a group -> how many times faster than on one its steps are."""
+"""GPUs of a group -> speedup of its steps over one GPU."""
 
 
 def speedup_of(run: Run, worker: Worker, request: Request, speedup: Mapping[int, float], key: str) -> float:
-    """How many times faster than on one GPU the denoiser steps on ``worker``; ``speedup`` goes before the profile.
+    """Return the speedup of a step on ``worker`` over one GPU: from ``speedup`` if it is there, else from the profile.
 
-    Raises ConfigError, naming ``key``, where neither says.
+    Raises ConfigError, naming ``key``, if neither has it.
     """
     gpus = worker.denoisers
     if gpus == 1:
@@ -28,7 +28,7 @@ def speedup_of(run: Run, worker: Worker, request: Request, speedup: Mapping[int,
     measured = run.backend.speedup_of(request.model, request.width, request.height, gpus)
     if measured is None:
         raise ConfigError(
-            f"{key}: a request runs on {gpus} GPUs and nothing says how much faster that is; give a figure, "
-            f"{key}={{{gpus}: ...}}"
+            f"{key}: a request runs on {gpus} GPUs and nothing says how much faster that is (neither this key nor the "
+            f"backend's profile); add {key}={{{gpus}: ...}}"
         )
     return measured

@@ -1,4 +1,4 @@
-"""The whole-batch executor: requests that set out together run as one batch, and none joins on the way."""
+"""Static batching: requests admitted together run as one batch, and no request joins it on the way."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -15,17 +15,19 @@ from sim.execution.loading import DoesNotFit, cancel_due, ensure, joules_of, rec
 from sim.metrics.recorder import BATCH_MEAN, STEP_SHARE
 from sim.protocols import Executor, Loads, RequestColumn, Run, Worker
 
-Ran = tuple[Worker, list[Request], Loads, float, float | None, str | None]
-"""A batch: its worker, requests and loads, when it began, its joules, and why it fails when its loads are there."""
+RunningBatch = tuple[Worker, list[Request], Loads, float, float | None, str | None]
+"""A batch: worker, requests, loads, start in seconds, joules, and the reason if it fails after its loads."""
 
 
 @dataclass(slots=True)
 class StaticBatch(Executor):
-    """What a worker was given at one instant runs as one batch, from text encoding to the images, which are all out
-    at its end; its steps are shared by those that still have some. Who waits for whom is the scheduler's (Batching).
+    """Run the requests given to a worker at one instant as one batch, from text encoding to decoding.
+
+    All images are complete at the end of the batch. A step is shared by the requests that have steps left. The
+    scheduler decides which requests wait for each other (``scheduler=dynamic-batching``).
 
     Args:
-        max_batch: images in a batch at most.
+        max_batch: maximum number of images in a batch.
     """
 
     max_batch: Count = 8
@@ -51,19 +53,19 @@ class StaticBatch(Executor):
             except DoesNotFit as failure:
                 self._loads[worker.id] += failure.loads
                 request.start_s = run.clock._now
-                refused = run.clock.at(run.clock._now, DISPATCH, self._refuse, (worker, request, str(failure)))
+                refused = run.clock.at(run.clock._now, DISPATCH, self._fail_refused, (worker, request, str(failure)))
                 self._refused.setdefault(worker.id, deque()).append(refused)
                 return
         if not formed:
             if len(worker.gpus) > 1:
                 raise SimulationError(
-                    f"{worker} was given a batch, and nothing says how fast several GPUs run one; a group serves with "
-                    "executor=sequential"
+                    f"{worker} has {len(worker.gpus)} GPUs, and nothing says how fast a group runs a batch; choose "
+                    "executor=sequential, or workers of one GPU"
                 )
             worker.due = run.clock.at(run.clock._now, DISPATCH, self._start, worker)
         formed.append(request)
 
-    def _refuse(self, refused: tuple[Worker, Request, str]) -> None:
+    def _fail_refused(self, refused: tuple[Worker, Request, str]) -> None:
         worker, request, reason = refused
         self._refused[worker.id].popleft()
         self._run.end(request, FAILED, reason)
@@ -82,8 +84,8 @@ class StaticBatch(Executor):
             run.cluster.check_memory(worker, run.backend.peak_bytes(works), runs)
             denoise, other = _costs(run, works)
         except WorkFailed as failure:
-            ran: Ran = (worker, batch, loads, now_s, None, str(failure))
-            worker.due = run.clock.at(now_s + load_s, COMPLETION, self._done, ran)
+            running: RunningBatch = (worker, batch, loads, now_s, None, str(failure))
+            worker.due = run.clock.at(now_s + load_s, COMPLETION, self._complete, running)
             return
         fetch_s = max(request.fetch_s for request in batch)
         ready_s = load_s + fetch_s
@@ -93,20 +95,20 @@ class StaticBatch(Executor):
             joules += run.cluster.gpu.energy_j(fetch_s)
         for request, work in zip(batch, works, strict=True):
             request.start_s, request.load_s = now_s, load_s
-            mine = [(cost, on) for cost, on in denoise if work in on]
-            request.denoise_s = sum(cost.seconds for cost, _ in mine)
-            self._share[request.row] = sum(cost.seconds / len(on) for cost, on in mine)
+            own = [(cost, stepping) for cost, stepping in denoise if work in stepping]
+            request.denoise_s = sum(cost.seconds for cost, _ in own)
+            self._share[request.row] = sum(cost.seconds / len(stepping) for cost, stepping in own)
             steps_s = request.denoise_s or 1.0
             self._batch[request.row] = (
-                sum(cost.seconds * len(on) for cost, on in mine) / steps_s if mine else len(batch)
+                sum(cost.seconds * len(stepping) for cost, stepping in own) / steps_s if own else len(batch)
             )
             request.decode_s = other.seconds
             run.keep_artifact(request, work)
-        ran = (worker, batch, loads, now_s, joules, None)
-        worker.due = run.clock.at(now_s + busy_s, COMPLETION, self._done, ran)
+        running = (worker, batch, loads, now_s, joules, None)
+        worker.due = run.clock.at(now_s + busy_s, COMPLETION, self._complete, running)
 
-    def _done(self, ran: Ran) -> None:
-        worker, batch, loads, from_s, joules, reason = ran
+    def _complete(self, running: RunningBatch) -> None:
+        worker, batch, loads, from_s, joules, reason = running
         run = self._run
         from_s, drawn = record_loads(run, worker, loads, from_s, run.clock._now)
         if reason is None:
@@ -121,30 +123,29 @@ class StaticBatch(Executor):
         run.cluster.release(worker, len(batch))
 
     def abort(self, worker: Worker, now_s: float) -> list[Request]:
-        """A batch that was formed at this very instant has not begun."""
         run = self._run
-        formed = self._formed.pop(worker.id, [])
+        formed = self._formed.pop(worker.id, [])  # a batch formed at this very instant has not begun
         self._loads.pop(worker.id, None)
         refused = self._refused.pop(worker.id, ())
         for entry in refused:
             run.clock.cancel(entry)
-        taken = cancel_due(run, worker)
+        cancelled = cancel_due(run, worker)
         lost = formed + [entry[4][1] for entry in refused]
-        if taken is not None and not formed:
-            until_s, (_, batch, loads, from_s, joules, _) = taken
+        if cancelled is not None and not formed:
+            until_s, (_, batch, loads, from_s, joules, _) = cancelled
             record_interrupted(run, worker, from_s, until_s, None if joules is None else joules + joules_of(run, loads))
             lost += batch
         return lost
 
 
 def _costs(run: Run, works: Sequence[Work]) -> tuple[list[tuple[Cost, list[Work]]], Cost]:
-    """What each stretch of steps costs and whom it serves, and what all else does."""
+    """Return the cost of each stretch of steps with the works it steps, and the cost of encoding and decoding."""
     backend = run.backend
     begin = sane(backend.begin(works), backend, "begin")
     stretches: list[tuple[Cost, list[Work]]] = []
     stops = sorted({work.steps - work.skipped for work in works} - {0})
     for at, stop in zip([0, *stops], stops, strict=False):
-        on, count = [work for work in works if work.steps - work.skipped >= stop], stop - at
-        stretches.append((sane(backend.steps(on, count), backend, "steps"), on))
+        stepping, count = [work for work in works if work.steps - work.skipped >= stop], stop - at
+        stretches.append((sane(backend.steps(stepping, count), backend, "steps"), stepping))
     end = sane(backend.end(works), backend, "end")
     return stretches, begin.plus(end)

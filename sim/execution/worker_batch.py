@@ -1,4 +1,4 @@
-"""What the step-by-step executor knows of a worker: who is active on it, and the time and energy that were theirs."""
+"""The batch of one worker under continuous batching: its slots, and each request's share of time and energy."""
 
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -15,12 +15,12 @@ from sim.protocols.serving import NEARLY
 
 @dataclass(slots=True)
 class BatchTotals:
-    """Sums over the steps of a worker; a request's share is the difference of two.
+    """Running sums over the steps of a worker; a request's share is the sum when it left less the sum when it joined.
 
     Attributes:
-        steps_s: seconds; share_s, batch_s: the integrals of 1 / batch and of the batch.
-        idle_s: seconds between steps that all active ones waited through together, over the batch.
-        joules, metered_s: measured joules over the batch, and the seconds of share_s and idle_s that they are of.
+        steps_s: seconds of steps; share_s, batch_s: the integrals of 1 / batch size and of the batch size over them.
+        idle_s: seconds at boundaries, in which the whole batch waits, divided by the batch size.
+        joules, metered_s: measured joules divided by the batch size, and the seconds of share_s and idle_s they cover.
     """
 
     steps_s: float = 0.0
@@ -39,15 +39,15 @@ class BatchTotals:
             self.metered_s += seconds / batch
 
     def minus(self, other: "BatchTotals") -> "BatchTotals":
-        return BatchTotals(*map(sub, SUMS(self), SUMS(other)))
+        return BatchTotals(*map(sub, ALL_TOTALS(self), ALL_TOTALS(other)))
 
 
-SUMS = attrgetter(*BatchTotals.__slots__)
+ALL_TOTALS = attrgetter(*BatchTotals.__slots__)
 
 
 @dataclass(slots=True)
 class ConstantStepCosts:
-    """A Course whose steps cost the same, and reuse nothing."""
+    """Step costs without a feature cache: every step costs the same, and nothing is reused."""
 
     step: Cost
 
@@ -70,15 +70,21 @@ class ConstantStepCosts:
 
 @dataclass(slots=True, eq=False)
 class Slot:
-    """An active request: the totals when it joined, the energy of its own stages, and the steps that reuse spared it."""
+    """The place of one request in the batch.
+
+    Attributes:
+        totals_at_join: the batch's totals when the request joined; of a preempted request, its share of them so far.
+        joules, metered_s: measured energy of its own stages (load, prepare, finish), and the seconds it covers.
+        reused_steps: steps' worth of computation that the feature cache saved.
+    """
 
     request: Request
-    since: BatchTotals
+    totals_at_join: BatchTotals
     joules: float = 0.0
     metered_s: float = 0.0
-    reused: float = 0.0
+    reused_steps: float = 0.0
 
-    def note(self, cost: Cost) -> None:
+    def meter(self, cost: Cost) -> None:
         if cost.joules is not None:
             self.joules += cost.joules
             self.metered_s += cost.seconds
@@ -86,44 +92,45 @@ class Slot:
 
 @dataclass(slots=True, eq=False)
 class WorkerBatch:
-    """What a worker is doing, step by step.
+    """The running batch of a worker, and where the worker is between two step boundaries.
 
-    Its time is ``anchor_s``, when it last had nothing to do, and what was spent since: ``ready_s`` on loads and
-    fetches, steps, and ``other_s`` on all else. They are added up as those of a whole request are, so that a request
-    alone ends at the same instant, to the bit.
+    The worker's time is ``anchor_s``, when it was last idle, plus the seconds since: ``loading_s`` of loads and
+    fetches, the steps, and ``other_s``. They are summed in the order of a sequential run. A request alone in its
+    batch thus ends at the same instant, to the bit.
 
     Attributes:
-        slots: the active requests; ``joining`` become active at the next boundary.
-        working: whether its next event is on the clock or being made.
-        changed: whether the boundary that comes has something to do; ``overhead_s`` is to be spent there.
-        then, steps_until: who wants to be asked, and how long there is nothing to ask; ``asking`` now; last ``asked_s``.
-        run_s: when the present run of ``planned`` steps of ``step_costs`` began; 0 planned is no run.
-        version: what an event on the clock must have to be still wanted.
-        due: the last call of the clock that was asked for; ``staged`` is the request prepared or decoded until then.
+        slots: the running requests; those in ``joining`` take a slot at the next boundary.
+        working: True if the next event of this batch is on the clock or being handled.
+        boundary_pending: True if the next boundary has work to do (Steps.boundary, or ``overhead_s`` to charge).
+        callback, steps_until: the scheduler's callback (at_boundary), and the steps until it may decide something.
+        registered_s, in_callback: when the callback was registered, and True while a callback runs.
+        run_start_s, planned_steps: start and length of the present run of steps at ``step_costs``; 0 steps is no run.
+        version: raised when a run is planned anew, so that clock events of an earlier version are ignored.
+        due: the clock entry of the next event; ``staged_request`` is the request prepared or decoded until then.
     """
 
     worker: Worker
     anchor_s: float = 0.0
-    ready_s: float = 0.0
+    loading_s: float = 0.0
     other_s: float = 0.0
     totals: BatchTotals = field(default_factory=BatchTotals)
     slots: list[Slot] = field(default_factory=list)
     joining: deque[Request] = field(default_factory=deque)
     working: bool = False
-    changed: bool = False
-    run_s: float = 0.0
-    planned: int = 0
+    boundary_pending: bool = False
+    run_start_s: float = 0.0
+    planned_steps: int = 0
     step_costs: StepCosts = field(default_factory=lambda: ConstantStepCosts(FREE))
     version: int = 0
     due: Entry | None = None
-    staged: Request | None = None
+    staged_request: Request | None = None
     overhead_s: float = 0.0
-    then: Callable[[Worker], None] | None = None
+    callback: Callable[[Worker], None] | None = None
     steps_until: StepsUntil | None = None
-    asked_s: float = 0.0
-    asking: bool = False
+    registered_s: float = 0.0
+    in_callback: bool = False
 
     def now_s(self, steps: int = 0) -> float:
-        """The end of all that was spent, and of ``steps`` more."""
+        """Return the end of all stages so far, plus ``steps`` steps of the present run."""
         ahead_s = self.step_costs.seconds(steps) if steps else 0.0
-        return self.anchor_s + (self.ready_s + (self.totals.steps_s + ahead_s) + self.other_s)
+        return self.anchor_s + (self.loading_s + (self.totals.steps_s + ahead_s) + self.other_s)

@@ -9,10 +9,10 @@ from sim.protocols import Run, Scheduler, Worker
 
 @dataclass(slots=True)
 class HitMiss(Scheduler):
-    """Workers of ``miss_role`` take misses, all others take hits; each queue in order.
+    """Two queues, each first come, first served: workers of ``miss_role`` take misses, all others take hits.
 
-    A hit is refined on the model of whichever worker takes it. With ``large_takes_hits`` a worker for misses that finds
-    none takes a hit (MoDM's quality mode); in throughput mode it does not.
+    A hit is refined on the model of the worker that takes it. With ``large_takes_hits`` a miss worker without misses
+    takes a hit (MoDM's quality mode; its throughput mode does without).
     """
 
     large_takes_hits: bool = False
@@ -29,14 +29,14 @@ class HitMiss(Scheduler):
             self._hit_roles.append(self.miss_role)
 
     def offer(self, request: Request, now_s: float) -> Worker | None:
-        least_loaded = self._run.cluster.least_loaded
+        find_worker = self._run.cluster.least_loaded
         if request.source == MISSING:
-            worker = least_loaded(self.miss_role)
+            worker = find_worker(self.miss_role)
             if worker is None:
                 self._misses.append(request)
             return worker
         for role in self._hit_roles:
-            worker = least_loaded(role)
+            worker = find_worker(role)
             if worker is not None:
                 refine_on(self._run, worker, request)
                 return worker
@@ -60,7 +60,7 @@ class HitMiss(Scheduler):
 
 
 def refine_on(run: Run, worker: Worker, request: Request) -> None:
-    """Plan ``request``, a hit, for the model of the role of ``worker``."""
+    """Plan ``request``, a hit, for the model of ``worker``."""
     model = run.models[worker.role]
     if request.model != model.name:
         run.assign(request, model)

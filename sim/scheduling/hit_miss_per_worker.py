@@ -1,4 +1,4 @@
-"""A queue at every worker, filled in turn: MoDM on several nodes, which share no queue (its multi-node artifact)."""
+"""MoDM on several nodes, which share no queue (its multi-node artifact): per-worker queues, filled in turn."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -13,32 +13,32 @@ Queue = deque[Request]
 
 @dataclass(slots=True)
 class HitMissPerWorker(Scheduler):
-    """Misses go in turn to the workers of one role, hits to the others; each works off its own, misses first.
+    """Misses go in turn to the workers of ``miss_role``, hits to the others; a worker serves its misses first.
 
-    Where no worker is there for hits, they go in turn to those for misses, of role ``miss_role``. A worker that is to
-    change from misses to hits first ends the misses in its queue; one that is to change from hits to misses hands its
-    hits to those that still take them. Nobody takes from another's queue.
+    If all workers are of ``miss_role``, hits go to them in turn. A worker that changes from misses to hits first serves
+    the misses in its queue. One that changes from hits to misses hands its hits to the workers that still take hits.
+    Workers do not steal from each other's queues.
     """
 
     miss_role: str = "large"
     _run: Run = field(init=False, repr=False)
     _misses: dict[Worker, Queue] = field(init=False, default_factory=dict, repr=False)
     _hits: dict[Worker, Queue] = field(init=False, default_factory=dict, repr=False)
-    _homeless: Queue = field(init=False, default_factory=deque, repr=False)
+    _unassigned: Queue = field(init=False, default_factory=deque, repr=False)
     _for_misses: Iterator[Worker] | None = field(init=False, default=None, repr=False)
     _for_hits: Iterator[Worker] | None = field(init=False, default=None, repr=False)
     _waiting: int = field(init=False, default=0, repr=False)
 
     def bind(self, run: Run) -> None:
         self._run = run
-        self._turn()
+        self._restart_turns()
 
     def offer(self, request: Request, now_s: float) -> Worker | None:
-        worker = self._chosen(request)
+        worker = self._next_in_turn(request)
         if worker is None:
-            self._homeless.append(request)
-        elif worker.has_capacity and self._serves(worker) and not self._queue(worker, request):
-            self._plan(worker, request)
+            self._unassigned.append(request)
+        elif worker.has_capacity and self._has_role_model(worker) and not self._queue(worker, request):
+            self._refine_on(worker, request)
             return worker
         else:
             self._queue(worker, request).append(request)
@@ -46,26 +46,26 @@ class HitMissPerWorker(Scheduler):
         return None
 
     def next(self, worker: Worker, now_s: float) -> Request | None:
-        queue = self._misses.get(worker) or (self._hits.get(worker) if self._serves(worker) else None)
+        queue = self._misses.get(worker) or (self._hits.get(worker) if self._has_role_model(worker) else None)
         if not queue:
             return None
         self._waiting -= 1
         request = queue.popleft()
-        self._plan(worker, request)
+        self._refine_on(worker, request)
         return request
 
     def has_backlog(self, worker: Worker) -> bool:
         return bool(self._misses.get(worker))
 
     def worker_changed(self, worker: Worker, now_s: float) -> None:
-        self._turn()
-        left = self._homeless
-        self._homeless = deque()
+        self._restart_turns()
+        left = self._unassigned
+        self._unassigned = deque()
         if worker.role == self.miss_role:
             if self._for_hits is not None:
                 left.extend(self._hits.pop(worker, ()))
         elif worker.model != self._run.models[self.miss_role].name or not (worker.open or worker.running):
-            # its model is not there any more, or never came; one that runs a batch is not open and keeps what it has
+            # The miss model is no longer there, or never came. A worker that is closed while it runs keeps its queue.
             left.extend(self._misses.pop(worker, ()))
         self._waiting -= len(left)
         for request in left:
@@ -75,26 +75,25 @@ class HitMissPerWorker(Scheduler):
                 self._waiting += 1
                 self._run.pull(taker)
 
-    def _turn(self) -> None:
-        """Who takes what, in turn from the first: misses by number, hits from the last one down."""
+    def _restart_turns(self) -> None:
+        """Restart both turns: misses from the first worker up, hits from the last one down."""
         workers = self._run.cluster.workers
         large = [worker for worker in workers if worker.role == self.miss_role]
         small = [worker for worker in reversed(workers) if worker.role != self.miss_role]
         self._for_misses = cycle(large) if large else None
         self._for_hits = cycle(small) if small else None
 
-    def _chosen(self, request: Request) -> Worker | None:
+    def _next_in_turn(self, request: Request) -> Worker | None:
         turn = self._for_misses if request.source == MISSING else self._for_hits or self._for_misses
         return None if turn is None else next(turn)
 
     def _queue(self, worker: Worker, request: Request) -> Queue:
         return (self._misses if request.source == MISSING else self._hits).setdefault(worker, deque())
 
-    def _serves(self, worker: Worker) -> bool:
-        """Whether the model of its role is there already: not while it ends what it had in its last one."""
+    def _has_role_model(self, worker: Worker) -> bool:
         return worker.model == self._run.models[worker.role].name
 
-    def _plan(self, worker: Worker, request: Request) -> None:
+    def _refine_on(self, worker: Worker, request: Request) -> None:
         if request.source != MISSING and request.model != worker.model:
             self._run.assign(request, self._run.models[worker.role])
 

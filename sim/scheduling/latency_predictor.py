@@ -1,4 +1,4 @@
-"""What a scheduler expects a step of a mixed batch to take: predicted from a few that were tried, or known exactly."""
+"""Latency predictors: the seconds that a scheduler expects of a step of a mixed batch."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -14,60 +14,62 @@ from sim.protocols import Run, Stepper
 Size = tuple[int, int]
 
 Counts = tuple[int, ...]
-"""Requests of each size in a batch, in the order of ``Expected.sizes``."""
+"""Requests of each size in a batch, in the order of ``ExpectedLatency.sizes``."""
 
 MS = 1e3
-LEAST_S = 1e-6
-"""Of a step: what is predicted is not trusted to be positive."""
+MIN_STEP_S = 1e-6
+"""Lower bound of a prediction, which a regression may put at or below 0."""
 
-MOST_KNOWN = 100_000
-"""Batches that are remembered: of three sizes and 16 requests there are 968, of forty sizes more than memory holds."""
+MAX_CACHED = 100_000
+"""Cached batches: 16 requests of three sizes form 968, and of forty sizes more than memory holds."""
 
 
 @runtime_checkable
 class LatencyPredictor(Protocol):
-    """Seconds of one step of a batch, as a scheduler expects them."""
+    """Predicts the seconds of one step of a batch for a scheduler."""
 
     def bind(self, run: Run, executor: Stepper, sizes: Sequence[Size]) -> None:
-        """Take the executor and the sizes of images; what changes between steps counts on average."""
+        """Take the executor, which prices a batch's mean step, and the image sizes of the run."""
 
     def step_s(self, model: str, counts: Counts) -> float:
-        """One step of ``counts[i]`` images of the i-th size."""
+        """Return the expected seconds of one step of a batch with ``counts[i]`` images of the i-th size."""
 
 
 @dataclass(slots=True)
 class Known:
-    """Exactly what the backend will charge: what a perfect predictor would say."""
+    """A perfect predictor: the cost that the backend will charge."""
 
     _price: Callable[[Sequence[Work]], Cost] = field(init=False, repr=False)
     _sizes: Sequence[Size] = field(init=False, repr=False)
     _steps: int = field(init=False, repr=False)
-    _seen: dict[tuple[str, Counts], float] = field(init=False, default_factory=dict, repr=False)
+    _cached: dict[tuple[str, Counts], float] = field(init=False, default_factory=dict, repr=False)
 
     def bind(self, run: Run, executor: Stepper, sizes: Sequence[Size]) -> None:
         self._price, self._sizes, self._steps = executor.price, sizes, max(run.workload.steps)
 
     def step_s(self, model: str, counts: Counts) -> float:
-        found = self._seen.get((model, counts))
-        if found is None:
-            if len(self._seen) >= MOST_KNOWN:
-                self._seen.clear()
-            found = self._seen[model, counts] = self._price(batch(model, self._sizes, counts, self._steps)).seconds
-        return found
+        step_s = self._cached.get((model, counts))
+        if step_s is None:
+            if len(self._cached) >= MAX_CACHED:
+                self._cached.clear()
+            step_s = self._cached[model, counts] = self._price(
+                sample_works(model, self._sizes, counts, self._steps)
+            ).seconds
+        return step_s
 
 
 @dataclass(slots=True)
 class Svr:
-    """Support vector regression on random batches that were tried (PatchedServe, 6.1.2).
+    """Support vector regression on random batches (PatchedServe, 6.1.2).
 
-    Features, standardised: how many requests of each size, how many sizes, and how many pixels. A share of the batches
-    teaches, the others tell the error, which the summary states. A model is learned when it is first asked for.
+    Standardised features: requests of each size, number of sizes, and pixels. A share of the batches is the training
+    set. The others give the test error, which the summary states. Each model's regression is fitted at its first use.
 
     Args:
-        combinations: batches that are tried, of a uniform number of requests of uniform sizes.
-        train: the share of them that teaches.
-        regularisation: scikit-learn's C; what is fitted is in milliseconds.
-        epsilon_ms: what an error may be before it counts.
+        combinations: number of batches, with a uniform number of requests of uniform sizes.
+        train: share of the batches in the training set.
+        regularisation: scikit-learn's C; the target is in milliseconds.
+        epsilon_ms: half-width of the tube within which errors cost nothing.
     """
 
     combinations: Annotated[int, Ge(10), Le(100_000)] = 300
@@ -77,68 +79,68 @@ class Svr:
     _run: Run = field(init=False, repr=False)
     _executor: Stepper = field(init=False, repr=False)
     _sizes: Sequence[Size] = field(init=False, repr=False)
-    _learned: dict[str, Any] = field(init=False, default_factory=dict, repr=False)
-    _seen: dict[tuple[str, Counts], float] = field(init=False, default_factory=dict, repr=False)
+    _regressions: dict[str, Any] = field(init=False, default_factory=dict, repr=False)
+    _cached: dict[tuple[str, Counts], float] = field(init=False, default_factory=dict, repr=False)
 
     def bind(self, run: Run, executor: Stepper, sizes: Sequence[Size]) -> None:
         self._run, self._executor, self._sizes = run, executor, sizes
 
     def step_s(self, model: str, counts: Counts) -> float:
-        found = self._seen.get((model, counts))
-        if found is None:
-            if len(self._seen) >= MOST_KNOWN:
-                self._seen.clear()
-            if model not in self._learned:
-                self._learned[model] = self._learn(model)
-            predicted_ms = float(self._learned[model].predict([self._features(counts)])[0])
-            found = self._seen[model, counts] = max(predicted_ms / MS, LEAST_S)
-        return found
+        step_s = self._cached.get((model, counts))
+        if step_s is None:
+            if len(self._cached) >= MAX_CACHED:
+                self._cached.clear()
+            if model not in self._regressions:
+                self._regressions[model] = self._fit(model)
+            predicted_ms = float(self._regressions[model].predict([self._features(counts)])[0])
+            step_s = self._cached[model, counts] = max(predicted_ms / MS, MIN_STEP_S)
+        return step_s
 
-    def _learn(self, model: str) -> Any:
-        from sklearn.pipeline import make_pipeline  # importing it takes a second
+    def _fit(self, model: str) -> Any:
+        from sklearn.pipeline import make_pipeline  # imported here: it takes a second
         from sklearn.preprocessing import StandardScaler
         from sklearn.svm import SVR
 
         rng, kinds = self._run.rng(LATENCY.format(model)), len(self._sizes)
-        drawn = [
+        batches = [
             tuple(int(n) for n in np.bincount(rng.integers(kinds, size=count), minlength=kinds))
             for count in rng.integers(1, self._executor.max_batch + 1, self.combinations)
         ]
         steps = max(self._run.workload.steps)
-        tried = [batch(model, self._sizes, each, steps) for each in drawn]
-        took_ms = np.array([self._executor.price(works).seconds * MS for works in tried])
-        features = np.array([self._features(each) for each in drawn])
-        taught = max(round(self.train * self.combinations), 1)
-        learned = make_pipeline(StandardScaler(), SVR(C=self.regularisation, epsilon=self.epsilon_ms))
-        learned.fit(features[:taught], took_ms[:taught])
-        error = float(np.mean((learned.predict(features[taught:]) - took_ms[taught:]) ** 2))
+        samples = [sample_works(model, self._sizes, counts, steps) for counts in batches]
+        step_ms = np.array([self._executor.price(works).seconds * MS for works in samples])
+        features = np.array([self._features(counts) for counts in batches])
+        trained = max(round(self.train * self.combinations), 1)
+        regression = make_pipeline(StandardScaler(), SVR(C=self.regularisation, epsilon=self.epsilon_ms))
+        regression.fit(features[:trained], step_ms[:trained])
+        error = float(np.mean((regression.predict(features[trained:]) - step_ms[trained:]) ** 2))
         self._run.assume(
             f"mean squared error of the predicted step of {model} [ms^2]",
             float(f"{error:.4g}"),
-            f"support vector regression on {taught} random batches, of {len(drawn) - taught} others",
+            f"support vector regression on {trained} random batches, of {len(batches) - trained} others",
         )
-        return learned
+        return regression
 
     def _features(self, counts: Counts) -> list[float]:
         pixels = sum(n * width * height for n, (width, height) in zip(counts, self._sizes, strict=True))
         return [*counts, sum(n > 0 for n in counts), pixels]
 
 
-def batch(model: str, sizes: Sequence[Size], counts: Counts, steps: int) -> list[Work]:
-    """Works that belong to no request (to the first, of a live backend: it needs a prompt)."""
+def sample_works(model: str, sizes: Sequence[Size], counts: Counts, steps: int) -> list[Work]:
+    """Return the works of a batch that belongs to no request; row 0 gives a live backend a prompt."""
     return [Work(model, *size, steps, row=0) for size, n in zip(sizes, counts, strict=True) for _ in range(n)]
 
 
 @dataclass(slots=True)
-class Expected:
-    """What a discipline expects of requests and batches of ``executor``, whose step takes ``latency_predictor``."""
+class ExpectedLatency:
+    """Expected seconds of steps and stages, for a discipline of the queues in front of ``executor``."""
 
     run: Run
     executor: Stepper
     latency_predictor: LatencyPredictor
     sizes: list[Size] = field(init=False)
     step_s: Callable[[str, Counts], float] = field(init=False, repr=False)
-    _places: dict[Size, int] = field(init=False, default_factory=dict, repr=False)
+    _index: dict[Size, int] = field(init=False, default_factory=dict, repr=False)
     _stages: dict[tuple[str, int, int], tuple[float, float]] = field(init=False, default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
@@ -147,21 +149,21 @@ class Expected:
         if workload.use_model_shape:
             sizes |= {(model.width, model.height) for model in self.run.models.values()}
         self.sizes = sorted(sizes, key=lambda size: (size[0] * size[1], size))
-        self._places = {size: place for place, size in enumerate(self.sizes)}
+        self._index = {size: index for index, size in enumerate(self.sizes)}
         self.latency_predictor.bind(self.run, self.executor, self.sizes)
         self.step_s = self.latency_predictor.step_s
 
-    def place(self, width: int, height: int) -> int:
-        return self._places[width, height]
+    def size_index(self, width: int, height: int) -> int:
+        return self._index[width, height]
 
     def stages_s(self, model: str, width: int, height: int) -> tuple[float, float]:
-        """Seconds before the first step and after the last one, of a request alone."""
+        """Return the seconds before the first step and after the last one of a request alone."""
         key = (model, width, height)
-        found = self._stages.get(key)
-        if found is None:
+        stages = self._stages.get(key)
+        if stages is None:
             backend = self.run.backend
             works = [Work(model, width, height, 1, row=0 if backend.live else -1)]
             before_s = backend.begin(works).seconds
             backend.steps(works)
-            found = self._stages[key] = before_s, backend.end(works).seconds
-        return found
+            stages = self._stages[key] = before_s, backend.end(works).seconds
+        return stages

@@ -195,7 +195,7 @@ def test_a_deadline_follows_the_runs_slo(served: Callable[..., Outcome], monkeyp
     limits: list[float] = []
     monkeypatch.setattr(
         "sim.scheduling.fcfs.Fcfs.offer",
-        lambda self, request, now_s: limits.append(request.deadline_s - request.arrival_s) or self._roomiest(),
+        lambda self, request, now_s: limits.append(request.deadline_s - request.arrival_s) or self._find_worker(),
     )
     served("slo=[3, 2]", rows=("|", "|"))
     assert limits == pytest.approx([3 * ONE_S] * 2)

@@ -295,7 +295,7 @@ def taken(prepare: Any) -> str:
 @pytest.mark.parametrize(
     ("prepare", "reason"),
     [
-        (lambda cluster, worker: cluster.take(worker), "has 1 of at most 1 aboard"),
+        (lambda cluster, worker: cluster.take(worker), "has 1 of at most 1 running"),
         (lambda cluster, worker: cluster.close(worker), "runs a batch"),
         (lambda cluster, worker: cluster.fail(worker, 0.0), "failed and is not back"),
         (lambda cluster, worker: cluster.change_role(worker, "small", 0.0), "drains or loads for another role"),
@@ -308,14 +308,14 @@ def taken(prepare: Any) -> str:
 def test_a_worker_that_takes_nobody_says_why(prepare: Any, reason: str) -> None:
     said = taken(prepare)
     assert said.startswith("the scheduler (sim.scheduling.fcfs.Fcfs) gave a request to worker 0")
-    assert f"which {reason}; ask the cluster who has room" in said
+    assert f"which {reason}; ask Cluster.least_loaded or Cluster.idle" in said
 
 
 def test_no_more_requests_are_released_than_are_aboard() -> None:
     cluster = opened(100)
     worker = cluster.workers[0]
     cluster.take(worker)
-    with pytest.raises(SimulationError, match=r"Sequential\) released 2 requests of worker 0 .*, which has 1 aboard"):
+    with pytest.raises(SimulationError, match=r"Sequential\) released 2 requests of worker 0 .*, which has 1 running"):
         cluster.release(worker, 2)
 
 
@@ -333,7 +333,7 @@ def test_a_request_for_another_model_cannot_join_those_aboard() -> None:
             self.run.assign(request, self.run.models["small" if self.hits[request.row] else "large"])
             return 0.0
 
-    said = r"a request for small \(row 1\) was given to worker 0 while others aboard run on large; .* keep models apart"
+    said = r"row 1, for small, was given to worker 0 while others run on large there; .* must not mix models"
     with pytest.raises(SimulationError, match=said):
         engine([0.0, 1.0], [9.0] * 2, frontend=Both([False, True]), executor=ContinuousBatching(2)).run()
 

@@ -235,7 +235,7 @@ def test_who_comes_during_the_last_step_of_another_preempts_nobody() -> None:
 
 
 def test_who_may_be_preempted_has_no_add_ons() -> None:
-    with pytest.raises(ConfigError, match="who is preempted cannot have add-ons; add addons=ignore"):
+    with pytest.raises(ConfigError, match="a request that may be preempted cannot have add-ons; add addons=ignore"):
         served(
             lambda executor: ShortestRemaining(executor, Known()), MixedStepCosts(256, 0, 0), [0.0], [64], [5], 1,
             addons=lambda row: Addons(),
@@ -300,11 +300,11 @@ def test_what_is_forgotten_is_expected_anew_and_the_same(made: Any, monkeypatch:
     batches = [(1, 0, 0), (0, 1, 0), (0, 0, 1), (2, 1, 0), (1, 1, 1)]
     remembered = [latency.step_s("large", each) for each in batches]
     assert len(set(remembered)) == len(batches)
-    monkeypatch.setattr("sim.scheduling.latency_predictor.MOST_KNOWN", 2)
+    monkeypatch.setattr("sim.scheduling.latency_predictor.MAX_CACHED", 2)
     for each in (*range(5), *range(5)):
         assert latency.step_s("large", batches[each]) == remembered[each]
         latency.step_s("large", (each + 1, 2, each))  # one more to remember
-        assert len(latency._seen) <= 2
+        assert len(latency._cached) <= 2
 
 
 @pytest.mark.parametrize("gpus", [1, 2, 4, 8])

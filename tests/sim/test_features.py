@@ -16,8 +16,8 @@ from sim.core.errors import ConfigError
 from sim.core.request import Request
 from sim.engine import Engine
 from sim.execution.continuous_batching import ContinuousBatching
-from sim.execution.feature_cache.blocks import PatchLevel, WholeImage, reused
-from sim.execution.feature_cache.likeness import Assumed, Measured
+from sim.execution.feature_cache.blocks import PatchLevel, WholeImage, reused_shares
+from sim.execution.feature_cache.feature_similarity import AssumedFeatureSimilarity, MeasuredFeatureSimilarity
 from sim.execution.feature_cache.overhead import Overhead
 from sim.execution.feature_cache.steps import StepCaching
 from sim.protocols import FeatureCache
@@ -39,8 +39,8 @@ class BySize(Stepped):
         return Cost(seconds, 100.0 * seconds)
 
 
-def likeness(share: float = 0.6) -> Assumed:
-    return Assumed({"large": {64: share, 128: share / 2}}, patch_px=32)
+def likeness(share: float = 0.6) -> AssumedFeatureSimilarity:
+    return AssumedFeatureSimilarity({"large": {64: share, 128: share / 2}}, patch_px=32)
 
 
 def overhead() -> Overhead:
@@ -169,7 +169,7 @@ def test_a_course_rises_and_is_cut_at_the_first_boundary_that_is_not_before(
 @given(share=st.floats(0, 1), most=st.integers(1, 5))
 def test_what_is_alike_is_reused_so_many_times_in_a_row_and_no_more(share: float, most: int) -> None:
     """The long run is a renewal process: one computed step, then s, s^2, ... of reused ones."""
-    found = reused([0.0] + [share] * 4000, most)
+    found = reused_shares([0.0] + [share] * 4000, most)
     expected = sum(share**n for n in range(1, most + 1))
     # Each pattern repeats within most + 1 steps where all is alike: a mean over whole periods.
     np.testing.assert_allclose(np.mean(found[-3600:]), expected / (1 + expected), atol=2e-3)
@@ -181,7 +181,7 @@ def test_what_is_alike_is_reused_so_many_times_in_a_row_and_no_more(share: float
         again = (rng.random(trials) < chance) & (row < most) & (at > 0)
         row = np.where(again, row + 1, 0)
         total[at] = again.mean()
-    np.testing.assert_allclose(reused([0.0, *alike[1:]], most), total, atol=0.045)
+    np.testing.assert_allclose(reused_shares([0.0, *alike[1:]], most), total, atol=0.045)
 
 
 def test_no_reuse_costs_what_there_is_without_a_cache_and_the_overhead() -> None:
@@ -236,20 +236,20 @@ def test_a_measured_table_is_read_by_model_size_and_step(tmp_path: Path) -> None
     ]
     path = tmp_path / "likeness.json"
     path.write_text(json.dumps({"measured_on": "a page", "threshold": 0.1, "rows": rows}))
-    table = Measured(str(path), {"large": "tiny"})
+    table = MeasuredFeatureSimilarity(str(path), {"large": "tiny"})
     assert table.open().models == ["tiny"]
-    assert table.patches("large", 64, 64, 4) == [0, 0.2, 0.4, 0.6]
-    assert table.patches("large", 32, 32, 7) == [0, 0.2, 0.2, 0.4, 0.4, 0.6, 0.6]
-    assert table.patches("tiny", 64, 160, 4) == pytest.approx([0, 0.1, 0.3, 0.5])
-    assert table.patches("tiny", 64, 64, 1) == [0]
+    assert table.patch_shares("large", 64, 64, 4) == [0, 0.2, 0.4, 0.6]
+    assert table.patch_shares("large", 32, 32, 7) == [0, 0.2, 0.2, 0.4, 0.4, 0.6, 0.6]
+    assert table.patch_shares("tiny", 64, 160, 4) == pytest.approx([0, 0.1, 0.3, 0.5])
+    assert table.patch_shares("tiny", 64, 64, 1) == [0]
     with pytest.raises(ConfigError, match="nothing was measured of sdxl"):
-        table.patches("sdxl", 64, 64, 4)
+        table.patch_shares("sdxl", 64, 64, 4)
     for text, said in (("{}", "measured_on"), ('{"threshold": 0}', "threshold|measured_on"), ("no", "json")):
         path.write_text(text)
         with pytest.raises(ConfigError, match=said):
-            Measured(str(path)).open()
+            MeasuredFeatureSimilarity(str(path)).open()
     with pytest.raises(ConfigError, match="mezzotint calibrate feature-similarity"):
-        Measured(str(tmp_path / "none.json")).open()
+        MeasuredFeatureSimilarity(str(tmp_path / "none.json")).open()
 
 
 def test_runs_name_what_they_assume_and_refuse_what_they_do_not_know() -> None:

@@ -11,7 +11,7 @@ from sim.core.model import Model
 from sim.core.request import COMPLETED
 from sim.execution.continuous_batching import ContinuousBatching
 from sim.scheduling.disciplines.edf import Edf
-from sim.scheduling.disciplines.fifo import Fifo
+from sim.scheduling.disciplines.fifo import FifoQueue
 from sim.scheduling.disciplines.slack import Slack
 from sim.scheduling.latency_predictor import Known
 from sim.scheduling.routing.per_worker import PerWorkerQueues
@@ -116,7 +116,7 @@ def test_no_scheduler_serves_more_in_time(
     most = optimum(backend, asked, limit)
     side = np.array([SIDES[each.kind] for each in asked], np.int32)
     executors = [ContinuousBatching(limit) for _ in range(3)]
-    for executor, discipline in zip(executors, (Fifo(), Edf(), Slack(executors[2], Known())), strict=True):
+    for executor, discipline in zip(executors, (FifoQueue(), Edf(), Slack(executors[2], Known())), strict=True):
         run = engine(
             [each.arrival_s for each in asked], [alone(backend, each.kind, 5) for each in asked], backend=backend,
             executor=executor, scheduler=PerWorkerQueues(LeastOutstanding("pixels"), discipline), deadline=loose,

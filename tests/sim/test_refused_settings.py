@@ -57,10 +57,7 @@ OUTSIDE: list[tuple[str, str, str, Any, dict[str, Any]]] = [
     ("cluster.gpu", "sim.core.gpu.Gpu", "usd_per_gpu_h", -1.0, GPU),
     ("cache", "sim.cache.cache.ArtifactCache", "capacity", -5, CACHE),
     ("cache", "sim.cache.cache.ArtifactCache", "latents_at", [0, 5], CACHE | {"capacity": 5}),
-    *(
-        ("likeness", "sim.execution.feature_cache.likeness.Assumed", "shares", {"sdxl": each}, {})
-        for each in ({}, {0: 0.5})
-    ),
+    *(("likeness", f"{FEATURES}.AssumedFeatureSimilarity", "shares", {"sdxl": each}, {}) for each in ({}, {0: 0.5})),
     *(
         ("match_predictor", "sim.frontend.match_predictor.OneClassSvm", *each, {})
         for each in (("nu", 0.0), ("gamma", inf))
@@ -90,7 +87,7 @@ def test_a_model_whose_blocks_nobody_said_has_no_overhead() -> None:
     request: Any = SimpleNamespace(width=512, height=512, model="sdxl")
     assert cache.seconds([request]) == pytest.approx(0.01)
     request.model = "sd3"
-    with pytest.raises(ConfigError, match=r"overhead.blocks: how many blocks sd3 has is not said \(of sdxl it is\)"):
+    with pytest.raises(ConfigError, match=r"overhead.blocks: no number of blocks for sd3, only for sdxl"):
         cache.seconds([request])
 
 

@@ -18,14 +18,17 @@ from sim.frontend.direct import Direct
 from sim.protocols import Router
 from sim.scheduling.routing.addons import ByAddons
 from sim.scheduling.routing.per_worker import PerWorkerQueues
-from sim.scheduling.routing.routers import LeastOutstanding, LeastWorkLeft, Random, RoundRobin
+from sim.scheduling.routing.routers import LeastOutstanding, LeastWorkLeft, RandomWorker, RoundRobin
 from tests.sim.lab import Given, engine, simulated
 from tests.sim.test_cluster import Acts
 
 LEAST: list[Callable[..., Router]] = [
     LeastOutstanding, partial(LeastOutstanding, "pixels"), partial(LeastOutstanding, "declared-cost"), LeastWorkLeft
 ]  # fmt: skip
-ROUTERS: list[Callable[[], Router]] = [Random, RoundRobin, *LEAST, *(partial(each, ties="random") for each in LEAST)]
+ROUTERS: list[Callable[[], Router]] = [
+    *(RandomWorker, RoundRobin, *LEAST),
+    *(partial(each, ties="random") for each in LEAST),
+]
 
 
 class BySize(Given):
@@ -95,7 +98,7 @@ def test_each_goes_where_its_router_says_and_is_served_in_order(
         assert run.record.request_columns["finish_s"][row] == pytest.approx(free[worker], rel=1e-12)
     if make is RoundRobin:
         assert at == [row % gpus for row in range(len(at))]
-    elif make is not Random:
+    elif make is not RandomWorker:
         for held, worker in zip(brute(router, times, shapes, at), at, strict=True):
             assert held[worker] <= min(held[:gpus]) + 1e-6
             if make in LEAST:  # ties go to the first
@@ -128,7 +131,7 @@ def test_what_lies_on_a_worker_is_a_lora_only_where_it_is_one() -> None:
     ):
         request = run.request(0, 0.0)
         request.model, request.addons = "large", addons
-        assert router.lacks_s(worker, request) == lacking_s
+        assert router.missing_load_s(worker, request) == lacking_s
 
 
 def test_pixels_are_added_and_not_compared_by_the_largest() -> None:
@@ -167,7 +170,7 @@ def test_least_declared_cost_breaks_ties_at_random_as_llm_d_does() -> None:
 def test_a_random_router_is_fair_and_follows_the_seed() -> None:
     def went(seed: int) -> list[int]:
         times, full_s = np.arange(3000.0), [0.5] * 3000
-        run = engine(times, full_s, 3, scheduler=PerWorkerQueues(Random()), seed=seed)
+        run = engine(times, full_s, 3, scheduler=PerWorkerQueues(RandomWorker()), seed=seed)
         run.run()
         return [int(worker) for worker in run.record.request_columns["worker"]]
 

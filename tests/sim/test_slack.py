@@ -18,7 +18,7 @@ from sim.core.request import COMPLETED, DISCARDED, Request
 from sim.engine import Engine
 from sim.execution.continuous_batching import ContinuousBatching
 from sim.protocols import Run, Worker
-from sim.scheduling.disciplines.slack import Slack, _Patience
+from sim.scheduling.disciplines.slack import Refusal, Slack
 from sim.scheduling.latency_predictor import Known
 from sim.scheduling.routing.per_worker import PerWorkerQueues
 from sim.scheduling.routing.routers import LeastOutstanding
@@ -209,7 +209,7 @@ def test_nobody_who_joined_is_dropped_and_who_is_discarded_would_have_been_late(
         if outcome == DISCARDED:
             scheduler: Any = run.scheduler
             executor: Any = run.executor
-            at = scheduler._at[request]
+            at = scheduler._worker_of[request]
             seen.append((request, run.clock._now, [*executor.active(at), *executor.joining(at)]))
         end(run, request, outcome, reason)
 
@@ -275,14 +275,14 @@ def test_it_looks_again_when_whoever_would_be_late_would_not_be_or_another_is_mo
         return (request.deadline_s - steps * step_s - ((request.steps_left - steps) * cur_s + besides_s)) / standalone_s
 
     act = min(range(len(actives)), key=lambda at: slack(at, 0))
-    patience = _Patience(0.0, (), actives, act, cur_s, new_s)
+    patience = Refusal(0.0, (), actives, act, cur_s, new_s)
 
     def nothing_new(steps: int) -> bool:
         request = actives[act][0]
         late = steps * step_s + (request.steps_left - steps) * new_s > request.deadline_s
         return late and all(slack(act, steps) <= slack(at, steps) + 1e-9 for at in range(len(actives)))
 
-    found = patience._in_time(0.0, step_s)
+    found = patience._steps_until_on_time(0.0, step_s)
     if not nothing_new(0):
         assert found == 0.0
         return
@@ -349,4 +349,4 @@ def test_records_are_the_same_bytes_again() -> None:
 def test_who_waits_first_is_asked_again_when_another_is_first_or_it_is_late(
     heads: tuple[tuple[float, float], ...], step_s: float, steps: int
 ) -> None:
-    assert _Patience(-1.0, heads)(0.0, step_s) == steps
+    assert Refusal(-1.0, heads)(0.0, step_s) == steps

@@ -1,1 +1,1 @@
-"""What a denoiser reuses of its own earlier steps: blocks of it, for patches or whole images, or the whole step."""
+"""Feature caches: a denoiser reuses blocks, or whole steps, of what it computed a step before."""

@@ -1,4 +1,4 @@
-"""What looking for reuse takes: comparing, masking and filling in, block by block."""
+"""Overhead of a feature cache: comparing, masking and filling in, block by block."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,16 +11,16 @@ from sim.protocols import Run
 
 @dataclass(slots=True)
 class Overhead:
-    """At every step, for each block of the denoiser so many seconds and, for each patch of the batch, so many more.
+    """Seconds added to every step: per block of the denoiser, and per block and patch of the batch.
 
-    PatchedServe has it grow with the batch and, of 24 blocks rather than 7, be more on SD3 than on SDXL (8.2).
+    In PatchedServe (8.2) it grows with the batch, and is larger on SD3 (24 blocks) than on SDXL (7).
 
     Args:
-        blocks: blocks by model.
+        blocks: number of blocks by model.
         block_s: seconds for each block.
-        patch_s: and for each patch in it, beside that.
-        patch_px: side of a patch.
-        source: where the seconds are from, for the summary.
+        patch_s: additional seconds for each block and patch.
+        patch_px: side of a patch in pixels.
+        source: source of the seconds, for the summary.
     """
 
     blocks: dict[str, Count]
@@ -30,19 +30,19 @@ class Overhead:
     source: str = "assumed"
 
     def bind(self, run: Run) -> None:
-        said = f"{self.block_s:g} a block, {self.patch_s:g} more for each patch of {self.patch_px} px"
-        run.assume("seconds of a step that the feature cache itself takes", said, self.source)
+        value = f"{self.block_s:g} a block, {self.patch_s:g} more for each patch of {self.patch_px} px"
+        run.assume("seconds of a step that the feature cache itself takes", value, self.source)
 
     def seconds(self, active: Sequence[Request]) -> float:
-        """Of one step of ``active``."""
+        """Return the overhead in seconds of one step of ``active``."""
         patches = sum(request.width * request.height for request in active) / self.patch_px**2
-        return max(self._of(request.model or "") for request in active) * (self.block_s + self.patch_s * patches)
+        return max(self._blocks(request.model or "") for request in active) * (self.block_s + self.patch_s * patches)
 
-    def _of(self, model: str) -> int:
+    def _blocks(self, model: str) -> int:
         found = self.blocks.get(model)
         if found is None:
             raise ConfigError(
-                f"feature_cache.overhead.blocks: how many blocks {model} has is not said (of "
-                f"{', '.join(self.blocks) or 'none'} it is); add '+feature_cache.overhead.blocks.{model}=24'"
+                f"feature_cache.overhead.blocks: no number of blocks for {model}, only for "
+                f"{', '.join(self.blocks) or 'no model'}; add '+feature_cache.overhead.blocks.{model}=24'"
             )
         return found

@@ -1,4 +1,4 @@
-"""Courses of steps that differ: sums known at every step, or found by difference of sums over whole requests."""
+"""Step costs that differ from step to step, under a feature cache."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -11,11 +11,10 @@ from sim.protocols.serving import NEARLY
 
 @dataclass(slots=True)
 class PerStepCosts:
-    """Steps whose costs are known one by one; ``spared`` is, for each request, the share of each step that it
-    reused."""
+    """Step costs that are known one by one; ``reused_shares`` has, for each request, its reused share of each step."""
 
     costs: Sequence[Cost]
-    spared: Sequence[Sequence[float]]
+    reused_shares: Sequence[Sequence[float]]
     _ends: list[float] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -35,20 +34,21 @@ class PerStepCosts:
         return bisect_left(self._ends, elapsed_s - NEARLY * self._ends[-1] / max(len(self.costs), 1))
 
     def reused(self, count: int) -> Sequence[float]:
-        return [sum(shares[:count]) for shares in self.spared]
+        return [sum(shares[:count]) for shares in self.reused_shares]
 
 
 @dataclass(slots=True)
 class MixedStepCosts:
-    """Each request of the batch spares a share of its weight in a full step, which depends on how far it is. Sums over
-    steps are differences of running sums, so that a step_costs of any length costs a look-up for each request.
+    """Step costs of a batch in which each request reuses a share of its part of a step, depending on its progress.
+
+    Sums over steps are differences of running sums, so that any number of steps costs one look-up per request.
 
     Args:
-        full: one step that reuses nothing.
-        extra_s: what the reuse itself takes, at every step.
-        rows: for each request: the running sum of its shares over its whole run, at which step of it the step_costs begins,
-            and its weight; the weights add up to 1.
-        count: steps of the step_costs.
+        full: cost of a step that reuses nothing.
+        extra_s: overhead of the cache at every step.
+        rows: for each request, the running sum of its reused shares, its present step, and its weight in the batch; the
+            weights add up to 1.
+        count: number of steps.
     """
 
     full: Cost
@@ -58,20 +58,18 @@ class MixedStepCosts:
 
     @property
     def longest_s(self) -> float:
-        """A step that spares nothing."""
         return self.full.seconds + self.extra_s
 
     def seconds(self, count: int) -> float:
-        spared = 0.0
+        reused = 0.0
         for sums, at, weight in self.rows:
-            spared += weight * (sums[at + count] - sums[at])
-        return self.full.seconds * (count - spared) + self.extra_s * count
+            reused += weight * (sums[at + count] - sums[at])
+        return self.full.seconds * (count - reused) + self.extra_s * count
 
     def joules(self, count: int) -> float | None:
-        """At the power of a full step."""
         if self.full.joules is None or self.full.seconds <= 0.0:
             return self.full.joules
-        return self.full.joules / self.full.seconds * self.seconds(count)
+        return self.full.joules / self.full.seconds * self.seconds(count)  # reuse leaves the power of a step as it is
 
     def steps_by(self, elapsed_s: float) -> int:
         sought_s = elapsed_s - NEARLY * self.full.seconds

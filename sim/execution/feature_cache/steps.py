@@ -1,4 +1,4 @@
-"""Whole steps that are not computed: what the serving engines' caches of diffusion transformers do."""
+"""Step caching: whole steps are skipped, as by the caches of serving engines for diffusion transformers."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -14,17 +14,17 @@ from sim.protocols import Run, StepCosts
 
 @dataclass(slots=True)
 class StepCaching:
-    """Which steps are computed is known beforehand; the others take the last one's output and little time.
+    """A fixed list of steps is computed; the others reuse the output of the last computed step at little cost.
 
-    In a schedule of another length a step stands for those that lie at its share of the way, and is computed where one
-    of them is. The first step that a request runs is computed.
+    In a schedule of another length a step stands for the listed steps at the same fraction of the schedule. It is
+    computed if one of them is. The first step that a request runs is always computed.
 
     Args:
-        computed: the steps that were computed, from 0 on, of a run of ``of_steps``; one at least.
-        reused_cost: what a step that is not computed takes, over one that is.
-        decides: ``request``: who computes a step and who does not may share a batch, each pays for its own; ``batch``:
-            one that any of them computes is computed for all, as engines do whose batches have one decision.
-        source: where the list is from, for the summary.
+        computed: indices of the steps computed in a run of ``of_steps``, from 0; at least one.
+        reused_cost: cost of a reused step over that of a computed one.
+        decides: ``request``: each request of a batch computes or reuses on its own and pays for its own. ``batch``: a
+            step that one request computes is computed for all, as in engines with one decision per batch.
+        source: source of the list, for the summary.
     """
 
     computed: list[int]
@@ -41,20 +41,19 @@ class StepCaching:
             raise ConfigError(f"feature_cache.computed: found {found}, expected steps from 0 to {self.of_steps - 1}")
 
     def bind(self, run: Run) -> None:
-        said = f"{len(set(self.computed))} of {self.of_steps}"
-        run.assume("steps that are computed", said, self.source)
+        run.assume("steps that are computed", f"{len(set(self.computed))} of {self.of_steps}", self.source)
         run.assume("seconds of a step that is reused, over one that is computed", self.reused_cost, self.source)
 
     def plan(self, steps: int, skipped: int = 0) -> list[bool]:
-        """Whether each step from ``skipped`` on is computed, for a request of ``steps``."""
+        """Return, for each step from ``skipped`` to ``steps``, True if it is computed."""
         found = self._plans.get((steps, skipped))
         if found is None:
-            measured, there = set(self.computed), self.of_steps
+            listed, of_steps = set(self.computed), self.of_steps
             found = []
             for step in range(skipped, steps):
-                first = step * there // steps
-                stands_for = range(first, max((step + 1) * there // steps, first + 1))
-                found.append(step == skipped or not measured.isdisjoint(stands_for))
+                first = step * of_steps // steps
+                stands_for = range(first, max((step + 1) * of_steps // steps, first + 1))
+                found.append(step == skipped or not listed.isdisjoint(stands_for))
             self._plans[steps, skipped] = found
         return found
 
@@ -64,8 +63,8 @@ class StepCaching:
             at = request.steps - request.skipped - request.steps_left
             ahead.append(self.plan(request.steps, request.skipped)[at : at + count])
         if self.decides == "batch":
-            together = [any(each) for each in zip(*ahead, strict=True)]
-            ahead = [together] * len(active)
+            computed = [any(each) for each in zip(*ahead, strict=True)]
+            ahead = [computed] * len(active)
         known: dict[tuple[bool, ...], Cost] = {}
         costs = []
         for computing in zip(*ahead, strict=True):
@@ -73,14 +72,14 @@ class StepCaching:
             if cost is None:
                 cost = known[computing] = self._cost(active, computing, step)
             costs.append(cost)
-        spared = 1.0 - self.reused_cost
-        return PerStepCosts(costs, [[0.0 if each else spared for each in mine] for mine in ahead])
+        saved = 1.0 - self.reused_cost
+        return PerStepCosts(costs, [[0.0 if computed else saved for computed in plan] for plan in ahead])
 
     def _cost(
         self, active: Sequence[Request], computing: Sequence[bool], step: Callable[[Sequence[Request]], Cost]
     ) -> Cost:
         groups = [
-            ([r for r, on in zip(active, computing, strict=True) if on is wanted], share)
+            ([r for r, computes in zip(active, computing, strict=True) if computes is wanted], share)
             for wanted, share in ((True, 1.0), (False, self.reused_cost))
         ]
-        return total([step(those).times(share) for those, share in groups if those])
+        return total([step(group).times(share) for group, share in groups if group])

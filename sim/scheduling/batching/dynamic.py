@@ -1,4 +1,4 @@
-"""A server's batch former: a batch sets out when it is full or its first request has waited long enough."""
+"""Dynamic batching, as in inference servers: a batch starts when it is full or its oldest request has waited enough."""
 
 from dataclasses import dataclass, field
 
@@ -10,11 +10,12 @@ from sim.scheduling.batching.former import BatchFormer
 
 @dataclass(slots=True)
 class DynamicBatching(Scheduler):
-    """One queue for all workers; the next idle one takes a batch, all at one instant (``executor=static-batch``).
+    """One queue for all workers; an idle worker takes a whole batch (``executor=static-batch``).
 
-    A batch of ``max_batch`` requests need not wait; after ``max_wait_s`` seconds a request sets out with whoever is there.
+    A batch of ``max_batch`` requests starts at once. A smaller one starts when its oldest request has waited
+    ``max_wait_s`` seconds.
 
-    Raises ConfigError for a batch above what the executor takes.
+    Raises ConfigError if ``max_batch`` is above the executor's.
     """
 
     max_batch: Count = 8

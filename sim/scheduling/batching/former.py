@@ -1,4 +1,4 @@
-"""A batch former: queues by kind whose requests set out together, when they are enough or have waited long enough."""
+"""A batch former: a queue for each kind of request, from which batches leave when they are full or have waited."""
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -14,16 +14,16 @@ Batch = deque[Request]
 
 @dataclass(slots=True)
 class BatchFormer:
-    """Requests of one kind share a batch, in order; an idle worker is given one that is due.
+    """Batches requests of one kind, in order of arrival; an idle worker takes a batch that is due.
 
-    A batch is due when ``max_batch`` requests of its kind wait, or the first of them has waited ``max_wait_s`` seconds. It is
+    A batch is due when ``max_batch`` requests of its kind wait, or the oldest has waited ``max_wait_s`` seconds. It is
     closed when a worker takes it.
 
     Args:
         takers: by kind, the roles whose workers take its batches, first choice first; None is any role. A worker takes
             the kinds of its role in this order.
 
-    Raises ConfigError for more requests in a batch than the executor takes at once.
+    Raises ConfigError if ``max_batch`` is above the executor's.
     """
 
     run: Run
@@ -32,31 +32,31 @@ class BatchFormer:
     takers: Mapping[str, Sequence[str | None]]
     kind: Callable[[Request], str]
     _waiting: dict[str, deque[tuple[float, Request]]] = field(init=False, repr=False)
-    _taking: dict[int, Batch] = field(init=False, default_factory=dict, repr=False)
+    _taken: dict[int, Batch] = field(init=False, default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         check_max_batch(self.run, self.max_batch, "scheduler.max_batch")
         self._waiting = {kind: deque() for kind in self.takers}
 
     def add(self, request: Request, now_s: float) -> None:
-        """``request`` waits from now on; a batch that is due with it is given to an idle worker."""
+        """Queue ``request``; if a batch is due with it, let an idle worker take it."""
         kind = self.kind(request)
         queue = self._waiting[kind]
         queue.append((now_s, request))
         if self._is_due(kind, now_s):
-            self._send(kind)
+            self._offer_due(kind)
         elif len(queue) == 1:
-            self.run.clock.at(now_s + self.max_wait_s, CONTROL, self._send, kind)
+            self.run.clock.at(now_s + self.max_wait_s, CONTROL, self._offer_due, kind)
 
     def next(self, worker: Worker, now_s: float) -> Request | None:
-        """The next request of the batch that ``worker`` takes; an idle one is given a batch that is due, if any."""
-        batch = self._taking.get(worker.id)
+        """Return the next request of the batch of ``worker``, or None; an idle worker first takes a due batch."""
+        batch = self._taken.get(worker.id)
         if not batch:
             kinds = (kind for kind, roles in self.takers.items() if worker.role in roles or None in roles)
             due = None if worker.running else next((kind for kind in kinds if self._is_due(kind, now_s)), None)
             if due is None:
                 return None
-            batch = self._taking[worker.id] = self._close(due, now_s)
+            batch = self._taken[worker.id] = self._close(due, now_s)
         return batch.popleft()
 
     def _is_due(self, kind: str, now_s: float) -> bool:
@@ -67,11 +67,11 @@ class BatchFormer:
         queue, batch = self._waiting[kind], Batch()
         while queue and len(batch) < self.max_batch:
             batch.append(queue.popleft()[1])
-            if queue:  # the next in line waits from when it came
-                self.run.clock.at(max(queue[0][0] + self.max_wait_s, now_s), CONTROL, self._send, kind)
+            if queue:  # the new head has waited since its arrival
+                self.run.clock.at(max(queue[0][0] + self.max_wait_s, now_s), CONTROL, self._offer_due, kind)
         return batch
 
-    def _send(self, kind: str) -> None:
+    def _offer_due(self, kind: str) -> None:
         for role in self.takers[kind]:
             for worker in self.run.cluster.idle(role):
                 if not self._is_due(kind, self.run.clock._now):
@@ -80,14 +80,14 @@ class BatchFormer:
 
     def __len__(self) -> int:
         waiting = sum(len(queue) for queue in self._waiting.values())
-        return waiting + sum(len(batch) for batch in self._taking.values())
+        return waiting + sum(len(batch) for batch in self._taken.values())
 
 
-def check_max_batch(run: Run, most: int, key: str) -> None:
-    """Raise ConfigError where ``max_batch`` requests in a batch, set by ``key``, are more than the executor's limit."""
+def check_max_batch(run: Run, max_batch: int, key: str) -> None:
+    """Raise ConfigError if ``max_batch``, set by ``key``, is above the executor's."""
     limit = run.cluster.workers[0].max_batch
-    if most > limit:
+    if max_batch > limit:
         raise ConfigError(
-            f"{key}: found {most}; the executor takes {limit} at once: raise executor.max_batch or choose "
+            f"{key}: found {max_batch}; the executor takes {limit} at once: raise executor.max_batch or choose "
             "executor=static-batch"
         )

@@ -1,4 +1,4 @@
-"""MoDM in front of whole batches: batches of hits and batches of misses (executor=static-batch)."""
+"""MoDM with static batches: batches of hits and batches of misses (executor=static-batch)."""
 
 from dataclasses import dataclass, field
 
@@ -11,13 +11,13 @@ from sim.scheduling.hit_miss import refine_on
 
 @dataclass(slots=True)
 class HitMissBatching(Scheduler):
-    """Workers of one role take batches of misses, all others batches of hits; no batch has both, so it has one model.
+    """Workers of ``miss_role`` take batches of misses, all others batches of hits; a batch never mixes them.
 
-    A hit is refined on the model of whichever worker takes it. A batch of ``max_batch`` requests need not wait; after
-    ``max_wait_s`` seconds a request sets out with whoever is there. With ``large_takes_hits`` a worker for misses of which
-    no batch is due takes one of hits (MoDM's quality mode).
+    A hit is refined on the model of the worker that takes it. A batch of ``max_batch`` requests starts at once; a
+    smaller one starts when its oldest request has waited ``max_wait_s`` seconds. With ``large_takes_hits`` a miss
+    worker takes a batch of hits if none of misses is due (MoDM's quality mode).
 
-    Raises ConfigError for a batch above what the executor takes.
+    Raises ConfigError if ``max_batch`` is above the executor's.
     """
 
     max_batch: Count = 8

@@ -1,4 +1,4 @@
-"""The batching server of NVIDIA's MLPerf harness: batches are formed by count and by the clock, whoever is free."""
+"""The batcher of NVIDIA's MLPerf harness: batches form by count and timeout, whether or not a worker is idle."""
 
 from collections import deque
 from dataclasses import dataclass, field
@@ -12,14 +12,14 @@ from sim.scheduling.batching.former import Batch, check_max_batch
 
 @dataclass(slots=True)
 class MlperfBatching(Scheduler):
-    """One first-in-first-out queue of batches for all workers (``executor=static-batch``); the next free one takes one.
+    """One first-in-first-out queue of batches; the next idle worker takes the oldest (``executor=static-batch``).
 
-    A batch leaves when ``max_batch`` requests wait, or when ``batch_timeout_s`` seconds have passed since the last was
-    formed, looked at on each arrival and after as long without one: whether or not a worker is free to take it.
+    A batch forms when ``max_batch`` requests wait, or when ``batch_timeout_s`` seconds have passed since the last one
+    formed. The timeout is checked on each arrival, and after ``batch_timeout_s`` without one.
 
     Source: the harness of NVIDIA's MLPerf Inference submissions, SDXL, server scenario (rounds v4.1 and v5.1).
 
-    Raises ConfigError for a batch above what the executor takes.
+    Raises ConfigError if ``max_batch`` is above the executor's.
     """
 
     max_batch: Count = 8
@@ -29,9 +29,9 @@ class MlperfBatching(Scheduler):
     _formed: deque[Batch] = field(init=False, default_factory=deque, repr=False)
     _waiting: int = field(init=False, default=0, repr=False)
     _last_formed_s: float | None = field(init=False, default=None, repr=False)
-    _last_came_s: float = field(init=False, default=0.0, repr=False)
-    _looks: bool = field(init=False, default=False, repr=False)
-    _taking: dict[int, Batch] = field(init=False, default_factory=dict, repr=False)
+    _last_arrival_s: float = field(init=False, default=0.0, repr=False)
+    _timeout_set: bool = field(init=False, default=False, repr=False)
+    _taken: dict[int, Batch] = field(init=False, default_factory=dict, repr=False)
 
     def bind(self, run: Run) -> None:
         self._run = run
@@ -40,35 +40,35 @@ class MlperfBatching(Scheduler):
     def offer(self, request: Request, now_s: float) -> Worker | None:
         self._forming.append(request)
         self._waiting += 1
-        self._last_came_s = now_s
+        self._last_arrival_s = now_s
         if self._last_formed_s is None:
-            self._last_formed_s = now_s  # the clock runs from the first request
+            self._last_formed_s = now_s  # the timeout runs from the first request
         if len(self._forming) >= self.max_batch or now_s - self._last_formed_s >= self.batch_timeout_s:
             self._form(now_s)
-        elif not self._looks:
-            self._looks = True
-            self._run.clock.at(now_s + self.batch_timeout_s, CONTROL, self._look)
+        elif not self._timeout_set:
+            self._timeout_set = True
+            self._run.clock.at(now_s + self.batch_timeout_s, CONTROL, self._on_timeout)
         return None
 
     def next(self, worker: Worker, now_s: float) -> Request | None:
-        batch = self._taking.get(worker.id)
+        batch = self._taken.get(worker.id)
         if not batch:
             if worker.running or not self._formed:
                 return None
-            batch = self._taking[worker.id] = self._formed.popleft()
+            batch = self._taken[worker.id] = self._formed.popleft()
         self._waiting -= 1
         return batch.popleft()
 
-    def _look(self, _: None) -> None:
-        """``batch_timeout_s`` after some arrival: those who wait leave, unless another came since."""
-        self._looks = False
+    def _on_timeout(self, _: None) -> None:
+        """Form a batch ``batch_timeout_s`` after an arrival, unless another request arrived since."""
+        self._timeout_set = False
         now_s = self._run.clock._now
-        due_s = self._last_came_s + self.batch_timeout_s
+        due_s = self._last_arrival_s + self.batch_timeout_s
         if not self._forming:
             return
         if due_s > now_s:
-            self._looks = True
-            self._run.clock.at(due_s, CONTROL, self._look)
+            self._timeout_set = True
+            self._run.clock.at(due_s, CONTROL, self._on_timeout)
         else:
             self._form(now_s)
 

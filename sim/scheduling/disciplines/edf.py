@@ -10,7 +10,7 @@ from sim.scheduling.disciplines.priority_queue import PriorityQueue
 
 @dataclass(slots=True)
 class Edf(Discipline):
-    """Of those that wait at a worker the one with the earliest deadline joins as soon as there is room."""
+    """Earliest deadline first: it joins as soon as its worker has capacity."""
 
     _queue: PriorityQueue = field(init=False, default_factory=PriorityQueue, repr=False)
 

@@ -1,4 +1,4 @@
-"""First in, first out: who came to a worker first is next there."""
+"""First in, first out."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -9,8 +9,8 @@ from sim.protocols import Discipline, Worker
 
 
 @dataclass(slots=True)
-class Fifo(Discipline):
-    """Whoever waits joins in the order of coming, as soon as there is room."""
+class FifoQueue(Discipline):
+    """First in, first out: requests join in order of arrival, as soon as their worker has capacity."""
 
     _queues: dict[Worker, deque[Request]] = field(init=False, default_factory=dict, repr=False)
     _waiting: int = field(init=False, default=0, repr=False)

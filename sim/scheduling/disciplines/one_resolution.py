@@ -1,4 +1,4 @@
-"""Batches of one size: ORCA's iteration-level scheduling, where images of different sizes share no tensor."""
+"""Batches of one resolution, as ORCA's iteration-level batching needs: images of two sizes share no tensor."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -7,41 +7,43 @@ from dataclasses import dataclass, field
 from sim.core.request import Request
 from sim.protocols import Discipline, Stepper, Worker
 
-Shape = tuple[str | None, int, int]
+Resolution = tuple[str | None, int, int]
 
 
 @dataclass(slots=True)
 class OneResolution(Discipline):
-    """Whoever has the model and size of the batch joins it, in order; when nobody is left in it, the first of all that
-    wait says which size is next (NIRVANA with ORCA's batching, as PatchedServe's evaluation has it).
+    """Batches hold one model and resolution; an empty batch takes that of the oldest waiting request.
 
-    With ``overtake`` those of the batch's size pass others, who may wait for long; else nobody joins before the first.
+    This is NIRVANA with ORCA's batching in PatchedServe's evaluation. With ``overtake`` requests of the batch's
+    resolution pass older ones of another, which may starve them; without it, none joins before the oldest.
     """
 
     executor: Stepper
     overtake: bool = True
-    _queues: dict[Worker, dict[Shape, deque[tuple[int, Request]]]] = field(init=False, default_factory=dict, repr=False)
-    _came: int = field(init=False, default=0, repr=False)
+    _queues: dict[Worker, dict[Resolution, deque[tuple[int, Request]]]] = field(
+        init=False, default_factory=dict, repr=False
+    )
+    _added: int = field(init=False, default=0, repr=False)
     _waiting: int = field(init=False, default=0, repr=False)
 
     def add(self, worker: Worker, request: Request, now_s: float) -> None:
-        self._came += 1
+        self._added += 1
         self._waiting += 1
-        shapes = self._queues.setdefault(worker, {})
-        shapes.setdefault(_shape(request), deque()).append((self._came, request))
+        queues = self._queues.setdefault(worker, {})
+        queues.setdefault(_resolution(request), deque()).append((self._added, request))
 
     def next(self, worker: Worker, now_s: float) -> Request | None:
-        shapes = self._queues.get(worker)
-        if not shapes:
+        queues = self._queues.get(worker)
+        if not queues:
             return None
         batch = self.executor.active(worker) or self.executor.joining(worker)
-        first = min(shapes, key=lambda shape: shapes[shape][0])
-        shape = _shape(batch[0]) if batch else first
-        if shape not in shapes or (shape != first and not self.overtake):
+        oldest = min(queues, key=lambda resolution: queues[resolution][0])
+        resolution = _resolution(batch[0]) if batch else oldest
+        if resolution not in queues or (resolution != oldest and not self.overtake):
             return None
-        request = shapes[shape].popleft()[1]
-        if not shapes[shape]:
-            del shapes[shape]
+        request = queues[resolution].popleft()[1]
+        if not queues[resolution]:
+            del queues[resolution]
         self._waiting -= 1
         return request
 
@@ -54,5 +56,5 @@ class OneResolution(Discipline):
         return self._waiting
 
 
-def _shape(request: Request) -> Shape:
+def _resolution(request: Request) -> Resolution:
     return request.model, request.width, request.height

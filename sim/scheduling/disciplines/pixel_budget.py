@@ -1,4 +1,4 @@
-"""A cap on the batch by size: fewer of the larger images step together."""
+"""A pixel budget for the batch: the larger the images, the fewer step together."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -6,17 +6,17 @@ from dataclasses import dataclass, field
 from conf.ranges import Count
 from sim.core.request import Request
 from sim.protocols import Discipline, Run, Stepper, Worker
-from sim.scheduling.disciplines.fifo import Fifo
+from sim.scheduling.disciplines.fifo import FifoQueue
 
 
 @dataclass(slots=True)
 class PixelBudget(Discipline):
-    """First in, first out, while a batch has at most ``max_pixels`` and fits into memory; a larger image goes alone."""
+    """First in, first out, while the batch has at most ``max_pixels`` and fits into memory; larger images run alone."""
 
     executor: Stepper
     max_pixels: Count = 4 * 1024 * 1024
     _run: Run = field(init=False, repr=False)
-    _queue: Fifo = field(init=False, default_factory=Fifo, repr=False)
+    _queue: FifoQueue = field(init=False, default_factory=FifoQueue, repr=False)
 
     def bind(self, run: Run) -> None:
         self._run = run
@@ -25,12 +25,12 @@ class PixelBudget(Discipline):
         self._queue.add(worker, request, now_s)
 
     def next(self, worker: Worker, now_s: float) -> Request | None:
-        first = self._queue.first(worker)
-        if first is None:
+        head = self._queue.first(worker)
+        if head is None:
             return None
-        batch = [*self.executor.active(worker), *self.executor.joining(worker), first]
-        over = sum(request.width * request.height for request in batch) > self.max_pixels
-        if len(batch) > 1 and (over or not fits(self._run, worker, batch)):
+        batch = [*self.executor.active(worker), *self.executor.joining(worker), head]
+        over_budget = sum(request.width * request.height for request in batch) > self.max_pixels
+        if len(batch) > 1 and (over_budget or not fits(self._run, worker, batch)):
             return None
         return self._queue.next(worker, now_s)
 
@@ -42,9 +42,9 @@ class PixelBudget(Discipline):
 
 
 def fits(run: Run, worker: Worker, batch: Sequence[Request]) -> bool:
-    """Whether ``batch`` can step and be decoded on ``worker``; it can where nobody measured what it takes."""
-    most = run.cluster.gpu.memory_bytes
-    if most is None or not run.backend.measures_memory:
+    """Return True if ``batch`` fits into the memory of ``worker``, or if its peak was not measured."""
+    memory_bytes = run.cluster.gpu.memory_bytes
+    if memory_bytes is None or not run.backend.measures_memory:
         return True
     peak = run.backend.peak_bytes([run.work(request) for request in batch])
-    return peak is None or peak <= most
+    return peak is None or peak <= memory_bytes

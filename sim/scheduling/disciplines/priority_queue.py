@@ -1,4 +1,4 @@
-"""Queues in the order of a rank, one at every worker."""
+"""A priority queue for each worker."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -7,21 +7,22 @@ from heapq import heappop, heappush
 from sim.core.request import Request
 from sim.protocols import Worker
 
-Entry = tuple[float, int, Request]
+Ranked = tuple[float, int, Request]
+"""Rank, trace row and request: equal ranks are served in the order of rows."""
 
 
 @dataclass(slots=True)
 class PriorityQueue:
-    """Of those that wait at a worker, the one of the least rank is next."""
+    """Serve the waiting request of the lowest rank first, at each worker."""
 
-    _queues: dict[Worker, list[Entry]] = field(init=False, default_factory=dict, repr=False)
+    _queues: dict[Worker, list[Ranked]] = field(init=False, default_factory=dict, repr=False)
     _waiting: int = field(init=False, default=0, repr=False)
 
     def add(self, worker: Worker, rank: float, request: Request) -> None:
         heappush(self._queues.setdefault(worker, []), (rank, request.row, request))
         self._waiting += 1
 
-    def first(self, worker: Worker) -> Entry | None:
+    def first(self, worker: Worker) -> Ranked | None:
         queue = self._queues.get(worker)
         return queue[0] if queue else None
 

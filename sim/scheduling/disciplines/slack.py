@@ -1,4 +1,4 @@
-"""PatchedServe's scheduler: the most urgent joins, if nobody is late for it and it speeds things up (Algorithm 1)."""
+"""PatchedServe's scheduler (Algorithm 1): admit the request with the least slack, if the batch gains and is on time."""
 
 from array import array
 from collections.abc import Sequence
@@ -12,59 +12,61 @@ from sim.core.errors import ConfigError
 from sim.core.request import DISCARDED, Request
 from sim.protocols import Discipline, Run, Stepper, Worker
 from sim.scheduling.disciplines.pixel_budget import fits
-from sim.scheduling.latency_predictor import Counts, Expected, LatencyPredictor
+from sim.scheduling.latency_predictor import Counts, ExpectedLatency, LatencyPredictor
 
-LATE = "cannot meet its deadline even if it joins now"
+DISCARD_REASON = "cannot meet its deadline even if it joins now"
 
 
 @dataclass(slots=True)
-class Kind:
-    """Those of one model, size and number of steps that wait at a worker; the earliest deadline is the most urgent.
+class RequestClass:
+    """The waiting requests of one model, size and number of steps at a worker; the earliest deadline has least slack.
 
     Attributes:
-        place: of its size in Counts.
-        before_s, after_s: expected of its stages before the first and after the last step.
-        standalone_s: its standalone latency.
-        waiting: a heap of (deadline, row, request).
+        size: index of its image size in Counts.
+        steps_left: steps left of each request.
+        before_s, after_s: expected seconds of the stages before the first and after the last step.
+        standalone_s: standalone latency.
+        waiting: heap of (deadline, row, request).
     """
 
     model: str
-    place: int
-    left: int
+    size: int
+    steps_left: int
     before_s: float
     after_s: float
     standalone_s: float
     waiting: list[tuple[float, int, Request]] = field(default_factory=list)
 
 
-Key = tuple[str | None, int, int, int, int]
+ClassKey = tuple[str | None, int, int, int, int]
 
-Actives = Sequence[tuple[Request, float, float]]
-"""Those of a batch: the request, its seconds left besides steps, others' stages included, its standalone latency."""
+ActiveRequests = Sequence[tuple[Request, float, float]]
+"""For each request of a batch: the request, its remaining seconds besides its own steps, and its standalone latency."""
 
 Heads = Sequence[tuple[float, float]]
-"""Of the first of every kind that waits: the latest time to join, and the standalone latency."""
+"""For the head of each class: the latest time at which it can join in time, and its standalone latency."""
 
 
 @dataclass(slots=True)
 class Slack(Discipline):
-    """Algorithm 1 of PatchedServe (6.2), at every boundary between two steps.
+    """Run Algorithm 1 of PatchedServe (6.2) at every step boundary.
 
-    The slack of a request is the time to its deadline less its remaining stages, over its standalone latency. The
-    waiting one with the least is the candidate, discarded for good where it would be late even if it joined now. Else
-    it joins unless the active one with the least slack would be late for it, or the batch is not faster for it.
+    The slack of a request is its time to the deadline less its remaining latency, over its standalone latency. The
+    candidate is the waiting request with the least slack. It is discarded if it would miss its deadline even if it
+    joined now. It joins if batching is beneficial (equation 1) and the active request with the least slack then still
+    meets its deadline.
 
-    What waits is expected to step with the batch and itself, what is active with the batch as it is. Boundaries at
-    which nothing new could be decided are skipped: all slacks are linear in time between them.
+    Remaining latency counts steps of the batch with the candidate for waiting requests, and of the present batch for
+    active ones. Boundaries at which no decision can change are skipped, since slacks are linear in time between them.
 
     Args:
         reading: of equation 1. ``merged``: (T_cur + T_cand) / T_new must be above the threshold, with T the seconds of
             a step of the batch, the candidate alone and both. ``printed``: its inverse, lower when batching helps.
-        threshold: not printed; it is to cover the error of the prediction.
-        overlap: decisions are made while the GPU works, as in PatchedServe; else each holds it for ``decide_s``.
-        interruptions: a step waits while others are prepared and decoded; count those that are known already.
+        threshold: of equation 1, to cover the prediction error; the paper prints no value.
+        overlap: decide while the GPU works, as in PatchedServe; otherwise a decision holds the GPU for ``decide_s``.
+        interruptions: count known stages of other requests (prepare, decode), during which a request's steps wait.
 
-    Raises ConfigError for a run without deadlines, or an executor that does not step.
+    Raises ConfigError for a run without deadlines, or an executor without step boundaries.
     """
 
     executor: Stepper
@@ -76,21 +78,21 @@ class Slack(Discipline):
     interruptions: bool = True
     _run: Run = field(init=False, repr=False)
     _standalone_s: "array[float]" = field(init=False, repr=False)
-    _expected: Expected = field(init=False, repr=False)
-    _queues: dict[Worker, dict[Key, Kind]] = field(init=False, default_factory=dict, repr=False)
-    _seated: dict[Worker, dict[Request, Kind]] = field(init=False, default_factory=dict, repr=False)
-    """Who joined, and some who have left since."""
-    _none: Counts = field(init=False, repr=False)
+    _expected: ExpectedLatency = field(init=False, repr=False)
+    _queues: dict[Worker, dict[ClassKey, RequestClass]] = field(init=False, default_factory=dict, repr=False)
+    _class_of: dict[Worker, dict[Request, RequestClass]] = field(init=False, default_factory=dict, repr=False)
+    """The class of each request that joined, and of some that have left since."""
+    _empty: Counts = field(init=False, repr=False)
     _waiting: int = field(init=False, default=0, repr=False)
 
     def bind(self, run: Run) -> None:
         workload = run.workload
         if min(workload.deadline, workload.deadline_s) == inf:
-            raise ConfigError("discipline: slack is what is left until a deadline, and slo is empty; add slo=[5]")
+            raise ConfigError("discipline: slack is the time left to a deadline, and slo is empty; add slo=[5]")
         self._run = run
         self._standalone_s = array("d", workload.standalone.total_s.tobytes())
-        self._expected = Expected(run, self.executor, self.latency_predictor)
-        self._none = (0,) * len(self._expected.sizes)
+        self._expected = ExpectedLatency(run, self.executor, self.latency_predictor)
+        self._empty = (0,) * len(self._expected.sizes)
         benefit = "(T_cur + T_cand) / T_new" if self.reading == "merged" else "T_new / (T_cur + T_cand)"
         run.assume("equation 1, threshold", f"{benefit} > {self.threshold:g}", "the paper prints no threshold")
         if self.interruptions:
@@ -99,20 +101,22 @@ class Slack(Discipline):
             run.assume("seconds of a decision, in which no GPU works", self.decide_s, "assumed")
 
     def add(self, worker: Worker, request: Request, now_s: float) -> None:
-        kinds = self._queues.setdefault(worker, {})
+        classes = self._queues.setdefault(worker, {})
         key = (request.model, request.width, request.height, request.steps, request.steps_left)
-        kind = kinds.get(key)
-        if kind is None:
+        request_class = classes.get(key)
+        if request_class is None:
             assert request.model is not None
-            place = self._expected.place(request.width, request.height)
+            size = self._expected.size_index(request.width, request.height)
             stages = self._expected.stages_s(request.model, request.width, request.height)
-            kind = kinds[key] = Kind(request.model, place, request.steps_left, *stages, self._standalone_s[request.row])
-        heappush(kind.waiting, (request.deadline_s, request.row, request))
+            request_class = classes[key] = RequestClass(
+                request.model, size, request.steps_left, *stages, self._standalone_s[request.row]
+            )
+        heappush(request_class.waiting, (request.deadline_s, request.row, request))
         self._waiting += 1
 
     def next(self, worker: Worker, now_s: float) -> Request | None:
-        kinds = self._queues.get(worker)
-        if not kinds:
+        classes = self._queues.get(worker)
+        if not classes:
             return None
         executor = self.executor
         if not executor.is_at_boundary(worker):
@@ -122,104 +126,111 @@ class Slack(Discipline):
             executor.charge_overhead(worker, self.decide_s)
         joining = executor.joining(worker)
         batch = [*executor.active(worker), *joining]
-        seated = self._seated.get(worker, {})
-        if len(seated) > 4 * self.executor.max_batch:
-            seated = {request: seated[request] for request in batch}
-        self._seated[worker] = seated
-        there = [seated[request] for request in batch]
-        counts = self._none
+        class_of = self._class_of.get(worker, {})
+        if len(class_of) > 4 * self.executor.max_batch:
+            class_of = {request: class_of[request] for request in batch}
+        self._class_of[worker] = class_of
+        batch_classes = [class_of[request] for request in batch]
+        counts = self._empty
         if batch:
-            several = list(counts)
-            for kind in there:
-                several[kind.place] += 1
-            counts = tuple(several)
-        while kinds:
-            kind, new_s, heads = self._candidate(kinds, counts, now_s)
-            deadline_s, _, request = kind.waiting[0]
-            if now_s + kind.before_s + kind.left * new_s + kind.after_s > deadline_s:
-                self._take(kinds, kind)
-                self._run.end(request, DISCARDED, LATE)
+            by_size = list(counts)
+            for request_class in batch_classes:
+                by_size[request_class.size] += 1
+            counts = tuple(by_size)
+        while classes:
+            candidate, new_s, heads = self._candidate(classes, counts, now_s)
+            deadline_s, _, request = candidate.waiting[0]
+            if now_s + candidate.before_s + candidate.steps_left * new_s + candidate.after_s > deadline_s:
+                self._take(classes, candidate)
+                self._run.end(request, DISCARDED, DISCARD_REASON)
                 continue
             if batch:
-                patience = self._refused(worker, batch, there, len(joining), kind, counts, new_s, heads, now_s)
-                if patience is not None:
-                    executor.at_boundary(worker, self._run.pull, patience)
+                refusal = self._refusal(
+                    worker, batch, batch_classes, len(joining), candidate, counts, new_s, heads, now_s
+                )
+                if refusal is not None:
+                    executor.at_boundary(worker, self._run.pull, refusal)
                     return None
-            seated[request] = kind
-            return self._take(kinds, kind)
+            class_of[request] = candidate
+            return self._take(classes, candidate)
         return None
 
     def leave(self, worker: Worker) -> Sequence[Request]:
-        left = [entry[2] for kind in self._queues.pop(worker, {}).values() for entry in kind.waiting]
+        left = [entry[2] for request_class in self._queues.pop(worker, {}).values() for entry in request_class.waiting]
         self._waiting -= len(left)
         return sorted(left, key=lambda request: request.row)
 
-    def _candidate(self, kinds: dict[Key, Kind], counts: Counts, now_s: float) -> tuple[Kind, float, Heads]:
-        """The kind whose first has the least slack, the step expected with it in the batch, and the heads, it first."""
-        best, heads = (inf, 0), []
-        for kind in kinds.values():
-            step_s = self._expected.step_s(kind.model, _with(counts, kind.place))
-            deadline_s, row, _ = kind.waiting[0]
-            remaining_s = kind.before_s + kind.left * step_s + kind.after_s
-            heads.append((deadline_s - remaining_s, kind.standalone_s))
-            slack = (deadline_s - now_s - remaining_s) / kind.standalone_s
-            if (slack, row) < best:
-                best, found, new_s = (slack, row), kind, step_s
+    def _candidate(
+        self, classes: dict[ClassKey, RequestClass], counts: Counts, now_s: float
+    ) -> tuple[RequestClass, float, Heads]:
+        """Return the class whose head has least slack, a step with it in the batch, and the heads, its own first."""
+        min_slack, heads = (inf, 0), []
+        for request_class in classes.values():
+            step_s = self._expected.step_s(request_class.model, _add_one(counts, request_class.size))
+            deadline_s, row, _ = request_class.waiting[0]
+            remaining_s = request_class.before_s + request_class.steps_left * step_s + request_class.after_s
+            heads.append((deadline_s - remaining_s, request_class.standalone_s))
+            slack = (deadline_s - now_s - remaining_s) / request_class.standalone_s
+            if (slack, row) < min_slack:
+                min_slack, candidate, new_s = (slack, row), request_class, step_s
                 heads[0], heads[-1] = heads[-1], heads[0]
-        return found, new_s, heads
+        return candidate, new_s, heads
 
-    def _refused(
+    def _refusal(
         self,
         worker: Worker,
         batch: Sequence[Request],
-        there: Sequence[Kind],
+        batch_classes: Sequence[RequestClass],
         joining: int,
-        kind: Kind,
+        candidate: RequestClass,
         counts: Counts,
         new_s: float,
         heads: Heads,
         now_s: float,
-    ) -> "_Patience | None":
-        """Lines 11 to 18: None where the first of ``kind`` may join."""
-        if kind.model != there[0].model or not fits(self._run, worker, [*batch, kind.waiting[0][2]]):
-            return _Patience(now_s, heads)
+    ) -> "Refusal | None":
+        """Lines 11 to 18: return None if the head of ``candidate`` may join, else when to decide again."""
+        if candidate.model != batch_classes[0].model or not fits(self._run, worker, [*batch, candidate.waiting[0][2]]):
+            return Refusal(now_s, heads)
         step_s = self._expected.step_s
-        cur_s = step_s(kind.model, counts)
-        merged = (cur_s + step_s(kind.model, _with(self._none, kind.place))) / new_s
-        if not (merged if self.reading == "merged" else 1.0 / merged) > self.threshold:
-            return _Patience(now_s, heads)
-        actives = self._actives(batch, there, joining)
-        least, act = inf, 0
-        for place, (request, besides_s, standalone_s) in enumerate(actives):
+        cur_s = step_s(candidate.model, counts)
+        gain = (cur_s + step_s(candidate.model, _add_one(self._empty, candidate.size))) / new_s
+        if not (gain if self.reading == "merged" else 1.0 / gain) > self.threshold:
+            return Refusal(now_s, heads)
+        active = self._active(batch, batch_classes, joining)
+        min_slack, urgent = inf, 0
+        for place, (request, besides_s, standalone_s) in enumerate(active):
             slack = (request.deadline_s - now_s - (request.steps_left * cur_s + besides_s)) / standalone_s
-            if slack < least or (slack == least and request.row < actives[act][0].row):
-                least, act = slack, place
-        request, besides_s, _ = actives[act]
+            if slack < min_slack or (slack == min_slack and request.row < active[urgent][0].row):
+                min_slack, urgent = slack, place
+        request, besides_s, _ = active[urgent]
         extra_s = 0.0
         if self.interruptions:
-            extra_s = kind.before_s + (kind.after_s if kind.left < request.steps_left else 0.0)
+            extra_s = candidate.before_s + (candidate.after_s if candidate.steps_left < request.steps_left else 0.0)
         if now_s + (request.steps_left * new_s + besides_s + extra_s) <= request.deadline_s:
             return None
-        if joining:  # who joins has joined before the next step
-            actives = self._actives(batch, there, 0)
-        return _Patience(now_s, heads, actives, act, cur_s, new_s, extra_s)
+        if joining:  # joining requests are prepared before the next step
+            active = self._active(batch, batch_classes, 0)
+        return Refusal(now_s, heads, active, urgent, cur_s, new_s, extra_s)
 
-    def _actives(self, batch: Sequence[Request], there: Sequence[Kind], joining: int) -> Actives:
-        """Those of ``batch``, the last ``joining`` of which are still to be prepared."""
-        besides = [kind.after_s for kind in there]
+    def _active(self, batch: Sequence[Request], batch_classes: Sequence[RequestClass], joining: int) -> ActiveRequests:
+        """Return the ActiveRequests of ``batch``, the last ``joining`` of which are still to be prepared."""
+        besides = [request_class.after_s for request_class in batch_classes]
         if self.interruptions:
             ahead_s = 0.0
-            for kind in there[len(there) - joining :]:
-                ahead_s += kind.before_s
+            for request_class in batch_classes[len(batch_classes) - joining :]:
+                ahead_s += request_class.before_s
             for place in sorted(range(len(batch)), key=lambda place: batch[place].steps_left):
-                besides[place] = ahead_s = ahead_s + there[place].after_s
-        return [(request, s, kind.standalone_s) for request, s, kind in zip(batch, besides, there, strict=True)]
+                besides[place] = ahead_s = ahead_s + batch_classes[place].after_s
+        return [
+            (request, s, request_class.standalone_s)
+            for request, s, request_class in zip(batch, besides, batch_classes, strict=True)
+        ]
 
-    def _take(self, kinds: dict[Key, Kind], kind: Kind) -> Request:
-        request = heappop(kind.waiting)[2]
+    def _take(self, classes: dict[ClassKey, RequestClass], taken_from: RequestClass) -> Request:
+        request = heappop(taken_from.waiting)[2]
         self._waiting -= 1
-        if not kind.waiting:
-            del kinds[request.model, request.width, request.height, request.steps, request.steps_left]
+        if not taken_from.waiting:
+            del classes[request.model, request.width, request.height, request.steps, request.steps_left]
         return request
 
     def __len__(self) -> int:
@@ -227,23 +238,23 @@ class Slack(Discipline):
 
 
 @dataclass(slots=True)
-class _Patience:
-    """When there is something new to decide after a refusal, never said later than it is.
+class Refusal:
+    """A refused candidate: callable as StepsUntil, with a lower bound on the steps until the decision can change.
 
-    Between two boundaries the slack of who waits falls by a step over its standalone latency, that of who is active by
-    as much as the step differs from what was expected; decisions change where two such lines cross.
+    Over one step the slack of a waiting request falls by the step's seconds over its standalone latency. That of an
+    active one falls only as far as the step exceeds its expectation. Decisions change where two such lines cross.
 
     Args:
-        refused_s: when, and there is nothing new then.
-        heads: of who waits, the candidate first.
-        actives, act: who is active, and the one that would be late; none where that is not the reason.
-        cur_s, new_s: a step as expected without the candidate and with it; ``extra_s`` its stages.
+        refused_s: time of the refusal; nothing changes at that instant.
+        heads: heads of the waiting classes, the candidate first.
+        active, urgent: the batch, and the index of the request that would be late; empty for another reason.
+        cur_s, new_s, extra_s: expected seconds of a step without and with the candidate, and of its stages.
     """
 
     refused_s: float
     heads: Heads
-    actives: Actives = ()
-    act: int = -1
+    active: ActiveRequests = ()
+    urgent: int = -1
     cur_s: float = 0.0
     new_s: float = 0.0
     extra_s: float = 0.0
@@ -251,31 +262,32 @@ class _Patience:
     def __call__(self, now_s: float, step_s: float) -> int:
         latest_s, standalone_s = self.heads[0]
         slack = (latest_s - now_s) / standalone_s
-        first = latest_s - now_s  # seconds until it is late itself
+        change_s = latest_s - now_s  # until the candidate itself is late
         for other_s, other_alone_s in self.heads:
-            if other_alone_s < standalone_s:  # falls faster
-                first = min(first, ((other_s - now_s) / other_alone_s - slack) / (1 / other_alone_s - 1 / standalone_s))
-        steps = first / step_s if step_s > 0.0 else inf
-        if self.actives:
-            steps = min(steps, self._in_time(now_s, step_s))
+            if other_alone_s < standalone_s:  # its slack falls faster
+                crossing_s = ((other_s - now_s) / other_alone_s - slack) / (1 / other_alone_s - 1 / standalone_s)
+                change_s = min(change_s, crossing_s)
+        steps = change_s / step_s if step_s > 0.0 else inf
+        if self.active:
+            steps = min(steps, self._steps_until_on_time(now_s, step_s))
         return max(floor(min(steps, 1e9)), 1 if now_s == self.refused_s else 0)
 
-    def _in_time(self, now_s: float, step_s: float) -> float:
-        """Steps until the one that would be late would not be, or another is the most urgent."""
-        request, besides_s, standalone_s = self.actives[self.act]
+    def _steps_until_on_time(self, now_s: float, step_s: float) -> float:
+        """Return the steps until the most urgent active request would be on time, or another is more urgent."""
+        request, besides_s, standalone_s = self.active[self.urgent]
         late_s = now_s + request.steps_left * self.new_s + besides_s + self.extra_s - request.deadline_s
         if late_s <= 0.0:
             return 0.0
         gain_s, drift_s, cur_s = self.new_s - step_s, step_s - self.cur_s, self.cur_s
         steps = late_s / gain_s if gain_s > 0.0 else inf
-        mine = (request.deadline_s - now_s - (request.steps_left * cur_s + besides_s)) / standalone_s
-        for request, besides_s, other_s in self.actives:
+        urgent_slack = (request.deadline_s - now_s - (request.steps_left * cur_s + besides_s)) / standalone_s
+        for request, besides_s, other_s in self.active:
             faster = drift_s / other_s - drift_s / standalone_s
             if faster > 0.0:
                 slack = (request.deadline_s - now_s - (request.steps_left * cur_s + besides_s)) / other_s
-                steps = min(steps, (slack - mine) / faster)
+                steps = min(steps, (slack - urgent_slack) / faster)
         return steps
 
 
-def _with(counts: Counts, place: int) -> Counts:
-    return (*counts[:place], counts[place] + 1, *counts[place + 1 :])
+def _add_one(counts: Counts, size: int) -> Counts:
+    return (*counts[:size], counts[size] + 1, *counts[size + 1 :])

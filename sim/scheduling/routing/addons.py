@@ -1,4 +1,4 @@
-"""Routing by add-on: a request goes where its ControlNets and LoRAs are, as far as it pays to wait for them."""
+"""Routing by add-on: prefer workers that hold a request's ControlNets and LoRAs, if waiting for them pays."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -13,39 +13,40 @@ from sim.scheduling.routing.routers import LeastWorkLeft, Ties
 
 @dataclass(slots=True)
 class ByAddons(Router):
-    """The worker that would be done first with what it has, if loading what a request lacks there counts as work.
+    """Send a request to the worker with the least work left, counting the loads of its missing add-ons as work.
 
-    A worker will hold the ControlNets that lie on it now and those of all requests outstanding on it, and the LoRAs of
-    the last of these: they are in the weights of one set at a time.
+    A worker is expected to hold its resident ControlNets, those of its outstanding requests, and the LoRAs of the last
+    of these: weights hold one set of LoRAs at a time.
 
     Args:
-        load_weight: what a second of loading is worth in seconds of waiting; 0 is ``least-work-left``.
+        load_weight: seconds of waiting that a second of loading counts as; 0 is ``least-work-left``.
 
-    Raises ConfigError for a live backend, which cannot say beforehand what a request takes.
+    Raises ConfigError for a live backend, which cannot tell the duration of a request beforehand.
     """
 
     load_weight: Seconds = 1.0
     ties: Ties = "first"
     _run: Run = field(init=False, repr=False)
     _work: LeastWorkLeft = field(init=False, repr=False)
-    _sent: dict[Worker, deque[Request]] = field(init=False, default_factory=dict, repr=False)
+    _outstanding: dict[Worker, deque[Request]] = field(init=False, default_factory=dict, repr=False)
 
     def bind(self, run: Run) -> None:
         self._run, self._work = run, LeastWorkLeft(self.ties)
         self._work.bind(run)
 
     def choose(self, request: Request, workers: Sequence[Worker], now_s: float) -> Worker:
-        return self._work.least(
-            workers, lambda worker: self._work.left_s(worker, now_s) + self.load_weight * self.lacks_s(worker, request)
+        return self._work.min_by(
+            workers,
+            lambda worker: self._work.left_s(worker, now_s) + self.load_weight * self.missing_load_s(worker, request),
         )
 
-    def lacks_s(self, worker: Worker, request: Request) -> float:
-        """Seconds of loading what ``request`` asks for and ``worker`` will not hold."""
+    def missing_load_s(self, worker: Worker, request: Request) -> float:
+        """Return the seconds of loading the add-ons of ``request`` that ``worker`` will not hold."""
         wanted, model = request.addons or NO_ADDONS, request.model or ""
-        sent = self._sent.get(worker, ())
-        nets = {name for each in sent for name in (each.addons or NO_ADDONS).controlnets}
-        loras = set((sent[-1].addons or NO_ADDONS).loras) if sent else None
-        lacking = [
+        outstanding = self._outstanding.get(worker, ())
+        nets = {name for each in outstanding for name in (each.addons or NO_ADDONS).controlnets}
+        loras = set((outstanding[-1].addons or NO_ADDONS).loras) if outstanding else None
+        missing = [
             Asset("controlnet", name, model)
             for name in wanted.controlnets
             if name not in nets and Asset("controlnet", name, model) not in worker.resident
@@ -53,13 +54,13 @@ class ByAddons(Router):
         if loras is None:
             loras = {asset.name for asset in worker.resident if asset.kind == "lora"}
         if loras != set(wanted.loras):
-            lacking += [Asset("lora", name, model) for name in wanted.loras]
-        return sum(self._run.backend.load(asset).seconds for asset in lacking)
+            missing += [Asset("lora", name, model) for name in wanted.loras]
+        return sum(self._run.backend.load(asset).seconds for asset in missing)
 
     def sent(self, worker: Worker, request: Request, now_s: float) -> None:
-        self._work.sent(worker, request, now_s, self.lacks_s(worker, request))
-        self._sent.setdefault(worker, deque()).append(request)
+        self._work.sent(worker, request, now_s, self.missing_load_s(worker, request))
+        self._outstanding.setdefault(worker, deque()).append(request)
 
     def left(self, worker: Worker, request: Request, now_s: float) -> None:
-        self._sent[worker].remove(request)
+        self._outstanding[worker].remove(request)
         self._work.left(worker, request, now_s)

@@ -1,4 +1,4 @@
-"""Routers: to which of several workers a request goes when it comes."""
+"""Routers: choose the worker whose queue an arriving request joins."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -13,12 +13,12 @@ from sim.core.streams import ROUTER
 from sim.protocols import Router, Run, Worker
 
 Ties = Literal["first", "random"]
-"""Which of several equal workers is chosen."""
+"""The choice among workers of equal load."""
 
 
 @dataclass(slots=True)
-class Random(Router):
-    """A uniform choice, whatever the workers do."""
+class RandomWorker(Router):
+    """Choose a worker uniformly at random, whatever its load."""
 
     _rng: np.random.Generator = field(init=False, repr=False)
 
@@ -31,7 +31,7 @@ class Random(Router):
 
 @dataclass(slots=True)
 class RoundRobin(Router):
-    """Each in turn; of several models, each model's workers in their own turn."""
+    """Choose the workers of a request's model in turn."""
 
     _turns: dict[str | None, int] = field(init=False, default_factory=dict, repr=False)
 
@@ -43,30 +43,30 @@ class RoundRobin(Router):
 
 @dataclass(slots=True)
 class LeastOutstanding(Router):
-    """The worker with the least outstanding, waiting or running: what runs counts in full. It needs no profile.
+    """Choose the worker with the least outstanding load, waiting or running; no profile is needed.
 
     Args:
-        of: what a request counts. ``requests``: one; ``pixels``: PatchedServe's (8.1); ``declared-cost``: steps x
-            pixels, as llm-d's router for diffusion serving does (llm-d-router, 2053), which breaks ties at random.
+        of: load of a request. ``requests`` counts 1, ``pixels`` its pixels (PatchedServe, 8.1), ``declared-cost`` steps
+            x pixels, as llm-d's router for diffusion serving, which breaks ties at random (llm-d-router, 2053).
     """
 
     of: Literal["requests", "pixels", "declared-cost"] = "requests"
     ties: Ties = "first"
-    _tally: "OutstandingWork" = field(init=False, repr=False)
+    _load: "OutstandingLoad" = field(init=False, repr=False)
 
     def bind(self, run: Run) -> None:
-        self._tally = OutstandingWork(run, self.ties)
+        self._load = OutstandingLoad(run, self.ties)
 
     def choose(self, request: Request, workers: Sequence[Worker], now_s: float) -> Worker:
-        return self._tally.least(workers)
+        return self._load.min_by(workers)
 
     def sent(self, worker: Worker, request: Request, now_s: float) -> None:
-        self._tally.add(worker, request, self._count(request))
+        self._load.add(worker, request, self._load_of(request))
 
     def left(self, worker: Worker, request: Request, now_s: float) -> None:
-        self._tally.remove(worker, request)
+        self._load.remove(worker, request)
 
-    def _count(self, request: Request) -> int:
+    def _load_of(self, request: Request) -> int:
         if self.of == "requests":
             return 1
         pixels = request.width * request.height
@@ -75,50 +75,50 @@ class LeastOutstanding(Router):
 
 @dataclass(slots=True)
 class LeastWorkLeft(Router):
-    """The worker that would be done first with what it has, if each request took what its profile says alone on it.
+    """Choose the worker whose outstanding requests end first, each taking its standalone latency.
 
-    What runs counts with what is left of it. Seconds are the typical ones of the steps that a plan really runs; of
-    several, ``ties`` says who is chosen.
+    A running request counts with its remaining seconds. Latencies are the profile's typical ones, of the steps that a
+    plan runs after skipping.
 
-    Raises ConfigError for a live backend, which cannot say beforehand what a request takes.
+    Raises ConfigError for a live backend, which cannot tell the duration of a request beforehand.
     """
 
     ties: Ties = "first"
     _run: Run = field(init=False, repr=False)
-    _tally: "OutstandingWork" = field(init=False, repr=False)
+    _load: "OutstandingLoad" = field(init=False, repr=False)
     _until_s: dict[Worker, float] = field(init=False, default_factory=dict, repr=False)
-    _known_ns: dict[tuple[object, ...], int] = field(init=False, default_factory=dict, repr=False)
+    _cached_ns: dict[tuple[object, ...], int] = field(init=False, default_factory=dict, repr=False)
 
     def bind(self, run: Run) -> None:
         if run.backend.live:
             raise ConfigError(
                 "router: least-work-left asks a profile what a request will take, and a live backend has none; choose "
-                "least-requests or least-declared-cost"
+                "router=least-requests or router=least-declared-cost"
             )
-        self._run, self._tally = run, OutstandingWork(run, self.ties)
+        self._run, self._load = run, OutstandingLoad(run, self.ties)
 
     def choose(self, request: Request, workers: Sequence[Worker], now_s: float) -> Worker:
-        return self.least(workers, lambda worker: self.left_s(worker, now_s))
+        return self.min_by(workers, lambda worker: self.left_s(worker, now_s))
 
-    def least(self, workers: Sequence[Worker], value: Callable[[Worker], float]) -> Worker:
-        return self._tally.least(workers, value)
+    def min_by(self, workers: Sequence[Worker], value: Callable[[Worker], float]) -> Worker:
+        return self._load.min_by(workers, value)
 
-    def sent(self, worker: Worker, request: Request, now_s: float, more_s: float = 0.0) -> None:
-        """``more_s`` are seconds that it takes beside what its profile says."""
-        nanoseconds = self._expected_ns(request) + round(more_s * 1e9)
+    def sent(self, worker: Worker, request: Request, now_s: float, loading_s: float = 0.0) -> None:
+        """Add ``request`` to the load of ``worker``, with ``loading_s`` seconds on top of its standalone latency."""
+        nanoseconds = self._expected_ns(request) + round(loading_s * 1e9)
         self._until_s[worker] = now_s + self.left_s(worker, now_s) + nanoseconds / 1e9
-        self._tally.add(worker, request, nanoseconds)
+        self._load.add(worker, request, nanoseconds)
 
     def left(self, worker: Worker, request: Request, now_s: float) -> None:
-        self._tally.remove(worker, request)
+        self._load.remove(worker, request)
 
     def left_s(self, worker: Worker, now_s: float) -> float:
-        """Until all would be done, and no more than all that is outstanding."""
-        outstanding_s = self._tally.of(worker) / 1e9
+        """Return the seconds to the end of what is outstanding on ``worker``, at most the sum of its latencies."""
+        outstanding_s = self._load.total(worker) / 1e9
         return min(max(self._until_s.get(worker, now_s) - now_s, 0.0), outstanding_s)
 
     def _expected_ns(self, request: Request) -> int:
-        """Whole nanoseconds, whose sums have no rounding in them."""
+        """Return the standalone latency in whole nanoseconds, whose sums have no rounding error."""
         key = (
             request.model,
             request.width,
@@ -128,39 +128,39 @@ class LeastWorkLeft(Router):
             request.refine,
             request.addons,
         )
-        found = self._known_ns.get(key)
-        if found is None:
+        expected_ns = self._cached_ns.get(key)
+        if expected_ns is None:
             work = self._run.work(request)
-            work.row = -1  # a typical one
-            alone = whole(self._run.backend, work)
-            found = self._known_ns[key] = round((alone.denoise_s + alone.other_s) * 1e9)
-        return found
+            work.row = -1  # typical seconds, not this row's
+            cost = whole(self._run.backend, work)
+            expected_ns = self._cached_ns[key] = round((cost.denoise_s + cost.other_s) * 1e9)
+        return expected_ns
 
 
-class OutstandingWork:
-    """A whole number for each worker: the sum over what is outstanding on it."""
+class OutstandingLoad:
+    """The load of each worker: the sum of whole numbers over its outstanding requests."""
 
-    __slots__ = ("_counted", "_rng", "_sums")
+    __slots__ = ("_loads", "_rng", "_totals")
 
     def __init__(self, run: Run, ties: Ties) -> None:
         self._rng = run.rng(ROUTER) if ties == "random" else None
-        self._sums: dict[Worker, int] = {}
-        self._counted: dict[Request, int] = {}
+        self._totals: dict[Worker, int] = {}
+        self._loads: dict[Request, int] = {}
 
-    def of(self, worker: Worker) -> int:
-        return self._sums.get(worker, 0)
+    def total(self, worker: Worker) -> int:
+        return self._totals.get(worker, 0)
 
-    def add(self, worker: Worker, request: Request, count: int) -> None:
-        self._sums[worker] = self.of(worker) + count
-        self._counted[request] = count
+    def add(self, worker: Worker, request: Request, load: int) -> None:
+        self._totals[worker] = self.total(worker) + load
+        self._loads[request] = load
 
     def remove(self, worker: Worker, request: Request) -> None:
-        self._sums[worker] -= self._counted.pop(request)
+        self._totals[worker] -= self._loads.pop(request)
 
-    def least(self, workers: Sequence[Worker], value: Callable[[Worker], Any] | None = None) -> Worker:
+    def min_by(self, workers: Sequence[Worker], value: Callable[[Worker], Any] | None = None) -> Worker:
         if self._rng is None:
-            return min(workers, key=value or self.of)
-        values = [(value or self.of)(worker) for worker in workers]
-        least = min(values)
-        tied = [worker for worker, found in zip(workers, values, strict=True) if found == least]
+            return min(workers, key=value or self.total)
+        values = [(value or self.total)(worker) for worker in workers]
+        lowest = min(values)
+        tied = [worker for worker, found in zip(workers, values, strict=True) if found == lowest]
         return tied[0] if len(tied) == 1 else tied[int(self._rng.integers(len(tied)))]

@@ -1,0 +1,116 @@
+"""Feature similarity: the share of blocks whose input is close to that of the step before, so that output is reused."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+from annotated_types import MinLen
+
+from backends.likeness import Measured as SimilarityTable
+from backends.likeness import read
+from conf.ranges import Count, Share
+from sim.core.errors import ConfigError
+from sim.protocols import Run
+
+
+@dataclass(slots=True)
+class AssumedFeatureSimilarity:
+    """An assumed similarity, by model and side of a square image, equal at every step but the first.
+
+    It is interpolated linearly in pixels; outside the given sides it is that of the nearest. An image of n patches
+    counts as n ** ``independence`` independent ones.
+
+    Args:
+        shares: model -> side in pixels -> share of (patch, block) pairs that are similar to the step before.
+        independence: 0 if the patches of an image are similar all or none; 1 if each is independent.
+        patch_px: side of a patch in pixels.
+        source: source of the shares, for the summary.
+    """
+
+    shares: dict[str, Annotated[dict[Count, Share], MinLen(1)]]
+    independence: Share = 0.35
+    patch_px: int = 256
+    source: str = "assumed"
+
+    def bind(self, run: Run) -> None:
+        for role in run.models:
+            name = run.models[role].name
+            if name in self.shares:
+                by_side = ", ".join(f"{side}: {share:g}" for side, share in sorted(self.shares[name].items()))
+                what = f"share of patch-blocks of {name} like those of the step before, by side"
+                run.assume(what, by_side, self.source)
+        run.assume("how independently the patches of an image are alike", self.independence, self.source)
+
+    def patch_shares(self, model: str, width: int, height: int, steps: int) -> Sequence[float]:
+        """Return the similar share of (patch, block) pairs at each of ``steps`` steps; 0 at the first."""
+        share = self._interpolated(model, width * height)
+        return [0.0] + [share] * (steps - 1)
+
+    def image_shares(self, model: str, width: int, height: int, steps: int) -> Sequence[float]:
+        """Return, for each step, the share of blocks for which all patches of an image are similar; 0 at the first."""
+        count = max(width * height / self.patch_px**2, 1.0)
+        share = self._interpolated(model, width * height) ** (count**self.independence)
+        return [0.0] + [share] * (steps - 1)
+
+    def _interpolated(self, model: str, pixels: int) -> float:
+        if model not in self.shares:
+            raise ConfigError(
+                f"feature_cache.likeness.shares: none for {model} (found {', '.join(self.shares) or 'none'}); add "
+                f"'+feature_cache.likeness.shares.{model}={{1024: 0.5}}', or choose another feature_cache="
+            )
+        by_side = sorted(self.shares[model].items())
+        return float(np.interp(pixels, [side**2 for side, _ in by_side], [share for _, share in by_side]))
+
+
+@dataclass(slots=True)
+class MeasuredFeatureSimilarity:
+    """A similarity measured by `mezzotint calibrate feature-similarity`, by model, size and step.
+
+    A schedule of another length takes the measured step at the same fraction of the schedule. A size between measured
+    ones is interpolated linearly in pixels; outside them it takes the nearest.
+
+    Args:
+        path: the file that the command wrote.
+        names: model of this run -> model in the file, if the two names differ.
+    """
+
+    path: str
+    names: dict[str, str] = field(default_factory=dict)
+    _table: SimilarityTable = field(init=False, repr=False)
+
+    def open(self) -> SimilarityTable:
+        """Read and return the table. Raises ConfigError if the file is missing or is no such table."""
+        try:
+            self._table = read(Path(self.path))
+        except ValueError as error:
+            raise ConfigError(f"feature_cache.likeness.path: {error}") from None
+        return self._table
+
+    def bind(self, run: Run) -> None:
+        self.open()
+        run.assume("share of patch-blocks like those of the step before", self.path, self._table.measured_on)
+
+    def patch_shares(self, model: str, width: int, height: int, steps: int) -> Sequence[float]:
+        return self._interpolated(model, width * height, steps, "patch_share")
+
+    def image_shares(self, model: str, width: int, height: int, steps: int) -> Sequence[float]:
+        return self._interpolated(model, width * height, steps, "image_share")
+
+    def _interpolated(self, model: str, pixels: int, steps: int, column: str) -> list[float]:
+        name = self.names.get(model, model)
+        curves: Mapping[int, Any] = self._table.curves(name, column)
+        if not curves:
+            raise ConfigError(
+                f"{self.path}: nothing was measured of {name}, only of {', '.join(self._table.models)}; measure it, or "
+                f"name a model to take instead with '+feature_cache.likeness.names.{model}=NAME'"
+            )
+        known = sorted(curves)
+        rows = [np.asarray(curves[size]) for size in known]
+        # Step 0 has no step before it; later ones are matched by their fraction of the schedule.
+        resampled = [
+            row[1 + np.minimum(np.arange(steps - 1) * (len(row) - 1) // max(steps - 1, 1), len(row) - 2)]
+            for row in rows
+        ]
+        return [0.0, *(float(np.interp(pixels, known, shares)) for shares in np.array(resampled).T)]
