@@ -16,7 +16,7 @@ import numpy as np
 from backends.base import Asset, Backend, Work
 from sim.cluster.cluster import Cluster
 from sim.core.clock import ARRIVAL, COMPLETION, CONTROL, INSERTION, LAST, Clock
-from sim.core.culprit import OURS, caller, named, raised
+from sim.core.culprit import OURS, attributed_error, caller, part_name
 from sim.core.errors import SimulationError
 from sim.core.model import Model, in_role
 from sim.core.request import COMPLETED, HIT, LOOKUPS, MISSING, Guarded, Request
@@ -188,7 +188,7 @@ class Engine:
             raise self.policy_error("scheduler", f"reports how many requests wait, and {error}") from error
 
     def policy_error(self, kind: str, what: str) -> SimulationError:
-        return SimulationError(f"{named(self._parts, kind)} {what}")
+        return SimulationError(f"{part_name(self._parts, kind)} {what}")
 
     # -- the run -------------------------------------------------------------------------------------------------
 
@@ -447,7 +447,7 @@ def attributed() -> Iterator[None]:
         raise
     except Exception as error:
         ours = type(error).__module__.partition(".")[0] in OURS
-        told = None if ours else raised(error)
+        told = None if ours else attributed_error(error)
         if told is None:
             raise
         raise told from error

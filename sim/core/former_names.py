@@ -1,4 +1,4 @@
-"""Names of an earlier version: groups, choices, keys and classes that are called something else now (conf/former.yaml)."""
+"""Names of an earlier version: groups, choices, keys and classes that have other names now (conf/former.yaml)."""
 
 import re
 from collections.abc import Mapping

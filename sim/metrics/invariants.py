@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sim.core.culprit import named, several
+from sim.core.culprit import part_name, part_names
 from sim.core.errors import SimulationError
 from sim.core.model import Model
 from sim.core.request import COMPLETED, MISSING
@@ -53,11 +53,11 @@ class Finished:
 
     def policy_error(self, kind: str, what: str) -> SimulationError:
         """An error that names the part of ``kind``."""
-        return SimulationError(f"{named(self.parts, kind)} {what}")
+        return SimulationError(f"{part_name(self.parts, kind)} {what}")
 
     def changed(self, name: str, row: int, planned: Any, found: Any) -> SimulationError:
         """An error that names those who may have changed what was planned."""
-        who = several(self.parts, "scheduler", "executor", *(kind for kind in self.parts if "controller" in kind))
+        who = part_names(self.parts, "scheduler", "executor", *(kind for kind in self.parts if "controller" in kind))
         return SimulationError(
             f"{who} changed {name} of the request in row {row} from {planned} to {found}; the front end plans a "
             "request, and after it only Run.assign does"
@@ -88,7 +88,7 @@ def incomplete(run: Finished, arrived: int, waiting: int, failures: int) -> Simu
     kept = arrived - ended
     if aboard:
         who = ", ".join(map(str, list(aboard)[:8])) + (", ..." if len(aboard) > 8 else "")
-        held = f"{named(run.parts, 'executor')} holds {sum(aboard.values())} requests aboard the workers {who}"
+        held = f"{part_name(run.parts, 'executor')} holds {sum(aboard.values())} requests aboard the workers {who}"
         what = f"{held}, and nothing is left to happen; call Run.end and Cluster.release once for each request"
         if waiting == kept:
             what += ": all of those have ended, so Cluster.release was not called"
@@ -96,10 +96,12 @@ def incomplete(run: Finished, arrived: int, waiting: int, failures: int) -> Simu
         who, at_s = run.last_order[emptied[0]]
         what = f"{who} ordered the last worker of role {emptied[0]!r} elsewhere at {at_s} s; leave one for what waits"
     elif waiting < kept:
-        what = f"{named(run.parts, 'scheduler')} dropped {kept - waiting} requests: it neither handed them over nor "
+        what = (
+            f"{part_name(run.parts, 'scheduler')} dropped {kept - waiting} requests: it neither handed them over nor "
+        )
         what += "keeps them; return each from offer or next, or end it (Run.end)"
     else:
-        what = f"{named(run.parts, 'scheduler')} kept requests that no worker may run"
+        what = f"{part_name(run.parts, 'scheduler')} kept requests that no worker may run"
         if failures:
             what += f", or GPUs do not stay up for as long as one takes: they failed {failures} times"
             what += "; raise failures.mean_up_s, or look at failures.outages"
@@ -208,7 +210,7 @@ def _busy(run: Finished, facts: RequestColumns, on_gpu: Flags) -> None:
     at = _first(on_gpu & ((worker < 0) | (worker >= len(run.cluster.gpu_counts()))))
     if at is not None:
         raise SimulationError(
-            f"{several(run.parts, 'executor', 'scheduler')} completed the request in row {facts.first + at} on the "
+            f"{part_names(run.parts, 'executor', 'scheduler')} completed the request in row {facts.first + at} on the "
             f"worker {worker[at]}, which is none of the cluster's"
         )
     spent, rows = _by_worker(spans["worker"]), np.flatnonzero(on_gpu)
@@ -243,7 +245,7 @@ def _busy(run: Finished, facts: RequestColumns, on_gpu: Flags) -> None:
     if at is not None:
         names = [*facts.model_code, "another model"]
         raise SimulationError(
-            f"{several(run.parts, 'executor', 'scheduler')} completed the request in row {facts.first + rows[at]}, "
+            f"{part_names(run.parts, 'executor', 'scheduler')} completed the request in row {facts.first + rows[at]}, "
             f"planned for {names[planned[at]]}, on worker {number[at]}, which held {names[resident[at]]}"
         )
     # What follows the last image of a worker may outlive the run.

@@ -20,7 +20,7 @@ from conf.assumption import Assumption
 from sim.addons.async_loading import AsyncLoading
 from sim.cache.cache import ArtifactCache
 from sim.cluster.cluster import Cluster
-from sim.core.culprit import of
+from sim.core.culprit import class_name
 from sim.core.errors import ConfigError, SimulationError
 from sim.core.gpu import Gpu
 from sim.core.model import Model, reference
@@ -257,8 +257,8 @@ def _check_roles(allocation: Allocation, roles: list[str], gpus: int, models: Ma
     known = {*models, SERVER}
     if len(roles) != gpus or not known.issuperset(roles) or set(roles) <= {SERVER}:
         raise SimulationError(
-            f"{of(allocation)} gave the roles {roles} to {gpus} GPUs; expected one of {', '.join(sorted(known))} for "
-            "each, and a model on one"
+            f"{class_name(allocation)} gave the roles {roles} to {gpus} GPUs; expected one of "
+            f"{', '.join(sorted(known))} for each, and a model on one"
         )
 
 
