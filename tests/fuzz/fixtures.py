@@ -20,7 +20,7 @@ from sim.cli import main
 from sim.core.errors import REFUSED
 from sim.run.config.choices import choices, groups
 from sim.run.config.compose import composed as compose
-from sim.run.simulate import again, simulate
+from sim.run.simulate import saved_config, simulate
 from tests.fuzz.inputs import digest
 
 Tree = dict[str, Any]
@@ -100,7 +100,7 @@ def _version() -> str:
 
 def config_file(config: Tree) -> Tree:
     """What a run directory's config.yaml holds."""
-    return again(config) | {key: value for key, value in config.items() if key != "run"}  # whose paths are relative
+    return saved_config(config) | {key: value for key, value in config.items() if key != "run"}  # whose paths are relative
 
 
 @cache

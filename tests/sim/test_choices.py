@@ -186,11 +186,11 @@ def test_a_group_that_is_none_lists_those_that_are(capsys: pytest.CaptureFixture
     assert said.out == ""
     assert "no group 'evicton'; the groups are models, arrivals," in said.err
     assert main(["list", "eviction", "--config-dir", "nowhere"]) == 2
-    assert "nowhere is no folder" in capsys.readouterr().err
+    assert "nowhere is not a folder" in capsys.readouterr().err
     assert main(["list", "profiles", "--config-dir", "."]) == 2
     assert "takes no --config-dir; name the folder of your profiles with --folder" in capsys.readouterr().err
     assert main(["list", "eviction", "--folder", "."]) == 2
-    assert "--folder: goes with `mezzotint list profiles` alone" in capsys.readouterr().err
+    assert "--folder: applies only to `mezzotint list profiles`" in capsys.readouterr().err
 
 
 def test_choices_of_one_s_own_are_listed_and_marked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -343,7 +343,7 @@ def test_what_is_to_be_run_needs_a_model() -> None:
     run._open()
     request = Request(7, 0.0, 64, 64, 50)
     for act in (lambda: ensure(run, run.cluster.workers[0], request), lambda: run.work(request)):
-        with pytest.raises(SimulationError, match="row 7 is to be run and its plan names no model"):
+        with pytest.raises(SimulationError, match="the plan of the request in row 7 names no model"):
             act()
 
 

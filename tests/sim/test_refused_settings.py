@@ -123,7 +123,7 @@ def test_rows_that_only_fill_a_cache_have_no_facts() -> None:
 
 def test_a_request_without_a_model_is_no_work() -> None:
     run = engine([0.0], [1.0])
-    with pytest.raises(SimulationError, match="row 0 is to be run and its plan names no model"):
+    with pytest.raises(SimulationError, match="the plan of the request in row 0 names no model"):
         run.work(run.request(0, 0.0))
 
 

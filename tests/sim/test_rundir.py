@@ -317,7 +317,7 @@ def test_a_terminal_is_shown_how_many_points_are_there(
 
     shown = Terminal()
     monkeypatch.setattr(sys, "stderr", shown)
-    monkeypatch.setattr("sim.run.sweep_folder.LOOK_S", 0.001)
+    monkeypatch.setattr("sim.run.sweep_folder.POLL_S", 0.001)
     (tmp_path / "sweep").mkdir()
     with counted(tmp_path / "sweep", 3):
         mark(tmp_path / "sweep", 0, "done", "one")
