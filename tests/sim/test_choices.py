@@ -59,7 +59,7 @@ NEEDED = {
     "controlnet_placement=shared": ["feature_cache=none"],
     **{
         f"discipline={name}": ["executor=continuous-batching"]
-        for name in ("capped", "same-size", "shortest-remaining", "slack")
+        for name in ("pixel-budget", "one-resolution", "shortest-remaining", "slack")
     },
     "similarity=text-to-clip-images": ["similarity.images.folder=f", "similarity.images.weights=f"],
     "similarity=text-to-given-images": ["similarity.images.path=v.npy"],
@@ -83,16 +83,21 @@ def test_what_a_group_needs_is_what_its_takers_are() -> None:
             for choice in choices(other):
                 node = configured(*_NEEDED_BY.get(f"{other}={choice.name}", ()), f"{other}={choice.name}")[other]
                 takers |= {choice.name} if group in _taken(node) else set()
-            direct = takers or {"gpt-cache", "modm", "nirvana", "pinecone"}  # through the cache, of these doors alone
+            direct = takers or {
+                "gpt-cache",
+                "modm",
+                "nirvana",
+                "pinecone",
+            }  # through the cache, of these front ends alone
             assert direct == set(allowed), group
 
 
 _NEEDED_BY = {
     **{
         f"discipline={name}": ("scheduler=per-worker", "router=random", "executor=continuous-batching")
-        for name in ("capped", "same-size", "shortest-remaining", "slack", "edf", "fifo")
+        for name in ("pixel-budget", "one-resolution", "shortest-remaining", "slack", "edf", "fifo")
     },
-    **{f"loras={name}": ("executor=continuous-batching",) for name in ("asynchronous", "synchronous")},
+    **{f"lora_loading={name}": ("executor=continuous-batching",) for name in ("async", "sync")},
 }
 
 
@@ -320,11 +325,11 @@ def test_a_part_that_is_not_read_or_not_there_is_refused(overrides: list[str], m
 
 
 def test_what_has_a_default_may_be_left_out() -> None:
-    """A frontend without a database, a store and a predictor finds at once, fetches always and searches for all."""
+    """A front end without an index, a store and a match predictor finds at once, fetches always and searches for all."""
     at_once = ("index=immediate", "match_predictor=none")
     common = ("system=nirvana", "trace.requests=200")
     said = simulated(*common, *at_once).requests
-    assert simulated(*common, "~database", "~store", "~predictor").requests.equals(said)
+    assert simulated(*common, "~index", "~store", "~match_predictor").requests.equals(said)
 
 
 def test_all_who_need_a_part_get_the_same_one() -> None:
@@ -370,7 +375,9 @@ def test_a_class_that_lacks_methods_is_told_which() -> None:
     lacks = "__len__, bind, next, offer"
     with pytest.raises(ConfigError, match=rf"s: sim.cache.store.ArtifactStore is no Scheduler: it lacks {lacks}"):
         build(store, "s", Scheduler)
-    with pytest.raises(ConfigError, match=r"space: sim.cache.store.ArtifactStore is no Space: it lacks .*queries"):
+    with pytest.raises(
+        ConfigError, match=r"similarity: sim.cache.store.ArtifactStore is no SimilaritySource: it lacks .*queries"
+    ):
         Parts({"cache": {"_target_": "sim.cache.cache.ArtifactCache", "capacity": 3}, "similarity": store}).get("cache")
 
 
@@ -394,8 +401,8 @@ def test_methods_that_may_be_left_out_have_a_body_and_the_others_are_named() -> 
     with pytest.raises(ConfigError, match=r"Half is no Scheduler: it lacks __len__, next, offer$"):
         build(_node("Half"), "scheduler", Scheduler)
     alone = build(_node("Alone"), "scheduler", Scheduler)
-    assert not alone.keeps(None)
-    alone.moved(None, 0.0)
+    assert not alone.has_backlog(None)
+    alone.worker_changed(None, 0.0)
 
 
 def test_a_part_that_another_one_needs_has_to_be_of_its_kind_too() -> None:
@@ -405,7 +412,7 @@ def test_a_part_that_another_one_needs_has_to_be_of_its_kind_too() -> None:
     assert parts.get("eviction", Eviction) is built
     with pytest.raises(ConfigError, match=r"eviction: .*Lru is no Scheduler: it lacks .*offer"):
         parts.get("eviction", Scheduler)
-    with pytest.raises(ConfigError, match=r"eviction: .*Lru is no Reuse$"):
+    with pytest.raises(ConfigError, match=r"eviction: .*Lru is no CachedFrontEnd$"):
         parts.get("eviction", CachedFrontEnd)
 
 
@@ -439,7 +446,7 @@ def test_a_setting_that_is_no_part_is_what_its_type_says() -> None:
     for key, value, expected in (
         ("part", 5, "found 5, expected Eviction or null"),
         ("named", 5, "found 5, expected a mapping with _target_"),
-        ("named", fifo, r"sim\.reuse\.eviction\.fifo\.Fifo is no Named: it lacks name"),
+        ("named", fifo, r"sim\.cache\.eviction\.fifo\.Fifo is no Named: it lacks name"),
         ("needed", None, "found None, expected a mapping with _target_"),
         ("word", fifo, r"found \{'_target_': .*\}, expected a or b"),
         ("several", 5, r"found 5, expected typing\.List"),

@@ -54,7 +54,7 @@ OUTSIDE: list[tuple[str, str, str, Any, dict[str, Any]]] = [
     ("steps", "sim.execution.same_size.SameSizeSteps", "speedup", {2: 1.5, 4: -1.0}, {}),
     *(
         ("scheduler", "sim.scheduling.batching.dynamic.DynamicBatching", *each, {})
-        for each in (("most", 0), ("max_wait_s", inf))
+        for each in (("max_batch", 0), ("max_wait_s", inf))
     ),
     ("scheduler", "sim.scheduling.batching.hit_miss.HitMissBatching", "max_wait_s", -1.0, {}),
     ("scheduler", "sim.scheduling.batching.mlperf.MlperfBatching", "max_batch", 0, {}),
@@ -73,7 +73,7 @@ OUTSIDE: list[tuple[str, str, str, Any, dict[str, Any]]] = [
     ("cache", "sim.cache.cache.ArtifactCache", "capacity", -5, CACHE),
     ("cache", "sim.cache.cache.ArtifactCache", "latents_at", [0, 5], CACHE | {"capacity": 5}),
     *(("eviction", f"{EVICTION}.{name}", "initial_uses", -1, {}) for name in ("Lfu", "Lcbfu")),
-    ("eviction", f"{EVICTION}.Optimum", "most", 0, {}),
+    ("eviction", f"{EVICTION}.Optimum", "max_neighbours", 0, {}),
     *(
         ("likeness", "sim.execution.feature_cache.likeness.Assumed", "shares", {"sdxl": each}, {})
         for each in ({}, {0: 0.5})

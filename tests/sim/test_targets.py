@@ -69,7 +69,7 @@ def test_a_class_of_another_kind_is_refused_before_it_is_made() -> None:
     sys.modules[__name__].Counted = Counted  # type: ignore[attr-defined]
     with pytest.raises(ConfigError, match="is no Steps: it lacks"):
         build({"_target_": f"{__name__}.Counted"}, "it", Steps)
-    with pytest.raises(ConfigError, match="is no Reuse"):
+    with pytest.raises(ConfigError, match="is no CachedFrontEnd"):
         build({"_target_": f"{__name__}.Counted"}, "it", CachedFrontEnd)
     assert made == []
 

@@ -1,7 +1,7 @@
 """Build objects from configuration: ``_target_`` names a class, the other keys are its arguments.
 
-This is Hydra's convention, with two differences. The class is checked before it is called (sim/run/config/target.py),
-so that a configuration can build parts and do nothing else. The arguments are checked against the type annotations of the
+This is Hydra's convention, with two differences. A class is checked before it is called (sim/run/config/target.py),
+so that a configuration can build parts and do nothing else. The arguments are checked against the annotations of the
 class, so that a wrong type, a number out of range or an unknown key is one message that names the key. Policies from
 outside the package are built the same way.
 
