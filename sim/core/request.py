@@ -56,7 +56,7 @@ class Request:
         deadline_s: instant of its deadline, the first of the run's SLO limits; infinite without one.
         addons: its ControlNets and LoRAs; None without any.
 
-    Attributes, the plan (the front end writes it; then only Run.assign changes it):
+    Attributes, the plan (written by the front end, then changed by Run.assign alone):
         model: name of the model that runs it; None if the artifact itself is the answer and no GPU runs.
         planned: the model that Run.assign planned; ``model`` must equal it when the request ends.
         k, of_steps: steps that may be skipped, K of N in the selector's table.
@@ -78,7 +78,7 @@ class Request:
         remote_controlnets: True if its ControlNets run on GPUs of their own.
         loras_pending: True if it steps without its LoRAs, which are still being fetched.
         swapped_bytes: bytes of its ControlNets that do not fit on its worker and take turns there.
-        capture, artifact, made: of a live backend: steps to keep latents of, start state, and result.
+        capture, artifact, made: a live backend's steps to keep latents of, start state, and result.
     """
 
     row: int

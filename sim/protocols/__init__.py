@@ -5,17 +5,14 @@ A policy is one class with the abstract methods of one of these protocols, and o
 inheriting from the protocol is optional. Every part is bound to the run once, before the clock starts. A class of your
 own is made known with ``mezzotint run --plugin my_module --config-dir my_yaml``.
 
-| question | protocol | group |
-|---|---|---|
-| which model serves a request, and from which step | FrontEnd | ``frontend=`` |
-| which request runs next, and where | Scheduler | ``scheduler=`` |
-| to which worker's queue a request goes, and in which order that queue is served | Router, Discipline | ``router=``, \
-``discipline=`` |
-| how a worker runs requests | Executor | ``executor=`` |
-| what the stages of continuous batching cost | Steps, FeatureCache | ``batching=``, ``feature_cache=`` |
-| what is stored, evicted and reused | Admission, Eviction, Selector, MatchPredictor | ``admission=``, ... |
-| when GPUs change their roles | Controller, Allocation | ``controller=``, ``allocation=`` |
-| where add-ons run and come from | ControlNetPlacement, LoraLoading, LoraFetch | ``controlnet_placement=``, ... |
+- FrontEnd (``frontend=``): which model serves a request, and from which step.
+- Scheduler (``scheduler=``): which request runs next, and where.
+- Router, Discipline (``router=``, ``discipline=``): to which worker's queue, and in which order it is served.
+- Executor (``executor=``): how a worker runs requests.
+- Steps, FeatureCache (``batching=``, ``feature_cache=``): the stage costs of continuous batching.
+- Admission, Eviction, Selector, MatchPredictor (``admission=``, ...): what is stored, evicted and reused.
+- Controller, Allocation (``controller=``, ``allocation=``): the roles of GPUs.
+- ControlNetPlacement, LoraLoading, LoraFetch (``controlnet_placement=``, ...): add-ons.
 """
 
 from backends.base import FREE, Asset, Cost, Work, WorkFailed

@@ -158,6 +158,6 @@ class Run(Protocol):
         """End ``request``, exactly once.
 
         Args:
-            outcome: COMPLETED; DISCARDED by a policy; or FAILED on a worker (sim.core.request).
+            outcome: COMPLETED, DISCARDED (by a policy) or FAILED (on a worker), of sim.core.request.
             reason: why it was discarded or failed.
         """

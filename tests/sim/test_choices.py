@@ -325,7 +325,7 @@ def test_a_part_that_is_not_read_or_not_there_is_refused(overrides: list[str], m
 
 
 def test_what_has_a_default_may_be_left_out() -> None:
-    """A front end without an index, a store and a match predictor finds at once, fetches always and searches for all."""
+    """A front end without index, store and match predictor finds at once, fetches always and searches for all."""
     at_once = ("index=immediate", "match_predictor=none")
     common = ("system=nirvana", "trace.requests=200")
     said = simulated(*common, *at_once).requests

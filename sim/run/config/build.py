@@ -78,8 +78,8 @@ def build(node: Any, key: str, kind: Any = None, parts: Parts | None = None) -> 
         parts: the parts of the run, for parameters that ``node`` does not give.
 
     Raises:
-        ConfigError: the target cannot be imported or makes something else; an argument is unknown, absent, of another
-            type or out of range; or the object is not of ``kind``. Errors of the class itself pass unchanged.
+        ConfigError: the target cannot be imported or makes something else, or an argument is unknown, absent, of
+            another type or out of range. Errors of the class itself pass unchanged.
     """
     if not isinstance(node, Mapping) or TARGET not in node:
         raise ConfigError(f"{key}: expected a mapping with {TARGET}, found {node!r}; choose one of its group's files")

@@ -20,7 +20,7 @@ CLOSED = ("arrivals=closed", "cluster.count=1")
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Outcome]:
-    """One simulation with the outsider's steps, as ``mezzotint run --plugin linear_steps --config-dir their_conf`` makes it."""
+    """One simulation, as ``mezzotint run --plugin linear_steps --config-dir their_conf`` makes it."""
     monkeypatch.syspath_prepend(str(HERE))
     monkeypatch.setenv("MEZZOTINT_PLUGINS", "linear_steps")
     monkeypatch.delitem(sys.modules, "linear_steps", raising=False)
