@@ -54,8 +54,8 @@ class Steps(Protocol):
     """The stage costs of continuous batching (``batching=``). A GPU does one thing at a time.
 
     A request joins (``prepare``), steps with the others (``step``), and leaves (``finish``). The executor does the
-    rest: it counts Request.steps_left down, records busy time and energy, and ends the request. Costs are those of all
-    GPUs of the worker. A Cost without joules takes the power of the cluster's kind of GPU.
+    rest: it counts Request.steps_left down, records busy time and energy, and ends the request. The joules of a Cost
+    are those of all GPUs of the worker; without joules, the power of the cluster's kind of GPU counts.
 
     The usual implementation asks the backend. ``prepare`` makes and keeps ``run.work(request)``. ``step`` sets
     ``work.done`` to ``request.steps - request.steps_left`` and calls Backend.steps. ``finish`` calls Backend.end and
