@@ -1,1 +1,1 @@
-"""What happens to a request: engine, reuse, scheduling, cluster, record and study."""
+"""The simulator: front end, cache, scheduling, cluster, execution, control, metrics and reports."""

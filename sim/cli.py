@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from sim.run.commands import command_of, overview, refuse_words, run_command, words_after
 from sim.run.refusal import OUTPUT_GONE, USAGE_ERROR, check_memory_limit, is_refused, refuse
-from sim.run.termination import Terminated, end_workers, interruption, told_to_stop
+from sim.run.termination import Terminated, end_workers, interruptible, interruption
 
 HELP = ("-h", "--help")
 
@@ -18,22 +18,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _open_closed_streams()
     status = 0
     try:
-        os.getcwd()  # without a working directory libraries fail in ways of their own
+        os.getcwd()  # raises here, since libraries fail obscurely without a working directory
         try:
-            status = _done(given)
+            status = _dispatch(given)
         finally:
-            sys.stdout.flush()  # while it can still be told that it cannot be written
+            sys.stdout.flush()  # a failure to write must be reported
     except BrokenPipeError:
-        _let_go_of_output()
+        _discard_output()
         return OUTPUT_GONE
     except OSError as error:
         status = status or refuse(error)
-        _let_go_of_output()
+        _discard_output()
     return status
 
 
-def _done(given: Sequence[str]) -> int:
-    """Do what was asked for; returns the exit status."""
+def _dispatch(given: Sequence[str]) -> int:
+    """Run the command or print the help that ``given`` asks for. Returns the exit status."""
     try:
         if given[:1] == ["--version"]:
             from importlib.metadata import version
@@ -41,7 +41,7 @@ def _done(given: Sequence[str]) -> int:
             print(f"mezzotint {version('mezzotint')}")
             return 0
         check_memory_limit()
-        with told_to_stop():
+        with interruptible():
             words = command_of(given)
             if words is not None:
                 return run_command(words, given[len(words.split()) :])
@@ -64,8 +64,8 @@ def _done(given: Sequence[str]) -> int:
         raise
 
 
-def _let_go_of_output() -> None:
-    """What is still held for standard output would be tried, and fail, again at the end."""
+def _discard_output() -> None:
+    """Redirect standard output to the null device: Python would retry and fail to write its buffer at exit."""
     with suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

@@ -1,6 +1,8 @@
-"""The life of a request, from its row in the trace to its one end: trace row -> front end -> scheduler -> worker ->
-record. The engine owns the clock and hands each request on; what the parts decide is theirs. Every part is given the
-run once, before the clock starts (``bind``), and finds in it what sim.protocols.Run says."""
+"""The engine: moves each request from its trace row over front end, scheduler and worker to its one end.
+
+The engine owns the clock; the parts make the decisions. Every part is bound to the run once, before the clock starts
+(``bind``). The engine is that run: its public methods are described in sim.protocols.Run.
+"""
 
 import gc
 import math
@@ -16,7 +18,7 @@ import numpy as np
 from backends.base import Asset, Backend, Work
 from sim.cluster.cluster import Cluster
 from sim.core.clock import ARRIVAL, COMPLETION, CONTROL, INSERTION, LAST, Clock
-from sim.core.culprit import OURS, caller, named, raised
+from sim.core.culprit import OURS, attributed_error, caller, part_name
 from sim.core.errors import SimulationError
 from sim.core.model import Model, in_role
 from sim.core.request import COMPLETED, HIT, LOOKUPS, MISSING, Guarded, Request
@@ -29,16 +31,16 @@ from sim.metrics.request_columns import DeclaredColumn, RequestColumns
 from sim.protocols import Controller, Executor, FrontEnd, Scheduler
 
 ARITHMETIC = 1
-"""Raise it with a change that alters any number of a run's results: the scorecard then repeats its finished runs."""
+"""Version of the results: raise it with a change that alters any number, so that the scorecard repeats its runs."""
 
-PATIENCE = 1_000
-"""Samples in a row in which nothing came, ran or ended: then nothing ever will, whatever controllers still do."""
+MAX_IDLE_SAMPLES = 1_000
+"""Samples in a row without arrival, work or end, after which the run stops: controllers alone would never end it."""
 
-GUARDED = 16
-"""Requests at the head of a run that are Guarded. All would take Python twice the time."""
+GUARDED_REQUESTS = 16
+"""Requests at the head of a run that are Guarded; guarding all would double the time of a run."""
 
-EACH = 100
-"""Calls at one instant for each request in the system and each GPU, before they are a loop."""
+MAX_CALLS_EACH = 100
+"""Calls at one instant per request in the system and per GPU; more are an endless loop."""
 
 
 class Engine:
@@ -95,26 +97,24 @@ class Engine:
         self._think_s = workload.schedule.think_s
         self._open_loop = len(times) == self.rows
         self._times = times
-        self._coming = iter(range(self._first, self._first + self.rows))
+        self._pending_rows = iter(range(self._first, self._first + self.rows))
         self._plans = array("q", bytes(8 * self.rows))
         self._arrivals = None if self._open_loop else times + array("d", bytes(8 * (self.rows - len(times))))
-        self._guarded = self._first + GUARDED
-        self._tell_arrived = [controller.arrived for controller in controllers]
+        self._guarded_end = self._first + GUARDED_REQUESTS
+        self._arrived_callbacks = [controller.arrived for controller in controllers]
         self._write = self.record.request_columns.end
-        self._looked: tuple[float, int] = (-1.0, 0)
+        self._last_progress: tuple[float, int] = (-1.0, 0)
         self._ended = 0
-        self._seen, self._idle = -1, 0
+        self._ended_at_sample, self._idle_samples = -1, 0
         self._area_s = 0.0
-        default = (
-            type(scheduler).request_ended is Scheduler.request_ended
-        )  # a call for each request, of which most make nothing
-        self._tell_ended = None if default else scheduler.request_ended
+        ignores_ends = type(scheduler).request_ended is Scheduler.request_ended
+        self._request_ended = None if ignores_ends else scheduler.request_ended  # saves a call per request
         self._parts: dict[str, object] = {"frontend": frontend, "scheduler": scheduler, "executor": executor}
         self._parts |= {"backend": backend} | {
             f"controller{number or ''}": controller for number, controller in enumerate(controllers)
         }
 
-    # -- what a part is given and declares: see sim.protocols.Run ----------------------------------------------------
+    # -- for parts (sim.protocols.Run) -------------------------------------------------------------------------------
 
     def rng(self, name: str) -> np.random.Generator:
         return stream(self.seed, name)
@@ -139,7 +139,9 @@ class Engine:
 
     def work(self, request: Request) -> Work:
         if request.model is None:
-            raise SimulationError(f"request in row {request.row} is to be run and its plan names no model")
+            raise SimulationError(
+                f"the plan of the request in row {request.row} names no model; plan it with Run.assign"
+            )
         addons = request.addons
         controlnets, loras = ((), ()) if addons is None else addons
         return Work(
@@ -188,14 +190,19 @@ class Engine:
             raise self.policy_error("scheduler", f"reports how many requests wait, and {error}") from error
 
     def policy_error(self, kind: str, what: str) -> SimulationError:
-        return SimulationError(f"{named(self._parts, kind)} {what}")
+        return SimulationError(f"{part_name(self._parts, kind)} {what}")
 
     # -- the run -------------------------------------------------------------------------------------------------
 
     def run(self) -> tuple[float, float]:
-        """Serve every request, and return the seconds that simulating took on the wall and on the processor. Raises
-        SimulationError when a part did what cannot be, or raised, when a request was lost or ended twice, or when
-        Little's law does not hold."""
+        """Serve every request.
+
+        Returns:
+            The wall-clock and processor seconds that simulating took.
+
+        Raises:
+            SimulationError: a part broke a law or raised, a request was lost or ended twice, or Little's law fails.
+        """
         with attributed():
             self._open()
         wall, cpu = time.perf_counter(), time.process_time()
@@ -203,12 +210,12 @@ class Engine:
             for worker in self.cluster.workers:
                 self.pull(worker)
             if self.rows:
-                self.clock.feed(self._times, ARRIVAL, self._arrive, self._coming)
+                self.clock.feed(self._times, ARRIVAL, self._arrive, self._pending_rows)
                 self.clock.at(self._times[0], CONTROL, self._sample)
                 self.clock.run()
-        spent = time.perf_counter() - wall, time.process_time() - cpu
+        took = time.perf_counter() - wall, time.process_time() - cpu
         self._check()
-        return spent
+        return took
 
     def _open(self) -> None:
         scheduler, max_batch = self.scheduler, self.executor.max_batch
@@ -226,7 +233,7 @@ class Engine:
         for bind in (self.frontend.bind, scheduler.bind, self.executor.bind, *(each.bind for each in self.controllers)):
             bind(self)
 
-    # -- the way of a request ------------------------------------------------------------------------------------
+    # -- the path of a request -----------------------------------------------------------------------------------
 
     def _arrive(self, row: int) -> None:
         clock = self.clock
@@ -245,17 +252,17 @@ class Engine:
         elif request.skipped:
             plan = request.k * MAX_STEPS + request.of_steps if request.k else -request.skipped
             self._plans[row - self._first] = plan
-        if row < self._guarded:
+        if row < self._guarded_end:
             self._check_plan(request)
             request.__class__ = Guarded
-        for tell_arrived in self._tell_arrived:
-            tell_arrived(request, now_s)
+        for arrived in self._arrived_callbacks:
+            arrived(request, now_s)
         if took_s == 0.0:
             if request.model is None:
                 self._enter(request)
                 return
             worker = self.scheduler.offer(request, now_s)
-            if worker is not None:  # as _enter, which would be a call more for each request
+            if worker is not None:  # as in _enter; inlined to save a call per request
                 self.cluster.take(worker)
                 if request.worker >= 0:
                     self._refuse(worker, request)
@@ -284,11 +291,11 @@ class Engine:
         while worker.open and worker.running < worker.max_batch:
             request = self.scheduler.next(worker, self.clock._now)
             if request is None:
-                if worker.open:  # not disbanded or ordered elsewhere by what was asked
+                if worker.open:  # next() may have disbanded it or changed its role
                     self.cluster.mark_free(worker)
                 return
             if worker.bucket is None and worker.open:
-                worker.running += 1  # as Cluster.take, which would look for what was just seen: it has room
+                worker.running += 1  # as Cluster.take, without its check for capacity
             else:
                 self.cluster.take(worker)
             try:
@@ -337,13 +344,13 @@ class Engine:
             self._write(request, now_s, outcome, reason)
         except (KeyError, TypeError, OverflowError, struct.error) as error:
             raise SimulationError(
-                f"{caller()} ended the request in row {request.row} with what cannot be recorded of it "
+                f"{caller()} ended the request in row {request.row} with values that cannot be recorded "
                 f"({type(error).__name__}: {error})"
             ) from error
         self._area_s += now_s
         self._ended += 1
-        if self._tell_ended is not None:
-            self._tell_ended(request, now_s)
+        if self._request_ended is not None:
+            self._request_ended(request, now_s)
         if outcome == COMPLETED:
             kept = self.frontend.completed(request)
             if kept is not False and (kept is True or self._kept(kept)):
@@ -351,9 +358,9 @@ class Engine:
         if self._ended == self.rows:
             self.clock.at(now_s, LAST, self._stop)
         elif self._arrivals is not None:
-            for coming in self._coming:
-                self.clock.at(now_s + self._think_s, ARRIVAL, self._arrive, coming)
-                self._arrivals[coming - self._first] = now_s + self._think_s
+            for row in self._pending_rows:
+                self.clock.at(now_s + self._think_s, ARRIVAL, self._arrive, row)
+                self._arrivals[row - self._first] = now_s + self._think_s
                 break
 
     def _kept(self, kept: Any) -> bool:
@@ -365,7 +372,7 @@ class Engine:
         self.frontend.insert(request, self.clock._now)
 
     def _stop(self, _: None) -> None:
-        """All that this instant holds is done, and so is the run: actors end with the last request."""
+        """End the run after all other calls of the last request's instant; processes end too."""
         self.cluster.stop()
         self.clock.stop()
 
@@ -376,7 +383,7 @@ class Engine:
         lost = self.executor.abort(worker, now_s)
         if len(lost) > worker.running:
             raise self.policy_error(
-                "executor", f"lost {len(lost)} requests with {worker}, which has {worker.running} aboard"
+                "executor", f"lost {len(lost)} requests with {worker}, which has {worker.running} running"
             )
         self.gpu_failures += 1
         worker.running = 0
@@ -387,25 +394,26 @@ class Engine:
         request.worker = MISSING
         request.start_s = request.load_s = request.denoise_s = request.decode_s = request.energy_j = 0.0
         request.steps_left = request.steps - request.skipped
-        if self._tell_ended is not None:
-            self._tell_ended(request, self.clock._now)
+        if self._request_ended is not None:
+            self._request_ended(request, self.clock._now)
         self._enter(request)
 
-    # -- what is written beside the requests ---------------------------------------------------------------------
+    # -- samples and checks --------------------------------------------------------------------------------------
 
     def _sample(self, _: None) -> None:
-        """Look at every gauge, and again in a while: a pause in which nothing happens is one row."""
+        """Read every gauge, and schedule the next sample; a pause without events is one row."""
         now_s = self.clock._now
         self.record.sample(now_s)
         if self.progress is not None:
             self.progress(self._ended)
-        still = self.arrived == self.rows and self._ended == self._seen and not self.cluster.serving()
-        self._idle = self._idle + 1 if still else 0
-        self._seen = self._ended
+        is_idle = self.arrived == self.rows and self._ended == self._ended_at_sample and not self.cluster.serving()
+        self._idle_samples = self._idle_samples + 1 if is_idle else 0
+        self._ended_at_sample = self._ended
         due_s = self.clock.peek()
-        if self._idle > PATIENCE:
+        stalled = self._idle_samples > MAX_IDLE_SAMPLES
+        if stalled:
             self.clock.stop()
-        if due_s == math.inf or self._idle > PATIENCE:
+        if due_s == math.inf or stalled:
             return
         pause_s = max(1.0, (due_s - now_s) // self.sample_s) * self.sample_s
         at_s = now_s + pause_s
@@ -414,14 +422,15 @@ class Engine:
         self.clock.at(at_s, CONTROL, self._sample)
 
     def _overdue(self) -> int:
-        """Allow more calls at the present instant. Raises SimulationError where no request came or ended in as many."""
-        now_s, progress, few = self.clock._now, self.arrived + self._ended, EACH * (self.in_system + self.cluster.gpus)
-        if (now_s, progress) != self._looked:
-            self._looked = now_s, progress
-            return few
+        """Allow more calls at the present instant. Raises SimulationError if the last ones moved no request."""
+        now_s, progress = self.clock._now, self.arrived + self._ended
+        max_calls = MAX_CALLS_EACH * (self.in_system + self.cluster.gpus)
+        if (now_s, progress) != self._last_progress:
+            self._last_progress = now_s, progress
+            return max_calls
         raise SimulationError(
-            f"{caller()} asks for calls at {now_s} s without end, and no request came or ended in {few:,} of them; "
-            "wait for more than 0 s"
+            f"{caller()} asks for calls at {now_s} s without end, and no request arrived or ended in {max_calls:,} of "
+            "them; wait for more than 0 s"
         )
 
     def _finished(self) -> FinishedRun:
@@ -440,23 +449,25 @@ class Engine:
 
 @contextmanager
 def attributed() -> Iterator[None]:
-    """Make of what a part raised an error that names the part; errors of ours and of the system pass as they are."""
+    """Turn an exception of a part into one that names the part; our own errors and the system's pass unchanged."""
     try:
         yield
     except (OSError, MemoryError):
         raise
     except Exception as error:
         ours = type(error).__module__.partition(".")[0] in OURS
-        told = None if ours else raised(error)
-        if told is None:
+        attributed_to_part = None if ours else attributed_error(error)
+        if attributed_to_part is None:
             raise
-        raise told from error
+        raise attributed_to_part from error
 
 
 @contextmanager
 def uncollected(wanted: bool) -> Iterator[None]:
-    """Have Python look for no cycles of garbage meanwhile, if that is ``wanted``: it would take a tenth of a run and
-    find none. A live pipeline's cycles may hold tensors, so that there it goes on."""
+    """Pause the garbage collector in the block, if ``wanted``: it takes a tenth of a simulated run and finds nothing.
+
+    It must stay on for live pipelines, whose reference cycles may hold tensors.
+    """
     wanted = wanted and gc.isenabled()
     if wanted:
         gc.disable()

@@ -1,7 +1,7 @@
 """The commands that compose a configuration: `run` and `validate`.
 
-What the user got wrong is one message on standard error and exit status 2; a traceback is a defect of ours. What a run
-needs is imported once its configuration holds: an error is told before seconds of imports.
+A user's error is one message on standard error and exit status 2; a traceback is a defect of ours. The simulator is
+imported after the configuration was checked, so that an error need not wait for seconds of imports.
 """
 
 import sys
@@ -33,14 +33,14 @@ from sim.run.config.options import (
     resolved,
 )
 from sim.run.config.plugins import named
-from sim.run.config.points import launch, points, whole
+from sim.run.config.points import launch, points, sweep_config
 from sim.run.config.settings import check
 from sim.run.refusal import USAGE_ERROR, is_refused, refusal, warn
 from sim.run.sweep_folder import claimed_sweep, counted, finished_points, is_claimed, mark
 from sim.run.termination import workers_end_with_us
 
 VALIDATE = ("backend=live", "cluster=local", "trace.requests=40", "arrivals.rate_rpm=60")
-"""What a validation runs unless told otherwise."""
+"""Default overrides of a validation."""
 
 
 def run(
@@ -55,7 +55,7 @@ def run(
     cfg: Annotated[
         Literal["job"] | None, typer.Option("--cfg", "-c", help="print the configuration and run nothing")
     ] = None,
-    resolve: Annotated[bool, typer.Option(help="with --cfg: with every reference in it resolved")] = False,
+    resolve: Annotated[bool, typer.Option(help="with --cfg: resolve every reference")] = False,
 ) -> int:
     """Run one simulation; with -m, every combination of comma-separated values.
 
@@ -78,12 +78,12 @@ def run(
         config = composed(words, files)
         plain = resolved(config)
         folder = Path(check(plain).run.dir)
-        from sim.metrics.summary import extrapolations  # seconds of imports, once the configuration holds
+        from sim.metrics.summary import extrapolations
         from sim.run.simulate import simulated
 
-        said, folder, _ = simulated(plain, folder, fresh=is_dated(config))
-        print(_line(said, plain, folder))
-        for what, (value, source) in extrapolations(said).items():
+        summary, folder, _ = simulated(plain, folder, fresh=is_dated(config))
+        print(_result_line(summary, plain, folder))
+        for what, (value, source) in extrapolations(summary).items():
             warn(f"{what}: {value}; {source}")
         return 0
 
@@ -96,20 +96,19 @@ def validate(
     config_name: ConfigName = "config",
     plugin: Plugin = None,
 ) -> int:
-    """Serve a small trace live through a chosen system, profile the models that served it, simulate the same trace with
-    the fresh profile, and print the error.
+    """Serve a small trace live, profile its models, simulate the same trace with that profile, and print the error.
 
-    Takes what `mezzotint run` takes; unless told otherwise, 40 synthetic requests on two tiny pipelines of the device
-    at hand.
+    Takes what `mezzotint run` takes. By default it serves 40 synthetic requests on two tiny pipelines of the device at
+    hand.
 
     \b
       mezzotint validate system=nirvana
       mezzotint validate system=modm-throughput models=sd35l-sdxl arrivals.rate_rpm=10 run.dir=validation
     """
     chosen = {word.partition("=")[0] for word in overrides or []}
-    # A choice of another trace or other arrivals brings its own length or rate.
-    usual = [word for word in VALIDATE if chosen.isdisjoint({word.partition("=")[0], word.partition(".")[0]})]
-    words = arranged([*usual, *(overrides or [])])
+    # Another trace or other arrivals bring their own length or rate.
+    defaults = [word for word in VALIDATE if chosen.isdisjoint({word.partition("=")[0], word.partition(".")[0]})]
+    words = arranged([*defaults, *(overrides or [])])
     files = files_of(config_dir, config_path, config_name)
     with named(plugin or []):
         if multirun:
@@ -121,27 +120,27 @@ def validate(
 
 
 def sweep(task: Callable[[DictConfig], None], words: Sequence[str], files: Files) -> int:
-    """Run ``task`` on all points of a sweep. Returns the exit status: 2 where a point failed.
+    """Run ``task`` on all points of a sweep. Returns the exit status: 2 if a point failed.
 
     Raises:
-        ConfigError: there is no point, or one of them cannot be composed; none has run then.
+        ConfigError: there is no point, or one cannot be composed; no point has run then.
     """
-    read = OverridesParser.create().parse_overrides(list(words))
-    run_dir = next((each.value() for each in reversed(read) if each.key_or_group == "run.dir"), None)
+    overrides = OverridesParser.create().parse_overrides(list(words))
+    run_dir = next((each.value() for each in reversed(overrides) if each.key_or_group == "run.dir"), None)
     text = run_dir.text if isinstance(run_dir, QuotedString) else run_dir
     if run_dir is not None and (not isinstance(text, str) or "${" in text):
-        _launch(task, words, files)  # a folder for each point: there is none to claim
+        _launch(task, words, files)  # each point has a folder of its own: none to claim
         return 0
     folder = Path(text or unclaimed(Path(f"results/runs/{time.strftime('%Y-%m-%d_%H-%M-%S')}_sweep")))
-    said = [word for word in words if not word.startswith(("run.dir=", "hydra."))]
-    with claimed_sweep(folder, ["-m", *said, *files.options()]):
+    command = [word for word in words if not word.startswith(("run.dir=", "hydra."))]
+    with claimed_sweep(folder, ["-m", *command, *files.options()]):
         _launch(task, [*words, *([] if text else [f"run.dir={folder}"])], files, folder)
         ended = finished_points(folder)
         from sim.metrics.run_files import read_summaries
 
         summaries = read_summaries(folder)
         _warn_of_extrapolation(summaries)
-        _tell_unlike(folder, summaries)
+        _warn_of_different_work(folder, summaries)
     if not ended:
         raise ConfigError(f"-m: found no point to run in {' '.join(words)}; give each swept key a value")
     if before := ended["kept"]:
@@ -150,14 +149,14 @@ def sweep(task: Callable[[DictConfig], None], words: Sequence[str], files: Files
         print(f"mezzotint: {count} of {folder} had been run before; {compared}", file=sys.stderr)
     if missing := ended["failed"]:
         count = f"{missing} point{'s' if missing > 1 else ''}"
-        again_ = "the same command" if text else f"the same command with run.dir={folder}"
-        print(f"mezzotint: {count} of {folder} failed; {again_} runs what is missing", file=sys.stderr)
+        remedy = "the same command" if text else f"the same command with run.dir={folder}"
+        print(f"mezzotint: {count} of {folder} failed; {remedy} runs what is missing", file=sys.stderr)
     return USAGE_ERROR if missing else 0
 
 
 def _launch(task: Callable[[DictConfig], None], words: Sequence[str], files: Files, folder: Path | None = None) -> None:
-    """Compose all points of a sweep, then run them; their lines are printed as they end where ``folder`` is claimed."""
-    config = whole(words, files)
+    """Compose all points of a sweep, then run them. Lines are printed as points end if ``folder`` is claimed."""
+    config = sweep_config(words, files)
     every = points(words, config, files)
     for each in every:
         composed(each, files)
@@ -167,22 +166,22 @@ def _launch(task: Callable[[DictConfig], None], words: Sequence[str], files: Fil
 
 
 def _warn_of_extrapolation(summaries: Mapping[str, Mapping[str, Any]]) -> None:
-    """Warn once of each extrapolation that runs of a sweep rest on."""
+    """Warn once of each extrapolation in the runs of a sweep."""
     from sim.metrics.summary import extrapolations
 
-    found = [extrapolations(said) for said in summaries.values() if said["assumptions"] is not None]
+    found = [extrapolations(each) for each in summaries.values() if each["assumptions"] is not None]
     for what, (_, source) in sorted(ChainMap(*found).items()):
         runs = sum(what in each for each in found)
         warn(f"{what}: in {runs} of {len(found)} runs; {source}")
 
 
-def _tell_unlike(folder: Path, summaries: Mapping[str, Mapping[str, Any]]) -> None:
-    """Say that the runs of a sweep do unlike work, where they do."""
+def _warn_of_different_work(folder: Path, summaries: Mapping[str, Mapping[str, Any]]) -> None:
+    """Warn if the runs of a sweep do different work."""
     from sim.report.served import runs_by_images, served_models
 
-    if groups := runs_by_images([(name, served_models(said, {})) for name, said in summaries.items()]):
+    if groups := runs_by_images([(name, served_models(summary, {})) for name, summary in summaries.items()]):
         print(
-            f"mezzotint: the runs of {folder} do unlike work, so their speed and cost cannot be compared:",
+            f"mezzotint: the runs of {folder} do different work, so their speed and cost cannot be compared:",
             *(f"  {work}: {', '.join(names)}" for work, names in groups),
             sep="\n",
             file=sys.stderr,
@@ -195,8 +194,8 @@ def point(config: DictConfig) -> None:
         from sim.run.simulate import simulated
 
         plain = resolved(config)
-        said, folder, kept = simulated(plain, folder, keep=True)
-        note(_line(said, plain, folder, _overrides()), kept)
+        summary, folder, kept = simulated(plain, folder, keep=True)
+        note(_result_line(summary, plain, folder, _overrides()), kept)
 
 
 def validation(config: DictConfig) -> None:
@@ -207,7 +206,7 @@ def validation(config: DictConfig) -> None:
 
 @contextmanager
 def _noted() -> Iterator[tuple[Path, Callable[[str, bool], None]]]:
-    """Give the folder of this point, and what takes its line; note what refuses the point, and let the others run."""
+    """Yield the folder of this point and a function that notes its line; note an error, so that other points run."""
     settings = HydraConfig.get()
     number, sweep_folder = settings.job.num, Path(settings.sweep.dir)
     folder, in_sweep = sweep_folder / str(settings.sweep.subdir), is_claimed(sweep_folder)
@@ -235,36 +234,36 @@ def _validated(plain: dict[str, Any], folder: Path, *, fresh: bool = False, prog
 
 
 def _overrides() -> str:
-    """Return what tells a point of a sweep from the others, beside its system: the overrides that it was given."""
+    """Return the overrides that distinguish a point of a sweep, besides its system."""
     known = ("system=", "run.dir=", "hydra.")
     words = (word.lstrip("+") for word in HydraConfig.get().overrides.task)
     return " ".join(word for word in words if not word.startswith(known))
 
 
-def _line(said: dict[str, Any], plain: dict[str, Any], folder: Path, overrides: str = "") -> str:
-    """Return what a run found, in a line."""
+def _result_line(summary: dict[str, Any], plain: dict[str, Any], folder: Path, overrides: str = "") -> str:
+    """Return the results of a run in one line."""
     from sim.report.labels import flatten
     from sim.report.served import served_models
 
     return (
-        f"{said['system']}{f' ({overrides})' if overrides else ''}: "
-        f"{said['requests']['completed']} of {said['requests']['arrived']} requests completed, "
-        f"{said['throughput_rpm'] or float('nan'):.2f} per minute, p50 {_seconds(said['latency_s']['p50'])}, "
-        f"p95 {_seconds(said['latency_s']['p95'])}, p99 {_seconds(said['latency_s']['p99'])}"
-        f"{_late(said['slo'])}{_unstable(said['backlog'])}; "
-        f"{' + '.join(map(str, served_models(said, flatten(plain))))} -> {folder}"
+        f"{summary['system']}{f' ({overrides})' if overrides else ''}: "
+        f"{summary['requests']['completed']} of {summary['requests']['arrived']} requests completed, "
+        f"{summary['throughput_rpm'] or float('nan'):.2f} per minute, p50 {_seconds(summary['latency_s']['p50'])}, "
+        f"p95 {_seconds(summary['latency_s']['p95'])}, p99 {_seconds(summary['latency_s']['p99'])}"
+        f"{_violations(summary['slo'])}{_unstable(summary['backlog'])}; "
+        f"{' + '.join(map(str, served_models(summary, flatten(plain))))} -> {folder}"
     )
 
 
-def _late(slo: dict[str, dict[str, float | None]]) -> str:
-    """The share of the requests over each limit."""
-    shares = {name: limit["violation_rate"] for name, limit in slo.items()}
-    said = ", ".join(f"{name} {rate:.1%}" for name, rate in shares.items() if rate is not None)
-    return f", over SLO {said}" if said else ""
+def _violations(slo: dict[str, dict[str, float | None]]) -> str:
+    """Return the share of requests over each limit."""
+    rates = {name: limit["violation_rate"] for name, limit in slo.items()}
+    shares = ", ".join(f"{name} {rate:.1%}" for name, rate in rates.items() if rate is not None)
+    return f", over SLO {shares}" if shares else ""
 
 
 def _unstable(backlog: dict[str, Any]) -> str:
-    """What has to be said beside the latencies of a run whose queue grew."""
+    """Return a warning beside the latencies of a run whose queue grew."""
     if not backlog["grows"]:
         return ""
     return (

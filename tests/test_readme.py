@@ -10,7 +10,7 @@ from omegaconf import OmegaConf
 from sim.cli import main
 from sim.run.commands import command_of, parsed
 from sim.run.config.compose import composed
-from sim.run.config.points import points, whole
+from sim.run.config.points import points, sweep_config
 from sim.run.config.settings import check
 from sim.verbs import arranged, files_of
 from tests.conftest import REPOSITORY
@@ -70,7 +70,7 @@ def test_a_command_of_the_readme_is_accepted(command: str) -> None:
         return
     files = files_of(options["config_dir"], options["config_path"], options["config_name"])
     said = arranged(options["overrides"] or [])
-    for point in points(said, whole(said, files), files) if options.get("multirun") else [said]:
+    for point in points(said, sweep_config(said, files), files) if options.get("multirun") else [said]:
         plain = OmegaConf.to_container(composed(point, files), resolve=True, throw_on_missing=True)
         assert isinstance(plain, dict)
         check({str(key): value for key, value in plain.items()})

@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple, NoReturn
 from conf.ranges import Count, Steps
 from sim.cache.eviction import FINAL, K_BITS, K_MASK
 from sim.cache.index import VectorIndex
-from sim.core.culprit import of
+from sim.core.culprit import class_name
 from sim.core.errors import ConfigError, SimulationError
 from sim.core.request import Request
 from sim.core.streams import IMAGES, stream
@@ -213,7 +213,7 @@ class ArtifactCache:
         self.items = items
 
     def _refuse_victims(self, what: str) -> NoReturn:
-        raise SimulationError(f"the eviction ({of(self.eviction)}) {what}")
+        raise SimulationError(f"the eviction ({class_name(self.eviction)}) {what}")
 
     def _shape(self, request: Request) -> tuple[int, int, int] | None:
         if self._ks[0] == FINAL:

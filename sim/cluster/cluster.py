@@ -9,7 +9,7 @@ from sim.addons.assets import on_all_gpus
 from sim.cluster.free_workers import FreeWorkers
 from sim.cluster.memory import Memory, own_model, resident_on_all
 from sim.core.clock import COMPLETION, Clock, Entry
-from sim.core.culprit import caller, named, nearest, sane
+from sim.core.culprit import caller, checked_cost, innermost_kind, part_name
 from sim.core.errors import SimulationError
 from sim.core.gpu import Gpu
 from sim.core.model import Model, in_role
@@ -59,7 +59,7 @@ class Cluster:
         """
         if not isinstance(max_batch, int) or max_batch < 1:
             raise SimulationError(
-                f"{named(parts, 'executor')} takes {max_batch!r} requests at once, expected 1 or more"
+                f"{part_name(parts, 'executor')} takes {max_batch!r} requests at once, expected 1 or more"
             )
         self._clock, self._record, self._parts = clock, record, parts
         self._pull, self._worker_changed, self._has_backlog = pull, worker_changed, has_backlog
@@ -116,7 +116,8 @@ class Cluster:
             running = worker.running + 1
         except AttributeError:
             raise SimulationError(
-                f"{named(self._parts, 'scheduler')} returned {worker!r}; expected one of the cluster's workers, or None"
+                f"{part_name(self._parts, 'scheduler')} returned {worker!r}; expected one of the cluster's workers, "
+                f"or None"
             ) from None
         if running > worker.max_batch or not worker.open:
             self._raise_not_free(worker)
@@ -130,7 +131,7 @@ class Cluster:
         """Count ``count`` running requests less on ``worker``. Raises SimulationError if it has fewer."""
         running = worker.running - count
         if not 0 <= running < worker.running:
-            who = named(self._parts, "executor")
+            who = part_name(self._parts, "executor")
             raise SimulationError(f"{who} released {count} requests of {worker}, which has {worker.running} running")
         if worker.bucket is not None:
             self._free.remove(worker)
@@ -170,7 +171,7 @@ class Cluster:
                 self._pull_later(worker)
 
     def _raise_not_free(self, worker: Worker) -> NoReturn:
-        who = named(self._parts, "scheduler")
+        who = part_name(self._parts, "scheduler")
         if worker.group is not None:
             reason = f"is one of the GPUs of {worker.group}"
         elif not worker.max_batch:
@@ -230,7 +231,7 @@ class Cluster:
         model = in_role(self.models, worker.role).name
         worker.next_role, worker.loading = None, True
         worker.update_open()
-        cost = on_all_gpus(worker, sane(self.backend.load(Asset("model", model, model)), self.backend, "load"))
+        cost = on_all_gpus(worker, checked_cost(self.backend.load(Asset("model", model, model)), self.backend, "load"))
         worker.resident.clear()
         loaded = self._clock.at(now_s + cost.seconds, COMPLETION, self._loaded, worker)
         self._loads[worker] = model, now_s, cost, loaded
@@ -355,7 +356,7 @@ class Cluster:
 
     def install(self, worker: Worker, model: str) -> None:
         """Replace the model of ``worker``. Raises SimulationError if it does not fit or no executor asks for it."""
-        if nearest(self._parts) not in ("executor", None):
+        if innermost_kind(self._parts) not in ("executor", None):
             raise SimulationError(
                 f"{caller()} installs {model} on {worker} with {worker.running} requests running; only an executor "
                 "may, since it records the load: use Cluster.change_role"
@@ -392,7 +393,7 @@ class Cluster:
         return joules
 
     def _raise_impossible(self, worker: Worker, from_s: float, until_s: float, kind: str, batch: int) -> NoReturn:
-        who = named(self._parts, "executor")
+        who = part_name(self._parts, "executor")
         if worker.max_batch and batch > worker.max_batch:
             what = f"runs {batch} requests at once on {worker}, which takes {worker.max_batch} at most"
         elif batch < 1:

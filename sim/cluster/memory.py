@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from backends.base import Asset, WorkFailed
-from sim.core.culprit import caller, named
+from sim.core.culprit import caller, part_name
 from sim.core.errors import SimulationError
 from sim.core.gpu import Gpu
 from sim.core.worker import Worker
@@ -75,7 +75,7 @@ class Memory:
             if runs is not None and len(runs) == 1 and runs[0]:
                 names = ", ".join(asset.name for asset in runs[0])
                 raise WorkFailed(f"with {names} it {takes}; choose another cluster= or addons=ignore")
-            who = named(self.parts, "executor")
+            who = part_name(self.parts, "executor")
             raise SimulationError(
                 f"{who} runs {worker.running} requests on {worker}, which {takes}; lower the batch limit"
             )

@@ -13,66 +13,71 @@ from sim.core.culprit import caller
 from sim.core.errors import SimulationError
 
 COMPLETION, INSERTION, CONTROL, ARRIVAL, DISPATCH, LAST = 0, 1, 3, 4, 5, 6
-"""The order at one instant: work ends, artifacts become visible, controllers act, requests come, what was formed of
-them sets out, and last the run ends. SimPy's own events (a process that sleeps, is started or interrupted) come in
-the controllers' turn."""
+"""The order of same-time calls: work ends, artifacts become visible, controllers act, requests arrive, batches start,
+the run ends. SimPy's own events (processes) come in the controllers' turn."""
 
 URGENT = CONTROL - 1
-"""Where SimPy asks for a start or an interruption before all else of its turn."""
+"""The order of SimPy's urgent events (start or interruption of a process): first in the controllers' turn."""
 
-FEW = 1_000
-"""Calls that may be asked for at the very instant of their time, between two looks at whether the clock advances."""
+MAX_SAME_TIME_CALLS = 1_000
+"""Calls that may be scheduled for the present instant before a check that the clock advances."""
 
 Entry = tuple[float, int, int, Callable[[Any], None], Any]
-"""A call that waits: its time, its order at that instant, a number that grew with the asking, itself, its argument."""
+"""A scheduled call: time, order at that instant, serial number, function, argument."""
 
 NEVER: Entry = (inf, LAST + 1, 0, print, None)
-"""After every call that there is."""
+"""An entry after all others."""
 
 
 class Clock(simpy.Environment):  # type: ignore[misc]
-    """SimPy's environment, with calls at absolute times beside its own events. ``schedule`` adds a delay to the
-    present, which moves an arrival time by a rounding error; ``at`` takes the time itself. A call waits in SimPy's
-    queue as it is.
+    """SimPy's environment, with calls at absolute times (``at``) in SimPy's own queue.
+
+    SimPy's delays are relative, which would move an arrival time by a rounding error.
 
     Attributes:
-        overdue: called when very many calls of one instant were asked for at that instant; returns how many more there
-            may be, or raises.
+        overdue: called when very many calls were scheduled for the present instant; returns how many more are allowed,
+            or raises.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self._fed: Iterator[Entry] = iter(())
-        self._due = NEVER
-        self.overdue: Callable[[], int] = lambda: FEW
+        self._arrivals: Iterator[Entry] = iter(())
+        self._next_arrival = NEVER
+        self.overdue: Callable[[], int] = lambda: MAX_SAME_TIME_CALLS
         self._number = self._eid.__next__
         self._instant, self._calls = -inf, 0
-        self._allowed: float = FEW
+        self._max_calls: float = MAX_SAME_TIME_CALLS
 
     def at(self, time_s: float, order: int, call: Callable[[Any], None], arg: Any = None) -> Entry:
-        """Have ``call(arg)`` made at ``time_s``, in its ``order`` among the events of that instant, of equals in the
-        order of asking. Returns what ``cancel`` takes back. Raises SimulationError for a time that is past or NaN."""
+        """Schedule ``call(arg)`` at ``time_s``; same-time calls run by ``order``, then first scheduled, first run.
+
+        Returns:
+            The entry, for ``cancel``.
+
+        Raises:
+            SimulationError: ``time_s`` is past or NaN.
+        """
         if not time_s > self._now:
             self._calls = calls = self._calls + 1
-            if calls > self._allowed or time_s != self._now:
-                self._look(time_s)
+            if calls > self._max_calls or time_s != self._now:
+                self._check_progress(time_s)
         entry = (time_s, order, self._number(), call, arg)
         heappush(self._queue, entry)
         return entry
 
-    def _look(self, time_s: float) -> None:
+    def _check_progress(self, time_s: float) -> None:
         if time_s != self._now:
             raise SimulationError(
                 f"{caller()} asked for a call at {time_s} s, and the clock stands at {self._now} s; expected a time "
                 "that is not past"
             )
-        more, self._allowed = FEW, inf  # where a process is at fault, SimPy asks for one more call to end it
+        more, self._max_calls = MAX_SAME_TIME_CALLS, inf  # SimPy schedules one more call to end a faulty process
         if time_s == self._instant:
             more = self.overdue()
-        self._instant, self._allowed = time_s, self._calls + more
+        self._instant, self._max_calls = time_s, self._calls + more
 
     def cancel(self, entry: Entry) -> bool:
-        """Take back a call that was asked for; False where it was made, or taken back, before."""
+        """Cancel a scheduled call, in O(queue); return False if it ran or was canceled before."""
         queue = self._queue
         place = next((place for place, each in enumerate(queue) if each is entry), None)
         if place is None:
@@ -83,70 +88,70 @@ class Clock(simpy.Environment):  # type: ignore[misc]
         return True
 
     def feed(self, times: Iterable[float], order: int, call: Callable[[Any], None], args: Iterable[Any]) -> None:
-        """Have ``call(arg)`` made at each of ``times``, which do not fall: as ``at``, asked for each as the one before
-        it is made. They do not wait in the queue, whose length is what a call in it costs."""
-        self._fed = zip(times, repeat(order), self._eid, repeat(call), args, strict=False)
-        self._due = next(self._fed, NEVER)
+        """Schedule ``call(arg)`` at each of the ascending ``times``, without filling the queue.
+
+        The serial number of each is drawn when the one before it runs.
+        """
+        self._arrivals = zip(times, repeat(order), self._eid, repeat(call), args, strict=False)
+        self._next_arrival = next(self._arrivals, NEVER)
 
     def peek(self) -> float:
-        """The time of the next call; infinity where there is none."""
-        return float(min(super().peek(), self._due[0]))
+        """Return the time of the next call; infinity if there is none."""
+        return float(min(super().peek(), self._next_arrival[0]))
 
     def schedule(self, event: simpy.Event, priority: int = simpy.events.NORMAL, delay: float = 0) -> None:
-        """Have an event processed in the controllers' turn; it waits as a call, so that the loop need not tell them
-        apart."""
+        """Schedule a SimPy event in the controllers' turn, as a call like any other, which keeps the loop simple."""
         order, time_s = CONTROL if priority == simpy.events.NORMAL else URGENT, self._now + delay
         if not self._now < time_s < inf:
             if time_s == inf:
                 return  # never
             self._calls += 1
-            if self._calls > self._allowed or time_s != self._now:
-                self._look(time_s)
+            if self._calls > self._max_calls or time_s != self._now:
+                self._check_progress(time_s)
         heappush(self._queue, (time_s, order, next(self._eid), _process, event))
 
     def sleep_until(self, time_s: float) -> simpy.Event:
-        """An event at ``time_s`` exactly, for a process to yield: in the controllers' turn."""
+        """Return an event at exactly ``time_s``, in the controllers' turn, for a process to yield."""
         event = self.event()
         if time_s != inf:
             self.at(time_s, URGENT, event.succeed)
         return event
 
     def stop(self) -> None:
-        """Nothing that is still to come happens: actors that sleep end with this."""
+        """Drop all scheduled calls, which ends the run and its processes."""
         self._queue.clear()
-        self._fed, self._due = iter(()), NEVER
+        self._arrivals, self._next_arrival = iter(()), NEVER
 
     def step(self) -> None:
-        if self._queue and self._queue[0] < self._due:
+        if self._queue and self._queue[0] < self._next_arrival:
             self._now, _, _, call, arg = heappop(self._queue)
-        elif self._due is not NEVER:
-            self._now, _, _, call, arg = self._due
-            self._due = next(self._fed, NEVER)
+        elif self._next_arrival is not NEVER:
+            self._now, _, _, call, arg = self._next_arrival
+            self._next_arrival = next(self._arrivals, NEVER)
         else:
             raise EmptySchedule
         call(arg)
 
     def run(self, until: Any = None) -> Any:
-        """See simpy.Environment.run. Without ``until`` all is done that there is, without calling ``step`` for each."""
+        """Run to the end, or to ``until`` as simpy.Environment.run does; to the end is faster than ``step`` by step."""
         if until is not None:
             return super().run(until)
         queue = self._queue
-        while True:  # with a condition here CPython 3.11 would never specialise what the loop does
-            if queue and queue[0] < self._due:
+        while True:  # a condition here keeps CPython 3.11 from specialising the loop
+            if queue and queue[0] < self._next_arrival:
                 self._now, _, _, call, arg = heappop(queue)
-            elif self._due is not NEVER:
-                self._now, _, _, call, arg = self._due
-                self._due = next(self._fed, NEVER)
+            elif self._next_arrival is not NEVER:
+                self._now, _, _, call, arg = self._next_arrival
+                self._next_arrival = next(self._arrivals, NEVER)
             else:
                 return None
             call(arg)
 
 
 def _process(event: simpy.Event) -> None:
-    """What SimPy does with an event whose time has come (simpy.Environment.step): a failure that nobody takes up ends
-    the run."""
+    """Process a due SimPy event as simpy.Environment.step does: a failure that nothing handles ends the run."""
     callbacks, event.callbacks = event.callbacks, None
     for callback in callbacks:
         callback(event)
     if not event._ok and not hasattr(event, "_defused"):
-        raise event._value  # itself: SimPy makes a copy of it, which not every exception can be made into
+        raise event._value  # not a copy as in SimPy, since some exceptions cannot be copied

@@ -1,16 +1,16 @@
-"""What can go wrong in a run: a setting of the user's, or a law of the simulator's."""
+"""Errors of a run: of the user's settings, and of policies that break a law of the simulator."""
 
 from backends.base import BackendError
 from traces.error import TraceError
 
 
 class ConfigError(ValueError):
-    """Settings that do not exist or do not fit together: the message names the key and the remedy."""
+    """A setting that does not exist or does not fit: the message names the key and the remedy."""
 
 
 class SimulationError(RuntimeError):
-    """A run broke one of its own laws: a defect of a policy or of the engine, never of the input."""
+    """A law of the simulation was broken: a defect of a policy or of the engine, never of the input."""
 
 
 REFUSED = (ConfigError, TraceError, BackendError, SimulationError)
-"""What the user can put right; a SimulationError is a policy's, and the policies may be the user's own."""
+"""Errors that the user can correct; a SimulationError may come from the user's own policy."""

@@ -1,4 +1,4 @@
-"""Names of an earlier version: groups, choices, keys and classes that are called something else now (conf/former.yaml)."""
+"""Names of an earlier version: groups, choices, keys and classes that have other names now (conf/former.yaml)."""
 
 import re
 from collections.abc import Mapping
@@ -13,13 +13,13 @@ Names = Mapping[str, str]
 
 @cache
 def table() -> dict[str, Any]:
-    """Return conf/former.yaml: former names and present ones by kind."""
+    """Return conf/former.yaml: former names -> present names, by kind."""
     found: dict[str, Any] = yaml.safe_load((files("conf") / "former.yaml").read_text(encoding="utf-8"))
     return found
 
 
 def present_word(word: str) -> str:
-    """Return a word of the command line, such as ``door=nirvana``, in present names; the same where none is former."""
+    """Return a word of the command line, such as ``door=nirvana``, with former names replaced by present ones."""
     found = re.fullmatch(r"(?P<mark>[+~]*)(?P<key>[\w.]+)(?P<rest>=(?P<value>.*))?", word, re.DOTALL)
     if found is None:
         return word
@@ -38,7 +38,7 @@ def present_word(word: str) -> str:
 
 
 def present_config(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the configuration of a run, which an earlier version may have written, in present names."""
+    """Return the configuration of a run with former names replaced by present ones."""
     groups: Names = table()["groups"]
     if not any(group in config for group in groups) and not _has_former_class(config):
         return dict(config)

@@ -1,4 +1,4 @@
-"""Kinds of GPU: what one draws, holds and costs."""
+"""Kinds of GPU: power, memory and price."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -14,14 +14,14 @@ class Gpu:
     """A kind of GPU.
 
     Args:
-        name: as the profile files spell it.
-        active_w: watts drawn while it works, where the profile of what it runs measured none; None where not known,
-            and then there is no energy in the summary.
-        idle_w: watts drawn while it waits; None likewise.
+        name: its name in the profile files.
+        active_w: power at work in watts, where the profile measured none; None is unknown, and the summary then has no
+            energy.
+        idle_w: power at rest in watts; None likewise.
         usd_per_gpu_h: price of one GPU for an hour; None takes the list price of its kind (conf/data/gpu-prices.yaml).
         gpus_per_instance: GPUs that are rented together; a cluster pays for whole instances.
-        memory_bytes: what its memory holds; None is not known, and then nothing is too large for it.
-        source: where power and memory come from, and how many GPUs are rented together.
+        memory_bytes: memory size; None is unknown, and then everything fits.
+        source: source of power, memory size and GPUs per instance.
     """
 
     name: str
@@ -38,5 +38,5 @@ class Gpu:
             raise ConfigError(f"cluster.gpu: expected active_w >= idle_w >= 0 W (or both null), found {self}")
 
     def energy_j(self, seconds: float) -> float:
-        """Joules of working for ``seconds``; NaN where the power is not known."""
+        """Return the joules of ``seconds`` at work; NaN if the power is unknown."""
         return float("nan") if self.active_w is None else self.active_w * seconds

@@ -1,4 +1,4 @@
-"""Models in their roles: what a system can serve a request with."""
+"""Models by role, such as large and small."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from sim.core.errors import ConfigError
 
 PIXELS = 8
-"""Pixels on a side that become one of the latent: the VAE of every latent diffusion model shrinks by 8 or more."""
+"""Image pixels per latent pixel on a side: the VAE of every latent diffusion model shrinks by 8 or more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A model in a role: its name in the profiles, and the shape and steps that it is made for."""
+    """A model in a role: its name in the profiles, and its native steps and size in pixels."""
 
     name: str
     steps: int
@@ -28,7 +28,7 @@ class Model:
 
 
 def in_role(models: Mapping[str, Model], role: str) -> Model:
-    """The model in ``role``. Raises ConfigError where ``models`` has none."""
+    """Return the model in ``role``. Raises ConfigError if there is none."""
     if role not in models:
         raise ConfigError(
             f"models: the system needs a model in role {role!r}, found only {', '.join(models)}; choose another models="
@@ -37,5 +37,5 @@ def in_role(models: Mapping[str, Model], role: str) -> Model:
 
 
 def reference(models: Mapping[str, Model]) -> Model:
-    """The model that latency limits and savings are measured against: that of the first role, the largest."""
+    """Return the reference model of latency limits and savings: that of the first role, the largest."""
     return next(iter(models.values()))

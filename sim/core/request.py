@@ -1,4 +1,4 @@
-"""A request in flight: what it asks for, its plan, and the seconds that its life took so far."""
+"""A request in flight: the trace row's request, its plan, and its times so far."""
 
 import sys
 from collections.abc import Mapping
@@ -13,16 +13,21 @@ MISSING = -1
 
 COMPLETED, DISCARDED, FAILED = 1, 2, 3
 OUTCOMES = ("", "completed", "discarded", "failed")
-"""The three ways for a request to end, by code; 0 is a request that has not ended."""
+"""The outcomes of a request by code; 0 is a request that has not ended."""
 
 MISS, HIT, EMPTY, STALE, PREDICTED_MISS, FORGONE_MATCH, NO_DATABASE, NO_STORE = range(1, 9)
 LOOKUPS = ("", "miss", "hit", "empty", "stale", "predicted miss", "forgone match", "no database", "no store")
-"""What came of asking a cache, by code; 0 is a request that asked none.
+"""The results of a cache lookup by code; 0 is a request without a lookup. All but a hit are generated in full.
 
-A search found nothing that is similar enough (miss), an artifact to start from (hit), an entry of which no state
-that may be used is left (empty: holes), or one that is deleted and that the database still had (stale). A request
-was predicted to find nothing, rightly, or though a search would have found a match (forgone match). The database
-or the store was out of service. All but a hit are generated in full.
+| result | meaning |
+|---|---|
+| miss | no artifact is similar enough |
+| hit | an artifact to start from |
+| empty | the match has no stored state at or below K (holes) |
+| stale | the match was deleted, and the index has not applied that yet |
+| predicted miss | no search: the match predictor expected a miss, rightly |
+| forgone match | no search: the match predictor expected a miss, wrongly |
+| no database, no store | the vector index or the artifact store was out of service |
 """
 
 
@@ -38,31 +43,42 @@ NO_ADDONS = Addons()
 
 @dataclass(slots=True, eq=False, init=False)
 class Request:
-    """One row of the trace on its way through the system. All times are in seconds of simulated time.
+    """One request of the trace on its way through the system.
 
-    What only some part knows of a request is no attribute here but a fact that the part declares (Run.add_column).
+    Instants are seconds of simulated time, durations are seconds. What a single part records of a request is a request
+    column (Run.add_column), not an attribute.
 
-    Attributes:
-        row: counted from the head of the trace, rows that only fill a cache included; so is ``source``.
-        deadline_s: when its image should be there: the first of the run's SLO limits after its arrival.
-        addons: the ControlNets and LoRAs that it asks for; None where it asks for none.
-        remote_controlnets: whether its ControlNets run on GPUs of their own, and not in its worker's loop.
-        loras_pending: whether it steps without its LoRAs, which have not come yet.
-        swapped_bytes: bytes of its ControlNets that are not on its worker, and take turns there.
-        model: what will run it; None: the artifact itself is the answer and no GPU runs.
-        planned: the model of the plan (Run.assign); ``model`` must equal it when the request ends.
-        k, of_steps: steps that may be skipped, as the selector's table has it; ``skipped`` is the same share of this
-            request's own ``steps``.
-        steps_left: steps that are still to be run; an executor that works step by step counts them down.
-        source: the row whose artifact is used, or MISSING, with its age and its ``similarity``.
-        lookup: what came of asking a cache (LOOKUPS).
-        worker: the worker that it was handed to; MISSING while it waits.
-        start_s: when a GPU began with it.
-        load_s, fetch_s: seconds on the GPU that its model and its artifact took to come.
-        denoise_s: seconds between its first and its last step, with whomever it shared them.
-        decode_s: all other seconds on the GPU: text encoder, VAE, post-processing.
-        energy_j: its share of the joules that its GPU drew.
-        capture, artifact, made: of a live backend: what must be kept on the way, what it starts from, what was made.
+    Attributes, from the trace:
+        row: its number from the head of the trace, counting rows that only fill a cache.
+        arrival_s: instant of arrival.
+        width, height: size in pixels.
+        steps: denoising steps N.
+        deadline_s: instant of its deadline, the first of the run's SLO limits; infinite without one.
+        addons: its ControlNets and LoRAs; None without any.
+
+    Attributes, the plan (written by the front end, then changed by Run.assign alone):
+        model: name of the model that runs it; None if the artifact itself is the answer and no GPU runs.
+        planned: the model that Run.assign planned; ``model`` must equal it when the request ends.
+        k, of_steps: steps that may be skipped, K of N in the selector's table.
+        skipped: the same share of its own ``steps``; it runs ``steps - skipped``.
+        source: the row whose artifact is reused; MISSING without one.
+        source_age_s, similarity: age of that artifact, and its similarity; NaN without one.
+        refine: True if the artifact is an image, to be encoded and noised, not a latent.
+        lookup: code of the cache lookup's result (LOOKUPS).
+        search_s, fetch_s: duration of the search, and of fetching the artifact onto the worker.
+
+    Attributes, execution:
+        steps_left: steps still to run; continuous batching counts them down.
+        worker: number of its worker (Worker.id); MISSING while it waits. The engine sets it.
+        start_s: instant at which a GPU started on it.
+        load_s: duration of loading its model and add-ons.
+        denoise_s: duration from its first to its last step, shared with others or not.
+        decode_s: all other time on the GPU: text encoder, VAE, post-processing.
+        energy_j: its share of the joules that its GPUs drew.
+        remote_controlnets: True if its ControlNets run on GPUs of their own.
+        loras_pending: True if it steps without its LoRAs, which are still being fetched.
+        swapped_bytes: bytes of its ControlNets that do not fit on its worker and take turns there.
+        capture, artifact, made: a live backend's steps to keep latents of, start state, and result.
     """
 
     row: int
@@ -101,7 +117,7 @@ class Request:
     def __init__(
         self, row: int, arrival_s: float, width: int, height: int, steps: int, deadline_s: float = inf
     ) -> None:
-        # Written out: one is made for every request, and what begins empty is no argument.
+        # Written out, since a dataclass with 33 arguments is slower to make.
         self.row = row
         self.arrival_s = arrival_s
         self.width = width
@@ -137,7 +153,7 @@ class Request:
 
     @property
     def hit(self) -> bool:
-        """Whether an artifact is reused."""
+        """True if an artifact is reused."""
         return self.source != MISSING
 
 
@@ -145,12 +161,15 @@ PLAN = (
     *("row", "arrival_s", "width", "height", "steps", "deadline_s", "model", "planned", "k", "of_steps", "skipped"),
     *("source", "source_age_s", "similarity", "refine", "lookup", "search_s", "fetch_s"),
 )
-"""Attributes that nothing may change after the front end; Run.assign alone plans anew."""
+"""Attributes that only the front end and Run.assign may write."""
 
 
 class Guarded(Request):
-    """A request that refuses a change of its plan, and names the caller: the first requests of a run, since Python
-    reads a property in several times the time of a slot. The plans of all are compared when the run ends."""
+    """A request that refuses changes of its plan and names the caller.
+
+    Only the first requests of a run are guarded, since a property is several times slower than a slot. The plans of all
+    are compared when the run ends.
+    """
 
     __slots__ = ()
 

@@ -1,6 +1,8 @@
-"""The life of a run directory: claimed before the run, written aside, put in its place as a whole. A run that was
-killed leaves nothing but a hidden part, which the next one into the same folder removes; if all its files were written
-by then, they are moved to their place."""
+"""Run folders: claimed before the run, written in a hidden staging folder, and published as a whole.
+
+A killed run leaves only its staging folder. The next run in the same folder removes it, or publishes its files if all
+were written.
+"""
 
 import hashlib
 import itertools
@@ -21,28 +23,28 @@ SUMMARY, REQUESTS, CLUSTER, CONFIG = "summary.json", "requests.parquet", "cluste
 TIMELINE = "timeline.json.gz"
 FILES = (SUMMARY, REQUESTS, CLUSTER, CONFIG, TIMELINE)
 REPORT, FIGURES = "report.html", "figures"
-"""What a report leaves in the directory of the run that it is about."""
+"""Files that a report adds to the folder of a run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The run directory ``folder``, which this process alone may write; its files are written in ``staging``."""
+    """A claim on the run folder ``folder`` by this process; files are written in ``staging``."""
 
     folder: Path
     staging: Path
 
     def publish(self) -> None:
-        """Put what was written in its place; what else lies there by now, such as a report, stays beside it. Files of
-        an earlier run are replaced, the summary first removed and last put there: without it there is no run.
+        """Move the staged files into the folder, over those of an earlier run; other files, such as a report, stay.
 
-        Raises ConfigError, naming the folder, where it cannot be put there.
+        The old summary is removed first and the new one moved last, since a folder without a summary holds no run.
+        Raises ConfigError if the folder cannot be written.
         """
         place, ready = Path(os.path.realpath(self.folder)), self.staging
         try:
             if not place.exists():
                 os.rename(ready, place)
                 return
-            if ready.parent.parent == place:  # an earlier run's: from here on a kill loses nothing
+            if ready.parent.parent == place:  # over an earlier run: after this, a kill loses nothing
                 ready = ready.rename(ready.with_name(READY))
             for name in set(FILES).difference(os.listdir(ready)):
                 (place / name).unlink(missing_ok=True)
@@ -53,14 +55,14 @@ class Claim:
 
 @contextmanager
 def claimed(folder: Path, *, fresh: bool = False, wait: bool = False) -> Iterator[Claim]:
-    """Claim a run directory until the block ends; of the block, ``Claim.publish`` is the last.
+    """Claim a run folder until the block ends, with ``Claim.publish`` as its last call.
 
     Args:
-        folder: the run directory, with its parents made where they are absent; a run there may be replaced.
-        fresh: where ``folder`` is taken, claim folder-2, folder-3, ... instead.
-        wait: for another process that has claimed it, instead of refusing.
+        folder: the run folder; absent parents are made, and a run there may be replaced.
+        fresh: if ``folder`` exists, claim folder-2, folder-3, ... instead.
+        wait: wait for a process that has claimed it, instead of raising.
 
-    Raises ConfigError where the folder cannot be written, holds what is no run, or is claimed by another process.
+    Raises ConfigError if the folder cannot be written, holds something other than a run, or is claimed.
     """
     number = 1
     while True:
@@ -73,7 +75,7 @@ def claimed(folder: Path, *, fresh: bool = False, wait: bool = False) -> Iterato
         home = _home(place)
         try:
             with part(home, hashlib.sha256(os.fsencode(place.name)).hexdigest()[:16], wait=wait) as own:
-                if home != _home(place):  # another process has made it meanwhile
+                if home != _home(place):  # another process has made it since
                     continue
                 _refuse_other(named)
                 staging = own / "run"
@@ -90,14 +92,14 @@ def claimed(folder: Path, *, fresh: bool = False, wait: bool = False) -> Iterato
 
 
 def check_folder(folder: Path) -> None:
-    """Raise ConfigError, before any long work, for a run directory that ``claimed`` would refuse. Makes nothing."""
+    """Raise ConfigError for a run folder that ``claimed`` would refuse; creates nothing."""
     check_place(folder)
     clear(folder)
     _refuse_other(folder)
 
 
 def check_place(folder: Path) -> None:
-    """Refuse a folder that could not be made, or not be written in. Raises ConfigError."""
+    """Raise ConfigError for a folder that cannot be made or written in."""
     check_name(folder, ConfigError)
     place = Path(os.path.realpath(folder))
     nearest = next(each for each in (place, *place.parents) if each.exists())
@@ -107,8 +109,10 @@ def check_place(folder: Path) -> None:
 
 
 def unclaimed(folder: Path) -> Path:
-    """Make ``folder``, or where it is taken folder-2, folder-3, ..., and return it. Raises ConfigError where it cannot
-    be."""
+    """Make ``folder``, or folder-2, folder-3, ... if it exists, and return it.
+
+    Raises ConfigError if it cannot be made.
+    """
     check_place(folder)
     for number in itertools.count(1):
         place = _numbered(folder, number)
@@ -123,16 +127,16 @@ def unclaimed(folder: Path) -> Path:
 
 
 def holds_run(folder: Path) -> bool:
-    """Whether a finished run lies in ``folder``."""
+    """Return True if ``folder`` holds a finished run."""
     try:
-        said = json.loads((folder / SUMMARY).read_bytes())
+        summary = json.loads((folder / SUMMARY).read_bytes())
     except (OSError, ValueError):
         return False
-    return isinstance(said, dict) and "schema" in said and (folder / CONFIG).is_file()
+    return isinstance(summary, dict) and "schema" in summary and (folder / CONFIG).is_file()
 
 
 def config_of(folder: Path) -> object:
-    """The configuration that the run in ``folder`` was made with; None where it cannot be read."""
+    """Return the configuration of the run in ``folder``; None if it cannot be read."""
     try:
         return parse((folder / CONFIG).read_bytes())
     except (OSError, DocumentError):
@@ -144,13 +148,13 @@ def _numbered(folder: Path, number: int) -> Path:
 
 
 def _home(place: Path) -> Path:
-    """Return where the part of a run lies: in its folder if that is there, so that no folder is renamed over it."""
+    """Return the parent of the staging folder: the run folder if it exists, so that none is renamed over it."""
     return place if place.is_dir() else place.parent
 
 
 def _refuse_other(folder: Path) -> None:
     found = contents(folder)
-    is_run = holds_run(folder) or all((folder / name).is_file() for name in FILES[:4])  # a damaged one is one too
+    is_run = holds_run(folder) or all((folder / name).is_file() for name in FILES[:4])  # or a damaged one
     if found and not is_run:
         more = f" and {len(found) - 1} more" if len(found) > 1 else ""
         raise ConfigError(

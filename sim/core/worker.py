@@ -1,4 +1,4 @@
-"""Workers: one GPU each, or a group of them, with what is aboard and resident."""
+"""Workers: one GPU, or a group of GPUs, with its running requests and resident assets."""
 
 from collections import deque
 from dataclasses import dataclass, field
@@ -12,28 +12,28 @@ from sim.core.errors import SimulationError
 
 @dataclass(slots=True, eq=False, repr=False)
 class Worker:
-    """One GPU, or a group of GPUs that serve a request together. Parts read it; the cluster alone changes it.
+    """One GPU, or a group of GPUs that serve a request together. Parts read it; only the cluster changes it.
 
     Attributes:
-        id: 0 to n - 1 are the cluster's GPUs, each on its own; groups are numbered on from there.
-        gpus: the GPUs that it is made of.
-        denoisers: how many of them step its denoiser; on the others, if any, its ControlNets run.
-        model: the model that is resident on it.
-        running: requests that it has taken and not let go.
-        max_batch: the most requests that may be aboard at once; 0 of a group that was disbanded.
-        open: whether it takes requests: not while it drains, loads, is closed, down or part of a group.
-        loading: whether the model of its role is on the way to it.
-        busy_until_s: up to when the time of its GPUs is spent.
-        resident: what lies in its memory, in bytes; what was used longest ago first. Where bytes are not known: 0.
-        due: the call of the clock that ends what its executor runs, to be taken back where its GPU fails.
-        next_role: the role that it is to load when it has drained; None where no order waits.
-        draining: whether it goes on taking what its scheduler keeps for it, though ordered elsewhere.
-        closed: whether its executor takes nothing more for now.
-        down: whether it failed and is not there.
-        model_code: what stands for its model in the ledger.
-        group: the group that this GPU is part of now, or None.
-        bucket: where it is listed among those with room; None where it is not.
-        free_since: a number that grew with every listing: of two, who came later to what is aboard it.
+        id: its number: 0 to n - 1 for the cluster's GPUs, from n on for groups.
+        gpus: the numbers of its GPUs.
+        denoisers: how many of them step the denoiser; ControlNets run on the others, if any.
+        model: name of the resident model.
+        running: requests that it accepted and has not released.
+        max_batch: bound of ``running``; 0 once a group is disbanded.
+        open: False while it drains, loads, is closed, down, or part of a group; it takes no requests then.
+        loading: True while the model of its role loads.
+        draining: True while it serves its own backlog before it changes its role.
+        closed: True while its executor takes no more requests.
+        down: True from a failure to the repair.
+        next_role: the role to load once it has drained; None without such an order.
+        group: the group that this GPU is part of, or None.
+        resident: bytes of each asset in its memory, longest unused first; 0 where they are not known.
+        busy_until_s: the instant up to which its busy time is recorded.
+        due: the clock's call that ends its executor's present work; canceled if the GPU fails.
+        model_code: code of its model in the usage log.
+        bucket: its place among the workers with capacity; None if it has none.
+        free_since: grows with every entry into ``bucket``, to break ties between workers.
     """
 
     id: int
@@ -63,7 +63,7 @@ class Worker:
 
     @property
     def role(self) -> str:
-        """What it serves now, or is on the way to serve; changed by ``Cluster.change_role``."""
+        """The role that it serves or is changing to (Cluster.change_role)."""
         return self._role
 
     @role.setter
@@ -75,11 +75,11 @@ class Worker:
 
     @property
     def has_capacity(self) -> bool:
-        """Whether it would take one more request."""
+        """True if it can take one more request."""
         return self.running < self.max_batch and self.open
 
     def update_open(self) -> None:
-        """Work out whether it is open, after what that rests on has changed."""
+        """Update ``open`` after a change of the attributes that it depends on."""
         waits = self.next_role is not None and not self.draining
         self.open = not waits and not self.loading and not self.closed and not self.down and self.group is None
 

@@ -1,4 +1,4 @@
-"""What a run is fed: the rows that arrive, and how alike their prompts are."""
+"""The input of a run: the arriving rows of a trace, and the similarity of their prompts."""
 
 from array import array
 from collections.abc import Callable, Mapping
@@ -22,15 +22,17 @@ Shapes = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]
 
 @dataclass(frozen=True, slots=True)
 class StandaloneLatency:
-    """Seconds of every trace row, (preload + rows,), in full on the reference model, alone on a GPU (the standalone
-    latency): of its steps, and of all of it."""
+    """Standalone latency of every trace row, (preload + rows,): a full run on the reference model, alone on a GPU.
+
+    ``denoise_s`` is the seconds of the steps, ``total_s`` of all stages.
+    """
 
     denoise_s: NDArray[np.float64]
     total_s: NDArray[np.float64]
 
 
 def standalone_s(backend: Backend, model: Model, batch: int = 1) -> float:
-    """The standalone latency at the model's own shape, in seconds; of several together, with a ``batch``."""
+    """Return the seconds that ``batch`` requests of the model's own shape take together, alone on a GPU."""
     if batch == 1:
         cost = whole(backend, Work(model.name, model.width, model.height, model.steps))
         return cost.denoise_s + cost.other_s
@@ -40,13 +42,19 @@ def standalone_s(backend: Backend, model: Model, batch: int = 1) -> float:
 
 
 def capacity_rpm(backend: Backend, model: Model, batch: int = 1) -> float:
-    """Full generations per minute of a GPU that serves ``batch`` of them at once."""
+    """Return the full generations per minute of a GPU that serves ``batch`` at once."""
     return 60 * batch / standalone_s(backend, model, batch)
 
 
 def standalone(backend: Backend, model: Model, shapes: Shapes, native: bool) -> StandaloneLatency:
-    """What every row takes in full on ``model``: of its own shape or, with ``use_model_shape``, of the model's. Raises
-    BackendError where a shape is outside what was measured."""
+    """Return the standalone latency of every row on ``model``.
+
+    Args:
+        native: take the model's own shape and steps for every row.
+
+    Raises:
+        BackendError: a shape is outside the measured ones.
+    """
     rows = len(shapes[0])
     asked = np.array([[model.width], [model.height], [model.steps]]) if native else np.stack(shapes)
     kinds, which = np.unique(asked, axis=1, return_inverse=True)
@@ -57,8 +65,10 @@ def standalone(backend: Backend, model: Model, shapes: Shapes, native: bool) -> 
 
 
 def addon_bytes(trace: Trace) -> Mapping[str, int]:
-    """Bytes of the add-ons whose size ``trace`` says in its notes, by name. Raises TraceError where they are no mapping
-    of names to positive whole numbers."""
+    """Return the bytes of add-ons by name, from the notes of ``trace``.
+
+    Raises TraceError if they are not a mapping of names to positive integers.
+    """
     sizes = trace.notes.get(ADDON_BYTES, {})
     if not isinstance(sizes, dict) or not all(type(size) is int and 0 < size < 2**53 for size in sizes.values()):
         raise TraceError(
@@ -73,20 +83,20 @@ class Workload:
     """The rows of a trace as they arrive.
 
     Args:
-        schedule: when the served rows arrive (traces.arrivals).
-        shapes: of every trace row, those that only fill caches included.
-        full: what each takes alone.
-        use_model_shape: every request takes the shape and steps of the model that its plan names, not its own.
+        schedule: arrival times of the served rows (traces.arrivals).
+        shapes: shape of every trace row, including rows that only fill caches.
+        standalone: standalone latency of every trace row.
+        use_model_shape: every request takes the shape and steps of the model in its plan, not its own.
         preload: rows at the head of the trace that fill the caches at the start and are not served.
-        deadline: a request's deadline, as a multiple of its standalone latency; infinite is none.
-        deadline_s: its deadline in seconds after its arrival; infinite is none. Of both, the earlier one counts.
-        addons: the add-ons of each row; None where none are served.
-        addon_bytes: of those whose size the trace says, by name.
+        deadline: deadline as a multiple of the standalone latency; infinite is none.
+        deadline_s: deadline in seconds after arrival; infinite is none. The earlier of both counts.
+        addons: trace row -> its add-ons; None if none are served.
+        addon_bytes: size of add-ons by name, where the trace states it.
 
     Attributes:
-        rows: rows that are served: trace rows ``preload`` to ``preload + rows - 1``.
-        width, height, steps: of every trace row.
-        limit_s: from the arrival of every trace row to its deadline.
+        rows: number of served rows: trace rows ``preload`` to ``preload + rows - 1``.
+        width, height, steps: shape of every trace row.
+        limit_s: seconds from arrival to deadline of every trace row.
     """
 
     schedule: Schedule
@@ -107,20 +117,20 @@ class Workload:
     def __post_init__(self) -> None:
         self.rows = len(self.shapes[0]) - self.preload
         self.width, self.height, self.steps = (array("i", column.astype(np.int32).tobytes()) for column in self.shapes)
-        none = self.deadline == float("inf")  # also of what takes no time
+        none = self.deadline == float("inf")  # and not NaN, of a standalone latency of 0
         limit_s = np.full(len(self.standalone.total_s), np.inf) if none else self.deadline * self.standalone.total_s
         self.limit_s = array("d", np.minimum(limit_s, self.deadline_s).tobytes())
 
 
 @dataclass(slots=True)
 class SimilarityInputs:
-    """How alike the prompts of the trace are, and how the most similar is found.
+    """Similarity of the trace's prompts, and the search for the most similar one.
 
     Attributes:
-        embeddings: gives the text embeddings of all rows, float32 (preload + rows, d).
-        search: how caches are searched; every way finds the same.
-        similarity_map: from the encoder's similarity to the one that thresholds are on.
-        content: names the trace and its encoder, for what is remembered on disk; None keeps nothing.
+        embeddings: returns the text embeddings of all rows, float32 (preload + rows, d).
+        search: the search method of caches.
+        similarity_map: from the encoder's similarity to that of the thresholds.
+        content: key of the trace and its encoder in the disk cache; None keeps nothing there.
     """
 
     embeddings: Callable[[], NDArray[np.float32]]

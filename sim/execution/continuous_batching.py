@@ -14,7 +14,7 @@ from sim.addons.shared_servers import SharedServers
 from sim.addons.steps import WithAddons, priced
 from sim.addons.sync_loading import SyncLoading
 from sim.core.clock import COMPLETION, DISPATCH
-from sim.core.culprit import caller, of, sane
+from sim.core.culprit import caller, checked_cost, class_name
 from sim.core.errors import ConfigError, SimulationError
 from sim.core.request import FAILED, MISSING, Request
 from sim.execution.loading import DoesNotFit, ensure, record_loads, seconds
@@ -352,7 +352,8 @@ class ContinuousBatching(Executor):
             )
             if steps_until < 0:
                 raise SimulationError(
-                    f"{of(worker_batch.steps_until)} returned {steps_until} steps to its callback; expected 0 or more"
+                    f"{class_name(worker_batch.steps_until)} returned {steps_until} steps to its callback; "
+                    "expected 0 or more"
                 )
             if not steps_until:
                 worker_batch.steps_until = None
@@ -362,7 +363,7 @@ class ContinuousBatching(Executor):
         if (stable := self.batching.stable_steps(worker_batch.worker, active)) is not None:
             if stable < 1:
                 raise SimulationError(
-                    f"{of(self.batching)} returned {stable} from stable_steps; expected 1 or more, or None"
+                    f"{class_name(self.batching)} returned {stable} from stable_steps; expected 1 or more, or None"
                 )
             count = min(count, stable)
         worker_batch.planned_steps = count
@@ -374,18 +375,20 @@ class ContinuousBatching(Executor):
         step_costs = cache.step_costs(
             active,
             count,
-            lambda subset: sane(
+            lambda subset: checked_cost(
                 self.batching.step(worker_batch.worker, subset, worker_batch.run_start_s), self.batching, "step"
             ),
         )
-        sane(Cost(step_costs.seconds(count), step_costs.joules(count)), cache, "step_costs")
+        checked_cost(Cost(step_costs.seconds(count), step_costs.joules(count)), cache, "step_costs")
         return step_costs
 
     def _raise_invalid_cost(self, cost: object, method: str) -> NoReturn:
-        backend = of(self._run.backend)
-        if of(self.batching).startswith("sim."):
-            raise SimulationError(f"{backend}, by {of(self.batching)}.{method}, returned {cost}; {EXPECTED_COST}")
-        raise SimulationError(f"{of(self.batching)} returned {cost} from {method}; {EXPECTED_COST}")
+        backend = class_name(self._run.backend)
+        if class_name(self.batching).startswith("sim."):
+            raise SimulationError(
+                f"{backend}, by {class_name(self.batching)}.{method}, returned {cost}; {EXPECTED_COST}"
+            )
+        raise SimulationError(f"{class_name(self.batching)} returned {cost} from {method}; {EXPECTED_COST}")
 
     def _record_steps(self, worker_batch: WorkerBatch) -> None:
         count, batch, totals = worker_batch.planned_steps, len(worker_batch.slots), worker_batch.totals

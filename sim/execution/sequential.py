@@ -7,7 +7,7 @@ from typing import NamedTuple
 from backends.base import Cost, Work, WorkFailed, whole
 from sim.addons.assets import addons
 from sim.core.clock import COMPLETION, Clock
-from sim.core.culprit import sane
+from sim.core.culprit import checked_cost
 from sim.core.request import FAILED, Request
 from sim.execution.loading import DoesNotFit, cancel_due, ensure, joules_of, record_interrupted, record_loads, seconds
 from sim.execution.speedup import Speedup, speedup_of
@@ -141,7 +141,7 @@ class Sequential(Executor):
         self._check_memory(worker, work)
         cost = whole(self._run.backend, work)
         for part in (Cost(cost.denoise_s, cost.energy_j), Cost(cost.other_s)):
-            sane(part, self._run.backend, "begin, steps or end")
+            checked_cost(part, self._run.backend, "begin, steps or end")
         self._run.keep_artifact(request, work)
         return RequestCost(cost.denoise_s, cost.other_s, cost.denoise_s + cost.other_s, cost.energy_j, self._watts)
 

@@ -10,7 +10,7 @@ from backends.base import FREE, Cost
 from sim.core.clock import Entry
 from sim.core.request import Request
 from sim.protocols import StepCosts, StepsUntil, Worker
-from sim.protocols.serving import NEARLY
+from sim.protocols.execution import TOLERANCE
 
 
 @dataclass(slots=True)
@@ -62,7 +62,7 @@ class ConstantStepCosts:
         return None if self.step.joules is None else self.step.joules * count
 
     def steps_by(self, elapsed_s: float) -> int:
-        return ceil(elapsed_s / self.step.seconds - NEARLY)
+        return ceil(elapsed_s / self.step.seconds - TOLERANCE)
 
     def reused(self, count: int) -> Sequence[float]:
         return ()

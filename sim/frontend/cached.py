@@ -7,7 +7,7 @@ from conf.ranges import Seconds
 from sim.cache.cache import ArtifactCache, StartState
 from sim.cache.index import VectorIndex
 from sim.cache.store import ArtifactStore
-from sim.core.culprit import of, yes
+from sim.core.culprit import checked_bool, class_name
 from sim.core.errors import ConfigError, SimulationError
 from sim.core.model import Model
 from sim.core.request import (
@@ -121,7 +121,9 @@ class CachedFrontEnd(FrontEnd):
         took_s = self._embed_delay.for_row(row)
         if self.index.due_s <= now_s:
             self.index.advance(now_s)
-        if self._predicts and not yes(self.match_predictor.expects(row, now_s), self.match_predictor, "expects"):
+        if self._predicts and not checked_bool(
+            self.match_predictor.expects(row, now_s), self.match_predictor, "expects"
+        ):
             match = self.cache.find(request)
             forgone = match is not None and self.selector.skip(match.similarity) > 0
             request.lookup = FORGONE_MATCH if forgone else PREDICTED_MISS
@@ -144,7 +146,9 @@ class CachedFrontEnd(FrontEnd):
             return MISS, 0.0
         request.similarity = similarity = match.similarity
         if similarity != similarity:
-            raise SimulationError(f"{of(self.cache.similarity)} returned {similarity} from similar; expected a number")
+            raise SimulationError(
+                f"{class_name(self.cache.similarity)} returned {similarity} from similar; expected a number"
+            )
         k = self.selector.skip(similarity)
         if k == 0:
             return MISS, 0.0
@@ -162,7 +166,8 @@ class CachedFrontEnd(FrontEnd):
     def _check_skip(self, k: int) -> None:
         if not 0 < k <= self.selector.of_steps or k % 1:
             raise SimulationError(
-                f"{of(self.selector)} skips {k} steps; expected a whole number from 0 to {self.selector.of_steps}"
+                f"{class_name(self.selector)} skips {k} steps; expected a whole number from 0 to "
+                f"{self.selector.of_steps}"
             )
         self._checked_skips.add(k)
 

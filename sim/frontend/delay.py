@@ -12,7 +12,7 @@ from annotated_types import Ge, Le
 from numpy.typing import NDArray
 
 from conf.ranges import Seconds, SomeSeconds
-from sim.core.culprit import of
+from sim.core.culprit import class_name
 from sim.core.errors import ConfigError, SimulationError
 from sim.protocols import Delay
 
@@ -105,7 +105,7 @@ class RowDelays:
             drawn = np.asarray(self._delay.draw(self._rng, BLOCK), np.float64)
             if drawn.shape != (BLOCK,) or not ((drawn >= 0) & (drawn < inf)).all():
                 raise SimulationError(
-                    f"{of(self._delay)} drew {drawn}; expected {BLOCK} times of 0 or more seconds, and finite"
+                    f"{class_name(self._delay)} drew {drawn}; expected {BLOCK} times of 0 or more seconds, and finite"
                 )
             self._block = drawn.tolist()
             self._stop += BLOCK

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sim.core.culprit import named, several
+from sim.core.culprit import part_name, part_names
 from sim.core.errors import SimulationError
 from sim.core.model import Model
 from sim.core.request import COMPLETED, MISSING
@@ -52,11 +52,11 @@ class FinishedRun:
 
     def policy_error(self, kind: str, what: str) -> SimulationError:
         """Return an error that names the part of ``kind``."""
-        return SimulationError(f"{named(self.parts, kind)} {what}")
+        return SimulationError(f"{part_name(self.parts, kind)} {what}")
 
     def plan_error(self, name: str, row: int, planned: Any, found: Any) -> SimulationError:
         """Return an error that names the parts that may have changed the plan of a request."""
-        who = several(self.parts, "scheduler", "executor", *(kind for kind in self.parts if "controller" in kind))
+        who = part_names(self.parts, "scheduler", "executor", *(kind for kind in self.parts if "controller" in kind))
         return SimulationError(
             f"{who} changed {name} of the request in row {row} from {planned} to {found}; only the front end and "
             "Run.assign may plan a request"
@@ -87,7 +87,7 @@ def incomplete(run: FinishedRun, arrived: int, waiting: int, failures: int) -> S
     open_requests = arrived - ended
     if running:
         workers = ", ".join(map(str, list(running)[:8])) + (", ..." if len(running) > 8 else "")
-        held = f"{named(run.parts, 'executor')} holds {sum(running.values())} requests on the workers {workers}"
+        held = f"{part_name(run.parts, 'executor')} holds {sum(running.values())} requests on the workers {workers}"
         what = f"{held}, and no event is left; call Run.end and Cluster.release once for each request"
         if waiting == open_requests:
             what += ": all of those have ended, so Cluster.release was not called"
@@ -95,10 +95,12 @@ def incomplete(run: FinishedRun, arrived: int, waiting: int, failures: int) -> S
         who, at_s = run.last_order[emptied[0]]
         what = f"{who} ordered the last worker of role {emptied[0]!r} elsewhere at {at_s} s; leave one for the queue"
     elif waiting < open_requests:
-        what = f"{named(run.parts, 'scheduler')} dropped {open_requests - waiting} requests: it neither handed them "
+        what = (
+            f"{part_name(run.parts, 'scheduler')} dropped {open_requests - waiting} requests: it neither handed them "
+        )
         what += "over nor keeps them; return each from offer or next, or end it (Run.end)"
     else:
-        what = f"{named(run.parts, 'scheduler')} kept requests that no worker may run"
+        what = f"{part_name(run.parts, 'scheduler')} kept requests that no worker may run"
         if failures:
             what += f", or no GPU stays up for as long as a request takes: GPUs failed {failures} times"
             what += "; raise failures.mean_up_s, or check failures.outages"
@@ -203,8 +205,8 @@ def _check_usage(run: FinishedRun, columns: RequestColumns, on_gpu: Flags) -> No
     at = _first(on_gpu & ((worker < 0) | (worker >= len(run.cluster.gpu_counts()))))
     if at is not None:
         raise SimulationError(
-            f"{several(run.parts, 'executor', 'scheduler')} completed the request in row {columns.first + at} on the "
-            f"worker {worker[at]}, which the cluster does not have"
+            f"{part_names(run.parts, 'executor', 'scheduler')} completed the request in row {columns.first + at} "
+            f"on the worker {worker[at]}, which the cluster does not have"
         )
     order, rows = _order_by_worker(spans["worker"]), np.flatnonzero(on_gpu)
     rows = rows[_order_by_worker(worker[rows])]
@@ -239,8 +241,9 @@ def _check_usage(run: FinishedRun, columns: RequestColumns, on_gpu: Flags) -> No
     if at is not None:
         names = [*columns.model_code, "another model"]
         raise SimulationError(
-            f"{several(run.parts, 'executor', 'scheduler')} completed the request in row {columns.first + rows[at]}, "
-            f"planned for {names[planned[at]]}, on worker {number[at]}, which held {names[resident[at]]}"
+            f"{part_names(run.parts, 'executor', 'scheduler')} completed the request in row "
+            f"{columns.first + rows[at]}, planned for {names[planned[at]]}, on worker {number[at]}, "
+            f"which held {names[resident[at]]}"
         )
     # Work after a worker's last image may outlast the run, so its energy is not in the usage log yet.
     shares_j = np.bincount(number, np.where(latest, 0.0, columns["energy_j"][rows]), len(run.cluster.gpu_counts()))

@@ -1,57 +1,68 @@
-"""The seam: what every part of a system promises, and what it finds when it is bound. A new behaviour is one class with
-the abstract methods of one of these protocols, and one YAML file that names it; the other methods may be left out."""
+"""The protocols: the parts of a system, and the run that they are given.
 
+A policy is one class with the abstract methods of one of these protocols, and one YAML file that names it
+(``_target_: my_module.MyClass``) beside the arguments of its constructor. Methods with a body may be left out, and
+inheriting from the protocol is optional. Every part is bound to the run once, before the clock starts. A class of your
+own is made known with ``mezzotint run --plugin my_module --config-dir my_yaml``.
+
+- FrontEnd (``frontend=``): which model serves a request, and from which step.
+- Scheduler (``scheduler=``): which request runs next, and where.
+- Router, Discipline (``router=``, ``discipline=``): to which worker's queue, and in which order it is served.
+- Executor (``executor=``): how a worker runs requests.
+- Steps, FeatureCache (``batching=``, ``feature_cache=``): the stage costs of continuous batching.
+- Admission, Eviction, Selector, MatchPredictor (``admission=``, ...): what is stored, evicted and reused.
+- Controller, Allocation (``controller=``, ``allocation=``): the roles of GPUs.
+- ControlNetPlacement, LoraLoading, LoraFetch (``controlnet_placement=``, ...): add-ons.
+"""
+
+from backends.base import FREE, Asset, Cost, Work, WorkFailed
+from sim.core.request import Request
 from sim.core.worker import Worker
 from sim.protocols.addons import ControlNetPlacement, Loads, LoraFetch, LoraLoading
 from sim.protocols.cache import Admission, Change, Delay, Eviction, Item, MatchPredictor, Selector, Shape, Watcher
 from sim.protocols.cluster import Cluster
+from sim.protocols.control import Allocation, Controller
+from sim.protocols.execution import Executor, FeatureCache, Priced, StepCosts, Steps
+from sim.protocols.frontend import FrontEnd
 from sim.protocols.run import Log, RequestColumn, Run
-from sim.protocols.serving import (
-    Allocation,
-    Controller,
-    Discipline,
-    Executor,
-    FeatureCache,
-    FrontEnd,
-    Priced,
-    Router,
-    Scheduler,
-    StepCosts,
-    Stepper,
-    Steps,
-    StepsUntil,
-)
+from sim.protocols.scheduling import Discipline, Router, Scheduler, Stepper, StepsUntil
 
 __all__ = [
+    "FREE",
     "Admission",
     "Allocation",
+    "Asset",
     "Change",
     "Cluster",
     "ControlNetPlacement",
     "Controller",
-    "StepCosts",
+    "Cost",
     "Delay",
     "Discipline",
-    "FrontEnd",
     "Eviction",
     "Executor",
-    "RequestColumn",
     "FeatureCache",
-    "LoraFetch",
+    "FrontEnd",
     "Item",
     "Loads",
     "Log",
+    "LoraFetch",
     "LoraLoading",
-    "StepsUntil",
     "MatchPredictor",
     "Priced",
+    "Request",
+    "RequestColumn",
     "Router",
     "Run",
     "Scheduler",
     "Selector",
     "Shape",
+    "StepCosts",
     "Stepper",
     "Steps",
+    "StepsUntil",
     "Watcher",
+    "Work",
+    "WorkFailed",
     "Worker",
 ]

@@ -1,4 +1,4 @@
-"""The parts of add-ons: where ControlNets run, when LoRAs come into the weights, and where their files come from."""
+"""The parts of add-ons: where ControlNets run, when LoRAs enter the weights, and where their files come from."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
@@ -11,69 +11,72 @@ from sim.core.worker import Worker
 from sim.protocols.run import Run
 
 Loads = list[tuple[str, Cost]]
-"""What is loaded, in order: its kind as the ledger has it, and what it costs on all GPUs of the worker."""
+"""The loads of a request in order: the kind that the usage log records, and the cost on all GPUs of the worker."""
 
 
 @runtime_checkable
 class ControlNetPlacement(Protocol):
-    """Where the ControlNets of a request run."""
+    """The placement of ControlNets: on the worker, or on GPUs of their own."""
 
     __slots__ = ()
 
     @abstractmethod
     def bind(self, run: Run, faster: Callable[[str], float]) -> None:
-        """Take the run. ``faster(model)`` is how many times faster than plain its ControlNets are, as its denoiser."""
+        """Take the run. ``faster(model)`` is the speedup of ``model``'s denoiser and ControlNets over plain kernels."""
 
     @abstractmethod
     def load_addons(self, worker: Worker, request: Request, active: Sequence[Request]) -> Loads:
-        """Have them where they will run, before the first step of ``request``; those of ``active`` stay. Raises
-        WorkFailed where they cannot be."""
+        """Load the ControlNets of ``request`` before its first step; those of ``active`` stay.
+
+        Raises WorkFailed if they do not fit.
+        """
 
     @abstractmethod
     def step(self, worker: Worker, active: Sequence[Request], plain: Cost, now_s: float) -> Cost:
-        """One step of ``active`` with theirs, of which the worker's own part takes ``plain``."""
+        """Return the cost of one step of ``active`` with their ControlNets; without them it is ``plain``."""
 
     def stable_steps(self, worker: Worker, active: Sequence[Request]) -> int | None:
-        """For how many steps that is what they cost; None: until something changes."""
+        """Return for how many steps the last answer of ``step`` holds; None is until something changes."""
         return None
 
     def request_left(self, worker: Worker, request: Request, active: Sequence[Request]) -> None:
-        """``request`` left ``worker``, done or lost, and ``active`` go on there."""
+        """Take note that ``request`` left ``worker``, finished or lost, while ``active`` go on there."""
         return
 
 
 @runtime_checkable
 class LoraLoading(Protocol):
-    """When the LoRAs of a request come into the weights, and when they leave."""
+    """The loading of LoRAs: when they enter a model's weights, and when they leave."""
 
     __slots__ = ()
 
     @abstractmethod
     def bind(self, run: Run, interrupt: Callable[[Worker], None]) -> None:
-        """Take the run; ``interrupt`` as of Steps.bind."""
+        """Take the run and ``interrupt``, as Steps.bind does."""
 
     @abstractmethod
     def load_addons(self, worker: Worker, request: Request, active: Sequence[Request]) -> Loads:
-        """What comes before the first step of ``request``. Raises WorkFailed where its LoRAs do not fit,
-        SimulationError where ``active`` run on others."""
+        """Load the LoRAs of ``request`` before its first step, as far as it waits for them.
+
+        Raises WorkFailed if they do not fit, SimulationError if ``active`` run with others.
+        """
 
     def stable_steps(self, worker: Worker, active: Sequence[Request]) -> int | None:
-        """Steps to the boundary at which one of ``active`` waits for its LoRAs, if they have not come; None: never."""
+        """Return the steps to the boundary at which one of ``active`` waits for absent LoRAs; None is never."""
         return None
 
     def boundary(self, worker: Worker, active: Sequence[Request], now_s: float) -> Cost:
-        """What must be waited for and patched at a boundary."""
+        """Return the cost of waiting for LoRAs and patching them at a boundary."""
         return FREE
 
     def request_left(self, worker: Worker, request: Request, active: Sequence[Request]) -> Cost:
-        """``request`` left ``worker``, done or lost, and ``active`` go on there: what that takes."""
+        """Return the cost of the departure of ``request``, finished or lost, while ``active`` go on."""
         return FREE
 
 
 @runtime_checkable
 class LoraFetch(Protocol):
-    """Where the files of LoRAs come from. ``shared``: whether files on their way make each other slower, so that what
-    was expected may change."""
+    """The source of LoRA files. ``shared`` is True if concurrent fetches slow each other, so that estimates change."""
 
     __slots__ = ()
     shared: ClassVar[bool] = False
@@ -83,10 +86,14 @@ class LoraFetch(Protocol):
 
     @abstractmethod
     def seconds(self, worker: Worker, asset: Asset, now_s: float) -> float:
-        """How long ``asset`` takes from now on until it is in the host memory beside ``worker``; it is on its way.
-        What is not there already is told to Run.loaded."""
+        """Fetch ``asset`` into the host memory of ``worker``, and return the seconds until it is there.
+
+        Report a file that was absent with Run.record_load.
+        """
 
     def expected_s(self, worker: Worker, asset: Asset) -> float:
-        """When the file that was asked for last will have come, or came, by what is known now; minus infinity where
-        none was, or nothing changes it."""
+        """Return when the last fetch of ``asset`` ends or ended, by what is known now.
+
+        Minus infinity where it was never fetched, or nothing changes that time.
+        """
         return -inf

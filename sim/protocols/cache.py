@@ -1,4 +1,4 @@
-"""The parts of reuse: what is stored of earlier requests, what leaves, and what a similarity is worth."""
+"""The parts of the cache: admission, eviction, step selection, match prediction and service delays."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -12,63 +12,73 @@ from sim.protocols.run import Run
 from traces.similarity.similarities import SimilaritySource
 
 Item = int
-"""What is stored and evicted as one: the state of an entry (one earlier request) after step K, as one number.
+"""The unit of eviction: the state of one entry (one earlier request) after step K, as one integer.
 
-40 bits of the entry's number stand above 14 of K, so items are in the order of entry, then K. Millions are held, and
-a number takes half the memory of a tuple, is made several times as fast, and is none of the garbage collector's.
+``item = entry << 14 | k``, so ``entry, k = item >> 14, item & (1 << 14) - 1``. A final image has K = 0. Items sort by
+entry, then K. An integer takes half the memory of a tuple, and the garbage collector does not scan it.
 """
 
 Shape = tuple[int, int, int] | None
-"""What is searched apart: width, height and steps of a latent; None where all are searched together."""
+"""A partition of the index: width, height and steps of a latent; None where all artifacts are searched together."""
 
 Change = tuple[float, Shape, int, int, bool]
-"""A record of ``entry``, the artifact of trace row ``row``: when it was asked for in seconds, what it is searched
-with, the entry, the row, and whether it is inserted (or deleted)."""
+"""A change of the index: when it was requested (s), shape, entry, the trace row that made it, and True if inserted (or
+False if deleted)."""
 
 
 @runtime_checkable
 class Selector(Protocol):
-    """Turns the similarity of the best match into K."""
+    """A step selector: maps the similarity of the best match to K, out of ``of_steps`` (N)."""
 
     of_steps: int
     alpha: float | None
 
     @property
     def floor(self) -> float:
-        """No similarity below it skips a step; -inf where that is not known."""
+        """The similarity below which no step is skipped; -inf where that is not known."""
 
     def skip(self, similarity: float) -> int:
-        """Steps to skip of ``of_steps``: 0 is a miss, ``of_steps`` returns the artifact as it is."""
+        """Return K: 0 is a miss, and ``of_steps`` returns the artifact as it is."""
 
 
 @runtime_checkable
 class Eviction(Protocol):
-    """Keeps what it needs to know of the items in a cache to name the next ones to go."""
+    """An eviction policy: chooses the items that leave a full cache.
+
+    The cache reports what enters (``added``) and what is reused (``used``), and asks for ``victims``, never for none.
+    It reports nothing when victims leave: the policy forgets them as it names them.
+    """
 
     __slots__ = ()
 
-    def bind(self, run: Run, space: SimilaritySource, selector: Selector) -> None:
-        """Take what it decides by, before anything is added: random streams, or, by ``space`` and ``selector``, what a
-        later request could start from."""
+    def bind(self, run: Run, similarity: SimilaritySource, selector: Selector) -> None:
+        """Take the run, before anything is added.
+
+        Args:
+            similarity: the similarity of the cache, bound to the trace's embeddings.
+            selector: the cache's step selector.
+        """
         return
 
     @abstractmethod
     def added(self, entry: int, ks: tuple[int, ...], row: int) -> None:
-        """``entry``, larger than those before it, entered the cache with its items at ``ks``, in order: all that the
-        trace's ``row`` left behind."""
+        """Take note that trace row ``row`` left ``entry`` in the cache: an item ``entry << 14 | k`` for each of ``ks``.
+
+        Entries are numbered in the order in which they enter, and ``ks`` ascend.
+        """
 
     def used(self, item: Item) -> None:
-        """A request starts from ``item``."""
+        """Take note that a request starts from ``item``, which is in the cache."""
         return
 
     @abstractmethod
     def victims(self, count: int) -> list[Item]:
-        """The ``count`` items to evict now, the worst first; they are forgotten here. As many are in the cache."""
+        """Return ``count`` different items of the cache to evict, the worst first, and forget them."""
 
 
 @runtime_checkable
 class Admission(Protocol):
-    """Decides at completion whether the artifacts of a request are kept."""
+    """An admission policy: decides at completion if the artifacts of a request are stored."""
 
     __slots__ = ()
 
@@ -77,33 +87,33 @@ class Admission(Protocol):
 
     @abstractmethod
     def admits(self, request: Request) -> bool:
-        """Whether ``request``, just completed, is kept."""
+        """Return True to store the artifacts of ``request``, which just completed."""
 
 
 class Watcher(Protocol):
-    """Told of what can be found."""
+    """An observer of the index."""
 
     def applied(self, changes: Sequence[Change], now_s: float) -> None:
-        """From ``now_s`` on a search sees ``changes``."""
+        """Take note that searches see ``changes`` from ``now_s`` on."""
 
 
 @runtime_checkable
 class MatchPredictor(Protocol):
-    """Says before a search whether it would find an artifact that is similar enough."""
+    """A match predictor: predicts before a search if it would find an artifact that is similar enough."""
 
     __slots__ = ()
 
-    def bind(self, run: Run, space: SimilaritySource) -> None:
-        """Take the run's clock and streams and the space, bound to its trace, whose vectors it learns."""
+    def bind(self, run: Run, similarity: SimilaritySource) -> None:
+        """Take the run, and the similarity of the cache, bound to the trace's embeddings, which it learns."""
         return
 
     def applied(self, changes: Sequence[Change], now_s: float) -> None:
-        """From ``now_s`` on the database finds what ``changes`` inserted and no longer what they deleted."""
+        """Take note that searches see ``changes`` from ``now_s`` on."""
         return
 
     @abstractmethod
     def expects(self, row: int, now_s: float) -> bool:
-        """Whether the prompt of trace row ``row`` is searched for. Neither argument ever falls."""
+        """Return True to search for the prompt of trace row ``row``. Neither argument ever falls between calls."""
 
 
 @runtime_checkable
@@ -111,4 +121,4 @@ class Delay(Protocol):
     """A distribution of seconds."""
 
     def draw(self, rng: np.random.Generator, count: int) -> NDArray[np.float64]:
-        """``count`` independent delays in seconds, shape (count,)."""
+        """Return ``count`` independent delays in seconds, shape (count,)."""

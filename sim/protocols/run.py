@@ -1,4 +1,4 @@
-"""What a part finds when it is bound: the run that it is a part of."""
+"""The run, as the parts of its system see it (``bind``)."""
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, Protocol
@@ -17,16 +17,15 @@ from sim.protocols.cluster import Cluster
 
 
 class RequestColumn(Protocol):
-    """A column of requests.parquet that one part declares and writes."""
+    """A column of requests.parquet that one part declares and writes, indexed by trace row (Request.row)."""
 
-    def __setitem__(self, row: int, value: Any) -> None:
-        """What is so of the request of trace row ``row``."""
+    def __setitem__(self, row: int, value: Any) -> None: ...
 
     def __getitem__(self, row: int) -> Any: ...
 
 
 class Log(Protocol):
-    """Something that happens again and again beside the requests, and how long it takes."""
+    """A log of events that belong to no request, each with its duration."""
 
     def add(self, at_s: float, seconds: float) -> None: ...
 
@@ -35,12 +34,16 @@ class Run(Protocol):
     """One run, as the parts of its system see it.
 
     Attributes:
-        clock: SimPy's environment, with calls at absolute times.
-        cluster, backend, models: where requests run, what a step costs, and the models by role, largest first.
-        workload, similarity: what arrives, and how alike it is.
-        arrived, in_system, hits, lookups: requests that came, that have not ended, and what came of their lookups,
-            so far.
+        clock: SimPy's environment, with calls at absolute times (``at``). ``clock.now`` is the time in seconds.
+        cluster: the workers.
+        backend: the costs of encoding, steps, decoding and loads.
+        models: the models by role, largest first.
+        workload: the arrivals.
+        similarity: the embeddings of the trace's prompts, and how they are searched.
+        arrived: requests that arrived so far.
+        in_system: requests that arrived and have not ended.
         waiting: requests in the scheduler's queues.
+        lookups, hits: cache lookups so far, and those that found an artifact.
     """
 
     clock: Clock
@@ -64,25 +67,36 @@ class Run(Protocol):
     # -- what a part is given ----------------------------------------------------------------------------------
 
     def rng(self, name: str) -> np.random.Generator:
-        """The random stream called ``name``: the same for the same seed, whatever else the run draws."""
+        """Return the random stream ``name``: the same for the same seed, whatever other parts draw."""
 
     def model(self, role: str) -> Model:
-        """The model in ``role``, which the backend can serve. Raises ConfigError where there is none."""
+        """Return the model in ``role``. Raises ConfigError if there is none, BackendError if it was not measured."""
 
     def request(self, row: int, now_s: float) -> Request:
-        """What the trace's ``row`` asks for."""
+        """Return a request of trace row ``row``, such as one that only fills the cache."""
 
     def assign(self, request: Request, model: Model) -> None:
-        """Plan ``request`` for ``model``, also anew until a worker begins with it: with native shapes it takes that
-        model's; K keeps its share of N."""
+        """Plan ``request`` for ``model``; allowed until a worker starts it, also after another plan.
+
+        With ``shapes=model`` the request takes the model's shape and steps. The skipped share K / N is kept, and
+        ``skipped`` and ``steps_left`` follow from it.
+        """
 
     def work(self, request: Request) -> Work:
-        """The plan of ``request`` as its backend runs it. Raises SimulationError where no model is planned."""
+        """Return a new Work: the plan of ``request`` in the words of the backend.
+
+        A Work holds model, width, height, steps (N), skipped (K), row, artifact, and the add-ons of the worker's own
+        steps. ``work.done`` counts the steps behind it: it begins at K, and Backend.steps advances it. Whoever models
+        steps without the backend sets it: ``work.done = request.steps - request.steps_left``. Backend.end expects
+        ``work.done == work.steps``, and leaves a live backend's result in ``work.made`` (Run.keep_artifact).
+
+        Raises SimulationError if the plan names no model.
+        """
 
     # -- what a part declares, when it is bound ----------------------------------------------------------------
 
     def assume(self, what: str, value: Any, source: str) -> None:
-        """Put something that the result rests on into the summary."""
+        """List an unmeasured assumption in the summary."""
 
     def add_column(
         self,
@@ -93,45 +107,57 @@ class Run(Protocol):
         public: bool = True,
         total: str = "",
     ) -> RequestColumn:
-        """A new column of requests.parquet: float (NaN is null), int (-1 is null) or bool; only kept, if not ``shown``.
-        ``default`` is what it is where nothing is said: null, or False. ``total`` is the summary's key for its sum over
-        all requests, such as ``cache.evictions``."""
+        """Declare a request column.
+
+        Args:
+            kind: float (NaN is null), int (-1 is null) or bool.
+            default: the value of rows that nobody writes; None is null, or False.
+            public: False keeps the column out of requests.parquet.
+            total: the summary's key for the sum over all requests, such as ``cache.evictions``.
+        """
 
     def gauge(self, name: str, read: Callable[[float], float | int | bool]) -> None:
-        """A new column of cluster.parquet: ``read(now_s)`` at every sample."""
+        """Declare a column of cluster.parquet: ``read(now_s)`` at every sample."""
 
     def log(self, name: str) -> Log:
-        """Something that happens beside the requests, to be noted each time."""
+        """Declare a log of events that belong to no request."""
 
     def process(self, actor: Generator[simpy.Event, Any, Any]) -> simpy.Process:
-        """A long-lived actor, a SimPy process: it sleeps in the controllers' turn and ends with the last request."""
+        """Start a SimPy process. It acts in the controllers' turn and ends with the last request."""
 
     def record_load(self, asset: Asset, seconds: float) -> None:
-        """An add-on begins to come from where its file is, onto a GPU or beside one, and takes ``seconds``."""
+        """Record that an add-on starts to load from its file, for ``seconds``."""
 
     def log_decision(self, what: str, **details: Any) -> None:
-        """Note a decision, for the timeline."""
+        """Add a decision to the timeline."""
 
     def policy_error(self, kind: str, what: str) -> SimulationError:
-        """An error that names the part of ``kind`` (scheduler, executor, frontend, backend) and says what it did."""
+        """Return an error that names the part of ``kind`` (scheduler, executor, frontend, backend), then ``what``."""
 
     # -- GPUs that fail ----------------------------------------------------------------------------------------
 
     def fail(self, worker: Worker) -> Sequence[Request]:
-        """The GPU of ``worker`` goes out of service until Cluster.repair: the requests that it had aboard, of which the
-        caller says what becomes (``requeue``, or ``end``)."""
+        """Take the GPU of ``worker`` out of service until Cluster.repair.
+
+        Returns:
+            The requests that ran there. The caller must ``requeue`` or ``end`` each.
+        """
 
     def requeue(self, request: Request) -> None:
-        """Offer ``request``, which a GPU lost, to the scheduler anew; it keeps its plan and begins from its step K."""
+        """Offer ``request``, lost with its GPU, to the scheduler anew. It keeps its plan and starts over at step K."""
 
-    # -- what executors say, and schedulers and controllers may ask ----------------------------------------------
+    # -- what executors call, and schedulers and controllers may ------------------------------------------------
 
     def pull(self, worker: Worker) -> None:
-        """Ask the scheduler for what ``worker`` has room for."""
+        """Fill the capacity of ``worker`` from the scheduler (Scheduler.next)."""
 
     def keep_artifact(self, request: Request, work: Work) -> None:
-        """Keep what a live backend made of ``request``, and how good it is."""
+        """Keep the image or latents of a live backend, and their quality, from ``work`` with ``request``."""
 
     def end(self, request: Request, outcome: int = COMPLETED, reason: str = "") -> None:
-        """``request`` ends, once: its image is there, a policy gave it up (DISCARDED), or a worker could not finish it
-        (FAILED); of the last two, why."""
+        """End ``request``, exactly once.
+
+        Args:
+            outcome: COMPLETED, DISCARDED (by a policy) or FAILED (on a worker), of sim.core.request.
+            reason: why it was discarded or failed.
+        """

@@ -1,4 +1,4 @@
-"""The commands that have options of their own: each is a function with typed parameters, which Typer calls."""
+"""The commands: each is a function with typed parameters, called by Typer."""
 
 import ast
 import inspect
@@ -44,14 +44,14 @@ COMMANDS: dict[str, str] = {
     "reproduce hardware": "sim.papers.hardware.command:replay",
     "reproduce stages": "sim.papers.stages.command:compare",
 }
-"""The module and function of each command, by the words that call it. A module is imported when it is called."""
+"""The words of each command -> its module and function; a module is imported when its command is called."""
 
 BY_NEXT_WORD = frozenset({"trace import"})
-"""Commands whose options depend on the word after them: their function takes it and returns the function to call."""
+"""Commands whose options depend on the next word: their function takes that word and returns the function to call."""
 
 
 def overview(first: str = "") -> str:
-    """Return the commands, a line each: all, or those that begin with the word ``first``."""
+    """Return the list of commands, or of those that begin with the word ``first``."""
     chosen = [words for words in COMMANDS if not first or words.split()[0] == first]
     lines = [f"  {words:<28} {_summary(COMMANDS[words])}" for words in chosen]
     about = "Replay text-to-image traffic through published serving designs."
@@ -91,21 +91,21 @@ def run_command(words: str, options: Sequence[str]) -> int:
         ConfigError: an option is unknown, lacks its value, or is out of its range.
     """
     try:
-        # not command.main, which would end on an interruption and on a closed pipe in its own way
+        # not command.main, which handles interruptions and closed pipes itself
         with parsed(words, options) as context:
             status: int | None = context.command.invoke(context)
     except typer.Exit as end:  # of --help
         return end.exit_code
     except TyperException as error:
-        said = error.format_message().replace("Value error, ", "")
-        if isinstance(error.__cause__, ValidationError):  # which says what was expected alone
-            said += f", found {error.__cause__.errors()[0]['input']!r}."
-        raise ConfigError(f"{words}: {said} `mezzotint {words} --help` lists its options") from None
+        message = error.format_message().replace("Value error, ", "")
+        if isinstance(error.__cause__, ValidationError):  # its message lacks the value
+            message += f", found {error.__cause__.errors()[0]['input']!r}."
+        raise ConfigError(f"{words}: {message} `mezzotint {words} --help` lists its options") from None
     return status or 0
 
 
 def parsed(words: str, options: Sequence[str]) -> Any:
-    """Return a context manager: command ``words`` with its ``options`` read. Raises TyperException for a wrong one."""
+    """Parse the ``options`` of command ``words`` into a Typer context. Raises TyperException for a wrong one."""
     function = function_of(words)
     if words in BY_NEXT_WORD:
         word = options[0] if options and not options[0].startswith("-") else None
@@ -124,7 +124,7 @@ def function_of(words: str) -> Callable[..., Any]:
 
 
 def _summary(path: str) -> str:
-    """Return what a command's docstring begins with, from its source: importing all commands takes seconds."""
+    """Return the first sentence of a command's docstring, from its source: importing all commands takes seconds."""
     module, _, name = path.partition(":")
     spec = find_spec(module)
     assert spec is not None

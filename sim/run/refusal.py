@@ -1,4 +1,4 @@
-"""Errors and warnings of the command line: one line each on standard error; after an error, exit status 2."""
+"""Errors and warnings of the command line: one line each on standard error, and exit status 2 after an error."""
 
 import errno
 import resource
@@ -13,21 +13,21 @@ from sim.run.termination import interruption
 
 USAGE_ERROR = 2
 OUTPUT_GONE = 141
-"""The exit status where the reader of a pipe has gone: that of a command which SIGPIPE ends."""
+"""The exit status after the reader of a pipe has closed it, as of a command that SIGPIPE ends."""
 
 MIN_ADDRESS_SPACE_BYTES = 1 << 30
-"""Below this limit on virtual memory NumPy's and Arrow's libraries fail to load, abort or hang.
+"""The least limit on virtual memory: below it NumPy and Arrow fail to load, abort or hang.
 
-Measured: so from 0.1 to 0.8 GB. A small run uses 0.2 GB, and reserves 0.5 GB.
+Measured from 0.1 to 0.8 GB. A small run uses 0.2 GB and reserves 0.5 GB.
 """
 
-LONGEST = 1000
-"""Characters of a message; it begins with what is wrong and ends with what to do."""
+MAX_CHARACTERS = 1000
+"""Longest message; longer ones lose their middle, since they begin with the error and end with the remedy."""
 
 
 def is_refused(error: Exception) -> bool:
-    """Return True for what the user can put right."""
-    from hydra.errors import HydraException  # takes a while, and most commands fail at nothing
+    """Return True for an error that the user can correct."""
+    from hydra.errors import HydraException  # slow to import, and most commands do not fail
     from yaml import YAMLError
 
     libraries = (HydraException, OmegaConfBaseException, YAMLError, OSError, MemoryError, BrokenProcessPool)
@@ -35,17 +35,19 @@ def is_refused(error: Exception) -> bool:
 
 
 def refuse(error: Exception, where: str = "") -> int:
-    """Print ``error`` as one line, after ``where`` it was met; returns the exit status. Raises as ``refusal``."""
+    """Print ``error`` as one line that begins with ``where``. Returns the exit status; raises as ``refusal`` does."""
     print(refusal(error, where), file=sys.stderr)
     return USAGE_ERROR
 
 
 def refusal(error: Exception, where: str = "") -> str:
-    """Return the line that says what ``error`` is, after ``where`` it was met. Raises KeyboardInterrupt where the error
-    is what a library made of one, as a ``finally`` of OmegaConf's does."""
+    """Return the message of ``error`` as one line that begins with ``where``.
+
+    Raises KeyboardInterrupt if a library made the error from one, as OmegaConf does.
+    """
     if (stop := interruption(error)) is not None:
         raise stop from None
-    while not str(error) and isinstance(error.__cause__, Exception):  # Hydra's, around what OmegaConf says
+    while not str(error) and isinstance(error.__cause__, Exception):  # Hydra's, around OmegaConf's
         error = error.__cause__
     message = str(error).partition("Config search path")[0]
     if isinstance(error, MissingMandatoryValue):
@@ -58,17 +60,17 @@ def refusal(error: Exception, where: str = "") -> str:
     elif isinstance(error, OSError) and error.filename is not None:
         message = f"{error.filename}: cannot be used ({error.strerror}); check the path or name another"
     elif isinstance(error, OSError) and error.errno is not None:
-        message = f"what was asked for cannot be written ({error.strerror}); free the disk or write elsewhere"
+        message = f"the output cannot be written ({error.strerror}); free the disk or write elsewhere"
     elif isinstance(error, OmegaConfBaseException):
-        said = message.partition("full_key:")[0].rpartition(" raised while resolving interpolation: ")[2].strip()
+        what = message.partition("full_key:")[0].rpartition(" raised while resolving interpolation: ")[2].strip()
         if isinstance(error, KeyValidationError):
-            said = "found a key that is no text; expected names, in quotes where YAML reads them as other"
-        said = said or "cannot be resolved; correct its ${...}"
-        message = f"{error.full_key}: {said}" if error.full_key and error.full_key not in said else said
+            what = "found a key that is not text; expected names, in quotes where YAML reads them as something else"
+        what = what or "cannot be resolved; correct its ${...}"
+        message = f"{error.full_key}: {what}" if error.full_key and error.full_key not in what else what
     elif isinstance(error, BrokenProcessPool):
         message = (
-            "a worker process was killed, perhaps for want of memory; the same command goes on where it stopped, "
-            "hydra.launcher.n_jobs=1 takes the least"
+            "a worker process was killed, perhaps for lack of memory; the same command continues where it stopped, and "
+            "hydra.launcher.n_jobs=1 takes the least memory"
         )
     elif "@system." in message:
         message += "; the file of a system begins with the line: # @package _global_"
@@ -91,7 +93,6 @@ def warn(message: str) -> None:
 
 
 def _line(message: str) -> str:
-    """``message`` as one line without control characters, and without the middle of what was found where that is
-    long."""
+    """Return ``message`` as one line without control characters, cut in its middle if it is long."""
     text = printable(" ".join(message.split()))
-    return text if len(text) <= LONGEST else f"{text[: LONGEST // 2]} ... {text[-LONGEST // 2 :]}"
+    return text if len(text) <= MAX_CHARACTERS else f"{text[: MAX_CHARACTERS // 2]} ... {text[-MAX_CHARACTERS // 2 :]}"

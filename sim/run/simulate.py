@@ -1,4 +1,4 @@
-"""One simulation, from a resolved configuration to the files of a run directory."""
+"""Run one simulation, from a resolved configuration to the files of a run folder."""
 
 import json
 import math
@@ -20,7 +20,7 @@ from conf.assumption import Assumption
 from sim.addons.async_loading import AsyncLoading
 from sim.cache.cache import ArtifactCache
 from sim.cluster.cluster import Cluster
-from sim.core.culprit import of
+from sim.core.culprit import class_name
 from sim.core.errors import ConfigError, SimulationError
 from sim.core.gpu import Gpu
 from sim.core.model import Model, reference
@@ -52,25 +52,27 @@ from traces.table.trace import Trace
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
-    """What the rows of a trace ask for: its prompts, and its seeds or, where it has none, the row's number."""
+class TraceInputs:
+    """Prompts and seeds of a trace's rows, for a live backend; the row's number where the trace has no seed."""
 
     trace: Trace
 
     def prompt(self, row: int) -> str:
-        """The prompt of ``row``; empty where the trace has none."""
+        """Return the prompt of ``row``; empty if the trace has none."""
         return self.trace.prompts()[row].as_py() or ""
 
     def seed(self, row: int) -> int:
-        """The seed of the noise that ``row`` starts from."""
+        """Return the seed of the noise that ``row`` starts from."""
         seed = self.trace.table.column("seed")[row].as_py()
         return row if seed is None else int(seed)
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run says: the summary, a table row per request, the time series, its configuration, and, where it was
-    asked for, what writes its timeline to a path."""
+    """The results of a run: summary, request table, time series and configuration.
+
+    ``timeline`` writes the timeline to a path; None if it was not asked for.
+    """
 
     summary: dict[str, Any]
     requests: pa.Table
@@ -81,8 +83,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Assembled:
-    """A run that is ready to begin: its trace, its engine, the alpha of its selector, if it has one, and what judges
-    images that it does not make."""
+    """A run that is ready to start: trace, engine, alpha of its selector (None without one), and quality model."""
 
     trace: Trace
     engine: Engine
@@ -95,11 +96,11 @@ def simulate(config: Mapping[str, Any], *, progress: bool = False) -> Outcome:
 
     Args:
         config: the resolved configuration, as conf/config.yaml composes it.
-        progress: show a bar, where standard error is a terminal.
+        progress: show a bar if standard error is a terminal.
 
     Raises:
-        ConfigError, TraceError, BackendError: the input cannot be used; one line says where and what to do.
-        SimulationError: a part did what cannot be; it is named.
+        ConfigError, TraceError, BackendError: the input cannot be used; one line names the place and the remedy.
+        SimulationError: a part broke a law; it is named.
     """
     settings = check(config)
     return replay(settings, assemble(settings, progress=progress), config, progress=progress)
@@ -108,19 +109,22 @@ def simulate(config: Mapping[str, Any], *, progress: bool = False) -> Outcome:
 def simulated(
     plain: dict[str, Any], folder: Path, *, fresh: bool = False, keep: bool = False, progress: bool = True
 ) -> tuple[dict[str, Any], Path, bool]:
-    """Run one simulation into a run directory.
+    """Run one simulation into a run folder.
 
     Args:
-        fresh: where ``folder`` is taken, take another one.
-        keep: where the same run lies in ``folder``, read it instead.
+        fresh: if ``folder`` exists, take another one.
+        keep: if ``folder`` holds the same run, read it instead.
         progress: show a bar, on a terminal.
 
-    Returns its summary, its folder, and whether it was read. Raises what ``simulate`` raises, and ConfigError where
-    ``folder`` cannot be used, or holds a run of another configuration.
+    Returns:
+        Its summary, its folder, and True if it was read.
+
+    Raises:
+        ConfigError: ``folder`` cannot be used or holds a run of another configuration; also what ``simulate`` raises.
     """
     with claimed(folder, fresh=fresh) as claim:
         if keep and holds_run(folder):
-            if config_of(folder) != again(plain):
+            if config_of(folder) != saved_config(plain):
                 raise ConfigError(f"run.dir: {folder} holds a run of another configuration; remove it or name another")
             return read_summary(folder), claim.folder, True
         outcome = simulate(plain, progress=progress and not keep)
@@ -129,7 +133,7 @@ def simulated(
 
 
 def replay(settings: Settings, assembled: Assembled, config: Mapping[str, Any], *, progress: bool = False) -> Outcome:
-    """Run what ``assemble`` put together from ``config``, and say what happened. Raises what ``simulate`` raises."""
+    """Run what ``assemble`` built from ``config``, and return its results. Raises what ``simulate`` raises."""
     trace, engine, alpha = assembled.trace, assembled.engine, assembled.alpha
     name, record = settings.system.name, engine.record
     with tqdm(total=engine.rows, unit="req", desc=name, disable=None if progress else True) as bar:
@@ -140,7 +144,7 @@ def replay(settings: Settings, assembled: Assembled, config: Mapping[str, Any], 
     judged: QualityEstimate | None = None
     if config.get("feature_cache"):
         judged = unknown_quality(
-            len(record.request_columns["quality"]), "feature_cache changes every image, and no table is of such ones"
+            len(record.request_columns["quality"]), "feature_cache changes every image, and no table covers that"
         )
         record.request_columns["quality"][:] = judged.factor
     elif not engine.backend.live:
@@ -167,14 +171,14 @@ def replay(settings: Settings, assembled: Assembled, config: Mapping[str, Any], 
 
     kept = timeline if settings.timeline else None
     table = record.request_columns.table(ids, source_age_trace_s(record.request_columns, trace))
-    return Outcome(summary, table, series(record), again(config), kept)
+    return Outcome(summary, table, series(record), saved_config(config), kept)
 
 
 def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None = None) -> Assembled:
-    """Load the trace and put the system together, ready to run. Raises what ``simulate`` raises.
+    """Load the trace and build the system. Raises what ``simulate`` raises.
 
     Args:
-        trace: what an earlier call with the same ``trace`` and ``seed`` loaded, which need not be loaded again.
+        trace: the trace of an earlier call with the same ``trace`` and ``seed``, to save loading it.
     """
     system, parts = settings.system, settings.parts()
     frontend: FrontEnd = parts.get("frontend", FrontEnd)
@@ -194,7 +198,7 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
     _check_left(trace, settings)
     models: dict[str, Model] = {role: build(m, f"models.{role}", Model) for role, m in settings.models.items()}
     backend: Backend = build(settings.backend, "backend", Backend)
-    backend.open(Rows(trace))
+    backend.open(TraceInputs(trace))
     arrivals: Arrivals = build(settings.arrivals, "arrivals", Arrivals)
     _check_times(trace, arrivals)
     encoder: Encoder = build(settings.encoder, "encoder", Encoder)
@@ -203,7 +207,7 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
         engine.assume(
             "similarity of prompts",
             f"cosine of {encoder.name}",
-            "the encoder's cosine, carried to the scale that thresholds are on",
+            "the encoder's cosine, mapped to the scale that thresholds are on",
         )
         return embed(rows, encoder, progress=None if progress else False)
 
@@ -258,17 +262,17 @@ def _check_roles(allocation: Allocation, roles: list[str], gpus: int, models: Ma
     known = {*models, SERVER}
     if len(roles) != gpus or not known.issuperset(roles) or set(roles) <= {SERVER}:
         raise SimulationError(
-            f"{of(allocation)} gave the roles {roles} to {gpus} GPUs; expected one of {', '.join(sorted(known))} for "
-            "each, and a model on one"
+            f"{class_name(allocation)} gave the roles {roles} to {gpus} GPUs; expected one of "
+            f"{', '.join(sorted(known))} for each, and a model on one"
         )
 
 
 def _check_completed(engine: Engine, warmup: int) -> None:
-    facts = engine.record.request_columns
-    outcome = facts["outcome"][warmup:]
+    columns = engine.record.request_columns
+    outcome = columns["outcome"][warmup:]
     if (outcome == COMPLETED).any():
         return
-    reasons = Counter(reason for row, reason in facts.reasons.items() if row >= facts.first + warmup)
+    reasons = Counter(reason for row, reason in columns.reasons.items() if row >= columns.first + warmup)
     why = "; ".join(f"{count} x {reason}" for reason, count in reasons.most_common(3)) or "no reason was given"
     raise ConfigError(f"none of the {len(outcome)} requests to measure was completed: {why}")
 
@@ -290,14 +294,14 @@ def _assume(engine: Engine, trace: Trace, system: System, addons: str, allocated
     if (images > 1).any():
         engine.assume("images per request", 1, f"{int((images > 1).sum())} requests ask for more; one is served")
     lists = (trace.table.column(name) for name in ("controlnets", "loras"))
-    asking = np.logical_or.reduce([pc.fill_null(pc.list_value_length(each), 0).to_numpy() > 0 for each in lists])
-    if asking.any() and addons == "ignore":
+    has_addons = np.logical_or.reduce([pc.fill_null(pc.list_value_length(each), 0).to_numpy() > 0 for each in lists])
+    if has_addons.any() and addons == "ignore":
         engine.assume(
             "add-ons (ControlNets, LoRAs) served",
             0,
-            f"addons=ignore; {int(asking.sum())} requests ask for some",
+            f"addons=ignore; {int(has_addons.sum())} requests ask for some",
         )
-    elif asking.any():
+    elif has_addons.any():
         steps = getattr(engine.executor, "batching", None)
         if not isinstance(getattr(steps, "lora_loading", None), AsyncLoading):
             engine.assume(
@@ -309,18 +313,20 @@ def _assume(engine: Engine, trace: Trace, system: System, addons: str, allocated
                 "not bounded",
                 "cluster.gpu.memory_bytes is null; what was loaded stays",
             )
-    for said in (*system.assumptions, *allocated):
+    for each in (*system.assumptions, *allocated):
         try:
-            json.dumps(said.value, allow_nan=False)
+            json.dumps(each.value, allow_nan=False)
         except (TypeError, ValueError) as error:
-            found = f"the value of {said.what!r}: {error}; found {said.value!r}"
+            found = f"the value of {each.what!r}: {error}; found {each.value!r}"
             raise ConfigError(f"system.assumptions: {found}") from None
-        engine.assume(said.what, said.value, said.source)
+        engine.assume(each.what, each.value, each.source)
 
 
-def again(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration as config.yaml holds it: a run directory has to be named, paths are whole, and Hydra keeps out
-    of it. ``mezzotint run --config-path DIR --config-name config run.dir=NEW`` reads it as it is."""
+def saved_config(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the configuration to save as config.yaml: paths are absolute, and ``run.dir`` must be given anew.
+
+    ``mezzotint run --config-path DIR --config-name config run.dir=NEW`` repeats the run from it.
+    """
     quiet = [{f"override hydra/{group}": "none"} for group in ("job_logging", "hydra_logging")]
     return {
         "defaults": [*quiet, {"override hydra/launcher": "joblib"}, "_self_"],
@@ -336,25 +342,26 @@ def again(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def write(outcome: Outcome, folder: Path) -> None:
-    """Claim ``folder``, waiting for whoever has it, and ``save`` there. Raises what ``claimed`` and ``save`` raise."""
+    """Claim ``folder``, waiting for other processes, and ``save`` there. Raises what ``claimed`` and ``save`` raise."""
     with claimed(folder, wait=True) as claim:
         save(outcome, claim)
 
 
 def save(outcome: Outcome, claim: Claim) -> None:
-    """Write the files of a run and put them in their place, all at one instant: a run that was there before is replaced
-    as a whole or, where writing fails, left as it was. Raises ConfigError, naming the folder, where they cannot be
-    written."""
-    home = claim.staging
+    """Write the files of a run and publish them together; a failure leaves an earlier run as it was.
+
+    Raises ConfigError if they cannot be written.
+    """
+    staging = claim.staging
     try:
         for table, name in ((outcome.requests, REQUESTS), (outcome.cluster, CLUSTER)):
-            with (home / name).open("wb") as file:
+            with (staging / name).open("wb") as file:
                 pq.write_table(table, file)
         if outcome.timeline is not None:
-            outcome.timeline(home / TIMELINE)
-        (home / CONFIG).write_text(yaml.safe_dump(outcome.config, sort_keys=False), encoding="utf-8")
-        said = json.dumps(outcome.summary, indent=2, allow_nan=False)
-        (home / SUMMARY).write_text(f"{said}\n", encoding="utf-8")
+            outcome.timeline(staging / TIMELINE)
+        (staging / CONFIG).write_text(yaml.safe_dump(outcome.config, sort_keys=False), encoding="utf-8")
+        summary = json.dumps(outcome.summary, indent=2, allow_nan=False)
+        (staging / SUMMARY).write_text(f"{summary}\n", encoding="utf-8")
     except OSError as error:
         raise ConfigError(
             f"run.dir: {claim.folder} cannot be written ({error.strerror or error}); free the disk or name another one"
@@ -363,30 +370,30 @@ def save(outcome: Outcome, claim: Claim) -> None:
 
 
 def _addons(trace: Trace) -> Callable[[int], Addons | None]:
-    """Trace row -> the add-ons that it asks for."""
+    """Return a function: trace row -> its add-ons, None without any."""
     controlnets, loras = (trace.table.column(name).combine_chunks() for name in ("controlnets", "loras"))
 
-    def of(row: int) -> Addons | None:
-        asked = Addons(tuple(controlnets[row].as_py() or ()), tuple(loras[row].as_py() or ()))
-        return asked if any(asked) else None
+    def addons_of(row: int) -> Addons | None:
+        found = Addons(tuple(controlnets[row].as_py() or ()), tuple(loras[row].as_py() or ()))
+        return found if any(found) else None
 
-    return of
+    return addons_of
 
 
 def _deadline(slo: Sequence[Limit]) -> tuple[float, float]:
-    """The first limit as a deadline: a multiple of the standalone latency, and seconds. Infinite is none."""
+    """Return the first limit as a deadline: a multiple of the standalone latency, and seconds; infinite is none."""
     limit = slo[0] if slo else Limit("x", math.inf)
     return (limit.value, math.inf) if limit.unit == "x" else (math.inf, limit.value)
 
 
-def _shapes(trace: Trace, large: Model, shapes: str) -> Shapes:
-    """Width, height and steps of every row: the reference model's own, or the trace's where it has them."""
-    own = (large.width, large.height, large.steps)
+def _shapes(trace: Trace, model: Model, shapes: str) -> Shapes:
+    """Return width, height and steps of every row: the reference model's own, or the trace's where it has them."""
+    own = (model.width, model.height, model.steps)
     if shapes == "model":
         width, height, steps = (np.full(len(trace), value, np.int32) for value in own)
     else:
-        asked = (trace.column(name) for name in ("width", "height", "steps"))
+        columns = (trace.column(name) for name in ("width", "height", "steps"))
         width, height, steps = (
-            np.where(column > 0, column, value).astype(np.int32) for column, value in zip(asked, own, strict=True)
+            np.where(column > 0, column, value).astype(np.int32) for column, value in zip(columns, own, strict=True)
         )
     return width, height, steps

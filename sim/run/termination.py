@@ -1,4 +1,4 @@
-"""The end of a command that is told to stop, and of the processes that it has started."""
+"""Termination: end a command on a signal, together with its worker processes."""
 
 import multiprocessing
 import os
@@ -12,29 +12,29 @@ from functools import partial
 from types import FrameType
 from typing import Any
 
-AGAIN_S = 0.01
-"""Until a signal is sent again whose exception Python dropped."""
+RESEND_S = 0.01
+"""Seconds until a signal is sent again after Python dropped its exception."""
 
-LOOK_S = 0.2
-"""Between two looks of a worker process at whether the process that it works for is still there."""
+POLL_S = 0.2
+"""Seconds between a worker process's checks that its parent is alive."""
 
 
 class Terminated(KeyboardInterrupt):
-    """The command was told to stop by SIGTERM, as a service manager does; it ends as by Ctrl-C."""
+    """SIGTERM, as a service manager sends it; the command ends as after Ctrl-C."""
 
 
 @contextmanager
-def told_to_stop() -> Iterator[None]:
-    """SIGTERM ends the block as Ctrl-C does, so that what was begun is put away and worker processes end.
+def interruptible() -> Iterator[None]:
+    """Turn SIGTERM in the block into an exception, as Ctrl-C, so that files are cleaned up and workers end.
 
-    Python drops an exception that is raised in a finalizer or a weak reference's callback; the signal is sent again.
+    Python drops exceptions in finalizers and callbacks of weak references; the signal is then sent again.
     """
     before, hook = signal.signal(signal.SIGTERM, _stop), sys.unraisablehook
 
     def send_again(dropped: "sys.UnraisableHookArgs") -> None:
         if isinstance(dropped.exc_value, KeyboardInterrupt):
             number = signal.SIGTERM if isinstance(dropped.exc_value, Terminated) else signal.SIGINT
-            threading.Timer(AGAIN_S, os.kill, (os.getpid(), number)).start()
+            threading.Timer(RESEND_S, os.kill, (os.getpid(), number)).start()
         else:
             hook(dropped)
 
@@ -47,25 +47,29 @@ def told_to_stop() -> Iterator[None]:
 
 
 def interruption(error: BaseException | None) -> KeyboardInterrupt | None:
-    """Return the interruption on which ``error`` arose, if it did: one that comes while a library tidies up is an error
-    of another kind by the time it is seen."""
+    """Return the interruption behind ``error``, or None.
+
+    A library that is interrupted in its cleanup may raise an error of another kind.
+    """
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__context__
     return error
 
 
 def workers_end_with_us() -> None:
-    """From now on joblib's worker processes end when this process is gone, however that went. They watch from their
-    start, as one that waits for work may never get a task."""
-    from joblib import parallel_config, register_parallel_backend  # takes a while, and most commands start no worker
+    """Have joblib's worker processes end with this process, however it ends.
+
+    They watch from their start, since an idle worker may never get a task.
+    """
+    from joblib import parallel_config, register_parallel_backend  # slow to import, and most commands start no worker
 
     with parallel_config(backend="loky") as config:
         backend: Any = type(config["backend"])
-    register_parallel_backend("loky", partial(backend, initializer=_end_with, initargs=(os.getpid(),)))
+    register_parallel_backend("loky", partial(backend, initializer=_watch_parent, initargs=(os.getpid(),)))
 
 
 def end_workers() -> None:
-    """Kill the worker processes, if there are any, without waiting for what they do."""
+    """Kill all worker processes at once."""
     workers = multiprocessing.active_children()
     for each in workers:
         if each.pid is not None:
@@ -78,11 +82,11 @@ def _stop(number: int, frame: FrameType | None) -> None:
     raise Terminated
 
 
-def _end_with(parent: int) -> None:
-    threading.Thread(target=_watch, args=(parent,), daemon=True).start()
+def _watch_parent(parent: int) -> None:
+    threading.Thread(target=_exit_with, args=(parent,), daemon=True).start()
 
 
-def _watch(parent: int) -> None:
+def _exit_with(parent: int) -> None:
     while os.getppid() == parent:
-        time.sleep(LOOK_S)
+        time.sleep(POLL_S)
     os._exit(1)

@@ -26,7 +26,7 @@ from sim.frontend.cached import CachedFrontEnd
 from sim.protocols import Run
 from sim.run.config.settings import check
 from sim.run.simulate import assemble
-from sim.scheduling import latency
+from sim.scheduling import latency_predictor
 from sim.scheduling.disciplines.slack import Slack
 from sim.scheduling.routing.per_worker import PerWorkerQueues
 from sim.scheduling.routing.routers import LeastOutstanding

@@ -18,7 +18,7 @@ from sim.cli import main
 from sim.core.errors import REFUSED
 from sim.run.config.choices import choices, groups
 from sim.run.config.compose import composed as compose
-from sim.run.simulate import again, simulate
+from sim.run.simulate import saved_config, simulate
 from tests.fuzz.inputs import lay
 
 Tree = dict[str, Any]
@@ -70,7 +70,9 @@ def composed(words: tuple[str, ...]) -> Tree:
 
 def config_file(config: Tree) -> Tree:
     """What a run directory's config.yaml holds."""
-    return again(config) | {key: value for key, value in config.items() if key != "run"}  # whose paths are relative
+    return saved_config(config) | {
+        key: value for key, value in config.items() if key != "run"
+    }  # whose paths are relative
 
 
 @cache

@@ -70,7 +70,8 @@ class Given(Backend):
 def engine(times: Any, full_s: Any, count: int = 1, **parts: Any) -> Engine:
     """An engine of ``count`` whole-request workers, vanilla unless told otherwise.
 
-    Of the workload ``preload``, ``use_model_shape`` and ``shapes`` may be given, of the similarity ``embeddings``, ``search``,
+    Of the workload ``preload``, ``use_model_shape`` and ``shapes`` may be given,
+    of the similarity ``embeddings``, ``search``,
     ``similarity_map`` and ``content``, and the ``roles`` of the GPUs.
     """
     preload = parts.pop("preload", 0)

@@ -59,7 +59,7 @@ NEEDED = {
     "controlnet_placement=shared": ["feature_cache=none"],
     **{
         f"discipline={name}": ["executor=continuous-batching"]
-        for name in ("capped", "same-size", "shortest-remaining", "slack")
+        for name in ("pixel-budget", "one-resolution", "shortest-remaining", "slack")
     },
     "similarity=text-to-clip-images": ["similarity.images.folder=f", "similarity.images.weights=f"],
     "similarity=text-to-given-images": ["similarity.images.path=v.npy"],
@@ -83,16 +83,21 @@ def test_what_a_group_needs_is_what_its_takers_are() -> None:
             for choice in choices(other):
                 node = configured(*_NEEDED_BY.get(f"{other}={choice.name}", ()), f"{other}={choice.name}")[other]
                 takers |= {choice.name} if group in _taken(node) else set()
-            direct = takers or {"gpt-cache", "modm", "nirvana", "pinecone"}  # through the cache, of these doors alone
+            direct = takers or {
+                "gpt-cache",
+                "modm",
+                "nirvana",
+                "pinecone",
+            }  # through the cache, of these front ends alone
             assert direct == set(allowed), group
 
 
 _NEEDED_BY = {
     **{
         f"discipline={name}": ("scheduler=per-worker", "router=random", "executor=continuous-batching")
-        for name in ("capped", "same-size", "shortest-remaining", "slack", "edf", "fifo")
+        for name in ("pixel-budget", "one-resolution", "shortest-remaining", "slack", "edf", "fifo")
     },
-    **{f"loras={name}": ("executor=continuous-batching",) for name in ("asynchronous", "synchronous")},
+    **{f"lora_loading={name}": ("executor=continuous-batching",) for name in ("async", "sync")},
 }
 
 
@@ -297,11 +302,11 @@ def test_a_part_that_is_not_read_or_not_there_is_refused(overrides: list[str], m
 
 
 def test_what_has_a_default_may_be_left_out() -> None:
-    """A frontend without a database, a store and a predictor finds at once, fetches always and searches for all."""
+    """A front end without index, store and match predictor finds at once, fetches always and searches for all."""
     at_once = ("index=immediate", "match_predictor=none")
     common = ("system=nirvana", "trace.requests=200")
     said = simulated(*common, *at_once).requests
-    assert simulated(*common, "~database", "~store", "~predictor").requests.equals(said)
+    assert simulated(*common, "~index", "~store", "~match_predictor").requests.equals(said)
 
 
 def test_all_who_need_a_part_get_the_same_one_and_it_has_to_be_of_their_kind() -> None:
@@ -372,8 +377,8 @@ def test_methods_that_may_be_left_out_have_a_body_and_the_others_are_named() -> 
         with pytest.raises(ConfigError, match=lacks):
             build({"_target_": target}, "it", kind)
     alone = build(_node("Alone"), "scheduler", Scheduler)
-    assert not alone.keeps(None)
-    alone.moved(None, 0.0)
+    assert not alone.has_backlog(None)
+    alone.worker_changed(None, 0.0)
 
 
 class Named(Protocol):
@@ -389,10 +394,10 @@ class Loose:
         self,
         part: Eviction | None = None,
         named: Named | None = None,
-        needed: Named = Lru(),  # type: ignore[assignment]
+        needed: Named = Lru(),  # type: ignore[assignment]  # noqa: B008
         word: Literal["a", "b"] = "a",
         anything=None,  # type: ignore[no-untyped-def]
-        several: typing.List = [],  # type: ignore[type-arg]
+        several: typing.List = [],  # type: ignore[type-arg]  # noqa: B006, UP006
     ) -> None:
         self.part, self.named, self.word, self.anything, self.several = part, named, word, anything, several
 
@@ -406,7 +411,7 @@ def test_a_setting_that_is_no_part_is_what_its_type_says() -> None:
     for key, value, expected in (
         ("part", 5, "found 5, expected Eviction or null"),
         ("named", 5, "found 5, expected a mapping with _target_"),
-        ("named", fifo, r"sim\.reuse\.eviction\.fifo\.Fifo is no Named: it lacks name"),
+        ("named", fifo, r"sim\.cache\.eviction\.fifo\.Fifo is no Named: it lacks name"),
         ("needed", None, "found None, expected a mapping with _target_"),
         ("word", fifo, r"found \{'_target_': .*\}, expected a or b"),
         ("several", 5, r"found 5, expected typing\.List"),

@@ -272,7 +272,8 @@ def test_a_worker_of_several_requests_loads_when_the_last_of_them_is_out() -> No
     run = engine(
         [0.0, 0.0, 6.0], [20.0, 30.0, 10.0], roles=["large"], backend=Given([20.0, 30.0, 10.0], LOAD_S),
         executor=ContinuousBatching(2), controllers=[Acts((5.0, order(0, "small")), (40.0, order(0, "large")))],
-        shapes=tuple(np.array(column, np.int32) for column in ([64] * 3, [64] * 3, [25, 50, 50])), use_model_shape=False,
+        shapes=tuple(np.array(column, np.int32) for column in ([64] * 3, [64] * 3, [25, 50, 50])),
+        use_model_shape=False,
     )  # fmt: skip
     run.run()
     facts = run.record.request_columns
@@ -343,7 +344,7 @@ def test_what_is_to_be_run_needs_a_model() -> None:
     run._open()
     request = Request(7, 0.0, 64, 64, 50)
     for act in (lambda: ensure(run, run.cluster.workers[0], request), lambda: run.work(request)):
-        with pytest.raises(SimulationError, match="row 7 is to be run and its plan names no model"):
+        with pytest.raises(SimulationError, match="the plan of the request in row 7 names no model"):
             act()
 
 
@@ -473,7 +474,8 @@ def test_gangs_are_refused_of_whom_is_not_there_to_be_in_one() -> None:
     run.run()
     found = (
         "not idle", "two or more different", "two or more different",
-        "wants 0 GPUs of a group of 2 to step", "wants 3 GPUs of a group of 2 to step", "no idle group", "no idle group",
+        "wants 0 GPUs of a group of 2 to step", "wants 3 GPUs of a group of 2 to step", "no idle group",
+        "no idle group",
         "one of the GPUs", "not idle", "not idle", "one of the GPUs", "one of the GPUs", "was disbanded",
         "was disbanded", "time of worker 4 (large), which was disbanded",
     )  # fmt: skip

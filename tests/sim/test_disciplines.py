@@ -41,7 +41,8 @@ def served(
     discipline: Discipline = make(executor)
     run = engine(
         times, 2.0 ** (side // 128), backend=backend, executor=executor,
-        scheduler=PerWorkerQueues(LeastOutstanding("pixels"), discipline), shapes=(side, side, left), use_model_shape=False,
+        scheduler=PerWorkerQueues(LeastOutstanding("pixels"), discipline), shapes=(side, side, left),
+        use_model_shape=False,
         models={"large": Model("large", 50, 64, 64)}, **parts,
     )  # fmt: skip
     run.run()
@@ -82,7 +83,8 @@ def test_those_with_the_least_work_left_step(gaps: list[int], steps: list[int], 
 def test_who_is_preempted_keeps_its_steps_and_pays_for_no_more_than_them() -> None:
     """A long request, a short one in between: alone they take 100 and 10 units, and so they do one inside the other."""
     run = served(
-        lambda executor: ShortestRemaining(executor, Known()), MixedStepCosts(1, 0, 0, begin=5), [0.0, 20 * UNIT], [64, 64],
+        lambda executor: ShortestRemaining(executor, Known()), MixedStepCosts(1, 0, 0, begin=5), [0.0,
+        20 * UNIT], [64, 64],
         [100, 10], 1,
     )  # fmt: skip
     facts = run.record.request_columns
@@ -119,7 +121,8 @@ def test_batches_are_of_one_size_or_below_the_cap(
     seen.clear()
     small = Gpu("test", 300.0, 60.0, "made up", memory_bytes=160)
     served(
-        lambda executor: PixelBudget(executor, 10**9), Watched(3, 1, 1, bytes_=10), times, sides, steps[: len(sides)], limit,
+        lambda executor: PixelBudget(executor, 10**9), Watched(3, 1, 1, bytes_=10), times, sides,
+        steps[: len(sides)], limit,
         gpu=small,
     )  # fmt: skip
     assert all(sum((side // 64) ** 2 for side in batch) <= 16 for batch in seen)

@@ -11,7 +11,7 @@ import pytest
 from omegaconf.errors import ConfigAttributeError
 
 from sim.cli import main
-from sim.run.termination import Terminated, told_to_stop
+from sim.run.termination import Terminated, interruptible
 
 POINTS = 4
 MARK = "MEZZOTINT_TEST"
@@ -55,7 +55,7 @@ def test_a_signal_that_comes_in_a_finalizer_is_not_lost(number: int, stop: type[
             time.sleep(0.1)  # the handler's exception is raised in here, and dropped
 
     def drop() -> None:
-        with told_to_stop():
+        with interruptible():
             Finalized()
             time.sleep(5)
 

@@ -190,7 +190,8 @@ def test_who_was_preempted_on_a_gpu_that_fails_begins_anew() -> None:
     """100 steps of a unit, preempted after 20 by 10 steps, of which 5 are done when the GPU fails for 5 units: it then
     makes all 10, and then all 100."""
     run = shortest(
-        lambda executor: ShortestRemaining(executor, Known()), MixedStepCosts(1, 0, 0), [0.0, 20 * UNIT], [64, 64], [100, 10], 1,
+        lambda executor: ShortestRemaining(executor, Known()), MixedStepCosts(1, 0, 0), [0.0, 20 * UNIT], [64,
+        64], [100, 10], 1,
         controllers=[Failures({0: [(25 * UNIT, 30 * UNIT)]})],
     )  # fmt: skip
     assert run.record.request_columns["finish_s"].tolist() == [140 * UNIT, 40 * UNIT]
@@ -201,7 +202,8 @@ def test_who_was_preempted_on_a_gpu_that_fails_begins_anew() -> None:
 def test_who_waits_for_a_gpu_that_is_down_preempts_nobody_there() -> None:
     """Of both that come while the only GPU is down the shorter one is served first when it is back."""
     run = shortest(
-        lambda executor: ShortestRemaining(executor, Known()), MixedStepCosts(256, 0, 0), [1.0, 2.0], [64, 64], [9, 3], 1,
+        lambda executor: ShortestRemaining(executor, Known()), MixedStepCosts(256, 0, 0), [1.0, 2.0], [64, 64],
+        [9, 3], 1,
         controllers=[Failures({0: [(0.5, 5.0)]})],
     )  # fmt: skip
     assert run.record.request_columns["finish_s"].tolist() == [17.0, 8.0]

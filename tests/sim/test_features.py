@@ -122,7 +122,7 @@ arrivals = st.lists(st.tuples(st.integers(0, 12), st.sampled_from(SIDES)), min_s
 
 @pytest.mark.parametrize("name", [name for name in CACHES if name != "whole-image"])
 @settings(max_examples=30)
-@given(given_=arrivals, max_batch=st.integers(1, 4))
+@given(given_=arrivals, limit=st.integers(1, 4))
 def test_jumping_over_unequal_steps_ends_where_making_each_of_them_does(
     name: str, given_: list[tuple[int, int]], limit: int
 ) -> None:

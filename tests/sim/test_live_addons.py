@@ -17,10 +17,10 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("diffusers")
 pytest.importorskip("peft")
 
-from backends.diffusers_ import ModelSpec, build
-from backends.diffusers_.addons import library
-from backends.diffusers_.addons.library import AddOns
-from backends.diffusers_.addons.lora import LoraLoading, read_lora, write_random_lora
+from backends.diffusers_ import ModelSpec, build  # noqa: E402
+from backends.diffusers_.addons import library  # noqa: E402
+from backends.diffusers_.addons.library import AddOns  # noqa: E402
+from backends.diffusers_.addons.lora import Loras, read_lora, write_random_lora  # noqa: E402
 
 STEPS = 8
 BOUND = 2
@@ -68,7 +68,7 @@ def served(images: Path, *words: str) -> tuple[pd.DataFrame, Any]:
 
 def stock(model: Any, folder: Path, asked: Any, row: int, nets: int, loras: int, boundary: int) -> np.ndarray:
     """The image of ``row`` by diffusers' own way, its LoRAs fused after ``boundary`` steps."""
-    beside, peft = AddOns(model, folder), LoraLoading(model)
+    beside, peft = AddOns(model, folder), Loras(model)
     seed, conditioning = asked.seed(row), model.encode([asked.prompt(row)])
     names = [f"controlnet-{n + 1}" for n in range(nets)]
     hints = {name: beside.hint(name, 64, 64, seed) for name in names}

@@ -12,7 +12,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from sim.cli import main
 from sim.core.errors import ConfigError
-from sim.run.refusal import LONGEST, USAGE_ERROR, refuse
+from sim.run.refusal import MAX_CHARACTERS, USAGE_ERROR, refuse
 
 
 def said(error: Exception) -> str:
@@ -28,7 +28,7 @@ def test_a_refusal_is_one_line(found: str) -> None:
     assert line.startswith("mezzotint: error: key: found")
     assert line.endswith("take less\n")
     assert line[:-1].isprintable()
-    assert len(line) < LONGEST + 40
+    assert len(line) < MAX_CHARACTERS + 40
 
 
 @given(value=st.sampled_from(["${", "${}", "${nothing}", "${a.${b}}", "${no:}", "${oc.env:THERE_IS_NO_SUCH_THING}"]))

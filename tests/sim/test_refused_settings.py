@@ -57,7 +57,16 @@ OUTSIDE: list[tuple[str, str, str, Any, dict[str, Any]]] = [
     ("cluster.gpu", "sim.core.gpu.Gpu", "usd_per_gpu_h", -1.0, GPU),
     ("cache", "sim.cache.cache.ArtifactCache", "capacity", -5, CACHE),
     ("cache", "sim.cache.cache.ArtifactCache", "latents_at", [0, 5], CACHE | {"capacity": 5}),
-    *(("likeness", f"{FEATURES}.AssumedFeatureSimilarity", "shares", {"sdxl": each}, {}) for each in ({}, {0: 0.5})),
+    *(
+        (
+            "likeness",
+            "sim.execution.feature_cache.feature_similarity.AssumedFeatureSimilarity",
+            "shares",
+            {"sdxl": each},
+            {},
+        )
+        for each in ({}, {0: 0.5})
+    ),
     *(
         ("match_predictor", "sim.frontend.match_predictor.OneClassSvm", *each, {})
         for each in (("nu", 0.0), ("gamma", inf))
@@ -103,7 +112,7 @@ def test_rows_that_only_fill_a_cache_have_no_facts() -> None:
 
 def test_a_request_without_a_model_is_no_work() -> None:
     run = engine([0.0], [1.0])
-    with pytest.raises(SimulationError, match="row 0 is to be run and its plan names no model"):
+    with pytest.raises(SimulationError, match="the plan of the request in row 0 names no model"):
         run.work(run.request(0, 0.0))
 
 

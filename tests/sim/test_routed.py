@@ -110,7 +110,8 @@ def test_what_is_half_done_is_half_as_much_work() -> None:
     width = np.array([640, 512, 64], np.int32)
     run = engine(
         [0.0, 4.0, 5.0], [10.0, 8.0, 1.0], 2, backend=BySize([]), scheduler=PerWorkerQueues(LeastWorkLeft()),
-        shapes=(width, width, np.ones(3, np.int32)), use_model_shape=False, models={"large": Model("large", 50, 64, 64)},
+        shapes=(width, width, np.ones(3, np.int32)), use_model_shape=False, models={"large": Model("large", 50,
+        64, 64)},
     )  # fmt: skip
     run.run()
     assert run.record.request_columns["worker"].tolist() == [0, 1, 0]
@@ -220,7 +221,8 @@ def test_what_the_cache_answers_is_outstanding_nowhere(router: Callable[..., Rou
     def sent(rows: Any, frontend: Direct) -> Any:
         width = np.resize([7, 1, 4, 2, 9], 30).astype(np.int32)[rows] * 64
         run = engine(
-            np.arange(30.0)[rows], width / 64, 3, backend=BySize([]), frontend=frontend, scheduler=PerWorkerQueues(router()),
+            np.arange(30.0)[rows], width / 64, 3, backend=BySize([]), frontend=frontend,
+            scheduler=PerWorkerQueues(router()),
             shapes=(width, width, np.full(len(width), 64, np.int32)), use_model_shape=False,
         )  # fmt: skip
         run.run()
@@ -241,7 +243,8 @@ def test_who_waits_for_gpus_that_became_a_gang_is_sent_to_it() -> None:
         run.cluster.form_group(run.cluster.workers, "large", now_s)
 
     run = engine(
-        [1.0, 2.0], [20.0] * 2, roles=["small"] * 2, backend=Given([20.0] * 2, 7.0), scheduler=PerWorkerQueues(RoundRobin()),
+        [1.0, 2.0], [20.0] * 2, roles=["small"] * 2, backend=Given([20.0] * 2, 7.0),
+        scheduler=PerWorkerQueues(RoundRobin()),
         executor=Sequential({2: 2.0}), controllers=[Acts((0.5, group))],
     )  # fmt: skip
     run.run()

@@ -269,7 +269,7 @@ def test_a_terminal_is_shown_how_many_points_are_there(
     """Finished ones and failed ones, however fast they come: after the last of them the bar is full."""
     shown = io.StringIO()
     monkeypatch.setattr(sys, "stderr", shown)
-    monkeypatch.setattr("sim.run.sweep_folder.LOOK_S", 0.001)
+    monkeypatch.setattr("sim.run.sweep_folder.POLL_S", 0.001)
     for terminal in (True, False):
         monkeypatch.setattr(shown, "isatty", lambda terminal=terminal: terminal)
         with claimed_sweep(tmp_path / "sweep", []), counted(tmp_path / "sweep", 3):

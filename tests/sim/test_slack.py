@@ -163,7 +163,8 @@ def served(
         discipline = Reading(executor, backend, discipline)
     run = engine(
         np.cumsum(gaps) * UNIT, 2.0 ** (side // 128), gpus, backend=backend, executor=executor, deadline=deadline,
-        scheduler=PerWorkerQueues(LeastOutstanding("pixels"), discipline), shapes=(side, side, left), use_model_shape=False,
+        scheduler=PerWorkerQueues(LeastOutstanding("pixels"), discipline), shapes=(side, side, left),
+        use_model_shape=False,
         models={"large": Model("large", 50, 64, 64)}, gpu=Gpu("test", 300.0, 60.0, "made up", memory_bytes=memory),
     )  # fmt: skip
     run.run()

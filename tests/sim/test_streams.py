@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 from typing import Any
 
-from sim import streams
+from sim.core import streams
 from tests.conftest import REPOSITORY
 
 TABLE = [value for name, value in vars(streams).items() if name.isupper()]

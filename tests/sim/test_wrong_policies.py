@@ -52,7 +52,7 @@ WRONG = [
     ("scheduler", "Edits steps 1", VANILLA, "{who} changed steps of the request in row 0 from 50 to 1"),
     ("scheduler", "Edits arrival_s 90", VANILLA, "{who} changed arrival_s of the request in row 0"),
     ("scheduler", "Edits deadline_s 9e9", VANILLA, "{who} changed deadline_s of the request in row 0"),
-    ("scheduler", "Edits left 1", STEPS, "handed over the request in row 0 with 1 steps left; its plan has 50"),
+    ("scheduler", "Edits steps_left 1", STEPS, "handed over the request in row 0 with 1 steps left; its plan has 50"),
     ("scheduler", "EditsLater", VANILLA, r"the scheduler \({who}\) .* changed arrival_s of the request in row 150"),
     ("scheduler", "OtherModel", VANILLA, r"the scheduler \({who}\) .* changed model of the request in row 151"),
     ("scheduler", "Drops", VANILLA, r"the scheduler \({who}\) dropped 20 requests"),
@@ -71,13 +71,13 @@ WRONG = [
     ("controller", "Spins", MODM, "{who} asks for calls at 0 s without end"),
     ("controller", "SpinsLater", MODM, "{who} asks for calls at 600 s without end"),
     ("controller", "WaitsNegative", MODM, "{who} raised ValueError: Negative delay"),
-    ("steps", "NegativeSteps", STEPS, r"{who} returned Cost\(seconds=-1.0, joules=0.0\) from step"),
-    ("steps", "ZeroSteps", STEPS, "with {who}.* ran 50 steps of the request in row 0 in 0.0 s"),
-    ("steps", "NanSteps", STEPS, r"{who} returned Cost\(seconds=nan"),
-    ("steps", "NegativeJouleSteps", STEPS, r"{who} returned Cost\(seconds=0.1, joules=-1000000.0\) from step"),
-    ("steps", "NoCost", STEPS, "with {who} raised AttributeError"),
-    ("steps", "NegativeFinish", STEPS, r"{who} returned Cost\(seconds=-0.5, joules=0.0\) from finish"),
-    ("steps", "TooLarge", STEPS, r"with {who}\) runs 1 requests .* takes 10000.0 GB of the 80.0 GB"),
+    ("batching", "NegativeSteps", STEPS, r"{who} returned Cost\(seconds=-1.0, joules=0.0\) from step"),
+    ("batching", "ZeroSteps", STEPS, "with {who}.* ran 50 steps of the request in row 0 in 0.0 s"),
+    ("batching", "NanSteps", STEPS, r"{who} returned Cost\(seconds=nan"),
+    ("batching", "NegativeJouleSteps", STEPS, r"{who} returned Cost\(seconds=0.1, joules=-1000000.0\) from step"),
+    ("batching", "NoCost", STEPS, "with {who} raised AttributeError"),
+    ("batching", "NegativeFinish", STEPS, r"{who} returned Cost\(seconds=-0.5, joules=0.0\) from finish"),
+    ("batching", "TooLarge", STEPS, r"with {who}\) runs 1 requests .* takes 10000.0 GB of the 80.0 GB"),
     ("eviction", "NotHeld", NIRVANA, r"the eviction \({who}\) named item"),
     ("eviction", "TooMany", NIRVANA, r"the eviction \({who}\) named 8 items when 5 had to go"),
     ("eviction", "NoItems", NIRVANA, r"the eviction \({who}\) named what is no list of items"),
@@ -119,7 +119,7 @@ def test_what_cannot_be_true_ends_the_run_and_names_the_part(
 
 
 @pytest.mark.parametrize(("key", "who", "common"), [("executor", "Honest", VANILLA), ("scheduler", "Queue", VANILLA),
-    ("controller", "Controller", MODM), ("steps", "Steps", STEPS), ("eviction", "Victims", NIRVANA)])  # fmt: skip
+    ("controller", "Controller", MODM), ("batching", "Steps", STEPS), ("eviction", "Victims", NIRVANA)])  # fmt: skip
 def test_what_may_be_true_is_not_refused(
     key: str, who: str, common: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -133,12 +133,14 @@ def test_what_may_be_true_is_not_refused(
 def test_a_preempted_request_resumes_where_its_state_is_or_not_at_all() -> None:
     with pytest.raises(
         SimulationError,
-        match=r"PerWorkerQueues.* resumes the request in row 13, preempted by .*ShortestRemaining with 49 steps left, on worker "
+        match=r"PerWorkerQueues.* resumes the request in row 13, preempted by .*ShortestRemaining with 49 "
+        r"steps left, on worker "
         r"2 .* its state is on worker 0",
     ):
         simulated(
             "scheduler=per-worker", "router=least-requests", "discipline=shortest-remaining", "latency_predictor=known",
-            "executor=continuous-batching", "executor.max_batch=1", "cluster.count=3", "models=sd35l-sdxl", "controller=timetable",
+            "executor=continuous-batching", "executor.max_batch=1", "cluster.count=3", "models=sd35l-sdxl",
+            "controller=timetable",
             "controller.at={400:{large:1,small:2}}", "trace=mix", "trace.requests=200",
             "trace.shapes=[[1024,1024,50,1],[1024,1024,10,3]]", "shapes=trace", "arrivals.rate_rpm=6", "seed=3",
         )  # fmt: skip

@@ -19,24 +19,24 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("diffusers")
 pytest.importorskip("torchmetrics")
 
-import sim.cli
-from backends.base import BackendError
-from backends.quality import ClipWeights, PickScore
-from backends.quality.clip import PICKSCORE, PICKSCORE_TOKENIZER
-from sim.cache.selector import Thresholds
-from sim.core.errors import ConfigError
-from sim.fit.selector import live
-from sim.fit.selector.journal import Scores
-from sim.fit.selector.options import Options
-from sim.fit.selector.page import SelectorCalibration, draw
-from sim.fit.selector.pairs import Pair
-from sim.fit.selector.rule import Threshold
-from sim.run.commands import run_command
-from sim.run.config.build import build
-from tests.traces.lab import tiny_clip
-from traces.error import TraceError
-from traces.sources.synthetic import Synthetic
-from traces.table.trace import write
+import sim.cli  # noqa: E402
+from backends.base import BackendError  # noqa: E402
+from backends.quality import ClipWeights, PickScore  # noqa: E402
+from backends.quality.clip import PICKSCORE, PICKSCORE_TOKENIZER  # noqa: E402
+from sim.cache.selector import Thresholds  # noqa: E402
+from sim.core.errors import ConfigError  # noqa: E402
+from sim.fit.selector import live  # noqa: E402
+from sim.fit.selector.journal import Scores  # noqa: E402
+from sim.fit.selector.options import Options  # noqa: E402
+from sim.fit.selector.page import SelectorCalibration, draw  # noqa: E402
+from sim.fit.selector.pairs import Pair  # noqa: E402
+from sim.fit.selector.rule import Threshold  # noqa: E402
+from sim.run.commands import run_command  # noqa: E402
+from sim.run.config.build import build  # noqa: E402
+from tests.traces.lab import tiny_clip  # noqa: E402
+from traces.error import TraceError  # noqa: E402
+from traces.sources.synthetic import Synthetic  # noqa: E402
+from traces.table.trace import write  # noqa: E402
 
 TINY = ["--family", "sdxl", "--scale", "tiny", "--size", "64", "--requests", "200"]
 

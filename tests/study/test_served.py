@@ -183,9 +183,9 @@ def test_a_sweep_that_compares_unlike_work_says_so_at_its_end(
     assert main([*words, *seeds]) == 0, "every point is there already"
     told = capfd.readouterr().err
     assert "2 points" in told
-    assert ("do unlike work" in told) is (second == "cluster=h100")
+    assert ("do different work" in told) is (second == "cluster=h100")
     if second == "cluster=h100":
-        assert "do unlike work, so their speed and cost cannot be compared" in told
+        assert "do different work, so their speed and cost cannot be compared" in told
         assert "  sdxl, 1024x1024, 50 steps, fp16 (assumed): 1\n" in told
     (folder / "0" / "summary.json").write_text("{")
     assert list(read_summaries(folder)) == ["1"]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 
 from backends.base import Cost, total_j
-from sim.protocols.serving import NEARLY
+from sim.protocols.execution import TOLERANCE
 
 
 @dataclass(slots=True)
@@ -31,7 +31,7 @@ class PerStepCosts:
         return total_j(self.costs[:count])
 
     def steps_by(self, elapsed_s: float) -> int:
-        return bisect_left(self._ends, elapsed_s - NEARLY * self._ends[-1] / max(len(self.costs), 1))
+        return bisect_left(self._ends, elapsed_s - TOLERANCE * self._ends[-1] / max(len(self.costs), 1))
 
     def reused(self, count: int) -> Sequence[float]:
         return [sum(shares[:count]) for shares in self.reused_shares]
@@ -72,7 +72,7 @@ class MixedStepCosts:
         return self.full.joules / self.full.seconds * self.seconds(count)  # reuse leaves the power of a step as it is
 
     def steps_by(self, elapsed_s: float) -> int:
-        sought_s = elapsed_s - NEARLY * self.full.seconds
+        sought_s = elapsed_s - TOLERANCE * self.full.seconds
         return bisect_left(range(self.count), sought_s, key=self.seconds)
 
     def reused(self, count: int) -> Sequence[float]:

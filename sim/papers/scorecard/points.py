@@ -10,7 +10,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from sim.run.config.compose import OURS
 from sim.run.config.compose import composed as compose
-from sim.run.config.points import points, whole
+from sim.run.config.points import points, sweep_config
 
 Config = dict[str, Any]
 
@@ -42,7 +42,7 @@ def sweep(experiment: str, overrides: Sequence[str] = ()) -> list[Point]:
     """
     chosen = [f"experiment={experiment}", *overrides]
     try:
-        jobs = [[word.split("=", 1) for word in job] for job in points(chosen, whole(chosen, OURS), OURS)]
+        jobs = [[word.split("=", 1) for word in job] for job in points(chosen, sweep_config(chosen, OURS), OURS)]
     except (HydraException, OmegaConfBaseException):
         return [Point(experiment, {}, tuple(chosen))]
     given = [word.partition("=")[0] for word in chosen]

@@ -1,4 +1,4 @@
-"""The groups that a run is composed of, and their choices.
+"""The groups of a configuration, and their choices.
 
 conf/groups.yaml lists the groups. A choice is a file of its group's folder, or a kind of GPUs in conf/data/gpus.yaml.
 """
@@ -16,17 +16,17 @@ import yaml
 from sim.core.errors import ConfigError
 
 CONF = resources.files("conf")
-_ENDING = ".yaml"
+_SUFFIX = ".yaml"
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A group.
+    """A group of choices.
 
     Attributes:
-        line: what is chosen in it.
-        part: ``needed`` or ``optional``, if its choices may need those of other groups; None if not.
-        needs: the choices of another group beside which alone it applies.
+        line: its description.
+        part: ``needed`` or ``optional`` if its choices are parts, which may need those of other groups; else None.
+        needs: another group -> its choices with which alone this group applies.
     """
 
     line: str
@@ -36,7 +36,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A choice of a group: its name, what it is for, and whether it is a file of the user's."""
+    """A choice of a group: its name, its description, and True if it is the user's own file."""
 
     name: str
     line: str
@@ -47,13 +47,13 @@ class Choice:
 def groups() -> dict[str, Group]:
     """Return every group by name, in the order of conf/groups.yaml."""
     return {
-        name: Group(said["line"], said.get("part"), said.get("with", {})) for name, said in _read("groups.yaml").items()
+        name: Group(row["line"], row.get("part"), row.get("with", {})) for name, row in _read("groups.yaml").items()
     }
 
 
 @cache
 def gpus() -> dict[str, dict[str, Any]]:
-    """Return the settings of `cluster=NAME` for every kind of GPU in conf/data/gpus.yaml, as a file would have them."""
+    """Return the settings of `cluster=NAME` for every kind of GPU in conf/data/gpus.yaml, as in a group's file."""
     return {
         name: {
             "defaults": [{"override /models": row["models"]}],
@@ -70,7 +70,7 @@ def choices(group: str, folder: Path | None = None) -> list[Choice]:
     """Return the choices of ``group`` by name.
 
     Args:
-        folder: a folder of the user's, with groups; of two files of one name ours is taken, as in a run.
+        folder: a folder with the user's groups; of two files of one name ours is taken, as in a run.
 
     Raises:
         ConfigError: there is no such group, or no such folder.
@@ -78,7 +78,7 @@ def choices(group: str, folder: Path | None = None) -> list[Choice]:
     if group not in groups():
         raise ConfigError(f"list: there is no group {group!r}; the groups are {', '.join(groups())}")
     if folder is not None and not folder.is_dir():
-        raise ConfigError(f"--config-dir: {folder} is no folder; name the one that holds your groups")
+        raise ConfigError(f"--config-dir: {folder} is not a folder; name the one that holds your groups")
     found = {} if folder is None else {name: Choice(name, line, own=True) for name, line in _lines(folder / group)}
     found |= {name: Choice(name, line) for name, line in _lines(CONF / group)}
     if group == "cluster":
@@ -87,30 +87,27 @@ def choices(group: str, folder: Path | None = None) -> list[Choice]:
 
 
 def check_groups(chosen: Any) -> None:
-    """Refuse a group that only applies beside another choice.
+    """Raise ConfigError for a group whose required choice of another group is not made.
 
-    What a choice of the user's goes with is not known, so it is not refused.
+    A user's own choice of that group is accepted, since its properties are not known.
 
     Args:
-        chosen: the choice of each group; None where nothing is chosen.
-
-    Raises:
-        ConfigError: names the group, what is chosen, and the choices that it needs.
+        chosen: the choice of each group; None if nothing is chosen.
     """
     for name, group in groups().items():
         for other, allowed in group.needs.items():
-            mine, theirs = chosen.get(name), chosen.get(other)
-            if mine in (None, "none") or theirs in allowed or theirs not in {None, *(c.name for c in choices(other))}:
+            choice, found = chosen.get(name), chosen.get(other)
+            if choice in (None, "none") or found in allowed or found not in {None, *(c.name for c in choices(other))}:
                 continue
-            beside = " or ".join(f"{other}={each}" for each in allowed)
+            expected = " or ".join(f"{other}={each}" for each in allowed)
             raise ConfigError(
-                f"{name}={mine}: applies only with {beside}, found {other}={theirs or 'null'}; choose one, or leave "
+                f"{name}={choice}: applies only with {expected}, found {other}={found or 'null'}; choose one, or leave "
                 f"{name} out (~{name} where the system brings it)"
             )
 
 
 def dependents(group: str, choice: str) -> Iterator[str]:
-    """Yield the groups that apply beside ``choice`` of ``group``."""
+    """Return the groups that apply only with ``choice`` of ``group``."""
     return (name for name, each in groups().items() if choice in each.needs.get(group, ()))
 
 
@@ -124,8 +121,8 @@ def _read(name: str) -> dict[str, dict[str, Any]]:
 def _lines(folder: Traversable) -> list[tuple[str, str]]:
     if not folder.is_dir():
         return []
-    files = [file for file in folder.iterdir() if file.name.endswith(_ENDING)]
-    return [(file.name.removesuffix(_ENDING), _first_comment(file)) for file in files]
+    files = [file for file in folder.iterdir() if file.name.endswith(_SUFFIX)]
+    return [(file.name.removesuffix(_SUFFIX), _first_comment(file)) for file in files]
 
 
 def _first_comment(file: Traversable) -> str:

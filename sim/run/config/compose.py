@@ -1,7 +1,7 @@
 """Compose a configuration with Hydra: overrides, on our groups and on files that the user names.
 
-Files of the user's set keys of a simulation and the parameters of a sweep. Other settings of Hydra's could have
-anything called (logging factories, launchers), so a file that brings one is refused. The command line may set them.
+The user's files may set keys of a simulation and parameters of a sweep. Other settings of Hydra's could call any code
+(logging factories, launchers), so only the command line may set them.
 """
 
 import hashlib
@@ -40,17 +40,17 @@ from sim.run.config.override import of_hydra
 from traces.encoders.disk_cache import home
 
 LAUNCHING = ("hydra/launcher=joblib", "hydra/job_logging=none", "hydra/hydra_logging=none")
-"""Hydra's groups as conf/config.yaml chooses them."""
+"""The choices of Hydra's own groups, as in conf/config.yaml."""
 
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """Where the files of a configuration are.
+    """The folders of a configuration.
 
     Args:
-        groups: a folder with groups of the user's, beside ours; of two files of one name ours is taken.
-        folder: the folder of a whole configuration, such as a run's; it takes the place of ours.
-        name: the file in ``folder``, without its ending.
+        groups: a folder with the user's groups, besides ours; of two files of one name ours is taken.
+        folder: the folder of a whole configuration, such as a run's, instead of ours.
+        name: the file in ``folder``, without its suffix.
     """
 
     groups: Path | None = None
@@ -58,7 +58,7 @@ class Files:
     name: str = "config"
 
     def options(self) -> list[str]:
-        """Return the words of the command line that say so."""
+        """Return the same as options of the command line."""
         folder = [] if self.folder is None else [f"--config-path={self.folder}", f"--config-name={self.name}"]
         return folder + ([] if self.groups is None else [f"--config-dir={self.groups}"])
 
@@ -67,17 +67,17 @@ OURS = Files()
 
 
 def composed(words: Sequence[str], files: Files = OURS, *, hydra_too: bool = False, check: bool = True) -> DictConfig:
-    """Compose ``words`` (see sim/run/config/override.py) into a configuration that is not resolved.
+    """Compose overrides (sim/run/config/override.py) into an unresolved configuration.
 
-    Points of a sweep that choose the same groups share their composition: values are set on a copy of it.
+    Points of a sweep that choose the same groups share a composition, and values are set on a copy of it.
 
     Args:
-        hydra_too: leave Hydra's own settings under ``hydra``.
-        check: refuse a group that lacks the choice it needs; not of a sweep as a whole, whose points are checked.
+        hydra_too: keep Hydra's own settings under ``hydra``.
+        check: refuse a group without the choice that it needs; False for a sweep, whose points are checked.
 
     Raises:
         HydraException, OmegaConfBaseException: a choice or key does not exist, or a value does not fit.
-        ConfigError: a group is chosen without the choice that it needs, or a file has settings of Hydra's.
+        ConfigError: a group lacks the choice that it needs, or a file has settings of Hydra's.
     """
     config = _with_values(words) if files == OURS else None
     if config is None:
@@ -91,12 +91,12 @@ def composed(words: Sequence[str], files: Files = OURS, *, hydra_too: bool = Fal
 
 
 def _with_values(words: Sequence[str]) -> DictConfig | None:
-    """Compose the choices among ``words``, then set the values as Hydra would; None where Hydra has to look at all."""
+    """Compose the choices among ``words``, then set the values; None if Hydra has to compose all of them."""
     parsed = OverridesParser.create().parse_overrides(list(words))
     choices = [word for word, override in zip(words, parsed, strict=True) if not _sets_value(override)]
-    if any("searchpath" in word for word in choices):  # files of the user's, which may change
+    if any("searchpath" in word for word in choices):  # the user's files may change
         return None
-    setup_globals()  # the resolvers of Hydra's that a configuration may use
+    setup_globals()  # registers Hydra's resolvers
     config: DictConfig = pickle.loads(_choices(tuple(choices)))
     try:
         for override in filter(_sets_value, parsed):
@@ -110,7 +110,7 @@ def _with_values(words: Sequence[str]) -> DictConfig | None:
 
 
 def _sets_value(override: Override) -> bool:
-    """Return True for KEY=VALUE, where KEY is neither a group nor Hydra's."""
+    """Return True for KEY=VALUE if KEY is neither a group nor Hydra's."""
     key = override.key_or_group
     return (
         override.package is None
@@ -121,23 +121,23 @@ def _sets_value(override: Override) -> bool:
 
 @lru_cache(maxsize=64)
 def _choices(words: tuple[str, ...]) -> bytes:
-    """Compose the choices of ``words``, or read what an earlier command composed of them and kept in the disk cache."""
-    kept = home() / "compositions" / _version() / hashlib.sha256("\0".join(words).encode()).hexdigest()[:32]
+    """Compose the choices of ``words``, or read their composition from the disk cache."""
+    cached = home() / "compositions" / _version() / hashlib.sha256("\0".join(words).encode()).hexdigest()[:32]
     with suppress(OSError, zlib.error):
-        return zlib.decompress(kept.read_bytes())  # which sees damage
-    made = pickle.dumps(_by_hydra(words, OURS))
-    with suppress(OSError, ConfigError):  # where nothing can be written nothing is kept
-        if not kept.parent.is_dir():
-            shutil.rmtree(kept.parent.parent, ignore_errors=True)  # those of another version
-            kept.parent.mkdir(parents=True)
-        with atomic_write(kept, ConfigError) as temporary:
-            temporary.write_bytes(zlib.compress(made, 1))
-    return made
+        return zlib.decompress(cached.read_bytes())  # detects damage
+    composition = pickle.dumps(_by_hydra(words, OURS))
+    with suppress(OSError, ConfigError):  # the cache is optional
+        if not cached.parent.is_dir():
+            shutil.rmtree(cached.parent.parent, ignore_errors=True)  # of another version
+            cached.parent.mkdir(parents=True)
+        with atomic_write(cached, ConfigError) as temporary:
+            temporary.write_bytes(zlib.compress(composition, 1))
+    return composition
 
 
 @cache
 def _version() -> str:
-    """Return a digest of the files of conf/ and of what composes them."""
+    """Return a digest of the files of conf/ and of the libraries that compose them."""
     libraries = (hydra.__version__, omegaconf.__version__, sys.version)
     found = hashlib.sha256(json.dumps(libraries).encode())
     for file in sorted(Path(str(CONF)).rglob("*.yaml")):
@@ -159,14 +159,14 @@ def _by_hydra(words: tuple[str, ...], files: Files) -> DictConfig:
         launching = [word for word in LAUNCHING if word.partition("=")[0] not in chosen]
     elif files.groups is not None:
         if not files.groups.is_dir():
-            raise ConfigError(f"--config-dir: {files.groups} is no folder; name the one that holds your groups")
+            raise ConfigError(f"--config-dir: {files.groups} is not a folder; name the one that holds your groups")
         path = [f"hydra.searchpath=['file://{os.path.abspath(files.groups)}']"]
     with _initialized(files), warnings.catch_warnings():
-        # A primary file whose defaults lack _self_ is composed as Hydra says, or refused in one line.
+        # Hydra composes a primary file without _self_ in its defaults, or we refuse it in one line.
         warnings.filterwarnings("ignore", "In '.*': Defaults list is missing", UserWarning)
         try:
             config: DictConfig = compose(files.name, overrides=[*path, *launching, *words], return_hydra_config=True)
-        except (ValueError, TypeError, AttributeError) as error:  # of a file that is no configuration
+        except (ValueError, TypeError, AttributeError) as error:  # raised for a file that is no configuration
             raise ConfigError(f"the configuration cannot be composed ({error}); see `mezzotint run --help`") from error
     if files != OURS or any("searchpath" in word for word in words):
         _check_hydra(config, tuple(word for word in words if of_hydra(word) and "searchpath" not in word))
@@ -181,20 +181,20 @@ def _initialized(files: Files) -> AbstractContextManager[None]:
 
 @cache
 def _store_gpus() -> None:
-    """Offer every kind of GPUs to Hydra as a choice of `cluster=`."""
+    """Register every kind of GPU with Hydra as a choice of `cluster=`."""
     for name, node in gpus().items():
         ConfigStore.instance().store(group="cluster", name=name, node=node, package="_global_")
 
 
 def _check_primary(files: Files) -> dict[str, Any] | None:
-    """Return the configuration of an earlier version's run in present names; None where it has no former names.
+    """Return the configuration in present names; None if it has no former names.
 
-    Raises ConfigError for a file that is no YAML, or that tells Hydra what no run's config.yaml does. Hydra follows
-    the search path of a primary file before it can be looked at, and imports the packages in it.
+    Raises ConfigError for a file that is not YAML, or has settings of Hydra's that no run's config.yaml has. This must
+    precede Hydra, which follows the search path of a primary file and imports its packages.
     """
     file = Path(files.folder or ".", f"{files.name.removesuffix('.yaml')}.yaml")
     if not file.is_file():
-        raise ConfigError(f"{file}: found no such file; --config-path names its folder and --config-name the file")
+        raise ConfigError(f"{file}: no such file; --config-path names its folder and --config-name the file")
     try:
         found = parse(file.read_bytes())
     except DocumentError as error:
@@ -215,7 +215,7 @@ def _ours() -> dict[str, Any]:
 
 
 def _check_hydra(config: DictConfig, words: tuple[str, ...]) -> None:
-    """Raise ConfigError for settings of Hydra's that neither we nor the command line made."""
+    """Raise ConfigError for settings of Hydra's that come from a user's file."""
     found, expected = (_plain(each.hydra) for each in (config, pickle.loads(_choices(words))))
     for key in expected:
         if key not in ("job", "runtime", "overrides", "searchpath") and found.get(key) != expected[key]:
@@ -229,7 +229,7 @@ def _check_hydra(config: DictConfig, words: tuple[str, ...]) -> None:
 
 
 def _plain(node: DictConfig) -> dict[str, Any]:
-    """Return Hydra's settings but for the parameters of a sweep, which a file may give as plain values."""
+    """Return Hydra's settings without the parameters of a sweep, which a file may give as plain values."""
     plain: Any = OmegaConf.to_container(node, resolve=False)
     params = (plain.get("sweeper") or {}).pop("params", None) or {}
     if not all(isinstance(value, str | int | float) for value in params.values()):

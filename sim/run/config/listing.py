@@ -1,4 +1,4 @@
-"""`mezzotint list`: what a run can be composed of."""
+"""`mezzotint list`: the groups of a run, and their choices."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +10,7 @@ from sim.core.errors import ConfigError
 from sim.run.config.choices import choices, dependents, groups
 
 PROFILES = "profiles"
-"""Listed beside the groups."""
+"""Listed besides the groups."""
 
 
 def listed(
@@ -27,13 +27,13 @@ def listed(
         Path | None, typer.Option(metavar="DIR", help="profiles: a folder of your own profiles beside the shipped ones")
     ] = None,
 ) -> None:
-    """Print what a run can be composed of: the groups, or the choices of one.
+    """Print the groups that a run is composed of, or the choices of one.
 
     Raises:
         ConfigError: there is no such group or folder.
     """
     if folder is not None and group != PROFILES:
-        raise ConfigError(f"--folder: goes with `mezzotint list {PROFILES}` alone")
+        raise ConfigError(f"--folder: applies only to `mezzotint list {PROFILES}`; leave it out")
     if group is None:
         rows = [
             (
@@ -46,7 +46,7 @@ def listed(
         print("\n`mezzotint list GROUP` prints the choices of a group; `mezzotint run GROUP=CHOICE` takes one.")
         print("`mezzotint list profiles` prints what was measured on which GPU, and by whom.")
     elif group == PROFILES:
-        from sim.run.config.profiles import profiles  # reading profiles takes imports that listing groups need not pay
+        from sim.run.config.profiles import profiles  # slow to import
 
         if config_dir is not None:
             raise ConfigError("list profiles: takes no --config-dir; name the folder of your profiles with --folder")
@@ -65,7 +65,7 @@ def listed(
 
 
 def columns(rows: Sequence[tuple[str, ...]]) -> str:
-    """Return rows of as many cells each in columns; the last one is as wide as it is."""
+    """Return rows of equally many cells as aligned columns."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     widths[-1] = 0
     lines = ("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)) for row in rows)

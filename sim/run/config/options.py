@@ -1,4 +1,4 @@
-"""What the commands that compose a configuration share: their options, and the words of the command line."""
+"""Options and overrides of the commands that compose a configuration."""
 
 import re
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from sim.run.config.compose import Files
 from sim.run.config.override import readable
 
 MAX_JOBS = 1024
-"""Worker processes of a sweep; joblib takes the memory for all that it is told of, however few points there are."""
+"""Bound of the worker processes of a sweep; joblib reserves memory for all of them, however few points there are."""
 
 Overrides = Annotated[
     list[str] | None,
@@ -27,13 +27,13 @@ Overrides = Annotated[
 ]
 ConfigDir = Annotated[
     Path | None,
-    typer.Option("--config-dir", "-cd", metavar="DIR", help="a folder with YAML files of your own, beside the groups"),
+    typer.Option("--config-dir", "-cd", metavar="DIR", help="a folder with YAML files of your own, besides the groups"),
 ]
 ConfigPath = Annotated[
     Path | None, typer.Option("--config-path", "-cp", metavar="DIR", help="the folder of a run to repeat")
 ]
 ConfigName = Annotated[
-    str, typer.Option("--config-name", "-cn", metavar="NAME", help="the file in --config-path, without its ending")
+    str, typer.Option("--config-name", "-cn", metavar="NAME", help="the file in --config-path, without its suffix")
 ]
 Plugin = Annotated[
     list[str] | None,
@@ -42,7 +42,7 @@ Plugin = Annotated[
 
 
 def files_of(config_dir: Path | None, config_path: Path | None, config_name: str) -> Files:
-    """Return where the configuration is. Raises ConfigError where the options exclude each other."""
+    """Return the folders that the options name. Raises ConfigError if the options exclude each other."""
     if config_dir is not None and config_path is not None:
         raise ConfigError("--config-dir: found beside --config-path, whose configuration is whole; leave one out")
     if config_path is None and config_name != "config":
@@ -53,14 +53,13 @@ def files_of(config_dir: Path | None, config_path: Path | None, config_name: str
 def arranged(words: Sequence[str]) -> list[str]:
     """Return overrides as Hydra reads them.
 
-    A setting of a part may be one that its file does not list, so it is added where it is absent: the part's own class
-    says which settings there are, and refuses one that is misspelt.
+    A setting that a part's file does not list is added (++). The part's class refuses a misspelt one.
 
     Raises:
-        ConfigError: a word cannot be read, or a group is given what is no choice.
+        ConfigError: a word cannot be read, or the value of a group is not a choice.
     """
-    said = [readable(word) for word in words]
-    for word in said:
+    readable_words = [readable(word) for word in words]
+    for word in readable_words:
         _refuse_former(word)
         _check_choice(word)
         key, _, value = word.lstrip("+~").partition("=")
@@ -68,12 +67,13 @@ def arranged(words: Sequence[str]) -> list[str]:
             raise ConfigError(
                 f"{key}: found {value}, expected 1 to {MAX_JOBS} processes at a time, or -1 for all cores"
             )
-    settings = (re.match(r"(\w+)\.[^=@]+=", word) for word in said)
-    return [f"++{word}" if part and part[1] in groups() else word for word, part in zip(said, settings, strict=True)]
+    settings = (re.match(r"(\w+)\.[^=@]+=", word) for word in readable_words)
+    pairs = zip(readable_words, settings, strict=True)
+    return [f"++{word}" if part and part[1] in groups() else word for word, part in pairs]
 
 
 def _refuse_former(word: str) -> None:
-    """Raise ConfigError for a name of an earlier version, with the present one."""
+    """Raise ConfigError for a name of an earlier version; the message has the present one."""
     present = present_word(word)
     if present == word:
         return
@@ -84,7 +84,7 @@ def _refuse_former(word: str) -> None:
 
 
 def _check_choice(word: str) -> None:
-    """Raise ConfigError for a group that is given a number, a list or nothing: Hydra names neither group nor remedy."""
+    """Raise ConfigError for a group with a number, a list or nothing; Hydra's message would not name the group."""
     group, _, value = word.partition("=")
     if not value or group not in groups():
         return
@@ -96,11 +96,11 @@ def _check_choice(word: str) -> None:
 
 
 def resolved(config: DictConfig) -> dict[str, Any]:
-    """Return a configuration in plain dictionaries and lists. Raises OmegaConfBaseException for what has no value."""
+    """Return a configuration in plain dictionaries and lists. Raises OmegaConfBaseException if a value is absent."""
     plain = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
     return {str(key): value for key, value in plain.items()} if isinstance(plain, dict) else {}
 
 
 def is_dated(config: DictConfig) -> bool:
-    """Return True if the run directory is named after the time, so that it must be a new one."""
+    """Return True if the run folder is named after the time, and so must be new."""
     return "${now:" in str(OmegaConf.to_container(config.run, resolve=False))

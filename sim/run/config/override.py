@@ -1,7 +1,7 @@
-"""A word of the command line, ``KEY=VALUE``, as Hydra's grammar can read it.
+"""Overrides ``KEY=VALUE`` of the command line, made readable for Hydra's grammar.
 
-Hydra reads values as numbers, lists, mappings and sweeps, and what its lexer does not know (a tilde, brackets in a
-file's name, an accent) is an error. A user who names a path means the path.
+Hydra reads values as numbers, lists, mappings and sweeps, and refuses characters that its lexer does not know (a tilde,
+brackets in a file's name, an accent). Values of path keys are always text.
 """
 
 import os
@@ -14,16 +14,16 @@ from hydra.errors import HydraException
 from sim.core.errors import ConfigError
 
 PATHS = frozenset({"dir", "path", "folder", "images", "prompts", "store", "weights"})
-"""Last names of the keys that hold a path."""
+"""The last parts of keys that hold a path."""
 
 _PLAIN = re.compile(r"[\w./:+-]*", re.ASCII)
 _WORD = re.compile(r"(?P<key>(?:\+\+|\+)?[\w./@:-]+)=(?P<value>.*)", re.ASCII | re.DOTALL)
 
 
 def readable(word: str) -> str:
-    """``word`` with its value quoted where Hydra could not read it, or would read a path as something else.
+    """Return ``word``, with its value quoted if Hydra could not read it or would misread a path.
 
-    Raises ConfigError for what cannot be meant as text either: an unknown sign in the key, a list that does not end.
+    Raises ConfigError for an unknown character in the key, or an unfinished list or quotation.
     """
     found = _WORD.fullmatch(word)
     if found is None:
@@ -45,7 +45,7 @@ def readable(word: str) -> str:
 
 
 def of_hydra(word: str) -> bool:
-    """Return True for a word that sets something of Hydra's own."""
+    """Return True for an override of Hydra's own settings."""
     return word.lstrip("+~").startswith(("hydra.", "hydra/"))
 
 
@@ -58,10 +58,10 @@ def _quoted(value: str) -> str:
 
 
 def _read(word: str) -> Override | None:
-    """What Hydra reads ``word`` as; None where it cannot."""
+    """Parse ``word`` with Hydra; None if it cannot be read."""
     try:
         return OverridesParser.create().parse_override(word)
-    except (HydraException, ValueError):  # the latter of a number with thousands of digits
+    except (HydraException, ValueError):  # ValueError for a number with thousands of digits
         return None
 
 

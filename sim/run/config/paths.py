@@ -1,8 +1,8 @@
-"""Whole paths in a configuration, so that it says the same wherever it is read.
+"""Make the paths in a configuration absolute, so that it can be read from any folder.
 
-Which settings are paths is what the parts' own annotations say: a parameter that takes a ``Path``, or a ``str | Path``
-where a name that is no file's may stand too (that of a model on a hub); ``Annotated[str, Path]`` is the same for a
-class that wants text. A mapping that is ``Annotated`` with a class holds the arguments of that class.
+The annotations of the parts say which settings are paths. ``Path`` is a path, and ``Annotated[str, Path]`` is one for a
+class that wants text. ``str | Path`` may also be a name, such as that of a model on a hub. A mapping that is
+``Annotated`` with a class holds the arguments of that class.
 """
 
 import dataclasses
@@ -20,11 +20,11 @@ from sim.run.config.target import located
 
 
 def whole_paths(node: Any, hint: Any = None) -> Any:
-    """``node`` with every path in it from the root on; what may be no path stays as it is where no such file is.
+    """Return ``node`` with absolute paths; a possible name (``str | Path``) stays as it is if no such file exists.
 
     Args:
         node: a configuration or a part of one, in plain dictionaries and lists.
-        hint: the annotation of what ``node`` is given to, where one is known.
+        hint: the annotation of the parameter that takes ``node``, if known.
     """
     kinds = _alternatives(hint)
     if isinstance(node, str) and Path in kinds:
@@ -41,19 +41,19 @@ def whole_paths(node: Any, hint: Any = None) -> Any:
 
 
 def _alternatives(hint: Any) -> tuple[Any, ...]:
-    """The kinds of value that an annotation allows, and what they are annotated with."""
+    """Return the types of an annotation's union, and what they are annotated with."""
     if isinstance(hint, types.UnionType) or typing.get_origin(hint) in (typing.Union, typing.Annotated):
         return tuple(kind for each in typing.get_args(hint) for kind in _alternatives(each))
     return (hint,)
 
 
 def _annotations(node: Mapping[str, Any], kinds: tuple[Any, ...]) -> Mapping[str, Any]:
-    """What the parameters take of the class that ``node`` names, or that it is given to as a mapping."""
-    made: Any = next((kind for kind in kinds if dataclasses.is_dataclass(kind)), None)
+    """Return the annotations of the parameters of the class that ``node`` describes."""
+    target: Any = next((kind for kind in kinds if dataclasses.is_dataclass(kind)), None)
     try:
         if TARGET in node:
-            made = located(node[TARGET], TARGET)
-        called = made.__init__ if inspect.isclass(made) else made
+            target = located(node[TARGET], TARGET)
+        called = target.__init__ if inspect.isclass(target) else target
         return {} if called is None else typing.get_type_hints(called, include_extras=True)
-    except (ConfigError, TypeError, NameError):  # told where it is built
+    except (ConfigError, TypeError, NameError):  # reported when it is built
         return {}

@@ -1,7 +1,7 @@
-"""The modules that a configuration may name classes of: ours, and plug-ins.
+"""The modules whose classes a configuration may name: ours, and plug-ins.
 
-A plug-in is a module that the user named (``--plugin``, or the environment variable MEZZOTINT_PLUGINS), or that an
-installed package offers as an entry point of the group ``mezzotint.plugins``. A configuration can name none.
+A plug-in is a module that the user names (``--plugin``, or the environment variable MEZZOTINT_PLUGINS), or that an
+installed package offers as an entry point of the group ``mezzotint.plugins``. A configuration cannot add one.
 """
 
 import importlib
@@ -17,17 +17,17 @@ from sim.core.errors import ConfigError
 
 TARGET = "_target_"
 VARIABLE = "MEZZOTINT_PLUGINS"
-"""Names of plug-ins with colons between them; an environment variable reaches the worker processes of a sweep."""
+"""Plug-ins, separated by colons; an environment variable reaches the worker processes of a sweep."""
 
 
 @contextmanager
 def named(plugins: Iterable[str]) -> Iterator[None]:
-    """Let configurations name classes of ``plugins``, modules on the path or in the working directory, in the block.
+    """Allow classes of ``plugins``, modules on the path or in the working directory, within the block.
 
     Raises:
         ConfigError: a plug-in cannot be imported.
     """
-    from hydra.core.utils import env_override  # takes a while, and reports name no plug-in
+    from hydra.core.utils import env_override  # slow to import, and reports need it not
 
     with env_override({VARIABLE: ":".join(dict.fromkeys([*_named(), *plugins]))}):
         for name in plugins:
@@ -39,7 +39,7 @@ def imported(module: str, key: str) -> ModuleType:
     """Import a module of ours or of a plug-in.
 
     Raises:
-        ConfigError: it is neither, or it cannot be imported; ``key`` is where its name stands.
+        ConfigError: it is neither, or it cannot be imported; the message names ``key``.
     """
     top = module.partition(".")[0]
     if top not in OURS:
@@ -48,10 +48,10 @@ def imported(module: str, key: str) -> ModuleType:
                 f"{key}: found {module}, expected a module of mezzotint or of a plug-in; name yours with --plugin {top}"
             )
         if os.getcwd() not in sys.path:
-            sys.path.append(os.getcwd())  # last, so that no file there passes for a library
+            sys.path.append(os.getcwd())  # last, so that no file there hides a library
     try:
         return importlib.import_module(module)
-    except Exception as error:  # a module of the user's may fail in any way
+    except Exception as error:  # the user's module may raise anything
         raise ConfigError(
             f"{key}: {module} cannot be imported ({type(error).__name__}: {error}); correct it, or put it into the "
             "working directory or on PYTHONPATH"

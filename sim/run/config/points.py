@@ -22,8 +22,8 @@ def points(words: Sequence[str], config: DictConfig, files: Files) -> list[list[
     """Return the overrides of each point of a sweep, in the order of the values.
 
     Args:
-        words: overrides, of which some name several values.
-        config: the sweep as a whole (``whole``); an experiment in it may bring a sweep of its own.
+        words: overrides, some with several values.
+        config: the sweep's configuration (``sweep_config``); an experiment in it may add parameters.
 
     Raises:
         HydraException: an override cannot be read.
@@ -31,7 +31,7 @@ def points(words: Sequence[str], config: DictConfig, files: Files) -> list[list[
     """
     tasks = [word for word in words if not of_hydra(word)]
     params = OmegaConf.to_container(config.hydra.sweeper).get("params") or {}  # type: ignore[union-attr]
-    chosen = {word.lstrip("+~").partition("=")[0] for word in tasks}  # of which the sweep of an experiment is replaced
+    chosen = {word.lstrip("+~").partition("=")[0] for word in tasks}  # these replace parameters of an experiment
     given = [f"{key}={value}" for key, value in params.items() if str(key).lstrip("+~") not in chosen] + tasks
     lists: dict[str, list[str]] = {}
     for word, override in zip(given, OverridesParser.create(Composer(files)).parse_overrides(given), strict=True):
@@ -45,21 +45,21 @@ def points(words: Sequence[str], config: DictConfig, files: Files) -> list[list[
     return [list(point) for point in itertools.product(*lists.values())]
 
 
-def whole(words: Sequence[str], files: Files) -> DictConfig:
-    """Compose a sweep as a whole, without what varies, and with Hydra's settings."""
-    read = OverridesParser.create().parse_overrides(list(words))
-    fixed = [word for word, override in zip(words, read, strict=True) if not override.is_sweep_override()]
+def sweep_config(words: Sequence[str], files: Files) -> DictConfig:
+    """Compose the configuration of a sweep: its fixed overrides, with Hydra's settings."""
+    overrides = OverridesParser.create().parse_overrides(list(words))
+    fixed = [word for word, override in zip(words, overrides, strict=True) if not override.is_sweep_override()]
     return composed(fixed, files, hydra_too=True, check=False)
 
 
 def launch(task: TaskFunction, config: DictConfig, overrides: Sequence[Sequence[str]], files: Files) -> None:
-    """Run ``task`` on the point of each ``overrides``, with the launcher that ``config`` chooses (see ``whole``).
+    """Run ``task`` on each point with the launcher of ``config`` (``sweep_config``).
 
     Raises what a point raises.
     """
     setup_globals()
     JobRuntime.instance().set("name", "mezzotint")
-    # Worker processes take our path over, and would look in the working directory before it.
+    # Worker processes inherit our path, and would search the working directory before it.
     with env_override({"PYTHONSAFEPATH": "1"}):
         launcher = Plugins.instance().instantiate_launcher(
             hydra_context=HydraContext(Composer(files), _NoCallbacks()), task_function=task, config=config
@@ -70,12 +70,12 @@ def launch(task: TaskFunction, config: DictConfig, overrides: Sequence[Sequence[
 
 @dataclass(frozen=True, slots=True)
 class Composer(ConfigLoader):  # type: ignore[misc]
-    """What a launcher composes a point with (Hydra's interface), here or in a worker process."""
+    """Hydra's interface for launchers to compose a point, here or in a worker process."""
 
     files: Files
 
     def load_sweep_config(self, master_config: DictConfig, sweep_overrides: list[str]) -> DictConfig:
-        """Compose a point; what the sweep resolved once, such as its date, stays."""
+        """Compose a point, with values that the sweep resolved once, such as its date."""
         hydras: Any = OmegaConf.to_container(master_config.hydra.overrides.hydra)
         config = composed([*hydras, *sweep_overrides], self.files, hydra_too=True)
         OmegaConf.copy_cache(from_config=master_config, to_config=config)
@@ -86,7 +86,7 @@ class Composer(ConfigLoader):  # type: ignore[misc]
         return [choice.name for choice in choices(group_name, self.files.groups)]
 
     def _unused(self, *_: Any, **__: Any) -> NoReturn:
-        raise NotImplementedError("no launcher asks for it")
+        raise NotImplementedError("no launcher calls this")
 
     load_configuration = get_search_path = get_sources = list_groups = compute_defaults_list = _unused
 

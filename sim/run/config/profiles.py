@@ -1,4 +1,4 @@
-"""``mezzotint list profiles``: what was measured on which GPU, and by whom."""
+"""``mezzotint list profiles``: the measured models and GPUs, with their sources."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,10 +9,10 @@ from sim.core.errors import ConfigError
 
 
 def profiles(folder: Path | None = None) -> list[tuple[str, ...]]:
-    """A row for each shipped profile: GPU, model, sizes, batches, GPUs in parallel, source.
+    """Return a row per profile: GPU, model, sizes, batches, GPUs in parallel, source.
 
     Args:
-        folder: a folder of further ones, which are listed in the place of shipped ones of the same GPU and model.
+        folder: a folder of more profiles, which replace shipped ones of the same GPU and model.
 
     Raises:
         ConfigError: a profile cannot be read.
@@ -28,14 +28,14 @@ def profiles(folder: Path | None = None) -> list[tuple[str, ...]]:
 def _line(profile: Profile) -> tuple[str, ...]:
     measured = profile.step or profile.vae_decode or profile.vae_encode
     groups = [1, *sorted(profile.group_tables)] if profile.step else []
-    said = f"{profile.source}; {profile.dtype}" if profile.dtype else profile.source
+    source = f"{profile.source}; {profile.dtype}" if profile.dtype else profile.source
     return (
         profile.gpu,
         profile.model if profile.step else f"{profile.model} (no steps: VAE alone)",
         _sizes(sorted({(point.width * point.height, point.width, point.height) for point in measured})),
         ", ".join(map(str, sorted({point.batch for point in _timed(profile)}))),
         ", ".join(map(str, groups)) or "-",
-        " ".join(said.split()),
+        " ".join(source.split()),
     )
 
 
@@ -44,5 +44,5 @@ def _timed(profile: Profile) -> Sequence[Timing]:
 
 
 def _sizes(sizes: Sequence[tuple[int, int, int]]) -> str:
-    told = [f"{width}x{height}" for _, width, height in sizes]
-    return ", ".join(told) if len(told) <= 4 else f"{len(told)} from {told[0]} to {told[-1]}"
+    names = [f"{width}x{height}" for _, width, height in sizes]
+    return ", ".join(names) if len(names) <= 4 else f"{len(names)} from {names[0]} to {names[-1]}"

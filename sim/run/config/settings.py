@@ -14,34 +14,33 @@ from sim.run.config.build import Parts
 from sim.run.config.choices import groups
 from sim.run.config.typed import Real, Truth, Whole
 
-MOST_GPUS = 100_000
-"""More than anybody has, and as many as a run can hold in memory."""
+MAX_GPUS = 100_000
+"""More would not fit into the memory of a run."""
 
 
-def _told_apart(limits: list[Limit]) -> list[Limit]:
+def _distinct(limits: list[Limit]) -> list[Limit]:
     if len({str(limit) for limit in limits}) < len(limits):
         raise ValueError("expected limits that differ in their first six digits")
     return limits
 
 
-class Cluster(BaseModel):
-    """How many GPUs, and of what kind."""
+class ClusterSettings(BaseModel):
+    """The number and the kind of GPUs."""
 
     model_config = ConfigDict(extra="forbid")
-    count: Annotated[Whole, Field(ge=1, le=MOST_GPUS)]
+    count: Annotated[Whole, Field(ge=1, le=MAX_GPUS)]
     gpu: dict[str, Any]
 
 
-class Directory(BaseModel):
-    """Where the run directory is."""
+class RunSettings(BaseModel):
+    """The run folder."""
 
     model_config = ConfigDict(extra="forbid")
     dir: Annotated[str, Field(min_length=1)]
 
 
 class System(BaseModel):
-    """A system beside its parts: its name, what it does with add-ons, the services that it pays for, and its
-    assumptions."""
+    """A system without its parts: name, treatment of add-ons, paid services and assumptions."""
 
     model_config = ConfigDict(extra="forbid")
     name: Annotated[str, Field(min_length=1)]
@@ -50,46 +49,46 @@ class System(BaseModel):
     assumptions: list[Assumption] = []
 
 
-def _chosen(node: dict[str, Any]) -> dict[str, Any]:
+def _not_empty(node: dict[str, Any]) -> dict[str, Any]:
     if not node:
         raise ValueError("expected one to be chosen; name a file of its group")
     return node
 
 
-Needed = Annotated[dict[str, Any], AfterValidator(_chosen)]
-"""What was chosen in a group that no run can do without."""
+Needed = Annotated[dict[str, Any], AfterValidator(_not_empty)]
+"""The choice of a group that every run needs."""
 
 Chosen = dict[str, Any] | None
-"""What was chosen in a group that may be left out."""
+"""The choice of a group that may be left out."""
 
 
 class Settings(BaseModel):
-    """The keys of conf/config.yaml, resolved; what each means stands there."""
+    """The keys of conf/config.yaml, resolved; they are described there."""
 
     model_config = ConfigDict(extra="forbid")
     seed: Annotated[Whole, Field(ge=0)]
     shapes: Literal["model", "trace"]
     addons: Literal["ignore", "serve"]
     extrapolate: Literal["error", "warn"]
-    slo: Annotated[list[Annotated[Limit, BeforeValidator(parse_limit)]], AfterValidator(_told_apart)]
+    slo: Annotated[list[Annotated[Limit, BeforeValidator(parse_limit)]], AfterValidator(_distinct)]
     warmup: Annotated[Whole, Field(ge=0)]
     preload: Annotated[Whole, Field(ge=0)]
     sample_s: Annotated[Real, Field(ge=1e-3, le=1e9)]
     timeline: Truth
-    run: Directory
-    models: Annotated[dict[str, dict[str, Any]], AfterValidator(_chosen)]
+    run: RunSettings
+    models: Annotated[dict[str, dict[str, Any]], AfterValidator(_not_empty)]
     trace: dict[str, Any]
     encoder: dict[str, Any]
     similarity_map: dict[str, Any]
     search: dict[str, Any]
     arrivals: dict[str, Any]
-    cluster: Cluster
+    cluster: ClusterSettings
     backend: dict[str, Any]
     quality: dict[str, Any]
     system: System
 
     def parts(self) -> Parts:
-        """The parts of the system, to be built. What the run itself takes (a trace, a backend) is not among them."""
+        """Return the parts of the system, not built yet; inputs of the run (trace, backend) are not among them."""
         return Parts({name: getattr(self, name) for name in PARTS})
 
 
@@ -104,7 +103,7 @@ _WITH_PARTS = create_model(
 
 
 def check(config: Mapping[str, Any]) -> Settings:
-    """The configuration with its types checked. Raises ConfigError naming the first key that is wrong."""
+    """Return the configuration with checked types. Raises ConfigError naming the first wrong key."""
     try:
         checked: Settings = _WITH_PARTS.model_validate(config)
         return checked

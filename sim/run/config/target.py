@@ -1,7 +1,7 @@
-"""What a ``_target_`` names, looked at before it is called.
+"""Check the class that a ``_target_`` names before it is called.
 
-A configuration names a class by its dotted path, and could name anything: what deletes files, what runs a command. So
-a target is resolved, and called only where it makes what is asked for.
+A configuration could name anything by its dotted path, such as a function that deletes files. A target is therefore
+called only if it makes an object of the expected kind.
 """
 
 import inspect
@@ -17,10 +17,14 @@ from sim.run.config.plugins import TARGET, imported
 
 
 def located(target: Any, key: str, kind: Any = None) -> Any:
-    """The class that ``target`` names, or the function that is annotated to return one.
+    """Return the class that ``target`` names, or the function that is annotated to return one.
 
-    Raises ConfigError, naming ``key``, for a module that is neither ours nor the user's, one that cannot be imported,
-    a name that it only imported itself, and what does not make a ``kind`` (a class or a protocol).
+    Args:
+        key: the key of the target's mapping, for messages.
+        kind: the class or protocol that it must make.
+
+    Raises:
+        ConfigError: the module is neither ours nor a plug-in's or cannot be imported, or the target makes no ``kind``.
     """
     where = f"{key}.{TARGET}"
     if not isinstance(target, str) or "." not in target:
@@ -33,14 +37,14 @@ def located(target: Any, key: str, kind: Any = None) -> Any:
     product = made if inspect.isclass(made) else _returned(made)
     if product is None:
         raise ConfigError(f"{where}: found {target}, expected a class, or a function annotated with what it returns")
-    imported(str(made.__module__), where)  # where it was made, if the module that is named imported it
+    imported(str(made.__module__), where)  # its own module, if the named one only imports it
     if made.__module__.partition(".")[0] in OURS and kind is None and not inspect.isclass(made):
         raise ConfigError(f"{where}: found the function {target}, expected a class")
     return _making(made, product, kind, key)
 
 
 def _returned(made: Any) -> Any:
-    """The class that a function says it returns, None where it says none."""
+    """Return the class in a function's return annotation; None without one."""
     if not inspect.isfunction(made):
         return None
     try:
@@ -51,7 +55,7 @@ def _returned(made: Any) -> Any:
 
 
 def _making(made: Any, product: type, kind: Any, key: str) -> Any:
-    """``made``, if it can make a ``kind``. What an instance alone has, a limit, is looked for when there is one."""
+    """Return ``made`` if it makes a ``kind``; attributes that only instances have are checked after building."""
     if kind is None:
         return made
     if not is_protocol(kind):
@@ -62,10 +66,10 @@ def _making(made: Any, product: type, kind: Any, key: str) -> Any:
     required = kind.__abstractmethods__ or members
     missing = [name for name in required if not _has(product, name)]
     methods = [name for name in missing if inspect.isfunction(inspect.getattr_static(kind, name, None))]
-    abstract = getattr(product, "__abstractmethods__", ())  # of one that inherits from the protocol
+    abstract = getattr(product, "__abstractmethods__", ())  # if it inherits from the protocol
     if methods or abstract:
         raise no_such(product, kind, key, [*missing, *abstract])
-    for name in members - required:  # of one that does not inherit: what may be left out has a body in the protocol
+    for name in members - required:  # if it does not inherit: take the protocol's default bodies
         if not hasattr(product, name):
             setattr(product, name, inspect.getattr_static(kind, name))
     return made
@@ -76,6 +80,6 @@ def _has(product: type, name: str) -> bool:
 
 
 def no_such(found: type, kind: Any, key: str, lacks: Sequence[str] = ()) -> ConfigError:
-    """The error that says that ``found`` is no ``kind``, and which of its members it lacks."""
+    """Return the error that ``found`` is no ``kind``, with the members that it lacks."""
     lacking = f": it lacks {', '.join(sorted(lacks))}" if lacks else ""
     return ConfigError(f"{key}: {found.__module__}.{found.__qualname__} is no {kind.__name__}{lacking}")

@@ -1,7 +1,7 @@
-"""A value of a configuration against the type that is asked for.
+"""Validate values of a configuration against type annotations.
 
-Numbers are numbers: ``true`` is not 1, and a NaN is none. A whole number is taken where a float is asked for, and a
-float that is whole (1e4, as Hydra reads it) where a whole number is. What has a range (conf/ranges.py) is held to it.
+``true`` is not 1, and NaN is not a number. An integer is accepted as a float, and a whole float (1e4, as Hydra reads
+it) as an integer. Ranges (conf/ranges.py) are enforced.
 """
 
 import dataclasses
@@ -17,8 +17,8 @@ from typing import Annotated, Any
 from annotated_types import Ge, Gt, Le, Lt
 from pydantic import BeforeValidator, ConfigDict, TypeAdapter
 
-LARGEST = 2**63 - 1
-"""What a column of whole numbers holds."""
+MAX_INTEGER = 2**63 - 1
+"""The largest value of an integer column."""
 
 _SIGNS: Mapping[type, tuple[str, str]] = {
     Ge: ("at least", "ge"),
@@ -29,7 +29,7 @@ _SIGNS: Mapping[type, tuple[str, str]] = {
 
 
 def _bounded(value: Any) -> Any:
-    """A number whose type says itself how large it may be."""
+    """Refuse booleans and NaN as a number whose annotation has bounds."""
     if isinstance(value, bool):
         raise ValueError("expected a number")
     if isinstance(value, float) and math.isnan(value):
@@ -39,7 +39,7 @@ def _bounded(value: Any) -> Any:
 
 def _number(value: Any) -> Any:
     value = _bounded(value)
-    if isinstance(value, int) and abs(value) > LARGEST:
+    if isinstance(value, int) and abs(value) > MAX_INTEGER:
         raise ValueError("expected a smaller number")
     return value
 
@@ -51,7 +51,7 @@ def _truth(value: Any) -> Any:
 
 
 def _of_fields(kind: type, value: Any) -> Any:
-    """What the fields of a dataclass are told, each against its own type."""
+    """Validate the fields of a dataclass, each against its own annotation."""
     if isinstance(value, Mapping):
         hints = typing.get_type_hints(kind)
         for name in hints.keys() & value.keys():
@@ -66,25 +66,27 @@ _STRICT: Mapping[Any, Any] = {int: Whole, float: Real, bool: Truth}
 
 
 def validated(value: Any, hint: Any) -> Any:
-    """``value`` as ``hint`` asks for it.
+    """Return ``value`` converted to the type ``hint``.
 
-    Raises pydantic's ValidationError where it is something else, and its PydanticUserError or SchemaError for a hint
-    that says nothing about values, such as a protocol.
+    Raises pydantic's ValidationError if it does not fit, and PydanticUserError or SchemaError for a hint that cannot be
+    validated, such as a protocol.
     """
-    # A dataclass has a configuration of its own, and takes no other.
+    # pydantic refuses a second configuration for a dataclass.
     own = isinstance(hint, type) and dataclasses.is_dataclass(hint)
     config = None if own else ConfigDict(arbitrary_types_allowed=True)
     return TypeAdapter(strict(hint), config=config).validate_python(value)
 
 
 def strict(hint: Any) -> Any:
-    """``hint`` with every number in it, at any depth, one that a boolean does not pass for."""
+    """Return ``hint`` with all numbers in it strict, at any depth: a boolean is not accepted."""
     if hint in _STRICT:
         return _STRICT[hint]
     if typing.get_origin(hint) is Annotated:
-        inner, *said = typing.get_args(hint)
-        ends = inner is int and any(isinstance(each, Le | Lt) for each in said)
-        return Annotated[(inner, *said, BeforeValidator(_bounded))] if ends else Annotated[(strict(inner), *said)]
+        inner, *metadata = typing.get_args(hint)
+        bounded = inner is int and any(isinstance(each, Le | Lt) for each in metadata)
+        if bounded:
+            return Annotated[(inner, *metadata, BeforeValidator(_bounded))]
+        return Annotated[(strict(inner), *metadata)]
     if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
         return reduce(or_, [strict(part) for part in typing.get_args(hint)])
     if isinstance(hint, type) and dataclasses.is_dataclass(hint):
@@ -96,10 +98,10 @@ def strict(hint: Any) -> Any:
 
 
 def spelled(hint: Any) -> str:
-    """``hint`` in words: ``int, at least 1, or null``."""
+    """Return ``hint`` in words: ``int, at least 1, or null``."""
     if typing.get_origin(hint) is Annotated:
-        inner, *said = typing.get_args(hint)
-        known = [(*_SIGNS[type(each)], each) for each in said if type(each) in _SIGNS]
+        inner, *metadata = typing.get_args(hint)
+        known = [(*_SIGNS[type(each)], each) for each in metadata if type(each) in _SIGNS]
         bounds = [f"{sign} {getattr(each, name):,g}" for sign, name, each in known]
         return spelled(inner) + (f" {' and '.join(bounds)}" if bounds else "")
     if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from sim.core.culprit import of
+from sim.core.culprit import class_name
 from sim.core.errors import SimulationError
 from sim.core.request import MISSING, Request
 from sim.protocols import Discipline, Router, Run, Scheduler, Worker
@@ -73,7 +73,7 @@ class PerWorkerQueues(Scheduler):
         worker = self.router.choose(request, of_model or self._all, now_s)
         if worker not in self._seen or (of_model and self._run.models[worker.role].name != request.model):
             raise SimulationError(
-                f"{of(self.router)} chose {worker!r} for the request in row {request.row}, planned for "
+                f"{class_name(self.router)} chose {worker!r} for the request in row {request.row}, planned for "
                 f"{request.model}; expected one of {of_model or self._all}"
             )
         if request.source != MISSING:

@@ -14,9 +14,9 @@ pytest.importorskip("diffusers")
 pytest.importorskip("transformers")
 pytest.importorskip("peft")
 
-from backends.calibrate import Cell, Plan, grid
-from backends.calibrate.journal import Measured
-from backends.diffusers_ import ModelSpec
+from backends.calibrate import Cell, Plan, grid  # noqa: E402
+from backends.calibrate.journal import Measured  # noqa: E402
+from backends.diffusers_ import ModelSpec  # noqa: E402
 
 FAMILIES = ("sd15", "sdxl", "sd3", "flux", "sana")
 

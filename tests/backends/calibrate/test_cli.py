@@ -14,11 +14,11 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("diffusers")
 
-from backends.calibrate.bench import Bench
-from backends.diffusers_.networks.architectures import families
-from backends.profile import read
-from sim.cli import main
-from tests.conftest import REPOSITORY
+from backends.calibrate.bench import Bench  # noqa: E402
+from backends.diffusers_.networks.architectures import families  # noqa: E402
+from backends.profile import read  # noqa: E402
+from sim.cli import main  # noqa: E402
+from tests.conftest import REPOSITORY  # noqa: E402
 
 QUICK = [
     "--scale",

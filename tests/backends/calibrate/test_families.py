@@ -10,17 +10,17 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("diffusers")
 
-from backends.base import Asset, BackendError, Work, whole
-from backends.calibrate import Cell, grid
-from backends.calibrate.bench import Bench, ran_out_of_memory
-from backends.calibrate.machine import machine
-from backends.calibrate.session import complete
-from backends.diffusers_ import ModelSpec, build
-from backends.diffusers_.networks.architectures import architecture, families
-from backends.profile import read, shipped
-from backends.profiled import Profiled
+from backends.base import Asset, BackendError, Work, whole  # noqa: E402
+from backends.calibrate import Cell, grid  # noqa: E402
+from backends.calibrate.bench import Bench, ran_out_of_memory  # noqa: E402
+from backends.calibrate.machine import machine  # noqa: E402
+from backends.calibrate.session import complete  # noqa: E402
+from backends.diffusers_ import ModelSpec, build  # noqa: E402
+from backends.diffusers_.networks.architectures import architecture, families  # noqa: E402
+from backends.profile import read, shipped  # noqa: E402
+from backends.profiled import Profiled  # noqa: E402
 
-from .conftest import FAMILIES, files
+from .conftest import FAMILIES, files  # noqa: E402
 
 LARGE = {"sd15": (128, 4), "sdxl": (128, 4), "sd3": (192, 4), "flux": (192, 4), "sana": (256, 8)}
 """Side and batch at which a step takes visibly longer than at 64 and 1; SANA's latents are 32 times smaller."""

@@ -14,10 +14,10 @@ pynvml = pytest.importorskip("pynvml")
 pytest.importorskip("torch")
 pytest.importorskip("diffusers")
 
-from backends.calibrate import Cell
-from backends.calibrate.bench import Bench
-from backends.calibrate.machine import Machine, machine, open_nvml, short_name, spelled
-from backends.calibrate.session import complete
+from backends.calibrate import Cell  # noqa: E402
+from backends.calibrate.bench import Bench  # noqa: E402
+from backends.calibrate.machine import Machine, machine, open_nvml, short_name, spelled  # noqa: E402
+from backends.calibrate.session import complete  # noqa: E402
 
 
 @pytest.mark.parametrize(

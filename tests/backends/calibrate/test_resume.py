@@ -12,12 +12,12 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("diffusers")
 
-from backends.base import BackendError
-from backends.calibrate import Cell, grid
-from backends.calibrate.session import Interrupted, complete, unmeasured
-from backends.profile import read
+from backends.base import BackendError  # noqa: E402
+from backends.calibrate import Cell, grid  # noqa: E402
+from backends.calibrate.session import Interrupted, complete, unmeasured  # noqa: E402
+from backends.profile import read  # noqa: E402
 
-from .conftest import files
+from .conftest import files  # noqa: E402
 
 ADD_ONS = {"lora_rank": 4, "controlnets": (0, 1, 3)}
 

@@ -16,11 +16,11 @@ import yaml
 torch = pytest.importorskip("torch")
 pytest.importorskip("diffusers")
 
-from backends.diffusers_ import LiveError, ModelSpec, build
-from backends.diffusers_.device.memory import weight_bytes
-from backends.diffusers_.networks.architectures import architecture, families, part
-from backends.diffusers_.networks.checkpoint import folder_weight_bytes
-from backends.diffusers_.networks.components import on_meta
+from backends.diffusers_ import LiveError, ModelSpec, build  # noqa: E402
+from backends.diffusers_.device.memory import weight_bytes  # noqa: E402
+from backends.diffusers_.networks.architectures import architecture, families, part  # noqa: E402
+from backends.diffusers_.networks.checkpoint import folder_weight_bytes  # noqa: E402
+from backends.diffusers_.networks.components import on_meta  # noqa: E402
 
 PUBLISHED = yaml.safe_load(files("backends.diffusers_.networks").joinpath("architectures.yaml").read_text())
 

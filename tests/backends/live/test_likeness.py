@@ -13,14 +13,14 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("diffusers")
 
-from backends.base import BackendError
-from backends.calibrate.likeness import PROMPTS, blocks, measure
-from backends.calibrate.patches import Batches
-from backends.calibrate.patches import measure as measure_batches
-from backends.diffusers_ import ModelSpec, build
-from backends.patched import PatchTiming
-from sim.cli import main
-from tests.sim.lab import simulated
+from backends.base import BackendError  # noqa: E402
+from backends.calibrate.likeness import PROMPTS, blocks, measure  # noqa: E402
+from backends.calibrate.patches import Batches  # noqa: E402
+from backends.calibrate.patches import measure as measure_batches  # noqa: E402
+from backends.diffusers_ import ModelSpec, build  # noqa: E402
+from backends.patched import PatchTiming  # noqa: E402
+from sim.cli import main  # noqa: E402
+from tests.sim.lab import simulated  # noqa: E402
 
 STEPS = 5
 

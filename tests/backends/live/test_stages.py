@@ -13,9 +13,9 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("diffusers")
 pytest.importorskip("peft")
 
-from backends.base import Asset, BackendError, Work, whole
-from backends.diffusers_.denoise import run_places
-from backends.diffusers_.serve import Live
+from backends.base import Asset, BackendError, Work, whole  # noqa: E402
+from backends.diffusers_.denoise import run_places  # noqa: E402
+from backends.diffusers_.serve import Live  # noqa: E402
 
 FAMILIES = ("sd15", "sdxl", "sd3", "flux", "sana")
 STEPS = 6

@@ -10,7 +10,7 @@ pytest.importorskip("transformers")
 pytest.importorskip("diffusers")
 pytest.importorskip("torchmetrics")
 
-from tests.traces.lab import tiny_clip
+from tests.traces.lab import tiny_clip  # noqa: E402
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -14,7 +14,7 @@ from sim.core.clock import COMPLETION
 class Honest:
     """Runs a request for 10 s, as it says."""
 
-    limit = 1
+    max_batch = 1
 
     def bind(self, run):
         self.run, self.cluster = run, run.cluster
@@ -43,7 +43,7 @@ class Honest:
 class Unrecorded(Honest):
     """Records no busy time."""
 
-    limit = 1000
+    max_batch = 1000
 
     def record_busy(self, worker, request):
         pass
@@ -173,7 +173,7 @@ class InThePast(Honest):
 class NoLimit(Honest):
     """Takes no number of requests."""
 
-    limit = "many"
+    max_batch = "many"
 
 
 # -- schedulers ------------------------------------------------------------------------------------------------------

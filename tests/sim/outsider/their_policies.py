@@ -7,7 +7,8 @@ from sim.core.clock import COMPLETION, CONTROL
 
 # [step batcher]
 class StepBatcher:
-    """Steps up to ``max_batch`` requests together; each step takes ``first_s``, and ``more_s`` for each but the first."""
+    """Steps up to ``max_batch`` requests together; each step takes ``first_s``, and ``more_s`` for each "
+    "but the first."""
 
     def __init__(self, limit: int = 4, first_s: float = 1.0, more_s: float = 0.5):
         self.max_batch, self.first_s, self.more_s = limit, first_s, more_s
@@ -46,7 +47,8 @@ class StepBatcher:
 
 # [batching server]
 class BatchingServer:
-    """Runs up to ``max_batch`` requests as one batch, at once when it is full and else ``max_wait_s`` after the first came."""
+    """Runs up to ``max_batch`` requests as one batch, at once when it is full and else ``max_wait_s`` "
+    "after the first came."""
 
     def __init__(self, limit: int = 8, wait_s: float = 5.0, batch_s: float = 10.0):
         self.max_batch, self.max_wait_s, self.batch_s = limit, wait_s, batch_s

@@ -8,7 +8,7 @@ from sim.core.clock import COMPLETION
 class OverfullBatcher:
     """Says that it takes four at once, and lets every request go the moment it comes, to run it all the same."""
 
-    limit = 4
+    max_batch = 4
 
     def bind(self, run):
         self.run, self.running = run, []
@@ -27,7 +27,7 @@ class OverfullBatcher:
 class TwoAtOnce:
     """Runs whatever it is given at once, whatever else runs on the worker."""
 
-    limit = 2
+    max_batch = 2
 
     def bind(self, run):
         self.run = run
