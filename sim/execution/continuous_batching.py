@@ -116,7 +116,7 @@ class ContinuousBatching(Executor):
             lost.append(worker_batch.staged_request)
         lost += worker_batch.joining
         if due is not None and pending and due[1] != DISPATCH:  # a dispatch is due now: nothing has begun
-            run.cluster.record_busy(worker, max(worker.busy_until_s, worker_batch.anchor_s), now_s, "request_lost")
+            run.cluster.record_busy(worker, max(worker.busy_until_s, worker_batch.anchor_s), now_s, "lost")
         for request in lost:
             self.batching.request_lost(worker, request)
         return lost

@@ -92,4 +92,4 @@ def record_interrupted(run: Run, worker: Worker, from_s: float, until_s: float, 
     """Record the part up to now of work that is lost; in full it would last until ``until_s`` and take ``joules``."""
     now_s = run.clock._now
     share = (now_s - from_s) / (until_s - from_s) if until_s > from_s else 0.0
-    run.cluster.record_busy(worker, from_s, now_s, "request_lost", None if joules is None else joules * share)
+    run.cluster.record_busy(worker, from_s, now_s, "lost", None if joules is None else joules * share)

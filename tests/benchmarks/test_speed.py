@@ -349,7 +349,7 @@ def test_slack_and_patches_at_batch_16(benchmark: Benchmark, waiting: int) -> No
         return engine(
             times, np.full(count, 4.0), 4, backend=Profiled("h100"), executor=executor, use_model_shape=False,
             models={"large": Model("sdxl", 50, 1024, 1024)}, deadline=1e6 if waiting else 5.0,
-            scheduler=PerWorkerQueues(LeastOutstanding("pixels"), Slack(executor, latency.Known())),
+            scheduler=PerWorkerQueues(LeastOutstanding("pixels"), Slack(executor, latency_predictor.Known())),
             shapes=(side, side, np.full(count, 50, np.int32)),
         )  # fmt: skip
 

@@ -124,7 +124,7 @@ def test_an_ordered_worker_ends_what_is_aboard_loads_and_serves_its_new_role() -
     load = ledger.spans()[[kind == "load" for kind, *_ in spans(run)]]
     assert load["joules"].tolist() == [300 * LOAD_S]
     assert list(ledger.models)[load["model"][0]] == "large"
-    spent = ledger.inside(0.0, 30.0, run.cluster.sizes())
+    spent = ledger.inside(0.0, 30.0, run.cluster.gpu_counts())
     assert (spent.switches, spent.switch_s, spent.busy_s) == (1, LOAD_S, 42.0)
 
 
@@ -163,7 +163,7 @@ def test_an_order_to_a_role_of_the_same_model_costs_nothing() -> None:
 def test_a_load_that_is_under_way_at_the_end_is_work_as_far_as_it_came() -> None:
     run = switched([0.0], [10.0], (6.0, order(1, "large")))
     assert ("load", 1, 6.0, 10.0) in spans(run)
-    assert run.record.usage_log.inside(0.0, 10.0, run.cluster.sizes()).joules == pytest.approx(300 * 14)
+    assert run.record.usage_log.inside(0.0, 10.0, run.cluster.gpu_counts()).joules == pytest.approx(300 * 14)
 
 
 @settings(max_examples=80)
@@ -210,7 +210,7 @@ def test_orders_at_random_lose_nobody_and_spend_no_gpu_twice(
 
 
 @settings(max_examples=150)
-@given(max_batch=st.integers(1, 3), roles=st.lists(st.sampled_from("ab"), min_size=1, max_size=5), data=st.data())
+@given(limit=st.integers(1, 3), roles=st.lists(st.sampled_from("ab"), min_size=1, max_size=5), data=st.data())
 def test_roomiest_and_idle_are_what_a_search_of_all_finds(limit: int, roles: list[str], data: st.DataObject) -> None:
     """Fewest aboard, longest so: a list of (aboard, when it came to that) beside the real thing."""
     rooms, workers = FreeWorkers(), [Worker(i, role, role, limit) for i, role in enumerate(roles)]
@@ -414,7 +414,7 @@ def test_a_gang_forms_loads_serves_and_is_disbanded_and_counts_all_its_gpus() ->
         run.run()
         assert spans(run) == [("load", 3, 0.0, 7.0), ("serve", 3, 7.0, 17.0), ("serve", 3, 17.0, 27.0)]
         assert once(run) == 2 * 27.0
-        spent = run.record.usage_log.inside(0.0, 27.0, run.cluster.sizes())
+        spent = run.record.usage_log.inside(0.0, 27.0, run.cluster.gpu_counts())
         assert (spent.busy_s, spent.switch_s, spent.joules) == (54.0, 14.0, pytest.approx(watts * 54.0))
         facts = run.record.request_columns
         assert facts["energy_j"].tolist() == pytest.approx([watts * 20.0] * 2)

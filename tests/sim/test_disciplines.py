@@ -28,13 +28,13 @@ from sim.scheduling.latency_predictor import Known, Svr
 from sim.scheduling.routing.per_worker import PerWorkerQueues
 from sim.scheduling.routing.routers import LeastOutstanding
 from tests.sim.lab import engine, simulated
-from tests.sim.test_slack import SIDES, UNIT, MixedStepCosts
+from tests.sim.test_slack import SIDES, UNIT, MixedTimes
 
 SIZES = [(512, 512), (768, 768), (1024, 1024)]
 
 
 def served(
-    make: Any, backend: MixedStepCosts, times: Any, sides: Sequence[int], steps: Sequence[int], limit: int, **parts: Any
+    make: Any, backend: MixedTimes, times: Any, sides: Sequence[int], steps: Sequence[int], limit: int, **parts: Any
 ) -> Engine:  # fmt: skip
     side, left = np.array(sides, np.int32), np.array(steps, np.int32)
     executor = ContinuousBatching(limit)
@@ -54,7 +54,7 @@ def served(
 @given(
     gaps=st.lists(st.integers(0, 8), min_size=1, max_size=15),
     steps=st.lists(st.integers(1, 9), min_size=15, max_size=15),
-    max_batch=st.integers(1, 4),
+    limit=st.integers(1, 4),
 )
 def test_those_with_the_least_work_left_step(gaps: list[int], steps: list[int], limit: int) -> None:
     """Against making every step: a step takes a second, whoever is active."""
@@ -74,7 +74,7 @@ def test_those_with_the_least_work_left_step(gaps: list[int], steps: list[int], 
                 finish[row] = now
                 del left[row]
     run = served(
-        lambda executor: ShortestRemaining(executor, Known()), MixedStepCosts(256, 0, 0), times, [64] * len(gaps),
+        lambda executor: ShortestRemaining(executor, Known()), MixedTimes(256, 0, 0), times, [64] * len(gaps),
         steps[: len(gaps)], limit,
     )  # fmt: skip
     assert run.record.request_columns["finish_s"].tolist() == list(finish.values())
@@ -83,7 +83,7 @@ def test_those_with_the_least_work_left_step(gaps: list[int], steps: list[int], 
 def test_who_is_preempted_keeps_its_steps_and_pays_for_no_more_than_them() -> None:
     """A long request, a short one in between: alone they take 100 and 10 units, and so they do one inside the other."""
     run = served(
-        lambda executor: ShortestRemaining(executor, Known()), MixedStepCosts(1, 0, 0, begin=5), [0.0,
+        lambda executor: ShortestRemaining(executor, Known()), MixedTimes(1, 0, 0, begin=5), [0.0,
         20 * UNIT], [64, 64],
         [100, 10], 1,
     )  # fmt: skip
@@ -98,7 +98,7 @@ def test_who_is_preempted_keeps_its_steps_and_pays_for_no_more_than_them() -> No
 @given(
     sides=st.lists(st.sampled_from(SIDES), min_size=1, max_size=15),
     steps=st.lists(st.integers(1, 9), min_size=15, max_size=15),
-    max_batch=st.integers(1, 6),
+    limit=st.integers(1, 6),
     overtake=st.booleans(),
     pixels=st.integers(4096, 4096 * 40),
 )
@@ -107,7 +107,7 @@ def test_batches_are_of_one_size_or_below_the_cap(
 ) -> None:
     seen: list[list[int]] = []
 
-    class Watched(MixedStepCosts):
+    class Watched(MixedTimes):
         def steps(self, works: Sequence[Work], count: int = 1) -> Any:
             seen.append([work.width for work in works])
             return super().steps(works, count)
@@ -132,7 +132,7 @@ def test_without_overtaking_nobody_joins_before_the_first_in_line() -> None:
     def finish(overtake: bool) -> list[float]:
         run = served(
             lambda executor: OneResolution(executor, overtake),
-            MixedStepCosts(4, 0, 0),
+            MixedTimes(4, 0, 0),
             [0.0, UNIT, 2 * UNIT],
             [64, 128, 64],
             [4] * 3,
@@ -148,7 +148,7 @@ def test_the_earliest_deadline_is_next() -> None:
     """Deadlines are twice 2, 4 and 16 s after arrival; one runs, and the shortest limits go before who came earlier."""
     run = served(
         lambda executor: Edf(),
-        MixedStepCosts(256, 0, 0),
+        MixedTimes(256, 0, 0),
         [0.0, 0.1, 0.2, 0.3],
         [64, 256, 128, 64],
         [4] * 4,
@@ -219,8 +219,8 @@ def test_any_set_of_sizes_can_be_served_in_patches() -> None:
 def test_a_backend_without_patches_is_refused_before_the_run() -> None:
     with pytest.raises(BackendError, match="nobody measured what a step of patches takes"):
         simulated("system=patched-cache", "feature_cache=none", "trace.requests=5", "trace.history=20")
-    run = engine([0.0], [1.0], backend=MixedStepCosts(1, 1, 1), executor=ContinuousBatching(2, PatchedSteps()))
-    with pytest.raises(ConfigError, match="Mixed does not step patches"):
+    run = engine([0.0], [1.0], backend=MixedTimes(1, 1, 1), executor=ContinuousBatching(2, PatchedSteps()))
+    with pytest.raises(ConfigError, match="MixedTimes does not step patches"):
         run.run()
 
 
@@ -228,7 +228,7 @@ def test_who_comes_during_the_last_step_of_another_preempts_nobody() -> None:
     """It was to be asked at the next boundary, at which the other leaves and nobody is left to give way."""
     run = served(
         lambda executor: ShortestRemaining(executor, Known()),
-        MixedStepCosts(256, 0, 0),
+        MixedTimes(256, 0, 0),
         [0.0, 9.5],
         [64, 64],
         [10, 3],
@@ -240,7 +240,7 @@ def test_who_comes_during_the_last_step_of_another_preempts_nobody() -> None:
 def test_who_may_be_preempted_has_no_add_ons() -> None:
     with pytest.raises(ConfigError, match="a request that may be preempted cannot have add-ons; add addons=ignore"):
         served(
-            lambda executor: ShortestRemaining(executor, Known()), MixedStepCosts(256, 0, 0), [0.0], [64], [5], 1,
+            lambda executor: ShortestRemaining(executor, Known()), MixedTimes(256, 0, 0), [0.0], [64], [5], 1,
             addons=lambda row: Addons(),
         )  # fmt: skip
 
@@ -251,7 +251,7 @@ def test_images_of_the_models_own_size_are_expected_where_all_are_made_at_it() -
     side = np.array([128, 128], np.int32)
     executor = ContinuousBatching(1)
     run = engine(
-        [0.0, 1.5 * UNIT], [1.0] * 2, backend=MixedStepCosts(1, 1, 0), executor=executor, shapes=(side, side, side),
+        [0.0, 1.5 * UNIT], [1.0] * 2, backend=MixedTimes(1, 1, 0), executor=executor, shapes=(side, side, side),
         scheduler=PerWorkerQueues(LeastOutstanding(), ShortestRemaining(executor, Known())),
         models={"large": Model("large", 50, 64, 64)},
     )  # fmt: skip
@@ -268,7 +268,7 @@ def test_the_predictor_learns_the_backend_and_tells_its_error() -> None:
     run = engine(
         np.zeros(9),
         np.ones(9),
-        backend=MixedStepCosts(40, 2, 9),
+        backend=MixedTimes(40, 2, 9),
         executor=executor,
         shapes=(side, side, side),
         use_model_shape=False,
@@ -293,7 +293,7 @@ def test_what_is_forgotten_is_expected_anew_and_the_same(made: Any, monkeypatch:
     run = engine(
         np.zeros(3),
         np.ones(3),
-        backend=MixedStepCosts(40, 2, 9),
+        backend=MixedTimes(40, 2, 9),
         executor=executor,
         shapes=(side, side, side),
         use_model_shape=False,

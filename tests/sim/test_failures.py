@@ -28,7 +28,7 @@ from sim.scheduling.routing.routers import RoundRobin
 from tests.sim.lab import Given, engine, simulated
 from tests.sim.test_cluster import Acts
 from tests.sim.test_disciplines import served as shortest
-from tests.sim.test_slack import UNIT, MixedStepCosts
+from tests.sim.test_slack import UNIT, MixedTimes
 from tests.sim.test_steps import Patching, Stepped
 
 POWER_W = 300.0
@@ -190,7 +190,7 @@ def test_who_was_preempted_on_a_gpu_that_fails_begins_anew() -> None:
     """100 steps of a unit, preempted after 20 by 10 steps, of which 5 are done when the GPU fails for 5 units: it then
     makes all 10, and then all 100."""
     run = shortest(
-        lambda executor: ShortestRemaining(executor, Known()), MixedStepCosts(1, 0, 0), [0.0, 20 * UNIT], [64,
+        lambda executor: ShortestRemaining(executor, Known()), MixedTimes(1, 0, 0), [0.0, 20 * UNIT], [64,
         64], [100, 10], 1,
         controllers=[Failures({0: [(25 * UNIT, 30 * UNIT)]})],
     )  # fmt: skip
@@ -202,7 +202,7 @@ def test_who_was_preempted_on_a_gpu_that_fails_begins_anew() -> None:
 def test_who_waits_for_a_gpu_that_is_down_preempts_nobody_there() -> None:
     """Of both that come while the only GPU is down the shorter one is served first when it is back."""
     run = shortest(
-        lambda executor: ShortestRemaining(executor, Known()), MixedStepCosts(256, 0, 0), [1.0, 2.0], [64, 64],
+        lambda executor: ShortestRemaining(executor, Known()), MixedTimes(256, 0, 0), [1.0, 2.0], [64, 64],
         [9, 3], 1,
         controllers=[Failures({0: [(0.5, 5.0)]})],
     )  # fmt: skip

@@ -108,7 +108,7 @@ def brute(times: Sequence[float], sides: Sequence[int], cache: FeatureCache, lim
         if not active:
             now = times[waiting[0]]
             continue
-        now += cache.course(active, 1, by_hand).seconds(1)
+        now += cache.step_costs(active, 1, by_hand).seconds(1)
         for request in list(active):
             request.steps_left -= 1
             if not request.steps_left:
@@ -151,7 +151,7 @@ def test_a_course_rises_and_is_cut_at_the_first_boundary_that_is_not_before(
     name: str, lefts: list[int], sides: list[int], share: float
 ) -> None:
     active, count = requests(sides[: len(lefts)], lefts), min(lefts)
-    course = CACHES[name]().course(active, count, by_hand)
+    course = CACHES[name]().step_costs(active, count, by_hand)
     ends = [course.seconds(n) for n in range(count + 1)]
     assert ends[0] == 0.0
     assert all(later >= earlier for earlier, later in itertools.pairwise(ends))
@@ -202,19 +202,19 @@ def test_no_reuse_costs_what_there_is_without_a_cache_and_the_overhead() -> None
 def test_patches_reuse_more_than_whole_images_and_more_the_smaller_the_image_is() -> None:
     """PatchedServe's Figure 15 in words; together with others an image reuses even less."""
     alone = {side: requests([side], [STEPS]) for side in SIDES}
-    by_patch = {side: patch_level().course(active, STEPS, by_hand).reused(STEPS)[0] for side, active in alone.items()}
-    by_image = {side: whole_image().course(active, STEPS, by_hand).reused(STEPS)[0] for side, active in alone.items()}
+    by_patch = {side: patch_level().step_costs(active, STEPS, by_hand).reused(STEPS)[0] for side, active in alone.items()}
+    by_image = {side: whole_image().step_costs(active, STEPS, by_hand).reused(STEPS)[0] for side, active in alone.items()}
     assert by_patch[64] > by_patch[96] > by_patch[128]
     assert all(by_patch[side] > by_image[side] for side in SIDES)
     together = requests([64, 64], [STEPS, STEPS])
-    assert whole_image().course(together, STEPS, by_hand).reused(STEPS)[0] < by_image[64]
-    np.testing.assert_allclose(patch_level().course(together, STEPS, by_hand).reused(STEPS), by_patch[64])
+    assert whole_image().step_costs(together, STEPS, by_hand).reused(STEPS)[0] < by_image[64]
+    np.testing.assert_allclose(patch_level().step_costs(together, STEPS, by_hand).reused(STEPS), by_patch[64])
 
 
 def test_the_overhead_is_of_every_block_and_patch() -> None:
     full, active = by_hand(requests([64, 128], [3, 3])), requests([64, 128], [3, 3])
     cache = PatchLevel(likeness(0.0), overhead())
-    assert cache.course(active, 1, by_hand).seconds(1) == pytest.approx(full.seconds + 7 * (0.001 + 0.0005 * (4 + 16)))
+    assert cache.step_costs(active, 1, by_hand).seconds(1) == pytest.approx(full.seconds + 7 * (0.001 + 0.0005 * (4 + 16)))
 
 
 def test_a_step_list_is_followed_and_stretched() -> None:
@@ -223,9 +223,9 @@ def test_a_step_list_is_followed_and_stretched() -> None:
     assert sum(cache.plan(STEPS // 2)) / (STEPS // 2) > 6 / STEPS, "steps that lie further apart change more"
     assert cache.plan(STEPS, 3) == [True, False, True, False, False, True, False, False, True]
     one, other = requests([64], [STEPS - 3])[0], requests([64, 64], [1, STEPS - 2])[1]
-    took = cache.course([one, other], 1, by_hand).seconds(1)  # step 3 is reused, step 2 is not
+    took = cache.step_costs([one, other], 1, by_hand).seconds(1)  # step 3 is reused, step 2 is not
     assert took == pytest.approx(by_hand([other]).seconds + 0.1 * by_hand([one]).seconds)
-    assert skips("batch").course([one, other], 1, by_hand).seconds(1) == by_hand([one, other]).seconds
+    assert skips("batch").step_costs([one, other], 1, by_hand).seconds(1) == by_hand([one, other]).seconds
 
 
 def test_a_measured_table_is_read_by_model_size_and_step(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def test_the_first_in_line_sets_out_when_as_many_gpus_are_idle_as_it_takes(
     assert [len(each) for each in members(run)] == [gpus for gpus in takes if gpus <= count]
     assert len(run.scheduler) == 0
     gpu_seconds = sum(gpus * took for gpus, (_, took, _) in zip(takes, asked, strict=True) if gpus <= count)
-    assert run.record.usage_log.inside(0.0, 1e6, run.cluster.sizes()).busy_s == gpu_seconds
+    assert run.record.usage_log.inside(0.0, 1e6, run.cluster.gpu_counts()).busy_s == gpu_seconds
 
 
 def test_who_is_first_after_another_set_out_takes_gpus_that_were_idle_all_the_while() -> None:

@@ -18,7 +18,7 @@ from sim.scheduling.routing.per_worker import PerWorkerQueues
 from sim.scheduling.routing.routers import LeastOutstanding
 from tests.oracles.optimum import RequestInputs, most_in_time
 from tests.sim.lab import engine
-from tests.sim.test_slack import UNIT, MixedStepCosts
+from tests.sim.test_slack import UNIT, MixedTimes
 
 SIDES = (64, 128)
 
@@ -47,9 +47,7 @@ def everything(asked: Sequence[RequestInputs], step_s: Any, before_s: float, aft
     return after(0.0, [], frozenset(range(len(asked))))
 
 
-def instance(
-    backend: MixedStepCosts, gaps: list[int], kinds: list[int], steps: int, loose: float
-) -> list[RequestInputs]:
+def instance(backend: MixedTimes, gaps: list[int], kinds: list[int], steps: int, loose: float) -> list[RequestInputs]:
     times = np.cumsum(gaps) * UNIT
     return [
         RequestInputs(float(time), kind, steps, float(time) + loose * alone(backend, kind, steps))
@@ -57,11 +55,11 @@ def instance(
     ]
 
 
-def alone(backend: MixedStepCosts, kind: int, steps: int) -> float:
+def alone(backend: MixedTimes, kind: int, steps: int) -> float:
     return (backend.begin_ + backend.end_ * (SIDES[kind] // 64)) * UNIT + steps * backend.step_s([SIDES[kind]])
 
 
-def optimum(backend: MixedStepCosts, asked: list[RequestInputs], limit: int) -> int:
+def optimum(backend: MixedTimes, asked: list[RequestInputs], limit: int) -> int:
     return most_in_time(
         asked,
         lambda kinds: backend.step_s([SIDES[kind] for kind in kinds]),
@@ -72,7 +70,7 @@ def optimum(backend: MixedStepCosts, asked: list[RequestInputs], limit: int) -> 
 
 
 BACKENDS = st.builds(
-    MixedStepCosts, st.integers(1, 30), st.integers(1, 6), st.integers(0, 8), st.integers(0, 8), st.integers(0, 8)
+    MixedTimes, st.integers(1, 30), st.integers(1, 6), st.integers(0, 8), st.integers(0, 8), st.integers(0, 8)
 )
 
 
@@ -85,10 +83,10 @@ BACKENDS = st.builds(
     loose=st.sampled_from([1.0, 1.5, 2.5]),
 )
 @example(
-    backend=MixedStepCosts(4, 1, 2, 1, 3), gaps=[0, 0, 1], kinds=[0, 1, 1, 0], max_batch=2, loose=1.5
+    backend=MixedTimes(4, 1, 2, 1, 3), gaps=[0, 0, 1], kinds=[0, 1, 1, 0], max_batch=2, loose=1.5
 )  # the later of two alike
 def test_nothing_that_is_left_out_would_have_been_better(
-    backend: MixedStepCosts, gaps: list[int], kinds: list[int], limit: int, loose: float
+    backend: MixedTimes, gaps: list[int], kinds: list[int], limit: int, loose: float
 ) -> None:
     asked = instance(backend, gaps, kinds, 2, loose)
     tried = everything(
@@ -106,11 +104,11 @@ def test_nothing_that_is_left_out_would_have_been_better(
     backend=BACKENDS,
     gaps=st.lists(st.integers(0, 120), min_size=1, max_size=6),
     kinds=st.lists(st.integers(0, 1), min_size=6, max_size=6),
-    max_batch=st.integers(1, 6),
+    limit=st.integers(1, 6),
     loose=st.sampled_from([1.5, 2.5, 5.0]),
 )
 def test_no_scheduler_serves_more_in_time(
-    backend: MixedStepCosts, gaps: list[int], kinds: list[int], limit: int, loose: float
+    backend: MixedTimes, gaps: list[int], kinds: list[int], limit: int, loose: float
 ) -> None:
     asked = instance(backend, gaps, kinds, 5, loose)
     most = optimum(backend, asked, limit)

@@ -29,7 +29,7 @@ UNIT = 1 / 256
 """Seconds: sums of its multiples have no rounding in them, so that two ways of adding up agree to the bit."""
 
 
-class MixedStepCosts(Given):
+class MixedTimes(Given):
     """A step takes ``base`` + ``more`` for each 64x64 patch + ``further`` for each further size; units of UNIT."""
 
     by_row = False
@@ -67,7 +67,7 @@ class MixedStepCosts(Given):
 class Reading:
     """Algorithm 1, line by line: all that wait and all that are active are looked at, at every boundary."""
 
-    def __init__(self, executor: ContinuousBatching, backend: MixedStepCosts, slack: Slack) -> None:
+    def __init__(self, executor: ContinuousBatching, backend: MixedTimes, slack: Slack) -> None:
         self.executor, self.backend, self.slack = executor, backend, slack
         self.before_s = backend.begin_ * UNIT
         self.waiting: list[tuple[Worker, Request]] = []
@@ -152,7 +152,7 @@ class Reading:
 
 
 def served(
-    backend: MixedStepCosts, gaps: Sequence[int], sides: Sequence[int], steps: Sequence[int], *,
+    backend: MixedTimes, gaps: Sequence[int], sides: Sequence[int], steps: Sequence[int], *,
     max_batch: int, deadline: float, gpus: int = 1, plain: bool = False, memory: int | None = None, **slack: Any,
 ) -> Engine:  # fmt: skip
     count = len(gaps)
@@ -172,7 +172,7 @@ def served(
 
 
 BACKENDS = st.builds(
-    MixedStepCosts, st.integers(1, 40), st.integers(1, 8), st.integers(0, 20), st.integers(0, 12), st.integers(0, 12)
+    MixedTimes, st.integers(1, 40), st.integers(1, 8), st.integers(0, 20), st.integers(0, 12), st.integers(0, 12)
 )
 INSTANCES = st.fixed_dictionaries(
     {
@@ -202,7 +202,7 @@ def test_it_chooses_what_algorithm_1_says(instance: dict[str, Any]) -> None:
 @settings(max_examples=60)
 @given(instance=INSTANCES)
 def test_nobody_who_joined_is_dropped_and_who_is_discarded_would_have_been_late(instance: dict[str, Any]) -> None:
-    backend: MixedStepCosts = instance["backend"]
+    backend: MixedTimes = instance["backend"]
     seen: list[tuple[Request, float, list[Request]]] = []
     end = Engine.end
 
@@ -232,7 +232,7 @@ def test_nobody_who_joined_is_dropped_and_who_is_discarded_would_have_been_late(
 @given(instance=INSTANCES, most=st.integers(16, 40))
 def test_no_batch_is_over_the_memory(instance: dict[str, Any], most: int) -> None:
     """The cluster ends a run in which one is."""
-    instance = instance | {"backend": MixedStepCosts(8, 1, 1, bytes_=10)}
+    instance = instance | {"backend": MixedTimes(8, 1, 1, bytes_=10)}
     run = served(**instance, memory=most * 10)
     assert set(run.record.request_columns["outcome"]) <= {COMPLETED, DISCARDED}
 
@@ -249,7 +249,7 @@ def test_boundaries_at_which_nothing_is_new_are_not_looked_at() -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Slack, "next", counted)
-        backend = MixedStepCosts(1, 8, 0)  # a batch is no faster than one after another
+        backend = MixedTimes(1, 8, 0)  # a batch is no faster than one after another
         run = served(backend, [0] * 24, [256] * 24, [400] * 24, max_batch=6, deadline=1e6, threshold=1.05)
     assert (run.record.request_columns["outcome"] == COMPLETED).all()
     assert asked < 24 * 8
@@ -296,7 +296,7 @@ def test_it_looks_again_when_whoever_would_be_late_would_not_be_or_another_is_mo
 
 def test_a_decision_that_is_not_overlapped_holds_the_gpu() -> None:
     def last_s(**how: Any) -> float:
-        run = served(MixedStepCosts(8, 1, 1), [0] * 4, [64] * 4, [10] * 4, max_batch=4, deadline=100.0, **how)
+        run = served(MixedTimes(8, 1, 1), [0] * 4, [64] * 4, [10] * 4, max_batch=4, deadline=100.0, **how)
         return float(np.max(run.record.request_columns["finish_s"]))
 
     assert last_s(overlap=False, decide_s=0.5) > last_s() + 0.4

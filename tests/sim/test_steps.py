@@ -117,7 +117,7 @@ def brute(times: Sequence[float], lefts: Sequence[int], backend: Stepped, limit:
 @settings(max_examples=80)
 @given(
     gaps=st.lists(st.integers(0, 40), min_size=1, max_size=30),
-    max_batch=st.integers(1, 5),
+    limit=st.integers(1, 5),
     more=st.sampled_from([0, 1, 3]),
 )
 def test_jumping_over_steps_ends_where_making_each_of_them_does(gaps: list[int], limit: int, more: int) -> None:
