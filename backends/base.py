@@ -50,7 +50,7 @@ class Work:
     capture: Mapping[int, int] | None = None
     controlnets: tuple[str, ...] = ()
     loras: tuple[str, ...] = ()
-    apart: tuple[str, ...] = ()
+    remote_controlnets: tuple[str, ...] = ()
     done: int = field(init=False)
     state: Any = field(init=False, default=None, repr=False)
     made: Any = field(init=False, default=None, repr=False)
@@ -119,7 +119,7 @@ class Asset:
 
 
 @dataclass(frozen=True, slots=True)
-class Apart:
+class RemoteControlNetCosts:
     """The seconds of one step, where its ControlNets run on GPUs of their own (SwiftDiffusion, 4.1).
 
     ``encoder_s`` is the denoiser's encoder and middle block, which run at the same time as the ControlNets,
@@ -235,7 +235,7 @@ class AddonBackend(Protocol):
     def restore_weights(self, loras: Sequence[Asset]) -> Cost:
         """Take out all that were merged, at once."""
 
-    def apart(self, work: Work, batch: int, gpus: int) -> Apart:
+    def remote_controlnet_costs(self, work: Work, batch: int, gpus: int) -> RemoteControlNetCosts:
         """The parts of a step of ``batch`` works like this one, whose ControlNets run elsewhere, the denoiser's on
         ``gpus`` GPUs at once, plain kernels; of a live backend, of the step that it made last."""
 
@@ -252,7 +252,7 @@ class Patching(Protocol):
         ``Work.done``. Raises BackendError for works of several models, or where nobody measured it."""
 
 
-def whole(backend: Backend, work: Work) -> Stages:
+def standalone_cost(backend: Backend, work: Work) -> Stages:
     """Run one request alone on the GPU, from step K to the image."""
     works = (work,)
     begun = backend.begin(works)

@@ -11,7 +11,7 @@ from backends.base import BackendError
 from backends.profile import Point, Profile, Timing
 from conf.validation import first_error
 
-LARGEST = 1 << 26
+MAX_BYTES = 1 << 26
 """Bytes of the file, at most; theirs have an eighth of a million."""
 
 ARTEFACTS = 2
@@ -52,8 +52,8 @@ def read(path: Path, scenario: str, gpu: str, model: str, size: tuple[int, int])
         BackendError: the file cannot be read, has no such scenario, or holds no times of steps for it.
     """
     try:
-        if path.stat().st_size > LARGEST:
-            raise BackendError(f"{path}: has over {LARGEST:,} bytes; name SGLang's JSON file")
+        if path.stat().st_size > MAX_BYTES:
+            raise BackendError(f"{path}: has over {MAX_BYTES:,} bytes; name SGLang's JSON file")
         scenarios = Baselines.model_validate_json(path.read_bytes()).scenarios
         if scenario not in scenarios:
             known = ", ".join(sorted(scenarios)[:40]) or "none"

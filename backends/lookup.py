@@ -6,10 +6,10 @@ from math import fsum
 from typing import Literal
 
 from backends.base import BackendError, Cost, Work
+from backends.lookup_record import LookupRecord
 from backends.patched import Size
 from backends.profile import Profile
 from backends.table import Table
-from backends.used import Used
 
 INSTEAD = "choose another models= or cluster=, or measure one and name its folder with backend.folder"
 
@@ -22,7 +22,7 @@ class Lookup:
     profiles: Mapping[str, Profile]
     extrapolate: Literal["error", "warn"]
     service_factor: float
-    used: Used = field(init=False, default_factory=Used)
+    record: LookupRecord = field(init=False, default_factory=LookupRecord)
     _times: dict[tuple[str, str, int, int, int], float] = field(init=False, default_factory=dict, repr=False)
 
     def require(self, model: str) -> None:
@@ -52,7 +52,7 @@ class Lookup:
             if table is None:
                 found = 0.0
             elif operation != "step" and batch > (most := table.max_batch):
-                self.used.in_turn.add((model, operation, most))
+                self.record.in_turn.add((model, operation, most))
                 found = self.at(table, operation, model, *size, most) * (batch / most) * self.service_factor
             else:
                 found = self.at(table, operation, model, *size, batch) * self.service_factor
@@ -73,7 +73,7 @@ class Lookup:
         else:
             drawn_j = self.at(table, "energy", model, width, height, batch)
             joules = drawn_j * (seconds / plain_s) * self.service_factor
-        self.used.stepped.add(model)
+        self.record.stepped.add(model)
         return Cost(seconds, joules)
 
     def patched(self, works: Sequence[Work], sizes: Sequence[Size], side: int) -> Cost:
@@ -91,7 +91,7 @@ class Lookup:
             raise self.lacks(model, what, "choose batching=same-size, or add it to a profile")
         for width, height in dict.fromkeys(sizes):
             self.seconds("step", model, width, height)  # inside the measured sizes, or said to be extrapolated
-        self.used.stepped.add(model)
+        self.record.stepped.add(model)
         return self.cost(model, timing.step_s(sizes, side) * self.service_factor)
 
     def peak_bytes(self, work: Work, batch: int) -> int | None:
@@ -125,7 +125,7 @@ class Lookup:
             measure = f"measure them (mezzotint calibrate --controlnets {nets})"
             remedy = f"serve without them, {measure}, or have more of them take as much each, with extrapolate=warn"
             raise self.lacks(model, said, remedy)
-        self.used.between.add((model, nets))
+        self.record.between.add((model, nets))
         if nets > max(tables):
             return at(0) + (at(max(tables)) - at(0)) * nets / max(tables)
         low, high = max(n for n in tables if n < nets), min(n for n in tables if n > nets)
@@ -140,7 +140,7 @@ class Lookup:
                 where = f"{what} at {width}x{height} ({pixels} pixels), batch {batch}"
                 remedy = "use shapes=model, measure that size and batch, or allow it with extrapolate=warn"
                 raise self.lacks(model, f"{where} is outside the measured grid ({table.grid()})", remedy)
-            self.used.extrapolated.add((model, width, height, batch))
+            self.record.extrapolated.add((model, width, height, batch))
         return table.at(pixels, batch)
 
     def cost(self, model: str, seconds: float) -> Cost:

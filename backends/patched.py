@@ -6,13 +6,13 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-LONGEST_S = 1e9
+MAX_S = 1e9
 """Thirty years: a measurement above that is a mistake, and sums of such lose their digits."""
 
 Size = tuple[int, int]
 """Width and height in pixels."""
 
-Seconds = Annotated[float, Field(ge=0, le=LONGEST_S)]
+Seconds = Annotated[float, Field(ge=0, le=MAX_S)]
 
 
 class PatchTiming(BaseModel):
@@ -32,7 +32,7 @@ class PatchTiming(BaseModel):
 
     side: Annotated[int, Field(gt=0, le=65_536)]
     base_s: Seconds
-    patch_s: Annotated[float, Field(gt=0, le=LONGEST_S)]
+    patch_s: Annotated[float, Field(gt=0, le=MAX_S)]
     size_s: Seconds
     halo_s: Seconds
     source: str

@@ -13,14 +13,14 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from backends.base import BackendError
-from backends.patched import LONGEST_S, PatchTiming
+from backends.patched import MAX_S, PatchTiming
 from backends.scatter import Scatter
 from backends.table import Table
 from conf.atomic import atomic_write, check_ours
 from conf.document import DocumentError, parse
 from conf.validation import first_error
 
-Seconds = Annotated[float, Field(gt=0, le=LONGEST_S)]
+Seconds = Annotated[float, Field(gt=0, le=MAX_S)]
 Count = Annotated[int, Field(gt=0, lt=2**53)]
 Quantity = Annotated[float, Field(gt=0, le=1e12)]
 Key = TypeVar("Key", int, str, tuple[str, int])
@@ -40,7 +40,7 @@ class Timing(Strict):
 
     batch: Count = 1
     seconds: Seconds
-    spread_s: Annotated[float, Field(ge=0, le=LONGEST_S)] | None = None
+    spread_s: Annotated[float, Field(ge=0, le=MAX_S)] | None = None
     source: str | None = None
 
     @property
@@ -72,7 +72,7 @@ class GroupPoint(Point):
     gpus: Annotated[int, Field(ge=2)]
 
 
-class ApartPoint(Strict):
+class RemoteControlNetPoint(Strict):
     """One step whose ControlNets run beside the denoiser, on GPUs of their own, at batch 1 and with plain kernels.
 
     ``gpus`` share the denoiser's step. ``encoder_s`` is its encoder and middle block, ``controlnet_s`` one ControlNet,
@@ -183,7 +183,7 @@ class Profile(Strict):
     vae_encode: list[Point] = []
     vae_decode: list[Point] = []
     controlnet_step: list[ControlPoint] = []
-    apart: list[ApartPoint] = []
+    apart: list[RemoteControlNetPoint] = []
     kernels: dict[str, Quantity] = {}
     controlnet: ControlNetLoad | None = None
     lora: LoraTiming | None = None

@@ -10,7 +10,17 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from annotated_types import Ge, Le
 
-from backends.base import Apart, Asset, BackendError, Cost, Provenance, RequestInputs, Work, check_done, whole
+from backends.base import (
+    Asset,
+    BackendError,
+    Cost,
+    Provenance,
+    RemoteControlNetCosts,
+    RequestInputs,
+    Work,
+    check_done,
+    standalone_cost,
+)
 from backends.lookup import Lookup, exact_total
 from backends.patched import Size
 from backends.profile import LoraTiming, Profile, find, shipped
@@ -21,7 +31,7 @@ from conf.ranges import Seconds
 Factor = Annotated[float, Ge(1e-6), Le(1e6)]
 """A factor on measured seconds, far beyond what one GPU is faster or slower than another."""
 
-MOST_CUT = 100_000
+MAX_PATCH_BATCHES = 100_000
 """Batches of patches that are remembered: of many sizes there are more than memory holds."""
 
 
@@ -130,7 +140,7 @@ class Profiled:
         costs = [known.get(group) or self._step(group, _one_of(works, group[0])) for group in groups.items()]
         if len(groups) == 1:
             return costs[0].times(count)
-        self._lookup.used.mixed = True
+        self._lookup.record.mixed = True
         return exact_total(costs).times(count)
 
     def _step(self, group: tuple[str, int], work: Work) -> Cost:
@@ -147,9 +157,9 @@ class Profiled:
         key = works[0].model, tuple(sizes), side
         one = self._cut.get(key)
         if one is None:
-            if len(self._cut) >= MOST_CUT:
+            if len(self._cut) >= MAX_PATCH_BATCHES:
                 self._cut.clear()
-            self._lookup.used.patched.add(works[0].model)
+            self._lookup.record.patched.add(works[0].model)
             one = self._cut[key] = self._lookup.patched(works, sizes, side)
         return one.times(count)
 
@@ -181,7 +191,9 @@ class Profiled:
 
     def typical_s(self, work: Work) -> float:
         """Seconds that a request like ``work`` typically takes in full, alone on the GPU."""
-        stages = whole(self, Work(work.model, work.width, work.height, work.steps, controlnets=work.controlnets))
+        stages = standalone_cost(
+            self, Work(work.model, work.width, work.height, work.steps, controlnets=work.controlnets)
+        )
         return stages.denoise_s + stages.other_s
 
     def group_sizes(self) -> frozenset[int]:
@@ -210,7 +222,7 @@ class Profiled:
             return self._lookup.cost(asset.model, net.load_s * _size(asset, net.bytes))
         seconds = profile.load_s
         if seconds is None:
-            self._lookup.used.unpublished_loads.add(asset.model)
+            self._lookup.record.unpublished_loads.add(asset.model)
             seconds = self.unpublished_load_s
         return self._lookup.cost(asset.model, seconds)
 
@@ -261,7 +273,7 @@ class Profiled:
         seconds = measured.unfuse_s if measured.restore_s is None else measured.restore_s
         return self._lookup.cost(loras[0].model, seconds)
 
-    def apart(self, work: Work, batch: int, gpus: int) -> Apart:
+    def remote_controlnet_costs(self, work: Work, batch: int, gpus: int) -> RemoteControlNetCosts:
         """Of a batch, in the proportion of the step's own."""
         self.require(work.model)
         measured = {(p.gpus, p.width, p.height): p for p in self.profiles[work.model].apart}
@@ -278,7 +290,7 @@ class Profiled:
         if batch > 1:
             shape = ("step", work.model, work.width, work.height)
             scale *= self.seconds(*shape, batch) / self.seconds(*shape)
-        return Apart(found.encoder_s * scale, found.controlnet_s * scale, found.receive_s * scale)
+        return RemoteControlNetCosts(found.encoder_s * scale, found.controlnet_s * scale, found.receive_s * scale)
 
     def faster(self, model: str, kernels: Sequence[str]) -> float:
         self.require(model)
@@ -303,7 +315,7 @@ class Profiled:
         )
 
     def assumptions(self) -> list[Assumption]:
-        return self._lookup.used.assumptions(self.gpu, self.profiles, self.service_factor, self.unpublished_load_s)
+        return self._lookup.record.assumptions(self.gpu, self.profiles, self.service_factor, self.unpublished_load_s)
 
 
 def _one_of(works: Sequence[Work], shape: str) -> Work:

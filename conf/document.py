@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-MOST_VALUES = 100_000
+MAX_VALUES = 100_000
 """A configuration has two thousand. A few lines whose aliases name each other can stand for more than a memory holds,
 and whatever walks through them, to check or to compare, would never end."""
 
@@ -24,7 +24,7 @@ class DocumentError(ValueError):
 def parse(content: str | bytes) -> Any:
     """What a YAML document says, as mappings, lists and plain values; None for an empty one.
 
-    Raises DocumentError where it is not YAML, names itself, is nested too deeply, stands for more than MOST_VALUES
+    Raises DocumentError where it is not YAML, names itself, is nested too deeply, stands for more than MAX_VALUES
     values, or has one that there is not (no day of any month).
     """
     loader: Any = None
@@ -34,9 +34,9 @@ def parse(content: str | bytes) -> Any:
         node = loader.get_single_node()
         if node is None:
             return None
-        nodes = list(islice(_nodes(node), MOST_VALUES + 1))
-        if len(nodes) > MOST_VALUES:
-            raise DocumentError(f"it has more than {MOST_VALUES:,} values, aliases written out")
+        nodes = list(islice(_nodes(node), MAX_VALUES + 1))
+        if len(nodes) > MAX_VALUES:
+            raise DocumentError(f"it has more than {MAX_VALUES:,} values, aliases written out")
         return loader.construct_document(node)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark

@@ -11,7 +11,6 @@ from backends.base import BackendError
 from backends.calibrate.journal import Entry, Measured
 from backends.calibrate.plan import Cell, Plan
 from backends.profile import (
-    ApartPoint,
     ControlNetLoad,
     ControlPoint,
     EnergyPoint,
@@ -19,6 +18,7 @@ from backends.profile import (
     MemoryPoint,
     Point,
     Profile,
+    RemoteControlNetPoint,
     Timing,
 )
 
@@ -81,7 +81,7 @@ def profile_of(plan: Plan, device: str, versions: dict[str, str], entries: Itera
         vae_decode=_timed(Point, of("vae_decode")),
         controlnet_step=_timed(ControlPoint, [each for each in of("controlnet_step") if typical(each[1])[0] > 0]),
         apart=[
-            ApartPoint(
+            RemoteControlNetPoint(
                 gpus=1,
                 width=cell.width,
                 height=cell.height,

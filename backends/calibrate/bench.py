@@ -14,7 +14,6 @@ from backends.calibrate.journal import Measured
 from backends.calibrate.machine import Machine
 from backends.calibrate.plan import Cell, Plan
 from backends.diffusers_ import LiveError, LiveModel, build
-from backends.diffusers_.addons.apart import Apart, Parts
 from backends.diffusers_.addons.controlnet import (
     Control,
     ControlNet,
@@ -24,6 +23,7 @@ from backends.diffusers_.addons.controlnet import (
     random_controlnet,
 )
 from backends.diffusers_.addons.lora import InPlace, Loras, read_lora, write_random_lora
+from backends.diffusers_.addons.remote_controlnets import Parts, RemoteControlNets
 from backends.diffusers_.addons.residuals import ResidualSource
 from backends.diffusers_.conditioning import Conditioning
 from backends.diffusers_.device.memory import free_memory
@@ -32,7 +32,7 @@ from backends.diffusers_.device.stopwatch import Stopwatch
 PROMPT = "an engraving of a lighthouse above a rough sea at dusk, fine hatching, high contrast"
 ENERGY_WINDOW_S = 1.5
 """Least time that energy is read over: the counters of NVIDIA's drivers move every 20 to 100 ms."""
-Steering = ResidualSource | Apart | None
+Steering = ResidualSource | RemoteControlNets | None
 T = TypeVar("T")
 _CPU_OOM = ("DefaultCPUAllocator", "CUBLAS_STATUS_ALLOC_FAILED", "out of memory")
 
@@ -149,7 +149,7 @@ class Bench:
     def _apart(self, cell: Cell, model: LiveModel) -> Measured:
         """The parts of a step take turns on the device, each timed."""
         prompts = self._conditioning(cell, model)
-        apart = Apart(model.family, self._controls(cell, model, prompts))
+        apart = RemoteControlNets(model.family, self._controls(cell, model, prompts))
         self._warm(cell, model, prompts, apart)
         parts: list[Parts] = []
         for _ in range(self.plan.repeats):

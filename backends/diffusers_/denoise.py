@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import torch
 
-from backends.diffusers_.addons.apart import Apart
+from backends.diffusers_.addons.remote_controlnets import RemoteControlNets
 from backends.diffusers_.addons.residuals import ResidualSource, StepInput
 from backends.diffusers_.conditioning import Conditioning
 from backends.diffusers_.device.stopwatch import Stopwatch
@@ -45,7 +45,7 @@ def run_places(
     latents: torch.Tensor,
     places: Sequence[Place],
     count: int,
-    residuals: ResidualSource | Apart | None = None,
+    residuals: ResidualSource | RemoteControlNets | None = None,
     on_step: Callable[[int, torch.Tensor], None] | None = None,
 ) -> tuple[torch.Tensor, np.ndarray]:
     """Run ``count`` steps of a batch whose rows stand at several places of several schedules.
@@ -66,7 +66,7 @@ def run_places(
     family, pipe = model.family, model.pipe
 
     def predict(steps: Sequence[StepInput]) -> list[torch.Tensor]:
-        if isinstance(residuals, Apart):
+        if isinstance(residuals, RemoteControlNets):
             return [residuals.predict(pipe, step) for step in steps]
         return [family.predict(pipe, step, None if residuals is None else residuals(step)) for step in steps]
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from backends.diffusers_ import autoencoder
-from backends.diffusers_.addons.apart import Apart
+from backends.diffusers_.addons.remote_controlnets import RemoteControlNets
 from backends.diffusers_.addons.residuals import ResidualSource
 from backends.diffusers_.conditioning import Conditioning
 from backends.diffusers_.denoise import DenoiseResult, Place, run_places
@@ -92,7 +92,7 @@ class LiveModel:
         first_step: int = 0,
         last_step: int | None = None,
         capture: Iterable[int] = (),
-        residuals: ResidualSource | Apart | None = None,
+        residuals: ResidualSource | RemoteControlNets | None = None,
         on_step: Callable[[int, torch.Tensor], None] | None = None,
     ) -> DenoiseResult:
         """Run steps ``first_step`` to ``last_step`` (excluded) of a schedule of ``steps``.

@@ -11,10 +11,20 @@ import torch
 from PIL import Image
 from transformers.utils import logging as transformers_log
 
-from backends.base import Apart, Asset, Backend, Cost, Provenance, RequestInputs, Work, WorkFailed, check_done
+from backends.base import (
+    Asset,
+    Backend,
+    Cost,
+    Provenance,
+    RemoteControlNetCosts,
+    RequestInputs,
+    Work,
+    WorkFailed,
+    check_done,
+)
 from backends.diffusers_ import stages
-from backends.diffusers_.addons.apart import Parts
 from backends.diffusers_.addons.library import AddOns
+from backends.diffusers_.addons.remote_controlnets import Parts
 from backends.diffusers_.device.memory import free_memory, usable_device
 from backends.diffusers_.errors import LiveError
 from backends.diffusers_.model import LiveModel
@@ -73,7 +83,7 @@ class Live(Backend):
     _warm: set[tuple[str, int, int, int]] = field(init=False, default_factory=set, repr=False)
     _warm_patched: set[tuple[str, tuple[Size, ...], int]] = field(init=False, default_factory=set, repr=False)
     _cut: dict[str, dict[int, int]] = field(init=False, default_factory=dict, repr=False)
-    _parts: dict[int, Apart] = field(init=False, default_factory=dict, repr=False)
+    _parts: dict[int, RemoteControlNetCosts] = field(init=False, default_factory=dict, repr=False)
     """By row: of the last step that it made with ControlNets apart."""
 
     def __post_init__(self) -> None:
@@ -124,7 +134,7 @@ class Live(Backend):
             parts = self._by_model(works)
             cost = Cost(sum(stages.steps(model, beside, those, count) for model, beside, those in parts))
         for work in works:
-            if work.apart:
+            if work.remote_controlnets:
                 self._parts[work.row] = _mean(work.state.parts)
         return cost
 
@@ -179,7 +189,7 @@ class Live(Backend):
     def restore_weights(self, loras: Sequence[Asset]) -> Cost:
         return Cost(self.add_ons(loras[0].model).restore([lora.name for lora in loras]))
 
-    def apart(self, work: Work, batch: int, gpus: int) -> Apart:
+    def remote_controlnet_costs(self, work: Work, batch: int, gpus: int) -> RemoteControlNetCosts:
         """Raises LiveError for several GPUs, and for a work that made no step yet."""
         if gpus > 1:
             raise LiveError(f"one device steps the denoiser here, and {gpus} GPUs are asked for; add denoisers=1")
@@ -348,7 +358,7 @@ class Live(Backend):
         return replace(spec, weights=str(folder))
 
 
-def _mean(parts: Parts) -> Apart:
+def _mean(parts: Parts) -> RemoteControlNetCosts:
     """Parts of a step as the simulator has them: of one ControlNet, the mean."""
     nets = len(parts.controlnet_s)
-    return Apart(parts.encoder_s, sum(parts.controlnet_s) / nets, parts.receive_s / nets)
+    return RemoteControlNetCosts(parts.encoder_s, sum(parts.controlnet_s) / nets, parts.receive_s / nets)

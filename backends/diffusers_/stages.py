@@ -8,8 +8,8 @@ import numpy as np
 import torch
 
 from backends.base import BackendError, RequestInputs, Work
-from backends.diffusers_.addons.apart import Apart, Parts
 from backends.diffusers_.addons.library import AddOns
+from backends.diffusers_.addons.remote_controlnets import Parts, RemoteControlNets
 from backends.diffusers_.addons.residuals import ResidualSource
 from backends.diffusers_.conditioning import Conditioning, joined
 from backends.diffusers_.denoise import Place, Running, run_places, run_sizes
@@ -61,7 +61,7 @@ def begin(model: LiveModel, add_ons: AddOns, works: Sequence[Work], asked: Reque
             latents = torch.empty(0) if work.refine else work.artifact.to(model.device)
         work.state = InFlight(conditioning.select([row]), latents)
         watch = Stopwatch(model.device)
-        nets = work.controlnets + work.apart
+        nets = work.controlnets + work.remote_controlnets
         for name in nets:
             work.state.hints[name] = add_ons.hint(name, work.width, work.height, seed)
         if nets:
@@ -85,7 +85,7 @@ def steps(model: LiveModel, add_ons: AddOns, works: Sequence[Work], count: int) 
     """
 
     def alike(work: Work) -> tuple[object, ...]:
-        return work.width, work.height, work.controlnets, work.loras, work.apart
+        return work.width, work.height, work.controlnets, work.loras, work.remote_controlnets
 
     return sum(_together(model, add_ons, those, count) for those in grouped(works, alike).values())
 
@@ -112,14 +112,14 @@ def _together(model: LiveModel, add_ons: AddOns, works: Sequence[Work], count: i
     add_ons.patch(works[0].loras)
     conditioning = states[0].conditioning if len(works) == 1 else joined([state.conditioning for state in states])
     hints, first, guided = [state.hints for state in states], works[0], conditioning.guided
-    residuals: ResidualSource | Apart | None
-    if first.apart:
-        residuals = add_ons.apart(first.apart, hints, guided)
+    residuals: ResidualSource | RemoteControlNets | None
+    if first.remote_controlnets:
+        residuals = add_ons.remote_controlnets(first.remote_controlnets, hints, guided)
     else:
         residuals = add_ons.residuals(first.controlnets, hints, guided)
     latents, step_s = run_places(model, conditioning, _stacked(works), places, count, residuals, keep)
     seconds = float(step_s.sum())
-    if isinstance(residuals, Apart):
+    if isinstance(residuals, RemoteControlNets):
         seconds -= sum(parts.elsewhere_s for parts in residuals.parts)
         for state in states:
             state.parts = residuals.parts[-1]
@@ -136,7 +136,9 @@ def patched(model: LiveModel, works: Sequence[Work], side: int) -> float:
         BackendError: a family without such a pass, ControlNets or LoRAs, or a side that does not fit.
     """
     family, unit = model.family, model.pipe.vae_scale_factor
-    if family.predict_patched is None or any(work.controlnets or work.loras or work.apart for work in works):
+    if family.predict_patched is None or any(
+        work.controlnets or work.loras or work.remote_controlnets for work in works
+    ):
         said = f"{model.spec.family} cannot step images of several sizes in one pass here, or add-ons are asked for"
         remedy = "sd15 and sdxl can, with addons=ignore; else choose executor=continuous-batching"
         raise BackendError(f"patches: {said}; {remedy}")

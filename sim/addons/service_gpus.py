@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
-from backends.base import AddonBackend, Apart, Asset, Cost, WorkFailed
+from backends.base import AddonBackend, Asset, Cost, RemoteControlNetCosts, WorkFailed
 from sim.addons.assets import activations, asked, check_addon_backend, load
 from sim.core.request import Request
 from sim.protocols import ControlNetPlacement, Loads, Run, Worker
@@ -89,13 +89,13 @@ def load_addons(run: Run, gpu: Worker, net: Asset, request: Request, keep: Colle
     return cost
 
 
-def parted(run: Run, active: Sequence[Request], gpus: int, faster: Callable[[str], float]) -> Apart:
+def parted(run: Run, active: Sequence[Request], gpus: int, faster: Callable[[str], float]) -> RemoteControlNetCosts:
     """Return the parts of a step of ``active``, the denoiser's on ``gpus`` GPUs."""
     backend = run.backend
     assert isinstance(backend, AddonBackend)
     work = run.work(active[0])
-    parts, times = backend.apart(work, len(active), gpus), faster(work.model)
-    return Apart(parts.encoder_s / times, parts.controlnet_s / times, parts.receive_s)
+    parts, times = backend.remote_controlnet_costs(work, len(active), gpus), faster(work.model)
+    return RemoteControlNetCosts(parts.encoder_s / times, parts.controlnet_s / times, parts.receive_s)
 
 
 def longer(plain: Cost, extra_s: float) -> Cost:

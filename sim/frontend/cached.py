@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from backends.base import whole
+from backends.base import standalone_cost
 from conf.ranges import Seconds, Share
 from sim.cache.cache import ArtifactCache, State
 from sim.cache.index import VectorIndex
@@ -149,7 +149,7 @@ class CachedFrontEnd(FrontEnd):
             self._in_full(request)
             if run.backend.live:
                 work = run.work(request)
-                whole(run.backend, work)
+                standalone_cost(run.backend, work)
                 request.made = work.made
             self.cache.insert(request, 0.0)
         self.index.settle(0.0)

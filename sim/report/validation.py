@@ -65,7 +65,7 @@ def validate(config: Mapping[str, Any], folder: Path, *, progress: bool = False)
             repeats=5,
             steps_timed=10,
             controlnets=tuple(sorted(beside.in_line)),
-            apart=beside.stepped_apart,
+            apart=beside.stepped_remote,
             lora_rank=beside.lora_rank,
         )
         profile = complete(plan, profiles, progress=progress, model=model).profile

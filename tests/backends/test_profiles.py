@@ -7,7 +7,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backends.base import Asset, BackendError, Work, whole
+from backends.base import Asset, BackendError, Work, standalone_cost
 from backends.profile import find, read
 from backends.profiled import Profiled
 from backends.table import Table
@@ -59,13 +59,13 @@ def test_outside_the_grid_is_known_to_be_outside(at: tuple[int, int]) -> None:
 def test_shipped_profiles_give_the_published_latency(
     gpu: str, model: str, size: int, steps: int, seconds: float
 ) -> None:
-    cost = whole(Profiled(gpu), Work(model, size, size, steps))
+    cost = standalone_cost(Profiled(gpu), Work(model, size, size, steps))
     assert cost.denoise_s + cost.other_s == pytest.approx(seconds, abs=0.005)
 
 
 def test_refining_an_image_encodes_it_first() -> None:
     """Katz artifact: Nirvana-10 without add-ons takes 2.38 s, 0.07 s of it encoding the cached image."""
-    cost = whole(Profiled("h800"), Work("sdxl", 1024, 1024, 50, skipped=10, refine=True))
+    cost = standalone_cost(Profiled("h800"), Work("sdxl", 1024, 1024, 50, skipped=10, refine=True))
     assert cost.denoise_s + cost.other_s == pytest.approx(2.38, rel=0.02)
 
 
@@ -73,13 +73,13 @@ def test_outside_the_grid_is_an_error_that_names_the_grid() -> None:
     with pytest.raises(
         BackendError, match=r"sdxl on mi210: step at 512x512 .* grid .batch 1: 1048576 .*extrapolate=warn"
     ):
-        whole(Profiled("mi210"), Work("sdxl", 512, 512, 50))
+        standalone_cost(Profiled("mi210"), Work("sdxl", 512, 512, 50))
 
 
 def test_extrapolation_scales_by_pixels_and_says_so() -> None:
     backend = Profiled("mi210", extrapolate="warn")
-    assert whole(backend, Work("sdxl", 512, 512, 50)).denoise_s == pytest.approx(16.5 / 4)
-    assert whole(backend, Work("sdxl", 2048, 1024, 50)).denoise_s == pytest.approx(33.0)
+    assert standalone_cost(backend, Work("sdxl", 512, 512, 50)).denoise_s == pytest.approx(16.5 / 4)
+    assert standalone_cost(backend, Work("sdxl", 2048, 1024, 50)).denoise_s == pytest.approx(33.0)
     said = {assumption.what: assumption.value for assumption in backend.assumptions()}
     assert said["sizes whose step time of sdxl on mi210 is extrapolated"] == 2
 
@@ -111,7 +111,7 @@ LORA = {"bytes": 1} | dict.fromkeys(("read_s", "attach_s", "fuse_s", "unfuse_s",
 def test_a_folder_of_profiles_replaces_shipped_ones(tmp_path: Path) -> None:
     (tmp_path / "mi210_sdxl.yaml").write_text(yaml.safe_dump(GOOD | {"model": "sdxl", "gpu": "mi210", "load_s": 3.0}))
     backend = Profiled("mi210", folder=str(tmp_path))
-    assert whole(backend, Work("sdxl", 64, 64, 10)).denoise_s == 5.0
+    assert standalone_cost(backend, Work("sdxl", 64, 64, 10)).denoise_s == 5.0
     assert backend.load(SDXL).seconds == 3.0
     assert "sana-1.6b" in backend.profiles
 

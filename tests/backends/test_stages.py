@@ -11,7 +11,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backends.base import Asset, Backend, BackendError, Cost, Work, total, whole
+from backends.base import Asset, Backend, BackendError, Cost, Work, standalone_cost, total
 from backends.profiled import Profiled
 
 SIDES, BATCHES = (64, 128, 256), (1, 2, 4, 8, 16)
@@ -81,7 +81,7 @@ SIDE = st.sampled_from((64, 96, 128, 200, 256))
 def test_one_request_in_stages_is_the_request_whole(full: Profiled, side: int, steps: int, data: st.DataObject) -> None:
     """However its steps are cut; N - K steps are one product, so that nothing is rounded twice."""
     skipped = data.draw(st.integers(0, steps - 1))
-    alone = whole(full, Work("m", side, side, steps, skipped))
+    alone = standalone_cost(full, Work("m", side, side, steps, skipped))
     assert alone.denoise_s == full.seconds("step", "m", side, side) * (steps - skipped)
     work = Work("m", side, side, steps, skipped)
     begun, denoise_s, joules = full.begin([work]), 0.0, 0.0
@@ -248,7 +248,7 @@ def test_energy_is_measured_or_the_draw_times_the_seconds_or_unknown(profiled: P
     assert drawn.joules == pytest.approx(300 * drawn.seconds)
     unknown = profiled(energy=None, power_w=None)
     assert unknown.steps(batch).joules is unknown.begin(batch).joules is unknown.load(MODEL).joules is None
-    assert whole(unknown, works(128)[0]).energy_j is None
+    assert standalone_cost(unknown, works(128)[0]).energy_j is None
     steered = full.steps(works(128, nets=1))
     plain = full.steps(works(128))
     assert (steered.joules or 0) / steered.seconds == pytest.approx((plain.joules or 0) / plain.seconds)

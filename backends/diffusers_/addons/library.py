@@ -10,7 +10,6 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import torch
 
-from backends.diffusers_.addons.apart import Apart
 from backends.diffusers_.addons.controlnet import (
     Control,
     ControlNet,
@@ -20,6 +19,7 @@ from backends.diffusers_.addons.controlnet import (
     random_controlnet,
 )
 from backends.diffusers_.addons.lora import InPlace, Loras, LoraWeights, read_lora, write_random_lora
+from backends.diffusers_.addons.remote_controlnets import RemoteControlNets
 from backends.diffusers_.addons.residuals import ResidualSource
 from backends.diffusers_.errors import LiveError
 from backends.diffusers_.model import LiveModel
@@ -40,7 +40,7 @@ class AddOns:
             anew and LoRAs read from a temporary folder.
         used: whether any was asked for.
         in_line: numbers of ControlNets that stepped in line so far.
-        stepped_apart: whether ControlNets stepped apart so far.
+        stepped_remote: whether ControlNets stepped apart so far.
         lora_rank: of the LoRAs that were asked for so far; None where none was.
     """
 
@@ -48,7 +48,7 @@ class AddOns:
     store: Path | None = None
     used: bool = field(init=False, default=False)
     in_line: set[int] = field(init=False, default_factory=set)
-    stepped_apart: bool = field(init=False, default=False)
+    stepped_remote: bool = field(init=False, default=False)
     lora_rank: int | None = field(init=False, default=None)
     _scratch: TemporaryDirectory[str] | None = field(init=False, default=None)
     _nets: dict[str, ControlNet] = field(init=False, default_factory=dict)
@@ -90,10 +90,12 @@ class AddOns:
         self.in_line.add(len(names))
         return inline(self._controls(names, hints, guided))
 
-    def apart(self, names: Sequence[str], hints: Sequence[Mapping[str, torch.Tensor]], guided: bool) -> Apart:
+    def remote_controlnets(
+        self, names: Sequence[str], hints: Sequence[Mapping[str, torch.Tensor]], guided: bool
+    ) -> RemoteControlNets:
         """The same apart from the denoiser. Raises LiveError for a denoiser that does not come in two halves."""
-        self.stepped_apart = True
-        return Apart(self.model.family, self._controls(names, hints, guided))
+        self.stepped_remote = True
+        return RemoteControlNets(self.model.family, self._controls(names, hints, guided))
 
     def _controls(
         self, names: Sequence[str], hints: Sequence[Mapping[str, torch.Tensor]], guided: bool

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from backends.base import whole
+from backends.base import standalone_cost
 from sim.core.errors import ConfigError
 from sim.core.request import Request
 from sim.core.streams import ROUTER
@@ -132,7 +132,7 @@ class LeastWorkLeft(Router):
         if found is None:
             work = self._run.work(request)
             work.row = -1  # a typical one
-            alone = whole(self._run.backend, work)
+            alone = standalone_cost(self._run.backend, work)
             found = self._known_ns[key] = round((alone.denoise_s + alone.other_s) * 1e9)
         return found
 

@@ -33,7 +33,7 @@ class Parts(NamedTuple):
 
 
 @dataclass(slots=True)
-class Apart:
+class RemoteControlNets:
     """Takes the place of residuals in the denoise loop, and runs the denoiser itself.
 
     One device stands for all, so the ``parts`` of every step take turns here and each is timed; on the cluster the

@@ -8,7 +8,7 @@ from conf.assumption import EXTRAPOLATED, Assumption
 
 
 @dataclass(slots=True)
-class Used:
+class LookupRecord:
     """What was asked so far.
 
     Attributes:
