@@ -1,12 +1,15 @@
 """Profiles: what they say inside their grid, and what they refuse outside it."""
 
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+import mezzotint
+from backends import profile
 from backends.base import Asset, BackendError, Work, standalone_cost
 from backends.profile import find, read
 from backends.profiled import Profiled
@@ -157,6 +160,53 @@ def test_a_profile_is_found_by_what_it_holds_and_not_by_its_name(
     for gpu in "ab":
         found = {model: profile.load_s for model, profile in find(gpu, [folder]).items()}
         assert found == {model: load_s for (its, model), load_s in profiles.items() if its == gpu}
+
+
+def documented() -> str:
+    """Return the smallest profile, as the documentation of the format prints it."""
+    text = profile.__doc__ or ""
+    lines = text.partition("::\n\n")[2].split("\n\n``model``")[0]
+    return dedent(lines)
+
+
+def test_the_documented_profile_serves_at_its_step_time(tmp_path: Path) -> None:
+    (tmp_path / "any name.yaml").write_text(documented())
+    run = mezzotint.run(
+        "models=sdxl",
+        "models.large.name=my-model",
+        "cluster=h100",
+        f"backend.folder='{tmp_path}'",
+        "trace.requests=4",
+        "arrivals.rate_rpm=1",
+    )
+    assert run.requests.denoise_s.tolist() == pytest.approx([50 * 0.1] * 4)
+    assert run.summary["requests"]["completed"] == 4
+
+
+def test_the_documented_rules_scale_a_profile(tmp_path: Path) -> None:
+    """Interpolated in pixels and batch; outside the grid refused, or its edge scaled; decoding in proportion."""
+    content = yaml.safe_load(documented())
+    batched = {"width": 1024, "height": 1024, "batch": 4, "seconds": 0.34}
+    small = {"width": 512, "height": 512, "seconds": 0.04}
+    content["step"] += [batched, small]
+    content["vae_decode"] = [{"width": 1024, "height": 1024, "batch": 2, "seconds": 0.2}]
+    (tmp_path / "p.yaml").write_text(yaml.safe_dump(content))
+    backend = Profiled("h100", folder=tmp_path)
+    side, pixels = 1024, 1024**2
+
+    def seconds(operation: str, width: int, height: int, batch: int, backend: Profiled = backend) -> float:
+        return backend.seconds(operation, "my-model", width, height, batch)
+
+    assert seconds("step", side, side, 2) == pytest.approx(0.1 + (0.34 - 0.1) / 3)
+    share = (768 * side - pixels / 4) / (pixels * 3 / 4)
+    assert seconds("step", 768, side, 1) == pytest.approx(0.04 + 0.06 * share)
+    assert seconds("text_encode", 1, 1, 1) == 0.0
+    assert seconds("vae_decode", side, side, 6) == pytest.approx(0.6)
+    with pytest.raises(BackendError, match="outside the measured grid"):
+        seconds("step", side, side, 8)
+    scaled = Profiled("h100", folder=tmp_path, extrapolate="warn")
+    assert seconds("step", side, side, 8, scaled) == pytest.approx(0.68)
+    assert seconds("step", 2048, side, 1, scaled) == pytest.approx(0.2)
 
 
 def test_two_profiles_of_one_model_are_one_clear_error_that_names_both(tmp_path: Path) -> None:
