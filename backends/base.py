@@ -240,7 +240,7 @@ class AddonBackend(Protocol):
         """Read the file of ``lora`` into host memory."""
 
     def create_lora(self, lora: Asset, beside: Sequence[Asset]) -> Cost:
-        """Attach ``lora`` as side branches to a model that has those of ``beside``, and fuse all (SwiftDiffusion, 4.2)."""
+        """Attach ``lora`` as side branches to a model with those of ``beside``, and fuse all (4.2)."""
 
     def lora_spread(self, lora: Asset) -> Sequence[float]:
         """Return quantiles of the seconds of reading and creating ``lora``, over their mean.

@@ -1,4 +1,4 @@
-"""`mezzotint calibrate`: a profile of a live model or of published baselines, or how alike a model's steps are."""
+"""`mezzotint calibrate`: a profile of a live model or of published baselines, or the similarity of a model's steps."""
 
 import re
 import sys
@@ -78,7 +78,7 @@ def calibrate(
         warmup=warmup,
         repeats=repeats,
         steps_timed=steps_timed,
-        controlnets=_numbers("--controlnets", controlnets, least=0),
+        controlnets=_numbers("--controlnets", controlnets, minimum=0),
         controlnet_batches=_numbers("--controlnet-batches", controlnet_batches) if controlnet_batches else None,
         apart=apart,
         lora_rank=lora_rank if loras else None,
@@ -180,9 +180,9 @@ def _sizes(text: str, option: str = "--sizes") -> tuple[tuple[int, int], ...]:
     return tuple(sizes)
 
 
-def _numbers(option: str, text: str, least: int = 1) -> tuple[int, ...]:
+def _numbers(option: str, text: str, minimum: int = 1) -> tuple[int, ...]:
     words = text.split(",")
-    if not all(re.fullmatch(r"\s*\d{1,9}\s*", word) and int(word) >= least for word in words):
-        expected = f"whole numbers of {least} or more with commas between them, as 1,2,4"
+    if not all(re.fullmatch(r"\s*\d{1,9}\s*", word) and int(word) >= minimum for word in words):
+        expected = f"whole numbers of {minimum} or more with commas between them, as 1,2,4"
         raise BackendError(f"{option}: found {text!r}, expected {expected}")
     return tuple(int(word) for word in words)

@@ -210,8 +210,8 @@ class Profile(Strict):
         vae_decode: decoding a batch, with post-processing.
         controlnet_step: extra time per step by number of inline ControlNets, interpolated linearly between numbers
             (0 adds nothing); beyond the largest number in proportion, with ``extrapolate=warn``.
-        apart: parts of a step with ControlNets on other GPUs. Sizes and ``gpus`` must match exactly; the parts grow with
-            the batch as ``step`` does.
+        apart: parts of a step with ControlNets on other GPUs. Sizes and ``gpus`` must match exactly; the parts grow
+            with the batch as ``step`` does.
         kernels: name -> speedup of a step; several multiply.
         controlnet: loading one ControlNet, in proportion to its bytes.
         lora: operations on one LoRA.

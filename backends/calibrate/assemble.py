@@ -1,4 +1,4 @@
-"""From the entries of a journal to a profile: medians, spreads, and where they come from."""
+"""Assemble a profile from the entries of a journal: medians, spreads and their source."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -27,21 +27,21 @@ T = TypeVar("T", bound=Timing)
 
 
 def rounded(value: float) -> float:
-    """Round to six significant digits, more than any clock here is good for."""
+    """Round to six significant digits, more than the clocks resolve."""
     return float(f"{value:.6g}")
 
 
 def typical(measured: Measured, quantity: str = "seconds") -> tuple[float, float | None]:
-    """Median and interquartile range of a quantity; no range from fewer than two samples."""
+    """Return median and interquartile range of a quantity; no range from fewer than two samples."""
     samples = measured.seconds[quantity]
     low, middle, high = np.quantile(samples, (0.25, 0.5, 0.75))
     return rounded(middle), rounded(high - low) if len(samples) > 1 else None
 
 
 def profile_of(plan: Plan, device: str, versions: dict[str, str], entries: Iterable[Entry]) -> Profile:
-    """The profile that ``entries`` make, all taken under the same conditions.
+    """Return the profile of ``entries``, all taken under the same conditions.
 
-    A ControlNet's cost that was not above the noise is left out.
+    A ControlNet's cost that is not above the noise is left out.
 
     Raises:
         BackendError: no denoising step was measured.
@@ -56,7 +56,7 @@ def profile_of(plan: Plan, device: str, versions: dict[str, str], entries: Itera
     if not of("step"):
         why = next((f" ({entry.reason})" for entry in tried if entry.cell.operation == "step" and entry.reason), "")
         raise BackendError(f"no denoising step of {plan.model} could be measured{why}; try smaller sizes or batches")
-    # What came from the hub was perhaps fetched over a network first.
+    # Loading from the hub may include a download.
     local = plan.spec.weights == "random" or Path(plan.spec.weights).expanduser().is_dir()
     read = [typical(got)[0] for _, got in of("load") if local]
     powers = [got.power_w for _, got in of("step") if got.power_w]

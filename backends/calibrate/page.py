@@ -1,4 +1,4 @@
-"""The page of a calibration: its tables in Markdown, and its figure beside it."""
+"""The page of a calibration: tables in Markdown, and a figure."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +17,7 @@ def write_page(profile: Profile, entries: Sequence[Entry], skipped: Sequence[Cel
     """Write ``<gpu>_<model>.md`` and ``<gpu>_<model>_step.png`` into ``folder``.
 
     Args:
-        skipped: cells that were not tried because a smaller one gave nothing.
+        skipped: cells not tried because a smaller one did not fit or failed.
 
     Raises:
         BackendError: a file cannot be written.

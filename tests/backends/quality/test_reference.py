@@ -9,7 +9,7 @@ import pytest
 from scipy.ndimage import gaussian_filter
 
 from backends.quality import Metric, MsSsim, Psnr, QualityError, Ssim
-from backends.quality.reference import LEAST_SIDE as SIDE
+from backends.quality.reference import MIN_SIDE as SIDE
 from backends.quality.reference import PSNR_CAP_DB
 from tests.backends.quality.lab import noisy, pictures
 
