@@ -1,6 +1,6 @@
 """A profile: the measured costs of one model on one kind of GPU, and its YAML file.
 
-The smallest profile is one step time. In any YAML file of a folder DIR it serves with ``backend.folder=DIR``::
+The smallest profile is one step time, in a YAML file of a folder DIR. A run uses it with ``backend.folder=DIR``::
 
     schema: 1
     model: my-model
@@ -196,8 +196,8 @@ class Profile(Strict):
         schema: 1.
         model, gpu: names as in ``models=`` and ``cluster=``.
         source: who measured it, and how.
-        basis: ``measured`` or fitted with this project or from a raw log that ``source`` names; ``published`` by others
-            who measured it; ``scaled`` from another GPU or model; ``assumed``.
+        basis: ``measured`` (or fitted) with this project, or from a raw log in ``source``. ``published``
+            measurements of others. ``scaled`` from another GPU or model. ``assumed``.
         service_error: known relative error of the service times, |true / profile - 1|; its source is in ``validation``.
         device, date, versions, notes: for the reader: the device's full name, the day, packages, remarks.
         dtype: precision, of the denoiser if components differ.
