@@ -36,7 +36,7 @@ def calibrate(
     device: Annotated[str | None, Option(help="cpu, cuda or cuda:N; default: cuda where there is one")] = None,
     sizes: Annotated[str | None, Option(metavar="N|WxH,...", help="pixels (512,768,1024; tiny: 64,128,256)")] = None,
     batches: Annotated[str | None, Option(metavar="N,...", help="images (1,2,4,8,16; tiny: 1,2,4)")] = None,
-    controlnets: Annotated[str, Option(metavar="N,...", help="numbers in line")] = "0,1,3",
+    controlnets: Annotated[str, Option(metavar="N,...", help="numbers of inline ControlNets")] = "0,1,3",
     controlnet_batches: Annotated[str | None, Option(metavar="N,...", help="of images (--batches)")] = None,
     apart: Annotated[bool, Option(help="measure ControlNets beside the encoder")] = True,
     loras: Annotated[bool, Option(help="measure a LoRA")] = True,
@@ -139,7 +139,7 @@ def calibrate_likeness(
             print(f"{name} {side}x{side}: {mean:.1%} of patch-blocks, {whole:.1%} of whole blocks within the threshold")
     of = "random weights, whose activations are not a trained model's" if weights == "random" else weights
     said = f"{', '.join(families)} ({scale}, {of}) on {place}, {images} images of each size"
-    likeness.write(likeness.Measured(measured_on=said, threshold=threshold, rows=rows), output)
+    likeness.write(likeness.SimilarityTable(measured_on=said, threshold=threshold, rows=rows), output)
     print(output)
     return 0
 

@@ -14,7 +14,7 @@ from conf.validation import first_error
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
-class Curve(BaseModel):
+class SimilarityCurve(BaseModel):
     """Shares of block inputs within the threshold of the step before, of one model at one size.
 
     Attributes:
@@ -34,12 +34,12 @@ class Curve(BaseModel):
     image_share: Annotated[list[Share], Field(min_length=2)]
 
 
-class Measured(BaseModel):
+class SimilarityTable(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     measured_on: Annotated[str, Field(min_length=1)]
     threshold: Annotated[float, Field(gt=0)]
-    rows: Annotated[list[Curve], Field(min_length=1)]
+    rows: Annotated[list[SimilarityCurve], Field(min_length=1)]
 
     @property
     def models(self) -> list[str]:
@@ -50,17 +50,17 @@ class Measured(BaseModel):
         return {row.width * row.height: getattr(row, column) for row in self.rows if row.model == model}
 
 
-def read(path: Path) -> Measured:
+def read(path: Path) -> SimilarityTable:
     """Read a table. Raises ValueError naming ``path`` if it holds none."""
     try:
-        return Measured.model_validate_json(path.read_bytes())
+        return SimilarityTable.model_validate_json(path.read_bytes())
     except OSError as error:
         raise ValueError(f"{path}: {error.strerror or error}; make one with `mezzotint calibrate likeness`") from None
     except ValidationError as error:
         raise ValueError(f"{path}: {first_error(error)}") from None
 
 
-def write(table: Measured, path: Path) -> None:
+def write(table: SimilarityTable, path: Path) -> None:
     """Write ``table`` to ``path`` atomically. Raises BackendError."""
     with atomic_write(path, BackendError) as aside:
         aside.write_text(json.dumps(table.model_dump(), indent=1) + "\n", encoding="utf-8")

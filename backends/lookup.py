@@ -123,7 +123,7 @@ class Lookup:
             return at(nets)
         if nets > max(tables) and (self.extrapolate == "error" or max(tables) == 0):
             there = ", ".join(str(count) for count in sorted(tables) if count) or "none"
-            said = f"{what}: {nets} ControlNets in line were not measured for {model} on {self.gpu} (measured: {there})"
+            said = f"{what}: {nets} inline ControlNets were not measured for {model} on {self.gpu} (measured: {there})"
             measure = f"measure them (mezzotint calibrate --controlnets {nets})"
             remedy = f"serve without them, {measure}, or have more of them take as much each, with extrapolate=warn"
             raise self.lacks(model, said, remedy)

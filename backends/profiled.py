@@ -278,7 +278,7 @@ class Profiled:
             size = f"{gpus} GPUs at {work.width}x{work.height} with ControlNets on others"
             what = f"apart: nobody measured a step on {size} (measured: {there})"
             remedy = (
-                "serve them in line (controlnet_placement=inline), or add the figures to a profile in backend.folder"
+                "serve them inline (controlnet_placement=inline), or add the figures to a profile in backend.folder"
             )
             raise self._lookup.lacks(work.model, what, remedy)
         scale = self.service_factor

@@ -8,7 +8,7 @@ from typing import TypeVar
 import numpy as np
 
 from backends.base import BackendError
-from backends.calibrate.journal import Entry, Measured
+from backends.calibrate.journal import CellMeasurement, JournalEntry
 from backends.calibrate.plan import Cell, Plan
 from backends.profile import (
     ControlNetLoad,
@@ -31,14 +31,14 @@ def rounded(value: float) -> float:
     return float(f"{value:.6g}")
 
 
-def typical(measured: Measured, quantity: str = "seconds") -> tuple[float, float | None]:
+def typical(measured: CellMeasurement, quantity: str = "seconds") -> tuple[float, float | None]:
     """Return median and interquartile range of a quantity; no range from fewer than two samples."""
     samples = measured.seconds[quantity]
     low, middle, high = np.quantile(samples, (0.25, 0.5, 0.75))
     return rounded(middle), rounded(high - low) if len(samples) > 1 else None
 
 
-def profile_of(plan: Plan, device: str, versions: dict[str, str], entries: Iterable[Entry]) -> Profile:
+def profile_of(plan: Plan, device: str, versions: dict[str, str], entries: Iterable[JournalEntry]) -> Profile:
     """Return the profile of ``entries``, all taken under the same conditions.
 
     A ControlNet's cost that is not above the noise is left out.
@@ -49,7 +49,7 @@ def profile_of(plan: Plan, device: str, versions: dict[str, str], entries: Itera
     tried = list(entries)
     done = [(entry.cell, entry.measured) for entry in tried if entry.measured is not None]
 
-    def of(*operations: str) -> list[tuple[Cell, Measured]]:
+    def of(*operations: str) -> list[tuple[Cell, CellMeasurement]]:
         found = [(cell, got) for cell, got in done if cell.operation in operations]
         return sorted(found, key=lambda at: (at[0].nets, at[0].width * at[0].height, at[0].width, at[0].batch))
 
@@ -106,7 +106,7 @@ def profile_of(plan: Plan, device: str, versions: dict[str, str], entries: Itera
     )
 
 
-def _timed(kind: type[T], found: Sequence[tuple[Cell, Measured]]) -> list[T]:
+def _timed(kind: type[T], found: Sequence[tuple[Cell, CellMeasurement]]) -> list[T]:
     points = []
     for cell, got in found:
         seconds, spread_s = typical(got)
@@ -115,12 +115,12 @@ def _timed(kind: type[T], found: Sequence[tuple[Cell, Measured]]) -> list[T]:
     return points
 
 
-def _lora(got: Measured) -> LoraTiming:
+def _lora(got: CellMeasurement) -> LoraTiming:
     times = {f"{name}_s": typical(got, name)[0] for name in got.seconds}
     return LoraTiming.model_validate(times | got.facts)
 
 
-def _notes(plan: Plan, done: Sequence[Measured]) -> str:
+def _notes(plan: Plan, done: Sequence[CellMeasurement]) -> str:
     spec = plan.spec
     what = f"{spec.family} {spec.scale}" + (f" {spec.variant}" if spec.variant else "")
     random = " with random weights: latency does not depend on their values."

@@ -10,7 +10,7 @@ from typing import TypeVar
 import numpy as np
 import torch
 
-from backends.calibrate.journal import Measured
+from backends.calibrate.journal import CellMeasurement
 from backends.calibrate.machine import Machine
 from backends.calibrate.plan import Cell, Plan
 from backends.diffusers_ import LiveError, LiveModel, build
@@ -23,7 +23,7 @@ from backends.diffusers_.addons.controlnet import (
     random_controlnet,
 )
 from backends.diffusers_.addons.lora import InPlace, Loras, read_lora, write_random_lora
-from backends.diffusers_.addons.remote_controlnets import Parts, RemoteControlNets
+from backends.diffusers_.addons.remote_controlnets import RemoteControlNets, StepParts
 from backends.diffusers_.addons.residuals import ResidualSource
 from backends.diffusers_.conditioning import Conditioning
 from backends.diffusers_.device.memory import free_memory
@@ -56,7 +56,7 @@ class Bench:
     model: LiveModel | None = None
     _controlnets: list[ControlNet] = field(default_factory=list)
 
-    def __call__(self, cell: Cell) -> Measured:
+    def __call__(self, cell: Cell) -> CellMeasurement:
         """Measure one cell. Raises RuntimeError or ValueError, also for too little memory."""
         model = self.open()
         counts = model.device.type == "cuda"
@@ -83,11 +83,11 @@ class Bench:
                 raise LiveError(f"{said}; use a smaller variant, dtype bfloat16 or float16, or scale tiny") from None
         return self.model
 
-    def _measure(self, cell: Cell, model: LiveModel) -> Measured:
+    def _measure(self, cell: Cell, model: LiveModel) -> CellMeasurement:
         match cell.operation:
             case "draw" | "load":
                 facts = {"bytes": model.nbytes, "vae_bits": 8 * model.pipe.vae.dtype.itemsize}
-                return Measured(seconds={"seconds": [model.load_s]}, facts=facts)
+                return CellMeasurement(seconds={"seconds": [model.load_s]}, facts=facts)
             case "text_encode":
                 return self._repeated(lambda: model.encode([PROMPT] * cell.batch).encode_s)
             case "vae_decode":
@@ -107,12 +107,12 @@ class Bench:
             case "lora":
                 return self._lora(cell, model)
 
-    def _repeated(self, once: Callable[[], float]) -> Measured:
+    def _repeated(self, once: Callable[[], float]) -> CellMeasurement:
         for _ in range(self.plan.warmup):
             once()
-        return Measured(seconds={"seconds": [once() for _ in range(self.plan.repeats)]})
+        return CellMeasurement(seconds={"seconds": [once() for _ in range(self.plan.repeats)]})
 
-    def _step(self, cell: Cell, model: LiveModel) -> Measured:
+    def _step(self, cell: Cell, model: LiveModel) -> CellMeasurement:
         prompts = self._conditioning(cell, model)
         self._warm(cell, model, prompts)
         watch, before = Stopwatch(model.device), self._energy_j()
@@ -123,13 +123,13 @@ class Bench:
             steps, elapsed = steps + self.plan.steps_timed + 1, elapsed + watch.lap()
         after = self._energy_j()
         drawn = after - before if after is not None and before is not None and after > before else None
-        return Measured(
+        return CellMeasurement(
             seconds={"seconds": np.concatenate(rounds).tolist()},
             energy_j=None if drawn is None else drawn / steps,
             power_w=None if drawn is None else drawn / elapsed,
         )
 
-    def _controlnet_step(self, cell: Cell, model: LiveModel) -> Measured:
+    def _controlnet_step(self, cell: Cell, model: LiveModel) -> CellMeasurement:
         """Alternate rounds with and without the nets, so that a drift of the clocks affects both alike."""
         prompts = self._conditioning(cell, model)
         source = inline(self._controls(cell, model, prompts))
@@ -144,14 +144,14 @@ class Bench:
             "without": np.concatenate(plain).tolist(),
             "with": np.concatenate(with_nets).tolist(),
         }
-        return Measured(seconds=seconds)
+        return CellMeasurement(seconds=seconds)
 
-    def _remote_controlnets(self, cell: Cell, model: LiveModel) -> Measured:
+    def _remote_controlnets(self, cell: Cell, model: LiveModel) -> CellMeasurement:
         """Time the parts of a step, which take turns on the device."""
         prompts = self._conditioning(cell, model)
         remote = RemoteControlNets(model.family, self._controls(cell, model, prompts))
         self._warm(cell, model, prompts, remote)
-        parts: list[Parts] = []
+        parts: list[StepParts] = []
         for _ in range(self.plan.repeats):
             remote.parts.clear()
             self._round(cell, model, prompts, remote)
@@ -162,7 +162,7 @@ class Bench:
             "receive": [each.receive_s / cell.nets for each in parts],
             "decoder": [each.decoder_s for each in parts],
         }
-        return Measured(seconds=seconds)
+        return CellMeasurement(seconds=seconds)
 
     def _controls(self, cell: Cell, model: LiveModel, prompts: Conditioning) -> list[Control]:
         while len(self._controlnets) < cell.nets:
@@ -170,7 +170,7 @@ class Bench:
         nets, pictures = self._controlnets[: cell.nets], self._pictures(cell)
         return [control(model, net, pictures, cell.width, cell.height, prompts.guided) for net in nets]
 
-    def _controlnet(self, model: LiveModel) -> Measured:
+    def _controlnet(self, model: LiveModel) -> CellMeasurement:
         """Save a ControlNet and time reading it back; its files are in the system's cache by then."""
         with tempfile.TemporaryDirectory(prefix="mezzotint-") as name:
             folder = Path(name)
@@ -179,20 +179,20 @@ class Bench:
             _ensure_disk_space(folder, "a ControlNet", size)
             drawn.net.save_pretrained(name)
             seconds = self._turns(lambda: open_controlnet(model, folder).load_s)
-        return Measured(seconds={"load": seconds}, facts={"bytes": size})
+        return CellMeasurement(seconds={"load": seconds}, facts={"bytes": size})
 
     def _turns(self, once: Callable[[], T]) -> list[T]:
         """Repeat ``once``, after one discarded call if there is a warm-up."""
         return [once() for _ in range(self.plan.repeats + (self.plan.warmup > 0))][-self.plan.repeats :]
 
-    def _lora(self, cell: Cell, model: LiveModel) -> Measured:
+    def _lora(self, cell: Cell, model: LiveModel) -> CellMeasurement:
         with tempfile.TemporaryDirectory(prefix="mezzotint-") as folder:
             file = Path(folder) / "lora.safetensors"
             write_random_lora(model, file, rank=cell.rank, seed=0)
             size = file.stat().st_size
             rounds = self._turns(lambda: _lora_round(model, file))
         seconds = {name: [taken[name] for taken in rounds] for name in rounds[0]}
-        return Measured(seconds=seconds, facts={"bytes": size, "rank": cell.rank})
+        return CellMeasurement(seconds=seconds, facts={"bytes": size, "rank": cell.rank})
 
     def _conditioning(self, cell: Cell, model: LiveModel) -> Conditioning:
         """Encode one prompt and repeat it: text encoding of a large batch would add to peak memory."""

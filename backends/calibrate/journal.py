@@ -16,7 +16,7 @@ from conf.validation import first_error
 E = TypeVar("E", bound=BaseModel)
 
 
-class Measured(BaseModel):
+class CellMeasurement(BaseModel):
     """Measurement of one cell; None for a quantity that the device does not report.
 
     Attributes:
@@ -36,7 +36,7 @@ class Measured(BaseModel):
     clock_mhz: int | None = None
 
 
-class Entry(BaseModel):
+class JournalEntry(BaseModel):
     """One line of the journal: the outcome of one cell under given conditions, at a time in UTC.
 
     The next run tries ``failed`` cells again (``reason`` says why they failed), but not those that did not fit.
@@ -47,7 +47,7 @@ class Entry(BaseModel):
     conditions: dict[str, str | int]
     cell: Cell
     outcome: Literal["measured", "did not fit", "failed"]
-    measured: Measured | None = None
+    measured: CellMeasurement | None = None
     reason: str | None = None
     at: str
 

@@ -10,7 +10,7 @@ import torch
 
 from backends.base import BackendError
 from backends.diffusers_ import LiveModel
-from backends.likeness import Curve
+from backends.likeness import SimilarityCurve
 
 PROMPTS = (
     "an engraving of a lighthouse above a rough sea at dusk",
@@ -70,7 +70,7 @@ def blocks(model: LiveModel) -> list[Any]:
 
 def measure(
     model: LiveModel, name: str, width: int, height: int, patch_px: int, threshold: float, steps: int, images: int
-) -> Curve:
+) -> SimilarityCurve:
     """Run ``images`` in full, each from its own seed, and compare every block at every step.
 
     Nothing is reused on the way, so errors do not add up (as in PatchedServe's Figure 4, not its Figure 15). The
@@ -97,7 +97,7 @@ def measure(
             model.denoise(prompts, noise, steps, on_step=lambda _, __: steps_seen.append(watch.step()))  # noqa: B023
         total += np.array(steps_seen) / images
     patch_share, image_share = total.clip(0, 1).round(6).T.tolist()
-    return Curve(
+    return SimilarityCurve(
         model=name,
         width=width,
         height=height,

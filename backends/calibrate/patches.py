@@ -18,7 +18,7 @@ PROMPT = "an engraving of a lighthouse above a rough sea at dusk"
 
 @dataclass(frozen=True, slots=True)
 class Batches:
-    """Measured batches of patches: the sizes in each, and the median seconds of a step."""
+    """CellMeasurement batches of patches: the sizes in each, and the median seconds of a step."""
 
     side: int
     sizes: list[tuple[Size, ...]]

@@ -59,7 +59,7 @@ class Plan:
         warmup: calls (denoising steps, encodings) run untimed before each cell.
         repeats, steps_timed: times that each cell is measured; of the denoiser each is ``steps_timed`` steps after one
             that is dropped.
-        controlnets: numbers of ControlNets to run in line, where the model has one; 0 is the plain step.
+        controlnets: numbers of inline ControlNets, if the model has one; 0 is the plain step.
         controlnet_batches: batches to run them at; None for all.
         apart: True to measure a step with ControlNets on other GPUs, if the denoiser allows that.
         lora_rank: rank of the LoRA to measure; None for none.

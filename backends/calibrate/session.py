@@ -13,7 +13,7 @@ from tqdm import tqdm
 from backends.base import BackendError
 from backends.calibrate.assemble import profile_of
 from backends.calibrate.bench import Bench, ran_out_of_memory
-from backends.calibrate.journal import Entry, Journal, Measured
+from backends.calibrate.journal import CellMeasurement, Journal, JournalEntry
 from backends.calibrate.machine import Machine, machine
 from backends.calibrate.page import write_page
 from backends.calibrate.plan import Cell, Plan
@@ -39,7 +39,7 @@ class Calibration:
 
     profile: Profile
     files: tuple[Path, ...]
-    entries: tuple[Entry, ...]
+    entries: tuple[JournalEntry, ...]
 
 
 def complete(
@@ -49,7 +49,7 @@ def complete(
     progress: bool = True,
     model: LiveModel | None = None,
     fresh: bool = False,
-    measure: Callable[[Cell], Measured] | None = None,
+    measure: Callable[[Cell], CellMeasurement] | None = None,
 ) -> Calibration:
     """Measure the cells of ``plan`` that the journal in ``folder`` lacks, and write the profile and its page.
 
@@ -77,7 +77,7 @@ def complete(
     cells = plan.cells(has_controlnets, family.halves is not None)
     here = machine(plan.device)
     conditions = _conditions(plan, here)
-    journal = Journal(folder / f"{file.stem}.journal.jsonl", Entry)
+    journal = Journal(folder / f"{file.stem}.journal.jsonl", JournalEntry)
     entries, note = journal.open(fresh)
     if note is not None:
         print(f"mezzotint: {note}", file=sys.stderr)
@@ -136,7 +136,7 @@ def _no_larger(cell: Cell, than: Cell) -> bool:
     return same and more and (cell.width, cell.height) == (than.width, than.height)
 
 
-def _tried(cell: Cell, measure: Callable[[Cell], Measured], conditions: dict[str, str | int]) -> Entry:
+def _tried(cell: Cell, measure: Callable[[Cell], CellMeasurement], conditions: dict[str, str | int]) -> JournalEntry:
     """Measure ``cell``; an error of this cell alone becomes its outcome.
 
     Raises:
@@ -155,9 +155,9 @@ def _tried(cell: Cell, measure: Callable[[Cell], Measured], conditions: dict[str
         else:
             outcome = {"outcome": "failed", "reason": reason}
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return Entry(conditions=conditions, cell=cell, at=now, **outcome)
+    return JournalEntry(conditions=conditions, cell=cell, at=now, **outcome)
 
 
-def unmeasured(entries: Iterable[Entry]) -> list[str]:
+def unmeasured(entries: Iterable[JournalEntry]) -> list[str]:
     """Return a line for each cell without a measurement, with the reason."""
     return [f"{entry.cell}: {entry.outcome} ({entry.reason})" for entry in entries if entry.outcome != "measured"]

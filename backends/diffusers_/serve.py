@@ -24,7 +24,7 @@ from backends.base import (
 )
 from backends.diffusers_ import stages
 from backends.diffusers_.addons.library import AddOns
-from backends.diffusers_.addons.remote_controlnets import Parts
+from backends.diffusers_.addons.remote_controlnets import StepParts
 from backends.diffusers_.device.memory import free_memory, usable_device
 from backends.diffusers_.errors import LiveError
 from backends.diffusers_.model import LiveModel
@@ -361,7 +361,7 @@ class Live(Backend):
         return replace(spec, weights=str(folder))
 
 
-def _mean(parts: Parts) -> RemoteControlNetCosts:
+def _mean(parts: StepParts) -> RemoteControlNetCosts:
     """Return the parts of a step with the mean over its ControlNets."""
     nets = len(parts.controlnet_s)
     return RemoteControlNetCosts(parts.encoder_s, sum(parts.controlnet_s) / nets, parts.receive_s / nets)

@@ -9,7 +9,7 @@ import torch
 
 from backends.base import BackendError, RequestInputs, Work
 from backends.diffusers_.addons.library import AddOns
-from backends.diffusers_.addons.remote_controlnets import Parts, RemoteControlNets
+from backends.diffusers_.addons.remote_controlnets import RemoteControlNets, StepParts
 from backends.diffusers_.addons.residuals import ResidualSource
 from backends.diffusers_.conditioning import Conditioning, joined
 from backends.diffusers_.denoise import Place, Running, run_places, run_sizes
@@ -35,7 +35,7 @@ class InFlight:
     latents: torch.Tensor
     hints: dict[str, torch.Tensor] = field(default_factory=dict)
     kept: dict[int, torch.Tensor] = field(default_factory=dict)
-    parts: Parts | None = None
+    parts: StepParts | None = None
 
 
 def grouped(works: Iterable[Work], key: Callable[[Work], Key]) -> dict[Key, list[Work]]:

@@ -260,12 +260,12 @@ ABSENT: list[tuple[dict[str, Any], Callable[[Profiled], Any], str]] = [
     (
         {"controlnet_step": None},
         lambda b: b.steps(works(64, nets=2)),
-        r"profile of m on g: controlnet_step: 2 ControlNets .* m on g \(measured: none\)",
+        r"profile of m on g: controlnet_step: 2 inline ControlNets .* m on g \(measured: none\)",
     ),
     (
         {},
         lambda b: b.steps(works(64, nets=4)),
-        r"profile of m on g: controlnet_step: 4 ControlNets .*\(measured: 1, 3\)",
+        r"profile of m on g: controlnet_step: 4 inline ControlNets .*\(measured: 1, 3\)",
     ),
     ({}, lambda b: b.peak_bytes(works(128, nets=4)), r"profile of m on g: memory .*: 4 ControlNets .*\(measured: 3\)"),
     ({"lora": None}, lambda b: b.load(LORA), r"profile of m on g: lora: .* load lora for m on g"),

@@ -40,7 +40,7 @@ class AddOns:
             temporary folder.
         used: True if any was used.
         in_line: numbers of inline ControlNets that ran so far.
-        stepped_remote: whether ControlNets stepped apart so far.
+        stepped_remote: True if remote ControlNets ran so far.
         lora_rank: of the LoRAs used so far; None without any.
     """
 

@@ -12,7 +12,7 @@ from backends.diffusers_.errors import LiveError
 from backends.diffusers_.families.base import Family
 
 
-class Parts(NamedTuple):
+class StepParts(NamedTuple):
     """Seconds of the parts of one step.
 
     Attributes:
@@ -48,7 +48,7 @@ class RemoteControlNets:
 
     family: Family
     controls: Sequence[Callable[[StepInput], Residuals]]
-    parts: list[Parts] = field(default_factory=list)
+    parts: list[StepParts] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         if self.family.halves is None:
@@ -68,5 +68,5 @@ class RemoteControlNets:
         total = summed(answers)
         receive_s = watch.lap()
         predicted = halves.decode(pipe, half, total)
-        self.parts.append(Parts(encoder_s, tuple(seconds), receive_s, watch.lap()))
+        self.parts.append(StepParts(encoder_s, tuple(seconds), receive_s, watch.lap()))
         return predicted

@@ -1,1 +1,1 @@
-"""Parts of a pipeline: architectures, weights and tokenizers."""
+"""StepParts of a pipeline: architectures, weights and tokenizers."""

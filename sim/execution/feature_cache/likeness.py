@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import numpy as np
 from annotated_types import MinLen
 
-from backends.likeness import Measured as Table
+from backends.likeness import SimilarityTable
 from backends.likeness import read
 from conf.ranges import Count, Share
 from sim.core.errors import ConfigError
@@ -77,9 +77,9 @@ class Measured:
 
     path: str
     names: dict[str, str] = field(default_factory=dict)
-    _table: Table = field(init=False, repr=False)
+    _table: SimilarityTable = field(init=False, repr=False)
 
-    def open(self) -> Table:
+    def open(self) -> SimilarityTable:
         """The table in the file."""
         try:
             self._table = read(Path(self.path))
