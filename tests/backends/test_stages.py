@@ -267,7 +267,11 @@ ABSENT: list[tuple[dict[str, Any], Callable[[Profiled], Any], str]] = [
         lambda b: b.steps(works(64, nets=4)),
         r"profile of m on g: controlnet_step: 4 inline ControlNets .*\(measured: 1, 3\)",
     ),
-    ({}, lambda b: b.peak_bytes(works(128, nets=4)), r"profile of m on g: memory .*: 4 inline ControlNets .*\(measured: 3\)"),
+    (
+        {},
+        lambda b: b.peak_bytes(works(128, nets=4)),
+        r"profile of m on g: memory .*: 4 inline ControlNets .*\(measured: 3\)",
+    ),
     ({"lora": None}, lambda b: b.load(LORA), r"profile of m on g: lora: .* load lora for m on g"),
     ({"controlnet": None}, lambda b: b.load(NET), r"profile of m on g: controlnet: .* load controlnet for m on g"),
     ({}, lambda b: b.load(Asset("lora", "x", "other")), "no profile of other on g"),
