@@ -1,1 +1,1 @@
-"""What a denoising step costs: profiled tables, and live pipelines where a GPU is at hand."""
+"""Costs of a denoising step: profiled tables, or live pipelines on the device at hand."""

@@ -17,26 +17,27 @@ class WorkFailed(RuntimeError):
 
 @dataclass(slots=True, eq=False)
 class Work:
-    """One request as a backend runs it: which model, which shape, from which step, with which add-ons.
+    """One request as a backend runs it: its model, shape, first step and add-ons.
 
     Args:
-        steps: the full number N; N - K of them are run.
-        skipped: K.
+        steps: N, the steps of a full run; N - K of them are run.
+        skipped: K, the steps skipped.
         row: the request's row in the trace.
-        refine: the artifact it starts from is a final image, which must be encoded and noised before the
-            remaining steps (MoDM, 5), rather than a latent, which is used as it is (NIRVANA, 4).
-        artifact: what a live backend starts from.
+        refine: True if the artifact is a final image, which is encoded and noised before the remaining steps
+            (MoDM, 5). A latent is used as it is (NIRVANA, 4).
+        artifact: the image or latent that a live backend starts from.
         capture: names -> steps after which a live backend keeps the latents; None keeps the final image.
-        controlnets: run beside the denoiser at every step, one after another in its loop.
-        loras: in the denoiser's weights.
-        apart: ControlNets that run on GPUs of their own, whose seconds are no part of a step's (AddonBackend.apart).
+        controlnets: ControlNets run inline, one after another at every step.
+        loras: LoRAs in the denoiser's weights.
+        remote_controlnets: ControlNets on other GPUs. Their seconds are not part of the cost of a step
+            (AddonBackend.remote_controlnet_costs).
 
     Attributes:
-        done: steps that lie behind it; begins at K and is advanced by Backend.steps.
-        state: what a live backend keeps of it between the stages: conditioning and latents.
-        made: what a live backend kept: the final image, or the latents by name.
-        quality: factor by which the image falls short of the full run's, where a backend measures that.
-        shape: model, size and number of ControlNets in one word: works of one shape can share a batch.
+        done: steps already run or skipped; starts at K, and Backend.steps advances it.
+        state: conditioning and latents that a live backend keeps between the stages.
+        made: the final image of a live backend, or its captured latents by name.
+        quality: score of the image over that of a full run, if the backend measures it.
+        shape: model, size and number of inline ControlNets as text; works of one shape can share a batch.
     """
 
     model: str
@@ -50,7 +51,7 @@ class Work:
     capture: Mapping[int, int] | None = None
     controlnets: tuple[str, ...] = ()
     loras: tuple[str, ...] = ()
-    apart: tuple[str, ...] = ()
+    remote_controlnets: tuple[str, ...] = ()
     done: int = field(init=False)
     state: Any = field(init=False, default=None, repr=False)
     made: Any = field(init=False, default=None, repr=False)
@@ -65,22 +66,22 @@ class Work:
 
 @dataclass(slots=True)
 class Cost:
-    """Seconds on the GPU, and the joules drawn; None where neither energy nor power was measured."""
+    """GPU seconds and joules; joules are None if neither energy nor power was measured."""
 
     seconds: float
     joules: float | None = None
 
     def plus(self, other: "Cost") -> "Cost":
-        """This and then ``other``; the joules are known where both are."""
+        """Add ``other``; the joules are None if either is unknown."""
         joules = None if self.joules is None or other.joules is None else self.joules + other.joules
         return Cost(self.seconds + other.seconds, joules)
 
     def times(self, factor: float) -> "Cost":
-        """``factor`` times as much of both."""
+        """Multiply seconds and joules by ``factor``."""
         return Cost(self.seconds * factor, None if self.joules is None else self.joules * factor)
 
     def over(self, divisor: float) -> "Cost":
-        """One of ``divisor`` equal parts. Not ``times`` its inverse, which is rounded once more."""
+        """Divide seconds and joules by ``divisor``; ``times`` the inverse would round once more."""
         return Cost(self.seconds / divisor, None if self.joules is None else self.joules / divisor)
 
 
@@ -88,20 +89,25 @@ FREE = Cost(0.0, 0.0)
 
 
 def total_j(costs: Iterable[Cost]) -> float | None:
-    """Joules of all of ``costs``; None where one is not known."""
+    """Add up the joules of ``costs``; None if one is unknown."""
     joules = [cost.joules for cost in costs]
     return None if None in joules else sum(each for each in joules if each is not None)
 
 
 def total(costs: Sequence[Cost]) -> Cost:
-    """All of ``costs`` one after another."""
+    """Add up ``costs`` that follow one another."""
     return Cost(sum(cost.seconds for cost in costs), total_j(costs))
 
 
 @dataclass(slots=True)
 class Stages:
-    """What one request took: ``denoise_s`` of the N - K steps, ``other_s`` of encoding and decoding with
-    post-processing; ``energy_j`` is None where a part was not measured."""
+    """Cost of one request by stage.
+
+    Attributes:
+        denoise_s: seconds of the N - K steps.
+        other_s: seconds of encoding, and of decoding with post-processing.
+        energy_j: joules of all stages; None if one was not measured.
+    """
 
     denoise_s: float
     other_s: float
@@ -110,7 +116,12 @@ class Stages:
 
 @dataclass(frozen=True, slots=True)
 class Asset:
-    """What lies in a GPU memory, with its base model (a model is its own) and its bytes where the trace says them."""
+    """A model, ControlNet or LoRA that occupies GPU memory.
+
+    Attributes:
+        model: its base model; a model is its own.
+        size: bytes, if the trace gives them.
+    """
 
     kind: Literal["model", "controlnet", "lora"]
     name: str
@@ -119,11 +130,13 @@ class Asset:
 
 
 @dataclass(frozen=True, slots=True)
-class Apart:
-    """The seconds of one step, where its ControlNets run on GPUs of their own (SwiftDiffusion, 4.1).
+class RemoteControlNetCosts:
+    """Seconds of the parts of one step with ControlNets on other GPUs (SwiftDiffusion, 4.1).
 
-    ``encoder_s`` is the denoiser's encoder and middle block, which run at the same time as the ControlNets,
-    ``controlnet_s`` one ControlNet, ``receive_s`` taking in and adding what one says, on the denoiser's GPU.
+    Attributes:
+        encoder_s: the denoiser's encoder and middle block, which run while the ControlNets do.
+        controlnet_s: one ControlNet.
+        receive_s: receiving and adding the residuals of one ControlNet on the denoiser's GPU.
     """
 
     encoder_s: float
@@ -133,10 +146,12 @@ class Apart:
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """How the costs of one model on one kind of GPU are known; None where that is not stated.
+    """Origin of the costs of one model on one kind of GPU; None for what is not stated.
 
-    ``basis`` is one of Profile.basis or ``live``, ``precision`` the number formats of the networks, ``service_error``
-    the known relative error of the service times.
+    Attributes:
+        basis: one of Profile.basis, or ``live``.
+        precision: number formats of the networks.
+        service_error: known relative error of the service times.
     """
 
     basis: str | None = None
@@ -146,7 +161,7 @@ class Provenance:
 
 
 class RequestInputs(Protocol):
-    """What the rows of the trace ask for, for a backend that really makes the images."""
+    """Prompts and seeds of the trace, by row, for a live backend."""
 
     def prompt(self, row: int) -> str: ...
 
@@ -155,15 +170,17 @@ class RequestInputs(Protocol):
 
 @runtime_checkable
 class Backend(Protocol):
-    """What the stages of serving cost on one kind of GPU.
+    """Costs of the stages of serving on one kind of GPU.
 
-    A request goes through begin, steps (as often as it takes) and end; each takes several requests together, of
-    one size or of several. Any raises BackendError for what was not measured or cannot be made, and WorkFailed.
+    A request goes through ``begin``, one or more ``steps`` and ``end``. Each takes several requests together, of one
+    size or of several. All raise BackendError for a cost that is unknown or an image that cannot be made, and
+    WorkFailed. A subclass may keep the values and bodies given here.
 
-    ``live`` says that artifacts are made, and so must be there before they can be reused; ``quality_basis`` names what
-    ``Work.quality`` is measured by; ``by_row`` says that works of one shape may cost differently. Where it is known
-    that ``peak_bytes`` is None for all works, ``measures_memory`` is False. A subclass may keep what has a value or a
-    body here.
+    Attributes:
+        live: True if images are really made; an artifact can then be reused only after it was made.
+        by_row: True if works of one shape may cost differently.
+        quality_basis: name of the metric of ``Work.quality``; None without one.
+        measures_memory: False if ``peak_bytes`` is None for all works.
     """
 
     live: bool
@@ -172,75 +189,84 @@ class Backend(Protocol):
     measures_memory: bool = True
 
     def open(self, asked: RequestInputs) -> None:
-        """Take what the rows ask for, once, before anything runs."""
+        """Take the prompts and seeds of the trace, once, before anything runs."""
 
     def require(self, model: str) -> None:
-        """Raise BackendError now, before a long run starts, where ``model`` cannot be served."""
+        """Raise BackendError before the run starts if ``model`` cannot be served."""
 
     def begin(self, works: Sequence[Work]) -> Cost:
-        """Encode their prompts, and the artifacts that are to be refined."""
+        """Encode the prompts, and the final images that are to be refined."""
 
     def steps(self, works: Sequence[Work], count: int = 1) -> Cost:
-        """Run ``count`` denoising steps of all of them together, and advance ``Work.done``."""
+        """Run ``count`` denoising steps of ``works`` together, and advance ``Work.done``."""
 
     def end(self, works: Sequence[Work]) -> Cost:
-        """Decode their latents into images. Raises BackendError for one that has steps left."""
+        """Decode latents into images. Raises BackendError for a work with steps left."""
 
     def load(self, asset: Asset) -> Cost:
-        """Put ``asset`` on a GPU: a model in place of another, a LoRA read and patched into its model."""
+        """Load ``asset`` onto a GPU: a model replaces another, a LoRA is read and patched into its model."""
 
     def bytes(self, asset: Asset) -> int | None:
-        """What ``asset`` takes while it is resident; None where nobody measured it."""
+        """Return the bytes of the resident ``asset``; None if not measured."""
 
     def peak_bytes(self, works: Sequence[Work]) -> int | None:
-        """Most bytes allocated while they step and decode together, weights included; None where unmeasured."""
+        """Return the peak bytes while ``works`` step and decode together, weights included; None if not measured."""
         return None
 
     def assumptions(self) -> list[Assumption]:
-        """What the answers given so far rest on besides the measured tables."""
+        """Return the assumptions behind the costs returned so far, besides the measured tables."""
 
     def provenance(self, model: str) -> Provenance:
-        """Return how the costs of ``model`` are known."""
+        """Return the origin of the costs of ``model``."""
         return Provenance()
 
     def group_sizes(self) -> Collection[int]:
-        """Return the numbers of GPUs that step one request at once, and of which the speed was measured."""
+        """Return the parallel degrees (GPUs that step one request together) with a measured speed."""
         return ()
 
     def speedup_of(self, model: str, width: int, height: int, gpus: int) -> float | None:
-        """Return how many times faster than on one GPU a step is on ``gpus``; None where nobody measured it."""
+        """Return the speedup of a step on ``gpus`` GPUs over one; None if not measured."""
         return None
 
 
 @runtime_checkable
 class AddonBackend(Protocol):
-    """A backend that tells the stages of add-ons apart, so that they can be put elsewhere or left out.
+    """A backend that knows the cost of each stage of an add-on, so that stages can be moved or left out.
 
-    Each raises BackendError for what was not measured.
+    All methods raise BackendError for a cost that was not measured.
     """
 
     def read_lora(self, lora: Asset) -> Cost:
-        """Bring its file into host memory."""
+        """Read the file of ``lora`` into host memory."""
 
     def create_lora(self, lora: Asset, beside: Sequence[Asset]) -> Cost:
-        """Put side branches in the place of the model's layers, where ``beside`` have theirs, and fuse them (4.2)."""
+        """Attach ``lora`` as side branches to a model with those of ``beside``, and fuse all (4.2)."""
 
     def lora_spread(self, lora: Asset) -> Sequence[float]:
-        """Quantiles of reading and creating ``lora`` over their mean, at equal steps of probability from 0 to 1; empty
-        where the seconds are measured as they come, or nobody measured their spread."""
+        """Return quantiles of the seconds of reading and creating ``lora``, over their mean.
+
+        Returns:
+            Quantiles at equal steps of probability from 0 to 1; empty on a live backend, or if not measured.
+        """
 
     def merge_loras(self, loras: Sequence[Asset]) -> Cost:
-        """Merge them, of one model and in host memory, in place into weights that have none (SwiftDiffusion, 4.2)."""
+        """Merge ``loras`` from host memory in place into the weights of their one model (SwiftDiffusion, 4.2)."""
 
     def restore_weights(self, loras: Sequence[Asset]) -> Cost:
-        """Take out all that were merged, at once."""
+        """Take all merged LoRAs out of the weights at once."""
 
-    def apart(self, work: Work, batch: int, gpus: int) -> Apart:
-        """The parts of a step of ``batch`` works like this one, whose ControlNets run elsewhere, the denoiser's on
-        ``gpus`` GPUs at once, plain kernels; of a live backend, of the step that it made last."""
+    def remote_controlnet_costs(self, work: Work, batch: int, gpus: int) -> RemoteControlNetCosts:
+        """Return the parts of a step of ``batch`` works like ``work`` with ControlNets on other GPUs.
+
+        Args:
+            gpus: parallel degree of the denoiser.
+
+        Returns:
+            Seconds with plain kernels; of a live backend, those of the last step of ``work``.
+        """
 
     def faster(self, model: str, kernels: Sequence[str]) -> float:
-        """How many times faster than plain a step is with ``kernels``."""
+        """Return the speedup of a step with ``kernels`` over plain ones."""
 
 
 @runtime_checkable
@@ -248,12 +274,18 @@ class Patching(Protocol):
     """A backend that steps images of different sizes as one batch, cut into patches (PatchedServe, section 4)."""
 
     def patched(self, works: Sequence[Work], side: int, count: int = 1) -> Cost:
-        """Run ``count`` denoising steps of all of them together in patches of ``side`` pixels, and advance
-        ``Work.done``. Raises BackendError for works of several models, or where nobody measured it."""
+        """Run ``count`` denoising steps of ``works`` as one batch of patches, and advance ``Work.done``.
+
+        Args:
+            side: side of a patch in pixels.
+
+        Raises:
+            BackendError: the works have several models, or the step was not measured.
+        """
 
 
-def whole(backend: Backend, work: Work) -> Stages:
-    """Run one request alone on the GPU, from step K to the image."""
+def standalone_cost(backend: Backend, work: Work) -> Stages:
+    """Return the cost of one request alone on a GPU, from step K to the image."""
     works = (work,)
     begun = backend.begin(works)
     stepped = backend.steps(works, work.steps - work.done)
@@ -263,7 +295,7 @@ def whole(backend: Backend, work: Work) -> Stages:
 
 
 def check_done(works: Sequence[Work]) -> None:
-    """Raise BackendError for a work that is to end and has steps left, or ran more than it has."""
+    """Raise BackendError for a work that ran fewer or more steps than its own before decoding."""
     for work in works:
         if work.done != work.steps:
             said = f"row {work.row} ({work.model}) is to be decoded after {work.done} of {work.steps} steps"

@@ -1,4 +1,4 @@
-"""SGLang-Diffusion's performance baselines as a profile: what its CI expects of one model on one machine."""
+"""A profile from SGLang-Diffusion's performance baselines, which its CI expects of one model on one machine."""
 
 import re
 from pathlib import Path
@@ -11,24 +11,24 @@ from backends.base import BackendError
 from backends.profile import Point, Profile, Timing
 from conf.validation import first_error
 
-LARGEST = 1 << 26
-"""Bytes of the file, at most; theirs have an eighth of a million."""
+MAX_BYTES = 1 << 26
+"""Size limit of the file; SGLang's have 125,000 bytes."""
 
 ARTEFACTS = 2
-"""Steps at the beginning that are launch artefacts: they return before their work is done."""
+"""Leading steps to drop: they return before their work is done, so their times are launch artefacts."""
 
 _PATTERNS = {
     "text_encode": re.compile(r"text.*encod", re.IGNORECASE),
     "vae_encode": re.compile(r"encod", re.IGNORECASE),
     "vae_decode": re.compile(r"decod", re.IGNORECASE),
 }
-"""Which of our operations a stage is, by its name; the first that fits."""
+"""Operation -> pattern of the names of SGLang's stages; the first match counts."""
 
 Milliseconds = Annotated[float, Field(ge=0, lt=1e12)]
 
 
 class Scenario(BaseModel):
-    """What is read of one scenario: milliseconds of its stages, of each of its steps by number, and of its load."""
+    """Milliseconds of one scenario: of its stages, of each step by number, and of its load."""
 
     model_config = ConfigDict(strict=True)
 
@@ -44,16 +44,18 @@ class Baselines(BaseModel):
 def read(path: Path, scenario: str, gpu: str, model: str, size: tuple[int, int]) -> Profile:
     """Return the profile of one scenario (qwen_image_t2i) of a baselines file (perf_baselines/h100.json).
 
-    A step takes the median of those after the first two, which are launch artefacts. Stages that are neither text
-    encoding, VAE encoding, denoising nor decoding are left out; they take milliseconds. The file does not say the
-    ``size``, width and height, of the images.
+    The step time is the median without the first two steps, which are launch artefacts. Stages other than text
+    encoding, VAE encoding, denoising and decoding are left out; they take milliseconds.
+
+    Args:
+        size: width and height of the images in pixels, which the file does not say.
 
     Raises:
         BackendError: the file cannot be read, has no such scenario, or holds no times of steps for it.
     """
     try:
-        if path.stat().st_size > LARGEST:
-            raise BackendError(f"{path}: has over {LARGEST:,} bytes; name SGLang's JSON file")
+        if path.stat().st_size > MAX_BYTES:
+            raise BackendError(f"{path}: has over {MAX_BYTES:,} bytes; name SGLang's JSON file")
         scenarios = Baselines.model_validate_json(path.read_bytes()).scenarios
         if scenario not in scenarios:
             known = ", ".join(sorted(scenarios)[:40]) or "none"

@@ -1,4 +1,4 @@
-"""`mezzotint calibrate`: a profile of a live model or of published baselines, or how alike a model's steps are."""
+"""`mezzotint calibrate`: a profile of a live model or of published baselines, or the similarity of a model's steps."""
 
 import re
 import sys
@@ -36,7 +36,7 @@ def calibrate(
     device: Annotated[str | None, Option(help="cpu, cuda or cuda:N; default: cuda where there is one")] = None,
     sizes: Annotated[str | None, Option(metavar="N|WxH,...", help="pixels (512,768,1024; tiny: 64,128,256)")] = None,
     batches: Annotated[str | None, Option(metavar="N,...", help="images (1,2,4,8,16; tiny: 1,2,4)")] = None,
-    controlnets: Annotated[str, Option(metavar="N,...", help="numbers in line")] = "0,1,3",
+    controlnets: Annotated[str, Option(metavar="N,...", help="numbers of inline ControlNets")] = "0,1,3",
     controlnet_batches: Annotated[str | None, Option(metavar="N,...", help="of images (--batches)")] = None,
     apart: Annotated[bool, Option(help="measure ControlNets beside the encoder")] = True,
     loras: Annotated[bool, Option(help="measure a LoRA")] = True,
@@ -78,7 +78,7 @@ def calibrate(
         warmup=warmup,
         repeats=repeats,
         steps_timed=steps_timed,
-        controlnets=_numbers("--controlnets", controlnets, least=0),
+        controlnets=_numbers("--controlnets", controlnets, minimum=0),
         controlnet_batches=_numbers("--controlnet-batches", controlnet_batches) if controlnet_batches else None,
         apart=apart,
         lora_rank=lora_rank if loras else None,
@@ -139,7 +139,7 @@ def calibrate_likeness(
             print(f"{name} {side}x{side}: {mean:.1%} of patch-blocks, {whole:.1%} of whole blocks within the threshold")
     of = "random weights, whose activations are not a trained model's" if weights == "random" else weights
     said = f"{', '.join(families)} ({scale}, {of}) on {place}, {images} images of each size"
-    likeness.write(likeness.Measured(measured_on=said, threshold=threshold, rows=rows), output)
+    likeness.write(likeness.SimilarityTable(measured_on=said, threshold=threshold, rows=rows), output)
     print(output)
     return 0
 
@@ -180,9 +180,9 @@ def _sizes(text: str, option: str = "--sizes") -> tuple[tuple[int, int], ...]:
     return tuple(sizes)
 
 
-def _numbers(option: str, text: str, least: int = 1) -> tuple[int, ...]:
+def _numbers(option: str, text: str, minimum: int = 1) -> tuple[int, ...]:
     words = text.split(",")
-    if not all(re.fullmatch(r"\s*\d{1,9}\s*", word) and int(word) >= least for word in words):
-        expected = f"whole numbers of {least} or more with commas between them, as 1,2,4"
+    if not all(re.fullmatch(r"\s*\d{1,9}\s*", word) and int(word) >= minimum for word in words):
+        expected = f"whole numbers of {minimum} or more with commas between them, as 1,2,4"
         raise BackendError(f"{option}: found {text!r}, expected {expected}")
     return tuple(int(word) for word in words)

@@ -1,4 +1,4 @@
-"""The table of how alike a denoiser's blocks are from step to step, as a file."""
+"""Similarity of the inputs of a denoiser's blocks from step to step: a table and its file."""
 
 import json
 from collections.abc import Mapping
@@ -14,9 +14,13 @@ from conf.validation import first_error
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
-class Curve(BaseModel):
-    """Of one model at one size: for each step, from the first (0: it has none before it), the share of (patch, block)
-    whose input is within the threshold of that of the step before, and of blocks of which all patches are."""
+class SimilarityCurve(BaseModel):
+    """Shares of block inputs within the threshold of the step before, of one model at one size.
+
+    Attributes:
+        patch_share: share of (patch, block) by step; 0 for the first.
+        image_share: share of blocks by step of which all patches of an image are within the threshold.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -30,26 +34,26 @@ class Curve(BaseModel):
     image_share: Annotated[list[Share], Field(min_length=2)]
 
 
-class Measured(BaseModel):
+class SimilarityTable(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     measured_on: Annotated[str, Field(min_length=1)]
     threshold: Annotated[float, Field(gt=0)]
-    rows: Annotated[list[Curve], Field(min_length=1)]
+    rows: Annotated[list[SimilarityCurve], Field(min_length=1)]
 
     @property
     def models(self) -> list[str]:
         return sorted({row.model for row in self.rows})
 
     def curves(self, model: str, column: str) -> Mapping[int, list[float]]:
-        """Pixels -> shares by step."""
+        """Return pixels -> shares by step."""
         return {row.width * row.height: getattr(row, column) for row in self.rows if row.model == model}
 
 
-def read(path: Path) -> Measured:
-    """The table in ``path``. Raises ValueError, naming the file, where there is none."""
+def read(path: Path) -> SimilarityTable:
+    """Read a table. Raises ValueError naming ``path`` if it holds none."""
     try:
-        return Measured.model_validate_json(path.read_bytes())
+        return SimilarityTable.model_validate_json(path.read_bytes())
     except OSError as error:
         remedy = "make one with `mezzotint calibrate feature-similarity`"
         raise ValueError(f"{path}: {error.strerror or error}; {remedy}") from None
@@ -57,7 +61,7 @@ def read(path: Path) -> Measured:
         raise ValueError(f"{path}: {first_error(error)}") from None
 
 
-def write(table: Measured, path: Path) -> None:
-    """Write ``table`` to ``path``, whole or not at all, or raise BackendError."""
+def write(table: SimilarityTable, path: Path) -> None:
+    """Write ``table`` to ``path`` atomically. Raises BackendError."""
     with atomic_write(path, BackendError) as aside:
         aside.write_text(json.dumps(table.model_dump(), indent=1) + "\n", encoding="utf-8")

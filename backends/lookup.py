@@ -1,4 +1,4 @@
-"""Look-ups in measured tables: what one operation of one model takes on one kind of GPU."""
+"""Costs of single operations of one model on one kind of GPU, looked up in measured tables."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -6,23 +6,23 @@ from math import fsum
 from typing import Literal
 
 from backends.base import BackendError, Cost, Work
+from backends.lookup_record import LookupRecord
 from backends.patched import Size
 from backends.profile import Profile
 from backends.table import Table
-from backends.used import Used
 
 INSTEAD = "choose another models= or cluster=, or measure one and name its folder with backend.folder"
 
 
 @dataclass(slots=True)
 class Lookup:
-    """The profiles of one kind of GPU, by model, and what was asked of them."""
+    """The profiles of one kind of GPU, by model, and a record of the look-ups in them."""
 
     gpu: str
     profiles: Mapping[str, Profile]
     extrapolate: Literal["error", "warn"]
     service_factor: float
-    used: Used = field(init=False, default_factory=Used)
+    record: LookupRecord = field(init=False, default_factory=LookupRecord)
     _times: dict[tuple[str, str, int, int, int], float] = field(init=False, default_factory=dict, repr=False)
 
     def require(self, model: str) -> None:
@@ -37,11 +37,13 @@ class Lookup:
         return BackendError(f"profile of {model} on {self.gpu}: {what}; {remedy}")
 
     def seconds(self, operation: str, model: str, width: int, height: int, batch: int = 1) -> float:
-        """Seconds of one ``operation`` (step, text_encode, vae_encode, vae_decode) of a batch of one size.
+        """Return the seconds of one ``operation`` (step, text_encode, vae_encode, vae_decode) of a batch of one size.
 
-        An operation that was not measured apart costs nothing: profiles quoted from papers hold it inside the step.
-        Encoding or decoding beyond the largest measured batch takes seconds in proportion to its images, an upper
-        bound. Raises BackendError outside the grid unless ``extrapolate`` is ``warn``.
+        An operation without a table costs nothing: profiles from papers include it in the step. Encoding or decoding
+        beyond the largest measured batch takes seconds in proportion to its images, an upper bound.
+
+        Raises:
+            BackendError: the size or batch is outside the grid and ``extrapolate`` is ``error``.
         """
         key = (operation, model, width, height, batch)
         found = self._times.get(key)
@@ -51,9 +53,9 @@ class Lookup:
             size = (1, 1) if operation == "text_encode" else (width, height)
             if table is None:
                 found = 0.0
-            elif operation != "step" and batch > (most := table.max_batch):
-                self.used.in_turn.add((model, operation, most))
-                found = self.at(table, operation, model, *size, most) * (batch / most) * self.service_factor
+            elif operation != "step" and batch > (largest := table.max_batch):
+                self.record.in_turn.add((model, operation, largest))
+                found = self.at(table, operation, model, *size, largest) * (batch / largest) * self.service_factor
             else:
                 found = self.at(table, operation, model, *size, batch) * self.service_factor
             self._times[key] = found
@@ -73,11 +75,11 @@ class Lookup:
         else:
             drawn_j = self.at(table, "energy", model, width, height, batch)
             joules = drawn_j * (seconds / plain_s) * self.service_factor
-        self.used.stepped.add(model)
+        self.record.stepped.add(model)
         return Cost(seconds, joules)
 
     def patched(self, works: Sequence[Work], sizes: Sequence[Size], side: int) -> Cost:
-        """One step of images of ``sizes`` in patches of ``side``."""
+        """Return the cost of one step of images of ``sizes`` in patches of ``side`` pixels."""
         model = works[0].model
         if any(work.model != model or work.controlnets for work in works):
             named = ", ".join(sorted({work.model for work in works}))
@@ -90,20 +92,20 @@ class Lookup:
             what = f"patched: nobody measured what a step of patches takes (known on {self.gpu}: {there})"
             raise self.lacks(model, what, "choose batching=same-size, or add it to a profile")
         for width, height in dict.fromkeys(sizes):
-            self.seconds("step", model, width, height)  # inside the measured sizes, or said to be extrapolated
-        self.used.stepped.add(model)
+            self.seconds("step", model, width, height)  # refuses or records a size outside the measured ones
+        self.record.stepped.add(model)
         return self.cost(model, timing.step_s(sizes, side) * self.service_factor)
 
     def peak_bytes(self, work: Work, batch: int) -> int | None:
-        """At once, of ``batch`` works like this one, weights included; None where nobody measured it."""
+        """Return the peak bytes of ``batch`` works like ``work``, weights included; None if not measured."""
         model, width, height, nets = work.model, work.width, work.height, len(work.controlnets)
         self.require(model)
         tables = self.profiles[model].peak_tables
-        steered = {n: table for (what, n), table in tables.items() if what == "controlnet_step"}
+        with_nets = {n: table for (what, n), table in tables.items() if what == "controlnet_step"}
         plain, decoding = tables.get(("step", 0)), tables.get(("vae_decode", 0))
-        if plain is None or (nets and not steered):
+        if plain is None or (nets and not with_nets):
             return None
-        peaks = [self.of_nets({0: plain} | steered, "memory of a step", model, width, height, batch, nets)]
+        peaks = [self.of_nets({0: plain} | with_nets, "memory of a step", model, width, height, batch, nets)]
         if decoding is not None:
             peaks.append(self.at(decoding, "memory of vae_decode", model, width, height, batch))
         return round(max(peaks)) + (self.profiles[model].weights_bytes or 0)
@@ -111,7 +113,7 @@ class Lookup:
     def of_nets(
         self, tables: Mapping[int, Table | None], what: str, model: str, width: int, height: int, batch: int, nets: int
     ) -> float:
-        """The value for ``nets`` ControlNets in line, from tables by their number; None stands for nothing."""
+        """Return the value for ``nets`` inline ControlNets, from tables by their number; a None table is all zeros."""
 
         def at(count: int) -> float:
             table = tables[count]
@@ -121,11 +123,11 @@ class Lookup:
             return at(nets)
         if nets > max(tables) and (self.extrapolate == "error" or max(tables) == 0):
             there = ", ".join(str(count) for count in sorted(tables) if count) or "none"
-            said = f"{what}: {nets} ControlNets in line were not measured for {model} on {self.gpu} (measured: {there})"
+            said = f"{what}: {nets} inline ControlNets were not measured for {model} on {self.gpu} (measured: {there})"
             measure = f"measure them (mezzotint calibrate --controlnets {nets})"
             remedy = f"serve without them, {measure}, or have more of them take as much each, with extrapolate=warn"
             raise self.lacks(model, said, remedy)
-        self.used.between.add((model, nets))
+        self.record.between.add((model, nets))
         if nets > max(tables):
             return at(0) + (at(max(tables)) - at(0)) * nets / max(tables)
         low, high = max(n for n in tables if n < nets), min(n for n in tables if n > nets)
@@ -133,27 +135,27 @@ class Lookup:
         return at(low) + (at(high) - at(low)) * share
 
     def at(self, table: Table, what: str, model: str, width: int, height: int, batch: int) -> float:
-        """Return what ``table`` has there; ``what`` names it in errors."""
+        """Return the value of ``table`` at a size and batch; ``what`` names the table in errors."""
         pixels = width * height
         if not table.covers(pixels, batch):
             if self.extrapolate == "error":
                 where = f"{what} at {width}x{height} ({pixels} pixels), batch {batch}"
                 remedy = "use shapes=model, measure that size and batch, or allow it with extrapolate=warn"
                 raise self.lacks(model, f"{where} is outside the measured grid ({table.grid()})", remedy)
-            self.used.extrapolated.add((model, width, height, batch))
+            self.record.extrapolated.add((model, width, height, batch))
         return table.at(pixels, batch)
 
     def cost(self, model: str, seconds: float) -> Cost:
-        """``seconds`` at the draw that was measured, if it was."""
+        """Return ``seconds`` with their joules at the measured power draw, if there is one."""
         power_w = self.profiles[model].power_w
         return Cost(seconds, None if power_w is None else power_w * seconds)
 
     def in_turn(self, parts: Iterable[tuple[str, float]]) -> Cost:
-        """The (model, seconds) one after another."""
+        """Return the cost of (model, seconds) that follow one another."""
         return exact_total([self.cost(*part) for part in parts])
 
 
 def exact_total(costs: Sequence[Cost]) -> Cost:
-    """All of them one after another; the sums are exact, so that their order does not matter."""
+    """Add up ``costs`` exactly, so that their order does not matter."""
     joules = [cost.joules for cost in costs if cost.joules is not None]
     return Cost(fsum(cost.seconds for cost in costs), fsum(joules) if len(joules) == len(costs) else None)

@@ -1,4 +1,33 @@
-"""A profile: what was measured for one model on one GPU, read from and written to a YAML file."""
+"""A profile: the measured costs of one model on one kind of GPU, and its YAML file.
+
+The smallest profile is one step time, in a YAML file of a folder DIR. A run uses it with ``backend.folder=DIR``::
+
+    schema: 1
+    model: my-model
+    gpu: h100
+    source: timed by hand, 50 steps of one image
+    step:
+    - {width: 1024, height: 1024, seconds: 0.1}
+
+``model`` is the name in ``models=``, ``gpu`` the kind in ``cluster=``; file names do not matter. A profile replaces the
+shipped one of the same model and GPU. No two in a folder may have both in common. Keys are those of ``Profile``; an
+unknown key is an error. ``schema``, ``model``, ``gpu``, ``source`` and ``step`` are required. Numbers are finite and
+positive, times are seconds, sizes are pixels of the image. Times of a list are of a whole batch, not of an image.
+
+How a cost follows from the points of a list:
+
+- A point measures one width, height and ``batch``; only the product of width and height matters. Points of one batch
+  form a row of the grid.
+- Between two sizes of a row, and between two batches, the cost is interpolated linearly, in pixels and in batch. A
+  point between two batches needs its size in both rows.
+- Outside the grid a run stops (``extrapolate=error``). With ``extrapolate=warn`` the nearest edge is scaled in
+  proportion to the pixels and to the batch, and the summary says so.
+- Encoding and decoding beyond the largest batch take that batch's time in proportion to the images, without a warning.
+- Works of different sizes or numbers of ControlNets share no batch: their times add up (except in ``patched``).
+- ``text_encode``, ``vae_encode`` and ``vae_decode`` cost nothing if absent: ``step`` is then taken to include them.
+  Other absent keys stop a run that needs them, except ``load_s`` (``backend.unpublished_load_s``), and ``energy`` with
+  ``power_w`` and ``memory``, which leave joules and peak bytes unknown.
+"""
 
 import re
 from collections.abc import Iterable
@@ -13,44 +42,48 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from backends.base import BackendError
-from backends.patched import LONGEST_S, PatchTiming
+from backends.patched import MAX_S, PatchTiming
 from backends.scatter import Scatter
 from backends.table import Table
 from conf.atomic import atomic_write, check_ours
 from conf.document import DocumentError, parse
 from conf.validation import first_error
 
-Seconds = Annotated[float, Field(gt=0, le=LONGEST_S)]
+Seconds = Annotated[float, Field(gt=0, le=MAX_S)]
 Count = Annotated[int, Field(gt=0, lt=2**53)]
 Quantity = Annotated[float, Field(gt=0, le=1e12)]
 Key = TypeVar("Key", int, str, tuple[str, int])
 
 
 class Strict(BaseModel):
-    """What a profile is made of, exactly: true is not 1, "64" is not 64, and no key is passed over."""
+    """Base of all parts of a profile, without conversion: true is not 1, "64" is not 64; unknown keys are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, ignored_types=(cached_property,))
 
 
 class Timing(Strict):
-    """Median seconds of one operation on a batch; ``spread_s`` is the interquartile range, if known.
+    """Time of one operation on a batch.
 
-    ``source`` is set where the point has another source than its profile.
+    Attributes:
+        batch: images (of ``text_encode``: prompts) in the batch.
+        seconds: median of the whole batch.
+        spread_s: interquartile range in seconds; for the figures alone.
+        source: only if it differs from that of the profile.
     """
 
     batch: Count = 1
     seconds: Seconds
-    spread_s: Annotated[float, Field(ge=0, le=LONGEST_S)] | None = None
+    spread_s: Annotated[float, Field(ge=0, le=MAX_S)] | None = None
     source: str | None = None
 
     @property
     def pixels(self) -> int:
-        """Pixels per image: 1 for an operation whose time does not depend on the size (text encoding)."""
+        """Pixels per image; 1 if the time does not depend on the size (text encoding)."""
         return 1
 
 
 class Point(Timing):
-    """A timing at one image size, in pixels."""
+    """A timing at one image size, ``width`` x ``height`` pixels."""
 
     width: Count
     height: Count
@@ -61,22 +94,25 @@ class Point(Timing):
 
 
 class ControlPoint(Point):
-    """What ``nets`` ControlNets run in line, one after another, add to one step: extra seconds per step."""
+    """Extra seconds per step of ``nets`` inline ControlNets, which run one after another."""
 
     nets: Count
 
 
 class GroupPoint(Point):
-    """One step on ``gpus`` GPUs at once, by whatever parallelism the source says."""
+    """Seconds of one step on ``gpus`` GPUs together; ``source`` says how they share it."""
 
     gpus: Annotated[int, Field(ge=2)]
 
 
-class ApartPoint(Strict):
-    """One step whose ControlNets run beside the denoiser, on GPUs of their own, at batch 1 and with plain kernels.
+class RemoteControlNetPoint(Strict):
+    """Parts of one step with ControlNets on other GPUs, at batch 1 and with plain kernels.
 
-    ``gpus`` share the denoiser's step. ``encoder_s`` is its encoder and middle block, ``controlnet_s`` one ControlNet,
-    ``receive_s`` what taking in one ControlNet's residuals adds.
+    Attributes:
+        gpus: parallel degree of the denoiser.
+        encoder_s: seconds of the denoiser's encoder and middle block.
+        controlnet_s: seconds of one ControlNet.
+        receive_s: seconds to receive and add the residuals of one ControlNet.
     """
 
     gpus: Count
@@ -88,15 +124,22 @@ class ApartPoint(Strict):
 
 
 class LoraTiming(Strict):
-    """What one LoRA of the denoiser costs, seconds of each operation.
+    """Seconds of the operations on one LoRA of the denoiser.
 
-    ``bytes`` is its file; reading, attaching and copying grow with it, patching and unfusing do not. ``read_s`` is from
-    the disk (or the system's file cache) to host memory, ``attach_s`` from there into the denoiser as side branches,
-    ``fuse_s`` and ``unfuse_s`` into the weights and out again (all LoRAs at once), ``patch_s`` attaching and fusing in
-    one go, as between two steps of a run; ``copy_s`` is extra where a LoRA comes from another process. ``merge_s`` is
-    adding it to the weights in place, without any layer created (SwiftDiffusion, section 4.2), and ``restore_s``
-    copying the kept weights back; ``patch_s`` and ``unfuse_s`` stand for them where not measured. ``spread`` is
-    quantiles, over the mean, of reading, attaching and fusing together, at equal steps of probability from 0 to 1.
+    ``read_s``, ``attach_s``, ``fuse_s`` and ``copy_s`` scale with the bytes of a LoRA, the others do not.
+
+    Attributes:
+        bytes: size of its file.
+        rank: for information alone.
+        read_s: from disk (or the system's file cache) to host memory.
+        attach_s: from host memory into the denoiser as side branches.
+        fuse_s: fold all attached LoRAs into the weights.
+        unfuse_s: take all fused LoRAs out of the weights.
+        patch_s: attach and fuse in one go, as between two steps of a run.
+        copy_s: extra if the LoRA comes from another process.
+        merge_s: add it to the weights in place, without new layers (SwiftDiffusion, 4.2); absent: ``patch_s``.
+        restore_s: copy the kept weights back; absent: ``unfuse_s``.
+        spread: quantiles of read + attach + fuse over their mean, at equal steps of probability from 0 to 1.
     """
 
     bytes: Count
@@ -120,14 +163,14 @@ class LoraTiming(Strict):
 
 
 class ControlNetLoad(Strict):
-    """One ControlNet as it is put on the device: ``bytes`` of its weights, ``load_s`` from its files."""
+    """Loading one ControlNet: ``bytes`` of its weights, and ``load_s`` seconds from its files to the GPU."""
 
     bytes: Count
     load_s: Seconds
 
 
 class MemoryPoint(Strict):
-    """Most bytes allocated on the device while an operation ran on a batch, the weights included."""
+    """Peak bytes on the GPU during an operation on a batch with ``nets`` inline ControlNets, weights included."""
 
     operation: Literal["step", "vae_encode", "vae_decode", "controlnet_step"] = "step"
     nets: Annotated[int, Field(ge=0)] = 0
@@ -138,7 +181,7 @@ class MemoryPoint(Strict):
 
 
 class EnergyPoint(Strict):
-    """Joules that the whole device drew per denoising step of a batch."""
+    """Joules of the whole GPU per denoising step of a batch."""
 
     width: Count
     height: Count
@@ -147,22 +190,38 @@ class EnergyPoint(Strict):
 
 
 class Profile(Strict):
-    """Everything measured for ``model`` on ``gpu``.
+    """All costs of ``model`` on ``gpu``; the module says how times between and beyond the points follow.
 
-    ``step`` is the time of one denoising step of a batch (both halves of classifier-free guidance included);
-    ``vae_encode`` and ``vae_decode`` are per batch too, the latter with post-processing. ``load_s`` is the
-    time to put the model on the GPU, null where nobody published it, and ``weights_bytes`` what it takes there;
-    ``power_w`` is the device's draw while it denoises; ``scatter`` how single requests deviate from all of these.
-    ``gang_step`` is a step on several GPUs at once, ``patched`` one of images that are cut into patches, ``apart`` one
-    whose ControlNets run on other GPUs, ``kernels`` how many times faster each makes a step. ``source`` says who
-    measured it, ``validation`` how far runs that were replayed with it are from what was measured, where somebody
-    looked. Of a profile without steps, say of a VAE alone, nothing can be served.
-
-    ``basis`` states how the seconds are known: measured or fitted with this project, or from a raw log that the source
-    names; published by others who measured them; scaled from a measurement of another GPU or model; or assumed.
-    ``dtype`` is the precision, of the denoiser where components differ.
-    ``service_error`` is the known relative error of the service times, |true / profile - 1|, with its source in
-    ``validation``. Both are null where nobody knows.
+    Attributes:
+        schema: 1.
+        model, gpu: names as in ``models=`` and ``cluster=``.
+        source: who measured it, and how.
+        basis: ``measured`` (or fitted) with this project, or from a raw log in ``source``. ``published``
+            measurements of others. ``scaled`` from another GPU or model. ``assumed``.
+        service_error: known relative error of the service times, |true / profile - 1|; its source is in ``validation``.
+        device, date, versions, notes: for the reader: the device's full name, the day, packages, remarks.
+        dtype: precision, of the denoiser if components differ.
+        validation: how far replayed runs are from measured ones.
+        step: one denoising step of a batch, both halves of classifier-free guidance included. Without any, nothing can
+            be served; another stage must then have points.
+        gang_step: a step on several GPUs together; only its speedup over ``step`` at batch 1 counts.
+        text_encode: encoding the prompts of a batch; has no size.
+        vae_encode: encoding a batch of images to be refined.
+        vae_decode: decoding a batch, with post-processing.
+        controlnet_step: extra time per step by number of inline ControlNets, interpolated linearly between numbers
+            (0 adds nothing); beyond the largest number in proportion, with ``extrapolate=warn``.
+        apart: parts of a step with ControlNets on other GPUs. Sizes and ``gpus`` must match exactly; the parts grow
+            with the batch as ``step`` does.
+        kernels: name -> speedup of a step; several multiply.
+        controlnet: loading one ControlNet, in proportion to its bytes.
+        lora: operations on one LoRA.
+        memory: peak bytes by operation; needs ``step`` points without ControlNets.
+        energy: joules of a step, scaled by the extra time of ControlNets.
+        load_s: seconds to put the model on the GPU.
+        weights_bytes: bytes of the model on the GPU. Only peak bytes beyond these are scaled outside the grid.
+        power_w: watts of the GPU while it works, for all joules that ``energy`` does not give.
+        scatter: spread of single requests about these times (backends.scatter).
+        patched: a step of images cut into patches (backends.patched).
     """
 
     schema_: Annotated[int, Field(ge=1, le=1)] = Field(alias="schema")
@@ -183,7 +242,7 @@ class Profile(Strict):
     vae_encode: list[Point] = []
     vae_decode: list[Point] = []
     controlnet_step: list[ControlPoint] = []
-    apart: list[ApartPoint] = []
+    apart: list[RemoteControlNetPoint] = []
     kernels: dict[str, Quantity] = {}
     controlnet: ControlNetLoad | None = None
     lora: LoraTiming | None = None
@@ -197,26 +256,25 @@ class Profile(Strict):
 
     @cached_property
     def group_tables(self) -> dict[int, Table]:
-        """Seconds of a step by number of GPUs, each a Table; empty if not measured."""
+        """Number of GPUs -> seconds of a step; empty if not measured."""
         return _tables((at.gpus, at.pixels, at.batch, at.seconds) for at in self.gang_step)
 
     @cached_property
     def tables(self) -> dict[str, Table]:
-        """The operations by name, each a Table; an operation that was not measured is absent."""
+        """Operation -> its seconds; an operation that was not measured is absent."""
         names = ("step", "text_encode", "vae_encode", "vae_decode")
         return _tables((name, at.pixels, at.batch, at.seconds) for name in names for at in getattr(self, name))
 
     @cached_property
     def controlnet_tables(self) -> dict[int, Table]:
-        """Extra seconds per step by number of ControlNets in line, each a Table; empty if not measured."""
+        """Number of inline ControlNets -> extra seconds per step; empty if not measured."""
         return _tables((at.nets, at.pixels, at.batch, at.seconds) for at in self.controlnet_step)
 
     @cached_property
     def peak_tables(self) -> dict[tuple[str, int], Table]:
-        """Most bytes allocated besides the model's weights, by operation and number of ControlNets in line.
+        """(Operation, number of inline ControlNets) -> peak bytes besides the model's weights.
 
-        The weights are apart (0 bytes of them where nobody said), so that only what grows with the size and the
-        batch is scaled outside the grid.
+        Without the weights (0 if unknown), only bytes that grow with size and batch are scaled outside the grid.
         """
         weights = self.weights_bytes or 0
         return _tables(
@@ -230,7 +288,7 @@ class Profile(Strict):
 
 
 def _tables(points: Iterable[tuple[Key, int, int, float]]) -> dict[Key, Table]:
-    """Make a Table of the (pixels, batch, value) of each key, the keys in order."""
+    """Return a Table of (pixels, batch, value) for each key, in sorted order."""
     found: dict[Key, list[tuple[int, int, float]]] = {}
     for key, pixels, batch, value in points:
         found.setdefault(key, []).append((pixels, batch, value))
@@ -238,7 +296,7 @@ def _tables(points: Iterable[tuple[Key, int, int, float]]) -> dict[Key, Table]:
 
 
 def read(path: Path | Traversable) -> Profile:
-    """Read and check one profile file. Raises BackendError naming the file and the key that is wrong."""
+    """Read and check one profile file. Raises BackendError naming the file and the wrong key."""
     try:
         content = parse(path.read_bytes())
     except (OSError, DocumentError) as error:
@@ -257,8 +315,11 @@ def read(path: Path | Traversable) -> Profile:
 
 
 def file_name(gpu: str, model: str) -> str:
-    """Return the name of a profile's file. Raises BackendError for a GPU or a model that it cannot hold: the GPU's name
-    ends at the first underscore."""
+    """Return the name of a profile's file, GPU_MODEL.yaml.
+
+    Raises:
+        BackendError: a file name cannot hold the name, or the GPU's has an underscore, where it would end.
+    """
     for name in (gpu, model):
         if "_" in gpu or not re.fullmatch(r"\w[\w.-]*", name):
             raise BackendError(f"{name!r} cannot name a profile file, GPU_MODEL.yaml; use letters, digits, '.' and '-'")
@@ -266,36 +327,38 @@ def file_name(gpu: str, model: str) -> str:
 
 
 def check_replaced(path: Path) -> None:
-    """Raise BackendError where ``path`` is a file other than a profile, which writing one would destroy."""
+    """Raise BackendError if ``path`` is a file other than a profile, which a write would destroy."""
     check_ours(path, BackendError, "a profile", b"", b"gpu:", b"schema:")
 
 
 def write(profile: Profile, path: Path) -> None:
-    """Write ``profile``, whole or not at all. ``schema`` closes the file, so that a copy of it that was cut short, at
-    whatever byte, is refused. Raises BackendError naming the file when it cannot be written."""
+    """Write ``profile`` atomically. Raises BackendError naming the file.
+
+    ``schema`` comes last, so that a truncated copy is refused, at whatever byte it was cut.
+    """
     content = profile.model_dump(mode="json", by_alias=True, exclude_none=True)
-    told = {key: value for key, value in content.items() if value not in ([], {}) or key == "step"}
-    told["schema"] = told.pop("schema")
-    text = yaml.safe_dump(told, sort_keys=False, allow_unicode=True, width=118, default_flow_style=None)
+    filled = {key: value for key, value in content.items() if value not in ([], {}) or key == "step"}
+    filled["schema"] = filled.pop("schema")
+    text = yaml.safe_dump(filled, sort_keys=False, allow_unicode=True, width=118, default_flow_style=None)
     with atomic_write(path, BackendError) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
 def find(gpu: str, folders: Iterable[Path | Traversable]) -> dict[str, Profile]:
-    """Return every profile of ``gpu`` in ``folders``, by model; a later folder replaces an earlier one's. Raises
-    BackendError as ``within``."""
+    """Return the profiles of ``gpu`` in ``folders`` by model; those of a later folder win. Raises BackendError."""
     found: dict[str, Profile] = {}
     for folder in folders:
-        ours = folder == shipped()  # whose files are named GPU_MODEL.yaml, so that those of others need not be read
-        profiles = within(folder, f"{gpu}_" if ours else "")
+        is_shipped = folder == shipped()  # its files are named GPU_MODEL.yaml: no need to read those of other GPUs
+        profiles = within(folder, f"{gpu}_" if is_shipped else "")
         found |= {profile.model: profile for profile in profiles if profile.gpu == gpu}
     return found
 
 
-def within(folder: Path | Traversable, beginning: str = "") -> list[Profile]:
-    """Return the profiles in ``folder``: every YAML file there that is not hidden and whose name has ``beginning``.
+def within(folder: Path | Traversable, prefix: str = "") -> list[Profile]:
+    """Return the profiles in ``folder``: all YAML files whose name starts with ``prefix`` and not with a dot.
 
-    Raises BackendError when one of them cannot be read as a profile, or two are of one GPU and model.
+    Raises:
+        BackendError: a file is not a profile, or two are of one GPU and model.
     """
     try:
         files = sorted(folder.iterdir(), key=lambda each: each.name)
@@ -305,13 +368,13 @@ def within(folder: Path | Traversable, beginning: str = "") -> list[Profile]:
     for file in files:
         if (
             file.name.startswith(".")
-            or not file.name.startswith(beginning)
+            or not file.name.startswith(prefix)
             or not file.name.lower().endswith((".yaml", ".yml"))
         ):
             continue
         try:
             profile = read(file)
-        except BackendError as error:  # a file that was never meant to be one is read all the same
+        except BackendError as error:  # perhaps a file that was never meant to be a profile
             raise BackendError(f"{error}, or take it out of backend.folder") from None
         key = profile.gpu, profile.model
         if key in found:
@@ -322,5 +385,5 @@ def within(folder: Path | Traversable, beginning: str = "") -> list[Profile]:
 
 
 def shipped() -> Traversable:
-    """The folder of profiles that travel with the package."""
+    """Return the folder of profiles in this package."""
     return resources.files("backends") / "profiles"

@@ -10,7 +10,17 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from annotated_types import Ge, Le
 
-from backends.base import Apart, Asset, BackendError, Cost, Provenance, RequestInputs, Work, check_done, whole
+from backends.base import (
+    Asset,
+    BackendError,
+    Cost,
+    Provenance,
+    RemoteControlNetCosts,
+    RequestInputs,
+    Work,
+    check_done,
+    standalone_cost,
+)
 from backends.lookup import Lookup, exact_total
 from backends.patched import Size
 from backends.profile import LoraTiming, Profile, find, shipped
@@ -19,40 +29,34 @@ from conf.assumption import Assumption
 from conf.ranges import Seconds
 
 Factor = Annotated[float, Ge(1e-6), Le(1e6)]
-"""A factor on measured seconds, far beyond what one GPU is faster or slower than another."""
+"""A factor on measured seconds; the bounds lie far beyond the ratio of any two GPUs."""
 
-MOST_CUT = 100_000
-"""Batches of patches that are remembered: of many sizes there are more than memory holds."""
+MAX_PATCH_BATCHES = 100_000
+"""Size of the cache of patch batches; traces of many sizes have more than memory holds."""
 
 
 @dataclass(slots=True)
 class Profiled:
-    """Looks up what work costs on ``gpu`` in profile files, each of one model on one GPU.
+    """Costs of work on ``gpu``, looked up in profile files (backends.profile), each of one model on one GPU.
 
-    Works of one model, size and number of ControlNets are a batch, whose time is interpolated in pixels and in batch.
-    Images of different sizes share no tensor: a mixed batch takes the sum over its groups.
+    Works of one model, size and number of ControlNets form a batch. Images of different sizes share no tensor, so a
+    mixed batch costs the sum over its groups. A LoRA in the weights costs its load and nothing per step.
 
-    ControlNets in line add to every step what was measured for their number, interpolated linearly between measured
-    numbers (none adds nothing). A LoRA costs its load and then nothing, as it is in the weights.
-
-    Joules of a step are those measured; otherwise, and for all other work, the measured draw times the seconds. A
-    ControlNet draws as the step it stands beside does.
-
-    Where a profile has a scatter, a request that runs alone takes its typical seconds times a factor drawn for its row,
-    one for all of its stages. A batch, and the standalone latency, which has no row, take the typical seconds.
+    If a profile has a ``scatter``, a request alone takes its typical seconds times one factor drawn for its row. A
+    batch and the standalone latency, which has no row, take the typical seconds.
 
     Args:
         gpu: the kind of GPU, as the profile files spell it (``mi210``).
-        extrapolate: ``error`` refuses a size or a batch outside the measured grid; ``warn`` scales the nearest edge
-            of the grid by pixels (and by batch), and says so in the summary.
+        extrapolate: ``error`` refuses a size or batch outside the measured grid. ``warn`` scales the nearest edge of
+            the grid by pixels and by batch, and says so in the summary.
         unpublished_load_s: seconds to load a model whose profile has no ``load_s``.
-        folder: of further profiles, whatever their files' names, which replace the shipped ones of the same model.
-        seed: of what is drawn.
-        service_factor: multiplies every second of a stage, loads left out: a sweep of it shows what an error of the
-            profile does to latencies. It moves the standalone latency too, and so the SLO's limits.
+        folder: a folder of further profiles under any file names, which replace shipped ones of the same model.
+        seed: of the draws from ``scatter``.
+        service_factor: multiplies the seconds of every stage, but not of loads, to study an error of the profile. The
+            standalone latency, and with it the SLO, moves too.
 
     Raises:
-        BackendError: a folder or profile that cannot be read, or two profiles of one GPU and model in a folder.
+        BackendError: a folder or profile cannot be read, or a folder has two profiles of one GPU and model.
     """
 
     gpu: str
@@ -67,12 +71,12 @@ class Profiled:
     measures_memory: bool = field(init=False)
     profiles: dict[str, Profile] = field(init=False)
     _lookup: Lookup = field(init=False, repr=False)
-    # One step by shape and batch: a change of a batch costs a look-up or two.
+    # (shape, batch) -> one step: batches change often, and a look-up in a dict is cheap.
     _steps: dict[tuple[str, int], Cost] = field(init=False, default_factory=dict)
     _peaks: dict[tuple[str, int], int | None] = field(init=False, default_factory=dict)
-    # One step of a batch of patches by model, sizes in order and side.
-    _cut: dict[tuple[str, tuple[Size, ...], int], Cost] = field(init=False, default_factory=dict)
-    # Factors of one shape and number of steps, and the probabilities that they are at.
+    # (model, sorted sizes, side) -> one step of patches.
+    _patch_steps: dict[tuple[str, tuple[Size, ...], int], Cost] = field(init=False, default_factory=dict)
+    # (shape, steps) -> probabilities and factors of the scatter.
     _scatters: dict[tuple[str, int], tuple[Any, Any] | None] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -87,7 +91,7 @@ class Profiled:
         self.by_row = any(profile.scatter is not None for profile in self.profiles.values())
 
     def open(self, asked: RequestInputs) -> None:
-        """A profile does not depend on the prompt."""
+        pass  # costs do not depend on prompts
 
     def require(self, model: str) -> None:
         self._lookup.require(model)
@@ -99,7 +103,7 @@ class Profiled:
         return Provenance(profile.basis, profile.dtype, profile.service_error, profile.source)
 
     def begin(self, works: Sequence[Work]) -> Cost:
-        """One batch of prompts for each model, one of artifacts for each size."""
+        """Encode one batch of prompts per model, and one of artifacts per size."""
         work = works[0]
         if len(works) == 1 and not work.refine:
             seconds = self._lookup.seconds("text_encode", work.model, 1, 1)
@@ -127,10 +131,10 @@ class Profiled:
             work.done += count
             shape = work.shape
             groups[shape] = so_far(shape, 0) + 1
-        costs = [known.get(group) or self._step(group, _one_of(works, group[0])) for group in groups.items()]
+        costs = [known.get(group) or self._step(group, _first_of_shape(works, group[0])) for group in groups.items()]
         if len(groups) == 1:
             return costs[0].times(count)
-        self._lookup.used.mixed = True
+        self._lookup.record.mixed = True
         return exact_total(costs).times(count)
 
     def _step(self, group: tuple[str, int], work: Work) -> Cost:
@@ -138,23 +142,23 @@ class Profiled:
         return cost
 
     def patched(self, works: Sequence[Work], side: int, count: int = 1) -> Cost:
-        """It takes the typical seconds, whatever the rows."""
+        """Return the typical cost, whatever the rows."""
         sizes = []
         for work in works:
             work.done += count
             sizes.append((work.width, work.height))
         sizes.sort()
         key = works[0].model, tuple(sizes), side
-        one = self._cut.get(key)
+        one = self._patch_steps.get(key)
         if one is None:
-            if len(self._cut) >= MOST_CUT:
-                self._cut.clear()
-            self._lookup.used.patched.add(works[0].model)
-            one = self._cut[key] = self._lookup.patched(works, sizes, side)
+            if len(self._patch_steps) >= MAX_PATCH_BATCHES:
+                self._patch_steps.clear()
+            self._lookup.record.patched.add(works[0].model)
+            one = self._patch_steps[key] = self._lookup.patched(works, sizes, side)
         return one.times(count)
 
     def end(self, works: Sequence[Work]) -> Cost:
-        """One batch for each model and size."""
+        """Decode one batch per model and size."""
         check_done(works)
         if len(works) == 1:
             work = works[0]
@@ -165,7 +169,7 @@ class Profiled:
         return self._lookup.in_turn(parts)
 
     def _factor(self, work: Work) -> float:
-        """What the row of ``work`` takes over the typical seconds."""
+        """Return the factor of the row of ``work`` on its typical seconds."""
         if not self.by_row or work.row < 0:
             return 1.0
         key = (work.shape, work.steps)
@@ -180,8 +184,9 @@ class Profiled:
         return self._lookup.seconds(operation, model, width, height, batch)
 
     def typical_s(self, work: Work) -> float:
-        """Seconds that a request like ``work`` typically takes in full, alone on the GPU."""
-        stages = whole(self, Work(work.model, work.width, work.height, work.steps, controlnets=work.controlnets))
+        """Return the seconds that a request like ``work`` typically takes in full, alone on a GPU."""
+        full = Work(work.model, work.width, work.height, work.steps, controlnets=work.controlnets)
+        stages = standalone_cost(self, full)
         return stages.denoise_s + stages.other_s
 
     def group_sizes(self) -> frozenset[int]:
@@ -202,15 +207,15 @@ class Profiled:
         profile = self.profiles[asset.model]
         if asset.kind == "lora":
             lora = self._lora(asset)
-            return self._lookup.cost(asset.model, lora.read_s * _size(asset, lora.bytes) + lora.patch_s)
+            return self._lookup.cost(asset.model, lora.read_s * _relative_size(asset, lora.bytes) + lora.patch_s)
         if asset.kind == "controlnet":
             net = profile.controlnet
             if net is None:
                 raise self._absent("controlnet", asset, "--controlnets 1")
-            return self._lookup.cost(asset.model, net.load_s * _size(asset, net.bytes))
+            return self._lookup.cost(asset.model, net.load_s * _relative_size(asset, net.bytes))
         seconds = profile.load_s
         if seconds is None:
-            self._lookup.used.unpublished_loads.add(asset.model)
+            self._lookup.record.unpublished_loads.add(asset.model)
             seconds = self.unpublished_load_s
         return self._lookup.cost(asset.model, seconds)
 
@@ -225,35 +230,37 @@ class Profiled:
         return None if add_on is None else add_on.bytes
 
     def peak_bytes(self, works: Sequence[Work]) -> int | None:
-        """Groups take turns, so it is the most over them."""
+        """Return the maximum over groups of one shape, which take turns."""
         if not self.measures_memory:
             return None
         peaks = []
         for group in Counter(work.shape for work in works).items():
             if group not in self._peaks:
-                self._peaks[group] = self._lookup.peak_bytes(_one_of(works, group[0]), group[1])
+                self._peaks[group] = self._lookup.peak_bytes(_first_of_shape(works, group[0]), group[1])
             peaks.append(self._peaks[group])
         known = [peak for peak in peaks if peak is not None]
         return max(known) if known and len(known) == len(peaks) else None
 
     def read_lora(self, lora: Asset) -> Cost:
         measured = self._lora(lora)
-        return self._lookup.cost(lora.model, measured.read_s * _size(lora, measured.bytes))
+        return self._lookup.cost(lora.model, measured.read_s * _relative_size(lora, measured.bytes))
 
     def create_lora(self, lora: Asset, beside: Sequence[Asset]) -> Cost:
         measured = self._lora(lora)
-        return self._lookup.cost(lora.model, (measured.attach_s + measured.fuse_s) * _size(lora, measured.bytes))
+        return self._lookup.cost(
+            lora.model, (measured.attach_s + measured.fuse_s) * _relative_size(lora, measured.bytes)
+        )
 
     def lora_spread(self, lora: Asset) -> Sequence[float]:
         return self._lora(lora).spread or ()
 
     def merge_loras(self, loras: Sequence[Asset]) -> Cost:
-        """One after another."""
+        """Merge them one after another."""
         parts = []
         for lora in loras:
             measured = self._lora(lora)
             once_s = measured.patch_s if measured.merge_s is None else measured.merge_s
-            parts.append((lora.model, once_s + (measured.copy_s or 0.0) * _size(lora, measured.bytes)))
+            parts.append((lora.model, once_s + (measured.copy_s or 0.0) * _relative_size(lora, measured.bytes)))
         return self._lookup.in_turn(parts)
 
     def restore_weights(self, loras: Sequence[Asset]) -> Cost:
@@ -261,8 +268,8 @@ class Profiled:
         seconds = measured.unfuse_s if measured.restore_s is None else measured.restore_s
         return self._lookup.cost(loras[0].model, seconds)
 
-    def apart(self, work: Work, batch: int, gpus: int) -> Apart:
-        """Of a batch, in the proportion of the step's own."""
+    def remote_controlnet_costs(self, work: Work, batch: int, gpus: int) -> RemoteControlNetCosts:
+        """Scale the parts measured at batch 1 as the plain step scales with the batch."""
         self.require(work.model)
         measured = {(p.gpus, p.width, p.height): p for p in self.profiles[work.model].apart}
         found = measured.get((gpus, work.width, work.height))
@@ -271,14 +278,14 @@ class Profiled:
             size = f"{gpus} GPUs at {work.width}x{work.height} with ControlNets on others"
             what = f"apart: nobody measured a step on {size} (measured: {there})"
             remedy = (
-                "serve them in line (controlnet_placement=inline), or add the figures to a profile in backend.folder"
+                "serve them inline (controlnet_placement=inline), or add the figures to a profile in backend.folder"
             )
             raise self._lookup.lacks(work.model, what, remedy)
         scale = self.service_factor
         if batch > 1:
             shape = ("step", work.model, work.width, work.height)
             scale *= self.seconds(*shape, batch) / self.seconds(*shape)
-        return Apart(found.encoder_s * scale, found.controlnet_s * scale, found.receive_s * scale)
+        return RemoteControlNetCosts(found.encoder_s * scale, found.controlnet_s * scale, found.receive_s * scale)
 
     def faster(self, model: str, kernels: Sequence[str]) -> float:
         self.require(model)
@@ -303,13 +310,13 @@ class Profiled:
         )
 
     def assumptions(self) -> list[Assumption]:
-        return self._lookup.used.assumptions(self.gpu, self.profiles, self.service_factor, self.unpublished_load_s)
+        return self._lookup.record.assumptions(self.gpu, self.profiles, self.service_factor, self.unpublished_load_s)
 
 
-def _one_of(works: Sequence[Work], shape: str) -> Work:
+def _first_of_shape(works: Sequence[Work], shape: str) -> Work:
     return next(work for work in works if work.shape == shape)
 
 
-def _size(asset: Asset, measured: int) -> float:
-    """The bytes of ``asset`` over those of the one that was measured."""
+def _relative_size(asset: Asset, measured: int) -> float:
+    """Return the bytes of ``asset`` over those of the measured one; 1 if unknown."""
     return 1.0 if asset.size is None else asset.size / measured

@@ -1,4 +1,4 @@
-"""How a request's seconds scatter about the typical ones: quantiles that were measured, and draws from them."""
+"""Scatter of single requests about their typical seconds: measured quantiles, and draws from them."""
 
 from functools import lru_cache
 from typing import Annotated
@@ -11,11 +11,11 @@ Share = Annotated[float, Field(ge=0, le=1)]
 Factor = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 BLOCK = 4096
-"""Rows whose draws are made at once."""
+"""Rows per block of draws."""
 
 
 class Around(BaseModel):
-    """``factors`` at the probabilities of a Scatter, of requests that typically take ``seconds``."""
+    """Quantiles (``factors``) of requests that typically take ``seconds``."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -24,10 +24,10 @@ class Around(BaseModel):
 
 
 class Scatter(BaseModel):
-    """A request's seconds over the typical ones: quantiles, by what a request like it typically takes.
+    """Quantiles of a request's seconds over its typical seconds, by typical seconds.
 
-    Between probabilities, and between typical seconds, factors are interpolated linearly; outside the typical seconds
-    that were measured the nearest hold.
+    Factors are interpolated linearly between probabilities and between typical seconds. Outside the measured typical
+    seconds the nearest factors hold.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -48,7 +48,7 @@ class Scatter(BaseModel):
         return self
 
     def factors(self, typical_s: float) -> NDArray[np.float64]:
-        """The quantiles of what typically takes ``typical_s``, shape (probabilities,)."""
+        """Return the quantiles of a request that typically takes ``typical_s``, shape (probabilities,)."""
         known = [one.seconds for one in self.around]
         at_each = np.array([one.factors for one in self.around]).T
         return np.array([np.interp(typical_s, known, measured) for measured in at_each])
@@ -61,7 +61,7 @@ class Scatter(BaseModel):
 
 
 def drawn(seed: int, row: int) -> float:
-    """Draw a number from 0 to 1 for a row of a run with ``seed``, whatever is asked before and else is simulated."""
+    """Draw a number from 0 to 1 for a row; it depends on ``seed`` and ``row`` alone."""
     which, at = divmod(row, BLOCK)
     return float(_block(seed, which)[at])
 

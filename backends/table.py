@@ -1,4 +1,4 @@
-"""A quantity that was measured at some sizes and batches, and what it is in between."""
+"""Interpolation of a quantity measured at some image sizes and batches."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -7,7 +7,7 @@ import numpy as np
 
 
 class Table:
-    """A quantity over (pixels, batch), on the points that were measured.
+    """A quantity over (pixels, batch), interpolated between measured points.
 
     Args:
         points: (pixels per image, batch, value).
@@ -25,12 +25,12 @@ class Table:
         return int(self.batches[-1])
 
     def covers(self, pixels: int, batch: int) -> bool:
-        """Whether (pixels, batch) lies inside the measured grid."""
+        """Return True if (pixels, batch) lies inside the measured grid."""
         inside = bool(self.batches[0] <= batch <= self.batches[-1])
         return inside and all(self.rows[i][0][0] <= pixels <= self.rows[i][0][-1] for i in self._neighbours(batch))
 
     def at(self, pixels: int, batch: int) -> float:
-        """The value: linear interpolation inside the grid; outside it, the edge scaled by pixels and by batch."""
+        """Interpolate linearly inside the grid; outside it, scale its edge by pixels and by batch."""
         near = self._neighbours(batch)
         found, sizes = [_along(*self.rows[i], pixels) for i in near], self.batches[near]
         if len(found) == 2:

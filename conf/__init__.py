@@ -1,1 +1,1 @@
-"""One YAML per choice, grouped as the rooms are; searched by Hydra as ``pkg://conf``."""
+"""One YAML file per choice, in a folder per group; Hydra searches it as ``pkg://conf``."""

@@ -1,15 +1,15 @@
-"""What a result rests on besides what was measured."""
+"""Assumptions of a result that were not measured."""
 
 from dataclasses import dataclass
 from typing import Any
 
 EXTRAPOLATED = "(extrapolate=warn)"
-"""The end of the source of an assumption that a table was extrapolated."""
+"""Suffix of the source of an assumption about an extrapolated table."""
 
 
 @dataclass(frozen=True, slots=True)
 class Assumption:
-    """Something that a result rests on and that nobody measured, in words with its unit: shown in every summary."""
+    """An assumption of a result, in words with its unit; every summary shows it."""
 
     what: str
     value: Any

@@ -1,7 +1,7 @@
 """Files and folders that appear whole or not at all.
 
-A writer works in a part: a hidden folder beside the target, with a lock file whose lock ends with the process. The next
-writer into the same folder removes the parts of those that were killed. Callers give the error class to raise.
+A writer works in a part: a hidden folder next to the target, with a lock that ends with the process. The next writer
+into the same folder removes the parts of killed writers. Callers give the error class to raise.
 """
 
 import os
@@ -16,20 +16,20 @@ from filelock import FileLock, Timeout
 
 REMEDY = "free the disk or name another path"
 LEAST_FREE = 1 << 20
-"""Bytes that must be free on a disk for a write to be begun."""
+"""Minimum free bytes on a disk to begin a write."""
 
 READY = "ready"
-"""The folder of a part whose files are all finished: they are moved out of it even after the writer was killed."""
+"""Folder of finished files in a part; they are moved to the target even if the writer was killed."""
 
 _PART = ".mezzotint-{}.part"
 _LOCK, _CONTENT = "lock", "content"
 
 _PATIENCE_S = 1.0
-"""Wait this long for a lock that another process may hold only to see whether the writer is gone."""
+"""Seconds to wait for a lock that another process may hold briefly to check for a dead writer."""
 
 
 def check_target(path: Path, error: type[Exception]) -> None:
-    """Raise ``error`` where a file could not be written, before any long work is spent on its content."""
+    """Raise ``error`` if a file could not be written, before long work on its content."""
     check_name(path, error)
     if path.is_dir():
         raise error(f"{path}: is a folder, expected the name of a file to write; add a file name to it")
@@ -41,7 +41,7 @@ def check_target(path: Path, error: type[Exception]) -> None:
 
 
 def check_ours(path: Path, error: type[Exception], what: str, *marks: bytes) -> None:
-    """Raise ``error`` where a file lies that the command did not write.
+    """Raise ``error`` if ``path`` is a file that the command did not write.
 
     Args:
         what: what the command writes, with its article.
@@ -70,7 +70,7 @@ def check_name(path: Path, error: type[Exception]) -> None:
 
 
 def output_folder(folder: Path, error: type[Exception]) -> None:
-    """Make the folder that ``-o`` names, with its parents, where it is not there yet. Raises error."""
+    """Make the folder of ``-o`` and its parents if missing. Raises error."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as cause:
@@ -78,7 +78,7 @@ def output_folder(folder: Path, error: type[Exception]) -> None:
 
 
 def check_room(folder: Path, error: type[Exception]) -> None:
-    """Refuse a folder that cannot be written in, or whose disk is full. Raises error."""
+    """Refuse a read-only folder, or one on a full disk. Raises error."""
     if not os.access(folder, os.W_OK | os.X_OK):
         raise error(f"{folder}: cannot be written in (permission denied); name another path")
     disk = shutil.disk_usage(folder)
@@ -132,7 +132,7 @@ def part(directory: Path, name: str | None = None, *, wait: bool = False) -> Ite
 
 
 def move_files(source: Path, target: Path) -> None:
-    """Move the files of one folder into another, in the order of their names, after all that they replace is gone."""
+    """Move the files of one folder into another by name, after deleting those that they replace."""
     names = sorted(os.listdir(source))
     for name in reversed(names):
         (target / name).unlink(missing_ok=True)
@@ -141,7 +141,7 @@ def move_files(source: Path, target: Path) -> None:
 
 
 def clear(directory: Path) -> None:
-    """Remove the parts in ``directory`` whose writers are gone; what was ready in them is moved into ``directory``."""
+    """Remove the parts of dead writers in ``directory``; finished files are moved into ``directory``."""
     for folder in directory.glob(_PART.format("*")):
         with suppress(OSError), FileLock(folder / _LOCK, timeout=0):  # held by its writer, or no locks here
             _settle(folder)
@@ -154,7 +154,7 @@ def _settle(folder: Path) -> None:
 
 
 def contents(folder: Path) -> list[str]:
-    """Return the names in a folder, sorted, without parts; none where there is no such folder."""
+    """Return the sorted names in a folder without parts; none if there is no such folder."""
     names = os.listdir(folder) if folder.is_dir() else []
     return sorted(name for name in names if not fnmatch(name, _PART.format("*")))
 
@@ -163,7 +163,7 @@ def contents(folder: Path) -> list[str]:
 def atomic_write(path: Path, error: type[Exception]) -> Iterator[Path]:
     """Give a temporary path on the same disk; rename it to `path` if the block succeeds.
 
-    A reader never sees half a file, and writers that race leave the file of one of them, whole. Raises ``error``.
+    A reader never sees half a file. Of racing writers one leaves its whole file. Raises ``error``.
     """
     check_target(path, error)
     try:
@@ -178,7 +178,7 @@ def atomic_write(path: Path, error: type[Exception]) -> Iterator[Path]:
 def atomic_files(paths: Sequence[Path], error: type[Exception], gone: Sequence[Path] = ()) -> Iterator[list[Path]]:
     """Give a temporary path for each of ``paths``; rename all of them, in that order, if the block succeeds.
 
-    Where one cannot be written, as on a full disk, ``error`` is raised and all that was there before stays.
+    If one cannot be written, as on a full disk, ``error`` is raised and all earlier files stay.
 
     Args:
         paths: the files to be written; the last is the one that says that all are there.

@@ -1,4 +1,4 @@
-"""What a choice of a group sets, as its own file has it: to hold a run against."""
+"""Settings of a choice as its own file has them, to compare a run with."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -10,12 +10,12 @@ import yaml
 
 @cache
 def choice(group: str, name: str) -> Mapping[str, Any]:
-    """The settings of ``conf/<group>/<name>.yaml`` and of the choices that it begins from, not resolved.
+    """Return the unresolved settings of ``conf/<group>/<name>.yaml`` and of the choices in its defaults.
 
-    Raises FileNotFoundError where there is none.
+    Raises FileNotFoundError if there is none.
     """
     files = {file.name: file for file in (resources.files("conf") / group).iterdir()}
-    if f"{name}.yaml" not in files:  # looked up, not opened: a name of a user's may be anything
+    if f"{name}.yaml" not in files:  # looked up, not opened: users may give any name
         raise FileNotFoundError(f"{group}/{name}")
     said: dict[str, Any] = yaml.safe_load(files[f"{name}.yaml"].read_text(encoding="utf-8"))
     begun: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""CLIP models from weights at hand: transformers' own, run in float32, on this machine."""
+"""Local CLIP models: transformers' own, in float32."""
 
 import json
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from conf.quiet import quiet
 VIT_L14 = "openai/clip-vit-large-patch14"
 MODEL = ("config.json", "model.safetensors", "model-*.safetensors", "model.safetensors.index.json")
 TOKENIZER = ("tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt", "special_tokens_map.json")
-"""The files that decide the vectors."""
+"""Files that the vectors depend on."""
 
 DEFAULT_DIM = 512
 """transformers leaves a projection of this width out of config.json."""
@@ -31,9 +31,9 @@ class ClipModel:
 
     Args:
         weights: the folder, or the id of a model on the hub, which is looked for among those downloaded before.
-        error: what to raise, with one line of text.
+        error: class of errors, raised with one line of text.
         tokenizer: a folder or an id of its own; None for the weights' own.
-        allow_hub: whether a model that was not downloaded before may be.
+        allow_hub: allow a download.
         device: where to compute, as torch names it.
 
     Raises (at first use):
@@ -48,7 +48,7 @@ class ClipModel:
 
     @cached_property
     def name(self) -> str:
-        """Names the content of the folder and, as rounding differs there, a device that is not the CPU."""
+        """Name of the folder's content, and of a device other than the CPU, as rounding differs."""
         files = [path for pattern in (*MODEL, *TOKENIZER) for path in sorted(self.folder.glob(pattern))]
         kind = "" if self.device == "cpu" else "-" + self.device.partition(":")[0]
         return f"clip-{digest(files, self.error)[:16]}{kind}-v1"
@@ -64,7 +64,7 @@ class ClipModel:
 
     @property
     def gain(self) -> float:
-        """What the model multiplies cosines by before its softmax: exp(logit_scale)."""
+        """Factor on cosines before the model's softmax: exp(logit_scale)."""
         from safetensors import SafetensorError, safe_open
 
         for path in sorted(self.folder.glob("model*.safetensors")):
@@ -121,7 +121,7 @@ class ClipModel:
 
     @cached_property
     def _vision(self) -> tuple[Any, Any]:
-        """What prepares images, and the model."""
+        """The image processor and the model."""
         model = self._model("vision")
         import transformers
 

@@ -1,4 +1,4 @@
-"""A name for the content of files."""
+"""A digest of the content of files."""
 
 import hashlib
 from collections.abc import Iterable
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def digest(files: Iterable[Path], error: type[Exception]) -> str:
-    """SHA-256 over the names and the bytes of ``files``, 64 hexadecimal digits; raises ``error``."""
+    """Return the SHA-256 of the names and the bytes of ``files``, 64 hexadecimal digits; raises ``error``."""
     total = hashlib.sha256()
     for path in files:
         try:

@@ -1,4 +1,4 @@
-"""YAML that somebody else wrote: read in bounded time and memory, or refused in one line."""
+"""YAML of users: parsed in bounded time and memory, or refused in one line."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -6,26 +6,26 @@ from typing import Any
 
 import yaml
 
-MOST_VALUES = 100_000
-"""A configuration has two thousand. A few lines whose aliases name each other can stand for more than a memory holds,
-and whatever walks through them, to check or to compare, would never end."""
+MAX_VALUES = 100_000
+"""Limit on values with aliases expanded; a configuration has two thousand. Nested aliases in a few lines can expand to
+more than memory holds."""
 
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 _WRONG = (yaml.YAMLError, ValueError, TypeError, AttributeError, LookupError, OverflowError)
-"""What PyYAML's constructors raise where a tag or a form promises a date or a number and the text is none."""
+"""Errors of PyYAML's constructors for text that is not the date or number of its tag or form."""
 
 
 class DocumentError(ValueError):
-    """A text is no YAML that can be used. The message is a part of a line: where in the text, and what is wrong."""
+    """A text is not usable YAML. The message is part of a line: the place in the text, and the error."""
 
 
 def parse(content: str | bytes) -> Any:
-    """What a YAML document says, as mappings, lists and plain values; None for an empty one.
+    """Return a YAML document as mappings, lists and plain values; None if empty.
 
-    Raises DocumentError where it is not YAML, names itself, is nested too deeply, stands for more than MOST_VALUES
-    values, or has one that there is not (no day of any month).
+    Raises DocumentError if it is not YAML, contains itself, is nested too deeply, has an impossible value (no day of
+    any month), or expands to more than MAX_VALUES values.
     """
     loader: Any = None
     nodes: list[yaml.Node] = []
@@ -34,9 +34,9 @@ def parse(content: str | bytes) -> Any:
         node = loader.get_single_node()
         if node is None:
             return None
-        nodes = list(islice(_nodes(node), MOST_VALUES + 1))
-        if len(nodes) > MOST_VALUES:
-            raise DocumentError(f"it has more than {MOST_VALUES:,} values, aliases written out")
+        nodes = list(islice(_nodes(node), MAX_VALUES + 1))
+        if len(nodes) > MAX_VALUES:
+            raise DocumentError(f"it has more than {MAX_VALUES:,} values, aliases written out")
         return loader.construct_document(node)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -53,7 +53,7 @@ def parse(content: str | bytes) -> Any:
 
 
 def _nodes(node: yaml.Node) -> Iterator[yaml.Node]:
-    """Yield all that ``node`` stands for, aliases written out; without end where it is a part of itself."""
+    """Yield all nodes below ``node`` with aliases expanded; endless if it contains itself."""
     yield node
     if isinstance(node, yaml.CollectionNode):
         for each in node.value:
@@ -62,7 +62,7 @@ def _nodes(node: yaml.Node) -> Iterator[yaml.Node]:
 
 
 def _culprit(loader: Any, nodes: list[yaml.Node]) -> str:
-    """Say where the value is that is not what its tag or its form says."""
+    """Return the place of the value that does not match its tag or form."""
     for one in nodes:
         if isinstance(one, yaml.ScalarNode):
             try:

@@ -1,4 +1,4 @@
-"""How figures look, in every room: colours that colour-blind readers can tell apart, one style, grids of panels."""
+"""Style of all figures: a colour-blind safe palette, one matplotlib style, grids of panels."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,10 +12,10 @@ from matplotlib.ticker import FuncFormatter
 
 DPI = 150
 INK = "#333333"
-"""Of text, and of what a paper says."""
+"""Colour of text, and of a paper's values."""
 
 EDGE = "#555555"
-"""Of axes, and of limits that belong to no series."""
+"""Colour of axes, and of limits outside any series."""
 
 GREY = "#8a8a8a"
 STYLE = mpl.rc_params_from_file(Path(__file__).with_name("house.mplstyle"), use_default_template=False)
@@ -27,7 +27,7 @@ COLOURS = (BLUE, VERMILION, GREEN, "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 
 @contextmanager
 def house_style() -> Iterator[None]:
-    """Draw as every report is drawn, whatever the reader's own matplotlib settings; works as a decorator."""
+    """Draw in the style of reports, ignoring the user's matplotlib settings; also a decorator."""
     with mpl.rc_context():
         mpl.rcdefaults()
         mpl.rcParams.update(STYLE)
@@ -43,7 +43,7 @@ def panels(
     share_y: bool = True,
     height_ratios: Sequence[float] | None = None,
 ) -> tuple[Figure, Any]:
-    """A figure (inches) with a grid of axes: (Figure, array of Axes of shape rows x columns)."""
+    """Return a figure (inches) with a grid of axes: (Figure, array of Axes of shape rows x columns)."""
     figure = Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(wspace=0.05))
     axes = figure.subplots(
         rows, columns, squeeze=False, sharey="row" if share_y else False, height_ratios=height_ratios
@@ -52,5 +52,5 @@ def panels(
 
 
 def plain_numbers(scale: float = 1.0, unit: str = "") -> FuncFormatter:
-    """Marks of a logarithmic axis as plain numbers: the values times `scale`, with `unit` behind them."""
+    """Format ticks of a logarithmic axis as plain numbers: values times `scale`, then `unit`."""
     return FuncFormatter(lambda value, _: f"{value * scale:,.10g}{unit}")

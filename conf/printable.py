@@ -1,10 +1,10 @@
-"""Text that came from outside, as a terminal, a page and a figure show it."""
+"""Text of users, escaped for a terminal, a page or a figure."""
 
 
 def printable(text: str) -> str:
-    """``text`` with what cannot be printed escaped: a control character would act on a terminal, and has no glyph.
+    """Escape unprintable characters: control characters would act on a terminal.
 
-    What ends a line or is a tab is a blank.
+    Line ends and tabs become blanks.
     """
     if text.isprintable():
         return text

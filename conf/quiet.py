@@ -1,4 +1,4 @@
-"""Silenced libraries: what they say is true but of no use here, and would repeat with every request."""
+"""Silence libraries whose warnings would repeat with every request and are of no use here."""
 
 import logging
 from collections.abc import Iterator

@@ -1,7 +1,6 @@
-"""Numbers with their ranges, to annotate what a configuration sets.
+"""Annotated number types with ranges, for the settings of a configuration.
 
-Whoever builds a part from a configuration enforces them. The bounds at the far ends are outside what anybody serves,
-and near enough that sums over a run keep their precision.
+sim.run.config.build enforces them. The bounds exceed any realistic setting, and keep sums over a run precise.
 """
 
 from typing import Annotated
@@ -11,31 +10,31 @@ from annotated_types import Ge, Gt, Le
 MOST = 10**9
 
 Count = Annotated[int, Ge(1), Le(MOST)]
-"""How many, where none makes no sense."""
+"""A positive count."""
 
 Number = Annotated[float, Ge(-1e9), Le(1e9)]
-"""Any number that sums and products of many keep their precision with: a similarity, a threshold."""
+"""Any number, such as a similarity or a threshold, bounded so that sums and products stay precise."""
 
 Positive = Annotated[float, Gt(0), Le(1e15)]
-"""A factor, or so much of something a second."""
+"""A factor, or a rate per second."""
 
 Steps = Annotated[int, Ge(1), Le(10_000)]
 """Denoising steps."""
 
 Seconds = Annotated[float, Ge(0), Le(1e9)]
-"""A length of simulated time, at most some thirty years."""
+"""A duration in simulated time, at most thirty years."""
 
 SomeSeconds = Annotated[float, Ge(1e-9), Le(1e9)]
-"""A length of simulated time that is not nothing."""
+"""A positive duration in simulated time."""
 
 Seed = Annotated[int, Ge(0), Le(2**64 - 1)]
-"""What a random generator elsewhere was seeded with: a word of 64 bits."""
+"""Seed of an external random generator, 64 bits."""
 
 Amount = Annotated[float, Ge(0), Le(1e9)]
-"""So many watts, or dollars an hour."""
+"""Watts, or dollars an hour."""
 
 Share = Annotated[float, Ge(0), Le(1)]
-"""A part of a whole."""
+"""A fraction."""
 
 SomeShare = Annotated[float, Gt(0), Le(1)]
-"""A part of a whole that is not nothing."""
+"""A positive fraction."""

@@ -1,4 +1,4 @@
-"""Measures a profile of a live model on the device at hand: ``session.complete(Plan(...), folder)``.
+"""Measure a profile of a live model on the device at hand: ``session.complete(Plan(...), folder)``.
 
 Needs the ``live`` extra; only the plan is imported without it.
 """

@@ -1,4 +1,4 @@
-"""From the entries of a journal to a profile: medians, spreads, and where they come from."""
+"""Assemble a profile from the entries of a journal: medians, spreads and their source."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -8,10 +8,9 @@ from typing import TypeVar
 import numpy as np
 
 from backends.base import BackendError
-from backends.calibrate.journal import Entry, Measured
+from backends.calibrate.journal import CellMeasurement, JournalEntry
 from backends.calibrate.plan import Cell, Plan
 from backends.profile import (
-    ApartPoint,
     ControlNetLoad,
     ControlPoint,
     EnergyPoint,
@@ -19,6 +18,7 @@ from backends.profile import (
     MemoryPoint,
     Point,
     Profile,
+    RemoteControlNetPoint,
     Timing,
 )
 
@@ -27,21 +27,21 @@ T = TypeVar("T", bound=Timing)
 
 
 def rounded(value: float) -> float:
-    """Round to six significant digits, more than any clock here is good for."""
+    """Round to six significant digits, more than the clocks resolve."""
     return float(f"{value:.6g}")
 
 
-def typical(measured: Measured, quantity: str = "seconds") -> tuple[float, float | None]:
-    """Median and interquartile range of a quantity; no range from fewer than two samples."""
+def typical(measured: CellMeasurement, quantity: str = "seconds") -> tuple[float, float | None]:
+    """Return median and interquartile range of a quantity; no range from fewer than two samples."""
     samples = measured.seconds[quantity]
     low, middle, high = np.quantile(samples, (0.25, 0.5, 0.75))
     return rounded(middle), rounded(high - low) if len(samples) > 1 else None
 
 
-def profile_of(plan: Plan, device: str, versions: dict[str, str], entries: Iterable[Entry]) -> Profile:
-    """The profile that ``entries`` make, all taken under the same conditions.
+def profile_of(plan: Plan, device: str, versions: dict[str, str], entries: Iterable[JournalEntry]) -> Profile:
+    """Return the profile of ``entries``, all taken under the same conditions.
 
-    A ControlNet's cost that was not above the noise is left out.
+    A ControlNet's cost that is not above the noise is left out.
 
     Raises:
         BackendError: no denoising step was measured.
@@ -49,14 +49,14 @@ def profile_of(plan: Plan, device: str, versions: dict[str, str], entries: Itera
     tried = list(entries)
     done = [(entry.cell, entry.measured) for entry in tried if entry.measured is not None]
 
-    def of(*operations: str) -> list[tuple[Cell, Measured]]:
+    def of(*operations: str) -> list[tuple[Cell, CellMeasurement]]:
         found = [(cell, got) for cell, got in done if cell.operation in operations]
         return sorted(found, key=lambda at: (at[0].nets, at[0].width * at[0].height, at[0].width, at[0].batch))
 
     if not of("step"):
         why = next((f" ({entry.reason})" for entry in tried if entry.cell.operation == "step" and entry.reason), "")
         raise BackendError(f"no denoising step of {plan.model} could be measured{why}; try smaller sizes or batches")
-    # What came from the hub was perhaps fetched over a network first.
+    # Loading from the hub may include a download.
     local = plan.spec.weights == "random" or Path(plan.spec.weights).expanduser().is_dir()
     read = [typical(got)[0] for _, got in of("load") if local]
     powers = [got.power_w for _, got in of("step") if got.power_w]
@@ -81,7 +81,7 @@ def profile_of(plan: Plan, device: str, versions: dict[str, str], entries: Itera
         vae_decode=_timed(Point, of("vae_decode")),
         controlnet_step=_timed(ControlPoint, [each for each in of("controlnet_step") if typical(each[1])[0] > 0]),
         apart=[
-            ApartPoint(
+            RemoteControlNetPoint(
                 gpus=1,
                 width=cell.width,
                 height=cell.height,
@@ -106,7 +106,7 @@ def profile_of(plan: Plan, device: str, versions: dict[str, str], entries: Itera
     )
 
 
-def _timed(kind: type[T], found: Sequence[tuple[Cell, Measured]]) -> list[T]:
+def _timed(kind: type[T], found: Sequence[tuple[Cell, CellMeasurement]]) -> list[T]:
     points = []
     for cell, got in found:
         seconds, spread_s = typical(got)
@@ -115,12 +115,12 @@ def _timed(kind: type[T], found: Sequence[tuple[Cell, Measured]]) -> list[T]:
     return points
 
 
-def _lora(got: Measured) -> LoraTiming:
+def _lora(got: CellMeasurement) -> LoraTiming:
     times = {f"{name}_s": typical(got, name)[0] for name in got.seconds}
     return LoraTiming.model_validate(times | got.facts)
 
 
-def _notes(plan: Plan, done: Sequence[Measured]) -> str:
+def _notes(plan: Plan, done: Sequence[CellMeasurement]) -> str:
     spec = plan.spec
     what = f"{spec.family} {spec.scale}" + (f" {spec.variant}" if spec.variant else "")
     random = " with random weights: latency does not depend on their values."

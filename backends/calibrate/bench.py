@@ -1,4 +1,4 @@
-"""How each cell is measured on a live model."""
+"""Measurement of each cell on a live model."""
 
 import shutil
 import tempfile
@@ -10,11 +10,10 @@ from typing import TypeVar
 import numpy as np
 import torch
 
-from backends.calibrate.journal import Measured
+from backends.calibrate.journal import CellMeasurement
 from backends.calibrate.machine import Machine
 from backends.calibrate.plan import Cell, Plan
 from backends.diffusers_ import LiveError, LiveModel, build
-from backends.diffusers_.addons.apart import Apart, Parts
 from backends.diffusers_.addons.controlnet import (
     Control,
     ControlNet,
@@ -24,6 +23,7 @@ from backends.diffusers_.addons.controlnet import (
     random_controlnet,
 )
 from backends.diffusers_.addons.lora import InPlace, Loras, read_lora, write_random_lora
+from backends.diffusers_.addons.remote_controlnets import RemoteControlNets, StepParts
 from backends.diffusers_.addons.residuals import ResidualSource
 from backends.diffusers_.conditioning import Conditioning
 from backends.diffusers_.device.memory import free_memory
@@ -31,14 +31,14 @@ from backends.diffusers_.device.stopwatch import Stopwatch
 
 PROMPT = "an engraving of a lighthouse above a rough sea at dusk, fine hatching, high contrast"
 ENERGY_WINDOW_S = 1.5
-"""Least time that energy is read over: the counters of NVIDIA's drivers move every 20 to 100 ms."""
-Steering = ResidualSource | Apart | None
+"""Minimum time between two energy readings: the counters of NVIDIA's drivers move every 20 to 100 ms."""
+Steering = ResidualSource | RemoteControlNets | None
 T = TypeVar("T")
 _CPU_OOM = ("DefaultCPUAllocator", "CUBLAS_STATUS_ALLOC_FAILED", "out of memory")
 
 
 def ran_out_of_memory(error: Exception) -> bool:
-    """Whether ``error`` says that memory was short, on a GPU or on the host."""
+    """Return True if ``error`` reports too little memory, on a GPU or on the host."""
     if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
         return True
     return isinstance(error, RuntimeError) and any(mark in str(error) for mark in _CPU_OOM)
@@ -46,7 +46,7 @@ def ran_out_of_memory(error: Exception) -> bool:
 
 @dataclass(slots=True)
 class Bench:
-    """A live model that is measured: ``model``, or one that is built once from ``plan``.
+    """Measures cells on a live model: ``model``, or one built once from ``plan``.
 
     Measuring a LoRA leaves the denoiser's weights as they were to rounding; nothing else changes the model.
     """
@@ -56,8 +56,8 @@ class Bench:
     model: LiveModel | None = None
     _controlnets: list[ControlNet] = field(default_factory=list)
 
-    def __call__(self, cell: Cell) -> Measured:
-        """Measure one cell. Raises RuntimeError or ValueError for what it ran into, too little memory among it."""
+    def __call__(self, cell: Cell) -> CellMeasurement:
+        """Measure one cell. Raises RuntimeError or ValueError, also for too little memory."""
         model = self.open()
         counts = model.device.type == "cuda"
         if counts:
@@ -83,11 +83,11 @@ class Bench:
                 raise LiveError(f"{said}; use a smaller variant, dtype bfloat16 or float16, or scale tiny") from None
         return self.model
 
-    def _measure(self, cell: Cell, model: LiveModel) -> Measured:
+    def _measure(self, cell: Cell, model: LiveModel) -> CellMeasurement:
         match cell.operation:
             case "draw" | "load":
                 facts = {"bytes": model.nbytes, "vae_bits": 8 * model.pipe.vae.dtype.itemsize}
-                return Measured(seconds={"seconds": [model.load_s]}, facts=facts)
+                return CellMeasurement(seconds={"seconds": [model.load_s]}, facts=facts)
             case "text_encode":
                 return self._repeated(lambda: model.encode([PROMPT] * cell.batch).encode_s)
             case "vae_decode":
@@ -103,16 +103,16 @@ class Bench:
             case "controlnet":
                 return self._controlnet(model)
             case "apart":
-                return self._apart(cell, model)
+                return self._remote_controlnets(cell, model)
             case "lora":
                 return self._lora(cell, model)
 
-    def _repeated(self, once: Callable[[], float]) -> Measured:
+    def _repeated(self, once: Callable[[], float]) -> CellMeasurement:
         for _ in range(self.plan.warmup):
             once()
-        return Measured(seconds={"seconds": [once() for _ in range(self.plan.repeats)]})
+        return CellMeasurement(seconds={"seconds": [once() for _ in range(self.plan.repeats)]})
 
-    def _step(self, cell: Cell, model: LiveModel) -> Measured:
+    def _step(self, cell: Cell, model: LiveModel) -> CellMeasurement:
         prompts = self._conditioning(cell, model)
         self._warm(cell, model, prompts)
         watch, before = Stopwatch(model.device), self._energy_j()
@@ -123,46 +123,46 @@ class Bench:
             steps, elapsed = steps + self.plan.steps_timed + 1, elapsed + watch.lap()
         after = self._energy_j()
         drawn = after - before if after is not None and before is not None and after > before else None
-        return Measured(
+        return CellMeasurement(
             seconds={"seconds": np.concatenate(rounds).tolist()},
             energy_j=None if drawn is None else drawn / steps,
             power_w=None if drawn is None else drawn / elapsed,
         )
 
-    def _controlnet_step(self, cell: Cell, model: LiveModel) -> Measured:
-        """Rounds with and without the nets in turn, so that a drift of the clocks touches both alike."""
+    def _controlnet_step(self, cell: Cell, model: LiveModel) -> CellMeasurement:
+        """Alternate rounds with and without the nets, so that a drift of the clocks affects both alike."""
         prompts = self._conditioning(cell, model)
         source = inline(self._controls(cell, model, prompts))
         self._warm(cell, model, prompts)
         self._warm(cell, model, prompts, source)
-        plain, steered = [], []
+        plain, with_nets = [], []
         for _ in range(self.plan.repeats):
             plain.append(self._round(cell, model, prompts))
-            steered.append(self._round(cell, model, prompts, source))
+            with_nets.append(self._round(cell, model, prompts, source))
         seconds = {
-            "seconds": (np.median(steered, axis=1) - np.median(plain, axis=1)).tolist(),
+            "seconds": (np.median(with_nets, axis=1) - np.median(plain, axis=1)).tolist(),
             "without": np.concatenate(plain).tolist(),
-            "with": np.concatenate(steered).tolist(),
+            "with": np.concatenate(with_nets).tolist(),
         }
-        return Measured(seconds=seconds)
+        return CellMeasurement(seconds=seconds)
 
-    def _apart(self, cell: Cell, model: LiveModel) -> Measured:
-        """The parts of a step take turns on the device, each timed."""
+    def _remote_controlnets(self, cell: Cell, model: LiveModel) -> CellMeasurement:
+        """Time the parts of a step, which take turns on the device."""
         prompts = self._conditioning(cell, model)
-        apart = Apart(model.family, self._controls(cell, model, prompts))
-        self._warm(cell, model, prompts, apart)
-        parts: list[Parts] = []
+        remote = RemoteControlNets(model.family, self._controls(cell, model, prompts))
+        self._warm(cell, model, prompts, remote)
+        parts: list[StepParts] = []
         for _ in range(self.plan.repeats):
-            apart.parts.clear()
-            self._round(cell, model, prompts, apart)
-            parts += apart.parts[1:]
+            remote.parts.clear()
+            self._round(cell, model, prompts, remote)
+            parts += remote.parts[1:]
         seconds = {
             "encoder": [each.encoder_s for each in parts],
             "controlnet": [sum(each.controlnet_s) / cell.nets for each in parts],
             "receive": [each.receive_s / cell.nets for each in parts],
             "decoder": [each.decoder_s for each in parts],
         }
-        return Measured(seconds=seconds)
+        return CellMeasurement(seconds=seconds)
 
     def _controls(self, cell: Cell, model: LiveModel, prompts: Conditioning) -> list[Control]:
         while len(self._controlnets) < cell.nets:
@@ -170,32 +170,32 @@ class Bench:
         nets, pictures = self._controlnets[: cell.nets], self._pictures(cell)
         return [control(model, net, pictures, cell.width, cell.height, prompts.guided) for net in nets]
 
-    def _controlnet(self, model: LiveModel) -> Measured:
-        """A ControlNet is saved and read back, from files that are in the system's cache by then."""
+    def _controlnet(self, model: LiveModel) -> CellMeasurement:
+        """Save a ControlNet and time reading it back; its files are in the system's cache by then."""
         with tempfile.TemporaryDirectory(prefix="mezzotint-") as name:
             folder = Path(name)
             drawn = random_controlnet(model, seed=0)
             size = drawn.nbytes
-            _ensure_room(folder, "a ControlNet", size)
+            _ensure_disk_space(folder, "a ControlNet", size)
             drawn.net.save_pretrained(name)
             seconds = self._turns(lambda: open_controlnet(model, folder).load_s)
-        return Measured(seconds={"load": seconds}, facts={"bytes": size})
+        return CellMeasurement(seconds={"load": seconds}, facts={"bytes": size})
 
     def _turns(self, once: Callable[[], T]) -> list[T]:
-        """The repeats, after one that does not count where there is a warm-up."""
+        """Repeat ``once``, after one discarded call if there is a warm-up."""
         return [once() for _ in range(self.plan.repeats + (self.plan.warmup > 0))][-self.plan.repeats :]
 
-    def _lora(self, cell: Cell, model: LiveModel) -> Measured:
+    def _lora(self, cell: Cell, model: LiveModel) -> CellMeasurement:
         with tempfile.TemporaryDirectory(prefix="mezzotint-") as folder:
             file = Path(folder) / "lora.safetensors"
             write_random_lora(model, file, rank=cell.rank, seed=0)
             size = file.stat().st_size
             rounds = self._turns(lambda: _lora_round(model, file))
         seconds = {name: [taken[name] for taken in rounds] for name in rounds[0]}
-        return Measured(seconds=seconds, facts={"bytes": size, "rank": cell.rank})
+        return CellMeasurement(seconds=seconds, facts={"bytes": size, "rank": cell.rank})
 
     def _conditioning(self, cell: Cell, model: LiveModel) -> Conditioning:
-        """One prompt encoded and repeated: at large batches the text encoders would add to the peak."""
+        """Encode one prompt and repeat it: text encoding of a large batch would add to peak memory."""
         return model.encode([PROMPT]).select([0] * cell.batch)
 
     def _pictures(self, cell: Cell) -> list[np.ndarray]:
@@ -208,7 +208,7 @@ class Bench:
             model.denoise(prompts, start, self.plan.warmup, residuals=residuals)
 
     def _round(self, cell: Cell, model: LiveModel, prompts: Conditioning, residuals: Steering = None) -> np.ndarray:
-        """Seconds of ``steps_timed`` steps; the one before them, which also sets up the run, is dropped."""
+        """Return the seconds of ``steps_timed`` steps; the one before them, which sets up the run, is dropped."""
         steps = self.plan.steps_timed + 1
         start = model.noise(cell.width, cell.height, range(cell.batch), steps)
         return model.denoise(prompts, start, steps, residuals=residuals).step_s[1:]
@@ -237,16 +237,16 @@ def _from_disk(plan: Plan) -> LiveModel:
     with tempfile.TemporaryDirectory(prefix="mezzotint-") as folder:
         drawn: LiveModel | None = build(plan.spec, plan.device)
         assert drawn is not None
-        _ensure_room(Path(folder), plan.model, drawn.nbytes)
+        _ensure_disk_space(Path(folder), plan.model, drawn.nbytes)
         drawn.save(Path(folder))
         drawn = None  # or both copies would be on the device at once
         free_memory(torch.device(plan.device))
         return build(replace(plan.spec, weights=folder), plan.device)
 
 
-def _ensure_room(folder: Path, what: str, nbytes: int) -> None:
-    """Raise LiveError where a disk has no room for weights that are to be read back."""
-    room = shutil.disk_usage(folder).free
-    if nbytes > room:
-        said = f"{folder}: {room / 2**30:.1f} GiB are free and the weights of {what} take {nbytes / 2**30:.1f} GiB"
+def _ensure_disk_space(folder: Path, what: str, nbytes: int) -> None:
+    """Raise LiveError if the disk is too small for weights that are to be read back."""
+    free = shutil.disk_usage(folder).free
+    if nbytes > free:
+        said = f"{folder}: {free / 2**30:.1f} GiB are free and the weights of {what} take {nbytes / 2**30:.1f} GiB"
         raise LiveError(f"{said}; set TMPDIR to a larger disk, or leave --load-from-disk and --controlnets out")

@@ -16,11 +16,14 @@ from conf.validation import first_error
 E = TypeVar("E", bound=BaseModel)
 
 
-class Measured(BaseModel):
-    """What measuring one cell gave.
+class CellMeasurement(BaseModel):
+    """Measurement of one cell; None for a quantity that the device does not report.
 
-    ``seconds`` holds every sample of each quantity in the order taken, ``facts`` what is not a time (the bytes of a
-    LoRA's file). ``energy_j`` is per denoising step, ``power_w`` its rate. None is what the device does not report.
+    Attributes:
+        seconds: quantity -> its samples, in the order taken.
+        facts: quantities other than times, such as the bytes of a LoRA's file.
+        energy_j: joules per denoising step.
+        power_w: mean watts while it stepped.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -33,11 +36,10 @@ class Measured(BaseModel):
     clock_mhz: int | None = None
 
 
-class Entry(BaseModel):
-    """One line: under which ``conditions`` which ``cell`` was tried, and what came of it.
+class JournalEntry(BaseModel):
+    """One line of the journal: the outcome of one cell under given conditions, at a time in UTC.
 
-    ``failed`` cells (``reason`` says why) are tried again by the next run; those that did not fit are not.
-    ``at`` is in UTC.
+    The next run tries ``failed`` cells again (``reason`` says why they failed), but not those that did not fit.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -45,21 +47,21 @@ class Entry(BaseModel):
     conditions: dict[str, str | int]
     cell: Cell
     outcome: Literal["measured", "did not fit", "failed"]
-    measured: Measured | None = None
+    measured: CellMeasurement | None = None
     reason: str | None = None
     at: str
 
 
 @dataclass(slots=True)
 class Journal(Generic[E]):
-    """The journal at ``path`` of entries of one ``kind``; ``remedy`` says what to do about a line that is none."""
+    """A journal at ``path`` of entries of one ``kind``; ``remedy`` tells users what to do about an invalid line."""
 
     path: Path
     kind: type[E]
     remedy: str = "start anew with --fresh"
 
     def open(self, fresh: bool = False) -> tuple[list[E], str | None]:
-        """Make the folder and see that the journal can be written there, before long work; empty it if ``fresh``.
+        """Make the folder, check before long work that the journal can be written, and read it; empty it if ``fresh``.
 
         Returns:
             The entries in order, and a note if the last line was half written (it is taken off the file).
@@ -79,7 +81,7 @@ class Journal(Generic[E]):
         return [self._entry(number, line) for number, line in enumerate(lines, start=1)], note
 
     def add(self, entry: E) -> None:
-        """Append ``entry``; when this returns it is on the disk. Raises BackendError where it cannot be."""
+        """Append ``entry`` and flush it to disk. Raises BackendError."""
         with self._explained(), self.path.open("ab", buffering=0) as stream:
             stream.write(entry.model_dump_json(exclude_none=True).encode() + b"\n")
             os.fsync(stream.fileno())

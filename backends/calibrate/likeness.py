@@ -1,4 +1,4 @@
-"""How alike what enters a block of a denoiser is from step to step, patch by patch, measured on a live model."""
+"""Similarity of a block's input from step to step, by patch, measured on a live denoiser."""
 
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ import torch
 
 from backends.base import BackendError
 from backends.diffusers_ import LiveModel
-from backends.likeness import Curve
+from backends.likeness import SimilarityCurve
 
 PROMPTS = (
     "an engraving of a lighthouse above a rough sea at dusk",
@@ -22,7 +22,7 @@ PROMPTS = (
 
 @dataclass(slots=True)
 class _Watch:
-    """What entered each block at the last step, and how near that of this step is, patch by patch."""
+    """Compares the input of each block with its input at the step before, by patch."""
 
     across: int
     down: int
@@ -31,7 +31,7 @@ class _Watch:
     now: list[torch.Tensor] = field(default_factory=list)
 
     def enter(self, block: int, module: Any, args: tuple[Any, ...], given: dict[str, Any]) -> None:
-        """A block's hook: what enters is (rows, c, h, w) of a UNet, (rows, tokens, c) of a transformer."""
+        """Hook of a block; its input is (rows, c, h, w) in a UNet, (rows, tokens, c) in a transformer."""
         x: torch.Tensor = given["hidden_states"] if "hidden_states" in given else args[0]
         if x.ndim == 3:
             tall = round((x.shape[1] * self.down / self.across) ** 0.5)
@@ -44,7 +44,7 @@ class _Watch:
         self.before[block] = x
 
     def step(self) -> tuple[float, float]:
-        """(share of patch-blocks that were alike in this step, share of blocks in which all of an image's were)."""
+        """Return the shares of (patch, block) within the threshold, and of blocks with a whole image within it."""
         if not self.now:
             return 0.0, 0.0
         alike = torch.stack(self.now)  # (blocks, rows, patches); rows are images, doubled under guidance
@@ -53,8 +53,13 @@ class _Watch:
 
 
 def blocks(model: LiveModel) -> list[Any]:
-    """The blocks of its denoiser that can be left out: of a UNet those on the way down, in the middle and on the way up
-    (PatchedServe counts SDXL's seven), of a transformer its own. Raises BackendError for a family without such."""
+    """Return the denoiser's blocks that can be skipped: of a UNet down, middle and up blocks, of a transformer all.
+
+    PatchedServe counts seven of SDXL.
+
+    Raises:
+        BackendError: the family has no such blocks.
+    """
     network = model.denoiser
     if hasattr(network, "down_blocks"):
         return [*network.down_blocks, network.mid_block, *network.up_blocks]
@@ -65,8 +70,8 @@ def blocks(model: LiveModel) -> list[Any]:
 
 def measure(
     model: LiveModel, name: str, width: int, height: int, patch_px: int, threshold: float, steps: int, images: int
-) -> Curve:
-    """Run ``images`` in full, each from a seed of its own, and look at every block at every step.
+) -> SimilarityCurve:
+    """Run ``images`` in full, each from its own seed, and compare every block at every step.
 
     Nothing is reused on the way, so errors do not add up (as in PatchedServe's Figure 4, not its Figure 15). The
     threshold is of the mean squared difference between what enters a block at a step and at the one before.
@@ -92,7 +97,7 @@ def measure(
             model.denoise(prompts, noise, steps, on_step=lambda _, __: steps_seen.append(watch.step()))  # noqa: B023
         total += np.array(steps_seen) / images
     patch_share, image_share = total.clip(0, 1).round(6).T.tolist()
-    return Curve(
+    return SimilarityCurve(
         model=name,
         width=width,
         height=height,

@@ -1,4 +1,4 @@
-"""The device at hand: what it is called, what runs on it, and what it reports of itself."""
+"""The device at hand: its name, software versions and meters."""
 
 import platform
 import re
@@ -19,23 +19,23 @@ _MAKERS = {"nvidia", "amd", "tesla", "geforce", "quadro", "instinct", "radeon"}
 
 @dataclass(frozen=True, slots=True)
 class Nvml:
-    """One GPU as NVIDIA's driver sees it. What the driver does not report is None, never an error."""
+    """Meters of one GPU in NVIDIA's driver; a value that it does not report is None, never an error."""
 
     handle: Any
 
     def energy_j(self) -> float | None:
-        """Joules drawn since the driver was loaded."""
+        """Return the joules drawn since the driver was loaded."""
         millijoules = _reported(pynvml.nvmlDeviceGetTotalEnergyConsumption, self.handle)
         return None if millijoules is None else millijoules / 1000
 
     def clock_mhz(self) -> int | None:
-        """Clock of the streaming multiprocessors now."""
+        """Return the present clock of the streaming multiprocessors."""
         clock: int | None = _reported(pynvml.nvmlDeviceGetClockInfo, self.handle, pynvml.NVML_CLOCK_SM)
         return clock
 
 
 def open_nvml(uuid: str) -> Nvml | None:
-    """Find a GPU by its ``uuid`` as torch gives it (without ``GPU-``); None where it or the driver is not there."""
+    """Find a GPU by its ``uuid`` as torch gives it (without ``GPU-``); None if it or the driver is absent."""
     try:
         pynvml.nvmlInit()
         return Nvml(pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}"))
@@ -52,8 +52,13 @@ def _reported(ask: Callable[..., Any], *of: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A device and what decides its times besides the model: its name as it reports it (of a CPU with torch's threads),
-    versions of packages, CUDA or ROCm and the driver, and the driver's meters where there are any."""
+    """A device and the software that its times depend on.
+
+    Attributes:
+        name: as the device reports it; of a CPU with torch's threads.
+        versions: of packages, CUDA or ROCm, and the driver.
+        nvml: the driver's meters; None without any.
+    """
 
     device: torch.device
     name: str
@@ -62,7 +67,7 @@ class Machine:
 
 
 def machine(device: str | torch.device) -> Machine:
-    """Look at ``device``. Raises LiveError where there is no such device."""
+    """Describe ``device``. Raises LiveError if there is no such device."""
     place = usable_device(device)
     versions = {package: version(package) for package in PACKAGES}
     if place.type != "cuda":
@@ -78,14 +83,17 @@ def machine(device: str | torch.device) -> Machine:
 
 
 def short_name(device: str) -> str:
-    """How profile files spell a GPU: ``NVIDIA H100 80GB HBM3`` is ``h100``, anything on a CPU is ``cpu``. Raises
-    LiveError where there is no such device."""
+    """Return a device's name in profile files: ``h100`` for ``NVIDIA H100 80GB HBM3``, ``cpu`` for any CPU.
+
+    Raises:
+        LiveError: there is no such device.
+    """
     place = usable_device(device)
     return spelled(torch.cuda.get_device_properties(place).name) if place.type == "cuda" else "cpu"
 
 
 def spelled(name: str) -> str:
-    """The chip in a GPU's full name: its first word of letters and digits, or else all that is left."""
+    """Return the chip in a GPU's full name: its first word of letters and digits, or else the whole rest."""
     words = [word for word in re.split(r"[^a-z0-9]+", name.lower()) if word and word not in _MAKERS]
     chips = [word for word in words if re.fullmatch(r"[a-z]+\d+[a-z]*", word)]
     return chips[0] if chips else "-".join(words) or "gpu"

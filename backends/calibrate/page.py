@@ -1,4 +1,4 @@
-"""The page of a calibration: its tables in Markdown, and its figure beside it."""
+"""The page of a calibration: tables in Markdown, and a figure."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,18 +6,20 @@ from pathlib import Path
 from backends.base import BackendError
 from backends.calibrate.assemble import typical
 from backends.calibrate.figures import STEPS, draw, images_per_minute
-from backends.calibrate.journal import Entry
+from backends.calibrate.journal import JournalEntry
 from backends.calibrate.plan import Cell
 from backends.profile import Profile, file_name, shipped, within
 from conf.atomic import atomic_files
 from conf.page import DASH, render
 
 
-def write_page(profile: Profile, entries: Sequence[Entry], skipped: Sequence[Cell], folder: Path) -> tuple[Path, Path]:
+def write_page(
+    profile: Profile, entries: Sequence[JournalEntry], skipped: Sequence[Cell], folder: Path
+) -> tuple[Path, Path]:
     """Write ``<gpu>_<model>.md`` and ``<gpu>_<model>_step.png`` into ``folder``.
 
     Args:
-        skipped: cells that were not tried because a smaller one gave nothing.
+        skipped: cells not tried because a smaller one did not fit or failed.
 
     Raises:
         BackendError: a file cannot be written.

@@ -1,5 +1,7 @@
-"""What a step of a batch of patches takes on the device at hand: random batches of several sizes, and a line through
-them (PatchedServe trains its predictor of step times on 300 such batches, 6.1.2)."""
+"""Step times of batches of patches on the device at hand, and a linear fit.
+
+The batches are random and of several sizes; PatchedServe trains its latency predictor on 300 of them (6.1.2).
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,20 +18,23 @@ PROMPT = "an engraving of a lighthouse above a rough sea at dusk"
 
 @dataclass(frozen=True, slots=True)
 class Batches:
-    """Batches that were stepped: the sizes in each, and the median seconds of a step of it."""
+    """CellMeasurement batches of patches: the sizes in each, and the median seconds of a step."""
 
     side: int
     sizes: list[tuple[Size, ...]]
     seconds: np.ndarray
 
     def fit(self) -> tuple[PatchTiming, float]:
-        """The line, none of whose terms is negative, with the least squares of relative errors; and the median of what
-        it is off by, relative."""
+        """Fit non-negative terms by least squares of the relative error.
+
+        Returns:
+            The terms, and the median relative error.
+        """
         rows = np.array([(1, *counted(batch, self.side)) for batch in self.sizes])
         terms, _ = nnls(rows / self.seconds[:, None], np.ones(len(rows)))
         error = float(np.median(np.abs(rows @ terms / self.seconds - 1)))
-        most = max(map(len, self.sizes))
-        said = f"fitted on {len(rows)} random batches of up to {most} images, median error {error:.1%}"
+        largest = max(map(len, self.sizes))
+        said = f"fitted on {len(rows)} random batches of up to {largest} images, median error {error:.1%}"
         base_s, patch_s, size_s, halo_s = (float(term) for term in terms)
         timing = PatchTiming(
             side=self.side, base_s=base_s, patch_s=max(patch_s, 1e-12), size_s=size_s, halo_s=halo_s, source=said
@@ -38,13 +43,13 @@ class Batches:
 
 
 def measure(
-    model: LiveModel, sizes: Sequence[Size], side: int, most: int, batches: int = 24, steps: int = 3, seed: int = 0
+    model: LiveModel, sizes: Sequence[Size], side: int, max_batch: int, batches: int = 24, steps: int = 3, seed: int = 0
 ) -> Batches:
-    """Step random batches of 1 to ``most`` images of ``sizes``, cut into patches of ``side`` pixels.
+    """Time steps of random batches of 1 to ``max_batch`` images of ``sizes``, in patches of ``side`` pixels.
 
     Args:
-        batches: how many; each size alone is the first of them.
-        steps: timed ones of each; one before them is not.
+        batches: number of batches; the first are each size alone.
+        steps: timed steps of each batch, after an untimed one.
 
     Raises:
         BackendError: a family that steps no patches, or a side that does not divide a size.
@@ -53,7 +58,7 @@ def measure(
     kinds = list(dict.fromkeys(sizes))
     drawn: list[tuple[Size, ...]] = [(kind,) for kind in kinds]
     while len(drawn) < max(batches, len(kinds)):
-        count = int(rng.integers(1, most + 1))
+        count = int(rng.integers(1, max_batch + 1))
         drawn.append(tuple(sorted(kinds[at] for at in rng.integers(len(kinds), size=count))))
     conditioning = model.encode([PROMPT])
     seconds = []

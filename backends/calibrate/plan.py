@@ -1,4 +1,4 @@
-"""What is to be measured: the model, the device and the grid, and in which order."""
+"""Plan of a calibration: the model, the device, and the cells in order."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,10 +14,10 @@ Shape = tuple[int, int, int]
 
 
 class Cell(BaseModel):
-    """One thing to measure. What an operation does not depend on stays 0 (the size of a text encoding).
+    """One operation to measure; fields that it does not depend on stay 0 (the size of a text encoding).
 
-    ``draw`` is the making of random weights, ``load`` the reading of weights from a folder, ``controlnet`` that of
-    a ControlNet's, ``apart`` the parts of a step whose ControlNets run elsewhere.
+    ``draw`` makes random weights, ``load`` reads weights from a folder, ``controlnet`` reads a ControlNet, and
+    ``apart`` is the parts of a step with ControlNets on other GPUs.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -49,19 +49,19 @@ class Cell(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A calibration.
+    """Settings of a calibration.
 
     Attributes:
         spec: the model.
-        gpu, model: the names under which the profile is found by the simulator.
+        gpu, model: names of the profile in the simulator (``cluster=``, ``models=``).
         shapes: (width, height, batch) of the denoiser and the VAE; the text encoder runs at their batches.
         device: where it runs, ``cpu``, ``cuda`` or ``cuda:1``.
         warmup: calls (denoising steps, encodings) run untimed before each cell.
         repeats, steps_timed: times that each cell is measured; of the denoiser each is ``steps_timed`` steps after one
             that is dropped.
-        controlnets: numbers of ControlNets to run in line, where the model has one; 0 is the plain step.
+        controlnets: numbers of inline ControlNets, if the model has one; 0 is the plain step.
         controlnet_batches: batches to run them at; None for all.
-        apart: whether the parts of a step are measured whose ControlNets run elsewhere, where the denoiser has such.
+        apart: True to measure a step with ControlNets on other GPUs, if the denoiser allows that.
         lora_rank: rank of the LoRA to measure; None for none.
         load_from_disk: save random weights and read them back, so that loading is measured too.
         energy: ``auto`` reads the device's energy counter where it has one.
@@ -83,7 +83,7 @@ class Plan:
     energy: Literal["auto", "off"] = "auto"
 
     def cells(self, has_controlnets: bool, has_halves: bool = False) -> list[Cell]:
-        """Everything to measure, what is worth most first, so that a session that is cut keeps that."""
+        """Return the cells to measure, the most valuable first, so that an interrupted session keeps those."""
         by_work = sorted(set(self.shapes), key=lambda shape: (shape[0] * shape[1] * shape[2], shape))
         read = self.load_from_disk or self.spec.weights != "random"
         found = [Cell(operation="load" if read else "draw")]
@@ -109,6 +109,6 @@ class Plan:
 
 
 def grid(sizes: Iterable[tuple[int, int]], batches: Iterable[int]) -> tuple[Shape, ...]:
-    """Every size, (width, height) in pixels, at every batch."""
+    """Return every size, (width, height) in pixels, at every batch."""
     counts = list(batches)
     return tuple((width, height, batch) for width, height in sizes for batch in counts)

@@ -1,4 +1,4 @@
-"""One calibration from start to end: what is missing is measured, kept, and made into a profile."""
+"""A calibration from start to end: measure the missing cells, journal them, and write the profile."""
 
 import sys
 from collections.abc import Callable, Iterable
@@ -13,7 +13,7 @@ from tqdm import tqdm
 from backends.base import BackendError
 from backends.calibrate.assemble import profile_of
 from backends.calibrate.bench import Bench, ran_out_of_memory
-from backends.calibrate.journal import Entry, Journal, Measured
+from backends.calibrate.journal import CellMeasurement, Journal, JournalEntry
 from backends.calibrate.machine import Machine, machine
 from backends.calibrate.page import write_page
 from backends.calibrate.plan import Cell, Plan
@@ -25,17 +25,21 @@ from backends.profile import Profile, check_replaced, file_name, shipped, write
 
 
 class Interrupted(KeyboardInterrupt):
-    """The calibration was stopped; the text says what is kept and how to go on."""
+    """The user stopped the calibration; the message says what is kept and how to resume."""
 
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """A finished calibration: its files (profile, page, figure), and what was tried in the plan's order, without the
-    cells larger than one that did not fit."""
+    """A finished calibration.
+
+    Attributes:
+        files: profile, page and figure.
+        entries: cells tried, in the plan's order; cells larger than one that did not fit are not tried.
+    """
 
     profile: Profile
     files: tuple[Path, ...]
-    entries: tuple[Entry, ...]
+    entries: tuple[JournalEntry, ...]
 
 
 def complete(
@@ -45,20 +49,20 @@ def complete(
     progress: bool = True,
     model: LiveModel | None = None,
     fresh: bool = False,
-    measure: Callable[[Cell], Measured] | None = None,
+    measure: Callable[[Cell], CellMeasurement] | None = None,
 ) -> Calibration:
     """Measure the cells of ``plan`` that the journal in ``folder`` lacks, and write the profile and its page.
 
     Args:
-        progress: whether to show a progress bar on a terminal.
+        progress: show a progress bar, on a terminal.
         model: a model already built from ``plan.spec`` on ``plan.device``; not with ``load_from_disk``.
         fresh: forget what the journal holds.
-        measure: measures a cell in place of a Bench.
+        measure: replaces Bench.
 
     Raises:
-        BackendError: a size or a name that cannot be, no such device, a model that cannot be built or does not fit, a
-            folder that cannot be written, or not one step that could be measured.
-        Interrupted: stopped by the user; what was measured is kept.
+        BackendError: a size, name, device or folder is invalid, the model cannot be built or does not fit, or no step
+            could be measured.
+        Interrupted: the user stopped it; finished cells are kept.
     """
     file = folder / file_name(plan.gpu, plan.model)
     toy = plan.spec.scale == "tiny" or torch.device(plan.device).type == "cpu"
@@ -73,7 +77,7 @@ def complete(
     cells = plan.cells(has_controlnets, family.halves is not None)
     here = machine(plan.device)
     conditions = _conditions(plan, here)
-    journal = Journal(folder / f"{file.stem}.journal.jsonl", Entry)
+    journal = Journal(folder / f"{file.stem}.journal.jsonl", JournalEntry)
     entries, note = journal.open(fresh)
     if note is not None:
         print(f"mezzotint: {note}", file=sys.stderr)
@@ -90,7 +94,7 @@ def complete(
                     kept[cell] = _tried(cell, measure or bench, conditions)
                     journal.add(kept[cell])
                     if here.device.type == "cuda":
-                        free_memory(here.device)  # so that the next starts from the weights alone
+                        free_memory(here.device)  # or the peak of the next cell would include it
                 bar.update()
         except KeyboardInterrupt:
             done = sum(cell in kept for cell in cells)
@@ -104,7 +108,7 @@ def complete(
 
 
 def _conditions(plan: Plan, here: Machine) -> dict[str, str | int]:
-    """Everything besides the cell that decides a time, or how well it is known."""
+    """Return everything besides the cell that a time, or its precision, depends on."""
     spec = plan.spec
     return {
         "device": here.name,
@@ -123,16 +127,21 @@ def _conditions(plan: Plan, here: Machine) -> dict[str, str | int]:
 
 
 def _no_larger(cell: Cell, than: Cell) -> bool:
-    """Whether ``than`` cannot fit if ``cell`` does not: more images or more ControlNets of the same size (a step with
-    ControlNets holds all that the plain step does)."""
+    """Return True if ``than`` cannot fit if ``cell`` does not: as many or more images and ControlNets of one size.
+
+    A step with ControlNets needs at least the memory of a plain one.
+    """
     same = cell.operation == than.operation or (cell.operation, than.operation) == ("step", "controlnet_step")
     more = cell.batch <= than.batch and cell.nets <= than.nets
     return same and more and (cell.width, cell.height) == (than.width, than.height)
 
 
-def _tried(cell: Cell, measure: Callable[[Cell], Measured], conditions: dict[str, str | int]) -> Entry:
-    """Measure ``cell``; one that does not fit, or that a kernel refuses, costs only itself. Raises BackendError where
-    the device has failed for good."""
+def _tried(cell: Cell, measure: Callable[[Cell], CellMeasurement], conditions: dict[str, str | int]) -> JournalEntry:
+    """Measure ``cell``; an error of this cell alone becomes its outcome.
+
+    Raises:
+        BackendError: the device failed for good.
+    """
     outcome: dict[str, Any]
     try:
         outcome = {"outcome": "measured", "measured": measure(cell)}
@@ -146,9 +155,9 @@ def _tried(cell: Cell, measure: Callable[[Cell], Measured], conditions: dict[str
         else:
             outcome = {"outcome": "failed", "reason": reason}
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return Entry(conditions=conditions, cell=cell, at=now, **outcome)
+    return JournalEntry(conditions=conditions, cell=cell, at=now, **outcome)
 
 
-def unmeasured(entries: Iterable[Entry]) -> list[str]:
-    """Return a line for each cell that gave nothing: which, and why."""
+def unmeasured(entries: Iterable[JournalEntry]) -> list[str]:
+    """Return a line for each cell without a measurement, with the reason."""
     return [f"{entry.cell}: {entry.outcome} ({entry.reason})" for entry in entries if entry.outcome != "measured"]

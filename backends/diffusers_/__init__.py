@@ -1,4 +1,4 @@
-"""Real text-to-image pipelines of five families, run step by step and timed. Needs the ``live`` extra."""
+"""Live text-to-image pipelines of five families, run step by step and timed. Needs the ``live`` extra."""
 
 from importlib.util import find_spec
 

@@ -1,4 +1,4 @@
-"""Between pixels and latents: the VAE of SD, SDXL, SD3 and FLUX, and SANA's deterministic autoencoder."""
+"""Conversion between pixels and latents: the VAE of SD, SDXL, SD3 and FLUX, and SANA's deterministic autoencoder."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -26,14 +26,14 @@ def to_pixels(vae: Any, latents: torch.Tensor) -> torch.Tensor:
 
 
 def as_images(pixels: torch.Tensor) -> np.ndarray:
-    """(n, 3, height, width) in -1..1 to uint8 (n, height, width, 3)."""
+    """Convert (n, 3, height, width) in -1..1 to uint8 (n, height, width, 3)."""
     unit = (pixels.float() / 2 + 0.5).clamp(0, 1)
     images: np.ndarray = (unit * 255).round().to(torch.uint8).permute(0, 2, 3, 1).cpu().numpy()
     return images
 
 
 def as_pixels(images: Sequence[np.ndarray], width: int, height: int, device: torch.device) -> torch.Tensor:
-    """Images, each uint8 (h, w, 3), to (n, 3, height, width) in 0..1, resized (bilinear, antialiased) if needed."""
+    """Convert images, each uint8 (h, w, 3), to (n, 3, height, width) in 0..1, resized (bilinear) if needed."""
     resized = []
     for image in images:
         unit = torch.from_numpy(np.ascontiguousarray(image)).to(device).permute(2, 0, 1)[None].float() / 255

@@ -1,4 +1,4 @@
-"""What a prompt becomes before the first step: tensors that the denoiser is conditioned on."""
+"""Encoded prompts: the tensors that the denoiser is conditioned on."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,8 +15,8 @@ class Conditioning:
     Attributes:
         positive: name to (batch, ...) tensors of the prompts.
         negative: the same of the negative prompts, or None without classifier-free guidance.
-        guidance: its scale.
-        encode_s: seconds the text encoders took.
+        guidance: guidance scale.
+        encode_s: seconds of the text encoders.
     """
 
     positive: Tensors
@@ -26,17 +26,17 @@ class Conditioning:
 
     @property
     def guided(self) -> bool:
-        """Whether every step runs the denoiser on twice the batch (classifier-free guidance)."""
+        """True if every step runs the denoiser on twice the batch (classifier-free guidance)."""
         return self.negative is not None
 
     def stacked(self) -> dict[str, torch.Tensor]:
-        """Rows as the denoiser reads them: negative rows first, then positive ones."""
+        """Return the denoiser's input rows: negative rows first, then positive ones."""
         if self.negative is None:
             return dict(self.positive)
         return {name: torch.cat([self.negative[name], rows]) for name, rows in self.positive.items()}
 
     def select(self, rows: Sequence[int]) -> "Conditioning":
-        """The prompts at ``rows``, in that order."""
+        """Return the prompts at ``rows``, in that order."""
 
         def pick(half: Tensors) -> Tensors:
             return {name: each[list(rows)] for name, each in half.items()}
@@ -46,7 +46,7 @@ class Conditioning:
 
 
 def joined(parts: Sequence[Conditioning]) -> Conditioning:
-    """One batch out of several that were encoded apart by the same model."""
+    """Concatenate batches encoded by the same model."""
 
     def cat(halves: Sequence[Tensors]) -> Tensors:
         return {name: torch.cat([half[name] for half in halves]) for name in halves[0]}

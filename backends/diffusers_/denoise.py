@@ -1,4 +1,4 @@
-"""The denoise loop: any part of a run, from any step, with latents captured on the way."""
+"""The denoise loop: any steps of a run, with latents captured on the way."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import torch
 
-from backends.diffusers_.addons.apart import Apart
+from backends.diffusers_.addons.remote_controlnets import RemoteControlNets
 from backends.diffusers_.addons.residuals import ResidualSource, StepInput
 from backends.diffusers_.conditioning import Conditioning
 from backends.diffusers_.device.stopwatch import Stopwatch
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 class DenoiseResult(NamedTuple):
-    """What a run of steps gives.
+    """Result of a run of steps.
 
     Attributes:
         latents: (n, c, h, w) after the last step that ran.
-        captured: K to latents after K steps of the full run, for each K asked for.
+        captured: K -> latents after K steps of the full run.
         step_s: seconds of each step that ran, in order.
     """
 
@@ -32,7 +32,7 @@ class DenoiseResult(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where some rows of a batch stand: ``rows`` of them, one after another, after ``done`` of ``steps`` steps."""
+    """``rows`` consecutive rows of a batch that have run ``done`` of ``steps`` steps."""
 
     steps: int
     done: int
@@ -45,13 +45,13 @@ def run_places(
     latents: torch.Tensor,
     places: Sequence[Place],
     count: int,
-    residuals: ResidualSource | Apart | None = None,
+    residuals: ResidualSource | RemoteControlNets | None = None,
     on_step: Callable[[int, torch.Tensor], None] | None = None,
 ) -> tuple[torch.Tensor, np.ndarray]:
-    """Run ``count`` steps of a batch whose rows stand at several places of several schedules.
+    """Run ``count`` steps of a batch whose rows may be at different steps of different schedules.
 
-    The denoiser runs once a step on all rows, each at its own timestep, as a server that lets requests join and
-    leave between steps does (Orca's iteration-level scheduling); each place has a solver of its own.
+    The denoiser runs once per step on all rows, each at its own timestep, as in ORCA's iteration-level scheduling.
+    Each place has its own solver.
 
     Args:
         conditioning, latents: see Running.
@@ -61,12 +61,12 @@ def run_places(
         The latents after the last step, and the seconds of each step.
 
     Raises:
-        LiveError: a place that has not so many steps left.
+        LiveError: a place has fewer steps left.
     """
     family, pipe = model.family, model.pipe
 
     def predict(steps: Sequence[StepInput]) -> list[torch.Tensor]:
-        if isinstance(residuals, Apart):
+        if isinstance(residuals, RemoteControlNets):
             return [residuals.predict(pipe, step) for step in steps]
         return [family.predict(pipe, step, None if residuals is None else residuals(step)) for step in steps]
 
@@ -88,7 +88,7 @@ def run_sizes(
         on_step: called after each step with the steps run here so far, outside the timed part.
 
     Raises:
-        LiveError: a place that has not so many steps left.
+        LiveError: a place has fewer steps left.
     """
     for place in (place for run in runs for place in run.places):
         if not 0 <= place.done < place.done + count <= place.steps:
@@ -97,7 +97,7 @@ def run_sizes(
     watch = Stopwatch(runs[0].state.device)
     for ran in range(count):
         with torch.no_grad():
-            for run, predicted in zip(runs, predict([run.ask(ran) for run in runs]), strict=True):
+            for run, predicted in zip(runs, predict([run.step_input(ran) for run in runs]), strict=True):
                 run.step(predicted)
         seconds[ran] = watch.lap()
         if on_step is not None:
@@ -107,11 +107,11 @@ def run_sizes(
 
 
 class Running:
-    """Images of one size on their way, a solver for each place.
+    """Images of one size during denoising, with a solver for each place.
 
     Args:
         conditioning: one row per latent.
-        latents: (n, c, h, w), place after place; ``state`` is what they have become.
+        latents: (n, c, h, w), place after place; ``state`` holds the present ones.
     """
 
     def __init__(
@@ -129,8 +129,8 @@ class Running:
         self._inputs = family.inputs(pipe, conditioning.stacked(), self.state, conditioning.guidance)
         self._times: list[torch.Tensor] = []
 
-    def ask(self, ran: int) -> StepInput:
-        """Return what the denoiser is asked for after ``ran`` steps."""
+    def step_input(self, ran: int) -> StepInput:
+        """Return the denoiser's input after ``ran`` steps."""
         self._times = [s.timesteps[place.done + ran] for s, place in zip(self._solvers, self.places, strict=True)]
         x = torch.cat(
             [
@@ -145,7 +145,7 @@ class Running:
         return StepInput(x, t, self._inputs)
 
     def step(self, predicted: torch.Tensor) -> None:
-        """Go on by what the denoiser answered."""
+        """Advance by the denoiser's output."""
         if self._conditioning.guided:
             without, towards = predicted.chunk(2)
             predicted = without + self._conditioning.guidance * (towards - without)

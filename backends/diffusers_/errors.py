@@ -4,4 +4,4 @@ from backends.base import BackendError
 
 
 class LiveError(BackendError):
-    """Something asked of a live model that it cannot do; the text says what was found and what to do."""
+    """A live model cannot do a task; the message says what was found and the remedy."""

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from backends.diffusers_ import autoencoder
-from backends.diffusers_.addons.apart import Apart
+from backends.diffusers_.addons.remote_controlnets import RemoteControlNets
 from backends.diffusers_.addons.residuals import ResidualSource
 from backends.diffusers_.conditioning import Conditioning
 from backends.diffusers_.denoise import DenoiseResult, Place, run_places
@@ -23,11 +23,14 @@ from conf.quiet import quiet
 
 @dataclass(slots=True)
 class LiveModel:
-    """A built pipeline and the operations that serving is made of.
+    """A built pipeline and the operations of serving.
 
-    Latents are tensors (n, c, h, w) on the model's device, for every family; a latent after step K is bound
-    to the model that made it, a decoded image is not. ``pipe`` is the stock diffusers pipeline that holds the
-    networks and tokenizers, ``load_s`` the seconds it took to build or read it.
+    Latents are tensors (n, c, h, w) on the model's device, for every family. A latent after step K is bound to the
+    model that made it, a decoded image is not.
+
+    Attributes:
+        pipe: the stock diffusers pipeline with networks and tokenizers.
+        load_s: seconds to build or read it.
     """
 
     spec: ModelSpec
@@ -52,25 +55,25 @@ class LiveModel:
         """Encode prompts, one row each."""
         shape, family = self.architecture, self.family
         watch = Stopwatch(self.device)
-        # A prompt spelled in letters is often longer than 77 tokens; being told each time is no use.
+        # Tokenizers by letter often exceed 77 tokens and would warn every time.
         with torch.no_grad(), quiet("diffusers.pipelines"):
             guided = family.guided(shape.guidance)
             positive, negative = family.encode(self.pipe, list(prompts), guided, shape.text_tokens)
         return Conditioning(positive, negative, shape.guidance, watch.lap())
 
     def latent_shape(self, width: int, height: int) -> tuple[int, int, int]:
-        """Shape (c, h, w) of the latent of an image. Raises LiveError for a size that the model cannot make."""
+        """Return the shape (c, h, w) of an image's latent. Raises LiveError for a size that the model cannot make."""
         self.family.check_size(self.spec.family, width, height)
         factor = self.pipe.vae_scale_factor
         return self.family.latent_channels(self.pipe), height // factor, width // factor
 
     def noise(self, width: int, height: int, seeds: Sequence[int], steps: int) -> torch.Tensor:
-        """Latents that a full run of ``steps`` starts from, one row per seed, whatever the batch and the device."""
+        """Draw the initial latents of a full run, a row per seed; batch and device do not matter."""
         latents = self._gaussian(self.latent_shape(width, height), seeds)
         return latents * getattr(self._solver(latents, steps, 0), "init_noise_sigma", 1.0)
 
     def noise_to_step(self, latents: torch.Tensor, step: int, steps: int, seeds: Sequence[int]) -> torch.Tensor:
-        """Add noise to clean ``latents`` until they look like the state after ``step`` of ``steps``.
+        """Add noise to clean ``latents`` up to the level after ``step`` of ``steps``.
 
         This is how a cached final image enters at step K (MoDM, section 5.1). There is one seed per latent.
         """
@@ -92,7 +95,7 @@ class LiveModel:
         first_step: int = 0,
         last_step: int | None = None,
         capture: Iterable[int] = (),
-        residuals: ResidualSource | Apart | None = None,
+        residuals: ResidualSource | RemoteControlNets | None = None,
         on_step: Callable[[int, torch.Tensor], None] | None = None,
     ) -> DenoiseResult:
         """Run steps ``first_step`` to ``last_step`` (excluded) of a schedule of ``steps``.
@@ -107,7 +110,7 @@ class LiveModel:
             first_step: steps already done, K; the run is T - K steps long.
             last_step: step to stop before; None runs to the end.
             capture: every K in ``first_step``..``last_step`` after which the latents are kept.
-            residuals: gives ControlNets' residuals for each step, or runs the denoiser beside them.
+            residuals: the residuals of inline ControlNets at each step, or remote ControlNets.
             on_step: called after each step with (steps done so far, latents), outside the timed part. A LoRA
                 patched there takes effect from the next step on.
 
@@ -131,15 +134,18 @@ class LiveModel:
         return DenoiseResult(state, captured, seconds)
 
     def decode(self, latents: torch.Tensor) -> tuple[np.ndarray, float]:
-        """Decode final latents into images, uint8 (n, height, width, 3); and the seconds until the host had them."""
+        """Decode final latents; return images, uint8 (n, height, width, 3), and the seconds until the host has them."""
         watch = Stopwatch(self.device)
         with torch.no_grad():
             images = autoencoder.as_images(autoencoder.to_pixels(self.pipe.vae, latents))
         return images, watch.lap()
 
     def encode_images(self, images: Sequence[np.ndarray], width: int, height: int) -> tuple[torch.Tensor, float]:
-        """Encode images, each uint8 (h, w, 3) resized to ``width`` x ``height`` pixels if need be, into latents
-        (n, c, h, w) scaled for the denoiser; and the seconds that encoding took."""
+        """Encode images, each uint8 (h, w, 3), resized to ``width`` x ``height`` pixels if needed.
+
+        Returns:
+            Latents (n, c, h, w) scaled for the denoiser, and the seconds of encoding.
+        """
         self.latent_shape(width, height)
         watch = Stopwatch(self.device)
         pixels = autoencoder.as_pixels(images, width, height, self.device)
@@ -157,7 +163,7 @@ class LiveModel:
         first_step: int,
         steps: int,
     ) -> DenoiseResult:
-        """Make images out of finished ones, whichever model made them, in ``steps - first_step`` steps."""
+        """Refine finished images of any model in ``steps - first_step`` steps."""
         clean, _ = self.encode_images(images, width, height)
         return self.denoise(conditioning, self.noise_to_step(clean, first_step, steps, seeds), steps, first_step)
 

@@ -1,4 +1,4 @@
-"""The live backend: the work of a simulated worker is really done, and its seconds become the worker's."""
+"""The live backend: run the work of simulated workers on the device at hand and take its seconds."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -11,10 +11,20 @@ import torch
 from PIL import Image
 from transformers.utils import logging as transformers_log
 
-from backends.base import Apart, Asset, Backend, Cost, Provenance, RequestInputs, Work, WorkFailed, check_done
+from backends.base import (
+    Asset,
+    Backend,
+    Cost,
+    Provenance,
+    RemoteControlNetCosts,
+    RequestInputs,
+    Work,
+    WorkFailed,
+    check_done,
+)
 from backends.diffusers_ import stages
-from backends.diffusers_.addons.apart import Parts
 from backends.diffusers_.addons.library import AddOns
+from backends.diffusers_.addons.remote_controlnets import StepParts
 from backends.diffusers_.device.memory import free_memory, usable_device
 from backends.diffusers_.errors import LiveError
 from backends.diffusers_.model import LiveModel
@@ -33,24 +43,24 @@ WARM_UP_STEPS = 2
 class Live(Backend):
     """Real pipelines behind the backend protocol, in virtual time.
 
-    One device stands for a cluster of any size: when a simulated worker starts, its pipeline runs, and the elapsed
-    seconds (synchronised on a GPU; processor time of this process on a CPU) become its service time. All models stay on
-    the device while there is room; moving one out for another costs no virtual time, since on the cluster each would
-    have a GPU. Where a worker changes models, the model is freed and loaded for real (``load``).
+    One device stands for a cluster of any size. When a simulated worker starts, its pipeline runs, and the elapsed
+    seconds become its service time: synchronised on a GPU, processor time of this process on a CPU. Models stay on the
+    device while memory allows. Evicting one costs no virtual time, since on the cluster each has its own GPU. A worker
+    that changes models frees and loads the model for real (``load``).
 
     Args:
-        models: name, as the models group spells it, -> arguments of ModelSpec.
+        models: name in ``models=`` -> arguments of ModelSpec.
         device: ``cpu``, ``cuda`` or ``cuda:i``; ``auto`` takes a GPU where there is one.
         dtype: of every model that does not name its own.
-        store: a folder where random weights are kept, so that loading reads a disk; null draws them anew.
-        quality: compares each image that skipped steps with the one that ``reference`` would have made in full
-            from the same seed. Not timed; it takes a full run.
+        store: a folder for random weights, so that loading reads a disk; null draws them anew.
+        quality: the metric that compares an image with skipped steps to the full run of ``reference`` from the same
+            seed. The full run is not timed.
         reference: the name of that model.
-        images: a folder that every image is written to, ``<row>.png``; null keeps none.
+        images: a folder for all images, ``<row>.png``; null keeps none.
         threads: torch's threads on a CPU; more than one is slower beside any other busy process.
 
     Raises:
-        LiveError: no such device, or a folder that cannot be made.
+        LiveError: there is no such device, or a folder cannot be made.
     """
 
     models: dict[str, Annotated[dict[str, Any], ModelSpec]]
@@ -68,13 +78,13 @@ class Live(Backend):
     _asked: RequestInputs = field(init=False, repr=False)
     _built: dict[str, LiveModel] = field(init=False, default_factory=dict, repr=False)
     _named: set[str] = field(init=False, default_factory=set, repr=False)
-    """The models that were built so far, whether they are still there or not."""
-    _beside: dict[str, AddOns] = field(init=False, default_factory=dict, repr=False)
+    """Models built so far, evicted ones included."""
+    _addons_of: dict[str, AddOns] = field(init=False, default_factory=dict, repr=False)
     _warm: set[tuple[str, int, int, int]] = field(init=False, default_factory=set, repr=False)
     _warm_patched: set[tuple[str, tuple[Size, ...], int]] = field(init=False, default_factory=set, repr=False)
-    _cut: dict[str, dict[int, int]] = field(init=False, default_factory=dict, repr=False)
-    _parts: dict[int, Apart] = field(init=False, default_factory=dict, repr=False)
-    """By row: of the last step that it made with ControlNets apart."""
+    _largest_cut: dict[str, dict[int, int]] = field(init=False, default_factory=dict, repr=False)
+    _parts: dict[int, RemoteControlNetCosts] = field(init=False, default_factory=dict, repr=False)
+    """Row -> parts of its last step with remote ControlNets."""
 
     def __post_init__(self) -> None:
         transformers_log.set_verbosity_error()  # every prompt of over 77 tokens would be announced
@@ -99,50 +109,54 @@ class Live(Backend):
 
     @property
     def place(self) -> str:
-        """The device, as torch spells it."""
+        """Name of the device in torch."""
         return str(self._place)
 
     def open(self, asked: RequestInputs) -> None:
         self._asked = asked
 
     def require(self, model: str) -> None:
-        """The model is built here, so that what cannot be is known before the run."""
+        """Build ``model``, so that errors come before the run."""
         self.model(model)
 
     def begin(self, works: Sequence[Work]) -> Cost:
-        """Prompts of one model are one batch, and so are artifacts of one size."""
-        with self._room_for(works):
+        """Encode one batch of prompts per model, and one of artifacts per size."""
+        with self._failing_alone(works):
             parts = self._by_model(works)
             return Cost(sum(stages.begin(model, beside, those, self._asked) for model, beside, those in parts))
 
     def steps(self, works: Sequence[Work], count: int = 1) -> Cost:
-        """Works alike in model, size and add-ons are one real batch, wherever each of them stands; others take turns,
-        as images of different sizes share no tensor and a LoRA is in the weights for all."""
+        """Run works of one model, size and set of add-ons as one real batch, whatever their steps.
+
+        Other works take turns: images of different sizes share no tensor, and a LoRA in the weights affects all.
+        """
         if count == 0:
             return Cost(0.0)
-        with self._room_for(works):
+        with self._failing_alone(works):
             parts = self._by_model(works)
             cost = Cost(sum(stages.steps(model, beside, those, count) for model, beside, those in parts))
         for work in works:
-            if work.apart:
+            if work.remote_controlnets:
                 self._parts[work.row] = _mean(work.state.parts)
         return cost
 
     def patched(self, works: Sequence[Work], side: int, count: int = 1) -> Cost:
-        """All works are one real pass, whatever their sizes and wherever each of them stands: pixel-wise operators and
-        convolutions over all patches, attention over the images of a size. Of sd15 and sdxl, without add-ons."""
+        """Run all works in one real pass, whatever their sizes and steps; sd15 and sdxl only, without add-ons.
+
+        Pixel-wise operators and convolutions run over all patches, attention over the images of one size.
+        """
         names = sorted({work.model for work in works})
         if len(names) > 1:
             raise LiveError(f"patches of {', '.join(names)}: a batch has one model; give each workers of its own")
-        with self._room_for(works):
+        with self._failing_alone(works):
             model = self.model(names[0])
             self._warm_up_patched(names[0], works, side)
             return Cost(sum(stages.patched(model, works, side) for _ in range(count)))
 
     def end(self, works: Sequence[Work]) -> Cost:
-        """Sets ``made`` and, of what skipped steps, ``quality`` where that is measured."""
+        """Decode, and set ``made`` and, for works with skipped steps, ``quality`` if it is measured."""
         check_done(works)
-        with self._room_for(works):
+        with self._failing_alone(works):
             seconds = 0.0
             for model, _, those in self._by_model(works):
                 images, took_s = stages.end(model, those)
@@ -153,13 +167,13 @@ class Live(Backend):
             return Cost(seconds)
 
     def load(self, asset: Asset) -> Cost:
-        """What is there is freed and loaded again, and that is timed."""
+        """Free ``asset`` if it is there, and time loading it."""
         if asset.kind == "controlnet":
             return Cost(self.add_ons(asset.model).load_controlnet(asset.name))
         if asset.kind == "lora":
             return Cost(self.add_ons(asset.model).load_lora(asset.name))
         self._built.pop(asset.model, None)
-        self._beside.pop(asset.model, None)
+        self._addons_of.pop(asset.model, None)
         free_memory(self._place)
         return Cost(self.model(asset.model).load_s)
 
@@ -170,8 +184,7 @@ class Live(Backend):
         return Cost(self.add_ons(lora.model).create_lora(lora.name, [each.name for each in beside]))
 
     def lora_spread(self, lora: Asset) -> Sequence[float]:
-        """Every LoRA is timed."""
-        return ()
+        return ()  # every LoRA is timed
 
     def merge_loras(self, loras: Sequence[Asset]) -> Cost:
         return Cost(self.add_ons(loras[0].model).merge([lora.name for lora in loras]))
@@ -179,8 +192,8 @@ class Live(Backend):
     def restore_weights(self, loras: Sequence[Asset]) -> Cost:
         return Cost(self.add_ons(loras[0].model).restore([lora.name for lora in loras]))
 
-    def apart(self, work: Work, batch: int, gpus: int) -> Apart:
-        """Raises LiveError for several GPUs, and for a work that made no step yet."""
+    def remote_controlnet_costs(self, work: Work, batch: int, gpus: int) -> RemoteControlNetCosts:
+        """Raises LiveError for several GPUs, and for a work that ran no step yet."""
         if gpus > 1:
             raise LiveError(f"one device steps the denoiser here, and {gpus} GPUs are asked for; add denoisers=1")
         if work.row not in self._parts:
@@ -199,22 +212,22 @@ class Live(Backend):
         return self.model(asset.model).nbytes
 
     def names(self) -> list[str]:
-        """The models that it was asked for so far, those too that served nothing."""
+        """Return the models requested so far, also those that served nothing."""
         return sorted(self._named)
 
     def largest_batch(self, model: str) -> int:
-        """Most works of one size that ``model`` was given together so far."""
+        """Return the largest batch of one size that ``model`` ran so far."""
         return max((batch for name, _, _, batch in self._warm if name == model), default=1)
 
     def largest_cut(self, model: str) -> dict[int, int]:
-        """Side of a patch in pixels -> most works of ``model`` that were cut into such and stepped together so far."""
-        return dict(self._cut.get(model, {}))
+        """Return side of a patch in pixels -> largest batch of such patches that ``model`` ran so far, in images."""
+        return dict(self._largest_cut.get(model, {}))
 
     def provenance(self, model: str) -> Provenance:
         return Provenance("live", self._spec(model).dtype, None, f"measured on {self._device()}")
 
     def _device(self) -> str:
-        """The device in words."""
+        """Return the device in words."""
         if self._place.type == "cuda":
             return str(torch.cuda.get_device_name(self._place))
         return f"CPU, {self.threads} thread(s), processor time"
@@ -225,14 +238,14 @@ class Live(Backend):
         for name, model in sorted(self._built.items()):
             source = random if self._spec(name).weights == "random" else "read"
             said.append(Assumption(f"weights of {name}", model.spec.weights, source))
-        if any(beside.used for beside in self._beside.values()):
+        if any(beside.used for beside in self._addons_of.values()):
             source = "traces name add-ons and do not bring them"
             said.append(Assumption("ControlNets and LoRAs", "random weights", source))
         return said
 
     @contextmanager
-    def _room_for(self, works: Sequence[Work]) -> Iterator[None]:
-        """Memory that runs out is the end of ``works`` and of nothing else."""
+    def _failing_alone(self, works: Sequence[Work]) -> Iterator[None]:
+        """Raise WorkFailed for ``works`` if memory runs out, and free it for others."""
         try:
             yield
         except torch.cuda.OutOfMemoryError as full:
@@ -242,7 +255,7 @@ class Live(Backend):
             raise WorkFailed(f"{self._place} ran out of memory: {full}") from None
 
     def _by_model(self, works: Sequence[Work]) -> Iterator[tuple[LiveModel, AddOns, list[Work]]]:
-        """The works of each model, with the model and what stands beside it, warm."""
+        """Yield the works of each model with the model, warmed up, and its add-ons."""
         for name, those in grouped(works, lambda work: work.model).items():
             for (width, height), alike in grouped(those, lambda work: (work.width, work.height)).items():
                 self._warm_up(name, width, height, len(alike))
@@ -251,7 +264,7 @@ class Live(Backend):
     def _keep(self, work: Work, image: np.ndarray) -> None:
         if self.images is not None and work.row >= 0:
             Image.fromarray(image).save(Path(self.images) / f"{work.row}.png")
-        # Where two names stand for one step, as in a model of few, the last has it.
+        # Two names may share a step in a model of few steps: the last wins.
         names = {step: name for name, step in (work.capture or {}).items()}
         kept = {name: work.state.kept[step] for step, name in names.items()}
         work.made = image if work.capture is None else kept
@@ -272,7 +285,7 @@ class Live(Backend):
         return float(self.quality.score(made, prompts=prompts)[0] / self.quality.score(wanted, prompts=prompts)[0])
 
     def _warm_up(self, name: str, width: int, height: int, batch: int) -> None:
-        """The first run of a shape compiles and allocates; a server has long done that."""
+        """Run a shape untimed once: its first run compiles and allocates, which a server did long ago."""
         key = (name, width, height, batch)
         if key in self._warm:
             return
@@ -285,8 +298,8 @@ class Live(Backend):
 
     def _warm_up_patched(self, name: str, works: Sequence[Work], side: int) -> None:
         sizes = tuple(sorted((work.width, work.height) for work in works))
-        most = self._cut.setdefault(name, {})
-        most[side] = max(most.get(side, 0), len(works))
+        largest = self._largest_cut.setdefault(name, {})
+        largest[side] = max(largest.get(side, 0), len(works))
         if (name, sizes, side) in self._warm_patched:
             return
         self._warm_patched.add((name, sizes, side))
@@ -299,10 +312,10 @@ class Live(Backend):
         stages.patched(model, tried, side)
 
     def add_ons(self, model: str) -> AddOns:
-        """Return what stood beside ``model`` so far."""
-        if model not in self._beside:
-            self._beside[model] = AddOns(self.model(model), None if self.store is None else Path(self.store) / model)
-        return self._beside[model]
+        """Return the add-ons of ``model``."""
+        if model not in self._addons_of:
+            self._addons_of[model] = AddOns(self.model(model), None if self.store is None else Path(self.store) / model)
+        return self._addons_of[model]
 
     def _spec(self, name: str) -> ModelSpec:
         if name not in self.models:
@@ -319,7 +332,7 @@ class Live(Backend):
         return spec
 
     def model(self, name: str) -> LiveModel:
-        """Return the model called ``name``, built if it is not there. Raises LiveError where it cannot be."""
+        """Return the model called ``name``, built if needed. Raises LiveError if it cannot be built."""
         if name in self._built:
             return self._built[name]
         spec = self._stored(name, self._spec(name))
@@ -328,9 +341,9 @@ class Live(Backend):
         except LiveError:
             if not self._built:
                 raise
-            # Room for both there is not: on the cluster each has a GPU of its own, here they take turns.
+            # On the cluster each model has its own GPU; on one device they take turns.
             self._built.clear()
-            self._beside.clear()
+            self._addons_of.clear()
             self._warm.clear()
             free_memory(self._place)
             built = build(spec, self._place)
@@ -348,7 +361,7 @@ class Live(Backend):
         return replace(spec, weights=str(folder))
 
 
-def _mean(parts: Parts) -> Apart:
-    """Parts of a step as the simulator has them: of one ControlNet, the mean."""
+def _mean(parts: StepParts) -> RemoteControlNetCosts:
+    """Return the parts of a step with the mean over its ControlNets."""
     nets = len(parts.controlnet_s)
-    return Apart(parts.encoder_s, sum(parts.controlnet_s) / nets, parts.receive_s / nets)
+    return RemoteControlNetCosts(parts.encoder_s, sum(parts.controlnet_s) / nets, parts.receive_s / nets)

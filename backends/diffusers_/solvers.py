@@ -1,4 +1,4 @@
-"""Which solvers can be resumed from step K, and how one is set up for a run.
+"""Solvers that can be resumed from step K, and their setup for a run.
 
 A single-step solver needs only the latent and the step number, so a run cut at K and resumed is bit-equal to
 one that was not cut. A multistep solver also needs its earlier outputs, a stochastic one its random state.
@@ -27,7 +27,7 @@ def ensure_resumable(scheduler: Any) -> None:
 
 
 def swapped(scheduler: Any, name: str) -> Any:
-    """Return the solver ``name`` of diffusers with the noise schedule of ``scheduler``, or raise LiveError."""
+    """Return diffusers' solver ``name`` with the noise schedule of ``scheduler``. Raises LiveError."""
     replacement = getattr(diffusers, name, None) if name.endswith("Scheduler") else None
     if replacement is None:
         raise LiveError(f"diffusers has no scheduler {name!r}; use one of {', '.join(_RESUMABLE)}")
@@ -40,7 +40,7 @@ def swapped(scheduler: Any, name: str) -> Any:
 def prepared(
     scheduler: Any, steps: int, begin: int, tokens: int, sigmas: np.ndarray | None, device: torch.device
 ) -> Any:
-    """A fresh solver of the same kind, ready to run from step ``begin``; the one given is not touched.
+    """Return a new solver like ``scheduler``, ready to run from step ``begin``.
 
     Args:
         steps: steps of a full run, T.

@@ -1,4 +1,4 @@
-"""The stages of serving on a live model, for several requests together: begin, steps, end."""
+"""The stages of serving on a live model for several requests: begin, steps, end."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -8,8 +8,8 @@ import numpy as np
 import torch
 
 from backends.base import BackendError, RequestInputs, Work
-from backends.diffusers_.addons.apart import Apart, Parts
 from backends.diffusers_.addons.library import AddOns
+from backends.diffusers_.addons.remote_controlnets import RemoteControlNets, StepParts
 from backends.diffusers_.addons.residuals import ResidualSource
 from backends.diffusers_.conditioning import Conditioning, joined
 from backends.diffusers_.denoise import Place, Running, run_places, run_sizes
@@ -21,19 +21,25 @@ Key = TypeVar("Key")
 
 @dataclass(slots=True)
 class InFlight:
-    """What a request is between its stages (``Work.state``): its prompt, one row; latents (1, c, h, w) after
-    ``Work.done`` steps; what each of its ControlNets reads; latents kept in host memory after the steps in
-    ``Work.capture``; and the parts of its last step, where its ControlNets ran apart."""
+    """State of a request between its stages (``Work.state``).
+
+    Attributes:
+        conditioning: its encoded prompt, one row.
+        latents: (1, c, h, w) after ``Work.done`` steps.
+        hints: ControlNet -> its input.
+        kept: step in ``Work.capture`` -> latents in host memory.
+        parts: of its last step with remote ControlNets.
+    """
 
     conditioning: Conditioning
     latents: torch.Tensor
     hints: dict[str, torch.Tensor] = field(default_factory=dict)
     kept: dict[int, torch.Tensor] = field(default_factory=dict)
-    parts: Parts | None = None
+    parts: StepParts | None = None
 
 
 def grouped(works: Iterable[Work], key: Callable[[Work], Key]) -> dict[Key, list[Work]]:
-    """The works by ``key``, in the order they came."""
+    """Group works by ``key``, in order."""
     groups: dict[Key, list[Work]] = {}
     for work in works:
         groups.setdefault(key(work), []).append(work)
@@ -41,10 +47,10 @@ def grouped(works: Iterable[Work], key: Callable[[Work], Key]) -> dict[Key, list
 
 
 def begin(model: LiveModel, add_ons: AddOns, works: Sequence[Work], asked: RequestInputs) -> float:
-    """Make what the steps start from, for works of ``model``; seconds of encoding prompts and pictures.
+    """Prepare works of ``model`` for their first step; return the seconds of encoding prompts and pictures.
 
     Raises:
-        BackendError: an artifact that was not made, or latents to keep of a step that is skipped.
+        BackendError: an artifact was not made, or latents of a skipped step are to be kept.
     """
     for work in works:
         if any(step < work.skipped for step in (work.capture or {}).values()):
@@ -61,7 +67,7 @@ def begin(model: LiveModel, add_ons: AddOns, works: Sequence[Work], asked: Reque
             latents = torch.empty(0) if work.refine else work.artifact.to(model.device)
         work.state = InFlight(conditioning.select([row]), latents)
         watch = Stopwatch(model.device)
-        nets = work.controlnets + work.apart
+        nets = work.controlnets + work.remote_controlnets
         for name in nets:
             work.state.hints[name] = add_ons.hint(name, work.width, work.height, seed)
         if nets:
@@ -73,25 +79,25 @@ def begin(model: LiveModel, add_ons: AddOns, works: Sequence[Work], asked: Reque
         for work, latents in zip(those, clean.split(1), strict=True):
             work.state.latents = model.noise_to_step(latents, work.skipped, work.steps, [asked.seed(work.row)])
     for work in works:
-        _keep(work, work.done, work.state.latents)  # where a model has so few steps that K is less than one of them
+        _keep(work, work.done, work.state.latents)  # with few steps, K may round down to a step already done
     return seconds
 
 
 def steps(model: LiveModel, add_ons: AddOns, works: Sequence[Work], count: int) -> float:
-    """Run ``count`` steps of works of ``model``; seconds of the denoiser, and of ControlNets in its loop.
+    """Run ``count`` steps of works of ``model``; return the seconds of the denoiser and inline ControlNets.
 
-    Works alike in size and add-ons are one batch, wherever each of them stands; others take turns. What ControlNets
-    apart took is left to ``InFlight.parts``.
+    Works of one size and set of add-ons form a batch, whatever their steps; others take turns. Seconds of remote
+    ControlNets are in ``InFlight.parts``.
     """
 
     def alike(work: Work) -> tuple[object, ...]:
-        return work.width, work.height, work.controlnets, work.loras, work.apart
+        return work.width, work.height, work.controlnets, work.loras, work.remote_controlnets
 
     return sum(_together(model, add_ons, those, count) for those in grouped(works, alike).values())
 
 
 def end(model: LiveModel, works: Sequence[Work]) -> tuple[list[np.ndarray], float]:
-    """Decode works of ``model``: an image uint8 (h, w, 3) for each, in their order, and seconds of it all."""
+    """Decode works of ``model``; return an image uint8 (h, w, 3) for each, and the seconds of all."""
     images: dict[int, np.ndarray] = {}
     seconds = 0.0
     for those in grouped(works, lambda work: (work.width, work.height)).values():
@@ -112,14 +118,14 @@ def _together(model: LiveModel, add_ons: AddOns, works: Sequence[Work], count: i
     add_ons.patch(works[0].loras)
     conditioning = states[0].conditioning if len(works) == 1 else joined([state.conditioning for state in states])
     hints, first, guided = [state.hints for state in states], works[0], conditioning.guided
-    residuals: ResidualSource | Apart | None
-    if first.apart:
-        residuals = add_ons.apart(first.apart, hints, guided)
+    residuals: ResidualSource | RemoteControlNets | None
+    if first.remote_controlnets:
+        residuals = add_ons.remote_controlnets(first.remote_controlnets, hints, guided)
     else:
         residuals = add_ons.residuals(first.controlnets, hints, guided)
     latents, step_s = run_places(model, conditioning, _stacked(works), places, count, residuals, keep)
     seconds = float(step_s.sum())
-    if isinstance(residuals, Apart):
+    if isinstance(residuals, RemoteControlNets):
         seconds -= sum(parts.elsewhere_s for parts in residuals.parts)
         for state in states:
             state.parts = residuals.parts[-1]
@@ -130,13 +136,15 @@ def _together(model: LiveModel, add_ons: AddOns, works: Sequence[Work], count: i
 
 
 def patched(model: LiveModel, works: Sequence[Work], side: int) -> float:
-    """Run one step of works of ``model`` as one batch of patches of ``side`` pixels; seconds of the denoiser.
+    """Run one step of works of ``model`` in patches of ``side`` pixels; return the seconds of the denoiser.
 
     Raises:
-        BackendError: a family without such a pass, ControlNets or LoRAs, or a side that does not fit.
+        BackendError: the family has no such pass, works have add-ons, or the side does not fit.
     """
     family, unit = model.family, model.pipe.vae_scale_factor
-    if family.predict_patched is None or any(work.controlnets or work.loras or work.apart for work in works):
+    if family.predict_patched is None or any(
+        work.controlnets or work.loras or work.remote_controlnets for work in works
+    ):
         said = f"{model.spec.family} cannot step images of several sizes in one pass here, or add-ons are asked for"
         remedy = "sd15 and sdxl can, with addons=ignore; else choose executor=continuous-batching"
         raise BackendError(f"patches: {said}; {remedy}")
@@ -158,13 +166,13 @@ def patched(model: LiveModel, works: Sequence[Work], side: int) -> float:
 
 
 def _keep(work: Work, done: int, latents: torch.Tensor) -> None:
-    """Keep the latents after ``done`` steps in host memory, where they are asked for."""
+    """Keep the latents after ``done`` steps in host memory if ``Work.capture`` has that step."""
     if done in (work.capture or {}).values():
         work.state.kept[done] = latents.cpu().clone()
 
 
 def _placed(works: Sequence[Work]) -> tuple[list[Work], list[Place]]:
-    """The works place after place, and the places where they stand."""
+    """Return the works sorted by place, and the places."""
     at = grouped(works, lambda work: (work.steps, work.done))
     places = [Place(steps, done, len(those)) for (steps, done), those in at.items()]
     return [work for those in at.values() for work in those], places

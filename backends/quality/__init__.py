@@ -1,4 +1,4 @@
-"""How good an image is: against the image that the full run would have made, or against its prompt.
+"""Quality metrics of images: against the image of the full run, or against the prompt.
 
 Needs the ``live`` extra. SSIM, MS-SSIM and PSNR need no weights; CLIPScore and PickScore read theirs from a folder.
 """

@@ -1,4 +1,4 @@
-"""Scores of an image for its prompt, out of CLIP models: CLIPScore and PickScore."""
+"""Scores of an image for its prompt from CLIP models: CLIPScore and PickScore."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -47,7 +47,7 @@ class ClipWeights:
         return _units(prompts, self.model.text_vectors)
 
     def cosines(self, images: Images, prompts: Prompts) -> Floats:
-        """Cosine of each image and its prompt, (n,) in -1..1: MoDM's text-to-image similarity (MoDM, 3.2).
+        """Return the cosine of each image and its prompt, (n,) in -1..1: MoDM's text-to-image similarity (3.2).
 
         Raises:
             QualityError: not one prompt per image.

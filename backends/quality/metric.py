@@ -1,4 +1,4 @@
-"""What a quality metric is: one number per image."""
+"""The protocol of quality metrics: one score per image."""
 
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
@@ -16,13 +16,16 @@ Prompts = Sequence[str] | None
 
 
 class QualityError(BackendError):
-    """A metric cannot be had: the message names the images or the weights, and what to do."""
+    """A metric cannot be computed; the message names the images or weights, and the remedy."""
 
 
 @runtime_checkable
 class Metric(Protocol):
-    """Scores images one by one, the better the higher: each with its reference where ``full_reference``, else with its
-    prompt. Tables and files call it ``name``."""
+    """Scores each image; higher is better.
+
+    A metric with ``full_reference`` compares with reference images, another with prompts. ``name`` is its name in
+    tables and files.
+    """
 
     @property
     def name(self) -> str: ...
@@ -31,7 +34,7 @@ class Metric(Protocol):
     def full_reference(self) -> bool: ...
 
     def score(self, images: Images, references: Images | None = None, prompts: Prompts = None) -> Floats:
-        """One score per image, (n,).
+        """Return one score per image, (n,).
 
         Args:
             images: (n, h, w, 3).
@@ -39,12 +42,12 @@ class Metric(Protocol):
             prompts: n texts; needed by the others.
 
         Raises:
-            QualityError: what is needed is not given, or does not fit.
+            QualityError: references or prompts are missing, or do not fit the images.
         """
 
 
 def checked(images: Images, what: str = "images") -> Images:
-    """Return ``images``. Raises QualityError where they are no batch of RGB images."""
+    """Return ``images``. Raises QualityError if they are not a batch of RGB images."""
     if images.dtype != np.uint8 or images.ndim != 4 or images.shape[-1] != 3 or not images.size:
         found = f"{images.dtype} of shape {images.shape}, expected uint8 (n, height, width, 3) with n of 1 or more"
         raise QualityError(f"{what}: found {found}; hand over RGB images as decode gives them")

@@ -1,4 +1,4 @@
-"""Full-reference metrics: how close an image is to the one that the full run would have made.
+"""Full-reference metrics: closeness of an image to the one of the full run.
 
 All compare uint8 images over 0..255, per channel. SSIM and MS-SSIM are torchmetrics', good to about 1e-5 on ``device``.
 """
@@ -12,14 +12,14 @@ import numpy as np
 from backends.quality.metric import Floats, Images, Prompts, QualityError, checked
 
 PSNR_CAP_DB = 100.0
-"""What identical images score, and the most that any pair does: one level of difference in one of 154,000 values."""
+"""Upper bound of PSNR and score of identical images: one level of difference in one of 154,000 values."""
 
 _KERNEL = 11  # the Gaussian window of SSIM: sigma 1.5, cut at 3.5 sigma
 _SCALES = 5
 _RANGE = 255.0
 
 
-LEAST_SIDE = _KERNEL * 2 ** (_SCALES - 1)
+MIN_SIDE = _KERNEL * 2 ** (_SCALES - 1)
 """Pixels that the shorter side of an image needs for the halvings of MS-SSIM to hold a window."""
 
 
@@ -54,7 +54,7 @@ class MsSsim:
     """Multi-scale structural similarity over five halvings.
 
     Scores are in 0..1; 1 means identical. Negative terms of a scale count as 0, borders are mirrored. Symmetric. Sides
-    of 176 pixels (``LEAST_SIDE``) or more: the number of scales is not adapted to small images, as scores over
+    of 176 pixels (``MIN_SIDE``) or more: the number of scales is not adapted to small images, as scores over
     other scales cannot be compared.
 
     Source: Wang, Simoncelli and Bovik 2003, with their five weights.
@@ -66,7 +66,7 @@ class MsSsim:
 
     def score(self, images: Images, references: Images | None = None, prompts: Prompts = None) -> Floats:
         why = f"MS-SSIM's {_SCALES} scales; SSIM takes smaller ones"
-        references = _fitting(images, references, self.name, LEAST_SIDE, why)
+        references = _fitting(images, references, self.name, MIN_SIDE, why)
         from torchmetrics.functional.image import multiscale_structural_similarity_index_measure as measure
 
         options = {"data_range": _RANGE, "kernel_size": _KERNEL, "reduction": "none", "normalize": "relu"}
@@ -90,8 +90,8 @@ class Psnr:
         return np.asarray(10 * np.log10(_RANGE**2 / np.maximum(error, floor)), np.float64)
 
 
-def _fitting(images: Images, references: Images | None, name: str, least: int, why: str) -> Images:
-    """Return ``references``. Raises QualityError where there are none, or they are not images like ``images``."""
+def _fitting(images: Images, references: Images | None, name: str, min_side: int, why: str) -> Images:
+    """Return ``references``. Raises QualityError if there are none, or they do not match ``images``."""
     if references is None:
         raise QualityError(f"{name} compares with reference images and none were given; hand over references=")
     checked(images)
@@ -100,13 +100,15 @@ def _fitting(images: Images, references: Images | None, name: str, least: int, w
         said = f"images of shape {images.shape} against references of {references.shape}"
         raise QualityError(f"{said}; make both at one size")
     height, width = images.shape[1:3]
-    if min(height, width) < least:
-        raise QualityError(f"images of {width}x{height} pixels are too small; the least side is {least} for {why}")
+    if min(height, width) < min_side:
+        raise QualityError(
+            f"images of {width}x{height} pixels are too small; the smallest side is {min_side} for {why}"
+        )
     return references
 
 
 def _each(measure: Callable[[Any, Any], Any], images: Images, references: Images, device: str) -> Floats:
-    """``measure`` of (1, 3, h, w) tensors, image by image: a batch in float64 would fill a GPU for nothing."""
+    """Apply ``measure`` to (1, 3, h, w) tensors one by one: a batch in float64 would fill a GPU."""
     import torch
 
     # float64 is twenty times slower on a CPU; on a GPU float32 may be TF32, in which the variances of SSIM drown

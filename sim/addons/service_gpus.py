@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
-from backends.base import AddonBackend, Apart, Asset, Cost, WorkFailed
+from backends.base import AddonBackend, Asset, Cost, RemoteControlNetCosts, WorkFailed
 from sim.addons.assets import activation_bytes, check_addon_backend, load, requested_addons
 from sim.core.request import Request
 from sim.protocols import ControlNetPlacement, Loads, Run, Worker
@@ -90,13 +90,13 @@ def load_controlnet(run: Run, gpu: Worker, net: Asset, request: Request, keep: C
     return cost
 
 
-def step_parts(run: Run, active: Sequence[Request], gpus: int, faster: Callable[[str], float]) -> Apart:
+def step_parts(run: Run, active: Sequence[Request], gpus: int, faster: Callable[[str], float]) -> RemoteControlNetCosts:
     """Return the seconds of the parts of a step of ``active``, whose denoiser runs on ``gpus`` GPUs."""
     backend = run.backend
     assert isinstance(backend, AddonBackend)
     work = run.work(active[0])
-    parts, speedup = backend.apart(work, len(active), gpus), faster(work.model)
-    return Apart(parts.encoder_s / speedup, parts.controlnet_s / speedup, parts.receive_s)
+    parts, speedup = backend.remote_controlnet_costs(work, len(active), gpus), faster(work.model)
+    return RemoteControlNetCosts(parts.encoder_s / speedup, parts.controlnet_s / speedup, parts.receive_s)
 
 
 def lengthen(plain: Cost, extra_s: float) -> Cost:

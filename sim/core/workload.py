@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from backends.base import Backend, Work, whole
+from backends.base import Backend, Work, standalone_cost
 from sim.core.model import Model
 from sim.core.request import Addons
 from traces.arrivals.base import Schedule
@@ -34,7 +34,7 @@ class StandaloneLatency:
 def standalone_s(backend: Backend, model: Model, batch: int = 1) -> float:
     """Return the seconds that ``batch`` requests of the model's own shape take together, alone on a GPU."""
     if batch == 1:
-        cost = whole(backend, Work(model.name, model.width, model.height, model.steps))
+        cost = standalone_cost(backend, Work(model.name, model.width, model.height, model.steps))
         return cost.denoise_s + cost.other_s
     works = [Work(model.name, model.width, model.height, model.steps) for _ in range(batch)]
     stages = (backend.begin(works), backend.steps(works, model.steps), backend.end(works))
@@ -58,7 +58,7 @@ def standalone(backend: Backend, model: Model, shapes: Shapes, native: bool) -> 
     rows = len(shapes[0])
     asked = np.array([[model.width], [model.height], [model.steps]]) if native else np.stack(shapes)
     kinds, which = np.unique(asked, axis=1, return_inverse=True)
-    costs = [whole(backend, Work(model.name, int(w), int(h), int(n))) for w, h, n in kinds.T]
+    costs = [standalone_cost(backend, Work(model.name, int(w), int(h), int(n))) for w, h, n in kinds.T]
     denoise_s = np.array([cost.denoise_s for cost in costs])[which]
     total_s = np.array([cost.denoise_s + cost.other_s for cost in costs])[which]
     return StandaloneLatency(np.broadcast_to(denoise_s, rows), np.broadcast_to(total_s, rows))

@@ -36,7 +36,7 @@ def ensure(
     """
     model = request.model
     if model is None:
-        raise SimulationError(f"request in row {request.row} is to be run and its plan names no model")
+        raise SimulationError(f"the plan of the request in row {request.row} names no model; plan it with Run.assign")
     loads: Loads = []
     if worker.model != model:
         if worker.running > 1:

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from backends.base import Cost, Work, WorkFailed, whole
+from backends.base import Cost, Work, WorkFailed, standalone_cost
 from sim.addons.assets import addons
 from sim.core.clock import COMPLETION, Clock
 from sim.core.culprit import checked_cost
@@ -139,7 +139,7 @@ class Sequential(Executor):
     def _request_cost(self, worker: Worker, request: Request) -> RequestCost:
         work = self._run.work(request)
         self._check_memory(worker, work)
-        cost = whole(self._run.backend, work)
+        cost = standalone_cost(self._run.backend, work)
         for part in (Cost(cost.denoise_s, cost.energy_j), Cost(cost.other_s)):
             checked_cost(part, self._run.backend, "begin, steps or end")
         self._run.keep_artifact(request, work)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from backends.base import whole
+from backends.base import standalone_cost
 from conf.ranges import Seconds
 from sim.cache.cache import ArtifactCache, StartState
 from sim.cache.index import VectorIndex
@@ -108,7 +108,7 @@ class CachedFrontEnd(FrontEnd):
             self._plan_in_full(request)
             if run.backend.live:
                 work = run.work(request)
-                whole(run.backend, work)
+                standalone_cost(run.backend, work)
                 request.made = work.made
             self.cache.insert(request, 0.0)
         self.index.start_serving(0.0)

@@ -66,7 +66,7 @@ def validate(config: Mapping[str, Any], folder: Path, *, progress: bool = False)
             repeats=5,
             steps_timed=10,
             controlnets=tuple(sorted(addons.in_line)),
-            apart=addons.stepped_apart,
+            apart=addons.stepped_remote,
             lora_rank=addons.lora_rank,
         )
         profile = complete(plan, profiles, progress=progress, model=model).profile

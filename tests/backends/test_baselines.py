@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from backends.base import BackendError, Work, whole
+from backends.base import BackendError, Work, standalone_cost
 from backends.baselines import read
 from backends.profile import Profile, file_name, shipped, within
 from backends.profiled import Profiled
@@ -45,7 +45,7 @@ def test_the_command_makes_what_a_run_reads(tmp_path: Path, capsys: pytest.Captu
     said = ["calibrate", "sglang", str(written(tmp_path)), "--scenario", "a_t2i", "--gpu", "g", "--model", "m"]
     assert main([*said, "-o", str(tmp_path / "mine")]) == 0
     backend = Profiled("g", folder=tmp_path / "mine")
-    found = whole(backend, Work("m", 1024, 1024, 5))
+    found = standalone_cost(backend, Work("m", 1024, 1024, 5))
     assert found.denoise_s + found.other_s == pytest.approx(5 * 0.101 + 0.22)
     assert main([*said, "--size", "huge"]) == 2
     assert main([*said, "--size", "512,768"]) == 2

@@ -1,13 +1,16 @@
 """Profiles: what they say inside their grid, and what they refuse outside it."""
 
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backends.base import Asset, BackendError, Work, whole
+import mezzotint
+from backends import profile
+from backends.base import Asset, BackendError, Work, standalone_cost
 from backends.profile import find, read
 from backends.profiled import Profiled
 from backends.table import Table
@@ -59,13 +62,13 @@ def test_outside_the_grid_is_known_to_be_outside(at: tuple[int, int]) -> None:
 def test_shipped_profiles_give_the_published_latency(
     gpu: str, model: str, size: int, steps: int, seconds: float
 ) -> None:
-    cost = whole(Profiled(gpu), Work(model, size, size, steps))
+    cost = standalone_cost(Profiled(gpu), Work(model, size, size, steps))
     assert cost.denoise_s + cost.other_s == pytest.approx(seconds, abs=0.005)
 
 
 def test_refining_an_image_encodes_it_first() -> None:
     """Katz artifact: Nirvana-10 without add-ons takes 2.38 s, 0.07 s of it encoding the cached image."""
-    cost = whole(Profiled("h800"), Work("sdxl", 1024, 1024, 50, skipped=10, refine=True))
+    cost = standalone_cost(Profiled("h800"), Work("sdxl", 1024, 1024, 50, skipped=10, refine=True))
     assert cost.denoise_s + cost.other_s == pytest.approx(2.38, rel=0.02)
 
 
@@ -73,13 +76,13 @@ def test_outside_the_grid_is_an_error_that_names_the_grid() -> None:
     with pytest.raises(
         BackendError, match=r"sdxl on mi210: step at 512x512 .* grid .batch 1: 1048576 .*extrapolate=warn"
     ):
-        whole(Profiled("mi210"), Work("sdxl", 512, 512, 50))
+        standalone_cost(Profiled("mi210"), Work("sdxl", 512, 512, 50))
 
 
 def test_extrapolation_scales_by_pixels_and_says_so() -> None:
     backend = Profiled("mi210", extrapolate="warn")
-    assert whole(backend, Work("sdxl", 512, 512, 50)).denoise_s == pytest.approx(16.5 / 4)
-    assert whole(backend, Work("sdxl", 2048, 1024, 50)).denoise_s == pytest.approx(33.0)
+    assert standalone_cost(backend, Work("sdxl", 512, 512, 50)).denoise_s == pytest.approx(16.5 / 4)
+    assert standalone_cost(backend, Work("sdxl", 2048, 1024, 50)).denoise_s == pytest.approx(33.0)
     said = {assumption.what: assumption.value for assumption in backend.assumptions()}
     assert said["sizes whose step time of sdxl on mi210 is extrapolated"] == 2
 
@@ -111,7 +114,7 @@ LORA = {"bytes": 1} | dict.fromkeys(("read_s", "attach_s", "fuse_s", "unfuse_s",
 def test_a_folder_of_profiles_replaces_shipped_ones(tmp_path: Path) -> None:
     (tmp_path / "mi210_sdxl.yaml").write_text(yaml.safe_dump(GOOD | {"model": "sdxl", "gpu": "mi210", "load_s": 3.0}))
     backend = Profiled("mi210", folder=str(tmp_path))
-    assert whole(backend, Work("sdxl", 64, 64, 10)).denoise_s == 5.0
+    assert standalone_cost(backend, Work("sdxl", 64, 64, 10)).denoise_s == 5.0
     assert backend.load(SDXL).seconds == 3.0
     assert "sana-1.6b" in backend.profiles
 
@@ -157,6 +160,53 @@ def test_a_profile_is_found_by_what_it_holds_and_not_by_its_name(
     for gpu in "ab":
         found = {model: profile.load_s for model, profile in find(gpu, [folder]).items()}
         assert found == {model: load_s for (its, model), load_s in profiles.items() if its == gpu}
+
+
+def documented() -> str:
+    """Return the smallest profile, as the documentation of the format prints it."""
+    text = profile.__doc__ or ""
+    lines = text.partition("::\n\n")[2].split("\n\n``model``")[0]
+    return dedent(lines)
+
+
+def test_the_documented_profile_serves_at_its_step_time(tmp_path: Path) -> None:
+    (tmp_path / "any name.yaml").write_text(documented())
+    run = mezzotint.run(
+        "models=sdxl",
+        "models.large.name=my-model",
+        "cluster=h100",
+        f"backend.folder='{tmp_path}'",
+        "trace.requests=4",
+        "arrivals.rate_rpm=1",
+    )
+    assert run.requests.denoise_s.tolist() == pytest.approx([50 * 0.1] * 4)
+    assert run.summary["requests"]["completed"] == 4
+
+
+def test_the_documented_rules_scale_a_profile(tmp_path: Path) -> None:
+    """Interpolated in pixels and batch; outside the grid refused, or its edge scaled; decoding in proportion."""
+    content = yaml.safe_load(documented())
+    batched = {"width": 1024, "height": 1024, "batch": 4, "seconds": 0.34}
+    small = {"width": 512, "height": 512, "seconds": 0.04}
+    content["step"] += [batched, small]
+    content["vae_decode"] = [{"width": 1024, "height": 1024, "batch": 2, "seconds": 0.2}]
+    (tmp_path / "p.yaml").write_text(yaml.safe_dump(content))
+    backend = Profiled("h100", folder=tmp_path)
+    side, pixels = 1024, 1024**2
+
+    def seconds(operation: str, width: int, height: int, batch: int, backend: Profiled = backend) -> float:
+        return backend.seconds(operation, "my-model", width, height, batch)
+
+    assert seconds("step", side, side, 2) == pytest.approx(0.1 + (0.34 - 0.1) / 3)
+    share = (768 * side - pixels / 4) / (pixels * 3 / 4)
+    assert seconds("step", 768, side, 1) == pytest.approx(0.04 + 0.06 * share)
+    assert seconds("text_encode", 1, 1, 1) == 0.0
+    assert seconds("vae_decode", side, side, 6) == pytest.approx(0.6)
+    with pytest.raises(BackendError, match="outside the measured grid"):
+        seconds("step", side, side, 8)
+    scaled = Profiled("h100", folder=tmp_path, extrapolate="warn")
+    assert seconds("step", side, side, 8, scaled) == pytest.approx(0.68)
+    assert seconds("step", 2048, side, 1, scaled) == pytest.approx(0.2)
 
 
 def test_two_profiles_of_one_model_are_one_clear_error_that_names_both(tmp_path: Path) -> None:

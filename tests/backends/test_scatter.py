@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from backends.base import Work, whole
+from backends.base import Work, standalone_cost
 from backends.profile import Point, Profile, read, write
 from backends.profiled import Profiled
 from backends.scatter import Around, Scatter, drawn
@@ -30,7 +30,7 @@ def folder(tmp_path: Path) -> str:
 
 
 def seconds(backend: Profiled, row: int, steps: int = 50) -> float:
-    cost = whole(backend, Work("m", 512, 512, steps, row=row))
+    cost = standalone_cost(backend, Work("m", 512, 512, steps, row=row))
     return cost.denoise_s + cost.other_s
 
 

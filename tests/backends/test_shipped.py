@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from backends.base import Asset, BackendError, Work, whole
+from backends.base import Asset, BackendError, Work, standalone_cost
 from backends.profile import Profile, shipped, within
 from backends.profiled import Profiled
 from sim.cli import main
@@ -65,7 +65,7 @@ def test_a_folder_of_one_s_own_is_listed_too(tmp_path: Path, capsys: pytest.Capt
 def test_the_service_factor_moves_seconds_and_joules_and_no_load(factor: float) -> None:
     plain, moved = Profiled("h100"), Profiled("h100", service_factor=factor)
     work = Work("z-image-turbo", 1024, 1024, 9)
-    one, other = whole(plain, work), whole(moved, Work("z-image-turbo", 1024, 1024, 9))
+    one, other = standalone_cost(plain, work), standalone_cost(moved, Work("z-image-turbo", 1024, 1024, 9))
     assert other.denoise_s == pytest.approx(factor * one.denoise_s)
     assert other.other_s == pytest.approx(factor * one.other_s)
     assert moved.load(MODEL).seconds == plain.load(MODEL).seconds

@@ -11,7 +11,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backends.base import Asset, Backend, BackendError, Cost, Work, total, whole
+from backends.base import Asset, Backend, BackendError, Cost, Work, standalone_cost, total
 from backends.profiled import Profiled
 
 SIDES, BATCHES = (64, 128, 256), (1, 2, 4, 8, 16)
@@ -81,7 +81,7 @@ SIDE = st.sampled_from((64, 96, 128, 200, 256))
 def test_one_request_in_stages_is_the_request_whole(full: Profiled, side: int, steps: int, data: st.DataObject) -> None:
     """However its steps are cut; N - K steps are one product, so that nothing is rounded twice."""
     skipped = data.draw(st.integers(0, steps - 1))
-    alone = whole(full, Work("m", side, side, steps, skipped))
+    alone = standalone_cost(full, Work("m", side, side, steps, skipped))
     assert alone.denoise_s == full.seconds("step", "m", side, side) * (steps - skipped)
     work = Work("m", side, side, steps, skipped)
     begun, denoise_s, joules = full.begin([work]), 0.0, 0.0
@@ -248,7 +248,7 @@ def test_energy_is_measured_or_the_draw_times_the_seconds_or_unknown(profiled: P
     assert drawn.joules == pytest.approx(300 * drawn.seconds)
     unknown = profiled(energy=None, power_w=None)
     assert unknown.steps(batch).joules is unknown.begin(batch).joules is unknown.load(MODEL).joules is None
-    assert whole(unknown, works(128)[0]).energy_j is None
+    assert standalone_cost(unknown, works(128)[0]).energy_j is None
     steered = full.steps(works(128, nets=1))
     plain = full.steps(works(128))
     assert (steered.joules or 0) / steered.seconds == pytest.approx((plain.joules or 0) / plain.seconds)
@@ -260,14 +260,18 @@ ABSENT: list[tuple[dict[str, Any], Callable[[Profiled], Any], str]] = [
     (
         {"controlnet_step": None},
         lambda b: b.steps(works(64, nets=2)),
-        r"profile of m on g: controlnet_step: 2 ControlNets .* m on g \(measured: none\)",
+        r"profile of m on g: controlnet_step: 2 inline ControlNets .* m on g \(measured: none\)",
     ),
     (
         {},
         lambda b: b.steps(works(64, nets=4)),
-        r"profile of m on g: controlnet_step: 4 ControlNets .*\(measured: 1, 3\)",
+        r"profile of m on g: controlnet_step: 4 inline ControlNets .*\(measured: 1, 3\)",
     ),
-    ({}, lambda b: b.peak_bytes(works(128, nets=4)), r"profile of m on g: memory .*: 4 ControlNets .*\(measured: 3\)"),
+    (
+        {},
+        lambda b: b.peak_bytes(works(128, nets=4)),
+        r"profile of m on g: memory .*: 4 inline ControlNets .*\(measured: 3\)",
+    ),
     ({"lora": None}, lambda b: b.load(LORA), r"profile of m on g: lora: .* load lora for m on g"),
     ({"controlnet": None}, lambda b: b.load(NET), r"profile of m on g: controlnet: .* load controlnet for m on g"),
     ({}, lambda b: b.load(Asset("lora", "x", "other")), "no profile of other on g"),

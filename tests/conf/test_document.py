@@ -5,7 +5,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conf.document import MOST_VALUES, DocumentError, parse
+from conf.document import MAX_VALUES, DocumentError, parse
 
 plain = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=9),
@@ -39,7 +39,7 @@ def bomb(levels: int, width: int) -> str:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (bomb(30, 9), f"{MOST_VALUES:,} values"),
+        (bomb(30, 9), f"{MAX_VALUES:,} values"),
         ("a: &a [*a]", "a part of itself"),
         ("- " * 9999, "too deeply"),
         ("a: 1\nb: [", "line 3"),

@@ -178,9 +178,9 @@ def test_every_group_and_choice_is_listed_with_a_line(capsys: pytest.CaptureFixt
     ("words", "told"),
     [
         (["evicton"], "no group 'evicton'; the groups are models, arrivals,"),
-        (["eviction", "--config-dir", "nowhere"], "nowhere is no folder"),
+        (["eviction", "--config-dir", "nowhere"], "nowhere is not a folder"),
         (["profiles", "--config-dir", "."], "takes no --config-dir; name the folder of your profiles with --folder"),
-        (["eviction", "--folder", "."], "--folder: goes with `mezzotint list profiles` alone"),
+        (["eviction", "--folder", "."], "--folder: applies only to `mezzotint list profiles`"),
     ],
 )
 def test_what_cannot_be_listed_is_told(words: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:

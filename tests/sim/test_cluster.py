@@ -322,7 +322,7 @@ def test_no_more_requests_are_released_than_are_aboard() -> None:
 
 def test_an_executor_that_takes_no_request_is_refused() -> None:
     class Closed(Sequential):
-        limit = 0
+        max_batch = 0
 
     with pytest.raises(SimulationError, match=r"Closed\) takes 0 requests at once, expected 1 or more"):
         engine([0.0], [1.0], executor=Closed()).run()
@@ -446,18 +446,18 @@ def test_gangs_are_refused_of_whom_is_not_there_to_be_in_one() -> None:
 
     singles: list[Any] = []
     first = tried(
-        lambda c, t: c.group([c.workers[0], c.workers[1]], "large", t),  # the first is busy
-        lambda c, t: c.group([c.workers[1], c.workers[1]], "large", t),
-        lambda c, t: c.group([c.workers[1]], "large", t),
-        lambda c, t: c.group(c.workers[1:3], "large", t, 0),
-        lambda c, t: c.group(c.workers[1:3], "large", t, 3),
+        lambda c, t: c.form_group([c.workers[0], c.workers[1]], "large", t),  # the first is busy
+        lambda c, t: c.form_group([c.workers[1], c.workers[1]], "large", t),
+        lambda c, t: c.form_group([c.workers[1]], "large", t),
+        lambda c, t: c.form_group(c.workers[1:3], "large", t, 0),
+        lambda c, t: c.form_group(c.workers[1:3], "large", t, 3),
         lambda c, t: c.disband(c.workers[1], t),
         lambda c, t: singles.extend(c.workers) or c.disband(c.workers[0], t),
     )
     second = tried(
         lambda c, t: c.order(singles[1], "small", t),
-        lambda c, t: c.group([singles[1], singles[2]], "large", t),
-        lambda c, t: c.group([c.workers[-1], singles[3]], "large", t),
+        lambda c, t: c.form_group([singles[1], singles[2]], "large", t),
+        lambda c, t: c.form_group([c.workers[-1], singles[3]], "large", t),
         lambda c, t: c.take(singles[1]),
         lambda c, t: c.record_busy(singles[1], t, t, "serve"),
     )
@@ -506,7 +506,7 @@ def test_what_does_not_know_the_speed_of_a_gang_refuses_one(executor: Any) -> No
         engine([0.0], [1.0], 2, scheduler=Ganging(), executor=executor).run()
 
 
-@pytest.mark.parametrize(("executor", "key"), [(ContinuousBatching(1), "steps"), (Sequential(), "executor")])
+@pytest.mark.parametrize(("executor", "key"), [(ContinuousBatching(1), "batching"), (Sequential(), "executor")])
 def test_the_key_that_says_how_fast_a_gang_is_is_named(executor: Any, key: str) -> None:
     with pytest.raises(ConfigError, match=rf"^{key}\.speedup: a request runs on 2 GPUs .* {key}\.speedup=\{{2: "):
         engine([0.0], [1.0], 2, scheduler=Ganging(), executor=executor).run()

@@ -214,10 +214,10 @@ class Told(SameSizeSteps):
 
     def __init__(self) -> None:
         super().__init__()
-        self.request_left: list[int] = []
+        self.lost_rows: list[int] = []
 
-    def lost(self, worker: Worker, request: Request) -> None:
-        self.request_left.append(request.row)
+    def request_lost(self, worker: Worker, request: Request) -> None:
+        self.lost_rows.append(request.row)
 
 
 def test_steps_are_told_of_everyone_who_was_lost_those_who_had_not_begun_included() -> None:
@@ -228,7 +228,7 @@ def test_steps_are_told_of_everyone_who_was_lost_those_who_had_not_begun_include
         controllers=[Failures({0: [(2.0, 3.0)]})],
     )  # fmt: skip
     run.run()
-    assert sorted(told.request_left) == [0, 1]
+    assert sorted(told.lost_rows) == [0, 1]
     assert (run.record.request_columns["outcome"] == COMPLETED).all()
 
 

@@ -202,8 +202,12 @@ def test_no_reuse_costs_what_there_is_without_a_cache_and_the_overhead() -> None
 def test_patches_reuse_more_than_whole_images_and_more_the_smaller_the_image_is() -> None:
     """PatchedServe's Figure 15 in words; together with others an image reuses even less."""
     alone = {side: requests([side], [STEPS]) for side in SIDES}
-    by_patch = {side: patch_level().step_costs(active, STEPS, by_hand).reused(STEPS)[0] for side, active in alone.items()}
-    by_image = {side: whole_image().step_costs(active, STEPS, by_hand).reused(STEPS)[0] for side, active in alone.items()}
+    by_patch = {
+        side: patch_level().step_costs(active, STEPS, by_hand).reused(STEPS)[0] for side, active in alone.items()
+    }
+    by_image = {
+        side: whole_image().step_costs(active, STEPS, by_hand).reused(STEPS)[0] for side, active in alone.items()
+    }
     assert by_patch[64] > by_patch[96] > by_patch[128]
     assert all(by_patch[side] > by_image[side] for side in SIDES)
     together = requests([64, 64], [STEPS, STEPS])
@@ -214,7 +218,9 @@ def test_patches_reuse_more_than_whole_images_and_more_the_smaller_the_image_is(
 def test_the_overhead_is_of_every_block_and_patch() -> None:
     full, active = by_hand(requests([64, 128], [3, 3])), requests([64, 128], [3, 3])
     cache = PatchLevel(likeness(0.0), overhead())
-    assert cache.step_costs(active, 1, by_hand).seconds(1) == pytest.approx(full.seconds + 7 * (0.001 + 0.0005 * (4 + 16)))
+    assert cache.step_costs(active, 1, by_hand).seconds(1) == pytest.approx(
+        full.seconds + 7 * (0.001 + 0.0005 * (4 + 16))
+    )
 
 
 def test_a_step_list_is_followed_and_stretched() -> None:

@@ -61,15 +61,15 @@ def test_a_profile_that_measured_no_batches_is_no_ground_for_them() -> None:
 
 
 def test_a_batch_above_what_the_executor_takes_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"scheduler\.most: found 9; the executor takes 8"):
+    with pytest.raises(ConfigError, match=r"scheduler\.max_batch: found 9; the executor takes 8"):
         simulated("system=modm-batched", "scheduler.max_batch=9", "extrapolate=warn", "trace.requests=20")
 
 
 def test_large_workers_take_hits_where_that_is_asked_for_alone() -> None:
     """Two hits at once, one worker of each kind."""
     for scheduler, starts in (
-        (HitMissBatching(most=1), [0.0, 5.0]),
-        (HitMissBatching(most=1, large_takes_hits=True), [0.0, 0.0]),
+        (HitMissBatching(max_batch=1), [0.0, 5.0]),
+        (HitMissBatching(max_batch=1, large_takes_hits=True), [0.0, 0.0]),
     ):
         run = engine([0.0, 0.0], [5.0] * 2, roles=["large", "small"], frontend=Marked({0, 1}), scheduler=scheduler)
         run.run()

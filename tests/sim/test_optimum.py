@@ -79,11 +79,11 @@ BACKENDS = st.builds(
     backend=BACKENDS,
     gaps=st.lists(st.integers(0, 60), min_size=1, max_size=4),
     kinds=st.lists(st.integers(0, 1), min_size=4, max_size=4),
-    max_batch=st.integers(1, 3),
+    limit=st.integers(1, 3),
     loose=st.sampled_from([1.0, 1.5, 2.5]),
 )
 @example(
-    backend=MixedTimes(4, 1, 2, 1, 3), gaps=[0, 0, 1], kinds=[0, 1, 1, 0], max_batch=2, loose=1.5
+    backend=MixedTimes(4, 1, 2, 1, 3), gaps=[0, 0, 1], kinds=[0, 1, 1, 0], limit=2, loose=1.5
 )  # the later of two alike
 def test_nothing_that_is_left_out_would_have_been_better(
     backend: MixedTimes, gaps: list[int], kinds: list[int], limit: int, loose: float

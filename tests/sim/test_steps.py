@@ -261,12 +261,12 @@ def test_a_formed_batch_runs_as_one_and_none_joins_it() -> None:
     count=st.integers(1, 3),
 )
 def test_no_batch_is_over_its_size_and_nobody_waits_for_company_beside_an_idle_worker(
-    gaps: list[float], most: int, wait_s: float, count: int
+    gaps: list[float], most: int, max_wait_s: float, count: int
 ) -> None:
     times = np.cumsum(gaps)
     run = engine(
         times, np.ones(len(times)), count, backend=Stepped(0.2, 0.1), executor=StaticBatch(6),
-        scheduler=DynamicBatching(most, wait_s),
+        scheduler=DynamicBatching(most, max_wait_s),
     )  # fmt: skip
     run.run()
     spans = run.record.usage_log.spans()
@@ -275,8 +275,8 @@ def test_no_batch_is_over_its_size_and_nobody_waits_for_company_beside_an_idle_w
     start_s, arrival_s = columns(run, "start_s", "arrival_s")
     assert (np.diff(start_s) >= 0).all()  # first in, first out
     for row in range(len(times)):
-        if start_s[row] > arrival_s[row] + wait_s + 1e-9:  # it waited longer: every worker was busy all the while
-            busy = (spans["from_s"] <= start_s[row] - 1e-9) & (spans["until_s"] > arrival_s[row] + wait_s + 1e-9)
+        if start_s[row] > arrival_s[row] + max_wait_s + 1e-9:  # it waited longer: every worker was busy all the while
+            busy = (spans["from_s"] <= start_s[row] - 1e-9) & (spans["until_s"] > arrival_s[row] + max_wait_s + 1e-9)
             assert len(set(spans["worker"][busy])) == count
 
 
@@ -341,7 +341,7 @@ class Unpriced:
 
     def __init__(self) -> None:
         inner = SameSizeSteps()
-        for name in ("bind", "load_addons", "prepare", "step", "stable_steps", "boundary", "finish", "lost"):
+        for name in ("bind", "load_addons", "prepare", "step", "stable_steps", "boundary", "finish", "request_lost"):
             setattr(self, name, getattr(inner, name))
 
 

@@ -1,4 +1,4 @@
-"""ControlNets in the denoise loop: built or read, given a picture, and run one after another."""
+"""Inline ControlNets: build or read them, give them a picture, run them one after another."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from backends.diffusers_.networks.components import with_random_weights
 
 @dataclass(frozen=True, slots=True)
 class ControlNet:
-    """A ControlNet beside its model, and the seconds it took to build."""
+    """A ControlNet, and the seconds to build or read it."""
 
     net: Any
     steering: Steering
@@ -37,8 +37,11 @@ class ControlNet:
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """A ControlNet with the picture it steers by: a step -> its residuals. The net reads ``hint``, (rows, ...), of rows
-    doubled under classifier-free guidance."""
+    """A ControlNet with its picture: a step -> its residuals.
+
+    Attributes:
+        hint: the net's input, (rows, ...), with rows doubled under classifier-free guidance.
+    """
 
     controlnet: ControlNet
     hint: torch.Tensor
@@ -50,7 +53,7 @@ class Control:
 def random_controlnet(model: LiveModel, seed: int = 0) -> ControlNet:
     """Build the usual ControlNet of ``model`` with random weights (none of them zero).
 
-    Raises LiveError where this architecture has no ControlNet, or memory is too little.
+    Raises LiveError if this architecture has no ControlNet, or memory is too small.
     """
     part, steering = _usual(model)
     dtype = model.spec.torch_dtype
@@ -84,7 +87,7 @@ def open_controlnet(model: LiveModel, folder: Path) -> ControlNet:
 def control(
     model: LiveModel, controlnet: ControlNet, images: Sequence[np.ndarray], width: int, height: int, guided: bool
 ) -> Control:
-    """Prepare a ControlNet for a run, guided or not, whose rows steer by ``images``, uint8 (h, w, 3), resized."""
+    """Prepare a ControlNet for a run, guided or not, on ``images``, uint8 (h, w, 3), resized; one per row."""
     pixels = autoencoder.as_pixels(images, width, height, model.device)
     with torch.no_grad():
         hint = controlnet.steering.hint(model.pipe, controlnet.net, pixels)
@@ -92,12 +95,12 @@ def control(
 
 
 def inline(controls: Sequence[Control]) -> ResidualSource:
-    """Run ControlNets, one or more, one after another in the denoise loop, their residuals summed."""
+    """Return the summed residuals of ControlNets that run one after another."""
     return lambda step: summed([each(step) for each in controls])
 
 
 def _usual(model: LiveModel) -> tuple[Part, Steering]:
-    """The usual ControlNet of the model's architecture, and how its family calls it."""
+    """Return the usual ControlNet of the model's architecture, and its family's calls of it."""
     offered, steering = model.architecture.controlnets, model.family.steering
     if not offered or steering is None:
         raise LiveError(f"{model.architecture.variant} has no ControlNet here; use sd15, sdxl, sd3 or flux")

@@ -10,7 +10,6 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import torch
 
-from backends.diffusers_.addons.apart import Apart
 from backends.diffusers_.addons.controlnet import (
     Control,
     ControlNet,
@@ -20,35 +19,36 @@ from backends.diffusers_.addons.controlnet import (
     random_controlnet,
 )
 from backends.diffusers_.addons.lora import InPlace, Loras, LoraWeights, read_lora, write_random_lora
+from backends.diffusers_.addons.remote_controlnets import RemoteControlNets
 from backends.diffusers_.addons.residuals import ResidualSource
 from backends.diffusers_.errors import LiveError
 from backends.diffusers_.model import LiveModel
 
 LORA_RANK = 64
-"""As ``mezzotint calibrate`` measures one, unless told otherwise."""
+"""Default rank in ``mezzotint calibrate``."""
 
 
 @dataclass(slots=True)
 class AddOns:
     """The add-ons of ``model``.
 
-    Traces name add-ons and do not bring them, so each name stands for one of the usual architecture whose random
-    weights are drawn from the name.
+    Traces contain only names of add-ons. Each name stands for one of the usual architecture, with random weights seeded
+    by the name.
 
     Attributes:
-        store: a folder where they are kept, so that loading one reads a disk; with None, ControlNets are drawn
-            anew and LoRAs read from a temporary folder.
-        used: whether any was asked for.
-        in_line: numbers of ControlNets that stepped in line so far.
-        stepped_apart: whether ControlNets stepped apart so far.
-        lora_rank: of the LoRAs that were asked for so far; None where none was.
+        store: a folder for them, so that loading one reads a disk; None draws ControlNets anew and reads LoRAs from a
+            temporary folder.
+        used: True if any was used.
+        in_line: numbers of inline ControlNets that ran so far.
+        stepped_remote: True if remote ControlNets ran so far.
+        lora_rank: of the LoRAs used so far; None without any.
     """
 
     model: LiveModel
     store: Path | None = None
     used: bool = field(init=False, default=False)
     in_line: set[int] = field(init=False, default_factory=set)
-    stepped_apart: bool = field(init=False, default=False)
+    stepped_remote: bool = field(init=False, default=False)
     lora_rank: int | None = field(init=False, default=None)
     _scratch: TemporaryDirectory[str] | None = field(init=False, default=None)
     _nets: dict[str, ControlNet] = field(init=False, default_factory=dict)
@@ -60,40 +60,42 @@ class AddOns:
         self._loras, self._in_place = Loras(self.model), InPlace(self.model)
 
     def load_controlnet(self, name: str) -> float:
-        """Load ControlNet ``name``, anew if it is there; seconds it took."""
+        """Load ControlNet ``name``, again if it is there; return the seconds."""
         self._nets.pop(name, None)
         return self.controlnet(name).load_s
 
     def controlnet(self, name: str) -> ControlNet:
-        """Return ControlNet ``name``, loaded if it is not there. Raises LiveError where it cannot be."""
+        """Return ControlNet ``name``, loaded if needed. Raises LiveError if it cannot be loaded."""
         if name not in self._nets:
             try:
                 self._nets[name] = self._loaded(name)
             except LiveError:
                 if not self._nets:
                     raise
-                self._nets.clear()  # on the cluster they would be elsewhere; here they take turns
+                self._nets.clear()  # on the cluster they have other GPUs; on one device they take turns
                 self._nets[name] = self._loaded(name)
         return self._nets[name]
 
     def hint(self, name: str, width: int, height: int, seed: int) -> torch.Tensor:
-        """What ControlNet ``name`` reads, (1, ...), of a picture drawn from ``seed``."""
+        """Return the input of ControlNet ``name``, (1, ...), for a picture drawn from ``seed``."""
         picture = np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
         return control(self.model, self.controlnet(name), [picture], width, height, guided=False).hint
 
     def residuals(
         self, names: Sequence[str], hints: Sequence[Mapping[str, torch.Tensor]], guided: bool
     ) -> ResidualSource | None:
-        """The ControlNets ``names`` in line, for a batch whose rows are steered by ``hints``; None for none."""
+        """Return inline ControlNets for a batch with ``hints`` by row; None without any."""
         if not names:
             return None
         self.in_line.add(len(names))
         return inline(self._controls(names, hints, guided))
 
-    def apart(self, names: Sequence[str], hints: Sequence[Mapping[str, torch.Tensor]], guided: bool) -> Apart:
-        """The same apart from the denoiser. Raises LiveError for a denoiser that does not come in two halves."""
-        self.stepped_apart = True
-        return Apart(self.model.family, self._controls(names, hints, guided))
+    def remote_controlnets(
+        self, names: Sequence[str], hints: Sequence[Mapping[str, torch.Tensor]], guided: bool
+    ) -> RemoteControlNets:
+        """Return remote ControlNets for a batch with ``hints`` by row. Raises LiveError without halves."""
+        self.stepped_remote = True
+        return RemoteControlNets(self.model.family, self._controls(names, hints, guided))
 
     def _controls(
         self, names: Sequence[str], hints: Sequence[Mapping[str, torch.Tensor]], guided: bool
@@ -105,18 +107,18 @@ class AddOns:
         ]
 
     def load_lora(self, name: str) -> float:
-        """Read LoRA ``name`` and patch it into the model in place of those there; seconds of both."""
+        """Read LoRA ``name`` and patch it into the model instead of the present ones; return the seconds of both."""
         seconds = self.read_lora(name)
         self._clear()
         return seconds + self._loras.patch([self._read[name]])
 
     def read_lora(self, name: str) -> float:
-        """Read LoRA ``name`` into host memory, anew if it is there; seconds it took."""
+        """Read LoRA ``name`` into host memory, again if it is there; return the seconds."""
         weights = self._read[name] = read_lora(self._lora_file(name), _stem(name))
         return weights.read_s
 
     def create_lora(self, name: str, beside: Sequence[str]) -> float:
-        """Attach LoRA ``name`` to layers on which ``beside`` are, and no others, and fuse all; seconds of both."""
+        """Attach LoRA ``name`` to layers with exactly those of ``beside``, and fuse all; return the seconds of both."""
         if self._in_place.merged or self._loras.attached != [_stem(each) for each in beside]:
             self._clear()
             for each in beside:
@@ -126,22 +128,22 @@ class AddOns:
         return self._loras.attach(self._weights(name)) + self._loras.fuse()
 
     def merge(self, names: Sequence[str]) -> float:
-        """Merge the LoRAs ``names``, and no others, into the weights in place; seconds of that alone."""
+        """Merge exactly the LoRAs ``names`` into the weights in place; return the seconds of that alone."""
         weights = [self._weights(name) for name in dict.fromkeys(names)]
         self._clear()
         return self._in_place.merge(weights)
 
     def restore(self, names: Sequence[str]) -> float:
-        """Take ``names``, which are merged, out of the weights; seconds it took."""
+        """Take the merged LoRAs ``names`` out of the weights; return the seconds."""
         if sorted(self._in_place.merged) != sorted({_stem(name) for name in names}):
-            self.merge(names)  # of another worker, whose weights these have not been
+            self.merge(names)  # another simulated worker had them merged
         return self._in_place.restore()
 
     def lora_bytes(self, name: str) -> int:
         return self._lora_file(name).stat().st_size
 
     def patch(self, names: Sequence[str]) -> None:
-        """See to it that exactly the LoRAs ``names`` are in the model's weights."""
+        """Merge exactly the LoRAs ``names`` into the model's weights if they are not there."""
         wanted = sorted({_stem(name) for name in names})
         if sorted([*self._loras.fused, *self._in_place.merged]) != wanted:
             self.merge(names)
@@ -178,5 +180,5 @@ class AddOns:
 
 
 def _stem(name: str) -> str:
-    """A name for files and adapters: what traces call an add-on may hold slashes and dots."""
+    """Return a name for files and adapters; names in traces may hold slashes and dots."""
     return hashlib.sha256(name.encode()).hexdigest()[:16]

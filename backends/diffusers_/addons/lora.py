@@ -1,4 +1,4 @@
-"""LoRAs on a live model: attached and fused as adapters, or merged into the weights in place, also in mid-run."""
+"""LoRAs on a live model: attached and fused as adapters, or merged in place, also during a run."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ DOWN, UP = ".lora_A.weight", ".lora_B.weight"
 
 @dataclass(frozen=True, slots=True)
 class LoraWeights:
-    """A LoRA in host memory: its name as an adapter, the file's content, and the seconds it took to read it."""
+    """A LoRA in host memory: its name as an adapter, the tensors of its file, and the seconds to read it."""
 
     name: str
     tensors: Mapping[str, torch.Tensor]
@@ -27,7 +27,7 @@ class LoraWeights:
 
 
 def read_lora(path: Path, name: str) -> LoraWeights:
-    """Read a LoRA file (safetensors) into host memory. Raises LiveError where there is none."""
+    """Read a LoRA file (safetensors) into host memory. Raises LiveError if there is none."""
     if not path.is_file():
         raise LiveError(f"no LoRA file {path}; give the path of a .safetensors file")
     watch = Stopwatch(torch.device("cpu"))
@@ -43,7 +43,7 @@ def write_random_lora(model: LiveModel, path: Path, rank: int, seed: int, std: f
     generator = torch.Generator().manual_seed(seed)
     tensors = {}
     for name, layer in model.denoiser.named_modules():
-        name = name.removesuffix(".base_layer")  # where another LoRA is attached already
+        name = name.removesuffix(".base_layer")  # another LoRA may be attached already
         if isinstance(layer, torch.nn.Linear) and name.endswith(ATTENTION):
             stem = f"{model.family.denoiser}.{name}"
             down = torch.randn(rank, layer.in_features, generator=generator) * std
@@ -57,9 +57,11 @@ def write_random_lora(model: LiveModel, path: Path, rank: int, seed: int, std: f
 class Loras:
     """The LoRAs on one model's denoiser. Methods return the seconds they took, device included.
 
-    An attached LoRA works at once, as side branches that cost time at every step; fusing folds it into the
-    weights and takes the branches' cost away. Unfusing subtracts what was added, so weights come back to
-    rounding, and ``clear`` leaves the layers as they were before the first LoRA. ``attached`` and ``fused`` are names.
+    An attached LoRA works as side branches, which cost time at every step. Fusing folds it into the weights and saves
+    that cost. Unfusing subtracts it again, so weights return up to rounding; ``clear`` also removes the layers.
+
+    Attributes:
+        attached, fused: names of LoRAs.
     """
 
     model: LiveModel
@@ -67,7 +69,7 @@ class Loras:
     fused: list[str] = field(default_factory=list)
 
     def attach(self, weights: LoraWeights) -> float:
-        """Put a LoRA on the device and make it active beside those already active; none may be fused.
+        """Put a LoRA on the device and activate it with the present ones; none may be fused.
 
         Raises:
             LiveError: it does not fit the model.
@@ -101,7 +103,7 @@ class Loras:
         return watch.lap()
 
     def patch(self, weights: Iterable[LoraWeights]) -> float:
-        """Attach and fuse in one go, as is done between two steps of a run (SwiftDiffusion, section 4.2)."""
+        """Attach and fuse in one go, as between two steps of a run (SwiftDiffusion, section 4.2)."""
         return sum(self.attach(each) for each in weights) + self.fuse()
 
     def clear(self) -> None:
@@ -117,8 +119,8 @@ class Loras:
 class InPlace:
     """LoRAs ``merged`` into one model's denoiser: no layer is created or replaced (SwiftDiffusion, 4.2).
 
-    Weights that a LoRA changes are kept as they were on the same device, so that to take LoRAs out is to copy: after
-    ``restore`` they are what they were before the first ``merge``, to the bit. Both return seconds, device included.
+    Original weights are kept on the same device, so ``restore`` is a copy and exact to the bit. Methods return seconds,
+    device included.
     """
 
     model: LiveModel
@@ -126,10 +128,10 @@ class InPlace:
     _kept: dict[str, torch.Tensor] = field(default_factory=dict, repr=False)
 
     def merge(self, weights: Sequence[LoraWeights]) -> float:
-        """Add each to the layers that it changes; at once, or none at all. None may be merged already.
+        """Add all LoRAs to their layers, or none on an error. None may be merged already.
 
         Raises:
-            LiveError: one changes no layer, or one that the denoiser does not have in that shape.
+            LiveError: a LoRA changes no layer, or one that the denoiser lacks in that shape.
         """
         changes = [list(self._changes(each)) for each in weights]
         watch = Stopwatch(self.model.device)
@@ -144,7 +146,7 @@ class InPlace:
         return watch.lap()
 
     def restore(self) -> float:
-        """Take all of them out."""
+        """Take all LoRAs out."""
         watch = Stopwatch(self.model.device)
         with torch.no_grad():
             for name, weight in self._kept.items():

@@ -1,4 +1,4 @@
-"""What a ControlNet hands the denoiser at a step, wherever it was computed."""
+"""Residuals that ControlNets add to the denoiser at a step."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,8 +13,8 @@ class Residuals:
     """Tensors added to the denoiser's activations.
 
     Attributes:
-        blocks: one per block (a UNet's down blocks; the joint blocks of SD3 and FLUX).
-        rest: a UNet's mid block; FLUX's single blocks; empty for SD3.
+        blocks: one per down block of a UNet, or per joint block of SD3 and FLUX.
+        rest: of a UNet's mid block or FLUX's single blocks. SD3 has none.
     """
 
     blocks: tuple[torch.Tensor, ...]
@@ -23,7 +23,7 @@ class Residuals:
 
 @dataclass(frozen=True, slots=True)
 class StepInput:
-    """All that a ControlNet needs of one step.
+    """Input of the denoiser and of ControlNets at one step.
 
     Attributes:
         x: (rows, c, h, w) scaled latents, rows doubled under classifier-free guidance.

@@ -1,1 +1,1 @@
-"""The device at hand: its memory, its clock, what is resident on it."""
+"""The device at hand: its memory and a stopwatch."""

@@ -1,4 +1,4 @@
-"""Whether a device is there and a model fits on it."""
+"""Checks that a device exists and that a model fits on it."""
 
 import gc
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from backends.diffusers_.networks.components import on_meta
 
 
 def usable_device(device: str | torch.device) -> torch.device:
-    """Return ``device`` as torch has it. Raises LiveError where there is no such device."""
+    """Return ``device`` as torch has it. Raises LiveError if there is no such device."""
     try:
         place = torch.device(device)
     except RuntimeError as unknown:
@@ -23,7 +23,7 @@ def usable_device(device: str | torch.device) -> torch.device:
 
 
 def weight_bytes(parts: Iterable[Part], dtype: torch.dtype) -> int:
-    """Bytes of the weights of ``parts`` in ``dtype``: a lower bound, activations come on top."""
+    """Return the bytes of the weights of ``parts`` in ``dtype``, a lower bound without activations."""
 
     def parameters(part: Part) -> float:
         published = part.parameters_millions
@@ -33,7 +33,7 @@ def weight_bytes(parts: Iterable[Part], dtype: torch.dtype) -> int:
 
 
 def available_bytes(device: torch.device) -> int:
-    """Bytes free on ``device`` now: of the GPU's memory, or of the host's for any other device."""
+    """Return the free bytes of a GPU's memory, or of the host's for another device."""
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
         return int(free)
@@ -41,7 +41,7 @@ def available_bytes(device: torch.device) -> int:
 
 
 def ensure_fits(what: str, needed_bytes: int, device: torch.device) -> None:
-    """Raise LiveError where the weights of ``what`` need more bytes than are free."""
+    """Raise LiveError if the weights of ``what`` need more bytes than are free."""
     free = available_bytes(device)
     if needed_bytes > free:
         said = f"{what} needs at least {needed_bytes / 2**30:.2f} GiB for its weights"
@@ -50,7 +50,7 @@ def ensure_fits(what: str, needed_bytes: int, device: torch.device) -> None:
 
 
 def free_memory(device: torch.device) -> None:
-    """Give back the memory of what nobody holds any more."""
+    """Collect garbage and return cached memory to the device."""
     gc.collect()
     if device.type == "cuda":
         torch.cuda.empty_cache()

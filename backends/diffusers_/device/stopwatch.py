@@ -1,4 +1,4 @@
-"""Seconds of work on a device, which on a GPU runs behind the host unless it is waited for."""
+"""A stopwatch for work on a device; a GPU works asynchronously, so laps synchronise it."""
 
 from time import perf_counter, process_time
 
@@ -21,7 +21,7 @@ class Stopwatch:
         self.lap()
 
     def lap(self) -> float:
-        """Seconds since the last lap (or since the watch was made)."""
+        """Return the seconds since the last lap, or since the watch was made."""
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
         now = self._clock()

@@ -1,4 +1,4 @@
-"""What the denoise loop has to know of a model family."""
+"""The interface between the denoise loop and a model family."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,8 +18,8 @@ class Steering(NamedTuple):
     """A family's ControlNets.
 
     Attributes:
-        hint: (pipeline, net, control pictures (n, 3, height, width) in 0..1) -> what the net reads.
-        run: (net, step, hint of as many rows) -> what it adds to the denoiser.
+        hint: (pipeline, net, control pictures (n, 3, height, width) in 0..1) -> the net's input.
+        run: (net, step, hint of as many rows) -> residuals for the denoiser.
     """
 
     hint: Callable[[Any, Any, torch.Tensor], torch.Tensor]
@@ -27,11 +27,11 @@ class Steering(NamedTuple):
 
 
 class Halves(NamedTuple):
-    """A denoiser in two, so that its ControlNets can run beside the first (SwiftDiffusion, 4.1).
+    """A denoiser in two halves; its ControlNets can run in parallel with the first (SwiftDiffusion, 4.1).
 
     Attributes:
-        encode: (pipe, step) -> what the second half goes on from: the down blocks and the middle block.
-        decode: (pipe, that, residuals of its ControlNets) -> the denoiser's output, (rows, c, h, w).
+        encode: (pipe, step) -> output of the down blocks and the middle block.
+        decode: (pipe, output of encode, residuals of ControlNets) -> the denoiser's output, (rows, c, h, w).
     """
 
     encode: Callable[[Any, StepInput], Any]
@@ -40,25 +40,25 @@ class Halves(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """The family's side of the loop; ``pipe`` is the stock pipeline with the networks.
+    """The denoise loop's view of a model family; ``pipe`` is the stock pipeline with the networks.
 
     Attributes:
         denoiser: pipeline slot of the network that runs at every step.
         pixel_multiple: width and height must be multiples of this.
-        encode: (pipe, prompts, whether the empty prompt is encoded too for classifier-free guidance, tokens of the
-            longest prompt where the encoder has no such length) -> tensors, a row a prompt, and of the negative ones.
-        predict: (pipe, step, residuals of its ControlNets) -> the denoiser's output, (rows, c, h, w).
-        steering: its ControlNets; None where they are not supported.
-        inputs: (pipe, encoded rows, latents, guidance) -> what stays the same over all steps of a run: encoded
-            rows, sizes, position ids.
-        sigmas: steps -> (T,) noise levels handed to the solver; None where it makes its own.
-        two_passes: whether a guidance scale over 1 means a second, unconditional pass at every step.
+        encode: (pipe, prompts, guided, max tokens if the encoder has no limit) -> a row of tensors per prompt, and
+            those of negative prompts if guided.
+        predict: (pipe, step, residuals of ControlNets) -> the denoiser's output, (rows, c, h, w).
+        steering: its ControlNets; None if not supported.
+        inputs: (pipe, encoded rows, latents, guidance) -> inputs that are constant over a run: encoded rows, sizes,
+            position ids.
+        sigmas: steps -> (T,) noise levels for the solver; None if it makes its own.
+        two_passes: True if a guidance scale over 1 needs a second, unconditional pass at every step.
         packs: side of the squares of latents that the denoiser reads as one.
-        float32_latents: whether latents are kept in float32 between steps rather than in the denoiser's dtype.
-        predict_patched: (pipe, the step of each size, side of a patch in latents) -> the denoiser's output for each,
-            all from one pass; None where it has no such pass.
-        upcasts_vae: whether the autoencoder overflows in float16 and runs in float32 instead.
-        halves: the same as ``predict`` in two; None where ControlNets add to every block.
+        float32_latents: True to keep latents in float32 between steps, not in the denoiser's dtype.
+        predict_patched: (pipe, the step of each size, side of a patch in latents) -> the denoiser's output for each
+            size from one pass; None if not supported.
+        upcasts_vae: True if the autoencoder overflows in float16 and runs in float32 instead.
+        halves: ``predict`` in two halves; None if ControlNets add to every block.
     """
 
     denoiser: str
@@ -89,11 +89,11 @@ class Family:
         return dtype
 
     def guided(self, guidance: float) -> bool:
-        """Whether ``guidance`` means a second, unconditional pass at every step."""
+        """Return True if ``guidance`` needs a second, unconditional pass at every step."""
         return self.two_passes and guidance > 1.0
 
     def tokens(self, pipe: Any, latents: torch.Tensor) -> int:
-        """Tokens of an image as a transformer sees it."""
+        """Return the number of image tokens of a transformer."""
         side = self.packs * self._network(pipe).config.get("patch_size", 1)
         return int((latents.shape[-1] // side) * (latents.shape[-2] // side))
 

@@ -63,8 +63,7 @@ steering = Steering(_hint, _run)
 
 
 Half = tuple[torch.Tensor, tuple[torch.Tensor, ...], torch.Tensor, torch.Tensor]
-"""What a UNet's encoder hands its decoder: the middle block's output, the skip connections of the down blocks, and the
-embeddings of time and text that every block reads beside them."""
+"""Output of a UNet's encoder: of the middle block, skip connections of the down blocks, embeddings of time and text."""
 
 
 def encode(pipe: Any, step: StepInput) -> Half:
@@ -107,10 +106,10 @@ halves = Halves(encode, decode)
 
 
 def predict_patched(pipe: Any, steps: Sequence[StepInput], side: int) -> list[torch.Tensor]:
-    """What the UNet makes of the latents of each size, (rows, c, h, w), run as patches of ``side`` latents.
+    """Return the UNet's output for latents of each size, (rows, c, h, w), run as patches of ``side`` latents.
 
     Args:
-        steps: of each size its rows, doubled under classifier-free guidance, as Family.predict takes them.
+        steps: the rows of each size, doubled under classifier-free guidance, as in Family.predict.
     """
     cut = layout([(x.shape[0], *x.shape[-2:]) for x in (step.x for step in steps)], side, steps[0].x.device)
     times = torch.cat([step.t.expand(step.x.shape[0]) for step in steps])

@@ -1,1 +1,1 @@
-"""What a pipeline is built of: architectures, weights and tokenizers."""
+"""StepParts of a pipeline: architectures, weights and tokenizers."""

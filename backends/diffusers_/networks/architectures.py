@@ -1,4 +1,4 @@
-"""Which models can be built: families, their variants and the published numbers of each part, from the YAML beside."""
+"""Architectures that can be built: families, variants and parts, read from architectures.yaml."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class Part:
         name: its key under ``components`` in the data file.
         class_name: ``diffusers.<class>`` or ``transformers.<class>``.
         config: the arguments that build it.
-        parameters_millions: published count, or None where nobody publishes one (tiny models).
+        parameters_millions: published count; None if unpublished (tiny models).
     """
 
     name: str
@@ -44,7 +44,7 @@ class Architecture:
     """Everything needed to build one variant of a family with random weights.
 
     Attributes:
-        name: as the simulator spells it, ``sd3.5-large``; a tiny one ends in ``-tiny``, as it is no such model.
+        name: in the simulator, such as ``sd3.5-large``; tiny ones end in ``-tiny``.
         parts: pipeline slot (``unet``, ``vae``, ``text_encoder_2``...) to network.
         tokenizers: pipeline slot to tokenizer kind (``clip``, ``t5``, ``gemma``).
         scheduler: ``class`` and ``config`` of the single-step solver it runs with.
@@ -66,12 +66,12 @@ class Architecture:
 
 
 def families() -> dict[str, FamilyEntry]:
-    """The live families by name."""
+    """Return the live families by name."""
     return {name: FamilyEntry(**entry) for name, entry in _data("full")["families"].items()}
 
 
 def family_entry(family: str) -> FamilyEntry:
-    """Return the entry of one family. Raises LiveError where there is none."""
+    """Return the entry of one family. Raises LiveError if there is none."""
     known = families()
     if family not in known:
         raise LiveError(f"unknown model family {family!r}; live families are {', '.join(sorted(known))}")

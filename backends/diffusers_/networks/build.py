@@ -57,7 +57,7 @@ def _random_pipeline(spec: ModelSpec, shape: Architecture, pipeline: str, device
 
 
 def family_of(family: str) -> Family:
-    """Return the adapter of ``family``, which calls its models. Raises LiveError for one that there is not."""
+    """Return the adapter of ``family``, which calls its models. Raises LiveError if there is none."""
     module, _, name = family_entry(family).adapter.rpartition(".")
     adapter: Family = getattr(import_module(module), name)
     return adapter

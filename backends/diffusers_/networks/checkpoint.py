@@ -22,8 +22,8 @@ def open_checkpoint(spec: ModelSpec, entry: FamilyEntry, device: torch.device) -
     """Load the stock pipeline of ``spec.weights`` onto ``device``.
 
     Raises:
-        LiveError: no such folder and the hub is not allowed; a folder whose ``model_index.json`` is not there, not
-            readable or of another family; too little memory; files missing or damaged.
+        LiveError: there is no such folder and the hub is not allowed, ``model_index.json`` is missing, unreadable or of
+            another family, memory is too small, or files are missing or damaged.
     """
     folder = Path(spec.weights).expanduser()
     if folder.is_dir():
@@ -47,14 +47,14 @@ def open_checkpoint(spec: ModelSpec, entry: FamilyEntry, device: torch.device) -
 
 
 def unwanted_slots(pipeline: str) -> dict[str, Any]:
-    """Arguments that keep what does not make the image out of ``pipeline`` (the safety checker of SD1.5)."""
+    """Return arguments that leave out components that do not make the image (the safety checker of SD1.5)."""
     if pipeline != "StableDiffusionPipeline":
         return {}
     return {"safety_checker": None, "feature_extractor": None, "requires_safety_checker": False}
 
 
 def folder_weight_bytes(folder: Path, dtype: torch.dtype) -> int:
-    """Bytes that the weights of one network's ``folder`` take in ``dtype``, from the headers of its safetensors files.
+    """Return the bytes of one network's weights in ``dtype``, from the headers of its safetensors files.
 
     Copies in other precisions (``model.fp16.safetensors``) are passed over, as in loading. Without a safetensors file
     older formats count at their size on disk. Raises LiveError for a file that is cut short or damaged.

@@ -1,4 +1,4 @@
-"""What to build: the key of a live model."""
+"""Specification of a live model."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,18 +14,18 @@ Dtype = Literal["float32", "float16", "bfloat16"]
 
 @dataclass(frozen=True, slots=True)
 class ModelSpec:
-    """Names one live model; equal specs build equal models.
+    """Specification of one live model; equal specs build equal models.
 
     Attributes:
         family: ``sd15``, ``sdxl``, ``sd3``, ``flux`` or ``sana``.
-        variant: a model of the family, None for its default. With weights that are read, variant and scale
-            only say which defaults apply (guidance, prompt length, ControlNets).
+        variant: a model of the family, None for its default. If weights are read, variant and scale only choose the
+            defaults (guidance, prompt length, ControlNets).
         weights: ``"random"``, a local folder as ``save_pretrained`` writes it, or a hub id.
         scale: ``full`` or ``tiny``.
         dtype: of all networks.
         scheduler: a diffusers scheduler class to run with instead of the model's own.
-        seed: decides random weights.
-        allow_hub: whether ``weights`` may be fetched from the hub.
+        seed: of random weights.
+        allow_hub: allow ``weights`` to be fetched from the hub.
     """
 
     family: str
@@ -39,7 +39,7 @@ class ModelSpec:
 
     @property
     def torch_dtype(self) -> torch.dtype:
-        """Return ``dtype`` as torch has it. Raises LiveError where models cannot be built in it."""
+        """Return ``dtype`` as torch has it. Raises LiveError for an unsupported one."""
         if self.dtype not in get_args(Dtype):
             raise LiveError(f"dtype is {self.dtype!r}; it must be one of {', '.join(get_args(Dtype))}")
         dtype: torch.dtype = getattr(torch, self.dtype)

@@ -1,4 +1,4 @@
-"""Which patch belongs where: images of several sizes cut into squares, and which squares lie beside which."""
+"""Layout of a batch of patches: images of several sizes cut into squares, and the neighbours of each square."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,8 +10,12 @@ from backends.diffusers_.errors import LiveError
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Images of one size: ``images`` of them, cut into ``down`` x ``across`` patches each, one after another, from
-    patch ``first`` of the batch on and from image ``row`` on."""
+    """Images of one size, each cut into ``down`` x ``across`` patches.
+
+    Attributes:
+        first: number of their first patch in the batch.
+        row: number of their first image in the batch.
+    """
 
     images: int
     down: int
@@ -26,15 +30,14 @@ class Grid:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A batch of patches: those of one size together (the paper's offset based compression, 4.1), so that a size's
-    images are put together again by a reshape.
+    """A batch of patches, sorted by image size so that a reshape restores the images (PatchedServe, 4.1).
 
     Attributes:
         side: of a patch, in latents.
         grids: the images of each size.
-        image: patch -> which image of the batch it is part of, (patches,).
-        left, right, up, down: patch -> the patch on that side of it; the number of patches stands for none, so that
-            one row of zeros at the end of a batch is what lies beyond an image's edge.
+        image: patch -> its image in the batch, (patches,).
+        left, right, up, down: patch -> its neighbour. At an image's edge it is the number of patches, the index of a
+            row of zeros after the batch.
         share: image -> one over its number of patches, (images,).
     """
 
@@ -48,7 +51,7 @@ class Layout:
     share: torch.Tensor
 
     def split(self, latents: Sequence[torch.Tensor]) -> torch.Tensor:
-        """Images (n, c, h, w) of each size -> patches (p, c, side, side)."""
+        """Cut images (n, c, h, w) of each size into patches (p, c, side, side)."""
         cut = []
         for grid, images in zip(self.grids, latents, strict=True):
             rows = images.unflatten(2, (grid.down, -1)).unflatten(4, (grid.across, -1))
@@ -56,7 +59,7 @@ class Layout:
         return cut[0] if len(cut) == 1 else torch.cat(cut)
 
     def join(self, patches: torch.Tensor) -> list[torch.Tensor]:
-        """The inverse of ``split``."""
+        """Invert ``split``."""
         whole = []
         for grid in self.grids:
             rows = patches[grid.first : grid.first + grid.patches].unflatten(0, (grid.images, grid.down, grid.across))
@@ -65,10 +68,10 @@ class Layout:
 
 
 def layout(sizes: Sequence[tuple[int, int, int]], side: int, device: torch.device | None = None) -> Layout:
-    """The layout of images (count, height, width) in latents, a size each, in patches of ``side``.
+    """Return the layout of images (count, height, width) in latents, an entry per size, in patches of ``side``.
 
     Raises:
-        LiveError: a side that does not divide a size.
+        LiveError: the side does not divide a size.
     """
     grids: list[Grid] = []
     first = row = 0

@@ -1,7 +1,7 @@
 """The operators of a UNet on a batch of patches, exact but for the order of sums.
 
-Pixel-wise ones run as they are. A convolution gets the border of each patch from its neighbours (4.2.1 of
-PatchedServe), a GroupNorm the statistics of the whole image, attention the images put together again, a size at a time.
+Pixel-wise operators run unchanged. A convolution reads the border of each patch from its neighbours (PatchedServe,
+4.2.1), a GroupNorm takes the statistics of the whole image, and attention runs on whole images, a size at a time.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,7 +20,7 @@ Forward = Callable[..., torch.Tensor]
 
 
 def with_halo(x: torch.Tensor, layout: Layout) -> torch.Tensor:
-    """(p, c, h, w) -> (p, c, h + 2, w + 2): a pixel of the neighbours on every side, zeros beyond an image's edge."""
+    """Pad patches (p, c, h, w) with a pixel of the neighbours on every side, zeros beyond an image's edge."""
     none = x.new_zeros((1, *x.shape[1:]))
     edges = torch.cat([x[:, :, -1:], none[:, :, -1:]]), torch.cat([x[:, :, :1], none[:, :, :1]])
     tall = torch.cat([edges[0][layout.up], x, edges[1][layout.down]], dim=2)
@@ -30,7 +30,7 @@ def with_halo(x: torch.Tensor, layout: Layout) -> torch.Tensor:
 
 
 def convolved(conv: nn.Conv2d, layout: Layout) -> Forward:
-    """``conv``, of 3x3, over whole images."""
+    """Return ``conv``, of 3x3, over whole images."""
 
     def forward(x: torch.Tensor) -> torch.Tensor:
         if any(edge % conv.stride[0] for edge in x.shape[-2:]):
@@ -42,7 +42,7 @@ def convolved(conv: nn.Conv2d, layout: Layout) -> Forward:
 
 
 def normed(norm: nn.GroupNorm, layout: Layout) -> Forward:
-    """``norm`` with the mean and the variance of whole images."""
+    """Return ``norm`` with the mean and variance of whole images."""
 
     def forward(x: torch.Tensor) -> torch.Tensor:
         grouped = x.float().unflatten(1, (norm.num_groups, -1)).flatten(2)
@@ -57,22 +57,22 @@ def normed(norm: nn.GroupNorm, layout: Layout) -> Forward:
 
 
 def over_image(means: torch.Tensor, layout: Layout) -> torch.Tensor:
-    """Means of patches (p, g) -> those of their images, for each patch."""
+    """Average the means of patches, (p, g), over their images; return a row per patch."""
     total = means.new_zeros((len(layout.share), means.shape[1])).index_add_(0, layout.image, means)
     return (total * layout.share[:, None])[layout.image]
 
 
 def attended(attention: Forward, layout: Layout) -> Forward:
-    """``attention`` of whole images, a size at a time; what they attend to besides has a row for each image."""
+    """Return ``attention`` over whole images, a size at a time; encoder states have a row per image."""
 
     def forward(x: torch.Tensor, encoder_hidden_states: torch.Tensor | None = None, **more: Any) -> torch.Tensor:
         made = []
         for grid in layout.grids:
             patches = x[grid.first : grid.first + grid.patches]
             images = patches.reshape(grid.images, -1, x.shape[-1])
-            told = encoder_hidden_states
-            told = None if told is None else told[grid.row : grid.row + grid.images]
-            made.append(attention(images, encoder_hidden_states=told, **more).reshape(patches.shape))
+            states = encoder_hidden_states
+            states = None if states is None else states[grid.row : grid.row + grid.images]
+            made.append(attention(images, encoder_hidden_states=states, **more).reshape(patches.shape))
         return made[0] if len(made) == 1 else torch.cat(made)
 
     return forward
@@ -80,10 +80,10 @@ def attended(attention: Forward, layout: Layout) -> Forward:
 
 @contextmanager
 def patched(network: nn.Module, layout: Layout) -> Iterator[None]:
-    """Within it ``network`` reads patches of ``layout`` in the place of images.
+    """Make ``network`` read patches of ``layout`` instead of images within the context.
 
     Raises:
-        LiveError: it has a convolution that is neither 1x1 nor 3x3 with a border of one pixel.
+        LiveError: a convolution is neither 1x1 nor 3x3 with a border of one pixel.
     """
     replaced: list[nn.Module] = []
     try:

@@ -8,8 +8,7 @@ from typing import Annotated, Any
 import numpy as np
 from annotated_types import MinLen
 
-from backends.likeness import Measured as SimilarityTable
-from backends.likeness import read
+from backends.likeness import SimilarityTable, read
 from conf.ranges import Count, Share
 from sim.core.errors import ConfigError
 from sim.protocols import Run

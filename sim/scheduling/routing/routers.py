@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from backends.base import whole
+from backends.base import standalone_cost
 from sim.core.errors import ConfigError
 from sim.core.request import Request
 from sim.core.streams import ROUTER
@@ -132,7 +132,7 @@ class LeastWorkLeft(Router):
         if expected_ns is None:
             work = self._run.work(request)
             work.row = -1  # typical seconds, not this row's
-            cost = whole(self._run.backend, work)
+            cost = standalone_cost(self._run.backend, work)
             expected_ns = self._cached_ns[key] = round((cost.denoise_s + cost.other_s) * 1e9)
         return expected_ns
 

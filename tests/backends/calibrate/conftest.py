@@ -15,7 +15,7 @@ pytest.importorskip("transformers")
 pytest.importorskip("peft")
 
 from backends.calibrate import Cell, Plan, grid  # noqa: E402
-from backends.calibrate.journal import Measured  # noqa: E402
+from backends.calibrate.journal import CellMeasurement  # noqa: E402
 from backends.diffusers_ import ModelSpec  # noqa: E402
 
 FAMILIES = ("sd15", "sdxl", "sd3", "flux", "sana")
@@ -60,7 +60,7 @@ class Stub:
         self.stop_after = stop_after
         self.broken = broken
 
-    def __call__(self, cell: Cell) -> Measured:
+    def __call__(self, cell: Cell) -> CellMeasurement:
         if self.stop_after is not None and self.calls.total() >= self.stop_after:
             raise KeyboardInterrupt
         error = self.broken(cell)
@@ -70,12 +70,12 @@ class Stub:
         seconds = (1 + cell.nets) * (0.01 + 1e-6 * cell.width * cell.height * cell.batch)
         if cell.operation == "lora":
             times = {name: [seconds] for name in ("read", "attach", "fuse", "unfuse", "patch")}
-            return Measured(seconds=times, facts={"bytes": 1000, "rank": cell.rank})
+            return CellMeasurement(seconds=times, facts={"bytes": 1000, "rank": cell.rank})
         if cell.operation == "controlnet":
-            return Measured(seconds={"load": [seconds]}, facts={"bytes": 1000})
+            return CellMeasurement(seconds={"load": [seconds]}, facts={"bytes": 1000})
         facts = {"bytes": 1000} if cell.operation in ("draw", "load") else {}
         values = {"seconds": [seconds, 1.1 * seconds, 1.2 * seconds], "without": [0.01]}
-        return Measured(seconds=values, facts=facts)
+        return CellMeasurement(seconds=values, facts=facts)
 
 
 @pytest.fixture

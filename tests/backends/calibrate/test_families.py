@@ -10,7 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("diffusers")
 
-from backends.base import Asset, BackendError, Work, whole  # noqa: E402
+from backends.base import Asset, BackendError, Work, standalone_cost  # noqa: E402
 from backends.calibrate import Cell, grid  # noqa: E402
 from backends.calibrate.bench import Bench, ran_out_of_memory  # noqa: E402
 from backends.calibrate.machine import machine  # noqa: E402
@@ -39,10 +39,10 @@ def test_a_calibrated_family_can_be_simulated(plan: Any, tmp_path: Path, family:
         high = backend.seconds(operation, wanted.model, side, side, batch)
         assert 0 < low < high, operation
     assert backend.seconds("text_encode", wanted.model, 64, 64) > 0
-    full, tail = (whole(backend, Work(wanted.model, 64, 64, 10, skipped=k)).denoise_s for k in (0, 4))
+    full, tail = (standalone_cost(backend, Work(wanted.model, 64, 64, 10, skipped=k)).denoise_s for k in (0, 4))
     assert tail == pytest.approx(0.6 * full)
     with pytest.raises(BackendError, match="outside the measured grid"):
-        whole(backend, Work(wanted.model, 512, 512, 10))
+        standalone_cost(backend, Work(wanted.model, 512, 512, 10))
     assert profile.load_s is None, "weights that were drawn say nothing about loading"
     assert profile.lora is not None
     assert profile.lora.rank == 2
@@ -87,7 +87,7 @@ def test_the_parts_of_a_step_and_loras_in_place_are_measured_and_used(plan: Any,
     assert lora.merge_s is not None
     assert lora.restore_s is not None
     backend = Profiled("cpu", folder=str(tmp_path))
-    found = backend.apart(Work(wanted.model, 64, 64, 10, apart=("one",)), 1, 1)
+    found = backend.remote_controlnet_costs(Work(wanted.model, 64, 64, 10, remote_controlnets=("one",)), 1, 1)
     assert (found.encoder_s, found.controlnet_s, found.receive_s) == (
         parts.encoder_s,
         parts.controlnet_s,

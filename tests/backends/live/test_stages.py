@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("diffusers")
 pytest.importorskip("peft")
 
-from backends.base import Asset, BackendError, Work, whole  # noqa: E402
+from backends.base import Asset, BackendError, Work, standalone_cost  # noqa: E402
 from backends.diffusers_.denoise import run_places  # noqa: E402
 from backends.diffusers_.serve import Live  # noqa: E402
 
@@ -49,7 +49,7 @@ def work(model: str, row: int = 0, side: int = 64, **more: Any) -> Work:
 
 
 def image(backend: Live, work: Work) -> Any:
-    whole(backend, work)
+    standalone_cost(backend, work)
     return work.made
 
 

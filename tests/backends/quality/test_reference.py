@@ -9,7 +9,7 @@ import pytest
 from scipy.ndimage import gaussian_filter
 
 from backends.quality import Metric, MsSsim, Psnr, QualityError, Ssim
-from backends.quality.reference import LEAST_SIDE as SIDE
+from backends.quality.reference import MIN_SIDE as SIDE
 from backends.quality.reference import PSNR_CAP_DB
 from tests.backends.quality.lab import noisy, pictures
 
@@ -88,9 +88,9 @@ def test_psnr_of_known_errors() -> None:
     assert psnr(dot, large)[0] == psnr(large, large)[0] == PSNR_CAP_DB
 
 
-def test_ms_ssim_names_the_least_side() -> None:
+def test_ms_ssim_names_the_smallest_side() -> None:
     small = pictures(1, SIDE - 1)
-    with pytest.raises(QualityError, match=f"175x175.*least side is {SIDE}"):
+    with pytest.raises(QualityError, match=f"175x175.*smallest side is {SIDE}"):
         MsSsim().score(small, references=small)
 
 
@@ -103,7 +103,7 @@ def test_what_cannot_be_compared_is_refused() -> None:
             psnr(image, bad)
     with pytest.raises(QualityError, match="one size"):
         psnr(image, pictures(1, 17))
-    with pytest.raises(QualityError, match="least side is 11"):
+    with pytest.raises(QualityError, match="smallest side is 11"):
         ssim(image[:, :8], image[:, :8])
     with pytest.raises(QualityError, match="references="):
         Ssim().score(image, prompts=["a cat"])

@@ -1,4 +1,4 @@
-"""ControlNets on devices of their own, in virtual time: the denoiser's encoder beside them, then its decoder."""
+"""ControlNets on other devices, in virtual time: they run while the denoiser's encoder does."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -12,13 +12,13 @@ from backends.diffusers_.errors import LiveError
 from backends.diffusers_.families.base import Family
 
 
-class Parts(NamedTuple):
+class StepParts(NamedTuple):
     """Seconds of the parts of one step.
 
     Attributes:
         encoder_s, decoder_s: of the denoiser.
         controlnet_s: of each ControlNet.
-        receive_s: to add up what all of them say.
+        receive_s: adding up the residuals of all ControlNets.
     """
 
     encoder_s: float
@@ -28,29 +28,34 @@ class Parts(NamedTuple):
 
     @property
     def elsewhere_s(self) -> float:
-        """Seconds that are not the denoiser's."""
+        """Seconds of the step outside the denoiser."""
         return sum(self.controlnet_s) + self.receive_s
 
 
 @dataclass(slots=True)
-class Apart:
-    """Takes the place of residuals in the denoise loop, and runs the denoiser itself.
+class RemoteControlNets:
+    """Runs the denoiser with ControlNets on other devices; replaces the residuals in the denoise loop.
 
-    One device stands for all, so the ``parts`` of every step take turns here and each is timed; on the cluster the
-    encoder and every ControlNet (a step -> its residuals) run at the same time (SwiftDiffusion, 4.1). What is computed
-    is the same. Raises LiveError for a denoiser that does not come in two halves.
+    On the cluster the encoder and every ControlNet run at the same time (SwiftDiffusion, 4.1). On one device the
+    ``parts`` of a step take turns and are timed; the result is the same.
+
+    Args:
+        controls: ControlNets: a step -> its residuals.
+
+    Raises:
+        LiveError: the denoiser cannot be split into encoder and decoder.
     """
 
     family: Family
     controls: Sequence[Callable[[StepInput], Residuals]]
-    parts: list[Parts] = field(default_factory=list)
+    parts: list[StepParts] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         if self.family.halves is None:
             raise LiveError("ControlNets add to every block of this denoiser, so none can run beside; use sd15 or sdxl")
 
     def predict(self, pipe: Any, step: StepInput) -> torch.Tensor:
-        """Return the denoiser's output with what the ControlNets add, (rows, c, h, w)."""
+        """Return the denoiser's output with the residuals of the ControlNets, (rows, c, h, w)."""
         halves = self.family.halves
         assert halves is not None
         watch = Stopwatch(step.x.device)
@@ -63,5 +68,5 @@ class Apart:
         total = summed(answers)
         receive_s = watch.lap()
         predicted = halves.decode(pipe, half, total)
-        self.parts.append(Parts(encoder_s, tuple(seconds), receive_s, watch.lap()))
+        self.parts.append(StepParts(encoder_s, tuple(seconds), receive_s, watch.lap()))
         return predicted

@@ -17,9 +17,9 @@ pytest.importorskip("diffusers")
 pytest.importorskip("peft")
 
 from backends.diffusers_ import LiveError, build  # noqa: E402
-from backends.diffusers_.addons.apart import Apart  # noqa: E402
 from backends.diffusers_.addons.controlnet import Control, control, inline, random_controlnet  # noqa: E402
 from backends.diffusers_.addons.lora import InPlace, Loras, read_lora, write_random_lora  # noqa: E402
+from backends.diffusers_.addons.remote_controlnets import RemoteControlNets  # noqa: E402
 
 STEPS = 4
 BOUND = 2
@@ -53,7 +53,7 @@ def test_controlnets_apart_make_the_image_of_those_in_line(own: Any, nets: int, 
     conditioning, start = own.encode(["a house"]), own.noise(width, 64, [1], STEPS)
     controls = _controls(own, nets, conditioning.guided, width)
     in_line = own.denoise(conditioning, start, STEPS, residuals=inline(controls)).latents
-    apart = Apart(own.family, controls)
+    apart = RemoteControlNets(own.family, controls)
     beside = own.denoise(conditioning, start, STEPS, residuals=apart).latents
     torch.testing.assert_close(beside, in_line, rtol=1e-5, atol=1e-5)
     assert np.abs(_image(own, beside) - _image(own, in_line)).max() <= BOUND
@@ -77,7 +77,7 @@ def test_a_lora_merged_in_mid_run_makes_the_image_of_one_that_is_fused_there(own
 
         return own.denoise(conditioning, start, STEPS, capture=(boundary,), residuals=residuals, on_step=at)
 
-    merged = run(lambda: in_place.merge(weights), Apart(own.family, controls))
+    merged = run(lambda: in_place.merge(weights), RemoteControlNets(own.family, controls))
     assert in_place.restore() >= 0
     after = own.denoiser.state_dict()
     assert all(torch.equal(after[name], weight) for name, weight in before.items())
@@ -92,7 +92,7 @@ def test_a_lora_merged_in_mid_run_makes_the_image_of_one_that_is_fused_there(own
 
 def test_what_cannot_be_is_refused(own: Any, tiny: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises(LiveError, match="use sd15 or sdxl"):
-        Apart(tiny["flux"].family, [lambda step: step])  # type: ignore[list-item,return-value]
+        RemoteControlNets(tiny["flux"].family, [lambda step: step])  # type: ignore[list-item,return-value]
     weights, in_place = _lora(own, tmp_path, 1), InPlace(own)
     other = tiny["sdxl" if own.spec.family == "sd15" else "sd15"]
     before = {name: each.clone() for name, each in own.denoiser.state_dict().items()}

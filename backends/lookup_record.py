@@ -1,4 +1,4 @@
-"""What the answers of profiles rest on: which were asked for, and how a summary says so."""
+"""A record of the look-ups in profiles, and the assumptions that a summary states for them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,15 +8,17 @@ from conf.assumption import EXTRAPOLATED, Assumption
 
 
 @dataclass(slots=True)
-class Used:
-    """What was asked so far.
+class LookupRecord:
+    """Look-ups so far that rest on an assumption or a source.
 
     Attributes:
-        stepped, patched, unpublished_loads: models.
-        between: models, and numbers of ControlNets in line that were not measured of them.
-        extrapolated: models, widths, heights and batches outside the measured grid.
-        in_turn: models, stages and the largest measured batch of them, of batches beyond it.
-        mixed: whether a batch had works of several shapes.
+        stepped: models that ran a step.
+        patched: models that ran a step of patches.
+        unpublished_loads: models loaded without a published load time.
+        between: (model, number of inline ControlNets) that were interpolated.
+        extrapolated: (model, width, height, batch) outside the measured grid.
+        in_turn: (model, stage, largest measured batch) of batches beyond that.
+        mixed: True if a batch had works of several shapes.
     """
 
     stepped: set[str] = field(default_factory=set)
