@@ -455,7 +455,7 @@ def test_gangs_are_refused_of_whom_is_not_there_to_be_in_one() -> None:
         lambda c, t: singles.extend(c.workers) or c.disband(c.workers[0], t),
     )
     second = tried(
-        lambda c, t: c.order(singles[1], "small", t),
+        lambda c, t: c.change_role(singles[1], "small", t),
         lambda c, t: c.form_group([singles[1], singles[2]], "large", t),
         lambda c, t: c.form_group([c.workers[-1], singles[3]], "large", t),
         lambda c, t: c.take(singles[1]),
@@ -464,7 +464,7 @@ def test_gangs_are_refused_of_whom_is_not_there_to_be_in_one() -> None:
     third = (
         4.0,
         lambda run, t: tried(
-            lambda c, t: c.order(run.request_left, "small", t),
+            lambda c, t: c.change_role(run.request_left, "small", t),
             lambda c, t: c.take(run.request_left),
             lambda c, t: c.record_busy(run.request_left, t, t, "serve"),
         )(run, t),

@@ -294,7 +294,7 @@ def test_gpus_that_stay_up_for_less_than_a_request_takes_are_named() -> None:
     """What was looked at for a thousand samples, with nobody aboard and nothing ended, never ends."""
     failures = Failures(mean_up_s=1.0, mean_down_s=10_000.0)
     run = engine([0.0, 0.0], [100.0] * 2, controllers=[failures])
-    with pytest.raises(SimulationError, match=r"0 ended; .* they failed \d+ times; raise failures.mean_up"):
+    with pytest.raises(SimulationError, match=r"0 ended; .* GPUs failed \d+ times; raise failures.mean_up"):
         run.run()
 
 

@@ -354,7 +354,7 @@ def test_steps_without_a_price_serve_and_are_refused_to_a_scheduler_that_asks_fo
     assert run.record.request_columns["finish_s"].tolist() == [50.0]
     executor = ContinuousBatching(1, cast(Any, Unpriced()), kernels=kernels)
     scheduler = PerWorkerQueues(LeastOutstanding(), ShortestRemaining(executor, Known()))
-    with pytest.raises(ConfigError, match="Unpriced cannot say beforehand what a step costs, which the scheduler asks"):
+    with pytest.raises(ConfigError, match="Unpriced cannot estimate the cost of a step, which the scheduler asks for"):
         engine([0.0], [1.0], backend=Stepped(1.0), executor=executor, scheduler=scheduler).run()
 
 

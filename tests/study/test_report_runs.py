@@ -243,7 +243,7 @@ def test_a_place_without_runs_is_named(fabricate: Fabricate, tmp_path: Path, mon
     (tmp_path / "file").touch()
     assert "gone: no such directory; give" in error_of(tmp_path / "gone")
     assert re.search("empty: holds no finished run .*mezzotint run", error_of(tmp_path / "empty"))
-    assert "file: is a file; give the run directory" in error_of(tmp_path / "file")
+    assert "file: found a file, expected a run directory" in error_of(tmp_path / "file")
     path = fabricate("r", requests=10)
     monkeypatch.setattr("sim.metrics.run_files.parse", denied)
     assert re.search("config.yaml: cannot be read .*check its permissions$", error_of(path))
