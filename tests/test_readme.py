@@ -74,3 +74,11 @@ def test_a_command_of_the_readme_is_accepted(command: str) -> None:
         plain = OmegaConf.to_container(composed(point, files), resolve=True, throw_on_missing=True)
         assert isinstance(plain, dict)
         check({str(key): value for key, value in plain.items()})
+
+
+def test_the_python_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On fewer requests than it says nothing of."""
+    monkeypatch.chdir(tmp_path)
+    (block,) = re.findall(r"^```python\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+    exec(block.replace('"arrivals.rate_rpm=', '"trace.requests=100", "arrivals.rate_rpm='), {})
+    assert len(list((tmp_path / "sweep").glob("*/summary.json"))) == 4

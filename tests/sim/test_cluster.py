@@ -474,8 +474,8 @@ def test_gangs_are_refused_of_whom_is_not_there_to_be_in_one() -> None:
     run.run()
     found = (
         "not idle", "two or more different", "two or more different",
-        "wants 0 GPUs of a group of 2 to step", "wants 3 GPUs of a group of 2 to step", "no idle group",
-        "no idle group",
+        "wants 0 GPUs of a group of 2 to step", "wants 3 GPUs of a group of 2 to step", "not an idle group",
+        "not an idle group",
         "one of the GPUs", "not idle", "not idle", "one of the GPUs", "one of the GPUs", "was disbanded",
         "was disbanded", "time of worker 4 (large), which was disbanded",
     )  # fmt: skip
