@@ -36,7 +36,7 @@ from sim.cluster.cluster import Cluster
 from sim.core.gpu import Gpu
 from sim.core.model import Model
 from sim.core.request import COMPLETED
-from sim.core.workload import Similarity, Workload, standalone
+from sim.core.workload import SimilarityInputs, Workload, standalone
 from sim.engine import Engine
 from sim.execution.continuous_batching import ContinuousBatching
 from sim.execution.patched import PatchedSteps
@@ -215,10 +215,10 @@ def served(discipline: Discipline, executor: ContinuousBatching, times: Sequence
     """The share that is in time."""
     side = np.array([SIDES[kind] for kind in kinds], np.int32)
     shapes = (side, side, np.full(len(side), STEPS, np.int32))
-    full = standalone(H100, MODEL["large"], shapes, native=False)
+    full = standalone(H100, MODEL["large"], shapes, use_model_shape=False)
     engine = Engine(
-        workload=Workload(Schedule(np.asarray(times)), shapes, full, native=False, deadline=SLO),
-        similarity=Similarity(lambda: np.zeros((len(side), 1), np.float32), Exact()),
+        workload=Workload(Schedule(np.asarray(times)), shapes, full, use_model_shape=False, deadline=SLO),
+        similarity=SimilarityInputs(lambda: np.zeros((len(side), 1), np.float32), Exact()),
         models=MODEL,
         cluster=Cluster(Gpu("h100", None, None, "not looked at"), ["large"], MODEL, H100),
         backend=H100,

@@ -42,7 +42,7 @@ from traces.similarity.search import Found, Index
 from traces.similarity.similarities import SimilaritySource, TextToText
 from traces.sources.synthetic import Synthetic
 
-FLOOR: float = min(configured()["scale"]["at"])
+FLOOR: float = min(configured()["similarity_map"]["at"])
 """The least similar match that NIRVANA uses, in the built-in encoder's cosine."""
 
 FULL = os.environ.get("MEZZOTINT_BENCH") == "full"
@@ -129,7 +129,7 @@ def filled(engine: Engine) -> Engine:
     return engine
 
 
-@pytest.mark.parametrize("search", ["exact", "remembered"])
+@pytest.mark.parametrize("search", ["exact", "cached"])
 @pytest.mark.parametrize("system", ["nirvana", "nirvana-no-predictor", "modm-fixed"])
 def test_a_10k_cache(benchmark: Benchmark, system: str, search: str) -> None:
     """10,000 entries from the start, as many evictions as insertions: searched anew, and looked up.
@@ -154,8 +154,8 @@ def test_a_10k_cache(benchmark: Benchmark, system: str, search: str) -> None:
 
     budgets = {
         ("modm-fixed", "exact"): 5_000,
-        ("modm-fixed", "remembered"): 50_000,
-        ("nirvana-no-predictor", "remembered"): 50_000,  # nirvana trains its predictor
+        ("modm-fixed", "cached"): 50_000,
+        ("nirvana-no-predictor", "cached"): 50_000,  # nirvana trains its predictor
     }
     budget = budgets.get((system, search))
     run = timed(benchmark, count, make, budget, ROUNDS if search == "exact" else SHORT)

@@ -157,11 +157,11 @@ def test_a_course_rises_and_is_cut_at_the_first_boundary_that_is_not_before(
     assert all(later >= earlier for earlier, later in itertools.pairwise(ends))
     assert max(later - earlier for earlier, later in itertools.pairwise(ends)) <= course.longest_s + 1e-9
     sought_s = share * ends[-1]
-    n = course.reached(sought_s)
+    n = course.steps_by(sought_s)
     assert ends[n] >= sought_s - 1e-8, "what lies no further past a boundary is at it"
     assert n == 0 or ends[n - 1] < sought_s
     for at, end in enumerate(ends):
-        assert course.reached(end) <= at
+        assert course.steps_by(end) <= at
     np.testing.assert_allclose([course.joules(n) for n in range(count + 1)], 100.0 * np.array(ends), atol=1e-9)
     assert all(0.0 <= spared <= count for spared in course.reused(count))
 

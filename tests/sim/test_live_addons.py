@@ -45,7 +45,7 @@ SERVERS = ["scheduler=fcfs", "controlnet_placement=shared", "allocation=controln
 @pytest.fixture(scope="module")
 def model() -> Any:
     """As the live backend builds it."""
-    return build(ModelSpec("sdxl", similarity_map="tiny"))
+    return build(ModelSpec("sdxl", scale="tiny"))
 
 
 @pytest.fixture(autouse=True)

@@ -238,7 +238,7 @@ def test_refining_on_another_family_with_a_score_of_prompts(tmp_path: Path) -> N
         ("--alpha 0", ConfigError, r"--alpha.*found '0'"),
         ("--pairs 500", TraceError, r"200 prompts make 199 pairs, expected 500"),
         ("--size 30 --pairs 2", BackendError, r"multiples of"),
-        ("--metric ms-ssim --pairs 2", BackendError, r"64x64.*least side is 176"),
+        ("--metric ms-ssim --pairs 2", BackendError, r"64x64.*smallest side is 176"),
         ("--metric clipscore", ConfigError, r"openai/clip-vit-large-patch14.*--clip"),
         ("--metric pickscore", ConfigError, r"PickScore_v1.*--pickscore"),
         ("--metric clipscore --clip nowhere --pairs 2", BackendError, r"nowhere: a CLIP model.*--clip"),

@@ -211,11 +211,11 @@ def test_a_folder_that_does_not_fit_the_trace(weights: Path, folder: Path, tmp_p
 def test_the_images_take_the_encoder_s_weights(weights: Path) -> None:
     overrides = ["system=modm-throughput", "similarity=text-to-clip-images"]
     named = ["similarity.images.folder=f"]
-    node = configured(*overrides, *named, "encoder=clip", f"encoder.weights={weights}")["space"]
-    assert build(node, "space", SimilaritySource) == TextToRealImage(ClipImages("f", str(weights)))
-    other = configured(*overrides, *named)["space"]
+    node = configured(*overrides, *named, "encoder=clip", f"encoder.weights={weights}")["similarity"]
+    assert build(node, "similarity", SimilaritySource) == TextToRealImage(ClipImages("f", str(weights)))
+    other = configured(*overrides, *named)["similarity"]
     with pytest.raises(TraceError, match="choose encoder=clip"):
-        build(other, "space", SimilaritySource)
+        build(other, "similarity", SimilaritySource)
 
 
 def test_a_run_with_clip_on_both_sides(weights: Path, folder: Path, tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def test_beyond_the_knots_the_last_lines_go_on() -> None:
 
 @pytest.mark.parametrize("at", [{0.5: 0.6}, {0.5: 0.6, 0.7: 0.6}, {0.5: 0.6, 0.7: 0.5}, {0.5: 0.6, 0.7: float("nan")}])
 def test_a_scale_that_does_not_rise_is_refused(at: dict[float, float]) -> None:
-    with pytest.raises(TraceError, match=r"scale\.at: found .* rising"):
+    with pytest.raises(TraceError, match=r"similarity_map\.at: found .* rising"):
         PiecewiseLinear(at=at, source="any")
 
 
