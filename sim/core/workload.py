@@ -46,17 +46,17 @@ def capacity_rpm(backend: Backend, model: Model, batch: int = 1) -> float:
     return 60 * batch / standalone_s(backend, model, batch)
 
 
-def standalone(backend: Backend, model: Model, shapes: Shapes, native: bool) -> StandaloneLatency:
+def standalone(backend: Backend, model: Model, shapes: Shapes, use_model_shape: bool) -> StandaloneLatency:
     """Return the standalone latency of every row on ``model``.
 
     Args:
-        native: take the model's own shape and steps for every row.
+        use_model_shape: take the model's own shape and steps for every row.
 
     Raises:
         BackendError: a shape is outside the measured ones.
     """
     rows = len(shapes[0])
-    asked = np.array([[model.width], [model.height], [model.steps]]) if native else np.stack(shapes)
+    asked = np.array([[model.width], [model.height], [model.steps]]) if use_model_shape else np.stack(shapes)
     kinds, which = np.unique(asked, axis=1, return_inverse=True)
     costs = [standalone_cost(backend, Work(model.name, int(w), int(h), int(n))) for w, h, n in kinds.T]
     denoise_s = np.array([cost.denoise_s for cost in costs])[which]
