@@ -26,7 +26,7 @@ from sim.scheduling.latency_predictor import Known
 from sim.scheduling.routing.per_worker import PerWorkerQueues
 from sim.scheduling.routing.routers import LeastOutstanding
 from tests.sim.lab import Given, configured, engine, simulated
-from tests.sim.test_queueing import check, mdc_wait
+from tests.sim.scheduling.test_queueing import check, mdc_wait
 from traces.arrivals.base import Schedule
 
 STEPS = 50

@@ -21,8 +21,8 @@ from sim.execution.feature_cache.feature_similarity import AssumedFeatureSimilar
 from sim.execution.feature_cache.overhead import Overhead
 from sim.execution.feature_cache.steps import StepCaching
 from sim.protocols import FeatureCache
+from tests.sim.execution.test_continuous_batching import Stepped
 from tests.sim.lab import engine, simulated
-from tests.sim.test_steps import Stepped
 
 STEPS = 12
 SIDES = (64, 96, 128)

@@ -22,8 +22,8 @@ from sim.protocols import Run
 from sim.scheduling.batching.hit_miss import HitMissBatching
 from sim.scheduling.hit_miss import HitMiss
 from sim.scheduling.hit_miss_per_worker import HitMissPerWorker
+from tests.sim.cluster.test_cluster import Acts
 from tests.sim.lab import Given, engine, simulated
-from tests.sim.test_cluster import Acts
 
 MODELS = {role: Model(role, 50, 64, 64) for role in ("large", "small", "smallest")}
 FULL_S = {"large": 90.0, "small": 16.0, "smallest": 6.0}

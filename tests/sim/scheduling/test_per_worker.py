@@ -19,8 +19,8 @@ from sim.protocols import Router
 from sim.scheduling.routing.addons import ByAddons
 from sim.scheduling.routing.per_worker import PerWorkerQueues
 from sim.scheduling.routing.routers import LeastOutstanding, LeastWorkLeft, RandomWorker, RoundRobin
+from tests.sim.cluster.test_cluster import Acts
 from tests.sim.lab import Given, engine, simulated
-from tests.sim.test_cluster import Acts
 
 LEAST: list[Callable[..., Router]] = [
     LeastOutstanding, partial(LeastOutstanding, "pixels"), partial(LeastOutstanding, "declared-cost"), LeastWorkLeft

@@ -18,7 +18,7 @@ from sim.scheduling.routing.per_worker import PerWorkerQueues
 from sim.scheduling.routing.routers import LeastOutstanding
 from tests.oracles.optimum import RequestInputs, most_in_time
 from tests.sim.lab import engine
-from tests.sim.test_slack import UNIT, MixedTimes
+from tests.sim.scheduling.test_slack import UNIT, MixedTimes
 
 SIDES = (64, 128)
 

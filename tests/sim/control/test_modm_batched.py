@@ -13,7 +13,7 @@ from sim.core.errors import ConfigError
 from sim.execution.static_batch import StaticBatch
 from sim.scheduling.batching.hit_miss import HitMissBatching
 from tests.sim.lab import Given, engine, simulated
-from tests.sim.test_schedule import Marked
+from tests.sim.scheduling.test_queues import Marked
 
 SATURATED = ("trace.requests=700", "preload=200", "arrivals=closed", "arrivals.outstanding=120", "cluster.count=8")
 

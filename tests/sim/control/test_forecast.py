@@ -9,8 +9,8 @@ from sim.control.forecast import HoltWinters
 from sim.control.monitor import GlobalMonitor
 from sim.core.errors import ConfigError
 from sim.scheduling.hit_miss import HitMiss
+from tests.sim.control.test_monitor import MODELS, Cached, Timed
 from tests.sim.lab import engine
-from tests.sim.test_monitor import MODELS, Cached, Timed
 
 SEASON_S, PERIOD_S, TURN_S = 3600.0, 180.0, 1800.0
 

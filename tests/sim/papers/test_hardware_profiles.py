@@ -15,7 +15,7 @@ from sim.papers.hardware.rows import Submission, submissions
 from sim.papers.hardware.rows import packaged_file as data
 
 ROWS = {row.name: row for row in submissions(data("mlperf-sdxl-server.csv"))}
-FACTS = json.loads((Path(__file__).parents[2] / "results" / "hardware.json").read_text())["submissions"]
+FACTS = json.loads((Path(__file__).parents[3] / "results" / "hardware.json").read_text())["submissions"]
 PROFILES = [profile for profile in within(shipped()) if profile.model == "sdxl-mlperf"]
 SERVED = [profile for profile in PROFILES if any(point.batch == 8 for point in profile.step)]
 NO_SERVER = [profile for profile in PROFILES if profile.gpu in ("b200", "rtx-pro-6000", "l4")]

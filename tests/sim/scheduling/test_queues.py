@@ -18,8 +18,8 @@ from sim.protocols import Run
 from sim.scheduling.disciplines.pixel_budget import fits
 from sim.scheduling.hit_miss import HitMiss
 from sim.scheduling.hit_miss_per_worker import HitMissPerWorker
+from tests.sim.cluster.test_cluster import Acts, order
 from tests.sim.lab import Given, engine
-from tests.sim.test_cluster import Acts, order
 
 
 class Marked(Direct):

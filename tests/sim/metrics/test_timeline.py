@@ -14,8 +14,8 @@ from sim.core.gpu import Gpu
 from sim.execution.sequential import Sequential
 from sim.metrics.timeline import write_timeline
 from sim.run.simulate import write
+from tests.sim.cluster.test_cluster import Acts, Ganging
 from tests.sim.lab import engine, simulated
-from tests.sim.test_cluster import Acts, Ganging
 
 SMALL = ("trace.requests=60", "arrivals.rate_rpm=9")
 MODM = (

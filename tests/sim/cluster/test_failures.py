@@ -25,11 +25,11 @@ from sim.scheduling.fcfs import Fcfs
 from sim.scheduling.latency_predictor import Known
 from sim.scheduling.routing.per_worker import PerWorkerQueues
 from sim.scheduling.routing.routers import RoundRobin
+from tests.sim.cluster.test_cluster import Acts
+from tests.sim.execution.test_continuous_batching import Patching, Stepped
 from tests.sim.lab import Given, engine, simulated
-from tests.sim.test_cluster import Acts
-from tests.sim.test_disciplines import served as shortest
-from tests.sim.test_slack import UNIT, MixedTimes
-from tests.sim.test_steps import Patching, Stepped
+from tests.sim.scheduling.test_disciplines import served as shortest
+from tests.sim.scheduling.test_slack import UNIT, MixedTimes
 
 POWER_W = 300.0
 

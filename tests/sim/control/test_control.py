@@ -10,8 +10,8 @@ from sim.core.errors import ConfigError, SimulationError
 from sim.core.request import Request
 from sim.frontend.direct import Direct
 from sim.metrics.time_series import series
+from tests.sim.cluster.test_cluster import Acts
 from tests.sim.lab import engine, simulated
-from tests.sim.test_cluster import Acts
 
 
 class Told(Direct):

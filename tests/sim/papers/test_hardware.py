@@ -15,7 +15,7 @@ from sim.core.errors import ConfigError
 from sim.papers.hardware import page, replay, results, routing
 from sim.papers.hardware.page import draw
 from sim.papers.hardware.rows import QUANTILES, RoutedRun, Submission, packaged_file, routed, submissions
-from tests.sim.test_batch_server import finished
+from tests.sim.scheduling.test_mlperf_batching import finished
 from traces.arrivals.loadgen import LoadGen
 
 ROWS = submissions(packaged_file("mlperf-sdxl-server.csv"))
@@ -60,7 +60,7 @@ def test_the_engine_is_the_recursion() -> None:
 
 
 def test_the_committed_page_is_within_what_is_promised() -> None:
-    facts = json.loads((Path(__file__).parents[2] / "results" / "hardware.json").read_text())
+    facts = json.loads((Path(__file__).parents[3] / "results" / "hardware.json").read_text())
     assert facts["form"] == "in full"
     assert len(facts["submissions"]) == len(ROWS)
     errors = facts["errors"]
