@@ -14,8 +14,8 @@ from matplotlib.figure import Figure
 from sim.core.errors import ConfigError
 from sim.core.run_folder import CLUSTER, REQUESTS
 from sim.metrics.run_files import number_at, read_config, read_summary
-from sim.report import figures
-from sim.report.over_time import over_time
+from sim.report.figures import panels as figures
+from sim.report.figures.over_time import over_time
 from sim.report.runs import Run as ReportRun
 from sim.report.runs import load_runs
 

@@ -28,10 +28,10 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from conf.palette import COLOURS, EDGE, STYLE, panels
-from sim.papers.scorecard.finished import Finished, Runs
-from sim.papers.scorecard.points import sweep
-from sim.papers.scorecard.runner import finish
-from sim.report.display import show
+from sim.papers.scorecard.runs.finished import Finished, Runs
+from sim.papers.scorecard.runs.points import sweep
+from sim.papers.scorecard.runs.runner import finish
+from sim.report.figures.display import show
 
 # %% tags=["parameters"]
 quick = False  # True: one seed and short traces

@@ -35,7 +35,7 @@ from conf.palette import COLOURS, INK, STYLE, panels
 from sim.papers.hardware.page import draw
 from sim.papers.hardware.replay import replay_submission
 from sim.papers.hardware.rows import QUANTILES, packaged_file, submissions
-from sim.report.display import show
+from sim.report.figures.display import show
 
 # %% tags=["parameters"]
 results = Path(str(resources.files("conf"))).parent / "results" / "hardware.json"

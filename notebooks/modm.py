@@ -33,13 +33,13 @@ from matplotlib.ticker import NullFormatter
 from conf.palette import COLOURS, EDGE, GREY, STYLE, panels, plain_numbers
 from sim.control.pid import Pid
 from sim.control.split import demand, quality_split
-from sim.papers.scorecard.finished import Finished, Runs
-from sim.papers.scorecard.measures import hits
-from sim.papers.scorecard.modm import FRESH_S, SIZES, SUSTAINED, by_rate, hits_by_tenth
-from sim.papers.scorecard.points import Point
-from sim.papers.scorecard.runner import finish
+from sim.papers.scorecard.measures.formulas import hits
+from sim.papers.scorecard.measures.modm import FRESH_S, SIZES, SUSTAINED, by_rate, hits_by_tenth
+from sim.papers.scorecard.runs.finished import Finished, Runs
+from sim.papers.scorecard.runs.points import Point
+from sim.papers.scorecard.runs.runner import finish
 from sim.papers.scorecard.scorecard import load_study, runs_of
-from sim.report.display import show
+from sim.report.figures.display import show
 
 # %% tags=["parameters"]
 quick = False  # True: small traces, and only some of the figures

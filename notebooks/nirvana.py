@@ -27,11 +27,11 @@ import numpy as np
 import pandas as pd
 
 from conf.palette import COLOURS, EDGE, STYLE, panels
-from sim.papers.scorecard.finished import Finished, Runs
-from sim.papers.scorecard.measures import hits, saving
-from sim.papers.scorecard.nirvana import CAPACITIES, POLICIES
+from sim.papers.scorecard.measures.formulas import hits, saving
+from sim.papers.scorecard.measures.nirvana import CAPACITIES, POLICIES
+from sim.papers.scorecard.runs.finished import Finished, Runs
 from sim.papers.scorecard.scorecard import load_study, runs_of
-from sim.report.display import show
+from sim.report.figures.display import show
 
 # %% tags=["parameters"]
 quick = True  # small traces; False is the full form, of 200,000 requests

@@ -41,12 +41,12 @@ from sim.engine import Engine
 from sim.execution.continuous_batching import ContinuousBatching
 from sim.execution.patched import PatchedSteps
 from sim.frontend.direct import Direct
-from sim.papers.scorecard.finished import Finished, Runs
-from sim.papers.scorecard.modm import by_rate
-from sim.papers.scorecard.patchedserve import batch_s, patching_savings
+from sim.papers.scorecard.measures.modm import by_rate
+from sim.papers.scorecard.measures.patchedserve import batch_s, patching_savings
+from sim.papers.scorecard.runs.finished import Finished, Runs
 from sim.papers.scorecard.scorecard import load_study, runs_of
 from sim.protocols import Discipline
-from sim.report.display import show
+from sim.report.figures.display import show
 from sim.scheduling.disciplines.edf import Edf
 from sim.scheduling.disciplines.fifo import FifoQueue
 from sim.scheduling.disciplines.slack import Slack

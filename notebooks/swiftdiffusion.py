@@ -27,11 +27,11 @@ from conf.palette import COLOURS, EDGE, GREY, STYLE, plain_numbers
 from sim.core.streams import stream
 from sim.papers.addons.caches import curves
 from sim.papers.addons.page import draw
-from sim.papers.scorecard.finished import Runs
-from sim.papers.scorecard.points import sweep
-from sim.papers.scorecard.runner import finish
-from sim.papers.scorecard.swiftdiffusion import SETTINGS, gustafson, latency_s, per_gpu_rpm
-from sim.report.display import show
+from sim.papers.scorecard.measures.swiftdiffusion import SETTINGS, gustafson, latency_s, per_gpu_rpm
+from sim.papers.scorecard.runs.finished import Runs
+from sim.papers.scorecard.runs.points import sweep
+from sim.papers.scorecard.runs.runner import finish
+from sim.report.figures.display import show
 from traces.synthetic.addons import service
 from traces.synthetic.published import published
 

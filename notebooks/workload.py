@@ -33,7 +33,7 @@ import numpy as np
 import yaml
 from IPython.display import Markdown, display
 
-from sim.report.display import show
+from sim.report.figures.display import show
 from traces.describe import TraceStatistics, describe_trace, render, side_by_side
 from traces.describe.figures import SUBJECTS, draw, overview
 from traces.encoders.minilm import MiniLM

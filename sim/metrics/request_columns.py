@@ -198,7 +198,7 @@ class RequestColumns:
 
         Args:
             request_ids: of the whole trace; a source may be a row at its head that only filled the cache.
-            source_age_trace_s: as from ``sim.metrics.ages``, (rows,).
+            source_age_trace_s: as from ``sim.metrics.summary``, (rows,).
         """
         reasons: list[str | None] = [None] * len(self)
         for row, reason in self.reasons.items():

@@ -15,12 +15,13 @@ from conf.assumption import EXTRAPOLATED
 from sim.core.model import reference
 from sim.core.request import COMPLETED, DISCARDED, FAILED, LOOKUPS, MISSING
 from sim.core.slo import Limit
-from sim.metrics.ages import source_age_trace_s
 from sim.metrics.backlog import backlog
 from sim.metrics.cost import PaidService, cost
 from sim.metrics.quality import QualityEstimate
 from sim.metrics.recorder import LOADS, STEP_SHARE, TRAININGS, RunRecord
+from sim.metrics.request_columns import RequestColumns
 from sim.protocols import Run
+from traces.table.ingest import ORDER_ONLY
 from traces.table.trace import Trace
 
 SCHEMA = 1
@@ -282,3 +283,18 @@ def median_and_p90(seconds: Reals) -> dict[str, float | None]:
 
 def _ratio(part: float, total: float) -> float | None:
     return part / total if total and math.isfinite(total) else None
+
+
+def source_age_trace_s(columns: RequestColumns, trace: Trace) -> NDArray[np.float64]:
+    """Return the seconds in ``trace`` between each request and the one whose artifact it starts from, (rows,).
+
+    They are the same at every arrival rate, unlike ``source_age_s`` (MoDM, A.1: 90 % within four hours). NaN if nothing
+    was reused, or if the trace has an order and no times.
+    """
+    source = columns["source"]
+    ages_s = np.full(len(columns), np.nan)
+    if trace.notes.get("arrival_s") != ORDER_ONLY:
+        reused = source != MISSING
+        arrival_s = trace.arrival_s
+        ages_s[reused] = arrival_s[columns.first :][reused] - arrival_s[source[reused]]
+    return ages_s

@@ -20,10 +20,11 @@ from conf.page import DASH, render
 from conf.palette import house_style
 from sim.core.errors import ConfigError
 from sim.core.run_folder import REQUESTS
-from sim.report import figures, tables
+from sim.report import tables
+from sim.report.figures import panels as figures
+from sim.report.figures.over_time import MAX_SERIES, over_time
+from sim.report.figures.palette import families_of, series_of
 from sim.report.labels import short_key
-from sim.report.over_time import MAX_SERIES, over_time
-from sim.report.palette import families_of, series_of
 from sim.report.runs import Run, load_runs
 from sim.report.sensitivity import EXAMPLE, PERCENTILES, rerun_s, sensitivities
 from sim.report.vllm_omni import vllm_omni

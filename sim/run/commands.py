@@ -19,7 +19,7 @@ from sim.core.former_names import table
 COMMANDS: dict[str, str] = {
     "report": "sim.report.report:report",
     "run": "sim.verbs:run",
-    "list": "sim.run.config.listing:listed",
+    "list": "sim.run.listing:listed",
     "validate": "sim.verbs:validate",
     "trace compare": "traces.cli:compare",
     "trace describe": "traces.cli:describe",

@@ -30,10 +30,9 @@ from sim.core.slo import Limit
 from sim.core.streams import ARRIVALS, TRACE, stream
 from sim.core.workload import Shapes, SimilarityInputs, Workload, addon_bytes, standalone
 from sim.engine import Engine
-from sim.metrics.ages import source_age_trace_s
 from sim.metrics.quality import Quality, QualityEstimate, unknown_quality
 from sim.metrics.run_files import read_summary
-from sim.metrics.summary import summarise
+from sim.metrics.summary import source_age_trace_s, summarise
 from sim.metrics.time_series import series
 from sim.metrics.timeline import write_timeline
 from sim.protocols import Allocation, Controller, Executor, FrontEnd, Scheduler, Selector

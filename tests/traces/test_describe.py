@@ -13,12 +13,13 @@ from matplotlib.figure import Figure
 
 from tests.traces.test_cli import mezzotint
 from traces import cli
-from traces.describe import describe_trace, nearest, render, side_by_side
+from traces.describe import describe_trace, render, side_by_side
 from traces.describe.arrivals import arrival_statistics
 from traces.describe.compare import compare
 from traces.describe.figures import SUBJECTS, draw, overview, subjects, write
-from traces.describe.prompt_similarity import prompt_similarity
-from traces.describe.repeats import repeats
+from traces.describe.prompts import nearest
+from traces.describe.prompts.prompt_similarity import prompt_similarity
+from traces.describe.prompts.repeats import repeats
 from traces.describe.statistics import TraceStatistics
 from traces.encoders.ngram import HashedNgrams
 from traces.sources.synthetic import Synthetic

@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from traces.describe.arrivals import arrival_statistics
-from traces.describe.coverage import coverage
 from traces.describe.mix import popularity
+from traces.describe.prompts.coverage import coverage
 from traces.describe.users import UserStatistics, user_statistics
 from traces.encoders.ngram import HashedNgrams
 from traces.error import TraceError

@@ -11,7 +11,7 @@ import pandas as pd
 
 from conf.choice import choice
 from conf.page import number, render
-from traces.describe.coverage import CONFIDENCE
+from traces.describe.prompts.coverage import CONFIDENCE
 
 WITHIN = 0.10
 """Largest difference of two statistics that agree, as a share of the real one."""

@@ -11,12 +11,12 @@ import pyarrow as pa
 
 from traces.describe.addons import addons
 from traces.describe.arrivals import ArrivalStatistics, arrival_statistics
-from traces.describe.coverage import Coverage, coverage
 from traces.describe.mix import Mix, Popularity, mix, popularity
-from traces.describe.nearest import Nearest, nearest
-from traces.describe.prompt_similarity import PromptSimilarity, prompt_similarity
-from traces.describe.repeats import Repeats, repeats
-from traces.describe.survival import Survival, survival
+from traces.describe.prompts.coverage import Coverage, coverage
+from traces.describe.prompts.nearest import Nearest, nearest
+from traces.describe.prompts.prompt_similarity import PromptSimilarity, prompt_similarity
+from traces.describe.prompts.repeats import Repeats, repeats
+from traces.describe.prompts.survival import Survival, survival
 from traces.describe.users import UserStatistics, user_statistics
 from traces.encoders.embeddings import Encoder
 from traces.encoders.ngram import HashedNgrams

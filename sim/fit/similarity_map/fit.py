@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.core.errors import ConfigError
-from sim.papers.scorecard.nirvana import CAPACITIES
+from sim.papers.scorecard.measures.nirvana import CAPACITIES
 from sim.papers.scorecard.targets import Target
 
 KS = (5, 10, 15, 20, 25)

@@ -6,9 +6,9 @@ from typing import Any
 
 from conf.choice import choice
 from sim.core.errors import ConfigError
-from sim.papers.scorecard.finished import Finished
-from sim.papers.scorecard.points import Point
-from sim.papers.scorecard.runner import finish
+from sim.papers.scorecard.runs.finished import Finished
+from sim.papers.scorecard.runs.points import Point
+from sim.papers.scorecard.runs.runner import finish
 from sim.plan.placement.command import CALL_S, STEPS
 from sim.plan.placement.demand import head, of_service
 from sim.plan.placement.solve import in_turn, one_each, solve

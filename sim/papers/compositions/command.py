@@ -6,10 +6,10 @@ from typing import Any
 
 from sim.core.errors import ConfigError
 from sim.papers.compositions.designs import TRAFFICS, comparisons
-from sim.papers.scorecard.finished import Finished
 from sim.papers.scorecard.options import RESULTS, RUNS, Check, Jobs, Output, Quick, Work
-from sim.papers.scorecard.points import Point
-from sim.papers.scorecard.runner import finish
+from sim.papers.scorecard.runs.finished import Finished
+from sim.papers.scorecard.runs.points import Point
+from sim.papers.scorecard.runs.runner import finish
 from sim.papers.verdicts import read_committed, report_lost
 from sim.report.pages import write_page
 

@@ -16,7 +16,7 @@ from backends.profile import Profile
 from backends.profile import write as write_profile
 from sim.core.errors import ConfigError
 from sim.papers.hardware.rows import QUANTILES, SCORED, Submission
-from sim.papers.scorecard.points import Point, composed
+from sim.papers.scorecard.runs.points import Point, composed
 from sim.run.config.settings import check
 from sim.run.simulate import Assembled, assemble
 from traces.table.trace import Trace

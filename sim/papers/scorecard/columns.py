@@ -10,10 +10,10 @@ from pydantic import TypeAdapter, ValidationError
 
 from sim.core.errors import ConfigError
 from sim.papers.scorecard import key
-from sim.papers.scorecard.interpretations import Interpretation
-from sim.papers.scorecard.observations import Observation
-from sim.papers.scorecard.points import trace_of
+from sim.papers.scorecard.measures.interpretations import Interpretation
+from sim.papers.scorecard.measures.observations import Observation
 from sim.papers.scorecard.rows import Row
+from sim.papers.scorecard.runs.points import trace_of
 from sim.papers.verdicts import unreadable
 from traces.table.trace import about
 

@@ -12,7 +12,7 @@ from matplotlib.patches import Patch
 from conf.page import number
 from conf.palette import EDGE, GREEN, GREY, INK, VERMILION, house_style, panels
 from sim.papers.scorecard.rows import Row
-from sim.report.palette import short
+from sim.report.figures.palette import short
 
 MAX_OFFSET = 4.0
 """Half width of the axis, in tolerances; larger errors are arrows at the edge."""

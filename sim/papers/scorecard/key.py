@@ -14,7 +14,7 @@ from backends.profile import find, shipped
 from conf.document import parse
 from sim.engine import ARITHMETIC
 from sim.metrics.cost import list_prices
-from sim.papers.scorecard.points import Config, Point, composed
+from sim.papers.scorecard.runs.points import Config, Point, composed
 from sim.run.simulate import simulate
 from traces.error import TraceError
 from traces.table.trace import about

@@ -7,7 +7,7 @@ from typing import Any, get_args
 import conf.page
 from conf.page import DASH, number, percent
 from sim.papers.scorecard.columns import Column
-from sim.papers.scorecard.interpretations import CAPACITIES
+from sim.papers.scorecard.measures.interpretations import CAPACITIES
 from sim.papers.scorecard.rows import Row
 from sim.papers.scorecard.verdict import Verdict
 

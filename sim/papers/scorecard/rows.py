@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sim.papers.scorecard.finished import Finished, Runs, Unmeasured
-from sim.papers.scorecard.measures import TargetMeasure
+from sim.papers.scorecard.measures.formulas import TargetMeasure
+from sim.papers.scorecard.runs.finished import Finished, Runs, Unmeasured
 from sim.papers.scorecard.targets import Role, Target, Targets, Value
 from sim.papers.scorecard.verdict import Verdict, judge
 

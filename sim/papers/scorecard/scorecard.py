@@ -8,17 +8,18 @@ from typing import TypeVar
 
 from conf.page import number
 from sim.core.errors import ConfigError
-from sim.papers.scorecard import modm, nirvana, page, patchedserve, swiftdiffusion
+from sim.papers.scorecard import page
 from sim.papers.scorecard.columns import SYNTHETIC, Column, ColumnTrace, follows_from, read_columns
 from sim.papers.scorecard.figure import draw
-from sim.papers.scorecard.finished import Runs
-from sim.papers.scorecard.interpretations import EXPERIMENTS as INTERPRETED
-from sim.papers.scorecard.interpretations import Interpretation, measure
-from sim.papers.scorecard.measures import TargetMeasure, load_measures
-from sim.papers.scorecard.observations import Observation, observe
-from sim.papers.scorecard.points import sweep
+from sim.papers.scorecard.measures import modm, nirvana, patchedserve, swiftdiffusion
+from sim.papers.scorecard.measures.formulas import TargetMeasure, load_measures
+from sim.papers.scorecard.measures.interpretations import EXPERIMENTS as INTERPRETED
+from sim.papers.scorecard.measures.interpretations import Interpretation, measure
+from sim.papers.scorecard.measures.observations import Observation, observe
 from sim.papers.scorecard.rows import Row, rejudge, score
-from sim.papers.scorecard.runner import finish
+from sim.papers.scorecard.runs.finished import Runs
+from sim.papers.scorecard.runs.points import sweep
+from sim.papers.scorecard.runs.runner import finish
 from sim.papers.scorecard.targets import Reasons, Targets, load_reasons, load_targets, read_data, reasons_of
 from sim.papers.verdicts import Comparison
 from sim.report.pages import write_page

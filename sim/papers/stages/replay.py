@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from sim.papers.scorecard.points import Point, composed
-from sim.papers.scorecard.swiftdiffusion import CALIBRATED, SLOW
+from sim.papers.scorecard.measures.swiftdiffusion import CALIBRATED, SLOW
+from sim.papers.scorecard.runs.points import Point, composed
 from sim.papers.scorecard.targets import REL_TOL
 from sim.papers.verdicts import Comparison, Results
 from sim.run.simulate import Outcome, simulate

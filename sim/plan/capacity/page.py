@@ -12,7 +12,7 @@ from conf.palette import COLOURS, GREY, house_style, plain_numbers
 from sim.plan.capacity.search import CONFIDENCE, Capacity, CapacitySpec, interval
 from sim.plan.capacity.trials import Trials
 from sim.report.compare import Spread, limit_text
-from sim.report.palette import legend_below
+from sim.report.figures.palette import legend_below
 
 BAND_RATES = 200
 """Rates at which the figure's interval over replications is drawn."""

@@ -13,7 +13,7 @@ from sim.papers.addons import caches
 from sim.papers.addons.caches import SIZES, Curve, errors
 from sim.papers.addons.page import draw
 from sim.papers.addons.served import STUDY, run_studies
-from sim.papers.scorecard.finished import Runs
+from sim.papers.scorecard.runs.finished import Runs
 from traces.table.trace import Trace, make, write
 
 

@@ -12,8 +12,8 @@ from sim.papers.compositions import command
 from sim.papers.compositions.command import NAME
 from sim.papers.compositions.designs import TRAFFICS
 from sim.papers.compositions.page import draw, render
-from sim.papers.scorecard.finished import Finished, Runs
-from sim.papers.scorecard.points import Point, composed
+from sim.papers.scorecard.runs.finished import Finished, Runs
+from sim.papers.scorecard.runs.points import Point, composed
 from tests.conftest import REPOSITORY
 
 

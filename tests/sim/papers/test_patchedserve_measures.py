@@ -9,8 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sim.papers.scorecard.finished import Finished, Runs, Unmeasured
-from sim.papers.scorecard.patchedserve import (
+from sim.papers.scorecard.measures.patchedserve import (
     at_moderate_load,
     gains_by_scheduling,
     large_over_small,
@@ -21,7 +20,8 @@ from sim.papers.scorecard.patchedserve import (
     step_ratio,
     third_size_adds_time,
 )
-from sim.papers.scorecard.points import Point
+from sim.papers.scorecard.runs.finished import Finished, Runs, Unmeasured
+from sim.papers.scorecard.runs.points import Point
 
 RATES = (10, 20, 30, 40)
 

@@ -10,9 +10,10 @@ import pytest
 
 from sim.cli import main
 from sim.core.errors import ConfigError
-from sim.papers.scorecard import key, runner
-from sim.papers.scorecard.measures import TargetMeasure, latency_s, reduction
+from sim.papers.scorecard import key
+from sim.papers.scorecard.measures.formulas import TargetMeasure, latency_s, reduction
 from sim.papers.scorecard.rows import NOT_YET, UNEXPLAINED, Row
+from sim.papers.scorecard.runs import runner
 from sim.papers.scorecard.scorecard import Scorecard, Study, comparisons, load_study, make, read_comparisons, write
 from sim.papers.scorecard.targets import Target
 from sim.papers.verdicts import lost_rows

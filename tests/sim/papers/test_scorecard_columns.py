@@ -8,13 +8,14 @@ import pytest
 
 from sim.cli import main
 from sim.core.errors import ConfigError
-from sim.papers.scorecard import key, points
+from sim.papers.scorecard import key
 from sim.papers.scorecard.columns import SYNTHETIC, ColumnTrace, read_columns
-from sim.papers.scorecard.finished import Runs
-from sim.papers.scorecard.interpretations import CAPACITIES as READ_AT
-from sim.papers.scorecard.interpretations import EXPERIMENTS, READINGS, Interpretation, measure
-from sim.papers.scorecard.measures import TargetMeasure, latency_s
-from sim.papers.scorecard.observations import Observation
+from sim.papers.scorecard.measures.formulas import TargetMeasure, latency_s
+from sim.papers.scorecard.measures.interpretations import CAPACITIES as READ_AT
+from sim.papers.scorecard.measures.interpretations import EXPERIMENTS, READINGS, Interpretation, measure
+from sim.papers.scorecard.measures.observations import Observation
+from sim.papers.scorecard.runs import points
+from sim.papers.scorecard.runs.finished import Runs
 from sim.papers.scorecard.scorecard import Scorecard, Study, add_earlier_columns, make, write
 from sim.papers.scorecard.targets import Target
 from traces.sources.file import File

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from sim.papers.scorecard import key, points
+from sim.papers.scorecard import key
+from sim.papers.scorecard.runs import points
 from tests.conftest import REPOSITORY
 
 DIGEST = "from sim.papers.scorecard.key import digest; print(digest({'seed': 1}))"

@@ -7,9 +7,16 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from sim.papers.scorecard.finished import Finished, Runs, Unmeasured
-from sim.papers.scorecard.measures import compute_saving, hit_rate, latency_s, over_median, ratio, reduction, served_at
-from sim.papers.scorecard.nirvana import (
+from sim.papers.scorecard.measures.formulas import (
+    compute_saving,
+    hit_rate,
+    latency_s,
+    over_median,
+    ratio,
+    reduction,
+    served_at,
+)
+from sim.papers.scorecard.measures.nirvana import (
     CAPACITIES,
     LONG_PROMPT,
     MEASURES,
@@ -18,7 +25,8 @@ from sim.papers.scorecard.nirvana import (
     search_latency,
     short_prompts_do_better,
 )
-from sim.papers.scorecard.points import Point
+from sim.papers.scorecard.runs.finished import Finished, Runs, Unmeasured
+from sim.papers.scorecard.runs.points import Point
 from sim.run.simulate import write
 from tests.sim.lab import configured, simulated
 

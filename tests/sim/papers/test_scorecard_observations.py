@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sim.papers.scorecard.finished import Finished, Runs, Unmeasured
-from sim.papers.scorecard.nirvana import similarity_of_hits
-from sim.papers.scorecard.observations import Observation, observe
-from sim.papers.scorecard.points import Point
+from sim.papers.scorecard.measures.nirvana import similarity_of_hits
+from sim.papers.scorecard.measures.observations import Observation, observe
+from sim.papers.scorecard.runs.finished import Finished, Runs, Unmeasured
+from sim.papers.scorecard.runs.points import Point
 from traces.table.ingest import ORDER_ONLY
 from traces.table.trace import make, write
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from sim.papers.scorecard.columns import Column
 from sim.papers.scorecard.figure import MAX_OFFSET, draw, offsets
-from sim.papers.scorecard.interpretations import Interpretation
-from sim.papers.scorecard.observations import Observation
+from sim.papers.scorecard.measures.interpretations import Interpretation
+from sim.papers.scorecard.measures.observations import Observation
 from sim.papers.scorecard.page import render, tally
 from sim.papers.scorecard.rows import NOT_YET, Row
 from sim.papers.scorecard.targets import Target

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from sim.core.errors import ConfigError
-from sim.papers.scorecard.points import sweep
+from sim.papers.scorecard.runs.points import sweep
 from sim.papers.scorecard.scorecard import MEASURES, load_study
 from sim.papers.scorecard.targets import load_reasons, load_targets
 

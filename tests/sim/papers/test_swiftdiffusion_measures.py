@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from sim.papers.scorecard.finished import Finished, Runs
-from sim.papers.scorecard.points import Point
-from sim.papers.scorecard.swiftdiffusion import MEASURES, over_best_baseline, per_gpu_rpm
+from sim.papers.scorecard.measures.swiftdiffusion import MEASURES, over_best_baseline, per_gpu_rpm
+from sim.papers.scorecard.runs.finished import Finished, Runs
+from sim.papers.scorecard.runs.points import Point
 
 
 def runs(latency_s: dict[tuple[str, int, int], float]) -> Runs:

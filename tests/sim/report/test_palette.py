@@ -8,7 +8,7 @@ import pytest
 
 from conf.palette import COLOURS
 from sim.report.compare import thinned
-from sim.report.palette import families_of, series_styles
+from sim.report.figures.palette import families_of, series_styles
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 from matplotlib.colors import to_hex, to_rgb
 
-from sim.report import figures
-from sim.report.over_time import over_time
-from sim.report.palette import WIDTH, series_styles, short, stacked_panels
+from sim.report.figures import panels as figures
+from sim.report.figures.over_time import over_time
+from sim.report.figures.palette import WIDTH, series_styles, short, stacked_panels
 from sim.report.runs import Run, latency_quantiles, load_runs
 
 Fabricate = Callable[..., Path]

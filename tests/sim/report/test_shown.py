@@ -7,7 +7,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from sim.papers.scorecard.scorecard import load_study, runs_of
-from sim.report.display import show
+from sim.report.figures.display import show
 
 
 def test_a_figure_is_as_wide_as_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,6 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from conf.palette import INK
-from traces.describe.coverage import LIMITS, Coverage, Shares
 from traces.describe.figures.axes import (
     Series,
     annotate,
@@ -22,10 +21,11 @@ from traces.describe.figures.axes import (
     rising,
     shares,
 )
-from traces.describe.nearest import CACHE, THRESHOLDS, YOUNG_S, Nearest
-from traces.describe.prompt_similarity import GROUPS, PromptSimilarity
-from traces.describe.repeats import Repeats
-from traces.describe.survival import TOP, Survival
+from traces.describe.prompts.coverage import LIMITS, Coverage, Shares
+from traces.describe.prompts.nearest import CACHE, THRESHOLDS, YOUNG_S, Nearest
+from traces.describe.prompts.prompt_similarity import GROUPS, PromptSimilarity
+from traces.describe.prompts.repeats import Repeats
+from traces.describe.prompts.survival import TOP, Survival
 
 DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (3, 1.5, 1, 1.5)), (0, (1.2, 1.2)))
 

@@ -14,8 +14,8 @@ from conf.atomic import atomic_files
 from conf.palette import COLOURS, DPI, house_style, panels
 from traces.describe.figures import arrivals, prompts, request_mix, users
 from traces.describe.figures.axes import Look
+from traces.describe.prompts.survival import EPS
 from traces.describe.statistics import TraceStatistics
-from traces.describe.survival import EPS
 from traces.error import TraceError
 
 WIDTH, HEIGHT = 3.7, 3.3

@@ -12,11 +12,11 @@ from pydantic import TypeAdapter, ValidationError
 
 from conf.atomic import atomic_write
 from sim.core.errors import ConfigError
-from sim.papers.scorecard.finished import Finished, Runs, Unmeasured
 from sim.papers.scorecard.key import digest
-from sim.papers.scorecard.nirvana import LONG_PROMPT, similarity_of_hits
-from traces.describe.prompt_similarity import GROUPS, prompt_similarity
-from traces.describe.survival import survival
+from sim.papers.scorecard.measures.nirvana import LONG_PROMPT, similarity_of_hits
+from sim.papers.scorecard.runs.finished import Finished, Runs, Unmeasured
+from traces.describe.prompts.prompt_similarity import GROUPS, prompt_similarity
+from traces.describe.prompts.survival import survival
 from traces.encoders.embeddings import embed
 from traces.encoders.ngram import HashedNgrams
 from traces.table.digest import content_digest

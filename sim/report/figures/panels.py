@@ -25,8 +25,7 @@ from sim.report.compare import (
     slo_multiples,
     steps_order,
 )
-from sim.report.labels import Load, natural, short_key
-from sim.report.palette import (
+from sim.report.figures.palette import (
     NAME_WIDTH,
     SeriesStyle,
     legend_below,
@@ -36,6 +35,7 @@ from sim.report.palette import (
     short,
     stacked_panels,
 )
+from sim.report.labels import Load, natural, short_key
 from sim.report.runs import Floats, Run, latency_quantiles
 
 _CDF_POINTS = 2001

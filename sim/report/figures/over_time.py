@@ -11,8 +11,8 @@ from matplotlib.ticker import MaxNLocator
 
 from conf.palette import EDGE, house_style
 from sim.report.compare import SeriesAtLoad, cells, common_loads, thinned
+from sim.report.figures.palette import NAME_WIDTH, SeriesStyle, folded, name_rows, series_styles, stacked_panels
 from sim.report.labels import Load, natural
-from sim.report.palette import NAME_WIDTH, SeriesStyle, folded, name_rows, series_styles, stacked_panels
 from sim.report.runs import Floats, Run, time_series
 
 MAX_SERIES = 12

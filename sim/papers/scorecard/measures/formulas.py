@@ -6,7 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from sim.papers.scorecard.finished import Finished, Runs, mean
+from sim.papers.scorecard.runs.finished import Finished, Runs, mean
 from sim.papers.scorecard.targets import Value, read_data
 
 Measure = Callable[[Runs], Value]

@@ -46,7 +46,7 @@ def listed(
         print("\n`mezzotint list GROUP` prints the choices of a group; `mezzotint run GROUP=CHOICE` takes one.")
         print("`mezzotint list profiles` prints what was measured on which GPU, and by whom.")
     elif group == PROFILES:
-        from sim.run.config.profiles import profiles  # slow to import
+        from sim.run.profiles import profiles  # slow to import
 
         if config_dir is not None:
             raise ConfigError("list profiles: takes no --config-dir; name the folder of your profiles with --folder")

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from backends.profiled import Profiled
-from sim.papers.scorecard.finished import Finished, Runs, Unmeasured, mean
-from sim.papers.scorecard.measures import Measure, crossing
-from sim.papers.scorecard.modm import by_rate
+from sim.papers.scorecard.measures.formulas import Measure, crossing
+from sim.papers.scorecard.measures.modm import by_rate
+from sim.papers.scorecard.runs.finished import Finished, Runs, Unmeasured, mean
 
 SLO = "5x"
 
