@@ -6,13 +6,14 @@ import signal
 import sys
 import threading
 import time
+from _thread import start_new_thread
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from types import FrameType
 from typing import Any
 
-RESEND_S = 0.01
+RESEND_S = 0.2
 """Seconds until a signal is sent again after Python dropped its exception."""
 
 POLL_S = 0.2
@@ -34,7 +35,7 @@ def interruptible() -> Iterator[None]:
     def send_again(dropped: "sys.UnraisableHookArgs") -> None:
         if isinstance(dropped.exc_value, KeyboardInterrupt):
             number = signal.SIGTERM if isinstance(dropped.exc_value, Terminated) else signal.SIGINT
-            threading.Timer(RESEND_S, os.kill, (os.getpid(), number)).start()
+            start_new_thread(_send_later, (number,))  # does not wait: a signal in here would be dropped too
         else:
             hook(dropped)
 
@@ -76,6 +77,11 @@ def end_workers() -> None:
             os.kill(each.pid, signal.SIGKILL)
     for each in workers:
         each.join()
+
+
+def _send_later(number: int) -> None:
+    time.sleep(RESEND_S)
+    os.kill(os.getpid(), number)
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
