@@ -13,11 +13,12 @@ from matplotlib.figure import Figure
 
 from sim.core.errors import ConfigError
 from sim.core.run_folder import CLUSTER, REQUESTS
-from sim.metrics.run_files import number_at, read_config, read_summary
+from sim.metrics.run_files import read_config, read_summary, run_folders
 from sim.report.figures import panels as figures
 from sim.report.figures.over_time import over_time
 from sim.report.runs import Run as ReportRun
 from sim.report.runs import load_runs
+from sim.report.tables import QUALITY
 
 METRICS = {
     "throughput_rpm": ("throughput_rpm",),
@@ -29,7 +30,7 @@ METRICS = {
     "gpu_busy_fraction": ("gpu", "busy_fraction"),
     "energy_j_per_image": ("energy_j", "per_image"),
     "cost_usd_per_image": ("cost_usd", "per_image"),
-    "quality_factor": ("quality", "factor"),
+    "quality_factor": QUALITY,
 }
 """Columns of ``Sweep.table`` and where summary.json has them."""
 
@@ -120,26 +121,20 @@ class Sweep(Sequence[Run]):
     @classmethod
     def of(cls, folder: Path, temporary: "TemporaryDirectory[str] | None" = None) -> "Sweep":
         """Find the runs below ``folder``. Raises ConfigError if there is none."""
-        paths = sorted(folder.glob("*/summary.json"), key=lambda path: (len(path.parent.name), path.parent.name))
-        if not paths:
+        folders = run_folders(folder)
+        if not folders:
             raise ConfigError(f"{folder}: holds no run; name a run folder or a sweep's folder")
-        return cls(tuple(Run(path.parent, temporary) for path in paths))
+        return cls(tuple(Run(each, temporary) for each in folders))
 
     @cached_property
     def table(self) -> pd.DataFrame:
         """One row per run: its series, its load (requests per minute), and the metrics of METRICS."""
         loaded = {run.path.resolve(): run for run in load_runs([run.folder for run in self.runs])}
         rows = []
-        for run in self.runs:
-            found = loaded[run.folder.resolve()]
-            metrics = {name: number_at(run.summary, *keys) for name, keys in METRICS.items()}
-            limits = {
-                f"over_{name}": number_at(run.summary, "slo", name, "violation_rate")
-                for name in run.summary["slo"] or ()
-            }
-            rows.append(
-                {"system": run.summary["system"], "series": found.series, "load": found.load.label, **metrics, **limits}
-            )
+        for run in (loaded[each.folder.resolve()] for each in self.runs):
+            metrics = {name: run.number(*keys) for name, keys in METRICS.items()}
+            limits = {f"over_{name}": run.number("slo", name, "violation_rate") for name in run.summary["slo"] or ()}
+            rows.append({"system": run.system, "series": run.series, "load": run.load.label, **metrics, **limits})
         return pd.DataFrame(rows)
 
     @property

@@ -10,6 +10,7 @@ import pandas as pd
 
 from mezzotint.results import Run, Sweep
 from sim.core.errors import ConfigError
+from sim.core.run_folder import SUMMARY
 from sim.run.config import choices as config_choices
 from sim.run.config.compose import Files, composed
 from sim.run.config.options import arranged, resolved
@@ -76,7 +77,7 @@ def sweep(
 def load(folder: str | Path) -> Run | Sweep:
     """Load a run folder, or a folder of runs as a Sweep. Raises ConfigError if it holds no run."""
     path = Path(folder)
-    return Run(path) if (path / "summary.json").is_file() else Sweep.of(path)
+    return Run(path) if (path / SUMMARY).is_file() else Sweep.of(path)
 
 
 def choices(group: str | None = None, config_dir: str | Path | None = None) -> pd.DataFrame:

@@ -48,6 +48,7 @@ def test_a_sweep_is_a_table_and_goes_on_in_its_folder(tmp_path: Path) -> None:
     sweep = mezzotint.sweep(*words, folder=tmp_path / "sweep", **{"arrivals.rate_rpm": 9})
     assert list(sweep.table["system"]) == ["vanilla", "nirvana"]
     assert sweep.table["throughput_rpm"].gt(0).all()
+    assert sweep.table["quality_factor"].between(0, 1).all()
     stamps = [(run.folder / "summary.json").stat().st_mtime_ns for run in sweep]
     again = mezzotint.sweep(*words, folder=tmp_path / "sweep", **{"arrivals.rate_rpm": 9})
     assert [(run.folder / "summary.json").stat().st_mtime_ns for run in again] == stamps

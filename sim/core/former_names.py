@@ -6,7 +6,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-import yaml
+from conf.document import parse
 
 Names = Mapping[str, str]
 
@@ -14,7 +14,7 @@ Names = Mapping[str, str]
 @cache
 def table() -> dict[str, Any]:
     """Return conf/former.yaml: former names -> present names, by kind."""
-    found: dict[str, Any] = yaml.safe_load((files("conf") / "former.yaml").read_text(encoding="utf-8"))
+    found: dict[str, Any] = parse((files("conf") / "former.yaml").read_bytes())
     return found
 
 

@@ -94,12 +94,18 @@ def read_summary(folder: Path) -> dict[str, Any]:
 def read_summaries(sweep: Path) -> dict[str, dict[str, Any]]:
     """Read the summary of every run in the folder of a sweep, by the run's name; skip damaged ones."""
     found: dict[str, dict[str, Any]] = {}
-    for path in sorted(sweep.glob(f"*/{SUMMARY}"), key=lambda path: (len(path.parent.name), path.parent.name)):
+    for folder in run_folders(sweep):
         try:
-            found[path.parent.name] = read_summary(path.parent)
+            found[folder.name] = read_summary(folder)
         except ConfigError:
             continue
     return found
+
+
+def run_folders(sweep: Path) -> list[Path]:
+    """Return the folders of the finished runs of a sweep, in the order of its points."""
+    folders = (path.parent for path in sweep.glob(f"*/{SUMMARY}"))
+    return sorted(folders, key=lambda folder: (len(folder.name), folder.name))
 
 
 def read_config(folder: Path) -> dict[str, Any]:

@@ -76,8 +76,11 @@ def command_of(given: Sequence[str]) -> str | None:
 
     A command's former words (conf/former.yaml) count as its present ones, which are as many.
     """
+    present = _longest(COMMANDS, given)
+    if present is not None:
+        return present
     former: dict[str, str] = table()["commands"]
-    return _longest(COMMANDS, given) or former.get(_longest(former, given) or "")
+    return former.get(_longest(former, given) or "")
 
 
 def _longest(commands: Iterable[str], given: Sequence[str]) -> str | None:
