@@ -30,7 +30,7 @@ class FreeWorkers:
             bucket = buckets[worker.running]
         worker.bucket = bucket
         bucket.append(worker)
-        worker.free_since = self._added = self._added + 1
+        worker.free_rank = self._added = self._added + 1
 
     def remove(self, worker: Worker) -> None:
         bucket: Bucket = worker.bucket  # type: ignore[assignment]
@@ -47,10 +47,10 @@ class FreeWorkers:
         if self._buckets or role is not None:
             return None
         firsts = [worker for worker in map(self.least_loaded, self._by_role) if worker is not None]
-        return min(firsts, key=lambda worker: (worker.running, worker.free_since), default=None)
+        return min(firsts, key=lambda worker: (worker.running, worker.free_rank), default=None)
 
     def idle(self, role: str | None = None) -> Iterator[Worker]:
         buckets = [rows[0] for name, rows in self._by_role.items() if role in (None, name)]
         if len(buckets) == 1:
             return iter(list(buckets[0]))
-        return iter(sorted((worker for bucket in buckets for worker in bucket), key=lambda worker: worker.free_since))
+        return iter(sorted((worker for bucket in buckets for worker in bucket), key=lambda worker: worker.free_rank))

@@ -33,7 +33,7 @@ class Worker:
         due: the clock's call that ends its executor's present work; canceled if the GPU fails.
         model_code: code of its model in the usage log.
         bucket: its place among the workers with capacity; None if it has none.
-        free_since: grows with every entry into ``bucket``, to break ties between workers.
+        free_rank: grows with every entry into ``bucket``, to break ties between workers.
     """
 
     id: int
@@ -54,7 +54,7 @@ class Worker:
     bucket: "deque[Worker] | None" = field(init=False, default=None)
     due: Entry | None = field(init=False, default=None)
     busy_until_s: float = field(init=False, default=0.0)
-    free_since: int = field(init=False, default=0)
+    free_rank: int = field(init=False, default=0)
     resident: dict[Asset, int] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
