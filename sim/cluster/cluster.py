@@ -83,6 +83,8 @@ class Cluster:
 
     @property
     def workers(self) -> list[Worker]:
+        if not self._live_groups:
+            return list(self._request_gpus)
         return [*(worker for worker in self._request_gpus if worker.group is None), *self._live_groups]
 
     def service_gpus(self, group: Worker) -> list[Worker]:

@@ -8,7 +8,7 @@ from sim.protocols import Cluster
 
 def gpus_in_role(cluster: Cluster, role: str, now_s: float = 0.0) -> int:
     """Return the number of GPUs that serve ``role`` or are changing to it."""
-    return sum(worker.role == role for worker in cluster.workers)
+    return [worker.role for worker in cluster.workers].count(role)
 
 
 def apply_split(cluster: Cluster, split: Mapping[str, int], now_s: float) -> None:

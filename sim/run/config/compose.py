@@ -28,13 +28,14 @@ from hydra.core.config_store import ConfigStore
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.core.utils import setup_globals
+from hydra.errors import MissingConfigException
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from conf.atomic import atomic_write
 from conf.document import DocumentError, parse
 from sim.core.errors import ConfigError
-from sim.core.former_names import present_config
+from sim.core.former_names import present_config, present_word
 from sim.run.config.choices import CONF, check_groups, gpus, groups
 from sim.run.config.override import of_hydra
 from traces.encoders.disk_cache import home
@@ -76,8 +77,8 @@ def composed(words: Sequence[str], files: Files = OURS, *, hydra_too: bool = Fal
         check: refuse a group without the choice that it needs; False for a sweep, whose points are checked.
 
     Raises:
-        HydraException, OmegaConfBaseException: a choice or key does not exist, or a value does not fit.
-        ConfigError: a group lacks the choice that it needs, or a file has settings of Hydra's.
+        HydraException, OmegaConfBaseException: a key does not exist, or a value does not fit.
+        ConfigError: a choice does not exist, a group lacks the choice that it needs, or a file has settings of Hydra's.
     """
     config = _with_values(words) if files == OURS else None
     if config is None:
@@ -166,11 +167,24 @@ def _by_hydra(words: tuple[str, ...], files: Files) -> DictConfig:
         warnings.filterwarnings("ignore", "In '.*': Defaults list is missing", UserWarning)
         try:
             config: DictConfig = compose(files.name, overrides=[*path, *launching, *words], return_hydra_config=True)
+        except MissingConfigException as error:
+            raise _no_such_choice(error) from None
         except (ValueError, TypeError, AttributeError) as error:  # raised for a file that is no configuration
             raise ConfigError(f"the configuration cannot be composed ({error}); see `mezzotint run --help`") from error
     if files != OURS or any("searchpath" in word for word in words):
         _check_hydra(config, tuple(word for word in words if of_hydra(word) and "searchpath" not in word))
     return config
+
+
+def _no_such_choice(error: MissingConfigException) -> Exception:
+    """Return the ConfigError for a choice that its group lacks; ``error`` itself if it is about something else."""
+    group, _, choice = (error.missing_cfg_file or "").rpartition("/")
+    if not group or not error.options:
+        return error
+    present = present_word(f"{group}={choice}")
+    if present != f"{group}={choice}":
+        return ConfigError(f"{group}={choice} is now {present}")
+    return ConfigError(f"{group}={choice}: no such choice; expected one of {', '.join(error.options)}")
 
 
 def _initialized(files: Files) -> AbstractContextManager[None]:

@@ -73,14 +73,18 @@ def arranged(words: Sequence[str]) -> list[str]:
 
 
 def _refuse_former(word: str) -> None:
-    """Raise ConfigError for a name of an earlier version; the message has the present one."""
+    """Raise ConfigError for a group, nested key or class of an earlier version; the message has the present name.
+
+    A former choice, or key of a part, may be a plug-in's own, so it is refused where it turns out to be unknown.
+    """
     present = present_word(word)
     if present == word:
         return
     former_key, key = (each.lstrip("+~").partition("=")[0] for each in (word, present))
-    if former_key == key:
+    if former_key.partition(".")[0] != key.partition(".")[0] or (former_key != key and key.count(".") > 1):
+        raise ConfigError(f"{former_key}= is now {key}=; write {present}")
+    if "_target_" in word:
         raise ConfigError(f"{word} is now {present}")
-    raise ConfigError(f"{former_key}= is now {key}=; write {present}")
 
 
 def _check_choice(word: str) -> None:

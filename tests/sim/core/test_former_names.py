@@ -22,18 +22,38 @@ EXPECTED = json.loads((RUNS / "expected.json").read_text())
         ("door=nirvana", "door= is now frontend=; write frontend=nirvana"),
         ("door.search_s=0.2", "door.search_s= is now frontend.search_s=; write frontend.search_s=0.2"),
         ("executor=whole-batch", "executor=whole-batch is now executor=static-batch"),
-        ("executor=whole-request,step-by-step", "is now executor=sequential,continuous-batching"),
-        ("executor.limit=4", "executor.limit= is now executor.max_batch=; write executor.max_batch=4"),
+        ("executor=step-by-step", "executor=step-by-step is now executor=continuous-batching"),
+        ("executor.limit=4", "executor.limit= is now executor.max_batch="),
         ("space=image", "space= is now similarity=; write similarity=text-to-image"),
         ("~predictor", "predictor= is now match_predictor="),
-        ("selector.alpha_for.at_least={5: 0.7}", "write selector.alpha_for.thresholds={5: 0.7}"),
+        (
+            "system=nirvana selector.alpha_for.at_least={5:0.7}",
+            "selector.alpha_for.at_least= is now selector.alpha_for.thresholds=",
+        ),
     ],
 )
-def test_a_former_word_is_answered_with_the_present_one(
+def test_a_former_name_is_refused_with_the_present_one(
     word: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["run", word]) == 2
+    assert main(["run", *word.split()]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_plugin_may_use_a_former_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "theirs.py").write_text(
+        "from sim.execution.sequential import Sequential\n\n\n"
+        "class Theirs(Sequential):\n"
+        "    def __init__(self, limit: int = 1) -> None:\n"
+        "        super().__init__()\n"
+        "        self.limit = limit\n"
+    )
+    (tmp_path / "executor").mkdir()
+    (tmp_path / "executor" / "whole-batch.yaml").write_text("# Theirs.\n_target_: theirs.Theirs\nlimit: 1\n")
+    monkeypatch.chdir(tmp_path)
+    options = ["--plugin", "theirs", "--config-dir", str(tmp_path)]
+    words = ["executor=whole-batch", "executor.limit=4", "trace.requests=5", "run.dir=run"]
+    assert main(["run", *options, *words]) == 0
+    assert read_config(tmp_path / "run")["executor"] == {"_target_": "theirs.Theirs", "limit": 4}
 
 
 @pytest.mark.parametrize("word", ["frontend=nirvana", "executor=sequential", "+trace.service=A", "~cache", "seed=1,2"])

@@ -8,6 +8,7 @@ from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from sim.core.errors import ConfigError
 from sim.run.config.compose import OURS
 from sim.run.config.compose import composed as compose
 from sim.run.config.points import points, sweep_config
@@ -43,7 +44,7 @@ def sweep(experiment: str, overrides: Sequence[str] = ()) -> list[Point]:
     chosen = [f"experiment={experiment}", *overrides]
     try:
         jobs = [[word.split("=", 1) for word in job] for job in points(chosen, sweep_config(chosen, OURS), OURS)]
-    except (HydraException, OmegaConfBaseException):
+    except (ConfigError, HydraException, OmegaConfBaseException):
         return [Point(experiment, {}, tuple(chosen))]
     given = [word.partition("=")[0] for word in chosen]
     fixed = {key for key in given if all(f"{key}={dict(job)[key]}" in chosen for job in jobs)}
@@ -61,7 +62,7 @@ def trace_of(experiment: str, overrides: Sequence[str] = ()) -> Config | None:
     """Return the settings of the trace of ``experiment``; None if the experiment does not compose."""
     try:
         found: Config = composed(Point(experiment, {}, (f"experiment={experiment}", *overrides)))["trace"]
-    except (HydraException, OmegaConfBaseException):
+    except (ConfigError, HydraException, OmegaConfBaseException):
         return None
     return found
 

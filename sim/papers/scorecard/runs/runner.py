@@ -9,7 +9,7 @@ from joblib import Parallel, delayed
 from omegaconf.errors import OmegaConfBaseException
 from tqdm import tqdm
 
-from sim.core.errors import REFUSED
+from sim.core.errors import REFUSED, ConfigError
 from sim.core.run_folder import check_place
 from sim.papers.scorecard.key import digest
 from sim.papers.scorecard.runs.finished import Finished, Runs, read_finished
@@ -32,7 +32,7 @@ def finish(points: Sequence[Point], work: Path, jobs: int = 1) -> Runs:
         try:
             config = composed(point)
             planned.append((point, work / digest(config), config))
-        except (HydraException, OmegaConfBaseException) as error:
+        except (ConfigError, HydraException, OmegaConfBaseException) as error:
             planned.append((point, work, _line(error)))
 
     def outcome(point: Point, folder: Path, config: Config | str) -> Finished | str | None:
