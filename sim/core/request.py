@@ -11,6 +11,9 @@ from sim.core.errors import SimulationError
 
 MISSING = -1
 
+DECLARED = -2
+"""Source of a declared hit, which no row of the trace made."""
+
 COMPLETED, DISCARDED, FAILED = 1, 2, 3
 OUTCOMES = ("", "completed", "discarded", "failed")
 """The outcomes of a request by code; 0 is a request that has not ended."""
@@ -61,7 +64,7 @@ class Request:
         planned: the model that Run.assign planned; ``model`` must equal it when the request ends.
         k, of_steps: steps that may be skipped, K of N in the selector's table.
         skipped: the same share of its own ``steps``; it runs ``steps - skipped``.
-        source: the row whose artifact is reused; MISSING without one.
+        source: the row whose artifact is reused; MISSING without one, DECLARED if the hit is declared.
         source_age_s, similarity: age of that artifact, and its similarity; NaN without one.
         refine: True if the artifact is an image, to be encoded and noised, not a latent.
         lookup: code of the cache lookup's result (LOOKUPS).

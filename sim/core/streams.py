@@ -20,6 +20,7 @@ FAILURES = "failures.{}"
 LORA_FETCHES = "fetch of LoRAs"
 LORA_LOADS = "LoRAs before the first step"
 PAIRS = "pairs"
+HITS = "declared hits"
 SERVICE = "service {}"
 """For a production service whose add-ons are drawn (sim.papers.addons)."""
 

@@ -1,6 +1,7 @@
 """Cached front end: start a request from the artifact of a similar earlier request."""
 
 from dataclasses import dataclass, field
+from math import nan
 
 from backends.base import standalone_cost
 from conf.ranges import Seconds
@@ -11,6 +12,7 @@ from sim.core.culprit import checked_bool, class_name
 from sim.core.errors import ConfigError, SimulationError
 from sim.core.model import Model
 from sim.core.request import (
+    DECLARED,
     EMPTY,
     FORGONE_MATCH,
     HIT,
@@ -22,6 +24,7 @@ from sim.core.request import (
     Request,
 )
 from sim.core.streams import FRONT_END
+from sim.frontend.declared_hits import FORGONE, DeclaredHits
 from sim.frontend.delay import Constant, RowDelays, as_delay
 from sim.frontend.match_predictor import Always
 from sim.protocols import Admission, Delay, FrontEnd, MatchPredictor, RequestColumn, Run, Selector
@@ -49,6 +52,8 @@ class CachedFrontEnd(FrontEnd):
         index: when a stored artifact can be found; by default at once.
         store: when an artifact can be fetched; by default always.
         match_predictor: which prompts to search for; by default all.
+        hits: shares of requests by K, which replace the search. Then nothing is stored: the cache's size, similarity,
+            admission, eviction and match predictor have no effect, and the delays and outages do.
     """
 
     cache: ArtifactCache
@@ -62,9 +67,13 @@ class CachedFrontEnd(FrontEnd):
     index: VectorIndex = field(default_factory=VectorIndex)
     store: ArtifactStore = field(default_factory=ArtifactStore)
     match_predictor: MatchPredictor = field(default_factory=Always)
+    hits: DeclaredHits | None = None
     _run: Run = field(init=False, repr=False)
     _captures_latents: bool = field(init=False, default=False)
     _predicts: bool = field(init=False, default=False)
+    _draws: list[int] = field(init=False, default_factory=list, repr=False)
+    """Declared hits of the served rows: K, or a code of DeclaredHits."""
+    _first: int = field(init=False, default=0)
     _has_outages: bool = field(init=False, default=False)
     """True if the index or the store has outages."""
     _checked_skips: set[int] = field(init=False, default_factory=set, repr=False)
@@ -94,15 +103,21 @@ class CachedFrontEnd(FrontEnd):
         self._embed_delay, self._search_delay, self._fetch_delay = (
             RowDelays(delay, run.rng(FRONT_END[name]), run.workload.preload) for name, delay in self._delays.items()
         )
-        self.admission.bind(run)
-        self._predicts = not isinstance(self.match_predictor, Always)
         self._has_outages = bool(self.index.outages or self.store.outages)
-        self.cache.bind(run, self.selector, self.index, self.match_predictor if self._predicts else None)
-        self.match_predictor.bind(run, self.cache.similarity)
         self._wasted_s = run.add_column("wasted_s", default=0.0, public=False, total="cache.predictor.wasted_search_s")
         run.gauge("database_up", self.index.outage.is_up)
         run.gauge("store_up", self.store.outage.is_up)
         self._record_assumptions(run)
+        if self.hits is None:
+            self._fill_cache(run)
+        else:
+            self._declare_hits(run, self.hits)
+
+    def _fill_cache(self, run: Run) -> None:
+        self.admission.bind(run)
+        self._predicts = not isinstance(self.match_predictor, Always)
+        self.cache.bind(run, self.selector, self.index, self.match_predictor if self._predicts else None)
+        self.match_predictor.bind(run, self.cache.similarity)
         for row in range(run.workload.preload):
             request = run.request(row, 0.0)
             self._plan_in_full(request)
@@ -113,7 +128,21 @@ class CachedFrontEnd(FrontEnd):
             self.cache.insert(request, 0.0)
         self.index.start_serving(0.0)
 
+    def _declare_hits(self, run: Run, hits: DeclaredHits) -> None:
+        if run.backend.live:
+            raise ConfigError(
+                "hits: declared beside a live backend, which needs an artifact to start from; leave it out"
+            )
+        self._draws = hits.draw(run, self.selector, self.cache.latents_at)
+        self._first = run.workload.preload
+        run.assume("hits by K", hits.described(self.selector), hits.basis)
+        run.assume(
+            "cache", "not simulated: its size, similarity, eviction and predictor have no effect", "hits are declared"
+        )
+
     def admit(self, request: Request, now_s: float) -> float:
+        if self._draws:
+            return self._admit_declared(request, now_s)
         self._run.assign(request, self._miss_model)
         if self._captures_latents:
             self._plan_capture(request)
@@ -136,6 +165,32 @@ class CachedFrontEnd(FrontEnd):
             if request.lookup == MISS:
                 self._wasted_s[row] = searched_s
             took_s += searched_s + failed_s
+        request.search_s = took_s
+        return took_s
+
+    def _admit_declared(self, request: Request, now_s: float) -> float:
+        """Plan ``request`` by its declared hit, with the delays and outages of a search."""
+        row = request.row
+        k = self._draws[row - self._first]
+        took_s = self._embed_delay.for_row(row)
+        if k < 0:
+            request.lookup = FORGONE_MATCH if k == FORGONE else PREDICTED_MISS
+        elif self._has_outages and self.index.outage.is_down(now_s):
+            took_s += self.index.timeout_s
+            request.lookup = NO_DATABASE
+        else:
+            searched_s = self._search_delay.for_row(row)
+            took_s += searched_s
+            if k == 0:
+                request.lookup = MISS
+                self._wasted_s[row] = searched_s
+            elif self._has_outages and self.store.outage.is_down(now_s):
+                took_s += self.store.timeout_s
+                request.lookup = NO_STORE
+            else:
+                request.lookup = self._start_from(request, DECLARED, StartState(k, nan, None))
+        if request.lookup != HIT:
+            self._run.assign(request, self._miss_model)
         request.search_s = took_s
         return took_s
 
@@ -211,7 +266,7 @@ class CachedFrontEnd(FrontEnd):
         request.capture = {k: k * request.steps // of_steps for k in passed}
 
     def completed(self, request: Request) -> bool:
-        return self.admission.admits(request)
+        return not self._draws and self.admission.admits(request)
 
     def insert(self, request: Request, now_s: float) -> None:
         self.cache.insert(request, now_s)

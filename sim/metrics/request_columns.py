@@ -209,7 +209,7 @@ class RequestColumns:
             "outcome": _coded(self["outcome"].astype(np.int32), OUTCOMES),
             "reason": pa.array(reasons, pa.string()),
             "model": _coded(model, tuple(self.model_code)),
-            "source_id": request_ids.take(_plain(self["source"])),
+            "source_id": request_ids.take(_plain(np.maximum(self["source"], MISSING))),  # null for DECLARED too
             "source_age_trace_s": _plain(source_age_trace_s),
             "stall_s": _plain(self._declared_or("stall_s", 0.0)),
             "batch_mean": _plain(np.where(model == MISSING, np.nan, self._declared_or("batch_mean", 1.0))),

@@ -229,16 +229,17 @@ class MeasuredWindow:
     def predictor(self, results: Mapping[str, int]) -> dict[str, Any]:
         """Return the match predictor's accuracy and the searches without a match; ``results`` counts LOOKUPS."""
         found = dict.fromkeys(PREDICTOR_KEYS) | {"wasted_searches": results["miss"], **self._totals("cache.predictor")}
-        if TRAININGS not in self._record.logs:
+        predicted = results["predicted miss"] + results["forgone match"]
+        if TRAININGS in self._record.logs:
+            retrainings, retrain_s = self._record.logs[TRAININGS].inside(self.start_s, self.end_s)
+            found |= {"retrainings": retrainings, "retrain_s": retrain_s}
+        elif not predicted:
             return found
         matched = sum(results[each] for each in ("hit", "empty", "stale", "no store"))
-        retrainings, retrain_s = self._record.logs[TRAININGS].inside(self.start_s, self.end_s)
         return found | {
             "precision": _ratio(matched, matched + results["miss"]),
             "recall": _ratio(matched, matched + results["forgone match"]),
-            "predicted_misses": results["predicted miss"] + results["forgone match"],
-            "retrainings": retrainings,
-            "retrain_s": retrain_s,
+            "predicted_misses": predicted,
         }
 
     def addons(self) -> dict[str, Any]:
@@ -294,7 +295,7 @@ def source_age_trace_s(columns: RequestColumns, trace: Trace) -> NDArray[np.floa
     source = columns["source"]
     ages_s = np.full(len(columns), np.nan)
     if trace.notes.get("arrival_s") != ORDER_ONLY:
-        reused = source != MISSING
+        reused = source >= 0  # not DECLARED
         arrival_s = trace.arrival_s
         ages_s[reused] = arrival_s[columns.first :][reused] - arrival_s[source[reused]]
     return ages_s

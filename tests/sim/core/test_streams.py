@@ -15,7 +15,8 @@ def test_names_of_streams_are_frozen() -> None:
     """A name that changes draws other numbers in every run there is."""
     assert NAMES == (
         "trace", "arrivals", "images of {}", "door.embed_s", "door.search_s", "door.fetch_s", "predictor", "eviction",
-        "router", "latency {}", "failures.{}", "fetch of LoRAs", "LoRAs before the first step", "pairs", "service {}",
+        "router", "latency {}", "failures.{}", "fetch of LoRAs", "LoRAs before the first step", "pairs", "declared hits",
+        "service {}",
     )  # fmt: skip
 
 
