@@ -164,6 +164,15 @@ def test_a_10k_cache(benchmark: Benchmark, system: str, search: str) -> None:
     assert len(assembled.trace) == count + held
 
 
+@pytest.mark.parametrize("system", ["nirvana", "modm-throughput"])
+def test_declared_hits(benchmark: Benchmark, system: str) -> None:
+    count = 200_000 // SCALE
+    hits = system.partition("-")[0]
+    settings = check(configured(f"trace.requests={count}", "arrivals.rate_rpm=10", f"system={system}", f"hits={hits}"))
+    run = timed(benchmark, count, lambda: assemble(settings).engine, 150_000, SHORT)
+    assert run.hits > count / 2
+
+
 class Known:
     """A search whose neighbours are given."""
 

@@ -14,6 +14,7 @@ from sim.papers.scorecard.measures.interpretations import Interpretation
 from sim.papers.scorecard.measures.observations import Observation
 from sim.papers.scorecard.rows import Row
 from sim.papers.scorecard.runs.points import trace_of
+from sim.papers.scorecard.targets import Layer, Layers, Target, Targets
 from sim.papers.verdicts import unreadable
 from traces.table.trace import about
 
@@ -23,13 +24,31 @@ WITHOUT_PROMPTS = ("traces.sources.mix.Mix", "traces.sources.add_ons.AddOns")
 SYNTHETIC = "synthetic"
 """Name of the built-in trace's column."""
 
+MECHANISM = "mechanism"
+"""Name of the column that declares the papers' hits, on the built-in trace."""
+
+COMPARE_TEXTS = ("nirvana",)
+"""Systems of the columns with another encoder. MoDM compares texts with images, whose model is fitted to n-grams."""
+
 
 @dataclass(frozen=True, slots=True)
 class ColumnTrace:
-    """The trace of one column: a file, or the built-in trace if ``path`` is None."""
+    """The trace of one column: a file, or the built-in trace if ``path`` is None.
+
+    Attributes:
+        layer: the layer whose targets the column compares.
+        encoder: choice of encoder=, for the systems of `COMPARE_TEXTS` alone; None leaves each experiment its own.
+    """
 
     name: str = SYNTHETIC
     path: Path | None = None
+    layer: Layer = "ground"
+    encoder: str | None = None
+
+    def targets(self, targets: Targets, layers: Layers) -> dict[str, list[Target]]:
+        """Return the targets that the column compares, by system."""
+        systems = targets if self.encoder is None else [name for name in targets if name in COMPARE_TEXTS]
+        return {name: [each for each in targets[name] if layers.includes(self.layer, each.id)] for name in systems}
 
     def overrides(self, experiment: str, own: Sequence[str]) -> tuple[str, ...]:
         """Return the overrides that make ``experiment`` replay this trace, with as many rows as it has itself.
@@ -42,7 +61,8 @@ class ColumnTrace:
         requests = trace and trace.get("requests")
         kept = [word for word in own if not word.startswith("trace.")]  # trace.* sets the built-in source
         rows = [] if not isinstance(requests, int) else [f"++trace.requests={requests}"]
-        return (*kept, "trace=file", f"trace.path={json.dumps(str(self.path), ensure_ascii=False)}", *rows)
+        encoder = [] if self.encoder is None else [f"encoder={self.encoder}"]
+        return (*kept, "trace=file", f"trace.path={json.dumps(str(self.path), ensure_ascii=False)}", *rows, *encoder)
 
     def without_path(self, text: str) -> str:
         """Return ``text`` with the file's name in place of its path, since the page is published."""
@@ -53,17 +73,21 @@ class ColumnTrace:
 
     def describe(self) -> str:
         """Return which trace this is, in words. Raises TraceError: the file cannot be read, or is no trace."""
+        if self.layer == "mechanism":
+            return "the hits that the papers state, declared (conf/hits); nothing depends on the similarity of prompts"
         if self.path is None:
             return "the built-in synthetic trace (conf/trace/synthetic.yaml), made up from statistics of real ones"
         rows, digest = about(self.path)
-        return f"the requests of a trace file ({rows:,} in order, digest {digest[:12]}), from its head"
+        encoder = "" if self.encoder is None else f"; its prompts are compared by encoder={self.encoder}"
+        return f"the requests of a trace file ({rows:,} in order, digest {digest[:12]}), from its head{encoder}"
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """Results on one trace: a row for each target; readings and observations in the full form only.
+    """Results on one trace: a row for each target of a layer; readings and observations in the full form only.
 
     Attributes:
+        layer: the layer of its targets.
         trace: which trace it is, in words.
         follows_from: digest of code, settings and form; columns with different digests are not shown together.
     """
@@ -72,6 +96,7 @@ class Column:
     trace: str
     follows_from: str
     rows: list[Row]
+    layer: Layer = "ground"
     readings: list[Interpretation] = field(default_factory=list)
     observations: list[Observation] = field(default_factory=list)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sim.core.errors import ConfigError
-from sim.papers.scorecard.options import RESULTS, RUNS, Check, Jobs, Names, Output, Quick, Traces, Work
+from sim.papers.scorecard.options import RESULTS, RUNS, Check, Encoders, Jobs, Names, Output, Quick, Traces, Work
 from sim.papers.verdicts import report_lost
 
 if TYPE_CHECKING:
@@ -31,15 +31,17 @@ def compare(
     name: Names = [],  # noqa: B006
     only_trace: Annotated[
         bool,
-        typer.Option("--only-trace", help="skip the built-in trace; its column is kept if it is up to date"),
+        typer.Option("--only-trace", help="skip the columns without a trace; they are kept if they are up to date"),
     ] = False,
+    encoder: Encoders = [],  # noqa: B006
     jobs: Jobs = 1,
     output: Output = RESULTS,
     work: Work = RUNS,
 ) -> int:
     """Run the experiments behind the papers' numbers, compare, and write scorecard.md, .json and .png.
 
-    Each --trace adds a column, on which all experiments run too. Finished runs are kept if the command is interrupted.
+    The column "mechanism" declares the papers' own hits. The others are of the ground: hit rates, savings and ages, on
+    the built-in trace and on each --trace. Finished runs are kept if the command is interrupted.
 
     Other studies: reproduce hardware (published runs of real machines, replayed), reproduce addons (caches of
     ControlNets and LoRAs), reproduce stages (systems with add-ons against Katz's logs), reproduce compositions
@@ -56,14 +58,15 @@ def compare(
     before = output / f"{stem}.json"
     study = scorecard.load_study(system, quick=quick)
     committed = scorecard.read_comparisons(before, study) if check else {}
-    made = scorecard.make(study, work, jobs, _traces(trace, name, only_trace))
+    made = scorecard.make(study, work, jobs, _traces(trace, name, encoder, only_trace))
     for error, commands in made.failed.items():
         more = f" (and {len(commands) - 1} more)" if len(commands) > 1 else ""
         print(f"mezzotint: cannot run {commands[0]}{more}: {error}", file=sys.stderr)
     failed = FAILED if any(NEEDS_EXTRA not in error for error in made.failed) else 0
     if check:
-        print(page.tally(made.rows))
-        return report_lost(committed, scorecard.comparisons(made.rows)) or failed
+        for each in made.columns:
+            print(f"{each.name}: {page.tally(each.rows)}")
+        return report_lost(committed, scorecard.comparisons(made.columns)) or failed
     full, dropped = scorecard.add_earlier_columns(made, before)
     for column in dropped:
         print(
@@ -72,24 +75,28 @@ def compare(
         )
     scorecard.write(full, output, stem)
     for each in full.columns:
-        print(f"{each.name}: {page.tally(each.rows)}" if len(full.columns) > 1 else page.tally(each.rows))
+        print(f"{each.name}: {page.tally(each.rows)}")
     return failed
 
 
-def _traces(traces: list[Path], names: list[str], only_trace: bool) -> "list[ColumnTrace]":
-    from sim.papers.scorecard.columns import SYNTHETIC, ColumnTrace
+def _traces(traces: list[Path], names: list[str], encoders: list[str], only_trace: bool) -> "list[ColumnTrace]":
+    from sim.papers.scorecard.columns import ColumnTrace
+    from sim.papers.scorecard.scorecard import BUILT_IN
 
     if len(names) > len(traces):
         raise ConfigError(f"--name: found {names[-1]} without a trace; add --trace FILE")
     if only_trace and not traces:
         raise ConfigError("--only-trace: found no trace; add --trace FILE")
+    if encoders and not traces:
+        raise ConfigError("--encoder: found no trace whose prompts it compares; add --trace FILE")
     files = [path.expanduser().resolve() for path in traces]
-    names = [*names, *(path.stem for path in files[len(names) :])]
+    names, built_in = [*names, *(path.stem for path in files[len(names) :])], [each.name for each in BUILT_IN]
     for name in names:
-        if names.count(name) > 1 or name == SYNTHETIC or not re.fullmatch(r"[\w.-]+( [\w.-]+)*", name):
+        if names.count(name) > 1 or name in built_in or not re.fullmatch(r"[\w.-]+( [\w.-]+)*", name):
             raise ConfigError(
                 f"--name: found the column {name!r}, expected each once, in letters, digits, dots, dashes and spaces, "
-                f"and not {SYNTHETIC!r}, the built-in trace's column"
+                f"and none of {', '.join(built_in)}, the columns that need no trace"
             )
     own = [ColumnTrace(name, path) for name, path in zip(names, files, strict=True)]
-    return own if only_trace else [ColumnTrace(), *own]
+    own += [ColumnTrace(f"{each.name} {encoder}", each.path, encoder=encoder) for each in own for encoder in encoders]
+    return own if only_trace else [*BUILT_IN, *own]

@@ -39,13 +39,16 @@ _BAND = "#e3f1ec"
 def draw(columns: Mapping[str, Sequence[Row]]) -> Figure | None:
     """Draw a line for each simulated row, with a point at each error; return None if nothing was simulated.
 
-    Zero is the paper's value and the band its tolerance. An ordering is at zero if it is true, else at the edge. Points
-    of the first column are filled, those of the others hollow.
+    Zero is the paper's value and the band its tolerance. An ordering is at zero if it is true, else at the edge. The
+    points of a row's first column are filled, those of the others hollow.
 
     Args:
-        columns: rows of the same targets, by the column's name.
+        columns: rows by the column's name; a line is drawn for each target that any of them has.
     """
-    lines = list(zip(*columns.values(), strict=True))
+    found: dict[str, list[Row]] = {}
+    for row in (row for rows in columns.values() for row in rows):
+        found.setdefault(row.id, []).append(row)
+    lines = list(found.values())
     shown = [rows for rows in lines if any(row.ours is not None for row in rows)]
     if not shown:
         return None
@@ -69,10 +72,9 @@ def draw(columns: Mapping[str, Sequence[Row]]) -> Figure | None:
         Patch(color=_BAND, label="tolerance"),
     ]
     if len(columns) > 1:
-        first, *others = columns
         handles += [
-            _mark(EDGE, "o", f"filled: {first}"),
-            *(_mark(EDGE, "o", f"hollow: {of}", "white") for of in others),
+            _mark(EDGE, "o", "filled: the row's first column"),
+            _mark(EDGE, "o", "hollow: the others, in order", "white"),
         ]
     figure.legend(handles=handles, loc="outside lower center", ncols=3 * panes, fontsize=8)
     return figure

@@ -24,5 +24,14 @@ Names = Annotated[
     list[str], typer.Option("--name", metavar="NAME", help="name of each --trace, in order [default: of the file]")
 ]
 
+Encoders = Annotated[
+    list[str],
+    typer.Option(
+        "--encoder",
+        metavar="NAME",
+        help="another encoder: adds a column of NIRVANA's rows for each --trace; may be repeated",
+    ),
+]
+
 RESULTS = Path("results")
 RUNS = Path("results/runs/scorecard")

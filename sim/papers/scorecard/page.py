@@ -20,9 +20,9 @@ HEADINGS: Mapping[Verdict, str] = {
 
 
 def render(columns: Sequence[Column], form: str, figure: str | None) -> str:
-    """Return the page in Markdown; the columns have the same targets, and ``figure`` is the figure's file name."""
-    first = columns[0].rows
-    systems = list(dict.fromkeys(row.system for row in first))
+    """Return the page in Markdown; a column has the targets of its layer, and ``figure`` is a file name."""
+    rows = _by_target(columns)
+    systems = list(dict.fromkeys(row.system for row in rows))
     interpreted = [column for column in columns if column.readings]
     observed = [column for column in columns if column.observations]
     return conf.page.render(
@@ -32,7 +32,13 @@ def render(columns: Sequence[Column], form: str, figure: str | None) -> str:
         figure=figure,
         columns=columns,
         verdicts=list(get_args(Verdict)),
-        counts=[[name, column.name, *_counts(name, column)] for name in systems for column in columns],
+        tallies=[(column, tally(column.rows)) for column in columns],
+        counts=[
+            [name, column.name, column.layer, *_counts(name, column)]
+            for name in systems
+            for column in columns
+            if any(row.system == name for row in column.rows)
+        ],
         systems=[_system(name, columns) for name in systems],
         interpreted=interpreted,
         capacities=[f"{capacity:,}" for capacity in CAPACITIES],
@@ -50,14 +56,22 @@ def render(columns: Sequence[Column], form: str, figure: str | None) -> str:
         ),
         observed=observed,
         observations=list(zip(*(column.observations for column in observed), strict=True)),
-        inputs=[(ids, by) for by, ids in _grouped(first, lambda row: row.fixed_by)],
-        bases=[(row.id, row.basis) for row in first if row.basis is not None],
+        inputs=[(ids, by) for by, ids in _grouped(rows, lambda row: row.fixed_by)],
+        bases=[(row.id, row.basis) for row in rows if row.basis is not None],
         commands=[
             f"{column.name}: {ids}: {how}"
             for column in columns
             for how, ids in _grouped((row for row in column.rows if row.trace), _command)
         ],
     )
+
+
+def _by_target(columns: Sequence[Column]) -> list[Row]:
+    """Return one row of each target, from the first column that has it."""
+    found: dict[str, Row] = {}
+    for row in (row for column in columns for row in column.rows):
+        found.setdefault(row.id, row)
+    return list(found.values())
 
 
 def tally(rows: Sequence[Row]) -> str:
@@ -83,36 +97,52 @@ def allowed(row: Row) -> str:
 
 
 def _system(name: str, columns: Sequence[Column]) -> dict[str, Any]:
-    of = {column.name: [row for row in column.rows if row.system == name] for column in columns}
-    lines = list(zip(*of.values(), strict=True))
+    of = {column.name: {row.id: row for row in column.rows if row.system == name} for column in columns}
+    of = {column: rows for column, rows in of.items() if rows}
+    lines = [
+        [rows.get(each) for rows in of.values()] for each in dict.fromkeys(id for rows in of.values() for id in rows)
+    ]
+    head = [
+        "id",
+        "what",
+        "layer",
+        "paper",
+        "allowed",
+        *(cell for column in of for cell in (column, "error", "verdict")),
+    ]
     return {
         "name": name,
-        "head": ["id", "what", "paper", "allowed", *(cell for trace in of for cell in (trace, "error", "verdict"))],
+        "head": head,
         "rows": [_cells(rows) for rows in lines],
         "reasons": {heading: _reasons(list(of), lines, verdict) for verdict, heading in HEADINGS.items()},
     }
 
 
-def _cells(rows: Sequence[Row]) -> list[str]:
-    row = rows[0]
-    cells = [row.id, f"{row.what} ({row.source})", number(row.paper), allowed(row)]
+def _cells(rows: Sequence[Row | None]) -> list[str]:
+    row = next(each for each in rows if each is not None)
+    cells = [row.id, f"{row.what} ({row.source})", row.layer, number(row.paper), allowed(row)]
     for each in rows:
+        if each is None:
+            cells += [DASH, DASH, DASH]
+            continue
         verdict = f"**{each.verdict}**" if each.verdict == "within tolerance" else each.verdict
         verdict += " (fit)" if each.verdict == "input" and each.role == "fit" else ""
         cells += [number(each.ours), _error(each), verdict]
     return cells
 
 
-def _reasons(names: Sequence[str], lines: Iterable[Sequence[Row]], verdict: Verdict) -> list[tuple[str, str]]:
-    """Return each reason with the ids of its rows, and with the columns' names if not all columns have it."""
+def _reasons(names: Sequence[str], lines: Iterable[Sequence[Row | None]], verdict: Verdict) -> list[tuple[str, str]]:
+    """Return each reason with the ids of its rows, and with the columns' names if not all that have the row have it."""
     groups: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for rows in lines:
-        by_column = {name: row.reason for name, row in zip(names, rows, strict=True) if row.verdict == verdict}
+        having_row = {name: row for name, row in zip(names, rows, strict=True) if row is not None}
+        by_column = {name: row.reason for name, row in having_row.items() if row.verdict == verdict}
         for reason in dict.fromkeys(why for why in by_column.values() if why is not None):
             having = tuple(name for name, why in by_column.items() if why == reason)
-            groups.setdefault((reason, having), []).append(rows[0].id)
+            named = () if len(having) == len(having_row) else having
+            groups.setdefault((reason, named), []).append(next(iter(having_row.values())).id)
     return [
-        (reason, ", ".join(ids) + ("" if len(those) == len(names) else f" ({', '.join(those)})"))
+        (reason, ", ".join(ids) + (f" ({', '.join(those)})" if those else ""))
         for (reason, those), ids in groups.items()
     ]
 

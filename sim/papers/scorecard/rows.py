@@ -6,7 +6,7 @@ from typing import Any
 
 from sim.papers.scorecard.measures.formulas import TargetMeasure
 from sim.papers.scorecard.runs.finished import Finished, Runs, Unmeasured
-from sim.papers.scorecard.targets import Role, Target, Targets, Value
+from sim.papers.scorecard.targets import Layers, Role, Target, Targets, Value
 from sim.papers.scorecard.verdict import Verdict, judge
 
 NOT_YET = "not simulated yet"
@@ -25,6 +25,7 @@ class Row:
         basis, fixed_by: as in ``TargetMeasure``.
         command: the command that makes the runs.
         requests, trace: length of the longest trace of its runs, and the digests of the traces.
+        layer: mechanism, ground or both, with the reason.
     """
 
     id: str
@@ -43,6 +44,7 @@ class Row:
     requests: int | None
     trace: list[str]
     source: str
+    layer: str = "mechanism"
 
 
 def score(
@@ -51,6 +53,7 @@ def score(
     runs: Runs,
     reasons: Mapping[str, str],
     overrides: Mapping[str, Sequence[str]],
+    layers: Layers,
 ) -> list[Row]:
     """Return a row for each target, in order; a target without a measure is not run.
 
@@ -87,6 +90,7 @@ def score(
             command=_command(system, measured, overrides) if measured else None,
             requests=max((run.summary["requests"]["arrived"] for run in read), default=None),
             trace=sorted({run.summary["trace"]["digest"] for run in read}),
+            layer=layers.described(target.id),
             **_compared(target, ours, reasons, why),
         )
 

@@ -1,7 +1,7 @@
 """Make the scorecard: run the experiments, compare with the targets, write the files."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from importlib import resources
 from pathlib import Path
 from typing import TypeVar
@@ -9,7 +9,7 @@ from typing import TypeVar
 from conf.page import number
 from sim.core.errors import ConfigError
 from sim.papers.scorecard import page
-from sim.papers.scorecard.columns import SYNTHETIC, Column, ColumnTrace, follows_from, read_columns
+from sim.papers.scorecard.columns import MECHANISM, Column, ColumnTrace, follows_from, read_columns
 from sim.papers.scorecard.figure import draw
 from sim.papers.scorecard.measures import modm, nirvana, patchedserve, swiftdiffusion
 from sim.papers.scorecard.measures.formulas import TargetMeasure, load_measures
@@ -18,9 +18,18 @@ from sim.papers.scorecard.measures.interpretations import Interpretation, measur
 from sim.papers.scorecard.measures.observations import Observation, observe
 from sim.papers.scorecard.rows import Row, rejudge, score
 from sim.papers.scorecard.runs.finished import Runs
-from sim.papers.scorecard.runs.points import sweep
+from sim.papers.scorecard.runs.points import Point, sweep, system_of
 from sim.papers.scorecard.runs.runner import finish
-from sim.papers.scorecard.targets import Reasons, Targets, load_reasons, load_targets, read_data, reasons_of
+from sim.papers.scorecard.targets import (
+    Layers,
+    Reasons,
+    Targets,
+    load_layers,
+    load_reasons,
+    load_targets,
+    read_data,
+    reasons_of,
+)
 from sim.papers.verdicts import Comparison
 from sim.report.pages import write_page
 from sim.run.commands import COMMANDS
@@ -44,6 +53,7 @@ class Study:
         overrides: by experiment, the settings that are added to its own.
         form: the form of the scorecard in words, such as "in full".
         with_interpretations: True if NIRVANA's alternative interpretations and its observations are included.
+        layers: the layer of each target, and the declared hits.
     """
 
     targets: Targets
@@ -52,13 +62,36 @@ class Study:
     overrides: Mapping[str, Sequence[str]]
     form: str
     with_interpretations: bool = False
+    layers: Layers = field(default_factory=Layers)
 
-    def experiments(self, *, synthetic: bool = False) -> list[str]:
-        """Return the experiments of the targets, each once; if ``synthetic``, without those that need real prompts."""
-        ids = [target.id for listed in self.targets.values() for target in listed]
+    def experiments(self, column: ColumnTrace | None = None) -> list[str]:
+        """Return the experiments of the targets, of all or of a column's, each once.
+
+        The built-in trace has none of those that need real prompts.
+        """
+        targets = self.targets if column is None else column.targets(self.targets, self.layers)
+        synthetic = column is not None and column.path is None
+        ids = [target.id for listed in targets.values() for target in listed]
         measured = [self.measures[each] for each in ids if each in self.measures]
         named = [name for each in measured if not (synthetic and each.real_prompts) for name in each.experiments]
-        return list(dict.fromkeys([*named, *(INTERPRETED if self.with_interpretations else ())]))
+        return list(dict.fromkeys([*named, *(INTERPRETED if self.is_interpreted(column) else ())]))
+
+    def is_interpreted(self, column: ColumnTrace | None) -> bool:
+        """Return True if a column, or any, has NIRVANA's alternative interpretations and observations."""
+        return self.with_interpretations and (column is None or (column.layer == "ground" and column.encoder is None))
+
+    def points(self, column: ColumnTrace) -> list[Point]:
+        """Return the runs of a column; a column of the mechanism declares the hits of those whose cache may be."""
+        simulated = {
+            name for each in self.layers.both if each in self.measures for name in self.measures[each].experiments
+        }
+        found = []
+        for name in self.experiments(column):
+            for point in sweep(name, column.overrides(name, self.overrides.get(name, ()))):
+                declared = column.layer == "mechanism" and name not in simulated
+                hits = self.layers.hits.get(system_of(point), ()) if declared else ()
+                found.append(replace(point, overrides=(*point.overrides, *hits)))
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,16 +102,12 @@ class Scorecard:
     columns: list[Column]
     failed: dict[str, list[str]]
 
-    @property
-    def rows(self) -> list[Row]:
-        """The rows of the first column."""
-        return self.columns[0].rows
-
 
 def load_study(system: str | None, *, quick: bool) -> Study:
     """Load the project's targets of one system or all. Raises ConfigError: no such system, or a malformed file."""
     targets = load_targets(DATA / "targets.yaml")
     reasons = load_reasons(DATA / "scorecard-reasons.yaml", targets)
+    layers = load_layers(DATA / "scorecard-layers.yaml", targets)
     if system is not None:
         if system not in targets:
             studies = ", ".join(words.partition(" ")[2] for words in COMMANDS if words.startswith("reproduce "))
@@ -88,12 +117,13 @@ def load_study(system: str | None, *, quick: bool) -> Study:
             )
         targets = {system: targets[system]}
     if not quick:
-        return Study(targets, MEASURES, reasons, {}, "in full", with_interpretations="nirvana" in targets)
+        return Study(targets, MEASURES, reasons, {}, "in full", "nirvana" in targets, layers)
     overrides = read_data(DATA / "scorecard-quick.yaml", dict[str, list[str] | None])
     excluded = {name for name, words in overrides.items() if words is None}
     measures = {name: measured for name, measured in MEASURES.items() if excluded.isdisjoint(measured.experiments)}
     added = {name: words for name, words in overrides.items() if words is not None}
-    study = Study(targets, measures, reasons, added, "quick form: small traces, for watching changes only")
+    form = "quick form: small traces, for watching changes only"
+    study = Study(targets, measures, reasons, added, form, layers=layers)
     for name in study.experiments():
         if name not in overrides:
             raise ConfigError(
@@ -114,22 +144,25 @@ def runs_of(study: Study, name: str, work: Path, jobs: int, leave_out: bool = Fa
     return finish(sweep(name, study.overrides.get(name, ())), work, jobs)
 
 
-def make(study: Study, work: Path, jobs: int = 1, traces: Sequence[ColumnTrace] = (ColumnTrace(),)) -> Scorecard:
+BUILT_IN = (ColumnTrace(MECHANISM, layer="mechanism"), ColumnTrace())
+"""The columns that need no trace file."""
+
+
+def make(study: Study, work: Path, jobs: int = 1, traces: Sequence[ColumnTrace] = BUILT_IN) -> Scorecard:
     """Run the unfinished experiments under ``work``, in ``jobs`` processes, and compare; a column for each trace.
 
     Raises:
-        ConfigError: ``work`` cannot be used.
+        ConfigError: ``work`` cannot be used, or no target depends on the prompts of a trace.
         TraceError: the file of a trace cannot be read.
     """
     descriptions = [trace.describe() for trace in traces]  # refuses a file that is no trace before the runs
     columns, failed = [], dict[str, list[str]]()
     for trace, description in zip(traces, descriptions, strict=True):
-        points = [
-            point
-            for name in study.experiments(synthetic=trace.path is None)
-            for point in sweep(name, trace.overrides(name, study.overrides.get(name, ())))
-        ]
-        runs = finish(points, work, jobs)
+        if not any(trace.targets(study.targets, study.layers).values()):
+            if trace.path is not None:
+                raise ConfigError(f"--trace: {', '.join(study.targets)} has no row that prompts decide; leave it out")
+            continue
+        runs = finish(study.points(trace), work, jobs)
         for point, error in runs.failed():
             failed.setdefault(error, []).append(point.command)
         columns.append(_column(study, trace, description, runs, work))
@@ -141,15 +174,24 @@ def _column(study: Study, trace: ColumnTrace, description: str, runs: Runs, work
         name: [trace.without_path(word) for word in trace.overrides(name, study.overrides.get(name, ()))]
         for name in study.experiments()
     }
-    rows = score(study.targets, study.measures, runs, reasons_of(trace.name, study.reasons), overrides)
-    readings = measure(runs) if study.with_interpretations else []
-    observations = observe(runs.of(["nirvana-table2"]), work) if study.with_interpretations else []
+    reasons, targets = reasons_of(trace.name, study.reasons), trace.targets(study.targets, study.layers)
+    rows = score(targets, study.measures, runs, reasons, overrides, study.layers)
+    interpreted = study.is_interpreted(trace)
+    readings = measure(runs) if interpreted else []
+    observations = observe(runs.of(["nirvana-table2"]), work) if interpreted else []
 
     def without_paths(listed: Sequence[T]) -> list[T]:
         return [replace(each, reason=each.reason and trace.without_path(each.reason)) for each in listed]
 
-    parts = without_paths(rows), without_paths(readings), without_paths(observations)
-    return Column(trace.name, description, follows_from(study.overrides), *parts)
+    return Column(
+        trace.name,
+        description,
+        follows_from(study.overrides),
+        without_paths(rows),
+        trace.layer,
+        without_paths(readings),
+        without_paths(observations),
+    )
 
 
 def add_earlier_columns(made: Scorecard, before: Path) -> tuple[Scorecard, list[str]]:
@@ -157,7 +199,7 @@ def add_earlier_columns(made: Scorecard, before: Path) -> tuple[Scorecard, list[
 
     Returns:
         The scorecard, and the names of the columns that were dropped: they come from other code or settings, or lack a
-        target.
+        target of their layer and a system that they have.
     """
     try:
         earlier = [each for each in read_columns(before) if each.name not in {column.name for column in made.columns}]
@@ -166,14 +208,21 @@ def add_earlier_columns(made: Scorecard, before: Path) -> tuple[Scorecard, list[
     now, reasons = follows_from(made.study.overrides), made.study.reasons
     columns, dropped = list(made.columns), []
     for column in earlier:
-        rows = {row.id: row for row in column.rows}
-        targets = [target for listed in made.study.targets.values() for target in listed]
+        rows, layers = {row.id: row for row in column.rows}, made.study.layers
+        systems = {row.system for row in column.rows}
+        targets = [
+            target
+            for name, listed in made.study.targets.items()
+            for target in listed
+            if name in systems and layers.includes(column.layer, target.id)
+        ]
         if column.follows_from != now or any(target.id not in rows for target in targets):
             dropped.append(column.name)
             continue
         its_reasons = reasons_of(column.name, reasons)
         columns.append(replace(column, rows=[rejudge(rows[target.id], target, its_reasons) for target in targets]))
-    return replace(made, columns=sorted(columns, key=lambda each: each.name != SYNTHETIC)), dropped
+    first = [each.name for each in BUILT_IN]
+    return replace(made, columns=sorted(columns, key=lambda each: [*first, each.name].index(each.name))), dropped
 
 
 def write(made: Scorecard, folder: Path, name: str) -> None:
@@ -183,22 +232,29 @@ def write(made: Scorecard, folder: Path, name: str) -> None:
     write_page(folder, name, {"columns": [asdict(column) for column in made.columns]}, text, {image: figure})
 
 
-def comparisons(rows: Sequence[Row]) -> dict[str, Comparison]:
-    """Return the rows as --check compares them, by id."""
+def comparisons(columns: Sequence[Column]) -> dict[str, Comparison]:
+    """Return the rows as --check compares them, by column and id."""
     found = {}
-    for row in rows:
-        ours = number(row.ours) + (f" ({row.reason})" if row.reason else "")
-        found[row.id] = Comparison(f"{row.what}: {number(row.paper)}", ours, row.verdict == "within tolerance")
+    for column in columns:
+        for row in column.rows:
+            ours = number(row.ours) + (f" ({row.reason})" if row.reason else "")
+            expected = f"{row.what}: {number(row.paper)}"
+            found[f"{column.name}: {row.id}"] = Comparison(expected, ours, row.verdict == "within tolerance")
     return found
 
 
 def read_comparisons(before: Path, study: Study) -> dict[str, Comparison]:
-    """Return the rows of the study's systems on the built-in trace from the scorecard ``before`` (its JSON).
+    """Return the rows of the study's systems in the columns `BUILT_IN` of the scorecard ``before`` (its JSON).
 
     Raises ConfigError: the file is missing, is no scorecard, or has no such column.
     """
-    columns = {column.name: column.rows for column in read_columns(before)}
-    if SYNTHETIC not in columns:
-        others = ", ".join(columns)
-        raise ConfigError(f"{before}: found the columns {others}, expected {SYNTHETIC}; make it once without --check")
-    return comparisons([row for row in columns[SYNTHETIC] if row.system in study.targets])
+    names = [each.name for each in BUILT_IN]
+    columns = read_columns(before)
+    built_in = [column for column in columns if column.name in names]
+    if not built_in:
+        found = ", ".join(column.name for column in columns)
+        expected = " and ".join(names)
+        raise ConfigError(f"{before}: found the columns {found}, expected {expected}; make it once without --check")
+    return comparisons(
+        [replace(each, rows=[row for row in each.rows if row.system in study.targets]) for each in built_in]
+    )

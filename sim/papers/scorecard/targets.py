@@ -105,6 +105,47 @@ def load_targets(path: Path) -> dict[str, list[Target]]:
     return targets
 
 
+Layer = Literal["mechanism", "ground"]
+"""A column of the mechanism declares the papers' hits; one of the ground finds them by the similarity of prompts."""
+
+
+class Layers(BaseModel):
+    """Layers that the targets belong to, by target id with the reason; others belong to the mechanism.
+
+    Attributes:
+        ground: targets of the ground.
+        both: targets of both layers, whose caches are always simulated.
+        hits: by system, the overrides that declare its hits in a column of the mechanism.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    ground: dict[str, str] = {}
+    both: dict[str, str] = {}
+    hits: dict[str, list[str]] = {}
+
+    def includes(self, layer: Layer, target: str) -> bool:
+        """Return True if ``target`` belongs to ``layer``."""
+        return target in self.both or (target in self.ground) == (layer == "ground")
+
+    def described(self, target: str) -> str:
+        """Return the layer of ``target`` with the reason, such as "ground: a hit rate"."""
+        for name, reasons in (("ground", self.ground), ("both", self.both)):
+            if target in reasons:
+                return f"{name}: {reasons[target]}"
+        return "mechanism"
+
+
+def load_layers(path: Path, targets: Targets) -> Layers:
+    """Read the layers. Raises ConfigError as ``read_data``, and for an unknown id."""
+    layers: Layers = read_data(path, Layers)
+    ids = {target.id for listed in targets.values() for target in listed}
+    for name in [*layers.ground, *layers.both]:
+        if name not in ids:
+            raise ConfigError(f"{path}: found {name}, expected a target's id; correct or remove it")
+    return layers
+
+
 Reasons = Mapping[str, str | Mapping[str, str]]
 """Reasons of rows, by target id: a text for every trace, or a text by the column's name."""
 

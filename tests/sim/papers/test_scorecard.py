@@ -15,7 +15,7 @@ from sim.papers.scorecard.measures.formulas import TargetMeasure, latency_s, red
 from sim.papers.scorecard.rows import NOT_YET, UNEXPLAINED, Row
 from sim.papers.scorecard.runs import runner
 from sim.papers.scorecard.scorecard import Scorecard, Study, comparisons, load_study, make, read_comparisons, write
-from sim.papers.scorecard.targets import Target
+from sim.papers.scorecard.targets import Layers, Target
 from sim.papers.verdicts import lost_rows
 from sim.run.simulate import Outcome, simulate
 
@@ -42,7 +42,8 @@ MEASURES = {
         (COSTS, HITS), lambda runs: [latency_s(name)(runs) for name in ("vanilla", "nirvana")], "fixed D"
     ),
 }
-STUDY = Study(TARGETS, MEASURES, {}, {COSTS: SMALL, HITS: SMALL}, "for trying out")
+GROUND = Layers(ground={target.id: "for trying out" for listed in TARGETS.values() for target in listed})
+STUDY = Study(TARGETS, MEASURES, {}, {COSTS: SMALL, HITS: SMALL}, "for trying out", layers=GROUND)
 
 Counted = Callable[[], int]
 
@@ -61,7 +62,7 @@ def simulations(monkeypatch: pytest.MonkeyPatch) -> Counted:
 
 
 def by_id(card: Scorecard) -> dict[str, Row]:
-    return {row.id: row for row in card.rows}
+    return {row.id: row for row in card.columns[0].rows}
 
 
 def test_every_target_is_a_row_with_its_verdict(tmp_path: Path) -> None:
@@ -106,7 +107,7 @@ def test_the_same_seed_gives_the_same_bytes_in_any_number_of_processes(tmp_path:
 def test_runs_of_equal_configuration_are_made_once_and_kept(tmp_path: Path, simulations: Counted) -> None:
     first = make(STUDY, tmp_path / "work")
     assert simulations() == 2, "nirvana of one figure is nirvana of the other"
-    assert make(STUDY, tmp_path / "work").rows == first.rows
+    assert make(STUDY, tmp_path / "work").columns[0].rows == first.columns[0].rows
     assert simulations() == 2
     longer = replace(STUDY, overrides={COSTS: ("trace.requests=61", "preload=10"), HITS: SMALL})
     make(longer, tmp_path / "work")
@@ -140,14 +141,14 @@ def test_an_interrupted_scorecard_goes_on(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(runner, "simulate", until(9))
     card = make(STUDY, tmp_path / "work")
     assert sorted(made) == ["nirvana", "vanilla"], "what was finished is not run again"
-    assert card.rows == make(STUDY, tmp_path / "elsewhere").rows
+    assert card.columns[0].rows == make(STUDY, tmp_path / "elsewhere").columns[0].rows
 
 
 def test_half_a_run_is_none(tmp_path: Path, simulations: Counted) -> None:
     first = make(STUDY, tmp_path / "work")
     for summary in (tmp_path / "work").glob("*/summary.json"):
         summary.write_text(summary.read_text()[:100])
-    assert make(STUDY, tmp_path / "work").rows == first.rows
+    assert make(STUDY, tmp_path / "work").columns[0].rows == first.columns[0].rows
     assert simulations() == 4
 
 
@@ -179,17 +180,21 @@ def test_a_verdict_that_held_is_watched(tmp_path: Path) -> None:
     write(card, tmp_path, "before")
     before = tmp_path / "before.json"
     was = read_comparisons(before, STUDY)
-    assert was == comparisons(card.rows)
-    two = [row for row in card.rows if row.system == "two"]
-    assert read_comparisons(before, replace(STUDY, targets={"two": TARGETS["two"]})) == comparisons(two)
-    worse = [replace(row, verdict="outside", ours=9.5, reason="slower") if row.id == "A1" else row for row in card.rows]
-    assert lost_rows(was, comparisons(worse)) == [
-        "A1: no longer within tolerance: expected latency of vanilla [s]: 8.59, found 9.5 (slower), before 8.59",
-    ]
+    assert was == comparisons(card.columns)
+    column = card.columns[0]
+    two = replace(column, rows=[row for row in column.rows if row.system == "two"])
+    assert read_comparisons(before, replace(STUDY, targets={"two": TARGETS["two"]})) == comparisons([two])
+    slower, *others = column.rows
+    worse = replace(column, rows=[replace(slower, verdict="outside", ours=9.5, reason="slower"), *others])
+    (line,) = lost_rows(was, comparisons([worse]))
+    expected = "expected latency of vanilla [s]: 8.59, found 9.5 (slower), before 8.59"
+    assert line == f"synthetic: A1: no longer within tolerance: {expected}"
     with pytest.raises(ConfigError, match="make it once without --check"):
         read_comparisons(tmp_path / "absent.json", STUDY)
     write(replace(card, columns=[replace(card.columns[0], name="log")]), tmp_path, "before")
-    with pytest.raises(ConfigError, match="found the columns log, expected synthetic; make it once without --check"):
+    with pytest.raises(
+        ConfigError, match="found the columns log, expected mechanism and synthetic; make it once without --check"
+    ):
         read_comparisons(before, STUDY)
     before.write_text('{"columns": [{"id": "A1"}]}')
     with pytest.raises(ConfigError, match="found no scorecard"):
@@ -219,7 +224,7 @@ def test_the_command_says_what_could_not_be_run_and_what_cannot_stay(
     assert "(and 1 more): " in failed
     assert "no profile of sdxl on l20" in failed
     assert f"{tmp_path}/scorecard.json: the column log comes from other code or settings" in dropped
-    assert said.out.splitlines()[-1] == "0 of 4 scored rows within tolerance, 0 outside, 4 not run"
+    assert said.out.splitlines()[-1] == "synthetic: 0 of 4 scored rows within tolerance, 0 outside, 4 not run"
     assert [row["verdict"] for row in json.loads((tmp_path / "scorecard.json").read_text())["columns"][0]["rows"]] == [
         "not run", "not run", "not run", "input", "not run", "input",
     ]  # fmt: skip
@@ -242,7 +247,7 @@ def test_a_missing_extra_leaves_rows_not_run_and_is_no_failure(
     assert main(words) == status
     said = capsys.readouterr()
     assert error in said.err
-    assert said.out.splitlines()[-1] == "0 of 4 scored rows within tolerance, 0 outside, 4 not run"
+    assert said.out.splitlines()[-1] == "synthetic: 0 of 4 scored rows within tolerance, 0 outside, 4 not run"
     assert main([*words, "--check"]) == status
 
 
@@ -279,7 +284,7 @@ def test_the_command_writes_and_checks(
     words = ["reproduce", "swiftdiffusion", "-o", str(tmp_path / "out"), "--work", str(tmp_path / "work")]
     assert main(words) == 0
     said = capsys.readouterr()
-    assert said.out.splitlines()[-1] == "0 of 14 scored rows within tolerance, 0 outside, 14 not run"
+    assert said.out.splitlines()[-1] == "mechanism: 0 of 14 scored rows within tolerance, 0 outside, 14 not run"
     assert said.err == "", "progress is for terminals"
     assert {file.name for file in (tmp_path / "out").iterdir()} == {"scorecard.md", "scorecard.json"}
     assert main([*words, "--check"]) == 0

@@ -16,8 +16,8 @@ from sim.papers.scorecard.measures.interpretations import EXPERIMENTS, READINGS,
 from sim.papers.scorecard.measures.observations import Observation
 from sim.papers.scorecard.runs import points
 from sim.papers.scorecard.runs.finished import Runs
-from sim.papers.scorecard.scorecard import Scorecard, Study, add_earlier_columns, make, write
-from sim.papers.scorecard.targets import Target
+from sim.papers.scorecard.scorecard import BUILT_IN, Scorecard, Study, add_earlier_columns, load_study, make, write
+from sim.papers.scorecard.targets import Layers, Target
 from traces.sources.file import File
 from traces.table.trace import Trace
 from traces.table.trace import make as made_trace
@@ -36,7 +36,8 @@ MEASURES = {
 }
 REASONS = {"A2": {SYNTHETIC: "made up", "log": "real"}}
 SMALL = ("trace.requests=60", "trace.history=50", "preload=10")
-STUDY = Study(TARGETS, MEASURES, REASONS, {COSTS: SMALL}, "for trying out")
+GROUND = Layers(ground={target.id: "for trying out" for listed in TARGETS.values() for target in listed})
+STUDY = Study(TARGETS, MEASURES, REASONS, {COSTS: SMALL}, "for trying out", layers=GROUND)
 SECRET = "heliotrope quince"
 
 
@@ -64,7 +65,7 @@ def test_both_columns_have_every_row_and_their_own_reasons(tmp_path: Path, log: 
     write(card, tmp_path / "out", "scorecard")
     paths = [tmp_path / "out" / f"scorecard.{kind}" for kind in ("md", "json")]
     page = paths[0].read_text()
-    for line in ("| one | synthetic | 1 | 1 | 0 | 0 | 0 |", "| one | log | 1 | 1 | 0 | 0 | 0 |"):
+    for line in ("| one | synthetic | ground | 1 | 1 | 0 | 0 | 0 |", "| one | log | ground | 1 | 1 | 0 | 0 | 0 |"):
         assert line in page.splitlines()
     assert "- **A2 (synthetic)**: made up" in page
     for path in paths:
@@ -91,7 +92,9 @@ def test_one_made_after_the_other_is_both_at_once(
     whole, _ = add_earlier_columns(Scorecard(stricter, both.columns[:1], {}), json_path)
     assert whole.columns[1].rows[1].reason == "found since", "a kept column is judged anew"
     more = {"one": [*TARGETS["one"], Target(id="A3", what="new", role="order")]}
-    assert add_earlier_columns(Scorecard(replace(STUDY, targets=more), both.columns[:1], {}), json_path)[1] == ["log"]
+    layers = Layers(ground=GROUND.ground | {"A3": "new"})
+    asked = replace(STUDY, targets=more, layers=layers)
+    assert add_earlier_columns(Scorecard(asked, both.columns[:1], {}), json_path)[1] == ["log"]
     monkeypatch.setattr(key, "arithmetic", lambda: "another")
     whole, dropped = add_earlier_columns(make(STUDY, work), json_path)
     assert dropped == ["log"]
@@ -177,7 +180,7 @@ def test_columns_are_named_once(capsys: pytest.CaptureFixture[str], tmp_path: Pa
     for more, told in (
         (["--only-trace"], "add --trace FILE"),
         (["--name", "log"], "without a trace"),
-        (["--trace", "a.parquet", "--name", "synthetic"], "the built-in trace's"),
+        (["--trace", "a.parquet", "--name", "synthetic"], "the columns that need no trace"),
         (["--trace", "a.parquet", "--trace", "b/a.parquet"], "each once"),
         (["--trace", "a.parquet", "--check"], "leave it out"),
         (["--trace", str(tmp_path / "absent.parquet")], "absent.parquet"),
@@ -210,3 +213,35 @@ def test_every_reading_is_a_point_of_its_experiment() -> None:
     told = measure(Runs(tuple(made)))
     assert len(told) == sum(len(policies) for _, _, policies in READINGS)
     assert all(one.hit_rate is None and f"{one.policy} failed" in (one.reason or "") for one in told)
+
+
+def test_each_target_belongs_to_a_layer_and_those_of_both_to_two() -> None:
+    study = load_study(None, quick=False)
+    mechanism, ground = (
+        {each.id for listed in column.targets(study.targets, study.layers).values() for each in listed}
+        for column in BUILT_IN
+    )
+    assert mechanism | ground == {each.id for listed in study.targets.values() for each in listed}
+    assert mechanism & ground == {"N08-order", "M12", "M14"}
+    assert study.layers.described("N09") == "ground: holes"
+    assert study.layers.described("M14") == "both: its cache fills"
+    assert study.layers.described("P1") == "mechanism"
+
+
+def test_the_mechanism_declares_the_hits_of_the_systems_that_have_them() -> None:
+    study = load_study("modm", quick=False)
+    points = study.points(BUILT_IN[0])
+    declared = {(point.experiment, point.choices.get("system")): "hits=modm" in point.overrides for point in points}
+    assert declared["modm-figure7", "modm-throughput"]
+    assert not declared["modm-figure7", "vanilla"]
+    assert not any(of for (experiment, _), of in declared.items() if experiment in ("modm-figure11", "modm-figure9"))
+    assert not any("hits=" in word for point in study.points(BUILT_IN[1]) for word in point.overrides)
+
+
+def test_another_encoder_is_a_column_of_the_systems_that_compare_texts(log: ColumnTrace) -> None:
+    study = load_study(None, quick=False)
+    column = replace(log, name="log minilm", encoder="minilm")
+    assert list(column.targets(study.targets, study.layers)) == ["nirvana"]
+    points = study.points(column)
+    assert points
+    assert all("encoder=minilm" in point.overrides for point in points)

@@ -46,12 +46,12 @@ COLUMN = Column("synthetic", "the built-in trace", "0", ROWS)
 def test_every_row_is_on_the_page_with_its_reason() -> None:
     page = render([COLUMN], "in full", "scorecard.png")
     for line in (
-        "| one | synthetic | 2 | 2 | 2 | 1 | 0 |",
-        "| A1 | a quantity (Table 2) | 2 | ± 10 % | 2.1 | +5.0 % | **within tolerance** |",
-        "| A2 | a quantity (Table 2) | 1 · 2 | ± 0.5 | 1 · 3 | +0 · +1 | outside |",
-        "| A3 | a quantity (Table 2) | true | – | false | – | outside |",
-        "| A4 | a quantity (Table 2) | 5 | at most 5 | 4 | -1 | **within tolerance** |",
-        "| A5 | a quantity (Table 2) | 2 | – | 2 | +0 | input |",
+        "| one | synthetic | ground | 2 | 2 | 2 | 1 | 0 |",
+        "| A1 | a quantity (Table 2) | mechanism | 2 | ± 10 % | 2.1 | +5.0 % | **within tolerance** |",
+        "| A2 | a quantity (Table 2) | mechanism | 1 · 2 | ± 0.5 | 1 · 3 | +0 · +1 | outside |",
+        "| A3 | a quantity (Table 2) | mechanism | true | – | false | – | outside |",
+        "| A4 | a quantity (Table 2) | mechanism | 5 | at most 5 | 4 | -1 | **within tolerance** |",
+        "| A5 | a quantity (Table 2) | mechanism | 2 | – | 2 | +0 | input |",
         "- **A3**: the other way round",
         f"- **A6, A7**: {NOT_YET}; needs a GPU",
         "| A1, A2, A3, A4, A5, A6, A7 | C: a profile |",

@@ -67,6 +67,16 @@ def trace_of(experiment: str, overrides: Sequence[str] = ()) -> Config | None:
     return found
 
 
+def system_of(point: Point) -> str:
+    """Return the name of a point's system; empty if the point does not compose."""
+    if "system" in point.choices:
+        return point.choices["system"]
+    try:
+        return str(composed(point)["system"]["name"])
+    except (ConfigError, HydraException, OmegaConfBaseException):
+        return ""
+
+
 def composed(point: Point) -> Config:
     """Return the resolved configuration of one point, without its run folder, which no result depends on.
 
