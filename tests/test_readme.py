@@ -1,4 +1,4 @@
-"""The commands of README.md: every one is composed or parsed as it is written there; nothing is run or measured."""
+"""The commands of README.md and docs/: every one is composed or parsed as it is written there; nothing is run or measured."""
 
 import re
 import shlex
@@ -16,14 +16,14 @@ from sim.verbs import arranged, files_of
 from tests.conftest import REPOSITORY
 
 README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+DOCS = "".join(page.read_text(encoding="utf-8") for page in sorted((REPOSITORY / "docs").rglob("*.md")))
 
 
 def _commands() -> list[str]:
     """Commands of the blocks, and those in running text that have arguments."""
-    blocks = "".join(re.findall(r"^```sh\n(.*?)^```", README, re.MULTILINE | re.DOTALL)).replace("\\\n", " ")
-    within = [
-        " ".join(found.split()) for found in re.findall(r"`(mezzotint (?:run|list|plan|validate) [^`]+)`", README)
-    ]
+    text = README + DOCS
+    blocks = "".join(re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL)).replace("\\\n", " ")
+    within = [" ".join(found.split()) for found in re.findall(r"`(mezzotint (?:run|list|plan|validate) [^`]+)`", text)]
     return [line for line in [*blocks.splitlines(), *within] if line.startswith("mezzotint ")]
 
 
