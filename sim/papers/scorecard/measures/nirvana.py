@@ -59,14 +59,6 @@ def requests_at_a_hole(runs: Runs) -> float:
     return mean(shares)
 
 
-def short_prompts_do_better(runs: Runs) -> bool:
-    """Return True if hits on short prompts are more similar than hits on long ones."""
-    return all(
-        similarity_of_hits(run, short=True) > similarity_of_hits(run, short=False)
-        for run in runs.where(system="nirvana")
-    )
-
-
 def similarity_of_hits(run: Finished, *, short: bool) -> float:
     """Return the mean similarity of hits on prompts under `LONG_PROMPT` words (``short``), or on longer ones.
 
@@ -121,7 +113,6 @@ MEASURES: Mapping[str, Measure] = {
     "N10b": predictor_quality("recall"),
     "N12a": lambda runs: [mean([hits(run) for run in runs]), mean([saving(run) for run in runs])],
     "N12b": lambda runs: [hit_rate("nirvana-clip-image")(runs), compute_saving("nirvana-clip-image")(runs)],
-    "N16": short_prompts_do_better,
     "N17": latency_s("small-model"),
     "N18": search_latency,
     "N19a": lambda _: best_single(1),
