@@ -9,6 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, overload
 
+import matplotlib as mpl
 import pandas as pd
 from hydra.errors import HydraException
 from matplotlib.figure import Figure
@@ -44,7 +45,9 @@ METRICS = {
 
 @dataclass(frozen=True)
 class Plots:
-    """The report's figures of some runs. Each method returns a matplotlib figure.
+    """The report's figures of some runs. Each method returns a matplotlib figure at ``rcParams["figure.dpi"]``.
+
+    A notebook shows it below the cell after ``%matplotlib inline``.
 
     Raises ConfigError if the runs have nothing to draw, such as hits without a cache.
     """
@@ -75,6 +78,7 @@ class Plots:
         figure = draw(load_runs([run.folder for run in self.runs]))
         if figure is None:
             raise ConfigError(f"plot.{name}: these runs have nothing to draw; mezzotint report says why")
+        figure.set_dpi(mpl.rcParams["figure.dpi"])
         return figure
 
 
