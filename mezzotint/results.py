@@ -204,7 +204,10 @@ def _choices(folder: Path) -> dict[str, dict[str, Any]]:
     """
     if not is_claimed(folder):
         return {}
-    _, *words = json.loads((folder / COMMAND).read_bytes())
+    try:
+        _, *words = json.loads((folder / COMMAND).read_bytes())
+    except ValueError:  # interrupted while it was written
+        return {}
     options = dict(word[2:].split("=", 1) for word in words if word.startswith("--"))
     groups, whole = (Path(options[name]) if name in options else None for name in ("config-dir", "config-path"))
     files = Files(groups, whole, options.get("config-name", "config"))

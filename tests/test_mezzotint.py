@@ -1,5 +1,6 @@
 """The Python interface gives what the command line writes."""
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -73,6 +74,23 @@ def test_runs_are_selected_by_what_the_sweep_chose(tmp_path: Path, capsys: pytes
         assert len(found.where(requests=50)) == 4
     with pytest.raises(mezzotint.ConfigError, match=r"eviction=mru.*eviction, cache\.capacity"):
         sweep.where(eviction="mru")
+
+
+def test_a_sweep_whose_own_groups_are_gone_is_loaded_without_choices(tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    (own / "system").mkdir(parents=True)
+    for name in ("one", "two"):
+        text = f"# @package _global_\n# {name}\ndefaults: [vanilla, _self_]\nsystem: {{name: {name}}}\n"
+        (own / "system" / f"{name}.yaml").write_text(text)
+    words = ("system=one,two", "trace.requests=20")
+    sweep = mezzotint.sweep(*words, folder=tmp_path / "sweep", config_dir=own)
+    (run,) = sweep.where(system="two")
+    assert run.summary["system"] == "two"
+    shutil.rmtree(own)
+    loaded = mezzotint.load(tmp_path / "sweep")
+    assert isinstance(loaded, mezzotint.Sweep)
+    assert [run.choices for run in loaded] == [{}, {}]
+    assert list(loaded.table["system"]) == ["one", "two"]
 
 
 def test_runs_of_a_folder_that_is_no_sweeps_have_no_choices(tmp_path: Path) -> None:
