@@ -1,6 +1,7 @@
 """Results of simulations as pandas frames and matplotlib figures."""
 
-from collections.abc import Callable, Iterator, Sequence
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from html import escape
@@ -8,8 +9,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, overload
 
+import matplotlib as mpl
 import pandas as pd
+from hydra.errors import HydraException
 from matplotlib.figure import Figure
+from omegaconf.errors import OmegaConfBaseException
 
 from sim.core.errors import ConfigError
 from sim.core.run_folder import CLUSTER, REQUESTS
@@ -19,6 +23,9 @@ from sim.report.figures.over_time import over_time
 from sim.report.runs import Run as ReportRun
 from sim.report.runs import load_runs
 from sim.report.tables import QUALITY
+from sim.run.config.compose import Files
+from sim.run.config.points import points, sweep_config
+from sim.run.sweep_folder import COMMAND, is_claimed
 
 METRICS = {
     "throughput_rpm": ("throughput_rpm",),
@@ -27,6 +34,7 @@ METRICS = {
     "latency_p95_s": ("latency_s", "p95"),
     "latency_p99_s": ("latency_s", "p99"),
     "hit_rate": ("cache", "hit_rate"),
+    "compute_saving": ("cache", "compute_saving"),
     "gpu_busy_fraction": ("gpu", "busy_fraction"),
     "energy_j_per_image": ("energy_j", "per_image"),
     "cost_usd_per_image": ("cost_usd", "per_image"),
@@ -37,7 +45,9 @@ METRICS = {
 
 @dataclass(frozen=True)
 class Plots:
-    """The report's figures of some runs. Each method returns a matplotlib figure.
+    """The report's figures of some runs. Each method returns a matplotlib figure at ``rcParams["figure.dpi"]``.
+
+    A notebook shows it below the cell after ``%matplotlib inline``.
 
     Raises ConfigError if the runs have nothing to draw, such as hits without a cache.
     """
@@ -68,6 +78,7 @@ class Plots:
         figure = draw(load_runs([run.folder for run in self.runs]))
         if figure is None:
             raise ConfigError(f"plot.{name}: these runs have nothing to draw; mezzotint report says why")
+        figure.set_dpi(mpl.rcParams["figure.dpi"])
         return figure
 
 
@@ -77,9 +88,11 @@ class Run:
 
     Attributes:
         folder: the run folder; of a run without one, a temporary folder that goes with this object.
+        choices: of a point of a sweep, its overrides by group or key, such as ``{"eviction": "lru"}``; else empty.
     """
 
     folder: Path
+    choices: Mapping[str, Any] = field(default_factory=dict, compare=False)
     _temporary: "TemporaryDirectory[str] | None" = field(default=None, repr=False, compare=False)
 
     @cached_property
@@ -121,20 +134,37 @@ class Sweep(Sequence[Run]):
     @classmethod
     def of(cls, folder: Path, temporary: "TemporaryDirectory[str] | None" = None) -> "Sweep":
         """Find the runs below ``folder``. Raises ConfigError if there is none."""
-        folders = run_folders(folder)
+        folders, choices = run_folders(folder), _choices(folder)
         if not folders:
             raise ConfigError(f"{folder}: holds no run; name a run folder or a sweep's folder")
-        return cls(tuple(Run(each, temporary) for each in folders))
+        return cls(tuple(Run(each, choices.get(each.name, {}), temporary) for each in folders))
+
+    def where(self, **choices: str | float) -> "Sweep":
+        """Select the runs with these choices, by group or by the last part of a dotted key: ``capacity=1500``.
+
+        Raises ConfigError if no run has them.
+        """
+        found = tuple(run for run in self.runs if all(_has(run, name, value) for name, value in choices.items()))
+        if not found:
+            asked = ", ".join(f"{name}={value}" for name, value in choices.items())
+            known = ", ".join(dict.fromkeys(key for run in self.runs for key in run.choices))
+            raise ConfigError(f"where: found no run with {asked}, expected choices of {known or 'a sweep'}")
+        return Sweep(found)
 
     @cached_property
     def table(self) -> pd.DataFrame:
-        """One row per run: its series, its load (requests per minute), and the metrics of METRICS."""
+        """One row per run: system, series, load, the choices that differ between the runs, the metrics of METRICS."""
+        keys = dict.fromkeys(key for run in self.runs for key in run.choices if key != "system")
+        differing = [key for key in keys if len({run.choices.get(key) for run in self.runs}) > 1]
         loaded = {run.path.resolve(): run for run in load_runs([run.folder for run in self.runs])}
         rows = []
-        for run in (loaded[each.folder.resolve()] for each in self.runs):
+        for each in self.runs:
+            run = loaded[each.folder.resolve()]
             metrics = {name: run.number(*keys) for name, keys in METRICS.items()}
             limits = {f"over_{name}": run.number("slo", name, "violation_rate") for name in run.summary["slo"] or ()}
-            rows.append({"system": run.system, "series": run.series, "load": run.load.label, **metrics, **limits})
+            choices = {key: each.choices.get(key) for key in differing}
+            named = {"system": run.system, "series": run.series, "load": run.load.label}
+            rows.append({**named, **choices, **metrics, **limits})
         return pd.DataFrame(rows)
 
     @property
@@ -160,3 +190,40 @@ class Sweep(Sequence[Run]):
     def _repr_html_(self) -> str:
         html: str = self.table.to_html(index=False)
         return html
+
+
+def _has(run: Run, name: str, value: str | float) -> bool:
+    chosen = (run.choices[key] for key in run.choices if name in (key, key.rpartition(".")[2]))
+    return any(each == _number_or_text(str(value)) for each in chosen)
+
+
+def _choices(folder: Path) -> dict[str, dict[str, Any]]:
+    """Return the overrides of each point of the sweep in ``folder``, by the name of its run folder.
+
+    Empty of a folder that no sweep has made, or whose experiment or groups are gone.
+    """
+    if not is_claimed(folder):
+        return {}
+    try:
+        _, *words = json.loads((folder / COMMAND).read_bytes())
+    except ValueError:  # interrupted while it was written
+        return {}
+    options = dict(word[2:].split("=", 1) for word in words if word.startswith("--"))
+    groups, whole = (Path(options[name]) if name in options else None for name in ("config-dir", "config-path"))
+    files = Files(groups, whole, options.get("config-name", "config"))
+    words = [word for word in words if not word.startswith("--")]
+    try:
+        every = points(words, sweep_config(words, files), files)
+    except (ConfigError, HydraException, OmegaConfBaseException):
+        return {}
+    pairs = ((word.lstrip("+~").partition("=") for word in point) for point in every)
+    return {str(number): {key: _number_or_text(value) for key, _, value in point} for number, point in enumerate(pairs)}
+
+
+def _number_or_text(value: str) -> str | float:
+    for kind in (int, float):
+        try:
+            return kind(value)
+        except ValueError:
+            continue
+    return value

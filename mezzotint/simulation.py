@@ -1,7 +1,9 @@
 """Run simulations and sweeps, load finished ones, and list the choices."""
 
+import io
 import json
 from collections.abc import Mapping
+from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -56,6 +58,7 @@ def sweep(
     jobs: int = 1,
     config_dir: str | Path | None = None,
     plugins: tuple[str, ...] = (),
+    progress: bool = False,
     **keys: Any,
 ) -> Sweep:
     """Run every combination of comma-separated values, such as ``"system=vanilla,nirvana"``.
@@ -63,12 +66,13 @@ def sweep(
     Args:
         folder: the sweep's folder; the same call on it goes on where an interrupted one stopped. None: temporary.
         jobs: simulations at a time.
+        progress: print the result of each run as it ends.
 
     The other arguments are those of ``run``. Raises what ``run`` raises, and ConfigError if a point failed.
     """
     temporary, place = _place(folder)
     words = [*overrides, *_overrides(keys), f"run.dir={place}", f"hydra.launcher.n_jobs={jobs}"]
-    with named(list(plugins)):
+    with named(list(plugins)), nullcontext() if progress else redirect_stdout(io.StringIO()):
         if run_sweep(point, arranged(words), _files(config_dir)):
             raise ConfigError(f"{place}: a point of the sweep failed; its message is above")
     return Sweep.of(place, temporary)

@@ -13,136 +13,118 @@
 # %% [markdown]
 # # What batching gains, and on which sizes
 #
-# Users of serving engines ask two things of batching: what it gains at the rate that they have, and what becomes of it
-# when requests come in sizes of their own. Both are answered here by `experiment=batching-*`; every figure is a sweep
-# that `mezzotint run -m experiment=NAME run.dir=DIR` makes as well.
+# Two questions about batching: what does it gain at a given rate, and what happens when requests have different sizes?
+# The experiments `batching-*` of `conf/experiment` answer both. `mezzotint.sweep` runs them here, and
+# `mezzotint run -m experiment=NAME run.dir=DIR` makes the same runs.
 #
 # `batching.ipynb` is this page with its outputs. The `notebooks` extra has what running it needs.
 
 # %%
-from pathlib import Path
-
-import matplotlib as mpl
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from conf.palette import COLOURS, EDGE, STYLE, panels
-from sim.papers.scorecard.runs.finished import Finished, Runs
-from sim.papers.scorecard.runs.points import sweep
-from sim.papers.scorecard.runs.runner import finish
-from sim.report.figures.display import show
+import mezzotint
+from conf.palette import COLOURS, EDGE, STYLE
 
 # %% tags=["parameters"]
 quick = False  # True: one seed and short traces
-work = "results/runs/batching"  # where finished runs are kept
+work = "results/runs/notebooks"  # where finished runs are kept
 jobs = 1  # worker processes
 
 # %%
-mpl.rcParams.update(dict(STYLE))
+plt.rcParams.update({**STYLE, "axes.prop_cycle": plt.cycler(color=COLOURS)})
+plt.rcParams.update({"figure.dpi": 72, "figure.constrained_layout.use": True})
 
 
-def experiment(name: str, *overrides: str) -> Runs:
-    """The runs of an experiment, made where they are not there yet."""
+def experiment(name: str, *overrides: str, folder: str = "") -> mezzotint.Sweep:
+    """Return the runs of an experiment."""
     short = ("seed=1", "trace.requests=200") if quick else ()
-    return finish(sweep(name, [*overrides, *short]), Path(work), jobs)
+    place = f"{work}/{folder or name}{'-quick' if quick else ''}"
+    return mezzotint.sweep(f"experiment=batching-{name}", *overrides, *short, folder=place, jobs=jobs)
 
 
-def table(runs: Runs, key: str, value: str, read) -> pd.DataFrame:
-    """A row for each finished run: what the sweep chose, and a number of it."""
-    return pd.DataFrame(
-        {
-            key: run.point.choices.get(key, ""),
-            "rate_rpm": float(run.point.choices["arrivals.rate_rpm"]),
-            value: read(run),
-        }
-        for run in runs.finished()
-    )
-
-
-def lines(axes: Axes, found: pd.DataFrame, key: str, value: str) -> None:
-    """A line over the rates for each choice of `key`: the mean of its seeds, and from the least to the most of them."""
-    for colour, (name, of) in zip(COLOURS, found.groupby(key, sort=False), strict=False):
-        rates = of.groupby("rate_rpm")[value]
-        axes.plot(rates.mean(), "o-", color=colour, label=name)
-        axes.fill_between(rates.mean().index, rates.min(), rates.max(), color=colour, alpha=0.18, linewidth=0)
+def lines(panel: Axes, table: pd.DataFrame, key: str, metric: str) -> None:
+    """Draw a metric by rate, a line for each ``key``: the mean over seeds, their range as a band."""
+    for name, rows in table.groupby(key, sort=False):
+        rates = rows.groupby("arrivals.rate_rpm")[metric]
+        (line,) = panel.plot(rates.mean(), "o-", label=name)
+        panel.fill_between(
+            rates.mean().index, rates.min(), rates.max(), color=line.get_color(), alpha=0.18, linewidth=0
+        )
 
 
 # %% [markdown]
 # ## The gain of batching under different rates
 #
-# Qwen-Image-2512, 50 steps, on one H200: SGLang measured a step of 1 to 16 images of 512x512 (0.167 s for one, 0.186 s
+# Qwen-Image-2512, 50 steps, on one H200. SGLang measured a step of 1 to 16 images of 512x512 (0.167 s for one, 0.186 s
 # for three, 0.425 s for eight, 0.832 s for sixteen) and of 1 to 3 images of 1024x1024 (0.243, 0.474, 0.711 s). Requests
 # join and leave between two steps.
 #
-# Of 512x512 three together take hardly longer than one. A GPU then carries 19 images a minute in place of 7, eight at a
-# time carry 23, and sixteen no more than eight; at half of what one at a time carries the mean is a sixth shorter, and
-# only near that rate does the queue make it twice as short and more. Of 1024x1024 a batch takes as long as its images
-# one after another: nothing is carried that was not before, and at low rates everybody is 7 to 17 % later, since nobody
-# is finished before the others. What batching gains is a matter of the size first and of the rate second.
+# At 512x512, three images together take hardly longer than one. A GPU then sustains 19 images a minute instead of 7.
+# Batches of eight sustain 23, and sixteen no more than eight. At half of the rate that single images sustain, the mean
+# latency is a sixth shorter. Only near that rate does the shorter queue halve it, or more.
+#
+# At 1024x1024, a batch takes as long as its images one after another. Batching sustains no higher rate, and at low
+# rates every request is 7 to 17 % later, since all images of a batch finish together. The gain depends on the size
+# first and on the rate second.
 
 # %%
-sides = {"512x512": experiment("batching-gain"), "1024x1024": experiment("batching-gain-1024")}
-figure, axes = panels(2, width=11, height=3.8, share_y=False)
-for place, (side, runs) in zip(axes[0], sides.items(), strict=True):
-    found = table(runs, "executor.max_batch", "latency_s", lambda run: run.number("latency_s", "mean"))
-    lines(place, found, "executor.max_batch", "latency_s")
-    standalone_s = 50 * (0.167 if side == "512x512" else 0.243)
-    place.axhline(standalone_s, color=EDGE, linestyle=":", linewidth=1)
-    place.set(title=side, xlabel="Requests per minute", ylabel="Mean latency (s)", ylim=(0, 12 * standalone_s))
-    place.legend(title="images at most")
-show(figure)
+sides = {"512x512": experiment("gain").table, "1024x1024": experiment("gain-1024").table}
+_, axes = plt.subplots(1, 2, figsize=(11, 3.8))
+for panel, (side, table), step_s in zip(axes, sides.items(), (0.167, 0.243), strict=True):
+    lines(panel, table, "executor.max_batch", "latency_mean_s")
+    panel.axhline(50 * step_s, color=EDGE, linestyle=":", linewidth=1)
+    panel.set(title=side, xlabel="Requests per minute", ylabel="Mean latency (s)", ylim=(0, 600 * step_s))
+    panel.legend(title="max_batch")
+plt.show()
+
+# %% [markdown]
+# Mean latency without batching over that with `max_batch`:
 
 # %%
-gains = []
-for side, runs in sides.items():
-    found = table(runs, "executor.max_batch", "latency_s", lambda run: run.number("latency_s", "mean"))
-    mean_s = found.pivot_table(index="rate_rpm", columns="executor.max_batch", values="latency_s", sort=False)
-    gains.append((mean_s["1"].to_numpy()[:, None] / mean_s).round(2).assign(size=side).set_index("size", append=True))
-pd.concat(gains).swaplevel().rename_axis(columns="mean latency alone over that with a limit of")
+gains = {}
+for side, table in sides.items():
+    mean_s = table.pivot_table(index="arrivals.rate_rpm", columns="executor.max_batch", values="latency_mean_s")
+    gains[side] = mean_s.rdiv(mean_s[1], axis="index")
+pd.concat(gains).round(2)
 
 # %% [markdown]
 # ## Which batching on which sizes
 #
-# One H100 with the profile that PatchedServe's text gives (SDXL; assumed where it prints nothing), an SLO of five times
-# each request's own standalone latency, and five kinds of traffic: PatchedServe's three sizes, the forty sizes that the
-# Stable Diffusion beta was asked for most, and the mixes of vLLM-Omni's benchmark: A is 512x512 with 20 steps, B is
-# 1536x1536 with 35, C four sizes. Sizes outside 512x512 to 1024x1024 are extrapolated, so B and the large ones of C say
-# how the systems compare under an assumption, not how fast an H100 is. Nobody reuses features here.
+# One H100 with the profile that PatchedServe's text gives (SDXL; assumed where it prints nothing). The SLO is five
+# times each request's standalone latency. Nothing reuses features. There are five kinds of traffic:
+#
+# - PatchedServe's three sizes, and the forty sizes that users of the Stable Diffusion beta asked for most;
+# - the mixes of vLLM-Omni's benchmark: A is 512x512 with 20 steps, B is 1536x1536 with 35, C has four sizes.
+#
+# Sizes outside 512x512 to 1024x1024 are extrapolated. B and the large sizes of C therefore compare the systems under an
+# assumption, and do not say how fast an H100 is.
 
 # %%
 KINDS = {
-    "three equal sizes": "batching-sizes",
-    "forty sizes of the beta": "batching-sd-beta",
-    "vLLM-Omni A": "batching-vllm-omni-a",
-    "vLLM-Omni B": "batching-vllm-omni-b",
-    "vLLM-Omni C": "batching-vllm-omni-c",
+    "three equal sizes": "sizes",
+    "forty sizes of the beta": "sd-beta",
+    "vLLM-Omni A": "vllm-omni-a",
+    "vLLM-Omni B": "vllm-omni-b",
+    "vLLM-Omni C": "vllm-omni-c",
 }
-
-
-def in_time(run: Finished) -> float:
-    """The share of all requests whose image came within five times its standalone latency."""
-    return 1 - run.number("slo", "5x", "violation_rate")
-
-
-KNOWN = "patchedserve, steps known"
-swept = {kind: experiment(name) for kind, name in KINDS.items()}
-served = {kind: table(of, "system", "in_time", in_time) for kind, of in swept.items()}
+sweeps = {kind: experiment(name) for kind, name in KINDS.items()}
+served = {kind: runs.table for kind, runs in sweeps.items()}
+known = experiment("sd-beta", "system=patchedserve", "latency_predictor=known", folder="sd-beta-known").table
 beta = "forty sizes of the beta"
-known = table(experiment(KINDS[beta], "system=patchedserve", "latency_predictor=known"), "system", "in_time", in_time)
-served[beta] = pd.concat([served[beta], known.assign(system=KNOWN)])
-figure, axes = panels(3, 2, width=11, height=6.6)
-places = list(axes.flat)
-for place, (kind, found) in zip(places, served.items(), strict=False):
-    lines(place, found, "system", "in_time")
-    place.set(title=kind, xlabel="Requests per minute", ylim=(0, 1.02))
-    place.yaxis.set_major_formatter("{x:.0%}")
-for row in axes:
-    row[0].set_ylabel("In time")
-places[-1].axis("off")
-places[-1].legend(*places[1].get_legend_handles_labels(), loc="center", fontsize=11)
-show(figure)
-
+served[beta] = pd.concat([served[beta], known.assign(system="patchedserve, steps known")])
+_, axes = plt.subplots(2, 3, figsize=(11, 6.6), sharey=True)
+for panel, (kind, table) in zip(axes.flat, served.items(), strict=False):
+    lines(panel, table.assign(in_time=1 - table["over_5x"]), "system", "in_time")
+    panel.set(title=kind, xlabel="Requests per minute", ylim=(0, 1.02))
+    panel.yaxis.set_major_formatter("{x:.0%}")
+axes[0, 0].set_ylabel("In time")
+axes[1, 0].set_ylabel("In time")
+axes[1, 2].axis("off")
+axes[1, 2].legend(*axes[0, 1].get_legend_handles_labels(), loc="center", fontsize=11)
+plt.show()
 
 # %% [markdown]
 # The highest rate at which 95 % are in time, between the rates that were run (blank: not even at the lowest; a plus:
@@ -150,41 +132,40 @@ show(figure)
 
 
 # %%
-def carried(of: pd.DataFrame) -> str:
-    """Where the mean over seeds falls below 95 %, interpolated."""
-    mean = of.groupby("rate_rpm")["in_time"].mean()
-    below = np.flatnonzero(mean.to_numpy() < 0.95)
-    if not len(below):
-        return f"{mean.index[-1]:g}+"
-    if below[0] == 0:
+def sustained(table: pd.DataFrame) -> str:
+    """Return the rate at which the mean over seeds falls below 95 %, interpolated."""
+    late = table.groupby("arrivals.rate_rpm")["over_5x"].mean()
+    if late.iloc[0] > 0.05:
         return ""
-    (x0, x1), (y0, y1) = mean.index[below[0] - 1 : below[0] + 1], mean.iloc[below[0] - 1 : below[0] + 1]
-    return f"{x0 + (y0 - 0.95) / (y0 - y1) * (x1 - x0):.0f}"
+    if late.max() <= 0.05:
+        return f"{late.index[-1]:g}+"
+    past = int(np.argmax(late > 0.05))
+    return f"{np.interp(0.05, late.iloc[past - 1 : past + 1], late.index[past - 1 : past + 1]):.0f}"
 
 
-pd.DataFrame({kind: found.groupby("system", sort=False).apply(carried) for kind, found in served.items()})
+pd.DataFrame({kind: table.groupby("system", sort=False).apply(sustained) for kind, table in served.items()}).fillna("")
 
 # %% [markdown]
-# What changes with the sizes that people ask for:
+# What changes with the sizes that users ask for:
 #
-# - **Batches of one size (ORCA) lose most.** With three equal sizes they carry three quarters of what batches of
-#   patches in the order of arrival (`patched-cache`) do, with the beta's forty two thirds, with mix C less than half:
-#   whoever comes with another size waits for a batch to end. With a single size (A) there is nothing to mix, and all
-#   are the same up to the scheduler; B is a single size too, but outside the profile, where a batch and its patches
-#   are not extrapolated alike.
-# - **Patches of the common divisor get small.** It is 256 pixels for three sizes and 64 for forty, which is sixteen
-#   times as many patches with four times as much border, and each further size in a batch has its attention to
-#   itself.
+# - **Batches of one size (ORCA) lose most.** With three equal sizes they sustain three quarters of the rate of batches
+#   of patches in the order of arrival (`patched-cache`), with the beta's forty two thirds, with mix C less than half. A
+#   request of another size waits until a batch ends. With a single size (A) there is nothing to mix, and the systems
+#   differ in the scheduler alone. B is a single size too, but outside the profile, where a batch and its patches are
+#   not extrapolated alike.
+# - **Patches of the common divisor get small.** The divisor is 256 pixels for three sizes and 64 for forty: sixteen
+#   times as many patches with four times as much border, and the attention of each further size in a batch is separate.
 # - **PatchedServe's predictor does not carry over.** Its features are a count for each size. With three sizes 300
-#   random batches teach it step times to a few square milliseconds; with forty its error is over a thousand, it takes
-#   requests for lost that are not, and discards them for good: up to some 30 requests a minute it is then worse than
-#   serving in order. With the step times known it is the best again, at every rate.
+#   random batches teach it step times to a few square milliseconds. With forty its error is over a thousand. It takes
+#   requests for late that are not, and discards them: up to some 30 requests a minute it is then worse than serving in
+#   order. With the step times known it is the best again, at every rate.
 
 # %%
-predicted = []
-for kind, of in swept.items():
-    for run in of.where(system="patchedserve").finished():
-        for said in run.summary["assumptions"]:
-            if said["what"].startswith("mean squared error of the predicted step"):
-                predicted.append({"": kind, "mean squared error of a predicted step (ms²)": said["value"]})
+predicted = [
+    {"": kind, "mean squared error of a predicted step (ms²)": assumption["value"]}
+    for kind, runs in sweeps.items()
+    for run in runs.where(system="patchedserve")
+    for assumption in run.summary["assumptions"]
+    if assumption["what"].startswith("mean squared error of the predicted step")
+]
 pd.DataFrame(predicted).groupby("", sort=False).mean().round(1)

@@ -13,251 +13,152 @@
 # %% [markdown]
 # # PatchedServe's evaluation, simulated
 #
-# Figures 5, 11 to 15 of the paper, from the experiments in `conf/experiment`, and how near its scheduler comes to the
-# best that any could do. Runs that `mezzotint reproduce` has finished are read, not made again.
+# Figures 5 and 11 to 15 of the paper. Each is an experiment of `conf/experiment`, and `mezzotint.sweep` runs it.
+# Finished runs are kept and read the next time.
 #
-# The paper prints few numbers of its H100: the profiles of SDXL and SD3 are assumed from those (`mezzotint list
-# profiles`), and what reuse saves is assumed too. Its rates are in its figures alone; ours go from a light load to more
-# than anybody carries.
+# The paper prints few numbers of its H100. The profiles of SDXL and SD3 are assumed from those (`mezzotint list
+# profiles`), and so is what reuse saves. The paper's rates are in its figures alone. Ours go from a light load to more
+# than any system sustains.
 
 # %%
-from collections.abc import Sequence
-from functools import partial
-from pathlib import Path
-
-import matplotlib as mpl
-import numpy as np
+import matplotlib.pyplot as plt
+import pandas as pd
 from matplotlib.axes import Axes
 
-from backends.base import Work
-from backends.profiled import Profiled
-from conf.palette import COLOURS, EDGE, GREY, STYLE, panels
-from sim.cluster.cluster import Cluster
-from sim.core.gpu import Gpu
-from sim.core.model import Model
-from sim.core.request import COMPLETED
-from sim.core.workload import SimilarityInputs, Workload, standalone
-from sim.engine import Engine
-from sim.execution.continuous_batching import ContinuousBatching
-from sim.execution.patched import PatchedSteps
-from sim.frontend.direct import Direct
-from sim.papers.scorecard.measures.modm import by_rate
-from sim.papers.scorecard.measures.patchedserve import batch_s, patching_savings
-from sim.papers.scorecard.runs.finished import Finished, Runs
-from sim.papers.scorecard.scorecard import load_study, runs_of
-from sim.protocols import Discipline
-from sim.report.figures.display import show
-from sim.scheduling.disciplines.edf import Edf
-from sim.scheduling.disciplines.fifo import FifoQueue
-from sim.scheduling.disciplines.slack import Slack
-from sim.scheduling.latency_predictor import Known
-from sim.scheduling.routing.per_worker import PerWorkerQueues
-from sim.scheduling.routing.routers import LeastOutstanding
-from tests.oracles.optimum import RequestInputs, most_in_time
-from traces.arrivals.base import Schedule
-from traces.similarity.exact import Exact
+import mezzotint
+from conf.palette import COLOURS, STYLE
 
 # %% tags=["parameters"]
-quick = False  # True: only what takes seconds
-work = "results/runs/scorecard"  # where finished runs are kept
+quick = True  # one seed in Figures 11 to 13; False: two or three
+work = "results/runs/notebooks"  # where finished runs are kept
 jobs = 1  # worker processes
 
 # %%
-mpl.rcParams.update(dict(STYLE))
-card = load_study("patchedserve", quick=quick)
-NAMES = {"sdxl": "SDXL", "sd3-medium": "SD3"}
+# %matplotlib inline
+plt.rcParams.update({**STYLE, "axes.prop_cycle": plt.cycler(color=COLOURS)})
+plt.rcParams.update({"figure.dpi": 80, "figure.constrained_layout.use": True})
+MODELS = {"sdxl": "SDXL", "sd3-medium": "SD3"}
+SEEDS = ("seed=1",) if quick else ()
 SYSTEMS = ("patchedserve", "patched-cache", "nirvana-orca", "orca", "distrifusion", "vanilla")
-LOOK = dict(zip(SYSTEMS, COLOURS, strict=False))
-experiment = partial(runs_of, card, work=Path(work), jobs=jobs, leave_out=quick)
 
 
-def satisfied(run: Finished) -> float:
-    """Share of the requests that are in time, in percent."""
-    return 100 * (1 - run.number("slo", "5x", "violation_rate"))
+def experiment(name: str, *overrides: str, folder: str = "") -> mezzotint.Sweep:
+    """Return the runs of an experiment."""
+    place = f"{work}/patchedserve-{folder or name}{'-quick' if quick else ''}"
+    return mezzotint.sweep(f"experiment=patchedserve-{name}", *overrides, folder=place, jobs=jobs)
 
 
-def curves(axes: Axes, runs: Runs, gpus: int) -> None:
-    """Satisfaction by requests per second: the mean over the seeds, and from the lowest to the highest of them."""
-    found = runs.finished()
-    for system in SYSTEMS:
-        its = Runs(tuple((run.point, run) for run in found if run.point.choices["system"] == system))
-        if its.outcomes:
-            at = {rate / 60: [satisfied(run) for run in seeds] for rate, seeds in by_rate(its).items()}
-            axes.plot(list(at), [float(np.mean(of)) for of in at.values()], "o-", color=LOOK[system], label=system)
-            low, high = [min(of) for of in at.values()], [max(of) for of in at.values()]
-            axes.fill_between(list(at), low, high, color=LOOK[system], alpha=0.2, linewidth=0)
-    axes.set_title(f"{gpus} GPU" + ("s" if gpus > 1 else ""))
-    axes.set_xlabel("Requests per second")
-    axes.set_ylabel("In time [%]")
-    axes.set_ylim(-3, 103)
+def in_time(panel: Axes, runs: mezzotint.Sweep, title: str) -> None:
+    """Draw the share in time by requests per second: the mean over the seeds, their range as a band."""
+    table = runs.table.assign(rate=runs.table["arrivals.rate_rpm"] / 60, share=100 * (1 - runs.table["over_5x"]))
+    seeds = table.pivot_table(index="rate", columns="system", values="share", aggfunc=["mean", "min", "max"])
+    for system, colour in zip(SYSTEMS, COLOURS, strict=False):
+        if system in seeds["mean"]:
+            panel.plot(seeds["mean"][system], "o-", color=colour, label=system)
+            panel.fill_between(seeds.index, seeds["min"][system], seeds["max"][system], color=colour, alpha=0.2, lw=0)
+    panel.set(title=title, xlabel="Requests per second", ylabel="In time [%]", ylim=(-3, 103))
+
+
+def batches(runs: mezzotint.Sweep) -> pd.DataFrame:
+    """Return the seconds that the steps of each run's only batch took, beside what the sweep chose."""
+    return pd.DataFrame([{**run.choices, "batch_s": run.requests["denoise_s"].max()} for run in runs])
 
 
 # %% [markdown]
 # ## Figure 5: batches of three
-# In patches, nothing reused; S, M and L are 512, 768 and 1024 pixels. The paper's only number is that three large take
-# 68 % longer than three small, and its order: a third size can cost more than pixels (SML over MML).
+# In patches, without reuse. S, M and L are 512, 768 and 1024 pixels. The paper's only number is that three large take
+# 68 % longer than three small. Its order is that a third size can cost more than pixels (SML over MML).
 
 # %%
+figure5 = experiment("figure5")
 LETTERS = {512: "S", 768: "M", 1024: "L"}
-figure, axes = panels(2, width=9, height=2.8)
-for panel, (model, name) in zip(axes[0], NAMES.items(), strict=True):
-    runs = [run for run in experiment("patchedserve-figure5").finished() if f"models={model}" in run.point.overrides]
-    bars = {"".join(LETTERS[shape[0]] for shape in run.config["trace"]["shapes"]): batch_s(run) / 50 for run in runs}
-    panel.bar(list(bars), [1e3 * seconds for seconds in bars.values()], color=COLOURS[0])
-    panel.set_title(name)
-    panel.set_ylabel("Step [ms]")
-show(figure)
+sizes = ["".join(LETTERS[shape[0]] for shape in run.config["trace"]["shapes"]) for run in figure5]
+steps = batches(figure5).assign(sizes=sizes).pivot_table(index="sizes", columns="models", values="batch_s", sort=False)
+(20 * steps).rename(columns=MODELS).plot.bar(
+    subplots=True, layout=(1, 2), figsize=(9, 2.8), legend=False, rot=0, color=COLOURS[0], ylabel="Step [ms]", xlabel=""
+)
+plt.show()
 
 # %% [markdown]
 # ## Figure 11: requests that are in time, on one GPU
-# Bands: from the lowest to the highest of three seeds.
+# In the full form, bands are the range over three seeds.
 
 # %%
-figure, axes = panels(2, width=9, height=3.2)
-for panel, (name, title) in zip(axes[0], (("figure11", "SDXL"), ("figure11-sd3", "SD3")), strict=True):
-    curves(panel, experiment(f"patchedserve-{name}"), 1)
-    panel.set_title(f"{title}, 1 GPU")
-axes[0][0].legend()
-show(figure)
+_, axes = plt.subplots(1, 2, figsize=(9, 3.2))
+in_time(axes[0], experiment("figure11", *SEEDS), "SDXL, 1 GPU")
+in_time(axes[1], experiment("figure11-sd3", *SEEDS), "SD3, 1 GPU")
+axes[1].legend(loc="center left", bbox_to_anchor=(1, 0.5))
+plt.show()
 
 # %% [markdown]
 # ## Figures 12 and 13: on several GPUs
-# Dispatched to the GPU with the fewest pixels outstanding; Distrifusion has all GPUs serve each request. How much
-# faster that is, is what the Katz artifact's logs and Hetu-DiT's table show: less than twice, on eight GPUs too.
+# A request goes to the GPU with the fewest pixels outstanding. With Distrifusion all GPUs serve each request. How much
+# faster that is comes from the Katz artifact's logs and Hetu-DiT's table: less than twice, on eight GPUs too.
 
 # %%
-for number, title in ((12, "SDXL"), (13, "SD3")):
-    figure, axes = panels(3, width=11, height=3.0)
-    for panel, (suffix, gpus) in zip(axes[0], (("", 2), ("-4gpus", 4), ("-8gpus", 8)), strict=True):
-        curves(panel, experiment(f"patchedserve-figure{number}{suffix}"), gpus)
-        panel.set_title(f"{title}, {gpus} GPUs")
-    axes[0][0].legend()
-    show(figure)
+for figure, model in ((12, "SDXL"), (13, "SD3")):
+    _, axes = plt.subplots(1, 3, figsize=(11, 3.0))
+    for panel, suffix, gpus in zip(axes, ("", "-4gpus", "-8gpus"), (2, 4, 8), strict=True):
+        in_time(panel, experiment(f"figure{figure}{suffix}", *SEEDS), f"{model}, {gpus} GPUs")
+    axes[2].legend(loc="center left", bbox_to_anchor=(1, 0.5))
+    plt.show()
 
 # %% [markdown]
-# ## Figure 14: mixed batches, in turn and in patches
+# ## Figure 14: mixed batches, size by size and in patches
 # The same number of each size. What a further size repeats of a step is fitted so that patches without reuse cut 13 %
-# on average; that the cut shrinks, and is SDXL's the larger, is not.
+# on average. That the cut shrinks, and is SDXL's the larger, is not fitted.
 
 # %%
-runs14 = experiment("patchedserve-figure14")
-figure, axes = panels(2, width=9, height=2.8)
-for panel, (model, name) in zip(axes[0], NAMES.items(), strict=True):
-    for shift, (label, steps, cache) in enumerate(
-        (("in turn", "batched", "none"), ("patches", "patched", "none"), ("patches, reuse", "patched", "patch-level"))
-    ):
-        its = runs14.where(models=model, steps=steps, feature_cache=cache).finished()
-        bars = {int(run.point.choices["trace.requests"]): batch_s(run) for run in its}
-        at = [size + 0.8 * (shift - 1) for size in bars]
-        panel.bar(at, list(bars.values()), width=0.75, color=COLOURS[shift], label=label)
-    panel.set_title(name)
-    panel.set_xlabel("Batch")
-    panel.set_ylabel("Latency [s]")
-axes[0][0].legend()
-show(figure)
-if not quick:
-    for model, name in NAMES.items():
-        cuts = ", ".join(f"{cut:.1%}" for cut in patching_savings(runs14, model))
-        print(f"{name}: patches cut", cuts, "for 3, 6, 9 and 12")
+figure14 = batches(experiment("figure14"))
+ways = {("same-size", "none"): "by size", ("patched", "none"): "patches", ("patched", "patch-level"): "patches, reuse"}
+_, axes = plt.subplots(1, 2, figsize=(9, 2.8))
+for panel, (model, title) in zip(axes, MODELS.items(), strict=True):
+    batch_s = figure14[figure14["models"] == model].pivot_table(
+        index="trace.requests", columns=["batching", "feature_cache"], values="batch_s"
+    )
+    batch_s[[*ways]].set_axis(ways.values(), axis="columns").plot.bar(
+        ax=panel, rot=0, title=title, xlabel="Batch", ylabel="Latency [s]", legend=False
+    )
+    cuts = 1 - batch_s["patched", "none"] / batch_s["same-size", "none"]
+    print(f"{title}: patches cut", ", ".join(f"{cut:.1%} for {size}" for size, cut in cuts.items()))
+axes[1].legend(loc="center left", bbox_to_anchor=(1, 0.5))
+plt.show()
 
 # %% [markdown]
 # ## Figure 15: what is reused
-# Full batches of one size. The shares are what `conf/feature_cache/patch-level.yaml` assumes: the paper prints none.
+# Full batches of one size. The shares are what `conf/feature_cache/patch-level.yaml` assumes, since the paper prints
+# none. Whole-image reuse needs every patch of a batch nearly unchanged, and finds no such block here.
 
 # %%
-runs15 = experiment("patchedserve-figure15")
-figure, axes = panels(2, width=9, height=2.6)
-for panel, (model, name) in zip(axes[0], NAMES.items(), strict=True):
-    for shift, cache in enumerate(("patch-level", "whole-image")):
-        its = runs15.where(models=model, feature_cache=cache).finished()
-        reused = {
-            run.config["trace"]["shapes"][0][0]: float(np.mean(run.requests("reused_share")["reused_share"].to_numpy()))
-            for run in its
-        }
-        at = np.arange(len(reused)) + 0.4 * shift
-        panel.bar(at, [100 * share for share in reused.values()], width=0.35, color=COLOURS[shift], label=cache)
-        panel.set_xticks(np.arange(len(reused)) + 0.2, [str(side) for side in reused])
-    panel.set_title(name)
-    panel.set_ylabel("Blocks reused [%]")
-axes[0][0].legend()
-show(figure)
+reused = pd.DataFrame(
+    {
+        "model": MODELS[run.choices["models"]],
+        "cache": run.choices["feature_cache"],
+        "side": run.config["trace"]["shapes"][0][0],
+        "share": 100 * run.requests["reused_share"].mean(),
+    }
+    for run in experiment("figure15")
+)
+_, axes = plt.subplots(1, 2, figsize=(9, 2.6), sharey=True)
+for panel, (model, rows) in zip(axes, reused.groupby("model", sort=False), strict=True):
+    rows.pivot_table(index="side", columns="cache", values="share").plot.bar(
+        ax=panel, rot=0, title=model, xlabel="Pixels of a side", ylabel="Blocks reused [%]", legend=False
+    )
+axes[1].legend(loc="center left", bbox_to_anchor=(1, 0.5))
+plt.show()
 
 # %% [markdown]
-# ## How much a scheduler could still gain
-# Six requests of four steps each (SDXL, patches, nothing reused) on one GPU, in time within twice their latency alone:
-# few enough to try every schedule. The optimum knows what comes; the others do not. Means over the same instances, with
-# their standard error.
+# ## What the scheduler gains
+# Figure 11's SDXL traffic on the same GPU, in patches and without reuse. Only the queue discipline differs: the order
+# of arrival, earliest deadline first, and PatchedServe's slack with known step times. The first two serve every
+# request, so late ones delay the rest. Slack discards a request that can no longer be in time.
+# `mezzotint.choices("discipline")` has more.
 
 # %%
-SIDES = (512, 768, 1024)
-STEPS, SLO, COUNT = 4, 2.0, 6
-INSTANCES = 2 if quick else 10
-H100 = Profiled("h100")
-MODEL = {"large": Model("sdxl", STEPS, 1024, 1024)}
+same = ("feature_cache=none", "seed=1")
+in_order = experiment("figure11", "system=patched-cache", "discipline=fifo,edf", *same, folder="disciplines")
+slack = experiment("figure11", "system=patchedserve", "latency_predictor=known", *same, folder="slack")
+mezzotint.Sweep((*in_order, *slack)).plot.slo()
 
-
-def step_s(kinds: Sequence[int]) -> float:
-    """A step of a batch in patches of 256 pixels."""
-    return H100.patched([Work("sdxl", SIDES[kind], SIDES[kind], STEPS) for kind in kinds], 256).seconds
-
-
-def before_s(kind: int) -> float:
-    """Text encoding."""
-    return H100.seconds("text_encode", "sdxl", 1, 1)
-
-
-def after_s(kind: int) -> float:
-    """Decoding."""
-    return H100.seconds("vae_decode", "sdxl", SIDES[kind], SIDES[kind])
-
-
-def served(discipline: Discipline, executor: ContinuousBatching, times: Sequence[float], kinds: Sequence[int]) -> float:
-    """The share that is in time."""
-    side = np.array([SIDES[kind] for kind in kinds], np.int32)
-    shapes = (side, side, np.full(len(side), STEPS, np.int32))
-    full = standalone(H100, MODEL["large"], shapes, use_model_shape=False)
-    engine = Engine(
-        workload=Workload(Schedule(np.asarray(times)), shapes, full, use_model_shape=False, deadline=SLO),
-        similarity=SimilarityInputs(lambda: np.zeros((len(side), 1), np.float32), Exact()),
-        models=MODEL,
-        cluster=Cluster(Gpu("h100", None, None, "not looked at"), ["large"], MODEL, H100),
-        backend=H100,
-        frontend=Direct(),
-        scheduler=PerWorkerQueues(LeastOutstanding("pixels"), discipline),
-        executor=executor,
-        seed=0,
-    )
-    engine.run()
-    facts = engine.record.request_columns
-    late = facts["finish_s"] > np.asarray(times) + SLO * full.total_s + 1e-9
-    return float(((facts["outcome"] == COMPLETED) & ~late).mean())
-
-
-shares: dict[str, dict[float, list[float]]] = {}
-for rate in (100, 200, 400, 800):
-    for seed in range(INSTANCES):
-        rng = np.random.default_rng([rate, seed])
-        times, kinds = np.cumsum(rng.exponential(60 / rate, COUNT)), rng.integers(0, 3, COUNT)
-        limit_s = [SLO * (before_s(kind) + STEPS * step_s([kind]) + after_s(kind)) for kind in kinds]
-        asked = [
-            RequestInputs(float(t), int(k), STEPS, float(t) + s) for t, k, s in zip(times, kinds, limit_s, strict=True)
-        ]
-        found = {"optimum": most_in_time(asked, step_s, before_s, after_s, 16) / COUNT}
-        for name in ("slack", "edf", "fifo"):
-            executor = ContinuousBatching(16, PatchedSteps())
-            discipline = Slack(executor, Known()) if name == "slack" else Edf() if name == "edf" else FifoQueue()
-            found[name] = served(discipline, executor, times, kinds.tolist())
-        for name, share in found.items():
-            shares.setdefault(name, {}).setdefault(rate / 60, []).append(100 * share)
-figure, axes = panels(1, width=6, height=3.2)
-for name, colour in zip(shares, (EDGE, *COLOURS), strict=False):
-    means = [float(np.mean(of)) for of in shares[name].values()]
-    error = [float(np.std(of) / np.sqrt(len(of))) for of in shares[name].values()]
-    axes[0][0].errorbar(list(shares[name]), means, error, fmt="o-", color=colour, label=name, capsize=2)
-axes[0][0].axhline(100, color=GREY, linewidth=0.5)
-axes[0][0].set_xlabel("Requests per second")
-axes[0][0].set_ylabel("In time [%]")
-axes[0][0].legend()
-show(figure)
-for name, of in shares.items():
-    print(f"{name}: " + ", ".join(f"{np.mean(each):.0f} % at {rate:.1f}/s" for rate, each in of.items()))
+# %%
+mezzotint.choices("discipline")

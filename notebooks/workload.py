@@ -13,13 +13,15 @@
 # %% [markdown]
 # # Workloads: real rows beside synthetic ones
 #
-# What decides how a cache or a scheduler fares is in the traffic: who comes back, with which prompt, how soon. Each
-# section takes a real trace, makes a synthetic one of the same length, and shows both, statistic by statistic and
-# panel by panel. What is within 10 % of the real value has a tick; a dash is what a trace does not tell.
+# The traffic decides how well a cache or a scheduler does: which users come back, with which prompt, how soon. Each
+# section takes a real trace, makes a synthetic one of the same length, and compares them, statistic by statistic and
+# panel by panel. A tick marks a value within 10 % of the real one. A dash marks what a trace does not tell.
 #
-# The real files are not part of Mezzotint. Name the folder that has them in `MEZZOTINT_DATA`; where one is missing,
-# its section shows the synthetic trace alone. `workload.ipynb` is this page with its
-# outputs, made without those files.
+# The real files are not part of Mezzotint. Name the folder that has them in `MEZZOTINT_DATA`. If one is missing, its
+# section shows the synthetic trace alone. `workload.ipynb` is this page with its outputs, made without those files.
+#
+# The page describes traces and simulates nothing. `mezzotint.run` replays the same ones, by the names that `choices`
+# lists: `mezzotint.run("trace=synthetic")`, or `mezzotint.run("trace=file", **{"trace.path": "rows.parquet"})`.
 
 # %%
 import os
@@ -33,6 +35,7 @@ import numpy as np
 import yaml
 from IPython.display import Markdown, display
 
+import mezzotint
 from sim.report.figures.display import show
 from traces.describe import TraceStatistics, describe_trace, render, side_by_side
 from traces.describe.figures import SUBJECTS, draw, overview
@@ -50,13 +53,16 @@ seeds = 4  # synthetic traces per section; the tables show their mean, the figur
 encoder_name = "ngram"  # or "minilm", with the `text` extra
 
 # %%
+mezzotint.choices("trace")
+
+# %%
 DATA = Path(os.environ.get("MEZZOTINT_DATA", "data"))
 encoder = {"ngram": HashedNgrams, "minilm": MiniLM}[encoder_name]()
 small = partial(show, dpi=60, inch_px=85)
 
 
 def real(path: str, source: Callable[[str], Source]) -> Trace | None:
-    """The trace of a file under `DATA`, or None and a message where there is no such file."""
+    """Load the trace of a file under `DATA`; None, and a message on the page, if there is no such file."""
     if not (DATA / path).is_file():
         display(Markdown(f"*No {path} under the folder that MEZZOTINT_DATA names: only the synthetic trace follows.*"))
         return None
@@ -64,14 +70,14 @@ def real(path: str, source: Callable[[str], Source]) -> Trace | None:
 
 
 def fitted(name: str) -> dict[str, Any]:
-    """The parameters of `conf/trace/NAME.yaml`, or none if there is no such file."""
+    """Return the parameters of `conf/trace/NAME.yaml`; empty if there is no such file."""
     file = files("conf") / "trace" / f"{name}.yaml"
     found = yaml.safe_load(file.read_text(encoding="utf-8")) if file.is_file() else {}
     return {key: value for key, value in found.items() if key not in ("_target_", "defaults")}
 
 
 def section(found: Trace | None, synthetic: dict[str, Any], subjects: tuple[str, ...]) -> None:
-    """Table, overview and the figures of some subjects, for a real trace beside synthetic ones."""
+    """Show the table, the overview and the figures of ``subjects``, of a real trace beside synthetic ones."""
     made = [
         describe_trace(Synthetic(**synthetic).load(np.random.default_rng(seed)), encoder, progress=False)
         for seed in range(seeds)
@@ -89,7 +95,7 @@ def section(found: Trace | None, synthetic: dict[str, Any], subjects: tuple[str,
 
 
 def like(found: Trace | None, timed: bool = True) -> dict[str, Any]:
-    """The length, and the rate if it has one, of the real trace; of none, 1,000 requests at the rate that is fitted."""
+    """Return the length and, if ``timed``, the rate of the real trace; without one, 1,000 requests."""
     if found is None:
         return {"requests": 1000}
     rate = {"rate_rpm": (len(found) - 1) / found.span_s * 60.0} if timed else {}
@@ -97,7 +103,7 @@ def like(found: Trace | None, timed: bool = True) -> dict[str, Any]:
 
 
 def channel(sample: dict[str, Any]) -> dict[str, Any]:
-    """The same of a single channel: the rate that the source asks for is that of all of them."""
+    """Return the same for a single channel: ``rate_rpm`` of the source is the rate of all channels."""
     service = {"rate_rpm": sample["rate_rpm"] * fitted("synthetic")["channels"]} if "rate_rpm" in sample else {}
     return sample | service | {"one_channel": True}
 
@@ -105,7 +111,7 @@ def channel(sample: dict[str, Any]) -> dict[str, Any]:
 # %% [markdown]
 # ## DiffusionDB, 1,000 requests
 #
-# One stretch of 6.7 hours, with users and times, of one of the service's fifty channels; so is the synthetic trace.
+# 6.7 hours of one of the service's fifty channels, with users and times. The synthetic trace is one channel too.
 
 # %%
 rows = real("diffusiondb/metadata_1k.csv", lambda path: DiffusionDB(path=path, name="DiffusionDB 1k"))
@@ -115,8 +121,8 @@ section(rows, parameters, ("arrivals", "sessions", "nearest", "likeness", "mix")
 # %% [markdown]
 # ## DiffusionDB, 3,000 requests
 #
-# Prompts in about the order of their arrival, users inferred; no times. What needs times is a dash: sessions, ages,
-# and the rate.
+# Prompts in about the order of their arrival, with inferred users and no times. Sessions, ages and the rate need times,
+# and have a dash.
 
 # %%
 rows = real(

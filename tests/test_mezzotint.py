@@ -1,5 +1,6 @@
 """The Python interface gives what the command line writes."""
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -55,6 +56,50 @@ def test_a_sweep_is_a_table_and_goes_on_in_its_folder(tmp_path: Path) -> None:
     loaded = mezzotint.load(tmp_path / "sweep")
     assert isinstance(loaded, mezzotint.Sweep)
     pd.testing.assert_frame_equal(loaded.table, sweep.table)
+
+
+def test_runs_are_selected_by_what_the_sweep_chose(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("system=nirvana", "eviction=fifo,lru", "cache.capacity=10,20", "trace.requests=50")
+    sweep = mezzotint.sweep(*words, folder=tmp_path / "sweep")
+    assert capsys.readouterr().out == ""
+    loaded = mezzotint.load(tmp_path / "sweep")
+    assert isinstance(loaded, mezzotint.Sweep)
+    for found in (sweep, loaded):
+        assert list(found.table["eviction"]) == ["fifo", "fifo", "lru", "lru"]
+        assert list(found.table["cache.capacity"]) == [10, 20, 10, 20]
+        assert "trace.requests" not in found.table
+        (run,) = found.where(eviction="lru", capacity=20)
+        assert run.config["cache"]["capacity"] == 20
+        assert run.choices["trace.requests"] == 50
+        assert len(found.where(requests=50)) == 4
+    with pytest.raises(mezzotint.ConfigError, match=r"eviction=mru.*eviction, cache\.capacity"):
+        sweep.where(eviction="mru")
+
+
+def test_a_sweep_whose_own_groups_are_gone_is_loaded_without_choices(tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    (own / "system").mkdir(parents=True)
+    for name in ("one", "two"):
+        text = f"# @package _global_\n# {name}\ndefaults: [vanilla, _self_]\nsystem: {{name: {name}}}\n"
+        (own / "system" / f"{name}.yaml").write_text(text)
+    words = ("system=one,two", "trace.requests=20")
+    sweep = mezzotint.sweep(*words, folder=tmp_path / "sweep", config_dir=own)
+    (run,) = sweep.where(system="two")
+    assert run.summary["system"] == "two"
+    shutil.rmtree(own)
+    loaded = mezzotint.load(tmp_path / "sweep")
+    assert isinstance(loaded, mezzotint.Sweep)
+    assert [run.choices for run in loaded] == [{}, {}]
+    assert list(loaded.table["system"]) == ["one", "two"]
+
+
+def test_runs_of_a_folder_that_is_no_sweeps_have_no_choices(tmp_path: Path) -> None:
+    mezzotint.run("trace.requests=20", folder=tmp_path / "one")
+    found = mezzotint.load(tmp_path)
+    assert isinstance(found, mezzotint.Sweep)
+    assert not found[0].choices
+    with pytest.raises(mezzotint.ConfigError, match="a sweep"):
+        found.where(system="vanilla")
 
 
 @pytest.mark.parametrize(

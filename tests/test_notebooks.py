@@ -58,3 +58,20 @@ def test_workload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "## GenTD26 beside synthetic" in said
     assert "No diffusiondb/arrival_order_3k.csv" in said
     assert sum("image/png" in output.get("data", {}) for output in outputs) > 10
+
+
+def test_nirvana_runs_on_a_fresh_clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(REPOSITORY))
+    notebook = jupytext.read(FOLDER / "nirvana.py")
+    (parameters,) = (cell for cell in notebook.cells if "parameters" in cell.metadata.get("tags", []))
+    parameters.source += f"\nwork = {str(tmp_path)!r}"
+    nbclient.NotebookClient(notebook, timeout=300, kernel_name="python3").execute()
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+    assert sum("image/png" in output.get("data", {}) for output in outputs) >= 4
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_notebook_simulates_by_the_python_interface(name: str) -> None:
+    text = (FOLDER / f"{name}.py").read_text(encoding="utf-8")
+    assert re.search(r"^import mezzotint$", text, re.MULTILINE)
+    assert not re.search(r"^from (tests|sim\.(engine|run|cluster|scheduling|execution))\b", text, re.MULTILINE)
