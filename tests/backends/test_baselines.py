@@ -29,7 +29,7 @@ def written(folder: Path, scenario: Any = SCENARIO) -> Path:
     return path
 
 
-def test_a_scenario_is_a_profile(tmp_path: Path) -> None:
+def test_sglang_scenario_becomes_a_profile(tmp_path: Path) -> None:
     """The first two steps are launch artefacts; the steps count as numbers do."""
     profile = read(written(tmp_path), "a_t2i", "g", "m", (512, 768))
     assert profile.step[0].seconds == pytest.approx(0.101)
@@ -41,7 +41,7 @@ def test_a_scenario_is_a_profile(tmp_path: Path) -> None:
     assert (profile.basis, profile.service_error) == ("published", None)
 
 
-def test_the_command_makes_what_a_run_reads(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_sglang_profile_can_be_simulated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     said = ["calibrate", "sglang", str(written(tmp_path)), "--scenario", "a_t2i", "--gpu", "g", "--model", "m"]
     assert main([*said, "-o", str(tmp_path / "mine")]) == 0
     backend = Profiled("g", folder=tmp_path / "mine")
@@ -54,7 +54,7 @@ def test_the_command_makes_what_a_run_reads(tmp_path: Path, capsys: pytest.Captu
 
 
 @pytest.mark.parametrize(("gpu", "model"), [("a_b", "m"), (".g", "m"), ("g", "a/b"), ("", "m")])
-def test_names_of_which_no_file_name_can_be_made_are_refused(gpu: str, model: str) -> None:
+def test_names_that_make_no_file_name_are_refused(gpu: str, model: str) -> None:
     with pytest.raises(BackendError, match="cannot name a profile file"):
         file_name(gpu, model)
 
@@ -68,19 +68,19 @@ def test_names_of_which_no_file_name_can_be_made_are_refused(gpu: str, model: st
         (5, r"scenarios\.a_t2i: .*an object, found 5"),
     ],
 )
-def test_what_cannot_be_is_one_clear_error(tmp_path: Path, scenario: Any, said: str) -> None:
+def test_malformed_scenario_is_refused(tmp_path: Path, scenario: Any, said: str) -> None:
     with pytest.raises(BackendError, match=said):
         read(written(tmp_path, scenario), "a_t2i", "g", "m", (64, 64))
 
 
 @pytest.mark.parametrize("text", ["", "[" * 100_000, "[]"])
-def test_a_file_that_is_none_is_one_clear_error(tmp_path: Path, text: str) -> None:
+def test_malformed_baseline_file_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "b.json").write_text(text)
     with pytest.raises(BackendError, match=r"b\.json: a_t2i: \w"):
         read(tmp_path / "b.json", "a_t2i", "g", "m", (64, 64))
 
 
-def test_what_was_checked_of_a_shipped_profile_is_said() -> None:
+def test_replayed_profiles_state_their_validation() -> None:
     """Those that MLPerf's server runs were replayed with say how near that came."""
     checked = {profile.gpu: profile for profile in within(shipped()) if profile.model == "sdxl-mlperf"}
     served: list[Profile] = [checked[gpu] for gpu in ("h100-sxm", "h100-pcie", "h100-nvl", "h200-sxm", "l40s")]

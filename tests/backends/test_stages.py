@@ -78,7 +78,7 @@ SIDE = st.sampled_from((64, 96, 128, 200, 256))
 
 
 @given(side=SIDE, steps=st.integers(1, 60), data=st.data())
-def test_one_request_in_stages_is_the_request_whole(full: Profiled, side: int, steps: int, data: st.DataObject) -> None:
+def test_staged_request_costs_the_whole_request(full: Profiled, side: int, steps: int, data: st.DataObject) -> None:
     """However its steps are cut; N - K steps are one product, so that nothing is rounded twice."""
     skipped = data.draw(st.integers(0, steps - 1))
     alone = standalone_cost(full, Work("m", side, side, steps, skipped))
@@ -95,7 +95,7 @@ def test_one_request_in_stages_is_the_request_whole(full: Profiled, side: int, s
 
 
 @given(sides=st.lists(SIDE, min_size=1, max_size=16), nets=st.integers(0, 3), count=st.integers(1, 50))
-def test_many_steps_are_many_times_one(full: Profiled, sides: list[int], nets: int, count: int) -> None:
+def test_step_cost_is_linear_in_the_number_of_steps(full: Profiled, sides: list[int], nets: int, count: int) -> None:
     batch = works(*sides, nets=nets)
     one, many = full.steps(batch), full.steps(batch, count)
     assert many.seconds == pytest.approx(count * one.seconds)
@@ -104,7 +104,7 @@ def test_many_steps_are_many_times_one(full: Profiled, sides: list[int], nets: i
 
 
 @given(sides=st.lists(st.tuples(SIDE, st.integers(0, 3)), min_size=1, max_size=16), data=st.data())
-def test_a_mixed_batch_is_the_sum_of_its_groups(
+def test_mixed_batch_costs_the_sum_of_its_shapes(
     full: Profiled, sides: list[tuple[int, int]], data: st.DataObject
 ) -> None:
     """In whatever order they stand in it, to the last bit."""
@@ -120,13 +120,13 @@ def test_a_mixed_batch_is_the_sum_of_its_groups(
         assert full.peak_bytes(batch) == max(peaks)
 
 
-def test_wide_and_high_images_of_as_many_pixels_share_no_batch(full: Profiled) -> None:
+def test_shapes_of_equal_pixels_share_no_batch(full: Profiled) -> None:
     wide, high = Work("m", 256, 64, 20), Work("m", 64, 256, 20)
     assert full.steps([wide, high]).seconds == 2 * full.steps([wide]).seconds > full.steps([wide, wide]).seconds
 
 
 @given(side=st.integers(64, 255), batch=st.integers(1, 15), nets=st.integers(0, 3))
-def test_a_larger_image_or_batch_or_another_net_takes_longer(full: Profiled, side: int, batch: int, nets: int) -> None:
+def test_step_time_grows_with_size_batch_and_controlnets(full: Profiled, side: int, batch: int, nets: int) -> None:
     """And each image of a larger batch less, where the table has it so."""
     here = full.steps(works(*[side] * batch, nets=nets))
     assert full.steps(works(*[side + 1] * batch, nets=nets)).seconds > here.seconds
@@ -194,7 +194,7 @@ def test_every_figure_of_a_profile_changes_an_answer(
     assert {name for name in before if before[name] != after[name]} == changed
 
 
-def test_the_batch_counts(full: Profiled) -> None:
+def test_batch_size_sets_step_encode_and_decode_time(full: Profiled) -> None:
     assert full.steps(works(*[64] * 8)).seconds == pytest.approx(64 * 64 * 1e-6 * 8**0.8)
     assert full.steps(works(*[64] * 3)).seconds == pytest.approx(64 * 64 * 1e-6 * (2**0.8 + 4**0.8) / 2)
     assert full.begin(works(64, 128, 256, 64)).seconds == pytest.approx(0.018), "prompts have no size"
@@ -202,7 +202,7 @@ def test_the_batch_counts(full: Profiled) -> None:
     assert full.end(ended).seconds == pytest.approx(128 * 128 * 3e-6 * 4**0.8)
 
 
-def test_controlnets_add_what_was_measured_for_their_number(full: Profiled) -> None:
+def test_controlnets_add_the_time_measured_for_their_number(full: Profiled) -> None:
     plain, one, two, three = (full.steps(works(128, nets=nets)).seconds for nets in range(4))
     assert one - plain == pytest.approx(128 * 128 * 4e-7)
     assert three - plain == pytest.approx(128 * 128 * 1.2e-6)
@@ -210,14 +210,14 @@ def test_controlnets_add_what_was_measured_for_their_number(full: Profiled) -> N
     assert "extra time of 2 ControlNets in line of m on g" in {said.what for said in full.assumptions()}
 
 
-def test_loading_an_add_on_is_what_was_measured(full: Profiled) -> None:
+def test_addon_load_time_is_the_measured_one(full: Profiled) -> None:
     assert full.load(LORA).seconds == pytest.approx(0.4), "read and patched"
     assert full.load(NET).seconds == 0.5
     assert full.load(MODEL).seconds == 7.0
     assert [full.bytes(asset) for asset in (MODEL, NET, LORA)] == [5000, 700, 90]
 
 
-def test_peak_memory_is_the_most_over_steps_and_decoding(full: Profiled, profiled: Profiles) -> None:
+def test_peak_memory_is_the_maximum_over_steps_and_decoding(full: Profiled, profiled: Profiles) -> None:
     side = 128 * 128
     assert full.peak_bytes(works(128)) == 5000 + 4 * side
     apart = [point for point in FULL["memory"] if point["operation"] != "vae_decode"]
@@ -230,7 +230,7 @@ def test_peak_memory_is_the_most_over_steps_and_decoding(full: Profiled, profile
 
 
 @pytest.mark.parametrize("weights", [5000, None])
-def test_outside_its_grid_memory_is_refused_or_scaled_without_the_weights(
+def test_memory_outside_the_grid_is_refused_or_scaled_without_the_weights(
     profiled: Profiles, weights: int | None
 ) -> None:
     memory = [point for point in FULL["memory"] if point["operation"] == "step"]
@@ -240,7 +240,7 @@ def test_outside_its_grid_memory_is_refused_or_scaled_without_the_weights(
     assert scaled == (5000 + 32 * 32 if weights else round((5000 + 64 * 64) / 4))
 
 
-def test_energy_is_measured_or_the_draw_times_the_seconds_or_unknown(profiled: Profiles, full: Profiled) -> None:
+def test_energy_is_measured_or_power_times_seconds_or_unknown(profiled: Profiles, full: Profiled) -> None:
     batch = works(128, 128)
     measured = full.steps(batch, 3)
     assert measured.joules == pytest.approx(3 * 1e-3 * 128 * 128 * 2)
@@ -282,7 +282,7 @@ ABSENT: list[tuple[dict[str, Any], Callable[[Profiled], Any], str]] = [
 
 
 @pytest.mark.parametrize(("changes", "ask", "message"), ABSENT)
-def test_what_was_not_measured_is_an_error_that_says_what_and_where(
+def test_unmeasured_operation_is_refused_by_name(
     profiled: Profiles, changes: dict[str, Any], ask: Callable[[Profiled], Any], message: str
 ) -> None:
     with pytest.raises(BackendError) as refused:
@@ -290,7 +290,7 @@ def test_what_was_not_measured_is_an_error_that_says_what_and_where(
     assert re.search(message, str(refused.value))
 
 
-def test_a_batch_beyond_the_grid_is_scaled_and_said(profiled: Profiles) -> None:
+def test_batch_beyond_the_grid_is_extrapolated_and_stated(profiled: Profiles) -> None:
     backend = profiled("warn")
     assert backend.steps(works(*[64] * 32)).seconds == pytest.approx(2 * backend.steps(works(*[64] * 16)).seconds)
     said = {assumption.what: assumption.value for assumption in backend.assumptions()}
@@ -300,7 +300,7 @@ def test_a_batch_beyond_the_grid_is_scaled_and_said(profiled: Profiles) -> None:
 
 @pytest.mark.parametrize("images", [17, 32, 48])
 @pytest.mark.parametrize("stage", ["begin", "end"])
-def test_encoding_and_decoding_beyond_the_measured_batch_take_time_in_proportion(
+def test_encoding_and_decoding_beyond_the_measured_batch_scale_with_the_images(
     profiled: Profiles, stage: str, images: int
 ) -> None:
     """Steps stay refused there; the rule is in the summary's assumptions."""
@@ -314,7 +314,7 @@ def test_encoding_and_decoding_beyond_the_measured_batch_take_time_in_proportion
     assert said.value == "in proportion to the images"
 
 
-def test_a_point_with_its_own_source_is_an_assumption(profiled: Profiles) -> None:
+def test_point_with_its_own_source_is_stated_as_an_assumption(profiled: Profiles) -> None:
     points = [{"width": 64, "height": 64, "batch": 1, "seconds": 0.5, "source": "a rule"}]
     backend = profiled(step=points)
     assert not [said for said in backend.assumptions() if said.source == "a rule"]
@@ -323,7 +323,7 @@ def test_a_point_with_its_own_source_is_an_assumption(profiled: Profiles) -> Non
     assert (said.what, said.value) == ("step time of m on g at 64x64 in batches of 1 [s]", 0.5)
 
 
-def test_sizes_that_share_a_batch_are_an_assumption(full: Profiled, profiled: Profiles) -> None:
+def test_mixed_size_batching_is_stated_as_an_assumption(full: Profiled, profiled: Profiles) -> None:
     backend = profiled()
     backend.steps(works(64, 64))
     assert not [said for said in backend.assumptions() if "several sizes" in said.what]
@@ -333,11 +333,11 @@ def test_sizes_that_share_a_batch_are_an_assumption(full: Profiled, profiled: Pr
 
 @settings(max_examples=30)
 @given(st.lists(SIDE, min_size=1, max_size=16))
-def test_asking_again_gives_the_same(full: Profiled, sides: list[int]) -> None:
+def test_repeated_question_has_the_same_answer(full: Profiled, sides: list[int]) -> None:
     assert full.steps(works(*sides)) == full.steps(works(*sides))
 
 
-def test_a_profile_travels_through_its_file(tmp_path: Path) -> None:
+def test_profile_round_trips_through_its_file(tmp_path: Path) -> None:
     from backends.profile import Profile, read, write
 
     profile = Profile.model_validate(FULL)
@@ -346,7 +346,7 @@ def test_a_profile_travels_through_its_file(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 999), st.none() | st.integers(0, 999)), min_size=1), st.integers(1, 99))
-def test_costs_add_up_and_what_was_not_measured_stays_unknown(costs: list[tuple[int, int | None]], n: int) -> None:
+def test_costs_add_up_and_unknown_energy_stays_unknown(costs: list[tuple[int, int | None]], n: int) -> None:
     """Whole numbers, whose sums and products are exact."""
     made = [Cost(*cost) for cost in costs]
     whole_of = total(made)

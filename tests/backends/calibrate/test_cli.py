@@ -37,7 +37,7 @@ QUICK = [
 QUICK += ["--warmup", "0", "--controlnets", "0", "--no-loras"]
 
 
-def test_it_writes_a_profile_a_page_and_a_figure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_calibrate_writes_a_profile_a_page_and_a_figure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["calibrate", "sana", *QUICK, "--sizes", "64,96x64", "-o", str(tmp_path / "new" / "folder")]) == 0
     written = [Path(line) for line in capsys.readouterr().out.splitlines()]
     assert [file.name for file in written] == ["cpu_sana-tiny.yaml", "cpu_sana-tiny.md", "cpu_sana-tiny_step.png"]
@@ -47,7 +47,7 @@ def test_it_writes_a_profile_a_page_and_a_figure(tmp_path: Path, capsys: pytest.
     assert "![" in written[1].read_text()
 
 
-def test_interrupted_it_says_one_line_and_goes_on(
+def test_interrupted_calibration_prints_one_line_and_resumes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Any] = []
@@ -83,7 +83,7 @@ def test_interrupted_it_says_one_line_and_goes_on(
         (["sdxl", "--gpu", "my gpu"], "'my gpu' cannot name a profile file"),
     ],
 )
-def test_bad_input_is_one_clear_error(
+def test_invalid_calibrate_option_is_one_line(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -116,7 +116,7 @@ sys.exit(main(sys.argv[2:]))
     ("lacking", "words"),
     [("torch", ["sdxl", *QUICK, "-o", "out"]), ("pynvml", ["likeness", "sdxl", "-o", "likeness.json"])],
 )
-def test_without_a_package_the_error_names_the_extra(words: list[str], lacking: str, tmp_path: Path) -> None:
+def test_missing_package_names_the_extra(words: list[str], lacking: str, tmp_path: Path) -> None:
     command = [sys.executable, "-c", WITHOUT, lacking, "calibrate", *words]
     env = os.environ | {"PYTHONPATH": str(REPOSITORY)}
     done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)

@@ -48,7 +48,7 @@ def _image(model: Any, latents: Any) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("nets", "width"), [(1, 64), (3, 64), (1, 104)])
-def test_controlnets_apart_make_the_image_of_those_in_line(own: Any, nets: int, width: int) -> None:
+def test_remote_controlnets_give_the_inline_image(own: Any, nets: int, width: int) -> None:
     """Also at a size that is no multiple of what the blocks halve."""
     conditioning, start = own.encode(["a house"]), own.noise(width, 64, [1], STEPS)
     controls = _controls(own, nets, conditioning.guided, width)
@@ -62,7 +62,7 @@ def test_controlnets_apart_make_the_image_of_those_in_line(own: Any, nets: int, 
     assert not torch.allclose(beside, own.denoise(conditioning, start, STEPS).latents, atol=1e-3)
 
 
-def test_a_lora_merged_in_mid_run_makes_the_image_of_one_that_is_fused_there(own: Any, tmp_path: Path) -> None:
+def test_lora_merged_mid_run_gives_the_image_of_a_fused_one(own: Any, tmp_path: Path) -> None:
     """With a ControlNet apart and two LoRAs; afterwards the weights are what they were, to the bit."""
     weights = [_lora(own, tmp_path, seed) for seed in (1, 2)]
     conditioning, start = own.encode(["a fox"]), own.noise(64, 64, [1], STEPS)
@@ -90,7 +90,7 @@ def test_a_lora_merged_in_mid_run_makes_the_image_of_one_that_is_fused_there(own
     assert not torch.allclose(merged.latents, plain.latents, atol=1e-3)
 
 
-def test_what_cannot_be_is_refused(own: Any, tiny: dict[str, Any], tmp_path: Path) -> None:
+def test_unsupported_family_or_unfit_lora_is_refused(own: Any, tiny: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises(LiveError, match="use sd15 or sdxl"):
         RemoteControlNets(tiny["flux"].family, [lambda step: step])  # type: ignore[list-item,return-value]
     weights, in_place = _lora(own, tmp_path, 1), InPlace(own)

@@ -48,14 +48,14 @@ def busy_neighbours() -> Iterator[None]:
         os.sched_setaffinity(0, before)
 
 
-def test_waiting_takes_no_processor_time() -> None:
+def test_stopwatch_excludes_waiting() -> None:
     watch = Stopwatch(CPU)
     time.sleep(0.2)
     assert watch.lap() < 0.05
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="needs to pin a process to a processor")
-def test_a_busy_neighbour_is_not_counted() -> None:
+def test_stopwatch_excludes_busy_neighbours() -> None:
     """A quarter of a processor each: the wall would show four times the seconds."""
     turns: list[tuple[float, float]] = []
     for _ in range(3):  # by turns, since a machine that others use changes its speed
