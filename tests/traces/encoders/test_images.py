@@ -51,7 +51,7 @@ def _bound(source: images.ImageSource, text: npt.NDArray[np.float32]) -> TextToR
 
 
 @pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
-def test_the_product_is_the_cosine_itself(
+def test_product_of_image_and_text_is_their_cosine(
     given: Callable[[Any], GivenImages], text: npt.NDArray[np.float32], rng: np.random.Generator, kind: Any
 ) -> None:
     raw = rng.normal(size=(6, 8)).astype(kind)
@@ -69,13 +69,15 @@ def test_the_product_is_the_cosine_itself(
     assert "rows without an image, never found" not in said
 
 
-def test_the_key_follows_the_content(given: Callable[[Any], GivenImages], text: npt.NDArray[np.float32]) -> None:
+def test_similarity_key_depends_on_the_content(
+    given: Callable[[Any], GivenImages], text: npt.NDArray[np.float32]
+) -> None:
     key = _bound(given(text), text).key
     assert _bound(given(text), text).key == key
     assert _bound(given(text[::-1]), text).key != key
 
 
-def test_a_row_of_zeros_has_no_image(given: Callable[[Any], GivenImages], text: npt.NDArray[np.float32]) -> None:
+def test_zero_row_is_a_missing_image(given: Callable[[Any], GivenImages], text: npt.NDArray[np.float32]) -> None:
     vectors = text.copy()
     vectors[2] = 0
     space = _bound(given(vectors), text)
@@ -97,14 +99,14 @@ def test_a_row_of_zeros_has_no_image(given: Callable[[Any], GivenImages], text: 
         (lambda v: np.array([{}]), "cannot be read"),
     ],
 )
-def test_vectors_that_do_not_fit_are_refused_at_bind(
+def test_image_vectors_of_the_wrong_form_are_refused_at_bind(
     given: Callable[[Any], GivenImages], text: npt.NDArray[np.float32], change: Callable[[Vectors], Any], message: str
 ) -> None:
     with pytest.raises(TraceError, match=message):
         _bound(given(change(text)), text)
 
 
-def test_a_scale_other_than_the_identity_is_refused(
+def test_real_images_refuse_a_similarity_map(
     given: Callable[[Any], GivenImages], text: npt.NDArray[np.float32]
 ) -> None:
     with pytest.raises(TraceError, match=r"found PiecewiseLinear, expected the identity.*similarity_map=identity"):
@@ -114,7 +116,7 @@ def test_a_scale_other_than_the_identity_is_refused(
 
 
 @pytest.mark.parametrize(("cosine", "hit_rate"), [(0.26, 1 / 3), (0.24, 0.0)])
-def test_a_run_hits_where_the_given_images_say(tmp_path: Path, cosine: float, hit_rate: float) -> None:
+def test_run_hits_as_the_given_images_say(tmp_path: Path, cosine: float, hit_rate: float) -> None:
     """MoDM's threshold is 0.25: the third prompt is served from the image of the first, or is not."""
     columns = {"request_id": list("abc"), "arrival_s": [0.0, 900, 1800], "prompt": ["a", "b", "c"]}
     write(make(columns, name="three", source="a test"), tmp_path / "t.parquet")
@@ -153,7 +155,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rng: np.random.Gener
     return made
 
 
-def test_images_are_encoded_as_clip_itself_does(weights: Path, folder: Path) -> None:
+def test_image_vectors_equal_the_clip_model_output(weights: Path, folder: Path) -> None:
     import torch
     import transformers
     from PIL import Image
@@ -191,7 +193,7 @@ def test_images_are_encoded_once(weights: Path, folder: Path, monkeypatch: pytes
     assert asked == [3, 3]
 
 
-def test_a_folder_that_does_not_fit_the_trace(weights: Path, folder: Path, tmp_path: Path) -> None:
+def test_image_folder_that_does_not_match_the_trace_is_refused(weights: Path, folder: Path, tmp_path: Path) -> None:
     source = ClipImages(str(folder), str(weights))
     with pytest.raises(TraceError, match=r"found image vectors of 24 numbers, expected 512"):
         source.open(3, 512)
@@ -208,7 +210,7 @@ def test_a_folder_that_does_not_fit_the_trace(weights: Path, folder: Path, tmp_p
         source.open(3, 24)
 
 
-def test_the_images_take_the_encoder_s_weights(weights: Path) -> None:
+def test_image_side_uses_the_encoder_weights(weights: Path) -> None:
     overrides = ["system=modm-throughput", "similarity=text-to-clip-images"]
     named = ["similarity.images.folder=f"]
     node = configured(*overrides, *named, "encoder=clip", f"encoder.weights={weights}")["similarity"]
@@ -218,7 +220,7 @@ def test_the_images_take_the_encoder_s_weights(weights: Path) -> None:
         build(other, "similarity", SimilaritySource)
 
 
-def test_a_run_with_clip_on_both_sides(weights: Path, folder: Path, tmp_path: Path) -> None:
+def test_run_with_clip_on_both_sides_reports_the_best_cosine(weights: Path, folder: Path, tmp_path: Path) -> None:
     """Every request is told the best cosine of its prompt and an image of an earlier row."""
     prompts = ["a fox", "a queen", "a fox"]
     columns = {"request_id": list("abc"), "arrival_s": [0.0, 900, 1800], "prompt": prompts}

@@ -31,7 +31,7 @@ def reached(known: Neighbours, size: int, least: float, strict: bool) -> float:
 
 @settings(max_examples=30)
 @given(seed=st.integers(0, 10_000), rows=st.integers(1, 120), strict=st.booleans())
-def test_fifo_hits_whatever_its_last_rows_reach(seed: int, rows: int, strict: bool) -> None:
+def test_fifo_hits_are_the_matches_among_the_last_rows(seed: int, rows: int, strict: bool) -> None:
     rng = np.random.default_rng(seed)
     raw = rng.integers(-2, 3, (rows, 4)) + 0.01
     vectors = (raw / np.linalg.norm(raw, axis=1, keepdims=True)).astype(np.float32)

@@ -21,7 +21,7 @@ def knots(draw: st.DrawFn) -> PiecewiseLinear:
 
 
 @given(scale=knots(), one=CUBES, other=CUBES)
-def test_a_scale_rises_and_can_be_turned_round(scale: PiecewiseLinear, one: float, other: float) -> None:
+def test_similarity_map_is_increasing_and_invertible(scale: PiecewiseLinear, one: float, other: float) -> None:
     low, high = sorted((one, other))
     assert scale.to_clip(low) <= scale.to_clip(high)
     assert (scale.to_clip(low) < scale.to_clip(high)) or high - low < 1e-6
@@ -31,7 +31,7 @@ def test_a_scale_rises_and_can_be_turned_round(scale: PiecewiseLinear, one: floa
         assert scale.from_clip(clip) == own
 
 
-def test_beyond_the_knots_the_last_lines_go_on() -> None:
+def test_similarity_map_extends_its_end_segments() -> None:
     scale = PiecewiseLinear(at={0.5: 0.6, 0.7: 0.7, 0.8: 0.9}, source="any")
     assert scale.to_clip(0.3) == pytest.approx(0.5)
     assert scale.to_clip(0.9) == pytest.approx(1.1)
@@ -39,12 +39,12 @@ def test_beyond_the_knots_the_last_lines_go_on() -> None:
 
 
 @pytest.mark.parametrize("at", [{0.5: 0.6}, {0.5: 0.6, 0.7: 0.6}, {0.5: 0.6, 0.7: 0.5}, {0.5: 0.6, 0.7: float("nan")}])
-def test_a_scale_that_does_not_rise_is_refused(at: dict[float, float]) -> None:
+def test_non_increasing_similarity_map_is_refused(at: dict[float, float]) -> None:
     with pytest.raises(TraceError, match=r"similarity_map\.at: found .* rising"):
         PiecewiseLinear(at=at, source="any")
 
 
-def test_what_a_scale_was_fitted_on_is_said() -> None:
+def test_similarity_map_states_its_fit() -> None:
     scale = PiecewiseLinear(at={0.5: 0.65, 1.0: 1.0}, source="by eye", fitted=[Fitted("N04a", 0.88, 0.85)])
     points, residuals = scale.assumptions()
     assert points.value == {"0.5": 0.65, "1": 1.0}
@@ -54,7 +54,7 @@ def test_what_a_scale_was_fitted_on_is_said() -> None:
 
 
 @pytest.mark.parametrize("space", [TextToText(), TextToImage(clip_score=0.3, spread=0.0, unrelated=0.1)])
-def test_a_space_looks_for_what_its_thresholds_mean(space: SimilaritySource) -> None:
+def test_similarity_source_maps_products_to_the_scale_of_its_thresholds(space: SimilaritySource) -> None:
     vectors = np.array([[1, 0], [0.6, 0.8]], np.float32)
     space.bind(vectors, np.random.default_rng(0), KNOTS)
     product = float(space.artifacts(np.array([1]))[0] @ space.queries(0, 1)[0])

@@ -43,7 +43,7 @@ def brute(space: SimilaritySource, live: dict[int, int], row: int, floor: float)
     image=st.booleans(),
     actions=st.lists(st.tuples(st.floats(0, 1), st.integers(0, 4)), min_size=120, max_size=120),
 )
-def test_every_index_finds_what_brute_force_finds(
+def test_every_search_matches_brute_force(
     seed: int,
     rows: int,
     dim: int,
@@ -94,7 +94,7 @@ def _compare(
         assert [len(index) for index in indexes] == [len(live)] * len(indexes)
 
 
-def test_a_low_floor_takes_more_axes_and_a_bound_is_never_below_the_product() -> None:
+def test_lower_floor_uses_more_axes_and_the_bound_is_never_below_the_product() -> None:
     """Few axes let every pair through at a low floor; then fetching pairs costs more than multiplying would."""
     rng = np.random.default_rng(0)
     space = TextToText()
@@ -110,7 +110,7 @@ def test_a_low_floor_takes_more_axes_and_a_bound_is_never_below_the_product() ->
     assert cheapest(space, 1000, -1.0, nearest=True).axes.shape[1] < cheapest(space, 1000, 0.3).axes.shape[1]
 
 
-def test_the_cache_itself_is_searched_only_where_the_list_is_cut_and_holds_nothing_live() -> None:
+def test_cached_search_falls_back_only_if_its_cut_list_holds_no_live_row() -> None:
     space = TextToText()
     space.bind(unit(np.array([[1, 0], [1, 0.01], [1, 0.02], [0, 1], [1, 0.03]])), np.random.default_rng(0))
     index = CachedSearch(max_neighbours=1).open(space, 5, 0.5, None)()
@@ -125,7 +125,7 @@ def test_the_cache_itself_is_searched_only_where_the_list_is_cut_and_holds_nothi
     assert index.best(4) == (1, 0.9998)
 
 
-def test_neighbours_are_found_once_and_an_interrupted_search_goes_on(
+def test_neighbours_are_computed_once_and_an_interrupted_search_resumes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MEZZOTINT_CACHE", str(tmp_path))
@@ -158,7 +158,7 @@ def test_neighbours_are_found_once_and_an_interrupted_search_goes_on(
     assert asked[4:] == [0, 100, 200]
 
 
-def test_among_equals_the_oldest_is_found() -> None:
+def test_exact_search_breaks_ties_by_age() -> None:
     space = TextToText()
     space.bind(unit(np.ones((5, 3))), np.random.default_rng(0))
     index = Exact().open(space, 5, 0.5, None)()
@@ -169,7 +169,7 @@ def test_among_equals_the_oldest_is_found() -> None:
     assert index.best(4) == (1, 1.0)
 
 
-def test_an_image_scores_its_own_clip_score_on_its_own_prompt_and_little_on_others() -> None:
+def test_image_similarity_has_the_given_clip_score_and_spread() -> None:
     space = TextToImage(clip_score=0.3, spread=0.02, unrelated=0.1)
     space.bind(np.eye(2000, 64, dtype=np.float32)[np.arange(2000) % 64], np.random.default_rng(0))
     products = [float(space.artifacts(np.array([row]))[0] @ space.queries(row, row + 1)[0]) for row in range(2000)]
@@ -180,7 +180,7 @@ def test_an_image_scores_its_own_clip_score_on_its_own_prompt_and_little_on_othe
     assert [said.what for said in space.assumptions()] == ["text-to-image similarity", "scale of similarity"]
 
 
-def test_double_precision_is_refused() -> None:
+def test_double_precision_embeddings_are_refused() -> None:
     """A stray float64 array makes a search fifteen times slower, and nobody would notice."""
     space = TextToText()
     space.bind(np.eye(3), np.random.default_rng(0))  # type: ignore[arg-type]
@@ -189,13 +189,13 @@ def test_double_precision_is_refused() -> None:
 
 
 @pytest.mark.parametrize("given_", [(0.1, 0.02, 0.2), (1.2, 0.02, 0.1), (0.3, -1.0, 0.1), (float("nan"), 0.1, 0.1)])
-def test_a_space_that_cannot_be_is_refused(given_: tuple[float, float, float]) -> None:
+def test_invalid_text_to_image_setting_is_refused(given_: tuple[float, float, float]) -> None:
     with pytest.raises(TraceError, match="expected 0 <= unrelated < clip_score"):
         TextToImage(*given_)
 
 
 @pytest.mark.parametrize("uncoded", [4096, 100])
-def test_approximate_search_misses_few_and_never_answers_wrongly(uncoded: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_approximate_search_has_recall_99_and_exact_similarities(uncoded: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A sliding window of prompts in themes: recall at 1 of 0.99, and whatever it finds has that similarity.
 
     So it is where the artifacts that wait for their codes are too many before a block of queries is done.
@@ -232,9 +232,7 @@ def test_approximate_search_misses_few_and_never_answers_wrongly(uncoded: int, m
 
 @pytest.mark.parametrize("image", [False, True])
 @pytest.mark.parametrize("floor", [-0.3, 0.2, 0.9])
-def test_neighbours_are_those_of_comparing_all_pairs(
-    floor: float, image: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_neighbours_match_a_comparison_of_all_pairs(floor: float, image: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """In blocks that end anywhere, with prompts that come again."""
     monkeypatch.setattr(neighbours, "QUERIES", 13)
     monkeypatch.setattr(neighbours, "ARTIFACTS", 29)

@@ -34,7 +34,7 @@ def load(form: str, folder: Path) -> Trace:
 
 
 @pytest.mark.parametrize("form", list(FORMATS))
-def test_ten_thousand_requests_come_back_as_they_were(form: str, tmp_path: Path) -> None:
+def test_ten_thousand_requests_round_trip(form: str, tmp_path: Path) -> None:
     """All that the format has a place for, to the last bit; and what it has none for is named."""
     made = Synthetic(requests=10_000, history=0).load(np.random.default_rng(1))
     skip_fraction = export(made, form, tmp_path / ("t.txt" if form == "vllm-omni" else "t.jsonl"))
@@ -62,7 +62,7 @@ sizes = st.integers(1, 2**31 - 1)
     slo_ms=st.floats(0, 1e9),
     gaps=st.lists(st.floats(0, 1e4), min_size=6, max_size=6),
 )
-def test_whatever_a_prompt_holds_comes_back(
+def test_any_prompt_round_trips(
     prompts: list[str], width: int, steps: int, seed: int, slo_ms: float, gaps: list[float], tmp_path_factory: Any
 ) -> None:
     folder = tmp_path_factory.mktemp("t")
@@ -87,7 +87,7 @@ def test_whatever_a_prompt_holds_comes_back(
     assert [json.loads(text) for text in found.table.column("extras").to_pylist()] == [others] * count
 
 
-def test_their_own_lines_are_read(tmp_path: Path) -> None:
+def test_engine_formats_are_read(tmp_path: Path) -> None:
     (tmp_path / "t.txt").write_text(
         "Request(request_id='a', prompt=\"it's\", width=512, height=768, num_inference_steps=20, timestamp=0.5, "
         "slo_ms=3000, seed=7)\n\n"
@@ -148,7 +148,7 @@ HOSTILE_JSON = [
     [*(("vllm-omni", text) for text in HOSTILE_LINES), *(("sglang", text) for text in HOSTILE_JSON)],
     ids=lambda value: value[:40],
 )
-def test_a_hostile_line_is_one_clear_error_and_nothing_is_run(
+def test_hostile_line_is_refused_and_not_run(
     form: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -161,7 +161,9 @@ def test_a_hostile_line_is_one_clear_error_and_nothing_is_run(
     assert not (tmp_path / CANARY).exists()
 
 
-def test_the_command_line_goes_both_ways(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_trace_export_and_import_are_inverse_on_the_command_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     trace = tmp_path / "t.parquet"
     assert main(["trace", "synth", "-o", str(trace), "--requests", "50", "--set", "history=0"]) == 0
     for form in FORMATS:
