@@ -35,7 +35,7 @@ LIMITS = (0.6, 0.7, 0.85, 0.95)
     seed=st.integers(0, 2**32 - 1),
 )
 @settings(max_examples=50)
-def test_a_pass_is_a_search_of_all_that_is_in_the_cache(
+def test_replay_matches_a_search_of_the_whole_cache(
     rows: int, prompts: int, preload: int, most: int, seed: int
 ) -> None:
     rng = np.random.default_rng(seed)
@@ -56,7 +56,7 @@ def test_a_pass_is_a_search_of_all_that_is_in_the_cache(
 
 
 @pytest.mark.parametrize("preload", [0, 100])
-def test_the_simulator_hits_and_saves_the_same(tmp_path: Path, preload: int) -> None:
+def test_replay_hit_rate_and_saving_match_the_simulator(tmp_path: Path, preload: int) -> None:
     trace = write(Synthetic(requests=600, history=0).load(np.random.default_rng(3)), tmp_path / "t.parquet")
     similarity, floor = TextToText(), 0.4
     similarity.bind(embed(trace, HashedNgrams()), np.random.default_rng(0))
@@ -90,7 +90,7 @@ def goals(found: CacheReplays, limits: tuple[float, ...]) -> list[PublishedValue
     return [PublishedValue(str(place), value, 0.01) for place, value in enumerate(found.predicted(limits))]
 
 
-def test_thresholds_that_gave_the_numbers_fit_them_and_no_others_fit_better() -> None:
+def test_fit_recovers_the_thresholds_that_gave_the_numbers() -> None:
     found = made_up()
     wanted = goals(found, LIMITS)
     best = fit(found, wanted)
@@ -105,7 +105,7 @@ def test_thresholds_that_gave_the_numbers_fit_them_and_no_others_fit_better() ->
             assert misfit(made_up(1).predicted(limits), wanted) * 1.02 >= other.misfit
 
 
-def test_only_rows_of_role_fit_are_aimed_at() -> None:
+def test_only_targets_of_role_fit_are_fitted() -> None:
     listed = published_values(load_targets(TARGETS))
     assert [row.name.split(",")[0] for row in listed] == [*["N07-fifo"] * 4, *["N08-fifo"] * 4, "N04a", "N04b"]
     assert len(predictions(np.zeros((1, 5, len(KS))))[0]) == len(listed)
@@ -114,7 +114,7 @@ def test_only_rows_of_role_fit_are_aimed_at() -> None:
         published_values({"nirvana": [other]})
 
 
-def test_the_command_writes_a_scale_that_a_run_takes(
+def test_written_similarity_map_can_be_used_by_a_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sim.fit.similarity_map.command.PRELOAD", 100)
@@ -129,7 +129,7 @@ def test_the_command_writes_a_scale_that_a_run_takes(
     assert residuals.to_clip(min(written["at"])) == 0.65
 
 
-def test_without_another_trace_nothing_is_shown_beside(
+def test_without_a_check_trace_no_values_are_shown_beside(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One floor, which leaves none to be tried beside it; all requests of a trace that has no more than may be read."""
@@ -164,7 +164,7 @@ def test_without_another_trace_nothing_is_shown_beside(
         (["--rows", "10"], "--rows: found 10"),
     ],
 )
-def test_what_cannot_be_fitted_is_refused(
+def test_invalid_similarity_map_option_is_refused(
     tmp_path: Path, words: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["calibrate", "similarity-map", "--trace", "t.parquet", "-o", str(tmp_path), *words]) == 2

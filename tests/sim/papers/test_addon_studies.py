@@ -17,7 +17,7 @@ from sim.papers.scorecard.runs.finished import Runs
 from traces.table.trace import Trace, make, write
 
 
-def test_the_page_has_every_measured_point(
+def test_addons_page_has_every_measured_point(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sim.papers.addons.command.QUICK", 0.01)
@@ -39,13 +39,13 @@ def test_the_page_has_every_measured_point(
     assert "service A" not in capsys.readouterr().err
 
 
-def test_errors_are_those_of_the_measured_sizes() -> None:
+def test_curve_errors_are_those_of_the_measured_sizes() -> None:
     curve = Curve("A", "loras", (1, 2, 3), {1: 1.0, 3: 0.5}, {"lru": [1.1, 9.0, 0.5]}, {"lru": [2.0, 9.0, 0.5]}, 0.1)
     assert errors([curve]) == pytest.approx({"mean": 0.05, "largest": 0.1, "fitted_mean": 0.5, "fitted_largest": 1.0})
 
 
 @pytest.mark.parametrize("sizes", ["0", "a", "1,,2", "-1"])
-def test_sizes_that_are_none(sizes: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_malformed_sizes_are_refused(sizes: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["reproduce", "addons", f"--sizes={sizes}"]) == 2
     assert "--sizes: found" in capsys.readouterr().err
 
@@ -59,7 +59,7 @@ def two_nodes(**columns: Any) -> Trace:
 ASKED = [["a"], ["b"], ["a"], ["b"], ["c"], [], ["c"], []]
 
 
-def test_a_trace_of_one_s_own_has_the_loads_of_caches_on_its_nodes() -> None:
+def test_user_trace_has_the_miss_curves_of_caches_on_its_nodes() -> None:
     """With room for one, a and b take each other's place and c stays; with room for two, each is loaded once."""
     (curve,) = caches.of_trace(two_nodes(controlnets=ASKED, loras=[[]] * 8), "mine", (2, 1))
     assert (curve.service, curve.kind, curve.sizes, curve.measured) == ("mine", "controlnets", (1, 2), {})
@@ -68,7 +68,7 @@ def test_a_trace_of_one_s_own_has_the_loads_of_caches_on_its_nodes() -> None:
     assert caches.of_trace(two_nodes(), "mine") == []
 
 
-def test_the_page_has_the_curves_of_traces_and_no_errors_of_theirs(
+def test_addons_page_has_curves_of_user_traces_without_errors(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fitted = {"lru": [0.625, 0.5], "lfu": [0.625, 0.5]}
@@ -104,7 +104,7 @@ def test_the_page_has_the_curves_of_traces_and_no_errors_of_theirs(
     assert theirs.count("| 0.625 | 0.375 | 0.375 |") == 4
 
 
-def test_the_check_fails_where_a_measured_point_is_lost(
+def test_addons_check_fails_where_a_measured_point_is_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def curve(made: float, fitted: float) -> Curve:
@@ -137,7 +137,7 @@ def test_the_check_fails_where_a_measured_point_is_lost(
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
-def test_what_was_not_measured_is_not_drawn() -> None:
+def test_unmeasured_points_are_not_drawn() -> None:
     made = {"lru": [0.75, 0.5], "lfu": [0.75, 0.25]}
     known = Curve("A", "loras", (1, 2), {1: 0.5}, made, {"lru": [0.625, 0.5]}, 0.25)
     left, right = draw([known, Curve("mine", "loras", (1, 2), {}, made, {}, 0.25)]).axes
@@ -146,7 +146,7 @@ def test_what_was_not_measured_is_not_drawn() -> None:
     assert [panel.get_title(loc="left") for panel in (left, right)] == ["Service A: LoRAs", "mine: LoRAs"]
 
 
-def test_a_run_that_failed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_addon_run_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "sim.papers.addons.served.finish", lambda points, work, jobs: Runs(tuple((point, "lost") for point in points))
     )

@@ -17,7 +17,7 @@ from sim.papers.scorecard.runs.points import Point, composed
 from tests.conftest import REPOSITORY
 
 
-def test_every_part_of_a_composition_is_a_design_beside_it_and_can_be_composed() -> None:
+def test_every_part_of_a_composition_is_a_design_that_composes() -> None:
     for traffic in TRAFFICS:
         names = [design.name for design in traffic.designs]
         assert len(set(names)) == len(names)
@@ -29,7 +29,7 @@ def test_every_part_of_a_composition_is_a_design_beside_it_and_can_be_composed()
     )
 
 
-def test_the_page_says_what_each_brings_over_its_parts() -> None:
+def test_compositions_page_states_the_gain_over_each_part() -> None:
     numbers = {"p50_s": 2.0, "p95_s": 3.0, "rpm_per_gpu": 5.0, "usd_per_image": 0.01, "hit_rate": None}
     facts = {
         "rows": 10,
@@ -54,7 +54,7 @@ def test_the_page_says_what_each_brings_over_its_parts() -> None:
     assert len(draw(facts).axes) == 3 * len(TRAFFICS)
 
 
-def test_the_page_that_is_committed_says_what_its_numbers_do() -> None:
+def test_committed_compositions_page_matches_its_numbers() -> None:
     folder = REPOSITORY / "results"
     facts = json.loads((folder / f"{NAME}.json").read_text(encoding="utf-8"))
     assert (folder / f"{NAME}.md").read_text(encoding="utf-8") == render(facts, f"{NAME}.png")
@@ -84,7 +84,7 @@ def given_numbers(monkeypatch: pytest.MonkeyPatch, failing: str | None = None) -
     return asked
 
 
-def test_latency_is_of_the_light_load_and_throughput_of_the_full_one(
+def test_latency_is_of_the_light_load_and_throughput_of_the_full_load(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked = given_numbers(monkeypatch)
@@ -111,7 +111,7 @@ def test_latency_is_of_the_light_load_and_throughput_of_the_full_one(
     assert [each["command"] for each in designs] == [point.command for point in asked[: 2 * len(every) : 2]]
 
 
-def test_the_check_fails_where_a_composition_loses_its_gain(
+def test_compositions_check_fails_where_a_gain_is_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     given_numbers(monkeypatch)
@@ -134,7 +134,7 @@ def test_the_check_fails_where_a_composition_loses_its_gain(
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
-def test_a_run_that_failed_is_named_and_nothing_is_written(
+def test_failed_composition_run_is_named_and_nothing_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     given_numbers(monkeypatch, "system=modm-patched")

@@ -22,14 +22,14 @@ REQUESTS = 1_900_000
 ITEMS, KS = 1_500_000, (5, 10, 15, 20, 25)
 
 
-def test_no_other_row_has_the_role_and_both_say_why() -> None:
+def test_two_rows_are_inconsistent_and_say_why() -> None:
     ours = load_study(None, quick=False)
     found = {row.id for listed in ours.targets.values() for row in listed if row.role == "inconsistent"}
     assert found == {"N07-most", "N08-most"}
     assert all("95,000 misses" in ours.reasons[name] for name in found)
 
 
-def test_what_lru_misses_leaves_room() -> None:
+def test_misses_of_lru_fill_less_than_a_third_of_the_cache() -> None:
     """Insertion on a miss only (5.4): the misses of LRU's 0.95, five items each, are less than a third of the cache."""
     known = {row.id: row for listed in load_study("nirvana", quick=False).targets.values() for row in listed}
     lru, *_ = known["N07-most"].values
@@ -41,7 +41,7 @@ def test_what_lru_misses_leaves_room() -> None:
 
 @settings(max_examples=20)
 @given(seed=st.integers(0, 10_000), rows=st.integers(1, 120), spare=st.integers(0, 20))
-def test_where_nothing_is_evicted_all_policies_are_the_same_cache(seed: int, rows: int, spare: int) -> None:
+def test_all_policies_are_equal_if_nothing_is_evicted(seed: int, rows: int, spare: int) -> None:
     """As many items as LRU's misses leave, or more: every policy serves every request alike, and evicts nothing."""
     raw = np.random.default_rng(seed).integers(-2, 3, (rows, 3)) + 0.01
     prompts = (raw / np.linalg.norm(raw, axis=1, keepdims=True)).astype(np.float32)

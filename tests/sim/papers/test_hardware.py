@@ -44,7 +44,7 @@ def recursion(row: Submission, image_s: float) -> np.ndarray:
     return np.sort(np.array(done) - times)
 
 
-def test_a_part_of_the_submissions_is_as_near_as_is_said() -> None:
+def test_subset_of_the_submissions_is_within_the_stated_error() -> None:
     """The gate: a change that makes the median error of p99 larger than 2 % fails here."""
     errors = results.facts_of("a part", part(), [])["errors"]
     assert all(abs(run["fitted"]["error"]["mean"]) < 1e-3 for run, _ in part())
@@ -54,12 +54,12 @@ def test_a_part_of_the_submissions_is_as_near_as_is_said() -> None:
     assert all(f"{rate['ours']:.2f}" == f"{rate['logged']:.2f}" for rate in rates)
 
 
-def test_the_engine_is_the_recursion() -> None:
+def test_engine_matches_the_recursion() -> None:
     for row, (run, latencies_s) in zip(PART, part(), strict=True):
         assert latencies_s == pytest.approx(recursion(row, run["fitted"]["image_s"]), rel=1e-9)
 
 
-def test_the_committed_page_is_within_what_is_promised() -> None:
+def test_committed_hardware_page_is_within_its_stated_error() -> None:
     facts = json.loads((Path(__file__).parents[3] / "results" / "hardware.json").read_text())
     assert facts["form"] == "in full"
     assert len(facts["submissions"]) == len(ROWS)
@@ -72,7 +72,7 @@ def test_the_committed_page_is_within_what_is_promised() -> None:
         assert named[run["name"]]["fitted"]["latency_s"] == pytest.approx(run["fitted"]["latency_s"], rel=1e-6)
 
 
-def test_the_sensitivity_is_that_of_reruns(tmp_path: Path) -> None:
+def test_sensitivity_matches_reruns(tmp_path: Path) -> None:
     """At a load of 1 three per cent of service move p99 many times further than at 0.8."""
     spans = {}
     for row, factor in ((ROWS[7], 1.0), (ROWS[14], 1.07)):  # four H100 NVL, a GH200
@@ -87,7 +87,7 @@ def test_the_sensitivity_is_that_of_reruns(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("row", ROUTED[:3], ids=lambda row: f"{row.rate_per_s}")
-def test_least_declared_cost_is_near_the_band_of_random_ties_with_nothing_fitted(row: RoutedRun) -> None:
+def test_least_declared_cost_is_near_the_band_of_random_ties(row: RoutedRun) -> None:
     found = routing.replay_routing(row, 20, with_sensitivity=False)
     for name in results.BANDED:
         low_s, high_s = found["nine_in_ten_draws_s"][name]
@@ -96,18 +96,20 @@ def test_least_declared_cost_is_near_the_band_of_random_ties_with_nothing_fitted
 
 
 @pytest.mark.parametrize(("measured", "outside"), [(1.0, 1.0), (2.0, 0.0), (3.0, 0.0), (8.0, -0.5), (None, None)])
-def test_a_measured_value_is_in_the_band_or_so_far_outside(measured: float | None, outside: float | None) -> None:
+def test_distance_outside_the_band_is_relative_to_the_measured_value(
+    measured: float | None, outside: float | None
+) -> None:
     assert routing.outside(measured, 2.0, 4.0) == outside
 
 
-def test_ties_are_random_whatever_the_configured_router_does() -> None:
+def test_planned_router_has_a_band_over_random_ties() -> None:
     """Nobody recorded the ties of any planned router, so each has a band."""
     found = routing.replay_routing(RoutedRun("C", 0.64, "least-requests", {}), 10, with_sensitivity=False)
     low_s, high_s = found["nine_in_ten_draws_s"]["mean"]
     assert low_s < high_s
 
 
-def test_the_page_never_shows_what_is_not_fitted_without_its_band() -> None:
+def test_hardware_page_shows_unfitted_p99_with_its_band() -> None:
     made = results.make(ROWS[14:16], [RoutedRun("A", 0.5, "least-declared-cost", {"mean": 3.0})], quick=True)
     facts = json.loads(json.dumps(made, allow_nan=False))
     text = page.render(facts, "hardware.png")
@@ -138,7 +140,7 @@ def table(tmp_path: Path, **changes: str) -> Path:
     return file
 
 
-def test_runs_of_one_s_own_are_replayed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_user_submissions_are_replayed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Another accelerator, no profile, some figures not logged."""
     file = table(tmp_path)
     assert main(["reproduce", "hardware", "--runs", str(file), "-o", str(tmp_path / "out")]) == 0
@@ -156,12 +158,12 @@ def test_runs_of_one_s_own_are_replayed(tmp_path: Path, capsys: pytest.CaptureFi
     assert again["fitted"]["image_s"] == pytest.approx(facts["submissions"][0]["fitted"]["image_s"], rel=1e-4)
 
 
-def test_the_check_fails_where_p99_is_off(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_hardware_check_fails_where_p99_is_off(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["reproduce", "hardware", "--runs", str(table(tmp_path, p99_s="30")), "--check"]) == 1
     assert "median error of p99" in capsys.readouterr().err
 
 
-def test_the_check_fails_where_a_routed_run_of_one_s_own_is_outside_its_band(
+def test_hardware_check_fails_where_a_user_routed_run_is_outside_its_band(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(routing, "DRAWS", 5)
@@ -179,7 +181,7 @@ def test_the_check_fails_where_a_routed_run_of_one_s_own_is_outside_its_band(
     assert "found 4." in said
 
 
-def test_the_check_fails_where_a_committed_verdict_is_lost(
+def test_hardware_check_fails_where_a_committed_verdict_is_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Of a submission, and of a routed run."""
@@ -210,7 +212,7 @@ def test_the_check_fails_where_a_committed_verdict_is_lost(
     )
 
 
-def test_a_machine_much_slower_than_it_was_offline_is_fitted_too(tmp_path: Path) -> None:
+def test_machine_much_slower_than_offline_is_fitted(tmp_path: Path) -> None:
     """Its mean is that of a service five times as long, and more is needed than the first bracket has."""
     (row,) = submissions(table(tmp_path))
     slow = replay.Replay(row, tmp_path)
@@ -244,7 +246,7 @@ def test_routed_runs_alone_have_a_page_and_no_figure(tmp_path: Path, capsys: pyt
         ({"mean_s": "1e-6"}, "no seconds per image that give a mean"),
     ],
 )
-def test_a_row_that_cannot_be_is_one_clear_error(
+def test_malformed_submission_row_is_refused(
     tmp_path: Path, changes: dict[str, str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["reproduce", "hardware", "--runs", str(table(tmp_path, **changes)), "--check"]) == 2
@@ -253,7 +255,7 @@ def test_a_row_that_cannot_be_is_one_clear_error(
     assert "Traceback" not in error
 
 
-def test_an_unknown_router_or_file_is_one_clear_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_router_or_file_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "routes.csv"
     file.write_text("workload,rate_per_s,routing,mean_s\nC,0.5,fortune,3\n")
     assert main(["reproduce", "hardware", "--routing", str(file), "--check"]) == 2

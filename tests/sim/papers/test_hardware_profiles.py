@@ -60,19 +60,19 @@ def standalone_s(batch: int, seconds: float) -> float:
 
 
 @pytest.mark.parametrize("profile", [each for each in PROFILES if each.device in errors()], **IDENTITY)
-def test_the_known_error_is_that_of_the_servers_of_the_kind(profile: Profile) -> None:
+def test_known_error_is_that_of_the_servers_of_its_gpu(profile: Profile) -> None:
     assert profile.service_error == pytest.approx(known(errors()[str(profile.device)]), abs=5e-4)
 
 
 @pytest.mark.parametrize("profile", NO_SERVER, **IDENTITY)
-def test_the_known_error_without_a_server_run_is_that_of_all_kinds(profile: Profile) -> None:
+def test_known_error_without_a_server_run_is_that_of_all_gpus(profile: Profile) -> None:
     assert profile.service_error == pytest.approx(
         known([each for found in errors().values() for each in found]), abs=5e-4
     )
 
 
 @pytest.mark.parametrize("profile", SERVED, **IDENTITY)
-def test_a_server_s_batch_takes_what_its_run_was_fitted_to(profile: Profile) -> None:
+def test_server_batch_time_is_the_fitted_one(profile: Profile) -> None:
     name = profile.source.removeprefix("MLPerf Inference ").partition(" (SDXL")[0]
     alone, batch, *_ = profile.step
     assert STEPS * batch.seconds == pytest.approx(full_s(name), rel=1e-4)
@@ -82,16 +82,14 @@ def test_a_server_s_batch_takes_what_its_run_was_fitted_to(profile: Profile) -> 
 
 
 @pytest.mark.parametrize("profile", NO_SERVER, **IDENTITY)
-def test_an_image_alone_follows_from_the_offline_batch_where_no_server_ran(profile: Profile) -> None:
+def test_standalone_time_without_a_server_run_follows_from_the_offline_batch(profile: Profile) -> None:
     alone, batch = profile.step
     assert STEPS * alone.seconds == pytest.approx(standalone_s(batch.batch, STEPS * batch.seconds), rel=1e-4)
     assert f"fixed {fixed_s():.3f} s" in str(alone.source)
 
 
 @pytest.mark.parametrize("row", [row for name, row in ROWS.items() if "GH200" in name], ids=lambda row: row.name)
-def test_the_fastest_request_of_a_gh200_was_in_a_batch_of_two_that_did_not_wait(
-    row: Submission, tmp_path: Path
-) -> None:
+def test_fastest_request_of_a_gh200_was_in_an_unqueued_batch_of_two(row: Submission, tmp_path: Path) -> None:
     """By the arrivals, which are made again from the logged seed."""
     replay = Replay(row, tmp_path)
     seconds = replay.latencies_s(fact(row.name)["fitted"]["image_s"] / replay.base_s)
@@ -99,7 +97,7 @@ def test_the_fastest_request_of_a_gh200_was_in_a_batch_of_two_that_did_not_wait(
     assert row.measured["min"] > seconds[0] * 1.15, "the share of a batch is too little"
 
 
-def test_the_fixed_seconds_predict_the_fastest_requests_of_two_other_systems() -> None:
+def test_fixed_seconds_predict_the_fastest_requests_of_two_other_systems() -> None:
     """An H100 NVL served an image alone at once; an H100 PCIe one that had waited 1.415 s for a GPU."""
     nvl, pcie = (next(name for name in ROWS if part in name) for part in ("DL380a_H100_NVL", "C245M8_H100_PCIe"))
     assert standalone_s(8, full_s(nvl)) == pytest.approx(ROWS[nvl].measured["min"], rel=0.01)

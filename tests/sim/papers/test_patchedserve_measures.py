@@ -51,7 +51,7 @@ def test_satisfaction_over_nirvana_is_averaged_over_rates_and_models() -> None:
     assert at_moderate_load(figure11()) == 1.0
 
 
-def test_a_load_is_supported_up_to_where_a_line_crosses_the_share() -> None:
+def test_supported_load_is_interpolated_at_the_required_share() -> None:
     def alike(model: str, system: str, rate: int) -> float:
         return 0.1 if model == "sd3" and system == "patchedserve" and rate > 20 else 0.0
 
@@ -63,14 +63,14 @@ def test_a_load_is_supported_up_to_where_a_line_crosses_the_share() -> None:
         load_over_baselines(figure11(lambda model, system, rate: 1.0))
 
 
-def test_scheduling_pays_where_it_is_ahead_of_first_come_first_served_and_more_on_sdxl() -> None:
+def test_scheduling_gains_where_it_beats_fcfs_and_more_on_sdxl() -> None:
     assert gains_by_scheduling(figure11())
     assert not gains_by_scheduling(
         figure11(lambda model, system, rate: 0.2 * (model == "sd3" and system == "patchedserve"))
     )
 
 
-def test_the_error_is_that_of_the_worse_model() -> None:
+def test_predictor_error_is_that_of_the_worse_model() -> None:
     runs = [run("patchedserve-figure11", "patchedserve", 10, 1.0, 3.0)]
     runs += [run("patchedserve-figure11-sd3", "patchedserve", 10, 1.0, error) for error in (4.0, 8.0)]
     assert predictor_error(Runs(tuple(runs))) == 6.0
@@ -89,7 +89,7 @@ def several(shares: Mapping[str, tuple[float, ...]]) -> Runs:
     return Runs(tuple(made))
 
 
-def test_nobody_is_ahead_on_several_gpus_and_distrifusion_is_for_light_loads() -> None:
+def test_patchedserve_leads_on_several_gpus_only_if_every_printed_claim_holds() -> None:
     as_printed = {
         "patchedserve": (1.0, 1.0, 0.9, 0.8),
         "patched-cache": (1.0, 0.9, 0.8, 0.4),
@@ -101,7 +101,7 @@ def test_nobody_is_ahead_on_several_gpus_and_distrifusion_is_for_light_loads() -
     assert not leads_on_several_gpus(several({**as_printed, "patched-cache": (1.0, 0.9, 0.95, 0.4)}))
 
 
-def test_the_profiles_have_the_ratio_that_they_were_made_from() -> None:
+def test_profiles_have_the_published_step_ratio() -> None:
     assert [step_ratio(model) for model in ("sdxl", "sd3-medium")] == pytest.approx([1.3, 2.4])
 
 
@@ -113,7 +113,7 @@ def batch(folder: Path, sides: tuple[int, ...], steps_s: float, model: str = "sd
     return point, Finished(point, {"trace": {"shapes": [[side, side] for side in sides]}}, folder, {"system": ""})
 
 
-def test_batches_of_three_are_told_apart_by_their_sizes_in_any_order(tmp_path: Path) -> None:
+def test_batches_of_three_are_identified_by_their_sizes_in_any_order(tmp_path: Path) -> None:
     made = [
         batch(tmp_path / "large", (1024, 1024, 1024), 9.0),
         batch(tmp_path / "other", (512, 512, 512), 1.0, "sd3-medium"),
@@ -128,7 +128,7 @@ def test_batches_of_three_are_told_apart_by_their_sizes_in_any_order(tmp_path: P
         third_size_adds_time(Runs(tuple(made)))
 
 
-def test_the_error_is_of_runs_that_have_a_predictor() -> None:
+def test_predictor_error_needs_a_learned_predictor() -> None:
     """Another assumption's value is no error of the predictor, and a model without one is no zero."""
     runs = [run("patchedserve-figure11", "patchedserve", 10, 1.0), run("patchedserve-figure11", "patched-cache", 10, 1)]
     for point, finished in [run("patchedserve-figure11-sd3", "patchedserve", 10, 1.0)]:

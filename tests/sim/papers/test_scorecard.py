@@ -82,7 +82,7 @@ def test_every_target_is_a_row_with_its_verdict(tmp_path: Path) -> None:
     assert rows["A1"].command == "mezzotint run -m experiment=nirvana-figure13 trace.requests=160 preload=100"
 
 
-def test_a_known_reason_is_told_of_a_missed_row_only(tmp_path: Path) -> None:
+def test_known_reason_appears_only_for_rows_outside_tolerance(tmp_path: Path) -> None:
     known = replace(STUDY, reasons={"A1": "never shown", "A2": "the trace is short", "B1": "later"})
     rows = by_id(make(known, tmp_path / "work"))
     assert rows["A1"].reason is None
@@ -90,7 +90,7 @@ def test_a_known_reason_is_told_of_a_missed_row_only(tmp_path: Path) -> None:
     assert rows["B1"].reason == f"{NOT_YET}; later; needs another world"
 
 
-def test_the_same_seed_gives_the_same_bytes_in_any_number_of_processes(tmp_path: Path) -> None:
+def test_scorecard_bytes_do_not_depend_on_the_number_of_processes(tmp_path: Path) -> None:
     for jobs in (1, 2):
         write(make(STUDY, tmp_path / f"work{jobs}", jobs), tmp_path / str(jobs), "scorecard")
     for kind in ("json", "md"):
@@ -113,7 +113,7 @@ def test_runs_of_equal_configuration_are_made_once_and_kept(tmp_path: Path, simu
     assert simulations() == 4
 
 
-def test_a_change_of_arithmetic_runs_everything_again(
+def test_arithmetic_version_change_reruns_everything(
     tmp_path: Path, simulations: Counted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make(STUDY, tmp_path / "work")
@@ -122,7 +122,7 @@ def test_a_change_of_arithmetic_runs_everything_again(
     assert simulations() == 4
 
 
-def test_an_interrupted_scorecard_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_scorecard_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[str] = []
 
     def until(stop: int) -> Callable[[dict[str, Any]], Outcome]:
@@ -143,7 +143,7 @@ def test_an_interrupted_scorecard_goes_on(tmp_path: Path, monkeypatch: pytest.Mo
     assert card.rows == make(STUDY, tmp_path / "elsewhere").rows
 
 
-def test_half_a_run_is_none(tmp_path: Path, simulations: Counted) -> None:
+def test_truncated_run_is_made_again(tmp_path: Path, simulations: Counted) -> None:
     first = make(STUDY, tmp_path / "work")
     for summary in (tmp_path / "work").glob("*/summary.json"):
         summary.write_text(summary.read_text()[:100])
@@ -151,7 +151,7 @@ def test_half_a_run_is_none(tmp_path: Path, simulations: Counted) -> None:
     assert simulations() == 4
 
 
-def test_what_cannot_be_run_takes_its_own_rows_alone(tmp_path: Path) -> None:
+def test_failed_experiment_affects_only_its_own_rows(tmp_path: Path) -> None:
     measures = MEASURES | {
         "A2": TargetMeasure(("no-such-figure",), latency_s("nirvana"), ""),
         "A3": TargetMeasure((TABLE2,), lambda runs: latency_s("nirvana")(runs) > 0, ""),
@@ -165,7 +165,7 @@ def test_what_cannot_be_run_takes_its_own_rows_alone(tmp_path: Path) -> None:
     assert sum(map(len, card.failed.values())) == 2
 
 
-def test_a_number_that_a_summary_lacks_is_the_reason(tmp_path: Path) -> None:
+def test_missing_summary_key_is_the_reason(tmp_path: Path) -> None:
     measures = MEASURES | {
         "A2": TargetMeasure((COSTS,), lambda runs: runs.where(system="vanilla").mean("cache", "hits"), "")
     }
@@ -174,7 +174,7 @@ def test_a_number_that_a_summary_lacks_is_the_reason(tmp_path: Path) -> None:
     )
 
 
-def test_a_verdict_that_held_is_watched(tmp_path: Path) -> None:
+def test_lost_verdict_is_reported(tmp_path: Path) -> None:
     card = make(STUDY, tmp_path / "work")
     write(card, tmp_path, "before")
     before = tmp_path / "before.json"
@@ -196,7 +196,7 @@ def test_a_verdict_that_held_is_watched(tmp_path: Path) -> None:
         read_comparisons(before, STUDY)
 
 
-def test_the_command_says_what_could_not_be_run_and_what_cannot_stay(
+def test_reproduce_names_what_could_not_be_run_and_what_is_dropped(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The rows that can be had are written all the same."""
@@ -230,7 +230,7 @@ def test_the_command_says_what_could_not_be_run_and_what_cannot_stay(
 @pytest.mark.parametrize(
     ("error", "status"), [("no profile of sdxl", 2), ("needs faiss; install it with: pip install 'mezzotint[ann]'", 0)]
 )
-def test_a_missing_extra_leaves_rows_not_run_and_is_no_failure(
+def test_missing_extra_leaves_rows_not_run_and_is_no_failure(
     error: str, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def refused(config: dict[str, Any]) -> Outcome:
@@ -253,7 +253,7 @@ def test_a_missing_extra_leaves_rows_not_run_and_is_no_failure(
         (["nope"], "another study: addons, compositions, hardware, stages"),
     ],
 )
-def test_an_option_of_another_page_is_refused(
+def test_option_of_another_study_is_refused(
     words: list[str], told: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     assert main(["reproduce", *words, "-o", str(tmp_path)]) == 2
@@ -263,7 +263,7 @@ def test_an_option_of_another_page_is_refused(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_quick_form_leaves_no_experiment_as_long_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_quick_form_shortens_every_experiment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "sim.papers.scorecard.scorecard.read_data", lambda path, form: {COSTS: None, TABLE2: ["preload=1"]}
     )
@@ -271,7 +271,7 @@ def test_a_quick_form_leaves_no_experiment_as_long_as_it_is(monkeypatch: pytest.
         load_study("nirvana", quick=True)
 
 
-def test_the_command_writes_and_checks(
+def test_reproduce_writes_and_checks(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On targets that no experiment is behind: nothing is run."""

@@ -32,7 +32,7 @@ def key_of(folder: Path) -> str:
     return done.stdout.strip()
 
 
-def test_a_comment_changes_no_key_and_a_change_of_results_changes_all(copied: Path) -> None:
+def test_comment_changes_no_key_and_changed_arithmetic_changes_every_key(copied: Path) -> None:
     ours = key.digest({"seed": 1})
     for room in ("sim", "traces", "backends"):
         for file in (copied / room).rglob("*.py"):
@@ -45,14 +45,14 @@ def test_a_comment_changes_no_key_and_a_change_of_results_changes_all(copied: Pa
     assert key_of(copied) != ours, "although nobody raised ARITHMETIC"
 
 
-def test_the_version_of_the_arithmetic_is_in_every_key(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_arithmetic_version_is_in_every_key(monkeypatch: pytest.MonkeyPatch) -> None:
     before = key.arithmetic.__wrapped__()
     assert before == key.arithmetic()
     monkeypatch.setattr(key, "ARITHMETIC", 2)
     assert key.arithmetic.__wrapped__() != before
 
 
-def test_the_key_has_the_configuration_and_the_profiles_that_are_read(tmp_path: Path) -> None:
+def test_key_covers_the_configuration_and_the_profiles_it_reads(tmp_path: Path) -> None:
     config = points.composed(points.sweep("nirvana-figure13")[0])
     assert key.digest(config | {"run": {"dir": "elsewhere"}}) == key.digest(config)
     assert key.digest(config | {"seed": 2}) != key.digest(config)

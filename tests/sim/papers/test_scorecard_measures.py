@@ -53,7 +53,7 @@ def table3(changed: Mapping[tuple[str, int], Mapping[str, float]] | None = None)
     return Runs(tuple(runs))
 
 
-def test_replicas_are_averaged_and_systems_told_apart() -> None:
+def test_replicas_are_averaged_per_system() -> None:
     runs = Runs((system("vanilla", 8.0), system("vanilla", 10.0), system("nirvana", 4.5, p50=4.0, p90=6.0)))
     assert latency_s("vanilla")(runs) == pytest.approx(9.0)
     assert ratio("nirvana", "vanilla", "latency_s", "mean")(runs) == pytest.approx(0.5)
@@ -61,7 +61,7 @@ def test_replicas_are_averaged_and_systems_told_apart() -> None:
     assert over_median("nirvana", "p90")(runs) == pytest.approx(1.5)
 
 
-def test_a_predicted_miss_is_no_hit() -> None:
+def test_predicted_miss_is_no_hit() -> None:
     """The paper's hit rate is of all requests, not of those that were looked up."""
     runs = Runs((system("nirvana", lookups=60, hits=50, hit_rate=50 / 60, hit_share_by_k={"25": 0.1}),))
     assert hit_rate("nirvana")(runs) == pytest.approx(0.5)
@@ -92,18 +92,18 @@ def test_table3_is_read_by_policy_and_size() -> None:
         ({("lru", CAPACITIES[2]): {"hits": 70}}, False),
     ],
 )
-def test_the_order_of_table3_is_of_150k_items_and_takes_both_columns(changed: Any, holds: bool) -> None:
+def test_lcbfu_saving_order_is_judged_at_150k_items(changed: Any, holds: bool) -> None:
     assert has_lcbfu_highest_saving(table3(changed)) is holds
 
 
-def test_holes_are_of_caches_that_evict() -> None:
+def test_holes_are_counted_only_for_caches_that_evict() -> None:
     never = {("lcbfu", capacity): {"holes": 0, "evictions": 0} for capacity in CAPACITIES[2:]}
     assert requests_at_a_hole(table3(never)) == pytest.approx(0.04)
     with pytest.raises(Unmeasured, match="nothing was evicted"):
         requests_at_a_hole(table3({("lcbfu", capacity): {"evictions": 0} for capacity in CAPACITIES}))
 
 
-def test_prompts_and_searches_are_read_of_the_run_itself(tmp_path: Path) -> None:
+def test_prompt_lengths_and_search_times_are_read_from_the_run(tmp_path: Path) -> None:
     words = ("system=nirvana", "cluster=a10g", "arrivals=closed", "trace.requests=400", "preload=100")
     outcome = simulated(*words)
     write(outcome, tmp_path)

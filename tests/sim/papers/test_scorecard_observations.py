@@ -86,7 +86,7 @@ def sessions(near: bool) -> tuple[list[float], list[str], list[str]]:
     return list(times), list(prompts), list(users)
 
 
-def test_sessions_are_alike_where_their_prompts_share_words(served: Served, tmp_path: Path) -> None:
+def test_sessions_are_alike_if_their_prompts_share_words(served: Served, tmp_path: Path) -> None:
     found, survive, short = seen(served(*sessions(near=True)), tmp_path)
     within, own, other = found.numbers.values()
     assert found.as_seen is True
@@ -99,7 +99,7 @@ def test_sessions_are_alike_where_their_prompts_share_words(served: Served, tmp_
     assert found.numbers["mean cosine, same session:"] < found.numbers["mean cosine, same user, another session:"]
 
 
-def test_what_a_trace_does_not_tell_is_not_measured(served: Served, tmp_path: Path) -> None:
+def test_observation_without_data_is_not_measured(served: Served, tmp_path: Path) -> None:
     times, prompts, users = sessions(near=True)
     alike, *_ = seen(served(times, prompts), tmp_path)
     assert (alike.as_seen, alike.reason) == (None, "the trace names no users")
@@ -111,9 +111,7 @@ def test_what_a_trace_does_not_tell_is_not_measured(served: Served, tmp_path: Pa
 
 
 @pytest.mark.parametrize(("stays", "left"), [(True, 1.0), (False, 0.0)])
-def test_clusters_that_are_asked_for_every_day_survive(
-    served: Served, tmp_path: Path, stays: bool, left: float
-) -> None:
+def test_clusters_that_recur_every_day_survive(served: Served, tmp_path: Path, stays: bool, left: float) -> None:
     """Three days of one popular prompt, and on the second and third day of the same one or of another."""
     rows = []
     for day in range(3):
@@ -127,7 +125,7 @@ def test_clusters_that_are_asked_for_every_day_survive(
     assert found.numbers == {f"left on day {day} of the first day's top:": left for day in (2, 3)}
 
 
-def test_short_prompts_are_compared_by_what_they_hit(served: Served, tmp_path: Path) -> None:
+def test_short_prompts_are_compared_by_hit_similarity(served: Served, tmp_path: Path) -> None:
     """Fourteen words are few and fifteen many; what hit nothing is on neither side."""
     prompts = [" ".join(WORDS[:14]), f"  {' '.join(WORDS[:15])} ", "one", "two", " ".join(WORDS[:20])]
     times = [float(n) for n in range(5)]
@@ -142,7 +140,7 @@ def test_short_prompts_are_compared_by_what_they_hit(served: Served, tmp_path: P
         similarity_of_hits(run, short=False)
 
 
-def test_what_was_seen_of_a_trace_is_kept(served: Served, tmp_path: Path) -> None:
+def test_observations_of_a_trace_are_cached(served: Served, tmp_path: Path) -> None:
     runs = served(*sessions(near=True))
     first = observe(runs, tmp_path / "work")
     (kept,) = (tmp_path / "work").glob("observed-*.json")

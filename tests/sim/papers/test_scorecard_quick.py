@@ -8,7 +8,7 @@ from sim.cli import main
 from tests.conftest import REPOSITORY
 
 
-def test_no_verdict_that_held_is_lost(
+def test_no_committed_verdict_is_lost(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Where a change means to lose one, `mezzotint reproduce --quick` writes the new state.

@@ -39,14 +39,14 @@ def test_every_committed_file_has_verdicts_that_can_be_lost(name: str) -> None:
         )
 
 
-def test_only_what_held_can_be_lost() -> None:
+def test_only_rows_within_tolerance_can_be_lost() -> None:
     held, missed = Comparison("1", "1", True), Comparison("1", "2", False)
     assert lost_rows({"a": missed, "b": held}, {"a": held, "b": held, "c": missed}) == []
     assert lost_rows({"a": missed, "b": held}, {}) == ["b: was within tolerance, and the row is missing now"]
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"settings": [{}]}', '{"settings": 3}'])
-def test_another_file_is_refused(text: str, tmp_path: Path) -> None:
+def test_file_of_another_study_is_refused(text: str, tmp_path: Path) -> None:
     file = tmp_path / "swiftdiffusion.json"
     file.write_text(text)
     with pytest.raises(ConfigError, match=r"swiftdiffusion.json: found no results of this study and version"):
@@ -54,7 +54,7 @@ def test_another_file_is_refused(text: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("study", ["", "hardware", "stages", "addons", "compositions"])
-def test_outside_a_clone_a_check_is_refused_before_any_run(
+def test_check_outside_a_clone_is_refused_before_any_run(
     study: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

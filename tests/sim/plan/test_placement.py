@@ -52,7 +52,9 @@ def exhaustive(demand: Demand, servers: int, limit: float, room: int) -> Placeme
 
 @settings(max_examples=15)
 @given(demands(), st.integers(1, 3), st.integers(1, 4), st.floats(0.2, 1.0))
-def test_no_placement_of_single_copies_is_better(demand: Demand, servers: int, room: int, limit: float) -> None:
+def test_solved_placement_is_at_least_as_good_as_any_of_single_copies(
+    demand: Demand, servers: int, room: int, limit: float
+) -> None:
     best, found = exhaustive(demand, servers, limit, room), solve(demand, servers, limit, room)
     if found is None:
         assert best is None
@@ -68,7 +70,7 @@ def test_no_placement_of_single_copies_is_better(demand: Demand, servers: int, r
 
 @settings(max_examples=10)
 @given(demands(), st.integers(2, 3))
-def test_where_there_is_room_for_one_copy_each_it_is_the_best_of_all(demand: Demand, servers: int) -> None:
+def test_placement_is_optimal_if_each_controlnet_fits_once(demand: Demand, servers: int) -> None:
     """As many places as ControlNets: nothing can be divided."""
     if len(demand.load) % servers:
         return
@@ -79,7 +81,7 @@ def test_where_there_is_room_for_one_copy_each_it_is_the_best_of_all(demand: Dem
         assert objective(demand, found, room) == pytest.approx(objective(demand, best, room), rel=2 * GAP, abs=1e-9)
 
 
-def test_a_pair_is_divided_between_servers() -> None:
+def test_controlnet_pair_is_split_between_servers() -> None:
     demand = Demand(((("a", "b"), 1.0), (("c", "d"), 1.0)), 0.2)
     assert evaluate(demand, dict.fromkeys("abcd", (1.0,))).turns_s == pytest.approx(0.2)
     found = solve(demand, 2, 0.7, 2)
@@ -88,7 +90,7 @@ def test_a_pair_is_divided_between_servers() -> None:
     assert found.load == pytest.approx((0.4, 0.4))
 
 
-def test_of_service_a_the_naive_choices_are_overloaded_where_the_solved_one_is_not() -> None:
+def test_solved_placement_of_service_a_avoids_the_overload_of_naive_ones() -> None:
     demand = head(of_service("A", 120.0, 1.15), 16)
     assert sum(demand.load.values()) == pytest.approx(2 * 1.695 * 1.15, rel=0.01)
     found = solve(demand, 6, 0.7, 8)
@@ -96,7 +98,7 @@ def test_of_service_a_the_naive_choices_are_overloaded_where_the_solved_one_is_n
     assert max(found.load) <= 0.7 < 1.0 < min(max(naive(demand, 6).load) for naive in (one_each, in_turn))
 
 
-def test_the_command_says_what_a_run_takes(capsys: pytest.CaptureFixture[str]) -> None:
+def test_plan_placement_prints_overrides_for_a_run(capsys: pytest.CaptureFixture[str]) -> None:
     asked = ["plan", "placement", "--service", "B", "--rate-rpm", "30", "--servers", "3", "--most", "10"]
     assert main(asked) == 0
     assert "allocation.servers=3 'controlnet_placement.placement=[[" in capsys.readouterr().out
@@ -120,12 +122,12 @@ def asking(controlnets: list[list[str]], gap_s: float = 30.0) -> Trace:
     return make(columns | {"controlnets": controlnets}, name="mine", source="s")
 
 
-def test_more_servers_than_can_be_solved_for_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_too_many_servers_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "placement", "--service", "B", "--rate-rpm", "1e8"]) == 2
     assert "need 4739545 servers, expected at most 64" in capsys.readouterr().err
 
 
-def test_the_demand_of_a_trace_is_what_its_requests_ask_for_at_its_own_rate() -> None:
+def test_trace_demand_is_its_controlnets_at_its_own_rate() -> None:
     """Five requests in two minutes are two a minute, whatever the order of a request's ControlNets."""
     asked = asking([["b", "a"], ["a", "b"], ["a"], [], ["c"]])
     demand = of_trace(asked, None, 0.5)
@@ -135,7 +137,7 @@ def test_the_demand_of_a_trace_is_what_its_requests_ask_for_at_its_own_rate() ->
     assert of_trace(asked, 20.0, 0.5).load == pytest.approx({name: 10 * load for name, load in demand.load.items()})
 
 
-def test_the_command_takes_a_trace_that_asks_for_controlnets_over_a_time(
+def test_plan_placement_takes_a_timed_trace_with_controlnets(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def asked(trace: Trace, *more: str) -> int:
@@ -151,7 +153,7 @@ def test_the_command_takes_a_trace_that_asks_for_controlnets_over_a_time(
     assert asked(asking([["a"], ["b"]], gap_s=0.0), "--rate-rpm", "6") == 0
 
 
-def test_a_solver_that_does_not_end_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unfinished_solver_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     ended = SimpleNamespace(status=1, x=None, message="node limit")
     monkeypatch.setattr("sim.plan.placement.solve.milp", lambda *_, **__: ended)
     with pytest.raises(ConfigError, match=r"did not end \(node limit\); take fewer ControlNets or servers"):

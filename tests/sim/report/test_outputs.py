@@ -47,7 +47,7 @@ def place(tmp_path: Path, fabricate: Fabricate, monkeypatch: pytest.MonkeyPatch)
         (["reproduce", "stages", "-o", "."], "swiftdiffusion.md"),
     ],
 )  # fmt: skip
-def test_an_output_never_overwrites_what_the_command_did_not_write(
+def test_output_never_overwrites_a_file_of_another_kind(
     words: list[str], victim: str, place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = (place / victim).read_bytes()
@@ -70,12 +70,12 @@ def test_an_output_never_overwrites_what_the_command_did_not_write(
         ["trace", "compare", "keep.parquet", "keep.parquet", "-o", "page.md"],
     ],
 )
-def test_an_output_replaces_that_of_the_same_command(words: list[str], place: Path) -> None:
+def test_output_replaces_that_of_the_same_command(words: list[str], place: Path) -> None:
     assert main(words) == 0
     assert main(words) == 0
 
 
-def test_an_empty_file_is_nobodys(tmp_path: Path) -> None:
+def test_empty_file_may_be_overwritten(tmp_path: Path) -> None:
     (tmp_path / "made").touch()
     check_ours(tmp_path / "made", ValueError, "a report", b"<")
     check_ours(tmp_path / "absent", ValueError, "a report", b"<")

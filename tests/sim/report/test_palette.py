@@ -24,7 +24,7 @@ def _runs(*names: tuple[str, str, str]) -> Any:
     return [Named(system, series, family) for system, series, family in names]
 
 
-def test_more_series_than_colours_are_still_told_apart() -> None:
+def test_more_series_than_colours_still_have_distinct_styles() -> None:
     """Those of one system share a colour; no two style alike."""
     runs = _runs(*((f"s{of}", f"s{of} cache={n}", f"s{of} cache={n}") for of in range(4) for n in range(4)))
     styles = series_styles(runs)
@@ -35,12 +35,12 @@ def test_more_series_than_colours_are_still_told_apart() -> None:
         assert (ours.colour == theirs.colour) == (one.system == other.system)
 
 
-def test_as_few_as_there_are_colours_have_one_each() -> None:
+def test_few_series_have_a_colour_each() -> None:
     runs = _runs(*((name, name, name) for name in ("a", "b", "c")))
     assert [style.colour for style in series_styles(runs).values()] == list(COLOURS[:3])
 
 
-def test_one_system_at_several_values_is_shaded_in_their_order() -> None:
+def test_values_of_one_system_are_shaded_in_order() -> None:
     runs = _runs(*(("a", f"a rate={n}", "a") for n in (2, 10, 1)))
     assert families_of(runs) == ["a"]
     styles = series_styles(runs)
@@ -50,7 +50,7 @@ def test_one_system_at_several_values_is_shaded_in_their_order() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 12, 13, 120])
-def test_what_is_too_much_to_draw_is_thinned_with_both_ends(count: int) -> None:
+def test_thinning_keeps_both_ends(count: int) -> None:
     names = [str(n) for n in range(count)]
     kept = thinned(names, 12)
     assert len(kept) == min(count, 12)

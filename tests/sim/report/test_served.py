@@ -36,7 +36,7 @@ def of_kind(kind: str, count: int = 16) -> dict[str, Any]:
     return {"cluster": {"count": count, "gpu": {"name": kind}}}
 
 
-def test_the_reference_model_is_first_whatever_the_order_of_the_roles() -> None:
+def test_reference_model_is_listed_first() -> None:
     small = MLPERF | {"role": "base"}
     assert [each.role for each in served_models({"models": [small, MLPERF]}, {})] == ["large", "base"]
     config = {"models.base.name": "a", "models.large.name": "b"}
@@ -55,7 +55,7 @@ def test_the_reference_model_is_first_whatever_the_order_of_the_roles() -> None:
         ({"precision": "fp16"}, False),
     ],
 )
-def test_work_is_unlike_where_model_size_steps_or_precision_differ(change: dict[str, Any], alike: bool) -> None:
+def test_work_differs_by_model_size_steps_or_precision(change: dict[str, Any], alike: bool) -> None:
     runs = [("a", served_models({"models": [MLPERF]}, {})), ("b", served_models({"models": [MLPERF | change]}, {}))]
     groups = runs_by_images(runs)
     assert (groups == []) is alike
@@ -65,7 +65,7 @@ def test_work_is_unlike_where_model_size_steps_or_precision_differ(change: dict[
 
 
 @pytest.mark.parametrize("alike", [True, False])
-def test_nothing_is_best_across_different_images(alike: bool, fabricate: Fabricate, tmp_path: Path) -> None:
+def test_no_run_is_best_across_different_images(alike: bool, fabricate: Fabricate, tmp_path: Path) -> None:
     """Of like work the faster system is marked, since the seeds agree."""
     for system, model in (("vanilla", MLPERF), ("modm-throughput", MLPERF if alike else ASSUMED)):
         for seed in (1, 2, 3):
@@ -84,7 +84,7 @@ def test_nothing_is_best_across_different_images(alike: bool, fabricate: Fabrica
         ]
 
 
-def test_verdicts_are_grouped_by_system_and_gpu_and_say_what_a_buyer_asks(fabricate: Fabricate, tmp_path: Path) -> None:
+def test_verdicts_are_grouped_by_system_and_gpu(fabricate: Fabricate, tmp_path: Path) -> None:
     def grows(summary: dict[str, Any]) -> None:
         summary |= {"models": [MLPERF], "backlog": {"grows": summary["gpu"]["count"] == 2}}
         summary["slo"] = {"10s": {"limit_s": 10.0, "violation_rate": 0.25}}
@@ -116,7 +116,7 @@ def test_verdicts_are_grouped_by_system_and_gpu_and_say_what_a_buyer_asks(fabric
     assert row["series"] == "", "load and number of GPUs tell the rows of a group apart"
 
 
-def test_verdicts_tell_apart_what_load_and_gpus_do_not(fabricate: Fabricate, tmp_path: Path) -> None:
+def test_verdict_rows_name_the_setting_that_differs(fabricate: Fabricate, tmp_path: Path) -> None:
     for size in (50, 100):
         config = of_kind("l40s") | {"cache": {"capacity": size}}
         fabricate(str(size), "nirvana", rate_rpm=6.0, requests=20, config=config)
@@ -133,7 +133,7 @@ def test_verdicts_tell_apart_what_load_and_gpus_do_not(fabricate: Fabricate, tmp
         ({"arrived": None, "completed": None}, "–"),
     ],
 )
-def test_a_verdict_says_what_is_not_served(requests: dict[str, Any], told: str, fabricate: Fabricate) -> None:
+def test_verdict_says_what_is_not_served(requests: dict[str, Any], told: str, fabricate: Fabricate) -> None:
     def edit(summary: dict[str, Any]) -> None:
         summary["requests"] |= requests
         summary["slo"] = {}
@@ -142,7 +142,7 @@ def test_a_verdict_says_what_is_not_served(requests: dict[str, Any], told: str, 
     assert row["verdict"] == told
 
 
-def test_prices_are_named_with_their_source_and_how_to_set_one(fabricate: Fabricate, tmp_path: Path) -> None:
+def test_prices_are_shown_with_their_source(fabricate: Fabricate, tmp_path: Path) -> None:
     def listed(summary: dict[str, Any]) -> None:
         source = "list price of 2025-08-12: a cloud"
         summary["assumptions"] = [{"what": "price of a GPU [USD/h]", "value": 0.86, "source": source}]
@@ -154,13 +154,13 @@ def test_prices_are_named_with_their_source_and_how_to_set_one(fabricate: Fabric
     assert "A cost needs a price (cluster.gpu.usd_per_gpu_h)" in page
 
 
-def test_the_phone_sees_the_figures_before_any_card(fabricate: Fabricate) -> None:
+def test_figures_come_before_the_cards_on_the_page(fabricate: Fabricate) -> None:
     page = write_report([fabricate("r", requests=50)])[0].read_text()
     assert page.index('class="verdicts"') < page.index("<figure>") < page.index('class="cards"')
 
 
 @pytest.mark.parametrize("second", ["cluster=h100", "cluster=l40s"])
-def test_a_sweep_that_compares_unlike_work_says_so_at_its_end(
+def test_sweep_of_different_work_says_so_at_its_end(
     second: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "sweep"

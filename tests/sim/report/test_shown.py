@@ -10,7 +10,7 @@ from sim.papers.scorecard.scorecard import load_study, runs_of
 from sim.report.figures.display import show
 
 
-def test_a_figure_is_as_wide_as_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_figure_has_the_requested_width(monkeypatch: pytest.MonkeyPatch) -> None:
     ipython = pytest.importorskip("IPython.display", reason="needs the notebooks extra")
     shown: list[Any] = []
     monkeypatch.setattr(ipython, "display", shown.append)
@@ -21,7 +21,7 @@ def test_a_figure_is_as_wide_as_was_asked_for(monkeypatch: pytest.MonkeyPatch) -
     assert all(image.data.startswith(b"\x89PNG") for image in shown)
 
 
-def test_what_the_quick_form_leaves_out_has_no_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_experiment_left_out_of_the_quick_form_has_no_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     card = load_study("modm", quick=True)
     skip_fraction = next(name for name in load_study(None, quick=False).experiments() if name not in card.overrides)
     assert not runs_of(card, skip_fraction, tmp_path, 1, leave_out=True).outcomes

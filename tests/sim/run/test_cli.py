@@ -33,7 +33,7 @@ SMALL = ("trace.requests=60", "arrivals.rate_rpm=9")
 LONG = "a" * 300
 
 
-def test_a_run_writes_its_four_files_and_says_where(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_run_writes_four_files_and_prints_their_folder(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert main(["run", *SMALL, "run.dir=out"]) == 0
     assert sorted(file.name for file in (tmp_path / "out").iterdir()) == [
         "cluster.parquet", "config.yaml", "requests.parquet", "summary.json",
@@ -48,7 +48,7 @@ def test_a_run_writes_its_four_files_and_says_where(capsys: pytest.CaptureFixtur
 BEYOND = ("extrapolate=warn", "executor=continuous-batching", "executor.max_batch=4", "trace.requests=30")
 
 
-def test_a_run_warns_once_of_each_kind_of_extrapolation(capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_warns_once_per_kind_of_extrapolation(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", *BEYOND, "run.dir=out"]) == 0
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("mezzotint: warning: batched shapes whose time of sd3.5-large on mi210 is extrapolated: ")
@@ -57,14 +57,14 @@ def test_a_run_warns_once_of_each_kind_of_extrapolation(capsys: pytest.CaptureFi
     assert capsys.readouterr().err == "", "nothing was extrapolated"
 
 
-def test_a_sweep_warns_once_of_what_several_of_its_runs_extrapolate() -> None:
+def test_sweep_warns_once_about_extrapolation_of_several_runs() -> None:
     done = mezzotint("run", "-m", *BEYOND, "executor.max_batch=2,4", "run.dir=sweep")
     assert done.returncode == 0, done.stderr
     (line,) = done.stderr.splitlines()
     assert "on mi210 is extrapolated: in 2 of 2 runs; outside the measured grid" in line
 
 
-def test_a_sweep_gives_what_its_runs_give_one_by_one(tmp_path: Path) -> None:
+def test_sweep_gives_the_bytes_of_single_runs(tmp_path: Path) -> None:
     """The same bytes in worker processes (joblib) as in this one."""
     done = mezzotint("run", "-m", *SMALL, "system=vanilla,nirvana", "run.dir=sweep")
     assert done.returncode == 0, done.stderr
@@ -75,7 +75,7 @@ def test_a_sweep_gives_what_its_runs_give_one_by_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("launcher", ["joblib", "submitit_local"])
-def test_a_sweep_prints_the_same_with_every_launcher(launcher: str) -> None:
+def test_every_launcher_prints_the_same_sweep(launcher: str) -> None:
     """Point by point, also those of a sweep that was finished before; errors go to standard error."""
     if launcher == "submitit_local":
         pytest.importorskip("hydra_plugins.hydra_submitit_launcher")
@@ -94,7 +94,7 @@ def test_a_sweep_prints_the_same_with_every_launcher(launcher: str) -> None:
         assert errors[1:] == [*said_before, failed]
 
 
-def test_a_sweep_may_have_a_folder_for_each_point(capsys: pytest.CaptureFixture[str]) -> None:
+def test_sweep_can_have_a_folder_per_point(capsys: pytest.CaptureFixture[str]) -> None:
     """There is none to claim, and what one point meets is no matter of the others'."""
     words = ["run", "-m", "trace.requests=5", "hydra.launcher.n_jobs=1", "models=sdxl"]
     assert main([*words, "seed=3", "cluster=l20,mi210", "run.dir=of-${seed}"]) == 2
@@ -106,7 +106,7 @@ def test_a_sweep_may_have_a_folder_for_each_point(capsys: pytest.CaptureFixture[
     assert not list(Path("of-3").glob(".*")), "no sweep of ours was begun in it"
 
 
-def test_a_fault_of_ours_is_not_put_down_to_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_internal_error_is_raised_with_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     """A message without its traceback would be all that anybody ever saw of it."""
 
     def broken(*_: object, **__: object) -> None:
@@ -172,7 +172,7 @@ class LastComeFirstServed:
 '''
 
 
-def test_a_policy_from_outside_is_one_class_and_one_file() -> None:
+def test_user_policy_is_one_class_and_one_yaml_file() -> None:
     """No file of the project changes: a class in the working directory, a YAML in a folder of the user's."""
     Path("my_policies.py").write_text(POLICY)
     Path("my_conf/scheduler").mkdir(parents=True)
@@ -191,7 +191,7 @@ def test_a_policy_from_outside_is_one_class_and_one_file() -> None:
     assert "scheduler.patience_s: found 'long', expected float" in wrong.stderr
 
 
-def test_a_system_from_outside_chooses_among_ours_and_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+def test_user_system_combines_shipped_and_own_choices(capsys: pytest.CaptureFixture[str]) -> None:
     Path("my_policies.py").write_text(POLICY)
     for group in ("scheduler", "system"):
         Path("my_conf", group).mkdir(parents=True)
@@ -212,7 +212,7 @@ def test_a_system_from_outside_chooses_among_ours_and_its_own(capsys: pytest.Cap
     assert "the file of a system begins with the line: # @package _global_" in capsys.readouterr().err
 
 
-def test_an_experiment_replays_a_trace_of_one_s_own() -> None:
+def test_experiment_replays_a_user_trace() -> None:
     """What it wishes of the built-in trace goes with that trace."""
     assert main(["trace", "synth", "-o", "mine.parquet", "--requests", "90"]) == 0
     words = ["experiment=nirvana-figure15", "trace=file", "trace.path=mine.parquet", "preload=30", "search=exact"]
@@ -256,9 +256,7 @@ def test_an_experiment_replays_a_trace_of_one_s_own() -> None:
         (["report", "nowhere"], "nowhere"),
     ],
 )
-def test_what_the_user_can_put_right_is_one_line(
-    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_user_error_is_one_line(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     Path("broken.py").write_text("class Policy(:\n")
     small = ["trace.requests=60"] if words[0] == "run" and "trace=file" not in words else []
     assert main([*words, *small]) == 2
@@ -270,13 +268,13 @@ def test_what_the_user_can_put_right_is_one_line(
 
 
 @pytest.mark.parametrize("words", [[], ["nosuch"], ["run", "--nosuch"], ["report"]])
-def test_words_that_are_no_command_end_with_2(words: list[str]) -> None:
+def test_unknown_command_exits_with_2(words: list[str]) -> None:
     with pytest.raises(SystemExit) as stop:
         raise SystemExit(main(words))
     assert stop.value.code == 2
 
 
-def test_help_names_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
     assert capsys.readouterr().out.startswith("mezzotint 0.")
     assert main(["run", "--cfg=job", "system=nirvana"]) == 0
@@ -289,7 +287,7 @@ def test_help_names_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
         assert capsys.readouterr().out.startswith(f"Usage: mezzotint {words}")
 
 
-def test_a_command_answers_to_its_former_words(capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_answers_to_its_former_name(capsys: pytest.CaptureFixture[str]) -> None:
     former = {"plan rate": "plan capacity", "calibrate scale": "calibrate similarity-map"}
     for words, present in former.items():
         assert main([*words.split(), "--help"]) == 0
@@ -298,19 +296,19 @@ def test_a_command_answers_to_its_former_words(capsys: pytest.CaptureFixture[str
 
 
 @pytest.mark.parametrize("name", ["a b/[x] é", "it's", "1e3"])
-def test_a_run_directory_may_be_called_anything(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_directory_may_have_any_name(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     """What Hydra's grammar has no sign for, and what it would read as a list or a number, is a path."""
     assert main(["run", "trace.requests=5", f"run.dir={name}"]) == 0
     assert Path(name, "summary.json").is_file()
 
 
-def test_a_tilde_is_the_home_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_tilde_is_the_home_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     assert main(["run", "trace.requests=5", "run.dir=~/one run"]) == 0
     assert (tmp_path / "home/one run/summary.json").is_file()
 
 
-def test_what_lies_in_the_working_directory_is_not_run() -> None:
+def test_code_in_the_working_directory_is_not_run() -> None:
     """Packages with our names, plug-ins of Hydra's, modules called as libraries are; also in a sweep's processes."""
     for folder in ("hydra_plugins/bad", "hydra_plugins", "backends", "conf", "sim", "traces"):
         Path(folder).mkdir(parents=True, exist_ok=True)
@@ -327,7 +325,7 @@ def test_what_lies_in_the_working_directory_is_not_run() -> None:
     ("command", "said"),
     [(["--help"], "trace import"), (["list", "similarity"], "clip-images"), (["run", "nonsense=1"], "nonsense")],
 )
-def test_what_needs_no_simulation_imports_none(command: list[str], said: str) -> None:
+def test_listing_and_help_import_no_simulation(command: list[str], said: str) -> None:
     script = f"import sys; from sim.cli import main; main({command}); print([*sys.modules])"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
     assert said in done.stdout + done.stderr
@@ -337,7 +335,7 @@ def test_what_needs_no_simulation_imports_none(command: list[str], said: str) ->
 @pytest.mark.parametrize(
     ("words", "runs", "closed"), [(["run"], 1, ">&-"), (["run", "-m", "seed=1,2"], 2, "<&- >&- 2>&-")]
 )
-def test_a_closed_stream_is_as_one_that_nobody_reads(words: list[str], runs: int, closed: str) -> None:
+def test_closed_stream_does_not_change_the_run(words: list[str], runs: int, closed: str) -> None:
     done = _in_shell(f"exec {{}} {closed}", *words, *SMALL, "run.dir=out")
     assert (done.returncode, done.stderr) == (0, "")
     assert len(list(Path("out").rglob("summary.json"))) == runs
@@ -345,14 +343,14 @@ def test_a_closed_stream_is_as_one_that_nobody_reads(words: list[str], runs: int
 
 
 @pytest.mark.parametrize("words", [["list"], ["run", "-m", "seed=1,2", *SMALL]])
-def test_a_reader_that_has_gone_is_no_error(words: list[str]) -> None:
+def test_broken_pipe_ends_quietly(words: list[str]) -> None:
     """The command does its work and ends as one that SIGPIPE ends."""
     done = _in_shell("( {}; echo $? >status ) | true", *words)
     assert (Path("status").read_text(), done.stderr) == ("141\n", "")
     assert bool(list(Path().rglob("summary.json"))) == ("run" in words)
 
 
-def test_a_working_directory_that_is_gone_is_one_line(
+def test_deleted_working_directory_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "request_left").mkdir()
@@ -364,14 +362,14 @@ def test_a_working_directory_that_is_gone_is_one_line(
     assert said.count("\n") == 1
 
 
-def test_a_limit_under_which_libraries_hang_is_refused() -> None:
+def test_virtual_memory_limit_too_low_for_libraries_is_refused() -> None:
     done = _in_shell("ulimit -v 400000; exec {}", "run")
     assert done.returncode == 2
     assert done.stderr.startswith("mezzotint: error: ulimit -v: found 400000 KiB of virtual memory")
     assert done.stderr.count("\n") == 1
 
 
-def test_memory_that_runs_out_is_one_line_for_each_point_of_a_sweep(
+def test_memory_error_is_one_line_per_sweep_point(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def simulate(*_: object, **__: object) -> None:

@@ -65,14 +65,14 @@ def test_fewer_steps_take_less_time(tmp_path: Path) -> None:
     assert per_step.max() < 3 * per_step.median()
 
 
-def test_preloaded_artifacts_are_really_made(tmp_path: Path) -> None:
+def test_preloaded_artifacts_are_generated(tmp_path: Path) -> None:
     outcome = live("nirvana", "sdxl", tmp_path, "preload=8")
     rows = outcome.requests.to_pandas()
     assert len(rows) == 12
     assert rows.source_id.isin([f"r{i:02d}" for i in range(8)]).any() or rows.source_id.notna().any()
 
 
-def test_a_worker_that_changes_models_really_loads_them(tmp_path: Path) -> None:
+def test_worker_that_switches_models_loads_them(tmp_path: Path) -> None:
     """One queue over both models: every change is a load that was done and timed."""
     one_queue = ("scheduler=fcfs", "allocation=uniform-large", "cluster.count=1")
     outcome = live("modm-fixed", "sd1.5", tmp_path / "images", *one_queue, f"backend.store={tmp_path / 'weights'}")
@@ -85,7 +85,7 @@ def test_a_worker_that_changes_models_really_loads_them(tmp_path: Path) -> None:
     assert (tmp_path / "weights" / "sd1.5-tiny" / "model_index.json").is_file()
 
 
-def test_quality_is_measured_against_the_full_run(tmp_path: Path) -> None:
+def test_live_quality_compares_hits_with_the_full_run(tmp_path: Path) -> None:
     """Only images that skipped steps have a factor; it is SSIM, and the summary says so and counts alpha."""
     words = ("+backend.quality._target_=backends.quality.Ssim", "backend.reference=${models.large.name}")
     outcome = live("nirvana", "sd1.5", tmp_path, *words)
@@ -99,7 +99,7 @@ def test_quality_is_measured_against_the_full_run(tmp_path: Path) -> None:
     assert said["below_alpha_share"] == pytest.approx((factor.dropna() < 0.9).mean())
 
 
-def test_memory_that_runs_out_fails_that_request_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_out_of_memory_fails_only_its_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
     from backends.diffusers_ import stages
@@ -119,7 +119,7 @@ def test_memory_that_runs_out_fails_that_request_alone(tmp_path: Path, monkeypat
     assert "ran out of memory" in failed.reason.iloc[0]
 
 
-def test_latents_of_an_evicted_state_are_let_go(tmp_path: Path) -> None:
+def test_latents_of_an_evicted_state_are_freed(tmp_path: Path) -> None:
     """The cache holds what it says it holds: no tensor of an item that was evicted."""
     small = ("trace.requests=12", "cache.capacity=7", f"backend.images={tmp_path}", "models.large.width=64")
     settings = check(configured("system=nirvana", *LIVE, *small, "models.large.height=64", "models.large.steps=10"))
@@ -146,7 +146,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("words", "message"), BAD)
-def test_what_cannot_be_served_is_one_line(
+def test_invalid_live_setting_is_one_line(
     words: list[str], message: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     assert main(["run", *LIVE, *words, f"run.dir={tmp_path}"]) == 2
@@ -156,7 +156,7 @@ def test_what_cannot_be_served_is_one_line(
     assert said.err.count("\n") == 1
 
 
-def test_a_model_that_does_not_fit_is_refused_before_it_is_built(
+def test_model_that_does_not_fit_is_refused_before_it_is_built(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     from backends.diffusers_.device import memory

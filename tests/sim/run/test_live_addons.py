@@ -98,7 +98,9 @@ def stock(model: Any, folder: Path, asked: Any, row: int, nets: int, loras: int,
         (["system=diffusers", "lora_loading.create=true", "cluster.count=1"], 1, 2),
     ],
 )
-def test_images_are_those_of_the_stock_way(words: list[str], nets: int, loras: int, model: Any, tmp_path: Path) -> None:
+def test_live_addon_images_equal_stock_diffusers(
+    words: list[str], nets: int, loras: int, model: Any, tmp_path: Path
+) -> None:
     asked_for = [f"trace.controlnets={nets}", f"trace.loras={loras}", "trace.requests=2"]
     rows, asked = served(tmp_path / "images", *words, *asked_for)
     swift = "system=diffusers" not in words

@@ -34,20 +34,18 @@ def arrivals(*words: str) -> list[float]:
     return found
 
 
-def test_a_file_with_times_arrives_at_its_own_times_unless_told_otherwise() -> None:
+def test_timed_file_arrives_at_its_own_times_by_default() -> None:
     assert arrivals() == TIMES
     assert arrivals("arrivals=closed", "run.dir=closed") != TIMES
 
 
-def test_a_rate_scales_the_file_s_own_times() -> None:
+def test_rate_scales_the_times_of_a_file() -> None:
     """5 gaps in 1200 s are 0.25 a minute; at 0.5 every gap is half as long."""
     assert arrivals("arrivals.rate_rpm=0.5") == pytest.approx([time / 2 for time in TIMES])
 
 
 @pytest.mark.parametrize("words", [(), ("arrivals=trace",)])
-def test_a_file_without_times_needs_a_choice_of_arrivals(
-    words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_untimed_file_needs_a_choice_of_arrivals(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "trace=file", "trace.path=order.parquet", *words, "run.dir=out"]) == 2
     said = capsys.readouterr().err
     assert "order.parquet has an order of requests and no times" in said
@@ -56,12 +54,12 @@ def test_a_file_without_times_needs_a_choice_of_arrivals(
 
 
 @pytest.mark.parametrize("experiment", [choice.name for choice in choices("experiment")])
-def test_an_experiment_keeps_its_arrivals_with_a_file(experiment: str) -> None:
+def test_experiment_keeps_its_arrivals_with_a_file(experiment: str) -> None:
     own = composed([f"experiment={experiment}"]).arrivals
     assert composed([f"experiment={experiment}", *FILE]).arrivals == own
 
 
-def test_plan_rate_scales_a_log_and_reports_rate_and_scale(capsys: pytest.CaptureFixture[str]) -> None:
+def test_plan_capacity_scales_a_log_and_reports_rate_and_scale(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["trace", "synth", "--requests", "200", "--rate-rpm", "3", "-o", "log.parquet"]) == 0
     words = ["plan", "capacity", *FILE, "cluster.count=4", "--tolerance", "0.5", "-o", "plan"]
     assert main([*words, "--from", "0.3", "--to", "9", "--replications", "3"]) == 2
@@ -79,7 +77,7 @@ def test_plan_rate_scales_a_log_and_reports_rate_and_scale(capsys: pytest.Captur
     assert "as fast; its own mean rate is" in capsys.readouterr().out
 
 
-def test_a_key_of_the_command_line_replaces_an_experiment_s_sweep_of_it() -> None:
+def test_command_line_key_replaces_the_sweep_of_an_experiment() -> None:
     words = ["experiment=nirvana-table3", "eviction=lfu,fifo", "cache.capacity=5", *FILE, "hydra.launcher.n_jobs=1"]
     assert main(["run", "-m", *words, "run.dir=sweep"]) == 0
     runs = [yaml.safe_load(path.read_text()) for path in Path("sweep").glob("*/config.yaml")]

@@ -39,7 +39,9 @@ HARM = [
 
 @pytest.mark.parametrize("node", HARM, ids=lambda node: str(node["_target_"]))
 @pytest.mark.parametrize("kind", [Scheduler, Eviction, Delay, Allocation, None])
-def test_what_makes_no_part_is_not_called(node: dict[str, Any], kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_target_that_is_no_part_is_never_called(
+    node: dict[str, Any], kind: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Also inside an argument of a part, in a list, and where nothing says what is expected."""
     with pytest.raises(ConfigError):
         build(node, "it", kind)
@@ -50,7 +52,7 @@ def test_what_makes_no_part_is_not_called(node: dict[str, Any], kind: Any, monke
     assert not Path("harm").exists()
 
 
-def test_a_class_of_another_kind_is_refused_before_it_is_made() -> None:
+def test_class_of_another_protocol_is_refused_before_construction() -> None:
     """A part of ours, but not what belongs there: its constructor does not run."""
     made: list[str] = []
 
@@ -66,7 +68,7 @@ def test_a_class_of_another_kind_is_refused_before_it_is_made() -> None:
     assert made == []
 
 
-def test_modules_come_from_the_working_directory_if_the_user_named_them(tmp_path: Path) -> None:
+def test_plugin_modules_load_from_the_working_directory_only_if_named(tmp_path: Path) -> None:
     """A plug-in, and what it imports from there, also late; no other, and nothing that stands before a library."""
     Path("mine.py").write_text(
         "import beside\nclass Part:\n    def late(self):\n        import later\n        return later.X\n"
@@ -87,7 +89,7 @@ def test_modules_come_from_the_working_directory_if_the_user_named_them(tmp_path
     assert not Path("harm").exists()
 
 
-def test_an_installed_package_offers_a_plug_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_installed_entry_point_offers_a_plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("offered_policies.py").write_text("class Part: pass\n")
     Path("offered-1.dist-info").mkdir()
     Path("offered-1.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: offered\nVersion: 1\n")
@@ -111,12 +113,12 @@ def test_an_installed_package_offers_a_plug_in(tmp_path: Path, monkeypatch: pyte
         ("sim.nowhere.Part", r"sim.nowhere cannot be imported \(ModuleNotFoundError"),
     ],
 )
-def test_a_target_that_names_no_class_is_told_by_its_key(target: Any, told: str) -> None:
+def test_target_that_names_no_class_is_refused_by_its_key(target: Any, told: str) -> None:
     with pytest.raises(ConfigError, match=rf"^it\._target_: {told}"):
         build({"_target_": target}, "it")
 
 
-def test_a_run_s_own_configuration_names_no_plug_in(capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_config_cannot_name_a_plugin(capsys: pytest.CaptureFixture[str]) -> None:
     """Neither does a module beside it run, nor one that is named like a library."""
     Path("out").mkdir()
     for file in ("out/__init__.py", "out/evil.py", "evil.py", "simpy.py"):
@@ -142,7 +144,7 @@ HYDRA = [
 
 
 @pytest.mark.parametrize("node", HYDRA, ids=lambda node: next(iter(node)))
-def test_a_shared_configuration_has_no_say_in_hydra(
+def test_shared_configuration_cannot_configure_hydra(
     node: dict[str, Any], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As a run's own config.yaml, and as a choice in a folder of the user's."""

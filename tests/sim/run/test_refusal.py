@@ -23,7 +23,7 @@ def said(error: Exception) -> str:
 
 
 @given(found=st.text() | st.text(min_size=1).map(lambda text: text * 5000))
-def test_a_refusal_is_one_line(found: str) -> None:
+def test_refusal_is_one_line(found: str) -> None:
     line = said(ConfigError(f"key: found {found}, expected less; take less"))
     assert line.startswith("mezzotint: error: key: found")
     assert line.endswith("take less\n")
@@ -32,7 +32,7 @@ def test_a_refusal_is_one_line(found: str) -> None:
 
 
 @given(value=st.sampled_from(["${", "${}", "${nothing}", "${a.${b}}", "${no:}", "${oc.env:THERE_IS_NO_SUCH_THING}"]))
-def test_an_interpolation_that_means_nothing_is_told_by_its_key(value: str) -> None:
+def test_failed_interpolation_names_its_key(value: str) -> None:
     with pytest.raises(OmegaConfBaseException) as raised:
         OmegaConf.to_container(OmegaConf.create({"system": {"name": value}}), resolve=True)
     assert "system.name" in said(raised.value)
@@ -42,7 +42,7 @@ def test_an_interpolation_that_means_nothing_is_told_by_its_key(value: str) -> N
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
-def test_a_full_disk_behind_standard_output_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_behind_stdout_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     said = io.StringIO()
     with open("/dev/full", "w") as full, monkeypatch.context() as patch:
         patch.setattr("sys.stdout", full)

@@ -35,7 +35,7 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
 
 
 @pytest.mark.parametrize(("make_it", "told"), REFUSED, ids=[told for _, told in REFUSED])
-def test_a_part_refuses_what_its_settings_may_not_be(make_it: Callable[[], object], told: str) -> None:
+def test_part_refuses_inconsistent_settings(make_it: Callable[[], object], told: str) -> None:
     with pytest.raises(ConfigError) as refused:
         make_it()
     assert told in str(refused.value)
@@ -75,7 +75,7 @@ OUTSIDE: list[tuple[str, str, str, Any, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("key", "target", "name", "value", "others"), OUTSIDE)
-def test_a_setting_outside_its_range_is_named(
+def test_setting_outside_its_range_is_refused(
     key: str, target: str, name: str, value: Any, others: dict[str, Any]
 ) -> None:
     with pytest.raises(ConfigError) as refused:
@@ -83,14 +83,14 @@ def test_a_setting_outside_its_range_is_named(
     assert str(refused.value).startswith(f"{key}.{name}: found {value!r}, expected")
 
 
-def test_what_is_on_the_edge_of_a_range_is_taken() -> None:
+def test_setting_at_the_edge_of_its_range_is_accepted() -> None:
     assert Gpu("x", None, None, "not known").energy_j(3.0) != 0.0
     assert GlobalMonitor(safety=1.0, margin=0.0, patience=1).safety == 1.0
     assert as_delay(Constant(2.0)) == Constant(2.0)
     assert check_design({"selector": ["nirvana"]}, "quality.designs.x") is None
 
 
-def test_a_model_whose_blocks_nobody_said_has_no_overhead() -> None:
+def test_overhead_of_a_model_with_unknown_blocks_is_refused() -> None:
     """... that could be made up: it is refused, with what to add."""
     cache = Overhead({"sdxl": 10}, block_s=0.001, patch_s=0.0)
     request: Any = SimpleNamespace(width=512, height=512, model="sdxl")
@@ -100,7 +100,7 @@ def test_a_model_whose_blocks_nobody_said_has_no_overhead() -> None:
         cache.seconds([request])
 
 
-def test_rows_that_only_fill_a_cache_have_no_facts() -> None:
+def test_preloaded_rows_have_no_column_values() -> None:
     fact = DeclaredColumn(np.zeros(3), first=2, public=True)
     fact[1] = 7.0  # leaves no record
     fact[2] = 5.0
@@ -110,14 +110,14 @@ def test_rows_that_only_fill_a_cache_have_no_facts() -> None:
         fact[1]
 
 
-def test_a_request_without_a_model_is_no_work() -> None:
+def test_request_without_a_model_has_no_work() -> None:
     run = engine([0.0], [1.0])
     with pytest.raises(SimulationError, match="the plan of the request in row 0 names no model"):
         run.work(run.request(0, 0.0))
 
 
 @pytest.mark.parametrize("sizes", [["a"], {"a": 0}, {"a": 1.5}, {"a": True}])
-def test_bytes_of_add_ons_are_whole_numbers_by_name(sizes: Any) -> None:
+def test_addon_bytes_map_names_to_whole_numbers(sizes: Any) -> None:
     rows = {"request_id": ["r"], "arrival_s": [0.0], "prompt": ["a cat"]}
     trace = make(rows, name="mine", source="made up", notes={ADDON_BYTES: sizes})
     with pytest.raises(TraceError, match=r"trace mine: notes: .*expected a mapping of names to bytes"):

@@ -18,7 +18,7 @@ MARK = "MEZZOTINT_TEST"
 
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="processes are counted in /proc")
-def test_a_sweep_that_is_terminated_takes_its_processes_along_and_goes_on(
+def test_terminated_sweep_stops_its_processes_and_can_resume(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     folder = tmp_path / "sweep"
@@ -48,7 +48,7 @@ def test_a_sweep_that_is_terminated_takes_its_processes_along_and_goes_on(
 
 
 @pytest.mark.parametrize(("number", "stop"), [(signal.SIGTERM, Terminated), (signal.SIGINT, KeyboardInterrupt)])
-def test_a_signal_that_comes_in_a_finalizer_is_not_lost(number: int, stop: type[KeyboardInterrupt]) -> None:
+def test_signal_in_a_finalizer_is_not_lost(number: int, stop: type[KeyboardInterrupt]) -> None:
     class Finalized:
         def __del__(self) -> None:
             os.kill(os.getpid(), number)
@@ -79,7 +79,7 @@ def in_a_library(stop: type[KeyboardInterrupt]) -> None:
 
 
 @pytest.mark.parametrize(("stop", "status"), [(KeyboardInterrupt, 130), (Terminated, 143)])
-def test_what_comes_of_an_interruption_is_one(
+def test_interruption_inside_a_library_has_its_exit_status(
     stop: type[KeyboardInterrupt], status: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sim.cli.run_command", lambda words, options: in_a_library(stop))
@@ -98,7 +98,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="processes are counted in /proc")
-def test_workers_end_with_who_is_killed_whatever_they_were_given_to_do(tmp_path: Path) -> None:
+def test_joblib_workers_end_with_their_killed_parent(tmp_path: Path) -> None:
     """Also those that wait for work, and know nothing of us."""
     mark = f"{os.getpid()}-{tmp_path.name}"
     ended = subprocess.run([sys.executable, "-c", KILLED], env=os.environ | {MARK: mark}, timeout=60, check=False)

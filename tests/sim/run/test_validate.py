@@ -14,7 +14,7 @@ pytest.importorskip("diffusers")
 QUICK = ("trace.requests=12", "models.large.width=64", "models.large.height=64", "models.large.steps=20")
 
 
-def test_a_validation_says_how_far_the_simulation_is_off(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_validation_reports_the_error_of_the_simulation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Loose bounds: this machine may be busy, and the figure that counts is reported, not asserted."""
     assert main(["validate", "system=nirvana", *QUICK, "trace.users=2", f"run.dir={tmp_path}"]) == 0
     said = capsys.readouterr().out
@@ -44,7 +44,7 @@ def test_only_a_live_backend_can_be_validated(tmp_path: Path, capsys: pytest.Cap
     assert "add backend=live" in capsys.readouterr().err
 
 
-def test_what_is_usual_gives_way_to_a_trace_of_one_s_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_user_trace_replaces_the_validation_default(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["trace=file", f"trace.path={tmp_path / 'nowhere.parquet'}", "arrivals=closed", f"run.dir={tmp_path}"]
     assert main(["validate", *words]) == 2
     assert "nowhere.parquet: no such file" in capsys.readouterr().err
@@ -70,7 +70,7 @@ def _image_s(folder: Path) -> float:
     return next(row["live"] for row in facts["rows"] if row["what"] == "GPU-seconds") / 8
 
 
-def test_modms_monitor_really_switches_models_and_the_simulation_follows(tmp_path: Path) -> None:
+def test_modm_monitor_switches_live_models_and_the_simulation_follows(tmp_path: Path) -> None:
     """The load and the monitor's period are multiples of an image's time: the same load on a fast machine and a slow
     one."""
     images = tmp_path / "images"
@@ -92,7 +92,7 @@ def test_modms_monitor_really_switches_models_and_the_simulation_follows(tmp_pat
     assert all(-0.9 < row["error"] < 9 for row in facts["rows"])
 
 
-def test_a_model_that_served_nothing_live_is_profiled_since_the_simulation_may_choose_it(tmp_path: Path) -> None:
+def test_model_without_live_requests_is_still_profiled(tmp_path: Path) -> None:
     words = ("arrivals.rate_rpm=8000", "controller.period_s=1", "trace.requests=2", f"run.dir={tmp_path}")
     assert main(["validate", *MODM, *words]) == 0
     served = pd.read_parquet(tmp_path / "live" / "requests.parquet").model.astype(str)
