@@ -106,7 +106,7 @@ def chosen(folder: Path, key: str, who: str) -> list[str]:
 
 
 @pytest.mark.parametrize(("key", "who", "common", "what"), WRONG, ids=[who for _, who, _, _ in WRONG])
-def test_what_cannot_be_true_ends_the_run_and_names_the_part(
+def test_impossible_action_ends_the_run_and_names_the_part(
     key: str, who: str, common: tuple[str, ...], what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(str(OUTSIDE))
@@ -120,7 +120,7 @@ def test_what_cannot_be_true_ends_the_run_and_names_the_part(
 
 @pytest.mark.parametrize(("key", "who", "common"), [("executor", "Honest", VANILLA), ("scheduler", "Queue", VANILLA),
     ("controller", "Controller", MODM), ("batching", "Steps", STEPS), ("eviction", "Victims", NIRVANA)])  # fmt: skip
-def test_what_may_be_true_is_not_refused(
+def test_honest_policy_is_not_refused(
     key: str, who: str, common: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(str(OUTSIDE))
@@ -130,7 +130,7 @@ def test_what_may_be_true_is_not_refused(
     assert said["completed"] == said["arrived"] > 0
 
 
-def test_a_preempted_request_resumes_where_its_state_is_or_not_at_all() -> None:
+def test_preempted_request_cannot_resume_away_from_its_state() -> None:
     with pytest.raises(
         SimulationError,
         match=r"PerWorkerQueues.* resumes the request in row 13, preempted by .*ShortestRemaining with 49 "
@@ -146,7 +146,7 @@ def test_a_preempted_request_resumes_where_its_state_is_or_not_at_all() -> None:
         )  # fmt: skip
 
 
-def test_a_run_costs_what_its_load_does_whatever_the_limit() -> None:
+def test_max_batch_beyond_the_load_changes_nothing() -> None:
     common = ("executor=continuous-batching", "cluster=h100", "trace.requests=100")
     large, huge = (simulated(*common, f"executor.max_batch={limit}").requests for limit in (10**3, 10**18))
     assert large.equals(huge)
@@ -168,12 +168,12 @@ def test_a_run_costs_what_its_load_does_whatever_the_limit() -> None:
         ),
     ],
 )  # fmt: skip
-def test_settings_that_cannot_be_true_are_refused(overrides: tuple[str, ...], what: str) -> None:
+def test_inconsistent_choices_are_refused(overrides: tuple[str, ...], what: str) -> None:
     with pytest.raises(ConfigError, match=what):
         simulated("trace.requests=20", *overrides)
 
 
-def test_every_gpu_kind_has_a_memory_of_its_own() -> None:
+def test_every_gpu_kind_states_its_memory() -> None:
     """But for the device at hand and a service that did not say what it ran on."""
     bare = [name for name, settings in gpus().items() if settings["cluster"]["gpu"].get("memory_bytes") is None]
     assert bare == ["local", "sd-beta"]

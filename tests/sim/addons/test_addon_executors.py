@@ -52,7 +52,7 @@ def stays(outcome: Outcome) -> list[float]:
     return (found.finish_s - found.arrival_s).tolist()
 
 
-def test_in_series_is_what_the_whole_request_executor_does() -> None:
+def test_inline_addons_take_what_the_sequential_executor_takes() -> None:
     """With ControlNets that stay and LoRAs that are merged in place, the one way is the other."""
     choose = ("lora_loading.create=false", "lora_loading.keep_resident=true")
     ours = served("diffusers", 3, 2, *choose)
@@ -62,7 +62,7 @@ def test_in_series_is_what_the_whole_request_executor_does() -> None:
 
 
 @pytest.mark.parametrize("nets", [0, 1, 2, 3])
-def test_gustafsons_law(nets: int) -> None:
+def test_controlnet_service_speedup_follows_gustafsons_law(nets: int) -> None:
     """Of n + 1 processors the serial part gains nothing and the parallel one all of them: S = s + p (n + 1), if the
     encoder and the ControlNets are as long and nothing is sent. The simulation is below it by just what is not so."""
     serial = served("diffusers", nets, 0, "cluster.count=1", requests=2)
@@ -78,7 +78,7 @@ def test_gustafsons_law(nets: int) -> None:
 
 
 @pytest.mark.parametrize(("nets", "loras"), [(2, 1), (5, 3), (0, 4), (1, 0)])
-def test_any_setting_is_served(nets: int, loras: int) -> None:
+def test_swiftdiffusion_latency_is_steps_plus_patches_for_any_addons(nets: int, loras: int) -> None:
     """The steps, and a patch for each LoRA, which is copied first; the first request of the run loads ControlNets."""
     outcome = served("swiftdiffusion", nets, loras, "cluster.count=6")
     found = rows(outcome)
@@ -97,14 +97,14 @@ def test_any_setting_is_served(nets: int, loras: int) -> None:
     assert gpu["busy_fraction"] * gpu["seconds"] == pytest.approx(busy_s)
 
 
-def test_what_takes_more_gpus_than_there_are_fails_with_the_reason() -> None:
+def test_request_that_needs_more_gpus_than_exist_fails_with_the_reason() -> None:
     reason = "none of the 3 .* completed: 3 x with 4 ControlNets it takes 10 GPUs, 2 of them for the denoiser; found 8"
     with pytest.raises(ConfigError, match=reason):
         served("katz", 4, 0)
 
 
 @pytest.mark.parametrize(("came_s", "bound"), [(0.2, 20), (0.9, 20), (2.5, 20), (2.5, 50), (0.9, 1), (30.0, 20)])
-def test_a_lora_is_merged_at_the_first_boundary_after_it_came_or_waited_for(came_s: float, bound: int) -> None:
+def test_lora_is_merged_at_the_first_boundary_after_its_fetch_or_bound(came_s: float, bound: int) -> None:
     fetch = f"{{_target_: sim.addons.fetch.MeasuredFetch, quantiles: [{came_s}, {came_s}]}}"
     outcome = served(
         "swiftdiffusion", 0, 1, "~kernels", "~lora_fetch",
@@ -120,7 +120,7 @@ def test_a_lora_is_merged_at_the_first_boundary_after_it_came_or_waited_for(came
     assert outcome.summary["addons"]["stalled_share"] == float(stall_s > 0.1)
 
 
-def test_taking_loras_out_occupies_the_gpu_but_not_the_image() -> None:
+def test_unmerging_loras_holds_the_gpu_but_not_the_image() -> None:
     """Two requests at once on one GPU: the second waits for the first image and for the weights to be put back."""
     outcome = served("swiftdiffusion", 0, 1, "cluster.count=1", "arrivals=closed", "arrivals.outstanding=2", requests=2)
     found = rows(outcome)
@@ -135,7 +135,7 @@ def test_taking_loras_out_occupies_the_gpu_but_not_the_image() -> None:
     assert np.isnan(kept.patch_s[1])
 
 
-def test_one_worker_never_waits_at_its_servers() -> None:
+def test_one_worker_never_waits_at_its_controlnet_servers() -> None:
     """On servers of its own a step is the same as in a group."""
     shared = served(
         "swiftdiffusion", 2, 0, "controlnet_placement=shared", "allocation=controlnet-servers", "scheduler=fcfs"
@@ -146,7 +146,7 @@ def test_one_worker_never_waits_at_its_servers() -> None:
 
 
 @pytest.mark.parametrize("workers", [2, 4])
-def test_a_shared_servers_wait_is_below_that_of_m_g_1(workers: int) -> None:
+def test_shared_controlnet_server_waits_less_than_md1(workers: int) -> None:
     """A server that serves every call in d, called by workers with pauses, waits less than M/D/1 at the same load: each
     has one call outstanding, so that a queue is never longer than the others are many."""
     outcome = served(
@@ -176,7 +176,7 @@ GB = 10**9
     net_gb=st.integers(1, 6),
     loras=st.integers(0, 2),
 )
-def test_memory_never_exceeds_the_device(system: str, memory: int, nets: int, net_gb: int, loras: int) -> None:
+def test_memory_use_never_exceeds_the_device(system: str, memory: int, nets: int, net_gb: int, loras: int) -> None:
     """Whatever is asked for: weights, add-ons and what a step allocates fit on every GPU at every instant, and what can
     not be served says why."""
     most, seen = memory * GB, list[int]()
@@ -203,7 +203,7 @@ def test_memory_never_exceeds_the_device(system: str, memory: int, nets: int, ne
     assert all("fit" in why or "takes" in why for why in reasons)
 
 
-def test_steps_that_are_reused_and_shared_servers_are_refused_together() -> None:
+def test_feature_cache_with_shared_controlnet_servers_is_refused() -> None:
     """What is saved at the servers is not modelled: they would be called for every kind of step at once."""
     words = ["scheduler=fcfs", "controlnet_placement=shared", "allocation=controlnet-servers", "allocation.servers=1"]
     with pytest.raises(ConfigError, match=r"feature_cache: .* not modelled"):
@@ -224,13 +224,13 @@ DRAWING = ("diffusers", "nirvana-10", "nirvana-20", "distrifusion-add-ons")
 
 
 @pytest.mark.parametrize("system", DRAWING)
-def test_a_spread_leaves_the_mean_as_it_is(system: str) -> None:
+def test_lora_spread_has_mean_one(system: str) -> None:
     quantiles = spread(system)
     assert np.trapezoid(quantiles, np.linspace(0, 1, len(quantiles))) == pytest.approx(1, abs=1e-3)
 
 
 @pytest.mark.parametrize("system", DRAWING)
-def test_loras_before_the_first_step_take_seconds_of_their_spread(system: str) -> None:
+def test_lora_load_times_have_the_mean_and_median_of_their_spread(system: str) -> None:
     """Mean and median over many requests, within five standard errors."""
     times, count = composed(f"system={system}")["lora_loading"]["factor"], 600
     load_s = rows(served(system, 0, 1, requests=count)).load_s
@@ -241,14 +241,14 @@ def test_loras_before_the_first_step_take_seconds_of_their_spread(system: str) -
     assert low * typical_s <= load_s.median() <= high * typical_s
 
 
-def test_each_lora_of_a_request_draws_its_own() -> None:
+def test_each_lora_of_a_request_draws_independently() -> None:
     """Of two alike, the seconds of both vary by 2 ** 0.5 as much as those of one, not by twice as much."""
     alike = "trace.lora_bytes=[340500000,340500000]"
     one, two = (rows(served("diffusers", 0, loras, alike, requests=600)).load_s for loras in (1, 2))
     assert two.std() / one.std() == pytest.approx(2**0.5, rel=0.1)
 
 
-def test_draws_of_loras_move_no_other_draw_and_are_the_same_for_the_same_seed() -> None:
+def test_lora_draws_move_no_other_draw_and_repeat_by_seed() -> None:
     words = ("arrivals=poisson", "arrivals.rate_rpm=20", "frontend.fetch_s=0")
     plain = rows(served("nirvana-10", 1, 1, *words, "lora_loading.spread=[1,1]", requests=50))
     drawn, again = (served("nirvana-10", 1, 1, *words, requests=50).requests for _ in range(2))

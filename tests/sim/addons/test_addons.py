@@ -53,7 +53,7 @@ def served(tmp_path: Path) -> Callable[..., Outcome]:
 
 
 @pytest.mark.parametrize("executor", ["sequential", "continuous-batching"])
-def test_add_ons_are_loaded_before_the_first_step_and_run_beside_each(
+def test_addons_load_before_the_first_step_and_run_beside_every_step(
     served: Callable[..., Outcome], executor: str
 ) -> None:
     """ControlNets stay, LoRAs are patched anew for every other set of them."""
@@ -74,7 +74,7 @@ def test_add_ons_are_loaded_before_the_first_step_and_run_beside_each(
     assert "GPU memory for ControlNets" in said
 
 
-def test_where_memory_is_short_the_longest_unused_controlnet_goes(served: Callable[..., Outcome]) -> None:
+def test_memory_pressure_evicts_the_least_recently_used_controlnet(served: Callable[..., Outcome]) -> None:
     """Two fit: c takes the place of b, which was used before a."""
     rows = ("a|", "b|", "a|", "c|", "a|", "b|")
     outcome = served("addons=serve", "cluster.gpu.memory_bytes=12500", rows=rows)
@@ -87,7 +87,7 @@ def test_where_memory_is_short_the_longest_unused_controlnet_goes(served: Callab
     )
 
 
-def test_a_controlnet_that_an_active_request_runs_with_stays(served: Callable[..., Outcome]) -> None:
+def test_controlnet_in_use_by_an_active_request_is_not_evicted(served: Callable[..., Outcome]) -> None:
     """One fits: the second request joins while the first steps."""
     together = (
         "addons=serve",
@@ -102,9 +102,7 @@ def test_a_controlnet_that_an_active_request_runs_with_stays(served: Callable[..
 
 
 @pytest.mark.parametrize("executor", ["sequential", "continuous-batching"])
-def test_what_a_request_allocates_must_fit_beside_what_is_resident(
-    served: Callable[..., Outcome], executor: str
-) -> None:
+def test_working_memory_of_a_request_fits_beside_resident_addons(served: Callable[..., Outcome], executor: str) -> None:
     """Weights 10,000 bytes, a ControlNet 1,000; a step with one takes 12,000 with all of it, one without 11,000."""
     size = {"width": 1024, "height": 1024, "batch": 1}
     memory = [
@@ -121,7 +119,7 @@ def test_what_a_request_allocates_must_fit_beside_what_is_resident(
     assert outcome.requests.to_pandas().outcome.tolist() == ["failed", "failed", "completed", "failed"]
 
 
-def test_requests_of_other_loras_do_not_share_a_worker(served: Callable[..., Outcome]) -> None:
+def test_requests_with_different_loras_cannot_share_a_worker(served: Callable[..., Outcome]) -> None:
     with pytest.raises(SimulationError, match="a scheduler must keep LoRAs apart"):
         served(
             "addons=serve",
@@ -132,7 +130,7 @@ def test_requests_of_other_loras_do_not_share_a_worker(served: Callable[..., Out
         )
 
 
-def test_add_ons_that_are_ignored_are_said(served: Callable[..., Outcome]) -> None:
+def test_ignored_addons_are_stated_as_an_assumption(served: Callable[..., Outcome]) -> None:
     outcome = served()
     assert (outcome.requests.to_pandas().denoise_s == STEPS * STEP_S).all()
     (said,) = [each for each in outcome.summary["assumptions"] if "add-ons" in each["what"]]
@@ -140,7 +138,7 @@ def test_add_ons_that_are_ignored_are_said(served: Callable[..., Outcome]) -> No
 
 
 @pytest.mark.parametrize("row", ["a|", "|x"])
-def test_a_profile_without_the_figures_is_one_clear_error(served: Callable[..., Outcome], row: str) -> None:
+def test_profile_without_addon_figures_is_refused(served: Callable[..., Outcome], row: str) -> None:
     said = r"profile of sdxl on h800: .*(measure it|measure them) \(mezzotint calibrate"
     with pytest.raises(BackendError, match=said) as caught:
         served("addons=serve", profile=PLAIN, rows=("|", row))
@@ -173,7 +171,7 @@ class EarliestDeadline(Scheduler):
         return len(self.waiting)
 
 
-def test_a_deadline_is_the_first_limit_after_the_arrival() -> None:
+def test_deadline_is_arrival_plus_the_first_limit() -> None:
     """A long request that came first is due at 1 + 2 x 30 s, a short one at 2 + 2 x 5 s."""
     seen: dict[int, float] = {}
 
@@ -191,7 +189,9 @@ def test_a_deadline_is_the_first_limit_after_the_arrival() -> None:
     assert due.record.request_columns["start_s"].tolist() == [0.0, 15.0, 10.0]
 
 
-def test_a_deadline_follows_the_runs_slo(served: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deadline_follows_the_first_slo_of_the_run(
+    served: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
+) -> None:
     limits: list[float] = []
     monkeypatch.setattr(
         "sim.scheduling.fcfs.Fcfs.offer",

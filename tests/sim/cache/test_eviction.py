@@ -119,12 +119,14 @@ def compared(name: str, ks: tuple[int, ...], acts: list[tuple[int, int]]) -> Non
     ks=st.sampled_from([KS, (25,), (FINAL,)]),
     acts=st.lists(st.tuples(st.integers(0, 4), st.integers(0, 1000)), max_size=200),
 )
-def test_a_policy_evicts_what_its_model_does(name: str, ks: tuple[int, ...], acts: list[tuple[int, int]]) -> None:
+def test_eviction_policy_matches_its_brute_force_model(
+    name: str, ks: tuple[int, ...], acts: list[tuple[int, int]]
+) -> None:
     compared(name, ks, acts)
 
 
 @pytest.mark.parametrize("name", POLICIES)
-def test_so_it_does_over_10_000_operations(name: str) -> None:
+def test_eviction_policy_matches_its_model_over_10_000_operations(name: str) -> None:
     """Some 200 items held, a few used over and over, so that ties, long idle items and large counts all occur."""
     rng = np.random.default_rng(1)
     what = rng.choice(5, 10_000, p=[0.1, 0.3, 0.2, 0.2, 0.2])
@@ -135,7 +137,7 @@ def test_so_it_does_over_10_000_operations(name: str) -> None:
 
 @settings(max_examples=30)
 @given(acts=st.lists(st.booleans(), max_size=200), seed=st.integers(0, 100))
-def test_random_evicts_every_item_once_and_the_same_for_the_same_seed(acts: list[bool], seed: int) -> None:
+def test_random_evicts_every_item_once_and_repeats_by_seed(acts: list[bool], seed: int) -> None:
     policy, again = bound(Random(), seed), bound(Random(), seed)
     held: set[Item] = set()
     for entry, add in enumerate(acts):
@@ -149,7 +151,7 @@ def test_random_evicts_every_item_once_and_the_same_for_the_same_seed(acts: list
             held.remove(victim)
 
 
-def test_random_is_uniform() -> None:
+def test_random_eviction_is_uniform() -> None:
     """Each of ten items goes first in a tenth of 4,000 cases, within five standard errors, used or not."""
     counts = np.zeros(10)
     policy = bound(Random(), 7)
@@ -163,7 +165,7 @@ def test_random_is_uniform() -> None:
     assert np.abs(counts - 400).max() < 5 * np.sqrt(4000 * 0.1 * 0.9)
 
 
-def test_a_worse_k_used_often_outlives_a_better_one_used_once() -> None:
+def test_lcbfu_keeps_a_small_k_with_many_uses_where_lfu_evicts_it() -> None:
     """The paper's own example (5.4), scaled: 25 x 4 uses = 100 against 5 x 8 uses = 40, though 8 > 4."""
     lcbfu, lfu = bound(Lcbfu()), bound(Lfu())
     for policy in (lcbfu, lfu):
@@ -190,7 +192,7 @@ def cache_of(*overrides: str) -> dict[str, Any]:
     return found
 
 
-def test_every_choice_of_eviction_and_room_changes_what_happens() -> None:
+def test_every_eviction_choice_changes_the_outcome_and_none_beats_the_optimum() -> None:
     """The same requests through every file of conf/eviction: all differ, and none beats the optimum's hit rate."""
     names = ("fifo", "lru", "lfu", "lfu-plain", "lcbfu-plain", "random", "optimum")
     caches = {name: cache_of(f"eviction={name}") for name in names}
@@ -201,14 +203,14 @@ def test_every_choice_of_eviction_and_room_changes_what_happens() -> None:
     assert max(caches, key=lambda name: caches[name]["hit_rate"]) == "optimum"
 
 
-def test_where_f_starts_at_0_lcbfu_is_lfu() -> None:
+def test_lcbfu_from_zero_uses_equals_lfu() -> None:
     """The newest miss left |K| items of score 0 for the next to evict, whatever their K: no used item ever leaves."""
     lfu = cache_of("eviction=lfu-plain")
     assert cache_of("eviction=lcbfu-artifact") == lfu
     assert cache_of("eviction=lcbfu-plain") != lfu
 
 
-def test_what_was_popular_once_goes_when_it_ages() -> None:
+def test_ageing_evicts_items_that_were_popular_long_ago() -> None:
     """A hundred uses of the first item, then newcomers that are never used: a plain count keeps it for good."""
     for make in (Lfu, Lcbfu):
         for ageing in (True, False):
@@ -225,14 +227,14 @@ def test_what_was_popular_once_goes_when_it_ages() -> None:
             assert (gone.index(item(0, FINAL)) == 99) if ageing else (item(0, FINAL) not in gone)
 
 
-def test_what_is_assumed_is_said() -> None:
+def test_eviction_states_its_assumptions() -> None:
     said = summary_of()["assumptions"]
     assert {"LCBFU: uses that an item enters with": 1}.items() <= {one["what"]: one["value"] for one in said}.items()
     said = summary_of("eviction=optimum")["assumptions"]
     assert any(one["value"] == "offline optimum" for one in said)
 
 
-def test_nirvana_evicts_by_lcbfu_unless_told_otherwise() -> None:
+def test_nirvana_evicts_by_lcbfu_by_default() -> None:
     config = configured("system=nirvana")
     assert config["eviction"] == {"_target_": "sim.cache.eviction.Lcbfu", "ageing": True, "initial_uses": 1}
     assert config["cache"]["evict_by"] == "items"

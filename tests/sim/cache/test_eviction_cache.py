@@ -158,7 +158,7 @@ def compared(
     every=st.booleans(),
     preload=st.integers(0, 20),
 )
-def test_a_cache_is_a_list_searched_from_end_to_end(
+def test_artifact_cache_matches_a_linear_search_of_a_list(
     seed: int, rows: int, capacity: int, ks: tuple[int, ...], policy: str, room: str, every: bool, preload: int
 ) -> None:
     """Source, K, holes and evictions of every request, ties and capacities below |K| included."""
@@ -167,13 +167,13 @@ def test_a_cache_is_a_list_searched_from_end_to_end(
 
 @pytest.mark.parametrize("room", ["items", "prompt"])
 @pytest.mark.parametrize("policy", MAKE)
-def test_so_it_is_over_a_long_run(policy: str, room: str) -> None:
+def test_artifact_cache_matches_a_list_over_a_long_run(policy: str, room: str) -> None:
     run = compared(vectors(3, 500, 4), 51, (5, 10, 15, 20, 25), policy, room, True)
     assert run.record.request_columns["evictions"].sum() > 500
     assert run.record.request_columns["hole"].sum() > 0
 
 
-def test_as_many_items_go_as_come_or_a_whole_prompt() -> None:
+def test_evict_by_items_frees_what_is_needed_and_by_prompt_frees_whole_prompts() -> None:
     """Four unlike prompts, room for three, the first used at 25: the fourth needs five items.
 
     ``items`` takes the five worst: four of the first prompt and one of the second, which leaves holes in both.
@@ -189,7 +189,7 @@ def test_as_many_items_go_as_come_or_a_whole_prompt() -> None:
     assert evictions == {"items": (5, [1, 4, 5, 5]), "prompt": (9, [1, 5, 5])}
 
 
-def test_a_hit_with_no_state_left_below_its_k_is_a_miss_that_is_stored() -> None:
+def test_hit_without_a_state_up_to_its_k_is_a_miss_and_is_stored() -> None:
     """The only state left is at 25 and the request may skip 10: full generation, a hole met, a new entry."""
     close = np.array([[1, 0, 0], [1, 0, 0], [0, 0, 1], [0.8, 0.6, 0]], np.float32)
     cache = ArtifactCache(4, TextToText(), Lcbfu(), (5, 10, 25))
@@ -200,7 +200,7 @@ def test_a_hit_with_no_state_left_below_its_k_is_a_miss_that_is_stored() -> None
 
 
 @pytest.mark.parametrize(("ks", "sources"), [((25,), [MISSING, 1]), ((), [0, MISSING])])
-def test_the_optimum_knows_that_latents_serve_their_own_shape_only(ks: tuple[int, ...], sources: list[int]) -> None:
+def test_optimum_counts_latents_as_useful_for_their_own_shape_only(ks: tuple[int, ...], sources: list[int]) -> None:
     """Room for two. Row 3 repeats row 0 in another shape, row 4 row 1 in its own: of row 0 only an image can help."""
     prompts = np.eye(3, dtype=np.float32)[[0, 1, 2, 0, 1]]
     sizes = (np.array([64, 128, 128, 128, 128], np.int32), *(np.full(5, value, np.int32) for value in (64, 50)))

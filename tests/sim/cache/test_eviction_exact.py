@@ -33,7 +33,7 @@ def hits(keys: np.ndarray, size: int, eviction: Eviction, ks: tuple[int, ...] = 
 
 @pytest.mark.parametrize("size", [1, 3, 10, 40, 120])
 @pytest.mark.parametrize(("peer", "ours"), [("FIFO", Fifo), ("LRU", Lru), ("LFU", lambda: Lfu(ageing=False))])
-def test_the_same_hits_as_libcachesim(peer: str, ours: Callable[[], Eviction], size: int) -> None:
+def test_fifo_lru_and_lfu_hits_equal_libcachesim(peer: str, ours: Callable[[], Eviction], size: int) -> None:
     """A Zipf trace of 4,000 requests for 200 keys, at five sizes: every single hit."""
     libcachesim = pytest.importorskip("libcachesim")
     popularity = 1 / np.arange(1, 201) ** 0.9
@@ -66,7 +66,7 @@ def most_hits(keys: tuple[int, ...], size: int) -> int:
 
 @settings(max_examples=100)
 @given(keys=st.lists(st.integers(0, 5), min_size=1, max_size=16), size=st.integers(1, 4))
-def test_the_offline_optimum_is_optimal_for_equal_keys(keys: list[int], size: int) -> None:
+def test_offline_optimum_is_optimal_for_equal_keys(keys: list[int], size: int) -> None:
     assert sum(hits(np.array(keys), size, Optimum())) == most_hits(tuple(keys), size)
     assert sum(hits(np.array(keys), size, Optimum(), (25,))) == most_hits(tuple(keys), size)
 

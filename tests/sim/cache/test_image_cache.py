@@ -73,7 +73,7 @@ def reused(outcome: Outcome) -> pd.DataFrame:
     return rows[rows.source_id.notna()]
 
 
-def test_on_the_traces_own_clock_both_ages_differ_by_how_long_the_source_took(served: Served) -> None:
+def test_trace_age_minus_run_age_is_the_source_latency(served: Served) -> None:
     """An image is as old as its request is past, less the latency with which it was made."""
     outcome = served(arrivals=chosen("arrivals", "trace"))
     rows = outcome.requests.to_pandas().set_index("request_id")
@@ -85,9 +85,7 @@ def test_on_the_traces_own_clock_both_ages_differ_by_how_long_the_source_took(se
 
 
 @pytest.mark.parametrize("rate_rpm", [4.0, 40.0])
-def test_the_age_in_the_trace_is_the_services_at_every_rate(
-    trace: tuple[Trace, Path], served: Served, rate_rpm: float
-) -> None:
+def test_trace_age_is_the_same_at_every_rate(trace: tuple[Trace, Path], served: Served, rate_rpm: float) -> None:
     """The difference of the two requests' original times, of preloaded images too; the quantiles are of those."""
     own, _ = trace
     outcome = served(preload=60, warmup=20, arrivals__rate_rpm=rate_rpm)
@@ -103,9 +101,7 @@ def test_the_age_in_the_trace_is_the_services_at_every_rate(
     assert said != outcome.summary["cache"]["source_age_s"]
 
 
-def test_a_trace_that_is_an_order_and_no_times_has_no_clock(
-    trace: tuple[Trace, Path], served: Served, tmp_path: Path
-) -> None:
+def test_untimed_trace_has_no_trace_age(trace: tuple[Trace, Path], served: Served, tmp_path: Path) -> None:
     path = tmp_path / "order.parquet"
     write(make(trace[0].table, name="order", source="made up", notes={"arrival_s": ORDER_ONLY}), path)
     outcome = served(trace__path=str(path))
@@ -115,13 +111,13 @@ def test_a_trace_that_is_an_order_and_no_times_has_no_clock(
     assert outcome.summary["cache"]["source_age_s"]["p50"] is not None
 
 
-def test_without_a_cache_nothing_has_an_age() -> None:
+def test_without_a_cache_no_request_has_a_source_age() -> None:
     outcome = simulated("system=vanilla", "trace.requests=50")
     assert outcome.requests.column("source_age_trace_s").null_count == 50
     assert outcome.summary["cache"]["source_age_trace_s"] == {"p50": None, "p90": None}
 
 
-def test_modms_cache_is_first_in_first_out_of_every_image_unless_told_otherwise(served: Served) -> None:
+def test_modm_cache_is_fifo_over_every_image_by_default(served: Served) -> None:
     """Whatever is reused is among the newest ``capacity`` images that were finished when the request came."""
     capacity, preload = 25, 60
     outcome = served(preload=preload, cache__capacity=capacity, arrivals__rate_rpm=30.0)
@@ -137,14 +133,14 @@ def test_modms_cache_is_first_in_first_out_of_every_image_unless_told_otherwise(
 
 @pytest.mark.filterwarnings("ignore:In:UserWarning")
 @pytest.mark.parametrize("eviction", [choice.name for choice in choices("eviction")])
-def test_every_eviction_serves_the_image_cache(served: Served, eviction: str) -> None:
+def test_every_eviction_policy_serves_the_image_cache(served: Served, eviction: str) -> None:
     """A full cache: as many images leave as come, and what left is not found (else the run ends)."""
     outcome = served(preload=60, cache__capacity=25, eviction=chosen("eviction", eviction))
     assert outcome.summary["cache"]["evictions"] == ROWS - 60
     assert outcome.summary["cache"]["hits"] > 0
 
 
-def test_cache_large_keeps_what_the_large_model_made_and_cache_all_everything(served: Served) -> None:
+def test_cache_large_admits_large_model_images_and_cache_all_every_image(served: Served) -> None:
     """In quality mode the large model refines too, and cache-large keeps those images, unlike `misses`."""
     sources: dict[str, Any] = {}
     for admission in ("cache-all", "cache-large", "misses"):
@@ -157,7 +153,7 @@ def test_cache_large_keeps_what_the_large_model_made_and_cache_all_everything(se
     assert sources["misses"] == ({"sd3.5-large"}, False)
 
 
-def test_a_refinement_runs_the_steps_that_are_left_on_whichever_model_serves_it(served: Served) -> None:
+def test_refinement_runs_its_remaining_steps_on_whichever_model_serves_it(served: Served) -> None:
     hits = reused(served("modm-quality", arrivals__rate_rpm=10.0))
     assert set(hits.model) == set(PER_STEP_S)
     assert len(set(hits.skipped)) > 1

@@ -110,7 +110,7 @@ def switched(times: Any, full_s: Any, *acts: Any, roles: Any = ("large", "small"
 # -- roles ---------------------------------------------------------------------------------------------------------
 
 
-def test_an_ordered_worker_ends_what_is_aboard_loads_and_serves_its_new_role() -> None:
+def test_ordered_worker_drains_loads_and_serves_its_new_role() -> None:
     """Ordered at 3 s while it refines until 5 s (10 s x 1/2): it loads until 12 s and takes the next
     miss that finds the other busy."""
     run = switched([0.0, 1.0, 2.0, 20.0], [10.0] * 4, (3.0, order(1, "large")), hits=[True, False, False, False])
@@ -128,7 +128,7 @@ def test_an_ordered_worker_ends_what_is_aboard_loads_and_serves_its_new_role() -
     assert (spent.switches, spent.switch_s, spent.busy_s) == (1, LOAD_S, 42.0)
 
 
-def test_what_waits_for_the_old_role_waits_on_and_is_served_when_the_role_is_back() -> None:
+def test_request_for_a_role_without_workers_waits_until_the_role_returns() -> None:
     run = switched(
         [0.0, 1.0, 2.0], [10.0] * 3, (3.0, order(1, "large")), (30.0, order(1, "small")), hits=[True] * 3
     )  # fmt: skip
@@ -137,14 +137,14 @@ def test_what_waits_for_the_old_role_waits_on_and_is_served_when_the_role_is_bac
     once(run)
 
 
-def test_an_order_back_before_the_load_began_costs_nothing() -> None:
+def test_order_revoked_before_loading_costs_nothing() -> None:
     acts = (1.0, order(1, "large")), (2.0, order(1, "small"))
     run = switched([0.0, 1.5, 6.0], [10.0] * 3, *acts, hits=[True] * 3)
     assert [kind for kind, *_ in spans(run)] == ["serve"] * 3
     assert run.record.request_columns["start_s"].tolist() == [0.0, 5.0, 10.0]
 
 
-def test_an_order_while_it_loads_leads_to_a_further_load() -> None:
+def test_order_during_a_load_starts_a_second_load() -> None:
     acts = (1.0, order(1, "large")), (2.0, order(1, "small"))
     run = switched([0.0, 3.0], [30.0] * 2, *acts, hits=[False, True])
     assert [span for span in spans(run) if span[0] == "load"] == [("load", 1, 1.0, 8.0), ("load", 1, 8.0, 15.0)]
@@ -154,13 +154,13 @@ def test_an_order_while_it_loads_leads_to_a_further_load() -> None:
     assert third.record.request_columns["start_s"].tolist() == [0.0, 8.0]
 
 
-def test_an_order_to_a_role_of_the_same_model_costs_nothing() -> None:
+def test_order_to_a_role_with_the_same_model_costs_nothing() -> None:
     models = {role: Model(name, 50, 64, 64) for role, name in (("large", "one"), ("small", "one"))}
     run = switched([0.0, 2.0], [10.0] * 2, (1.0, order(1, "large")), hits=[False, False], models=models)
     assert spans(run) == [("serve", 0, 0.0, 10.0), ("serve", 1, 2.0, 12.0)]
 
 
-def test_a_load_that_is_under_way_at_the_end_is_work_as_far_as_it_came() -> None:
+def test_load_cut_by_the_end_of_the_run_counts_up_to_that_time() -> None:
     run = switched([0.0], [10.0], (6.0, order(1, "large")))
     assert ("load", 1, 6.0, 10.0) in spans(run)
     assert run.record.usage_log.inside(0.0, 10.0, run.cluster.gpu_counts()).joules == pytest.approx(300 * 14)
@@ -172,7 +172,7 @@ def test_a_load_that_is_under_way_at_the_end_is_work_as_far_as_it_came() -> None
     orders=st.lists(st.tuples(st.floats(0, 6), st.integers(0, 3), st.sampled_from(["large", "small"])), max_size=25),
     load_s=st.sampled_from([0.0, 0.5, 7.0]),
 )
-def test_orders_at_random_lose_nobody_and_spend_no_gpu_twice(
+def test_random_orders_lose_no_request_and_never_use_a_gpu_twice(
     gaps: list[tuple[float, bool, float]], orders: list[tuple[float, int, str]], load_s: float
 ) -> None:
     times = np.cumsum([gap for gap, *_ in gaps])
@@ -211,7 +211,7 @@ def test_orders_at_random_lose_nobody_and_spend_no_gpu_twice(
 
 @settings(max_examples=150)
 @given(limit=st.integers(1, 3), roles=st.lists(st.sampled_from("ab"), min_size=1, max_size=5), data=st.data())
-def test_roomiest_and_idle_are_what_a_search_of_all_finds(limit: int, roles: list[str], data: st.DataObject) -> None:
+def test_least_loaded_and_idle_match_a_linear_search(limit: int, roles: list[str], data: st.DataObject) -> None:
     """Fewest aboard, longest so: a list of (aboard, when it came to that) beside the real thing."""
     rooms, workers = FreeWorkers(), [Worker(i, role, role, limit) for i, role in enumerate(roles)]
     since = list(range(len(workers)))
@@ -233,7 +233,7 @@ def test_roomiest_and_idle_are_what_a_search_of_all_finds(limit: int, roles: lis
             assert list(rooms.idle(role)) == idle
 
 
-def test_a_worker_that_is_closed_and_reopened_while_empty_takes_requests_again() -> None:
+def test_empty_worker_serves_again_after_close_and_reopen() -> None:
     acts = (
         (1.0, lambda run, _: run.cluster.close(run.cluster.workers[0])),
         (5.0, lambda run, _: run.cluster.reopen(run.cluster.workers[0])),
@@ -244,7 +244,7 @@ def test_a_worker_that_is_closed_and_reopened_while_empty_takes_requests_again()
 
 
 @pytest.mark.parametrize("executor", [Sequential, lambda: StaticBatch(1)])
-def test_a_worker_that_keeps_requests_ends_them_all_before_it_loads(executor: Any) -> None:
+def test_worker_with_its_own_queue_drains_it_before_loading(executor: Any) -> None:
     """Three misses of 10 s at once, all for the one large worker, which is ordered at 3 s to be a small one."""
     run = engine(
         [0.0, 1.0, 2.0], [10.0] * 3, roles=["large", "small"], backend=Given([10.0] * 3, LOAD_S),
@@ -255,7 +255,7 @@ def test_a_worker_that_keeps_requests_ends_them_all_before_it_loads(executor: An
     assert spans(run)[-1] == ("load", 0, 30.0, 30.0)  # the run ends as it begins
 
 
-def test_a_batch_with_room_for_more_is_ended_before_its_worker_loads() -> None:
+def test_partial_batch_finishes_before_its_worker_loads() -> None:
     """Of batches of up to two the first is one request's and ends at 10 s, the next another's, which ends at 20 s."""
     run = engine(
         [0.0, 1.0, 50.0], [10.0] * 3, roles=["large", "small"], backend=Given([10.0] * 3, LOAD_S),
@@ -267,7 +267,7 @@ def test_a_batch_with_room_for_more_is_ended_before_its_worker_loads() -> None:
     assert [span for span in spans(run) if span[0] == "load"] == [("load", 0, 20.0, 27.0), ("load", 0, 40.0, 47.0)]
 
 
-def test_a_worker_of_several_requests_loads_when_the_last_of_them_is_out() -> None:
+def test_worker_with_a_batch_loads_after_its_last_request_leaves() -> None:
     """Two step together for 20 and 30 s from their start; ordered at 5 s, it takes nobody else until it has loaded."""
     run = engine(
         [0.0, 0.0, 6.0], [20.0, 30.0, 10.0], roles=["large"], backend=Given([20.0, 30.0, 10.0], LOAD_S),
@@ -306,13 +306,13 @@ def taken(prepare: Any) -> str:
         ),
     ],
 )
-def test_a_worker_that_takes_nobody_says_why(prepare: Any, reason: str) -> None:
+def test_taking_an_unavailable_worker_says_why_it_is_unavailable(prepare: Any, reason: str) -> None:
     said = taken(prepare)
     assert said.startswith("the scheduler (sim.scheduling.fcfs.Fcfs) gave a request to worker 0")
     assert f"which {reason}; ask Cluster.least_loaded or Cluster.idle" in said
 
 
-def test_no_more_requests_are_released_than_are_aboard() -> None:
+def test_cluster_refuses_to_release_more_requests_than_run() -> None:
     cluster = opened(100)
     worker = cluster.workers[0]
     cluster.take(worker)
@@ -320,7 +320,7 @@ def test_no_more_requests_are_released_than_are_aboard() -> None:
         cluster.release(worker, 2)
 
 
-def test_an_executor_that_takes_no_request_is_refused() -> None:
+def test_executor_without_capacity_is_refused() -> None:
     class Closed(Sequential):
         max_batch = 0
 
@@ -328,7 +328,7 @@ def test_an_executor_that_takes_no_request_is_refused() -> None:
         engine([0.0], [1.0], executor=Closed()).run()
 
 
-def test_a_request_for_another_model_cannot_join_those_aboard() -> None:
+def test_worker_refuses_a_second_model_while_requests_run() -> None:
     class Both(Marked):
         def admit(self, request: Request, now_s: float) -> float:
             self.run.assign(request, self.run.models["small" if self.hits[request.row] else "large"])
@@ -339,7 +339,7 @@ def test_a_request_for_another_model_cannot_join_those_aboard() -> None:
         engine([0.0, 1.0], [9.0] * 2, frontend=Both([False, True]), executor=ContinuousBatching(2)).run()
 
 
-def test_what_is_to_be_run_needs_a_model() -> None:
+def test_plan_without_a_model_is_refused() -> None:
     run = engine([0.0], [1.0])
     run._open()
     request = Request(7, 0.0, 64, 64, 50)
@@ -348,7 +348,7 @@ def test_what_is_to_be_run_needs_a_model() -> None:
             act()
 
 
-def test_a_request_that_cannot_be_run_has_its_model_loaded_first_and_that_is_work() -> None:
+def test_failing_request_still_pays_for_its_model_load() -> None:
     class Refusing(Given):
         def steps(self, works: Sequence[Work], count: int = 1) -> Cost:
             raise WorkFailed("no such shape")
@@ -404,7 +404,7 @@ class Metered(Given):
         return Cost(self.swap_s, 100 * self.swap_s)
 
 
-def test_a_gang_forms_loads_serves_and_is_disbanded_and_counts_all_its_gpus() -> None:
+def test_group_forms_loads_serves_and_counts_every_gpu() -> None:
     """Of three GPUs for small models two serve the large one: 7 s of loading, then 20 s at twice the speed."""
     for backend, watts in ((Given([20.0] * 2, LOAD_S), 300), (Metered([20.0] * 2, LOAD_S), 100)):
         run = engine(
@@ -425,7 +425,7 @@ def test_a_gang_forms_loads_serves_and_is_disbanded_and_counts_all_its_gpus() ->
         ]  # fmt: skip
 
 
-def test_gangs_are_refused_of_whom_is_not_there_to_be_in_one() -> None:
+def test_misuse_of_worker_groups_is_refused() -> None:
     said: list[str] = []
 
     def tried(*what: Any) -> Any:
@@ -485,7 +485,7 @@ def test_gangs_are_refused_of_whom_is_not_there_to_be_in_one() -> None:
     assert once(run) == 20.0
 
 
-def test_busy_is_who_serves_and_who_loads() -> None:
+def test_busy_counts_workers_that_serve_or_load() -> None:
     """Of three GPUs one serves for 10 s, one loads for 20 s from 2 s on, and one is idle."""
     seen = []
 
@@ -501,13 +501,13 @@ def test_busy_is_who_serves_and_who_loads() -> None:
 
 
 @pytest.mark.parametrize("executor", [StaticBatch(2), ContinuousBatching(2), Sequential()])
-def test_what_does_not_know_the_speed_of_a_gang_refuses_one(executor: Any) -> None:
+def test_executor_without_a_speedup_refuses_a_group(executor: Any) -> None:
     with pytest.raises((SimulationError, ConfigError), match=r"nothing says how (fast|much faster)"):
         engine([0.0], [1.0], 2, scheduler=Ganging(), executor=executor).run()
 
 
 @pytest.mark.parametrize(("executor", "key"), [(ContinuousBatching(1), "batching"), (Sequential(), "executor")])
-def test_the_key_that_says_how_fast_a_gang_is_is_named(executor: Any, key: str) -> None:
+def test_missing_group_speedup_names_its_key(executor: Any, key: str) -> None:
     with pytest.raises(ConfigError, match=rf"^{key}\.speedup: a request runs on 2 GPUs .* {key}\.speedup=\{{2: "):
         engine([0.0], [1.0], 2, scheduler=Ganging(), executor=executor).run()
 
@@ -534,7 +534,7 @@ OWN = Asset("model", "large", "large")
 
 @settings(max_examples=150)
 @given(memory=st.integers(10, 40), asked=st.lists(st.integers(1, 35), max_size=30))
-def test_admit_evicts_the_longest_unused_and_never_the_model(memory: int, asked: list[int]) -> None:
+def test_admit_evicts_the_least_recently_used_addon_and_never_the_model(memory: int, asked: list[int]) -> None:
     cluster = opened(memory)
     worker = cluster.workers[0]
     brute: list[Asset] = []  # add-ons, last used last
@@ -560,7 +560,7 @@ def test_admit_evicts_the_longest_unused_and_never_the_model(memory: int, asked:
         assert sum(worker.resident.values()) <= memory
 
 
-def test_an_add_on_named_as_the_model_is_no_model() -> None:
+def test_addon_named_like_the_model_is_not_the_model() -> None:
     class Named(Sized):
         def bytes(self, asset: Asset) -> int | None:
             return 10
@@ -580,7 +580,7 @@ def test_an_add_on_named_as_the_model_is_no_model() -> None:
     cluster.check_memory(worker, None)
 
 
-def test_what_nobody_runs_with_gives_way_to_a_batch_and_what_it_runs_with_does_not() -> None:
+def test_batch_evicts_addons_it_does_not_use_and_keeps_those_it_uses() -> None:
     """Of 40 bytes a batch takes 30 with its model: of 5 and 8 beside it the 5, which were used first, go."""
     five, eight = Asset("lora", "5", "large"), Asset("controlnet", "8", "large")
 
@@ -607,12 +607,12 @@ def test_what_nobody_runs_with_gives_way_to_a_batch_and_what_it_runs_with_does_n
         cluster.check_memory(worker, 41, [(eight,), (eight,)])
 
 
-def test_a_model_that_is_larger_than_the_device_is_an_error() -> None:
+def test_model_larger_than_the_device_is_refused() -> None:
     with pytest.raises(SimulationError, match=r"large takes .* GB that a test has \(cluster\.gpu\.memory_bytes\)"):
         opened(9)
 
 
-def test_a_gang_holds_what_each_of_its_gpus_can() -> None:
+def test_group_memory_is_that_of_each_of_its_gpus() -> None:
     run = engine([0.0], [1.0], 2, gpu=Gpu("test", 300.0, 60.0, "made up", memory_bytes=15), backend=Sized([1.0]))
     run._open()
     group: Any = run.cluster.form_group(run.cluster.workers, "large", 0.0)
@@ -635,7 +635,7 @@ def test_a_gang_holds_what_each_of_its_gpus_can() -> None:
         (5.0, 6.0, 0, "runs 0 requests"),
     ],
 )
-def test_what_cannot_be_spent(from_s: float, until_s: float, batch: int, what: str) -> None:
+def test_invalid_busy_spans_are_refused(from_s: float, until_s: float, batch: int, what: str) -> None:
     cluster: Cluster = opened(100)
     worker = cluster.workers[0]
     assert cluster.record_busy(worker, 1.0, 3.0, "serve") == 600.0

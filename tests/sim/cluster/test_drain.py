@@ -6,7 +6,7 @@ from tests.sim.lab import simulated
 
 
 @pytest.mark.parametrize("drain", [True, False])
-def test_what_waits_is_the_load_when_nothing_comes(drain: bool) -> None:
+def test_monitor_counts_waiting_requests_as_load_after_the_last_arrival(drain: bool) -> None:
     """Hits and misses wait in queues of their own: without it the GPUs of the emptied one idle to the end."""
     words = ["system=modm-throughput", "arrivals=saturation", "arrivals.gap_s=0.5", "trace.requests=900", "preload=300"]
     words += ["cluster.count=12", "controller.period_s=120", f"controller.drain={str(drain).lower()}"]

@@ -43,7 +43,7 @@ def spans(run: Any, kind: str) -> list[tuple[float, float, float]]:
 
 
 @pytest.mark.parametrize(("lost", "finish_s"), [("again", [12.0, 22.0]), ("failed", [4.0, 19.0])])
-def test_a_request_of_a_failed_gpu_begins_anew_or_fails(lost: Any, finish_s: list[float]) -> None:
+def test_request_on_a_failed_gpu_restarts_or_fails(lost: Any, finish_s: list[float]) -> None:
     """One GPU of 10 s a request fails at 4 s, is back at 6 s and loads for 3 s; by hand. The second request waits from
     1 s on and so overtakes the first, which goes to the end."""
     run = engine(
@@ -80,7 +80,7 @@ class Metered(Given):
 
 
 @pytest.mark.parametrize("role", ["large", "small"])
-def test_a_batch_that_is_lost_drew_its_part_of_what_was_measured_of_all_of_it(role: str) -> None:
+def test_lost_batch_draws_energy_in_proportion_to_the_time_it_ran(role: str) -> None:
     """A batch of two of 10 s is lost at 4 s; with the large model to be loaded first, for 5 s, of 15 s and 1050 J."""
     run = engine(
         [0.0, 0.0], [10.0, 10.0], roles=[role], backend=Metered([10.0, 10.0], 5.0), executor=StaticBatch(2),
@@ -92,7 +92,7 @@ def test_a_batch_that_is_lost_drew_its_part_of_what_was_measured_of_all_of_it(ro
     assert joules == pytest.approx(400.0 if role == "large" else 1050.0 * 4 / 15)
 
 
-def test_a_load_that_is_under_way_ends_with_its_gpu_and_begins_anew() -> None:
+def test_load_on_a_failed_gpu_stops_and_restarts_after_repair() -> None:
     def order(run: Any, now_s: float) -> None:
         run.cluster.change_role(run.cluster.workers[0], "small", now_s)
 
@@ -108,7 +108,7 @@ def test_a_load_that_is_under_way_ends_with_its_gpu_and_begins_anew() -> None:
     assert run.cluster.workers[0].model == "small"
 
 
-def test_an_order_to_a_gpu_that_is_down_is_what_it_loads_when_it_is_back() -> None:
+def test_order_to_a_failed_gpu_is_loaded_after_repair() -> None:
     def order(run: Any, now_s: float) -> None:
         run.cluster.change_role(run.cluster.workers[0], "small", now_s)
 
@@ -152,7 +152,9 @@ EXECUTORS = {
     st.sampled_from(["again", "failed"]),
     st.floats(30.0, 300.0),
 )
-def test_every_executor_may_lose_a_gpu_at_any_time(seed: int, how: str, gpus: int, lost: Any, mean_up_s: float) -> None:
+def test_every_executor_survives_gpu_failures_at_any_time(
+    seed: int, how: str, gpus: int, lost: Any, mean_up_s: float
+) -> None:
     """The engine raises where a request is lost or a GPU's second spent twice; the ledger holds every second."""
     rng = np.random.default_rng(seed)
     rows = 60
@@ -186,7 +188,7 @@ def test_every_executor_may_lose_a_gpu_at_any_time(seed: int, how: str, gpus: in
         assert served == pytest.approx(seconds[done].sum())
 
 
-def test_who_was_preempted_on_a_gpu_that_fails_begins_anew() -> None:
+def test_preempted_request_on_a_failed_gpu_restarts() -> None:
     """100 steps of a unit, preempted after 20 by 10 steps, of which 5 are done when the GPU fails for 5 units: it then
     makes all 10, and then all 100."""
     run = shortest(
@@ -199,7 +201,7 @@ def test_who_was_preempted_on_a_gpu_that_fails_begins_anew() -> None:
     assert spans(run, "lost") == [(20 * UNIT, 25 * UNIT, 5 * UNIT * POWER_W)]
 
 
-def test_who_waits_for_a_gpu_that_is_down_preempts_nobody_there() -> None:
+def test_request_waiting_for_a_failed_gpu_preempts_nothing() -> None:
     """Of both that come while the only GPU is down the shorter one is served first when it is back."""
     run = shortest(
         lambda executor: ShortestRemaining(executor, Known()), MixedTimes(256, 0, 0), [1.0, 2.0], [64, 64],
@@ -220,7 +222,7 @@ class Told(SameSizeSteps):
         self.lost_rows.append(request.row)
 
 
-def test_steps_are_told_of_everyone_who_was_lost_those_who_had_not_begun_included() -> None:
+def test_batching_is_told_of_every_lost_request_including_unstarted_ones() -> None:
     """Three requests of 8 s share a GPU of two seats, which fails at 2 s; the third, which waits, is not aboard."""
     told = Told()
     run = engine(
@@ -232,7 +234,7 @@ def test_steps_are_told_of_everyone_who_was_lost_those_who_had_not_begun_include
     assert (run.record.request_columns["outcome"] == COMPLETED).all()
 
 
-def test_a_gpu_that_fails_before_it_was_given_anything_loses_nothing() -> None:
+def test_gpu_that_fails_before_its_first_request_loses_nothing() -> None:
     run = engine([50.0], [8.0], executor=ContinuousBatching(2), controllers=[Failures({0: [(1.0, 2.0)]})])
     run.run()
     assert run.record.request_columns["finish_s"].tolist() == [pytest.approx(58.0)]
@@ -240,7 +242,7 @@ def test_a_gpu_that_fails_before_it_was_given_anything_loses_nothing() -> None:
 
 
 @pytest.mark.parametrize("executor", [ContinuousBatching(2), StaticBatch(2), Sequential()])
-def test_who_was_given_to_a_gpu_at_the_instant_of_its_failure_had_not_begun(executor: Any) -> None:
+def test_request_assigned_at_the_instant_of_failure_has_not_started(executor: Any) -> None:
     """It is back at 2 s, has loaded at 4 s, is given the request that waits, and fails before anything else happens."""
     run = engine(
         [1.5], [8.0], backend=Given([8.0], 2.0), executor=executor,
@@ -253,7 +255,7 @@ def test_who_was_given_to_a_gpu_at_the_instant_of_its_failure_had_not_begun(exec
     assert [each[:2] for each in spans(run, "load")] == [(2.0, 4.0), (6.0, 8.0)]
 
 
-def test_an_add_on_that_comes_for_a_gpu_that_is_down_disturbs_nothing() -> None:
+def test_addon_arriving_for_a_failed_gpu_changes_nothing() -> None:
     """It comes 3.4 s after each of two starts: while the GPU is down, to be patched (0.5 s) as soon as it steps again,
     and three steps later."""
     run = engine(
@@ -275,7 +277,7 @@ class Choosy(Given):
 
 
 @pytest.mark.parametrize(("lost", "failed"), [("again", "row 1 cannot be run"), ("failed", "GPU 0 failed")])
-def test_a_batch_that_cannot_be_run_is_lost_while_the_load_before_it_lasts(lost: Any, failed: str) -> None:
+def test_batch_that_cannot_run_is_lost_if_its_gpu_fails_during_the_load(lost: Any, failed: str) -> None:
     """Two set out at 0 s and load another model for 5 s, after which it shows that they cannot be run; the GPU fails
     at 3 s. Put back at 4 s, they load again and fail for what they are."""
     run = engine(
@@ -290,7 +292,7 @@ def test_a_batch_that_cannot_be_run_is_lost_while_the_load_before_it_lasts(lost:
     assert facts["finish_s"][:2].tolist() == ([14.0] * 2 if lost == "again" else [3.0] * 2)
 
 
-def test_gpus_that_stay_up_for_less_than_a_request_takes_are_named() -> None:
+def test_mean_uptime_below_the_service_time_ends_the_run_with_advice() -> None:
     """What was looked at for a thousand samples, with nobody aboard and nothing ended, never ends."""
     failures = Failures(mean_up_s=1.0, mean_down_s=10_000.0)
     run = engine([0.0, 0.0], [100.0] * 2, controllers=[failures])
@@ -298,7 +300,7 @@ def test_gpus_that_stay_up_for_less_than_a_request_takes_are_named() -> None:
         run.run()
 
 
-def test_the_same_seed_fails_the_same_gpus() -> None:
+def test_same_seed_gives_the_same_failures() -> None:
     words = (
         "failures=random",
         "failures.mean_up_s=900",
@@ -322,17 +324,17 @@ def test_the_same_seed_fails_the_same_gpus() -> None:
         ({"outages": {0: [(0.0, float("inf"))]}}, r"failures\.outages\.0"),
     ],
 )
-def test_outages_that_are_none_are_refused(setting: dict[str, Any], message: str) -> None:
+def test_malformed_outages_are_refused(setting: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         Failures(**setting)
 
 
-def test_a_gpu_that_is_not_there_cannot_fail() -> None:
+def test_outage_of_an_unknown_gpu_is_refused() -> None:
     with pytest.raises(ConfigError, match="found GPU 3, expected 0 to 1"):
         engine([0.0], [1.0], 2, controllers=[Failures({3: [(1.0, 2.0)]})]).run()
 
 
-def test_what_is_down_neither_fails_nor_serves_and_what_is_up_is_not_repaired() -> None:
+def test_failing_a_failed_gpu_or_repairing_a_running_one_is_refused() -> None:
     def twice(run: Any, now_s: float) -> None:
         run.fail(run.cluster.workers[0])
         run.fail(run.cluster.workers[0])
@@ -346,7 +348,7 @@ def test_what_is_down_neither_fails_nor_serves_and_what_is_up_is_not_repaired() 
         engine([0.0], [5.0], controllers=[Acts((1.0, repaired))]).run()
 
 
-def test_an_executor_that_cannot_lose_a_gpu_says_so() -> None:
+def test_executor_without_abort_is_refused_when_a_gpu_fails() -> None:
     class Stubborn(Sequential):
         abort = Executor.abort
 

@@ -23,34 +23,34 @@ def shown(forecast: HoltWinters, rates: list[float], period_s: float = 1.0) -> H
 
 
 @given(st.lists(st.floats(0, 100), min_size=2, max_size=12), st.integers(1, 3), st.integers(1, 9))
-def test_what_repeats_exactly_is_expected_exactly(season: list[float], times: int, ahead: int) -> None:
+def test_holt_winters_predicts_an_exact_season_exactly(season: list[float], times: int, ahead: int) -> None:
     forecast = shown(HoltWinters(season_s=float(len(season)), smooth=1), season * times)
     assert forecast.expected(ahead) == pytest.approx(season[(ahead - 1) % len(season)], abs=1e-6)
 
 
 @given(st.lists(st.floats(0, 100), min_size=1, max_size=9), st.integers(1, 5))
-def test_before_a_season_is_seen_it_expects_what_the_last_window_had(rates: list[float], ahead: int) -> None:
+def test_holt_winters_repeats_the_last_window_before_a_full_season(rates: list[float], ahead: int) -> None:
     assert shown(HoltWinters(season_s=10.0), rates).expected(ahead) == rates[-1]
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=1, max_size=40), st.integers(1, 5))
-def test_no_rate_is_expected_below_0(rates: list[float], ahead: int) -> None:
+def test_forecast_rate_is_never_negative(rates: list[float], ahead: int) -> None:
     assert 0 <= shown(HoltWinters(season_s=4.0), rates).expected(ahead) < float("inf")
 
 
-def test_a_level_that_rises_is_followed_with_the_season_kept() -> None:
+def test_holt_winters_follows_a_level_shift_and_keeps_the_season() -> None:
     season = [0.0, 10.0, 20.0, 10.0]
     rates = season * 2 + [rate + 30 for rate in season * 20]
     forecast = shown(HoltWinters(season_s=4.0, smooth=1), rates)
     assert [forecast.expected(n) for n in range(1, 5)] == pytest.approx([rate + 30 for rate in season], abs=0.5)
 
 
-def test_an_even_number_of_windows_has_no_middle_and_is_refused() -> None:
+def test_smoothing_over_an_even_number_of_windows_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"controller\.forecast\.smooth: found 4"):
         HoltWinters(smooth=4)
 
 
-def test_a_season_of_one_window_is_refused() -> None:
+def test_season_of_one_window_is_refused() -> None:
     with pytest.raises(ConfigError, match="less than two windows"):
         HoltWinters(season_s=100.0).begin(180.0)
 
@@ -76,7 +76,7 @@ def targets(forecast: HoltWinters | None) -> dict[float, int]:
     return {at_s: details["target"] for at_s, what, details in run.record.decisions if what == "split"}
 
 
-def test_it_moves_before_the_load_comes() -> None:
+def test_monitor_with_a_forecast_switches_before_the_load_rises() -> None:
     """In the third hour, whose shape it knows. MoDM's own answers when the first window of the load is over."""
     blind, ahead = targets(None), targets(HoltWinters(season_s=SEASON_S, smooth=1))
     turn_s = 2 * SEASON_S + TURN_S

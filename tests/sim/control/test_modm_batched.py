@@ -34,7 +34,7 @@ def batches(rows: pd.DataFrame) -> pd.core.groupby.DataFrameGroupBy:
     return rows.groupby(["worker", "start_s"])
 
 
-def test_batches_have_one_model_and_pay_where_the_profile_says_so(curve: Path) -> None:
+def test_modm_batches_hold_one_model_and_raise_throughput_where_batching_pays(curve: Path) -> None:
     words = (*SATURATED, f"backend.folder={curve}")
     alone = simulated("system=modm-throughput", *words)
     batched = simulated("system=modm-batched", *words)
@@ -53,19 +53,19 @@ def test_batches_have_one_model_and_pay_where_the_profile_says_so(curve: Path) -
     assert "gpus_large" in batched.cluster.column_names  # its monitor is there
 
 
-def test_a_profile_that_measured_no_batches_is_no_ground_for_them() -> None:
+def test_modm_batched_needs_a_profile_with_batches() -> None:
     from backends.base import BackendError
 
     with pytest.raises(BackendError, match="batch"):
         simulated("system=modm-batched", *SATURATED)
 
 
-def test_a_batch_above_what_the_executor_takes_is_refused() -> None:
+def test_max_batch_above_the_executor_bound_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"scheduler\.max_batch: found 9; the executor takes 8"):
         simulated("system=modm-batched", "scheduler.max_batch=9", "extrapolate=warn", "trace.requests=20")
 
 
-def test_large_workers_take_hits_where_that_is_asked_for_alone() -> None:
+def test_large_workers_take_hits_only_if_large_takes_hits() -> None:
     """Two hits at once, one worker of each kind."""
     for scheduler, starts in (
         (HitMissBatching(max_batch=1), [0.0, 5.0]),
@@ -84,7 +84,7 @@ def test_large_workers_take_hits_where_that_is_asked_for_alone() -> None:
     st.sampled_from([0.0, 4.0]),
     st.booleans(),
 )
-def test_nobody_waits_longer_than_he_must(
+def test_batch_starts_when_full_timed_out_or_its_worker_is_free(
     gaps: list[float], hits: set[int], most: int, wait_s: float, shared: bool
 ) -> None:
     """Every batch is full, or its first has waited, or its first waits for a worker of its kind; kinds do not mix."""

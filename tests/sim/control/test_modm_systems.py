@@ -43,7 +43,7 @@ def lawful(rows: pd.DataFrame, cluster: str) -> None:
 
 
 @pytest.mark.parametrize(("system", "words", "cluster"), VARIANTS)
-def test_every_modm_runs_on_both_clusters(system: str, words: tuple[str, ...], cluster: str) -> None:
+def test_every_modm_system_runs_on_both_clusters(system: str, words: tuple[str, ...], cluster: str) -> None:
     outcome = simulated(f"system={system}", f"cluster={cluster}", *SMALL, *words)
     rows = outcome.requests.to_pandas()
     lawful(rows, cluster)
@@ -68,7 +68,7 @@ BASELINES = [
 
 @pytest.mark.parametrize("cluster", GPUS)
 @pytest.mark.parametrize(("system", "more", "model", "steps", "quality"), BASELINES)
-def test_a_baseline_of_one_model_runs_it_in_full(
+def test_single_model_baseline_runs_every_step(
     system: str, more: tuple[str, ...], model: str, steps: int, quality: float, cluster: str
 ) -> None:
     """Its quality is the paper's (MoDM, Tables 2 and 3); what of its times nobody printed is said to be assumed."""
@@ -90,7 +90,7 @@ def test_a_baseline_of_one_model_runs_it_in_full(
 
 
 @pytest.mark.parametrize(("system", "cluster"), [("nirvana", "a40"), ("nirvana", "mi210"), ("pinecone", "a40")])
-def test_the_caches_of_others_run_on_its_clusters_and_models(system: str, cluster: str) -> None:
+def test_other_papers_caches_run_on_modm_clusters_and_models(system: str, cluster: str) -> None:
     rows = simulated(f"system={system}", f"cluster={cluster}", *SMALL).requests.to_pandas()
     lawful(rows, cluster)
     hit = rows.source_id.notna()
@@ -100,12 +100,12 @@ def test_the_caches_of_others_run_on_its_clusters_and_models(system: str, cluste
 
 
 @pytest.mark.parametrize(("models", "factor"), [("sd35l-sdxl", 28.70 / 28.55), ("sd35l-turbo", None)])
-def test_quality_is_carried_where_it_was_published_and_nowhere_else(models: str, factor: float | None) -> None:
+def test_quality_factor_is_carried_only_where_it_was_published(models: str, factor: float | None) -> None:
     said = simulated("system=modm-throughput", f"models={models}", *SMALL).summary["quality"]
     assert said["factor_mean"] == (None if factor is None else pytest.approx(factor))
 
 
-def test_no_mean_of_hits_on_one_model_is_carried_to_hits_on_another() -> None:
+def test_quality_of_hits_on_one_model_is_not_carried_to_another() -> None:
     """In quality mode large models refine hits too, and Table 2 is of throughput mode."""
     outcome = simulated("system=modm-quality", "trace.requests=240", "preload=120", "arrivals.rate_rpm=4")
     assert set(outcome.requests.to_pandas().dropna(subset="source_id").model) == {"sd3.5-large"}

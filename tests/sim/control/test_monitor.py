@@ -85,7 +85,7 @@ class Bounded:
     st.floats(20.0, 400.0),
     st.sampled_from([None, "again", "failed"]),
 )
-def test_neither_a_switch_nor_an_outage_drops_a_request(
+def test_neither_switches_nor_outages_drop_a_request(
     seed: int, gpus: int, mode: Any, queues: Any, hit_rate: float, load_s: float, period_s: float, lost: Any
 ) -> None:
     rng = np.random.default_rng(seed)
@@ -142,14 +142,14 @@ def windows(rates_rpm: list[float], hit_rate: float = 0.75, **settings: Any) -> 
     return [details for _, what, details in run.record.decisions if what == "split"]
 
 
-def test_the_small_model_steps_down_where_the_load_asks_for_it_and_back_up() -> None:
+def test_monitor_steps_the_small_model_down_under_load_and_back_up() -> None:
     splits = windows([10.0] * 3 + [40.0] * 4 + [8.0] * 8)
     assert "smallest" not in splits[1]
     assert splits[5]["smallest"] > 0
     assert "smallest" not in splits[-1]
 
 
-def test_it_does_not_come_back_before_its_patience_ends() -> None:
+def test_monitor_waits_for_its_patience_before_stepping_up() -> None:
     back = {}
     for patience in (1, 5):
         splits = windows([40.0] * 4 + [8.0] * 9, patience=patience)
@@ -157,12 +157,12 @@ def test_it_does_not_come_back_before_its_patience_ends() -> None:
     assert back[5] == back[1] + 4
 
 
-def test_the_safety_factor_leaves_fewer_large_models() -> None:
+def test_safety_factor_lowers_the_number_of_large_workers() -> None:
     bold, careful = (windows([22.0] * 6, safety=safety)[-1]["target"] for safety in (1.0, 0.7))
     assert careful < bold
 
 
-def test_a_window_in_which_nothing_came_changes_nothing() -> None:
+def test_window_without_arrivals_changes_no_split() -> None:
     run = engine(
         [0.0, 5000.0],
         [90.0, 90.0],
@@ -178,12 +178,12 @@ def test_a_window_in_which_nothing_came_changes_nothing() -> None:
     assert splits == [60.0, 5040.0]  # at the ends of the two windows in which something came
 
 
-def test_one_model_alone_cannot_be_split() -> None:
+def test_monitor_with_one_model_is_refused() -> None:
     with pytest.raises(ConfigError, match="two models"):
         engine([0.0], [1.0], models={"large": Model("large", 50, 64, 64)}, controllers=[GlobalMonitor()]).run()
 
 
-def test_misses_go_round_the_large_workers_and_hits_round_the_small_ones_from_the_last() -> None:
+def test_misses_rotate_over_large_workers_and_hits_over_small_ones() -> None:
     run = engine(
         [0.0] * 8,
         [10.0] * 8,
@@ -195,7 +195,7 @@ def test_misses_go_round_the_large_workers_and_hits_round_the_small_ones_from_th
     assert run.record.request_columns["worker"].tolist() == [0, 3, 1, 2, 0, 3, 1, 2]
 
 
-def test_a_worker_ends_its_own_misses_before_it_changes_and_hands_its_hits_on() -> None:
+def test_worker_finishes_its_misses_before_switching_and_hands_over_its_hits() -> None:
     """Two of each; at 1 s a large one becomes small, at 40 s a small one large."""
 
     def swap(worker: int, role: str) -> Any:
@@ -220,7 +220,7 @@ def test_a_worker_ends_its_own_misses_before_it_changes_and_hands_its_hits_on() 
     assert facts["worker"][6] in (1, 2)  # waited there, and was handed on
 
 
-def test_misses_that_came_for_a_model_that_was_not_loaded_after_all_go_to_a_worker_that_has_it() -> None:
+def test_misses_queued_for_a_revoked_order_move_to_a_loaded_worker() -> None:
     """The small worker refines until 20 s; ordered to be large at 1 s it is given a miss, and at 3 s ordered back. The
     miss runs on the large worker, and nobody loads anything."""
     run = engine(
@@ -244,7 +244,7 @@ def test_misses_that_came_for_a_model_that_was_not_loaded_after_all_go_to_a_work
     assert "load" not in run.record.usage_log.kinds
 
 
-def test_bringing_the_cluster_to_a_split_moves_no_more_than_it_must() -> None:
+def test_apply_split_moves_the_fewest_workers() -> None:
     moves = []
 
     def split(run: Any, now_s: float) -> None:
@@ -266,7 +266,7 @@ def test_bringing_the_cluster_to_a_split_moves_no_more_than_it_must() -> None:
         ("system=modm-throughput",),
     ],
 )
-def test_the_monitor_serves_what_a_split_for_another_load_cannot(watched: tuple[str, ...]) -> None:
+def test_monitor_has_lower_p99_than_a_wrong_fixed_split(watched: tuple[str, ...]) -> None:
     """With two large models where the load wants about ten, misses pile up; the monitor finds the split."""
     common = ("arrivals.rate_rpm=20", "trace.requests=900", "preload=300", "cluster.count=16")
     adapted = simulated(*watched, *common).summary
@@ -275,7 +275,7 @@ def test_the_monitor_serves_what_a_split_for_another_load_cannot(watched: tuple[
     assert adapted["gpu"]["switches"] > 0
 
 
-def test_a_window_without_requests_asks_for_nothing() -> None:
+def test_window_without_requests_has_zero_demand() -> None:
     """Equations 7 and 8 divide by the requests and by the hits of a window: neither need be there."""
     assert WindowCounts().demand(60.0) == Demand(0.0, 0.0)
     missed = WindowCounts()

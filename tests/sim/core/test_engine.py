@@ -25,7 +25,7 @@ class Failing(Given):
         return super().begin(works)
 
 
-def test_work_that_fails_ends_its_request_and_frees_the_worker() -> None:
+def test_failed_work_ends_its_request_and_frees_the_worker() -> None:
     """Even when thousands fail in a row."""
     rows = 3000
     run = engine([0.0] * rows, [1.0] * rows, backend=Failing([1.0] * rows, set(range(1, rows - 1))))
@@ -36,7 +36,7 @@ def test_work_that_fails_ends_its_request_and_frees_the_worker() -> None:
     assert run.cluster.busy(0.0) == 0
 
 
-def test_a_scheduler_that_keeps_requests_is_found_out() -> None:
+def test_scheduler_that_keeps_requests_is_reported() -> None:
     class Hoarder(Scheduler):
         def bind(self, run: Run) -> None: ...
 
@@ -51,7 +51,7 @@ def test_a_scheduler_that_keeps_requests_is_found_out() -> None:
         engine([0.0, 1.0, 2.0], [1.0] * 3, scheduler=Hoarder()).run()
 
 
-def test_a_request_that_ends_twice_is_found_out() -> None:
+def test_request_that_ends_twice_is_reported() -> None:
     run = engine([0.0], [1.0])
     end = run.end
 
@@ -64,13 +64,13 @@ def test_a_request_that_ends_twice_is_found_out() -> None:
         run.run()
 
 
-def test_streams_of_different_names_differ_and_the_same_name_is_the_same() -> None:
+def test_random_stream_depends_on_its_name_and_seed_alone() -> None:
     assert stream(1, "arrivals").random() == stream(1, "arrivals").random()
     draws = {stream(seed, name).random() for seed in (0, 1) for name in ("arrivals", "trace", "similarity space")}
     assert len(draws) == 6
 
 
-def test_arrival_times_are_kept_to_the_last_bit() -> None:
+def test_arrival_times_are_kept_exactly() -> None:
     times = [0.1, 0.1 + 0.2, 1 / 3, 1e9 + 0.1, 1e9 + 0.3]
     run = engine(sorted(times), [0.1] * 5)
     run.run()
@@ -84,7 +84,7 @@ def test_littles_law_is_checked_in_every_run() -> None:
         run.run()
 
 
-def test_controllers_act_before_the_requests_of_their_instant_come() -> None:
+def test_controllers_act_before_the_arrivals_of_the_same_instant() -> None:
     """The row of the series at 60 s does not yet hold the request that arrives at 60 s."""
     run = engine([0.0, 60.0, 61.0], [1.0] * 3, sample_s=60.0)
     run.run()
@@ -93,7 +93,7 @@ def test_controllers_act_before_the_requests_of_their_instant_come() -> None:
 
 
 @pytest.mark.parametrize("span_s", [1e3, 1e9, 8e9])
-def test_a_long_pause_costs_a_row_and_no_time(span_s: float) -> None:
+def test_long_pause_adds_one_row_to_the_time_series(span_s: float) -> None:
     run = engine([0.0, span_s], [1.0, 1.0], sample_s=1e-3)
     run.run()
     assert len(run.record.sampled_s) < 3000

@@ -29,7 +29,7 @@ EXPECTED = json.loads((RUNS / "expected.json").read_text())
         ("selector.alpha_for.at_least={5: 0.7}", "write selector.alpha_for.thresholds={5: 0.7}"),
     ],
 )
-def test_a_former_word_is_answered_with_the_present_one(
+def test_former_override_is_answered_with_the_present_one(
     word: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["run", word]) == 2
@@ -37,17 +37,17 @@ def test_a_former_word_is_answered_with_the_present_one(
 
 
 @pytest.mark.parametrize("word", ["frontend=nirvana", "executor=sequential", "+trace.service=A", "~cache", "seed=1,2"])
-def test_a_present_word_stays(word: str) -> None:
+def test_present_override_stays(word: str) -> None:
     assert present_word(word) == word
 
 
 @pytest.mark.parametrize("word", ["door=nirvana", "executor.limit=4", "executor=step-by-step", "space=text", "seed=3"])
-def test_former_and_present_words_are_each_other_s_reverse(word: str) -> None:
+def test_former_and_present_overrides_are_inverse(word: str) -> None:
     assert former_word(present_word(word)) == word
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_a_run_of_the_version_before_runs_from_its_config_yaml(
+def test_former_config_yaml_gives_the_same_results(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["run", f"--config-path={RUNS}", f"--config-name={name}", f"run.dir={tmp_path / 'run'}"]
@@ -59,7 +59,7 @@ def test_a_run_of_the_version_before_runs_from_its_config_yaml(
     assert {key: found[key] for key in known} == pytest.approx(known, rel=1e-12)
 
 
-def test_a_report_reads_a_former_run_in_present_names(tmp_path: Path) -> None:
+def test_report_reads_a_former_run_in_present_names(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text((RUNS / "nirvana.yaml").read_text())
     config = read_config(tmp_path)
     assert config["frontend"]["_target_"] == "sim.frontend.cached.CachedFrontEnd"

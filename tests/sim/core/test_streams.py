@@ -11,7 +11,7 @@ TABLE = [value for name, value in vars(streams).items() if name.isupper()]
 NAMES = tuple(name for value in TABLE for name in (value.values() if isinstance(value, dict) else [value]))
 
 
-def test_names_of_streams_are_frozen() -> None:
+def test_stream_names_are_frozen() -> None:
     """A name that changes draws other numbers in every run there is."""
     assert NAMES == (
         "trace", "arrivals", "images of {}", "door.embed_s", "door.search_s", "door.fetch_s", "predictor", "eviction",
@@ -19,7 +19,7 @@ def test_names_of_streams_are_frozen() -> None:
     )  # fmt: skip
 
 
-def test_no_code_asks_for_a_stream_that_is_not_in_the_table() -> None:
+def test_code_uses_only_streams_of_the_table() -> None:
     asked = {name for room in ("sim", "traces", "backends", "notebooks") for name in _asked(room)}
     assert asked == set(NAMES)
 

@@ -73,7 +73,7 @@ def columns(run: Engine, *names: str) -> list[Any]:
     end_s=st.sampled_from([0.0, 0.139]),
     count=st.integers(1, 3),
 )
-def test_a_batch_of_one_is_a_whole_request_to_the_bit(
+def test_continuous_batching_of_one_equals_sequential_execution_exactly(
     gaps: list[float], one_s: float, begin_s: float, end_s: float, count: int
 ) -> None:
     times = np.cumsum(gaps)
@@ -86,7 +86,7 @@ def test_a_batch_of_one_is_a_whole_request_to_the_bit(
 
 
 @pytest.mark.parametrize("system", ["vanilla", "nirvana", "modm-throughput", "pinecone"])
-def test_systems_step_by_step_with_one_aboard_write_the_same_requests(system: str) -> None:
+def test_systems_with_max_batch_1_write_the_same_requests_as_sequential(system: str) -> None:
     asked = (f"system={system}", "trace.requests=500", "arrivals.rate_rpm=12")
     stepwise = simulated(*asked, "executor=continuous-batching", "executor.max_batch=1")
     assert stepwise.requests.equals(simulated(*asked).requests)
@@ -120,7 +120,7 @@ def brute(times: Sequence[float], lefts: Sequence[int], backend: Stepped, limit:
     limit=st.integers(1, 5),
     more=st.sampled_from([0, 1, 3]),
 )
-def test_jumping_over_steps_ends_where_making_each_of_them_does(gaps: list[int], limit: int, more: int) -> None:
+def test_jumping_over_steps_ends_where_single_steps_do(gaps: list[int], limit: int, more: int) -> None:
     """Steps of whole seconds, and no two arrivals whole seconds apart: none coincides with a boundary."""
     times = [float(t) + 0.01 * i for i, t in enumerate(np.cumsum(gaps))]
     backend = Stepped(1.0, float(more))
@@ -138,7 +138,7 @@ def test_jumping_over_steps_ends_where_making_each_of_them_does(gaps: list[int],
     assert ((mean >= 1) & (mean <= limit)).all()
 
 
-def test_cost_follows_changes_and_not_steps() -> None:
+def test_span_count_follows_batch_changes_and_not_steps() -> None:
     """A hundred times as many steps of a hundredth: as many spans, and the same finish."""
     rng = np.random.default_rng(0)
     times = np.cumsum(rng.exponential(20.0, 500))
@@ -150,7 +150,7 @@ def test_cost_follows_changes_and_not_steps() -> None:
     assert spans[1] < 1.3 * spans[0]
 
 
-def test_a_batch_whose_step_costs_the_same_at_any_size_serves_each_as_if_alone() -> None:
+def test_flat_step_cost_gives_every_request_its_standalone_latency() -> None:
     """Nobody slows another: latency is the service time and what was left of the step under way, under one step."""
     rng = np.random.default_rng(1)
     times = np.cumsum(rng.exponential(10.0, 2000))
@@ -160,7 +160,7 @@ def test_a_batch_whose_step_costs_the_same_at_any_size_serves_each_as_if_alone()
     assert (latency_s < STEPS + 1.0).all()
 
 
-def test_a_batch_whose_step_costs_its_size_shares_the_processor() -> None:
+def test_step_cost_proportional_to_batch_matches_md1_processor_sharing() -> None:
     """M/D/1 with processor sharing: a mean sojourn of E[S] / (1 - rho), whatever the distribution; and one slice more,
     the step under way when a request comes, which grows with the number of those in it."""
     rng = np.random.default_rng(2)
@@ -176,7 +176,7 @@ def test_a_batch_whose_step_costs_its_size_shares_the_processor() -> None:
 
 
 @pytest.mark.parametrize("servers", [1, 4])
-def test_batches_of_one_wait_as_crommelin_says(servers: int) -> None:
+def test_batches_of_one_match_crommelin_mdc_wait(servers: int) -> None:
     rng = np.random.default_rng(20 + servers)
     times = np.cumsum(rng.exponential(1 / (0.8 * servers), 60_000))
     run = stepped(times, Stepped(1.0 / STEPS), 1, servers)
@@ -213,7 +213,7 @@ class Patching(SameSizeSteps):
         return Cost(self.patch_s * due)
 
 
-def test_what_comes_while_steps_run_is_patched_in_at_the_next_boundary() -> None:
+def test_addon_arriving_mid_run_is_patched_at_the_next_step_boundary() -> None:
     """A step of 1 s, an add-on after 3.4 s: patched at 4 s in 0.5 s, so that 50 steps end at 50.5 s."""
     run = engine([0.0], [1.0], backend=Stepped(1.0), executor=ContinuousBatching(4, Patching(3.4, 0.5)))
     run.run()
@@ -232,7 +232,7 @@ class Unpatching(SameSizeSteps):
         return super().finish(worker, request, now_s)[0], Cost(2.0)
 
 
-def test_what_follows_an_image_holds_the_gpu_and_not_the_image() -> None:
+def test_work_after_an_image_holds_the_gpu_but_not_the_image() -> None:
     run = engine([0.0, 0.0], [1.0] * 2, backend=Stepped(1.0), executor=ContinuousBatching(1, Unpatching()))
     run.run()
     assert run.record.request_columns["finish_s"].tolist() == [50.0, 102.0]
@@ -240,7 +240,7 @@ def test_what_follows_an_image_holds_the_gpu_and_not_the_image() -> None:
     assert run.record.request_columns["energy_j"].tolist() == pytest.approx([300 * 52.0, 300 * 52.0])
 
 
-def test_a_formed_batch_runs_as_one_and_none_joins_it() -> None:
+def test_static_batch_runs_as_one_and_admits_no_later_request() -> None:
     """Three at once, one later: at 5 s the three set out, at 5 + 50 x 2 s they end, and the fourth has its turn."""
     run = engine(
         [0.0, 1.0, 2.0, 50.0], [1.0] * 4, backend=Stepped(1.0, 0.5), executor=StaticBatch(8),
@@ -260,7 +260,7 @@ def test_a_formed_batch_runs_as_one_and_none_joins_it() -> None:
     max_wait_s=st.floats(0, 40),
     count=st.integers(1, 3),
 )
-def test_no_batch_is_over_its_size_and_nobody_waits_for_company_beside_an_idle_worker(
+def test_dynamic_batch_respects_max_batch_and_max_wait(
     gaps: list[float], most: int, max_wait_s: float, count: int
 ) -> None:
     times = np.cumsum(gaps)
@@ -280,7 +280,7 @@ def test_no_batch_is_over_its_size_and_nobody_waits_for_company_beside_an_idle_w
             assert len(set(spans["worker"][busy])) == count
 
 
-def test_members_of_a_batch_that_begin_later_step_less() -> None:
+def test_request_that_skips_steps_leaves_its_static_batch_early() -> None:
     """MoDM in front of whole batches: a hit that skips 30 steps shares 20 with a full request, which steps on alone."""
     backend = Stepped(1.0, 0.5)
     run = engine([0.0, 0.0], [1.0] * 2, backend=backend, executor=StaticBatch(2), scheduler=DynamicBatching(2, 1.0))
@@ -297,7 +297,7 @@ def test_members_of_a_batch_that_begin_later_step_less() -> None:
     assert run.record.request_columns["step_share_s"].tolist() == [45.0, 15.0]
 
 
-def test_mixed_sizes_step_together_as_the_profile_has_them() -> None:
+def test_mixed_sizes_share_a_step_on_a_profile_with_batches() -> None:
     """On a profile with batches, three sizes at once: served, and slower than one size of as many."""
     common = ("cluster=h800", "trace.requests=300", "executor=continuous-batching", "extrapolate=warn", "shapes=trace")
     mixed = simulated(*common, "arrivals.rate_rpm=400").summary
@@ -306,7 +306,7 @@ def test_mixed_sizes_step_together_as_the_profile_has_them() -> None:
     assert 0 < mixed["gpu"]["busy_fraction"] <= 1
 
 
-def test_the_standalone_latency_is_one_figure() -> None:
+def test_standalone_latency_follows_the_model_shape_or_the_trace_shapes() -> None:
     """What limits, deadlines and savings rest on: of the model's shape, or row by row of the trace's own."""
     shapes = tuple(np.array(column, np.int32) for column in ([64, 128], [64, 64], [50, 25]))
     model = engine([0.0], [1.0]).models["large"]
@@ -330,7 +330,7 @@ def live() -> Stepped:
     return backend
 
 
-def test_a_live_backend_reuses_nothing() -> None:
+def test_live_backend_refuses_a_feature_cache() -> None:
     cache = StepCaching([0], STEPS, 0.1)
     with pytest.raises(ConfigError, match="a live backend computes every block; add feature_cache=none"):
         engine([0.0], [1.0], backend=live(), executor=ContinuousBatching(1, feature_cache=cache)).run()
@@ -346,7 +346,7 @@ class Unpriced:
 
 
 @pytest.mark.parametrize("kernels", [None, Kernels()])
-def test_steps_without_a_price_serve_and_are_refused_to_a_scheduler_that_asks_for_one(kernels: Kernels | None) -> None:
+def test_batching_that_cannot_estimate_step_cost_is_refused_by_schedulers_that_need_it(kernels: Kernels | None) -> None:
     run = engine(
         [0.0], [1.0], backend=Stepped(1.0), executor=ContinuousBatching(1, cast(Any, Unpriced()), kernels=kernels)
     )
@@ -359,7 +359,7 @@ def test_steps_without_a_price_serve_and_are_refused_to_a_scheduler_that_asks_fo
 
 
 @pytest.mark.parametrize("runs", [True, False])
-def test_a_step_that_is_made_to_learn_its_price_is_of_works_that_were_begun(runs: bool) -> None:
+def test_price_probe_begins_its_works_on_a_live_backend_only(runs: bool) -> None:
     class Strict(Stepped):
         begun: Sequence[Work] = ()
 
@@ -378,7 +378,7 @@ def test_a_step_that_is_made_to_learn_its_price_is_of_works_that_were_begun(runs
     assert executor.price([Work("large", 64, 64, 50) for _ in range(3)]).seconds == 4.0
 
 
-def test_a_batch_that_waits_for_its_latents_draws_the_gpus_power_meanwhile_and_the_measured_one_after() -> None:
+def test_batch_draws_device_power_during_fetch_and_measured_power_during_steps() -> None:
     """Two step together for 40 x 1.5 s at 100 W, 3 s after they set out, in which the GPU draws its 300 W."""
 
     class Measured(Stepped):

@@ -123,7 +123,7 @@ arrivals = st.lists(st.tuples(st.integers(0, 12), st.sampled_from(SIDES)), min_s
 @pytest.mark.parametrize("name", [name for name in CACHES if name != "whole-image"])
 @settings(max_examples=30)
 @given(given_=arrivals, limit=st.integers(1, 4))
-def test_jumping_over_unequal_steps_ends_where_making_each_of_them_does(
+def test_jumping_over_unequal_steps_ends_where_single_steps_do(
     name: str, given_: list[tuple[int, int]], limit: int
 ) -> None:
     times = [float(t) + 0.0137 * i for i, t in enumerate(np.cumsum([gap for gap, _ in given_]))]
@@ -147,7 +147,7 @@ def test_jumping_over_unequal_steps_ends_where_making_each_of_them_does(
     sides=st.lists(st.sampled_from(SIDES), min_size=4, max_size=4),
     share=st.floats(0.0, 1.0),
 )
-def test_a_course_rises_and_is_cut_at_the_first_boundary_that_is_not_before(
+def test_step_costs_are_nondecreasing_and_cut_at_the_next_boundary(
     name: str, lefts: list[int], sides: list[int], share: float
 ) -> None:
     active, count = requests(sides[: len(lefts)], lefts), min(lefts)
@@ -167,7 +167,7 @@ def test_a_course_rises_and_is_cut_at_the_first_boundary_that_is_not_before(
 
 
 @given(share=st.floats(0, 1), most=st.integers(1, 5))
-def test_what_is_alike_is_reused_so_many_times_in_a_row_and_no_more(share: float, most: int) -> None:
+def test_reuse_never_exceeds_max_consecutive_steps_and_matches_the_renewal_process(share: float, most: int) -> None:
     """The long run is a renewal process: one computed step, then s, s^2, ... of reused ones."""
     found = reused_shares([0.0] + [share] * 4000, most)
     expected = sum(share**n for n in range(1, most + 1))
@@ -184,7 +184,7 @@ def test_what_is_alike_is_reused_so_many_times_in_a_row_and_no_more(share: float
     np.testing.assert_allclose(reused_shares([0.0, *alike[1:]], most), total, atol=0.045)
 
 
-def test_no_reuse_costs_what_there_is_without_a_cache_and_the_overhead() -> None:
+def test_feature_cache_without_reuse_costs_only_its_overhead() -> None:
     times, sides = [0.0, 1.0, 2.5, 30.0], [64, 128, 96, 64]
     free = Overhead({"large": 7}, 0.0, 0.0, 32)
     plain = stepped(times, sides, None, 3)
@@ -199,7 +199,7 @@ def test_no_reuse_costs_what_there_is_without_a_cache_and_the_overhead() -> None
         np.testing.assert_allclose(run.record.request_columns["reused_share"], 0.0)
 
 
-def test_patches_reuse_more_than_whole_images_and_more_the_smaller_the_image_is() -> None:
+def test_patch_level_reuse_exceeds_whole_image_reuse_and_falls_with_size() -> None:
     """PatchedServe's Figure 15 in words; together with others an image reuses even less."""
     alone = {side: requests([side], [STEPS]) for side in SIDES}
     by_patch = {
@@ -215,7 +215,7 @@ def test_patches_reuse_more_than_whole_images_and_more_the_smaller_the_image_is(
     np.testing.assert_allclose(patch_level().step_costs(together, STEPS, by_hand).reused(STEPS), by_patch[64])
 
 
-def test_the_overhead_is_of_every_block_and_patch() -> None:
+def test_feature_cache_overhead_counts_every_block_and_patch() -> None:
     full, active = by_hand(requests([64, 128], [3, 3])), requests([64, 128], [3, 3])
     cache = PatchLevel(likeness(0.0), overhead())
     assert cache.step_costs(active, 1, by_hand).seconds(1) == pytest.approx(
@@ -223,7 +223,7 @@ def test_the_overhead_is_of_every_block_and_patch() -> None:
     )
 
 
-def test_a_step_list_is_followed_and_stretched() -> None:
+def test_teacache_step_list_is_followed_and_stretched_to_other_step_counts() -> None:
     cache = skips()
     assert [i for i, on in enumerate(cache.plan(STEPS)) if on] == [0, 1, 2, 5, 8, 11]
     assert sum(cache.plan(STEPS // 2)) / (STEPS // 2) > 6 / STEPS, "steps that lie further apart change more"
@@ -234,7 +234,7 @@ def test_a_step_list_is_followed_and_stretched() -> None:
     assert skips("batch").step_costs([one, other], 1, by_hand).seconds(1) == by_hand([one, other]).seconds
 
 
-def test_a_measured_table_is_read_by_model_size_and_step(tmp_path: Path) -> None:
+def test_measured_feature_similarity_is_read_by_model_size_and_step(tmp_path: Path) -> None:
     row = {"model": "tiny", "patch_px": 32, "blocks": 5, "images": 2}
     rows = [
         row | {"width": side, "height": side, "patch_share": [0, *shares], "image_share": [0, 0.1, 0.1, 0.1]}
@@ -258,7 +258,7 @@ def test_a_measured_table_is_read_by_model_size_and_step(tmp_path: Path) -> None
         MeasuredFeatureSimilarity(str(tmp_path / "none.json")).open()
 
 
-def test_runs_name_what_they_assume_and_refuse_what_they_do_not_know() -> None:
+def test_feature_caches_state_their_assumptions_and_refuse_unknown_models() -> None:
     asked = ("models=sdxl", "cluster=h800", "trace=mix", "trace.requests=60", "arrivals.rate_rpm=20")
     ran = ("executor=continuous-batching", "executor.max_batch=4", "extrapolate=warn")
     plain = simulated(*asked, *ran)

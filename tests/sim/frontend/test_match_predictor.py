@@ -103,7 +103,7 @@ def check_proportions(without: Engine, run: Engine) -> None:
 
 @settings(max_examples=30)
 @given(seed=st.integers(0, 1000), chances=st.integers(0, 2**40 - 1))
-def test_hits_and_searches_in_vain_fall_as_precision_and_recall_say(seed: int, chances: int) -> None:
+def test_hits_and_wasted_searches_fall_with_recall_and_precision(seed: int, chances: int) -> None:
     """Whatever a predictor says, where the cache does not change."""
     vectors = prompts(seed, PRELOAD + 40)
     expected = [False] * PRELOAD + [bool(chances >> bit & 1) for bit in range(40)]
@@ -111,7 +111,7 @@ def test_hits_and_searches_in_vain_fall_as_precision_and_recall_say(seed: int, c
 
 
 @pytest.mark.parametrize("landmarks", [None, 50])
-def test_the_one_class_svm_spares_searches_in_vain_and_costs_hits(landmarks: int | None) -> None:
+def test_one_class_svm_saves_wasted_searches_and_costs_hits(landmarks: int | None) -> None:
     vectors = prompts(5, PRELOAD + 600)
     without = served(vectors, Always())
     run = served(vectors, OneClassSvm(nu=0.1, per_10k_s=0.0, landmarks=landmarks))
@@ -125,7 +125,7 @@ def test_the_one_class_svm_spares_searches_in_vain_and_costs_hits(landmarks: int
     assert {silent[key] for key in ("precision", "recall", "predicted_misses", "retrainings", "retrain_s")} == {None}
 
 
-def test_it_decides_what_scikit_learn_decides() -> None:
+def test_one_class_svm_decides_as_scikit_learn() -> None:
     vectors = prompts(2, PRELOAD + 200)
     run = served(vectors, OneClassSvm(nu=0.3, per_10k_s=0.0))
     svm = SGDOneClassSVM(nu=0.3, random_state=int(run.rng("predictor").integers(2**31))).fit(vectors[:PRELOAD])
@@ -141,7 +141,7 @@ class Everything(Nothing):
 
 @settings(max_examples=20)
 @given(share=st.sampled_from([0.0, 0.05, 0.3]), per_10k_s=st.sampled_from([0.0, 40.0]), rows=st.integers(1, 60))
-def test_it_is_trained_when_more_than_a_share_of_the_embeddings_changed(
+def test_match_predictor_retrains_after_a_share_of_the_embeddings_changed(
     share: float, per_10k_s: float, rows: int
 ) -> None:
     """An image a second enters the database; a training that is under way is not begun again."""
@@ -160,7 +160,7 @@ def test_it_is_trained_when_more_than_a_share_of_the_embeddings_changed(
     )
 
 
-def test_a_model_is_in_force_when_its_training_is_done() -> None:
+def test_trained_model_applies_only_after_its_training_time() -> None:
     """Preloaded embeddings that take 20 s to train on: until then every prompt is searched for."""
     run = served(prompts(3, PRELOAD + 60), OneClassSvm(nu=0.3, per_10k_s=20 * 10_000 / PRELOAD))
     predicted = np.isin(run.record.request_columns["lookup"], (PREDICTED_MISS, FORGONE_MATCH))
@@ -168,7 +168,7 @@ def test_a_model_is_in_force_when_its_training_is_done() -> None:
     assert predicted[20:].any()
 
 
-def test_what_left_the_database_is_not_learnt() -> None:
+def test_match_predictor_forgets_deleted_embeddings() -> None:
     """Two opposite crowds; when the first is deleted, its prompts are outliers."""
     rng = np.random.default_rng(0)
     crowd = rng.normal(0, 0.1, (400, 4)) + np.where(np.arange(400) < 200, 1, -1)[:, None]
@@ -185,7 +185,7 @@ def test_what_left_the_database_is_not_learnt() -> None:
     assert list(run.record.logs[TRAININGS].at_s) == [0.0, 1.0]
 
 
-def test_nirvana_has_the_predictor_and_can_do_without() -> None:
+def test_nirvana_runs_with_and_without_a_match_predictor() -> None:
     common = ("trace.requests=600", "preload=200", "arrivals.rate_rpm=10", "cluster=a10g", "cluster.count=4")
     paper, kernel, without = (
         simulated(*common, *more)
@@ -209,7 +209,7 @@ def test_nirvana_has_the_predictor_and_can_do_without() -> None:
 
 
 @pytest.mark.parametrize("override", ["nu=0", "nu=1.5", "retrain_share=-1", "sample=0", "landmarks=0", "gamma=0"])
-def test_a_predictor_that_cannot_be_is_named(override: str) -> None:
+def test_invalid_match_predictor_setting_is_refused(override: str) -> None:
     with pytest.raises(ConfigError, match=rf"predictor\.{override.split('=')[0]}: found"):
         simulated("system=nirvana", "trace.requests=20", f"match_predictor.{override}")
 
@@ -219,9 +219,7 @@ def test_a_predictor_that_cannot_be_is_named(override: str) -> None:
     data=st.lists(st.tuples(st.integers(-5, 5), st.sampled_from([0, 0, 1, 8, 32])), min_size=2, max_size=40),
     search_s=st.sampled_from([0.5, 1.0, 16.0]),
 )
-def test_no_line_that_searches_costs_less_than_the_one_that_is_drawn(
-    data: list[tuple[int, int]], search_s: float
-) -> None:
+def test_cheapest_threshold_minimizes_the_search_cost(data: list[tuple[int, int]], search_s: float) -> None:
     scores, forgone = np.array([float(one) for one, _ in data]), np.array([two / search_s for _, two in data])
 
     def cost(line: float) -> float:
@@ -231,7 +229,7 @@ def test_no_line_that_searches_costs_less_than_the_one_that_is_drawn(
     assert cost(cheapest_threshold(scores, forgone)) == min(cost(line) for line in scores - 0.5)
 
 
-def test_a_threshold_is_chosen_on_what_was_preloaded_alone() -> None:
+def test_threshold_is_chosen_on_preloaded_prompts_alone() -> None:
     """The same preloaded prompts and others after them: the same line, and not scikit-learn's."""
     vectors = prompts(5, PRELOAD + 400)
     vectors[: PRELOAD // 2] = vectors[PRELOAD : PRELOAD + PRELOAD // 2]  # half on one side, half anywhere

@@ -77,7 +77,7 @@ outages = st.lists(st.integers(0, 60), max_size=6, unique=True).map(
     each_s=st.sampled_from([0.0, sqrt(2) / 9, sqrt(2)]),
     outages=outages,
 )
-def test_a_change_is_seen_when_its_batch_is_done(
+def test_index_change_is_visible_when_its_batch_is_done(
     steps: list[tuple[int, str]], batch: int, period_s: float | None, each_s: float, outages: Windows
 ) -> None:
     """What is found at any time is what a replay of the batches, worked out beforehand, would hold."""
@@ -123,7 +123,7 @@ def served(prompts: list[int], front: CachedFrontEnd, gap_s: float = 1.0, **part
     return run
 
 
-def test_an_image_is_found_only_after_the_batch_that_brings_it() -> None:
+def test_image_is_found_only_after_its_index_batch() -> None:
     run = served([0, 0, 0, 0, 0], frontend(index=VectorIndex(per_10k_s=25_000)))
     assert list(run.record.request_columns["source"]) == [MISSING, MISSING, MISSING, 0, 0]
     run = served([0, 0, 0, 0, 0], frontend(index=VectorIndex(batch=3)))
@@ -132,12 +132,12 @@ def test_an_image_is_found_only_after_the_batch_that_brings_it() -> None:
     assert list(run.record.request_columns["source"]) == [MISSING, MISSING, 0, 0, 0]
 
 
-def test_what_was_preloaded_is_there_at_the_start() -> None:
+def test_preloaded_images_are_indexed_at_the_start() -> None:
     run = served([0, 1, 1, 0], frontend(index=VectorIndex(batch=100, per_10k_s=1e6)), preload=2)
     assert list(run.record.request_columns["lookup"]) == [HIT, HIT]
 
 
-def test_what_is_deleted_is_found_until_the_index_knows_and_costs_a_search_and_a_fetch() -> None:
+def test_deleted_image_is_found_until_the_index_updates_and_costs_search_and_fetch() -> None:
     """Room for one image: the second prompt's pushes the first one out, which the index learns 1.5 s later."""
     slow = VectorIndex(batch=100, period_s=1.5)
     run = served([0, 1, 0, 0], frontend(1, index=slow, search_s=0.1, fetch_s=0.2, admission=Misses()), preload=1)
@@ -149,7 +149,7 @@ def test_what_is_deleted_is_found_until_the_index_knows_and_costs_a_search_and_a
     assert [LOOKUPS[code] for code in instant.record.request_columns["lookup"]] == ["miss", "miss", "hit"]
 
 
-def test_an_index_that_is_down_is_waited_for_and_learns_afterwards() -> None:
+def test_index_outage_costs_the_timeout_and_delays_insertions() -> None:
     """The image made in the outage is found after it; in it every request is generated in full."""
     front = frontend(index=VectorIndex(outages=[(0.5, 3.5)], timeout_s=0.25), search_s=0.1)
     run = served([0, 0, 1, 1, 1, 0], front)
@@ -163,7 +163,7 @@ def test_an_index_that_is_down_is_waited_for_and_learns_afterwards() -> None:
     assert list(run.record.request_columns["source"]) == [MISSING] * 4 + [2, 0]
 
 
-def test_a_store_that_is_down_is_asked_only_where_something_was_found() -> None:
+def test_store_outage_costs_the_timeout_only_on_a_match() -> None:
     front = frontend(store=ArtifactStore([(0.5, 3.5)], timeout_s=0.25), search_s=0.1)
     run = served([0, 0, 1, 1, 1, 0], front)
     assert [LOOKUPS[code] for code in run.record.request_columns["lookup"]] == [
@@ -172,7 +172,7 @@ def test_a_store_that_is_down_is_asked_only_where_something_was_found() -> None:
     assert list(run.record.request_columns["search_s"]) == pytest.approx([0.1, 0.35, 0.1, 0.35, 0.1, 0.1])
 
 
-def test_an_outage_in_mid_run_loses_no_request_and_shows_in_the_time_series() -> None:
+def test_index_outage_loses_no_request_and_shows_in_the_time_series() -> None:
     """NIRVANA through an outage of its index: full generations meanwhile, hits before and after."""
     from_s, until_s = 1800.0, 3600.0
     run = simulated(
@@ -200,7 +200,7 @@ def test_an_outage_in_mid_run_loses_no_request_and_shows_in_the_time_series() ->
     assert series.hits.iloc[-1] > series.hits[~up].max()
 
 
-def test_maintenance_that_is_due_after_the_last_request_does_not_prolong_the_run() -> None:
+def test_index_update_due_after_the_last_request_does_not_prolong_the_run() -> None:
     overrides = ("system=nirvana", "trace.requests=100", "index.batch=1000")
     slow, instant = (simulated(*overrides, f"index.period_s={s}") for s in (1e6, 0))
     assert slow.cluster["time_s"].to_numpy().max() < 1e5
@@ -217,7 +217,7 @@ def test_maintenance_that_is_due_after_the_last_request_does_not_prolong_the_run
     ks=st.sampled_from([(), (5, 10, 15, 20, 25)]),
     predicting=st.booleans(),
 )
-def test_every_request_ends_once_in_the_time_its_plan_takes_and_the_same_again(
+def test_request_latency_follows_its_plan_and_repeats_by_seed(
     seed: int,
     batch: int,
     period_s: float | None,
@@ -274,6 +274,6 @@ def test_every_request_ends_once_in_the_time_its_plan_takes_and_the_same_again(
         ("store.outages=7", r"store\.outages: found 7, expected"),
     ],
 )
-def test_a_service_that_cannot_be_is_named(override: str, message: str) -> None:
+def test_invalid_service_setting_is_refused(override: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         simulated("system=nirvana", "trace.requests=20", override)

@@ -31,7 +31,7 @@ def share_marked(load: float, requests: int, seeds: int = 200) -> float:
     (0.5, 100, 0.0, 0.01), (0.9, 1000, 0.0, 0.01), (0.95, 400, 0.0, 0.015), (0.95, 4000, 0.0, 0.0),
     (1.0, 4000, 0.0, 0.04), (1.1, 4000, 0.85, 1.0), (1.1, 16000, 1.0, 1.0), (1.5, 400, 0.98, 1.0),
 ])  # fmt: skip
-def test_mm1_is_marked_over_a_load_of_one_and_not_under_it(
+def test_backlog_is_marked_above_a_load_of_one_and_not_below(
     load: float, requests: int, least: float, most: float
 ) -> None:
     """False alarms and power; those of 1,500 seeds stand in the docstring. At exactly 1, a walk turned back at zero,
@@ -39,7 +39,7 @@ def test_mm1_is_marked_over_a_load_of_one_and_not_under_it(
     assert least <= share_marked(load, requests) <= most
 
 
-def test_a_fluid_queue_grows_by_what_its_gpus_cannot_serve() -> None:
+def test_fluid_queue_grows_by_its_excess_arrivals() -> None:
     """An arrival a second, 2 GPUs of 3 s each: one in three is left over, 1,200 an hour."""
     over = engine(np.arange(3000.0), [3.0] * 3000, 2)
     over.run()
@@ -62,19 +62,19 @@ def test_filling_the_gpus_is_no_backlog() -> None:
     }
 
 
-def test_a_closed_loop_never_grows() -> None:
+def test_closed_loop_has_no_growing_backlog() -> None:
     said = simulated("arrivals=closed", "arrivals.outstanding=40", "trace.requests=400").summary
     assert said["backlog"]["grows"] is False
     assert 0 < said["backlog"]["at_last_arrival"] <= 24
 
 
-def test_what_comes_all_at_once_has_no_trend() -> None:
+def test_simultaneous_arrivals_have_no_trend() -> None:
     burst = engine(np.zeros(5), [1.0] * 5)
     burst.run()
     assert set(backlog(burst.record.request_columns, 0.0).values()) == {None}
 
 
-def test_throughput_while_requests_come_is_the_capacity_in_overload_and_leaves_the_drain_out() -> None:
+def test_throughput_until_last_arrival_is_capacity_in_overload_and_excludes_the_drain() -> None:
     """MoDM's artifact: 16 MI210 at 91.5 s are 10.49 requests/min. Stable, it is the rate of arrivals."""
     over = simulated("arrivals.rate_rpm=12", "trace.requests=3000").summary
     assert over["backlog"]["grows"]
@@ -87,11 +87,11 @@ def test_throughput_while_requests_come_is_the_capacity_in_overload_and_leaves_t
     assert under.summary["throughput_until_last_arrival_rpm"] == pytest.approx(60 * inside / (last - start))
 
 
-def test_the_line_of_a_run_says_that_it_is_unstable(capsys: pytest.CaptureFixture[str], tmp_path: object) -> None:
+def test_printed_line_of_an_overloaded_run_says_unstable(capsys: pytest.CaptureFixture[str], tmp_path: object) -> None:
     for rate, said in ((40, True), (4, False)):
         assert main(["run", f"arrivals.rate_rpm={rate}", "trace.requests=300", f"run.dir={tmp_path}/{rate}"]) == 0
         assert ("UNSTABLE: the queue grew by" in capsys.readouterr().out) is said
 
 
-def test_the_quantile_is_student_s() -> None:
+def test_backlog_quantile_is_students_t() -> None:
     assert float(stdtrit(SPANS - 1, 1 - FALSE_ALARM)) == QUANTILE

@@ -30,7 +30,7 @@ def test_instances_are_paid_whole(count: int, together: int, price: float, servi
     assert rates["gpu"] >= price * count * (1 - 1e-12)
 
 
-def test_one_a10g_costs_what_the_instance_does_and_so_do_four() -> None:
+def test_one_a10g_costs_as_much_as_the_four_of_its_instance() -> None:
     """NIRVANA, 7.3: a g5.24xlarge, four A10G, is $8.144 per hour; the paper serves on one of them."""
     for count, instances in ((1, 1), (4, 1), (5, 2)):
         said = simulated(*A10G, f"cluster.count={count}", "arrivals.outstanding=8").summary
@@ -54,7 +54,7 @@ def test_services_are_paid_by_the_systems_that_use_them() -> None:
     assert said["GPUs that are rented together"][0] == 4
 
 
-def test_the_cost_reduction_is_n03cs_arithmetic() -> None:
+def test_cost_ratio_to_vanilla_is_the_price_ratio_over_the_speedup() -> None:
     """Services weigh as 0.21 / 8.144 of the GPU; the rest is the throughput's."""
     nirvana, vanilla = (simulated(*A10G, f"system={name}").summary for name in ("nirvana", "vanilla"))
     speedup = nirvana["throughput_rpm"] / vanilla["throughput_rpm"]
@@ -63,14 +63,14 @@ def test_the_cost_reduction_is_n03cs_arithmetic() -> None:
     )
 
 
-def test_a_dearer_service_costs_more_and_changes_nothing_else() -> None:
+def test_higher_service_price_changes_only_the_cost() -> None:
     dear = costs("system=nirvana", "system.services.file_store.usd_per_h=9")
     cheap = costs("system=nirvana")
     assert dear["by"]["gpu"] == cheap["by"]["gpu"]
     assert dear["total"] - cheap["total"] == pytest.approx(dear["by"]["file_store"] * (1 - 0.09 / 9))
 
 
-def test_a_cost_of_which_a_part_is_not_known_is_not_known() -> None:
+def test_cost_with_an_unknown_part_is_null() -> None:
     said = costs("system=nirvana", "system.services.file_store.usd_per_h=null")
     assert said["total"] is None
     assert said["per_image"] is None
@@ -89,7 +89,7 @@ def priced(*overrides: str) -> tuple[float, tuple[float, str]]:
 
 
 @pytest.mark.parametrize("kind", ["l40s", "h100-sxm"])
-def test_a_gpu_costs_the_list_price_of_its_kind_unless_one_is_set(kind: str) -> None:
+def test_gpu_price_is_its_list_price_by_default(kind: str) -> None:
     """The default names its cloud and date; a price that is set is no list price."""
     listed = list_prices()[kind]
     alike = (f"cluster={kind}", "extrapolate=warn", "executor=sequential")
@@ -102,7 +102,7 @@ def test_a_gpu_costs_the_list_price_of_its_kind_unless_one_is_set(kind: str) -> 
     assert stated == (1.25, "cluster.gpu.usd_per_gpu_h, set in the configuration")
 
 
-def test_every_list_price_is_of_a_cluster_and_has_a_source() -> None:
+def test_every_list_price_is_of_a_known_gpu_and_has_a_source() -> None:
     assert set(list_prices()) <= set(gpus())
     assert all(0.05 < price.usd_per_gpu_h < 20 and price.source for price in list_prices().values())
 
@@ -116,6 +116,6 @@ def test_every_list_price_is_of_a_cluster_and_has_a_source() -> None:
         ("cluster.gpu.gpus_per_instance=0", r"cluster\.gpu\.gpus_per_instance: found 0"),
     ],
 )
-def test_a_price_that_makes_no_sense_is_named(override: str, message: str) -> None:
+def test_invalid_price_is_refused(override: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         costs("system=nirvana", override)

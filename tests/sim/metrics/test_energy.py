@@ -44,7 +44,7 @@ def spent(*words: str) -> tuple[Outcome, dict[tuple[str, str], float]]:
     return outcome, seconds
 
 
-def test_energy_is_busy_seconds_times_the_models_power_and_idle_seconds_times_idle_power(measured: Path) -> None:
+def test_energy_is_busy_time_times_model_power_plus_idle_time_times_idle_power(measured: Path) -> None:
     outcome, seconds = spent(f"backend.folder={measured}")
     said = outcome.summary
     assert {model for _, model in seconds} == set(POWER_W)
@@ -62,7 +62,7 @@ def test_energy_is_busy_seconds_times_the_models_power_and_idle_seconds_times_id
     assert basis["energy of sdxl on mi210"] == "210 W while it works"
 
 
-def test_a_switch_costs_the_load_time_of_the_profile(measured: Path) -> None:
+def test_switch_costs_the_load_time_of_the_profile(measured: Path) -> None:
     outcome, seconds = spent(f"backend.folder={measured}")
     loads = {model: each_s for (kind, model), each_s in seconds.items() if kind == "load"}
     gpu = outcome.summary["gpu"]
@@ -74,7 +74,7 @@ def test_a_switch_costs_the_load_time_of_the_profile(measured: Path) -> None:
     assert not any("load time" in each["what"] for each in outcome.summary["assumptions"])
 
 
-def test_what_nobody_measured_of_power_and_loads_is_assumed_and_said() -> None:
+def test_unmeasured_power_and_load_time_are_assumed_and_stated() -> None:
     outcome, seconds = spent("backend.unpublished_load_s=17")
     said = {each["what"]: each for each in outcome.summary["assumptions"]}
     assert said["load time of sdxl on mi210 [s]"]["value"] == 17

@@ -28,7 +28,7 @@ def _of(outcome: Outcome) -> tuple[dict[str, Any], np.ndarray, np.ndarray]:
     return outcome.summary["quality"], rows.quality_factor.to_numpy(), rows.source_id.notna().to_numpy()
 
 
-def test_the_full_run_of_the_large_model_is_the_measure() -> None:
+def test_full_run_of_the_large_model_has_quality_factor_one() -> None:
     for cluster in ("cluster=a10g", "cluster=h800"):
         said, factor, _ = judged("system=vanilla", cluster, *SMALL)
         assert (factor == 1).all()
@@ -47,7 +47,7 @@ def test_the_full_run_of_the_large_model_is_the_measure() -> None:
         (["cluster=mi210", "quality.dataset=MJHQ-30k"], 29.66 / 28.77, "MJHQ-30k"),
     ],
 )
-def test_another_model_in_full_has_its_own_mean(overrides: list[str], expected: float, table: str) -> None:
+def test_other_model_run_in_full_has_its_published_mean(overrides: list[str], expected: float, table: str) -> None:
     said, factor, _ = judged("system=small-model", *overrides, *SMALL)
     np.testing.assert_allclose(factor, expected)
     assert said["factor_mean"] == pytest.approx(expected)
@@ -55,7 +55,7 @@ def test_another_model_in_full_has_its_own_mean(overrides: list[str], expected: 
     assert said["below_alpha_share"] is None
 
 
-def test_the_mean_follows_the_runs_own_hits_where_the_paper_prints_its_hit_rate() -> None:
+def test_mean_quality_follows_the_hit_rate_where_the_paper_prints_its_own() -> None:
     """NIRVANA: mean 28.81 / 30.28 at a hit rate of 0.88 leaves the hits 0.9449; misses are full runs."""
     hit_factor = (28.81 / 30.28 - 0.12) / 0.88
     means = {}
@@ -84,7 +84,7 @@ def test_the_mean_follows_the_runs_own_hits_where_the_paper_prints_its_hit_rate(
         ("modm-throughput", (*SMALL, "models=sd35l-sana"), 28.01 / 28.55),
     ],
 )
-def test_where_only_the_systems_mean_is_printed_its_hits_have_none(
+def test_hits_have_no_factor_where_only_the_system_mean_is_printed(
     system: str, overrides: tuple[str, ...], expected: float
 ) -> None:
     said, factor, hit = judged(f"system={system}", *overrides)
@@ -113,7 +113,7 @@ NOTHING = dict.fromkeys(("factor_mean", "below_alpha_share", "basis", "published
         ("small-model", ["models.small.steps=20"], "models.small.steps is 20 and not 50"),
     ],
 )
-def test_what_no_paper_measured_is_null_and_says_why(system: str, overrides: list[str], reason: str) -> None:
+def test_unmeasured_quality_is_null_with_a_reason(system: str, overrides: list[str], reason: str) -> None:
     said, factor, hit = judged(f"system={system}", *A10G, *overrides)
     assert np.isnan(factor[hit]).all()
     assert np.isnan(factor).any()
@@ -129,7 +129,7 @@ def composed() -> dict[str, dict[str, Any]]:
     return {name: configured(f"system={name}") for name in names}
 
 
-def test_every_shipped_design_is_the_system_that_it_is_of(composed: dict[str, dict[str, Any]]) -> None:
+def test_every_shipped_system_matches_its_design_in_the_quality_tables(composed: dict[str, dict[str, Any]]) -> None:
     """What a row of the tables is measured on is what conf/system composes under its name."""
     quality = next(iter(composed.values()))["quality"]
     for table in quality["tables"]:
@@ -162,7 +162,7 @@ def test_every_shipped_design_is_the_system_that_it_is_of(composed: dict[str, di
         ("modm", {"similarity": choice("similarity", "text-to-clip-images")}, None),
     ],
 )
-def test_a_design_is_what_an_image_starts_from_and_not_how_often_or_when(
+def test_design_depends_on_how_an_image_starts_and_not_on_traffic(
     composed: dict[str, dict[str, Any]], design: str, changes: dict[str, dict[str, Any]], found: str | None
 ) -> None:
     config = composed["modm-throughput" if design == "modm" else "nirvana"]
@@ -171,7 +171,7 @@ def test_a_design_is_what_an_image_starts_from_and_not_how_often_or_when(
     assert (unlike is None) if found is None else re.search(found, unlike or "")
 
 
-def test_means_by_k_are_taken_where_a_table_has_them() -> None:
+def test_quality_by_k_is_used_where_a_table_has_it() -> None:
     config = copy.deepcopy(configured("system=nirvana", *A10G))
     table = next(t for t in config["quality"]["tables"] if t["large"] == "nirvana-large")
     row = next(r for r in table["systems"] if r["systems"] == ["nirvana"])
@@ -184,7 +184,7 @@ def test_means_by_k_are_taken_where_a_table_has_them() -> None:
     assert "by K" in said["basis"]
 
 
-def test_alpha_bounds_a_hit_from_below() -> None:
+def test_alpha_is_a_lower_bound_for_hits() -> None:
     for stricter in ([], ["selector.thresholds={5: 0.7}"]):
         said, factor, hit = judged("system=nirvana", *A10G, "quality=alpha", *stricter)
         assert hit.any()
@@ -204,20 +204,20 @@ def test_alpha_bounds_a_hit_from_below() -> None:
         ("small-model", [], "no selector"),
     ],
 )
-def test_alpha_bounds_nothing_but_what_it_was_chosen_for(system: str, overrides: list[str], reason: str) -> None:
+def test_alpha_applies_only_to_what_it_was_chosen_for(system: str, overrides: list[str], reason: str) -> None:
     said, factor, hit = judged(f"system={system}", *A10G, "quality=alpha", *overrides)
     assert np.isnan(factor[hit]).all()
     assert re.search(reason, said.pop("reason"))
     assert said == NOTHING
 
 
-def test_a_small_model_has_no_share_of_a_caches_saving() -> None:
+def test_small_model_has_a_step_saving_but_no_cache_saving() -> None:
     said = simulated("system=small-model", *A10G).summary
     assert said["cache"]["compute_saving"] is None
     assert said["gpu"]["step_saving"] == pytest.approx(1 - 3.05 / 8.59)
 
 
-def test_nothing_is_carried_to_images_that_were_really_made() -> None:
+def test_live_images_carry_no_published_quality() -> None:
     config = configured("system=small-model", *A10G)
     settings = check(config)
     assembled = assemble(settings)
@@ -227,7 +227,7 @@ def test_nothing_is_carried_to_images_that_were_really_made() -> None:
     assert set(said.values()) == {None}
 
 
-def test_only_the_measured_window_counts() -> None:
+def test_quality_mean_covers_only_the_measured_window() -> None:
     said, factor, _ = judged("system=nirvana", *A10G, "warmup=100")
     assert said["factor_mean"] == pytest.approx(factor[100:].mean())
     assert factor[:100].mean() != pytest.approx(factor[100:].mean())
@@ -245,6 +245,6 @@ def test_only_the_measured_window_counts() -> None:
         ("quality.metric=fid", r"quality\.metric: found 'fid', expected clip or pick"),
     ],
 )
-def test_a_table_that_makes_no_sense_is_named(override: str, message: str) -> None:
+def test_invalid_quality_table_is_refused(override: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         simulated(*A10G, override)

@@ -51,7 +51,7 @@ def table(facts: RequestColumns) -> dict[str, list[object]]:
 
 
 @given(request=reused() | direct(), finish_s=reals)
-def test_every_column_of_a_completed_request_is_read_as_it_was_written(request: Request, finish_s: float) -> None:
+def test_every_column_of_a_completed_request_reads_as_written(request: Request, finish_s: float) -> None:
     facts = RequestColumns(ROWS, MODELS, FIRST)
     facts.end(request, finish_s, COMPLETED, "")
     at = request.row - FIRST
@@ -65,7 +65,7 @@ def test_every_column_of_a_completed_request_is_read_as_it_was_written(request: 
 
 
 @given(requests=st.lists(reused() | direct(), max_size=ROWS, unique_by=lambda request: request.row))
-def test_each_row_of_the_table_is_its_own_request(requests: list[Request]) -> None:
+def test_every_row_of_the_table_is_its_own_request(requests: list[Request]) -> None:
     """In whatever order they end; a row that has not ended says nothing."""
     facts = RequestColumns(ROWS, MODELS, FIRST)
     for request in requests:
@@ -86,7 +86,7 @@ def test_each_row_of_the_table_is_its_own_request(requests: list[Request]) -> No
 
 
 @given(request=reused(), outcome=st.sampled_from([DISCARDED, FAILED]))
-def test_a_request_that_was_given_up_has_no_start_and_no_model_and_ends_once(request: Request, outcome: int) -> None:
+def test_dropped_request_has_no_start_or_model_and_ends_once(request: Request, outcome: int) -> None:
     facts = RequestColumns(ROWS, MODELS, FIRST)
     facts.end(request, 7.0, outcome, "too late")
     at = request.row - FIRST
@@ -103,7 +103,7 @@ def test_a_request_that_was_given_up_has_no_start_and_no_model_and_ends_once(req
 
 
 @given(first=reused() | direct(), again=st.sampled_from([COMPLETED, DISCARDED, FAILED]))
-def test_a_request_that_is_completed_ends_once(first: Request, again: int) -> None:
+def test_completed_request_ends_once(first: Request, again: int) -> None:
     facts = RequestColumns(ROWS, MODELS, FIRST)
     facts.end(first, 7.0, COMPLETED, "")
     before = bytes(facts._buffer)
@@ -117,9 +117,7 @@ NULL = {float: None, int: None, bool: False}
 
 
 @given(data=st.data(), kind=st.sampled_from(list(KINDS)), rows=st.sets(st.integers(0, FIRST + ROWS - 1)))
-def test_a_declared_fact_is_a_column_in_which_what_nobody_said_is_null(
-    data: st.DataObject, kind: type, rows: set[int]
-) -> None:
+def test_declared_column_is_null_where_no_value_was_written(data: st.DataObject, kind: type, rows: set[int]) -> None:
     """And rows that fill a cache, which no request is served of, leave nothing."""
     facts = RequestColumns(ROWS, MODELS, FIRST)
     fact = facts.declare("patience", kind, True, None)
@@ -134,7 +132,7 @@ def test_a_declared_fact_is_a_column_in_which_what_nobody_said_is_null(
 
 
 @pytest.mark.parametrize(("kind", "default"), [(float, 0.0), (int, 0), (bool, True)])
-def test_a_default_is_what_is_so_where_nobody_said_otherwise(kind: type, default: float | int | bool) -> None:
+def test_declared_default_fills_unwritten_rows(kind: type, default: float | int | bool) -> None:
     facts = RequestColumns(ROWS, MODELS, FIRST)
     facts.declare("patience", kind, True, default)
     facts.declare("hidden", kind, False, default)
@@ -144,7 +142,7 @@ def test_a_default_is_what_is_so_where_nobody_said_otherwise(kind: type, default
 
 
 @pytest.mark.parametrize("name", ["arrival_s", "outcome", "lookup", "quality", "patience"])
-def test_a_name_that_is_taken_cannot_be_declared(name: str) -> None:
+def test_reserved_column_name_is_refused(name: str) -> None:
     facts = RequestColumns(ROWS, MODELS)
     facts.declare("patience", float, True, None)
     with pytest.raises(SimulationError, match=f"declares the column '{name}' .*a name that is not taken"):
@@ -152,12 +150,12 @@ def test_a_name_that_is_taken_cannot_be_declared(name: str) -> None:
 
 
 @pytest.mark.parametrize("kind", [str, complex, np.float32, object])
-def test_a_fact_is_a_float_an_int_or_a_bool(kind: type) -> None:
+def test_declared_column_is_float_int_or_bool(kind: type) -> None:
     with pytest.raises(SimulationError, match=r"expected .* float, int or bool"):
         RequestColumns(ROWS, MODELS).declare("patience", kind, True, None)
 
 
-def test_a_hit_says_where_it_came_from() -> None:
+def test_hit_names_its_source_request() -> None:
     """Its source may be among the rows that were not served."""
     facts = RequestColumns(ROWS, MODELS, FIRST)
     request = Request(FIRST, 0.0, 64, 64, 50)

@@ -32,7 +32,7 @@ def means(run: Engine) -> tuple[float, float, float]:
     sample_s=st.floats(0.1, 100),
 )
 @settings(max_examples=40)
-def test_the_weighted_mean_is_littles_to_one_sample(
+def test_time_weighted_mean_matches_littles_law_within_one_sample(
     gaps: list[float], services: list[float], servers: int, sample_s: float
 ) -> None:
     """L = (sum of stays) / span. An arrival is seen up to one sample late and adds at most that to the error, as an
@@ -44,7 +44,7 @@ def test_the_weighted_mean_is_littles_to_one_sample(
     assert abs(weighted - little) <= sample_s * len(gaps) / span_s * (1 + 1e-6) + 1e-9
 
 
-def test_a_pause_is_one_row_and_weighs_what_it_lasts() -> None:
+def test_pause_is_one_row_weighted_by_its_duration() -> None:
     plain, weighted, little = means(engine(BUSY_THEN_NOT, [1.0] * 100, sample_s=0.25))
     assert little == pytest.approx(1e-4, rel=0.01)
     assert weighted == pytest.approx(little, rel=0.05)

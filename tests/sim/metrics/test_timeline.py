@@ -49,7 +49,7 @@ def lawful(events: list[dict[str, Any]]) -> float:
 @pytest.mark.parametrize(
     "executor", [("executor=sequential",), ("executor=continuous-batching", "executor.max_batch=1")]
 )
-def test_a_timeline_says_what_the_summary_says(tmp_path: Path, executor: tuple[str, ...]) -> None:
+def test_timeline_agrees_with_the_summary(tmp_path: Path, executor: tuple[str, ...]) -> None:
     outcome = simulated(*MODM, "timeline=true", *executor)
     write(outcome, tmp_path / "a")
     write(outcome, tmp_path / "b")
@@ -67,7 +67,7 @@ def test_a_timeline_says_what_the_summary_says(tmp_path: Path, executor: tuple[s
     assert (tmp_path / "a" / "timeline.json.gz").read_bytes() == (tmp_path / "b" / "timeline.json.gz").read_bytes()
 
 
-def test_a_gang_is_drawn_on_each_of_its_gpus(tmp_path: Path) -> None:
+def test_group_is_drawn_on_each_of_its_gpus(tmp_path: Path) -> None:
     run = engine([0.0], [20.0], 3, scheduler=Ganging(), executor=Sequential({2: 2.0}))
     run.run()
     path = tmp_path / "t.json.gz"
@@ -77,7 +77,7 @@ def test_a_gang_is_drawn_on_each_of_its_gpus(tmp_path: Path) -> None:
     assert sorted(event["tid"] for event in events if event["ph"] == "X") == [0, 1]
 
 
-def test_what_json_cannot_hold_does_not_lose_the_run(tmp_path: Path) -> None:
+def test_values_json_cannot_hold_do_not_lose_the_timeline(tmp_path: Path) -> None:
     """A decision with NumPy's numbers, a gauge that is infinite."""
 
     def decide(run: Any, now_s: float) -> None:
@@ -92,7 +92,7 @@ def test_what_json_cannot_hold_does_not_lose_the_run(tmp_path: Path) -> None:
     assert plan["args"] == {"gpus": 3, "rates": [0.5, "inf"], "why": {"1": "x"}, "none": None}
 
 
-def test_a_timeline_is_there_only_where_it_was_asked_for(tmp_path: Path) -> None:
+def test_timeline_is_written_only_if_asked_for(tmp_path: Path) -> None:
     """Of a run that was there before, too."""
     write(simulated("trace.requests=5", "timeline=true"), tmp_path)
     assert (tmp_path / "timeline.json.gz").exists()
@@ -100,14 +100,14 @@ def test_a_timeline_is_there_only_where_it_was_asked_for(tmp_path: Path) -> None
     assert not (tmp_path / "timeline.json.gz").exists()
 
 
-def test_a_sweep_draws_each_of_its_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sweep_writes_a_timeline_for_each_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["run", "-m", *SMALL, "timeline=true", "seed=1,2", "hydra.launcher.n_jobs=1", "run.dir=sweep"]) == 0
     for number in "01":
         lawful(read(tmp_path / "sweep" / number / "timeline.json.gz"))
 
 
-def test_a_gpu_whose_power_nobody_knows_has_no_joules(tmp_path: Path) -> None:
+def test_gpu_with_unknown_power_has_no_joules_in_the_timeline(tmp_path: Path) -> None:
     """And a run that nobody named has spans without a request's name."""
     run = engine([0.0], [20.0], gpu=Gpu("x", None, None, "not known"))
     run.run()

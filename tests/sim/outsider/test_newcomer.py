@@ -35,7 +35,7 @@ def mezzotint(folder: Path, *words: str) -> str:
     return done.stdout
 
 
-def test_a_newcomer_chooses_lists_and_adds(folder: Path) -> None:
+def test_newcomer_lists_chooses_and_adds_policies(folder: Path) -> None:
     groups = mezzotint(folder, "list")
     for group in ("eviction=", "scheduler=", "executor=", "admission=", "controller=", "selector=", "allocation="):
         assert group in groups

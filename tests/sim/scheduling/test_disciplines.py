@@ -56,7 +56,9 @@ def served(
     steps=st.lists(st.integers(1, 9), min_size=15, max_size=15),
     limit=st.integers(1, 4),
 )
-def test_those_with_the_least_work_left_step(gaps: list[int], steps: list[int], limit: int) -> None:
+def test_shortest_remaining_runs_the_requests_with_fewest_steps_left(
+    gaps: list[int], steps: list[int], limit: int
+) -> None:
     """Against making every step: a step takes a second, whoever is active."""
     times = np.cumsum(gaps).astype(float)
     left = dict(enumerate(steps[: len(gaps)]))
@@ -80,7 +82,7 @@ def test_those_with_the_least_work_left_step(gaps: list[int], steps: list[int], 
     assert run.record.request_columns["finish_s"].tolist() == list(finish.values())
 
 
-def test_who_is_preempted_keeps_its_steps_and_pays_for_no_more_than_them() -> None:
+def test_preemption_keeps_finished_steps_and_adds_no_cost() -> None:
     """A long request, a short one in between: alone they take 100 and 10 units, and so they do one inside the other."""
     run = served(
         lambda executor: ShortestRemaining(executor, Known()), MixedTimes(1, 0, 0, begin=5), [0.0,
@@ -102,7 +104,7 @@ def test_who_is_preempted_keeps_its_steps_and_pays_for_no_more_than_them() -> No
     overtake=st.booleans(),
     pixels=st.integers(4096, 4096 * 40),
 )
-def test_batches_are_of_one_size_or_below_the_cap(
+def test_one_resolution_batches_share_a_size_and_stay_below_the_pixel_cap(
     sides: list[int], steps: list[int], limit: int, overtake: bool, pixels: int
 ) -> None:
     seen: list[list[int]] = []
@@ -128,7 +130,7 @@ def test_batches_are_of_one_size_or_below_the_cap(
     assert all(sum((side // 64) ** 2 for side in batch) <= 16 for batch in seen)
 
 
-def test_without_overtaking_nobody_joins_before_the_first_in_line() -> None:
+def test_without_overtaking_no_request_joins_before_the_queue_head() -> None:
     def finish(overtake: bool) -> list[float]:
         run = served(
             lambda executor: OneResolution(executor, overtake),
@@ -144,7 +146,7 @@ def test_without_overtaking_nobody_joins_before_the_first_in_line() -> None:
     assert finish(False) == [16, 32, 48]
 
 
-def test_the_earliest_deadline_is_next() -> None:
+def test_edf_serves_the_earliest_deadline_next() -> None:
     """Deadlines are twice 2, 4 and 16 s after arrival; one runs, and the shortest limits go before who came earlier."""
     run = served(
         lambda executor: Edf(),
@@ -161,7 +163,7 @@ def test_the_earliest_deadline_is_next() -> None:
 # -- patches -------------------------------------------------------------------------------------------------------
 
 
-def test_the_side_of_a_patch_is_what_all_sizes_share() -> None:
+def test_patch_side_is_the_gcd_of_all_sizes_or_the_minimum() -> None:
     assert common_side(SIZES, 64) == 256
     assert common_side([(512, 768), (640, 512)], 64) == 128
     assert common_side([(512, 512), (904, 512)], 64) == 64  # 8 would be mostly border: 904 is padded to 960
@@ -181,7 +183,7 @@ def test_patches_cover_every_image(sides: list[int], least: int) -> None:
 
 
 @pytest.mark.parametrize("model", ["sdxl", "sd3-medium"])
-def test_a_step_of_patches_is_base_patches_further_sizes_and_borders(model: str) -> None:
+def test_patched_step_time_is_base_plus_patches_plus_sizes_plus_borders(model: str) -> None:
     backend = Profiled("h100")
     timing = backend.profiles[model].patched
     assert timing is not None
@@ -224,7 +226,7 @@ def test_a_backend_without_patches_is_refused_before_the_run() -> None:
         run.run()
 
 
-def test_who_comes_during_the_last_step_of_another_preempts_nobody() -> None:
+def test_arrival_during_the_last_step_preempts_nothing() -> None:
     """It was to be asked at the next boundary, at which the other leaves and nobody is left to give way."""
     run = served(
         lambda executor: ShortestRemaining(executor, Known()),
@@ -237,7 +239,7 @@ def test_who_comes_during_the_last_step_of_another_preempts_nobody() -> None:
     assert run.record.request_columns["finish_s"].tolist() == [10.0, 13.0]
 
 
-def test_who_may_be_preempted_has_no_add_ons() -> None:
+def test_preemptive_discipline_refuses_addons() -> None:
     with pytest.raises(ConfigError, match="a request that may be preempted cannot have add-ons; add addons=ignore"):
         served(
             lambda executor: ShortestRemaining(executor, Known()), MixedTimes(256, 0, 0), [0.0], [64], [5], 1,
@@ -245,7 +247,7 @@ def test_who_may_be_preempted_has_no_add_ons() -> None:
         )  # fmt: skip
 
 
-def test_images_of_the_models_own_size_are_expected_where_all_are_made_at_it() -> None:
+def test_shortest_remaining_expects_the_model_shape_when_every_image_has_it() -> None:
     """The rows ask for 128 pixels and get the model's 64, at 50 steps of a unit and of one for the patch; the second
     has fewest left when it comes and never gives way."""
     side = np.array([128, 128], np.int32)
@@ -262,7 +264,7 @@ def test_images_of_the_models_own_size_are_expected_where_all_are_made_at_it() -
 # -- the predictor and the group --------------------------------------------------------------------------------------
 
 
-def test_the_predictor_learns_the_backend_and_tells_its_error() -> None:
+def test_svr_latency_predictor_fits_the_backend_and_reports_its_error() -> None:
     side = np.array([64, 128, 256] * 3, np.int32)
     executor, svr, known = ContinuousBatching(16), Svr(), Known()
     run = engine(
@@ -287,7 +289,9 @@ def test_the_predictor_learns_the_backend_and_tells_its_error() -> None:
 
 
 @pytest.mark.parametrize("made", [Known, Svr])
-def test_what_is_forgotten_is_expected_anew_and_the_same(made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_latency_predictor_cache_stays_bounded_and_repeats_its_answers(
+    made: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     side = np.array([64, 128, 256], np.int32)
     executor, latency = ContinuousBatching(4), made()
     run = engine(
@@ -311,7 +315,7 @@ def test_what_is_forgotten_is_expected_anew_and_the_same(made: Any, monkeypatch:
 
 
 @pytest.mark.parametrize("gpus", [1, 2, 4, 8])
-def test_distrifusion_serves_one_at_a_time_on_all_gpus(gpus: int) -> None:
+def test_distrifusion_serves_one_request_at_a_time_on_all_gpus(gpus: int) -> None:
     outcome = simulated(
         "system=distrifusion", "cluster=h100", f"cluster.count={gpus}", "trace=hybrid", "shapes=trace", "slo=[5]",
         "trace.requests=30", "arrivals.rate_rpm=60",
@@ -325,7 +329,7 @@ def test_distrifusion_serves_one_at_a_time_on_all_gpus(gpus: int) -> None:
     assert (starts[1:] >= ends[:-1] - 1e-9).all()
 
 
-def test_fewer_steps_stand_for_nirvana() -> None:
+def test_nirvana_orca_skips_a_fixed_fraction_of_the_steps() -> None:
     outcome = simulated(
         "system=nirvana-orca", "cluster=h100", "trace=hybrid", "shapes=trace", "slo=[5]", "trace.requests=20",
         "arrivals.rate_rpm=1",
@@ -334,7 +338,7 @@ def test_fewer_steps_stand_for_nirvana() -> None:
     assert "share of all steps that is not run" in {each["what"] for each in outcome.summary["assumptions"]}
 
 
-def test_those_of_one_size_are_counted_as_they_come_join_and_leave() -> None:
+def test_one_resolution_counts_waiting_requests_as_they_are_added_and_taken() -> None:
     stepper: Any = SimpleNamespace(active=lambda worker: [], joining=lambda worker: [])
     worker: Any = object()
     queue = OneResolution(stepper)

@@ -37,7 +37,7 @@ def members(run: Engine) -> list[tuple[int, ...]]:
     count=st.integers(1, 5),
     how=st.sampled_from([{}, {"denoisers": 2}, {"sizes": [1, 3, 2]}, {"sizes": [2]}]),
 )
-def test_the_first_in_line_sets_out_when_as_many_gpus_are_idle_as_it_takes(
+def test_queue_head_starts_as_soon_as_enough_gpus_are_idle(
     data: st.DataObject, count: int, how: dict[str, Any]
 ) -> None:
     """Brute force: nobody overtakes, and whoever is first waits for nothing but GPUs."""
@@ -70,14 +70,14 @@ def test_the_first_in_line_sets_out_when_as_many_gpus_are_idle_as_it_takes(
     assert run.record.usage_log.inside(0.0, 1e6, run.cluster.gpu_counts()).busy_s == gpu_seconds
 
 
-def test_who_is_first_after_another_set_out_takes_gpus_that_were_idle_all_the_while() -> None:
+def test_new_queue_head_takes_gpus_that_stayed_idle() -> None:
     """Of four GPUs three serve the first request and then the second, which held up the third: the fourth is free for
     it from when the second sets out."""
     run = ganged([0.0, 0.0, 0.0], [2.0, 2.0, 2.0], [("a", "b"), ("a", "b"), ()], 4)
     assert run.record.request_columns["start_s"].tolist() == [0.0, 2.0, 2.0]
 
 
-def test_a_gang_of_its_size_serves_before_other_gpus_and_one_that_holds_its_control_net_before_others() -> None:
+def test_request_prefers_the_group_that_holds_its_controlnet() -> None:
     """Each of two groups loaded a ControlNet of its own (2 s): who asks for one again goes where it lies, in either
     order, and loads nothing."""
     nets: list[tuple[str, ...]] = [("canny",), ("depth",), ("canny",), ("depth",), ("depth",), ("canny",)]
@@ -89,7 +89,7 @@ def test_a_gang_of_its_size_serves_before_other_gpus_and_one_that_holds_its_cont
     assert later == [canny, depth, depth, canny]
 
 
-def test_the_smallest_gangs_are_disbanded_for_another_size_and_no_more_of_them_than_it_takes() -> None:
+def test_smallest_groups_are_disbanded_first_and_no_more_than_needed() -> None:
     """Of five GPUs a group of two and one of three are idle: one GPU is taken of the two, and four of both."""
     nets: list[tuple[str, ...]] = [("a",), ("a", "b"), (), ("a", "b"), ("a", "b", "c")]
     run = ganged([0.0, 0.0, 20.0, 20.0, 40.0], [5.0] * 5, nets, 5)
@@ -100,7 +100,7 @@ def test_the_smallest_gangs_are_disbanded_for_another_size_and_no_more_of_them_t
     assert run.record.request_columns["start_s"].tolist() == [0.0, 0.0, 20.0, 20.0, 40.0]
 
 
-def test_who_waits_for_a_gang_that_loads_gets_no_second_one() -> None:
+def test_request_waiting_for_a_loading_group_gets_no_second_group() -> None:
     """GPUs 2 and 3 hold different models, so that their group loads (5 s); 0 and 1 come free at 1 and 3 s, and stay."""
     nets: list[tuple[str, ...]] = [(), (), ("a",), ()]
     full_s = [1.0, 3.0, 2.0, 4.0]
@@ -115,7 +115,7 @@ def test_who_waits_for_a_gang_that_loads_gets_no_second_one() -> None:
     assert run.record.request_columns["start_s"].tolist() == [0.0, 0.0, 5.0, 5.0]
 
 
-def test_a_request_that_takes_more_gpus_than_there_are_says_how_many_of_what() -> None:
+def test_request_that_needs_more_gpus_than_exist_fails_with_the_counts() -> None:
     run = ganged([0.0, 1.0], [5.0, 5.0], [("a", "b"), ()], 5, denoisers=2)
     assert run.record.request_columns["outcome"].tolist() == [FAILED, COMPLETED]
     reason = "with 2 ControlNets it takes 6 GPUs, 2 of them for the denoiser; found 5; raise cluster.count"

@@ -60,7 +60,7 @@ def finished(times: Sequence[float], gpus: int, most: int, limit_s: float, image
     limit=st.integers(0, 5003),
     image=st.integers(1, 4999),
 )
-def test_every_image_is_done_when_the_recursion_says(
+def test_mlperf_batching_finishes_every_image_when_the_recursion_says(
     gaps: list[int], gpus: int, most: int, limit: int, image: int
 ) -> None:
     """Whole milliseconds as binary fractions, so that sums are exact; ties of an arrival and a look are left out."""
@@ -77,7 +77,7 @@ def test_every_image_is_done_when_the_recursion_says(
     assert list(run.record.request_columns["finish_s"]) == pytest.approx(expected, rel=1e-12)
 
 
-def test_a_batch_is_closed_though_nobody_is_free() -> None:
+def test_batch_closes_on_timeout_while_every_worker_is_busy() -> None:
     """Three leave by the clock, one of them when it comes; who comes later goes alone, though the GPU is busy."""
     server = MlperfBatching(max_batch=8, batch_timeout_s=1.0)
     times = [0.0, 0.5, 1.25, 2.5, 2.75]
@@ -86,6 +86,6 @@ def test_a_batch_is_closed_though_nobody_is_free() -> None:
     assert list(run.record.request_columns["finish_s"]) == [31.25, 31.25, 31.25, 41.25, 51.25]
 
 
-def test_more_than_the_executor_takes_is_refused() -> None:
+def test_batch_larger_than_the_executor_takes_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"max_batch: found 9; the executor takes 8"):
         engine([0.0], [1.0], scheduler=MlperfBatching(max_batch=9), executor=StaticBatch(max_batch=8)).run()

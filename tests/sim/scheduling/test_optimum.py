@@ -85,7 +85,7 @@ BACKENDS = st.builds(
 @example(
     backend=MixedTimes(4, 1, 2, 1, 3), gaps=[0, 0, 1], kinds=[0, 1, 1, 0], limit=2, loose=1.5
 )  # the later of two alike
-def test_nothing_that_is_left_out_would_have_been_better(
+def test_pruned_optimum_equals_exhaustive_search(
     backend: MixedTimes, gaps: list[int], kinds: list[int], limit: int, loose: float
 ) -> None:
     asked = instance(backend, gaps, kinds, 2, loose)
@@ -107,7 +107,7 @@ def test_nothing_that_is_left_out_would_have_been_better(
     limit=st.integers(1, 6),
     loose=st.sampled_from([1.5, 2.5, 5.0]),
 )
-def test_no_scheduler_serves_more_in_time(
+def test_no_scheduler_meets_more_deadlines_than_the_optimum(
     backend: MixedTimes, gaps: list[int], kinds: list[int], limit: int, loose: float
 ) -> None:
     asked = instance(backend, gaps, kinds, 5, loose)

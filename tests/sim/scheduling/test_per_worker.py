@@ -76,7 +76,7 @@ def brute(router: Router, times: list[float], shapes: list[tuple[int, int]], at:
     sizes=st.lists(st.tuples(st.sampled_from([64, 128, 256]), st.sampled_from([16, 32, 64])), min_size=40, max_size=40),
     gpus=st.integers(1, 5),
 )
-def test_each_goes_where_its_router_says_and_is_served_in_order(
+def test_router_sends_each_request_as_its_model_and_workers_serve_in_order(
     make: Callable[[], Router], gaps: list[int], sizes: list[tuple[int, int]], gpus: int
 ) -> None:
     times = [(sum(gaps[: i + 1]) * 2 + 1) / 4096 * 8 for i in range(len(gaps))]
@@ -105,7 +105,7 @@ def test_each_goes_where_its_router_says_and_is_served_in_order(
                 assert all(other > held[worker] - 1e-6 for other in held[:worker])
 
 
-def test_what_is_half_done_is_half_as_much_work() -> None:
+def test_least_work_left_counts_only_the_unfinished_part_of_a_request() -> None:
     """At 5 s the first worker has 5 of its 10 s left, the second 7 of its 8: less is left where more was asked for."""
     width = np.array([640, 512, 64], np.int32)
     run = engine(
@@ -117,7 +117,7 @@ def test_what_is_half_done_is_half_as_much_work() -> None:
     assert run.record.request_columns["worker"].tolist() == [0, 1, 0]
 
 
-def test_what_lies_on_a_worker_is_a_lora_only_where_it_is_one() -> None:
+def test_missing_load_counts_only_the_loras_that_are_not_resident() -> None:
     """A LoRA and a ControlNet lie there: who wants that LoRA lacks nothing, who wants another lacks 3 s."""
     run = engine([0.0], [1.0], backend=Given([1.0], 3.0))
     run._open()
@@ -135,7 +135,7 @@ def test_what_lies_on_a_worker_is_a_lora_only_where_it_is_one() -> None:
         assert router.missing_load_s(worker, request) == lacking_s
 
 
-def test_pixels_are_added_and_not_compared_by_the_largest() -> None:
+def test_least_outstanding_pixels_sums_pixels_over_requests() -> None:
     """Four images of 128 px are as many as one of 256, however many steps: the next goes to the first worker."""
     width = np.array([256, *[128] * 5], np.int32)
     run = engine(
@@ -148,7 +148,7 @@ def test_pixels_are_added_and_not_compared_by_the_largest() -> None:
 
 
 @pytest.mark.parametrize("router", [LeastOutstanding, LeastWorkLeft])
-def test_ties_go_to_the_first_or_to_anybody(router: Any) -> None:
+def test_ties_go_to_the_first_worker_or_to_a_random_one(router: Any) -> None:
     """Each comes when all three are idle."""
     full_s = [1.0] * 60
     times = [10.0 * row for row in range(60)]
@@ -161,14 +161,14 @@ def test_ties_go_to_the_first_or_to_anybody(router: Any) -> None:
     assert min(at["random"].count(worker) for worker in range(3)) >= 10
 
 
-def test_least_declared_cost_breaks_ties_at_random_as_llm_d_does() -> None:
+def test_least_declared_cost_breaks_ties_at_random() -> None:
     """Requests come far apart, so every choice is a tie of three idle workers."""
     words = ["scheduler=per-worker", "router=least-declared-cost", "cluster.count=3", "trace.requests=60", "seed=1"]
     table = simulated("system=vanilla", *words, "arrivals=closed", "arrivals.outstanding=1").requests
     assert min(np.bincount(table["worker"].to_numpy(), minlength=3)) >= 10
 
 
-def test_a_random_router_is_fair_and_follows_the_seed() -> None:
+def test_random_router_is_uniform_and_reproducible_by_seed() -> None:
     def went(seed: int) -> list[int]:
         times, full_s = np.arange(3000.0), [0.5] * 3000
         run = engine(times, full_s, 3, scheduler=PerWorkerQueues(RandomWorker()), seed=seed)
@@ -195,12 +195,12 @@ def test_every_system_can_use_every_router(system: tuple[str, ...], router: str)
     assert outcome.summary["requests"]["completed"] == 40
 
 
-def test_a_router_alone_changes_nothing_and_is_refused() -> None:
+def test_router_without_per_worker_scheduler_is_refused() -> None:
     with pytest.raises(ConfigError, match="router=random: applies only with scheduler=per-worker"):
         simulated("router=random", "trace.requests=10", "trace.history=0")
 
 
-def test_a_router_that_asks_what_requests_take_is_refused_a_live_backend() -> None:
+def test_least_work_left_refuses_a_live_backend() -> None:
     backend = Given([1.0])
     backend.live = True
     with pytest.raises(ConfigError, match="least-work-left asks a profile what a request will take"):
@@ -208,7 +208,7 @@ def test_a_router_that_asks_what_requests_take_is_refused_a_live_backend() -> No
 
 
 @pytest.mark.parametrize("router", LEAST)
-def test_what_the_cache_answers_is_outstanding_nowhere(router: Callable[..., Router]) -> None:
+def test_request_answered_by_the_cache_is_outstanding_at_no_worker(router: Callable[..., Router]) -> None:
     """Every third request is answered at once: the others go where they would without it."""
 
     class Answering(Direct):
@@ -235,7 +235,7 @@ def test_what_the_cache_answers_is_outstanding_nowhere(router: Callable[..., Rou
         assert some[name][served].tolist() == alone[name].tolist()
 
 
-def test_who_waits_for_gpus_that_became_a_gang_is_sent_to_it() -> None:
+def test_requests_queued_at_a_gpu_move_to_the_group_it_joins() -> None:
     """Two GPUs become a group at 0.5 s and load for 7 s; both requests that were sent to one of them in between take
     half of their 20 s on it, one after the other."""
 

@@ -70,7 +70,7 @@ def starts(times: list[float], took: list[float], hits: set[int], roles: list[st
     small=st.integers(1, 3),
     large=st.integers(1, 3),
 )
-def test_each_queue_is_served_in_order_by_its_own_workers(
+def test_throughput_mode_serves_each_queue_in_order_on_its_own_workers(
     gaps: list[int], took: list[int], hits: set[int], small: int, large: int
 ) -> None:
     """Throughput mode: misses on the large workers, hits on the small ones, neither waiting for the other."""
@@ -84,7 +84,7 @@ def test_each_queue_is_served_in_order_by_its_own_workers(
         assert roles[run.record.request_columns["worker"][row]] == ("small" if row in hits else "large")
 
 
-def test_in_quality_mode_a_large_worker_without_misses_takes_a_hit() -> None:
+def test_quality_mode_lets_an_idle_large_worker_take_a_hit() -> None:
     """Two hits at once, one worker of each kind: the second hit is refined on the large model."""
     for both, expected in ((True, [0.0, 0.0, 5.0]), (False, [0.0, 5.0, 0.0])):
         run = engine(
@@ -97,14 +97,14 @@ def test_in_quality_mode_a_large_worker_without_misses_takes_a_hit() -> None:
         assert bool(run.record.request_columns["model"][1] == large) is both
 
 
-def test_a_large_worker_serves_waiting_misses_before_waiting_hits() -> None:
+def test_large_worker_serves_waiting_misses_before_waiting_hits() -> None:
     scheduler = HitMiss(large_takes_hits=True)
     run = engine([0.0, 1.0, 2.0], [9.0] * 3, roles=["large"], frontend=Marked({1}), scheduler=scheduler)
     run.run()
     assert list(run.record.request_columns["start_s"]) == [0.0, 18.0, 9.0]
 
 
-def test_the_worker_that_was_idle_longest_serves_next() -> None:
+def test_longest_idle_worker_serves_next() -> None:
     run = engine([0.0, 0.5, 10.0, 20.0], [2.0, 1.0, 1.0, 1.0], 3)
     run.run()
     assert list(run.record.request_columns["worker"]) == [0, 1, 2, 1]
@@ -131,9 +131,7 @@ class Timed(Given):
         (16, 16.5, 0.0, 1.0, 15),
     ],
 )
-def test_the_planned_split_is_modms_equation_12(
-    count: int, small_s: float, hit_rate: float, left: float, large: int
-) -> None:
+def test_fixed_split_is_modm_equation_12(count: int, small_s: float, hit_rate: float, left: float, large: int) -> None:
     """N_l = round(N (1-h) / ((1-h) + h q P_l/P_s)), with at least one GPU for either."""
     models = {role: Model(role, 50, 64, 64) for role in ("large", "small")}
     roles = FixedSplit(None, hit_rate, left).roles(count, models, Timed(small_s))
@@ -151,13 +149,13 @@ def test_the_planned_split_is_modms_equation_12(
         (FixedSplit(4), 4, r"allocation\.large: found 4 of 4 GPUs; expected 1 to 3"),
     ],
 )
-def test_an_allocation_leaves_a_gpu_for_each_role(allocation: Any, gpus: int, message: str) -> None:
+def test_allocation_leaves_a_gpu_for_each_role(allocation: Any, gpus: int, message: str) -> None:
     models = {role: Model(role, 50, 64, 64) for role in ("large", "small")}
     with pytest.raises(ConfigError, match=message):
         allocation.roles(gpus, models, Timed(16.5))
 
 
-def test_a_miss_waits_until_some_worker_is_to_be_large() -> None:
+def test_miss_waits_until_a_worker_becomes_large() -> None:
     """The only GPU refines for 10 s; ordered at 5 s, it loads for 7 s from 10 s on, and then serves the misses."""
     run = engine(
         [0.0, 1.0, 2.0], [10.0] * 3, roles=["small"], backend=Given([10.0] * 3, 7.0), scheduler=HitMissPerWorker(),
@@ -172,7 +170,7 @@ def test_a_miss_waits_until_some_worker_is_to_be_large() -> None:
     ("peak", "most", "can"),
     [(10**9, 10**9 + 1, True), (10**9, 10**9, True), (10**9, 10**9 - 1, False), (None, 1, True), (10**9, None, True)],
 )
-def test_a_batch_fits_up_to_all_of_the_memory_and_where_nobody_measured(
+def test_batch_fits_if_its_peak_memory_is_within_the_device_or_unknown(
     peak: int | None, most: int | None, can: bool
 ) -> None:
     """Of the two requests that are asked about together."""

@@ -192,7 +192,7 @@ INSTANCES = st.fixed_dictionaries(
 
 @settings(max_examples=150)
 @given(instance=INSTANCES)
-def test_it_chooses_what_algorithm_1_says(instance: dict[str, Any]) -> None:
+def test_slack_scheduler_matches_algorithm_1(instance: dict[str, Any]) -> None:
     """Who joins, when, and who is discarded, when: to the bit, though few boundaries are looked at."""
     found, said = served(**instance), served(**instance, plain=True)
     for name in ("outcome", "start_s", "finish_s", "denoise_s", "worker"):
@@ -201,7 +201,7 @@ def test_it_chooses_what_algorithm_1_says(instance: dict[str, Any]) -> None:
 
 @settings(max_examples=60)
 @given(instance=INSTANCES)
-def test_nobody_who_joined_is_dropped_and_who_is_discarded_would_have_been_late(instance: dict[str, Any]) -> None:
+def test_slack_discards_only_unstarted_requests_that_would_be_late(instance: dict[str, Any]) -> None:
     backend: MixedTimes = instance["backend"]
     seen: list[tuple[Request, float, list[Request]]] = []
     end = Engine.end
@@ -230,14 +230,14 @@ def test_nobody_who_joined_is_dropped_and_who_is_discarded_would_have_been_late(
 
 @settings(max_examples=60)
 @given(instance=INSTANCES, most=st.integers(16, 40))
-def test_no_batch_is_over_the_memory(instance: dict[str, Any], most: int) -> None:
+def test_slack_batch_never_exceeds_device_memory(instance: dict[str, Any], most: int) -> None:
     """The cluster ends a run in which one is."""
     instance = instance | {"backend": MixedTimes(8, 1, 1, bytes_=10)}
     run = served(**instance, memory=most * 10)
     assert set(run.record.request_columns["outcome"]) <= {COMPLETED, DISCARDED}
 
 
-def test_boundaries_at_which_nothing_is_new_are_not_looked_at() -> None:
+def test_slack_skips_step_boundaries_where_nothing_changed() -> None:
     """One batch that admits nobody for hundreds of steps, behind which others wait: a few questions, not hundreds."""
     asked = 0
     through = Slack.next
@@ -260,7 +260,7 @@ def test_boundaries_at_which_nothing_is_new_are_not_looked_at() -> None:
     st.lists(st.tuples(st.integers(30, 60), st.integers(0, 4000), st.integers(1, 40)), min_size=1, max_size=5),
     *(st.integers(1, 16) for _ in range(3)),
 )
-def test_it_looks_again_when_whoever_would_be_late_would_not_be_or_another_is_more_urgent(
+def test_refused_request_is_reconsidered_when_slack_order_or_lateness_changes(
     given_: list[tuple[int, int, int]], step: int, cur: int, new: int
 ) -> None:
     """Against stepping on by one, looking at the slack of all; at sixteenths of a second, so that sums are exact."""
@@ -294,7 +294,7 @@ def test_it_looks_again_when_whoever_would_be_late_would_not_be_or_another_is_mo
     assert not nothing_new(math.floor(found + 1e-6) + 1)
 
 
-def test_a_decision_that_is_not_overlapped_holds_the_gpu() -> None:
+def test_scheduling_decision_without_overlap_holds_the_gpu() -> None:
     def last_s(**how: Any) -> float:
         run = served(MixedTimes(8, 1, 1), [0] * 4, [64] * 4, [10] * 4, max_batch=4, deadline=100.0, **how)
         return float(np.max(run.record.request_columns["finish_s"]))
@@ -302,13 +302,13 @@ def test_a_decision_that_is_not_overlapped_holds_the_gpu() -> None:
     assert last_s(overlap=False, decide_s=0.5) > last_s() + 0.4
 
 
-def test_without_deadlines_it_says_what_to_do() -> None:
+def test_slack_without_a_deadline_names_the_missing_slo() -> None:
     with pytest.raises(ConfigError, match=r"slo=\[5\]"):
         simulated("system=patchedserve", "cluster=h100", "trace=hybrid", "shapes=trace", "slo=[]")
 
 
 @pytest.mark.parametrize("model", ["sdxl", "sd3-medium"])
-def test_patchedserve_discards_and_says_what_it_rests_on(model: str) -> None:
+def test_patchedserve_discards_late_requests_and_states_its_assumptions(model: str) -> None:
     outcome = simulated(
         "system=patchedserve", "cluster=h100", f"models={model}", "trace=hybrid", "shapes=trace", "slo=[5]",
         "trace.requests=300", "arrivals.rate_rpm=90",
@@ -327,7 +327,7 @@ def test_patchedserve_discards_and_says_what_it_rests_on(model: str) -> None:
     }
 
 
-def test_records_are_the_same_bytes_again() -> None:
+def test_patchedserve_repeats_its_records_exactly() -> None:
     def rows() -> Any:
         return simulated(
             "system=patchedserve", "cluster=h100", "cluster.count=2", "trace=hybrid", "shapes=trace", "slo=[5]",
@@ -347,7 +347,7 @@ def test_records_are_the_same_bytes_again() -> None:
         (((100.0, 10.0),), 0.0, 10**9),
     ],
 )
-def test_who_waits_first_is_asked_again_when_another_is_first_or_it_is_late(
+def test_refused_queue_head_is_reconsidered_when_it_is_late_or_no_longer_first(
     heads: tuple[tuple[float, float], ...], step_s: float, steps: int
 ) -> None:
     assert Refusal(-1.0, heads)(0.0, step_s) == steps
