@@ -19,7 +19,7 @@ PAGES = sorted(page.stem for page in FOLDER.glob("*.py") if page.name != "execut
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_a_notebook_is_its_text_executed(name: str) -> None:
+def test_notebook_is_its_executed_text(name: str) -> None:
     """`python notebooks/execute.py` makes it anew where this fails."""
 
     def told(notebook: Any) -> list[tuple[str, str, list[str]]]:
@@ -37,7 +37,7 @@ def test_a_notebook_is_its_text_executed(name: str) -> None:
     assert not re.search(r"/(home|root|tmp|work|Users)/", said), "no path of the machine that made it"
 
 
-def test_workload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workload_notebook_runs_with_partial_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two of the real files are there, one is not."""
     minutes = b"".join(DDB_ROW.replace(b":45:", b":%02d:" % minute) for minute in range(60))
     (tmp_path / "diffusiondb").mkdir()

@@ -30,7 +30,7 @@ def _commands() -> list[str]:
 COMMANDS = _commands()
 
 
-def test_the_readme_has_commands_of_every_verb() -> None:
+def test_readme_has_commands_of_every_verb() -> None:
     verbs = {command.split()[1] for command in COMMANDS}
     assert verbs == {"run", "list", "plan", "validate", "trace", "report", "reproduce", "calibrate"}
     assert len(COMMANDS) > 35
@@ -60,7 +60,7 @@ def elsewhere(run_before: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.usefixtures("elsewhere")
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_command_of_the_readme_is_accepted(command: str) -> None:
+def test_readme_command_is_accepted(command: str) -> None:
     given = shlex.split(command, comments=True)[1:]
     words = command_of(given)
     assert words is not None
@@ -76,7 +76,7 @@ def test_a_command_of_the_readme_is_accepted(command: str) -> None:
         check({str(key): value for key, value in plain.items()})
 
 
-def test_the_python_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_readme_python_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On fewer requests than it says nothing of."""
     monkeypatch.chdir(tmp_path)
     (block,) = re.findall(r"^```python\n(.*?)^```", README, re.MULTILINE | re.DOTALL)

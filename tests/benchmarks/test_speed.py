@@ -94,14 +94,14 @@ def weighed(benchmark: Benchmark, call: Callable[[], Any]) -> None:
 
 
 @pytest.mark.parametrize("requests", [20_000, 200_000, 2_000_000])
-def test_vanilla_fcfs_16_workers(benchmark: Benchmark, requests: int) -> None:
+def test_speed_of_vanilla_fcfs_16_workers(benchmark: Benchmark, requests: int) -> None:
     count = requests // SCALE
     settings = check(configured(f"trace.requests={count}", "arrivals.rate_rpm=10"))
     run = timed(benchmark, count, lambda: assemble(settings).engine, 100_000)
     assert run.arrived == count
 
 
-def test_vanilla_with_40_000_waiting(benchmark: Benchmark) -> None:
+def test_speed_of_vanilla_with_40_000_waiting(benchmark: Benchmark) -> None:
     """The same with a queue that never falls below 40,000: cost per request must not grow with it."""
     count, waiting = 200_000 // SCALE, 40_000 // SCALE
     rng = np.random.default_rng(0)
@@ -131,7 +131,7 @@ def filled(engine: Engine) -> Engine:
 
 @pytest.mark.parametrize("search", ["exact", "cached"])
 @pytest.mark.parametrize("system", ["nirvana", "nirvana-no-predictor", "modm-fixed"])
-def test_a_10k_cache(benchmark: Benchmark, system: str, search: str) -> None:
+def test_speed_of_a_10k_cache(benchmark: Benchmark, system: str, search: str) -> None:
     """10,000 entries from the start, as many evictions as insertions: searched anew, and looked up.
 
     NIRVANA's cache is of 50,000 states, in the end those of some 37,000 prompts, since it keeps the best of each; so
@@ -176,7 +176,7 @@ class Known:
 
 @pytest.mark.parametrize("items", [15_000, 150_000, 1_500_000])
 @pytest.mark.parametrize("policy", ["fifo", "lru", "lfu", "lcbfu"])
-def test_a_million_requests(benchmark: Benchmark, policy: str, items: int) -> None:
+def test_speed_of_a_million_requests_through_a_full_cache(benchmark: Benchmark, policy: str, items: int) -> None:
     """NIRVANA's largest cache (7.3) and smaller ones, full from the start, 5 items per prompt; 16 workers."""
     count, held = 1_000_000 // SCALE, items // 5 // SCALE
     overrides = (f"trace.requests={count + held}", f"preload={held}", "arrivals.rate_rpm=10")
@@ -197,7 +197,7 @@ def test_a_million_requests(benchmark: Benchmark, policy: str, items: int) -> No
 
 
 @pytest.mark.parametrize("system", ["modm-throughput", "modm-quality"])
-def test_modm_with_its_monitor(benchmark: Benchmark, system: str) -> None:
+def test_speed_of_modm_with_its_monitor(benchmark: Benchmark, system: str) -> None:
     """A million requests with 100,000 images held, full from the start; the monitor splits 16 workers every 3 minutes.
 
     Whom each prompt resembles is drawn from a law (families.py), and not searched for.
@@ -221,7 +221,7 @@ def test_modm_with_its_monitor(benchmark: Benchmark, system: str) -> None:
 
 
 @pytest.mark.parametrize(("how", "held"), [("exact", 10_000), ("exact", 100_000), ("approximate", 100_000)])
-def test_search_alone(benchmark: Benchmark, how: str, held: int) -> None:
+def test_speed_of_search_alone(benchmark: Benchmark, how: str, held: int) -> None:
     """A sliding window over the prompts of the built-in trace, 512 dimensions: find, evict, insert.
 
     Recall at 1 is the share of the queries with a match above the floor for which that match is found.
@@ -260,7 +260,7 @@ def test_search_alone(benchmark: Benchmark, how: str, held: int) -> None:
         benchmark.extra_info["recall"] = sum(matched) / max(1, len(matched))
 
 
-def test_synthesis(benchmark: Benchmark) -> None:
+def test_speed_of_synthesis(benchmark: Benchmark) -> None:
     """A million requests with everything that they ask for, in under a minute."""
     rows = 1_000_000 // SCALE
     benchmark.extra_info |= {"requests": rows, "budget": 20_000}
@@ -273,7 +273,7 @@ def test_synthesis(benchmark: Benchmark) -> None:
     weighed(benchmark, make)
 
 
-def test_a_closed_loop(benchmark: Benchmark) -> None:
+def test_speed_of_a_closed_loop(benchmark: Benchmark) -> None:
     count = 200_000 // SCALE
     schedule = Schedule(np.zeros(min(64, count)))
     timed(benchmark, count, lambda: engine(schedule, np.ones(count), 16))
@@ -305,7 +305,7 @@ class ThreeSizes(Backend):
 
 @pytest.mark.parametrize("waiting", [0, 40_000])
 @pytest.mark.parametrize("sizes", [1, 3])
-def test_step_by_step_at_batch_16(benchmark: Benchmark, sizes: int, waiting: int) -> None:
+def test_speed_of_continuous_batching_at_batch_16(benchmark: Benchmark, sizes: int, waiting: int) -> None:
     """Requests of 50 steps, up to 16 of them at once on each of 4 GPUs, near saturation; and behind a long queue."""
     waiting //= SCALE
     count = 20_000 // SCALE + waiting
@@ -335,7 +335,7 @@ def test_step_by_step_at_batch_16(benchmark: Benchmark, sizes: int, waiting: int
 
 
 @pytest.mark.parametrize("waiting", [0, 40_000])
-def test_slack_and_patches_at_batch_16(benchmark: Benchmark, waiting: int) -> None:
+def test_speed_of_slack_and_patches_at_batch_16(benchmark: Benchmark, waiting: int) -> None:
     """PatchedServe's scheduler and its batches of patches, 50 steps and three sizes, near saturation: with those that
     are late discarded; and with a long queue that stays, as nobody is late for days."""
     waiting //= SCALE

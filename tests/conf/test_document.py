@@ -15,13 +15,13 @@ plain = st.recursive(
 
 
 @given(tree=plain)
-def test_what_was_written_is_read(tree: object) -> None:
+def test_yaml_round_trips(tree: object) -> None:
     text = yaml.safe_dump(tree)
     assert parse(text) == parse(text.encode()) == yaml.safe_load(text) == tree
 
 
 @given(content=st.binary(max_size=60) | st.text(max_size=60))
-def test_anything_else_is_one_part_of_a_line(content: str | bytes) -> None:
+def test_malformed_yaml_is_one_line(content: str | bytes) -> None:
     said = "a value"
     try:
         parse(content)
@@ -48,13 +48,13 @@ def bomb(levels: int, width: int) -> str:
         (b"\xff\xfe\x00", "byte"),
     ],
 )
-def test_what_cannot_be_used_says_where_and_why(text: str | bytes, said: str) -> None:
+def test_dangerous_yaml_is_refused_with_place_and_reason(text: str | bytes, said: str) -> None:
     with pytest.raises(DocumentError) as refused:
         parse(text)
     assert said in str(refused.value)
 
 
-def test_aliases_that_stand_for_little_are_read() -> None:
+def test_harmless_aliases_are_read() -> None:
     """As people write them: one value in several places."""
     assert parse("a: &a {x: 1}\nb: [*a, *a]\nc: {<<: *a, y: 2}") == {
         "a": {"x": 1}, "b": [{"x": 1}, {"x": 1}], "c": {"x": 1, "y": 2},
