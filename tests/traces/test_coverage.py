@@ -59,7 +59,7 @@ def test_coverage_interval_has_its_stated_coverage() -> None:
         size = rng.geometric(0.2, 120)
         hits = np.repeat(rng.random(120) < 0.3, size).astype(float)
         found = np.repeat(hits[:, None, None], len(module.LIMITS), 2)
-        shares, half = module._shares((30,), found, np.repeat(np.arange(120), size))
+        shares, half = module.clustered_shares((30,), found, np.repeat(np.arange(120), size))
         held.append(abs(shares[30][0.6] - 0.3) < half[30][0.6])
     assert np.mean(held) == pytest.approx(0.95, abs=0.02)
 

@@ -12,6 +12,7 @@ from sim.core.errors import SimulationError
 from sim.core.request import Request
 from sim.protocols import Scheduler, Worker
 from sim.run.simulate import Outcome
+from sim.scheduling.fcfs import Fcfs
 from tests.sim.lab import engine, simulated
 
 STEP_S, NET_S, NET_LOAD_S, READ_S, PATCH_S, END_S, STEPS = 0.1, {1: 0.03, 2: 0.05}, 2.0, 0.25, 0.5, 1.0, 50
@@ -193,9 +194,12 @@ def test_deadline_follows_the_first_slo_of_the_run(
     served: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limits: list[float] = []
-    monkeypatch.setattr(
-        "sim.scheduling.fcfs.Fcfs.offer",
-        lambda self, request, now_s: limits.append(request.deadline_s - request.arrival_s) or self._find_worker(),
-    )
+    offer = Fcfs.offer
+
+    def watched(self: Fcfs, request: Request, now_s: float) -> Worker | None:
+        limits.append(request.deadline_s - request.arrival_s)
+        return offer(self, request, now_s)
+
+    monkeypatch.setattr(Fcfs, "offer", watched)
     served("slo=[3, 2]", rows=("|", "|"))
     assert limits == pytest.approx([3 * ONE_S] * 2)

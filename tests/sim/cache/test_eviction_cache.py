@@ -1,5 +1,6 @@
 """A whole cache under each eviction and both kinds of room, against a list of items searched from end to end."""
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from sim.cache.admission import All, Misses
 from sim.cache.cache import ArtifactCache
-from sim.cache.eviction import Fifo, Lcbfu, Lfu, Lru, Optimum
+from sim.cache.eviction import K_BITS, Fifo, Lcbfu, Lfu, Lru, Optimum
 from sim.cache.selector import Thresholds
 from sim.core.request import MISSING
 from sim.engine import Engine
@@ -173,20 +174,31 @@ def test_artifact_cache_matches_a_list_over_a_long_run(policy: str, room: str) -
     assert run.record.request_columns["hole"].sum() > 0
 
 
-def test_evict_by_items_frees_what_is_needed_and_by_prompt_frees_whole_prompts() -> None:
+def test_evict_by_items_frees_what_is_needed_and_by_prompt_frees_whole_prompts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Four unlike prompts, room for three, the first used at 25: the fourth needs five items.
 
     ``items`` takes the five worst: four of the first prompt and one of the second, which leaves holes in both.
     ``prompt`` goes on until the second has lost all.
     """
     prompts = np.eye(4, dtype=np.float32)[[0, 1, 0, 2, 3]]
+    gone: Counter[int] = Counter()
+    choose = Lcbfu.victims
+
+    def watched(self: Lcbfu, count: int) -> list[int]:
+        victims = choose(self, count)
+        gone.update(victim >> K_BITS for victim in victims)
+        return victims
+
+    monkeypatch.setattr(Lcbfu, "victims", watched)
     evictions = {}
     for room in ("items", "prompt"):
+        gone.clear()
         cache = ArtifactCache(15, TextToText(), Lcbfu(ageing=False, initial_uses=0), (5, 10, 15, 20, 25), room)  # type: ignore[arg-type]
         run = served(prompts, cache, everything=False)
-        held = sorted(cache._held[entry].bit_count() for entry in cache._entries)
-        evictions[room] = run.record.request_columns["evictions"][4], held
-    assert evictions == {"items": (5, [1, 4, 5, 5]), "prompt": (9, [1, 5, 5])}
+        evictions[room] = run.record.request_columns["evictions"][4], dict(gone), len(cache)
+    assert evictions == {"items": (5, {0: 4, 1: 1}, 4), "prompt": (9, {0: 4, 1: 5}, 3)}
 
 
 def test_hit_without_a_state_up_to_its_k_is_a_miss_and_is_stored() -> None:

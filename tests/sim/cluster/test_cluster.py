@@ -341,7 +341,7 @@ def test_worker_refuses_a_second_model_while_requests_run() -> None:
 
 def test_plan_without_a_model_is_refused() -> None:
     run = engine([0.0], [1.0])
-    run._open()
+    run.open()
     request = Request(7, 0.0, 64, 64, 50)
     for act in (lambda: ensure(run, run.cluster.workers[0], request), lambda: run.work(request)):
         with pytest.raises(SimulationError, match="the plan of the request in row 7 names no model"):
@@ -525,7 +525,7 @@ class Sized(Given):
 def opened(memory: int, backend: Given | None = None) -> Any:
     gpu = Gpu("test", 300.0, 60.0, "made up", memory_bytes=memory)
     run = engine([0.0], [1.0], gpu=gpu, backend=backend or Sized([1.0]))
-    run._open()
+    run.open()
     return run.cluster
 
 
@@ -614,7 +614,7 @@ def test_model_larger_than_the_device_is_refused() -> None:
 
 def test_group_memory_is_that_of_each_of_its_gpus() -> None:
     run = engine([0.0], [1.0], 2, gpu=Gpu("test", 300.0, 60.0, "made up", memory_bytes=15), backend=Sized([1.0]))
-    run._open()
+    run.open()
     group: Any = run.cluster.form_group(run.cluster.workers, "large", 0.0)
     assert run.cluster.admit(group, Asset("lora", "6", "large"), 6) is None
     assert run.cluster.admit(group, Asset("lora", "5", "large"), 5) == []

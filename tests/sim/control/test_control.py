@@ -199,7 +199,7 @@ def test_duplicate_column_is_refused(taken: str) -> None:
 @pytest.mark.parametrize("taken", ["time_s", "ended", "lookups", "hits", "fallbacks", "busy", "queued", "twice"])
 def test_duplicate_gauge_is_refused(taken: str) -> None:
     run = engine([0.0], [1.0])
-    run._open()
+    run.open()
     run.gauge("twice", lambda now_s: 0)
     with pytest.raises(SimulationError, match=f"declares the gauge '{taken}'"):
         run.gauge(taken, lambda now_s: 0)

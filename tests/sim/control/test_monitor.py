@@ -45,13 +45,13 @@ class Cached(Direct):
         self.hits = hits
 
     def bind(self, run: Run) -> None:
-        self._run = run
+        self.run = run
 
     def admit(self, request: Request, now_s: float) -> float:
         request.lookup = HIT if request.row in self.hits else MISS
         if request.lookup == HIT:
             request.source, request.k, request.of_steps = 0, 25, 50
-        self._run.assign(request, self._run.model("small" if request.lookup == HIT else "large"))
+        self.run.assign(request, self.run.model("small" if request.lookup == HIT else "large"))
         return 0.0
 
 

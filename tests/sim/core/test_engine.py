@@ -1,14 +1,17 @@
 """What the engine does when things go wrong, and in which order when they go right."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from backends.base import Cost, Work, WorkFailed
 from sim.core.errors import SimulationError
-from sim.core.request import Request
+from sim.core.request import DISCARDED, Request
 from sim.core.streams import stream
 from sim.protocols import Run, Scheduler, Worker
+from sim.scheduling.fcfs import Fcfs
+from tests.sim.cluster.test_cluster import Acts
 from tests.sim.lab import Given, engine
 
 
@@ -78,8 +81,19 @@ def test_arrival_times_are_kept_exactly() -> None:
 
 
 def test_littles_law_is_checked_in_every_run() -> None:
-    run = engine([0.0, 1.0], [5.0, 5.0])
-    run._area_s = 3.0
+    """A discarded request runs nowhere, so that no other invariant notices a later end in its record."""
+
+    class Discards(Fcfs):
+        def offer(self, request: Request, now_s: float) -> Worker | None:
+            if request.row == 1:
+                run.end(request, DISCARDED, "too many")
+                return None
+            return super().offer(request, now_s)
+
+    def delay(run: Any, now_s: float) -> None:
+        run.record.request_columns["finish_s"][1] += 3.0
+
+    run = engine([0.0, 1.0], [5.0, 5.0], scheduler=Discards(), controllers=[Acts((2.0, delay))])
     with pytest.raises(SimulationError, match="Little's law fails"):
         run.run()
 

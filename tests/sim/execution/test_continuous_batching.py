@@ -374,7 +374,7 @@ def test_price_probe_begins_its_works_on_a_live_backend_only(runs: bool) -> None
     backend, executor = Strict(2.0, 1.0), ContinuousBatching(2)
     backend.live = runs
     run = engine([0.0], [1.0], backend=backend, executor=executor)
-    run._open()
+    run.open()
     assert executor.price([Work("large", 64, 64, 50) for _ in range(3)]).seconds == 4.0
 
 

@@ -229,18 +229,25 @@ def test_cheapest_threshold_minimizes_the_search_cost(data: list[tuple[int, int]
     assert cost(cheapest_threshold(scores, forgone)) == min(cost(line) for line in scores - 0.5)
 
 
-def test_threshold_is_chosen_on_preloaded_prompts_alone() -> None:
-    """The same preloaded prompts and others after them: the same line, and not scikit-learn's."""
+def test_threshold_is_chosen_on_preloaded_prompts_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Equal preloaded prompts give an equal threshold, whatever the prompts after them."""
     vectors = prompts(5, PRELOAD + 400)
     vectors[: PRELOAD // 2] = vectors[PRELOAD : PRELOAD + PRELOAD // 2]  # half on one side, half anywhere
     other = np.concatenate([vectors[:PRELOAD], prompts(9, PRELOAD + 400)[PRELOAD:]])
-    chosen = []
+    chosen: list[int] = []
+
+    def watched(scores: np.ndarray, forgone: np.ndarray) -> float:
+        threshold = cheapest_threshold(scores, forgone)
+        chosen.append(int((scores > threshold).sum()))
+        return threshold
+
+    monkeypatch.setattr("sim.frontend.match_predictor.cheapest_threshold", watched)
     for rows in (vectors, other):
         predictor = OneClassSvm(
             nu=0.1, per_10k_s=0.0, threshold=None, search_s=FULL_S / 2 / 0.3, selector=Thresholds({25: 0.9})
         )
         run = served(rows, predictor)
         check_proportions(served(rows, Always()), run)
-        chosen.append(predictor._searched_holdouts)
-    assert chosen[0] == chosen[1]
-    assert 0 < chosen[0] < PRELOAD // 5
+    first, second = chosen
+    assert first == second
+    assert 0 < first < PRELOAD // 5

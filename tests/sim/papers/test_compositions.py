@@ -60,8 +60,8 @@ def test_committed_compositions_page_matches_its_numbers() -> None:
     assert (folder / f"{NAME}.md").read_text(encoding="utf-8") == render(facts, f"{NAME}.png")
 
 
-def given_numbers(monkeypatch: pytest.MonkeyPatch, failing: str | None = None) -> list[Point]:
-    """In the place of runs: the i-th asked for, from 1 on, takes i to i + 1 s, and makes 8 i images a minute."""
+def replace_runs(monkeypatch: pytest.MonkeyPatch, failing: str | None = None, rpm: float | None = None) -> list[Point]:
+    """Replace the runs: the i-th, from 1 on, takes i to i + 1 s and makes 8 i images a minute, or ``rpm``."""
     asked: list[Point] = []
 
     def finish(points: Sequence[Point], work: Path, jobs: int) -> Runs:
@@ -72,7 +72,7 @@ def given_numbers(monkeypatch: pytest.MonkeyPatch, failing: str | None = None) -
                 "system": "s",
                 "gpu": {"count": 8},
                 "latency_s": {"p50": at + 0.0, "p95": at + 1.0},
-                "throughput_rpm": 8.0 * at,
+                "throughput_rpm": 8.0 * at if rpm is None else rpm,
                 "cost_usd": {"per_image": at / 100},
                 "cache": {"hit_rate": 0.5 if at < 3 else None},
             }
@@ -87,7 +87,7 @@ def given_numbers(monkeypatch: pytest.MonkeyPatch, failing: str | None = None) -
 def test_latency_is_of_the_light_load_and_throughput_of_the_full_load(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked = given_numbers(monkeypatch)
+    asked = replace_runs(monkeypatch)
     words = ["reproduce", "compositions", "--quick", "-o", str(tmp_path)]
     assert main(words) == 0
     said = capsys.readouterr().out.splitlines()
@@ -114,14 +114,13 @@ def test_latency_is_of_the_light_load_and_throughput_of_the_full_load(
 def test_compositions_check_fails_where_a_gain_is_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    given_numbers(monkeypatch)
+    replace_runs(monkeypatch)
     words = ["reproduce", "compositions", "--quick", "-o", str(tmp_path)]
     assert main([*words, "--check"]) == 2, "there is nothing to compare with"
     assert main(words) == 0
     before = {path: path.read_bytes() for path in tmp_path.iterdir()}
     assert main([*words, "--check"]) == 0
-    measured, other = command._measured, {"rpm_per_gpu": 0.001}
-    monkeypatch.setattr(command, "_measured", lambda light, full: measured(light, full) | other)
+    replace_runs(monkeypatch, rpm=0.001 * 8)  # on eight GPUs
     capsys.readouterr()
     assert main([*words, "--check"]) == 1
     lines = capsys.readouterr().err.splitlines()
@@ -137,7 +136,7 @@ def test_compositions_check_fails_where_a_gain_is_lost(
 def test_failed_composition_run_is_named_and_nothing_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    given_numbers(monkeypatch, "system=modm-patched")
+    replace_runs(monkeypatch, "system=modm-patched")
     assert main(["reproduce", "compositions", "-o", str(tmp_path)]) == 2
     command_line, error = capsys.readouterr().err.splitlines()
     assert command_line.startswith("mezzotint: mezzotint run system=modm-patched trace=synthetic ")

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from sim.run.config.settings import check
-from sim.run.simulate import assemble, replay
+from sim.run.simulate import TraceInputs, assemble, replay
 from tests.sim.lab import configured
 
 torch = pytest.importorskip("torch")
@@ -62,8 +62,15 @@ def served(images: Path, *words: str) -> tuple[pd.DataFrame, Any]:
     made = assemble(settings)
     rows = replay(settings, made, config).requests.to_pandas()
     assert (rows.outcome == "completed").all()
-    backend: Any = made.engine.backend
-    return rows, backend._asked
+    return rows, TraceInputs(made.trace)
+
+
+def written_lora(model: Any, folder: Path, n: int) -> Any:
+    """Return LoRA ``n`` as the live backend writes it, alone in ``folder``."""
+    folder.mkdir(exist_ok=True)
+    AddOns(model, folder).lora_bytes(f"lora-{n + 1}")
+    (file,) = folder.glob("*.safetensors")
+    return read_lora(file, f"style{n}")
 
 
 def stock(model: Any, folder: Path, asked: Any, row: int, nets: int, loras: int, boundary: int) -> np.ndarray:
@@ -72,9 +79,7 @@ def stock(model: Any, folder: Path, asked: Any, row: int, nets: int, loras: int,
     seed, conditioning = asked.seed(row), model.encode([asked.prompt(row)])
     names = [f"controlnet-{n + 1}" for n in range(nets)]
     hints = {name: beside.hint(name, 64, 64, seed) for name in names}
-    for n in range(loras):
-        beside.lora_bytes(f"lora-{n + 1}")
-    weights = [read_lora(beside._lora_file(f"lora-{n + 1}"), f"style{n}") for n in range(loras)]
+    weights = [written_lora(model, folder / f"lora-{n + 1}", n) for n in range(loras)]
 
     def at(done: int, _: Any) -> None:
         if done == boundary and weights:

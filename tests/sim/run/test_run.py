@@ -12,6 +12,7 @@ from sim.core.errors import ConfigError
 from sim.core.request import Request
 from sim.frontend.direct import Direct
 from sim.metrics.summary import MeasuredWindow, models
+from sim.protocols import Run
 from sim.run.simulate import Outcome, write
 from tests.sim.lab import Given, engine, simulated
 from traces.table.trace import make
@@ -294,10 +295,13 @@ def test_load_energy_adds_to_serving_energy() -> None:
 
 
 class Alternating(Direct):
-    """Large, small, large."""
+    """Rows go to the large and the small model in turn."""
+
+    def bind(self, run: Run) -> None:
+        self.run = run
 
     def admit(self, request: Request, now_s: float) -> float:
-        self._run.assign(request, self._run.model(("large", "small")[request.row % 2]))
+        self.run.assign(request, self.run.model(("large", "small")[request.row % 2]))
         return 0.0
 
 

@@ -73,7 +73,7 @@ def in_a_library(stop: type[KeyboardInterrupt]) -> None:
         try:
             raise stop
         finally:
-            None._invalidate_flags_cache()  # type: ignore[attr-defined]
+            raise AttributeError("_invalidate_flags_cache")
     except AttributeError as error:
         raise ConfigAttributeError(str(error)) from None
 

@@ -120,7 +120,7 @@ def test_least_work_left_counts_only_the_unfinished_part_of_a_request() -> None:
 def test_missing_load_counts_only_the_loras_that_are_not_resident() -> None:
     """A LoRA and a ControlNet lie there: who wants that LoRA lacks nothing, who wants another lacks 3 s."""
     run = engine([0.0], [1.0], backend=Given([1.0], 3.0))
-    run._open()
+    run.open()
     router = ByAddons()
     router.bind(run)
     (worker,) = run.cluster.workers

@@ -30,12 +30,12 @@ class Marked(Direct):
         self.hits = hits
 
     def bind(self, run: Run) -> None:
-        self._run = run
+        self.run = run
 
     def admit(self, request: Request, now_s: float) -> float:
         hit = request.row in self.hits
         request.source = 0 if hit else -1
-        self._run.assign(request, self._run.model("small" if hit else "large"))
+        self.run.assign(request, self.run.model("small" if hit else "large"))
         return 0.0
 
 
