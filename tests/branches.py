@@ -38,11 +38,11 @@ def main(prefixes: Sequence[str]) -> int:
             there[room, what] += len(file[f"executed_{what}"]) + len(file[f"missing_{what}"])
     low = []
     for room in sorted({room for room, _ in there}):
-        told = []
+        shares = []
         for what in ("branches", "lines"):
             share = taken[room, what] / there[room, what]
-            told.append(f"{taken[room, what]:6} of {there[room, what]:6} {what} {share:6.1%}")
-        print(f"{room:9} {'   '.join(told)}")
+            shares.append(f"{taken[room, what]:6} of {there[room, what]:6} {what} {share:6.1%}")
+        print(f"{room:9} {'   '.join(shares)}")
         share = taken[room, "branches"] / there[room, "branches"]
         if share < LEAST.get(room, 0.0):
             low.append(f"{room}: the tests take {share:.1%} of its branches, expected {LEAST[room]:.0%}")

@@ -69,8 +69,8 @@ def test_readme_command_is_accepted(command: str) -> None:
     if "overrides" not in options:
         return
     files = files_of(options["config_dir"], options["config_path"], options["config_name"])
-    said = arranged(options["overrides"] or [])
-    for point in points(said, sweep_config(said, files), files) if options.get("multirun") else [said]:
+    overrides = arranged(options["overrides"] or [])
+    for point in points(overrides, sweep_config(overrides, files), files) if options.get("multirun") else [overrides]:
         plain = OmegaConf.to_container(composed(point, files), resolve=True, throw_on_missing=True)
         assert isinstance(plain, dict)
         check({str(key): value for key, value in plain.items()})

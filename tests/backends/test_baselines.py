@@ -42,14 +42,14 @@ def test_sglang_scenario_becomes_a_profile(tmp_path: Path) -> None:
 
 
 def test_sglang_profile_can_be_simulated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    said = ["calibrate", "sglang", str(written(tmp_path)), "--scenario", "a_t2i", "--gpu", "g", "--model", "m"]
-    assert main([*said, "-o", str(tmp_path / "mine")]) == 0
+    command = ["calibrate", "sglang", str(written(tmp_path)), "--scenario", "a_t2i", "--gpu", "g", "--model", "m"]
+    assert main([*command, "-o", str(tmp_path / "mine")]) == 0
     backend = Profiled("g", folder=tmp_path / "mine")
     found = standalone_cost(backend, Work("m", 1024, 1024, 5))
     assert found.denoise_s + found.other_s == pytest.approx(5 * 0.101 + 0.22)
-    assert main([*said, "--size", "huge"]) == 2
-    assert main([*said, "--size", "512,768"]) == 2
-    assert main(["calibrate", "sglang", "nowhere.json", *said[3:]]) == 2
+    assert main([*command, "--size", "huge"]) == 2
+    assert main([*command, "--size", "512,768"]) == 2
+    assert main(["calibrate", "sglang", "nowhere.json", *command[3:]]) == 2
     assert "Traceback" not in capsys.readouterr().err
 
 
@@ -60,7 +60,7 @@ def test_names_that_make_no_file_name_are_refused(gpu: str, model: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("scenario", "said"),
+    ("scenario", "message"),
     [
         ({**SCENARIO, "denoise_step_ms": {}}, r"a_t2i: denoise_step_ms: .*at least 1 item"),
         ({**SCENARIO, "denoise_step_ms": {"0": "fast"}}, r"denoise_step_ms\.0: .*, found 'fast'"),
@@ -68,8 +68,8 @@ def test_names_that_make_no_file_name_are_refused(gpu: str, model: str) -> None:
         (5, r"scenarios\.a_t2i: .*an object, found 5"),
     ],
 )
-def test_malformed_scenario_is_refused(tmp_path: Path, scenario: Any, said: str) -> None:
-    with pytest.raises(BackendError, match=said):
+def test_malformed_scenario_is_refused(tmp_path: Path, scenario: Any, message: str) -> None:
+    with pytest.raises(BackendError, match=message):
         read(written(tmp_path, scenario), "a_t2i", "g", "m", (64, 64))
 
 

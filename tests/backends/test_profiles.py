@@ -83,15 +83,17 @@ def test_extrapolation_scales_by_pixels_and_is_stated() -> None:
     backend = Profiled("mi210", extrapolate="warn")
     assert standalone_cost(backend, Work("sdxl", 512, 512, 50)).denoise_s == pytest.approx(16.5 / 4)
     assert standalone_cost(backend, Work("sdxl", 2048, 1024, 50)).denoise_s == pytest.approx(33.0)
-    said = {assumption.what: assumption.value for assumption in backend.assumptions()}
-    assert said["sizes whose step time of sdxl on mi210 is extrapolated"] == 2
+    assumptions = {assumption.what: assumption.value for assumption in backend.assumptions()}
+    assert assumptions["sizes whose step time of sdxl on mi210 is extrapolated"] == 2
 
 
 def test_unpublished_load_time_is_stated_as_an_assumption() -> None:
     backend = Profiled("mi210", unpublished_load_s=12.5)
-    assert not [said for said in backend.assumptions() if "load time" in said.what]
+    assert not [assumption for assumption in backend.assumptions() if "load time" in assumption.what]
     assert backend.load(SDXL).seconds == 12.5
-    assert [said.value for said in backend.assumptions() if said.what == "load time of sdxl on mi210 [s]"] == [12.5]
+    assert [
+        assumption.value for assumption in backend.assumptions() if assumption.what == "load time of sdxl on mi210 [s]"
+    ] == [12.5]
 
 
 @pytest.mark.parametrize("gpu", ["v100", "nosuch"])

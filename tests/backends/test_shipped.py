@@ -69,8 +69,8 @@ def test_service_factor_scales_seconds_and_joules_but_not_loads(factor: float) -
     assert other.denoise_s == pytest.approx(factor * one.denoise_s)
     assert other.other_s == pytest.approx(factor * one.other_s)
     assert moved.load(MODEL).seconds == plain.load(MODEL).seconds
-    assert [said.value for said in moved.assumptions() if "times" in said.what] == [factor]
-    assert not [said for said in plain.assumptions() if said.value == factor]
+    assert [assumption.value for assumption in moved.assumptions() if "times" in assumption.what] == [factor]
+    assert not [assumption for assumption in plain.assumptions() if assumption.value == factor]
 
 
 @pytest.mark.parametrize("factor", [0.0, 1e7, float("nan")])

@@ -140,7 +140,7 @@ def test_step_time_grows_with_size_batch_and_controlnets(full: Profiled, side: i
 def _answers(backend: Backend) -> dict[str, Any]:
     """One answer of each kind; an error is its text."""
 
-    def said(ask: Callable[[], Any]) -> Any:
+    def answer(ask: Callable[[], Any]) -> Any:
         try:
             return ask()
         except BackendError as error:
@@ -165,7 +165,7 @@ def _answers(backend: Backend) -> dict[str, Any]:
         **{f"load {asset.kind}": lambda asset=asset: backend.load(asset) for asset in (MODEL, NET, LORA)},  # type: ignore[misc]
         **{f"bytes {asset.kind}": lambda asset=asset: backend.bytes(asset) for asset in (MODEL, NET, LORA)},  # type: ignore[misc]
     }
-    return {name: said(ask) for name, ask in asked.items()}
+    return {name: answer(ask) for name, ask in asked.items()}
 
 
 POWERED = {"begin", "begin two", "refine", "end", "end two", "load model", "load controlnet", "load lora"}
@@ -207,7 +207,7 @@ def test_controlnets_add_the_time_measured_for_their_number(full: Profiled) -> N
     assert one - plain == pytest.approx(128 * 128 * 4e-7)
     assert three - plain == pytest.approx(128 * 128 * 1.2e-6)
     assert two - plain == pytest.approx(128 * 128 * 8e-7), "halfway between one and three"
-    assert "extra time of 2 ControlNets in line of m on g" in {said.what for said in full.assumptions()}
+    assert "extra time of 2 ControlNets in line of m on g" in {assumption.what for assumption in full.assumptions()}
 
 
 def test_addon_load_time_is_the_measured_one(full: Profiled) -> None:
@@ -252,8 +252,8 @@ def test_energy_is_measured_or_power_times_seconds_or_unknown(profiled: Profiles
     steered = full.steps(works(128, nets=1))
     plain = full.steps(works(128))
     assert (steered.joules or 0) / steered.seconds == pytest.approx((plain.joules or 0) / plain.seconds)
-    assert {"energy of m on g"} == {said.what for said in full.assumptions() if "energy" in said.what}
-    assert not [said for said in unknown.assumptions() if "energy" in said.what]
+    assert {"energy of m on g"} == {assumption.what for assumption in full.assumptions() if "energy" in assumption.what}
+    assert not [assumption for assumption in unknown.assumptions() if "energy" in assumption.what]
 
 
 ABSENT: list[tuple[dict[str, Any], Callable[[Profiled], Any], str]] = [
@@ -293,9 +293,9 @@ def test_unmeasured_operation_is_refused_by_name(
 def test_batch_beyond_the_grid_is_extrapolated_and_stated(profiled: Profiles) -> None:
     backend = profiled("warn")
     assert backend.steps(works(*[64] * 32)).seconds == pytest.approx(2 * backend.steps(works(*[64] * 16)).seconds)
-    said = {assumption.what: assumption.value for assumption in backend.assumptions()}
-    assert said["batched shapes whose time of m on g is extrapolated"] == 1
-    assert "sizes whose step time of m on g is extrapolated" not in said
+    assumptions = {assumption.what: assumption.value for assumption in backend.assumptions()}
+    assert assumptions["batched shapes whose time of m on g is extrapolated"] == 1
+    assert "sizes whose step time of m on g is extrapolated" not in assumptions
 
 
 @pytest.mark.parametrize("images", [17, 32, 48])
@@ -307,28 +307,28 @@ def test_encoding_and_decoding_beyond_the_measured_batch_scale_with_the_images(
     backend = profiled()
     largest, beyond = works(*[128] * 16, steps=0), works(*[128] * images, steps=0)
     expected_s = getattr(backend, stage)(largest).seconds * images / 16
-    assert not [said for said in backend.assumptions() if "largest measured" in said.what]
+    assert not [assumption for assumption in backend.assumptions() if "largest measured" in assumption.what]
     assert getattr(backend, stage)(beyond).seconds == pytest.approx(expected_s)
-    (said,) = [said for said in backend.assumptions() if "largest measured" in said.what]
-    assert said.what.startswith("seconds of text_encode" if stage == "begin" else "seconds of vae_decode")
-    assert said.value == "in proportion to the images"
+    (assumption,) = [assumption for assumption in backend.assumptions() if "largest measured" in assumption.what]
+    assert assumption.what.startswith("seconds of text_encode" if stage == "begin" else "seconds of vae_decode")
+    assert assumption.value == "in proportion to the images"
 
 
 def test_point_with_its_own_source_is_stated_as_an_assumption(profiled: Profiles) -> None:
     points = [{"width": 64, "height": 64, "batch": 1, "seconds": 0.5, "source": "a rule"}]
     backend = profiled(step=points)
-    assert not [said for said in backend.assumptions() if said.source == "a rule"]
+    assert not [assumption for assumption in backend.assumptions() if assumption.source == "a rule"]
     backend.steps(works(64))
-    (said,) = [said for said in backend.assumptions() if said.source == "a rule"]
-    assert (said.what, said.value) == ("step time of m on g at 64x64 in batches of 1 [s]", 0.5)
+    (assumption,) = [assumption for assumption in backend.assumptions() if assumption.source == "a rule"]
+    assert (assumption.what, assumption.value) == ("step time of m on g at 64x64 in batches of 1 [s]", 0.5)
 
 
 def test_mixed_size_batching_is_stated_as_an_assumption(full: Profiled, profiled: Profiles) -> None:
     backend = profiled()
     backend.steps(works(64, 64))
-    assert not [said for said in backend.assumptions() if "several sizes" in said.what]
+    assert not [assumption for assumption in backend.assumptions() if "several sizes" in assumption.what]
     backend.steps(works(64, 128))
-    assert [said for said in backend.assumptions() if "several sizes" in said.what]
+    assert [assumption for assumption in backend.assumptions() if "several sizes" in assumption.what]
 
 
 @settings(max_examples=30)

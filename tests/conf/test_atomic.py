@@ -28,8 +28,8 @@ def test_failed_write_keeps_the_old_file(tmp_path: Path) -> None:
 
 
 def test_full_disk_raises_the_error_of_the_caller(tmp_path: Path) -> None:
-    said = r"out: cannot be written \(No space left on device\); free the disk"
-    with pytest.raises(OwnError, match=said), atomic_write(tmp_path / "out", OwnError):
+    message = r"out: cannot be written \(No space left on device\); free the disk"
+    with pytest.raises(OwnError, match=message), atomic_write(tmp_path / "out", OwnError):
         raise OSError(28, "No space left on device")
     assert not list(tmp_path.iterdir())
 

@@ -22,13 +22,13 @@ def test_yaml_round_trips(tree: object) -> None:
 
 @given(content=st.binary(max_size=60) | st.text(max_size=60))
 def test_malformed_yaml_is_one_line(content: str | bytes) -> None:
-    said = "a value"
+    message = "a value"
     try:
         parse(content)
     except DocumentError as error:
-        said = str(error)
-    assert said
-    assert "\n" not in said
+        message = str(error)
+    assert message
+    assert "\n" not in message
 
 
 def bomb(levels: int, width: int) -> str:
@@ -37,7 +37,7 @@ def bomb(levels: int, width: int) -> str:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (bomb(30, 9), f"{MAX_VALUES:,} values"),
         ("a: &a [*a]", "a part of itself"),
@@ -48,10 +48,10 @@ def bomb(levels: int, width: int) -> str:
         (b"\xff\xfe\x00", "byte"),
     ],
 )
-def test_dangerous_yaml_is_refused_with_place_and_reason(text: str | bytes, said: str) -> None:
+def test_dangerous_yaml_is_refused_with_place_and_reason(text: str | bytes, message: str) -> None:
     with pytest.raises(DocumentError) as refused:
         parse(text)
-    assert said in str(refused.value)
+    assert message in str(refused.value)
 
 
 def test_harmless_aliases_are_read() -> None:

@@ -126,8 +126,8 @@ def test_honest_policy_is_not_refused(
     monkeypatch.syspath_prepend(str(OUTSIDE))
     monkeypatch.setenv("MEZZOTINT_PLUGINS", "their_lies")
     monkeypatch.delitem(sys.modules, "their_lies", raising=False)
-    said = simulated(*common, *chosen(tmp_path, key, who)).summary["requests"]
-    assert said["completed"] == said["arrived"] > 0
+    counts = simulated(*common, *chosen(tmp_path, key, who)).summary["requests"]
+    assert counts["completed"] == counts["arrived"] > 0
 
 
 def test_preempted_request_cannot_resume_away_from_its_state() -> None:

@@ -240,9 +240,9 @@ def test_decreasing_schedule_is_refused(times: list[Any]) -> None:
 
 @pytest.mark.parametrize("name", ["trace", "poisson", "ramp", "closed", "fluctuating", "day", "saturation"])
 def test_arrivals_configuration_builds(name: str, rng: np.random.Generator) -> None:
-    said = yaml.safe_load((Path(conf.__path__[0]) / "arrivals" / f"{name}.yaml").read_text())
-    kind = locate(said.pop("_target_"))
-    assert kind(**said).schedule(OWN, rng).times.ndim == 1
+    settings = yaml.safe_load((Path(conf.__path__[0]) / "arrivals" / f"{name}.yaml").read_text())
+    kind = locate(settings.pop("_target_"))
+    assert kind(**settings).schedule(OWN, rng).times.ndim == 1
 
 
 def test_largest_time_resolves_microseconds() -> None:

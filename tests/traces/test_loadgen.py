@@ -104,8 +104,8 @@ def test_invalid_loadgen_setting_is_refused(wrong: dict[str, float]) -> None:
 
 
 def test_run_serves_the_requests_of_loadgen() -> None:
-    said = ("trace=mix", "models=sdxl", "cluster=h800", "arrivals=loadgen", "arrivals.rate_rpm=60")
-    outcome = simulated(*said, "arrivals.least_s=100", "trace.requests=500", "preload=3")
+    words = ("trace=mix", "models=sdxl", "cluster=h800", "arrivals=loadgen", "arrivals.rate_rpm=60")
+    outcome = simulated(*words, "arrivals.least_s=100", "trace.requests=500", "preload=3")
     assert 60 < outcome.summary["requests"]["arrived"] < 200
     assert outcome.summary["trace"]["requests"] == outcome.summary["requests"]["arrived"] + 3
     assert outcome.requests["arrival_s"][-1].as_py() >= 100
@@ -113,8 +113,8 @@ def test_run_serves_the_requests_of_loadgen() -> None:
 
 def test_mix_and_gaps_match_python_random() -> None:
     """Workload C as its client draws it: shapes by one seed, gaps by another, the first request at 0."""
-    said = ("trace=vllm-omni-c", "arrivals=expovariate", "shapes=trace", "models=sdxl", "cluster=h800")
-    run = assemble(check(configured(*said, "extrapolate=warn")))
+    words = ("trace=vllm-omni-c", "arrivals=expovariate", "shapes=trace", "models=sdxl", "cluster=h800")
+    run = assemble(check(configured(*words, "extrapolate=warn")))
     sizes = random.Random(42).choices([512, 768, 1024, 1536], weights=[0.15, 0.25, 0.45, 0.15], k=80)
     assert run.trace.column("width").tolist() == run.trace.column("height").tolist() == sizes
     steps = {512: 20, 768: 20, 1024: 25, 1536: 35}

@@ -62,9 +62,9 @@ def test_interrupted_calibration_prints_one_line_and_resumes(
     monkeypatch.setattr(Bench, "__call__", counted)
     words = ["calibrate", "flux", *QUICK, "-o", str(tmp_path)]
     assert main(words) == 130
-    said = [line for line in capsys.readouterr().err.splitlines() if "mezzotint" in line]
+    lines = [line for line in capsys.readouterr().err.splitlines() if "mezzotint" in line]
     journal = tmp_path / "cpu_flux-tiny.journal.jsonl"
-    assert said == [f"mezzotint: interrupted; 2 of 5 cells are kept in {journal}, and the same command goes on"]
+    assert lines == [f"mezzotint: interrupted; 2 of 5 cells are kept in {journal}, and the same command goes on"]
     assert main(words) == 0
     assert len(asked) == 6, "five cells, and the one that was cut"
     assert asked[2] == asked[3]
@@ -92,9 +92,9 @@ def test_invalid_calibrate_option_is_one_line(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["calibrate", words[0], *QUICK, *words[1:], "-o", str(tmp_path / "out")]) == 2
-    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("mezzotint")]
-    assert len(said) == 1
-    assert re.search(message, said[0])
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("mezzotint")]
+    assert len(lines) == 1
+    assert re.search(message, lines[0])
 
 
 WITHOUT = """

@@ -82,8 +82,8 @@ def test_truncated_journal_loses_only_its_last_cell(
     after = complete(plan(), tmp_path, measure=again).profile
     assert again.calls.total() == len(plan().cells(True)) - left.count(b"\n")
     assert after.model_copy(update={"date": before.date}) == before
-    said = capsys.readouterr().err
-    assert ("half written" in said) == (not left.endswith(b"\n") and bool(left))
+    error = capsys.readouterr().err
+    assert ("half written" in error) == (not left.endswith(b"\n") and bool(left))
     assert all(json.loads(line) for line in journal.read_text().splitlines())
 
 

@@ -93,8 +93,8 @@ def test_run_reads_the_written_feature_similarity(tmp_path: Path, capsys: pytest
     asked = ("models=sdxl", "cluster=h100", "trace=mix", "trace.requests=20", "arrivals.rate_rpm=20")
     ran = ("executor=continuous-batching", "extrapolate=warn", "feature_cache=patch-level-measured")
     read = (f"feature_cache.likeness.path={path}", "+feature_cache.likeness.names.sdxl=sd3-tiny")
-    said = simulated(*asked, *ran, *read).summary["assumptions"]
-    assert any(str(each["source"]).startswith("sd3 (tiny, random weights") for each in said)
+    assumptions = simulated(*asked, *ran, *read).summary["assumptions"]
+    assert any(str(each["source"]).startswith("sd3 (tiny, random weights") for each in assumptions)
     assert main(["calibrate", "feature-similarity", *words, "--sizes", "64,x"]) == 2
     assert "--sizes: found '64,x'" in capsys.readouterr().err
 

@@ -141,7 +141,7 @@ def test_controlnets_steer_by_name_in_a_batch_as_alone(backend: Live) -> None:
     assert close(together[0].made, steered)
     assert not close(together[1].made, steered)
     assert close(together[2].made, plain)
-    assert any(said.what == "ControlNets and LoRAs" for said in backend.assumptions())
+    assert any(assumption.what == "ControlNets and LoRAs" for assumption in backend.assumptions())
 
 
 def test_lora_affects_only_the_requests_that_ask_for_it() -> None:

@@ -109,14 +109,14 @@ def test_link_time_is_a_drawn_latency_plus_bytes_over_bandwidth(quantiles: list[
 
 
 def test_kernels_need_a_backend_that_knows_them() -> None:
-    said: list[tuple[Any, ...]] = []
-    run = SimpleNamespace(backend=Given([1.0]), assume=lambda *what: said.append(what))
+    assumed: list[tuple[Any, ...]] = []
+    run = SimpleNamespace(backend=Given([1.0]), assume=lambda *what: assumed.append(what))
     with pytest.raises(ConfigError, match=r"kernels: Given knows none; add backend=profiled or ~kernels"):
         Kernels(["fused"]).bind(run)  # type: ignore[arg-type]
     plain = Kernels()
     plain.bind(run)  # type: ignore[arg-type]
     assert plain.faster("sdxl") == 1.0
-    assert said == []
+    assert assumed == []
 
 
 @settings(max_examples=40)

@@ -215,8 +215,8 @@ def test_feature_cache_with_shared_controlnet_servers_is_refused() -> None:
 @cache
 def spread(system: str) -> list[float]:
     """What a LoRA takes over its mean, by the system's configuration or else the profile."""
-    told = composed(f"system={system}")["lora_loading"]["spread"]
-    found = told or Profiled("h800").lora_spread(Asset("lora", "x", "sdxl"))
+    configured_spread = composed(f"system={system}")["lora_loading"]["spread"]
+    found = configured_spread or Profiled("h800").lora_spread(Asset("lora", "x", "sdxl"))
     return list(found)
 
 

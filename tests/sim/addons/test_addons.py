@@ -70,9 +70,9 @@ def test_addons_load_before_the_first_step_and_run_beside_every_step(
     gpu = outcome.summary["gpu"]
     assert gpu["switches"] == 0
     assert gpu["busy_fraction"] * gpu["seconds"] == pytest.approx(sum(stays))
-    said = [assumption["what"] for assumption in outcome.summary["assumptions"]]
-    assert "seconds to take LoRAs out of a model's weights again" in said
-    assert "GPU memory for ControlNets" in said
+    assumptions = [assumption["what"] for assumption in outcome.summary["assumptions"]]
+    assert "seconds to take LoRAs out of a model's weights again" in assumptions
+    assert "GPU memory for ControlNets" in assumptions
 
 
 def test_memory_pressure_evicts_the_least_recently_used_controlnet(served: Callable[..., Outcome]) -> None:
@@ -134,14 +134,14 @@ def test_requests_with_different_loras_cannot_share_a_worker(served: Callable[..
 def test_ignored_addons_are_stated_as_an_assumption(served: Callable[..., Outcome]) -> None:
     outcome = served()
     assert (outcome.requests.to_pandas().denoise_s == STEPS * STEP_S).all()
-    (said,) = [each for each in outcome.summary["assumptions"] if "add-ons" in each["what"]]
-    assert (said["value"], said["source"]) == (0, "addons=ignore; 5 requests ask for some")
+    (assumption,) = [each for each in outcome.summary["assumptions"] if "add-ons" in each["what"]]
+    assert (assumption["value"], assumption["source"]) == (0, "addons=ignore; 5 requests ask for some")
 
 
 @pytest.mark.parametrize("row", ["a|", "|x"])
 def test_profile_without_addon_figures_is_refused(served: Callable[..., Outcome], row: str) -> None:
-    said = r"profile of sdxl on h800: .*(measure it|measure them) \(mezzotint calibrate"
-    with pytest.raises(BackendError, match=said) as caught:
+    message = r"profile of sdxl on h800: .*(measure it|measure them) \(mezzotint calibrate"
+    with pytest.raises(BackendError, match=message) as caught:
         served("addons=serve", profile=PLAIN, rows=("|", row))
     assert "\n" not in str(caught.value)
     assert served("addons=serve", profile=PLAIN, rows=("|", "|")).summary["requests"]["completed"] == 2

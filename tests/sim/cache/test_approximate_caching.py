@@ -52,12 +52,12 @@ def test_simulated_request_latency_equals_the_analytic_model(runs: dict[str, Out
 
 
 def test_simulated_mean_latency_follows_from_its_hit_shares(runs: dict[str, Outcome]) -> None:
-    said = runs["nirvana"].summary
-    hit_rate = said["cache"]["hits"] / said["requests"]["completed"]
-    best = {int(k): hit_rate * share for k, share in said["cache"]["hit_share_by_k"].items()}
+    summary = runs["nirvana"].summary
+    hit_rate = summary["cache"]["hits"] / summary["requests"]["completed"]
+    best = {int(k): hit_rate * share for k, share in summary["cache"]["hit_share_by_k"].items()}
     foreseen = float((runs["nirvana"].requests.to_pandas().search_s == 0).mean())
-    assert said["latency_s"]["mean"] == pytest.approx(TIMES.mean_s(best, foreseen), abs=1e-9)
-    assert said["cache"]["compute_saving"] == pytest.approx(saving(best, STEPS), abs=1e-9)
+    assert summary["latency_s"]["mean"] == pytest.approx(TIMES.mean_s(best, foreseen), abs=1e-9)
+    assert summary["cache"]["compute_saving"] == pytest.approx(saving(best, STEPS), abs=1e-9)
 
 
 def test_simulated_hit_shares_follow_from_its_similarities(runs: dict[str, Outcome]) -> None:

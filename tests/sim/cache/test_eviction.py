@@ -228,10 +228,12 @@ def test_ageing_evicts_items_that_were_popular_long_ago() -> None:
 
 
 def test_eviction_states_its_assumptions() -> None:
-    said = summary_of()["assumptions"]
-    assert {"LCBFU: uses that an item enters with": 1}.items() <= {one["what"]: one["value"] for one in said}.items()
-    said = summary_of("eviction=optimum")["assumptions"]
-    assert any(one["value"] == "offline optimum" for one in said)
+    assumptions = summary_of()["assumptions"]
+    assert {"LCBFU: uses that an item enters with": 1}.items() <= {
+        one["what"]: one["value"] for one in assumptions
+    }.items()
+    assumptions = summary_of("eviction=optimum")["assumptions"]
+    assert any(one["value"] == "offline optimum" for one in assumptions)
 
 
 def test_nirvana_evicts_by_lcbfu_by_default() -> None:

@@ -141,8 +141,8 @@ def compared(
         if every or source == MISSING:
             model.store(row, skipped)
         facts, at = run.record.request_columns, row - preload
-        said = facts["source"][at], facts["skipped"][at], bool(facts["hole"][at]), facts["evictions"][at]
-        assert said == (source, skipped, hole, model.evicted), f"row {row}"
+        outcome = facts["source"][at], facts["skipped"][at], bool(facts["hole"][at]), facts["evictions"][at]
+        assert outcome == (source, skipped, hole, model.evicted), f"row {row}"
     assert cache.items == len(model.items) <= capacity
     assert len(cache) == len({item.row for item in model.items})
     return run

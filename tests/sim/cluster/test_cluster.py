@@ -307,9 +307,9 @@ def taken(prepare: Any) -> str:
     ],
 )
 def test_taking_an_unavailable_worker_says_why_it_is_unavailable(prepare: Any, reason: str) -> None:
-    said = taken(prepare)
-    assert said.startswith("the scheduler (sim.scheduling.fcfs.Fcfs) gave a request to worker 0")
-    assert f"which {reason}; ask Cluster.least_loaded or Cluster.idle" in said
+    message = taken(prepare)
+    assert message.startswith("the scheduler (sim.scheduling.fcfs.Fcfs) gave a request to worker 0")
+    assert f"which {reason}; ask Cluster.least_loaded or Cluster.idle" in message
 
 
 def test_cluster_refuses_to_release_more_requests_than_run() -> None:
@@ -334,8 +334,8 @@ def test_worker_refuses_a_second_model_while_requests_run() -> None:
             self.run.assign(request, self.run.models["small" if self.hits[request.row] else "large"])
             return 0.0
 
-    said = r"row 1, for small, was given to worker 0 while others run on large there; .* must not mix models"
-    with pytest.raises(SimulationError, match=said):
+    message = r"row 1, for small, was given to worker 0 while others run on large there; .* must not mix models"
+    with pytest.raises(SimulationError, match=message):
         engine([0.0, 1.0], [9.0] * 2, frontend=Both([False, True]), executor=ContinuousBatching(2)).run()
 
 
@@ -426,14 +426,14 @@ def test_group_forms_loads_serves_and_counts_every_gpu() -> None:
 
 
 def test_misuse_of_worker_groups_is_refused() -> None:
-    said: list[str] = []
+    messages: list[str] = []
 
     def tried(*what: Any) -> Any:
         def act(run: Any, now_s: float) -> None:
             for each in what:
                 with pytest.raises(SimulationError) as caught:
                     each(run.cluster, now_s)
-                said.append(str(caught.value))
+                messages.append(str(caught.value))
 
         return act
 
@@ -479,8 +479,8 @@ def test_misuse_of_worker_groups_is_refused() -> None:
         "one of the GPUs", "not idle", "not idle", "one of the GPUs", "one of the GPUs", "was disbanded",
         "was disbanded", "time of worker 4 (large), which was disbanded",
     )  # fmt: skip
-    assert len(said) == len(found)
-    for text, part in zip(said, found, strict=True):
+    assert len(messages) == len(found)
+    for text, part in zip(messages, found, strict=True):
         assert part in text
     assert once(run) == 20.0
 

@@ -10,7 +10,7 @@ def test_monitor_counts_waiting_requests_as_load_after_the_last_arrival(drain: b
     """Hits and misses wait in queues of their own: without it the GPUs of the emptied one idle to the end."""
     words = ["system=modm-throughput", "arrivals=saturation", "arrivals.gap_s=0.5", "trace.requests=900", "preload=300"]
     words += ["cluster.count=12", "controller.period_s=120", f"controller.drain={str(drain).lower()}"]
-    said = simulated(*words).summary
-    assert said["requests"]["completed"] == 600
-    busy = said["gpu"]["busy_fraction"]
+    summary = simulated(*words).summary
+    assert summary["requests"]["completed"] == 600
+    busy = summary["gpu"]["busy_fraction"]
     assert busy > 0.9 if drain else busy < 0.85

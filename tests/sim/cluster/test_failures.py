@@ -211,7 +211,7 @@ def test_request_waiting_for_a_failed_gpu_preempts_nothing() -> None:
     assert run.record.request_columns["finish_s"].tolist() == [17.0, 8.0]
 
 
-class Told(SameSizeSteps):
+class LossRecorder(SameSizeSteps):
     """Notes whom it was told to be lost."""
 
     def __init__(self) -> None:
@@ -224,13 +224,13 @@ class Told(SameSizeSteps):
 
 def test_batching_is_told_of_every_lost_request_including_unstarted_ones() -> None:
     """Three requests of 8 s share a GPU of two seats, which fails at 2 s; the third, which waits, is not aboard."""
-    told = Told()
+    batching = LossRecorder()
     run = engine(
-        [0.0, 1.5, 1.5], [8.0] * 3, executor=ContinuousBatching(2, told), scheduler=Fcfs(),
+        [0.0, 1.5, 1.5], [8.0] * 3, executor=ContinuousBatching(2, batching), scheduler=Fcfs(),
         controllers=[Failures({0: [(2.0, 3.0)]})],
     )  # fmt: skip
     run.run()
-    assert sorted(told.lost_rows) == [0, 1]
+    assert sorted(batching.lost_rows) == [0, 1]
     assert (run.record.request_columns["outcome"] == COMPLETED).all()
 
 

@@ -120,8 +120,8 @@ def test_hindsight_controller_follows_the_plan_for_the_recorded_demand(tmp_path:
     assert 3 * sum(each.miss_rpm + each.hit_rpm for each in load) == pytest.approx(work)
     again = simulated(*RUN, "controller=modm-hindsight", f"controller.folder={tmp_path / 'first'}")
     assert again.summary["requests"]["completed"] == 300
-    said = {each["what"]: each for each in again.summary["assumptions"]}
-    planned = said["splits planned in hindsight, their cost [GPU-min]"]
+    assumptions = {each["what"]: each for each in again.summary["assumptions"]}
+    planned = assumptions["splits planned in hindsight, their cost [GPU-min]"]
     assert planned["value"][0] == len(load)
     assert "no plan is cheaper" in planned["source"]
     counts = again.cluster.to_pandas()

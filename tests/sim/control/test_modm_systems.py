@@ -73,7 +73,7 @@ def test_single_model_baseline_runs_every_step(
 ) -> None:
     """Its quality is the paper's (MoDM, Tables 2 and 3); what of its times nobody printed is said to be assumed."""
     outcome = simulated(f"system={system}", f"cluster={cluster}", *SMALL, *more)
-    rows, said = outcome.requests.to_pandas(), outcome.summary
+    rows, summary = outcome.requests.to_pandas(), outcome.summary
     lawful(rows, cluster)
     assert set(rows.model) == {model}
     assert set(rows.steps) == {steps}
@@ -81,11 +81,11 @@ def test_single_model_baseline_runs_every_step(
     full_s = steps * step_s(cluster)[model]
     np.testing.assert_allclose(rows.finish_s - rows.start_s, full_s)
     assert full_s == pytest.approx(FULL_S[cluster].get(model, full_s), abs=1e-4)
-    assert said["throughput_until_last_arrival_rpm"] == pytest.approx(60 * GPUS[cluster] / full_s, rel=0.05)
+    assert summary["throughput_until_last_arrival_rpm"] == pytest.approx(60 * GPUS[cluster] / full_s, rel=0.05)
     large_s = 50 * step_s(cluster)["flux-dev" if more else "sd3.5-large"]
-    assert said["slo"]["2x"]["limit_s"] == pytest.approx(2 * large_s)
-    assert said["quality"]["factor_mean"] == pytest.approx(quality)
-    source = next(a["source"] for a in said["assumptions"] if a["what"] == f"step time of {model} on {cluster}")
+    assert summary["slo"]["2x"]["limit_s"] == pytest.approx(2 * large_s)
+    assert summary["quality"]["factor_mean"] == pytest.approx(quality)
+    source = next(a["source"] for a in summary["assumptions"] if a["what"] == f"step time of {model} on {cluster}")
     assert source.startswith(("assumed", "inferred")) == (model not in FULL_S[cluster] or cluster == "a40")
 
 
@@ -101,14 +101,14 @@ def test_other_papers_caches_run_on_modm_clusters_and_models(system: str, cluste
 
 @pytest.mark.parametrize(("models", "factor"), [("sd35l-sdxl", 28.70 / 28.55), ("sd35l-turbo", None)])
 def test_quality_factor_is_carried_only_where_it_was_published(models: str, factor: float | None) -> None:
-    said = simulated("system=modm-throughput", f"models={models}", *SMALL).summary["quality"]
-    assert said["factor_mean"] == (None if factor is None else pytest.approx(factor))
+    quality = simulated("system=modm-throughput", f"models={models}", *SMALL).summary["quality"]
+    assert quality["factor_mean"] == (None if factor is None else pytest.approx(factor))
 
 
 def test_quality_of_hits_on_one_model_is_not_carried_to_another() -> None:
     """In quality mode large models refine hits too, and Table 2 is of throughput mode."""
     outcome = simulated("system=modm-quality", "trace.requests=240", "preload=120", "arrivals.rate_rpm=4")
     assert set(outcome.requests.to_pandas().dropna(subset="source_id").model) == {"sd3.5-large"}
-    said = outcome.summary["quality"]
-    assert said["factor_mean"] is None
-    assert "hits ran elsewhere than on sdxl" in said["reason"]
+    quality = outcome.summary["quality"]
+    assert quality["factor_mean"] is None
+    assert "hits ran elsewhere than on sdxl" in quality["reason"]

@@ -45,12 +45,12 @@ def test_simpy_processes_run_among_the_calls() -> None:
     def actor() -> Generator[simpy.Event, str, None]:
         yield clock.timeout(2.0)
         seen.append((clock.now, "slept"))
-        said = yield woken
-        seen.append((clock.now, said))
+        value = yield woken
+        seen.append((clock.now, value))
         raise ValueError("an actor failed")
 
     clock.process(actor())
-    clock.at(1.0, CONTROL, lambda said: seen.append((clock.now, said)), "before")
+    clock.at(1.0, CONTROL, lambda value: seen.append((clock.now, value)), "before")
     clock.at(3.0, CONTROL, woken.succeed, "woken")
     with pytest.raises(ValueError, match="an actor failed"):
         clock.run()

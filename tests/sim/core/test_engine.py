@@ -98,7 +98,7 @@ def test_littles_law_is_checked_in_every_run() -> None:
         run.run()
 
 
-def test_controllers_act_before_the_arrivals_of_the_same_instant() -> None:
+def test_sample_precedes_the_arrivals_of_its_instant() -> None:
     """The row of the series at 60 s does not yet hold the request that arrives at 60 s."""
     run = engine([0.0, 60.0, 61.0], [1.0] * 3, sample_s=60.0)
     run.run()

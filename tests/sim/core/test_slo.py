@@ -29,13 +29,13 @@ def test_malformed_latency_limit_is_refused(found: object) -> None:
 
 
 def test_limit_in_seconds_counts_the_requests_that_took_longer() -> None:
-    said = simulated(*SMALL, "slo=[2x,300s,2.5]")
-    rows = said.requests.to_pandas()
+    outcome = simulated(*SMALL, "slo=[2x,300s,2.5]")
+    rows = outcome.requests.to_pandas()
     latency_s = rows["finish_s"] - rows["arrival_s"]
-    assert list(said.summary["slo"]) == ["2x", "300s", "2.5x"]
-    assert said.summary["slo"]["300s"] == {"limit_s": 300.0, "violation_rate": float((latency_s > 300).mean())}
-    assert 0 < said.summary["slo"]["300s"]["violation_rate"] < 1
-    assert said.summary["slo"]["2x"] == simulated(*SMALL, "slo=[2]").summary["slo"]["2x"]
+    assert list(outcome.summary["slo"]) == ["2x", "300s", "2.5x"]
+    assert outcome.summary["slo"]["300s"] == {"limit_s": 300.0, "violation_rate": float((latency_s > 300).mean())}
+    assert 0 < outcome.summary["slo"]["300s"]["violation_rate"] < 1
+    assert outcome.summary["slo"]["2x"] == simulated(*SMALL, "slo=[2]").summary["slo"]["2x"]
 
 
 def test_first_limit_is_the_deadline_in_its_own_unit() -> None:

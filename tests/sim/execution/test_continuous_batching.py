@@ -220,8 +220,8 @@ def test_addon_arriving_mid_run_is_patched_at_the_next_step_boundary() -> None:
     assert run.record.request_columns["finish_s"][0] == pytest.approx(50.5)
     spans = run.record.usage_log.spans()
     kinds = list(run.record.usage_log.kinds)
-    told = [(kinds[s["kind"]], float(s["from_s"]), float(s["until_s"])) for s in spans]
-    assert told == [("steps", 0.0, 4.0), ("boundary", 4.0, 4.5), ("steps", 4.5, 50.5)]
+    timeline = [(kinds[s["kind"]], float(s["from_s"]), float(s["until_s"])) for s in spans]
+    assert timeline == [("steps", 0.0, 4.0), ("boundary", 4.0, 4.5), ("steps", 4.5, 50.5)]
     assert run.record.request_columns["energy_j"][0] == pytest.approx(300 * 50.5)
 
 

@@ -250,9 +250,9 @@ def test_measured_feature_similarity_is_read_by_model_size_and_step(tmp_path: Pa
     assert table.patch_shares("tiny", 64, 64, 1) == [0]
     with pytest.raises(ConfigError, match="nothing was measured of sdxl"):
         table.patch_shares("sdxl", 64, 64, 4)
-    for text, said in (("{}", "measured_on"), ('{"threshold": 0}', "threshold|measured_on"), ("no", "json")):
+    for text, message in (("{}", "measured_on"), ('{"threshold": 0}', "threshold|measured_on"), ("no", "json")):
         path.write_text(text)
-        with pytest.raises(ConfigError, match=said):
+        with pytest.raises(ConfigError, match=message):
             MeasuredFeatureSimilarity(str(path)).open()
     with pytest.raises(ConfigError, match="mezzotint calibrate feature-similarity"):
         MeasuredFeatureSimilarity(str(tmp_path / "none.json")).open()

@@ -95,8 +95,8 @@ def test_planted_crossing_becomes_the_written_threshold(tmp_path: Path, plant: A
         assert built.skip(limit) == max(other for other, low in built.thresholds.items() if low <= limit)
     assert (built.of_steps, built.strict) == (50, False)
     head = (tmp_path / "selector" / "measured.yaml").read_text()
-    for said in ("random weights", "sdxl (tiny", "ssim", "alpha = 0.9", "60 of trace synthetic", "date: 20", "device:"):
-        assert said in head
+    for part in ("random weights", "sdxl (tiny", "ssim", "alpha = 0.9", "60 of trace synthetic", "date: 20", "device:"):
+        assert part in head
     page = (tmp_path / "selector.md").read_text()
     assert "mean nothing" in page
     assert "NIRVANA" in page
@@ -261,7 +261,7 @@ def test_malformed_journal_line_is_named(tmp_path: Path, plant: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "size"),
+    ("given", "size"),
     [
         ({"family": "sdxl", "scale": "tiny"}, (128, 128)),
         ({"family": "sd15"}, (512, 512)),
@@ -270,8 +270,8 @@ def test_malformed_journal_line_is_named(tmp_path: Path, plant: Any) -> None:
         ({"family": "sd15", "pixels": "640x384"}, (640, 384)),
     ],
 )
-def test_default_size_is_the_training_size_of_the_family(said: dict[str, Any], size: tuple[int, int]) -> None:
-    assert Options(output=Path("unused"), **said).size == size
+def test_default_size_is_the_training_size_of_the_family(given: dict[str, Any], size: tuple[int, int]) -> None:
+    assert Options(output=Path("unused"), **given).size == size
 
 
 def test_larger_k_with_a_lower_threshold_is_raised(tmp_path: Path, plant: Any) -> None:

@@ -138,8 +138,8 @@ def test_without_a_check_trace_no_values_are_shown_beside(
     out = tmp_path / "new" / "scale"
     words = ["calibrate", "similarity-map", "--trace", str(trace.path), "--floors", "0.5", "-o", str(out / "s.yaml")]
     assert main(words) == 0
-    said = capsys.readouterr().out.splitlines()
-    assert [line for line in said if "misfit" in line] == said[:1]
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if "misfit" in line] == lines[:1]
     text = (out / "s.yaml").read_text(encoding="utf-8")
     assert main([*words[:-1], str(tmp_path / "other")]) == 0
     assert (tmp_path / "other" / "ngram.yaml").read_text(encoding="utf-8") == text
@@ -147,7 +147,7 @@ def test_without_a_check_trace_no_values_are_shown_beside(
     written = yaml.safe_load(text)
     assert "shown" not in text
     assert "on 200 requests of synthetic" in written["source"]
-    assert said[1].endswith(f"ours {written['fitted'][0]['ours']:.3f}")
+    assert lines[1].endswith(f"ours {written['fitted'][0]['ours']:.3f}")
     short = write(Synthetic(requests=100, history=0).load(np.random.default_rng(3)), tmp_path / "short.parquet")
     assert main([*words[:3], str(short.path), *words[4:]]) == 2
     assert "short.parquet: found 100 requests, expected more than the 100 preloaded ones" in capsys.readouterr().err

@@ -51,7 +51,7 @@ def cached(
 def model(embeddings: np.ndarray, capacity: int | None, ks: tuple[int, ...], everything: bool) -> list[tuple[int, int]]:
     """(source, K) of every request: a list of (row, K) items, oldest first, searched from end to end."""
     items: list[tuple[int, int]] = []
-    said = []
+    decisions = []
     exact = embeddings.astype(np.float64)
     for row, query in enumerate(exact):
         source, skipped = MISSING, 0
@@ -64,7 +64,7 @@ def model(embeddings: np.ndarray, capacity: int | None, ks: tuple[int, ...], eve
                 wanted = max((k for r, k in items if r == best and k <= wanted), default=0)
             if wanted:
                 source, skipped = best, wanted
-        said.append((source, skipped))
+        decisions.append((source, skipped))
         if everything or source == MISSING:
             new = [(row, k) for k in ks if k > skipped] if ks else [(row, 0)]
             if capacity is not None:
@@ -72,7 +72,7 @@ def model(embeddings: np.ndarray, capacity: int | None, ks: tuple[int, ...], eve
                     continue
                 items = items[max(0, len(items) + len(new) - capacity) :]
             items += new
-    return said
+    return decisions
 
 
 @settings(max_examples=80)

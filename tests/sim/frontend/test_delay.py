@@ -21,8 +21,8 @@ def drawn(delay: Delay) -> np.ndarray:
 @settings(max_examples=10)
 @given(median_s=st.floats(1e-3, 10), times=st.floats(1, 8))
 def test_log_normal_has_the_given_median_and_p99(median_s: float, times: float) -> None:
-    said = np.percentile(drawn(LogNormal(median_s=median_s, p99_s=median_s * times)), [50, 99])
-    assert said == pytest.approx([median_s, median_s * times], rel=0.05)
+    quantiles = np.percentile(drawn(LogNormal(median_s=median_s, p99_s=median_s * times)), [50, 99])
+    assert quantiles == pytest.approx([median_s, median_s * times], rel=0.05)
 
 
 @settings(max_examples=10)

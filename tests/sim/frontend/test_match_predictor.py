@@ -85,17 +85,17 @@ def counted(run: Engine) -> dict[str, int]:
 def check_proportions(without: Engine, run: Engine) -> None:
     """NIRVANA, 5.2: recall is the share of the hits that is kept, 1 - precision that of the searches in vain."""
     before, after = counted(without), counted(run)
-    said = MeasuredWindow(run, run.record, 0).cache()["predictor"]
+    predictor = MeasuredWindow(run, run.record, 0).cache()["predictor"]
     searches = after["hits"] + after["in_vain"]
     assert after["hits"] + after["forgone"] == before["hits"]
     assert after["in_vain"] + after["spared"] == before["in_vain"]
     if before["hits"]:
-        assert after["hits"] == pytest.approx(said["recall"] * before["hits"])
+        assert after["hits"] == pytest.approx(predictor["recall"] * before["hits"])
     if searches:
-        assert after["in_vain"] == pytest.approx((1 - said["precision"]) * searches)
-    assert said["predicted_misses"] == after["spared"] + after["forgone"]
-    assert said["wasted_searches"] == after["in_vain"]
-    assert said["wasted_search_s"] == pytest.approx(SEARCH_S * after["in_vain"])
+        assert after["in_vain"] == pytest.approx((1 - predictor["precision"]) * searches)
+    assert predictor["predicted_misses"] == after["spared"] + after["forgone"]
+    assert predictor["wasted_searches"] == after["in_vain"]
+    assert predictor["wasted_search_s"] == pytest.approx(SEARCH_S * after["in_vain"])
     took_s = np.array(run.record.request_columns["finish_s"]) - np.arange(run.rows)
     plan = {HIT: SEARCH_S + FULL_S / 2, MISS: SEARCH_S + FULL_S, PREDICTED_MISS: FULL_S, FORGONE_MATCH: FULL_S}
     np.testing.assert_allclose(took_s, [plan[code] for code in run.record.request_columns["lookup"]], atol=1e-9)
@@ -116,10 +116,10 @@ def test_one_class_svm_saves_wasted_searches_and_costs_hits(landmarks: int | Non
     without = served(vectors, Always())
     run = served(vectors, OneClassSvm(nu=0.1, per_10k_s=0.0, landmarks=landmarks))
     check_proportions(without, run)
-    said = MeasuredWindow(run, run.record, 0).cache()["predictor"]
+    predictor = MeasuredWindow(run, run.record, 0).cache()["predictor"]
     assert 0 < counted(run)["in_vain"] < 0.5 * counted(without)["in_vain"]
     assert 0 < counted(run)["forgone"] < 0.5 * counted(without)["hits"]
-    assert said["precision"] > counted(without)["hits"] / 600
+    assert predictor["precision"] > counted(without)["hits"] / 600
     silent = MeasuredWindow(without, without.record, 0).cache()["predictor"]
     assert silent["wasted_searches"] == counted(without)["in_vain"]
     assert {silent[key] for key in ("precision", "recall", "predicted_misses", "retrainings", "retrain_s")} == {None}
@@ -195,15 +195,15 @@ def test_nirvana_runs_with_and_without_a_match_predictor() -> None:
             ["system=nirvana-no-predictor"],
         )
     )
-    said = [run.summary["cache"] for run in (paper, kernel, without)]
-    assert [cache["lookups"] for cache in said] == [400] * 3
-    assert said[0]["predictor"]["retrainings"] > 0
-    assert said[1]["predictor"]["wasted_search_s"] < said[2]["predictor"]["wasted_search_s"]
-    assert said[1]["hits"] < said[2]["hits"]
-    assert said[2]["predictor"]["precision"] is None
+    caches = [run.summary["cache"] for run in (paper, kernel, without)]
+    assert [cache["lookups"] for cache in caches] == [400] * 3
+    assert caches[0]["predictor"]["retrainings"] > 0
+    assert caches[1]["predictor"]["wasted_search_s"] < caches[2]["predictor"]["wasted_search_s"]
+    assert caches[1]["hits"] < caches[2]["hits"]
+    assert caches[2]["predictor"]["precision"] is None
     rows = kernel.requests.to_pandas()
     predicted = rows.lookup.isin(["predicted miss", "forgone match"])
-    assert predicted.sum() == said[1]["predictor"]["predicted_misses"] > 0
+    assert predicted.sum() == caches[1]["predictor"]["predicted_misses"] > 0
     assert (rows.search_s[predicted] == 0).all()
     assert (rows.skipped[predicted] == 0).all()
 

@@ -179,8 +179,8 @@ def test_index_outage_loses_no_request_and_shows_in_the_time_series() -> None:
         "system=nirvana-no-predictor", "trace.requests=1200", "preload=300", "arrivals.rate_rpm=10",
         f"index.outages=[[{from_s},{until_s}]]", "index.timeout_s=2",
     )  # fmt: skip
-    rows, series, said = run.requests.to_pandas(), run.cluster.to_pandas(), run.summary
-    assert said["requests"] == {"arrived": 900, "completed": 900, "discarded": 0, "failed": 0}
+    rows, series, summary = run.requests.to_pandas(), run.cluster.to_pandas(), run.summary
+    assert summary["requests"] == {"arrived": 900, "completed": 900, "discarded": 0, "failed": 0}
     during = rows.arrival_s.between(from_s, until_s, inclusive="left")
     assert (rows.lookup[during] == "no database").all()
     assert (rows.skipped[during] == 0).all()
@@ -189,12 +189,12 @@ def test_index_outage_loses_no_request_and_shows_in_the_time_series() -> None:
     assert not (rows.lookup[~during] == "no database").any()
     for part in (rows.arrival_s < from_s, rows.arrival_s >= until_s):
         assert (rows.lookup[part] == "hit").mean() > 0.1
-    assert said["cache"]["fallbacks"] == {"database": during.sum(), "store": 0}
+    assert summary["cache"]["fallbacks"] == {"database": during.sum(), "store": 0}
     up = ~series.time_s.between(from_s, until_s, inclusive="left")
     assert (series.database_up == up).all()
     assert series.store_up.all()
     assert (series.hits.diff()[(~up) & (~up).shift(fill_value=False)] == 0).all()
-    assert series.hits.iloc[-1] == said["cache"]["hits"] == (rows.lookup == "hit").sum()
+    assert series.hits.iloc[-1] == summary["cache"]["hits"] == (rows.lookup == "hit").sum()
     assert series.fallbacks.iloc[-1] == during.sum()
     assert series.lookups.iloc[-1] == 900
     assert series.hits.iloc[-1] > series.hits[~up].max()

@@ -43,11 +43,11 @@ def test_fluid_queue_grows_by_its_excess_arrivals() -> None:
     """An arrival a second, 2 GPUs of 3 s each: one in three is left over, 1,200 an hour."""
     over = engine(np.arange(3000.0), [3.0] * 3000, 2)
     over.run()
-    said = backlog(over.record.request_columns, 0.0)
-    assert said["grows"]
-    assert said["per_hour"] == pytest.approx(1200, rel=0.01)
-    assert said["at_last_arrival"] == pytest.approx(1000, abs=3)
-    assert "length of the trace" in said["note"]
+    found = backlog(over.record.request_columns, 0.0)
+    assert found["grows"]
+    assert found["per_hour"] == pytest.approx(1200, rel=0.01)
+    assert found["at_last_arrival"] == pytest.approx(1000, abs=3)
+    assert "length of the trace" in found["note"]
 
 
 def test_filling_the_gpus_is_no_backlog() -> None:
@@ -63,9 +63,9 @@ def test_filling_the_gpus_is_no_backlog() -> None:
 
 
 def test_closed_loop_has_no_growing_backlog() -> None:
-    said = simulated("arrivals=closed", "arrivals.outstanding=40", "trace.requests=400").summary
-    assert said["backlog"]["grows"] is False
-    assert 0 < said["backlog"]["at_last_arrival"] <= 24
+    summary = simulated("arrivals=closed", "arrivals.outstanding=40", "trace.requests=400").summary
+    assert summary["backlog"]["grows"] is False
+    assert 0 < summary["backlog"]["at_last_arrival"] <= 24
 
 
 def test_simultaneous_arrivals_have_no_trend() -> None:
@@ -88,9 +88,9 @@ def test_throughput_until_last_arrival_is_capacity_in_overload_and_excludes_the_
 
 
 def test_printed_line_of_an_overloaded_run_says_unstable(capsys: pytest.CaptureFixture[str], tmp_path: object) -> None:
-    for rate, said in ((40, True), (4, False)):
+    for rate, unstable in ((40, True), (4, False)):
         assert main(["run", f"arrivals.rate_rpm={rate}", "trace.requests=300", f"run.dir={tmp_path}/{rate}"]) == 0
-        assert ("UNSTABLE: the queue grew by" in capsys.readouterr().out) is said
+        assert ("UNSTABLE: the queue grew by" in capsys.readouterr().out) is unstable
 
 
 def test_backlog_quantile_is_students_t() -> None:

@@ -46,19 +46,19 @@ def spent(*words: str) -> tuple[Outcome, dict[tuple[str, str], float]]:
 
 def test_energy_is_busy_time_times_model_power_plus_idle_time_times_idle_power(measured: Path) -> None:
     outcome, seconds = spent(f"backend.folder={measured}")
-    said = outcome.summary
+    summary = outcome.summary
     assert {model for _, model in seconds} == set(POWER_W)
     assert {kind for kind, _ in seconds} == {"serve", "load"}
     busy_s = sum(seconds.values())
     at_work = sum(each_s * POWER_W[model] for (_, model), each_s in seconds.items())
-    idle_j = (said["gpu"]["seconds"] - busy_s) * IDLE_W
-    assert said["gpu"]["busy_fraction"] == pytest.approx(busy_s / said["gpu"]["seconds"])
-    assert said["energy_j"]["total"] == pytest.approx(at_work + idle_j)
-    assert said["energy_j"]["per_image"] == pytest.approx((at_work + idle_j) / 500)
+    idle_j = (summary["gpu"]["seconds"] - busy_s) * IDLE_W
+    assert summary["gpu"]["busy_fraction"] == pytest.approx(busy_s / summary["gpu"]["seconds"])
+    assert summary["energy_j"]["total"] == pytest.approx(at_work + idle_j)
+    assert summary["energy_j"]["per_image"] == pytest.approx((at_work + idle_j) / 500)
     rows = outcome.requests.to_pandas()
     draw = rows.model.astype(str).map(POWER_W)
     np.testing.assert_allclose(rows.energy_j, draw * (rows.denoise_s + rows.decode_s))
-    basis = {each["what"]: each["value"] for each in said["assumptions"]}
+    basis = {each["what"]: each["value"] for each in summary["assumptions"]}
     assert basis["energy of sdxl on mi210"] == "210 W while it works"
 
 
@@ -76,11 +76,11 @@ def test_switch_costs_the_load_time_of_the_profile(measured: Path) -> None:
 
 def test_unmeasured_power_and_load_time_are_assumed_and_stated() -> None:
     outcome, seconds = spent("backend.unpublished_load_s=17")
-    said = {each["what"]: each for each in outcome.summary["assumptions"]}
-    assert said["load time of sdxl on mi210 [s]"]["value"] == 17
-    assert "nobody published it" in said["load time of sdxl on mi210 [s]"]["source"]
-    assert said["GPU power, at work and idle [W]"]["value"] == [300, 60]
-    assert "assumed" in said["GPU power, at work and idle [W]"]["source"]
+    assumptions = {each["what"]: each for each in outcome.summary["assumptions"]}
+    assert assumptions["load time of sdxl on mi210 [s]"]["value"] == 17
+    assert "nobody published it" in assumptions["load time of sdxl on mi210 [s]"]["source"]
+    assert assumptions["GPU power, at work and idle [W]"]["value"] == [300, 60]
+    assert "assumed" in assumptions["GPU power, at work and idle [W]"]["source"]
     gpu = outcome.summary["gpu"]
     assert gpu["switch_s"] == pytest.approx(17 * gpu["switches"])
     busy_s = sum(seconds.values())

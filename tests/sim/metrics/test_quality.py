@@ -30,10 +30,10 @@ def _of(outcome: Outcome) -> tuple[dict[str, Any], np.ndarray, np.ndarray]:
 
 def test_full_run_of_the_large_model_has_quality_factor_one() -> None:
     for cluster in ("cluster=a10g", "cluster=h800"):
-        said, factor, _ = judged("system=vanilla", cluster, *SMALL)
+        quality, factor, _ = judged("system=vanilla", cluster, *SMALL)
         assert (factor == 1).all()
-        assert said["factor_mean"] == 1
-        assert said["basis"].startswith("1 by definition")
+        assert quality["factor_mean"] == 1
+        assert quality["basis"].startswith("1 by definition")
 
 
 @pytest.mark.parametrize(
@@ -48,11 +48,11 @@ def test_full_run_of_the_large_model_has_quality_factor_one() -> None:
     ],
 )
 def test_other_model_run_in_full_has_its_published_mean(overrides: list[str], expected: float, table: str) -> None:
-    said, factor, _ = judged("system=small-model", *overrides, *SMALL)
+    quality, factor, _ = judged("system=small-model", *overrides, *SMALL)
     np.testing.assert_allclose(factor, expected)
-    assert said["factor_mean"] == pytest.approx(expected)
-    assert table in said["basis"]
-    assert said["below_alpha_share"] is None
+    assert quality["factor_mean"] == pytest.approx(expected)
+    assert table in quality["basis"]
+    assert quality["below_alpha_share"] is None
 
 
 def test_mean_quality_follows_the_hit_rate_where_the_paper_prints_its_own() -> None:
@@ -60,17 +60,17 @@ def test_mean_quality_follows_the_hit_rate_where_the_paper_prints_its_own() -> N
     hit_factor = (28.81 / 30.28 - 0.12) / 0.88
     means = {}
     for items in (200, 300_000):
-        said, factor, hit = judged("system=nirvana", *A10G, f"cache.capacity={items}")
+        quality, factor, hit = judged("system=nirvana", *A10G, f"cache.capacity={items}")
         np.testing.assert_allclose(factor, np.where(hit, hit_factor, 1.0))
-        assert said["factor_mean"] == pytest.approx(factor.mean())
-        assert said["published"]["fid"] == 4.68
-        means[hit.mean()] = said["factor_mean"]
+        assert quality["factor_mean"] == pytest.approx(factor.mean())
+        assert quality["published"]["fid"] == 4.68
+        means[hit.mean()] = quality["factor_mean"]
     (few, higher), (many, lower) = sorted(means.items())
     assert few < many
     assert higher > lower
     assert 0.88 * hit_factor + 0.12 == pytest.approx(28.81 / 30.28)
-    said = {a["what"]: a["value"] for a in simulated("system=nirvana", *A10G).summary["assumptions"]}
-    assert said["quality factor of a hit"] == pytest.approx(hit_factor)
+    assumptions = {a["what"]: a["value"] for a in simulated("system=nirvana", *A10G).summary["assumptions"]}
+    assert assumptions["quality factor of a hit"] == pytest.approx(hit_factor)
 
 
 @pytest.mark.parametrize(
@@ -87,12 +87,12 @@ def test_mean_quality_follows_the_hit_rate_where_the_paper_prints_its_own() -> N
 def test_hits_have_no_factor_where_only_the_system_mean_is_printed(
     system: str, overrides: tuple[str, ...], expected: float
 ) -> None:
-    said, factor, hit = judged(f"system={system}", *overrides)
+    quality, factor, hit = judged(f"system={system}", *overrides)
     assert hit.any()
     assert np.isnan(factor[hit]).all()
     assert (factor[~hit] == 1).all()
-    assert said["factor_mean"] == pytest.approx(expected)
-    assert "mean of the paper's own run" in said["basis"]
+    assert quality["factor_mean"] == pytest.approx(expected)
+    assert "mean of the paper's own run" in quality["basis"]
 
 
 NOTHING = dict.fromkeys(("factor_mean", "below_alpha_share", "basis", "published"))
@@ -114,11 +114,11 @@ NOTHING = dict.fromkeys(("factor_mean", "below_alpha_share", "basis", "published
     ],
 )
 def test_unmeasured_quality_is_null_with_a_reason(system: str, overrides: list[str], reason: str) -> None:
-    said, factor, hit = judged(f"system={system}", *A10G, *overrides)
+    quality, factor, hit = judged(f"system={system}", *A10G, *overrides)
     assert np.isnan(factor[hit]).all()
     assert np.isnan(factor).any()
-    assert re.search(reason, said.pop("reason"))
-    assert said == NOTHING
+    assert re.search(reason, quality.pop("reason"))
+    assert quality == NOTHING
 
 
 @pytest.fixture(scope="module")
@@ -166,7 +166,7 @@ def test_design_depends_on_how_an_image_starts_and_not_on_traffic(
     composed: dict[str, dict[str, Any]], design: str, changes: dict[str, dict[str, Any]], found: str | None
 ) -> None:
     config = composed["modm-throughput" if design == "modm" else "nirvana"]
-    changed = config | {group: said if "_target_" in said else config[group] | said for group, said in changes.items()}
+    changed = config | {group: node if "_target_" in node else config[group] | node for group, node in changes.items()}
     unlike = departure(changed, config["quality"]["designs"][design])
     assert (unlike is None) if found is None else re.search(found, unlike or "")
 
@@ -177,20 +177,20 @@ def test_quality_by_k_is_used_where_a_table_has_it() -> None:
     row = next(r for r in table["systems"] if r["systems"] == ["nirvana"])
     row["by_k"] = {k: {"clip": 30.28 * (1 - k / 100)} for k in (5, 10, 15, 20, 25)}
     outcome = simulate(config)
-    said, factor, hit = _of(outcome)
+    quality, factor, hit = _of(outcome)
     skipped = outcome.requests.to_pandas().skipped.to_numpy()
     assert len(set(skipped[hit])) > 1
     np.testing.assert_allclose(factor, 1 - skipped / 100)
-    assert "by K" in said["basis"]
+    assert "by K" in quality["basis"]
 
 
 def test_alpha_is_a_lower_bound_for_hits() -> None:
     for stricter in ([], ["selector.thresholds={5: 0.7}"]):
-        said, factor, hit = judged("system=nirvana", *A10G, "quality=alpha", *stricter)
+        quality, factor, hit = judged("system=nirvana", *A10G, "quality=alpha", *stricter)
         assert hit.any()
         np.testing.assert_array_equal(factor, np.where(hit, 0.9, 1.0))
-        assert said["basis"].startswith("lower bound: alpha = 0.9")
-        assert said["reason"] is None
+        assert quality["basis"].startswith("lower bound: alpha = 0.9")
+        assert quality["reason"] is None
 
 
 @pytest.mark.parametrize(
@@ -205,16 +205,16 @@ def test_alpha_is_a_lower_bound_for_hits() -> None:
     ],
 )
 def test_alpha_applies_only_to_what_it_was_chosen_for(system: str, overrides: list[str], reason: str) -> None:
-    said, factor, hit = judged(f"system={system}", *A10G, "quality=alpha", *overrides)
+    quality, factor, hit = judged(f"system={system}", *A10G, "quality=alpha", *overrides)
     assert np.isnan(factor[hit]).all()
-    assert re.search(reason, said.pop("reason"))
-    assert said == NOTHING
+    assert re.search(reason, quality.pop("reason"))
+    assert quality == NOTHING
 
 
 def test_small_model_has_a_step_saving_but_no_cache_saving() -> None:
-    said = simulated("system=small-model", *A10G).summary
-    assert said["cache"]["compute_saving"] is None
-    assert said["gpu"]["step_saving"] == pytest.approx(1 - 3.05 / 8.59)
+    summary = simulated("system=small-model", *A10G).summary
+    assert summary["cache"]["compute_saving"] is None
+    assert summary["gpu"]["step_saving"] == pytest.approx(1 - 3.05 / 8.59)
 
 
 def test_live_images_carry_no_published_quality() -> None:
@@ -222,14 +222,14 @@ def test_live_images_carry_no_published_quality() -> None:
     settings = check(config)
     assembled = assemble(settings)
     assembled.engine.backend.live = True
-    said, factor, _ = _of(replay(settings, assembled, config))
+    quality, factor, _ = _of(replay(settings, assembled, config))
     assert np.isnan(factor).all()
-    assert set(said.values()) == {None}
+    assert set(quality.values()) == {None}
 
 
 def test_quality_mean_covers_only_the_measured_window() -> None:
-    said, factor, _ = judged("system=nirvana", *A10G, "warmup=100")
-    assert said["factor_mean"] == pytest.approx(factor[100:].mean())
+    quality, factor, _ = judged("system=nirvana", *A10G, "warmup=100")
+    assert quality["factor_mean"] == pytest.approx(factor[100:].mean())
     assert factor[:100].mean() != pytest.approx(factor[100:].mean())
 
 

@@ -70,19 +70,19 @@ def test_every_row_of_the_table_is_its_own_request(requests: list[Request]) -> N
     facts = RequestColumns(ROWS, MODELS, FIRST)
     for request in requests:
         facts.end(request, request.arrival_s + 1.0, COMPLETED, "")
-    said, ended = table(facts), {request.row - FIRST: request for request in requests}
-    assert said["request_id"] == [f"r{row}" for row in range(FIRST, FIRST + ROWS)]
+    written, ended = table(facts), {request.row - FIRST: request for request in requests}
+    assert written["request_id"] == [f"r{row}" for row in range(FIRST, FIRST + ROWS)]
     for at in range(ROWS):
         if at not in ended:
-            assert said["outcome"][at] == ""
-            assert [said[name][at] for name in ("start_s", "model", "worker", "source_id", "lookup")] == [None] * 5
+            assert written["outcome"][at] == ""
+            assert [written[name][at] for name in ("start_s", "model", "worker", "source_id", "lookup")] == [None] * 5
         else:
             request = ended[at]
-            assert said["outcome"][at] == "completed"
-            assert said["model"][at] == request.model
-            assert said["steps"][at] == request.steps
-            assert said["lookup"][at] == (LOOKUPS[request.lookup] or None)
-            assert (said["batch_mean"][at] is None) == (request.model is None)
+            assert written["outcome"][at] == "completed"
+            assert written["model"][at] == request.model
+            assert written["steps"][at] == request.steps
+            assert written["lookup"][at] == (LOOKUPS[request.lookup] or None)
+            assert (written["batch_mean"][at] is None) == (request.model is None)
 
 
 @given(request=reused(), outcome=st.sampled_from([DISCARDED, FAILED]))
@@ -122,11 +122,11 @@ def test_declared_column_is_null_where_no_value_was_written(data: st.DataObject,
     """And rows that fill a cache, which no request is served of, leave nothing."""
     facts = RequestColumns(ROWS, MODELS, FIRST)
     fact = facts.declare("patience", kind, True, None)
-    said = {row: data.draw(KINDS[kind]) for row in sorted(rows)}
-    for row, value in said.items():
+    written = {row: data.draw(KINDS[kind]) for row in sorted(rows)}
+    for row, value in written.items():
         fact[row] = value
-    assert table(facts)["patience"] == [said.get(row, NULL[kind]) for row in range(FIRST, FIRST + ROWS)]
-    for row, value in said.items():
+    assert table(facts)["patience"] == [written.get(row, NULL[kind]) for row in range(FIRST, FIRST + ROWS)]
+    for row, value in written.items():
         if row >= FIRST:
             assert fact[row] == value == facts["patience"][row - FIRST]
             assert type(fact[row]) is kind

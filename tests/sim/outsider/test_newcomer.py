@@ -48,6 +48,6 @@ def test_newcomer_lists_chooses_and_adds_policies(folder: Path) -> None:
     mezzotint(folder, "run", *own, *asked, "run.dir=own")
     short = (*own[:-1], "scheduler=shortest-first", "scheduler.longest=7", "trace.requests=300")
     mezzotint(folder, "run", *short, "run.dir=short")
-    said = {name: json.loads((folder / name / "summary.json").read_text()) for name in ("lru", "own", "short")}
-    assert all(each["requests"]["completed"] == each["requests"]["arrived"] > 0 for each in said.values())
-    assert said["lru"]["cache"]["hit_rate"] != said["own"]["cache"]["hit_rate"]
+    summaries = {name: json.loads((folder / name / "summary.json").read_text()) for name in ("lru", "own", "short")}
+    assert all(each["requests"]["completed"] == each["requests"]["arrived"] > 0 for each in summaries.values())
+    assert summaries["lru"]["cache"]["hit_rate"] != summaries["own"]["cache"]["hit_rate"]

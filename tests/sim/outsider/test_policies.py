@@ -25,12 +25,12 @@ def rows_of(outcome: Outcome) -> pd.DataFrame:
 
 def conserved(outcome: Outcome) -> pd.DataFrame:
     """What holds of every run: nobody is lost, no GPU works more than all the time, energy adds up."""
-    said, rows = outcome.summary, rows_of(outcome)
-    assert said["requests"]["completed"] == len(rows) == said["requests"]["arrived"]
-    assert 0 < said["gpu"]["busy_fraction"] <= 1
-    busy_s = said["gpu"]["busy_fraction"] * said["gpu"]["seconds"]
-    expected_j = ACTIVE_W * busy_s + IDLE_W * (said["gpu"]["seconds"] - busy_s)
-    assert said["energy_j"]["total"] == pytest.approx(expected_j)
+    summary, rows = outcome.summary, rows_of(outcome)
+    assert summary["requests"]["completed"] == len(rows) == summary["requests"]["arrived"]
+    assert 0 < summary["gpu"]["busy_fraction"] <= 1
+    busy_s = summary["gpu"]["busy_fraction"] * summary["gpu"]["seconds"]
+    expected_j = ACTIVE_W * busy_s + IDLE_W * (summary["gpu"]["seconds"] - busy_s)
+    assert summary["energy_j"]["total"] == pytest.approx(expected_j)
     assert (rows.finish_s >= rows.start_s).all()
     assert (rows.start_s >= rows.arrival_s).all()
     return rows

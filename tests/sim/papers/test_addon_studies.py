@@ -85,10 +85,10 @@ def test_addons_page_has_curves_of_user_traces_without_errors(
     words = ["reproduce", "addons", "--trace", str(files[0]), "--trace", str(files[1]), "--name", "first"]
     assert main([*words, "-o", str(tmp_path / "all")]) == 0
     assert tried == [SIZES]
-    said = capsys.readouterr().out.splitlines()
-    assert said[0] == "A, loras, LRU, loads per request by size (measured): 1: 0.750 (0.500), 2: 0.500"
-    assert said[1].startswith("first, loras, LRU, loads per request by size (measured): 1: 0.625, 2: 0.375, 3: 0.375")
-    assert said[2].startswith("two, loras, ")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "A, loras, LRU, loads per request by size (measured): 1: 0.750 (0.500), 2: 0.500"
+    assert lines[1].startswith("first, loras, LRU, loads per request by size (measured): 1: 0.625, 2: 0.375, 3: 0.375")
+    assert lines[2].startswith("two, loras, ")
 
     assert main([*words, "--sizes", "1,2", "-o", str(tmp_path / "out")]) == 0
     page = (tmp_path / "out" / "addons.md").read_text(encoding="utf-8")

@@ -90,10 +90,10 @@ def test_latency_is_of_the_light_load_and_throughput_of_the_full_load(
     asked = replace_runs(monkeypatch)
     words = ["reproduce", "compositions", "--quick", "-o", str(tmp_path)]
     assert main(words) == 0
-    said = capsys.readouterr().out.splitlines()
+    lines = capsys.readouterr().out.splitlines()
     first = f"{TRAFFICS[0].title}: {TRAFFICS[0].designs[0].name}: p50 1.00 s, p95 2.00 s, 2.00 images a minute and GPU"
-    assert said[0] == f"{first}, 0.0200 USD an image, 50 % hits"
-    assert not said[1].endswith("hits")
+    assert lines[0] == f"{first}, 0.0200 USD an image, 50 % hits"
+    assert not lines[1].endswith("hits")
 
     every = [(traffic, design) for traffic in TRAFFICS for design in traffic.designs]
     for (traffic, design), light, full in zip(every, asked[::2], asked[1::2], strict=True):
@@ -102,7 +102,7 @@ def test_latency_is_of_the_light_load_and_throughput_of_the_full_load(
         assert set(full.overrides) > {*parts, "arrivals=saturation"}
 
     files = [tmp_path / f"{NAME}-quick.{kind}" for kind in ("md", "json", "png")]
-    assert said[len(every) :] == [str(file) for file in files]
+    assert lines[len(every) :] == [str(file) for file in files]
     facts = json.loads(files[1].read_text())
     assert files[0].read_text(encoding="utf-8") == render(facts, files[2].name)
     designs = [design for traffic in facts["traffics"] for design in traffic["designs"]]

@@ -116,11 +116,11 @@ def test_hardware_page_shows_unfitted_p99_with_its_band() -> None:
     assert "not verified by MLCommons" in text
     (run,) = facts["submissions"]
     assert run["name"] in text
-    for said in (run["fitted"], run["unfitted"]):
-        moved = said["p99_with_service_moved_s"]
+    for replayed in (run["fitted"], run["unfitted"]):
+        moved = replayed["p99_with_service_moved_s"]
         assert list(moved) == ["-3%", "-2%", "-1%", "+1%", "+2%", "+3%"]
         assert list(moved.values()) == sorted(moved.values())
-        assert moved["-1%"] < said["latency_s"]["p99"] < moved["+1%"]
+        assert moved["-1%"] < replayed["latency_s"]["p99"] < moved["+1%"]
         assert f"{moved['-3%']:.2f} to {moved['+3%']:.2f}" in text
     assert draw(facts) is not None
 
@@ -173,12 +173,12 @@ def test_hardware_check_fails_where_a_user_routed_run_is_outside_its_band(
     assert main(words) == 0
     file.write_text("workload,rate_per_s,routing,mean_s\nC,0.25,least-declared-cost,5\n")
     assert main(words) == 1
-    said = capsys.readouterr().err
+    error = capsys.readouterr().err
     assert (
         "mix C at 0.25/s, least-declared-cost, mean: no longer within tolerance: expected 5 s at most 3% outside"
-        in said
+        in error
     )
-    assert "found 4." in said
+    assert "found 4." in error
 
 
 def test_hardware_check_fails_where_a_committed_verdict_is_lost(
@@ -238,7 +238,7 @@ def test_routed_runs_alone_have_a_page_and_no_figure(tmp_path: Path, capsys: pyt
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"gpus": "-1"}, "row 1, column gpus: found '-1'"),
         ({"mean_s": ""}, "row 1, column mean_s: missing"),
@@ -247,11 +247,11 @@ def test_routed_runs_alone_have_a_page_and_no_figure(tmp_path: Path, capsys: pyt
     ],
 )
 def test_malformed_submission_row_is_refused(
-    tmp_path: Path, changes: dict[str, str], said: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, changes: dict[str, str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["reproduce", "hardware", "--runs", str(table(tmp_path, **changes)), "--check"]) == 2
     error = capsys.readouterr().err
-    assert said in error
+    assert message in error
     assert "Traceback" not in error
 
 

@@ -13,8 +13,8 @@ from sim.papers.scorecard.runs.points import Point
 
 
 def run(system: str, folder: Path = Path("nowhere"), late: float = 0.0, **choices: Any) -> tuple[Point, Finished]:
-    told = {"system": system, **{name.replace("__", "."): str(value) for name, value in choices.items()}}
-    point = Point("an-experiment", told, ())
+    chosen = {"system": system, **{name.replace("__", "."): str(value) for name, value in choices.items()}}
+    point = Point("an-experiment", chosen, ())
     summary = {"system": system, "slo": {"2x": {"violation_rate": late}}}
     return point, Finished(point, {}, folder, summary)
 

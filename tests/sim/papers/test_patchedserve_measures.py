@@ -28,8 +28,8 @@ RATES = (10, 20, 30, 40)
 
 def run(experiment: str, system: str, rate: int, share: float, error: float = 1.0) -> tuple[Point, Finished]:
     point = Point(experiment, {"system": system, "arrivals.rate_rpm": str(rate), "seed": "1"}, ())
-    told = {"what": "mean squared error of the predicted step of m [ms^2]", "value": error, "source": ""}
-    summary = {"system": system, "slo": {"5x": {"violation_rate": 1 - share}}, "assumptions": [told]}
+    assumption = {"what": "mean squared error of the predicted step of m [ms^2]", "value": error, "source": ""}
+    summary = {"system": system, "slo": {"5x": {"violation_rate": 1 - share}}, "assumptions": [assumption]}
     return point, Finished(point, {}, Path("nowhere"), summary)
 
 
@@ -132,7 +132,7 @@ def test_predictor_error_needs_a_learned_predictor() -> None:
     """Another assumption's value is no error of the predictor, and a model without one is no zero."""
     runs = [run("patchedserve-figure11", "patchedserve", 10, 1.0), run("patchedserve-figure11", "patched-cache", 10, 1)]
     for point, finished in [run("patchedserve-figure11-sd3", "patchedserve", 10, 1.0)]:
-        told = [{"what": "switch time", "value": 3.0, "source": ""}]
-        runs.append((point, replace(finished, summary={**finished.summary, "assumptions": told})))
+        assumptions = [{"what": "switch time", "value": 3.0, "source": ""}]
+        runs.append((point, replace(finished, summary={**finished.summary, "assumptions": assumptions})))
     with pytest.raises(Unmeasured, match="no run of sd3-medium has a learnt predictor"):
         predictor_error(Runs(tuple(runs)))

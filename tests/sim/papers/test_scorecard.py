@@ -212,14 +212,14 @@ def test_reproduce_names_what_could_not_be_run_and_what_is_dropped(
     write(replace(card, columns=[replace(card.columns[0], name="log", follows_from="earlier")]), tmp_path, "scorecard")
     words = ["reproduce", "--work", str(tmp_path / "work"), "-o", str(tmp_path)]
     assert main(words) == 2
-    said = capsys.readouterr()
-    failed, dropped = said.err.splitlines()
+    printed = capsys.readouterr()
+    failed, dropped = printed.err.splitlines()
     command = "cannot run mezzotint run experiment=nirvana-table2 trace.requests=160 preload=100"
     assert failed.startswith(f"mezzotint: {command}")
     assert "(and 1 more): " in failed
     assert "no profile of sdxl on l20" in failed
     assert f"{tmp_path}/scorecard.json: the column log comes from other code or settings" in dropped
-    assert said.out.splitlines()[-1] == "0 of 4 scored rows within tolerance, 0 outside, 4 not run"
+    assert printed.out.splitlines()[-1] == "0 of 4 scored rows within tolerance, 0 outside, 4 not run"
     assert [row["verdict"] for row in json.loads((tmp_path / "scorecard.json").read_text())["columns"][0]["rows"]] == [
         "not run", "not run", "not run", "input", "not run", "input",
     ]  # fmt: skip
@@ -240,26 +240,26 @@ def test_missing_extra_leaves_rows_not_run_and_is_no_failure(
     monkeypatch.setattr("sim.papers.scorecard.scorecard.load_study", lambda system, *, quick: STUDY)
     words = ["reproduce", "--work", str(tmp_path / "work"), "-o", str(tmp_path)]
     assert main(words) == status
-    said = capsys.readouterr()
-    assert error in said.err
-    assert said.out.splitlines()[-1] == "0 of 4 scored rows within tolerance, 0 outside, 4 not run"
+    printed = capsys.readouterr()
+    assert error in printed.err
+    assert printed.out.splitlines()[-1] == "0 of 4 scored rows within tolerance, 0 outside, 4 not run"
     assert main([*words, "--check"]) == status
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["nirvana", "--sizes", "1,2"], "reproduce: No such option: --sizes"),
         (["nope"], "another study: addons, compositions, hardware, stages"),
     ],
 )
 def test_option_of_another_study_is_refused(
-    words: list[str], told: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     assert main(["reproduce", *words, "-o", str(tmp_path)]) == 2
-    said = capsys.readouterr().err
-    assert told in said
-    assert said.count("\n") == 1
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
 
 
@@ -278,9 +278,9 @@ def test_reproduce_writes_and_checks(
     monkeypatch.setattr("sim.papers.scorecard.scorecard.MEASURES", {})
     words = ["reproduce", "swiftdiffusion", "-o", str(tmp_path / "out"), "--work", str(tmp_path / "work")]
     assert main(words) == 0
-    said = capsys.readouterr()
-    assert said.out.splitlines()[-1] == "0 of 14 scored rows within tolerance, 0 outside, 14 not run"
-    assert said.err == "", "progress is for terminals"
+    printed = capsys.readouterr()
+    assert printed.out.splitlines()[-1] == "0 of 14 scored rows within tolerance, 0 outside, 14 not run"
+    assert printed.err == "", "progress is for terminals"
     assert {file.name for file in (tmp_path / "out").iterdir()} == {"scorecard.md", "scorecard.json"}
     assert main([*words, "--check"]) == 0
     path = tmp_path / "out/scorecard.json"

@@ -68,9 +68,9 @@ def test_every_column_has_every_row_and_its_own_reasons(tmp_path: Path, log: Col
         assert line in page.splitlines()
     assert "- **A2 (synthetic)**: made up" in page
     for path in paths:
-        said = path.read_text()
-        assert "heliotrope" not in said
-        assert str(tmp_path) not in said, "the page goes to others"
+        text = path.read_text()
+        assert "heliotrope" not in text
+        assert str(tmp_path) not in text, "the page goes to others"
 
 
 def test_columns_made_separately_equal_columns_made_together(
@@ -128,17 +128,17 @@ def test_target_that_a_short_trace_cannot_give_is_not_run(tmp_path: Path, log: C
 def test_experiment_with_sizes_or_addons_keeps_its_own_requests(experiment: str, keeps: bool, log: ColumnTrace) -> None:
     """A trace of prompts has neither; each of their points can be composed on it too."""
     own = ("seed=1",)
-    told = log.overrides(experiment, own)
-    assert (told == own) is keeps
-    assert keeps or "trace=file" in told
-    points.composed(points.sweep(experiment, told)[0])
+    overrides = log.overrides(experiment, own)
+    assert (overrides == own) is keeps
+    assert keeps or "trace=file" in overrides
+    points.composed(points.sweep(experiment, overrides)[0])
 
 
 def test_target_that_needs_real_prompts_runs_on_a_trace_only(tmp_path: Path, log: ColumnTrace) -> None:
     asked = Target(id="A2", what="latency of nirvana [s]", role="predict", value=1.0, needs="a reader")
     measures = {"A2": replace(MEASURES["A2"], real_prompts=True)}
-    told = replace(STUDY, targets={"one": [asked]}, measures=measures)
-    ours, its = (column.rows[0] for column in make(told, tmp_path / "work", traces=[ColumnTrace(), log]).columns)
+    study = replace(STUDY, targets={"one": [asked]}, measures=measures)
+    ours, its = (column.rows[0] for column in make(study, tmp_path / "work", traces=[ColumnTrace(), log]).columns)
     assert (ours.verdict, ours.reason) == ("not run", "needs prompts that people wrote; needs a reader")
     assert (its.verdict, its.reason, its.requests) == ("outside", "real", 50)
 
@@ -174,7 +174,7 @@ def test_readings_and_observations_name_no_user_path(
 
 def test_duplicate_or_missing_column_name_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     words = ["reproduce", "swiftdiffusion", "-o", str(tmp_path), "--work", str(tmp_path / "work")]
-    for more, told in (
+    for more, message in (
         (["--only-trace"], "add --trace FILE"),
         (["--name", "log"], "without a trace"),
         (["--trace", "a.parquet", "--name", "synthetic"], "the built-in trace's"),
@@ -183,7 +183,7 @@ def test_duplicate_or_missing_column_name_is_refused(capsys: pytest.CaptureFixtu
         (["--trace", str(tmp_path / "absent.parquet")], "absent.parquet"),
     ):
         assert main([*words, *more]) == 2
-        assert told in capsys.readouterr().err
+        assert message in capsys.readouterr().err
 
 
 def test_scorecard_of_an_earlier_layout_is_refused(tmp_path: Path) -> None:
@@ -207,6 +207,6 @@ def test_every_reading_is_a_point_of_its_experiment() -> None:
         for policy in policies
         for size in READ_AT
     ]
-    told = measure(Runs(tuple(made)))
-    assert len(told) == sum(len(policies) for _, _, policies in READINGS)
-    assert all(one.hit_rate is None and f"{one.policy} failed" in (one.reason or "") for one in told)
+    readings = measure(Runs(tuple(made)))
+    assert len(readings) == sum(len(policies) for _, _, policies in READINGS)
+    assert all(one.hit_rate is None and f"{one.policy} failed" in (one.reason or "") for one in readings)

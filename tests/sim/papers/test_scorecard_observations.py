@@ -70,7 +70,7 @@ def seen(runs: Runs, tmp_path: Path) -> tuple[Observation, Observation, Observat
     return alike, survive, short
 
 
-def said(*what: int) -> str:
+def unique_words(*what: int) -> str:
     """Words that nobody else says."""
     return hashlib.sha256(repr(what).encode()).hexdigest()[:12]
 
@@ -80,8 +80,8 @@ def sessions(near: bool) -> tuple[list[float], list[str], list[str]]:
     for all of a session, or where ``near`` is false another for each of its prompts and the same in all sessions."""
     rows = []
     for user, session, nth in itertools.product(range(20), range(6), range(6)):
-        half = said(user, session) if near else said(user, nth)
-        rows.append((3 * 3600.0 * session + 60 * nth + user, f"{said(user)} {half}", f"u{user}"))
+        half = unique_words(user, session) if near else unique_words(user, nth)
+        rows.append((3 * 3600.0 * session + 60 * nth + user, f"{unique_words(user)} {half}", f"u{user}"))
     times, prompts, users = zip(*sorted(rows), strict=True)
     return list(times), list(prompts), list(users)
 

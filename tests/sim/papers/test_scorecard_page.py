@@ -70,8 +70,8 @@ def test_every_row_with_a_simulated_value_is_drawn() -> None:
     points = [line for line in panel.lines if len(line.get_xdata()) == 1]
     assert len(points) == 6, "two of the list"
     assert all(abs(line.get_xdata()[0]) <= MAX_OFFSET for line in points)
-    said = [text.get_text() for text in panel.texts]
-    assert [name for name in said if name in {each.id for each in ROWS}] == ["A1", "A2", "A3", "A4", "A5"]
+    texts = [text.get_text() for text in panel.texts]
+    assert [name for name in texts if name in {each.id for each in ROWS}] == ["A1", "A2", "A3", "A4", "A5"]
     assert "2 targets without a simulated value are not drawn" in figure.get_suptitle().replace("\n", " ")
     assert draw({"synthetic": ROWS[5:]}) is None
 

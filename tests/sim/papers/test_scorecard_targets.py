@@ -58,7 +58,7 @@ def test_sweep_has_the_points_hydra_would_run() -> None:
 
 
 @pytest.mark.parametrize(
-    ("entry", "told"),
+    ("entry", "message"),
     [
         ("id: X1, what: a, role: predict, value: high", r"one\.0\.value\.float: .*, found 'high'"),
         ("id: X1, what: a, role: guess, value: 1.0", r"one\.0\.role: .*found 'guess'"),
@@ -72,8 +72,8 @@ def test_sweep_has_the_points_hydra_would_run() -> None:
         ("id: X1, what: a, role: order, value: 1.0", "an ordering is true or false and has no value"),
     ],
 )
-def test_malformed_target_is_refused(tmp_path: Path, entry: str, told: str) -> None:
-    with pytest.raises(ConfigError, match=told) as error:
+def test_malformed_target_is_refused(tmp_path: Path, entry: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as error:
         load_targets(written(tmp_path, entry))
     assert "\n" not in str(error.value)
     assert str(error.value).startswith(str(tmp_path))
@@ -101,13 +101,13 @@ def test_reasons_must_name_existing_targets(tmp_path: Path) -> None:
     path = tmp_path / "reasons.yaml"
     path.write_text("X1: >-\n  because\n  of that\n")
     assert load_reasons(path, targets) == {"X1": "because of that"}
-    for wrong, told in (
+    for wrong, message in (
         ({"X2": "why"}, "found X2, expected a target's id"),
         ({"X1": 3}, r"X1\.str: input should be a valid string, found 3"),
         ([1], "valid dictionary"),
     ):
         path.write_text(yaml.safe_dump(wrong))
-        with pytest.raises(ConfigError, match=told):
+        with pytest.raises(ConfigError, match=message):
             load_reasons(path, targets)
     path.write_text("")
     assert load_reasons(path, targets) == {}

@@ -55,10 +55,10 @@ def test_stages_command_reports_the_largest_predicted_error_and_writes_the_page(
     monkeypatch.setattr("sim.papers.stages.replay.settings", lambda: made)
     words = ["reproduce", "stages", "-o", str(tmp_path)]
     assert main(words) == 0
-    said = capsys.readouterr().out.splitlines()
+    lines = capsys.readouterr().out.splitlines()
     off, medians = {"latency_s": "0.25", "patch_step": "3"}, {"lora_s": "0.5"}
     files = [tmp_path / f"swiftdiffusion.{kind}" for kind in ("md", "json")]
-    assert said == [
+    assert lines == [
         *(
             f"{stage}: largest error of a predicted setting: mean {off.get(stage, '0')}, "
             f"median {medians.get(stage, '0')}"

@@ -59,7 +59,7 @@ def test_check_outside_a_clone_is_refused_before_any_run(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["reproduce", *study.split(), "--check"]) == 2
-    said = capsys.readouterr().err
-    assert "cannot be read (No such file or directory), and --check compares with it" in said
-    assert "name the results folder of a clone with -o, or make it once without --check" in said
+    error = capsys.readouterr().err
+    assert "cannot be read (No such file or directory), and --check compares with it" in error
+    assert "name the results folder of a clone with -o, or make it once without --check" in error
     assert list(tmp_path.iterdir()) == []

@@ -152,8 +152,8 @@ def test_capacity_search_resumes_and_repeats_its_bytes(
     def asked(violations: float) -> dict[str, Any]:
         made.clear()
         find_capacity(CapacitySpec(violations, "2x", 0.15, 0.7, 2, 1.0), config, settings, folder, SMALL, 1)
-        said: dict[str, Any] = json.loads((folder / "rate.json").read_bytes())
-        return said
+        results: dict[str, Any] = json.loads((folder / "rate.json").read_bytes())
+        return results
 
     found = asked(0.2)
     assert found["rate_rpm"]["low"] < rate_of(0.2) < found["rate_rpm"]["high"]
@@ -176,9 +176,9 @@ def test_capacity_search_resumes_and_repeats_its_bytes(
     before = (folder / "rate.json").read_bytes()
     words = ["plan", "capacity", *SMALL, *OPTIONS, "--violations", "0.1", "-o", str(folder)]
     assert main(words) == 0
-    said = capsys.readouterr()
-    assert said.err == ""  # no bar where nobody looks
-    first, *files_said = said.out.splitlines()
+    printed = capsys.readouterr()
+    assert printed.err == ""  # no bar where nobody looks
+    first, *files_said = printed.out.splitlines()
     assert re.fullmatch(
         r"vanilla: .* at that rate \S+% \(.*\) of the requests exceed the limit(, the backlog of .*)?", first
     )
@@ -235,9 +235,9 @@ def test_invalid_plan_command_is_one_line(
 ) -> None:
     usual = ["--from", "0.1", "--to", "1", "trace.requests=50", "-o", str(tmp_path / "out")]
     assert main(["plan", *words[:1], *(usual if words[:1] == ["capacity"] else []), *words[1:]]) == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err.startswith("mezzotint: error: ")
-    assert message in said.err
-    assert len(said.err.splitlines()) == 1
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("mezzotint: error: ")
+    assert message in printed.err
+    assert len(printed.err.splitlines()) == 1
     assert not list(tmp_path.glob("out/*"))

@@ -103,8 +103,8 @@ def test_plan_placement_prints_overrides_for_a_run(capsys: pytest.CaptureFixture
     assert main(asked) == 0
     assert "allocation.servers=3 'controlnet_placement.placement=[[" in capsys.readouterr().out
     assert main([*asked, "--json"]) == 0
-    said = json.loads(capsys.readouterr().out)
-    assert max(said["solved"]["load"]) <= 0.7
+    results = json.loads(capsys.readouterr().out)
+    assert max(results["solved"]["load"]) <= 0.7
     for wrong, named in (
         (["--servers", "1"], "give more --servers"),
         (["--service", "C"], "--service: found 'C'"),
@@ -144,8 +144,8 @@ def test_plan_placement_takes_a_timed_trace_with_controlnets(
         return main(["plan", "placement", "--trace", str(write(trace, tmp_path / "t.parquet").path), *more])
 
     assert asked(asking([["a"], ["b"], ["a"]])) == 0
-    assert "1 servers for 2 requests a minute; 2 ControlNets" in (said := capsys.readouterr().out)
-    assert "allocation.servers=1 'controlnet_placement.placement=[[a,b]]'" in said
+    assert "1 servers for 2 requests a minute; 2 ControlNets" in (output := capsys.readouterr().out)
+    assert "allocation.servers=1 'controlnet_placement.placement=[[a,b]]'" in output
     assert asked(asking([[], []])) == 2
     assert "mine: no request asks for a ControlNet" in capsys.readouterr().err
     assert asked(asking([["a"], ["b"]], gap_s=0.0)) == 2

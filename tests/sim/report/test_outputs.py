@@ -54,9 +54,9 @@ def test_output_never_overwrites_a_file_of_another_kind(
     capsys.readouterr()
     assert main(words) == 2
     assert (place / victim).read_bytes() == before
-    said = capsys.readouterr().err
-    assert "would be overwritten; name another path, or remove it first" in said
-    assert Path(victim).name in said
+    error = capsys.readouterr().err
+    assert "would be overwritten; name another path, or remove it first" in error
+    assert Path(victim).name in error
 
 
 @pytest.mark.parametrize(

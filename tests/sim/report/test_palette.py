@@ -8,7 +8,7 @@ import pytest
 
 from conf.palette import COLOURS
 from sim.report.compare import thinned
-from sim.report.figures.palette import families_of, series_styles
+from sim.report.figures.palette import series_styles
 
 
 @dataclass(frozen=True)
@@ -38,15 +38,6 @@ def test_more_series_than_colours_still_have_distinct_styles() -> None:
 def test_few_series_have_a_colour_each() -> None:
     runs = _runs(*((name, name, name) for name in ("a", "b", "c")))
     assert [style.colour for style in series_styles(runs).values()] == list(COLOURS[:3])
-
-
-def test_values_of_one_system_are_shaded_in_order() -> None:
-    runs = _runs(*(("a", f"a rate={n}", "a") for n in (2, 10, 1)))
-    assert families_of(runs) == ["a"]
-    styles = series_styles(runs)
-    brightness = [sum(int(styles[f"a rate={n}"].colour[at : at + 2], 16) for at in (1, 3, 5)) for n in (1, 2, 10)]
-    assert brightness == sorted(brightness), "from dark to light, 2 before 10"
-    assert all(styles[f"a rate={n}"].dash == "-" for n in (1, 2, 10))
 
 
 @pytest.mark.parametrize("count", [1, 12, 13, 120])

@@ -170,8 +170,8 @@ def test_many_latency_distributions_are_rows_of_ranges(fabricate: Fabricate, tmp
     for bar, run in zip(bars, runs, strict=True):
         quantiles = latency_quantiles(run, np.array([0.1, 0.9]))
         assert [bar.get_x(), bar.get_x() + bar.get_width()] == pytest.approx(quantiles, rel=0.01)
-    said = [text.get_text() for text in shown.legends[0].texts]
-    assert said[:3] == ["p10 to p90", "p50", "p99"]
+    labels = [text.get_text() for text in shown.legends[0].texts]
+    assert labels[:3] == ["p10 to p90", "p50", "p99"]
     (tmp_path / "8/requests.parquet").unlink()
     shown = figures.latency_distribution(runs)
     assert shown is not None
@@ -231,20 +231,6 @@ def test_values_of_one_system_are_shaded_from_dark_to_light(fabricate: Fabricate
     assert shades == sorted(shades)
     assert len({styles[run.series].marker for run in runs}) == len(sizes)
     assert {styles[run.series].dash for run in runs} == {"-"}
-
-
-def test_systems_share_a_colour_when_colours_run_out(fabricate: Fabricate, tmp_path: Path) -> None:
-    systems = ("vanilla", "nirvana", "pinecone")
-    for system in systems:
-        for name in "abcde":
-            config = {"system": {"name": system}, "eviction": {"_target_": name}}
-            fabricate(f"{system}-{name}", system, requests=10, config=config)
-    runs = load_runs([tmp_path])
-    styles = series_styles(runs)
-    by_system = {system: {styles[run.series].colour for run in runs if run.system == system} for system in systems}
-    assert [len(colours) for colours in by_system.values()] == [1, 1, 1]
-    assert len(set.union(*by_system.values())) == 3
-    assert len({(style.colour, str(style.dash), style.marker) for style in styles.values()}) == 15
 
 
 def test_series_without_a_gauge_still_shows_the_other(fabricate: Fabricate, tmp_path: Path) -> None:

@@ -127,7 +127,7 @@ def test_difference_within_seed_noise_is_not_marked(fabricate: Fabricate, tmp_pa
 def test_any_difference_is_beyond_zero_noise(apart: float, fabricate: Fabricate, tmp_path: Path) -> None:
     for at, (system, rate) in enumerate((("vanilla", 2.0), ("nirvana", 2.0 + apart)) * 2):
         fabricate(
-            str(at), system, seed=at, requests=10, change=lambda said, rate=rate: said.update(throughput_rpm=rate)
+            str(at), system, seed=at, requests=10, change=lambda summary, rate=rate: summary.update(throughput_rpm=rate)
         )
     one, other = cells(load_runs([tmp_path]))
     assert beyond_noise(one, other, "throughput_rpm") == (apart > 0)
@@ -300,18 +300,18 @@ def test_report_command_prints_the_files_it_wrote(
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["gone"], "gone: no such directory"),
         ([".", "--reruns-s", "-1"], "--reruns-s"),
         ([".", "--format", "pdf"], "'vllm-omni'"),
     ],
 )
-def test_invalid_report_option_is_one_line(words: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_report_option_is_one_line(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", *words]) == 2
-    said = capsys.readouterr().err
-    assert told in said
-    assert said.count("\n") == 1
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
 
 
 def test_assumption_stated_twice_by_a_run_is_listed_once(fabricate: Fabricate, tmp_path: Path) -> None:

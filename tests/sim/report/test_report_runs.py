@@ -200,7 +200,7 @@ def error_of(path: Path) -> str:
 
 
 @pytest.mark.parametrize(
-    ("keys", "to", "told"),
+    ("keys", "to", "expected"),
     [
         ("schema", None, "key 'schema' is missing"),
         ("latency_s.p99", None, "key 'latency_s.p99' is missing"),
@@ -212,14 +212,14 @@ def error_of(path: Path) -> str:
         ("assumptions", ["none"], "'assumptions.0' is 'none', expected a valid dictionary"),
     ],
 )
-def test_missing_or_wrong_summary_key_is_named(fabricate: Fabricate, keys: str, to: object, told: str) -> None:
+def test_missing_or_wrong_summary_key_is_named(fabricate: Fabricate, keys: str, to: object, expected: str) -> None:
     message = error_of(fabricate("r", change=edited(*keys.split("."), to=to), requests=10))
     assert "summary.json: " in message
-    assert told in message
+    assert expected in message
 
 
 @pytest.mark.parametrize(
-    ("file", "content", "told"),
+    ("file", "content", "message"),
     [
         ("summary.json", '{"schema": 1, "system": ', r"is not valid JSON \(.*line 1.*\); run it again"),
         ("summary.json", f'{{"latency_s": {{"p99": 1{"0" * 399}}}}}', "too large to convert to float.*; run it again"),
@@ -229,10 +229,10 @@ def test_missing_or_wrong_summary_key_is_named(fabricate: Fabricate, keys: str, 
         ("config.yaml", "- 1", "the top level is .* expected a mapping"),
     ],
 )
-def test_malformed_file_is_named(fabricate: Fabricate, file: str, content: str, told: str) -> None:
+def test_malformed_file_is_named(fabricate: Fabricate, file: str, content: str, message: str) -> None:
     path = fabricate("r", requests=10)
     (path / file).write_text(content)
-    assert re.search(rf"{file}: .*{told}", error_of(path))
+    assert re.search(rf"{file}: .*{message}", error_of(path))
 
 
 def test_place_without_runs_is_named(fabricate: Fabricate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,7 +250,7 @@ def test_place_without_runs_is_named(fabricate: Fabricate, tmp_path: Path, monke
 
 
 @pytest.mark.parametrize(
-    ("columns", "told"),
+    ("columns", "message"),
     [
         (None, "is not a readable Parquet file"),
         (("arrival_s",), "column 'finish_s' is missing; run it again"),
@@ -259,7 +259,7 @@ def test_place_without_runs_is_named(fabricate: Fabricate, tmp_path: Path, monke
         (("arrival_s", "words", "outcome"), "column 'finish_s': found Failed to parse string"),
     ],
 )
-def test_malformed_table_column_is_named(fabricate: Fabricate, columns: tuple[str, ...] | None, told: str) -> None:
+def test_malformed_table_column_is_named(fabricate: Fabricate, columns: tuple[str, ...] | None, message: str) -> None:
     (run,) = load_runs([fabricate("r", requests=10)])
     path = run.path / "requests.parquet"
     if columns is None:
@@ -270,7 +270,7 @@ def test_malformed_table_column_is_named(fabricate: Fabricate, columns: tuple[st
         pq.write_table(pa.table([of.get(name, pa.array([1.0])) for name in columns], names=names), path)
     with pytest.raises(ConfigError) as refused:
         latency_quantiles(run, np.array([0.5]))
-    assert str(refused.value).startswith(f"{path}: {told}")
+    assert str(refused.value).startswith(f"{path}: {message}")
     path.unlink()
     assert latency_quantiles(run, np.array([0.5])) is None
 

@@ -129,21 +129,21 @@ def test_vllm_omni_results_have_the_keys_of_its_benchmark(
 ) -> None:
     assert main(["report", str(runs / "0.7"), "--format", "vllm-omni", "-o", str(tmp_path / "r.json")]) == 0
     found = json.loads((tmp_path / "r.json").read_text())
-    said = json.loads((runs / "0.7" / "summary.json").read_text())
+    summary = json.loads((runs / "0.7" / "summary.json").read_text())
     assert found.keys() == {
         *("duration", "completed_requests", "failed_requests", "throughput_qps", "latency_mean", "latency_median"),
         *("latency_p50", "latency_p95", "latency_p99", "peak_memory_mb_max", "peak_memory_mb_mean"),
         *("peak_memory_mb_median", "stage_durations_mean", "stage_durations_p50", "stage_durations_p99"),
         *("slo_attainment_rate", "slo_met_success", "slo_scale", "backend", "model", "dataset", "task"),
     }
-    assert found["completed_requests"] == said["requests"]["completed"] == 1900
+    assert found["completed_requests"] == summary["requests"]["completed"] == 1900
     for name in ("mean", "p50", "p95", "p99"):
-        assert found[f"latency_{name}"] == pytest.approx(said["latency_s"][name])
+        assert found[f"latency_{name}"] == pytest.approx(summary["latency_s"][name])
     assert found["throughput_qps"] * found["duration"] == pytest.approx(1900)
     stages = found["stage_durations_mean"]
     assert sum(stages.values()) == pytest.approx(found["latency_mean"])
     assert stages["denoise"] == pytest.approx(9 * 0.09)
-    assert found["slo_attainment_rate"] == pytest.approx(1 - said["slo"]["2x"]["violation_rate"])
+    assert found["slo_attainment_rate"] == pytest.approx(1 - summary["slo"]["2x"]["violation_rate"])
     assert (found["model"], found["slo_scale"], found["dataset"]) == ("z-image-turbo", 2.0, "mix")
     capsys.readouterr()
     assert main(["report", str(runs), "--format", "vllm-omni"]) == 2
@@ -151,19 +151,19 @@ def test_vllm_omni_results_have_the_keys_of_its_benchmark(
 
 
 @pytest.mark.parametrize(
-    ("found", "told"),
+    ("found", "message"),
     [
         ("backends.profiled.Profiled -> sim.mine.Live", "it has no profile to change"),
         ("- 1", "expected a mapping; run it again"),
         ("warmup: 100 -> warmup: 1999", ""),
     ],
 )
-def test_run_without_a_sensitivity_says_why(tmp_path: Path, found: str, told: str) -> None:
+def test_run_without_a_sensitivity_says_why(tmp_path: Path, found: str, message: str) -> None:
     folder = made(tmp_path / "run", 0.5, "trace.requests=2000")
     config = folder / "config.yaml"
     (run,) = load_runs([folder])
     old, _, new = found.partition(" -> ")
     config.write_text(config.read_text().replace(old, new) if new else old)
     (each,) = sensitivities([run], inf)
-    assert told in each.reason
-    assert (each.baseline is None) == bool(told), "of one request only there are percentiles too"
+    assert message in each.reason
+    assert (each.baseline is None) == bool(message), "of one request only there are percentiles too"

@@ -125,7 +125,7 @@ def test_verdict_rows_name_the_setting_that_differs(fabricate: Fabricate, tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("requests", "told"),
+    ("requests", "message"),
     [
         ({"arrived": 10, "completed": 0}, "completes no request"),
         ({"arrived": 10, "completed": 7}, "queue not recorded, drops 30.0%"),
@@ -133,13 +133,13 @@ def test_verdict_rows_name_the_setting_that_differs(fabricate: Fabricate, tmp_pa
         ({"arrived": None, "completed": None}, "–"),
     ],
 )
-def test_verdict_says_what_is_not_served(requests: dict[str, Any], told: str, fabricate: Fabricate) -> None:
+def test_verdict_says_what_is_not_served(requests: dict[str, Any], message: str, fabricate: Fabricate) -> None:
     def edit(summary: dict[str, Any]) -> None:
         summary["requests"] |= requests
         summary["slo"] = {}
 
     ((row,),) = verdicts(load_runs([fabricate("r", requests=20, change=edit)])).values()
-    assert row["verdict"] == told
+    assert row["verdict"] == message
 
 
 def test_prices_are_shown_with_their_source(fabricate: Fabricate, tmp_path: Path) -> None:
@@ -181,11 +181,11 @@ def test_sweep_of_different_work_says_so_at_its_end(
         summary["models"] = [ASSUMED if kind == "h100" else MLPERF]
         path.write_text(json.dumps(summary))
     assert main([*words, *seeds]) == 0, "every point is there already"
-    told = capfd.readouterr().err
-    assert "2 points" in told
-    assert ("do different work" in told) is (second == "cluster=h100")
+    error = capfd.readouterr().err
+    assert "2 points" in error
+    assert ("do different work" in error) is (second == "cluster=h100")
     if second == "cluster=h100":
-        assert "do different work, so their speed and cost cannot be compared" in told
-        assert "  sdxl, 1024x1024, 50 steps, fp16 (assumed): 1\n" in told
+        assert "do different work, so their speed and cost cannot be compared" in error
+        assert "  sdxl, 1024x1024, 50 steps, fp16 (assumed): 1\n" in error
     (folder / "0" / "summary.json").write_text("{")
     assert list(read_summaries(folder)) == ["1"]

@@ -77,8 +77,8 @@ def test_every_folder_of_choices_is_a_group() -> None:
 
 def test_needs_of_a_group_match_the_classes_that_take_it() -> None:
     """conf/groups.yaml says so once; the classes of our choices have the parameter."""
-    for group, said in groups().items():
-        for other, allowed in said.needs.items():
+    for group, settings in groups().items():
+        for other, allowed in settings.needs.items():
             takers = set()
             for choice in choices(other):
                 node = configured(*_NEEDED_BY.get(f"{other}={choice.name}", ()), f"{other}={choice.name}")[other]
@@ -107,7 +107,7 @@ def _taken(node: Any) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["router=random"], "router=random: applies only with scheduler=per-worker, found scheduler=fcfs"),
         (["eviction=lru"], "eviction=lru: applies only with frontend=gpt-cache or frontend=modm"),
@@ -121,8 +121,8 @@ def _taken(node: Any) -> set[str]:
         ),
     ],
 )
-def test_group_without_the_choice_it_needs_is_refused(words: list[str], told: str) -> None:
-    with pytest.raises(ConfigError, match=told):
+def test_group_without_the_choice_it_needs_is_refused(words: list[str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         composed(words)
 
 
@@ -161,9 +161,9 @@ def test_every_system_and_experiment_has_its_parts_and_reads_all_of_them(group: 
 
 def test_list_shows_every_group_and_choice_with_a_description(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list"]) == 0
-    said = dict(line.split("=", 1) for line in capsys.readouterr().out.splitlines()[: len(groups())])
-    assert list(said) == list(groups())
-    assert all(line.strip() for line in said.values())
+    listed = dict(line.split("=", 1) for line in capsys.readouterr().out.splitlines()[: len(groups())])
+    assert list(listed) == list(groups())
+    assert all(line.strip() for line in listed.values())
     for group in groups():
         assert main(["list", group]) == 0
         lines = [line for line in capsys.readouterr().out.splitlines() if not line.lstrip().startswith("with it: ")]
@@ -175,7 +175,7 @@ def test_list_shows_every_group_and_choice_with_a_description(capsys: pytest.Cap
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["evicton"], "no group 'evicton'; the groups are models, arrivals,"),
         (["eviction", "--config-dir", "nowhere"], "nowhere is not a folder"),
@@ -184,10 +184,10 @@ def test_list_shows_every_group_and_choice_with_a_description(capsys: pytest.Cap
     ],
 )
 def test_list_of_an_unknown_group_or_folder_is_refused(
-    words: list[str], told: str, capsys: pytest.CaptureFixture[str]
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["list", *words]) == 2
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def test_user_choices_are_listed_and_marked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -266,16 +266,16 @@ def test_damaged_composition_cache_is_recomputed(tmp_path: Path) -> None:
     command = [sys.executable, "-P", "-m", "sim.cli", "run", "--cfg", "job", "system=nirvana", "seed=3", "run.dir=x"]
     environment = {**os.environ, "MEZZOTINT_CACHE": str(tmp_path), "PYTHONPATH": str(REPOSITORY)}
 
-    def said() -> str:
+    def composed_text() -> str:
         return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60, check=True).stdout
 
-    made = said()
+    made = composed_text()
     (kept,) = tmp_path.glob("compositions/*/*")
     whole = kept.read_bytes()
-    assert said() == made
+    assert composed_text() == made
     damaged = whole[:-1] + bytes([whole[-1] ^ 1])
     kept.write_bytes(damaged)
-    assert said() == made
+    assert composed_text() == made
     assert kept.read_bytes() != damaged
     assert made == OmegaConf.to_yaml(composed(["system=nirvana", "seed=3", "run.dir=x"]))
 
@@ -307,8 +307,8 @@ def test_omitted_part_equals_its_default_choice() -> None:
     """A front end without index, store and match predictor finds at once, fetches always and searches for all."""
     at_once = ("index=immediate", "match_predictor=none")
     common = ("system=nirvana", "trace.requests=200")
-    said = simulated(*common, *at_once).requests
-    assert simulated(*common, "~index", "~store", "~match_predictor").requests.equals(said)
+    requests = simulated(*common, *at_once).requests
+    assert simulated(*common, "~index", "~store", "~match_predictor").requests.equals(requests)
 
 
 def test_parts_are_shared_and_checked_against_their_protocol() -> None:

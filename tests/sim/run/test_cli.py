@@ -38,10 +38,10 @@ def test_run_writes_four_files_and_prints_their_folder(capsys: pytest.CaptureFix
     assert sorted(file.name for file in (tmp_path / "out").iterdir()) == [
         "cluster.parquet", "config.yaml", "requests.parquet", "summary.json",
     ]  # fmt: skip
-    said = capsys.readouterr()
-    assert said.out.startswith("vanilla: 60 of 60 requests completed")
-    assert said.out.rstrip().endswith("-> out")
-    assert said.err == ""
+    printed = capsys.readouterr()
+    assert printed.out.startswith("vanilla: 60 of 60 requests completed")
+    assert printed.out.rstrip().endswith("-> out")
+    assert printed.err == ""
     assert sorted(file.name for file in tmp_path.iterdir()) == ["out"], "Hydra leaves nothing of its own behind"
 
 
@@ -98,10 +98,10 @@ def test_sweep_can_have_a_folder_per_point(capsys: pytest.CaptureFixture[str]) -
     """There is none to claim, and what one point meets is no matter of the others'."""
     words = ["run", "-m", "trace.requests=5", "hydra.launcher.n_jobs=1", "models=sdxl"]
     assert main([*words, "seed=3", "cluster=l20,mi210", "run.dir=of-${seed}"]) == 2
-    said = capsys.readouterr()
-    assert "mezzotint: error: no profile of sdxl on l20" in said.err
-    assert "Traceback" not in said.err
-    assert "cluster=mi210): 5 of 5 requests completed" in said.out
+    printed = capsys.readouterr()
+    assert "mezzotint: error: no profile of sdxl on l20" in printed.err
+    assert "Traceback" not in printed.err
+    assert "cluster=mi210): 5 of 5 requests completed" in printed.out
     assert Path("of-3/1/summary.json").is_file()
     assert not list(Path("of-3").glob(".*")), "no sweep of ours was begun in it"
 
@@ -181,9 +181,11 @@ def test_user_policy_is_one_class_and_one_yaml_file() -> None:
     # A setting that the YAML does not list needs no +: the class says which there are.
     done = mezzotint("run", "--plugin", "my_policies", "--config-dir", "my_conf", *words, "scheduler.patience_s=100")
     assert done.returncode == 0, done.stderr
-    said = json.loads(Path("out/summary.json").read_text())
-    assert said["requests"]["discarded"] > 10
-    assert sum(said["requests"][end] for end in ("completed", "discarded", "failed")) == said["requests"]["arrived"]
+    summary = json.loads(Path("out/summary.json").read_text())
+    assert summary["requests"]["discarded"] > 10
+    assert (
+        sum(summary["requests"][end] for end in ("completed", "discarded", "failed")) == summary["requests"]["arrived"]
+    )
     rows = pq.read_table("out/requests.parquet").to_pandas()
     assert set(rows[rows.outcome == "discarded"].reason) == {"waited longer than its patience"}
     wrong = mezzotint("run", "--plugin", "my_policies", "--config-dir", "my_conf", *words, "scheduler.patience_s=long")
@@ -217,8 +219,8 @@ def test_experiment_replays_a_user_trace() -> None:
     assert main(["trace", "synth", "-o", "mine.parquet", "--requests", "90"]) == 0
     words = ["experiment=nirvana-figure15", "trace=file", "trace.path=mine.parquet", "preload=30", "search=exact"]
     assert main(["run", *words, "run.dir=out"]) == 0
-    said = json.loads(Path("out/summary.json").read_text())
-    assert (said["system"], said["trace"]["requests"], said["gpu"]["count"]) == ("nirvana", 90, 1)
+    summary = json.loads(Path("out/summary.json").read_text())
+    assert (summary["system"], summary["trace"]["requests"], summary["gpu"]["count"]) == ("nirvana", 90, 1)
 
 
 @pytest.mark.parametrize(
@@ -260,11 +262,11 @@ def test_user_error_is_one_line(words: list[str], message: str, capsys: pytest.C
     Path("broken.py").write_text("class Policy(:\n")
     small = ["trace.requests=60"] if words[0] == "run" and "trace=file" not in words else []
     assert main([*words, *small]) == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err.startswith("mezzotint: error: ")
-    assert message in said.err
-    assert said.err.count("\n") == 1
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("mezzotint: error: ")
+    assert message in printed.err
+    assert printed.err.count("\n") == 1
 
 
 @pytest.mark.parametrize("words", [[], ["nosuch"], ["run", "--nosuch"], ["report"]])
@@ -280,8 +282,8 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "--cfg=job", "system=nirvana"]) == 0
     assert "selector" in capsys.readouterr().out
     assert main(["--help"]) == 0
-    said = capsys.readouterr().out
-    assert all(f"  {words} " in said for words in COMMANDS)
+    output = capsys.readouterr().out
+    assert all(f"  {words} " in output for words in COMMANDS)
     for words in COMMANDS:
         assert main([*words.split(), "--help"]) == 0
         assert capsys.readouterr().out.startswith(f"Usage: mezzotint {words}")
@@ -322,13 +324,13 @@ def test_code_in_the_working_directory_is_not_run() -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "said"),
+    ("command", "message"),
     [(["--help"], "trace import"), (["list", "similarity"], "clip-images"), (["run", "nonsense=1"], "nonsense")],
 )
-def test_listing_and_help_import_no_simulation(command: list[str], said: str) -> None:
+def test_listing_and_help_import_no_simulation(command: list[str], message: str) -> None:
     script = f"import sys; from sim.cli import main; main({command}); print([*sys.modules])"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
-    assert said in done.stdout + done.stderr
+    assert message in done.stdout + done.stderr
     assert not {"scipy", "pandas", "matplotlib", "sklearn", "sim.engine"} & set(eval(done.stdout.splitlines()[-1]))
 
 
@@ -357,9 +359,9 @@ def test_deleted_working_directory_is_refused(
     monkeypatch.chdir(tmp_path / "request_left")
     (tmp_path / "request_left").rmdir()
     assert main(["run", "run.dir=/tmp/out"]) == 2
-    said = capsys.readouterr().err
-    assert "the working directory no longer exists" in said
-    assert said.count("\n") == 1
+    error = capsys.readouterr().err
+    assert "the working directory no longer exists" in error
+    assert error.count("\n") == 1
 
 
 def test_virtual_memory_limit_too_low_for_libraries_is_refused() -> None:
@@ -377,9 +379,9 @@ def test_memory_error_is_one_line_per_sweep_point(
 
     monkeypatch.setattr("sim.run.simulate.simulate", simulate)
     assert main(["run", "-m", "seed=1,2", "hydra/launcher=basic", *SMALL, "run.dir=out"]) == 2
-    said = capsys.readouterr().err
-    assert said.count("memory ran out (Unable to allocate 15.3 MiB); raise `ulimit -v`, free memory") == 2
-    assert said.count("\n") == 3
+    error = capsys.readouterr().err
+    assert error.count("memory ran out (Unable to allocate 15.3 MiB); raise `ulimit -v`, free memory") == 2
+    assert error.count("\n") == 3
 
 
 def _in_shell(script: str, *words: str) -> subprocess.CompletedProcess[str]:

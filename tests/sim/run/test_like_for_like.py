@@ -11,8 +11,8 @@ from tests.sim.lab import simulated
 
 def points(experiment: str) -> list[tuple[str, str, str]]:
     """One run of an experiment's sweep on each GPU, its designs in turn."""
-    said = yaml.safe_load((REPOSITORY / "conf" / "experiment" / f"{experiment}.yaml").read_text())
-    swept = said["hydra"]["sweeper"]["params"]
+    settings = yaml.safe_load((REPOSITORY / "conf" / "experiment" / f"{experiment}.yaml").read_text())
+    swept = settings["hydra"]["sweeper"]["params"]
     designs = cycle(swept["system"].split(","))
     return [
         (f"experiment={experiment}", f"cluster={gpu}", f"system={design}")
@@ -29,7 +29,7 @@ def test_like_for_like_runs_have_the_same_model_size_steps_and_precision(point: 
     assert shape == ["sdxl-mlperf", 1024, 1024, 20, "fp8"]
     assert model["basis"] == "published"
     assert model["service_error"] is not None
-    assert not [said for said in summary["assumptions"] if "extrapolate" in said["source"]]
+    assert not [assumption for assumption in summary["assumptions"] if "extrapolate" in assumption["source"]]
 
 
 def test_gpu_without_a_profile_of_the_model_is_refused() -> None:
@@ -50,4 +50,4 @@ def test_readme_batching_commands_run_as_written(command: str, stages: int) -> N
     assert f"`{command}`" in " ".join((REPOSITORY / "README.md").read_text().split())
     summary = simulated(*command.split(), "trace.requests=40").summary
     assert summary["requests"]["completed"] == 40
-    assert sum("the largest measured" in said["what"] for said in summary["assumptions"]) == stages
+    assert sum("the largest measured" in assumption["what"] for assumption in summary["assumptions"]) == stages

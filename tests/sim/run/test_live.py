@@ -97,10 +97,10 @@ def test_live_quality_compares_hits_with_the_full_run(tmp_path: Path) -> None:
     factor = rows.quality_factor
     assert (factor.notna() == rows.source_id.notna()).all()
     assert factor.dropna().between(-1, 1).all()
-    said = outcome.summary["quality"]
-    assert said["basis"] == "ssim against the full run of sd1.5-tiny, same seed"
-    assert said["factor_mean"] == pytest.approx(factor.mean())
-    assert said["below_alpha_share"] == pytest.approx((factor.dropna() < 0.9).mean())
+    quality = outcome.summary["quality"]
+    assert quality["basis"] == "ssim against the full run of sd1.5-tiny, same seed"
+    assert quality["factor_mean"] == pytest.approx(factor.mean())
+    assert quality["below_alpha_share"] == pytest.approx((factor.dropna() < 0.9).mean())
 
 
 def test_out_of_memory_fails_only_its_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,10 +162,10 @@ def test_invalid_live_setting_is_one_line(
     words: list[str], message: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     assert main(["run", *LIVE, *words, f"run.dir={tmp_path}"]) == 2
-    said = capsys.readouterr()
-    assert said.err.startswith("mezzotint: error: ")
-    assert message in said.err
-    assert said.err.count("\n") == 1
+    printed = capsys.readouterr()
+    assert printed.err.startswith("mezzotint: error: ")
+    assert message in printed.err
+    assert printed.err.count("\n") == 1
 
 
 def test_model_that_does_not_fit_is_refused_before_it_is_built(

@@ -47,9 +47,9 @@ def test_rate_scales_the_times_of_a_file() -> None:
 @pytest.mark.parametrize("words", [(), ("arrivals=trace",)])
 def test_untimed_file_needs_a_choice_of_arrivals(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "trace=file", "trace.path=order.parquet", *words, "run.dir=out"]) == 2
-    said = capsys.readouterr().err
-    assert "order.parquet has an order of requests and no times" in said
-    assert "arrivals=poisson arrivals.rate_rpm=10" in said
+    error = capsys.readouterr().err
+    assert "order.parquet has an order of requests and no times" in error
+    assert "arrivals=poisson arrivals.rate_rpm=10" in error
     assert main(["run", "trace=file", "trace.path=order.parquet", "arrivals=poisson", "run.dir=out"]) == 0
 
 
@@ -65,15 +65,15 @@ def test_plan_capacity_scales_a_log_and_reports_rate_and_scale(capsys: pytest.Ca
     assert main([*words, "--from", "0.3", "--to", "9", "--replications", "3"]) == 2
     assert "the same for every seed" in capsys.readouterr().err
     assert main([*words, "--from", "0.3", "--to", "9"]) == 0
-    said = json.loads(Path("plan/rate.json").read_text())
+    results = json.loads(Path("plan/rate.json").read_text())
     own = pq.read_table("log.parquet").column("arrival_s").to_numpy()
     rate_rpm = 60 * (len(own) - 1) / np.ptp(own)
-    assert said["own_clock"]["rate_rpm"] == pytest.approx(rate_rpm)
-    assert said["own_clock"]["scale"] == pytest.approx(said["rate_rpm"]["mean"] / rate_rpm)
-    assert len(said["replications"]) == 1
-    folder = next(each["folder"] for each in said["runs"] if each["rate_rpm"] == said["rate_rpm"]["mean"])
+    assert results["own_clock"]["rate_rpm"] == pytest.approx(rate_rpm)
+    assert results["own_clock"]["scale"] == pytest.approx(results["rate_rpm"]["mean"] / rate_rpm)
+    assert len(results["replications"]) == 1
+    folder = next(each["folder"] for each in results["runs"] if each["rate_rpm"] == results["rate_rpm"]["mean"])
     times = pq.read_table(f"plan/{folder}/requests.parquet").column("arrival_s").to_numpy()
-    assert np.diff(times) == pytest.approx(np.diff(own) / said["own_clock"]["scale"])
+    assert np.diff(times) == pytest.approx(np.diff(own) / results["own_clock"]["scale"])
     assert "as fast; its own mean rate is" in capsys.readouterr().out
 
 

@@ -101,7 +101,7 @@ def test_installed_entry_point_offers_a_plugin(tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.parametrize(
-    ("target", "told"),
+    ("target", "message"),
     [
         (5, "found 5, expected the dotted path of a class"),
         ("Fcfs", "found 'Fcfs', expected the dotted path of a class"),
@@ -113,8 +113,8 @@ def test_installed_entry_point_offers_a_plugin(tmp_path: Path, monkeypatch: pyte
         ("sim.nowhere.Part", r"sim.nowhere cannot be imported \(ModuleNotFoundError"),
     ],
 )
-def test_target_that_names_no_class_is_refused_by_its_key(target: Any, told: str) -> None:
-    with pytest.raises(ConfigError, match=rf"^it\._target_: {told}"):
+def test_target_that_names_no_class_is_refused_by_its_key(target: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=rf"^it\._target_: {message}"):
         build({"_target_": target}, "it")
 
 
@@ -127,9 +127,9 @@ def test_run_config_cannot_name_a_plugin(capsys: pytest.CaptureFixture[str]) -> 
         config: Any = OmegaConf.to_container(composed(["run.dir=out"]), resolve=True)
         Path("out/config.yaml").write_text(yaml.safe_dump({**config, "scheduler": node, "plugins": ["evil"]}))
         assert main(["run", "--config-path", "out", "run.dir=again"]) == 2
-        said = capsys.readouterr().err
-        assert said.startswith("mezzotint: error: ")
-        assert said.count("\n") == 1
+        error = capsys.readouterr().err
+        assert error.startswith("mezzotint: error: ")
+        assert error.count("\n") == 1
     assert not Path("harm").exists()
     assert not Path("again").exists()
 

@@ -67,9 +67,9 @@ def test_run_keys_refuse_a_boolean_as_a_number() -> None:
 
 @pytest.mark.parametrize("value", ["nan", "[1,-inf]", "{a:inf}"])
 def test_assumption_that_json_cannot_hold_is_refused(value: str) -> None:
-    said = f"++system.assumptions=[{{what:a,value:{value},source:b}}]"
+    override = f"++system.assumptions=[{{what:a,value:{value},source:b}}]"
     with pytest.raises(ConfigError, match=r"^system\.assumptions: the value of 'a': .*not JSON compliant"):
-        simulated("trace.requests=20", said)
+        simulated("trace.requests=20", override)
 
 
 @pytest.mark.parametrize("group", ["models", "frontend", "scheduler", "executor", "allocation"])

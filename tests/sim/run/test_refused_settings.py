@@ -17,7 +17,6 @@ from sim.frontend.delay import Constant, LogNormal, as_delay
 from sim.metrics.design import check_design
 from sim.metrics.request_columns import DeclaredColumn
 from sim.run.config.build import build
-from tests.sim.lab import engine
 from traces.error import TraceError
 from traces.table.trace import ADDON_BYTES, make
 
@@ -34,11 +33,11 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("make_it", "told"), REFUSED, ids=[told for _, told in REFUSED])
-def test_part_refuses_inconsistent_settings(make_it: Callable[[], object], told: str) -> None:
+@pytest.mark.parametrize(("make_it", "message"), REFUSED, ids=[message for _, message in REFUSED])
+def test_part_refuses_inconsistent_settings(make_it: Callable[[], object], message: str) -> None:
     with pytest.raises(ConfigError) as refused:
         make_it()
-    assert told in str(refused.value)
+    assert message in str(refused.value)
 
 
 CACHE = {
@@ -108,12 +107,6 @@ def test_preloaded_rows_have_no_column_values() -> None:
     assert fact[2] == 5.0
     with pytest.raises(SimulationError, match="trace row 1 only filled a cache"):
         fact[1]
-
-
-def test_request_without_a_model_has_no_work() -> None:
-    run = engine([0.0], [1.0])
-    with pytest.raises(SimulationError, match="the plan of the request in row 0 names no model"):
-        run.work(run.request(0, 0.0))
 
 
 @pytest.mark.parametrize("sizes", [["a"], {"a": 0}, {"a": 1.5}, {"a": True}])

@@ -134,10 +134,10 @@ def test_hit_shares_by_k_sum_to_one_and_give_the_compute_saving(finished: dict[s
 
 
 def test_summary_lists_its_assumptions(finished: dict[str, Outcome]) -> None:
-    said = {a["what"] for a in finished["modm-throughput"].summary["assumptions"]}
-    assert {"the trace is synthetic", "text-to-image similarity", "GPU power, at work and idle [W]"} <= said
-    assert {"step time of sd3.5-large on mi210", "step time of sdxl on mi210"} <= said
-    assert {"similarity of prompts", "fetch time of an image [s]"} <= said
+    assumptions = {a["what"] for a in finished["modm-throughput"].summary["assumptions"]}
+    assert {"the trace is synthetic", "text-to-image similarity", "GPU power, at work and idle [W]"} <= assumptions
+    assert {"step time of sd3.5-large on mi210", "step time of sdxl on mi210"} <= assumptions
+    assert {"similarity of prompts", "fetch time of an image [s]"} <= assumptions
     planned = {a["what"] for a in finished["modm-fixed"].summary["assumptions"]}
     assert "hit rate and share of steps left that the split is planned for" in planned
     assert "similarity for retrieval" in {a["what"] for a in finished["pinecone"].summary["assumptions"]}
@@ -147,9 +147,9 @@ def test_summary_lists_its_assumptions(finished: dict[str, Outcome]) -> None:
 @pytest.mark.parametrize("arrivals", ["arrivals.rate_rpm=20", "arrivals=saturation"])
 def test_vanilla_saturates_at_the_published_rate(arrivals: str) -> None:
     """MoDM's artifact: 16 MI210 at 91.5 s are 10.49 requests/min."""
-    said = simulated("system=vanilla", arrivals, "trace.requests=3200").summary
-    assert said["throughput_rpm"] == pytest.approx(16 * 60 / 91.5, rel=0.01)
-    assert said["gpu"]["busy_fraction"] > 0.99
+    summary = simulated("system=vanilla", arrivals, "trace.requests=3200").summary
+    assert summary["throughput_rpm"] == pytest.approx(16 * 60 / 91.5, rel=0.01)
+    assert summary["gpu"]["busy_fraction"] > 0.99
 
 
 def test_one_a10g_in_a_closed_loop_takes_the_published_time() -> None:
@@ -218,24 +218,24 @@ def test_energy_per_image_does_not_depend_on_the_warmup(warmup: int) -> None:
 
     Of those, 16 at most were begun before it."""
     outcome = simulated("system=vanilla", "arrivals.rate_rpm=14", "trace.requests=4000", f"warmup={warmup}")
-    rows, said = outcome.requests.to_pandas(), outcome.summary
+    rows, summary = outcome.requests.to_pandas(), outcome.summary
     start, end = rows.arrival_s[warmup], rows.finish_s.max()
     images = int(rows.finish_s.between(start, end, inclusive="right").sum())
     assert images > 4000 - warmup or not warmup
     idle_s = 16 * (end - start) - (rows.finish_s.clip(start, end) - rows.start_s.clip(start, end)).sum()
     expected = 300 * 91.5 + 60 * idle_s / images
-    assert abs(said["energy_j"]["per_image"] - expected) < 16 * 300 * 91.5 / images
-    assert said["energy_j"]["per_image"] == pytest.approx(300 * 91.5, rel=0.015)
-    assert said["throughput_rpm"] == pytest.approx(60 * images / (end - start))
+    assert abs(summary["energy_j"]["per_image"] - expected) < 16 * 300 * 91.5 / images
+    assert summary["energy_j"]["per_image"] == pytest.approx(300 * 91.5, rel=0.015)
+    assert summary["throughput_rpm"] == pytest.approx(60 * images / (end - start))
 
 
 @pytest.mark.parametrize("warmup", [0, 1, 37])
 def test_busy_gpu_draws_power_times_service_time_per_image(warmup: int) -> None:
     """A closed loop: the image that ends as the window begins is the warm-up's, with all that was spent on it."""
-    said = simulated("cluster.count=1", "arrivals=closed", "trace.requests=60", f"warmup={warmup}").summary
-    assert said["energy_j"]["per_image"] == pytest.approx(300 * 91.5)
-    assert said["energy_j"]["total"] == pytest.approx((60 - warmup) * 300 * 91.5)
-    assert said["throughput_rpm"] == pytest.approx(60 / 91.5)
+    summary = simulated("cluster.count=1", "arrivals=closed", "trace.requests=60", f"warmup={warmup}").summary
+    assert summary["energy_j"]["per_image"] == pytest.approx(300 * 91.5)
+    assert summary["energy_j"]["total"] == pytest.approx((60 - warmup) * 300 * 91.5)
+    assert summary["throughput_rpm"] == pytest.approx(60 / 91.5)
     priced = simulated("cluster=a10g", "arrivals=closed", "trace.requests=60", f"warmup={warmup}").summary
     assert priced["cost_usd"]["per_image"] == pytest.approx(8.144 * 8.59 / 3600)
 
@@ -253,10 +253,10 @@ def test_work_after_the_last_measured_request_is_outside_the_window() -> None:
 
 def test_latency_equal_to_its_limit_is_no_violation() -> None:
     """Two in flight on one GPU: every latency but the first is exactly twice the standalone one."""
-    said = simulated(
+    outcome = simulated(
         "cluster=a10g", "cluster.count=1", "arrivals=closed", "arrivals.outstanding=2", "slo=[2]", "trace.requests=500"
     )  # fmt: skip
-    assert said.summary["slo"]["2x"]["violation_rate"] == 0.0
+    assert outcome.summary["slo"]["2x"]["violation_rate"] == 0.0
 
 
 def test_loads_that_take_no_time_are_counted() -> None:
@@ -308,27 +308,19 @@ class Alternating(Direct):
 def test_multiple_images_per_request_are_stated(tmp_path: Path) -> None:
     columns = {"request_id": ["a", "b"], "arrival_s": [0.0, 1.0], "images": [1, 4]}
     write_trace(make(columns, name="t", source="test", notes={}, where="test"), tmp_path / "t.parquet")
-    said = simulated("trace=file", f"trace.path={tmp_path / 't.parquet'}").summary["assumptions"]
-    assert [a["source"] for a in said if a["what"] == "images per request"] == [
+    assumptions = simulated("trace=file", f"trace.path={tmp_path / 't.parquet'}").summary["assumptions"]
+    assert [a["source"] for a in assumptions if a["what"] == "images per request"] == [
         "1 requests ask for more; one is served"
     ]
 
 
-def test_gpu_price_is_spread_over_the_images() -> None:
-    said = simulated("cluster=a10g", "trace.requests=60", "arrivals=closed").summary
-    assert said["cost_usd"]["total"] == pytest.approx(8.144 * 60 * 8.59 / 3600)
-    assert said["cost_usd"]["per_image"] == pytest.approx(8.144 * 8.59 / 3600)
-    unpriced = {"per_image": None, "total": None, "by": {"gpu": None}}
-    assert simulated("trace.requests=60").summary["cost_usd"] == unpriced
-
-
 def test_trace_shapes_change_times_and_limits() -> None:
-    said = simulated("shapes=trace", "extrapolate=warn", "trace.requests=300", "arrivals.rate_rpm=1")
-    rows = said.requests.to_pandas()
+    outcome = simulated("shapes=trace", "extrapolate=warn", "trace.requests=300", "arrivals.rate_rpm=1")
+    rows = outcome.requests.to_pandas()
     full = 1.83 * rows.steps * rows.width * rows.height / 1024**2
     np.testing.assert_allclose(rows.denoise_s, full)
-    assert said.summary["slo"]["2x"]["limit_s"] == pytest.approx(2 * full.mean())
-    assert any("extrapolated" in a["what"] for a in said.summary["assumptions"])
+    assert outcome.summary["slo"]["2x"]["limit_s"] == pytest.approx(2 * full.mean())
+    assert any("extrapolated" in a["what"] for a in outcome.summary["assumptions"])
 
 
 @pytest.mark.parametrize(

@@ -116,8 +116,8 @@ def test_killed_replacement_keeps_the_old_or_the_new_run(moment: int, tmp_path: 
     assert writer.exitcode == 9
     for _ in range(2):
         if (out / SUMMARY).exists():
-            said = json.loads((out / SUMMARY).read_text())["text"]
-            assert [(out / name).read_text() for name in (CONFIG, REQUESTS)] == [said] * 2
+            text = json.loads((out / SUMMARY).read_text())["text"]
+            assert [(out / name).read_text() for name in (CONFIG, REQUESTS)] == [text] * 2
         clear(out)
     assert names(out) == [CONFIG, REQUESTS, SUMMARY]
 
@@ -186,9 +186,9 @@ def test_sweep_resumes_with_the_missing_points(capsys: pytest.CaptureFixture[str
         file.unlink()
     capsys.readouterr()
     assert main(words) == 0
-    said = capsys.readouterr()
-    assert said.out.count("requests completed") == 2
-    assert said.err == "mezzotint: 1 point of sweep had been run before; `mezzotint report sweep` compares all\n"
+    printed = capsys.readouterr()
+    assert printed.out.count("requests completed") == 2
+    assert printed.err == "mezzotint: 1 point of sweep had been run before; `mezzotint report sweep` compares all\n"
     assert {n: Path(f"sweep/{n}/requests.parquet").read_bytes() for n in range(2)} == before
     assert main([*words, "warmup=1"]) == 2
     assert "sweep holds the runs of another sweep" in capsys.readouterr().err
@@ -196,11 +196,11 @@ def test_sweep_resumes_with_the_missing_points(capsys: pytest.CaptureFixture[str
     config = Path("sweep/1/config.yaml")
     config.write_text(config.read_text().replace("seed: 2", "seed: 4"))
     assert main(words) == 2
-    said = capsys.readouterr()
-    assert said.err.count("holds a run of another configuration") == 1
-    assert "seed=2" in said.err
-    assert "seed=1" in said.out
-    assert "seed=2" not in said.out
+    printed = capsys.readouterr()
+    assert printed.err.count("holds a run of another configuration") == 1
+    assert "seed=2" in printed.err
+    assert "seed=1" in printed.out
+    assert "seed=2" not in printed.out
     summary = Path("sweep/0/summary.json")
     summary.write_text(
         json.dumps({key: value for key, value in json.loads(summary.read_text()).items() if key != "slo"})

@@ -36,9 +36,9 @@ def test_terminated_sweep_stops_its_processes_and_can_resume(
         assert command.poll() is None
         time.sleep(0.02)
     command.send_signal(signal.SIGTERM)
-    _, said = command.communicate(timeout=60)
+    _, error = command.communicate(timeout=60)
     assert command.returncode == 143
-    assert said.startswith("mezzotint: interrupted\n")
+    assert error.startswith("mezzotint: interrupted\n")
     assert not _with(mark)
     done = {path: path.read_bytes() for path in folder.glob("*/summary.json")}
     assert 1 <= len(done) < POINTS

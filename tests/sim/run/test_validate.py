@@ -17,9 +17,9 @@ QUICK = ("trace.requests=12", "models.large.width=64", "models.large.height=64",
 def test_validation_reports_the_error_of_the_simulation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Loose bounds: this machine may be busy, and the figure that counts is reported, not asserted."""
     assert main(["validate", "system=nirvana", *QUICK, "trace.users=2", f"run.dir={tmp_path}"]) == 0
-    said = capsys.readouterr().out
-    assert "| latency mean [s] |" in said
-    assert "on cpu (processor time), 12 requests" in said
+    output = capsys.readouterr().out
+    assert "| latency mean [s] |" in output
+    assert "on cpu (processor time), 12 requests" in output
     assert (tmp_path / "validation.png").stat().st_size > 5_000
     facts = json.loads((tmp_path / "validation.json").read_text())
     errors = {row["what"]: row["error"] for row in facts["rows"]}

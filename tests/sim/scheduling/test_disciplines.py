@@ -214,8 +214,8 @@ def test_any_set_of_sizes_can_be_served_in_patches() -> None:
             "trace.requests=60", f"batching.side={side}", "latency_predictor=known",
         )  # fmt: skip
         assert outcome.summary["requests"]["completed"] > 50
-        (said,) = [each for each in outcome.summary["assumptions"] if each["what"] == "side of a patch [px]"]
-        assert said["value"] == {"trace": 64, "active": "active", "128": 128}[side]
+        (assumption,) = [each for each in outcome.summary["assumptions"] if each["what"] == "side of a patch [px]"]
+        assert assumption["value"] == {"trace": 64, "active": "active", "128": 128}[side]
 
 
 def test_a_backend_without_patches_is_refused_before_the_run() -> None:
@@ -282,10 +282,10 @@ def test_svr_latency_predictor_fits_the_backend_and_reports_its_error() -> None:
     batches = [tuple(int(n) for n in row) for row in drawn if 0 < sum(row) <= 16]
     truth_s = np.array([known.step_s("large", each) for each in batches])
     error_s = np.array([svr.step_s("large", each) for each in batches]) - truth_s
-    (said,) = [each for each in run.record.assumptions if "squared error" in each.what]
-    assert "240 random batches, of 60 others" in said.source
+    (assumption,) = [each for each in run.record.assumptions if "squared error" in each.what]
+    assert "240 random batches, of 60 others" in assumption.source
     assert np.sqrt(np.mean(error_s**2)) < 0.03 * truth_s.mean()
-    assert np.sqrt(said.value) / 1e3 < 0.03 * truth_s.mean()
+    assert np.sqrt(assumption.value) / 1e3 < 0.03 * truth_s.mean()
 
 
 @pytest.mark.parametrize("made", [Known, Svr])

@@ -193,9 +193,9 @@ INSTANCES = st.fixed_dictionaries(
 @given(instance=INSTANCES)
 def test_slack_scheduler_matches_algorithm_1(instance: dict[str, Any]) -> None:
     """Who joins, when, and who is discarded, when: to the bit, though few boundaries are looked at."""
-    found, said = served(**instance), served(**instance, plain=True)
+    found, expected = served(**instance), served(**instance, plain=True)
     for name in ("outcome", "start_s", "finish_s", "denoise_s", "worker"):
-        np.testing.assert_array_equal(found.record.request_columns[name], said.record.request_columns[name], name)
+        np.testing.assert_array_equal(found.record.request_columns[name], expected.record.request_columns[name], name)
 
 
 @settings(max_examples=60)
@@ -318,9 +318,9 @@ def test_patchedserve_discards_late_requests_and_states_its_assumptions(model: s
     assert requests["discarded"] > 0
     assert requests["completed"] + requests["discarded"] == 300
     json.dumps(outcome.summary, allow_nan=False)
-    said = {each["what"]: each["value"] for each in outcome.summary["assumptions"]}
-    assert said[f"mean squared error of the predicted step of {model} [ms^2]"] < 25
-    assert said["side of a patch [px]"] == 256
+    assumptions = {each["what"]: each["value"] for each in outcome.summary["assumptions"]}
+    assert assumptions[f"mean squared error of the predicted step of {model} [ms^2]"] < 25
+    assert assumptions["side of a patch [px]"] == 256
     late = outcome.summary["slo"]["5x"]["violation_rate"] * 300 - requests["discarded"]
     assert late <= 0.05 * 300  # who joins is in time, but for errors of the prediction
     assert set(filter(None, outcome.requests["reason"].to_pylist())) == {

@@ -64,9 +64,9 @@ def test_product_of_image_and_text_is_their_cosine(
     np.testing.assert_allclose(similarity(space.queries(0, 6), found), cosines, atol=2e-6)
     np.testing.assert_array_equal(space.artifacts(np.array([4, 1])), found[[4, 1]])
     assert space.similar(0.3) == space.product(0.3) == 0.3
-    said = {said.what: said.value for said in space.assumptions()}
-    assert said["mean cosine of a prompt and its own image"] == pytest.approx(cosines.mean(), abs=1e-4)
-    assert "rows without an image, never found" not in said
+    assumptions = {each.what: each.value for each in space.assumptions()}
+    assert assumptions["mean cosine of a prompt and its own image"] == pytest.approx(cosines.mean(), abs=1e-4)
+    assert "rows without an image, never found" not in assumptions
 
 
 def test_similarity_key_depends_on_the_content(
@@ -129,8 +129,8 @@ def test_run_hits_as_the_given_images_say(tmp_path: Path, cosine: float, hit_rat
         "encoder=precomputed", f"encoder.path={tmp_path / 'v.parquet'}",
     )  # fmt: skip
     assert outcome.summary["cache"]["hit_rate"] == pytest.approx(hit_rate)
-    said = [one["what"] for one in outcome.summary["assumptions"]]
-    assert "mean cosine of a prompt and its own image" in said
+    assumptions = [one["what"] for one in outcome.summary["assumptions"]]
+    assert "mean cosine of a prompt and its own image" in assumptions
 
 
 @pytest.fixture(scope="module")

@@ -177,7 +177,10 @@ def test_image_similarity_has_the_given_clip_score_and_spread() -> None:
     assert own.mean() == pytest.approx(0.3, abs=0.002)
     assert own.std() == pytest.approx(0.02, rel=0.1)
     assert space.similar(float(space.artifacts(np.array([0]))[0] @ space.queries(1, 2)[0])) == pytest.approx(0.1)
-    assert [said.what for said in space.assumptions()] == ["text-to-image similarity", "scale of similarity"]
+    assert [assumption.what for assumption in space.assumptions()] == [
+        "text-to-image similarity",
+        "scale of similarity",
+    ]
 
 
 def test_double_precision_embeddings_are_refused() -> None:
@@ -246,9 +249,9 @@ def test_neighbours_match_a_comparison_of_all_pairs(floor: float, image: bool, m
     found = neighbours.cached_neighbours(space, len(vectors), floor, 20, None)
     for row in range(len(vectors)):
         earlier = np.arange(row)
-        told = similarity(np.repeat(space.queries(row, row + 1), row, 0), space.artifacts(earlier))
-        order = np.lexsort((earlier, -told))
-        order = order[told[order] >= floor]
-        units = np.rint(told[order] * 10**6).astype(int)
+        scores = similarity(np.repeat(space.queries(row, row + 1), row, 0), space.artifacts(earlier))
+        order = np.lexsort((earlier, -scores))
+        order = order[scores[order] >= floor]
+        units = np.rint(scores[order] * 10**6).astype(int)
         expected = (order[:20].tolist(), units[:20].tolist(), len(order) <= 20)
         assert found.all_of(row) == expected

@@ -62,6 +62,6 @@ def test_time_formats_are_detected(cells: tuple[str, str], written: str, tmp_pat
 def test_import_prints_its_column_mapping(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "x.csv").write_text("text,created_at\na fox,2022-08-14 00:45:00\n")
     assert run_command("trace import", ["csv", str(tmp_path / "x.csv"), "-o", str(tmp_path / "x.parquet")]) == 0
-    said = capsys.readouterr().out
-    assert "columns: prompt = text, arrival_s = created_at" in said
-    assert "arrivals are read as ISO 8601 dates" in said
+    output = capsys.readouterr().out
+    assert "columns: prompt = text, arrival_s = created_at" in output
+    assert "arrivals are read as ISO 8601 dates" in output

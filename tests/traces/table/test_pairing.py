@@ -66,10 +66,10 @@ def test_pairing_is_marked_as_synthetic() -> None:
     one, two = prompts_of(3), arrivals_of(3)
     made = pair(one, two)
     assert made.notes["synthetic"] is True
-    told = made.notes["pairing"]
-    assert (told["prompts"]["digest"], told["arrivals"]["digest"]) == (one.digest, two.digest)
-    assert told["arrivals"]["notes"]["licence"] == "do not pass on"
-    assert told["columns_of_arrivals"] == ["arrival_s", "base_model", "loras"]
+    pairing = made.notes["pairing"]
+    assert (pairing["prompts"]["digest"], pairing["arrivals"]["digest"]) == (one.digest, two.digest)
+    assert pairing["arrivals"]["notes"]["licence"] == "do not pass on"
+    assert pairing["columns_of_arrivals"] == ["arrival_s", "base_model", "loras"]
     assert made.name == "prompts+service"
     assert made.source.startswith("synthetic pairing: ")
     assert describe_trace(made).to_dict()["notes"]["synthetic"] is True
