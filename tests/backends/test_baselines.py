@@ -30,7 +30,7 @@ def written(folder: Path, scenario: Any = SCENARIO) -> Path:
 
 
 def test_sglang_scenario_becomes_a_profile(tmp_path: Path) -> None:
-    """The first two steps are launch artefacts; the steps count as numbers do."""
+    """The first two steps are launch artefacts and are left out; step keys are sorted as numbers."""
     profile = read(written(tmp_path), "a_t2i", "g", "m", (512, 768))
     assert profile.step[0].seconds == pytest.approx(0.101)
     assert (profile.step[0].width, profile.step[0].height) == (512, 768)
@@ -81,7 +81,7 @@ def test_malformed_baseline_file_is_refused(tmp_path: Path, text: str) -> None:
 
 
 def test_replayed_profiles_state_their_validation() -> None:
-    """Those that MLPerf's server runs were replayed with say how near that came."""
+    """Profiles whose MLPerf server runs were replayed state the error of the replay."""
     checked = {profile.gpu: profile for profile in within(shipped()) if profile.model == "sdxl-mlperf"}
     served: list[Profile] = [checked[gpu] for gpu in ("h100-sxm", "h100-pcie", "h100-nvl", "h200-sxm", "l40s")]
     assert all(profile.validation and "replayed" in profile.validation for profile in served)

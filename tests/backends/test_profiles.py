@@ -1,4 +1,4 @@
-"""Profiles: what they say inside their grid, and what they refuse outside it."""
+"""Profiles: times inside their grid, and refusals outside it."""
 
 from pathlib import Path
 from textwrap import dedent
@@ -186,7 +186,8 @@ def test_documented_profile_serves_at_its_step_time(tmp_path: Path) -> None:
 
 
 def test_documented_rules_scale_a_profile(tmp_path: Path) -> None:
-    """Interpolated in pixels and batch; outside the grid refused, or its edge scaled; decoding in proportion."""
+    """Times are interpolated in pixels and batch. Outside the grid they are refused, or its edge is scaled. Decoding
+    scales with the images."""
     content = yaml.safe_load(documented())
     batched = {"width": 1024, "height": 1024, "batch": 4, "seconds": 0.34}
     small = {"width": 512, "height": 512, "seconds": 0.04}
@@ -219,7 +220,7 @@ def test_duplicate_profiles_are_refused_and_both_named(tmp_path: Path) -> None:
 
 
 def test_malformed_profile_is_not_skipped(tmp_path: Path) -> None:
-    """The built-in profile would be used in its place, and nothing would say so."""
+    """Otherwise the built-in profile would be used silently."""
     (tmp_path / "mi210-sdxl.yaml").write_text(yaml.safe_dump(GOOD | {"colour": "red"}))
     with pytest.raises(BackendError, match=r"mi210-sdxl\.yaml: colour"):
         Profiled("mi210", folder=str(tmp_path))

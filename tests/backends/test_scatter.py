@@ -1,4 +1,4 @@
-"""Seconds that scatter: what is drawn has the measured quantiles, and depends on nothing but the seed and the row."""
+"""Scattered service times have the measured quantiles and depend only on the seed and the row."""
 
 from pathlib import Path
 

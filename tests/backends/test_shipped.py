@@ -1,4 +1,4 @@
-"""The profiles that travel with the package: listed with their sources, and what can and cannot be asked of them."""
+"""The shipped profiles: listed with their sources, and what they can and cannot answer."""
 
 from pathlib import Path
 
@@ -45,7 +45,7 @@ def test_assumed_profile_says_so_in_its_source_and_basis() -> None:
 
 
 def test_shipped_profile_files_are_named_by_gpu_and_model() -> None:
-    """By which a run reads those of its GPU alone."""
+    """A run reads only the files of its GPU, by their names."""
     names = {f"{profile.gpu}_{profile.model}.yaml" for profile in SHIPPED}
     assert {entry.name for entry in shipped().iterdir() if entry.name.endswith(".yaml")} == names
 
@@ -80,8 +80,8 @@ def test_invalid_service_factor_is_refused(factor: float) -> None:
         build(node, "backend")
 
 
-class InGangs(Scheduler):
-    """Every request on a gang of all GPUs."""
+class OneGroup(Scheduler):
+    """Every request runs on one group of all GPUs."""
 
     def bind(self, run: Run) -> None:
         self.run = run
@@ -103,7 +103,7 @@ class InGangs(Scheduler):
 def test_group_takes_the_measured_time_of_its_size(gpus: int, seconds: float) -> None:
     model = Model("flux-dev-xdit", 28, 1024, 1024)
     run = engine(
-        [0.0], [4.3], gpus, backend=Profiled("h100"), models={"large": model}, scheduler=InGangs(),
+        [0.0], [4.3], gpus, backend=Profiled("h100"), models={"large": model}, scheduler=OneGroup(),
         executor=Sequential(), shapes=tuple(np.array([value], np.int32) for value in (1024, 1024, 28)),
     )  # fmt: skip
     run.run()

@@ -1,4 +1,4 @@
-"""What a profile answers in stages: laws of batches, and every figure in it changes an answer."""
+"""Stage costs of a profile: laws of batches, and the effect of every figure of a profile."""
 
 import re
 from collections.abc import Callable
@@ -18,7 +18,7 @@ SIDES, BATCHES = (64, 128, 256), (1, 2, 4, 8, 16)
 
 
 def _grid(unit: float, **more: Any) -> list[dict[str, Any]]:
-    """Points that rise with the pixels and, by less, with the batch."""
+    """Points whose time rises with the pixels and, more slowly, with the batch."""
     return [
         {"width": side, "height": side, "batch": batch, "seconds": unit * side * side * batch**0.8} | more
         for side, batch in product(SIDES, BATCHES)
@@ -54,7 +54,7 @@ Profiles = Callable[..., Profiled]
 
 @pytest.fixture(scope="module")
 def profiled(tmp_path_factory: pytest.TempPathFactory) -> Profiles:
-    """A backend of a profile that measured everything, but for what the test changes or takes out (None)."""
+    """A backend of a complete profile, with the given changes; None removes a key."""
 
     def made(extrapolate: Any = "error", **changes: Any) -> Profiled:
         folder = tmp_path_factory.mktemp("profiles")
@@ -79,7 +79,7 @@ SIDE = st.sampled_from((64, 96, 128, 200, 256))
 
 @given(side=SIDE, steps=st.integers(1, 60), data=st.data())
 def test_staged_request_costs_the_whole_request(full: Profiled, side: int, steps: int, data: st.DataObject) -> None:
-    """However its steps are cut; N - K steps are one product, so that nothing is rounded twice."""
+    """For any cut of the steps. N - K steps are one product, so nothing is rounded twice."""
     skipped = data.draw(st.integers(0, steps - 1))
     alone = standalone_cost(full, Work("m", side, side, steps, skipped))
     assert alone.denoise_s == full.seconds("step", "m", side, side) * (steps - skipped)
@@ -107,13 +107,13 @@ def test_step_cost_is_linear_in_the_number_of_steps(full: Profiled, sides: list[
 def test_mixed_batch_costs_the_sum_of_its_shapes(
     full: Profiled, sides: list[tuple[int, int]], data: st.DataObject
 ) -> None:
-    """In whatever order they stand in it, to the last bit."""
+    """In any order of the batch, to the last bit."""
     batch = [work for side, nets in sides for work in works(side, nets=nets)]
     groups = [[work for work in batch if work.shape == shape] for shape in {work.shape for work in batch}]
     together = full.steps(batch)
-    apart = [full.steps(group) for group in groups]
-    assert together.seconds == pytest.approx(sum(cost.seconds for cost in apart))
-    assert together.joules == pytest.approx(sum(cost.joules or 0 for cost in apart))
+    separate = [full.steps(group) for group in groups]
+    assert together.seconds == pytest.approx(sum(cost.seconds for cost in separate))
+    assert together.joules == pytest.approx(sum(cost.joules or 0 for cost in separate))
     assert full.steps(data.draw(st.permutations(batch))) == together
     peaks = [full.peak_bytes(group) or 0 for group in groups if group[0].width > 96]
     if len(peaks) == len(groups):
@@ -127,7 +127,7 @@ def test_shapes_of_equal_pixels_share_no_batch(full: Profiled) -> None:
 
 @given(side=st.integers(64, 255), batch=st.integers(1, 15), nets=st.integers(0, 3))
 def test_step_time_grows_with_size_batch_and_controlnets(full: Profiled, side: int, batch: int, nets: int) -> None:
-    """And each image of a larger batch less, where the table has it so."""
+    """Time per image falls with the batch size."""
     here = full.steps(works(*[side] * batch, nets=nets))
     assert full.steps(works(*[side + 1] * batch, nets=nets)).seconds > here.seconds
     larger = full.steps(works(*[side] * (batch + 1), nets=nets))
@@ -138,7 +138,7 @@ def test_step_time_grows_with_size_batch_and_controlnets(full: Profiled, side: i
 
 
 def _answers(backend: Backend) -> dict[str, Any]:
-    """One answer of each kind; an error is its text."""
+    """Return one answer of each kind; an error is its text."""
 
     def answer(ask: Callable[[], Any]) -> Any:
         try:
@@ -220,12 +220,12 @@ def test_addon_load_time_is_the_measured_one(full: Profiled) -> None:
 def test_peak_memory_is_the_maximum_over_steps_and_decoding(full: Profiled, profiled: Profiles) -> None:
     side = 128 * 128
     assert full.peak_bytes(works(128)) == 5000 + 4 * side
-    apart = [point for point in FULL["memory"] if point["operation"] != "vae_decode"]
-    undecoded = profiled(memory=apart)
+    without_decoding = [point for point in FULL["memory"] if point["operation"] != "vae_decode"]
+    undecoded = profiled(memory=without_decoding)
     assert undecoded.peak_bytes(works(128)) == 5000 + side
     assert undecoded.peak_bytes(works(128, 128, nets=3)) == 5000 + 2 * 2 * side
     assert undecoded.peak_bytes(works(128, nets=1)) == 5000 + round(side * 4 / 3)
-    plain = profiled(memory=[point for point in apart if not point["nets"]])
+    plain = profiled(memory=[point for point in without_decoding if not point["nets"]])
     assert plain.peak_bytes(works(128, nets=1)) is None
 
 
@@ -303,7 +303,7 @@ def test_batch_beyond_the_grid_is_extrapolated_and_stated(profiled: Profiles) ->
 def test_encoding_and_decoding_beyond_the_measured_batch_scale_with_the_images(
     profiled: Profiles, stage: str, images: int
 ) -> None:
-    """Steps stay refused there; the rule is in the summary's assumptions."""
+    """Steps beyond the measured batch stay refused; the summary states the rule."""
     backend = profiled()
     largest, beyond = works(*[128] * 16, steps=0), works(*[128] * images, steps=0)
     expected_s = getattr(backend, stage)(largest).seconds * images / 16
@@ -347,7 +347,7 @@ def test_profile_round_trips_through_its_file(tmp_path: Path) -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 999), st.none() | st.integers(0, 999)), min_size=1), st.integers(1, 99))
 def test_costs_add_up_and_unknown_energy_stays_unknown(costs: list[tuple[int, int | None]], n: int) -> None:
-    """Whole numbers, whose sums and products are exact."""
+    """Values are whole numbers, so that sums and products are exact."""
     made = [Cost(*cost) for cost in costs]
     whole_of = total(made)
     known = [joules for _, joules in costs if joules is not None]

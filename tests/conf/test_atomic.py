@@ -1,4 +1,4 @@
-"""Files and folders appear whole or not at all, and what cannot be written is the caller's own error."""
+"""Files and folders appear whole or not at all; a failed write raises the error of the caller."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -9,7 +9,7 @@ from conf.atomic import atomic_write, check_target, output_folder
 
 
 class OwnError(Exception):
-    """That of whoever writes."""
+    """Error of the caller."""
 
 
 def test_failed_write_keeps_the_old_file(tmp_path: Path) -> None:

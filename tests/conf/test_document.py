@@ -1,4 +1,4 @@
-"""YAML of somebody else's is what a safe loader reads of it, or one part of a line."""
+"""YAML of unknown origin parses as a safe loader parses it, or is refused in one part of a line."""
 
 import pytest
 import yaml
@@ -32,7 +32,7 @@ def test_malformed_yaml_is_one_line(content: str | bytes) -> None:
 
 
 def bomb(levels: int, width: int) -> str:
-    """Lists of which each names the one before ``width`` times."""
+    """Return lists that each name the one before ``width`` times."""
     return "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * width)}]\n" for n in range(1, levels))
 
 
@@ -55,7 +55,7 @@ def test_dangerous_yaml_is_refused_with_place_and_reason(text: str | bytes, mess
 
 
 def test_harmless_aliases_are_read() -> None:
-    """As people write them: one value in several places."""
+    """Aliases as people write them: one value in several places."""
     assert parse("a: &a {x: 1}\nb: [*a, *a]\nc: {<<: *a, y: 2}") == {
         "a": {"x": 1}, "b": [{"x": 1}, {"x": 1}], "c": {"x": 1, "y": 2},
     }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Tables in Markdown say what they were given."""
+"""Markdown tables keep the text of their cells."""
 
 import re
 

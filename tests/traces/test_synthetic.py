@@ -23,8 +23,8 @@ from traces.table.trace import Trace, make
 
 def met(trace: Trace) -> UserStatistics:
     """Its users and sessions, without the cost of comparing prompts."""
-    nobody = np.full(len(trace), -1)
-    found = user_statistics(users(trace), trace.arrival_s, nobody, [])
+    unknown = np.full(len(trace), -1)
+    found = user_statistics(users(trace), trace.arrival_s, unknown, [])
     assert found is not None
     return found
 
@@ -210,9 +210,9 @@ def test_edit_changes_one_stretch_of_words(monkeypatch: pytest.MonkeyPatch) -> N
     rows = words_of(trace)
     changed = []
     for before, after in pairwise(rows):
-        least = min(len(before), len(after))
-        head = next((at for at in range(least) if before[at] != after[at]), least)
-        tail = next((at for at in range(least - head) if before[-1 - at] != after[-1 - at]), least - head)
+        shorter = min(len(before), len(after))
+        head = next((at for at in range(shorter) if before[at] != after[at]), shorter)
+        tail = next((at for at in range(shorter - head) if before[-1 - at] != after[-1 - at]), shorter - head)
         changed.append(len(after) - head - tail)
     assert np.quantile(changed, 0.6) <= 1
     assert max(changed) > 10

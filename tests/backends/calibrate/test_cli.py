@@ -1,4 +1,4 @@
-"""`mezzotint calibrate` from the command line: what it writes, and one clear error for what it cannot do."""
+"""`mezzotint calibrate` from the command line: its files, and one clear error for each bad input."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def test_controlnets_raise_the_step_time(plan: Any, tmp_path: Path) -> None:
 
 
 def test_remote_controlnet_parts_and_in_place_loras_are_measured_and_used(plan: Any, tmp_path: Path) -> None:
-    """SwiftDiffusion, 4.1 and 4.2; a denoiser that has no halves goes without."""
+    """SwiftDiffusion, 4.1 and 4.2; a denoiser without halves is skipped."""
     wanted = plan("sdxl", shapes=grid([(64, 64)], [1]), repeats=2, apart=True, lora_rank=4)
     profile = complete(wanted, tmp_path, progress=False).profile
     (parts,), lora = profile.apart, profile.lora

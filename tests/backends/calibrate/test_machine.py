@@ -1,4 +1,4 @@
-"""What a device is called, and what its meters say."""
+"""Names of devices, and readings of their meters."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_cpu_name_states_its_threads() -> None:
 
 
 class Driver:
-    """pynvml for a device that draws 1.5 J between any two readings; ``lacks`` is what it does not report."""
+    """Stub of pynvml for a device that draws 1.5 J between two readings; it does not report ``lacks``."""
 
     NVMLError = pynvml.NVMLError
     NVML_CLOCK_SM = pynvml.NVML_CLOCK_SM
@@ -73,7 +73,7 @@ class Driver:
 
 @pytest.fixture
 def metered(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Machine]:
-    """A machine whose meters are those of a ``Driver``, built as for a GPU."""
+    """Build a machine whose meters are those of a ``Driver``, as for a GPU."""
 
     def made(lacks: str = "") -> Machine:
         monkeypatch.setattr("backends.calibrate.machine.pynvml", Driver(lacks))

@@ -1,4 +1,4 @@
-"""What is measured is kept: nothing is measured twice, whenever the run was cut."""
+"""Resuming a calibration: no cell is measured twice, wherever the run was cut."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ADD_ONS = {"lora_rank": 4, "controlnets": (0, 1, 3)}
 
 @pytest.fixture(autouse=True)
 def _undrawn(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Figures take longer than all else here; only the test that compares files draws them."""
+    """Skip the figures, which take longer than all else here, except in the test that compares files."""
     if "same_bytes" not in request.node.name:
         monkeypatch.setattr("backends.calibrate.page.draw", lambda profile, references, path: path.touch())
 
@@ -97,7 +97,7 @@ def test_malformed_journal_line_is_named(plan: Any, stub: Any, tmp_path: Path) -
 
 
 def _large(cell: Cell) -> BaseException | None:
-    """What an 80 GB card does at some batch: the step of a large size does not fit from batch 2 on."""
+    """Run out of memory as an 80 GB card does: the step of a large size does not fit from batch 2 on."""
     if cell.operation in ("step", "controlnet_step") and cell.width == 192 and cell.batch >= 2:
         return torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB")
     return None
@@ -153,7 +153,7 @@ def test_calibration_without_any_step_is_refused(plan: Any, stub: Any, tmp_path:
 
 
 def test_truncated_profile_is_refused(plan: Any, stub: Any, tmp_path: Path) -> None:
-    """At the end of a line too, where what is left is good YAML."""
+    """A cut at the end of a line leaves valid YAML and is refused too."""
     complete(plan(), tmp_path, measure=stub())
     content = (tmp_path / "cpu_sdxl-tiny.yaml").read_bytes().rstrip()
     cut = tmp_path / "cut.yaml"

@@ -73,12 +73,12 @@ def test_batched_request_equals_the_request_alone(model: Any) -> None:
     steps, prompts, seeds = 8, [*PROMPTS, "dog"], [11, 12, 13]
     together = model.encode(prompts)
     batch = model.denoise(together, model.noise(64, 64, seeds, steps), steps, capture=(3,))
-    apart = [model.encode([prompt]) for prompt in prompts]
-    for row, (prompt, seed) in enumerate(zip(apart, seeds, strict=True)):
+    single = [model.encode([prompt]) for prompt in prompts]
+    for row, (prompt, seed) in enumerate(zip(single, seeds, strict=True)):
         alone = model.denoise(prompt, model.noise(64, 64, [seed], steps), steps, capture=(3,))
         torch.testing.assert_close(batch.captured[3][row], alone.captured[3][0], rtol=1e-4, atol=1e-4)
         torch.testing.assert_close(batch.latents[row], alone.latents[0], rtol=1e-4, atol=1e-4)
-    regrouped = joined([apart[2], together.select([0])])
+    regrouped = joined([single[2], together.select([0])])
     mixed = model.denoise(regrouped, model.noise(64, 64, [13, 11], steps), steps).latents
     torch.testing.assert_close(mixed, batch.latents[[2, 0]], rtol=1e-4, atol=1e-4)
 
@@ -119,7 +119,7 @@ def test_half_precision_stays_finite(model: Any) -> None:
 
 
 def test_sdxl_decodes_in_float32_when_it_denoises_in_float16() -> None:
-    """Its autoencoder overflows in float16."""
+    """The autoencoder of SDXL overflows in float16."""
     model = build(ModelSpec("sdxl", scale="tiny", dtype="float16"))
     assert (model.denoiser.dtype, model.pipe.vae.dtype) == (torch.float16, torch.float32)
     done = model.denoise(model.encode(["x"]), model.noise(64, 64, [1], 2), 2)

@@ -1,4 +1,4 @@
-"""How alike blocks are from step to step: what is measured is what it says, and a run reads it."""
+"""Similarity of blocks from step to step: the shares match their definition, and a run reads the file."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def sdxl() -> Any:
 
 
 def by_hand(model: Any, threshold: float) -> tuple[list[float], list[float]]:
-    """Every input of every block kept, and every patch of 64 px of 128x128 compared in a loop."""
+    """Keep every input of every block, and compare every 64 px patch of 128x128 in a loop."""
     seen: list[list[np.ndarray]] = []
 
     def keep(module: Any, args: Any, given: Any) -> None:

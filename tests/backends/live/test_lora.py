@@ -1,4 +1,4 @@
-"""LoRAs: fused and taken out again, several at once, patched between two steps of a run."""
+"""LoRAs: fused and unfused, several at once, patched between two steps of a run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STEPS = 6
 
 @pytest.fixture
 def own(model: Any) -> Any:
-    """A model of the test's own, because LoRAs change it."""
+    """A model of the test's own, since LoRAs change it."""
     return build(replace(model.spec))
 
 

@@ -1,4 +1,4 @@
-"""Patches of images of several sizes in one pass: every operator and every image is what it is of whole images."""
+"""Patches of images of several sizes in one pass give what whole images give, operator by operator."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def backend() -> Any:
 
 @pytest.mark.parametrize("model", ["sdxl", "sd15"])
 def test_mixed_sizes_in_patches_give_the_images_of_single_runs(backend: Any, model: str) -> None:
-    """Must be what each gives alone, but for the order of sums: no border of a patch is to be seen."""
+    """Images equal those of single runs up to the order of sums: no border of a patch is visible."""
     assert isinstance(backend, Patching)
     small, large, wide = work(model, 1), work(model, 2, side=128), Work(model, 128, 64, STEPS + 2, row=0)
     alone = [

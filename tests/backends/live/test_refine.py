@@ -58,7 +58,7 @@ def test_skipping_more_steps_stays_closer_to_the_cached_image(model: Any, cached
 
 
 def test_noise_at_step_zero_equals_a_full_run(model: Any) -> None:
-    """At K = 0 the state has the scale that a full run starts from, whatever the image was."""
+    """At K = 0 the state has the noise level that a full run starts from, for any image."""
     clean = torch.zeros(1, *model.latent_shape(64, 64))
     entered = model.noise_to_step(clean, 0, STEPS, [4])
     torch.testing.assert_close(entered, model.noise(64, 64, [4], STEPS), rtol=0.02, atol=0.02)

@@ -1,4 +1,4 @@
-"""The live backend in stages: cut or whole, alone or in a batch, an image is the same image."""
+"""The live backend in stages gives the same image, cut or whole, alone or in a batch."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STEPS = 6
 
 
 class Rows:
-    """What a trace asks for."""
+    """The prompts and seeds of a trace."""
 
     def prompt(self, row: int) -> str:
         return ["a red cat on a mat", "Ein Schloß, 雪の夜", "dog"][row % 3]
@@ -54,7 +54,7 @@ def image(backend: Live, work: Work) -> Any:
 
 
 def close(ours: np.ndarray, theirs: np.ndarray) -> bool:
-    """As far as batching changes an image: another order of sums, so now and then the next of 256 levels."""
+    """Return whether two images differ only by rounding: batching reorders sums, so a pixel may move by two levels."""
     return bool(np.abs(ours.astype(int) - theirs.astype(int)).max() <= 2)
 
 
@@ -71,7 +71,7 @@ def test_single_steps_give_the_bits_of_a_whole_request(backend: Live, model: str
 
 @pytest.mark.parametrize("model", FAMILIES)
 def test_request_joining_and_leaving_a_batch_gives_its_own_image(backend: Live, model: str) -> None:
-    """Each stands at a step of its own, of schedules of different lengths, while they run together."""
+    """Each request is at another step, of schedules of different lengths, while they run together."""
     alone = [image(backend, work(model, row)) for row in (1, 2)]
     alone.append(image(backend, Work(model, 64, 64, STEPS + 3, row=3)))
     one, other, longer = work(model, 1), work(model, 2), Work(model, 64, 64, STEPS + 3, row=3)
@@ -107,7 +107,7 @@ def test_batch_runs_once_per_size_and_model(backend: Live, monkeypatch: pytest.M
 
 @pytest.mark.parametrize("calls", [(STEPS,), (1,) * STEPS, (2, 4)])
 def test_latents_are_kept_wherever_the_run_is_cut(backend: Live, calls: Sequence[int]) -> None:
-    """And resumed from one of them, a request ends in the very same image."""
+    """A request that resumes from a kept latent ends in the same image."""
     kept = work("sd15", capture={1: 0, 10: 2, 20: 4})
     backend.begin([kept])
     for count in calls:

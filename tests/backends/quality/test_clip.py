@@ -40,7 +40,7 @@ def test_clip_scores_equal_the_model_logits(clip_folder: Path) -> None:
 
 
 def test_clip_score_does_not_depend_on_its_batch(clip_folder: Path) -> None:
-    """Padding of a short prompt beside a long one changes nothing."""
+    """The padding of a short prompt beside a long one changes nothing."""
     clip, images = ClipScore(ClipWeights(str(clip_folder))), pictures(3, 40)
     alone = [clip.score(images[i : i + 1], prompts=PROMPTS[i : i + 1])[0] for i in range(3)]
     np.testing.assert_allclose(clip.score(images, prompts=PROMPTS), alone, atol=1e-4)

@@ -1,4 +1,4 @@
-"""SSIM, MS-SSIM and PSNR hold the laws of a similarity, and agree with the definition."""
+"""SSIM, MS-SSIM and PSNR obey the laws of a similarity and agree with their definitions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def psnr(images: Any, references: Any) -> Any:
 
 @pytest.mark.parametrize("metric", ALL, ids=lambda metric: metric.name)
 def test_metric_is_symmetric_maximal_at_identity_and_falls_with_noise(metric: Metric) -> None:
-    """Identical images score the most there is, the two sides may be exchanged, more noise scores less."""
+    """Identical images score highest, exchanging the images changes nothing, and more noise scores less."""
     image = pictures(2, SIDE)
     best = metric.score(image, references=image)
     np.testing.assert_allclose(best, PSNR_CAP_DB if metric.name == "psnr" else 1.0, atol=1e-5)

@@ -1,4 +1,4 @@
-"""Add-ons served on a made-up profile, by hand; and deadlines."""
+"""Add-ons on a made-up profile against worked examples; and deadlines."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -32,12 +32,12 @@ FULL = PLAIN | {
 }  # fmt: skip
 LORA_S = READ_S + PATCH_S
 ROWS = ("a;b|", "a|x", "|x", "|x;y", "|", "b|")
-"""What each asks for: ControlNets, then LoRAs."""
+"""ControlNets and LoRAs of each request, as "ControlNets|LoRAs"."""
 
 
 @pytest.fixture
 def served(tmp_path: Path) -> Callable[..., Outcome]:
-    """A run of ``rows``, 100 s apart, on one GPU."""
+    """Run ``rows``, 100 s apart, on one GPU."""
 
     def run(*overrides: str, profile: dict[str, Any] = FULL, rows: tuple[str, ...] = ROWS) -> Outcome:
         folder, trace = tmp_path / "profiles", tmp_path / "trace.csv"
@@ -57,7 +57,7 @@ def served(tmp_path: Path) -> Callable[..., Outcome]:
 def test_addons_load_before_the_first_step_and_run_beside_every_step(
     served: Callable[..., Outcome], executor: str
 ) -> None:
-    """ControlNets stay, LoRAs are patched anew for every other set of them."""
+    """ControlNets stay resident; LoRAs are patched again for every other set."""
     outcome = served("addons=serve", f"executor={executor}", "cluster.gpu.memory_bytes=null")
     rows = outcome.requests.to_pandas()
     loads = [2 * NET_LOAD_S, LORA_S, 0.0, 2 * LORA_S, 0.0, 0.0]
@@ -76,7 +76,7 @@ def test_addons_load_before_the_first_step_and_run_beside_every_step(
 
 
 def test_memory_pressure_evicts_the_least_recently_used_controlnet(served: Callable[..., Outcome]) -> None:
-    """Two fit: c takes the place of b, which was used before a."""
+    """Two ControlNets fit: c replaces b, which was used before a."""
     rows = ("a|", "b|", "a|", "c|", "a|", "b|")
     outcome = served("addons=serve", "cluster.gpu.memory_bytes=12500", rows=rows)
     loads = [NET_LOAD_S * n for n in (1, 1, 0, 1, 0, 1)]
@@ -89,7 +89,7 @@ def test_memory_pressure_evicts_the_least_recently_used_controlnet(served: Calla
 
 
 def test_controlnet_in_use_by_an_active_request_is_not_evicted(served: Callable[..., Outcome]) -> None:
-    """One fits: the second request joins while the first steps."""
+    """One ControlNet fits; the second request joins while the first steps."""
     together = (
         "addons=serve",
         "executor=continuous-batching",
@@ -104,7 +104,7 @@ def test_controlnet_in_use_by_an_active_request_is_not_evicted(served: Callable[
 
 @pytest.mark.parametrize("executor", ["sequential", "continuous-batching"])
 def test_working_memory_of_a_request_fits_beside_resident_addons(served: Callable[..., Outcome], executor: str) -> None:
-    """Weights 10,000 bytes, a ControlNet 1,000; a step with one takes 12,000 with all of it, one without 11,000."""
+    """Weights take 10,000 bytes, a ControlNet 1,000. A step with one takes 12,000 in all, a step without 11,000."""
     size = {"width": 1024, "height": 1024, "batch": 1}
     memory = [
         {"operation": "step", "nets": 0, "bytes": 11_000, **size},
@@ -113,8 +113,8 @@ def test_working_memory_of_a_request_fits_beside_resident_addons(served: Callabl
     profile = FULL | {"memory": memory}
     choose = ("addons=serve", f"executor={executor}")
     rows = ("a|", "b|", "|", "a|")
-    for most, loads in ((12_900, [1, 1, 0, 1]), (13_000, [1, 1, 0, 0])):
-        outcome = served(*choose, f"cluster.gpu.memory_bytes={most}", profile=profile, rows=rows)
+    for memory_bytes, loads in ((12_900, [1, 1, 0, 1]), (13_000, [1, 1, 0, 0])):
+        outcome = served(*choose, f"cluster.gpu.memory_bytes={memory_bytes}", profile=profile, rows=rows)
         assert outcome.requests.to_pandas().load_s.tolist() == [NET_LOAD_S * n for n in loads]
     outcome = served(*choose, "cluster.gpu.memory_bytes=11900", profile=profile, rows=rows)
     assert outcome.requests.to_pandas().outcome.tolist() == ["failed", "failed", "completed", "failed"]
@@ -151,7 +151,7 @@ def test_profile_without_addon_figures_is_refused(served: Callable[..., Outcome]
 
 
 class EarliestDeadline(Scheduler):
-    """Of those that wait the one whose image is due first."""
+    """The waiting request with the earliest deadline starts next."""
 
     def bind(self, run: Any) -> None:
         self.cluster, self.waiting = run.cluster, list[Request]()

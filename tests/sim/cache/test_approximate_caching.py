@@ -61,7 +61,7 @@ def test_simulated_mean_latency_follows_from_its_hit_shares(runs: dict[str, Outc
 
 
 def test_simulated_hit_shares_follow_from_its_similarities(runs: dict[str, Outcome]) -> None:
-    """Nothing is evicted, so every request skips the most that its best match allows."""
+    """Without evictions every request skips the largest K that its best match allows."""
     rows: pd.DataFrame = runs["nirvana"].requests.to_pandas()
     counted = rows.skipped.value_counts(normalize=True)
     for k, share in best_shares(rows.similarity.to_numpy(), NIRVANA).items():

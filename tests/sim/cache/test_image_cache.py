@@ -1,4 +1,4 @@
-"""MoDM's image cache: two clocks, and each of the words that describe it."""
+"""MoDM's image cache: its two clocks, its admission, its eviction and its refinements."""
 
 from collections.abc import Callable
 from copy import deepcopy
@@ -44,7 +44,7 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> tuple[Trace, Path]:
 
 @pytest.fixture(scope="module")
 def served(trace: tuple[Trace, Path]) -> Served:
-    """Runs of that trace through MoDM, on eight GPUs: the configuration is composed once, and its keys set."""
+    """Run that trace through MoDM on eight GPUs; the configuration is composed once and then edited."""
     words = ("trace=file", f"trace.path={trace[1]}", "arrivals=poisson", "cluster.count=8")
     composed = {name: configured(f"system={name}", *words) for name in ("modm-throughput", "modm-quality")}
 
@@ -68,13 +68,13 @@ def chosen(group: str, choice: str) -> dict[str, Any]:
 
 
 def reused(outcome: Outcome) -> pd.DataFrame:
-    """The requests that started from something."""
+    """Return the requests that started from a cached image."""
     rows = outcome.requests.to_pandas()
     return rows[rows.source_id.notna()]
 
 
 def test_trace_age_minus_run_age_is_the_source_latency(served: Served) -> None:
-    """An image is as old as its request is past, less the latency with which it was made."""
+    """The age of an image is the age of its request less that request's latency."""
     outcome = served(arrivals=chosen("arrivals", "trace"))
     rows = outcome.requests.to_pandas().set_index("request_id")
     hits = reused(outcome)
@@ -86,7 +86,8 @@ def test_trace_age_minus_run_age_is_the_source_latency(served: Served) -> None:
 
 @pytest.mark.parametrize("rate_rpm", [4.0, 40.0])
 def test_trace_age_is_the_same_at_every_rate(trace: tuple[Trace, Path], served: Served, rate_rpm: float) -> None:
-    """The difference of the two requests' original times, of preloaded images too; the quantiles are of those."""
+    """The trace age is the difference of both requests' original times, also for preloaded images; so are its
+    quantiles."""
     own, _ = trace
     outcome = served(preload=60, warmup=20, arrivals__rate_rpm=rate_rpm)
     hits = reused(outcome)
@@ -118,7 +119,7 @@ def test_without_a_cache_no_request_has_a_source_age() -> None:
 
 
 def test_modm_cache_is_fifo_over_every_image_by_default(served: Served) -> None:
-    """Whatever is reused is among the newest ``capacity`` images that were finished when the request came."""
+    """A reused image is among the newest ``capacity`` images finished before the request came."""
     capacity, preload = 25, 60
     outcome = served(preload=preload, cache__capacity=capacity, arrivals__rate_rpm=30.0)
     rows = outcome.requests.to_pandas()
@@ -134,7 +135,7 @@ def test_modm_cache_is_fifo_over_every_image_by_default(served: Served) -> None:
 @pytest.mark.filterwarnings("ignore:In:UserWarning")
 @pytest.mark.parametrize("eviction", [choice.name for choice in choices("eviction")])
 def test_every_eviction_policy_serves_the_image_cache(served: Served, eviction: str) -> None:
-    """A full cache: as many images leave as come, and what left is not found (else the run ends)."""
+    """In a full cache evictions equal insertions, and an evicted image is not found (else the run ends)."""
     outcome = served(preload=60, cache__capacity=25, eviction=chosen("eviction", eviction))
     assert outcome.summary["cache"]["evictions"] == ROWS - 60
     assert outcome.summary["cache"]["hits"] > 0

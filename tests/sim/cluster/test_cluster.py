@@ -1,4 +1,4 @@
-"""Laws of the cluster: roles by order, who has room, groups, memory, and what may be spent."""
+"""Laws of the cluster: roles and orders, capacity, groups, memory, and busy time."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -54,7 +54,7 @@ def order(worker: int, role: str) -> Any:
 
 
 class Marked:
-    """A front end for which the rows in ``hits`` are hits, to be refined in a half of the steps."""
+    """Front end: rows in ``hits`` are hits, refined in half of the steps."""
 
     def __init__(self, hits: Sequence[bool]) -> None:
         self.hits = hits
@@ -83,8 +83,8 @@ def spans(run: Engine) -> Spans:
     ]
 
 
-def once(run: Engine) -> float:
-    """GPU-seconds spent; no GPU at two things at one instant, a group's GPUs included."""
+def checked_busy_s(run: Engine) -> float:
+    """Return the busy GPU-seconds; check that no GPU, groups included, is busy twice at one instant."""
     total = 0.0
     until = dict.fromkeys(range(run.cluster.gpus), 0.0)
     for _, worker, from_s, until_s in sorted(spans(run), key=lambda span: span[2:]):
@@ -96,7 +96,7 @@ def once(run: Engine) -> float:
 
 
 def switched(times: Any, full_s: Any, *acts: Any, roles: Any = ("large", "small"), **parts: Any) -> Engine:
-    """A finished run under ``acts``, with hits as the frontend has them."""
+    """Return a finished run under ``acts``, with ``hits`` as the front end has them."""
     hits = parts.pop("hits", [False] * len(full_s))
     backend = parts.pop("backend", None) or Given([float(s) for s in full_s], LOAD_S)
     run = engine(
@@ -111,8 +111,8 @@ def switched(times: Any, full_s: Any, *acts: Any, roles: Any = ("large", "small"
 
 
 def test_ordered_worker_drains_loads_and_serves_its_new_role() -> None:
-    """Ordered at 3 s while it refines until 5 s (10 s x 1/2): it loads until 12 s and takes the next
-    miss that finds the other busy."""
+    """Worker 1 is ordered at 3 s while it refines until 5 s (10 s x 1/2). It loads until 12 s and takes the next miss
+    that finds worker 0 busy."""
     run = switched([0.0, 1.0, 2.0, 20.0], [10.0] * 4, (3.0, order(1, "large")), hits=[True, False, False, False])
     assert sorted(spans(run), key=lambda span: span[2]) == [
         ("serve", 1, 0.0, 5.0), ("serve", 0, 1.0, 11.0), ("load", 1, 5.0, 12.0), ("serve", 0, 11.0, 21.0),
@@ -120,12 +120,12 @@ def test_ordered_worker_drains_loads_and_serves_its_new_role() -> None:
     ]  # fmt: skip
     assert run.record.request_columns["worker"].tolist() == [1, 0, 0, 1]
     assert run.record.request_columns["load_s"].tolist() == [0.0] * 4
-    ledger = run.record.usage_log
-    load = ledger.spans()[[kind == "load" for kind, *_ in spans(run)]]
+    usage_log = run.record.usage_log
+    load = usage_log.spans()[[kind == "load" for kind, *_ in spans(run)]]
     assert load["joules"].tolist() == [300 * LOAD_S]
-    assert list(ledger.models)[load["model"][0]] == "large"
-    spent = ledger.inside(0.0, 30.0, run.cluster.gpu_counts())
-    assert (spent.switches, spent.switch_s, spent.busy_s) == (1, LOAD_S, 42.0)
+    assert list(usage_log.models)[load["model"][0]] == "large"
+    usage = usage_log.inside(0.0, 30.0, run.cluster.gpu_counts())
+    assert (usage.switches, usage.switch_s, usage.busy_s) == (1, LOAD_S, 42.0)
 
 
 def test_request_for_a_role_without_workers_waits_until_the_role_returns() -> None:
@@ -134,7 +134,7 @@ def test_request_for_a_role_without_workers_waits_until_the_role_returns() -> No
     )  # fmt: skip
     assert run.record.request_columns["start_s"].tolist() == [0.0, 37.0, 42.0]
     assert (run.record.request_columns["outcome"] == 1).all()
-    once(run)
+    checked_busy_s(run)
 
 
 def test_order_revoked_before_loading_costs_nothing() -> None:
@@ -150,7 +150,9 @@ def test_order_during_a_load_starts_a_second_load() -> None:
     assert [span for span in spans(run) if span[0] == "load"] == [("load", 1, 1.0, 8.0), ("load", 1, 8.0, 15.0)]
     assert run.record.request_columns["start_s"].tolist() == [0.0, 15.0]
     third = switched([0.0, 3.0], [30.0] * 2, *acts, (3.0, order(1, "large")), hits=[False, False])
-    assert [span[2:] for span in spans(third) if span[0] == "load"] == [(1.0, 8.0)]  # it was right all the time
+    assert [span[2:] for span in spans(third) if span[0] == "load"] == [
+        (1.0, 8.0)
+    ]  # its model was the right one all the time
     assert third.record.request_columns["start_s"].tolist() == [0.0, 8.0]
 
 
@@ -194,43 +196,43 @@ def test_random_orders_lose_no_request_and_never_use_a_gpu_twice(
         times, full_s, *acts, roles=["large", "large", "small", "small"], hits=[hit for _, hit, _ in gaps],
         backend=Given(full_s, load_s),
     )  # fmt: skip
-    facts, end_s = run.record.request_columns, float(run.record.request_columns["finish_s"].max())
-    assert (facts["outcome"] == 1).all()  # and Engine.run holds Little's law
+    columns, end_s = run.record.request_columns, float(run.record.request_columns["finish_s"].max())
+    assert (columns["outcome"] == 1).all()  # Engine.run checks Little's law
     assert all(roles == {"large", "small"} for roles in seen)
-    assert once(run) <= 4 * (end_s - 0.0) + 1e-9
+    assert checked_busy_s(run) <= 4 * (end_s - 0.0) + 1e-9
     loads_s = sum(until_s - from_s for kind, _, from_s, until_s in spans(run) if kind == "load")
-    assert once(run) == pytest.approx(facts["denoise_s"].sum() + loads_s)
-    models = np.array(list(facts.model_code))[facts["model"]]
+    assert checked_busy_s(run) == pytest.approx(columns["denoise_s"].sum() + loads_s)
+    models = np.array(list(columns.model_code))[columns["model"]]
     assert (models == np.where([hit for _, hit, _ in gaps], "small", "large")).all()
     busy = run.record.gauges["busy"].values
     assert max(busy) <= 4
 
 
-# -- who has room --------------------------------------------------------------------------------------------------
+# -- capacity ------------------------------------------------------------------------------------------------------
 
 
 @settings(max_examples=150)
-@given(limit=st.integers(1, 3), roles=st.lists(st.sampled_from("ab"), min_size=1, max_size=5), data=st.data())
-def test_least_loaded_and_idle_match_a_linear_search(limit: int, roles: list[str], data: st.DataObject) -> None:
-    """Fewest aboard, longest so: a list of (aboard, when it came to that) beside the real thing."""
-    rooms, workers = FreeWorkers(), [Worker(i, role, role, limit) for i, role in enumerate(roles)]
+@given(max_batch=st.integers(1, 3), roles=st.lists(st.sampled_from("ab"), min_size=1, max_size=5), data=st.data())
+def test_least_loaded_and_idle_match_a_linear_search(max_batch: int, roles: list[str], data: st.DataObject) -> None:
+    """Fewest running, then longest so, by a linear search over (running, time of the last change)."""
+    free, workers = FreeWorkers(), [Worker(i, role, role, max_batch) for i, role in enumerate(roles)]
     since = list(range(len(workers)))
     for worker in workers:
-        rooms.add(worker)
+        free.add(worker)
     for now in range(len(workers), len(workers) + 25):
         worker = data.draw(st.sampled_from(workers))
-        change = data.draw(st.sampled_from([n for n in (-1, 1) if 0 <= worker.running + n <= limit]))
+        change = data.draw(st.sampled_from([n for n in (-1, 1) if 0 <= worker.running + n <= max_batch]))
         if worker.bucket is not None:
-            rooms.remove(worker)
+            free.remove(worker)
         worker.running += change
         since[worker.id] = now
-        if worker.running < limit:
-            rooms.add(worker)
+        if worker.running < max_batch:
+            free.add(worker)
         for role in (None, "a", "b"):
-            there = [w for w in workers if w.running < limit and role in (None, w.role)]
-            assert rooms.least_loaded(role) is min(there, key=lambda w: (w.running, since[w.id]), default=None)
+            there = [w for w in workers if w.running < max_batch and role in (None, w.role)]
+            assert free.least_loaded(role) is min(there, key=lambda w: (w.running, since[w.id]), default=None)
             idle = sorted((w for w in there if not w.running), key=lambda w: since[w.id])
-            assert list(rooms.idle(role)) == idle
+            assert list(free.idle(role)) == idle
 
 
 def test_empty_worker_serves_again_after_close_and_reopen() -> None:
@@ -245,18 +247,18 @@ def test_empty_worker_serves_again_after_close_and_reopen() -> None:
 
 @pytest.mark.parametrize("executor", [Sequential, lambda: StaticBatch(1)])
 def test_worker_with_its_own_queue_drains_it_before_loading(executor: Any) -> None:
-    """Three misses of 10 s at once, all for the one large worker, which is ordered at 3 s to be a small one."""
+    """Three simultaneous misses of 10 s for the one large worker, which is ordered at 3 s to become small."""
     run = engine(
         [0.0, 1.0, 2.0], [10.0] * 3, roles=["large", "small"], backend=Given([10.0] * 3, LOAD_S),
         scheduler=HitMissPerWorker(), executor=executor(), controllers=[Acts((3.0, order(0, "small")))],
     )  # fmt: skip
     run.run()
     assert run.record.request_columns["finish_s"].tolist() == [10.0, 20.0, 30.0]
-    assert spans(run)[-1] == ("load", 0, 30.0, 30.0)  # the run ends as it begins
+    assert spans(run)[-1] == ("load", 0, 30.0, 30.0)  # the run ends as the load begins
 
 
 def test_partial_batch_finishes_before_its_worker_loads() -> None:
-    """Of batches of up to two the first is one request's and ends at 10 s, the next another's, which ends at 20 s."""
+    """In batches of up to two, one request ends at 10 s and the next at 20 s."""
     run = engine(
         [0.0, 1.0, 50.0], [10.0] * 3, roles=["large", "small"], backend=Given([10.0] * 3, LOAD_S),
         scheduler=HitMissPerWorker(), executor=StaticBatch(2),
@@ -268,7 +270,7 @@ def test_partial_batch_finishes_before_its_worker_loads() -> None:
 
 
 def test_worker_with_a_batch_loads_after_its_last_request_leaves() -> None:
-    """Two step together for 20 and 30 s from their start; ordered at 5 s, it takes nobody else until it has loaded."""
+    """Two requests step together for 20 and 30 s. Ordered at 5 s, the worker takes no other until it has loaded."""
     run = engine(
         [0.0, 0.0, 6.0], [20.0, 30.0, 10.0], roles=["large"], backend=Given([20.0, 30.0, 10.0], LOAD_S),
         executor=ContinuousBatching(2), controllers=[Acts((5.0, order(0, "small")), (40.0, order(0, "large")))],
@@ -276,15 +278,15 @@ def test_worker_with_a_batch_loads_after_its_last_request_leaves() -> None:
         use_model_shape=False,
     )  # fmt: skip
     run.run()
-    facts = run.record.request_columns
-    first_s, last_s = sorted(facts["finish_s"][:2])
+    columns = run.record.request_columns
+    first_s, last_s = sorted(columns["finish_s"][:2])
     (load,) = [span for span in spans(run) if span[0] == "load"][:1]
     assert first_s < last_s == load[2]
     assert load[3] == last_s + LOAD_S
 
 
-def taken(prepare: Any) -> str:
-    """What the cluster says to a request for a worker after ``prepare(cluster)``."""
+def refusal_to_take(prepare: Any) -> str:
+    """Return the error of ``cluster.take`` after ``prepare(cluster, worker)``."""
     cluster = opened(100)
     worker = cluster.workers[0]
     prepare(cluster, worker)
@@ -307,7 +309,7 @@ def taken(prepare: Any) -> str:
     ],
 )
 def test_taking_an_unavailable_worker_says_why_it_is_unavailable(prepare: Any, reason: str) -> None:
-    message = taken(prepare)
+    message = refusal_to_take(prepare)
     assert message.startswith("the scheduler (sim.scheduling.fcfs.Fcfs) gave a request to worker 0")
     assert f"which {reason}; ask Cluster.least_loaded or Cluster.idle" in message
 
@@ -363,8 +365,8 @@ def test_failing_request_still_pays_for_its_model_load() -> None:
 # -- groups ---------------------------------------------------------------------------------------------------------
 
 
-class Ganging(Scheduler):
-    """Serves with groups of ``size`` in ``role`` alone; one that is idle is disbanded."""
+class GroupScheduler(Scheduler):
+    """Serve with groups of ``size`` GPUs in one ``role``; disband idle groups."""
 
     def __init__(self, size: int = 2, role: str = "large") -> None:
         self.size, self.role = size, role
@@ -376,7 +378,7 @@ class Ganging(Scheduler):
         idle = list(self.run.cluster.idle())
         if len(idle) >= self.size:
             group = self.run.cluster.form_group(idle[: self.size], self.role, now_s)
-            if group.has_capacity:  # it need not load
+            if group.has_capacity:  # no load needed
                 return group
         self.waiting.append(request)
         return None
@@ -394,7 +396,7 @@ class Ganging(Scheduler):
 
 
 class Metered(Given):
-    """Draws 100 W on one GPU, whatever it does."""
+    """Draws 100 W on one GPU, always."""
 
     def steps(self, works: Sequence[Work], count: int = 1) -> Cost:
         seconds = super().steps(works, count).seconds
@@ -405,21 +407,21 @@ class Metered(Given):
 
 
 def test_group_forms_loads_serves_and_counts_every_gpu() -> None:
-    """Of three GPUs for small models two serve the large one: 7 s of loading, then 20 s at twice the speed."""
+    """Two of three GPUs for small models serve the large one: 7 s of loading, then 20 s of work at twice the speed."""
     for backend, watts in ((Given([20.0] * 2, LOAD_S), 300), (Metered([20.0] * 2, LOAD_S), 100)):
         run = engine(
-            [0.0, 1.0], [20.0] * 2, roles=["small"] * 3, backend=backend, scheduler=Ganging(),
+            [0.0, 1.0], [20.0] * 2, roles=["small"] * 3, backend=backend, scheduler=GroupScheduler(),
             executor=Sequential({2: 2.0}),
         )  # fmt: skip
         run.run()
         assert spans(run) == [("load", 3, 0.0, 7.0), ("serve", 3, 7.0, 17.0), ("serve", 3, 17.0, 27.0)]
-        assert once(run) == 2 * 27.0
-        spent = run.record.usage_log.inside(0.0, 27.0, run.cluster.gpu_counts())
-        assert (spent.busy_s, spent.switch_s, spent.joules) == (54.0, 14.0, pytest.approx(watts * 54.0))
-        facts = run.record.request_columns
-        assert facts["energy_j"].tolist() == pytest.approx([watts * 20.0] * 2)
-        assert facts["denoise_s"].tolist() == [10.0] * 2
-        assert facts["step_share_s"].tolist() == [20.0] * 2  # GPU-seconds: twice as fast on two saves nothing
+        assert checked_busy_s(run) == 2 * 27.0
+        usage = run.record.usage_log.inside(0.0, 27.0, run.cluster.gpu_counts())
+        assert (usage.busy_s, usage.switch_s, usage.joules) == (54.0, 14.0, pytest.approx(watts * 54.0))
+        columns = run.record.request_columns
+        assert columns["energy_j"].tolist() == pytest.approx([watts * 20.0] * 2)
+        assert columns["denoise_s"].tolist() == [10.0] * 2
+        assert columns["step_share_s"].tolist() == [20.0] * 2  # GPU-seconds: twice the speed on two GPUs saves nothing
         assert [(w.id, w.role, w.model) for w in run.cluster.workers] == [
             (0, "large", "large"), (1, "large", "large"), (2, "small", "small"),
         ]  # fmt: skip
@@ -482,7 +484,7 @@ def test_misuse_of_worker_groups_is_refused() -> None:
     assert len(messages) == len(found)
     for text, part in zip(messages, found, strict=True):
         assert part in text
-    assert once(run) == 20.0
+    assert checked_busy_s(run) == 20.0
 
 
 def test_busy_counts_workers_that_serve_or_load() -> None:
@@ -503,20 +505,20 @@ def test_busy_counts_workers_that_serve_or_load() -> None:
 @pytest.mark.parametrize("executor", [StaticBatch(2), ContinuousBatching(2), Sequential()])
 def test_executor_without_a_speedup_refuses_a_group(executor: Any) -> None:
     with pytest.raises((SimulationError, ConfigError), match=r"nothing says how (fast|much faster)"):
-        engine([0.0], [1.0], 2, scheduler=Ganging(), executor=executor).run()
+        engine([0.0], [1.0], 2, scheduler=GroupScheduler(), executor=executor).run()
 
 
 @pytest.mark.parametrize(("executor", "key"), [(ContinuousBatching(1), "batching"), (Sequential(), "executor")])
 def test_missing_group_speedup_names_its_key(executor: Any, key: str) -> None:
     with pytest.raises(ConfigError, match=rf"^{key}\.speedup: a request runs on 2 GPUs .* {key}\.speedup=\{{2: "):
-        engine([0.0], [1.0], 2, scheduler=Ganging(), executor=executor).run()
+        engine([0.0], [1.0], 2, scheduler=GroupScheduler(), executor=executor).run()
 
 
 # -- memory --------------------------------------------------------------------------------------------------------
 
 
 class Sized(Given):
-    """A model takes 10 bytes, an add-on as many as its name says."""
+    """A model takes 10 bytes, an add-on the bytes that its name states."""
 
     def bytes(self, asset: Asset) -> int | None:
         return 10 if asset.kind == "model" else int(asset.name)
@@ -537,7 +539,7 @@ OWN = Asset("model", "large", "large")
 def test_admit_evicts_the_least_recently_used_addon_and_never_the_model(memory: int, asked: list[int]) -> None:
     cluster = opened(memory)
     worker = cluster.workers[0]
-    brute: list[Asset] = []  # add-ons, last used last
+    brute: list[Asset] = []  # add-ons, most recently used last
     for size in asked:
         asset = Asset("lora" if size % 2 else "controlnet", str(size), "large")
         before = dict(worker.resident)
@@ -581,21 +583,21 @@ def test_addon_named_like_the_model_is_not_the_model() -> None:
 
 
 def test_batch_evicts_addons_it_does_not_use_and_keeps_those_it_uses() -> None:
-    """Of 40 bytes a batch takes 30 with its model: of 5 and 8 beside it the 5, which were used first, go."""
+    """A batch takes 30 of 40 bytes with its model. Of add-ons of 5 and 8 bytes the 5, used first, is evicted."""
     five, eight = Asset("lora", "5", "large"), Asset("controlnet", "8", "large")
 
-    def held() -> Any:
+    def with_both() -> Any:
         cluster = opened(40)
         assert cluster.admit(cluster.workers[0], five, 5) == cluster.admit(cluster.workers[0], eight, 8) == []
         return cluster, cluster.workers[0]
 
-    cluster, worker = held()
+    cluster, worker = with_both()
     cluster.check_memory(worker, 30, [()])
     assert set(worker.resident) == {OWN, eight}
-    cluster, worker = held()
-    cluster.check_memory(worker, 32, [(), (five,)])  # one of two has it: it lies beside what both take
+    cluster, worker = with_both()
+    cluster.check_memory(worker, 32, [(), (five,)])  # one of two requests uses it, so it counts beside what both take
     assert set(worker.resident) == {OWN, five}
-    cluster, worker = held()
+    cluster, worker = with_both()
     cluster.check_memory(worker, 40, [(eight,)])  # it is among the 40
     assert set(worker.resident) == {OWN, eight}
     with pytest.raises(
@@ -620,7 +622,7 @@ def test_group_memory_is_that_of_each_of_its_gpus() -> None:
     assert run.cluster.admit(group, Asset("lora", "5", "large"), 5) == []
 
 
-# -- what may be spent ---------------------------------------------------------------------------------------------
+# -- busy time -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

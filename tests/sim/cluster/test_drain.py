@@ -1,4 +1,4 @@
-"""MoDM's monitor when the arrivals are over."""
+"""MoDM's monitor after the last arrival."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from tests.sim.lab import simulated
 
 @pytest.mark.parametrize("drain", [True, False])
 def test_monitor_counts_waiting_requests_as_load_after_the_last_arrival(drain: bool) -> None:
-    """Hits and misses wait in queues of their own: without it the GPUs of the emptied one idle to the end."""
+    """Hits and misses wait in separate queues: without draining, the GPUs of the emptied queue idle to the end."""
     words = ["system=modm-throughput", "arrivals=saturation", "arrivals.gap_s=0.5", "trace.requests=900", "preload=300"]
     words += ["cluster.count=12", "controller.period_s=120", f"controller.drain={str(drain).lower()}"]
     summary = simulated(*words).summary

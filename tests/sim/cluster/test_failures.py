@@ -1,4 +1,4 @@
-"""GPUs that go out of service: what they ran is put back or fails, what they hold is loaded again, nothing is lost."""
+"""GPU failures: running requests restart or fail, resident models load again, and no request is lost."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -35,17 +35,17 @@ POWER_W = 300.0
 
 
 def spans(run: Any, kind: str) -> list[tuple[float, float, float]]:
-    """Of a kind of work: from, until and joules."""
-    ledger = run.record.usage_log
-    found = ledger.spans()
-    mine = found[found["kind"] == ledger.kinds.get(kind, -1)]
+    """Return (from, until, joules) of every span of a kind."""
+    usage_log = run.record.usage_log
+    found = usage_log.spans()
+    mine = found[found["kind"] == usage_log.kinds.get(kind, -1)]
     return [(each["from_s"], each["until_s"], each["joules"]) for each in mine]
 
 
 @pytest.mark.parametrize(("lost", "finish_s"), [("again", [12.0, 22.0]), ("failed", [4.0, 19.0])])
 def test_request_on_a_failed_gpu_restarts_or_fails(lost: Any, finish_s: list[float]) -> None:
-    """One GPU of 10 s a request fails at 4 s, is back at 6 s and loads for 3 s; by hand. The second request waits from
-    1 s on and so overtakes the first, which goes to the end."""
+    """A GPU with requests of 10 s fails at 4 s, is repaired at 6 s and loads for 3 s. The second request waits from 1 s
+    on and so overtakes the first, which is queued again at the end."""
     run = engine(
         [0.0, 1.0],
         [10.0, 10.0],
@@ -53,10 +53,10 @@ def test_request_on_a_failed_gpu_restarts_or_fails(lost: Any, finish_s: list[flo
         controllers=[Failures({0: [(4.0, 6.0)]}, lost=lost)],
     )
     run.run()
-    facts = run.record.request_columns
+    columns = run.record.request_columns
     ends = [29.0, 19.0] if lost == "again" else finish_s
-    assert facts["finish_s"].tolist() == ends
-    assert facts["outcome"].tolist() == [COMPLETED if lost == "again" else FAILED, COMPLETED]
+    assert columns["finish_s"].tolist() == ends
+    assert columns["outcome"].tolist() == [COMPLETED if lost == "again" else FAILED, COMPLETED]
     assert spans(run, "lost") == [(0.0, 4.0, 4 * POWER_W)]
     assert spans(run, "load") == [(6.0, 9.0, 3 * POWER_W)]
     if lost == "failed":
@@ -64,7 +64,7 @@ def test_request_on_a_failed_gpu_restarts_or_fails(lost: Any, finish_s: list[flo
 
 
 class Metered(Given):
-    """A second of denoising draws 100 J, a load of 5 s 50 J."""
+    """Draws 100 J per second of denoising, and 50 J for a load of 5 s."""
 
     def load(self, asset: Asset) -> Cost:
         return Cost(self.swap_s, 10.0 * self.swap_s)
@@ -81,7 +81,7 @@ class Metered(Given):
 
 @pytest.mark.parametrize("role", ["large", "small"])
 def test_lost_batch_draws_energy_in_proportion_to_the_time_it_ran(role: str) -> None:
-    """A batch of two of 10 s is lost at 4 s; with the large model to be loaded first, for 5 s, of 15 s and 1050 J."""
+    """A batch of two of 10 s is lost at 4 s. If it first loads the large model for 5 s, it is 15 s and 1050 J."""
     run = engine(
         [0.0, 0.0], [10.0, 10.0], roles=[role], backend=Metered([10.0, 10.0], 5.0), executor=StaticBatch(2),
         scheduler=DynamicBatching(2), controllers=[Failures({0: [(4.0, 6.0)]}, lost="failed")],
@@ -122,7 +122,7 @@ def test_order_to_a_failed_gpu_is_loaded_after_repair() -> None:
 
 
 class Counting(RoundRobin):
-    """Counts what is outstanding at each worker."""
+    """Counts the outstanding requests of each worker."""
 
     def bind(self, run: Run) -> None:
         super().bind(run)
@@ -155,7 +155,7 @@ EXECUTORS = {
 def test_every_executor_survives_gpu_failures_at_any_time(
     seed: int, how: str, gpus: int, lost: Any, mean_up_s: float
 ) -> None:
-    """The engine raises where a request is lost or a GPU's second spent twice; the ledger holds every second."""
+    """The engine raises if a request is lost or a GPU is busy twice; the usage log holds every second."""
     rng = np.random.default_rng(seed)
     rows = 60
     seconds = rng.exponential(4.0, rows) + 0.1
@@ -171,14 +171,14 @@ def test_every_executor_survives_gpu_failures_at_any_time(
         seed=seed,
     )
     run.run()
-    facts = run.record.request_columns
-    failed = facts["outcome"] == FAILED
+    columns = run.record.request_columns
+    failed = columns["outcome"] == FAILED
     assert len(scheduler) == 0
     if isinstance(scheduler, PerWorkerQueues):
         assert not +scheduler.router.outstanding  # type: ignore[attr-defined]
     assert not failed.any() or lost == "failed"
     done = ~failed
-    assert (facts["finish_s"][done] >= facts["start_s"][done] + 0.99 * facts["denoise_s"][done]).all()
+    assert (columns["finish_s"][done] >= columns["start_s"][done] + 0.99 * columns["denoise_s"][done]).all()
     for worker in range(gpus):
         found = run.record.usage_log.spans()
         mine = np.sort(found[found["worker"] == worker], order="from_s")
@@ -189,8 +189,8 @@ def test_every_executor_survives_gpu_failures_at_any_time(
 
 
 def test_preempted_request_on_a_failed_gpu_restarts() -> None:
-    """100 steps of a unit, preempted after 20 by 10 steps, of which 5 are done when the GPU fails for 5 units: it then
-    makes all 10, and then all 100."""
+    """The long request is preempted after 20 of 100 steps by one of 10, of which 5 are done when the GPU fails for 5
+    units. The short one then makes all 10 steps, and the long one all 100."""
     run = shortest(
         lambda executor: ShortestRemaining(executor, Known()), MixedTimes(1, 0, 0), [0.0, 20 * UNIT], [64,
         64], [100, 10], 1,
@@ -202,7 +202,7 @@ def test_preempted_request_on_a_failed_gpu_restarts() -> None:
 
 
 def test_request_waiting_for_a_failed_gpu_preempts_nothing() -> None:
-    """Of both that come while the only GPU is down the shorter one is served first when it is back."""
+    """Both requests arrive while the only GPU is down; the shorter one is served first after the repair."""
     run = shortest(
         lambda executor: ShortestRemaining(executor, Known()), MixedTimes(256, 0, 0), [1.0, 2.0], [64, 64],
         [9, 3], 1,
@@ -212,7 +212,7 @@ def test_request_waiting_for_a_failed_gpu_preempts_nothing() -> None:
 
 
 class LossRecorder(SameSizeSteps):
-    """Notes whom it was told to be lost."""
+    """Records the requests reported as lost."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -223,7 +223,8 @@ class LossRecorder(SameSizeSteps):
 
 
 def test_batching_is_told_of_every_lost_request_including_unstarted_ones() -> None:
-    """Three requests of 8 s share a GPU of two seats, which fails at 2 s; the third, which waits, is not aboard."""
+    """Three requests of 8 s and a GPU with a batch of two, which fails at 2 s; the third still waits and is not
+    running."""
     batching = LossRecorder()
     run = engine(
         [0.0, 1.5, 1.5], [8.0] * 3, executor=ContinuousBatching(2, batching), scheduler=Fcfs(),
@@ -243,7 +244,7 @@ def test_gpu_that_fails_before_its_first_request_loses_nothing() -> None:
 
 @pytest.mark.parametrize("executor", [ContinuousBatching(2), StaticBatch(2), Sequential()])
 def test_request_assigned_at_the_instant_of_failure_has_not_started(executor: Any) -> None:
-    """It is back at 2 s, has loaded at 4 s, is given the request that waits, and fails before anything else happens."""
+    """The GPU is repaired at 2 s, has loaded at 4 s, takes the waiting request, and fails at that instant."""
     run = engine(
         [1.5], [8.0], backend=Given([8.0], 2.0), executor=executor,
         controllers=[Failures({0: [(1.0, 2.0), (4.0, 6.0)]})],
@@ -256,8 +257,8 @@ def test_request_assigned_at_the_instant_of_failure_has_not_started(executor: An
 
 
 def test_addon_arriving_for_a_failed_gpu_changes_nothing() -> None:
-    """It comes 3.4 s after each of two starts: while the GPU is down, to be patched (0.5 s) as soon as it steps again,
-    and three steps later."""
+    """The add-on arrives 3.4 s after each of two starts: first while the GPU is down, then three steps after it started
+    again."""
     run = engine(
         [0.0], [1.0], backend=Stepped(1.0), executor=ContinuousBatching(4, Patching(3.4, 0.5)),
         controllers=[Failures({0: [(2.0, 10.0)]})],
@@ -268,7 +269,7 @@ def test_addon_arriving_for_a_failed_gpu_changes_nothing() -> None:
 
 
 class Choosy(Given):
-    """No batch with row 1 in it can be run."""
+    """Cannot run a batch that includes row 1."""
 
     def steps(self, works: Sequence[Work], count: int = 1) -> Cost:
         if any(work.row == 1 for work in works):
@@ -278,22 +279,22 @@ class Choosy(Given):
 
 @pytest.mark.parametrize(("lost", "failed"), [("again", "row 1 cannot be run"), ("failed", "GPU 0 failed")])
 def test_batch_that_cannot_run_is_lost_if_its_gpu_fails_during_the_load(lost: Any, failed: str) -> None:
-    """Two set out at 0 s and load another model for 5 s, after which it shows that they cannot be run; the GPU fails
-    at 3 s. Put back at 4 s, they load again and fail for what they are."""
+    """Two requests start at 0 s and load another model for 5 s, after which the batch would prove impossible. The GPU
+    fails at 3 s. Queued again at 4 s, they load again and fail for their own reason."""
     run = engine(
         [0.0, 0.0, 30.0], [8.0] * 3, backend=Choosy([8.0] * 3, 5.0), executor=StaticBatch(2), roles=["small"],
         scheduler=DynamicBatching(2, 1.0), controllers=[Failures({0: [(3.0, 4.0)]}, lost=lost)],
     )  # fmt: skip
     run.run()
-    facts = run.record.request_columns
-    assert facts["outcome"].tolist() == [FAILED, FAILED, COMPLETED]
-    assert facts.reasons == {0: failed, 1: failed}
+    columns = run.record.request_columns
+    assert columns["outcome"].tolist() == [FAILED, FAILED, COMPLETED]
+    assert columns.reasons == {0: failed, 1: failed}
     assert spans(run, "lost") == [(0.0, 3.0, 3 * POWER_W)]
-    assert facts["finish_s"][:2].tolist() == ([14.0] * 2 if lost == "again" else [3.0] * 2)
+    assert columns["finish_s"][:2].tolist() == ([14.0] * 2 if lost == "again" else [3.0] * 2)
 
 
 def test_mean_uptime_below_the_service_time_ends_the_run_with_advice() -> None:
-    """What was looked at for a thousand samples, with nobody aboard and nothing ended, never ends."""
+    """A run without running or ended requests for a thousand samples is ended."""
     failures = Failures(mean_up_s=1.0, mean_down_s=10_000.0)
     run = engine([0.0, 0.0], [100.0] * 2, controllers=[failures])
     with pytest.raises(SimulationError, match=r"0 ended; .* GPUs failed \d+ times; raise failures.mean_up"):

@@ -1,4 +1,4 @@
-"""Laws of controllers and other actors, and of what parts declare."""
+"""Laws of controllers and other actors, and of declared columns, gauges and logs."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from tests.sim.lab import engine, simulated
 
 
 class EventRecorder(Direct):
-    """Says in ``what`` when an artifact enters and when a request comes."""
+    """Records in ``what`` when an artifact enters and when a request arrives."""
 
     what: list[str]
 
@@ -36,7 +36,7 @@ class EventRecorder(Direct):
 
 
 def test_actors_act_after_insertions_and_before_arrivals() -> None:
-    """However they sleep: by a timeout, until a time, or woken by an event of their own."""
+    """For every way to sleep: by a timeout, until a time, or woken by an event."""
     frontend = EventRecorder()
     frontend.what = what = []
 
@@ -93,7 +93,7 @@ def test_endless_process_does_not_prolong_the_run() -> None:
 
 
 class Odd(Exception):
-    """Cannot be made again from its ``args``."""
+    """An exception that cannot be rebuilt from its ``args``."""
 
     def __init__(self, a: int, b: int) -> None:
         super().__init__(f"{a} and {b}")
@@ -126,7 +126,7 @@ def test_timetable_changes_the_split_at_its_times() -> None:
     assert not rows.finish_s.equals(fixed.requests.to_pandas().finish_s)
 
     def serving(from_s: float, until_s: float) -> dict[str, int]:
-        """Workers by model, of those that began something in a window well after a split."""
+        """Return workers by model, of requests that started well after a split."""
         inside = rows[(rows.start_s > from_s) & (rows.start_s < until_s)]
         return inside.groupby("model", observed=True).worker.nunique().to_dict()  # type: ignore[no-any-return]
 
@@ -150,11 +150,11 @@ def test_timetable_with_wrong_gpu_counts_is_refused(at: str) -> None:
         simulated(*MODM, "controller=timetable", f"controller.at={at}")
 
 
-# -- what parts declare ------------------------------------------------------------------------------------------
+# -- declared columns, gauges and logs ---------------------------------------------------------------------------
 
 
 class Declares(Acts):
-    """A part with a column of each kind."""
+    """A controller that declares a column of each kind."""
 
     def bind(self, run: Any) -> None:
         self.run = run

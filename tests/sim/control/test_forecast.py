@@ -1,4 +1,4 @@
-"""A monitor that looks ahead: exact on what repeats, MoDM's until it has seen a season, and then early."""
+"""A monitor with a forecast: exact on repeating load, MoDM's own before a full season, and early after it."""
 
 import numpy as np
 import pytest
@@ -56,8 +56,8 @@ def test_season_of_one_window_is_refused() -> None:
 
 
 def targets(forecast: HoltWinters | None) -> dict[float, int]:
-    """Time of each decision -> its target, on 16 GPUs: 6 requests a minute in the first half of every hour, 24 in the
-    second; three hours."""
+    """Return time of each decision -> its target, on 16 GPUs. For three hours, 6 requests a minute come in the first
+    half of each hour and 24 in the second."""
     hour = np.concatenate((np.arange(0, TURN_S, 10.0), np.arange(TURN_S, SEASON_S, 2.5)))
     times = np.concatenate([hour + n * SEASON_S for n in range(3)]) + 0.1
     hits = {row for row in range(len(times)) if row % 4}
@@ -77,13 +77,13 @@ def targets(forecast: HoltWinters | None) -> dict[float, int]:
 
 
 def test_monitor_with_a_forecast_switches_before_the_load_rises() -> None:
-    """In the third hour, whose shape it knows. MoDM's own answers when the first window of the load is over."""
+    """In the third hour the season is known. MoDM's own monitor reacts after the first window of the load."""
     blind, ahead = targets(None), targets(HoltWinters(season_s=SEASON_S, smooth=1))
     turn_s = 2 * SEASON_S + TURN_S
     light, heavy = blind[turn_s], blind[turn_s + PERIOD_S]
     assert heavy < light
     assert ahead[turn_s] == ahead[turn_s - PERIOD_S] == heavy  # two windows ahead
     assert ahead[turn_s - 2 * PERIOD_S] == light
-    first_s = TURN_S  # in the first hour it knows no more than MoDM's
+    first_s = TURN_S  # in the first hour it acts as MoDM's
     assert ahead[first_s] == blind[first_s]
     assert ahead[first_s + PERIOD_S] == blind[first_s + PERIOD_S]

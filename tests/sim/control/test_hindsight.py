@@ -1,4 +1,4 @@
-"""The best splits in hindsight: against every plan there is, against MoDM's monitor, and followed in a run."""
+"""Optimal splits in hindsight: against exhaustive search, against MoDM's monitor, and followed in a run."""
 
 from itertools import product
 from pathlib import Path
@@ -57,7 +57,7 @@ def test_best_plan_matches_exhaustive_search(
 @settings(max_examples=60)
 @given(fleets(6), weights, st.lists(loads.map(lambda some: some[0]), min_size=4, max_size=12))
 def test_best_plan_costs_no_more_than_the_monitor(fleet: Fleet, weigh: Weights, load: list[Demand]) -> None:
-    """The monitor sees each window when it is over, and its PID lags; both begin with all that may be large."""
+    """The monitor sees each window when it is over, and its PID lags; both begin with the most large workers."""
     start = Split(fleet.max_large)
     pid, now, plan = Pid(), start.large, []
     pid.x = float(now)
@@ -76,7 +76,7 @@ def test_best_plan_costs_no_more_than_the_monitor(fleet: Fleet, weigh: Weights, 
 
 @given(fleets(6), st.builds(demand, st.floats(0, 60), st.floats(0, 1), st.floats(0.1, 1)))
 def test_window_clears_its_queue_exactly_where_the_monitor_rule_holds(fleet: Fleet, asked: Demand) -> None:
-    """Equations 7 and 9 in one window without a switch, queues empty before."""
+    """Equations 7 and 9 in one window without a switch, with empty queues before."""
     nothing = np.zeros(1)
     some = False
     for split in fleet.splits():
@@ -102,7 +102,8 @@ def test_pruned_plan_search_reports_that_it_is_inexact() -> None:
 
 
 def test_best_plan_switches_before_a_peak_and_back_after_it() -> None:
-    """A window of two GPU-loads of hits, two GPUs: the second is small just then, if loading is cheap."""
+    """Two GPUs and a window with the load of two GPUs of hits: if loading is cheap, one GPU is small in that window
+    only."""
     fleet = Fleet(2, 1.0, (10.0,), 6.0, (6.0,), 60.0, 2)
     load = [Demand(0.5, 0.0), Demand(1.0, 8.0), Demand(0.5, 0.0)]
     assert [split.large for split in best_plan(fleet, Weights(10.0, 1.0), Split(2), load).splits] == [2, 1, 2]

@@ -1,4 +1,4 @@
-"""MoDM in front of whole batches: no batch has two models, and where batches pay, more images come out."""
+"""MoDM with static batches: each batch has one model, and throughput rises where batching pays."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ SATURATED = ("trace.requests=700", "preload=200", "arrivals=closed", "arrivals.o
 
 @pytest.fixture(scope="module")
 def curve(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """MI210's profiles with a curve: n images take 0.5 + 0.5 n times the seconds of one."""
+    """MI210's profiles with a batch curve: n images take 0.5 + 0.5 n times the seconds of one."""
     folder = tmp_path_factory.mktemp("curve")
     for model in ("sd3.5-large", "sdxl"):
         profile = yaml.safe_load((shipped() / f"mi210_{model}.yaml").read_text(encoding="utf-8"))
@@ -66,7 +66,7 @@ def test_max_batch_above_the_executor_bound_is_refused() -> None:
 
 
 def test_large_workers_take_hits_only_if_large_takes_hits() -> None:
-    """Two hits at once, one worker of each kind."""
+    """Two simultaneous hits, one worker of each role."""
     for scheduler, starts in (
         (HitMissBatching(max_batch=1), [0.0, 5.0]),
         (HitMissBatching(max_batch=1, large_takes_hits=True), [0.0, 0.0]),
@@ -85,30 +85,31 @@ def test_large_workers_take_hits_only_if_large_takes_hits() -> None:
     st.booleans(),
 )
 def test_batch_starts_when_full_timed_out_or_its_worker_is_free(
-    gaps: list[float], hits: set[int], most: int, wait_s: float, shared: bool
+    gaps: list[float], hits: set[int], max_batch: int, wait_s: float, shared: bool
 ) -> None:
-    """Every batch is full, or its first has waited, or its first waits for a worker of its kind; kinds do not mix."""
+    """Every batch is full, or its first request timed out, or its first request waits for a worker. Hits and misses
+    never mix."""
     times = [sum(gaps[: i + 1]) for i in range(len(gaps))]
-    scheduler = HitMissBatching(most, wait_s, shared)
+    scheduler = HitMissBatching(max_batch, wait_s, shared)
     run = engine(
         times, [5.0] * len(times), roles=["large", "small"], frontend=Marked(hits), backend=Given([5.0] * len(times)),
-        executor=StaticBatch(most), scheduler=scheduler,
+        executor=StaticBatch(max_batch), scheduler=scheduler,
     )  # fmt: skip
     run.run()
     assert len(scheduler) == 0
-    facts = run.record.request_columns
+    columns = run.record.request_columns
     formed: dict[tuple[float, int], list[int]] = {}
     for row in range(len(times)):
-        formed.setdefault((facts["start_s"][row], facts["worker"][row]), []).append(row)
+        formed.setdefault((columns["start_s"][row], columns["worker"][row]), []).append(row)
     for (start_s, worker), rows in formed.items():
-        assert len(rows) <= most
+        assert len(rows) <= max_batch
         assert len({row in hits for row in rows}) == 1
         if rows[0] not in hits:
             assert worker == 0
         elif not shared:
             assert worker == 1
-        if len(rows) < most:
+        if len(rows) < max_batch:
             assert start_s >= times[rows[0]] + wait_s - 1e-9
     for kind in (hits, set(range(40)) - hits):  # in order
-        starts = [facts["start_s"][row] for row in range(len(times)) if row in kind]
+        starts = [columns["start_s"][row] for row in range(len(times)) if row in kind]
         assert starts == sorted(starts)

@@ -1,4 +1,4 @@
-"""MoDM's systems and its baselines on both of its clusters: what each runs for a request, and for how long."""
+"""MoDM's systems and baselines on both of its clusters: models, steps and times of each request."""
 
 from functools import cache
 
@@ -34,7 +34,7 @@ def step_s(cluster: str) -> dict[str, float]:
 
 
 def lawful(rows: pd.DataFrame, cluster: str) -> None:
-    """Every request that a GPU ran took what is left of its steps, at its model's pace."""
+    """Check that every request on a GPU ran its remaining steps at its model's pace."""
     run = rows[rows.worker.notna() & (rows.batch_mean <= 1)]
     assert len(run)
     assert (rows.outcome == "completed").all()
@@ -71,7 +71,7 @@ BASELINES = [
 def test_single_model_baseline_runs_every_step(
     system: str, more: tuple[str, ...], model: str, steps: int, quality: float, cluster: str
 ) -> None:
-    """Its quality is the paper's (MoDM, Tables 2 and 3); what of its times nobody printed is said to be assumed."""
+    """Its quality is the paper's (MoDM, Tables 2 and 3); unpublished times are stated as assumed."""
     outcome = simulated(f"system={system}", f"cluster={cluster}", *SMALL, *more)
     rows, summary = outcome.requests.to_pandas(), outcome.summary
     lawful(rows, cluster)
@@ -106,7 +106,7 @@ def test_quality_factor_is_carried_only_where_it_was_published(models: str, fact
 
 
 def test_quality_of_hits_on_one_model_is_not_carried_to_another() -> None:
-    """In quality mode large models refine hits too, and Table 2 is of throughput mode."""
+    """In quality mode large models refine hits too, but Table 2 is of throughput mode."""
     outcome = simulated("system=modm-quality", "trace.requests=240", "preload=120", "arrivals.rate_rpm=4")
     assert set(outcome.requests.to_pandas().dropna(subset="source_id").model) == {"sd3.5-large"}
     quality = outcome.summary["quality"]

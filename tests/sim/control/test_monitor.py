@@ -1,4 +1,5 @@
-"""MoDM's monitor and its queues in a run: no request is lost, no allocation out of bounds, ladders go down and up."""
+"""MoDM's monitor and its queues in a run: conserved requests, allocations within bounds, steps down and up the
+models."""
 
 from typing import Any
 
@@ -30,7 +31,7 @@ FULL_S = {"large": 90.0, "small": 16.0, "smallest": 6.0}
 
 
 class Timed(Given):
-    """What a model's steps take by its name."""
+    """Steps take what their model's name says."""
 
     def steps(self, works: Any, count: int = 1) -> Any:
         super().steps(works, count)
@@ -56,10 +57,10 @@ class Cached(Direct):
 
 
 class Bounded:
-    """Watches after every event that roles add up and that the large ones stay within their bounds."""
+    """Checks after every event that the roles add up and the large ones stay within their bounds."""
 
-    def __init__(self, most: int) -> None:
-        self.most = most
+    def __init__(self, max_large: int) -> None:
+        self.max_large = max_large
         self.seen: list[int] = []
 
     def bind(self, run: Run) -> None:
@@ -68,7 +69,7 @@ class Bounded:
     def arrived(self, request: Request, now_s: float) -> None:
         workers = self.run.cluster.workers
         large = sum(worker.role == "large" for worker in workers)
-        assert 1 <= large <= self.most
+        assert 1 <= large <= self.max_large
         assert len(workers) == self.run.cluster.gpus
         assert all(worker.running <= worker.max_batch for worker in workers)
         self.seen.append(large)
@@ -114,7 +115,7 @@ def test_neither_switches_nor_outages_drop_a_request(
         ],
         seed=seed,
     )
-    run.run()  # raises where one is lost, ends twice, or a GPU is spent twice
+    run.run()  # raises if a request is lost or ends twice, or a GPU is busy twice
     assert len(watch.seen) == rows
     assert len(scheduler) == 0
     completed = int((run.record.request_columns["outcome"] == COMPLETED).sum())
@@ -123,7 +124,7 @@ def test_neither_switches_nor_outages_drop_a_request(
 
 
 def windows(rates_rpm: list[float], hit_rate: float = 0.75, **settings: Any) -> list[dict[str, Any]]:
-    """The splits of 16 GPUs over windows of five minutes, at a rate each."""
+    """Return the splits of 16 GPUs over windows of five minutes with the given rates."""
     gaps = np.concatenate([np.full(max(1, round(5 * rate)), 60 / rate) for rate in rates_rpm])
     times = np.cumsum(gaps)
     rng = np.random.default_rng(1)
@@ -175,7 +176,7 @@ def test_window_without_arrivals_changes_no_split() -> None:
     )
     run.run()
     splits = [at_s for at_s, what, _ in run.record.decisions if what == "split"]
-    assert splits == [60.0, 5040.0]  # at the ends of the two windows in which something came
+    assert splits == [60.0, 5040.0]  # at the ends of the two windows with arrivals
 
 
 def test_monitor_with_one_model_is_refused() -> None:
@@ -196,7 +197,7 @@ def test_misses_rotate_over_large_workers_and_hits_over_small_ones() -> None:
 
 
 def test_worker_finishes_its_misses_before_switching_and_hands_over_its_hits() -> None:
-    """Two of each; at 1 s a large one becomes small, at 40 s a small one large."""
+    """Two workers of each role; at 1 s a large one is ordered to become small, at 2 s a small one large."""
 
     def swap(worker: int, role: str) -> Any:
         return lambda run, now_s: run.cluster.change_role(run.cluster.workers[worker], role, now_s)
@@ -211,18 +212,18 @@ def test_worker_finishes_its_misses_before_switching_and_hands_over_its_hits() -
         controllers=[Acts((1.0, swap(1, "small")), (2.0, swap(3, "large")))],
     )
     run.run()
-    facts = run.record.request_columns
-    assert facts["worker"][:4].tolist() == [0, 1, 0, 1]  # both of worker 1's misses run on it
-    assert facts["finish_s"][3] == 20.0
+    columns = run.record.request_columns
+    assert columns["worker"][:4].tolist() == [0, 1, 0, 1]  # both of worker 1's misses run on it
+    assert columns["finish_s"][3] == 20.0
     loads = [details for _, what, details in run.record.decisions if what == "order"]
     assert [(each["worker"], each["to"]) for each in loads] == [(1, "small"), (3, "large")]
-    assert facts["worker"][4] == 3  # was aboard
-    assert facts["worker"][6] in (1, 2)  # waited there, and was handed on
+    assert columns["worker"][4] == 3  # was running
+    assert columns["worker"][6] in (1, 2)  # waited there and was handed over
 
 
 def test_misses_queued_for_a_revoked_order_move_to_a_loaded_worker() -> None:
-    """The small worker refines until 20 s; ordered to be large at 1 s it is given a miss, and at 3 s ordered back. The
-    miss runs on the large worker, and nobody loads anything."""
+    """The small worker refines until 20 s. Ordered to be large at 1 s it is given a miss, and at 3 s the order is
+    revoked. The miss runs on the large worker, and no worker loads."""
     run = engine(
         [0.0, 0.5, 2.0, 2.5],
         [20.0] * 4,
@@ -238,9 +239,9 @@ def test_misses_queued_for_a_revoked_order_move_to_a_loaded_worker() -> None:
         ],
     )
     run.run()
-    facts = run.record.request_columns
-    assert facts["worker"].tolist() == [1, 0, 0, 0]
-    assert facts["load_s"].tolist() == [0.0] * 4
+    columns = run.record.request_columns
+    assert columns["worker"].tolist() == [1, 0, 0, 0]
+    assert columns["load_s"].tolist() == [0.0] * 4
     assert "load" not in run.record.usage_log.kinds
 
 
@@ -267,7 +268,7 @@ def test_apply_split_moves_the_fewest_workers() -> None:
     ],
 )
 def test_monitor_has_lower_p99_than_a_wrong_fixed_split(watched: tuple[str, ...]) -> None:
-    """With two large models where the load wants about ten, misses pile up; the monitor finds the split."""
+    """Two large models where the load needs about ten leave misses waiting; the monitor finds the right split."""
     common = ("arrivals.rate_rpm=20", "trace.requests=900", "preload=300", "cluster.count=16")
     adapted = simulated(*watched, *common).summary
     fixed = simulated("system=modm-fixed", "allocation.large=2", *common).summary
@@ -276,8 +277,8 @@ def test_monitor_has_lower_p99_than_a_wrong_fixed_split(watched: tuple[str, ...]
 
 
 def test_window_without_requests_has_zero_demand() -> None:
-    """Equations 7 and 8 divide by the requests and by the hits of a window: neither need be there."""
+    """Equations 7 and 8 divide by the requests and the hits of a window, either of which may be zero."""
     assert WindowCounts().demand(60.0) == Demand(0.0, 0.0)
-    missed = WindowCounts()
-    missed.add(Request(0, 0.0, 64, 64, 50))
-    assert missed.demand(60.0) == Demand(1.0, 0.0)
+    one_miss = WindowCounts()
+    one_miss.add(Request(0, 0.0, 64, 64, 50))
+    assert one_miss.demand(60.0) == Demand(1.0, 0.0)

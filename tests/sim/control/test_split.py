@@ -1,4 +1,4 @@
-"""MoDM's allocation rules and its PID: cases worked by hand, brute force, and what must hold of every split."""
+"""MoDM's allocation rules and its PID: worked examples, brute force, and laws of every split."""
 
 import math
 from fractions import Fraction
@@ -58,18 +58,18 @@ def test_quality_split_is_the_largest_that_serves_the_demand(
 def test_throughput_split_is_the_rounded_share_within_its_bounds(
     gpus: int, asked: Demand, large: float, small: float
 ) -> None:
-    for most in (gpus, max(1, gpus - 1)):
-        n = throughput_split(gpus, asked, large, small, most)
-        assert 1 <= n <= most
+    for max_large in (gpus, max(1, gpus - 1)):
+        n = throughput_split(gpus, asked, large, small, max_large)
+        assert 1 <= n <= max_large
         miss, hit = Fraction(asked.miss_rpm), Fraction(asked.hit_rpm) * Fraction(large) / Fraction(small)
         if miss + hit:
             exact = miss / (miss + hit) * gpus
-            assert abs(n - exact) <= Fraction(1, 2) + Fraction(1, 10**6) or n in (1, most)
+            assert abs(n - exact) <= Fraction(1, 2) + Fraction(1, 10**6) or n in (1, max_large)
 
 
 @given(st.floats(0.1, 50), st.floats(0, 1), st.floats(0, 1), st.floats(0.1, 10))
 def test_throughput_split_does_not_depend_on_the_rate(rate: float, hit_rate: float, left: float, times: float) -> None:
-    """Equation 12: R cancels, but for a half that rounding decides."""
+    """Equation 12: the rate R cancels, up to rounding."""
     one, other = (throughput_split(16, demand(r, hit_rate, left), LARGE, SDXL) for r in (rate, rate * times))
     assert abs(one - other) <= 1
 

@@ -65,7 +65,7 @@ def test_simpy_processes_run_among_the_calls() -> None:
     ),
 )
 def test_single_steps_of_the_clock_equal_one_run(fed: list[float], asked: list[tuple[float, int]]) -> None:
-    """Calls that were fed among calls that were asked for, up to the last one of either kind, and none after it."""
+    """Fed and scheduled calls mixed, up to the last of either kind and none after it."""
 
     def made(run: Callable[[Clock], None]) -> list[tuple[float, str]]:
         clock, seen = Clock(), list[tuple[float, str]]()

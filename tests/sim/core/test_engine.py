@@ -1,4 +1,4 @@
-"""What the engine does when things go wrong, and in which order when they go right."""
+"""The engine: order of events, and its errors."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,7 +16,7 @@ from tests.sim.lab import Given, engine
 
 
 class Failing(Given):
-    """Cannot do the rows in ``bad``."""
+    """Fails for the rows in ``bad``."""
 
     def __init__(self, full_s: list[float], bad: set[int]) -> None:
         super().__init__(full_s)
@@ -29,7 +29,7 @@ class Failing(Given):
 
 
 def test_failed_work_ends_its_request_and_frees_the_worker() -> None:
-    """Even when thousands fail in a row."""
+    """Even if thousands fail in a row."""
     rows = 3000
     run = engine([0.0] * rows, [1.0] * rows, backend=Failing([1.0] * rows, set(range(1, rows - 1))))
     run.run()
@@ -99,7 +99,7 @@ def test_littles_law_is_checked_in_every_run() -> None:
 
 
 def test_sample_precedes_the_arrivals_of_its_instant() -> None:
-    """The row of the series at 60 s does not yet hold the request that arrives at 60 s."""
+    """The sample at 60 s does not yet count the request that arrives at 60 s."""
     run = engine([0.0, 60.0, 61.0], [1.0] * 3, sample_s=60.0)
     run.run()
     assert list(run.record.sampled_s)[:2] == [0.0, 60.0]

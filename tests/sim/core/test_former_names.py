@@ -1,4 +1,4 @@
-"""Names of the version before: a word of the command line is answered with the present one, an old run still runs."""
+"""Former names: a former override is answered with the present one, and an old run still runs."""
 
 import json
 from importlib import import_module

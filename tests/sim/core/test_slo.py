@@ -50,7 +50,7 @@ def test_first_limit_is_the_deadline_in_its_own_unit() -> None:
 
 
 def test_slack_and_edf_take_a_deadline_in_seconds() -> None:
-    """At one size, so that a limit of its multiple in seconds is the same deadline: the same requests are in time."""
+    """At one size, the multiple expressed in seconds is the same deadline, so the same requests meet it."""
     words = ("system=patchedserve", "cluster=h100", "trace.requests=60", "arrivals.rate_rpm=60")
     multiple = simulated(*words, "slo=[3]")
     limit_s = multiple.summary["slo"]["3x"]["limit_s"]

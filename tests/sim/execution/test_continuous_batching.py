@@ -53,15 +53,15 @@ class Stepped(Given):
         return Cost(self.end_s * len(works))
 
 
-def stepped(times: Any, backend: Stepped, limit: int, count: int = 1, **parts: Any) -> Engine:
+def stepped(times: Any, backend: Stepped, max_batch: int, count: int = 1, **parts: Any) -> Engine:
     """A finished run of ``max_batch`` requests at once."""
     times = np.asarray(times, float)
-    run = engine(times, np.ones(len(times)), count, backend=backend, executor=ContinuousBatching(limit), **parts)
+    run = engine(times, np.ones(len(times)), count, backend=backend, executor=ContinuousBatching(max_batch), **parts)
     run.run()
     return run
 
 
-def columns(run: Engine, *names: str) -> list[Any]:
+def columns_of(run: Engine, *names: str) -> list[Any]:
     return [run.record.request_columns[name].copy() for name in names]
 
 
@@ -81,7 +81,9 @@ def test_continuous_batching_of_one_equals_sequential_execution_exactly(
     names = ("start_s", "finish_s", "denoise_s", "decode_s", "energy_j", "worker")
     whole = engine(times, np.ones(len(times)), count, backend=backend)
     whole.run()
-    for mine, theirs in zip(columns(stepped(times, backend, 1, count), *names), columns(whole, *names), strict=True):
+    for mine, theirs in zip(
+        columns_of(stepped(times, backend, 1, count), *names), columns_of(whole, *names), strict=True
+    ):
         np.testing.assert_array_equal(mine, theirs)
 
 
@@ -92,16 +94,16 @@ def test_systems_with_max_batch_1_write_the_same_requests_as_sequential(system: 
     assert stepwise.requests.equals(simulated(*asked).requests)
 
 
-def brute(times: Sequence[float], lefts: Sequence[int], backend: Stepped, limit: int) -> list[float]:
+def brute(times: Sequence[float], step_counts: Sequence[int], backend: Stepped, max_batch: int) -> list[float]:
     """Finish of every request on one worker: every step made, one at a time."""
     finish = [0.0] * len(times)
     waiting = list(range(len(times)))
     active: dict[int, int] = {}
     now = 0.0
     while waiting or active:
-        while waiting and times[waiting[0]] <= now and len(active) < limit:
+        while waiting and times[waiting[0]] <= now and len(active) < max_batch:
             row = waiting.pop(0)
-            active[row] = lefts[row]
+            active[row] = step_counts[row]
         if not active:
             now = times[waiting[0]]
             continue
@@ -117,25 +119,25 @@ def brute(times: Sequence[float], lefts: Sequence[int], backend: Stepped, limit:
 @settings(max_examples=80)
 @given(
     gaps=st.lists(st.integers(0, 40), min_size=1, max_size=30),
-    limit=st.integers(1, 5),
+    max_batch=st.integers(1, 5),
     more=st.sampled_from([0, 1, 3]),
 )
-def test_jumping_over_steps_ends_where_single_steps_do(gaps: list[int], limit: int, more: int) -> None:
+def test_jumping_over_steps_ends_where_single_steps_do(gaps: list[int], max_batch: int, more: int) -> None:
     """Steps of whole seconds, and no two arrivals whole seconds apart: none coincides with a boundary."""
     times = [float(t) + 0.01 * i for i, t in enumerate(np.cumsum(gaps))]
     backend = Stepped(1.0, float(more))
-    run = stepped(times, backend, limit)
-    finish = brute(times, [STEPS] * len(times), backend, limit)
+    run = stepped(times, backend, max_batch)
+    finish = brute(times, [STEPS] * len(times), backend, max_batch)
     np.testing.assert_allclose(run.record.request_columns["finish_s"], finish, rtol=1e-12)
     spans = run.record.usage_log.spans()
     assert (spans["from_s"][1:] >= spans["until_s"][:-1]).all()
-    assert spans["batch"].max() <= limit
+    assert spans["batch"].max() <= max_batch
     np.testing.assert_allclose(
         run.record.request_columns["step_share_s"].sum(), (spans["until_s"] - spans["from_s"]).sum()
     )
     np.testing.assert_allclose(run.record.request_columns["energy_j"].sum(), spans["joules"].sum())
     mean = run.record.request_columns["batch_mean"]
-    assert ((mean >= 1) & (mean <= limit)).all()
+    assert ((mean >= 1) & (mean <= max_batch)).all()
 
 
 def test_span_count_follows_batch_changes_and_not_steps() -> None:
@@ -256,23 +258,23 @@ def test_static_batch_runs_as_one_and_admits_no_later_request() -> None:
 @settings(max_examples=60)
 @given(
     gaps=st.lists(st.floats(0, 60), min_size=1, max_size=60),
-    most=st.integers(1, 6),
+    max_batch=st.integers(1, 6),
     max_wait_s=st.floats(0, 40),
     count=st.integers(1, 3),
 )
 def test_dynamic_batch_respects_max_batch_and_max_wait(
-    gaps: list[float], most: int, max_wait_s: float, count: int
+    gaps: list[float], max_batch: int, max_wait_s: float, count: int
 ) -> None:
     times = np.cumsum(gaps)
     run = engine(
         times, np.ones(len(times)), count, backend=Stepped(0.2, 0.1), executor=StaticBatch(6),
-        scheduler=DynamicBatching(most, max_wait_s),
+        scheduler=DynamicBatching(max_batch, max_wait_s),
     )  # fmt: skip
     run.run()
     spans = run.record.usage_log.spans()
     assert spans["batch"].sum() == len(times)
-    assert spans["batch"].max() <= most
-    start_s, arrival_s = columns(run, "start_s", "arrival_s")
+    assert spans["batch"].max() <= max_batch
+    start_s, arrival_s = columns_of(run, "start_s", "arrival_s")
     assert (np.diff(start_s) >= 0).all()  # first in, first out
     for row in range(len(times)):
         if start_s[row] > arrival_s[row] + max_wait_s + 1e-9:  # it waited longer: every worker was busy all the while
@@ -396,6 +398,6 @@ def test_batch_draws_device_power_during_fetch_and_measured_power_during_steps()
         frontend=Direct(skip_fraction=0.2, fetch_s=3.0),
     )  # fmt: skip
     run.run()
-    facts = run.record.request_columns
-    assert facts["finish_s"].tolist() == [63.0, 63.0]
-    assert facts["energy_j"].tolist() == [(3 * 300 + 60 * 100) / 2] * 2
+    columns = run.record.request_columns
+    assert columns["finish_s"].tolist() == [63.0, 63.0]
+    assert columns["energy_j"].tolist() == [(3 * 300 + 60 * 100) / 2] * 2

@@ -47,19 +47,19 @@ def overhead() -> Overhead:
     return Overhead({"large": 7}, 0.001, 0.0005, 32)
 
 
-def patch_level(most: int = 2) -> PatchLevel:
-    return PatchLevel(likeness(), overhead(), most)
+def patch_level(max_reused: int = 2) -> PatchLevel:
+    return PatchLevel(likeness(), overhead(), max_reused)
 
 
-def whole_image(most: int = 2) -> WholeImage:
-    return WholeImage(likeness(), overhead(), most)
+def whole_image(max_reused: int = 2) -> WholeImage:
+    return WholeImage(likeness(), overhead(), max_reused)
 
 
 def skips(decides: Any = "request") -> StepCaching:
     return StepCaching([0, 1, 2, 5, 8, 11], STEPS, 0.1, decides)
 
 
-CACHES: dict[str, Callable[[], FeatureCache]] = {
+FEATURE_CACHES: dict[str, Callable[[], FeatureCache]] = {
     "patch-level": patch_level,
     "whole-image": whole_image,
     "teacache": skips,
@@ -67,7 +67,7 @@ CACHES: dict[str, Callable[[], FeatureCache]] = {
 }
 
 
-def stepped(times: Sequence[float], sides: Sequence[int], cache: FeatureCache | None, limit: int) -> Engine:
+def stepped(times: Sequence[float], sides: Sequence[int], cache: FeatureCache | None, max_batch: int) -> Engine:
     shapes = (np.array(sides, np.int32), np.array(sides, np.int32), np.full(len(sides), STEPS, np.int32))
     backend = BySize(0.5, 0.3)
     run = engine(
@@ -75,7 +75,7 @@ def stepped(times: Sequence[float], sides: Sequence[int], cache: FeatureCache | 
         np.ones(len(times)),
         1,
         backend=backend,
-        executor=ContinuousBatching(limit, feature_cache=cache),
+        executor=ContinuousBatching(max_batch, feature_cache=cache),
         shapes=shapes,
         use_model_shape=False,
     )
@@ -98,13 +98,13 @@ def by_hand(active: Sequence[Request]) -> Cost:
     return Cost(seconds, 100.0 * seconds)
 
 
-def brute(times: Sequence[float], sides: Sequence[int], cache: FeatureCache, limit: int) -> list[float]:
+def brute(times: Sequence[float], sides: Sequence[int], cache: FeatureCache, max_batch: int) -> list[float]:
     """Finish of every request on one worker: a course of one step is asked for at every step."""
     finish, active, now, waiting = [0.0] * len(times), [], 0.0, list(range(len(times)))
-    everyone = requests(sides, [STEPS] * len(sides))
+    all_requests = requests(sides, [STEPS] * len(sides))
     while waiting or active:
-        while waiting and times[waiting[0]] <= now and len(active) < limit:
-            active.append(everyone[waiting.pop(0)])
+        while waiting and times[waiting[0]] <= now and len(active) < max_batch:
+            active.append(all_requests[waiting.pop(0)])
         if not active:
             now = times[waiting[0]]
             continue
@@ -120,17 +120,17 @@ def brute(times: Sequence[float], sides: Sequence[int], cache: FeatureCache, lim
 arrivals = st.lists(st.tuples(st.integers(0, 12), st.sampled_from(SIDES)), min_size=1, max_size=16)
 
 
-@pytest.mark.parametrize("name", [name for name in CACHES if name != "whole-image"])
+@pytest.mark.parametrize("name", [name for name in FEATURE_CACHES if name != "whole-image"])
 @settings(max_examples=30)
-@given(given_=arrivals, limit=st.integers(1, 4))
+@given(given_=arrivals, max_batch=st.integers(1, 4))
 def test_jumping_over_unequal_steps_ends_where_single_steps_do(
-    name: str, given_: list[tuple[int, int]], limit: int
+    name: str, given_: list[tuple[int, int]], max_batch: int
 ) -> None:
     times = [float(t) + 0.0137 * i for i, t in enumerate(np.cumsum([gap for gap, _ in given_]))]
     sides = [side for _, side in given_]
-    run = stepped(times, sides, CACHES[name](), limit)
+    run = stepped(times, sides, FEATURE_CACHES[name](), max_batch)
     np.testing.assert_allclose(
-        run.record.request_columns["finish_s"], brute(times, sides, CACHES[name](), limit), rtol=1e-9
+        run.record.request_columns["finish_s"], brute(times, sides, FEATURE_CACHES[name](), max_batch), rtol=1e-9
     )
     spans = run.record.usage_log.spans()
     assert (spans["from_s"][1:] >= spans["until_s"][:-1] - 1e-9).all()
@@ -140,7 +140,7 @@ def test_jumping_over_unequal_steps_ends_where_single_steps_do(
     np.testing.assert_allclose(run.record.request_columns["energy_j"].sum(), spans["joules"].sum())
 
 
-@pytest.mark.parametrize("name", CACHES)
+@pytest.mark.parametrize("name", FEATURE_CACHES)
 @settings(max_examples=40)
 @given(
     lefts=st.lists(st.integers(1, STEPS), min_size=1, max_size=4),
@@ -151,26 +151,28 @@ def test_step_costs_are_nondecreasing_and_cut_at_the_next_boundary(
     name: str, lefts: list[int], sides: list[int], share: float
 ) -> None:
     active, count = requests(sides[: len(lefts)], lefts), min(lefts)
-    course = CACHES[name]().step_costs(active, count, by_hand)
-    ends = [course.seconds(n) for n in range(count + 1)]
+    costs = FEATURE_CACHES[name]().step_costs(active, count, by_hand)
+    ends = [costs.seconds(n) for n in range(count + 1)]
     assert ends[0] == 0.0
     assert all(later >= earlier for earlier, later in itertools.pairwise(ends))
-    assert max(later - earlier for earlier, later in itertools.pairwise(ends)) <= course.longest_s + 1e-9
+    assert max(later - earlier for earlier, later in itertools.pairwise(ends)) <= costs.longest_s + 1e-9
     sought_s = share * ends[-1]
-    n = course.steps_by(sought_s)
+    n = costs.steps_by(sought_s)
     assert ends[n] >= sought_s - 1e-8, "what lies no further past a boundary is at it"
     assert n == 0 or ends[n - 1] < sought_s
     for at, end in enumerate(ends):
-        assert course.steps_by(end) <= at
-    np.testing.assert_allclose([course.joules(n) for n in range(count + 1)], 100.0 * np.array(ends), atol=1e-9)
-    assert all(0.0 <= spared <= count for spared in course.reused(count))
+        assert costs.steps_by(end) <= at
+    np.testing.assert_allclose([costs.joules(n) for n in range(count + 1)], 100.0 * np.array(ends), atol=1e-9)
+    assert all(0.0 <= reused <= count for reused in costs.reused(count))
 
 
-@given(share=st.floats(0, 1), most=st.integers(1, 5))
-def test_reuse_never_exceeds_max_consecutive_steps_and_matches_the_renewal_process(share: float, most: int) -> None:
+@given(share=st.floats(0, 1), max_reused=st.integers(1, 5))
+def test_reuse_never_exceeds_max_consecutive_steps_and_matches_the_renewal_process(
+    share: float, max_reused: int
+) -> None:
     """The long run is a renewal process: one computed step, then s, s^2, ... of reused ones."""
-    found = reused_shares([0.0] + [share] * 4000, most)
-    expected = sum(share**n for n in range(1, most + 1))
+    found = reused_shares([0.0] + [share] * 4000, max_reused)
+    expected = sum(share**n for n in range(1, max_reused + 1))
     # Each pattern repeats within most + 1 steps where all is alike: a mean over whole periods.
     np.testing.assert_allclose(np.mean(found[-3600:]), expected / (1 + expected), atol=2e-3)
     assert found[0] == 0.0
@@ -178,10 +180,10 @@ def test_reuse_never_exceeds_max_consecutive_steps_and_matches_the_renewal_proce
     alike = rng.random(12) * share
     row, total, trials = np.zeros(4000, int), np.zeros(12), 4000
     for at, chance in enumerate(alike):
-        again = (rng.random(trials) < chance) & (row < most) & (at > 0)
+        again = (rng.random(trials) < chance) & (row < max_reused) & (at > 0)
         row = np.where(again, row + 1, 0)
         total[at] = again.mean()
-    np.testing.assert_allclose(reused_shares([0.0, *alike[1:]], most), total, atol=0.045)
+    np.testing.assert_allclose(reused_shares([0.0, *alike[1:]], max_reused), total, atol=0.045)
 
 
 def test_feature_cache_without_reuse_costs_only_its_overhead() -> None:

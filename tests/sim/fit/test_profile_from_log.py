@@ -146,9 +146,9 @@ def test_fixed_seconds_are_fitted_on_sizes_with_several_step_counts() -> None:
 
 def test_every_scatter_group_has_enough_similar_requests() -> None:
     many = MIN_SCATTER + 500
-    apart = fit(seen((many, 100, 1, 1.0), (many, 200, 1, 5.0)), gpu="g", model="m", source="s").scatter
-    assert apart is not None
-    assert [around.seconds for around in apart.around] == [1.0, 5.0]
+    both = fit(seen((many, 100, 1, 1.0), (many, 200, 1, 5.0)), gpu="g", model="m", source="s").scatter
+    assert both is not None
+    assert [around.seconds for around in both.around] == [1.0, 5.0]
     rest = fit(seen((many, 100, 1, 1.0), (300, 200, 1, 4.0)), gpu="g", model="m", source="s").scatter
     assert rest is not None
     assert [around.seconds for around in rest.around] == [1.5]  # too few of the slow ones: all together

@@ -31,19 +31,19 @@ LIMITS = (0.6, 0.7, 0.85, 0.95)
     rows=st.integers(1, 60),
     prompts=st.integers(1, 12),
     preload=st.integers(0, 20),
-    most=st.integers(1, 20),
+    max_rows=st.integers(1, 20),
     seed=st.integers(0, 2**32 - 1),
 )
 @settings(max_examples=50)
 def test_replay_matches_a_search_of_the_whole_cache(
-    rows: int, prompts: int, preload: int, most: int, seed: int
+    rows: int, prompts: int, preload: int, max_rows: int, seed: int
 ) -> None:
     rng = np.random.default_rng(seed)
     vectors = rng.normal(size=(rows + preload, 3)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     similarity = TextToText()
     similarity.bind(vectors, rng)
-    found = replay(cached_neighbours(similarity, len(vectors), 0.5, most, None), similarity, 0.7, prompts, preload)
+    found = replay(cached_neighbours(similarity, len(vectors), 0.5, max_rows, None), similarity, 0.7, prompts, preload)
 
     cache: list[int] = list(range(preload))[-prompts:]
     for row in range(preload, len(vectors)):

@@ -59,7 +59,7 @@ def model(embeddings: np.ndarray, capacity: int | None, ks: tuple[int, ...], eve
         if held:
             scores = [round(float(exact[r] @ query), DECIMALS) for r in held]
             best = held[int(np.argmax(scores))]
-            wanted = max((k for k, least in NIRVANA.items() if max(scores) > least), default=0)
+            wanted = max((k for k, min_similarity in NIRVANA.items() if max(scores) > min_similarity), default=0)
             if wanted and ks:
                 wanted = max((k for r, k in items if r == best and k <= wanted), default=0)
             if wanted:

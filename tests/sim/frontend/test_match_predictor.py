@@ -41,7 +41,7 @@ class Drawn:
     def __init__(self, expected: Sequence[bool]) -> None:
         self.expected = expected
 
-    def bind(self, run: Run, space: SimilaritySource) -> None:
+    def bind(self, run: Run, similarity: SimilaritySource) -> None:
         run.log(TRAININGS)
 
     def applied(self, changes: Sequence[Change], now_s: float) -> None:
@@ -174,10 +174,10 @@ def test_match_predictor_forgets_deleted_embeddings() -> None:
     crowd = rng.normal(0, 0.1, (400, 4)) + np.where(np.arange(400) < 200, 1, -1)[:, None]
     vectors = (crowd / np.linalg.norm(crowd, axis=1, keepdims=True)).astype(np.float32)
     run = engine(np.arange(400), [1.0] * 400, embeddings=lambda: vectors)
-    space = TextToText()
-    space.bind(vectors, rng)
+    similarity = TextToText()
+    similarity.bind(vectors, rng)
     svm = OneClassSvm(nu=0.05, per_10k_s=0.0)
-    svm.bind(run, space)
+    svm.bind(run, similarity)
     svm.applied([(0.0, None, row, row, True) for row in range(400)], 0.0)
     svm.applied([(1.0, None, row, row, False) for row in range(200)], 1.0)
     assert np.mean([svm.expects(row, 2.0) for row in range(400)][:200]) < 0.1

@@ -45,7 +45,7 @@ class Held:
         return len(self.entries)
 
 
-def seen_from(asked: list[float], batch: int, period_s: float, each_s: float, outages: Windows) -> list[float]:
+def seen_from(asked: list[float], batch: int, period_s: float, change_s: float, outages: Windows) -> list[float]:
     """When each change, by the time it was asked for, can be seen: one server, worked out batch by batch."""
     seen: list[float] = []
     free_s = -inf
@@ -57,9 +57,9 @@ def seen_from(asked: list[float], batch: int, period_s: float, each_s: float, ou
             return seen + [inf] * len(waiting)
         count = min(batch, sum(at <= begin_s for at in waiting))
         for from_s, until_s in outages:
-            if from_s <= begin_s < until_s or begin_s < from_s < begin_s + count * each_s:
+            if from_s <= begin_s < until_s or begin_s < from_s < begin_s + count * change_s:
                 begin_s = until_s
-        free_s = begin_s + count * each_s
+        free_s = begin_s + count * change_s
         seen += [free_s] * count
     return seen
 
@@ -74,14 +74,14 @@ outages = st.lists(st.integers(0, 60), max_size=6, unique=True).map(
     steps=st.lists(st.tuples(st.integers(1, 4), st.sampled_from(["add", "remove", "best", "best"])), max_size=60),
     batch=st.integers(1, 7),
     period_s=st.none() | st.integers(0, 9).map(lambda s: s + 0.5),
-    each_s=st.sampled_from([0.0, sqrt(2) / 9, sqrt(2)]),
+    change_s=st.sampled_from([0.0, sqrt(2) / 9, sqrt(2)]),
     outages=outages,
 )
 def test_index_change_is_visible_when_its_batch_is_done(
-    steps: list[tuple[int, str]], batch: int, period_s: float | None, each_s: float, outages: Windows
+    steps: list[tuple[int, str]], batch: int, period_s: float | None, change_s: float, outages: Windows
 ) -> None:
     """What is found at any time is what a replay of the batches, worked out beforehand, would hold."""
-    index = VectorIndex(batch, period_s, 10_000 * each_s, outages)
+    index = VectorIndex(batch, period_s, 10_000 * change_s, outages)
     index.open(Held)
     index.start_serving(0.0)
     now_s, entry, live, changes, looks = 0.0, 0, [], [], []
@@ -99,7 +99,7 @@ def test_index_change_is_visible_when_its_batch_is_done(
         elif what == "best":
             found = index.find(None, 0, now_s)
             looks.append((now_s, len(changes), found[0] if found else frozenset()))
-    seen = seen_from([at for at, _, _ in changes], batch, inf if period_s is None else period_s, each_s, outages)
+    seen = seen_from([at for at, _, _ in changes], batch, inf if period_s is None else period_s, change_s, outages)
     for at_s, asked, found in looks:
         held: set[int] = set()
         for (_, which, insert), from_s in zip(changes[:asked], seen[:asked], strict=True):

@@ -15,28 +15,28 @@ def mm1(load: float, requests: int, seed: int) -> RequestColumns:
     rng = np.random.default_rng([seed, requests])
     arrival_s, service_s = np.cumsum(rng.exponential(1 / load, requests)), rng.exponential(1.0, requests)
     walk = np.concatenate([[0.0], np.cumsum(service_s[:-1] - np.diff(arrival_s))])
-    facts = RequestColumns(requests, ["large"])
-    facts["arrival_s"][:] = arrival_s
-    facts["start_s"][:] = arrival_s + walk - np.minimum.accumulate(walk)
-    facts["finish_s"][:] = facts["start_s"] + service_s
-    return facts
+    columns = RequestColumns(requests, ["large"])
+    columns["arrival_s"][:] = arrival_s
+    columns["start_s"][:] = arrival_s + walk - np.minimum.accumulate(walk)
+    columns["finish_s"][:] = columns["start_s"] + service_s
+    return columns
 
 
 def share_marked(load: float, requests: int, seeds: int = 200) -> float:
     every = (mm1(load, requests, seed) for seed in range(seeds))
-    return float(np.mean([backlog(facts, facts["arrival_s"][0])["grows"] for facts in every]))
+    return float(np.mean([backlog(columns, columns["arrival_s"][0])["grows"] for columns in every]))
 
 
-@pytest.mark.parametrize(("load", "requests", "least", "most"), [
+@pytest.mark.parametrize(("load", "requests", "min_share", "max_share"), [
     (0.5, 100, 0.0, 0.01), (0.9, 1000, 0.0, 0.01), (0.95, 400, 0.0, 0.015), (0.95, 4000, 0.0, 0.0),
     (1.0, 4000, 0.0, 0.04), (1.1, 4000, 0.85, 1.0), (1.1, 16000, 1.0, 1.0), (1.5, 400, 0.98, 1.0),
 ])  # fmt: skip
 def test_backlog_is_marked_above_a_load_of_one_and_not_below(
-    load: float, requests: int, least: float, most: float
+    load: float, requests: int, min_share: float, max_share: float
 ) -> None:
     """False alarms and power; those of 1,500 seeds stand in the docstring. At exactly 1, a walk turned back at zero,
     the level of the test is twice its nominal one."""
-    assert least <= share_marked(load, requests) <= most
+    assert min_share <= share_marked(load, requests) <= max_share
 
 
 def test_fluid_queue_grows_by_its_excess_arrivals() -> None:

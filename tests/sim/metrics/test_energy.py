@@ -28,14 +28,14 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def spent(*words: str) -> tuple[Outcome, dict[tuple[str, str], float]]:
+def served(*words: str) -> tuple[Outcome, dict[tuple[str, str], float]]:
     """A run in quality mode down the ladder of models, and the seconds that GPUs worked, by kind and model."""
     config = configured("system=modm-quality", *RUN, *words)
     settings = check(config)
     assembled = assemble(settings)
     outcome = replay(settings, assembled, config)
-    ledger = assembled.engine.record.usage_log
-    found, kinds, models = ledger.spans(), list(ledger.kinds), list(ledger.models)
+    usage_log = assembled.engine.record.usage_log
+    found, kinds, models = usage_log.spans(), list(usage_log.kinds), list(usage_log.models)
     seconds: dict[tuple[str, str], float] = {}
     start_s = outcome.requests["arrival_s"][0].as_py()
     for span in found:
@@ -45,7 +45,7 @@ def spent(*words: str) -> tuple[Outcome, dict[tuple[str, str], float]]:
 
 
 def test_energy_is_busy_time_times_model_power_plus_idle_time_times_idle_power(measured: Path) -> None:
-    outcome, seconds = spent(f"backend.folder={measured}")
+    outcome, seconds = served(f"backend.folder={measured}")
     summary = outcome.summary
     assert {model for _, model in seconds} == set(POWER_W)
     assert {kind for kind, _ in seconds} == {"serve", "load"}
@@ -63,7 +63,7 @@ def test_energy_is_busy_time_times_model_power_plus_idle_time_times_idle_power(m
 
 
 def test_switch_costs_the_load_time_of_the_profile(measured: Path) -> None:
-    outcome, seconds = spent(f"backend.folder={measured}")
+    outcome, seconds = served(f"backend.folder={measured}")
     loads = {model: each_s for (kind, model), each_s in seconds.items() if kind == "load"}
     gpu = outcome.summary["gpu"]
     assert gpu["switches"] >= 3
@@ -75,7 +75,7 @@ def test_switch_costs_the_load_time_of_the_profile(measured: Path) -> None:
 
 
 def test_unmeasured_power_and_load_time_are_assumed_and_stated() -> None:
-    outcome, seconds = spent("backend.unpublished_load_s=17")
+    outcome, seconds = served("backend.unpublished_load_s=17")
     assumptions = {each["what"]: each for each in outcome.summary["assumptions"]}
     assert assumptions["load time of sdxl on mi210 [s]"]["value"] == 17
     assert "nobody published it" in assumptions["load time of sdxl on mi210 [s]"]["source"]

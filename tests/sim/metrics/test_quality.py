@@ -167,8 +167,8 @@ def test_design_depends_on_how_an_image_starts_and_not_on_traffic(
 ) -> None:
     config = composed["modm-throughput" if design == "modm" else "nirvana"]
     changed = config | {group: node if "_target_" in node else config[group] | node for group, node in changes.items()}
-    unlike = departure(changed, config["quality"]["designs"][design])
-    assert (unlike is None) if found is None else re.search(found, unlike or "")
+    difference = departure(changed, config["quality"]["designs"][design])
+    assert (difference is None) if found is None else re.search(found, difference or "")
 
 
 def test_quality_by_k_is_used_where_a_table_has_it() -> None:

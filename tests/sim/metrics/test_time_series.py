@@ -9,7 +9,7 @@ from sim.engine import Engine
 from sim.metrics.time_series import series
 from tests.sim.lab import engine
 
-BUSY_THEN_NOT = np.concatenate([np.arange(50) * 2.03, 1e6 + np.arange(50) * 2.03])
+TWO_BURSTS = np.concatenate([np.arange(50) * 2.03, 1e6 + np.arange(50) * 2.03])
 """Out of step with the samples: two bursts with a pause between them that is nearly all of the run."""
 
 
@@ -39,13 +39,13 @@ def test_time_weighted_mean_matches_littles_law_within_one_sample(
     end takes at most that away: |mean - L| <= sample_s x n / span."""
     run = engine(np.cumsum(gaps), services[: len(gaps)], servers, sample_s=sample_s)
     _, weighted, little = means(run)
-    facts = run.record.request_columns
-    span_s = facts["finish_s"].max() - facts["arrival_s"][0]
+    columns = run.record.request_columns
+    span_s = columns["finish_s"].max() - columns["arrival_s"][0]
     assert abs(weighted - little) <= sample_s * len(gaps) / span_s * (1 + 1e-6) + 1e-9
 
 
 def test_pause_is_one_row_weighted_by_its_duration() -> None:
-    plain, weighted, little = means(engine(BUSY_THEN_NOT, [1.0] * 100, sample_s=0.25))
+    plain, weighted, little = means(engine(TWO_BURSTS, [1.0] * 100, sample_s=0.25))
     assert little == pytest.approx(1e-4, rel=0.01)
     assert weighted == pytest.approx(little, rel=0.05)
     assert plain > 1000 * little  # what the rows alone would say

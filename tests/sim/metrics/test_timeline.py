@@ -14,7 +14,7 @@ from sim.core.gpu import Gpu
 from sim.execution.sequential import Sequential
 from sim.metrics.timeline import write_timeline
 from sim.run.simulate import write
-from tests.sim.cluster.test_cluster import Acts, Ganging
+from tests.sim.cluster.test_cluster import Acts, GroupScheduler
 from tests.sim.lab import engine, simulated
 
 SMALL = ("trace.requests=60", "arrivals.rate_rpm=9")
@@ -68,7 +68,7 @@ def test_timeline_agrees_with_the_summary(tmp_path: Path, executor: tuple[str, .
 
 
 def test_group_is_drawn_on_each_of_its_gpus(tmp_path: Path) -> None:
-    run = engine([0.0], [20.0], 3, scheduler=Ganging(), executor=Sequential({2: 2.0}))
+    run = engine([0.0], [20.0], 3, scheduler=GroupScheduler(), executor=Sequential({2: 2.0}))
     run.run()
     path = tmp_path / "t.json.gz"
     write_timeline(run.record, path, 3, run.cluster.gpus_of, ["one"])

@@ -70,8 +70,8 @@ def test_step_batcher_never_exceeds_its_max_batch(run: Run) -> None:
     for worker in range(4):
         mine = np.tile(rows.worker == worker, 2)
         order = np.lexsort((events[mine], times[mine]))  # who leaves at an instant goes first
-        aboard = events[mine][order].cumsum()
-        assert 1 <= aboard.max() <= 4
+        running = events[mine][order].cumsum()
+        assert 1 <= running.max() <= 4
     assert 1 <= outcome.summary["gpu"]["batch_mean"] <= 4
 
 
@@ -161,11 +161,11 @@ WRONG: list[tuple[tuple[str, ...], str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("overrides", "who", "what"), WRONG, ids=[" ".join(overrides) for overrides, _, _ in WRONG])
+@pytest.mark.parametrize(("overrides", "policy", "what"), WRONG, ids=[" ".join(overrides) for overrides, _, _ in WRONG])
 def test_impossible_action_ends_the_run_and_names_the_policy(
-    run: Run, overrides: tuple[str, ...], who: str, what: str
+    run: Run, overrides: tuple[str, ...], policy: str, what: str
 ) -> None:
-    with pytest.raises(SimulationError, match=rf"their_wrong_policies\.{who}\)? {what}"):
+    with pytest.raises(SimulationError, match=rf"their_wrong_policies\.{policy}\)? {what}"):
         run("trace.requests=300", *overrides)
 
 

@@ -142,7 +142,7 @@ class FourGpusEach:
 class SecondChance:
     """The oldest item goes, unless it was used since it last came up: then it is moved to the end."""
 
-    def bind(self, run, space, selector):
+    def bind(self, run, similarity, selector):
         self.items, self.touched = deque(), set()
 
     def added(self, entry, ks, row):

@@ -79,7 +79,7 @@ class RoleSetter:
 class WrongVictims:
     """Names items that are not in the cache."""
 
-    def bind(self, run, space, selector):
+    def bind(self, run, similarity, selector):
         self.items = deque()
 
     def added(self, entry, ks, row):

@@ -15,34 +15,34 @@ from sim.papers.hardware.rows import Submission, submissions
 from sim.papers.hardware.rows import packaged_file as data
 
 ROWS = {row.name: row for row in submissions(data("mlperf-sdxl-server.csv"))}
-FACTS = json.loads((Path(__file__).parents[3] / "results" / "hardware.json").read_text())["submissions"]
+SUBMISSIONS = json.loads((Path(__file__).parents[3] / "results" / "hardware.json").read_text())["submissions"]
 PROFILES = [profile for profile in within(shipped()) if profile.model == "sdxl-mlperf"]
 SERVED = [profile for profile in PROFILES if any(point.batch == 8 for point in profile.step)]
 NO_SERVER = [profile for profile in PROFILES if profile.gpu in ("b200", "rtx-pro-6000", "l4")]
 IDENTITY = {"ids": lambda each: each.gpu if isinstance(each, Profile) else None}
 
 
-def fact(name: str) -> dict[str, Any]:
-    (found,) = (each for each in FACTS if each["name"] == name)
+def replayed(name: str) -> dict[str, Any]:
+    (found,) = (each for each in SUBMISSIONS if each["name"] == name)
     return found  # type: ignore[no-any-return]
 
 
 def full_s(name: str) -> float:
     """Seconds of a batch of 8 of a submission, fitted on its mean latency."""
-    return float(8 * fact(name)["fitted"]["image_s"])
+    return float(8 * replayed(name)["fitted"]["image_s"])
 
 
 @cache
 def errors() -> dict[str, list[float]]:
     """Seconds per image fitted on the server run over those of the offline run, less one, by GPU."""
     found = defaultdict(list)
-    for each in FACTS:
+    for each in SUBMISSIONS:
         ratio = each["fitted"]["image_s"] / each["unfitted"]["image_s"]
         found[each["accelerator"].removeprefix("Virtualized ")].append(ratio - 1)
     return found
 
 
-def known(errors: list[float]) -> float:
+def error_bound(errors: list[float]) -> float:
     """The error that 90 % of the systems stay within."""
     return float(np.quantile(np.abs(errors), 0.9, method="inverted_cdf"))
 
@@ -61,13 +61,13 @@ def standalone_s(batch: int, seconds: float) -> float:
 
 @pytest.mark.parametrize("profile", [each for each in PROFILES if each.device in errors()], **IDENTITY)
 def test_known_error_is_that_of_the_servers_of_its_gpu(profile: Profile) -> None:
-    assert profile.service_error == pytest.approx(known(errors()[str(profile.device)]), abs=5e-4)
+    assert profile.service_error == pytest.approx(error_bound(errors()[str(profile.device)]), abs=5e-4)
 
 
 @pytest.mark.parametrize("profile", NO_SERVER, **IDENTITY)
 def test_known_error_without_a_server_run_is_that_of_all_gpus(profile: Profile) -> None:
     assert profile.service_error == pytest.approx(
-        known([each for found in errors().values() for each in found]), abs=5e-4
+        error_bound([each for found in errors().values() for each in found]), abs=5e-4
     )
 
 
@@ -92,7 +92,7 @@ def test_standalone_time_without_a_server_run_follows_from_the_offline_batch(pro
 def test_fastest_request_of_a_gh200_was_in_an_unqueued_batch_of_two(row: Submission, tmp_path: Path) -> None:
     """By the arrivals, which are made again from the logged seed."""
     replay = Replay(row, tmp_path)
-    seconds = replay.latencies_s(fact(row.name)["fitted"]["image_s"] / replay.base_s)
+    seconds = replay.latencies_s(replayed(row.name)["fitted"]["image_s"] / replay.base_s)
     assert seconds[0] == pytest.approx(full_s(row.name) * 2 / 8)
     assert row.measured["min"] > seconds[0] * 1.15, "the share of a batch is too little"
 

@@ -18,8 +18,8 @@ DIGEST = "from sim.papers.scorecard.key import digest; print(digest({'seed': 1})
 @pytest.fixture
 def copied(tmp_path: Path) -> Path:
     """The simulator's folders, to be changed."""
-    for room in ("sim", "traces", "backends", "conf"):
-        shutil.copytree(REPOSITORY / room, tmp_path / room, ignore=shutil.ignore_patterns("__pycache__"))
+    for package in ("sim", "traces", "backends", "conf"):
+        shutil.copytree(REPOSITORY / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
     return tmp_path
 
 
@@ -34,8 +34,8 @@ def key_of(folder: Path) -> str:
 
 def test_comment_changes_no_key_and_changed_arithmetic_changes_every_key(copied: Path) -> None:
     ours = key.digest({"seed": 1})
-    for room in ("sim", "traces", "backends"):
-        for file in (copied / room).rglob("*.py"):
+    for package in ("sim", "traces", "backends"):
+        for file in (copied / package).rglob("*.py"):
             file.write_text(file.read_text() + "\n# a comment\n")
     for file in (copied / "conf").rglob("*.yaml"):
         file.write_text(file.read_text() + "\n# a comment\n")

@@ -20,10 +20,10 @@ def test_uncalibrated_settings_are_predicted_within_the_stated_error(predicted: 
         *(("diffusers", "3C/2L"), ("nirvana-10", "3C/2L"), ("nirvana-20", "3C/2L"), ("katz", "3C/2L")),
         *(("katz", "1C/2L"), ("distrifusion-add-ons", "1C/2L"), ("distrifusion-add-ons", "3C/2L")),
     }
-    most = {"latency_s": 0.05, "denoise_s": 0.05, "lora_s": 0.07, "other_s": 0.18, "patch_step": 2.5}
+    max_errors = {"latency_s": 0.05, "denoise_s": 0.05, "lora_s": 0.07, "other_s": 0.18, "patch_step": 2.5}
     for stage in STAGES:
         for statistic in STATISTICS:
-            assert max_error(predicted, stage, statistic) <= most[stage], (stage, statistic)
+            assert max_error(predicted, stage, statistic) <= max_errors[stage], (stage, statistic)
 
 
 def test_stages_page_has_each_predicted_setting(predicted: list) -> None:

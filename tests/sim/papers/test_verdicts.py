@@ -28,9 +28,9 @@ COMMITTED = {
 def test_every_committed_file_has_verdicts_that_can_be_lost(name: str) -> None:
     judge: Callable[[Results], Comparisons] = COMMITTED[name]
     found = read_committed(REPOSITORY / "results" / f"{name}.json", judge)
-    held = [row for row, each in found.items() if each.within_tolerance]
-    assert len(held) >= 5
-    for row in held:
+    within = [row for row, each in found.items() if each.within_tolerance]
+    assert len(within) >= 5
+    for row in within:
         spoiled = dict(found) | {row: Comparison(found[row].expected, "spoiled", False)}
         (line,) = lost_rows(found, spoiled)
         assert line == (
@@ -40,9 +40,9 @@ def test_every_committed_file_has_verdicts_that_can_be_lost(name: str) -> None:
 
 
 def test_only_rows_within_tolerance_can_be_lost() -> None:
-    held, missed = Comparison("1", "1", True), Comparison("1", "2", False)
-    assert lost_rows({"a": missed, "b": held}, {"a": held, "b": held, "c": missed}) == []
-    assert lost_rows({"a": missed, "b": held}, {}) == ["b: was within tolerance, and the row is missing now"]
+    within, outside = Comparison("1", "1", True), Comparison("1", "2", False)
+    assert lost_rows({"a": outside, "b": within}, {"a": within, "b": within, "c": outside}) == []
+    assert lost_rows({"a": outside, "b": within}, {}) == ["b: was within tolerance, and the row is missing now"]
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"settings": [{}]}', '{"settings": 3}'])

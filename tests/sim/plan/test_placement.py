@@ -32,40 +32,40 @@ def demands(draw: st.DrawFn) -> Demand:
     return Demand((*groups.items(), ((), 0.1)), draw(st.floats(0.05, 0.3)))
 
 
-def objective(demand: Demand, found: Placement, room: int) -> float:
+def objective(demand: Demand, found: Placement, max_per_server: int) -> float:
     """What ``solve`` minimises, of any placement."""
-    even = max(found.load) + found.copies / (room * len(found.share) * len(found.load))
+    even = max(found.load) + found.copies / (max_per_server * len(found.share) * len(found.load))
     return found.turns_s + BALANCE_WEIGHT * demand.call_s * even
 
 
-def exhaustive(demand: Demand, servers: int, limit: float, room: int) -> Placement | None:
+def exhaustive(demand: Demand, servers: int, limit: float, max_per_server: int) -> Placement | None:
     """The best of all placements with a single copy of each."""
     best: tuple[float, Placement] | None = None
     for at in product(range(servers), repeat=len(demand.load)):
         whole = {name: [float(s == own) for s in range(servers)] for name, own in zip(demand.load, at, strict=True)}
         found = evaluate(demand, whole)
-        fits = max(map(len, found.servers)) <= room and max(found.load) <= limit + 1e-9
-        if fits and (best is None or objective(demand, found, room) < best[0]):
-            best = objective(demand, found, room), found
+        fits = max(map(len, found.servers)) <= max_per_server and max(found.load) <= limit + 1e-9
+        if fits and (best is None or objective(demand, found, max_per_server) < best[0]):
+            best = objective(demand, found, max_per_server), found
     return None if best is None else best[1]
 
 
 @settings(max_examples=15)
 @given(demands(), st.integers(1, 3), st.integers(1, 4), st.floats(0.2, 1.0))
 def test_solved_placement_is_at_least_as_good_as_any_of_single_copies(
-    demand: Demand, servers: int, room: int, limit: float
+    demand: Demand, servers: int, max_per_server: int, limit: float
 ) -> None:
-    best, found = exhaustive(demand, servers, limit, room), solve(demand, servers, limit, room)
+    best, found = exhaustive(demand, servers, limit, max_per_server), solve(demand, servers, limit, max_per_server)
     if found is None:
         assert best is None
         return
-    assert max(map(len, found.servers)) <= room
+    assert max(map(len, found.servers)) <= max_per_server
     assert max(found.load) <= limit * (1 + 1e-6)
     assert sum(found.load) == pytest.approx(sum(demand.load.values()))
     assert all(sum(shares) == pytest.approx(1) for shares in found.share.values())
     assert min_servers(demand, limit) <= servers
     if best is not None:
-        assert objective(demand, found, room) <= objective(demand, best, room) * (1 + GAP) + 1e-9
+        assert objective(demand, found, max_per_server) <= objective(demand, best, max_per_server) * (1 + GAP) + 1e-9
 
 
 @settings(max_examples=10)
@@ -74,11 +74,13 @@ def test_placement_is_optimal_if_each_controlnet_fits_once(demand: Demand, serve
     """As many places as ControlNets: nothing can be divided."""
     if len(demand.load) % servers:
         return
-    room = len(demand.load) // servers
-    best, found = exhaustive(demand, servers, 1.0, room), solve(demand, servers, 1.0, room)
+    max_per_server = len(demand.load) // servers
+    best, found = exhaustive(demand, servers, 1.0, max_per_server), solve(demand, servers, 1.0, max_per_server)
     assert (best is None) == (found is None)
     if best is not None and found is not None:
-        assert objective(demand, found, room) == pytest.approx(objective(demand, best, room), rel=2 * GAP, abs=1e-9)
+        assert objective(demand, found, max_per_server) == pytest.approx(
+            objective(demand, best, max_per_server), rel=2 * GAP, abs=1e-9
+        )
 
 
 def test_controlnet_pair_is_split_between_servers() -> None:

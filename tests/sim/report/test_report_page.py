@@ -123,14 +123,14 @@ def test_difference_within_seed_noise_is_not_marked(fabricate: Fabricate, tmp_pa
     assert not beyond_noise(one, other, "throughput_rpm")
 
 
-@pytest.mark.parametrize("apart", [0.0, 0.5])
-def test_any_difference_is_beyond_zero_noise(apart: float, fabricate: Fabricate, tmp_path: Path) -> None:
-    for at, (system, rate) in enumerate((("vanilla", 2.0), ("nirvana", 2.0 + apart)) * 2):
+@pytest.mark.parametrize("difference", [0.0, 0.5])
+def test_any_difference_is_beyond_zero_noise(difference: float, fabricate: Fabricate, tmp_path: Path) -> None:
+    for at, (system, rate) in enumerate((("vanilla", 2.0), ("nirvana", 2.0 + difference)) * 2):
         fabricate(
             str(at), system, seed=at, requests=10, change=lambda summary, rate=rate: summary.update(throughput_rpm=rate)
         )
     one, other = cells(load_runs([tmp_path]))
-    assert beyond_noise(one, other, "throughput_rpm") == (apart > 0)
+    assert beyond_noise(one, other, "throughput_rpm") == (difference > 0)
 
 
 def test_repeated_seed_counts_once(fabricate: Fabricate, tmp_path: Path) -> None:
@@ -211,8 +211,8 @@ def test_control_characters_are_escaped_and_missing_glyphs_give_no_warning(
     name: str, fabricate: Fabricate, tmp_path: Path
 ) -> None:
     """A control character is shown escaped; a script that the font lacks is no warning, and the page has the name."""
-    doors = [{"frontend": {"role": role}} for role in (name, "large")]
-    runs = [fabricate(f"{name}-{at}", requests=20, config=frontend) for at, frontend in enumerate(doors)]
+    configs = [{"frontend": {"role": role}} for role in (name, "large")]
+    runs = [fabricate(f"{name}-{at}", requests=20, config=frontend) for at, frontend in enumerate(configs)]
     runs.append(fabricate("own", requests=20, change=lambda summary: summary.update(system=name)))
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -142,16 +142,16 @@ def test_latency_quantiles_match_the_summary(fabricate: Fabricate) -> None:
 
 def test_only_completed_requests_have_a_latency(fabricate: Fabricate) -> None:
     (run,) = load_runs([fabricate("r", requests=10)])
-    facts = {"arrival_s": [0.0, 1.0, 2.0], "finish_s": [5.0, None, 900.0]}
+    columns = {"arrival_s": [0.0, 1.0, 2.0], "finish_s": [5.0, None, 900.0]}
     outcome = ["completed", "failed", "discarded"]
-    pq.write_table(pa.table(facts | {"outcome": outcome}), run.path / "requests.parquet")
+    pq.write_table(pa.table(columns | {"outcome": outcome}), run.path / "requests.parquet")
     assert latency_quantiles(run, np.array([0.0, 1.0])) == pytest.approx([5.0, 5.0])
 
 
 def test_absurd_latency_is_ignored(fabricate: Fabricate) -> None:
     (run,) = load_runs([fabricate("r", requests=10)])
-    facts = {"arrival_s": [0.0, 1.0, -1e308], "finish_s": [5.0, 1e13, 1e308], "outcome": ["completed"] * 3}
-    pq.write_table(pa.table(facts), run.path / "requests.parquet")
+    columns = {"arrival_s": [0.0, 1.0, -1e308], "finish_s": [5.0, 1e13, 1e308], "outcome": ["completed"] * 3}
+    pq.write_table(pa.table(columns), run.path / "requests.parquet")
     assert latency_quantiles(run, np.array([0.0, 1.0])) == pytest.approx([5.0, 5.0])
 
 

@@ -44,7 +44,7 @@ def test_reference_model_is_listed_first() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "alike"),
+    ("change", "is_same_work"),
     [
         ({}, True),
         ({"gpu": "a40", "basis": "assumed", "service_error": 0.5, "source": "else"}, True),
@@ -55,27 +55,27 @@ def test_reference_model_is_listed_first() -> None:
         ({"precision": "fp16"}, False),
     ],
 )
-def test_work_differs_by_model_size_steps_or_precision(change: dict[str, Any], alike: bool) -> None:
+def test_work_differs_by_model_size_steps_or_precision(change: dict[str, Any], is_same_work: bool) -> None:
     runs = [("a", served_models({"models": [MLPERF]}, {})), ("b", served_models({"models": [MLPERF | change]}, {}))]
     groups = runs_by_images(runs)
-    assert (groups == []) is alike
-    if not alike:
+    assert (groups == []) is is_same_work
+    if not is_same_work:
         assert groups[0] == ("sdxl-mlperf, 1024x1024, 20 steps, fp8 (measured by others)", ["a"])
         assert groups[1][1] == ["b"]
 
 
-@pytest.mark.parametrize("alike", [True, False])
-def test_no_run_is_best_across_different_images(alike: bool, fabricate: Fabricate, tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_same_work", [True, False])
+def test_no_run_is_best_across_different_images(is_same_work: bool, fabricate: Fabricate, tmp_path: Path) -> None:
     """Of like work the faster system is marked, since the seeds agree."""
-    for system, model in (("vanilla", MLPERF), ("modm-throughput", MLPERF if alike else ASSUMED)):
+    for system, model in (("vanilla", MLPERF), ("modm-throughput", MLPERF if is_same_work else ASSUMED)):
         for seed in (1, 2, 3):
             config = of_kind(model["gpu"])
             fabricate(f"r/{system}-{seed}", system, rate_rpm=20.0, seed=seed, change=serving(model), config=config)
     runs = load_runs([tmp_path / "r"])
-    assert any(entry.best for _, entries in comparison(runs) for entry in entries) is alike
+    assert any(entry.best for _, entries in comparison(runs) for entry in entries) is is_same_work
     page = write_report([tmp_path / "r"])[0].read_text()
-    assert ("These runs make different images." in page) is not alike
-    if not alike:
+    assert ("These runs make different images." in page) is not is_same_work
+    if not is_same_work:
         first = page.index("These runs make different images.")
         assert first < page.index("<table")
         assert different_images(runs) == [

@@ -100,13 +100,13 @@ def test_overhead_of_a_model_with_unknown_blocks_is_refused() -> None:
 
 
 def test_preloaded_rows_have_no_column_values() -> None:
-    fact = DeclaredColumn(np.zeros(3), first=2, public=True)
-    fact[1] = 7.0  # leaves no record
-    fact[2] = 5.0
-    assert fact.values.tolist() == [5.0, 0.0, 0.0]
-    assert fact[2] == 5.0
+    column = DeclaredColumn(np.zeros(3), first=2, public=True)
+    column[1] = 7.0  # leaves no record
+    column[2] = 5.0
+    assert column.values.tolist() == [5.0, 0.0, 0.0]
+    assert column[2] == 5.0
     with pytest.raises(SimulationError, match="trace row 1 only filled a cache"):
-        fact[1]
+        column[1]
 
 
 @pytest.mark.parametrize("sizes", [["a"], {"a": 0}, {"a": 1.5}, {"a": True}])

@@ -247,8 +247,8 @@ def test_work_after_the_last_measured_request_is_outside_the_window() -> None:
     window = MeasuredWindow(run, run.record, 1)
     assert (window.start_s, window.end_s) == (1.0, 3.0)
     assert window.completions() == 2
-    spent = run.record.usage_log.inside(window.start_s, window.end_s, run.cluster.gpu_counts())
-    assert spent.busy_s == pytest.approx(2.0 + 2.0)
+    usage = run.record.usage_log.inside(window.start_s, window.end_s, run.cluster.gpu_counts())
+    assert usage.busy_s == pytest.approx(2.0 + 2.0)
 
 
 def test_latency_equal_to_its_limit_is_no_violation() -> None:
@@ -290,8 +290,8 @@ def test_load_energy_adds_to_serving_energy() -> None:
         run = engine([0.0, 10.0, 20.0], [1.0] * 3, frontend=Alternating(), backend=backend)
         run.run()
         assert list(run.record.request_columns["energy_j"]) == pytest.approx(joules)
-        spent = run.record.usage_log.inside(0.0, run.clock.now, run.cluster.gpu_counts())
-        assert spent.joules == pytest.approx(sum(joules))
+        usage = run.record.usage_log.inside(0.0, run.clock.now, run.cluster.gpu_counts())
+        assert usage.joules == pytest.approx(sum(joules))
 
 
 class Alternating(Direct):

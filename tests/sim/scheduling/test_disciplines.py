@@ -34,10 +34,10 @@ SIZES = [(512, 512), (768, 768), (1024, 1024)]
 
 
 def served(
-    make: Any, backend: MixedTimes, times: Any, sides: Sequence[int], steps: Sequence[int], limit: int, **parts: Any
+    make: Any, backend: MixedTimes, times: Any, sides: Sequence[int], steps: Sequence[int], max_batch: int, **parts: Any
 ) -> Engine:  # fmt: skip
     side, left = np.array(sides, np.int32), np.array(steps, np.int32)
-    executor = ContinuousBatching(limit)
+    executor = ContinuousBatching(max_batch)
     discipline: Discipline = make(executor)
     run = engine(
         times, 2.0 ** (side // 128), backend=backend, executor=executor,
@@ -54,10 +54,10 @@ def served(
 @given(
     gaps=st.lists(st.integers(0, 8), min_size=1, max_size=15),
     steps=st.lists(st.integers(1, 9), min_size=15, max_size=15),
-    limit=st.integers(1, 4),
+    max_batch=st.integers(1, 4),
 )
 def test_shortest_remaining_runs_the_requests_with_fewest_steps_left(
-    gaps: list[int], steps: list[int], limit: int
+    gaps: list[int], steps: list[int], max_batch: int
 ) -> None:
     """Against making every step: a step takes a second, whoever is active."""
     times = np.cumsum(gaps).astype(float)
@@ -70,14 +70,14 @@ def test_shortest_remaining_runs_the_requests_with_fewest_steps_left(
             now = min(times[row] for row in left)
             continue
         now += 1.0
-        for _, row in there[:limit]:
+        for _, row in there[:max_batch]:
             left[row] -= 1
             if not left[row]:
                 finish[row] = now
                 del left[row]
     run = served(
         lambda executor: ShortestRemaining(executor, Known()), MixedTimes(256, 0, 0), times, [64] * len(gaps),
-        steps[: len(gaps)], limit,
+        steps[: len(gaps)], max_batch,
     )  # fmt: skip
     assert run.record.request_columns["finish_s"].tolist() == list(finish.values())
 
@@ -89,23 +89,23 @@ def test_preemption_keeps_finished_steps_and_adds_no_cost() -> None:
         20 * UNIT], [64, 64],
         [100, 10], 1,
     )  # fmt: skip
-    facts = run.record.request_columns
-    assert facts["finish_s"].tolist() == [120 * UNIT, 35 * UNIT]
-    assert facts["denoise_s"].tolist() == [100 * UNIT, 10 * UNIT]
-    assert facts["start_s"].tolist() == [0.0, 20 * UNIT]
-    assert float(facts["energy_j"].sum()) == pytest.approx(300.0 * 120 * UNIT)
+    columns = run.record.request_columns
+    assert columns["finish_s"].tolist() == [120 * UNIT, 35 * UNIT]
+    assert columns["denoise_s"].tolist() == [100 * UNIT, 10 * UNIT]
+    assert columns["start_s"].tolist() == [0.0, 20 * UNIT]
+    assert float(columns["energy_j"].sum()) == pytest.approx(300.0 * 120 * UNIT)
 
 
 @settings(max_examples=40)
 @given(
     sides=st.lists(st.sampled_from(SIDES), min_size=1, max_size=15),
     steps=st.lists(st.integers(1, 9), min_size=15, max_size=15),
-    limit=st.integers(1, 6),
+    max_batch=st.integers(1, 6),
     overtake=st.booleans(),
     pixels=st.integers(4096, 4096 * 40),
 )
 def test_one_resolution_batches_share_a_size_and_stay_below_the_pixel_cap(
-    sides: list[int], steps: list[int], limit: int, overtake: bool, pixels: int
+    sides: list[int], steps: list[int], max_batch: int, overtake: bool, pixels: int
 ) -> None:
     seen: list[list[int]] = []
 
@@ -115,16 +115,16 @@ def test_one_resolution_batches_share_a_size_and_stay_below_the_pixel_cap(
             return super().steps(works, count)
 
     backend, times = Watched(3, 1, 1), np.arange(len(sides)) * 4 * UNIT
-    served(lambda executor: OneResolution(executor, overtake), backend, times, sides, steps[: len(sides)], limit)
-    assert all(len(set(batch)) == 1 and len(batch) <= limit for batch in seen)
+    served(lambda executor: OneResolution(executor, overtake), backend, times, sides, steps[: len(sides)], max_batch)
+    assert all(len(set(batch)) == 1 and len(batch) <= max_batch for batch in seen)
     seen.clear()
-    served(lambda executor: PixelBudget(executor, pixels), backend, times, sides, steps[: len(sides)], limit)
+    served(lambda executor: PixelBudget(executor, pixels), backend, times, sides, steps[: len(sides)], max_batch)
     assert all(len(batch) == 1 or sum(side * side for side in batch) <= pixels for batch in seen)
     seen.clear()
     small = Gpu("test", 300.0, 60.0, "made up", memory_bytes=160)
     served(
         lambda executor: PixelBudget(executor, 10**9), Watched(3, 1, 1, bytes_=10), times, sides,
-        steps[: len(sides)], limit,
+        steps[: len(sides)], max_batch,
         gpu=small,
     )  # fmt: skip
     assert all(sum((side // 64) ** 2 for side in batch) <= 16 for batch in seen)
@@ -171,11 +171,11 @@ def test_patch_side_is_the_gcd_of_all_sizes_or_the_minimum() -> None:
     assert cut((512, 512), 512) == (1, 1)
 
 
-@given(sides=st.lists(st.integers(1, 4096), min_size=1, max_size=40), least=st.integers(1, 256))
-def test_patches_cover_every_image(sides: list[int], least: int) -> None:
+@given(sides=st.lists(st.integers(1, 4096), min_size=1, max_size=40), min_side=st.integers(1, 256))
+def test_patches_cover_every_image(sides: list[int], min_side: int) -> None:
     sizes = [(width, height) for width, height in zip(sides, reversed(sides), strict=True)]
-    side = common_side(sizes, least)
-    assert side >= least
+    side = common_side(sizes, min_side)
+    assert side >= min_side
     for width, height in sizes:
         across, down = cut((width, height), side)
         assert across * side >= width > (across - 1) * side

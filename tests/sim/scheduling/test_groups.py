@@ -15,7 +15,9 @@ from tests.sim.lab import Given, engine
 FASTER = dict.fromkeys(range(2, 9), 1.0)
 
 
-def ganged(times: Any, full_s: Any, nets: list[tuple[str, ...]], count: int, load_s: float = 0.0, **how: Any) -> Engine:
+def served_by_groups(
+    times: Any, full_s: Any, nets: list[tuple[str, ...]], count: int, load_s: float = 0.0, **how: Any
+) -> Engine:
     """A finished run of requests that take ``full_s`` on any group and ask for ``nets``."""
     run = engine(
         times, full_s, count, backend=Given([float(each) for each in full_s], load_s), scheduler=WorkerGroups(**how),
@@ -47,7 +49,7 @@ def test_queue_head_starts_as_soon_as_enough_gpus_are_idle(
     )
     times = np.cumsum([float(gap) for gap, _, _ in asked])
     nets = [tuple(f"net-{number}" for number in range(some)) for _, _, some in asked]
-    run = ganged(times, [float(took) for _, took, _ in asked], nets, count, **how)
+    run = served_by_groups(times, [float(took) for _, took, _ in asked], nets, count, **how)
     free_s, turn_s, starts, takes = [0.0] * count, 0.0, [], []
     for time_s, (_, took, some) in zip(times, asked, strict=True):
         gpus = how.get("denoisers", 1) * (1 + some)
@@ -60,10 +62,10 @@ def test_queue_head_starts_as_soon_as_enough_gpus_are_idle(
         turn_s = max(turn_s, time_s, free_s[gpus - 1])
         starts.append(turn_s)
         free_s[:gpus] = [turn_s + took] * gpus
-    facts = run.record.request_columns
+    columns = run.record.request_columns
     fits = np.array(takes) <= count
-    assert facts["outcome"].tolist() == np.where(fits, COMPLETED, FAILED).tolist()
-    assert facts["start_s"][fits].tolist() == starts
+    assert columns["outcome"].tolist() == np.where(fits, COMPLETED, FAILED).tolist()
+    assert columns["start_s"][fits].tolist() == starts
     assert [len(each) for each in members(run)] == [gpus for gpus in takes if gpus <= count]
     assert len(run.scheduler) == 0
     gpu_seconds = sum(gpus * took for gpus, (_, took, _) in zip(takes, asked, strict=True) if gpus <= count)
@@ -73,7 +75,7 @@ def test_queue_head_starts_as_soon_as_enough_gpus_are_idle(
 def test_new_queue_head_takes_gpus_that_stayed_idle() -> None:
     """Of four GPUs three serve the first request and then the second, which held up the third: the fourth is free for
     it from when the second sets out."""
-    run = ganged([0.0, 0.0, 0.0], [2.0, 2.0, 2.0], [("a", "b"), ("a", "b"), ()], 4)
+    run = served_by_groups([0.0, 0.0, 0.0], [2.0, 2.0, 2.0], [("a", "b"), ("a", "b"), ()], 4)
     assert run.record.request_columns["start_s"].tolist() == [0.0, 2.0, 2.0]
 
 
@@ -81,9 +83,9 @@ def test_request_prefers_the_group_that_holds_its_controlnet() -> None:
     """Each of two groups loaded a ControlNet of its own (2 s): who asks for one again goes where it lies, in either
     order, and loads nothing."""
     nets: list[tuple[str, ...]] = [("canny",), ("depth",), ("canny",), ("depth",), ("depth",), ("canny",)]
-    run = ganged([0.0, 1.0, 20.0, 21.0, 40.0, 41.0], [5.0] * 6, nets, 5, 2.0, sizes=[1, 2])
-    facts = run.record.request_columns
-    assert facts["load_s"].tolist() == [2.0, 2.0, 0.0, 0.0, 0.0, 0.0]
+    run = served_by_groups([0.0, 1.0, 20.0, 21.0, 40.0, 41.0], [5.0] * 6, nets, 5, 2.0, sizes=[1, 2])
+    columns = run.record.request_columns
+    assert columns["load_s"].tolist() == [2.0, 2.0, 0.0, 0.0, 0.0, 0.0]
     canny, depth, *later = members(run)
     assert not set(canny) & set(depth)
     assert later == [canny, depth, depth, canny]
@@ -92,7 +94,7 @@ def test_request_prefers_the_group_that_holds_its_controlnet() -> None:
 def test_smallest_groups_are_disbanded_first_and_no_more_than_needed() -> None:
     """Of five GPUs a group of two and one of three are idle: one GPU is taken of the two, and four of both."""
     nets: list[tuple[str, ...]] = [("a",), ("a", "b"), (), ("a", "b"), ("a", "b", "c")]
-    run = ganged([0.0, 0.0, 20.0, 20.0, 40.0], [5.0] * 5, nets, 5)
+    run = served_by_groups([0.0, 0.0, 20.0, 20.0, 40.0], [5.0] * 5, nets, 5)
     two, three, one, again, four = members(run)
     assert [len(each) for each in (two, three, one, again, four)] == [2, 3, 1, 3, 4]
     assert set(one) < set(two)
@@ -116,7 +118,7 @@ def test_request_waiting_for_a_loading_group_gets_no_second_group() -> None:
 
 
 def test_request_that_needs_more_gpus_than_exist_fails_with_the_counts() -> None:
-    run = ganged([0.0, 1.0], [5.0, 5.0], [("a", "b"), ()], 5, denoisers=2)
+    run = served_by_groups([0.0, 1.0], [5.0, 5.0], [("a", "b"), ()], 5, denoisers=2)
     assert run.record.request_columns["outcome"].tolist() == [FAILED, COMPLETED]
     reason = "with 2 ControlNets it takes 6 GPUs, 2 of them for the denoiser; found 5; raise cluster.count"
     assert run.record.request_columns.reasons == {0: reason}

@@ -23,7 +23,7 @@ class PerImage(Given):
         return Cost(sum(self.full_s[work.row] * (count / work.steps) for work in works))
 
 
-def formed(times: Sequence[float], most: int, limit_s: float) -> list[tuple[float, list[int]]]:
+def formed(times: Sequence[float], max_batch: int, limit_s: float) -> list[tuple[float, list[int]]]:
     """When each batch is closed, and who is in it."""
     batches: list[tuple[float, list[int]]] = []
     waiting: list[int] = []
@@ -34,17 +34,17 @@ def formed(times: Sequence[float], most: int, limit_s: float) -> list[tuple[floa
             waiting, stamp_s = [], last_s + limit_s
         waiting.append(row)
         last_s = at_s
-        if len(waiting) >= most or at_s - stamp_s >= limit_s:
+        if len(waiting) >= max_batch or at_s - stamp_s >= limit_s:
             batches.append((at_s, waiting))
             waiting, stamp_s = [], at_s
     return batches + ([(last_s + limit_s, waiting)] if waiting else [])
 
 
-def finished(times: Sequence[float], gpus: int, most: int, limit_s: float, image_s: float) -> list[float]:
+def finished(times: Sequence[float], gpus: int, max_batch: int, limit_s: float, image_s: float) -> list[float]:
     """When each image is done: batches in order, each on the GPU that is free first, its images together."""
     free = [0.0] * gpus
     done = [0.0] * len(times)
-    for closed_s, rows in formed(times, most, limit_s):
+    for closed_s, rows in formed(times, max_batch, limit_s):
         ended_s = max(heapq.heappop(free), closed_s) + image_s * len(rows)
         heapq.heappush(free, ended_s)
         for row in rows:
@@ -56,12 +56,12 @@ def finished(times: Sequence[float], gpus: int, most: int, limit_s: float, image
 @given(
     gaps=st.lists(st.integers(0, 4000), min_size=1, max_size=60),
     gpus=st.integers(1, 4),
-    most=st.integers(1, 8),
+    max_batch=st.integers(1, 8),
     limit=st.integers(0, 5003),
     image=st.integers(1, 4999),
 )
 def test_mlperf_batching_finishes_every_image_when_the_recursion_says(
-    gaps: list[int], gpus: int, most: int, limit: int, image: int
+    gaps: list[int], gpus: int, max_batch: int, limit: int, image: int
 ) -> None:
     """Whole milliseconds as binary fractions, so that sums are exact; ties of an arrival and a look are left out."""
     times = [(sum(gaps[: i + 1]) * 2 + 1) / 1024 for i in range(len(gaps))]
@@ -70,10 +70,10 @@ def test_mlperf_batching_finishes_every_image_when_the_recursion_says(
     run = engine(
         times, [image_s] * len(times), gpus,
         backend=PerImage([image_s] * len(times)),
-        scheduler=MlperfBatching(max_batch=most, batch_timeout_s=limit_s), executor=StaticBatch(max_batch=8),
+        scheduler=MlperfBatching(max_batch=max_batch, batch_timeout_s=limit_s), executor=StaticBatch(max_batch=8),
     )  # fmt: skip
     run.run()
-    expected = finished(times, gpus, most, limit_s, image_s)
+    expected = finished(times, gpus, max_batch, limit_s, image_s)
     assert list(run.record.request_columns["finish_s"]) == pytest.approx(expected, rel=1e-12)
 
 

@@ -22,12 +22,12 @@ from sim.scheduling.routing.routers import LeastOutstanding, LeastWorkLeft, Rand
 from tests.sim.cluster.test_cluster import Acts
 from tests.sim.lab import Given, engine, simulated
 
-LEAST: list[Callable[..., Router]] = [
+LEAST_LOADED: list[Callable[..., Router]] = [
     LeastOutstanding, partial(LeastOutstanding, "pixels"), partial(LeastOutstanding, "declared-cost"), LeastWorkLeft
 ]  # fmt: skip
 ROUTERS: list[Callable[[], Router]] = [
-    *(RandomWorker, RoundRobin, *LEAST),
-    *(partial(each, ties="random") for each in LEAST),
+    *(RandomWorker, RoundRobin, *LEAST_LOADED),
+    *(partial(each, ties="random") for each in LEAST_LOADED),
 ]
 
 
@@ -101,7 +101,7 @@ def test_router_sends_each_request_as_its_model_and_workers_serve_in_order(
     elif make is not RandomWorker:
         for held, worker in zip(brute(router, times, shapes, at), at, strict=True):
             assert held[worker] <= min(held[:gpus]) + 1e-6
-            if make in LEAST:  # ties go to the first
+            if make in LEAST_LOADED:  # ties go to the first
                 assert all(other > held[worker] - 1e-6 for other in held[:worker])
 
 
@@ -207,7 +207,7 @@ def test_least_work_left_refuses_a_live_backend() -> None:
         engine([0.0], [1.0], backend=backend, scheduler=PerWorkerQueues(LeastWorkLeft())).run()
 
 
-@pytest.mark.parametrize("router", LEAST)
+@pytest.mark.parametrize("router", LEAST_LOADED)
 def test_request_answered_by_the_cache_is_outstanding_at_no_worker(router: Callable[..., Router]) -> None:
     """Every third request is answered at once: the others go where they would without it."""
 

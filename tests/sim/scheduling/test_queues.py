@@ -162,16 +162,16 @@ def test_miss_waits_until_a_worker_becomes_large() -> None:
         frontend=Marked({0}), controllers=[Acts((5.0, order(0, "large")))],
     )  # fmt: skip
     run.run()
-    facts = run.record.request_columns
-    assert facts["start_s"].tolist()[1:] == [facts["finish_s"][0] + 7.0, facts["finish_s"][0] + 17.0]
+    columns = run.record.request_columns
+    assert columns["start_s"].tolist()[1:] == [columns["finish_s"][0] + 7.0, columns["finish_s"][0] + 17.0]
 
 
 @pytest.mark.parametrize(
-    ("peak", "most", "can"),
+    ("peak", "memory_bytes", "can"),
     [(10**9, 10**9 + 1, True), (10**9, 10**9, True), (10**9, 10**9 - 1, False), (None, 1, True), (10**9, None, True)],
 )
 def test_batch_fits_if_its_peak_memory_is_within_the_device_or_unknown(
-    peak: int | None, most: int | None, can: bool
+    peak: int | None, memory_bytes: int | None, can: bool
 ) -> None:
     """Of the two requests that are asked about together."""
 
@@ -180,7 +180,7 @@ def test_batch_fits_if_its_peak_memory_is_within_the_device_or_unknown(
         return peak
 
     run: Any = SimpleNamespace(
-        cluster=SimpleNamespace(gpu=SimpleNamespace(memory_bytes=most)),
+        cluster=SimpleNamespace(gpu=SimpleNamespace(memory_bytes=memory_bytes)),
         backend=SimpleNamespace(peak_bytes=peak_bytes, measures_memory=True),
         work=lambda request: request,
     )

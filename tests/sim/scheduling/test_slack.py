@@ -233,11 +233,11 @@ def test_slack_discards_only_unstarted_requests_that_would_be_late(instance: dic
 
 
 @settings(max_examples=60)
-@given(instance=INSTANCES, most=st.integers(16, 40))
-def test_slack_batch_never_exceeds_device_memory(instance: dict[str, Any], most: int) -> None:
+@given(instance=INSTANCES, patches=st.integers(16, 40))
+def test_slack_batch_never_exceeds_device_memory(instance: dict[str, Any], patches: int) -> None:
     """The cluster ends a run in which one is."""
     instance = instance | {"backend": MixedTimes(8, 1, 1, bytes_=10)}
-    run = served(**instance, memory=most * 10)
+    run = served(**instance, memory=patches * 10)
     assert set(run.record.request_columns["outcome"]) <= {COMPLETED, DISCARDED}
 
 

@@ -45,9 +45,9 @@ def given(tmp_path: Path) -> Callable[[Any], GivenImages]:
 
 
 def _bound(source: images.ImageSource, text: npt.NDArray[np.float32]) -> TextToRealImage:
-    space = TextToRealImage(source)
-    space.bind(text, np.random.default_rng(0), Identity())
-    return space
+    bound = TextToRealImage(source)
+    bound.bind(text, np.random.default_rng(0), Identity())
+    return bound
 
 
 @pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
@@ -55,16 +55,16 @@ def test_product_of_image_and_text_is_their_cosine(
     given: Callable[[Any], GivenImages], text: npt.NDArray[np.float32], rng: np.random.Generator, kind: Any
 ) -> None:
     raw = rng.normal(size=(6, 8)).astype(kind)
-    space = _bound(given(raw), text)
-    assert isinstance(space, SimilaritySource)
+    bound = _bound(given(raw), text)
+    assert isinstance(bound, SimilaritySource)
     exact = raw.astype(np.float64)
     cosines = (text.astype(np.float64) * exact).sum(axis=1) / np.linalg.norm(exact, axis=1)
-    found = space.artifacts(np.arange(6))
-    assert found.dtype == space.queries(0, 6).dtype == np.float32
-    np.testing.assert_allclose(similarity(space.queries(0, 6), found), cosines, atol=2e-6)
-    np.testing.assert_array_equal(space.artifacts(np.array([4, 1])), found[[4, 1]])
-    assert space.similar(0.3) == space.product(0.3) == 0.3
-    assumptions = {each.what: each.value for each in space.assumptions()}
+    found = bound.artifacts(np.arange(6))
+    assert found.dtype == bound.queries(0, 6).dtype == np.float32
+    np.testing.assert_allclose(similarity(bound.queries(0, 6), found), cosines, atol=2e-6)
+    np.testing.assert_array_equal(bound.artifacts(np.array([4, 1])), found[[4, 1]])
+    assert bound.similar(0.3) == bound.product(0.3) == 0.3
+    assumptions = {each.what: each.value for each in bound.assumptions()}
     assert assumptions["mean cosine of a prompt and its own image"] == pytest.approx(cosines.mean(), abs=1e-4)
     assert "rows without an image, never found" not in assumptions
 
@@ -80,9 +80,9 @@ def test_similarity_key_depends_on_the_content(
 def test_zero_row_is_a_missing_image(given: Callable[[Any], GivenImages], text: npt.NDArray[np.float32]) -> None:
     vectors = text.copy()
     vectors[2] = 0
-    space = _bound(given(vectors), text)
-    assert not space.artifacts(np.array([2])).any()
-    assert Assumption("rows without an image, never found", 1, "given in images.npy") in space.assumptions()
+    bound = _bound(given(vectors), text)
+    assert not bound.artifacts(np.array([2])).any()
+    assert Assumption("rows without an image, never found", 1, "given in images.npy") in bound.assumptions()
     with pytest.raises(TraceError, match="nothing could be compared"):
         _bound(given(np.zeros((6, 8))), text)
 

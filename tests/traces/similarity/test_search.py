@@ -21,12 +21,12 @@ def unit(rows: np.ndarray) -> np.ndarray:
     return (rows / np.where(norms == 0, 1, norms)).astype(np.float32)
 
 
-def brute(space: SimilaritySource, live: dict[int, int], row: int, floor: float) -> tuple[int, float] | None:
+def brute(source: SimilaritySource, live: dict[int, int], row: int, floor: float) -> tuple[int, float] | None:
     """Compare with everything; the highest, among equals the oldest, unless it lies below the floor."""
     if not live:
         return None
-    query = np.repeat(space.queries(row, row + 1), len(live), axis=0)
-    scores = similarity(query, space.artifacts(np.array(list(live.values()))))
+    query = np.repeat(source.queries(row, row + 1), len(live), axis=0)
+    scores = similarity(query, source.artifacts(np.array(list(live.values()))))
     best = max(zip(scores, (-entry for entry in live), strict=True))
     return None if best[0] < floor else (-best[1], float(best[0]))
 
@@ -71,16 +71,16 @@ def _compare(
     actions: list[tuple[float, int]],
 ) -> None:
     rng = np.random.default_rng(seed)
-    space: SimilaritySource = TextToImage(0.9, 0.0, 0.1) if image else TextToText()
-    space.bind(unit(rng.integers(-2, 3, (rows, dim)).astype(float)), rng)
+    source: SimilaritySource = TextToImage(0.9, 0.0, 0.1) if image else TextToText()
+    source.bind(unit(rng.integers(-2, 3, (rows, dim)).astype(float)), rng)
     indexes: list[Index] = [
-        search.open(space, rows, floor, None)()
+        search.open(source, rows, floor, None)()
         for search in (Exact(block), CachedSearch(max_neighbours=max_neighbours), CachedSearch(max_rows=0))
     ]
     live, entry = dict[int, int](), 0
     for row, (chance, leave) in zip(range(rows), actions, strict=False):
         if chance < 0.9:
-            expected = brute(space, live, row, floor)
+            expected = brute(source, live, row, floor)
             assert [index.best(row) for index in indexes] == [expected] * len(indexes)
         if chance > 0.2:
             for index in indexes:
@@ -97,23 +97,23 @@ def _compare(
 def test_lower_floor_uses_more_axes_and_the_bound_is_never_below_the_product() -> None:
     """Few axes let every pair through at a low floor; then fetching pairs costs more than multiplying would."""
     rng = np.random.default_rng(0)
-    space = TextToText()
-    space.bind(unit(rng.normal(size=(1000, 64)) * np.linspace(1.0, 0.05, 64)), rng)
-    rows = space.queries(0, 1000)
+    source = TextToText()
+    source.bind(unit(rng.normal(size=(1000, 64)) * np.linspace(1.0, 0.05, 64)), rng)
+    rows = source.queries(0, 1000)
     axes = []
     for floor in (0.95, 0.6, 0.3):
-        bound = cheapest(space, 1000, floor)
+        bound = cheapest(source, 1000, floor)
         axes.append(bound.axes.shape[1])
         assert (bound.short(rows) @ bound.short(rows).T >= rows @ rows.T - SLACK).all()
     assert axes == sorted(axes)
     assert axes[0] < axes[-1]
-    assert cheapest(space, 1000, -1.0, nearest=True).axes.shape[1] < cheapest(space, 1000, 0.3).axes.shape[1]
+    assert cheapest(source, 1000, -1.0, nearest=True).axes.shape[1] < cheapest(source, 1000, 0.3).axes.shape[1]
 
 
 def test_cached_search_falls_back_only_if_its_cut_list_holds_no_live_row() -> None:
-    space = TextToText()
-    space.bind(unit(np.array([[1, 0], [1, 0.01], [1, 0.02], [0, 1], [1, 0.03]])), np.random.default_rng(0))
-    index = CachedSearch(max_neighbours=1).open(space, 5, 0.5, None)()
+    source = TextToText()
+    source.bind(unit(np.array([[1, 0], [1, 0.01], [1, 0.02], [0, 1], [1, 0.03]])), np.random.default_rng(0))
+    index = CachedSearch(max_neighbours=1).open(source, 5, 0.5, None)()
     assert isinstance(index, CachedIndex)
     for row in range(3):
         index.add(row, row)
@@ -130,10 +130,10 @@ def test_neighbours_are_computed_once_and_an_interrupted_search_resumes(
 ) -> None:
     monkeypatch.setenv("MEZZOTINT_CACHE", str(tmp_path))
     monkeypatch.setattr(neighbours, "QUERIES", 100)
-    space = TextToText()
+    source = TextToText()
     vectors = unit(np.random.default_rng(0).normal(size=(300, 4)))
-    space.bind(vectors, np.random.default_rng(0))
-    whole = neighbours.cached_neighbours(space, 300, 0.5, 8, None)
+    source.bind(vectors, np.random.default_rng(0))
+    whole = neighbours.cached_neighbours(source, 300, 0.5, 8, None)
     asked: list[int] = []
 
     class Watched(TextToText):
@@ -159,9 +159,9 @@ def test_neighbours_are_computed_once_and_an_interrupted_search_resumes(
 
 
 def test_exact_search_breaks_ties_by_age() -> None:
-    space = TextToText()
-    space.bind(unit(np.ones((5, 3))), np.random.default_rng(0))
-    index = Exact().open(space, 5, 0.5, None)()
+    source = TextToText()
+    source.bind(unit(np.ones((5, 3))), np.random.default_rng(0))
+    index = Exact().open(source, 5, 0.5, None)()
     for entry in range(3):
         index.add(entry, entry)
     assert index.best(3) == (0, 1.0)
@@ -170,14 +170,14 @@ def test_exact_search_breaks_ties_by_age() -> None:
 
 
 def test_image_similarity_has_the_given_clip_score_and_spread() -> None:
-    space = TextToImage(clip_score=0.3, spread=0.02, unrelated=0.1)
-    space.bind(np.eye(2000, 64, dtype=np.float32)[np.arange(2000) % 64], np.random.default_rng(0))
-    products = [float(space.artifacts(np.array([row]))[0] @ space.queries(row, row + 1)[0]) for row in range(2000)]
-    own = np.array([space.similar(product) for product in products])
+    source = TextToImage(clip_score=0.3, spread=0.02, unrelated=0.1)
+    source.bind(np.eye(2000, 64, dtype=np.float32)[np.arange(2000) % 64], np.random.default_rng(0))
+    products = [float(source.artifacts(np.array([row]))[0] @ source.queries(row, row + 1)[0]) for row in range(2000)]
+    own = np.array([source.similar(product) for product in products])
     assert own.mean() == pytest.approx(0.3, abs=0.002)
     assert own.std() == pytest.approx(0.02, rel=0.1)
-    assert space.similar(float(space.artifacts(np.array([0]))[0] @ space.queries(1, 2)[0])) == pytest.approx(0.1)
-    assert [assumption.what for assumption in space.assumptions()] == [
+    assert source.similar(float(source.artifacts(np.array([0]))[0] @ source.queries(1, 2)[0])) == pytest.approx(0.1)
+    assert [assumption.what for assumption in source.assumptions()] == [
         "text-to-image similarity",
         "scale of similarity",
     ]
@@ -185,10 +185,10 @@ def test_image_similarity_has_the_given_clip_score_and_spread() -> None:
 
 def test_double_precision_embeddings_are_refused() -> None:
     """A stray float64 array makes a search fifteen times slower, and nobody would notice."""
-    space = TextToText()
-    space.bind(np.eye(3), np.random.default_rng(0))  # type: ignore[arg-type]
+    source = TextToText()
+    source.bind(np.eye(3), np.random.default_rng(0))  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="found float64, expected float32"):
-        Exact().open(space, 3, 0.5, None)
+        Exact().open(source, 3, 0.5, None)
 
 
 @pytest.mark.parametrize("given_", [(0.1, 0.02, 0.2), (1.2, 0.02, 0.1), (0.3, -1.0, 0.1), (float("nan"), 0.1, 0.1)])
@@ -212,9 +212,9 @@ def test_approximate_search_has_recall_99_and_exact_similarities(uncoded: int, m
     rng = np.random.default_rng(0)
     themes = rng.normal(size=(200, 64))
     vectors = unit(themes[rng.integers(0, 200, 6000)] + 0.4 * rng.normal(size=(6000, 64)))
-    space = TextToText()
-    space.bind(vectors, rng)
-    exact, near = (search.open(space, 6000, 0.65, None)() for search in (Exact(), Approximate(axes=33)))
+    source = TextToText()
+    source.bind(vectors, rng)
+    exact, near = (search.open(source, 6000, 0.65, None)() for search in (Exact(), Approximate(axes=33)))
     same = asked = 0
     for row in range(6000):
         expected, found = exact.best(row), near.best(row)
@@ -244,12 +244,12 @@ def test_neighbours_match_a_comparison_of_all_pairs(floor: float, image: bool, m
     vectors = rng.standard_normal((40, 6)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     vectors = vectors[rng.integers(0, 40, 150)]
-    space = TextToImage(clip_score=0.28, spread=0.03, unrelated=0.1) if image else TextToText()
-    space.bind(vectors, np.random.default_rng(0))
-    found = neighbours.cached_neighbours(space, len(vectors), floor, 20, None)
+    source = TextToImage(clip_score=0.28, spread=0.03, unrelated=0.1) if image else TextToText()
+    source.bind(vectors, np.random.default_rng(0))
+    found = neighbours.cached_neighbours(source, len(vectors), floor, 20, None)
     for row in range(len(vectors)):
         earlier = np.arange(row)
-        scores = similarity(np.repeat(space.queries(row, row + 1), row, 0), space.artifacts(earlier))
+        scores = similarity(np.repeat(source.queries(row, row + 1), row, 0), source.artifacts(earlier))
         order = np.lexsort((earlier, -scores))
         order = order[scores[order] >= floor]
         units = np.rint(scores[order] * 10**6).astype(int)
