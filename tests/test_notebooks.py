@@ -20,7 +20,7 @@ PAGES = sorted(page.stem for page in FOLDER.glob("*.py") if page.name != "execut
 
 @pytest.mark.parametrize("name", PAGES)
 def test_notebook_is_its_executed_text(name: str) -> None:
-    """`python notebooks/execute.py` makes it anew where this fails."""
+    """If this fails, `python notebooks/execute.py` makes it anew."""
 
     def contents(notebook: Any) -> list[tuple[str, str, list[str]]]:
         return [(cell.cell_type, cell.source, cell.metadata.get("tags", [])) for cell in notebook.cells]
@@ -38,7 +38,7 @@ def test_notebook_is_its_executed_text(name: str) -> None:
 
 
 def test_workload_notebook_runs_with_partial_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two of the real files are there, one is not."""
+    """Two of the real files are present and one is not."""
     minutes = b"".join(DDB_ROW.replace(b":45:", b":%02d:" % minute) for minute in range(60))
     (tmp_path / "diffusiondb").mkdir()
     (tmp_path / "diffusiondb/metadata_1k.csv").write_bytes(VALID["diffusiondb"] + minutes)

@@ -1,4 +1,4 @@
-"""Text from outside, as it is shown."""
+"""Text from outside as it is printed."""
 
 from hypothesis import given
 from hypothesis import strategies as st

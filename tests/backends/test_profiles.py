@@ -59,9 +59,7 @@ def test_points_outside_the_grid_are_not_covered(at: tuple[int, int]) -> None:
         ("h800", "sdxl", 1024, 50, 2.88),
     ],
 )
-def test_shipped_profiles_give_the_published_latency(
-    gpu: str, model: str, size: int, steps: int, seconds: float
-) -> None:
+def test_shipped_profiles_give_published_latency(gpu: str, model: str, size: int, steps: int, seconds: float) -> None:
     cost = standalone_cost(Profiled(gpu), Work(model, size, size, steps))
     assert cost.denoise_s + cost.other_s == pytest.approx(seconds, abs=0.005)
 
@@ -227,9 +225,7 @@ def test_malformed_profile_is_not_skipped(tmp_path: Path) -> None:
 
 
 @given(content=st.binary(max_size=60) | st.text("schema:[]{}&*!-? \n\t'\"1.e9", max_size=60).map(str.encode))
-def test_arbitrary_profile_bytes_are_refused_in_one_line(
-    content: bytes, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_random_profile_bytes_are_refused_in_one_line(content: bytes, tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("profiles")
     (folder / "g_m.yaml").write_bytes(content)
     with pytest.raises(

@@ -104,9 +104,7 @@ def test_step_cost_is_linear_in_the_number_of_steps(full: Profiled, sides: list[
 
 
 @given(sides=st.lists(st.tuples(SIDE, st.integers(0, 3)), min_size=1, max_size=16), data=st.data())
-def test_mixed_batch_costs_the_sum_of_its_shapes(
-    full: Profiled, sides: list[tuple[int, int]], data: st.DataObject
-) -> None:
+def test_mixed_batch_costs_the_sum_of_shapes(full: Profiled, sides: list[tuple[int, int]], data: st.DataObject) -> None:
     """In any order of the batch, to the last bit."""
     batch = [work for side, nets in sides for work in works(side, nets=nets)]
     groups = [[work for work in batch if work.shape == shape] for shape in {work.shape for work in batch}]
@@ -187,9 +185,7 @@ POWERED = {"begin", "begin two", "refine", "end", "end two", "load model", "load
         ("power_w", POWERED),
     ],
 )
-def test_every_figure_of_a_profile_changes_an_answer(
-    profiled: Profiles, full: Profiled, key: str, changed: set[str]
-) -> None:
+def test_each_profile_figure_changes_an_answer(profiled: Profiles, full: Profiled, key: str, changed: set[str]) -> None:
     before, after = _answers(full), _answers(profiled(**{key: None}))
     assert {name for name in before if before[name] != after[name]} == changed
 
@@ -230,9 +226,7 @@ def test_peak_memory_is_the_maximum_over_steps_and_decoding(full: Profiled, prof
 
 
 @pytest.mark.parametrize("weights", [5000, None])
-def test_memory_outside_the_grid_is_refused_or_scaled_without_the_weights(
-    profiled: Profiles, weights: int | None
-) -> None:
+def test_memory_outside_the_grid_is_refused_or_scaled_without_weights(profiled: Profiles, weights: int | None) -> None:
     memory = [point for point in FULL["memory"] if point["operation"] == "step"]
     with pytest.raises(BackendError, match=r"m on g: memory of a step at 32x32 .*outside the measured grid"):
         profiled(memory=memory).peak_bytes(works(32))

@@ -137,9 +137,9 @@ def test_speed_of_a_10k_cache(benchmark: Benchmark, system: str, search: str) ->
     NIRVANA's cache holds 50,000 states, in the end of some 37,000 prompts, since it keeps the best of each. Its exact
     search is therefore not one of 10,000 entries and has no budget.
     """
-    count, held = 50_000 // SCALE, 10_000 // SCALE
-    items = held if system == "modm-fixed" else held * 5
-    overrides = (f"trace.requests={count + held}", f"preload={held}", "arrivals.rate_rpm=10", f"system={system}")
+    count, preload = 50_000 // SCALE, 10_000 // SCALE
+    items = preload if system == "modm-fixed" else preload * 5
+    overrides = (f"trace.requests={count + preload}", f"preload={preload}", "arrivals.rate_rpm=10", f"system={system}")
     settings = check(configured(*overrides, f"search={search}", f"cache.capacity={items}"))
     assembled = assemble(settings)
     first = assembled.engine
@@ -161,7 +161,7 @@ def test_speed_of_a_10k_cache(benchmark: Benchmark, system: str, search: str) ->
     run = timed(benchmark, count, make, budget, ROUNDS if search == "exact" else SHORT)
     weighed(benchmark, lambda: make().run())
     assert run.arrived == count
-    assert len(assembled.trace) == count + held
+    assert len(assembled.trace) == count + preload
 
 
 class Known:
@@ -178,17 +178,17 @@ class Known:
 @pytest.mark.parametrize("policy", ["fifo", "lru", "lfu", "lcbfu"])
 def test_speed_of_a_million_requests_through_a_full_cache(benchmark: Benchmark, policy: str, items: int) -> None:
     """NIRVANA's largest cache (7.3) and smaller ones, full from the start, 5 items per prompt; 16 workers."""
-    count, held = 1_000_000 // SCALE, items // 5 // SCALE
-    overrides = (f"trace.requests={count + held}", f"preload={held}", "arrivals.rate_rpm=10")
-    system = ("system=nirvana-no-predictor", f"cache.capacity={held * 5}")
+    count, preload = 1_000_000 // SCALE, items // 5 // SCALE
+    overrides = (f"trace.requests={count + preload}", f"preload={preload}", "arrivals.rate_rpm=10")
+    system = ("system=nirvana-no-predictor", f"cache.capacity={preload * 5}")
     chosen = (*system, f"eviction={policy}")
     settings = check(configured(*overrides, *chosen))
-    search = Known(neighbours(count + held, FLOOR, np.random.default_rng(0)))
+    search = Known(neighbours(count + preload, FLOOR, np.random.default_rng(0)))
 
     def make() -> Engine:
         made = assemble(settings).engine
         made.similarity.search = search
-        made.similarity.embeddings = lambda: np.zeros((count + held, 1), np.float32)
+        made.similarity.embeddings = lambda: np.zeros((count + preload, 1), np.float32)
         return filled(made)
 
     run = timed(benchmark, count, make, 50_000, rounds=1)
@@ -203,15 +203,15 @@ def test_speed_of_modm_with_its_monitor(benchmark: Benchmark, system: str) -> No
 
     The neighbours of each prompt are drawn from a law (families.py), not searched.
     """
-    count, held = 1_000_000 // SCALE, 100_000 // SCALE
-    overrides = (f"trace.requests={count + held}", f"preload={held}", "arrivals.rate_rpm=18")
-    settings = check(configured(*overrides, f"system={system}", f"cache.capacity={held}"))
-    search = Known(neighbours(count + held, FLOOR, np.random.default_rng(0)))
+    count, preload = 1_000_000 // SCALE, 100_000 // SCALE
+    overrides = (f"trace.requests={count + preload}", f"preload={preload}", "arrivals.rate_rpm=18")
+    settings = check(configured(*overrides, f"system={system}", f"cache.capacity={preload}"))
+    search = Known(neighbours(count + preload, FLOOR, np.random.default_rng(0)))
 
     def make() -> Engine:
         made = assemble(settings).engine
         made.similarity.search = search
-        made.similarity.embeddings = lambda: np.zeros((count + held, 1), np.float32)
+        made.similarity.embeddings = lambda: np.zeros((count + preload, 1), np.float32)
         return filled(made)
 
     run = timed(benchmark, count, make, 50_000, rounds=1)
@@ -221,34 +221,34 @@ def test_speed_of_modm_with_its_monitor(benchmark: Benchmark, system: str) -> No
     assert sum(what == "split" for _, what, _ in run.record.decisions) > count / 18 / 3 / 2
 
 
-@pytest.mark.parametrize(("how", "held"), [("exact", 10_000), ("exact", 100_000), ("approximate", 100_000)])
-def test_speed_of_search_alone(benchmark: Benchmark, how: str, held: int) -> None:
+@pytest.mark.parametrize(("how", "window"), [("exact", 10_000), ("exact", 100_000), ("approximate", 100_000)])
+def test_speed_of_search_alone(benchmark: Benchmark, how: str, window: int) -> None:
     """A sliding window over the prompts of the built-in trace, 512 dimensions: find, evict, insert.
 
     Recall at 1 is the share of the queries with a match above the floor for which that match is found.
     """
     if how == "approximate":
         pytest.importorskip("faiss")
-    held, count = held // SCALE, 10_000 // SCALE
-    settings = check(configured(f"trace.requests={held + count}", "system=nirvana"))
-    rows = held + count
+    window, count = window // SCALE, 10_000 // SCALE
+    settings = check(configured(f"trace.requests={window + count}", "system=nirvana"))
+    rows = window + count
     source = TextToText()
     source.bind(assemble(settings).engine.similarity.embeddings(), np.random.default_rng(0))
-    budget = {("exact", 10_000): 5_000, ("approximate", 100_000): 4_000}.get((how, held * SCALE))
+    budget = {("exact", 10_000): 5_000, ("approximate", 100_000): 4_000}.get((how, window * SCALE))
     benchmark.extra_info |= {"requests": count, "budget": budget}
     made = (Approximate() if how == "approximate" else Exact()).open(source, rows, FLOOR, None)
 
     def setup() -> tuple[tuple[Index], dict[str, Any]]:
         index = made()
-        for row in range(held):
+        for row in range(window):
             index.add(row, row)
         return (index,), {}
 
     def slide(index: Index) -> list[Found | None]:
         found = []
-        for row in range(held, rows):
+        for row in range(window, rows):
             found.append(index.best(row))
-            index.remove(row - held)
+            index.remove(row - window)
             index.add(row, row)
         return found
 

@@ -10,11 +10,11 @@ from tests.fuzz.inputs import Input, drawing
 from tests.fuzz.pool import judge_all
 
 ABOUT = [("system=vanilla", *config.SMALL), ("system=nirvana", *config.SMALL)]
-"""The configurations that are composed here: two, since composing one takes a second."""
+"""The configurations composed here: two, since composing one takes a second."""
 
 
 def drawn() -> list[Input]:
-    """The inputs of every kind; two drawings of one number are equal, whatever was drawn before."""
+    """Return the inputs of every kind; two drawings of one number are equal, whatever was drawn before."""
     found = []
     for kind, module, count in (
         ("importers", importers, 24),

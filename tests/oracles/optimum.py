@@ -38,8 +38,9 @@ def max_in_time(
     deadlines, one that would join after a later one never joins, since each would do better in the other's place. A
     request that must be late never joins. The work grows as 3^n or faster with the number of requests: for ten or so.
 
-    Args: asked: the requests. step_s: seconds of one step of a batch of these sizes, in order. before_s, after_s:
-    seconds to prepare and decode a request of a size. max_batch: largest batch.
+    Args:
+        step_s: seconds of one step of a batch of these sizes, in order.
+        before_s, after_s: seconds to prepare and decode a request of a size.
     """
     price = cache(step_s)
     alike = [(each.kind, each.steps) for each in asked]

@@ -1,4 +1,4 @@
-"""What a part may get wrong ends its run, and the error names the part and what it did or returned."""
+"""A part's mistake ends its run, and the error names the part and the mistake."""
 
 import json
 import sys
@@ -93,7 +93,7 @@ WRONG = [
 
 
 def chosen(folder: Path, key: str, policy: str) -> list[str]:
-    """The overrides that choose the class of ``policy``, with its arguments after it, under ``key``."""
+    """Return the overrides that choose the class of ``policy``, followed by its arguments, under ``key``."""
     name, *arguments = policy.split()
     node = {"_target_": f"their_lies.{name}"}
     if arguments:
@@ -174,6 +174,6 @@ def test_inconsistent_choices_are_refused(overrides: tuple[str, ...], what: str)
 
 
 def test_every_gpu_kind_states_its_memory() -> None:
-    """But for the device at hand and a service that did not say what it ran on."""
+    """Except for the local device, and a service that did not state its machine."""
     bare = [name for name, settings in gpus().items() if settings["cluster"]["gpu"].get("memory_bytes") is None]
     assert bare == ["local", "sd-beta"]

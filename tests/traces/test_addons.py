@@ -1,4 +1,4 @@
-"""Services with add-ons by node, and what caches of them load."""
+"""Services with add-ons by node, and the loads of their caches."""
 
 from collections import Counter
 from typing import Any
@@ -29,7 +29,7 @@ def load(like: str, requests: int, **given: Any) -> Trace:
 
 
 def replayed(asked: list[int], size: int, policy: str) -> int:
-    """Loads of one cache, the slow way: for each victim, uses are counted anew from when each item entered."""
+    """Return the loads of one cache, slowly: each eviction counts uses anew from the entry of each item."""
     entered: dict[int, int] = {}
     loads = 0
     for now, thing in enumerate(asked):
@@ -55,12 +55,12 @@ def test_curve_loads_match_a_replayed_cache(asked: list[list[int]], size: int) -
 
 @given(st.lists(st.integers(0, 6), min_size=60, max_size=80), st.integers(2, 5))
 def test_lfu_use_count_restarts_when_an_item_returns(asked: list[int], size: int) -> None:
-    """Of LFU; in lists this long, counts that outlive an eviction choose another victim."""
+    """For LFU: in long lists, counts that outlive an eviction choose another victim."""
     assert Lookups(1, [asked]).loads(size, "lfu") == replayed(asked, size, "lfu")
 
 
 def test_lfu_evicts_least_used_since_entry() -> None:
-    """With room for two, b is evicted once and returns with one use, so it goes before a, which was used twice."""
+    """With a capacity of two, b is evicted once and returns with one use, so it goes before a, which was used twice."""
     a, b, c = range(3)
     assert Lookups(1, [[a, a, b, c, b, c, a]]).loads(2, "lfu") == 5  # all but the second and the last a
 
@@ -145,9 +145,9 @@ def _by_node(node: Any, lists: list[list[str]]) -> list[list[int]]:
 
 def test_addon_description_counts_nodes_and_combinations() -> None:
     trace = load("service-b", 4000)
-    facts = addons(trace)
-    assert facts is not None
-    assert facts["nodes"]["count"] == len(
+    described = addons(trace)
+    assert described is not None
+    assert described["nodes"]["count"] == len(
         np.unique([name.rsplit("/", 1)[0] for name in trace.table["request_id"].to_pylist()])
     )
     assert sum(share for _, share in addon_combinations(trace.table["controlnets"])) == pytest.approx(1)

@@ -1,4 +1,4 @@
-"""Arrival processes against what theory says of them."""
+"""Arrival processes against theory."""
 
 import math
 from pathlib import Path
@@ -28,7 +28,7 @@ from traces.error import TraceError
 
 
 def expected(profile: RateProfile, time_s: Any) -> Any:
-    """The mean number of arrivals up to each of `time_s`, (n,): the integral of the rate."""
+    """Return the mean number of arrivals up to each of `time_s`, (n,): the integral of the rate."""
     so_far = np.concatenate([[0.0], np.cumsum(profile.rate_hz * np.diff(profile.edges_s))])
     rounds, rest_s = np.divmod(time_s, profile.edges_s[-1])
     return rounds * so_far[-1] + np.interp(rest_s, profile.edges_s, so_far)
@@ -108,10 +108,8 @@ VARYING = [
 
 
 @pytest.mark.parametrize("process", VARYING)
-def test_time_changed_varying_rate_is_a_unit_poisson_process(
-    process: Fluctuating | Day, rng: np.random.Generator
-) -> None:
-    """Gaps of the expected number of arrivals are exponential and of a mean of 1 (Kolmogorov and Smirnov)."""
+def test_time_changed_varying_rate_is_unit_poisson(process: Fluctuating | Day, rng: np.random.Generator) -> None:
+    """Gaps of the expected number of arrivals are exponential with a mean of 1 (Kolmogorov and Smirnov)."""
     times_s = process.schedule(np.zeros(20_000), rng).times
     gaps = np.diff(expected(process.profile, times_s), prepend=0.0)
     assert stats.kstest(gaps, stats.expon.cdf).pvalue > 1e-3
@@ -120,7 +118,7 @@ def test_time_changed_varying_rate_is_a_unit_poisson_process(
 
 @pytest.mark.parametrize("process", VARYING)
 def test_window_counts_match_the_rate(process: Fluctuating | Day, rng: np.random.Generator) -> None:
-    """Counts of windows that do not fall on the edges are within Poisson bounds, and vary as Poisson's do."""
+    """Counts of windows off the edges are within Poisson bounds, with a Poisson variance."""
     times_s = process.schedule(np.zeros(60_000), rng).times
     edges_s = np.arange(0.0, times_s[-1], 1234.5)
     counts, _ = np.histogram(times_s, edges_s)
@@ -152,7 +150,7 @@ def test_day_peaks_at_its_hour_and_has_its_mean_rate() -> None:
 
 
 def test_constant_rate_equals_the_homogeneous_process() -> None:
-    """The same draws: whatever the rate, the gaps are the same exponentials, scaled."""
+    """For every rate the gaps are the same exponentials, scaled."""
     steady = Poisson(10.0).schedule(np.zeros(500), np.random.default_rng(3)).times
     for process in (
         Fluctuating(rate_rpm=10.0, levels=[2.0], every_s=300.0),

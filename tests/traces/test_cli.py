@@ -141,10 +141,10 @@ def test_describe_counts_sessions_prompts_and_sizes() -> None:
         name="n",
         source="s",
     )
-    facts = describe_trace(trace).to_dict()
+    described = describe_trace(trace).to_dict()
     # u: 0 and 1860 are 31 minutes apart, 1860 and 3661 a second more than 30; v: an hour
-    assert facts["sessions"]["count"] == 5
-    assert facts["users"] == {
+    assert described["sessions"]["count"] == 5
+    assert described["users"] == {
         "count": 2,
         "requests_mean": 2.5,
         "requests_max": 3,
@@ -152,11 +152,11 @@ def test_describe_counts_sessions_prompts_and_sizes() -> None:
         "unknown_share": pytest.approx(1 / 6),
     }
     # x again by v and then by u, y again by v after nobody: one of three by the same user
-    assert facts["prompts"]["distinct"] == 2
-    assert facts["prompts"]["repeat_share"] == pytest.approx(3 / 5)
-    assert facts["prompts"]["repeat_same_user_share"] == pytest.approx(1 / 3)
-    assert facts["sizes"]["most"] == pytest.approx({"512x512": 4 / 6, "512x640": 1 / 6})
-    assert facts["rate_rpm"] == pytest.approx(5 / 3662 * 60)
+    assert described["prompts"]["distinct"] == 2
+    assert described["prompts"]["repeat_share"] == pytest.approx(3 / 5)
+    assert described["prompts"]["repeat_same_user_share"] == pytest.approx(1 / 3)
+    assert described["sizes"]["most"] == pytest.approx({"512x512": 4 / 6, "512x640": 1 / 6})
+    assert described["rate_rpm"] == pytest.approx(5 / 3662 * 60)
 
 
 def test_pair_never_overwrites_its_inputs(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""How many requests find a like one, against brute force and where the answer is known."""
+"""How many requests find a similar one, against brute force and known answers."""
 
 import math
 from typing import Any
@@ -20,7 +20,7 @@ def unit(rng: np.random.Generator, count: int, dim: int = 4) -> Any:
 @settings(max_examples=30)
 @given(seed=st.integers(0, 2**32), count=st.integers(20, 120), users=st.integers(1, 6), unknown=st.booleans())
 def test_coverage_matches_a_walk_through_the_trace(seed: int, count: int, users: int, unknown: bool) -> None:
-    """Among others, in the mean over all pools: of n prompts of which k are alike, C(n - k, s) of C(n, s) hold none."""
+    """In the mean over all pools: of n prompts of which k are alike, C(n - k, s) of C(n, s) pools hold none."""
     rng = np.random.default_rng(seed)
     vectors, user = unit(rng, count), rng.integers(-1 if unknown else 0, users, count)
     with pytest.MonkeyPatch.context() as patch:
@@ -52,7 +52,7 @@ def test_coverage_matches_a_walk_through_the_trace(seed: int, count: int, users:
 
 
 def test_coverage_interval_has_its_stated_coverage() -> None:
-    """Users of unequal activity who find a like prompt, or not, all their requests alike."""
+    """Users of unequal activity whose requests all find a similar prompt, or all find none."""
     rng = np.random.default_rng(5)
     held = []
     for _ in range(1000):

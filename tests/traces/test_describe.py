@@ -1,4 +1,4 @@
-"""What is said of a trace: numbers against brute force and known laws, figures with units, tables side by side."""
+"""A trace's description: numbers against brute force and known laws, figures with units, tables side by side."""
 
 import json
 import math
@@ -32,18 +32,18 @@ DAY_S = 86_400.0
 
 @pytest.fixture(scope="module")
 def everything(tmp_path_factory: pytest.TempPathFactory) -> TraceStatistics:
-    """What is in a synthetic trace of three days that has all columns."""
+    """Return the columns of a synthetic trace of three days that has all of them."""
     source = Synthetic(
         requests=800, rate_rpm=0.2, day_ratio=1.0, service="B", base_models=[0.6, 0.4], images=[[1, 0.6], [4, 0.4]]
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MEZZOTINT_CACHE", str(tmp_path_factory.mktemp("remembered")))
+        patch.setenv("MEZZOTINT_CACHE", str(tmp_path_factory.mktemp("cache")))
         return describe_trace(source.load(np.random.default_rng(3)), progress=False)
 
 
 @pytest.fixture(autouse=True)
 def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few pixels are drawn fast."""
+    """Few pixels draw fast."""
     monkeypatch.setattr(subjects, "DPI", 20)
 
 
@@ -75,14 +75,14 @@ def test_repeats_match_a_walk_through_the_trace(rows: list[tuple[int, int, float
     prompt, user = (np.array([row[column] for row in rows], np.int64) for column in (0, 1))
     arrival_s = np.sort([row[2] for row in rows])
     ages, same, last, known = [], 0, {}, set()
-    for at, (what, who) in enumerate(zip(prompt.tolist(), user.tolist(), strict=True)):
+    for at, (what, sender) in enumerate(zip(prompt.tolist(), user.tolist(), strict=True)):
         if what < 0:
             continue
         if what in last:
             ages.append(arrival_s[at] - last[what])
-            same += who >= 0 and (what, who) in known
+            same += sender >= 0 and (what, sender) in known
         last[what] = arrival_s[at]
-        known.add((what, who))
+        known.add((what, sender))
     found = repeats(prompt, user, arrival_s)
     if not last:
         assert found is None
@@ -131,7 +131,7 @@ def test_long_trace_is_sampled_and_says_so(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_similarity_is_grouped_by_session_and_user() -> None:
-    """Each user says one thing an hour, and another in the next; nobody says what somebody else does."""
+    """Each user sends one prompt an hour, and another in the next; no two users share one."""
     user, hour = np.repeat(np.arange(10), 20), np.tile(np.repeat([0, 1], 10), 10)
     vectors = np.eye(20, dtype=np.float32)[2 * user + hour]
     order = np.argsort(hour, kind="stable")
@@ -149,17 +149,17 @@ def test_clusters_survive_if_prompts_recur() -> None:
     words = [f"{letter * 4}{other * 4}" for letter in "abcdef" for other in "stuvwxyz"]
 
     def over_days(again: bool) -> dict[str, list[float]]:
-        """One word is sent three times as often as the others, each day the same one or each day another one."""
+        """One word is sent three times as often as the others, each day the same one or another."""
         prompts, arrival_s = [], []
         for number in range(3):
             here = words[:8] if again else words[8 * number : 8 * number + 8]
             prompts += rng.permutation(np.repeat(here, [36, *[12] * 7])).tolist()
             arrival_s += (number * DAY_S + np.sort(rng.random(120)) * DAY_S).tolist()
-        facts = describe_trace(of_prompts([*prompts, "end"], [*arrival_s, 3.5 * DAY_S]), progress=False).to_dict()[
+        described = describe_trace(of_prompts([*prompts, "end"], [*arrival_s, 3.5 * DAY_S]), progress=False).to_dict()[
             "survival"
         ]
-        assert facts["days"] == [2, 3]
-        left: dict[str, list[float]] = facts["left"]
+        assert described["days"] == [2, 3]
+        left: dict[str, list[float]] = described["left"]
         return left
 
     assert over_days(True)["eps 0.01, top 1%"] == [1.0, 1.0]
@@ -168,19 +168,19 @@ def test_clusters_survive_if_prompts_recur() -> None:
 
 def test_untimed_trace_has_no_rate_sessions_or_ages() -> None:
     prompts = [f"a fox number {number % 30}" for number in range(60)]
-    facts = describe_trace(of_prompts(prompts, order=True), progress=False).to_dict()
+    described = describe_trace(of_prompts(prompts, order=True), progress=False).to_dict()
     for name in ("span_s", "rate_rpm", "arrivals", "sessions", "survival"):
-        assert facts[name] is None, name
-    assert facts["nearest"]["age_quantiles_s"] is None
-    assert facts["nearest"]["lag_quantiles"] is not None
-    assert facts["likeness"]["same session"] is None
-    assert "no times" in render(facts)
+        assert described[name] is None, name
+    assert described["nearest"]["age_quantiles_s"] is None
+    assert described["nearest"]["lag_quantiles"] is not None
+    assert described["likeness"]["same session"] is None
+    assert "no times" in render(described)
 
 
 def test_statistics_are_json_and_rendered_in_words(everything: TraceStatistics) -> None:
-    facts = everything.to_dict()
-    assert json.loads(json.dumps(facts, allow_nan=False)) == facts
-    text = render(facts)
+    described = everything.to_dict()
+    assert json.loads(json.dumps(described, allow_nan=False)) == described
+    text = render(described)
     for subject in ("burstiness", "day cycle", "sessions", "nearest earlier", "hits of a cache", "loras", "MoDM"):
         assert subject in text
 
@@ -251,13 +251,13 @@ def test_comparison_handles_missing_statistics() -> None:
 
 
 def test_several_traces_are_compared_by_mean_and_interval() -> None:
-    def facts(share: float, half: float) -> Any:
+    def described(share: float, half: float) -> Any:
         return {
             "rate_rpm": share * 10,
             "coverage": {"others": {"30": {"0.6": share}}, "others_half": {"30": {"0.6": half}}},
         }
 
-    rate, found = compare(facts(0.5, 0.1), [facts(0.3, 0.1), facts(0.5, 0.1)])
+    rate, found = compare(described(0.5, 0.1), [described(0.3, 0.1), described(0.5, 0.1)])
     assert (rate.real, rate.synthetic) == (5.0, 4.0)
     assert (found.real_half, found.synthetic) == (0.1, pytest.approx(0.4))
     assert found.synthetic_half == pytest.approx(1.96 * math.sqrt(0.02 / 2))

@@ -1,4 +1,4 @@
-"""Arrivals and shapes that others drew from a seed, drawn again: as they logged them, and by independent arithmetic."""
+"""Arrivals and shapes that others drew from a seed, drawn again: as in their logs, and by independent arithmetic."""
 
 import csv
 import math

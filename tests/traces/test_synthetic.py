@@ -1,4 +1,4 @@
-"""The built-in trace: the same every time, lawful whatever the settings, and shaped like what it is fitted to."""
+"""The built-in trace: repeatable, lawful for all settings, and shaped like the traces it is fitted to."""
 
 from itertools import pairwise
 from typing import Any
@@ -22,7 +22,7 @@ from traces.table.trace import Trace, make
 
 
 def met(trace: Trace) -> UserStatistics:
-    """Its users and sessions, without the cost of comparing prompts."""
+    """Return its users and sessions, without the cost of comparing prompts."""
     unknown = np.full(len(trace), -1)
     found = user_statistics(users(trace), trace.arrival_s, unknown, [])
     assert found is not None
@@ -66,7 +66,7 @@ def test_short_trace_has_the_requested_length(requests: int) -> None:
 
 SHARE = st.floats(0, 1)
 ANEW = {"stay_s": 1e-9, "subject_mass": 1e12}
-"""Nobody goes on from an earlier prompt of his own."""
+"""No request continues an earlier prompt of its user."""
 
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
@@ -192,12 +192,12 @@ def words_of(trace: Trace) -> list[list[str]]:
 def test_repeat_share_is_a_setting() -> None:
     for share in (0.0, 0.4):
         trace = load(requests=4000, repeat_share=share, new_mean=1.0, subject_mass=1e-3, users=40, length_words=40.0)
-        # of requests that go on from one of the user's own, as nearly all of forty users' do
+        # of requests that continue one of the user's own, as nearly all of forty users' do
         assert repeats(trace) == pytest.approx(share, abs=0.04)
 
 
 def test_edit_changes_one_stretch_of_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Everybody goes on from the prompt before: what differs is one stretch, and often a single word."""
+    """Every request continues the prompt before: the difference is one stretch, often a single word."""
 
     def parents(
         law: Ancestry, own: Order, time_s: np.ndarray, rng: np.random.Generator
@@ -220,7 +220,7 @@ def test_edit_changes_one_stretch_of_words(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_new_mean_controls_copying_from_other_users() -> None:
     def shared(run: int, **given: Any) -> float:
-        """Share of stretches of so many words that are in another user's prompt too."""
+        """Return the share of stretches of so many words that another user's prompt contains too."""
         trace = load(requests=3000, **ANEW, length_words=25.0, **given)
         owners: dict[tuple[str, ...], set[int]] = {}
         found = []
@@ -237,7 +237,7 @@ def test_new_mean_controls_copying_from_other_users() -> None:
 
 
 def test_coverage_by_others_grows_with_the_pool() -> None:
-    """No scale: each time that the pool is three times as large, about as many more find a like prompt."""
+    """There is no characteristic size: with each threefold pool, about as many more find a similar prompt."""
     trace = load(requests=12_000)
     found = coverage(HashedNgrams().encode(trace.prompts().to_pylist(), False), users(trace))
     assert found is not None
@@ -277,14 +277,14 @@ def test_zero_power_lags_are_log_uniform() -> None:
 
 
 def parents(law: Ancestry, pause_s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """How far back the only user goes for each prompt, 0 for another subject, and whether he repeats it."""
+    """Return how far back the only user goes for each prompt, 0 for another subject, and which prompts repeat."""
     rows = np.arange(len(pause_s))
     parent, repeats = law.parents(order_by(np.zeros_like(rows)), np.cumsum(pause_s), np.random.default_rng(1))
     return np.where(parent < 0, 0, rows - parent), repeats
 
 
 def test_pause_raises_the_chance_of_another_subject() -> None:
-    """Who stays goes on from what he is at; with a huge mass whoever turns away begins another subject."""
+    """A staying user continues the current prompt; with a huge mass, every change begins another subject."""
     pause_s = np.tile([0.0, 100.0, 300.0, 1200.0], 20_000)
     lag, _ = parents(Ancestry(repeat_share=0.0, stay_s=300.0, subject_mass=1e12, near_share=0.0), pause_s)
     for kind, pause in enumerate((0.0, 100.0, 300.0, 1200.0)):
@@ -295,7 +295,7 @@ def test_pause_raises_the_chance_of_another_subject() -> None:
 
 
 def test_users_with_more_prompts_return_to_earlier_subjects() -> None:
-    """Nobody stays: another subject with a chance of mass / (mass + n), else any earlier prompt, log-uniformly."""
+    """With no staying: another subject with a chance of mass / (mass + n), else any earlier prompt, log-uniformly."""
     law = Ancestry(repeat_share=0.3, stay_s=1e-9, subject_mass=8.0, near_share=0.0)
     own = order_by(np.repeat(np.arange(2000), 64))
     parent, repeats = law.parents(own, np.arange(own.rank.size, dtype=np.float64), np.random.default_rng(0))
@@ -318,7 +318,6 @@ def test_single_channel_has_its_share_of_the_service() -> None:
 
 
 def test_history_before_the_first_request_can_be_copied() -> None:
-    """What others said before the first request is there to be copied."""
     trace = load(requests=400, **ANEW, new_mean=0.0)
     assert len({word for row in words_of(trace) for word in row}) > 300
     first = load(requests=400, history=0)
@@ -327,7 +326,7 @@ def test_history_before_the_first_request_can_be_copied() -> None:
 
 
 def independent(service: str) -> dict[str, Any]:
-    """A service whose requests have nothing to do with those before them on their node."""
+    """A service whose requests are independent of the earlier ones on their node."""
     law = Synthetic().services[service] | {"node_spread": 0.0, "run_share": 0.0, "run_least": 1.0, "loras_again": 0.0}
     return {"service": service, "services": {service: law}}
 
@@ -415,7 +414,7 @@ def test_invalid_addon_setting_is_refused() -> None:
 
 
 def test_near_share_does_not_change_the_repeat_share() -> None:
-    """Together they may exceed 1: where copied words come from changes nothing of how often a prompt is sent again."""
+    """Together they may exceed 1: the origin of copied words changes nothing of how often a prompt repeats."""
     repeats = []
     for near_share in (0.0, 0.9):
         prompts = load(requests=3000, near_share=near_share, repeat_share=0.9).prompts().to_pylist()

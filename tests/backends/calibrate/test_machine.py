@@ -106,9 +106,7 @@ def test_energy_per_step_is_the_rise_of_the_counter(
     assert "drew" in (tmp_path / "cpu_sana-tiny.md").read_text()
 
 
-def test_short_cell_repeats_until_the_energy_counter_moves(
-    plan: Any, metered: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_short_cell_repeats_until_the_counter_moves(plan: Any, metered: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("backends.calibrate.bench.ENERGY_WINDOW_S", 0.3)
     wanted = plan("sana", repeats=1, steps_timed=1)
     bench = Bench(wanted, metered())

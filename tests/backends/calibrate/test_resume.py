@@ -30,9 +30,7 @@ def _undrawn(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize("cut", [0, 7, 21])
-def test_resumed_calibration_completes_the_same_grid_after_any_cell(
-    plan: Any, stub: Any, tmp_path: Path, cut: int
-) -> None:
+def test_calibration_resumed_after_any_cell_completes_the_grid(plan: Any, stub: Any, tmp_path: Path, cut: int) -> None:
     wanted = plan(**ADD_ONS)
     cells = wanted.cells(True)
     whole = complete(wanted, tmp_path / "whole", measure=stub()).profile

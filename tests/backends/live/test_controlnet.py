@@ -34,8 +34,8 @@ def test_controlnet_order_does_not_change_the_latents(tiny: dict[str, Any], fami
     conditioning, start = model.encode(["a house", "a boat"]), model.noise(64, 64, [1, 2], STEPS)
     nets = [_control(model, conditioning.guided, seed, 2) for seed in range(3)]
     some, one, other, without = (
-        model.denoise(conditioning, start, STEPS, residuals=inline(those) if those else None).latents
-        for those in (nets[:1], nets, nets[::-1], [])
+        model.denoise(conditioning, start, STEPS, residuals=inline(chosen) if chosen else None).latents
+        for chosen in (nets[:1], nets, nets[::-1], [])
     )
     torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
     assert not torch.allclose(one, some, atol=1e-3)

@@ -28,9 +28,7 @@ def images(sizes: list[tuple[int, int, int]], side: int, channels: int = 8) -> l
 
 @settings(max_examples=25)
 @given(sizes=grids, side=st.sampled_from([1, 2, 4]))
-def test_patch_split_and_join_are_inverse_and_halos_hold_the_neighbours(
-    sizes: list[tuple[int, int, int]], side: int
-) -> None:
+def test_patch_split_and_join_invert_and_halos_hold_neighbours(sizes: list[tuple[int, int, int]], side: int) -> None:
     whole = images(sizes, side)
     cut = layout([(x.shape[0], *x.shape[-2:]) for x in whole], side)
     patches = cut.split(whole)

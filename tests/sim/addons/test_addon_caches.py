@@ -16,7 +16,7 @@ from sim.addons.shared_link import NodeDisk, SharedLink
 from sim.addons.sync_loading import SyncLoading
 from sim.core.errors import ConfigError
 from sim.run.simulate import simulate
-from tests.sim.lab import Given, configured
+from tests.sim.lab import FixedTimes, configured
 from traces.describe.loads import Lookups
 
 RATE = 100.0
@@ -110,8 +110,8 @@ def test_link_time_is_a_drawn_latency_plus_bytes_over_bandwidth(quantiles: list[
 
 def test_kernels_need_a_backend_that_knows_them() -> None:
     assumed: list[tuple[Any, ...]] = []
-    run = SimpleNamespace(backend=Given([1.0]), assume=lambda *what: assumed.append(what))
-    with pytest.raises(ConfigError, match=r"kernels: Given knows none; add backend=profiled or ~kernels"):
+    run = SimpleNamespace(backend=FixedTimes([1.0]), assume=lambda *what: assumed.append(what))
+    with pytest.raises(ConfigError, match=r"kernels: FixedTimes knows none; add backend=profiled or ~kernels"):
         Kernels(["fused"]).bind(run)  # type: ignore[arg-type]
     plain = Kernels()
     plain.bind(run)  # type: ignore[arg-type]
@@ -155,14 +155,11 @@ def test_node_disk_fetches_match_the_offline_miss_curve(asked: list[int], files:
 
 @pytest.mark.parametrize("eviction", ["lru", "lfu"])
 @pytest.mark.parametrize("max_resident", [1, 2, 3])
-def test_controlnet_loads_on_a_gpu_match_the_offline_miss_curve(
-    tmp_path: Any, eviction: str, max_resident: int
-) -> None:
+def test_controlnet_gpu_loads_match_the_offline_miss_curve(tmp_path: Any, eviction: str, max_resident: int) -> None:
     """One request at a time on one GPU loads what the curve of the trace's only node says."""
     drawn = np.random.default_rng(1).choice(6, 40, p=[0.35, 0.25, 0.2, 0.1, 0.05, 0.05])
-    asked = np.concatenate(
-        [[0, 0, 1, 2, 1, 2, 0], drawn]
-    )  # with a capacity of two, counts that outlive an eviction show
+    # with a capacity of two, counts that outlive an eviction show
+    asked = np.concatenate([[0, 0, 1, 2, 1, 2, 0], drawn])
     file = tmp_path / "t.csv"
     lines = [f"p,{30 * at},net{name}," for at, name in enumerate(asked)]
     file.write_text("\n".join(["prompt,arrival_s,controlnets,loras", *lines, ""]))

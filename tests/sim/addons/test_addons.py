@@ -54,9 +54,7 @@ def served(tmp_path: Path) -> Callable[..., Outcome]:
 
 
 @pytest.mark.parametrize("executor", ["sequential", "continuous-batching"])
-def test_addons_load_before_the_first_step_and_run_beside_every_step(
-    served: Callable[..., Outcome], executor: str
-) -> None:
+def test_addons_load_before_step_one_and_run_beside_every_step(served: Callable[..., Outcome], executor: str) -> None:
     """ControlNets stay resident; LoRAs are patched again for every other set."""
     outcome = served("addons=serve", f"executor={executor}", "cluster.gpu.memory_bytes=null")
     rows = outcome.requests.to_pandas()
@@ -190,9 +188,7 @@ def test_deadline_is_arrival_plus_the_first_limit() -> None:
     assert due.record.request_columns["start_s"].tolist() == [0.0, 15.0, 10.0]
 
 
-def test_deadline_follows_the_first_slo_of_the_run(
-    served: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_deadline_follows_the_runs_first_slo(served: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch) -> None:
     limits: list[float] = []
     offer = Fcfs.offer
 

@@ -119,9 +119,7 @@ def compared(name: str, ks: tuple[int, ...], acts: list[tuple[int, int]]) -> Non
     ks=st.sampled_from([KS, (25,), (FINAL,)]),
     acts=st.lists(st.tuples(st.integers(0, 4), st.integers(0, 1000)), max_size=200),
 )
-def test_eviction_policy_matches_its_brute_force_model(
-    name: str, ks: tuple[int, ...], acts: list[tuple[int, int]]
-) -> None:
+def test_eviction_matches_its_brute_force_model(name: str, ks: tuple[int, ...], acts: list[tuple[int, int]]) -> None:
     compared(name, ks, acts)
 
 
@@ -139,16 +137,16 @@ def test_eviction_policy_matches_its_model_over_10_000_operations(name: str) -> 
 @given(acts=st.lists(st.booleans(), max_size=200), seed=st.integers(0, 100))
 def test_random_evicts_every_item_once_and_repeats_by_seed(acts: list[bool], seed: int) -> None:
     policy, again = bound(Random(), seed), bound(Random(), seed)
-    held: set[Item] = set()
+    cached_items: set[Item] = set()
     for entry, add in enumerate(acts):
-        if add or not held:
-            held.add(item(entry, FINAL))
+        if add or not cached_items:
+            cached_items.add(item(entry, FINAL))
             policy.added(entry, (FINAL,), entry)
             again.added(entry, (FINAL,), entry)
         else:
             (victim,) = policy.victims(1)
             assert [victim] == again.victims(1)
-            held.remove(victim)
+            cached_items.remove(victim)
 
 
 def test_random_eviction_is_uniform() -> None:

@@ -28,7 +28,7 @@ MAKE |= {"lfu": lambda: Lfu(ageing=False), "lcbfu": lambda: Lcbfu(ageing=False)}
 
 
 @dataclass
-class Held:
+class Entry:
     """An item of the model: its row, its K (0 for a final image), and its history."""
 
     row: int
@@ -47,7 +47,7 @@ class Model:
     policy: str
     evict_by: str
     preload: int = 0
-    items: list[Held] = field(default_factory=list)
+    items: list[Entry] = field(default_factory=list)
     time: int = 0
     evicted: int = 0
 
@@ -88,7 +88,7 @@ class Model:
                 self.evict(row)
         for k in new:
             self.time += 1
-            self.items.append(Held(row, k, self.time))
+            self.items.append(Entry(row, k, self.time))
 
     def evict(self, now: int) -> None:
         worst = min(self.items, key=lambda item: self.order(item, now))
@@ -96,7 +96,7 @@ class Model:
         self.evicted += 1
         self.emptied = all(item.row != worst.row for item in self.items)
 
-    def order(self, item: Held, now: int) -> tuple[int, ...]:
+    def order(self, item: Entry, now: int) -> tuple[int, ...]:
         if self.policy == "fifo":
             return item.row, item.k
         if self.policy == "lru":

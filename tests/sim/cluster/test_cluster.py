@@ -25,7 +25,7 @@ from sim.execution.static_batch import StaticBatch
 from sim.protocols import Scheduler
 from sim.scheduling.hit_miss import HitMiss
 from sim.scheduling.hit_miss_per_worker import HitMissPerWorker
-from tests.sim.lab import Given, engine
+from tests.sim.lab import FixedTimes, engine
 
 LOAD_S = 7.0
 Spans = list[tuple[str, int, float, float]]
@@ -98,7 +98,7 @@ def checked_busy_s(run: Engine) -> float:
 def switched(times: Any, full_s: Any, *acts: Any, roles: Any = ("large", "small"), **parts: Any) -> Engine:
     """Return a finished run under ``acts``, with ``hits`` as the front end has them."""
     hits = parts.pop("hits", [False] * len(full_s))
-    backend = parts.pop("backend", None) or Given([float(s) for s in full_s], LOAD_S)
+    backend = parts.pop("backend", None) or FixedTimes([float(s) for s in full_s], LOAD_S)
     run = engine(
         times, full_s, roles=list(roles), backend=backend, frontend=Marked(hits), scheduler=HitMiss(),
         controllers=[Acts(*acts)], **parts,
@@ -150,9 +150,8 @@ def test_order_during_a_load_starts_a_second_load() -> None:
     assert [span for span in spans(run) if span[0] == "load"] == [("load", 1, 1.0, 8.0), ("load", 1, 8.0, 15.0)]
     assert run.record.request_columns["start_s"].tolist() == [0.0, 15.0]
     third = switched([0.0, 3.0], [30.0] * 2, *acts, (3.0, order(1, "large")), hits=[False, False])
-    assert [span[2:] for span in spans(third) if span[0] == "load"] == [
-        (1.0, 8.0)
-    ]  # its model was the right one all the time
+    # the model of the second order was the right one all the time
+    assert [span[2:] for span in spans(third) if span[0] == "load"] == [(1.0, 8.0)]
     assert third.record.request_columns["start_s"].tolist() == [0.0, 8.0]
 
 
@@ -194,7 +193,7 @@ def test_random_orders_lose_no_request_and_never_use_a_gpu_twice(
     acts = [(float(t), kept(worker, role)) for t, (_, worker, role) in zip(at, orders, strict=True)]
     run = switched(
         times, full_s, *acts, roles=["large", "large", "small", "small"], hits=[hit for _, hit, _ in gaps],
-        backend=Given(full_s, load_s),
+        backend=FixedTimes(full_s, load_s),
     )  # fmt: skip
     columns, end_s = run.record.request_columns, float(run.record.request_columns["finish_s"].max())
     assert (columns["outcome"] == 1).all()  # Engine.run checks Little's law
@@ -249,7 +248,7 @@ def test_empty_worker_serves_again_after_close_and_reopen() -> None:
 def test_worker_with_its_own_queue_drains_it_before_loading(executor: Any) -> None:
     """Three simultaneous misses of 10 s for the one large worker, which is ordered at 3 s to become small."""
     run = engine(
-        [0.0, 1.0, 2.0], [10.0] * 3, roles=["large", "small"], backend=Given([10.0] * 3, LOAD_S),
+        [0.0, 1.0, 2.0], [10.0] * 3, roles=["large", "small"], backend=FixedTimes([10.0] * 3, LOAD_S),
         scheduler=HitMissPerWorker(), executor=executor(), controllers=[Acts((3.0, order(0, "small")))],
     )  # fmt: skip
     run.run()
@@ -260,7 +259,7 @@ def test_worker_with_its_own_queue_drains_it_before_loading(executor: Any) -> No
 def test_partial_batch_finishes_before_its_worker_loads() -> None:
     """In batches of up to two, one request ends at 10 s and the next at 20 s."""
     run = engine(
-        [0.0, 1.0, 50.0], [10.0] * 3, roles=["large", "small"], backend=Given([10.0] * 3, LOAD_S),
+        [0.0, 1.0, 50.0], [10.0] * 3, roles=["large", "small"], backend=FixedTimes([10.0] * 3, LOAD_S),
         scheduler=HitMissPerWorker(), executor=StaticBatch(2),
         controllers=[Acts((3.0, order(0, "small")), (40.0, order(0, "large")))],
     )  # fmt: skip
@@ -272,7 +271,7 @@ def test_partial_batch_finishes_before_its_worker_loads() -> None:
 def test_worker_with_a_batch_loads_after_its_last_request_leaves() -> None:
     """Two requests step together for 20 and 30 s. Ordered at 5 s, the worker takes no other until it has loaded."""
     run = engine(
-        [0.0, 0.0, 6.0], [20.0, 30.0, 10.0], roles=["large"], backend=Given([20.0, 30.0, 10.0], LOAD_S),
+        [0.0, 0.0, 6.0], [20.0, 30.0, 10.0], roles=["large"], backend=FixedTimes([20.0, 30.0, 10.0], LOAD_S),
         executor=ContinuousBatching(2), controllers=[Acts((5.0, order(0, "small")), (40.0, order(0, "large")))],
         shapes=tuple(np.array(column, np.int32) for column in ([64] * 3, [64] * 3, [25, 50, 50])),
         use_model_shape=False,
@@ -351,7 +350,7 @@ def test_plan_without_a_model_is_refused() -> None:
 
 
 def test_failing_request_still_pays_for_its_model_load() -> None:
-    class Refusing(Given):
+    class Refusing(FixedTimes):
         def steps(self, works: Sequence[Work], count: int = 1) -> Cost:
             raise WorkFailed("no such shape")
 
@@ -395,7 +394,7 @@ class GroupScheduler(Scheduler):
         return len(self.waiting)
 
 
-class Metered(Given):
+class Metered(FixedTimes):
     """Draws 100 W on one GPU, always."""
 
     def steps(self, works: Sequence[Work], count: int = 1) -> Cost:
@@ -408,7 +407,7 @@ class Metered(Given):
 
 def test_group_forms_loads_serves_and_counts_every_gpu() -> None:
     """Two of three GPUs for small models serve the large one: 7 s of loading, then 20 s of work at twice the speed."""
-    for backend, watts in ((Given([20.0] * 2, LOAD_S), 300), (Metered([20.0] * 2, LOAD_S), 100)):
+    for backend, watts in ((FixedTimes([20.0] * 2, LOAD_S), 300), (Metered([20.0] * 2, LOAD_S), 100)):
         run = engine(
             [0.0, 1.0], [20.0] * 2, roles=["small"] * 3, backend=backend, scheduler=GroupScheduler(),
             executor=Sequential({2: 2.0}),
@@ -443,8 +442,8 @@ def test_misuse_of_worker_groups_is_refused() -> None:
         run.cluster.form_group([run.cluster.workers[1], run.cluster.workers[2]], "large", now_s)
 
     def disbanded(run: Any, now_s: float) -> None:
-        run.request_left = run.cluster.workers[-1]
-        run.cluster.disband(run.request_left, now_s)
+        run.disbanded_group = run.cluster.workers[-1]
+        run.cluster.disband(run.disbanded_group, now_s)
 
     singles: list[Any] = []
     first = tried(
@@ -466,9 +465,9 @@ def test_misuse_of_worker_groups_is_refused() -> None:
     third = (
         4.0,
         lambda run, t: tried(
-            lambda c, t: c.change_role(run.request_left, "small", t),
-            lambda c, t: c.take(run.request_left),
-            lambda c, t: c.record_busy(run.request_left, t, t, "serve"),
+            lambda c, t: c.change_role(run.disbanded_group, "small", t),
+            lambda c, t: c.take(run.disbanded_group),
+            lambda c, t: c.record_busy(run.disbanded_group, t, t, "serve"),
         )(run, t),
     )
     acts = ((1.0, first), (2.0, formed), (2.5, second), (3.0, disbanded), third)
@@ -498,7 +497,7 @@ def test_busy_counts_workers_that_serve_or_load() -> None:
         seen.append(run.cluster.busy(now_s))
 
     acts = Acts((1.0, look), (2.0, load), (5.0, look), (15.0, look), (23.0, look))
-    engine([0.0, 30.0], [10.0, 1.0], 3, backend=Given([10.0, 1.0], 20.0), controllers=[acts]).run()
+    engine([0.0, 30.0], [10.0, 1.0], 3, backend=FixedTimes([10.0, 1.0], 20.0), controllers=[acts]).run()
     assert seen == [1, 2, 1, 0]
 
 
@@ -517,14 +516,14 @@ def test_missing_group_speedup_names_its_key(executor: Any, key: str) -> None:
 # -- memory --------------------------------------------------------------------------------------------------------
 
 
-class Sized(Given):
+class Sized(FixedTimes):
     """A model takes 10 bytes, an add-on the bytes that its name states."""
 
     def bytes(self, asset: Asset) -> int | None:
         return 10 if asset.kind == "model" else int(asset.name)
 
 
-def opened(memory: int, backend: Given | None = None) -> Any:
+def opened(memory: int, backend: FixedTimes | None = None) -> Any:
     gpu = Gpu("test", 300.0, 60.0, "made up", memory_bytes=memory)
     run = engine([0.0], [1.0], gpu=gpu, backend=backend or Sized([1.0]))
     run.open()

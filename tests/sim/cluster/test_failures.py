@@ -27,7 +27,7 @@ from sim.scheduling.routing.per_worker import PerWorkerQueues
 from sim.scheduling.routing.routers import RoundRobin
 from tests.sim.cluster.test_cluster import Acts
 from tests.sim.execution.test_continuous_batching import Patching, Stepped
-from tests.sim.lab import Given, engine, simulated
+from tests.sim.lab import FixedTimes, engine, simulated
 from tests.sim.scheduling.test_disciplines import served as shortest
 from tests.sim.scheduling.test_slack import UNIT, MixedTimes
 
@@ -49,7 +49,7 @@ def test_request_on_a_failed_gpu_restarts_or_fails(lost: Any, finish_s: list[flo
     run = engine(
         [0.0, 1.0],
         [10.0, 10.0],
-        backend=Given([10.0, 10.0], 3.0),
+        backend=FixedTimes([10.0, 10.0], 3.0),
         controllers=[Failures({0: [(4.0, 6.0)]}, lost=lost)],
     )
     run.run()
@@ -63,7 +63,7 @@ def test_request_on_a_failed_gpu_restarts_or_fails(lost: Any, finish_s: list[flo
         assert run.record.request_columns.reasons == {0: "GPU 0 failed"}
 
 
-class Metered(Given):
+class Metered(FixedTimes):
     """Draws 100 J per second of denoising, and 50 J for a load of 5 s."""
 
     def load(self, asset: Asset) -> Cost:
@@ -100,7 +100,7 @@ def test_load_on_a_failed_gpu_stops_and_restarts_after_repair() -> None:
         [0.0, 50.0],
         [1.0, 1.0],
         2,
-        backend=Given([1.0, 1.0], 20.0),
+        backend=FixedTimes([1.0, 1.0], 20.0),
         controllers=[Acts((10.0, order)), Failures({0: [(15.0, 30.0)]})],
     )
     run.run()
@@ -113,7 +113,7 @@ def test_order_to_a_failed_gpu_is_loaded_after_repair() -> None:
         run.cluster.change_role(run.cluster.workers[0], "small", now_s)
 
     run = engine(
-        [0.0, 60.0], [1.0, 1.0], 2, backend=Given([1.0, 1.0], 20.0),
+        [0.0, 60.0], [1.0, 1.0], 2, backend=FixedTimes([1.0, 1.0], 20.0),
         controllers=[Failures({0: [(5.0, 30.0)]}), Acts((10.0, order))],
     )  # fmt: skip
     run.run()
@@ -164,7 +164,7 @@ def test_every_executor_survives_gpu_failures_at_any_time(
         np.cumsum(rng.exponential(3.0, rows)),
         seconds,
         gpus,
-        backend=Given(seconds.tolist(), 1.5),
+        backend=FixedTimes(seconds.tolist(), 1.5),
         executor=executor,
         scheduler=scheduler,
         controllers=[Failures(mean_up_s=mean_up_s, mean_down_s=4.0, lost=lost)],
@@ -222,7 +222,7 @@ class LossRecorder(SameSizeSteps):
         self.lost_rows.append(request.row)
 
 
-def test_batching_is_told_of_every_lost_request_including_unstarted_ones() -> None:
+def test_batching_is_notified_of_every_lost_request_including_unstarted() -> None:
     """Three requests of 8 s and a GPU with a batch of two, which fails at 2 s; the third still waits and is not
     running."""
     batching = LossRecorder()
@@ -246,7 +246,7 @@ def test_gpu_that_fails_before_its_first_request_loses_nothing() -> None:
 def test_request_assigned_at_the_instant_of_failure_has_not_started(executor: Any) -> None:
     """The GPU is repaired at 2 s, has loaded at 4 s, takes the waiting request, and fails at that instant."""
     run = engine(
-        [1.5], [8.0], backend=Given([8.0], 2.0), executor=executor,
+        [1.5], [8.0], backend=FixedTimes([8.0], 2.0), executor=executor,
         controllers=[Failures({0: [(1.0, 2.0), (4.0, 6.0)]})],
     )  # fmt: skip
     run.run()
@@ -268,7 +268,7 @@ def test_addon_arriving_for_a_failed_gpu_changes_nothing() -> None:
     assert [each[:2] for each in spans(run, "boundary")] == [(10.0, 10.5), (pytest.approx(13.5), pytest.approx(14.0))]
 
 
-class Choosy(Given):
+class Choosy(FixedTimes):
     """Cannot run a batch that includes row 1."""
 
     def steps(self, works: Sequence[Work], count: int = 1) -> Cost:

@@ -43,9 +43,7 @@ weights = st.builds(Weights, st.floats(0, 20), st.floats(0, 3))
 
 @settings(max_examples=80)
 @given(fleets(3), weights, loads, st.data())
-def test_best_plan_matches_exhaustive_search(
-    fleet: Fleet, weigh: Weights, load: list[Demand], data: st.DataObject
-) -> None:
+def test_best_plan_matches_brute_force(fleet: Fleet, weigh: Weights, load: list[Demand], data: st.DataObject) -> None:
     start = data.draw(st.sampled_from(fleet.splits()))
     found = best_plan(fleet, weigh, start, load)
     every = [plan_cost(fleet, weigh, start, load, plan) for plan in product(fleet.splits(), repeat=len(load))]

@@ -12,7 +12,7 @@ from backends.profile import shipped
 from sim.core.errors import ConfigError
 from sim.execution.static_batch import StaticBatch
 from sim.scheduling.batching.hit_miss import HitMissBatching
-from tests.sim.lab import Given, engine, simulated
+from tests.sim.lab import FixedTimes, engine, simulated
 from tests.sim.scheduling.test_queues import Marked
 
 SATURATED = ("trace.requests=700", "preload=200", "arrivals=closed", "arrivals.outstanding=120", "cluster.count=8")
@@ -92,8 +92,8 @@ def test_batch_starts_when_full_timed_out_or_its_worker_is_free(
     times = [sum(gaps[: i + 1]) for i in range(len(gaps))]
     scheduler = HitMissBatching(max_batch, wait_s, shared)
     run = engine(
-        times, [5.0] * len(times), roles=["large", "small"], frontend=Marked(hits), backend=Given([5.0] * len(times)),
-        executor=StaticBatch(max_batch), scheduler=scheduler,
+        times, [5.0] * len(times), roles=["large", "small"], frontend=Marked(hits),
+        backend=FixedTimes([5.0] * len(times)), executor=StaticBatch(max_batch), scheduler=scheduler,
     )  # fmt: skip
     run.run()
     assert len(scheduler) == 0

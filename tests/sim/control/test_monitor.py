@@ -24,13 +24,13 @@ from sim.scheduling.batching.hit_miss import HitMissBatching
 from sim.scheduling.hit_miss import HitMiss
 from sim.scheduling.hit_miss_per_worker import HitMissPerWorker
 from tests.sim.cluster.test_cluster import Acts
-from tests.sim.lab import Given, engine, simulated
+from tests.sim.lab import FixedTimes, engine, simulated
 
 MODELS = {role: Model(role, 50, 64, 64) for role in ("large", "small", "smallest")}
 FULL_S = {"large": 90.0, "small": 16.0, "smallest": 6.0}
 
 
-class Timed(Given):
+class Timed(FixedTimes):
     """Steps take what their model's name says."""
 
     def steps(self, works: Any, count: int = 1) -> Any:
@@ -206,7 +206,7 @@ def test_worker_finishes_its_misses_before_switching_and_hands_over_its_hits() -
         [0.0] * 8,
         [10.0] * 8,
         frontend=Cached({4, 5, 6, 7}),
-        backend=Given([10.0] * 8, 5.0),
+        backend=FixedTimes([10.0] * 8, 5.0),
         roles=["large", "large", "small", "small"],
         scheduler=HitMissPerWorker(),
         controllers=[Acts((1.0, swap(1, "small")), (2.0, swap(3, "large")))],
@@ -228,7 +228,7 @@ def test_misses_queued_for_a_revoked_order_move_to_a_loaded_worker() -> None:
         [0.0, 0.5, 2.0, 2.5],
         [20.0] * 4,
         frontend=Cached({0}),
-        backend=Given([20.0] * 4, 5.0),
+        backend=FixedTimes([20.0] * 4, 5.0),
         roles=["large", "small"],
         scheduler=HitMissPerWorker(),
         controllers=[

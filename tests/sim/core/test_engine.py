@@ -12,10 +12,10 @@ from sim.core.streams import stream
 from sim.protocols import Run, Scheduler, Worker
 from sim.scheduling.fcfs import Fcfs
 from tests.sim.cluster.test_cluster import Acts
-from tests.sim.lab import Given, engine
+from tests.sim.lab import FixedTimes, engine
 
 
-class Failing(Given):
+class Failing(FixedTimes):
     """Fails for the rows in ``bad``."""
 
     def __init__(self, full_s: list[float], bad: set[int]) -> None:

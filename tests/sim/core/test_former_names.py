@@ -47,9 +47,7 @@ def test_former_and_present_overrides_are_inverse(word: str) -> None:
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_former_config_yaml_gives_the_same_results(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_former_config_yaml_gives_same_results(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["run", f"--config-path={RUNS}", f"--config-name={name}", f"run.dir={tmp_path / 'run'}"]
     assert main(words) == 0, capsys.readouterr().err
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())

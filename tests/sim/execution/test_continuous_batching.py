@@ -1,4 +1,4 @@
-"""Step by step, against whole requests and against theory."""
+"""Batching by single steps, against static batches and queueing theory."""
 
 from collections.abc import Sequence
 from typing import Any, cast
@@ -25,15 +25,15 @@ from sim.scheduling.disciplines.shortest_remaining import ShortestRemaining
 from sim.scheduling.latency_predictor import Known
 from sim.scheduling.routing.per_worker import PerWorkerQueues
 from sim.scheduling.routing.routers import LeastOutstanding
-from tests.sim.lab import Given, configured, engine, simulated
+from tests.sim.lab import FixedTimes, configured, engine, simulated
 from tests.sim.scheduling.test_queueing import check, mdc_wait
 from traces.arrivals.base import Schedule
 
 STEPS = 50
 
 
-class Stepped(Given):
-    """One step of n images takes ``one_s + more_s (n - 1)``; beginning and ending a request what is said."""
+class Stepped(FixedTimes):
+    """One step of n images takes ``one_s + more_s (n - 1)``; preparing and decoding a request take fixed seconds."""
 
     by_row = False
 
@@ -54,7 +54,7 @@ class Stepped(Given):
 
 
 def stepped(times: Any, backend: Stepped, max_batch: int, count: int = 1, **parts: Any) -> Engine:
-    """A finished run of ``max_batch`` requests at once."""
+    """Run to the end with at most ``max_batch`` requests per worker."""
     times = np.asarray(times, float)
     run = engine(times, np.ones(len(times)), count, backend=backend, executor=ContinuousBatching(max_batch), **parts)
     run.run()
@@ -95,7 +95,7 @@ def test_systems_with_max_batch_1_write_the_same_requests_as_sequential(system: 
 
 
 def brute(times: Sequence[float], step_counts: Sequence[int], backend: Stepped, max_batch: int) -> list[float]:
-    """Finish of every request on one worker: every step made, one at a time."""
+    """Return the finish of every request on one worker by simulating each step on its own."""
     finish = [0.0] * len(times)
     waiting = list(range(len(times)))
     active: dict[int, int] = {}
@@ -123,7 +123,7 @@ def brute(times: Sequence[float], step_counts: Sequence[int], backend: Stepped, 
     more=st.sampled_from([0, 1, 3]),
 )
 def test_jumping_over_steps_ends_where_single_steps_do(gaps: list[int], max_batch: int, more: int) -> None:
-    """Steps of whole seconds, and no two arrivals whole seconds apart: none coincides with a boundary."""
+    """Steps take whole seconds and no two arrivals are whole seconds apart, so that none coincides with a boundary."""
     times = [float(t) + 0.01 * i for i, t in enumerate(np.cumsum(gaps))]
     backend = Stepped(1.0, float(more))
     run = stepped(times, backend, max_batch)
@@ -141,7 +141,7 @@ def test_jumping_over_steps_ends_where_single_steps_do(gaps: list[int], max_batc
 
 
 def test_span_count_follows_batch_changes_and_not_steps() -> None:
-    """A hundred times as many steps of a hundredth: as many spans, and the same finish."""
+    """A hundred times as many steps of a hundredth of the length give as many spans and the same finish."""
     rng = np.random.default_rng(0)
     times = np.cumsum(rng.exponential(20.0, 500))
     spans = []
@@ -153,7 +153,8 @@ def test_span_count_follows_batch_changes_and_not_steps() -> None:
 
 
 def test_flat_step_cost_gives_every_request_its_standalone_latency() -> None:
-    """Nobody slows another: latency is the service time and what was left of the step under way, under one step."""
+    """Without a batching penalty the latency is the service time plus the rest of the step under way, below one
+    step."""
     rng = np.random.default_rng(1)
     times = np.cumsum(rng.exponential(10.0, 2000))
     run = stepped(times, Stepped(1.0), len(times))
@@ -163,8 +164,8 @@ def test_flat_step_cost_gives_every_request_its_standalone_latency() -> None:
 
 
 def test_step_cost_proportional_to_batch_matches_md1_processor_sharing() -> None:
-    """M/D/1 with processor sharing: a mean sojourn of E[S] / (1 - rho), whatever the distribution; and one slice more,
-    the step under way when a request comes, which grows with the number of those in it."""
+    """M/D/1 with processor sharing has a mean sojourn of E[S] / (1 - rho) for every distribution of the service. The
+    rest of the step under way at the arrival comes on top; it grows with the number of active requests."""
     rng = np.random.default_rng(2)
     rho, steps_s = 0.6, 0.02
     times = np.cumsum(rng.exponential(STEPS * steps_s / rho, 60_000))
@@ -189,7 +190,7 @@ def test_batches_of_one_match_crommelin_mdc_wait(servers: int) -> None:
 
 
 class Patching(SameSizeSteps):
-    """An add-on comes ``after_s`` after its request; it is patched in at the next boundary, in ``patch_s``."""
+    """An add-on is loaded ``after_s`` after its request; the next boundary patches it in, in ``patch_s``."""
 
     __slots__ = ("after_s", "due", "interrupt", "patch_s", "run", "waits")
 
@@ -216,7 +217,7 @@ class Patching(SameSizeSteps):
 
 
 def test_addon_arriving_mid_run_is_patched_at_the_next_step_boundary() -> None:
-    """A step of 1 s, an add-on after 3.4 s: patched at 4 s in 0.5 s, so that 50 steps end at 50.5 s."""
+    """With steps of 1 s, an add-on loaded after 3.4 s is patched at 4 s in 0.5 s, so that 50 steps end at 50.5 s."""
     run = engine([0.0], [1.0], backend=Stepped(1.0), executor=ContinuousBatching(4, Patching(3.4, 0.5)))
     run.run()
     assert run.record.request_columns["finish_s"][0] == pytest.approx(50.5)
@@ -228,7 +229,7 @@ def test_addon_arriving_mid_run_is_patched_at_the_next_step_boundary() -> None:
 
 
 class Unpatching(SameSizeSteps):
-    """What follows an image holds the GPU for ``after_s`` more."""
+    """The work after an image occupies the GPU for another ``after_s``."""
 
     def finish(self, worker: Worker, request: Request, now_s: float) -> tuple[Cost, Cost]:
         return super().finish(worker, request, now_s)[0], Cost(2.0)
@@ -243,7 +244,7 @@ def test_work_after_an_image_holds_the_gpu_but_not_the_image() -> None:
 
 
 def test_static_batch_runs_as_one_and_admits_no_later_request() -> None:
-    """Three at once, one later: at 5 s the three set out, at 5 + 50 x 2 s they end, and the fourth has its turn."""
+    """Three requests start together at 5 s and end at 5 + 50 x 2 s; the fourth starts then."""
     run = engine(
         [0.0, 1.0, 2.0, 50.0], [1.0] * 4, backend=Stepped(1.0, 0.5), executor=StaticBatch(8),
         scheduler=DynamicBatching(8, 5.0),
@@ -277,13 +278,13 @@ def test_dynamic_batch_respects_max_batch_and_max_wait(
     start_s, arrival_s = columns_of(run, "start_s", "arrival_s")
     assert (np.diff(start_s) >= 0).all()  # first in, first out
     for row in range(len(times)):
-        if start_s[row] > arrival_s[row] + max_wait_s + 1e-9:  # it waited longer: every worker was busy all the while
+        if start_s[row] > arrival_s[row] + max_wait_s + 1e-9:  # past the maximum wait every worker was busy
             busy = (spans["from_s"] <= start_s[row] - 1e-9) & (spans["until_s"] > arrival_s[row] + max_wait_s + 1e-9)
             assert len(set(spans["worker"][busy])) == count
 
 
 def test_request_that_skips_steps_leaves_its_static_batch_early() -> None:
-    """MoDM in front of whole batches: a hit that skips 30 steps shares 20 with a full request, which steps on alone."""
+    """As MoDM with static batches: a hit skips 30 steps and shares 20 with a full request, which finishes alone."""
     backend = Stepped(1.0, 0.5)
     run = engine([0.0, 0.0], [1.0] * 2, backend=backend, executor=StaticBatch(2), scheduler=DynamicBatching(2, 1.0))
     assign = run.assign
@@ -300,7 +301,7 @@ def test_request_that_skips_steps_leaves_its_static_batch_early() -> None:
 
 
 def test_mixed_sizes_share_a_step_on_a_profile_with_batches() -> None:
-    """On a profile with batches, three sizes at once: served, and slower than one size of as many."""
+    """A profiled batch of three sizes is served, and is slower than an equal batch of one size."""
     common = ("cluster=h800", "trace.requests=300", "executor=continuous-batching", "extrapolate=warn", "shapes=trace")
     mixed = simulated(*common, "arrivals.rate_rpm=400").summary
     assert mixed["requests"]["completed"] == 300
@@ -309,7 +310,7 @@ def test_mixed_sizes_share_a_step_on_a_profile_with_batches() -> None:
 
 
 def test_standalone_latency_follows_the_model_shape_or_the_trace_shapes() -> None:
-    """What limits, deadlines and savings rest on: of the model's shape, or row by row of the trace's own."""
+    """Deadlines and savings rest on the standalone time, by the model's shape or by each row's own."""
     shapes = tuple(np.array(column, np.int32) for column in ([64, 128], [64, 64], [50, 25]))
     model = engine([0.0], [1.0]).models["large"]
     backend = Stepped(0.1, 0.0, 1.0, 2.0)
@@ -323,7 +324,7 @@ def test_standalone_latency_follows_the_model_shape_or_the_trace_shapes() -> Non
     assert configured()["slo"][0] == 2
 
 
-# -- what is refused, and what is asked of the backend ---------------------------------------------------------------
+# -- refusals, and calls of the backend ------------------------------------------------------------------------------
 
 
 def live() -> Stepped:
@@ -339,7 +340,7 @@ def test_live_backend_refuses_a_feature_cache() -> None:
 
 
 class Unpriced:
-    """Steps that cost what they cost, and do not say so beforehand."""
+    """Its steps have costs that it does not predict."""
 
     def __init__(self) -> None:
         inner = SameSizeSteps()
@@ -381,7 +382,7 @@ def test_price_probe_begins_its_works_on_a_live_backend_only(runs: bool) -> None
 
 
 def test_batch_draws_device_power_during_fetch_and_measured_power_during_steps() -> None:
-    """Two step together for 40 x 1.5 s at 100 W, 3 s after they set out, in which the GPU draws its 300 W."""
+    """Two requests batch 40 steps of 1.5 s at 100 W; the 3 s before them draw the GPU's 300 W."""
 
     class Measured(Stepped):
         def begin(self, works: Sequence[Work]) -> Cost:

@@ -1,4 +1,4 @@
-"""Feature caches: steps of unequal cost are jumped over as if each were made, and reuse is what its rule says."""
+"""Feature caches: steps of unequal cost are jumped over exactly, and reuse follows its rule."""
 
 import itertools
 import json
@@ -29,7 +29,7 @@ SIDES = (64, 96, 128)
 
 
 class BySize(Stepped):
-    """One step takes a part of its own and a part for every pixel; joules go with them."""
+    """One step takes a fixed part and a part per pixel; its energy is proportional to its time."""
 
     def steps(self, works: Sequence[Work], count: int = 1) -> Cost:
         pixels = sum(work.width * work.height for work in works) / 64**2
@@ -93,13 +93,13 @@ def requests(sides: Sequence[int], lefts: Sequence[int]) -> list[Request]:
 
 
 def by_hand(active: Sequence[Request]) -> Cost:
-    """What BySize says."""
+    """Reuse depends on the size alone."""
     seconds = 0.5 + 0.3 * sum(r.width * r.height for r in active) / 64**2
     return Cost(seconds, 100.0 * seconds)
 
 
 def brute(times: Sequence[float], sides: Sequence[int], cache: FeatureCache, max_batch: int) -> list[float]:
-    """Finish of every request on one worker: a course of one step is asked for at every step."""
+    """Return the finish of every request on one worker by asking for each step on its own."""
     finish, active, now, waiting = [0.0] * len(times), [], 0.0, list(range(len(times)))
     all_requests = requests(sides, [STEPS] * len(sides))
     while waiting or active:
@@ -167,13 +167,11 @@ def test_step_costs_are_nondecreasing_and_cut_at_the_next_boundary(
 
 
 @given(share=st.floats(0, 1), max_reused=st.integers(1, 5))
-def test_reuse_never_exceeds_max_consecutive_steps_and_matches_the_renewal_process(
-    share: float, max_reused: int
-) -> None:
-    """The long run is a renewal process: one computed step, then s, s^2, ... of reused ones."""
+def test_reuse_never_exceeds_max_consecutive_steps_and_matches_a_renewal_process(share: float, max_reused: int) -> None:
+    """In the long run reuse is a renewal process: one computed step, then reused shares of s, s^2, ...."""
     found = reused_shares([0.0] + [share] * 4000, max_reused)
     expected = sum(share**n for n in range(1, max_reused + 1))
-    # Each pattern repeats within most + 1 steps where all is alike: a mean over whole periods.
+    # with equal shares the pattern repeats within max_reused + 1 steps: compare a mean over whole periods
     np.testing.assert_allclose(np.mean(found[-3600:]), expected / (1 + expected), atol=2e-3)
     assert found[0] == 0.0
     rng = np.random.default_rng(3)
@@ -202,7 +200,7 @@ def test_feature_cache_without_reuse_costs_only_its_overhead() -> None:
 
 
 def test_patch_level_reuse_exceeds_whole_image_reuse_and_falls_with_size() -> None:
-    """PatchedServe's Figure 15 in words; together with others an image reuses even less."""
+    """PatchedServe's Figure 15: a batch reuses less than an image alone."""
     alone = {side: requests([side], [STEPS]) for side in SIDES}
     by_patch = {
         side: patch_level().step_costs(active, STEPS, by_hand).reused(STEPS)[0] for side, active in alone.items()

@@ -1,4 +1,4 @@
-"""A profile fitted on the seconds in a log predicts requests that it has not seen."""
+"""A profile fitted on logged seconds predicts requests outside the fit."""
 
 from pathlib import Path
 
@@ -17,10 +17,8 @@ SIZES = ((512, 512), (512, 768), (1024, 512), (1024, 1024))
 
 
 def service(requests: int = 40_000, slow: float = 0.0) -> Trace:
-    """Requests of a service whose law is known: affine in the steps, with a tail that is longer for short ones.
-
-    The first ``slow`` share of them took a quarter longer, with a tail five times as long.
-    """
+    """A service with a known law: affine in the steps, with a longer tail for few steps. The first ``slow`` share of
+    the requests took a quarter longer, with a tail five times as long."""
     rng = np.random.default_rng(5)
     width, height = np.array(SIZES)[rng.integers(len(SIZES), size=requests)].T
     steps = rng.choice([25, 50, 100, 150], requests)
@@ -41,9 +39,7 @@ def fitted_cells(seen: Observed, later: Observed) -> list[Cell]:
     return cells(later, backend(fit(seen, gpu="g", model="m", source="s")), "m", 100)
 
 
-def test_fitted_profile_predicts_held_out_mean_and_slowest_tenth(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_fit_predicts_held_out_mean_and_slowest_tenth(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(service(), tmp_path / "t.parquet")
     words = ["calibrate", "log", str(tmp_path / "t.parquet"), "--gpu", "g", "--model", "m", "-o", str(tmp_path)]
     assert main([*words, "--page", str(tmp_path / "page.md")]) == 0
@@ -63,7 +59,7 @@ def test_held_out_requests_arrive_after_all_training_requests() -> None:
 
 
 def test_service_that_became_faster_is_fitted_on_later_requests() -> None:
-    """A fit on the whole log pools both laws, and misses the requests of the last fifth."""
+    """A fit on the whole log pools both laws and mispredicts the last fifth."""
     training, held_out = split(observed(service(slow=0.4)))
 
     def check(seen: Observed, later: Observed) -> list[Cell]:
@@ -127,20 +123,21 @@ def test_run_serves_the_sizes_of_the_log(tmp_path: Path, capsys: pytest.CaptureF
 
 
 def seen(*groups: tuple[int, int, int, float]) -> Observed:
-    """So many requests each of a width (by 1), steps and seconds."""
+    """Build ``count`` requests for each width, number of steps and service time."""
     width, steps, seconds = (np.repeat([each[at] for each in groups], [each[0] for each in groups]) for at in (1, 2, 3))
     return Observed(np.arange(len(width), dtype=float), width, np.ones_like(width), steps, seconds)
 
 
 def test_fixed_seconds_are_fitted_on_sizes_with_several_step_counts() -> None:
-    """At width 100 an image takes 1 s and 0.1 s a step; width 200 was asked for with 50 steps alone, in 16 s."""
+    """At width 100 an image takes 1 s plus 0.1 s per step; width 200 has only 50 steps, in 16 s."""
     several = [(50, 100, steps, 1 + 0.1 * steps) for steps in (10, 20, 40)]
     profile = fit(seen(*several, (50, 200, 50, 16.0)), gpu="g", model="m", source="s")
     assert [point.seconds for point in profile.vae_decode] == pytest.approx([1.0, 1.0])
     assert [point.seconds for point in profile.step] == pytest.approx([0.1, 0.3])
-    for few in (several[:2], [several[0], (50, 100, 12, 2.2), (50, 100, 15, 2.5)]):  # too few, too near each other
+    # too few steps, then steps too close to each other
+    for few in (several[:2], [several[0], (50, 100, 12, 2.2), (50, 100, 15, 2.5)]):
         alone = fit(seen(*few, (50, 200, 50, 16.0)), gpu="g", model="m", source="s")
-        assert [point.seconds for point in alone.vae_decode] == [1e-6, 1e-6]  # all of it is the steps'
+        assert [point.seconds for point in alone.vae_decode] == [1e-6, 1e-6]  # the steps take the whole time
         assert alone.step[1].seconds == pytest.approx(0.32)
 
 
@@ -151,11 +148,11 @@ def test_every_scatter_group_has_enough_similar_requests() -> None:
     assert [around.seconds for around in both.around] == [1.0, 5.0]
     rest = fit(seen((many, 100, 1, 1.0), (300, 200, 1, 4.0)), gpu="g", model="m", source="s").scatter
     assert rest is not None
-    assert [around.seconds for around in rest.around] == [1.5]  # too few of the slow ones: all together
+    assert [around.seconds for around in rest.around] == [1.5]  # too few slow requests: one pooled class
     equal = seen((1, 100, 1, 1.0), (20 * MIN_SCATTER, 200, 1, 1.2), (MIN_SCATTER, 300, 1, 1.2000001))
     once = fit(equal, gpu="g", model="m", source="s").scatter
     assert once is not None
-    assert [around.seconds for around in once.around] == [1.2]  # five digits do not tell the next from it
+    assert [around.seconds for around in once.around] == [1.2]  # five digits cannot distinguish it from the next value
 
 
 def test_profile_is_written_to_a_new_folder_without_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

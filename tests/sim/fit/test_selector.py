@@ -51,7 +51,7 @@ def calibrate(folder: Path, *words: str) -> int:
 
 
 class Planted:
-    """Scores that are a known function of similarity and K, in place of models; counts what is asked of it."""
+    """Scores that are a known function of similarity and K, in place of models. Counts its calls."""
 
     def __init__(self, quality: Callable[[float, int], float], stop_after: int | None = None) -> None:
         self.quality, self.stop_after = quality, stop_after
@@ -80,7 +80,7 @@ def plant(monkeypatch: pytest.MonkeyPatch) -> Callable[[Planted], Planted]:
 
 
 def test_planted_crossing_becomes_the_written_threshold(tmp_path: Path, plant: Any, capsys: Any) -> None:
-    """And the file is what the simulator builds its selector from."""
+    """The simulator builds its selector from the written file."""
     plant(Planted(falls_with_k))
     assert calibrate(tmp_path, "--pairs", "60") == 0
     written = yaml.safe_load((tmp_path / "selector" / "measured.yaml").read_text())
@@ -114,7 +114,7 @@ def test_planted_crossing_becomes_the_written_threshold(tmp_path: Path, plant: A
 
 @pytest.mark.parametrize("small", [(), ("--refine-family", "sana", "--refine-scale", "tiny")])
 def test_run_takes_the_written_thresholds_unchanged(tmp_path: Path, plant: Any, small: tuple[str, ...]) -> None:
-    """None of the paper's K stay behind in the table, though Hydra merges mappings."""
+    """No K of the paper stays in the table, although Hydra merges mappings."""
     plant(Planted(falls_with_k))
     calibrate(tmp_path, "--pairs", "30", "--ks", "5,10", *small)
     folder = tmp_path / "out"
@@ -134,13 +134,13 @@ def test_run_takes_the_written_thresholds_unchanged(tmp_path: Path, plant: Any, 
 
 
 def test_no_pair_is_measured_twice(tmp_path: Path, plant: Any, capsys: Any) -> None:
-    """Interrupted, asked again, asked for more, asked with another alpha or rule."""
+    """Interrupts a calibration, then resumes, extends and repeats it with another alpha and rule."""
     first = plant(Planted(falls_with_k, stop_after=7))
     with pytest.raises(KeyboardInterrupt):
         calibrate(tmp_path, "--pairs", "20")
     assert "the same command goes on" in capsys.readouterr().err
     with (tmp_path / "journal.jsonl").open("ab") as journal:
-        journal.write(b'{"conditions": {"half')  # as a crash would leave it
+        journal.write(b'{"conditions": {"half')  # a crash would leave such a line
     second = plant(Planted(falls_with_k))
     calibrate(tmp_path, "--pairs", "20")
     assert len(first.seen) == 7
@@ -189,10 +189,8 @@ def test_insufficient_k_is_left_out_and_no_stale_table_stays(tmp_path: Path, pla
 
 
 def test_resuming_from_its_own_latent_gives_quality_one(tmp_path: Path) -> None:
-    """At full similarity a query resumed from its own prompt's latent is the full run: quality 1.
-
-    Of prompts longer than these CLIP reads the first 77 tokens alone.
-    """
+    """At full similarity a query resumes from the latent of its own prompt, so that its quality is 1. CLIP reads the
+    first 77 tokens of these prompts alone."""
     repeats = Synthetic(requests=60, users=3, repeat_share=0.5, length_words=8.0).load(np.random.default_rng(1))
     write(repeats, tmp_path / "trace.parquet")
     words = ("--pairs", "8", "--steps", "6", "--ks", "1,3", "--alpha", "0.2")
@@ -206,7 +204,7 @@ def test_resuming_from_its_own_latent_gives_quality_one(tmp_path: Path) -> None:
 
 
 def test_refinement_on_another_family_is_scored_by_clipscore(tmp_path: Path) -> None:
-    """MoDM's way: CLIPScore, CLIP's text-to-image similarity, a small model of another family."""
+    """As MoDM: CLIPScore, CLIP's text-to-image similarity, and a small model of another family."""
     tiny_clip(tmp_path / "clip")
     options = {
         "--pairs": "3", "--steps": "4", "--ks": "1,2", "--alpha": "0.01", "--metric": "clipscore",
@@ -245,9 +243,7 @@ def test_refinement_on_another_family_is_scored_by_clipscore(tmp_path: Path) -> 
         ("--refine-dtype float32", ConfigError, r"need --refine-family"),
     ],
 )
-def test_invalid_calibration_option_is_refused(
-    tmp_path: Path, words: str, refused: type[Exception], message: str
-) -> None:
+def test_invalid_selector_option_is_refused(tmp_path: Path, words: str, refused: type[Exception], message: str) -> None:
     with pytest.raises(refused, match=message) as caught:
         calibrate(tmp_path, *words.split())
     assert "\n" not in str(caught.value)
@@ -275,7 +271,8 @@ def test_default_size_is_the_training_size_of_the_family(given: dict[str, Any], 
 
 
 def test_larger_k_with_a_lower_threshold_is_raised(tmp_path: Path, plant: Any) -> None:
-    """K = 5 needs a similarity, K = 10 none: both get that of K = 5. Weights that are not random have no warning."""
+    """K = 5 needs a similarity and K = 10 needs none: both get that of K = 5. Weights that are not random give no
+    warning."""
     plant(Planted(lambda similarity, k: 1.0 if k == 10 else falls_with_k(similarity, 25)))
     assert calibrate(tmp_path, "--pairs", "40", "--ks", "5,10", "--weights", str(tmp_path), "--alpha", "0.5") == 0
     text = (tmp_path / "selector" / "measured.yaml").read_text()

@@ -1,4 +1,4 @@
-"""Pairs spread over the range of similarities, come once, and are the same for the same seed."""
+"""Pairs cover the range of similarities, are distinct, and depend on the seed alone."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_each_query_appears_once_with_an_earlier_prompt(trace: Trace) -> None:
 
 
 def test_pair_similarities_are_spread_evenly(trace: Trace) -> None:
-    """Drawn at random nearly all pairs would lie in one tenth of the range."""
+    """Uniform draws would put nearly all pairs into one tenth of the range."""
     pairs = choose(trace, vectors(trace), 100, 1)
     counts, _ = np.histogram([pair.similarity for pair in pairs], bins=10, range=(0, 1))
     held = counts[counts > 0]
@@ -42,7 +42,7 @@ def test_pair_similarities_are_spread_evenly(trace: Trace) -> None:
 
 
 def test_more_pairs_extend_the_fewer_ones(trace: Trace) -> None:
-    """So that asking for more measures only what is new."""
+    """A larger calibration measures only the new pairs."""
     rows = vectors(trace)
     assert choose(trace, rows, 1200, 5)[:50] == choose(trace, rows, 50, 5)
     assert choose(trace, rows, 50, 5) != choose(trace, rows, 50, 6)

@@ -1,4 +1,4 @@
-"""Thresholds out of qualities: a planted crossing is found exactly, and the two rules keep their order."""
+"""Thresholds from qualities: a planted crossing is found exactly, and the two rules keep their order."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def planted(similarity: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("rule", ["all", "mean"])
 @pytest.mark.parametrize("alpha", [0.5, 0.9, 0.95])
 def test_planted_crossing_is_the_threshold(rule: Rule, alpha: float) -> None:
-    """Quality reaches alpha at s = 1 - (1 - alpha) 25 / K: under `all` the first pair beyond is the threshold."""
+    """Quality reaches alpha at s = 1 - (1 - alpha) 25 / K: under `all` the first pair above is the threshold."""
     similarity = np.random.default_rng(3).permutation((np.arange(400) + 0.37) / 400)
     found = thresholds(similarity, planted(similarity), KS, alpha, rule=rule, strict=True)
     for each in found:
@@ -36,7 +36,7 @@ def test_planted_crossing_is_the_threshold(rule: Rule, alpha: float) -> None:
 
 
 def test_strict_requires_more_than_alpha() -> None:
-    """Algorithm 2 asks for more than alpha, MoDM's equation 5 for as much."""
+    """Algorithm 2 requires more than alpha, MoDM's equation 5 at least alpha."""
     similarity, quality = np.array([0.2, 0.5, 0.8]), np.array([0.5, 0.75, 1.0])
     assert lowest_similarity(similarity, quality, 0.75, rule="all", strict=True) == 0.8
     assert lowest_similarity(similarity, quality, 0.75, rule="all", strict=False) == 0.5
@@ -62,7 +62,7 @@ def test_nan_quality_counts_as_bad() -> None:
 
 
 def test_failing_k_removes_every_larger_k() -> None:
-    """And a larger K that would do with less is raised to the smaller one's threshold."""
+    """A larger K that a lower threshold would satisfy gets the threshold of the smaller K."""
     similarity = np.array([0.2, 0.6, 0.9])
     quality = np.array([[1.0, 0.0, 1.0, 1.0], [1.0, 1.0, 1.0, 0.0], [1.0, 1.0, 1.0, 0.0]])
     first, second, third, last = thresholds(similarity, quality, (1, 2, 3, 4), 0.5, rule="all", strict=True)
@@ -87,7 +87,7 @@ def test_failing_k_removes_every_larger_k() -> None:
 def test_thresholds_rise_with_k_and_rule_all_is_at_least_rule_mean(
     table: list[tuple[float, ...]], alpha: float, strict: bool
 ) -> None:
-    """Thresholds never fall as K grows; `all` is never looser than `mean`; what lies above is as good as was asked."""
+    """Thresholds never fall as K grows, `all` is at least as strict as `mean`, and the pairs above reach alpha."""
     data = np.array(table)
     similarity, quality = data[:, 0], data[:, 1:]
 

@@ -1,4 +1,4 @@
-"""A scale is fitted on what the simulator itself would find in its FIFO caches."""
+"""A similarity map is fitted on what the simulator itself would find in its FIFO caches."""
 
 from pathlib import Path
 
@@ -35,9 +35,7 @@ LIMITS = (0.6, 0.7, 0.85, 0.95)
     seed=st.integers(0, 2**32 - 1),
 )
 @settings(max_examples=50)
-def test_replay_matches_a_search_of_the_whole_cache(
-    rows: int, prompts: int, preload: int, max_rows: int, seed: int
-) -> None:
+def test_replay_matches_a_whole_cache_search(rows: int, prompts: int, preload: int, max_rows: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     vectors = rng.normal(size=(rows + preload, 3)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -132,7 +130,7 @@ def test_written_similarity_map_can_be_used_by_a_run(
 def test_without_a_check_trace_no_values_are_shown_beside(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One floor, which leaves none to be tried beside it; all requests of a trace that has no more than may be read."""
+    """A single floor leaves no alternative to try; a short trace may be read whole."""
     monkeypatch.setattr("sim.fit.similarity_map.command.PRELOAD", 100)
     trace = write(Synthetic(requests=200, history=0).load(np.random.default_rng(3)), tmp_path / "t.parquet")
     out = tmp_path / "new" / "scale"

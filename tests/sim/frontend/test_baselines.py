@@ -1,4 +1,4 @@
-"""NIRVANA's baselines that retrieve images: what each compares, with which encoder, and from which similarity on."""
+"""NIRVANA's baselines that retrieve images: what each compares, with which encoder, and above which similarity."""
 
 import sys
 
@@ -78,7 +78,7 @@ def test_gpt_cache_retrieves_with_its_own_encoder() -> None:
 
 
 def test_crs_compares_images_where_pinecone_compares_prompts() -> None:
-    """The same threshold on both sides' own scales, and the same prompts: other images are found."""
+    """The same threshold, each on its own similarity map, and the same prompts: different images are found."""
     image, text = (rows("crs", f"similarity={each}") for each in ("text-to-image", "text-to-text"))
     assert image.similarity.max() < 0.5 < text.similarity.max()
     assert image.source_id.notna().sum() != text.source_id.notna().sum()

@@ -1,4 +1,4 @@
-"""Caches, selectors and front ends, against models of them that are too slow to be wrong."""
+"""Caches, selectors and front ends, against slow and simple models of them."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ from sim.engine import Engine
 from sim.frontend.cached import CachedFrontEnd
 from sim.protocols import Admission
 from sim.scheduling.hit_miss import HitMiss
-from tests.sim.lab import Given, engine, simulated
+from tests.sim.lab import FixedTimes, engine, simulated
 from traces.arrivals.base import Schedule
 from traces.similarity.similarities import DECIMALS, TextToText
 
@@ -32,7 +32,7 @@ def vectors(seed: int, rows: int, dim: int = 3) -> np.ndarray:
 def served(
     embeddings: np.ndarray, frontend: CachedFrontEnd, full_s: float = 0.0, count: int = 1, **parts: object
 ) -> Engine:
-    """Requests one second apart, one at a time when ``full_s`` is under a second."""
+    """Requests arrive one second apart, and never overlap when ``full_s`` is under a second."""
     rows = len(embeddings) - int(parts.get("preload", 0))  # type: ignore[call-overload]
     run = engine(
         np.arange(rows), [full_s] * len(embeddings), count, frontend=frontend, embeddings=lambda: embeddings, **parts
@@ -49,7 +49,7 @@ def cached(
 
 
 def model(embeddings: np.ndarray, capacity: int | None, ks: tuple[int, ...], everything: bool) -> list[tuple[int, int]]:
-    """(source, K) of every request: a list of (row, K) items, oldest first, searched from end to end."""
+    """Return (source, K) of every request from a list of (row, K) items, oldest first, scanned from end to end."""
     items: list[tuple[int, int]] = []
     decisions = []
     exact = embeddings.astype(np.float64)
@@ -86,7 +86,7 @@ def model(embeddings: np.ndarray, capacity: int | None, ks: tuple[int, ...], eve
 def test_fifo_cache_matches_a_sliding_list(
     seed: int, rows: int, capacity: int | None, ks: tuple[int, ...], everything: bool
 ) -> None:
-    """Sources and K of every request, holes and capacities below one entry included."""
+    """Sources and K of every request agree, with missing latents and capacities below one item."""
     embeddings = vectors(seed, rows)
     run = served(embeddings, cached(capacity, ks, All() if everything else Misses()))
     assert list(zip(run.record.request_columns["source"], run.record.request_columns["skipped"], strict=True)) == model(
@@ -97,7 +97,7 @@ def test_fifo_cache_matches_a_sliding_list(
 @settings(max_examples=25)
 @given(seed=st.integers(0, 10_000))
 def test_larger_fifo_window_never_has_fewer_hits(seed: int) -> None:
-    """Cache-all, FIFO, no service time: what a small window holds, a larger one holds too."""
+    """With cache-all, FIFO and no service time a larger window holds all that a smaller one holds."""
     embeddings = vectors(seed, 150, dim=5)
     hits = [
         sum(s != MISSING for s in served(embeddings, cached(size, admission=All())).record.request_columns["source"])
@@ -107,7 +107,7 @@ def test_larger_fifo_window_never_has_fewer_hits(seed: int) -> None:
 
 
 def test_artifact_is_visible_to_an_arrival_at_its_completion_time() -> None:
-    """Completions, then insertions, then arrivals, at the same instant."""
+    """At one instant completions come before insertions, and insertions before arrivals."""
     frontend = cached(None, admission=Misses())
     run = engine(Schedule(np.zeros(1)), [1.0, 1.0], frontend=frontend, embeddings=lambda: np.ones((2, 1), np.float32))
     run.run()
@@ -123,7 +123,7 @@ def test_artifact_is_invisible_before_its_completion() -> None:
 
 
 def test_retrieved_image_takes_no_gpu() -> None:
-    """K = N: the answer comes after the search and the fetch, while the only worker is busy."""
+    """With K = N the answer comes after the search and the fetch, while the only worker is busy."""
     cache = ArtifactCache(None, TextToText(), Fifo())
     frontend = CachedFrontEnd(cache, Thresholds({50: 0.9}), Misses(), search_s=0.1, fetch_s=0.2)
     prompts = np.eye(2, dtype=np.float32)[[0, 1, 0]]
@@ -144,7 +144,7 @@ def test_preloaded_rows_are_found_but_not_served() -> None:
 
 
 def test_each_admission_policy_keeps_the_images_it_names() -> None:
-    """Three equal prompts, hits on the small model: cache-large keeps one image, cache-all three."""
+    """Three equal prompts, hits on the small model: cache-large keeps one image and cache-all three."""
     same = np.ones((3, 1), np.float32)
     kept = {}
     for admission in (All(), Misses(), Large()):
@@ -170,10 +170,10 @@ def test_k_scales_with_the_steps_of_the_request() -> None:
 
 
 def test_hit_on_another_model_loads_it_if_it_is_not_resident() -> None:
-    """One shared queue over two models: the GPU changes model for every hit, and that takes time."""
+    """With one shared queue over two models the GPU changes its model for every hit, and the load takes time."""
     same = np.ones((3, 1), np.float32)
     frontend = cached(None, admission=All(), hit_role="small")
-    run = served(same, frontend, 0.1, backend=Given([0.1] * 3, load_s=0.25), roles=["large"])
+    run = served(same, frontend, 0.1, backend=FixedTimes([0.1] * 3, load_s=0.25), roles=["large"])
     assert list(run.record.request_columns["load_s"]) == [0.0, 0.25, 0.0]
     spans, kinds = run.record.usage_log.spans(), run.record.usage_log.kinds
     loads = spans[spans["kind"] == kinds["load"]]
@@ -187,7 +187,7 @@ def test_stored_latents_refuse_a_hit_role_of_another_model() -> None:
 
 
 def test_hit_stores_only_the_states_after_its_own_k() -> None:
-    """Equal prompts: the second resumes at 10, so it can leave 15 and 25 but has never been at 5 or 10."""
+    """Equal prompts: the second resumes at 10, so it can store latents 15 and 25 but never 5 or 10."""
     close = np.array([[1, 0], [0.8, 0.6], [0.8, 0.6]], np.float32)
     frontend = cached(None, (5, 10, 15, 25), admission=All())
     run = served(close, frontend)
@@ -196,7 +196,7 @@ def test_hit_stores_only_the_states_after_its_own_k() -> None:
 
 
 def test_k_scales_with_the_steps_of_the_model_that_runs() -> None:
-    """A table for 50 steps, a large model of 28, a small one of 50: hits skip the table's K."""
+    """The table is for 50 steps; the large model takes 28 and the small one 50. Hits skip the table's K."""
     models = {"large": Model("large", 28, 64, 64), "small": Model("small", 50, 64, 64)}
     close = np.array([[1, 0], [0.8, 0.6], [1, 0]], np.float32)
     run = served(close, cached(None, hit_role="small"), models=models, roles=["large", "small"], scheduler=HitMiss())
@@ -230,11 +230,11 @@ def test_malformed_threshold_table_is_refused(table: dict[int, float]) -> None:
 
 
 def test_k_that_the_cache_does_not_store_is_refused() -> None:
-    """It would be served from another K's state, and the summary count it under that."""
+    """It would resume from the state of another K, and the summary would count it under that K."""
     with pytest.raises(ConfigError, match=r"selector\.thresholds: found K = 12, 30, .* stores the states after 5, 10"):
         simulated("system=nirvana", "++selector.thresholds={12: 0.8, 30: 0.97}", "trace.requests=20")
     with pytest.raises(ConfigError, match=r"found K = 30"):
         simulated("system=nirvana", "selector=modm", "selector.stored=null", "trace.requests=20")
     simulated(
         "system=modm-throughput", "++selector.thresholds={20: 0.285}", "trace.requests=20"
-    )  # an image serves any K
+    )  # an image serves every K

@@ -1,4 +1,4 @@
-"""The match predictor: what it learns, when, and what it costs and saves."""
+"""The match predictor: what and when it learns, its cost and its savings."""
 
 from collections.abc import Sequence
 
@@ -26,7 +26,7 @@ PRELOAD, SEARCH_S, FULL_S = 300, 0.1, 8.0
 
 
 class Nothing:
-    """Admits nothing: the cache stays as it was preloaded, so what is found depends on nobody else."""
+    """Admits nothing: the cache stays as preloaded, so that a match depends on no other request."""
 
     def bind(self, run: Run) -> None:
         pass
@@ -36,7 +36,7 @@ class Nothing:
 
 
 class Drawn:
-    """A predictor that expects whatever it likes."""
+    """A predictor with arbitrary answers."""
 
     def __init__(self, expected: Sequence[bool]) -> None:
         self.expected = expected
@@ -61,7 +61,7 @@ def prompts(seed: int, rows: int, dim: int = 12) -> np.ndarray:
 
 
 def served(vectors: np.ndarray, predictor: MatchPredictor, admission: object = None) -> Engine:
-    """``PRELOAD`` prompts in the cache and the rest served, a GPU for each."""
+    """Preload ``PRELOAD`` prompts and serve the rest with one GPU per request."""
     frontend = CachedFrontEnd(
         ArtifactCache(None, TextToText(), Fifo()),
         Thresholds({25: 0.9}),
@@ -83,7 +83,7 @@ def counted(run: Engine) -> dict[str, int]:
 
 
 def check_proportions(without: Engine, run: Engine) -> None:
-    """NIRVANA, 5.2: recall is the share of the hits that is kept, 1 - precision that of the searches in vain."""
+    """NIRVANA, 5.2: recall is the share of the hits that is kept, 1 - precision the share of vain searches."""
     before, after = counted(without), counted(run)
     predictor = MeasuredWindow(run, run.record, 0).cache()["predictor"]
     searches = after["hits"] + after["in_vain"]
@@ -104,7 +104,7 @@ def check_proportions(without: Engine, run: Engine) -> None:
 @settings(max_examples=30)
 @given(seed=st.integers(0, 1000), chances=st.integers(0, 2**40 - 1))
 def test_hits_and_wasted_searches_fall_with_recall_and_precision(seed: int, chances: int) -> None:
-    """Whatever a predictor says, where the cache does not change."""
+    """Holds for any predictor over a cache that does not change."""
     vectors = prompts(seed, PRELOAD + 40)
     expected = [False] * PRELOAD + [bool(chances >> bit & 1) for bit in range(40)]
     check_proportions(served(vectors, Always()), served(vectors, Drawn(expected)))
@@ -141,10 +141,8 @@ class Everything(Nothing):
 
 @settings(max_examples=20)
 @given(share=st.sampled_from([0.0, 0.05, 0.3]), per_10k_s=st.sampled_from([0.0, 40.0]), rows=st.integers(1, 60))
-def test_match_predictor_retrains_after_a_share_of_the_embeddings_changed(
-    share: float, per_10k_s: float, rows: int
-) -> None:
-    """An image a second enters the database; a training that is under way is not begun again."""
+def test_predictor_retrains_after_a_share_of_the_embeddings_changed(share: float, per_10k_s: float, rows: int) -> None:
+    """One image a second enters the database; a training under way is not started again."""
     run = served(
         prompts(1, PRELOAD + rows), OneClassSvm(nu=0.5, retrain_share=share, per_10k_s=per_10k_s), Everything()
     )
@@ -161,7 +159,7 @@ def test_match_predictor_retrains_after_a_share_of_the_embeddings_changed(
 
 
 def test_trained_model_applies_only_after_its_training_time() -> None:
-    """Preloaded embeddings that take 20 s to train on: until then every prompt is searched for."""
+    """The preloaded embeddings take 20 s to train on: until then every prompt is searched for."""
     run = served(prompts(3, PRELOAD + 60), OneClassSvm(nu=0.3, per_10k_s=20 * 10_000 / PRELOAD))
     predicted = np.isin(run.record.request_columns["lookup"], (PREDICTED_MISS, FORGONE_MATCH))
     assert not predicted[:20].any()
@@ -169,7 +167,7 @@ def test_trained_model_applies_only_after_its_training_time() -> None:
 
 
 def test_match_predictor_forgets_deleted_embeddings() -> None:
-    """Two opposite crowds; when the first is deleted, its prompts are outliers."""
+    """Two opposite clusters of prompts; once the first is deleted, its prompts are outliers."""
     rng = np.random.default_rng(0)
     crowd = rng.normal(0, 0.1, (400, 4)) + np.where(np.arange(400) < 200, 1, -1)[:, None]
     vectors = (crowd / np.linalg.norm(crowd, axis=1, keepdims=True)).astype(np.float32)
@@ -230,7 +228,7 @@ def test_cheapest_threshold_minimizes_the_search_cost(data: list[tuple[int, int]
 
 
 def test_threshold_is_chosen_on_preloaded_prompts_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Equal preloaded prompts give an equal threshold, whatever the prompts after them."""
+    """Equal preloaded prompts give equal thresholds, whatever prompts follow."""
     vectors = prompts(5, PRELOAD + 400)
     vectors[: PRELOAD // 2] = vectors[PRELOAD : PRELOAD + PRELOAD // 2]  # half on one side, half anywhere
     other = np.concatenate([vectors[:PRELOAD], prompts(9, PRELOAD + 400)[PRELOAD:]])

@@ -1,4 +1,4 @@
-"""The vector index and the store: what is found late, found though gone, or not at all for a while."""
+"""Delays and outages of the vector index and of the store."""
 
 from collections.abc import Sequence
 from math import inf, sqrt
@@ -26,8 +26,8 @@ from traces.similarity.similarities import TextToText
 Windows = Sequence[tuple[float, float]]
 
 
-class Held:
-    """An index that finds everything it holds."""
+class ExactIndex:
+    """An index that finds every item it holds."""
 
     def __init__(self) -> None:
         self.entries: set[int] = set()
@@ -46,7 +46,7 @@ class Held:
 
 
 def seen_from(asked: list[float], batch: int, period_s: float, change_s: float, outages: Windows) -> list[float]:
-    """When each change, by the time it was asked for, can be seen: one server, worked out batch by batch."""
+    """Return when each change becomes visible, worked out batch by batch for one server."""
     seen: list[float] = []
     free_s = -inf
     while len(seen) < len(asked):
@@ -80,9 +80,9 @@ outages = st.lists(st.integers(0, 60), max_size=6, unique=True).map(
 def test_index_change_is_visible_when_its_batch_is_done(
     steps: list[tuple[int, str]], batch: int, period_s: float | None, change_s: float, outages: Windows
 ) -> None:
-    """What is found at any time is what a replay of the batches, worked out beforehand, would hold."""
+    """A search at any time finds what a replay of the batches up to then would hold."""
     index = VectorIndex(batch, period_s, 10_000 * change_s, outages)
-    index.open(Held)
+    index.open(ExactIndex)
     index.start_serving(0.0)
     now_s, entry, live, changes, looks = 0.0, 0, [], [], []
     for gap, what in steps:
@@ -115,7 +115,7 @@ def frontend(capacity: int | None = None, **parts: object) -> CachedFrontEnd:
 
 
 def served(prompts: list[int], front: CachedFrontEnd, gap_s: float = 1.0, **parts: object) -> Engine:
-    """A request every ``gap_s`` seconds for one of some unrelated prompts; an image takes no time."""
+    """One request every ``gap_s`` seconds for one of several unrelated prompts; an image takes no time."""
     vectors = np.eye(max(prompts) + 1, dtype=np.float32)[prompts]
     count = len(prompts) - int(parts.get("preload", 0))  # type: ignore[call-overload]
     run = engine(gap_s * np.arange(count), [0.0] * len(prompts), frontend=front, embeddings=lambda: vectors, **parts)
@@ -138,7 +138,7 @@ def test_preloaded_images_are_indexed_at_the_start() -> None:
 
 
 def test_deleted_image_is_found_until_the_index_updates_and_costs_search_and_fetch() -> None:
-    """Room for one image: the second prompt's pushes the first one out, which the index learns 1.5 s later."""
+    """The cache holds one image: the second evicts the first, which the index learns 1.5 s later."""
     slow = VectorIndex(batch=100, period_s=1.5)
     run = served([0, 1, 0, 0], frontend(1, index=slow, search_s=0.1, fetch_s=0.2, admission=Misses()), preload=1)
     assert [LOOKUPS[code] for code in run.record.request_columns["lookup"]] == ["miss", "stale", "hit"]
@@ -150,7 +150,7 @@ def test_deleted_image_is_found_until_the_index_updates_and_costs_search_and_fet
 
 
 def test_index_outage_costs_the_timeout_and_delays_insertions() -> None:
-    """The image made in the outage is found after it; in it every request is generated in full."""
+    """An image made during the outage is found after it; every request in the outage is generated in full."""
     front = frontend(index=VectorIndex(outages=[(0.5, 3.5)], timeout_s=0.25), search_s=0.1)
     run = served([0, 0, 1, 1, 1, 0], front)
     assert [LOOKUPS[code] for code in run.record.request_columns["lookup"]] == [
@@ -226,7 +226,7 @@ def test_request_latency_follows_its_plan_and_repeats_by_seed(
     ks: tuple[int, ...],
     predicting: bool,
 ) -> None:
-    """NIRVANA, 4.1, whatever fails: the front end's time, l_r on a hit, and C (N - K) / N."""
+    """NIRVANA, 4.1, with any failures: the front end's time, l_r on a hit, and C (N - K) / N."""
     rng = np.random.default_rng(seed)
     vectors = rng.normal(size=(80, 3)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)

@@ -11,7 +11,7 @@ from tests.sim.lab import engine, simulated
 
 
 def mm1(load: float, requests: int, seed: int) -> RequestColumns:
-    """M/M/1 from empty by Lindley's recursion, a mean service of 1 s."""
+    """Simulate M/M/1 from empty by Lindley's recursion, with a mean service of 1 s."""
     rng = np.random.default_rng([seed, requests])
     arrival_s, service_s = np.cumsum(rng.exponential(1 / load, requests)), rng.exponential(1.0, requests)
     walk = np.concatenate([[0.0], np.cumsum(service_s[:-1] - np.diff(arrival_s))])
@@ -34,13 +34,13 @@ def share_marked(load: float, requests: int, seeds: int = 200) -> float:
 def test_backlog_is_marked_above_a_load_of_one_and_not_below(
     load: float, requests: int, min_share: float, max_share: float
 ) -> None:
-    """False alarms and power; those of 1,500 seeds stand in the docstring. At exactly 1, a walk turned back at zero,
-    the level of the test is twice its nominal one."""
+    """False alarms and power; the docstring gives those of 1,500 seeds. At a load of exactly 1, a walk reflected at
+    zero, the level of the test is twice its nominal one."""
     assert min_share <= share_marked(load, requests) <= max_share
 
 
 def test_fluid_queue_grows_by_its_excess_arrivals() -> None:
-    """An arrival a second, 2 GPUs of 3 s each: one in three is left over, 1,200 an hour."""
+    """One arrival a second on 2 GPUs of 3 s each: one request in three is left over, 1,200 an hour."""
     over = engine(np.arange(3000.0), [3.0] * 3000, 2)
     over.run()
     found = backlog(over.record.request_columns, 0.0)
@@ -51,7 +51,7 @@ def test_fluid_queue_grows_by_its_excess_arrivals() -> None:
 
 
 def test_filling_the_gpus_is_no_backlog() -> None:
-    """Fifty requests on fifty GPUs all come before the first ends: many in service, none in the queue."""
+    """Fifty requests on fifty GPUs all arrive before the first ends: many in service, none in the queue."""
     filling = engine(np.arange(50.0), [100.0] * 50, 50)
     filling.run()
     assert backlog(filling.record.request_columns, 0.0) == {
@@ -75,7 +75,7 @@ def test_simultaneous_arrivals_have_no_trend() -> None:
 
 
 def test_throughput_until_last_arrival_is_capacity_in_overload_and_excludes_the_drain() -> None:
-    """MoDM's artifact: 16 MI210 at 91.5 s are 10.49 requests/min. Stable, it is the rate of arrivals."""
+    """MoDM's artifact: 16 MI210 at 91.5 s serve 10.49 requests/min. A stable run serves the arrival rate."""
     over = simulated("arrivals.rate_rpm=12", "trace.requests=3000").summary
     assert over["backlog"]["grows"]
     assert over["throughput_until_last_arrival_rpm"] == pytest.approx(16 * 60 / 91.5, rel=0.02)

@@ -1,4 +1,4 @@
-"""What a run costs: instances, services, and what of it is not known."""
+"""What a run costs: instances, services, and which parts are unknown."""
 
 import math
 from typing import Any
@@ -31,7 +31,7 @@ def test_instances_are_paid_whole(count: int, together: int, price: float, servi
 
 
 def test_one_a10g_costs_as_much_as_the_four_of_its_instance() -> None:
-    """NIRVANA, 7.3: a g5.24xlarge, four A10G, is $8.144 per hour; the paper serves on one of them."""
+    """NIRVANA, 7.3: a g5.24xlarge, four A10G, is $8.144 per hour; the paper serves on one A10G."""
     for count, instances in ((1, 1), (4, 1), (5, 2)):
         summary = simulated(*A10G, f"cluster.count={count}", "arrivals.outstanding=8").summary
         hours = summary["gpu"]["seconds"] / count / 3600
@@ -73,7 +73,7 @@ def test_cost_with_an_unknown_part_is_null() -> None:
 
 
 def priced(*overrides: str) -> tuple[float, tuple[float, str]]:
-    """US$ per GPU-hour that a run paid, and what its summary says of the price."""
+    """Return the US$ per GPU-hour of a run, and what its summary says of the price."""
     summary = simulated("models=sdxl-mlperf", "trace.requests=50", "cluster.count=1", *overrides).summary
     (stated,) = (
         (row["value"], row["source"]) for row in summary["assumptions"] if row["what"].startswith("price of a")
@@ -83,7 +83,7 @@ def priced(*overrides: str) -> tuple[float, tuple[float, str]]:
 
 @pytest.mark.parametrize("kind", ["l40s", "h100-sxm"])
 def test_gpu_price_is_its_list_price_by_default(kind: str) -> None:
-    """The default names its cloud and date; a price that is set is no list price."""
+    """The default price names its cloud and date; a price set by the user is no list price."""
     listed = list_prices()[kind]
     alike = (f"cluster={kind}", "extrapolate=warn", "executor=sequential")
     rate, stated = priced(*alike)

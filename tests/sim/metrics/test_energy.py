@@ -1,4 +1,4 @@
-"""Energy: what each GPU drew at work, by the model that it ran, and idle; and what it costs to change a model."""
+"""Energy: what each GPU drew at work, by its model, and idle; and what a model change costs."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ RUN = ("trace.requests=700", "preload=200", "models=sd35l-sdxl-sana", "arrivals=
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """MI210's profiles, with a draw and a load time of each model."""
+    """Return MI210's profiles with a power and a load time for each model."""
     folder = tmp_path_factory.mktemp("profiles")
     for model in POWER_W:
         profile = yaml.safe_load((shipped() / f"mi210_{model}.yaml").read_text(encoding="utf-8"))
@@ -29,7 +29,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def served(*words: str) -> tuple[Outcome, dict[tuple[str, str], float]]:
-    """A run in quality mode down the ladder of models, and the seconds that GPUs worked, by kind and model."""
+    """Run in quality mode down the ladder of models; return the working seconds of the GPUs by kind and model."""
     config = configured("system=modm-quality", *RUN, *words)
     settings = check(config)
     assembled = assemble(settings)

@@ -1,4 +1,4 @@
-"""Quality of images that were not made: carried from the papers, bounded, or not known."""
+"""Quality of images that were not made: taken from the papers, bounded, or unknown."""
 
 import copy
 import re
@@ -19,7 +19,7 @@ A10G = ("cluster=a10g", *SMALL)
 
 
 def judged(*overrides: str) -> tuple[dict[str, Any], np.ndarray, np.ndarray]:
-    """The summary's quality, the factor of every request (NaN for null), and which are hits."""
+    """Return the summary's quality, the factor of every request (NaN for null), and which are hits."""
     return _of(simulated(*overrides))
 
 
@@ -56,7 +56,7 @@ def test_other_model_run_in_full_has_its_published_mean(overrides: list[str], ex
 
 
 def test_mean_quality_follows_the_hit_rate_where_the_paper_prints_its_own() -> None:
-    """NIRVANA: mean 28.81 / 30.28 at a hit rate of 0.88 leaves the hits 0.9449; misses are full runs."""
+    """NIRVANA: mean 28.81 / 30.28 at a hit rate of 0.88 gives the hits 0.9449; misses are full runs."""
     hit_factor = (28.81 / 30.28 - 0.12) / 0.88
     means = {}
     for items in (200, 300_000):
@@ -123,14 +123,14 @@ def test_unmeasured_quality_is_null_with_a_reason(system: str, overrides: list[s
 
 @pytest.fixture(scope="module")
 def composed() -> dict[str, dict[str, Any]]:
-    """The configuration of every system that a table has."""
+    """Return the configuration of every system with a table."""
     tables = configured()["quality"]["tables"]
     names = {name for table in tables for row in table["systems"] for name in row["systems"]} - {"modm-quality"}
     return {name: configured(f"system={name}") for name in names}
 
 
 def test_every_shipped_system_matches_its_design_in_the_quality_tables(composed: dict[str, dict[str, Any]]) -> None:
-    """What a row of the tables is measured on is what conf/system composes under its name."""
+    """The configuration that a row of the tables was measured on is what conf/system composes under its name."""
     quality = next(iter(composed.values()))["quality"]
     for table in quality["tables"]:
         for row in table["systems"]:

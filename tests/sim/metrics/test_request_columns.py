@@ -1,4 +1,4 @@
-"""What is written of a request is what NumPy reads, and what requests.parquet holds."""
+"""NumPy and requests.parquet agree on the columns of a request."""
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +22,7 @@ def asked(draw: st.DrawFn) -> Request:
 
 @st.composite
 def reused(draw: st.DrawFn) -> Request:
-    """Everything that is written of it is something."""
+    """Every column has some value."""
     request = asked(draw)
     for name, kind in (PLANNED | ENDED | SERVED).items():
         if name not in OWN:
@@ -35,7 +35,7 @@ def reused(draw: st.DrawFn) -> Request:
 
 @st.composite
 def direct(draw: st.DrawFn) -> Request:
-    """It asked no cache."""
+    """A request without a lookup has no cache columns."""
     request = asked(draw)
     for name, kind in SERVED.items():
         if name not in OWN:
@@ -66,7 +66,7 @@ def test_every_column_of_a_completed_request_reads_as_written(request: Request, 
 
 @given(requests=st.lists(reused() | direct(), max_size=ROWS, unique_by=lambda request: request.row))
 def test_every_row_of_the_table_is_its_own_request(requests: list[Request]) -> None:
-    """In whatever order they end; a row that has not ended says nothing."""
+    """Requests end in any order; a row that has not ended has no values."""
     columns = RequestColumns(ROWS, MODELS, FIRST)
     for request in requests:
         columns.end(request, request.arrival_s + 1.0, COMPLETED, "")
@@ -119,7 +119,7 @@ NULL = {float: None, int: None, bool: False}
 
 @given(data=st.data(), kind=st.sampled_from(list(KINDS)), rows=st.sets(st.integers(0, FIRST + ROWS - 1)))
 def test_declared_column_is_null_where_no_value_was_written(data: st.DataObject, kind: type, rows: set[int]) -> None:
-    """And rows that fill a cache, which no request is served of, leave nothing."""
+    """Rows that warm the cache and serve no request have no values either."""
     columns = RequestColumns(ROWS, MODELS, FIRST)
     column = columns.declare("patience", kind, True, None)
     written = {row: data.draw(KINDS[kind]) for row in sorted(rows)}
@@ -157,7 +157,7 @@ def test_declared_column_is_float_int_or_bool(kind: type) -> None:
 
 
 def test_hit_names_its_source_request() -> None:
-    """Its source may be among the rows that were not served."""
+    """The source may be one of the rows that were not served."""
     columns = RequestColumns(ROWS, MODELS, FIRST)
     request = Request(FIRST, 0.0, 64, 64, 50)
     request.source, request.lookup, request.model = 1, HIT, "sana"

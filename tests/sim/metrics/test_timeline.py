@@ -1,4 +1,4 @@
-"""timeline.json.gz: a valid Chrome trace that says what the ledger says."""
+"""timeline.json.gz: a valid Chrome trace with the spans of the usage log."""
 
 import gzip
 import json
@@ -30,7 +30,7 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 
 def lawful(events: list[dict[str, Any]]) -> float:
-    """What holds of every trace; seconds of all spans."""
+    """Check what holds of every trace; return the seconds of all spans."""
     buckets: dict[tuple[int, int], list[tuple[float, float]]] = defaultdict(list)
     for event in events:
         assert event["ph"] in ("M", "X", "C", "i")
@@ -78,7 +78,7 @@ def test_group_is_drawn_on_each_of_its_gpus(tmp_path: Path) -> None:
 
 
 def test_values_json_cannot_hold_do_not_lose_the_timeline(tmp_path: Path) -> None:
-    """A decision with NumPy's numbers, a gauge that is infinite."""
+    """A decision has NumPy numbers, and a gauge is infinite."""
 
     def decide(run: Any, now_s: float) -> None:
         run.log_decision("plan", gpus=np.int64(3), rates=[np.float64(0.5), float("inf")], why={1: Path("x")}, none=None)
@@ -93,7 +93,7 @@ def test_values_json_cannot_hold_do_not_lose_the_timeline(tmp_path: Path) -> Non
 
 
 def test_timeline_is_written_only_if_asked_for(tmp_path: Path) -> None:
-    """Of a run that was there before, too."""
+    """A run without one also removes that of an earlier run."""
     write(simulated("trace.requests=5", "timeline=true"), tmp_path)
     assert (tmp_path / "timeline.json.gz").exists()
     write(simulated("trace.requests=5"), tmp_path)
@@ -108,7 +108,7 @@ def test_sweep_writes_a_timeline_for_each_run(tmp_path: Path, monkeypatch: pytes
 
 
 def test_gpu_with_unknown_power_has_no_joules_in_the_timeline(tmp_path: Path) -> None:
-    """And a run that nobody named has spans without a request's name."""
+    """The spans of a run without a name have no name of a request."""
     run = engine([0.0], [20.0], gpu=Gpu("x", None, None, "not known"))
     run.run()
     write_timeline(run.record, tmp_path / "t.json.gz", 1, run.cluster.gpus_of, ["one"])

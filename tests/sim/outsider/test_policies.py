@@ -1,4 +1,4 @@
-"""Policies from outside: one class and one YAML each, and what must hold of their runs by hand calculation."""
+"""Policies from outside: one class and one YAML each, and their runs by hand calculation."""
 
 import inspect
 import re
@@ -16,7 +16,7 @@ from sim.run.simulate import Outcome
 
 Run = Callable[..., Outcome]
 ACTIVE_W, IDLE_W = 300.0, 60.0
-"""Of an MI210, as conf/cluster/mi210.yaml has them."""
+"""An MI210's draw and load time, as in conf/cluster/mi210.yaml."""
 
 
 def rows_of(outcome: Outcome) -> pd.DataFrame:
@@ -24,7 +24,7 @@ def rows_of(outcome: Outcome) -> pd.DataFrame:
 
 
 def conserved(outcome: Outcome) -> pd.DataFrame:
-    """What holds of every run: nobody is lost, no GPU works more than all the time, energy adds up."""
+    """Check what holds of every run: no request is lost, no GPU works more than all the time, and energy adds up."""
     summary, rows = outcome.summary, rows_of(outcome)
     assert summary["requests"]["completed"] == len(rows) == summary["requests"]["arrived"]
     assert 0 < summary["gpu"]["busy_fraction"] <= 1
@@ -37,7 +37,6 @@ def conserved(outcome: Outcome) -> pd.DataFrame:
 
 
 def test_step_batcher_takes_at_most_40_lines() -> None:
-    """What the name promises, counted in its file."""
     source = Path(__file__).with_name("their_policies.py").read_text()
     body = re.search(r"# \[step batcher\]\n(.*?)# \[", source, re.S)
     assert body is not None
@@ -45,11 +44,9 @@ def test_step_batcher_takes_at_most_40_lines() -> None:
 
 
 def test_step_batcher_of_four_matches_a_worked_example(run: Run) -> None:
-    """By hand: n requests step in 1 + (n - 1) / 2 s, and all eight come at once.
-
-    The first steps alone for 1 s, then with three others for 49 steps of 2.5 s. The fifth takes its place at 123.5 s,
-    the last three come aboard at 126 s and are alone for their last step, of 2 s.
-    """
+    """By hand: n requests step in 1 + (n - 1) / 2 s, and all eight arrive at once. The first steps alone for 1 s, then
+    with three others for 49 steps of 2.5 s. The fifth joins at 123.5 s, the last three join at 126 s and make their
+    last step, of 2 s, without it."""
     common = ("trace.requests=8", "arrivals=closed", "arrivals.outstanding=8", "cluster.count=1")
     outcome = run("executor=step-batcher", *common)
     rows = conserved(outcome)
@@ -69,14 +66,14 @@ def test_step_batcher_never_exceeds_its_max_batch(run: Run) -> None:
     times = np.concatenate([rows.start_s, rows.finish_s])
     for worker in range(4):
         mine = np.tile(rows.worker == worker, 2)
-        order = np.lexsort((events[mine], times[mine]))  # who leaves at an instant goes first
+        order = np.lexsort((events[mine], times[mine]))  # at one instant completions come before joins
         running = events[mine][order].cumsum()
         assert 1 <= running.max() <= 4
     assert 1 <= outcome.summary["gpu"]["batch_mean"] <= 4
 
 
 def test_batching_server_matches_a_worked_example(run: Run) -> None:
-    """20 requests at once: batches of 8 at once, and of 4 after 5 s, each of 10 s; by hand."""
+    """20 requests at once, by hand: batches of 8 at once, and of 4 after 5 s, each of 10 s."""
     outcome = run(
         "executor=batching-server", "trace.requests=20", "arrivals=closed", "arrivals.outstanding=20", "cluster.count=1"
     )  # fmt: skip
@@ -89,7 +86,7 @@ def test_batching_server_matches_a_worked_example(run: Run) -> None:
 
 
 def test_role_flipper_conserves_requests_time_and_energy(run: Run) -> None:
-    """Loads are time and energy of GPUs and of no request; nobody is lost; the run ends with the last request."""
+    """Loads take time and energy of GPUs and of no request; no request is lost; the run ends with the last request."""
     outcome = run(
         "system=modm-fixed", "controller=role-flipper", "trace.requests=1500", "arrivals.rate_rpm=8", "seed=2",
         "backend.unpublished_load_s=20",
@@ -97,7 +94,7 @@ def test_role_flipper_conserves_requests_time_and_energy(run: Run) -> None:
     rows = conserved(outcome)
     gpu = outcome.summary["gpu"]
     assert gpu["switches"] > 100
-    assert gpu["switch_s"] == pytest.approx(20 * gpu["switches"], rel=0.02)  # the last ones may outlive the run
+    assert gpu["switch_s"] == pytest.approx(20 * gpu["switches"], rel=0.02)  # the last loads may end after the run
     assert (rows.load_s == 0).all()
     served_s = (rows.fetch_s + rows.denoise_s + rows.decode_s)[rows.worker.notna()].sum()
     assert gpu["busy_fraction"] * gpu["seconds"] == pytest.approx(served_s + gpu["switch_s"])
@@ -170,14 +167,13 @@ def test_impossible_action_ends_the_run_and_names_the_policy(
 
 
 def test_user_policies_use_no_private_names() -> None:
-    """They reach for no private name of ours."""
     source = Path(__file__).with_name("their_policies.py").read_text()
     assert not re.search(r"(run|cluster|worker|clock|request)\._", source)
     assert inspect.cleandoc(source)
 
 
 def test_profiled_memory_bounds_the_batch(run: Run, tmp_path: Path) -> None:
-    """40 GB of weights and 5 GB an image on a GPU of 64 GB: four fit, and a limit of eight is an error that says so."""
+    """40 GB of weights and 5 GB an image on a GPU of 64 GB: four fit, and a limit of eight is a clear error."""
     profile: dict[str, Any] = {
         "model": "sd3.5-large", "gpu": "mi210", "source": "made up", "weights_bytes": 40_000_000_000,
         "step": [{"width": 1024, "height": 1024, "batch": n, "seconds": 1.0 + n} for n in (1, 8)],

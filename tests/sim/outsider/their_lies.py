@@ -66,7 +66,7 @@ class AtOnce(Honest):
 
 
 class Unstarted(AtOnce):
-    """Does not even say when it started."""
+    """Does not state when it started."""
 
     def accept(self, worker, request):
         self.run.end(request)
@@ -142,7 +142,7 @@ class NeverReleases(Honest):
 
 
 class NeverEnds(Honest):
-    """Does not end what it accepted."""
+    """Does not finish a request that it accepted."""
 
     def accept(self, worker, request):
         pass

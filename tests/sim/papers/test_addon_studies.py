@@ -1,4 +1,4 @@
-"""The page on add-ons, on a small part of the services."""
+"""The results page on add-ons, on a small part of the services."""
 
 import json
 from pathlib import Path
@@ -26,15 +26,15 @@ def test_addons_page_has_every_measured_point(
     monkeypatch.setitem(STUDY["routing"], "routers", {"by add-on": ["router=by-addons"]})
     asked = ["reproduce", "addons", "--quick", "--sizes", "1,3", "-o", str(tmp_path), "--work", str(tmp_path / "runs")]
     assert main(asked) == 0
-    facts = json.loads((tmp_path / "addons-quick.json").read_text())
+    results = json.loads((tmp_path / "addons-quick.json").read_text())
     text = (tmp_path / "addons-quick.md").read_text()
-    for curve in facts["caches"]["curves"]:
+    for curve in results["caches"]["curves"]:
         assert curve["sizes"] == [1, 2, 3, 4, 5, 8, 10]
         assert all(f"{load:.3f}" in text for load in curve["measured"].values())
         assert curve["made"]["lru"] == sorted(curve["made"]["lru"], reverse=True)
     assert (tmp_path / "addons-quick.png").stat().st_size > 10_000
-    assert len(facts["served"]["routing"]) == 1
-    solved, *naive = facts["served"]["placement"]
+    assert len(results["served"]["routing"]) == 1
+    solved, *naive = results["served"]["placement"]
     assert max(solved["load"]) < 1 < min(max(each["load"]) for each in naive)
     assert "service A" not in capsys.readouterr().err
 
@@ -51,7 +51,7 @@ def test_malformed_sizes_are_refused(sizes: str, capsys: pytest.CaptureFixture[s
 
 
 def two_nodes(**columns: Any) -> Trace:
-    """On one node a, b, a, b; on the other c and nothing, c and nothing; a request is one second after another."""
+    """One node gets a, b, a, b, the other c and nothing, c and nothing, with one request a second."""
     names = [f"s/{node}/{row}" for row, node in enumerate("11112222")]
     return make({"request_id": names, "arrival_s": [float(row) for row in range(8)]} | columns, name="n", source="s")
 
@@ -60,7 +60,7 @@ ASKED = [["a"], ["b"], ["a"], ["b"], ["c"], [], ["c"], []]
 
 
 def test_user_trace_has_the_miss_curves_of_caches_on_its_nodes() -> None:
-    """With room for one, a and b take each other's place and c stays; with room for two, each is loaded once."""
+    """With a capacity of one, a and b evict each other and c stays; with two, each is loaded once."""
     (curve,) = caches.of_trace(two_nodes(controlnets=ASKED, loras=[[]] * 8), "mine", (2, 1))
     assert (curve.service, curve.kind, curve.sizes, curve.measured) == ("mine", "controlnets", (1, 2), {})
     assert curve.made == {"lru": [5 / 8, 3 / 8], "lfu": [5 / 8, 3 / 8]}
@@ -92,10 +92,10 @@ def test_addons_page_has_curves_of_user_traces_without_errors(
 
     assert main([*words, "--sizes", "1,2", "-o", str(tmp_path / "out")]) == 0
     page = (tmp_path / "out" / "addons.md").read_text(encoding="utf-8")
-    facts = json.loads((tmp_path / "out" / "addons.json").read_text())
-    assert facts["caches"]["points"] == 1
-    assert facts["caches"]["error"] == {"mean": 0.25, "largest": 0.25, "fitted_mean": 0.125, "fitted_largest": 0.125}
-    assert [curve["service"] for curve in facts["caches"]["curves"]] == ["A", "first", "two"]
+    results = json.loads((tmp_path / "out" / "addons.json").read_text())
+    assert results["caches"]["points"] == 1
+    assert results["caches"]["error"] == {"mean": 0.25, "largest": 0.25, "fitted_mean": 0.125, "fitted_largest": 0.125}
+    assert [curve["service"] for curve in results["caches"]["curves"]] == ["A", "first", "two"]
     ours, theirs = page.split("**Service first, LoRAs**")
     assert "measured, LRU |" in ours
     assert "fitted, LRU |" in ours

@@ -1,4 +1,4 @@
-"""Compositions beside their parts: what is compared has the same requests, and every part is there."""
+"""Compositions beside their parts: both have the same requests, and every part is included."""
 
 import json
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ def test_every_part_of_a_composition_is_a_design_that_composes() -> None:
 
 def test_compositions_page_states_the_gain_over_each_part() -> None:
     numbers = {"p50_s": 2.0, "p95_s": 3.0, "rpm_per_gpu": 5.0, "usd_per_image": 0.01, "hit_rate": None}
-    facts = {
+    results = {
         "rows": 10,
         "traffics": [
             {
@@ -46,18 +46,18 @@ def test_compositions_page_states_the_gain_over_each_part() -> None:
             for traffic in TRAFFICS
         ],
     }
-    text = render(facts, "c.png")
+    text = render(results, "c.png")
     assert "- modm before patched batches over patched batches: p50 -50 %, p95 +0 %, throughput +0 %, cost +0 %" in text
     assert "Per GPU they give from 5.00 to 5.00 images a minute. SwiftDiffusion has 100 % of the median" in text
     assert "the product of the two would be 1.00" in text
     assert "Shared servers give 1.00 times the images per GPU of groups" in text
-    assert len(draw(facts).axes) == 3 * len(TRAFFICS)
+    assert len(draw(results).axes) == 3 * len(TRAFFICS)
 
 
 def test_committed_compositions_page_matches_its_numbers() -> None:
     folder = REPOSITORY / "results"
-    facts = json.loads((folder / f"{NAME}.json").read_text(encoding="utf-8"))
-    assert (folder / f"{NAME}.md").read_text(encoding="utf-8") == render(facts, f"{NAME}.png")
+    results = json.loads((folder / f"{NAME}.json").read_text(encoding="utf-8"))
+    assert (folder / f"{NAME}.md").read_text(encoding="utf-8") == render(results, f"{NAME}.png")
 
 
 def replace_runs(monkeypatch: pytest.MonkeyPatch, failing: str | None = None, rpm: float | None = None) -> list[Point]:
@@ -103,9 +103,9 @@ def test_latency_is_of_the_light_load_and_throughput_of_the_full_load(
 
     files = [tmp_path / f"{NAME}-quick.{kind}" for kind in ("md", "json", "png")]
     assert lines[len(every) :] == [str(file) for file in files]
-    facts = json.loads(files[1].read_text())
-    assert files[0].read_text(encoding="utf-8") == render(facts, files[2].name)
-    designs = [design for traffic in facts["traffics"] for design in traffic["designs"]]
+    results = json.loads(files[1].read_text())
+    assert files[0].read_text(encoding="utf-8") == render(results, files[2].name)
+    designs = [design for traffic in results["traffics"] for design in traffic["designs"]]
     assert [each["p50_s"] for each in designs] == [2.0 * place + 1 for place in range(len(designs))]
     assert [each["rpm_per_gpu"] for each in designs] == [2.0 * place + 2 for place in range(len(designs))]
     assert [each["command"] for each in designs] == [point.command for point in asked[: 2 * len(every) : 2]]

@@ -1,4 +1,4 @@
-"""Published runs of real machines, replayed by the engine: a part of the scorecard, and what guards it."""
+"""Published runs of real machines, replayed by the engine: a part of the scorecard, and its checks."""
 
 import csv
 import json
@@ -23,7 +23,7 @@ ROUTED = routed(packaged_file("llmd-routing.csv"))
 
 
 PART = ROWS[:: 2 * results.PART]
-"""Half of what --quick replays: every twelfth submission, whatever it says."""
+"""Half of what --quick replays: every twelfth submission, whatever its result."""
 
 
 @cache
@@ -32,7 +32,7 @@ def part() -> Sequence[tuple[dict[str, Any], np.ndarray]]:
 
 
 def recursion(row: Submission, image_s: float) -> np.ndarray:
-    """Latencies by a recursion that shares nothing with the engine, ascending."""
+    """Return latencies, ascending, by a recursion that shares nothing with the engine."""
     process = LoadGen(
         seed=row.schedule_rng_seed,
         rate_rpm=60 * row.target_qps,
@@ -45,7 +45,7 @@ def recursion(row: Submission, image_s: float) -> np.ndarray:
 
 
 def test_subset_of_the_submissions_is_within_the_stated_error() -> None:
-    """The gate: a change that makes the median error of p99 larger than 2 % fails here."""
+    """A change that makes the median error of p99 larger than 2 % fails here."""
     errors = results.facts_of("a part", part(), [])["errors"]
     assert all(abs(run["fitted"]["error"]["mean"]) < 1e-3 for run, _ in part())
     assert max(errors["p50"]["median"], errors["p90"]["median"]) <= 0.012
@@ -60,20 +60,20 @@ def test_engine_matches_the_recursion() -> None:
 
 
 def test_committed_hardware_page_is_within_its_stated_error() -> None:
-    facts = json.loads((Path(__file__).parents[3] / "results" / "hardware.json").read_text())
-    assert facts["form"] == "in full"
-    assert len(facts["submissions"]) == len(ROWS)
-    errors = facts["errors"]
+    measured = json.loads((Path(__file__).parents[3] / "results" / "hardware.json").read_text())
+    assert measured["form"] == "in full"
+    assert len(measured["submissions"]) == len(ROWS)
+    errors = measured["errors"]
     assert max(errors["p50"]["median"], errors["p90"]["median"]) <= 0.008
     assert errors["p99"]["median"] <= 0.015
     assert errors["p99"]["p90"] <= 0.04
-    named = {run["name"]: run for run in facts["submissions"]}
-    for run, _ in part():  # and it is what the code says today
+    named = {run["name"]: run for run in measured["submissions"]}
+    for run, _ in part():  # and the committed figures are the code's
         assert named[run["name"]]["fitted"]["latency_s"] == pytest.approx(run["fitted"]["latency_s"], rel=1e-6)
 
 
 def test_sensitivity_matches_reruns(tmp_path: Path) -> None:
-    """At a load of 1 three per cent of service move p99 many times further than at 0.8."""
+    """At a load of 1, a service 3 % slower moves p99 many times further than at 0.8."""
     spans = {}
     for row, factor in ((ROWS[7], 1.0), (ROWS[14], 1.07)):  # four H100 NVL, a GH200
         moved = replay.Replay(row, tmp_path).predict(factor, with_sensitivity=True)["p99_with_service_moved_s"]
@@ -96,14 +96,12 @@ def test_least_declared_cost_is_near_the_band_of_random_ties(row: RoutedRun) -> 
 
 
 @pytest.mark.parametrize(("measured", "outside"), [(1.0, 1.0), (2.0, 0.0), (3.0, 0.0), (8.0, -0.5), (None, None)])
-def test_distance_outside_the_band_is_relative_to_the_measured_value(
-    measured: float | None, outside: float | None
-) -> None:
+def test_distance_outside_the_band_is_relative_to_measured_value(measured: float | None, outside: float | None) -> None:
     assert routing.outside(measured, 2.0, 4.0) == outside
 
 
 def test_planned_router_has_a_band_over_random_ties() -> None:
-    """Nobody recorded the ties of any planned router, so each has a band."""
+    """No planned router's ties are on record, so each has a band."""
     found = routing.replay_routing(RoutedRun("C", 0.64, "least-requests", {}), 10, with_sensitivity=False)
     low_s, high_s = found["nine_in_ten_draws_s"]["mean"]
     assert low_s < high_s
@@ -111,10 +109,10 @@ def test_planned_router_has_a_band_over_random_ties() -> None:
 
 def test_hardware_page_shows_unfitted_p99_with_its_band() -> None:
     made = results.make(ROWS[14:16], [RoutedRun("A", 0.5, "least-declared-cost", {"mean": 3.0})], quick=True)
-    facts = json.loads(json.dumps(made, allow_nan=False))
-    text = page.render(facts, "hardware.png")
+    measured = json.loads(json.dumps(made, allow_nan=False))
+    text = page.render(measured, "hardware.png")
     assert "not verified by MLCommons" in text
-    (run,) = facts["submissions"]
+    (run,) = measured["submissions"]
     assert run["name"] in text
     for replayed in (run["fitted"], run["unfitted"]):
         moved = replayed["p99_with_service_moved_s"]
@@ -122,7 +120,7 @@ def test_hardware_page_shows_unfitted_p99_with_its_band() -> None:
         assert list(moved.values()) == sorted(moved.values())
         assert moved["-1%"] < replayed["latency_s"]["p99"] < moved["+1%"]
         assert f"{moved['-3%']:.2f} to {moved['+3%']:.2f}" in text
-    assert draw(facts) is not None
+    assert draw(measured) is not None
 
 
 HEAD = (
@@ -145,8 +143,8 @@ def test_user_submissions_are_replayed(tmp_path: Path, capsys: pytest.CaptureFix
     file = table(tmp_path)
     assert main(["reproduce", "hardware", "--runs", str(file), "-o", str(tmp_path / "out")]) == 0
     assert "1 submissions" in capsys.readouterr().out
-    facts = json.loads((tmp_path / "out" / "hardware.json").read_text())
-    assert facts["submissions"][0]["fitted"]["latency_s"]["mean"] == pytest.approx(2.4, rel=1e-3)
+    measured = json.loads((tmp_path / "out" / "hardware.json").read_text())
+    assert measured["submissions"][0]["fitted"]["latency_s"]["mean"] == pytest.approx(2.4, rel=1e-3)
     assert {entry.name for entry in (tmp_path / "out").iterdir()} == {
         f"hardware.{kind}" for kind in ("md", "json", "png")
     }
@@ -155,7 +153,7 @@ def test_user_submissions_are_replayed(tmp_path: Path, capsys: pytest.CaptureFix
     assert main(["reproduce", "hardware", "--runs", str(file), "-o", str(tmp_path / "out")]) == 0
     again = json.loads((tmp_path / "out" / "hardware.json").read_text())["submissions"][0]
     assert again["unfitted"] is None
-    assert again["fitted"]["image_s"] == pytest.approx(facts["submissions"][0]["fitted"]["image_s"], rel=1e-4)
+    assert again["fitted"]["image_s"] == pytest.approx(measured["submissions"][0]["fitted"]["image_s"], rel=1e-4)
 
 
 def test_hardware_check_fails_where_p99_is_off(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -194,8 +192,8 @@ def test_hardware_check_fails_where_a_committed_verdict_is_lost(
     assert main([*words, "--check"]) == 2
     assert f"{out / 'hardware.json'}: cannot be read (No such file or directory)" in capsys.readouterr().err
     assert main(words) == 0
-    facts = json.loads((out / "hardware.json").read_text())
-    p99_s = facts["submissions"][0]["fitted"]["latency_s"]["p99"]
+    measured = json.loads((out / "hardware.json").read_text())
+    p99_s = measured["submissions"][0]["fitted"]["latency_s"]["p99"]
     table(tmp_path, p99_s=repr(p99_s)).rename(tmp_path / "mlperf-sdxl-server.csv")
     assert main(words) == 0
     assert main([*words, "--check"]) == 0
@@ -213,7 +211,7 @@ def test_hardware_check_fails_where_a_committed_verdict_is_lost(
 
 
 def test_machine_much_slower_than_offline_is_fitted(tmp_path: Path) -> None:
-    """Its mean is that of a service five times as long, and more is needed than the first bracket has."""
+    """The mean is that of a service five times as long, and needs more than the first bracket."""
     (row,) = submissions(table(tmp_path))
     slow = replay.Replay(row, tmp_path)
     mean_s = float(slow.latencies_s(5.0).mean())
@@ -222,7 +220,7 @@ def test_machine_much_slower_than_offline_is_fitted(tmp_path: Path) -> None:
 
 
 def test_routed_runs_alone_have_a_page_and_no_figure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """And the figure of an earlier scorecard does not stay beside it."""
+    """The figure of an earlier scorecard is removed."""
     file, out = tmp_path / "routes.csv", tmp_path / "out"
     file.write_text("workload,rate_per_s,routing,mean_s\nC,0.5,least-requests,3\n")
     out.mkdir()

@@ -1,4 +1,4 @@
-"""What MLPerf's runs say of the shipped profiles: the batches of a server, an image alone, and the known error."""
+"""What MLPerf's runs say of the shipped profiles: the server's batches, an image alone, and the known error."""
 
 import json
 from collections import defaultdict
@@ -34,7 +34,7 @@ def full_s(name: str) -> float:
 
 @cache
 def errors() -> dict[str, list[float]]:
-    """Seconds per image fitted on the server run over those of the offline run, less one, by GPU."""
+    """Return seconds per image of the server run over those of the offline run, less one, by GPU."""
     found = defaultdict(list)
     for each in SUBMISSIONS:
         ratio = each["fitted"]["image_s"] / each["unfitted"]["image_s"]
@@ -43,7 +43,7 @@ def errors() -> dict[str, list[float]]:
 
 
 def error_bound(errors: list[float]) -> float:
-    """The error that 90 % of the systems stay within."""
+    """Return the error that 90 % of the systems stay within."""
     return float(np.quantile(np.abs(errors), 0.9, method="inverted_cdf"))
 
 
@@ -98,7 +98,7 @@ def test_fastest_request_of_a_gh200_was_in_an_unqueued_batch_of_two(row: Submiss
 
 
 def test_fixed_seconds_predict_the_fastest_requests_of_two_other_systems() -> None:
-    """An H100 NVL served an image alone at once; an H100 PCIe one that had waited 1.415 s for a GPU."""
+    """An H100 NVL served an image alone at once; the image on an H100 PCIe had waited 1.415 s for a GPU."""
     nvl, pcie = (next(name for name in ROWS if part in name) for part in ("DL380a_H100_NVL", "C245M8_H100_PCIe"))
     assert standalone_s(8, full_s(nvl)) == pytest.approx(ROWS[nvl].measured["min"], rel=0.01)
     assert standalone_s(8, full_s(pcie)) + 1.415 == pytest.approx(ROWS[pcie].measured["min"], rel=0.01)

@@ -1,4 +1,4 @@
-"""How MoDM's numbers are measured, on runs that were made up so that the answer is known."""
+"""How MoDM's numbers are measured, on made-up runs with a known answer."""
 
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ def run(system: str, folder: Path = Path("nowhere"), late: float = 0.0, **choice
 
 
 def at_rates(**late: list[float]) -> Runs:
-    """Two seeds at 10, 20, 30, ... requests a minute, one a little later than told, the other as much earlier."""
+    """Two seeds at 10, 20, 30, ... requests a minute, one slightly later than nominal, the other equally earlier."""
     return Runs(
         tuple(
             run(system, late=share + off, arrivals__rate_rpm=10 * nth, seed=seed)
@@ -45,7 +45,7 @@ def test_sustained_rate_is_interpolated_at_five_per_cent_late() -> None:
     ("ages_s", "share"), [([0.0, FRESH_S, FRESH_S + 1, None], 2 / 3), ([FRESH_S + 1], 0.0), ([None, None], None)]
 )
 def test_hit_is_fresh_by_the_age_of_its_image(tmp_path: Path, ages_s: list[float | None], share: Any) -> None:
-    """What hit nothing has no age and counts on neither side."""
+    """A request without a hit has no age and counts on neither side."""
     pq.write_table(pa.table({"source_age_trace_s": pa.array(ages_s, pa.float64())}), tmp_path / "requests.parquet")
     runs = Runs((run("modm-quality", tmp_path, admission="cache-all", cache__capacity=SIZES[-1]),))
     if share is None:
@@ -87,7 +87,7 @@ def changing(folder: Path, levels: list[int], stretches: int, late: int) -> Fini
 
 
 def test_requests_left_by_a_peak_are_served_in_the_trough(tmp_path: Path) -> None:
-    """Of 40 requests at the peak, 10 are served in the trough of 20 after it: the same requests on both sides."""
+    """Of 40 requests at the peak, 10 are served in the trough of 20 after it: both sides count the same requests."""
     assert lag(changing(tmp_path, [20, 40], 4, late=10)) == pytest.approx((10 / 40, 10 / 20))
     assert lag(changing(tmp_path, [20, 40], 4, late=0)) == pytest.approx((0.0, 0.0))
 

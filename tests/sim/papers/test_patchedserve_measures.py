@@ -1,4 +1,4 @@
-"""How PatchedServe's numbers are measured, on summaries that were made up as the paper has them, and otherwise."""
+"""How PatchedServe's numbers are measured, on made-up summaries that agree with the paper and others that do not."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -34,7 +34,7 @@ def run(experiment: str, system: str, rate: int, share: float, error: float = 1.
 
 
 def figure11(change: Callable[[str, str, int], float] = lambda model, system, rate: 0.0) -> Runs:
-    """PatchedServe carries 40 at 90 %, the others half; a little more on SDXL than on SD3."""
+    """PatchedServe carries 40 at 90 %, the others half; slightly more on SDXL than on SD3."""
     ends = {"patchedserve": (1.0, 1.0, 0.96, 0.90), "patched-cache": (1.0, 0.92, 0.8, 0.5)}
     ends["nirvana-orca"] = (1.0, 0.9, 0.5, 0.2)
     runs = []
@@ -106,7 +106,7 @@ def test_profiles_have_the_published_step_ratio() -> None:
 
 
 def batch(folder: Path, sides: tuple[int, ...], steps_s: float, model: str = "sdxl") -> tuple[Point, Finished]:
-    """A run of one batch of images with these sides, whose steps took so long."""
+    """A run of one batch of images with these sides and step times."""
     folder.mkdir()
     pq.write_table(pa.table({"denoise_s": [steps_s / 2, steps_s]}), folder / "requests.parquet")
     point = Point("patchedserve-figure5", {"models": model}, ())
@@ -129,7 +129,7 @@ def test_batches_of_three_are_identified_by_their_sizes_in_any_order(tmp_path: P
 
 
 def test_predictor_error_needs_a_learned_predictor() -> None:
-    """Another assumption's value is no error of the predictor, and a model without one is no zero."""
+    """The value of another assumption is no error of the predictor, and a missing model is no zero."""
     runs = [run("patchedserve-figure11", "patchedserve", 10, 1.0), run("patchedserve-figure11", "patched-cache", 10, 1)]
     for point, finished in [run("patchedserve-figure11-sd3", "patchedserve", 10, 1.0)]:
         assumptions = [{"what": "switch time", "value": 3.0, "source": ""}]

@@ -1,4 +1,4 @@
-"""The scorecard from its experiments to its files: what is run, what is kept, what is said of a row."""
+"""The scorecard from its experiments to its files: which runs are made and kept, and what a row says."""
 
 import json
 from collections.abc import Callable
@@ -49,7 +49,7 @@ Counted = Callable[[], int]
 
 @pytest.fixture
 def simulations(monkeypatch: pytest.MonkeyPatch) -> Counted:
-    """How many simulations were made."""
+    """Count the simulations."""
     made: list[Any] = []
 
     def counted(config: dict[str, Any]) -> Outcome:
@@ -199,7 +199,7 @@ def test_lost_verdict_is_reported(tmp_path: Path) -> None:
 def test_reproduce_names_what_could_not_be_run_and_what_is_dropped(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The rows that can be had are written all the same."""
+    """The rows with values are written all the same."""
     asked: list[tuple[str | None, bool]] = []
 
     def tried(system: str | None, *, quick: bool) -> Study:
@@ -274,7 +274,7 @@ def test_quick_form_shortens_every_experiment(monkeypatch: pytest.MonkeyPatch) -
 def test_reproduce_writes_and_checks(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On targets that no experiment is behind: nothing is run."""
+    """Targets without an experiment run nothing."""
     monkeypatch.setattr("sim.papers.scorecard.scorecard.MEASURES", {})
     words = ["reproduce", "swiftdiffusion", "-o", str(tmp_path / "out"), "--work", str(tmp_path / "work")]
     assert main(words) == 0

@@ -1,4 +1,5 @@
-"""The columns of the scorecard: a trace beside the built-in one, one made after the other, and nothing of its text."""
+"""The columns of the scorecard: a trace beside the built-in one, one column after the other, and no text of the
+trace."""
 
 import json
 from dataclasses import asdict, replace
@@ -126,7 +127,7 @@ def test_target_that_a_short_trace_cannot_give_is_not_run(tmp_path: Path, log: C
     ],
 )  # fmt: skip
 def test_experiment_with_sizes_or_addons_keeps_its_own_requests(experiment: str, keeps: bool, log: ColumnTrace) -> None:
-    """A trace of prompts has neither; each of their points can be composed on it too."""
+    """A trace of prompts has neither; each of their points composes on it too."""
     own = ("seed=1",)
     overrides = log.overrides(experiment, own)
     assert (overrides == own) is keeps
@@ -153,7 +154,7 @@ def test_observation_sentence_follows_from_its_numbers() -> None:
 def test_readings_and_observations_name_no_user_path(
     tmp_path: Path, log: ColumnTrace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Readings and observations that could not be had say why, with a command that has the file in it."""
+    """Missing readings and observations give the reason, with a command that names the file."""
     monkeypatch.setattr("sim.papers.scorecard.scorecard.INTERPRETED", ())
     why = f"not simulated: mezzotint run trace.path={log.path}"
     monkeypatch.setattr(
@@ -193,7 +194,7 @@ def test_scorecard_of_an_earlier_layout_is_refused(tmp_path: Path) -> None:
 
 
 def test_every_reading_is_a_point_of_its_experiment() -> None:
-    """What the page lists is what is run: each policy at each capacity, once."""
+    """The page lists exactly the runs: each policy at each capacity, once."""
     for experiment in EXPERIMENTS:
         points_of = [each.choices for each in points.sweep(experiment)]
         listed = {policy for _, of, policies in READINGS if of == experiment for policy in policies}

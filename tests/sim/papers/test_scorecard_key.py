@@ -1,4 +1,5 @@
-"""What a finished run's key follows from: its configuration, what it reads and what the code computes, not its text."""
+"""The key of a finished run follows from its configuration, its inputs and what the code computes, not the code's
+text."""
 
 import os
 import shutil
@@ -17,14 +18,14 @@ DIGEST = "from sim.papers.scorecard.key import digest; print(digest({'seed': 1})
 
 @pytest.fixture
 def copied(tmp_path: Path) -> Path:
-    """The simulator's folders, to be changed."""
+    """Copy the simulator's folders for a test to edit."""
     for package in ("sim", "traces", "backends", "conf"):
         shutil.copytree(REPOSITORY / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
     return tmp_path
 
 
 def key_of(folder: Path) -> str:
-    """The key of one configuration by the code in ``folder``."""
+    """Return the key of one configuration by the code in ``folder``."""
     done = subprocess.run(
         [sys.executable, "-c", DIGEST], cwd=folder, env=os.environ | {"PYTHONPATH": str(folder)}, capture_output=True,
         text=True, check=True,

@@ -1,4 +1,4 @@
-"""Measures, on summaries that were made up and on a small run that was not."""
+"""Measures, on made-up summaries and on a small real run."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -42,7 +42,7 @@ def system(name: str, mean_s: float = 8.0, p50: float = 8.0, p90: float = 10.0, 
 
 
 def table3(changed: Mapping[tuple[str, int], Mapping[str, float]] | None = None) -> Runs:
-    """As the paper has it, but for what is ``changed``: 100 requests, LCBFU saves more, LRU hits more."""
+    """As in the paper except for ``changed``: 100 requests, LCBFU saves more, LRU hits more."""
     runs = []
     for policy, hits, saved in (("fifo", 60, 0.1), ("lru", 80, 0.15), ("lfu", 75, 0.15), ("lcbfu", 70, 0.2)):
         for capacity in CAPACITIES:
@@ -62,7 +62,7 @@ def test_replicas_are_averaged_per_system() -> None:
 
 
 def test_predicted_miss_is_no_hit() -> None:
-    """The paper's hit rate is of all requests, not of those that were looked up."""
+    """The paper's hit rate is of all requests, not of lookups."""
     runs = Runs((system("nirvana", lookups=60, hits=50, hit_rate=50 / 60, hit_share_by_k={"25": 0.1}),))
     assert hit_rate("nirvana")(runs) == pytest.approx(0.5)
     assert served_at("nirvana", 25)(runs) == pytest.approx(0.05)

@@ -1,4 +1,4 @@
-"""What NIRVANA saw in its traffic, in traces that were made to show it, to show the opposite, and to show nothing."""
+"""NIRVANA's observations on its traffic, in traces that show it, the opposite, and nothing."""
 
 import hashlib
 import itertools
@@ -31,7 +31,7 @@ def nothing_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def served(tmp_path: Path) -> Served:
-    """A run of nirvana on a trace of these columns, none of whose requests hit anything unless told."""
+    """A run of nirvana on a trace of these columns, by default without a hit."""
     made = itertools.count()
 
     def put(
@@ -65,19 +65,19 @@ def served(tmp_path: Path) -> Served:
 
 
 def seen(runs: Runs, tmp_path: Path) -> tuple[Observation, Observation, Observation]:
-    """Whether sessions are alike, popular prompts stay popular, and short prompts find what is more similar."""
+    """Return whether sessions are alike, popular prompts stay popular, and short prompts find more similar ones."""
     alike, survive, short = observe(runs, tmp_path / "work")
     return alike, survive, short
 
 
 def unique_words(*what: int) -> str:
-    """Words that nobody else says."""
+    """Words that no other user has."""
     return hashlib.sha256(repr(what).encode()).hexdigest()[:12]
 
 
 def sessions(near: bool) -> tuple[list[float], list[str], list[str]]:
     """Twenty users with six sessions of six prompts, half of each prompt the user's own words. The other half is one
-    for all of a session, or where ``near`` is false another for each of its prompts and the same in all sessions."""
+    for the whole session, or, where ``near`` is false, differs by prompt and is the same in all sessions."""
     rows = []
     for user, session, nth in itertools.product(range(20), range(6), range(6)):
         half = unique_words(user, session) if near else unique_words(user, nth)
@@ -112,7 +112,7 @@ def test_observation_without_data_is_not_measured(served: Served, tmp_path: Path
 
 @pytest.mark.parametrize(("stays", "left"), [(True, 1.0), (False, 0.0)])
 def test_clusters_that_recur_every_day_survive(served: Served, tmp_path: Path, stays: bool, left: float) -> None:
-    """Three days of one popular prompt, and on the second and third day of the same one or of another."""
+    """Three days with one popular prompt, which the second and third day repeat or replace."""
     rows = []
     for day in range(3):
         popular = "a castle on a hill at night" if stays or day == 0 else "many green apples"
@@ -126,7 +126,7 @@ def test_clusters_that_recur_every_day_survive(served: Served, tmp_path: Path, s
 
 
 def test_short_prompts_are_compared_by_hit_similarity(served: Served, tmp_path: Path) -> None:
-    """Fourteen words are few and fifteen many; what hit nothing is on neither side."""
+    """Fourteen words are few and fifteen are many; a request without a hit is on neither side."""
     prompts = [" ".join(WORDS[:14]), f"  {' '.join(WORDS[:15])} ", "one", "two", " ".join(WORDS[:20])]
     times = [float(n) for n in range(5)]
     for hits, as_seen in (([0.9, 0.6, 0.8, None, 0.7], True), ([0.5, 0.8, 0.6, None, 0.7], False)):

@@ -1,4 +1,4 @@
-"""The page and the figure: every row on the one, every row with a value of ours on the other."""
+"""The page and the figure: the page has every row, the figure every row with a value of ours."""
 
 from dataclasses import replace
 from typing import Any
@@ -26,8 +26,8 @@ def row(of: Target, ours: Any, reason: str | None = None) -> Row:
     )  # fmt: skip
 
 
-def target(**facts: Any) -> Target:
-    return Target(**({"id": "A1", "what": "a quantity", "role": "predict", "value": 2.0} | facts))
+def target(**fields: Any) -> Target:
+    return Target(**({"id": "A1", "what": "a quantity", "role": "predict", "value": 2.0} | fields))
 
 
 ROWS = [

@@ -1,4 +1,4 @@
-"""The quick form of the project's own scorecard: a verdict that held at the last commit still does."""
+"""The quick form of the project's own scorecard: a verdict that was met at the last commit still is."""
 
 from pathlib import Path
 
@@ -11,10 +11,8 @@ from tests.conftest import REPOSITORY
 def test_no_committed_verdict_is_lost(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Where a change means to lose one, `mezzotint reproduce --quick` writes the new state.
-
-    The notebook of its figures then runs from start to end on the same runs.
-    """
+    """After an intended loss, `mezzotint reproduce --quick` writes the new state. The notebook of its figures then runs
+    from start to end on the same runs."""
     status = main(["reproduce", "--quick", "--check", "-o", str(REPOSITORY / "results"), "--work", str(tmp_path)])
     assert status == 0, capsys.readouterr().err
 

@@ -1,4 +1,4 @@
-"""The targets: all of them there, and a malformed file refused in one line."""
+"""The targets: all are present, and a malformed file is refused in one line."""
 
 from pathlib import Path
 

@@ -15,8 +15,8 @@ VALUES = st.floats(1e-3, 1e6) | st.floats(-1e6, -1e-3)
 TOLERANCES = st.floats(1e-3, 10.0)
 
 
-def target(role: Role = "predict", **facts: Any) -> Target:
-    return Target(id="X1", what="a quantity", role=role, **facts)
+def target(role: Role = "predict", **fields: Any) -> Target:
+    return Target(id="X1", what="a quantity", role=role, **fields)
 
 
 @given(VALUES, TOLERANCES, st.floats(-3.0, 3.0))

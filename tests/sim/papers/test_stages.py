@@ -15,7 +15,7 @@ def predicted() -> list:
 
 
 def test_uncalibrated_settings_are_predicted_within_the_stated_error(predicted: list) -> None:
-    """Stage by stage, with the errors that results/swiftdiffusion.md has: a change that makes them worse fails."""
+    """Stage by stage, with the errors of results/swiftdiffusion.md: a change that makes them larger fails."""
     assert {(each.system, each.name) for each in predicted} == {
         *(("diffusers", "3C/2L"), ("nirvana-10", "3C/2L"), ("nirvana-20", "3C/2L"), ("katz", "3C/2L")),
         *(("katz", "1C/2L"), ("distrifusion-add-ons", "1C/2L"), ("distrifusion-add-ons", "3C/2L")),

@@ -1,4 +1,4 @@
-"""How SwiftDiffusion's numbers are measured, on latencies that were made up."""
+"""How SwiftDiffusion's numbers are measured, on made-up latencies."""
 
 from pathlib import Path
 

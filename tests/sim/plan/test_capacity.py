@@ -1,4 +1,4 @@
-"""The search for the highest rate: against queueing theory, and whatever the runs say."""
+"""The search for the highest rate: against queueing theory, and for arbitrary outcomes of its runs."""
 
 import json
 import math
@@ -34,12 +34,13 @@ def late_share(load: float) -> float:
 
 
 def rate_of(violations: float) -> float:
-    """Requests per minute at which that share of M/D/1 waits longer than a service, and so takes over twice it."""
+    """Return the requests per minute at which that share of M/D/1 waits longer than a service, so takes over twice
+    it."""
     return 60.0 / FULL_S * float(brentq(lambda load: late_share(load) - violations, 1e-6, 1 - 1e-9))
 
 
 def md1(requests: int) -> Measure:
-    """M/D/1 by Lindley's recursion, from empty; a replication has the same exponential draws at every rate."""
+    """Simulate M/D/1 by Lindley's recursion, from empty; a replication has the same exponential draws at every rate."""
 
     def measure(asked: Sequence[tuple[int, float]]) -> list[Trial]:
         found = []
@@ -67,7 +68,7 @@ def test_md1_capacity_matches_its_wait_distribution(violations: float) -> None:
 
 
 def test_growing_backlog_is_not_sustained() -> None:
-    """Half of the requests may be late, and in a short trace fewer are: the load of 1 is the limit all the same."""
+    """Half of the requests may be late, and a short trace has fewer late: the load of 1 is still the limit."""
     found = search(
         CapacitySpec(0.5, "4x", 0.1, 2.0, 3, 0.001), lambda asked: [Trial(*each, 0.1, grows(each[1])) for each in asked]
     )
@@ -76,7 +77,7 @@ def test_growing_backlog_is_not_sustained() -> None:
 
 
 def erratic(seed: int) -> Measure:
-    """Any share at any rate, the same when asked again; nothing at the lower end and all at the upper one."""
+    """Any share at any rate, repeatable; none at the lower end and all at the upper one."""
 
     def measure(asked: Sequence[tuple[int, float]]) -> list[Trial]:
         shares = [
@@ -137,7 +138,7 @@ OPTIONS = ("--from", "0.15", "--to", "0.7", "--replications", "2", "--tolerance"
 def test_capacity_search_resumes_and_repeats_its_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Interrupted, it goes on with the runs that are there, and another share takes them too; so does the command."""
+    """After an interruption the finished runs are reused, also for another share and by the command."""
     config = composed(["run.dir=unused", *SMALL])
     made: list[float] = []
     simulate = sim.run.simulate.simulate
@@ -177,12 +178,12 @@ def test_capacity_search_resumes_and_repeats_its_bytes(
     words = ["plan", "capacity", *SMALL, *OPTIONS, "--violations", "0.1", "-o", str(folder)]
     assert main(words) == 0
     printed = capsys.readouterr()
-    assert printed.err == ""  # no bar where nobody looks
-    first, *files_said = printed.out.splitlines()
+    assert printed.err == ""  # no bar without a terminal
+    first, *printed_files = printed.out.splitlines()
     assert re.fullmatch(
         r"vanilla: .* at that rate \S+% \(.*\) of the requests exceed the limit(, the backlog of .*)?", first
     )
-    assert files_said == [str(folder / name) for name in ("rate.json", "rate.png")]
+    assert printed_files == [str(folder / name) for name in ("rate.json", "rate.png")]
     assert made == []
     assert (folder / "rate.json").read_bytes() == before
     for other in ("seed=7", f"--config-dir={tmp_path}"):
@@ -191,7 +192,7 @@ def test_capacity_search_resumes_and_repeats_its_bytes(
 
 
 def test_limit_in_seconds_gives_the_capacity_of_the_same_multiple(tmp_path: Path) -> None:
-    """At one size, 2x is so many seconds: the same runs, the same answer."""
+    """At one size 2x is a fixed number of seconds: the runs and the answer are the same."""
     found = {}
     for slo in ("2x", f"{2 * FULL_S:g}s"):
         folder = tmp_path / slo

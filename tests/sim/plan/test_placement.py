@@ -1,4 +1,4 @@
-"""The placement of ControlNets against every placement there is."""
+"""The placement of ControlNets against exhaustive search."""
 
 import json
 from itertools import product
@@ -33,13 +33,13 @@ def demands(draw: st.DrawFn) -> Demand:
 
 
 def objective(demand: Demand, found: Placement, max_per_server: int) -> float:
-    """What ``solve`` minimises, of any placement."""
+    """Return the objective of ``solve`` for any placement."""
     even = max(found.load) + found.copies / (max_per_server * len(found.share) * len(found.load))
     return found.turns_s + BALANCE_WEIGHT * demand.call_s * even
 
 
 def exhaustive(demand: Demand, servers: int, limit: float, max_per_server: int) -> Placement | None:
-    """The best of all placements with a single copy of each."""
+    """Return the best of all placements with a single copy of each."""
     best: tuple[float, Placement] | None = None
     for at in product(range(servers), repeat=len(demand.load)):
         whole = {name: [float(s == own) for s in range(servers)] for name, own in zip(demand.load, at, strict=True)}
@@ -71,7 +71,7 @@ def test_solved_placement_is_at_least_as_good_as_any_of_single_copies(
 @settings(max_examples=10)
 @given(demands(), st.integers(2, 3))
 def test_placement_is_optimal_if_each_controlnet_fits_once(demand: Demand, servers: int) -> None:
-    """As many places as ControlNets: nothing can be divided."""
+    """As many places as ControlNets leave nothing to divide."""
     if len(demand.load) % servers:
         return
     max_per_server = len(demand.load) // servers
@@ -130,7 +130,7 @@ def test_too_many_servers_are_refused(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_trace_demand_is_its_controlnets_at_its_own_rate() -> None:
-    """Five requests in two minutes are two a minute, whatever the order of a request's ControlNets."""
+    """Five requests in two minutes are two a minute, in any order of a request's ControlNets."""
     asked = asking([["b", "a"], ["a", "b"], ["a"], [], ["c"]])
     demand = of_trace(asked, None, 0.5)
     assert demand.rate_hz * 60 == pytest.approx(2.0)
@@ -139,9 +139,7 @@ def test_trace_demand_is_its_controlnets_at_its_own_rate() -> None:
     assert of_trace(asked, 20.0, 0.5).load == pytest.approx({name: 10 * load for name, load in demand.load.items()})
 
 
-def test_plan_placement_takes_a_timed_trace_with_controlnets(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_placement_takes_a_timed_trace_with_controlnets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def asked(trace: Trace, *more: str) -> int:
         return main(["plan", "placement", "--trace", str(write(trace, tmp_path / "t.parquet").path), *more])
 

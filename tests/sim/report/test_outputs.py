@@ -1,4 +1,4 @@
-"""An output replaces what the same command wrote before, and nothing else."""
+"""An output replaces the same command's earlier files and nothing else."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +15,7 @@ NOTES = b"# My notes\nkeep these\n"
 
 @pytest.fixture
 def place(tmp_path: Path, fabricate: Fabricate, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with a finished run, a trace and notes, to work in."""
+    """A folder to work in, with a finished run, a trace and notes."""
     monkeypatch.chdir(tmp_path)
     fabricate("g", "vanilla", requests=30)
     assert main(["trace", "synth", "-o", "keep.parquet", "--requests", "30"]) == 0

@@ -1,4 +1,4 @@
-"""A style for every series: told apart, kept together by system, shaded where they are one system's."""
+"""A distinct style for every series: one colour per system, shades within it."""
 
 from dataclasses import dataclass
 from itertools import combinations
@@ -13,7 +13,7 @@ from sim.report.figures.palette import series_styles
 
 @dataclass(frozen=True)
 class Named:
-    """What a style follows from, of a run."""
+    """Return what a run's style follows from."""
 
     system: str
     series: str
@@ -25,7 +25,7 @@ def _runs(*names: tuple[str, str, str]) -> Any:
 
 
 def test_more_series_than_colours_still_have_distinct_styles() -> None:
-    """Those of one system share a colour; no two style alike."""
+    """Series of one system share a colour, and no two styles are alike."""
     runs = _runs(*((f"s{of}", f"s{of} cache={n}", f"s{of} cache={n}") for of in range(4) for n in range(4)))
     styles = series_styles(runs)
     assert len(runs) > len(COLOURS)

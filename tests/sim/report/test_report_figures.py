@@ -157,7 +157,7 @@ def test_every_figure_has_the_same_font_size_and_width(sweep: list[Run]) -> None
 
 
 def test_many_latency_distributions_are_rows_of_ranges(fabricate: Fabricate, tmp_path: Path) -> None:
-    """Of nine systems a row each, from the 10th to the 90th percentile of its latency, and marks of two more."""
+    """One row for each of nine systems, from the 10th to the 90th percentile of its latency, with two more marks."""
     for index in range(9):
         fabricate(f"{index}", f"system-{index}", requests=20 + 5 * index)
     runs = load_runs([tmp_path])
@@ -179,7 +179,7 @@ def test_many_latency_distributions_are_rows_of_ranges(fabricate: Fabricate, tmp
 
 
 def test_limit_that_no_run_of_a_load_has_gets_no_panel(fabricate: Fabricate, tmp_path: Path) -> None:
-    """Sizes 1, 2 and 3 at two loads; 4x was asked for at the lower one alone."""
+    """Sizes 1, 2 and 3 at two loads; only the lower load has 4x."""
 
     def once(summary: dict[str, Any]) -> None:
         del summary["slo"]["4x"]
@@ -204,7 +204,7 @@ def test_limit_that_no_run_of_a_load_has_gets_no_panel(fabricate: Fabricate, tmp
 
 
 def test_wide_axis_is_logarithmic_with_few_ticks(fabricate: Fabricate, tmp_path: Path) -> None:
-    """Sizes over decades, too many to be written under it: some of them are, the largest always, evenly."""
+    """Sizes over decades, too many to label: an even selection is labelled, always with the largest."""
     sizes = [10 * 2**power for power in range(12)]
     for size in sizes:
         fabricate(f"n{size}", requests=20, config={"system": {"name": "nirvana", "cache": {"capacity": size}}})
@@ -240,7 +240,7 @@ def test_series_without_a_gauge_still_shows_the_other(fabricate: Fabricate, tmp_
     runs = load_runs([tmp_path])
     figure = over_time(runs)
     assert figure is not None
-    busy, first, second, bar = figure.axes  # in the order of the names, then what explains the shades
+    busy, first, second, bar = figure.axes  # sorted by name, then the explanation of the shades
     assert len(busy.collections) == 1
     assert [len(panel.lines) for panel in (first, second)] == [0, 1]
     assert first.texts[0].get_text() == "no data"
@@ -248,7 +248,7 @@ def test_series_without_a_gauge_still_shows_the_other(fabricate: Fabricate, tmp_
     assert [label.get_text() for label in bar.get_yticklabels()] == ["0%", "50%", "100%"]
     alone = over_time([run for run in runs if run.system == "vanilla"])
     assert alone is not None
-    assert len(alone.axes) == 2  # nothing is shaded, and nothing explains it
+    assert len(alone.axes) == 2  # nothing is shaded or explained
     assert not alone.axes[0].collections
 
 

@@ -1,4 +1,4 @@
-"""The report as a file: whole, self-contained, repeatable, and honest about what is not there."""
+"""The report as a file: whole, self-contained, repeatable, and clear about missing values."""
 
 import base64
 import re
@@ -22,7 +22,7 @@ Fabricate = Callable[..., Path]
 
 
 class Page(HTMLParser):
-    """Cells of the page's tables by row, and every attribute that could fetch something."""
+    """Collects the cells of the page's tables by row, and every attribute that could fetch something."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
@@ -77,7 +77,7 @@ def test_report_page_is_self_contained(four: Path) -> None:
 
 
 def column(runs: Sequence[Run], title: str) -> dict[str, Entry]:
-    """A column of the comparison, by series."""
+    """Return a column of the comparison, by series."""
     place = [each.title for each in columns(runs)].index(title)
     return {cell.series: entries[place] for cell, entries in comparison(runs)}
 
@@ -108,7 +108,7 @@ def test_best_of_each_load_is_marked_if_seeds_agree(fabricate: Fabricate, tmp_pa
 
 
 def test_difference_within_seed_noise_is_not_marked(fabricate: Fabricate, tmp_path: Path) -> None:
-    """The means differ by 0.1, the seeds of each by 2, and not together."""
+    """The means differ by 0.1, the seeds of each by 2, but not together."""
     rates = {"vanilla": (9.0, 10.0, 11.0), "nirvana": (11.1, 9.0, 10.2)}
     for system, measured in rates.items():
         for seed, rate in enumerate(measured):
@@ -210,7 +210,8 @@ def test_hostile_strings_stay_text(fabricate: Fabricate) -> None:
 def test_control_characters_are_escaped_and_missing_glyphs_give_no_warning(
     name: str, fabricate: Fabricate, tmp_path: Path
 ) -> None:
-    """A control character is shown escaped; a script that the font lacks is no warning, and the page has the name."""
+    """A control character is shown escaped; a script missing from the font gives no warning, and the page has the
+    name."""
     configs = [{"frontend": {"role": role}} for role in (name, "large")]
     runs = [fabricate(f"{name}-{at}", requests=20, config=frontend) for at, frontend in enumerate(configs)]
     runs.append(fabricate("own", requests=20, change=lambda summary: summary.update(system=name)))
@@ -289,9 +290,7 @@ def test_reproduction_table_has_seed_trace_and_choices(fabricate: Fabricate) -> 
     assert row[5].startswith("sha256:")
 
 
-def test_report_command_prints_the_files_it_wrote(
-    four: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_report_command_prints_its_files(four: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", str(four), "-o", str(tmp_path / "new" / "page.html"), "--title", "T"]) == 0
     lines = [Path(line) for line in capsys.readouterr().out.splitlines()]
     assert lines[0] == tmp_path / "new" / "page.html"
@@ -326,7 +325,7 @@ def test_assumption_stated_twice_by_a_run_is_listed_once(fabricate: Fabricate, t
 def test_report_of_many_systems_says_how_many_it_shows(
     fabricate: Fabricate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """More than a title names, and more strips than fit over time."""
+    """More systems than a title names, and more strips than fit over time."""
     monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda figure, file, **_: file.write(b"rendered"))
     for index in range(13):
         fabricate(f"runs/{index}", f"system-{index}", rate_rpm=9.0, requests=10)

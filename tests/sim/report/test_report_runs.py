@@ -1,4 +1,4 @@
-"""Finding runs, telling them apart, and refusing those that cannot be read."""
+"""Finding runs, distinguishing them, and refusing unreadable ones."""
 
 import errno
 import json
@@ -168,7 +168,7 @@ def test_thinning_a_time_series_keeps_its_mean(fabricate: Fabricate) -> None:
 
 
 def test_pause_is_weighted_by_its_duration(fabricate: Fabricate) -> None:
-    """Busy for ten seconds, a pause of 990 s that is one row, busy again: one part in fifty of the time."""
+    """Busy for ten seconds, a pause of 990 s in one row, busy again: one part in fifty of the time."""
     (run,) = load_runs([fabricate("r", requests=10)])
     looked = {"time_s": [*range(10), 10, *range(1000, 1010)], "seconds": [1] * 10 + [990] + [1] * 10}
     pq.write_table(pa.table(looked | {"busy": [4] * 10 + [0] + [4] * 10}), run.path / "cluster.parquet")
@@ -179,7 +179,7 @@ def test_pause_is_weighted_by_its_duration(fabricate: Fabricate) -> None:
 
 
 def edited(*keys: str, to: object = None) -> Callable[[dict[str, Any]], None]:
-    """An edit of a key of the summary, which is deleted where no value is given."""
+    """Return an edit that sets a key of the summary, or deletes it without a value."""
 
     def edit(summary: dict[str, Any]) -> None:
         for key in keys[:-1]:
@@ -192,7 +192,7 @@ def edited(*keys: str, to: object = None) -> Callable[[dict[str, Any]], None]:
 
 
 def error_of(path: Path) -> str:
-    """The one line that `load_runs` refuses `path` with."""
+    """Return the one line with which `load_runs` refuses `path`."""
     with pytest.raises(ConfigError) as refused:
         load_runs([path])
     assert "\n" not in str(refused.value)
@@ -285,7 +285,7 @@ def test_non_finite_number_is_none(fabricate: Fabricate, value: object) -> None:
 
 
 def test_time_series_without_valid_samples_is_none(fabricate: Fabricate) -> None:
-    """A time that was never written down or lies ages away is no place on an axis, nor is what has no value a point."""
+    """A missing or very old time has no place on an axis, and a missing value is no point."""
     (run,) = load_runs([fabricate("r", requests=10)])
     nan = float("nan")
 
@@ -346,9 +346,7 @@ def test_vllm_omni_results_without_a_limit_are_null(fabricate: Fabricate) -> Non
         assert [found[f"slo_{key}"] for key in ("attainment_rate", "met_success", "scale")] == [None] * 3
 
 
-def test_vllm_omni_results_without_requests_are_refused(
-    fabricate: Fabricate, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_vllm_omni_result_without_requests_is_refused(fabricate: Fabricate, capsys: pytest.CaptureFixture[str]) -> None:
     path = fabricate("r", requests=10)
     staged(path)
     assert main(["report", str(path), "--format", "vllm-omni"]) == 0

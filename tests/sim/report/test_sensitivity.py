@@ -1,4 +1,4 @@
-"""The report's error bars: wider where more is at stake, and what reruns give."""
+"""The report's error bars: wider where the model's error matters more, and as wide as reruns make them."""
 
 import json
 from math import inf
@@ -40,7 +40,7 @@ def runs(tmp_path_factory: Any) -> Path:
 
 
 def rerun(load: float, factor: float) -> list[float]:
-    """p50, p95 and p99 of the same run as the command line would make it, with the service time moved."""
+    """Return p50, p95 and p99 of the same run from the command line, with the service time changed."""
     config = configured(*VANILLA, f"arrivals.rate_rpm={60 * load * 2 / ALONE_S}", f"backend.service_factor={factor}")
     rows = simulate(config).requests
     arrival, finish = (rows[name].to_numpy()[100:] for name in ("arrival_s", "finish_s"))
@@ -48,7 +48,7 @@ def rerun(load: float, factor: float) -> list[float]:
 
 
 def stated(folder: Path, service_error: float | None, basis: str = "measured") -> Path:
-    """Have the run in ``folder`` state its model, as a profile of that basis and error makes it."""
+    """Make the run in ``folder`` state its model, as a profile of that basis and error does."""
     summary = json.loads((folder / "summary.json").read_text())
     row = {"role": "large", "model": "z-image-turbo", "width": 1024, "height": 1024, "steps": 9, "precision": "bf16"}
     summary["models"] = [row | {"basis": basis, "service_error": service_error, "gpu": "h100", "source": "made up"}]
@@ -62,7 +62,7 @@ def test_sensitivity_band_is_the_profile_error_or_an_example(error: float | None
     (each,) = sensitivities(load_runs([stated(made(tmp_path / "run", 0.7), error)]), inf)
     assert each.error == error
     assert each.baseline is not None
-    assert each.baseline["p99"] == pytest.approx(each.run.number("latency_s", "p99"))  # the run's own, warm-up left out
+    assert each.baseline["p99"] == pytest.approx(each.run.number("latency_s", "p99"))  # the run's own, without warm-up
     for place, name in enumerate(("p50", "p95", "p99")):
         values = [rerun(0.7, factor)[place] for factor in (1 - share, 1.0, 1 + share)]
         assert each.bands[name] == pytest.approx((min(values), max(values)))

@@ -1,4 +1,4 @@
-"""Runs of unlike work are named, and nothing is best across them; the first table says what a buyer asks."""
+"""Runs of unlike work are named and no best is marked among them; the first table answers a buyer's question."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -66,7 +66,7 @@ def test_work_differs_by_model_size_steps_or_precision(change: dict[str, Any], i
 
 @pytest.mark.parametrize("is_same_work", [True, False])
 def test_no_run_is_best_across_different_images(is_same_work: bool, fabricate: Fabricate, tmp_path: Path) -> None:
-    """Of like work the faster system is marked, since the seeds agree."""
+    """Between systems with like work the faster is marked, since the seeds agree."""
     for system, model in (("vanilla", MLPERF), ("modm-throughput", MLPERF if is_same_work else ASSUMED)):
         for seed in (1, 2, 3):
             config = of_kind(model["gpu"])
@@ -160,12 +160,10 @@ def test_figures_come_before_the_cards_on_the_page(fabricate: Fabricate) -> None
 
 
 @pytest.mark.parametrize("second", ["cluster=h100", "cluster=l40s"])
-def test_sweep_of_different_work_says_so_at_its_end(
-    second: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_sweep_of_unlike_work_says_so_at_end(second: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "sweep"
     words = ["run", "-m", "cluster.count=1", "arrivals.rate_rpm=2", "trace.requests=20", f"run.dir={folder}"]
-    words.append("hydra.launcher.n_jobs=1")  # in this process, whose output is seen
+    words.append("hydra.launcher.n_jobs=1")  # in this process, whose output is captured
     seeds = ["cluster=l40s", "seed=1,2"] if second == "cluster=l40s" else ["cluster=l40s,h100"]
     assert main([*words, *seeds]) == 0
     lines = capfd.readouterr().out.splitlines()
@@ -174,7 +172,7 @@ def test_sweep_of_different_work_says_so_at_its_end(
         assert "p95 " in line
         assert "sdxl" in line
         assert "1024x1024, " in line
-    # What a run states is written here: which profile states what is tested with the profiles.
+    # the runs' statements are written here; the tests of the profiles check what each profile states
     for path in folder.glob("*/summary.json"):
         summary = json.loads(path.read_text())
         kind = "h100" if second == "cluster=h100" and path.parent.name == "1" else "l40s"

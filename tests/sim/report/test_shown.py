@@ -1,4 +1,4 @@
-"""What the notebooks import."""
+"""The functions that the notebooks import."""
 
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ def test_figure_has_the_requested_width(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_experiment_left_out_of_the_quick_form_has_no_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     card = load_study("modm", quick=True)
-    skip_fraction = next(name for name in load_study(None, quick=False).experiments() if name not in card.overrides)
-    assert not runs_of(card, skip_fraction, tmp_path, 1, leave_out=True).outcomes
-    assert capsys.readouterr().out == f"{skip_fraction}: left out of the quick form\n"
+    left_out = next(name for name in load_study(None, quick=False).experiments() if name not in card.overrides)
+    assert not runs_of(card, left_out, tmp_path, 1, leave_out=True).outcomes
+    assert capsys.readouterr().out == f"{left_out}: left out of the quick form\n"
     assert not list(tmp_path.iterdir())

@@ -1,4 +1,4 @@
-"""What a run is composed of: groups, their choices, who wins, and how parts find each other."""
+"""A run's composition: groups, their choices, precedence, and how parts find each other."""
 
 import inspect
 import os
@@ -64,7 +64,7 @@ NEEDED = {
     "similarity=text-to-clip-images": ["similarity.images.folder=f", "similarity.images.weights=f"],
     "similarity=text-to-given-images": ["similarity.images.path=v.npy"],
 }
-"""What has no default, and what does not go with another choice."""
+"""The required groups, and the combinations of choices that are refused."""
 
 
 def test_every_folder_of_choices_is_a_group() -> None:
@@ -76,7 +76,7 @@ def test_every_folder_of_choices_is_a_group() -> None:
 
 
 def test_needs_of_a_group_match_the_classes_that_take_it() -> None:
-    """conf/groups.yaml says so once; the classes of our choices have the parameter."""
+    """conf/groups.yaml states it once; the classes of our choices have the parameter."""
     for group, settings in groups().items():
         for other, allowed in settings.needs.items():
             takers = set()
@@ -88,7 +88,7 @@ def test_needs_of_a_group_match_the_classes_that_take_it() -> None:
                 "modm",
                 "nirvana",
                 "pinecone",
-            }  # through the cache, of these front ends alone
+            }  # through the cache, with these front ends alone
             assert direct == set(allowed), group
 
 
@@ -102,7 +102,7 @@ _NEEDED_BY = {
 
 
 def _taken(node: Any) -> set[str]:
-    """The groups that the class of ``node`` has a parameter for."""
+    """Return the groups for which the class of ``node`` has a parameter."""
     return set(inspect.signature(located(node["_target_"], "it")).parameters) & {*PARTS} if node else set()
 
 
@@ -128,7 +128,7 @@ def test_group_without_the_choice_it_needs_is_refused(words: list[str], message:
 
 @pytest.mark.parametrize("turn", range(max(map(len, SINGLE.values()))))
 def test_every_choice_composes_and_builds(turn: int) -> None:
-    """It composes, and what it describes can be built: the first of every group, then the second of every group..."""
+    """Each composes, and its parts can be built: the first of every group, then the second of every group..."""
     words = [f"{group}={names[turn % len(names)]}" for group, names in SINGLE.items()]
     if "backend=live" in words:
         pytest.importorskip("diffusers")
@@ -142,7 +142,7 @@ def test_every_choice_composes_and_builds(turn: int) -> None:
     nodes = {group: getattr(settings, group) for group in PARTS}
     images = check(configured("system=pinecone")).cache
     for group in PARTS:
-        # Final images go with every frontend; latents do not.
+        # final images go with every frontend; latents do not
         parts = Parts(nodes if group == "cache" else {**nodes, "cache": images})
         empty = f"{group}=none" in words and group in ("controller", "failures", "feature_cache")
         assert (parts.get(group) is None) == empty
@@ -154,7 +154,7 @@ def test_every_system_and_experiment_has_its_parts_and_reads_all_of_them(group: 
     parts = settings.parts()
     for part in ("frontend", "scheduler", "executor", "allocation"):
         assert parts.get(part) is not None
-    for part in ("controller", "failures"):  # which the run takes where there is one
+    for part in ("controller", "failures"):  # taken by the run where one exists
         parts.get(part)
     parts.refuse_unread(settings.system.name)
 
@@ -214,7 +214,7 @@ def test_systems_hold_no_parts_of_their_own() -> None:
         assert config["system"].keys() <= {"name", "addons", "services", "assumptions"}
         for part in PARTS:
             inside = {key for key, value in (config.get(part) or {}).items() if isinstance(value, dict)}
-            assert not inside & {*groups()}  # what is no group, as a delay, is a setting of its part
+            assert not inside & {*groups()}  # a part that is no group, such as a delay, is a setting of its owner
 
 
 def test_command_line_overrides_experiment_overrides_system() -> None:
@@ -231,7 +231,7 @@ def test_command_line_overrides_experiment_overrides_system() -> None:
 
 
 def test_child_system_replaces_a_part_as_a_whole(tmp_path: Path) -> None:
-    """Nothing of the parent's part stays behind; what the child does not name it inherits."""
+    """The child inherits what it does not name, and nothing else of the parent's part stays."""
     (tmp_path / "system").mkdir()
     (tmp_path / "cache").mkdir()
     few = {"_target_": "sim.cache.cache.ArtifactCache", "capacity": 7}
@@ -251,7 +251,7 @@ def test_child_system_replaces_a_part_as_a_whole(tmp_path: Path) -> None:
 
 
 def test_cached_composition_equals_hydras_and_is_independent_of_its_caller() -> None:
-    """RequestInputs for again after what was handed out was changed, it is the same."""
+    """The same words compose the same configuration after a caller changed an earlier one."""
     words = ["run.dir=unused", "experiment=nirvana-table3", "seed=7"]
     with initialize_config_module("conf", version_base="1.3"):
         expected = compose("config", overrides=words)
@@ -324,7 +324,7 @@ def test_parts_are_shared_and_checked_against_their_protocol() -> None:
 
 @dataclass
 class Needy:
-    """Needs a part that its own node may give."""
+    """Needs a part that its own node may set."""
 
     eviction: Any
     cache: Any = None
@@ -332,7 +332,7 @@ class Needy:
 
 @dataclass
 class Needed:
-    """Needs what needs it."""
+    """Needs a part that needs another."""
 
     cache: Any
 
@@ -351,13 +351,13 @@ def test_part_in_a_node_overrides_the_chosen_part() -> None:
 
 
 class Half(Scheduler):
-    """Inherits from the protocol, and has one of the methods that it must have."""
+    """Inherits from the protocol, and has only one of the required methods."""
 
     def bind(self, run: Any) -> None: ...
 
 
 class Alone:
-    """Has the methods that a scheduler must have, and inherits nothing."""
+    """Has the methods required of a scheduler, and inherits nothing."""
 
     def bind(self, run: Any) -> None: ...
     def offer(self, request: Any, now_s: float) -> None: ...
@@ -384,13 +384,13 @@ def test_optional_hooks_have_default_bodies_and_missing_methods_are_named() -> N
 
 
 class Named(Protocol):
-    """What nothing can be asked about while it runs."""
+    """Has no attribute that can be asked about during the run."""
 
     def name(self) -> str: ...
 
 
 class Loose:
-    """Takes a part or none, one of two words, what it says nothing of, and what it says in a strange way."""
+    """Takes an optional part, one of two words, an unannotated argument and a strangely annotated one."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The command line as a user meets it: what it writes, and how it refuses."""
+"""The command line as a user meets it: its output and its refusals."""
 
 import json
 import os
@@ -22,7 +22,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def mezzotint(*words: str) -> subprocess.CompletedProcess[str]:
-    """A process of its own: what sweeps and plug-ins need."""
+    """A process of its own, as sweeps and plug-ins require."""
     command = [sys.executable, "-P", "-m", "sim.cli", *words]
     return subprocess.run(
         command, capture_output=True, text=True, env={**os.environ, "HYDRA_FULL_ERROR": ""}, timeout=120
@@ -65,7 +65,7 @@ def test_sweep_warns_once_about_extrapolation_of_several_runs() -> None:
 
 
 def test_sweep_gives_the_bytes_of_single_runs(tmp_path: Path) -> None:
-    """The same bytes in worker processes (joblib) as in this one."""
+    """Worker processes (joblib) write the same bytes as this one."""
     done = mezzotint("run", "-m", *SMALL, "system=vanilla,nirvana", "run.dir=sweep")
     assert done.returncode == 0, done.stderr
     for number, system in enumerate(("vanilla", "nirvana")):
@@ -76,7 +76,7 @@ def test_sweep_gives_the_bytes_of_single_runs(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("launcher", ["joblib", "submitit_local"])
 def test_every_launcher_prints_the_same_sweep(launcher: str) -> None:
-    """Point by point, also those of a sweep that was finished before; errors go to standard error."""
+    """Point by point, also for a sweep that was finished before; errors go to standard error."""
     if launcher == "submitit_local":
         pytest.importorskip("hydra_plugins.hydra_submitit_launcher")
     words = ("run", "-m", *SMALL, "seed=1,2,none", f"hydra/launcher={launcher}", "run.dir=sweep")
@@ -84,18 +84,18 @@ def test_every_launcher_prints_the_same_sweep(launcher: str) -> None:
     error = "mezzotint: error: sweep/2 (trace.requests=60 arrivals.rate_rpm=9 seed=none): seed: input should be"
     failed = "mezzotint: 1 point of sweep failed; the same command runs what is missing"
     before = "mezzotint: 2 points of sweep had been run before; `mezzotint report sweep` compares all"
-    for said_before in ([], [before]):
+    for finished_before in ([], [before]):
         done = mezzotint(*words)
         assert done.returncode == 2
         lines = sorted(done.stdout.splitlines())
         assert [line[: len(point)] for line, point in zip(lines, points, strict=True)] == points
         errors = done.stderr.splitlines()
         assert errors[0].startswith(error)
-        assert errors[1:] == [*said_before, failed]
+        assert errors[1:] == [*finished_before, failed]
 
 
 def test_sweep_can_have_a_folder_per_point(capsys: pytest.CaptureFixture[str]) -> None:
-    """There is none to claim, and what one point meets is no matter of the others'."""
+    """No folder is claimed, and one point's error concerns no other."""
     words = ["run", "-m", "trace.requests=5", "hydra.launcher.n_jobs=1", "models=sdxl"]
     assert main([*words, "seed=3", "cluster=l20,mi210", "run.dir=of-${seed}"]) == 2
     printed = capsys.readouterr()
@@ -107,7 +107,7 @@ def test_sweep_can_have_a_folder_per_point(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_internal_error_is_raised_with_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A message without its traceback would be all that anybody ever saw of it."""
+    """Without its traceback only a message would ever be visible."""
 
     def broken(*_: object, **__: object) -> None:
         raise ValueError("a fault")
@@ -173,12 +173,12 @@ class LastComeFirstServed:
 
 
 def test_user_policy_is_one_class_and_one_yaml_file() -> None:
-    """No file of the project changes: a class in the working directory, a YAML in a folder of the user's."""
+    """A class in the working directory and a YAML file in the user's folder suffice: no file of the project changes."""
     Path("my_policies.py").write_text(POLICY)
     Path("my_conf/scheduler").mkdir(parents=True)
     Path("my_conf/scheduler/impatient.yaml").write_text("_target_: my_policies.LastComeFirstServed\n")
     words = ("trace.requests=300", "arrivals.rate_rpm=14", "scheduler=impatient", "run.dir=out")
-    # A setting that the YAML does not list needs no +: the class says which there are.
+    # a setting that the YAML does not list needs no +: the class declares it
     done = mezzotint("run", "--plugin", "my_policies", "--config-dir", "my_conf", *words, "scheduler.patience_s=100")
     assert done.returncode == 0, done.stderr
     summary = json.loads(Path("out/summary.json").read_text())
@@ -215,7 +215,7 @@ def test_user_system_combines_shipped_and_own_choices(capsys: pytest.CaptureFixt
 
 
 def test_experiment_replays_a_user_trace() -> None:
-    """What it wishes of the built-in trace goes with that trace."""
+    """What experiments need of the built-in trace goes with that trace."""
     assert main(["trace", "synth", "-o", "mine.parquet", "--requests", "90"]) == 0
     words = ["experiment=nirvana-figure15", "trace=file", "trace.path=mine.parquet", "preload=30", "search=exact"]
     assert main(["run", *words, "run.dir=out"]) == 0
@@ -299,7 +299,7 @@ def test_command_answers_to_its_former_name(capsys: pytest.CaptureFixture[str]) 
 
 @pytest.mark.parametrize("name", ["a b/[x] é", "it's", "1e3"])
 def test_run_directory_may_have_any_name(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """What Hydra's grammar has no sign for, and what it would read as a list or a number, is a path."""
+    """Names outside Hydra's grammar, and names that it would read as a list or a number, are paths."""
     assert main(["run", "trace.requests=5", f"run.dir={name}"]) == 0
     assert Path(name, "summary.json").is_file()
 
@@ -311,7 +311,7 @@ def test_tilde_is_the_home_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 
 
 def test_code_in_the_working_directory_is_not_run() -> None:
-    """Packages with our names, plug-ins of Hydra's, modules called as libraries are; also in a sweep's processes."""
+    """Packages with our names, Hydra plug-ins, modules named as libraries; also in a sweep's processes."""
     for folder in ("hydra_plugins/bad", "hydra_plugins", "backends", "conf", "sim", "traces"):
         Path(folder).mkdir(parents=True, exist_ok=True)
         Path(folder, "__init__.py").write_text("open('harm', 'w')\n")
@@ -346,7 +346,7 @@ def test_closed_stream_does_not_change_the_run(words: list[str], runs: int, clos
 
 @pytest.mark.parametrize("words", [["list"], ["run", "-m", "seed=1,2", *SMALL]])
 def test_broken_pipe_ends_quietly(words: list[str]) -> None:
-    """The command does its work and ends as one that SIGPIPE ends."""
+    """The command does its work and ends as one killed by SIGPIPE does."""
     done = _in_shell("( {}; echo $? >status ) | true", *words)
     assert (Path("status").read_text(), done.stderr) == ("141\n", "")
     assert bool(list(Path().rglob("summary.json"))) == ("run" in words)
@@ -355,9 +355,9 @@ def test_broken_pipe_ends_quietly(words: list[str]) -> None:
 def test_deleted_working_directory_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "request_left").mkdir()
-    monkeypatch.chdir(tmp_path / "request_left")
-    (tmp_path / "request_left").rmdir()
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
     assert main(["run", "run.dir=/tmp/out"]) == 2
     error = capsys.readouterr().err
     assert "the working directory no longer exists" in error

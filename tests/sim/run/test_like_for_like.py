@@ -1,4 +1,4 @@
-"""The like-for-like set: the same model, size, steps and precision on every GPU, with every design that makes sense."""
+"""The like-for-like set: the same model, size, steps and precision on every GPU, for every applicable design."""
 
 from itertools import cycle
 
@@ -46,7 +46,7 @@ README = {
 
 @pytest.mark.parametrize(("command", "stages"), README.items())
 def test_readme_batching_commands_run_as_written(command: str, stages: int) -> None:
-    """``stages`` take their images in turn, by a rule that the summary states."""
+    """``stages`` split its images by a rule that the summary states."""
     assert f"`{command}`" in " ".join((REPOSITORY / "README.md").read_text().split())
     summary = simulated(*command.split(), "trace.requests=40").summary
     assert summary["requests"]["completed"] == 40

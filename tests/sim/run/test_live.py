@@ -1,4 +1,4 @@
-"""Real pipelines as workers: tiny ones here, the same code with full-size ones on a GPU."""
+"""Real pipelines as workers: tiny ones here; full-size ones run the same code on a GPU."""
 
 import gc
 import weakref
@@ -25,7 +25,7 @@ LIVE = ("backend=live", "backend.device=cpu", "cluster=local", "trace.requests=2
 
 
 def live(system: str, family: str, images: Path, *more: str) -> Outcome:
-    """20 requests of 10 steps at 64 pixels, in a trace whose users repeat themselves often."""
+    """Run 20 requests of 10 steps at 64 pixels, in a trace whose users often repeat themselves."""
     shape = {"width": 64, "height": 64, "steps": 10}
     sizes = [f"models.{role}.{key}={value}" for role in ("large", "small") for key, value in shape.items()]
     names = [f"models.large.name={family}-tiny", f"models.small.name={PARTNER[family]}-tiny"]
@@ -36,7 +36,7 @@ def live(system: str, family: str, images: Path, *more: str) -> Outcome:
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("system", ["nirvana", "modm-fixed"])
 def test_every_family_serves_a_trace(system: str, family: str, tmp_path: Path) -> None:
-    """Images come out; the records hold K, sources and seconds that were really measured."""
+    """The run makes images, and its records have K, sources and measured seconds."""
     from PIL import Image
 
     outcome = live(system, family, tmp_path)
@@ -57,7 +57,7 @@ def test_every_family_serves_a_trace(system: str, family: str, tmp_path: Path) -
     in_full = {pictures[str(row)].tobytes() for row in rows.index[~hit]}
     assert len(in_full) == (~hit).sum()
     same = rows.index[rows.similarity == 1.0] if system == "nirvana" else []
-    for row in same:  # the same prompt from the same latent is the same image, whatever the seed
+    for row in same:  # the same prompt from the same latent is the same image, for every seed
         source = rows.index[rows.request_id == rows.source_id[row]][0]
         assert (pictures[str(row)] == pictures[str(source)]).all()
 
@@ -77,7 +77,7 @@ def test_preloaded_artifacts_are_generated(tmp_path: Path) -> None:
 
 
 def test_worker_that_switches_models_loads_them(tmp_path: Path) -> None:
-    """One queue over both models: every change is a load that was done and timed."""
+    """One queue over both models: every model change is a real load with measured time."""
     one_queue = ("scheduler=fcfs", "allocation=uniform-large", "cluster.count=1")
     outcome = live("modm-fixed", "sd1.5", tmp_path / "images", *one_queue, f"backend.store={tmp_path / 'weights'}")
     rows = outcome.requests.to_pandas()
@@ -90,7 +90,7 @@ def test_worker_that_switches_models_loads_them(tmp_path: Path) -> None:
 
 
 def test_live_quality_compares_hits_with_the_full_run(tmp_path: Path) -> None:
-    """Only images that skipped steps have a factor; it is SSIM, and the summary says so and counts alpha."""
+    """Only images that skipped steps have a factor; it is SSIM, and the summary names it and counts alpha."""
     words = ("+backend.quality._target_=backends.quality.Ssim", "backend.reference=${models.large.name}")
     outcome = live("nirvana", "sd1.5", tmp_path, *words)
     rows = outcome.requests.to_pandas()
@@ -124,7 +124,7 @@ def test_out_of_memory_fails_only_its_request(tmp_path: Path, monkeypatch: pytes
 
 
 def test_latents_of_an_evicted_state_are_freed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many tensors are alive after the run as the cache holds items."""
+    """The cache holds items, and as many tensors are alive after the run."""
     latents: list[weakref.ref[Any]] = []
     insert = ArtifactCache.insert
 

@@ -1,4 +1,4 @@
-"""SwiftDiffusion with real pipelines behind the engine: what it decides is really done, and when it says so."""
+"""SwiftDiffusion with real pipelines behind the engine: its decisions are carried out, at the recorded times."""
 
 from functools import partial
 from pathlib import Path
@@ -24,7 +24,7 @@ from backends.diffusers_.addons.lora import Loras, read_lora, write_random_lora 
 
 STEPS = 8
 BOUND = 2
-"""Levels of 255 by which a pixel may differ from the stock way: ControlNets in line, LoRAs fused by PEFT."""
+"""Levels of 255 by which a pixel may differ from the stock way: serial ControlNets, LoRAs fused by PEFT."""
 
 LIVE = [
     "backend=live",
@@ -50,12 +50,12 @@ def model() -> Any:
 
 @pytest.fixture(autouse=True)
 def _strong(monkeypatch: pytest.MonkeyPatch) -> None:
-    """LoRAs that are to be seen in the pixels."""
+    """Make LoRAs strong enough to show in the pixels."""
     monkeypatch.setattr(library, "write_random_lora", partial(write_random_lora, std=0.1))
 
 
 def served(images: Path, *words: str) -> tuple[pd.DataFrame, Any]:
-    """The requests of a live run, and what the rows asked for."""
+    """Return the requests of a live run, and what the rows asked for."""
     images.mkdir()
     config = configured(*words, *LIVE, f"backend.images={images}")
     settings = check(config)
@@ -74,7 +74,7 @@ def written_lora(model: Any, folder: Path, n: int) -> Any:
 
 
 def stock(model: Any, folder: Path, asked: Any, row: int, nets: int, loras: int, boundary: int) -> np.ndarray:
-    """The image of ``row`` by diffusers' own way, its LoRAs fused after ``boundary`` steps."""
+    """Make the image of ``row`` by diffusers' own way, its LoRAs fused after ``boundary`` steps."""
     beside, peft = AddOns(model, folder), Loras(model)
     seed, conditioning = asked.seed(row), model.encode([asked.prompt(row)])
     names = [f"controlnet-{n + 1}" for n in range(nets)]
@@ -103,9 +103,7 @@ def stock(model: Any, folder: Path, asked: Any, row: int, nets: int, loras: int,
         (["system=diffusers", "lora_loading.create=true", "cluster.count=1"], 1, 2),
     ],
 )
-def test_live_addon_images_equal_stock_diffusers(
-    words: list[str], nets: int, loras: int, model: Any, tmp_path: Path
-) -> None:
+def test_live_addon_images_equal_diffusers(words: list[str], nets: int, loras: int, model: Any, tmp_path: Path) -> None:
     asked_for = [f"trace.controlnets={nets}", f"trace.loras={loras}", "trace.requests=2"]
     rows, asked = served(tmp_path / "images", *words, *asked_for)
     swift = "system=diffusers" not in words

@@ -1,4 +1,4 @@
-"""A log's own arrivals: the default of a file, refused where there are none, scaled by a rate; sweeps of a key."""
+"""A log's own arrivals: the default for a file, refused where there are none, scaled by a rate; sweeps of a key."""
 
 import json
 import sys

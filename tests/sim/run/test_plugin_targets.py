@@ -1,4 +1,4 @@
-"""A configuration builds parts and does nothing else: what it names is looked at before it is called."""
+"""A configuration only builds parts: every target is checked before it is called."""
 
 import sys
 from pathlib import Path
@@ -39,10 +39,8 @@ HARM = [
 
 @pytest.mark.parametrize("node", HARM, ids=lambda node: str(node["_target_"]))
 @pytest.mark.parametrize("kind", [Scheduler, Eviction, Delay, Allocation, None])
-def test_target_that_is_no_part_is_never_called(
-    node: dict[str, Any], kind: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also inside an argument of a part, in a list, and where nothing says what is expected."""
+def test_target_that_is_no_part_is_not_called(node: dict[str, Any], kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check covers an argument of a part, a list, and untyped arguments."""
     with pytest.raises(ConfigError):
         build(node, "it", kind)
     with pytest.raises(ConfigError):
@@ -53,7 +51,7 @@ def test_target_that_is_no_part_is_never_called(
 
 
 def test_class_of_another_protocol_is_refused_before_construction() -> None:
-    """A part of ours, but not what belongs there: its constructor does not run."""
+    """A part of ours in the wrong place: its constructor does not run."""
     made: list[str] = []
 
     class Counted:
@@ -69,7 +67,7 @@ def test_class_of_another_protocol_is_refused_before_construction() -> None:
 
 
 def test_plugin_modules_load_from_the_working_directory_only_if_named(tmp_path: Path) -> None:
-    """A plug-in, and what it imports from there, also late; no other, and nothing that stands before a library."""
+    """A plug-in, its imports from there, also late ones; no other module, and none that shadows a library."""
     Path("mine.py").write_text(
         "import beside\nclass Part:\n    def late(self):\n        import later\n        return later.X\n"
     )
@@ -119,7 +117,7 @@ def test_target_that_names_no_class_is_refused_by_its_key(target: Any, message: 
 
 
 def test_run_config_cannot_name_a_plugin(capsys: pytest.CaptureFixture[str]) -> None:
-    """Neither does a module beside it run, nor one that is named like a library."""
+    """A module beside it does not run, nor one named like a library."""
     Path("out").mkdir()
     for file in ("out/__init__.py", "out/evil.py", "evil.py", "simpy.py"):
         Path(file).write_text("open('harm', 'w')\nclass Part: pass\n")
@@ -147,7 +145,7 @@ HYDRA = [
 def test_shared_configuration_cannot_configure_hydra(
     node: dict[str, Any], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As a run's own config.yaml, and as a choice in a folder of the user's."""
+    """From a run's own config.yaml, and as a choice in a folder of the user's."""
     Path("out").mkdir()
     Path("out/config.yaml").write_text(yaml.safe_dump({"hydra": node, "run": {"dir": "???"}, "seed": 1}))
     assert main(["run", "--config-path", "out", "--config-name", "config", "run.dir=again"]) == 2

@@ -1,4 +1,4 @@
-"""Numbers of a configuration: a boolean is none, and what has a range is held to it."""
+"""Numbers of a configuration: a boolean is no number, and a range is enforced."""
 
 from typing import Annotated, Any
 
@@ -28,7 +28,7 @@ def test_boolean_is_refused_as_a_number(value: bool, hint: Any) -> None:
 
 @given(st.one_of(st.integers(), st.floats()), st.sampled_from([bool, bool | None, list[bool]]))
 def test_number_is_refused_as_a_boolean(value: float, hint: Any) -> None:
-    """Not even 0 and 1, which pydantic would take."""
+    """Not even 0 and 1, which pydantic would accept."""
     for each in (value, 0, 1, 0.0, 1.0):
         with pytest.raises(ValidationError):
             validated([each] if hint == list[bool] else each, hint)

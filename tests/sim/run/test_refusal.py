@@ -1,4 +1,4 @@
-"""Whatever is refused, with whatever in it: one line that a terminal shows as it is, and short enough to be read."""
+"""Every refusal, whatever it quotes, is one printable line and short enough to read."""
 
 import contextlib
 import io

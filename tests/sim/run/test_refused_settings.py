@@ -1,4 +1,4 @@
-"""A part that is made in Python refuses what its YAML may not say either, and names the key and what was found."""
+"""A part made in Python refuses what its YAML may not set, and names the key and the value."""
 
 from collections.abc import Callable
 from math import inf, nan
@@ -74,9 +74,7 @@ OUTSIDE: list[tuple[str, str, str, Any, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("key", "target", "name", "value", "others"), OUTSIDE)
-def test_setting_outside_its_range_is_refused(
-    key: str, target: str, name: str, value: Any, others: dict[str, Any]
-) -> None:
+def test_setting_out_of_range_is_refused(key: str, target: str, name: str, value: Any, others: dict[str, Any]) -> None:
     with pytest.raises(ConfigError) as refused:
         build({"_target_": target, name: value, **others}, key)
     assert str(refused.value).startswith(f"{key}.{name}: found {value!r}, expected")
@@ -90,7 +88,7 @@ def test_setting_at_the_edge_of_its_range_is_accepted() -> None:
 
 
 def test_overhead_of_a_model_with_unknown_blocks_is_refused() -> None:
-    """... that could be made up: it is refused, with what to add."""
+    """... one such part is made up: it is refused, with what to add."""
     cache = Overhead({"sdxl": 10}, block_s=0.001, patch_s=0.0)
     request: Any = SimpleNamespace(width=512, height=512, model="sdxl")
     assert cache.seconds([request]) == pytest.approx(0.01)

@@ -14,7 +14,7 @@ from sim.frontend.direct import Direct
 from sim.metrics.summary import MeasuredWindow, models
 from sim.protocols import Run
 from sim.run.simulate import Outcome, write
-from tests.sim.lab import Given, engine, simulated
+from tests.sim.lab import FixedTimes, engine, simulated
 from traces.table.trace import make
 from traces.table.trace import write as write_trace
 
@@ -47,7 +47,7 @@ SYSTEMS = ("vanilla", "small-model", "pinecone", "nirvana", "nirvana-no-predicto
 
 @pytest.fixture(scope="module")
 def finished() -> dict[str, Outcome]:
-    """Every system on the same 600 requests, saturated: 24 in flight on 12 GPUs."""
+    """Run every system on the same 600 requests, saturated: 24 in flight on 12 GPUs."""
     return {
         name: simulated(
             f"system={name}", "trace.requests=900", "preload=300", "arrivals=closed", "arrivals.outstanding=24",
@@ -115,7 +115,7 @@ def test_throughput_and_saving_rank_the_systems_by_mechanism(finished: dict[str,
     assert rate["vanilla"] < rate["pinecone"]
     assert finished["vanilla"].summary["cache"]["hits"] is None
     saving = {name: outcome.summary["cache"]["compute_saving"] for name, outcome in finished.items()}
-    assert saving["vanilla"] is saving["small-model"] is None  # no cache, so nothing that one saved
+    assert saving["vanilla"] is saving["small-model"] is None  # no cache, so no savings
     steps = {name: outcome.summary["gpu"]["step_saving"] for name, outcome in finished.items()}
     assert steps == {**saving, "vanilla": 0, "small-model": steps["small-model"]}
     assert steps["small-model"] == pytest.approx(1 - 16.5 / 91.5)
@@ -205,7 +205,7 @@ def test_warmup_is_excluded_from_the_measured_window() -> None:
     start, end = kept.arrival_s.iloc[0], kept.finish_s.max()
     inside = rows.finish_s.between(start, end).sum()
     assert part.summary["throughput_rpm"] == pytest.approx(60 * inside / (end - start))
-    ended = rows.start_s + 91.5  # all that a GPU does for a request of vanilla
+    ended = rows.start_s + 91.5  # all work of a GPU for a request of vanilla
     busy = (ended.clip(start, end) - rows.start_s.clip(start, end)).sum()
     assert part.summary["gpu"]["busy_fraction"] == pytest.approx(busy / (16 * (end - start)))
     energy = 300 * busy + 60 * (16 * (end - start) - busy)
@@ -214,9 +214,8 @@ def test_warmup_is_excluded_from_the_measured_window() -> None:
 
 @pytest.mark.parametrize("warmup", [0, 500, 2000])
 def test_energy_per_image_does_not_depend_on_the_warmup(warmup: int) -> None:
-    """Saturated: 300 W for 91.5 s, and what GPUs idle for in the window, over the images that were finished in it.
-
-    Of those, 16 at most were begun before it."""
+    """Saturated: 300 W for 91.5 s, and the idle seconds of the window, over the images finished in it. Of those, 16 at
+    most began before it."""
     outcome = simulated("system=vanilla", "arrivals.rate_rpm=14", "trace.requests=4000", f"warmup={warmup}")
     rows, summary = outcome.requests.to_pandas(), outcome.summary
     start, end = rows.arrival_s[warmup], rows.finish_s.max()
@@ -231,7 +230,7 @@ def test_energy_per_image_does_not_depend_on_the_warmup(warmup: int) -> None:
 
 @pytest.mark.parametrize("warmup", [0, 1, 37])
 def test_busy_gpu_draws_power_times_service_time_per_image(warmup: int) -> None:
-    """A closed loop: the image that ends as the window begins is the warm-up's, with all that was spent on it."""
+    """A closed loop: the image that ends as the window begins belongs to the warm-up, with all its work."""
     summary = simulated("cluster.count=1", "arrivals=closed", "trace.requests=60", f"warmup={warmup}").summary
     assert summary["energy_j"]["per_image"] == pytest.approx(300 * 91.5)
     assert summary["energy_j"]["total"] == pytest.approx((60 - warmup) * 300 * 91.5)
@@ -241,7 +240,7 @@ def test_busy_gpu_draws_power_times_service_time_per_image(warmup: int) -> None:
 
 
 def test_work_after_the_last_measured_request_is_outside_the_window() -> None:
-    """A warm-up request that ends last: no GPU is busy for longer than the window."""
+    """A warm-up request ends last, and no GPU is busy for longer than the window."""
     run = engine([0.0, 1.0, 2.0], [100.0, 1.0, 1.0], 2)
     run.run()
     window = MeasuredWindow(run, run.record, 1)
@@ -252,7 +251,7 @@ def test_work_after_the_last_measured_request_is_outside_the_window() -> None:
 
 
 def test_latency_equal_to_its_limit_is_no_violation() -> None:
-    """Two in flight on one GPU: every latency but the first is exactly twice the standalone one."""
+    """Two in flight on one GPU: every latency but the first is exactly twice the standalone time."""
     outcome = simulated(
         "cluster=a10g", "cluster.count=1", "arrivals=closed", "arrivals.outstanding=2", "slo=[2]", "trace.requests=500"
     )  # fmt: skip
@@ -263,15 +262,15 @@ def test_loads_that_take_no_time_are_counted() -> None:
     counts = []
     for seconds in (0, 20):
         run = engine(
-            [0.0, 1.0, 2.0], [0.1] * 3, frontend=Alternating(), backend=Given([0.1] * 3, load_s=float(seconds))
+            [0.0, 1.0, 2.0], [0.1] * 3, frontend=Alternating(), backend=FixedTimes([0.1] * 3, load_s=float(seconds))
         )  # fmt: skip
         run.run()
         counts.append(run.record.usage_log.inside(0.0, run.clock.now, run.cluster.gpu_counts()).switches)
     assert counts == [2, 2]
 
 
-class Metered(Given):
-    """A second takes 100 J of work, and 30 J of loading."""
+class Metered(FixedTimes):
+    """A second of work takes 100 J, and one of loading 30 J."""
 
     def begin(self, works: Sequence[Work]) -> Cost:
         return Cost(0.0, 0.0)
@@ -286,7 +285,7 @@ class Metered(Given):
 
 def test_load_energy_adds_to_serving_energy() -> None:
     """Measured: two loads of 2 s and three requests of 1 s. By the power of the GPU, 300 W: the same seconds."""
-    for backend, joules in ((Metered([1.0] * 3, 2.0), [100, 160, 160]), (Given([1.0] * 3, 2.0), [300, 900, 900])):
+    for backend, joules in ((Metered([1.0] * 3, 2.0), [100, 160, 160]), (FixedTimes([1.0] * 3, 2.0), [300, 900, 900])):
         run = engine([0.0, 10.0, 20.0], [1.0] * 3, frontend=Alternating(), backend=backend)
         run.run()
         assert list(run.record.request_columns["energy_j"]) == pytest.approx(joules)
@@ -295,7 +294,7 @@ def test_load_energy_adds_to_serving_energy() -> None:
 
 
 class Alternating(Direct):
-    """Rows go to the large and the small model in turn."""
+    """Rows alternate between the large and the small model."""
 
     def bind(self, run: Run) -> None:
         self.run = run

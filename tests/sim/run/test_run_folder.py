@@ -1,4 +1,4 @@
-"""The life of a run directory and of a sweep's folder: whole or absent, one writer, and nothing of the user's lost."""
+"""The life of a run directory and of a sweep's folder: whole or absent, one writer, no loss of the user's files."""
 
 import errno
 import io
@@ -30,7 +30,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def put(folder: Path, text: str, *more: str, **claim: bool) -> Path:
-    """A directory as a run would leave it, all of whose files say ``text``."""
+    """Write a directory as a run would, every file of which holds ``text``."""
     with claimed(folder, **claim) as place:
         (place.staging / SUMMARY).write_text(json.dumps({"schema": 1, "text": text}))
         for name in (CONFIG, REQUESTS, *more):
@@ -63,7 +63,7 @@ def test_run_replaces_only_another_run(tmp_path: Path) -> None:
 
 
 def test_rewritten_working_directory_keeps_its_inode(tmp_path: Path) -> None:
-    """A shell in it would otherwise see what is no longer there."""
+    """A shell inside the folder would otherwise still see the removed files."""
     Path("here").mkdir()
     os.chdir("here")
     inode = os.stat(".").st_ino
@@ -75,7 +75,7 @@ def test_rewritten_working_directory_keeps_its_inode(tmp_path: Path) -> None:
 
 
 def test_run_directory_has_one_writer(tmp_path: Path) -> None:
-    """A new folder is numbered after those that others write into, or have filled."""
+    """A new folder is numbered after those that others have filled or are writing into."""
     (tmp_path / "out-2").write_text("mine")
     with claimed(tmp_path / "out") as first:
         with pytest.raises(ConfigError, match="is being written by another run"):
@@ -96,7 +96,7 @@ def test_failed_run_leaves_no_folder(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("moment", range(8))
 def test_killed_replacement_keeps_the_old_or_the_new_run(moment: int, tmp_path: Path) -> None:
-    """At every moment there is the old run, or the new one once somebody writes into the folder."""
+    """The old run stays until the new one is whole, or until another process writes into the folder."""
     out = put(tmp_path / "out", "old")
 
     def killed() -> None:
@@ -165,7 +165,7 @@ def test_path_that_looks_like_a_uri_is_a_path() -> None:
 
 
 def test_finished_run_repeats_from_its_config_yaml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From its own config.yaml, in any folder, into one that must be named, with the same bytes."""
+    """From its own config.yaml in any folder, into one that must be named, with the same bytes."""
     assert main(["trace", "synth", "-o", "t.parquet", "--requests", "40"]) == 0
     assert main(["run", "trace=file", "trace.path=t.parquet", "run.dir=one"]) == 0
     (tmp_path / "elsewhere").mkdir()
@@ -192,7 +192,7 @@ def test_sweep_resumes_with_the_missing_points(capsys: pytest.CaptureFixture[str
     assert {n: Path(f"sweep/{n}/requests.parquet").read_bytes() for n in range(2)} == before
     assert main([*words, "warmup=1"]) == 2
     assert "sweep holds the runs of another sweep" in capsys.readouterr().err
-    # The same words, but another configuration: recognised by what it says, not by its number.
+    # The same words but another configuration: recognised by content, not by number.
     config = Path("sweep/1/config.yaml")
     config.write_text(config.read_text().replace("seed: 2", "seed: 4"))
     assert main(words) == 2
@@ -235,7 +235,7 @@ def test_file_is_refused_as_a_run_directory(tmp_path: Path) -> None:
 
 
 def test_live_images_stay_in_the_run_directory(tmp_path: Path) -> None:
-    """They lie in the folder before the run is put there."""
+    """The files are in the folder before the run is moved there."""
     out = tmp_path / "out"
     with claimed(out) as place:
         (out / "images").mkdir(parents=True)
@@ -247,7 +247,7 @@ def test_live_images_stay_in_the_run_directory(tmp_path: Path) -> None:
 
 
 def test_failed_points_are_cleared_when_the_sweep_resumes(tmp_path: Path) -> None:
-    """In a folder that was empty or holds a report, which stays."""
+    """In an empty folder, or one with a report, which stays."""
     folder, words = tmp_path / "sweep", ["seed=1,2,3"]
     (folder / "figures").mkdir(parents=True)
     (folder / "report.html").write_text("page")
@@ -264,7 +264,7 @@ def test_failed_points_are_cleared_when_the_sweep_resumes(tmp_path: Path) -> Non
 def test_sweep_progress_is_shown_on_a_terminal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Finished ones and failed ones, however fast they come: after the last of them the bar is full."""
+    """Finished and failed ones, at any speed: after the last of them the bar is full."""
     shown = io.StringIO()
     monkeypatch.setattr(sys, "stderr", shown)
     monkeypatch.setattr("sim.run.sweep_folder.POLL_S", 0.001)

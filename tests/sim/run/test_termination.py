@@ -1,4 +1,4 @@
-"""A command that is told to stop."""
+"""A command that gets a signal to stop."""
 
 import os
 import signal
@@ -18,9 +18,7 @@ MARK = "MEZZOTINT_TEST"
 
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="processes are counted in /proc")
-def test_terminated_sweep_stops_its_processes_and_can_resume(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_terminated_sweep_stops_its_processes_and_resumes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     folder = tmp_path / "sweep"
     words = ["run", "-m", f"seed={','.join(map(str, range(POINTS)))}", "trace.requests=2000", "hydra.launcher.n_jobs=2"]
     words.append(f"run.dir={folder}")
@@ -68,7 +66,7 @@ def test_signal_in_a_finalizer_is_not_lost(number: int, stop: type[KeyboardInter
 
 
 def in_a_library(stop: type[KeyboardInterrupt]) -> None:
-    """As in OmegaConf, whose clearing up fails on what was begun when it came."""
+    """As in OmegaConf, whose cleanup fails on work begun before the signal."""
     try:
         try:
             raise stop
@@ -99,7 +97,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="processes are counted in /proc")
 def test_joblib_workers_end_with_their_killed_parent(tmp_path: Path) -> None:
-    """Also those that wait for work, and know nothing of us."""
+    """Also those that wait for work and cannot see their parent."""
     mark = f"{os.getpid()}-{tmp_path.name}"
     ended = subprocess.run([sys.executable, "-c", KILLED], env=os.environ | {MARK: mark}, timeout=60, check=False)
     assert ended.returncode == -signal.SIGKILL
@@ -110,7 +108,7 @@ def test_joblib_workers_end_with_their_killed_parent(tmp_path: Path) -> None:
 
 
 def _with(mark: str) -> list[str]:
-    """Processes whose environment says ``mark``."""
+    """Return the processes whose environment contains ``mark``."""
     found = []
     for entry in Path("/proc").iterdir():
         try:

@@ -1,4 +1,4 @@
-"""Disciplines of a worker's queue, the group of all GPUs, and batches of patches, against what they are said to be."""
+"""Disciplines of a worker's queue, the group of all GPUs, and batches of patches, against their definitions."""
 
 from collections.abc import Sequence
 from types import SimpleNamespace
@@ -59,7 +59,7 @@ def served(
 def test_shortest_remaining_runs_the_requests_with_fewest_steps_left(
     gaps: list[int], steps: list[int], max_batch: int
 ) -> None:
-    """Against making every step: a step takes a second, whoever is active."""
+    """Against simulating every step: a step takes a second for any batch."""
     times = np.cumsum(gaps).astype(float)
     left = dict(enumerate(steps[: len(gaps)]))
     finish = dict.fromkeys(left, 0.0)
@@ -83,7 +83,8 @@ def test_shortest_remaining_runs_the_requests_with_fewest_steps_left(
 
 
 def test_preemption_keeps_finished_steps_and_adds_no_cost() -> None:
-    """A long request, a short one in between: alone they take 100 and 10 units, and so they do one inside the other."""
+    """A long request with a short one in between: alone they take 100 and 10 units, and so they do when one
+    preempts."""
     run = served(
         lambda executor: ShortestRemaining(executor, Known()), MixedTimes(1, 0, 0, begin=5), [0.0,
         20 * UNIT], [64, 64],
@@ -147,7 +148,7 @@ def test_without_overtaking_no_request_joins_before_the_queue_head() -> None:
 
 
 def test_edf_serves_the_earliest_deadline_next() -> None:
-    """Deadlines are twice 2, 4 and 16 s after arrival; one runs, and the shortest limits go before who came earlier."""
+    """Deadlines are twice 2, 4 and 16 s after arrival; one runs, and the shortest limits overtake earlier arrivals."""
     run = served(
         lambda executor: Edf(),
         MixedTimes(256, 0, 0),
@@ -196,7 +197,7 @@ def test_patched_step_time_is_base_plus_patches_plus_sizes_plus_borders(model: s
     assert step_s(1024, 512, 512) == pytest.approx(expected)
     assert step_s(512, 512, 1024) == step_s(1024, 512, 512)
     assert step_s(512, side=512) == pytest.approx(backend.seconds("step", model, 512, 512))  # uncut, as measured
-    assert step_s(1024, 512) < step_s(1024) + step_s(512)  # what patches are for
+    assert step_s(1024, 512) < step_s(1024) + step_s(512)  # patches are for this
     with pytest.raises(BackendError, match="outside the measured grid"):
         step_s(2048)
     with pytest.raises(BackendError, match="share no batch of patches"):
@@ -206,7 +207,7 @@ def test_patched_step_time_is_base_plus_patches_plus_sizes_plus_borders(model: s
 
 
 def test_any_set_of_sizes_can_be_served_in_patches() -> None:
-    """Odd ones too: what the profile has not measured is said to be extrapolated, the side is not that of a stamp."""
+    """Odd sizes too: a side outside the profile is reported as extrapolated, and is not the patch's."""
     shapes = "[[512,512,10,1],[904,576,10,1],[1016,760,10,1]]"
     for side in ("trace", "active", "128"):
         outcome = simulated(
@@ -227,7 +228,7 @@ def test_a_backend_without_patches_is_refused_before_the_run() -> None:
 
 
 def test_arrival_during_the_last_step_preempts_nothing() -> None:
-    """It was to be asked at the next boundary, at which the other leaves and nobody is left to give way."""
+    """The next boundary would have asked it to yield, but the other request leaves there."""
     run = served(
         lambda executor: ShortestRemaining(executor, Known()),
         MixedTimes(256, 0, 0),
@@ -249,7 +250,7 @@ def test_preemptive_discipline_refuses_addons() -> None:
 
 def test_shortest_remaining_expects_the_model_shape_when_every_image_has_it() -> None:
     """The rows ask for 128 pixels and get the model's 64, at 50 steps of a unit and of one for the patch; the second
-    has fewest left when it comes and never gives way."""
+    arrives with the fewest steps left and never yields."""
     side = np.array([128, 128], np.int32)
     executor = ContinuousBatching(1)
     run = engine(
@@ -289,9 +290,7 @@ def test_svr_latency_predictor_fits_the_backend_and_reports_its_error() -> None:
 
 
 @pytest.mark.parametrize("made", [Known, Svr])
-def test_latency_predictor_repeats_its_answers_after_clearing_its_cache(
-    made: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_latency_predictor_repeats_answers_after_clearing_its_cache(made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     side = np.array([64, 128, 256], np.int32)
     executor, latency = ContinuousBatching(4), made()
     run = engine(
@@ -310,7 +309,7 @@ def test_latency_predictor_repeats_its_answers_after_clearing_its_cache(
     monkeypatch.setattr("sim.scheduling.latency_predictor.MAX_CACHED", 2)
     for each in (*range(5), *range(5)):
         assert latency.step_s("large", batches[each]) == first_s[each]
-        latency.step_s("large", (each + 1, 2, each))  # one more for the cache
+        latency.step_s("large", (each + 1, 2, each))  # plus one for the cache
 
 
 @pytest.mark.parametrize("gpus", [1, 2, 4, 8])

@@ -1,4 +1,4 @@
-"""Gangs of as many GPUs as each request takes: who waits for how many, who serves again, who holds what."""
+"""Groups of as many GPUs as each request takes: waiting for GPUs, reuse of groups, and their loads."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from sim.core.request import COMPLETED, FAILED, Addons
 from sim.engine import Engine
 from sim.execution.sequential import Sequential
 from sim.scheduling.groups import WorkerGroups
-from tests.sim.lab import Given, engine
+from tests.sim.lab import FixedTimes, engine
 
 FASTER = dict.fromkeys(range(2, 9), 1.0)
 
@@ -20,15 +20,15 @@ def served_by_groups(
 ) -> Engine:
     """A finished run of requests that take ``full_s`` on any group and ask for ``nets``."""
     run = engine(
-        times, full_s, count, backend=Given([float(each) for each in full_s], load_s), scheduler=WorkerGroups(**how),
-        executor=Sequential(FASTER), addons=lambda row: Addons(nets[row]),
+        times, full_s, count, backend=FixedTimes([float(each) for each in full_s], load_s),
+        scheduler=WorkerGroups(**how), executor=Sequential(FASTER), addons=lambda row: Addons(nets[row]),
     )  # fmt: skip
     run.run()
     return run
 
 
 def members(run: Engine) -> list[tuple[int, ...]]:
-    """The GPUs of each request that was served."""
+    """Return the GPUs of each served request."""
     done = run.record.request_columns["outcome"] == COMPLETED
     return [run.cluster.gpus_of(int(worker)) for worker in run.record.request_columns["worker"][done]]
 
@@ -39,10 +39,8 @@ def members(run: Engine) -> list[tuple[int, ...]]:
     count=st.integers(1, 5),
     how=st.sampled_from([{}, {"denoisers": 2}, {"sizes": [1, 3, 2]}, {"sizes": [2]}]),
 )
-def test_queue_head_starts_as_soon_as_enough_gpus_are_idle(
-    data: st.DataObject, count: int, how: dict[str, Any]
-) -> None:
-    """Brute force: nobody overtakes, and whoever is first waits for nothing but GPUs."""
+def test_queue_head_starts_once_enough_gpus_are_idle(data: st.DataObject, count: int, how: dict[str, Any]) -> None:
+    """Brute force: no request overtakes, and the first waits for nothing but GPUs."""
     assume(count >= min(how.get("sizes", [how.get("denoisers", 1)])))
     asked = data.draw(
         st.lists(st.tuples(st.integers(0, 4), st.integers(1, 9), st.integers(0, 3)), min_size=1, max_size=12)
@@ -73,14 +71,14 @@ def test_queue_head_starts_as_soon_as_enough_gpus_are_idle(
 
 
 def test_new_queue_head_takes_gpus_that_stayed_idle() -> None:
-    """Of four GPUs three serve the first request and then the second, which held up the third: the fourth is free for
-    it from when the second sets out."""
+    """Of four GPUs three serve the first request and then the second, which delayed the third: from the start of the
+    second, the fourth is free for the third."""
     run = served_by_groups([0.0, 0.0, 0.0], [2.0, 2.0, 2.0], [("a", "b"), ("a", "b"), ()], 4)
     assert run.record.request_columns["start_s"].tolist() == [0.0, 2.0, 2.0]
 
 
 def test_request_prefers_the_group_that_holds_its_controlnet() -> None:
-    """Each of two groups loaded a ControlNet of its own (2 s): who asks for one again goes where it lies, in either
+    """Each of two groups loaded a ControlNet of its own (2 s): a second request for one goes to its group, in either
     order, and loads nothing."""
     nets: list[tuple[str, ...]] = [("canny",), ("depth",), ("canny",), ("depth",), ("depth",), ("canny",)]
     run = served_by_groups([0.0, 1.0, 20.0, 21.0, 40.0, 41.0], [5.0] * 6, nets, 5, 2.0, sizes=[1, 2])
@@ -92,7 +90,7 @@ def test_request_prefers_the_group_that_holds_its_controlnet() -> None:
 
 
 def test_smallest_groups_are_disbanded_first_and_no_more_than_needed() -> None:
-    """Of five GPUs a group of two and one of three are idle: one GPU is taken of the two, and four of both."""
+    """Of five GPUs a group of two and one of three are idle: one GPU comes from the two, and four from both."""
     nets: list[tuple[str, ...]] = [("a",), ("a", "b"), (), ("a", "b"), ("a", "b", "c")]
     run = served_by_groups([0.0, 0.0, 20.0, 20.0, 40.0], [5.0] * 5, nets, 5)
     two, three, one, again, four = members(run)
@@ -103,11 +101,12 @@ def test_smallest_groups_are_disbanded_first_and_no_more_than_needed() -> None:
 
 
 def test_request_waiting_for_a_loading_group_gets_no_second_group() -> None:
-    """GPUs 2 and 3 hold different models, so that their group loads (5 s); 0 and 1 come free at 1 and 3 s, and stay."""
+    """GPUs 2 and 3 hold different models, so that their group loads (5 s); 0 and 1 become free at 1 and 3 s, and
+    stay."""
     nets: list[tuple[str, ...]] = [(), (), ("a",), ()]
     full_s = [1.0, 3.0, 2.0, 4.0]
     run = engine(
-        [0.0, 0.0, 0.0, 4.0], full_s, 4, backend=Given(full_s, 5.0), scheduler=WorkerGroups(sizes=[1, 2]),
+        [0.0, 0.0, 0.0, 4.0], full_s, 4, backend=FixedTimes(full_s, 5.0), scheduler=WorkerGroups(sizes=[1, 2]),
         executor=Sequential(FASTER), addons=lambda row: Addons(nets[row]), roles=["large", "large", "large", "small"],
     )  # fmt: skip
     run.run()

@@ -1,4 +1,4 @@
-"""The batching server against a recursion over arrivals that knows neither queues nor events."""
+"""The batching server against a recursion over arrivals without queues or events."""
 
 import heapq
 from collections.abc import Sequence
@@ -11,11 +11,11 @@ from backends.base import Cost, Work
 from sim.core.errors import ConfigError
 from sim.execution.static_batch import StaticBatch
 from sim.scheduling.batching.mlperf import MlperfBatching
-from tests.sim.lab import Given, engine
+from tests.sim.lab import FixedTimes, engine
 
 
-class PerImage(Given):
-    """A batch takes as long as its images do in turn."""
+class PerImage(FixedTimes):
+    """A batch takes the sum of its images' times."""
 
     def steps(self, works: Sequence[Work], count: int = 1) -> Cost:
         for work in works:
@@ -24,7 +24,7 @@ class PerImage(Given):
 
 
 def formed(times: Sequence[float], max_batch: int, limit_s: float) -> list[tuple[float, list[int]]]:
-    """When each batch is closed, and who is in it."""
+    """Return when each batch is closed, and its members."""
     batches: list[tuple[float, list[int]]] = []
     waiting: list[int] = []
     last_s, stamp_s = times[0], times[0]
@@ -41,7 +41,7 @@ def formed(times: Sequence[float], max_batch: int, limit_s: float) -> list[tuple
 
 
 def finished(times: Sequence[float], gpus: int, max_batch: int, limit_s: float, image_s: float) -> list[float]:
-    """When each image is done: batches in order, each on the GPU that is free first, its images together."""
+    """Return when each image is done: batches in order, each on the first free GPU, its images together."""
     free = [0.0] * gpus
     done = [0.0] * len(times)
     for closed_s, rows in formed(times, max_batch, limit_s):
@@ -63,7 +63,7 @@ def finished(times: Sequence[float], gpus: int, max_batch: int, limit_s: float, 
 def test_mlperf_batching_finishes_every_image_when_the_recursion_says(
     gaps: list[int], gpus: int, max_batch: int, limit: int, image: int
 ) -> None:
-    """Whole milliseconds as binary fractions, so that sums are exact; ties of an arrival and a look are left out."""
+    """Whole milliseconds as binary fractions make sums exact; ties of an arrival and a poll are excluded."""
     times = [(sum(gaps[: i + 1]) * 2 + 1) / 1024 for i in range(len(gaps))]
     limit_s = limit * 2 / 1024 + (1 / 1024 if limit else 0)
     image_s = image * 64 / 1024
@@ -78,7 +78,7 @@ def test_mlperf_batching_finishes_every_image_when_the_recursion_says(
 
 
 def test_batch_closes_on_timeout_while_every_worker_is_busy() -> None:
-    """Three leave by the clock, one of them when it comes; who comes later goes alone, though the GPU is busy."""
+    """Three leave by the clock, one of them on arrival; the next goes alone, though the GPU is busy."""
     server = MlperfBatching(max_batch=8, batch_timeout_s=1.0)
     times = [0.0, 0.5, 1.25, 2.5, 2.75]
     run = engine(times, [10.0] * 5, backend=PerImage([10.0] * 5), scheduler=server, executor=StaticBatch())

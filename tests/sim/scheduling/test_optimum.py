@@ -1,4 +1,4 @@
-"""The offline optimum against trying everything, and as what no scheduler exceeds."""
+"""The offline optimum against exhaustive search, and as a bound on every scheduler."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -24,7 +24,7 @@ SIDES = (64, 128)
 
 
 def exhaustive(asked: Sequence[TimedRequest], step_s: Any, before_s: float, after_s: Any, max_batch: int) -> int:
-    """Every subset that may join at every boundary, in every order of leaving by joining: nothing is left out."""
+    """Try every subset that may join at every boundary, in every order of leaving by joining."""
 
     def after(now: float, active: list[tuple[int, int]], waiting: frozenset[int]) -> int:
         best, done = 0, [place for place, left in active if left == 0]
@@ -86,7 +86,7 @@ BACKENDS = st.builds(
 )
 @example(
     backend=MixedTimes(4, 1, 2, 1, 3), gaps=[0, 0, 1], kinds=[0, 1, 1, 0], max_batch=2, slack_factor=1.5
-)  # the later of two alike
+)  # the later of two equal ones
 def test_pruned_optimum_equals_exhaustive_search(
     backend: MixedTimes, gaps: list[int], kinds: list[int], max_batch: int, slack_factor: float
 ) -> None:

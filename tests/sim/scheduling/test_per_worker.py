@@ -1,4 +1,4 @@
-"""Routers against models of them that look at everything anew for every request."""
+"""Routers against models of them that recompute everything for every request."""
 
 from collections.abc import Callable
 from functools import partial
@@ -20,7 +20,7 @@ from sim.scheduling.routing.addons import ByAddons
 from sim.scheduling.routing.per_worker import PerWorkerQueues
 from sim.scheduling.routing.routers import LeastOutstanding, LeastWorkLeft, RandomWorker, RoundRobin
 from tests.sim.cluster.test_cluster import Acts
-from tests.sim.lab import Given, engine, simulated
+from tests.sim.lab import FixedTimes, engine, simulated
 
 LEAST_LOADED: list[Callable[..., Router]] = [
     LeastOutstanding, partial(LeastOutstanding, "pixels"), partial(LeastOutstanding, "declared-cost"), LeastWorkLeft
@@ -31,8 +31,8 @@ ROUTERS: list[Callable[[], Router]] = [
 ]
 
 
-class BySize(Given):
-    """A request takes a second for each 64 pixels of its width and a hundredth for each step, whatever its row."""
+class BySize(FixedTimes):
+    """A request takes a second for each 64 pixels of its width and a hundredth for each step, in every row."""
 
     by_row = False
 
@@ -47,7 +47,7 @@ def seconds(width: int, steps: int) -> float:
 
 
 def brute(router: Router, times: list[float], shapes: list[tuple[int, int]], at: list[int]) -> list[list[float]]:
-    """What each worker has outstanding when each request comes, by the router's own measure, from where others went."""
+    """Return each worker's outstanding work at every arrival, by the router's own measure, from the earlier routes."""
     free = [0.0] * (max(at) + 1)
     spans: list[tuple[int, float, float]] = []  # worker, from, until, in the order of arrival
     for time, (width, steps), worker in zip(times, shapes, at, strict=True):
@@ -106,7 +106,7 @@ def test_router_sends_each_request_as_its_model_and_workers_serve_in_order(
 
 
 def test_least_work_left_counts_only_the_unfinished_part_of_a_request() -> None:
-    """At 5 s the first worker has 5 of its 10 s left, the second 7 of its 8: less is left where more was asked for."""
+    """At 5 s the first worker has 5 of its 10 s left and the second 7 of its 8: the larger request has less left."""
     width = np.array([640, 512, 64], np.int32)
     run = engine(
         [0.0, 4.0, 5.0], [10.0, 8.0, 1.0], 2, backend=BySize([]), scheduler=PerWorkerQueues(LeastWorkLeft()),
@@ -118,8 +118,8 @@ def test_least_work_left_counts_only_the_unfinished_part_of_a_request() -> None:
 
 
 def test_missing_load_counts_only_the_loras_that_are_not_resident() -> None:
-    """A LoRA and a ControlNet lie there: who wants that LoRA lacks nothing, who wants another lacks 3 s."""
-    run = engine([0.0], [1.0], backend=Given([1.0], 3.0))
+    """One worker holds a LoRA and a ControlNet: a request for that LoRA lacks nothing, one for another lacks 3 s."""
+    run = engine([0.0], [1.0], backend=FixedTimes([1.0], 3.0))
     run.open()
     router = ByAddons()
     router.bind(run)
@@ -136,7 +136,7 @@ def test_missing_load_counts_only_the_loras_that_are_not_resident() -> None:
 
 
 def test_least_outstanding_pixels_sums_pixels_over_requests() -> None:
-    """Four images of 128 px are as many as one of 256, however many steps: the next goes to the first worker."""
+    """Four images of 128 px equal one of 256, for any number of steps: the next goes to the first worker."""
     width = np.array([256, *[128] * 5], np.int32)
     run = engine(
         [0.0] * 6, [9.0] * 6, 2, backend=BySize([]), scheduler=PerWorkerQueues(LeastOutstanding("pixels")),
@@ -149,12 +149,12 @@ def test_least_outstanding_pixels_sums_pixels_over_requests() -> None:
 
 @pytest.mark.parametrize("router", [LeastOutstanding, LeastWorkLeft])
 def test_ties_go_to_the_first_worker_or_to_a_random_one(router: Any) -> None:
-    """Each comes when all three are idle."""
+    """Each arrives while all three are idle."""
     full_s = [1.0] * 60
     times = [10.0 * row for row in range(60)]
     at = {}
     for ties in ("first", "random"):
-        run = engine(times, full_s, 3, backend=Given(full_s), scheduler=PerWorkerQueues(router(ties=ties)))
+        run = engine(times, full_s, 3, backend=FixedTimes(full_s), scheduler=PerWorkerQueues(router(ties=ties)))
         run.run()
         at[ties] = run.record.request_columns["worker"].tolist()
     assert at["first"] == [0] * 60
@@ -162,7 +162,7 @@ def test_ties_go_to_the_first_worker_or_to_a_random_one(router: Any) -> None:
 
 
 def test_least_declared_cost_breaks_ties_at_random() -> None:
-    """Requests come far apart, so every choice is a tie of three idle workers."""
+    """Requests arrive far apart, so every choice is a tie of three idle workers."""
     words = ["scheduler=per-worker", "router=least-declared-cost", "cluster.count=3", "trace.requests=60", "seed=1"]
     table = simulated("system=vanilla", *words, "arrivals=closed", "arrivals.outstanding=1").requests
     assert min(np.bincount(table["worker"].to_numpy(), minlength=3)) >= 10
@@ -187,7 +187,7 @@ def test_random_router_is_uniform_and_reproducible_by_seed() -> None:
     "system", [("system=nirvana",), ("system=modm-quality",), ("executor=continuous-batching", "extrapolate=warn")]
 )
 def test_every_system_can_use_every_router(system: tuple[str, ...], router: str) -> None:
-    """The monitor of MoDM changes roles on the way: whoever waits is sent anew, and nobody is lost."""
+    """MoDM's monitor changes roles during the run: waiting requests are routed again, and none is lost."""
     outcome = simulated(
         *system, "scheduler=per-worker", f"router={router}", "trace.requests=60", "trace.history=100", "preload=20",
         "arrivals.rate_rpm=40", "cluster.count=4",
@@ -201,7 +201,7 @@ def test_router_without_per_worker_scheduler_is_refused() -> None:
 
 
 def test_least_work_left_refuses_a_live_backend() -> None:
-    backend = Given([1.0])
+    backend = FixedTimes([1.0])
     backend.live = True
     with pytest.raises(ConfigError, match="least-work-left asks a profile what a request will take"):
         engine([0.0], [1.0], backend=backend, scheduler=PerWorkerQueues(LeastWorkLeft())).run()
@@ -209,7 +209,7 @@ def test_least_work_left_refuses_a_live_backend() -> None:
 
 @pytest.mark.parametrize("router", LEAST_LOADED)
 def test_request_answered_by_the_cache_is_outstanding_at_no_worker(router: Callable[..., Router]) -> None:
-    """Every third request is answered at once: the others go where they would without it."""
+    """Every third request is answered at once: the others are routed as without it."""
 
     class Answering(Direct):
         def admit(self, request: Request, now_s: float) -> float:
@@ -236,14 +236,14 @@ def test_request_answered_by_the_cache_is_outstanding_at_no_worker(router: Calla
 
 
 def test_requests_queued_at_a_gpu_move_to_the_group_it_joins() -> None:
-    """Two GPUs become a group at 0.5 s and load for 7 s; both requests that were sent to one of them in between take
-    half of their 20 s on it, one after the other."""
+    """Two GPUs become a group at 0.5 s and load for 7 s; both requests that were routed to one of them in between take
+    half of their 20 s on it, in turn."""
 
     def group(run: Any, now_s: float) -> None:
         run.cluster.form_group(run.cluster.workers, "large", now_s)
 
     run = engine(
-        [1.0, 2.0], [20.0] * 2, roles=["small"] * 2, backend=Given([20.0] * 2, 7.0),
+        [1.0, 2.0], [20.0] * 2, roles=["small"] * 2, backend=FixedTimes([20.0] * 2, 7.0),
         scheduler=PerWorkerQueues(RoundRobin()),
         executor=Sequential({2: 2.0}), controllers=[Acts((0.5, group))],
     )  # fmt: skip

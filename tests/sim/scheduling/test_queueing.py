@@ -1,4 +1,4 @@
-"""The engine against queueing theory: what is known exactly about waiting."""
+"""The engine against queueing theory: exact results on waiting."""
 
 import heapq
 from math import factorial
@@ -52,7 +52,7 @@ def check(measured: np.ndarray, expected: float) -> None:
     means = batches[: len(batches) // 25 * 25].reshape(25, -1).mean(axis=1)
     half = stats.t.ppf(0.9995, 24) * means.std(ddof=1) / 5
     assert abs(means.mean() - expected) < half
-    assert half < 0.3 * expected + 1e-3  # the test could tell a wait that is a third off
+    assert half < 0.3 * expected + 1e-3  # the test would reject a wait that is a third off
 
 
 @pytest.mark.parametrize("servers", [1, 4, 16])
@@ -84,7 +84,7 @@ def test_md1_oracle_matches_pollaczek_khinchine() -> None:
     servers=st.integers(1, 5),
 )
 def test_fcfs_is_work_conserving(gaps: list[float], services: list[float], servers: int) -> None:
-    """Every request starts when a server is free and its turn has come, not a moment later."""
+    """Every request starts as soon as a server is free and its turn has come, and no later."""
     times = np.cumsum(gaps)
     run = engine(times, services[: len(gaps)], servers)
     run.run()

@@ -1,4 +1,4 @@
-"""Queues: whose turn it is, against models of them that are too slow to be wrong."""
+"""Queues: the order of service, against slow and simple models of them."""
 
 from collections.abc import Sequence
 from types import SimpleNamespace
@@ -19,7 +19,7 @@ from sim.scheduling.disciplines.pixel_budget import fits
 from sim.scheduling.hit_miss import HitMiss
 from sim.scheduling.hit_miss_per_worker import HitMissPerWorker
 from tests.sim.cluster.test_cluster import Acts, order
-from tests.sim.lab import Given, engine
+from tests.sim.lab import FixedTimes, engine
 
 
 class Marked(Direct):
@@ -40,7 +40,7 @@ class Marked(Direct):
 
 
 def starts(times: list[float], took: list[float], hits: set[int], roles: list[str], both: bool) -> list[float]:
-    """Start of every request, by trying at every instant, in order, what each idle worker would take."""
+    """Return the start of every request by trying at every instant, in order, what each idle worker would take."""
     begun: dict[int, float] = {}
     free = [0.0] * len(roles)
     while len(begun) < len(times):
@@ -73,7 +73,7 @@ def starts(times: list[float], took: list[float], hits: set[int], roles: list[st
 def test_throughput_mode_serves_each_queue_in_order_on_its_own_workers(
     gaps: list[int], took: list[int], hits: set[int], small: int, large: int
 ) -> None:
-    """Throughput mode: misses on the large workers, hits on the small ones, neither waiting for the other."""
+    """Throughput mode: misses on the large workers and hits on the small ones wait independently."""
     times = [float(sum(gaps[: i + 1])) for i in range(len(gaps))]
     seconds = [float(t) for t in took[: len(times)]]
     roles = ["large"] * large + ["small"] * small
@@ -85,7 +85,7 @@ def test_throughput_mode_serves_each_queue_in_order_on_its_own_workers(
 
 
 def test_quality_mode_lets_an_idle_large_worker_take_a_hit() -> None:
-    """Two hits at once, one worker of each kind: the second hit is refined on the large model."""
+    """Two hits arrive together and one worker of each kind is idle: the large model refines the second hit."""
     for both, expected in ((True, [0.0, 0.0, 5.0]), (False, [0.0, 5.0, 0.0])):
         run = engine(
             [0.0, 0.0, 0.0], [5.0] * 3, roles=["large", "small"],
@@ -110,7 +110,7 @@ def test_longest_idle_worker_serves_next() -> None:
     assert list(run.record.request_columns["worker"]) == [0, 1, 2, 1]
 
 
-class Timed(Given):
+class Timed(FixedTimes):
     """MoDM's artifact on MI210: 91.5 s for the large model, 16.5 s (SDXL) or 6.5 s (SANA) for the small one."""
 
     def __init__(self, small_s: float) -> None:
@@ -156,9 +156,9 @@ def test_allocation_leaves_a_gpu_for_each_role(allocation: Any, gpus: int, messa
 
 
 def test_miss_waits_until_a_worker_becomes_large() -> None:
-    """The only GPU refines for 10 s; ordered at 5 s, it loads for 7 s from 10 s on, and then serves the misses."""
+    """The only GPU refines for 10 s; a change ordered at 5 s loads for 7 s from 10 s on, and then the misses run."""
     run = engine(
-        [0.0, 1.0, 2.0], [10.0] * 3, roles=["small"], backend=Given([10.0] * 3, 7.0), scheduler=HitMissPerWorker(),
+        [0.0, 1.0, 2.0], [10.0] * 3, roles=["small"], backend=FixedTimes([10.0] * 3, 7.0), scheduler=HitMissPerWorker(),
         frontend=Marked({0}), controllers=[Acts((5.0, order(0, "large")))],
     )  # fmt: skip
     run.run()

@@ -1,4 +1,4 @@
-"""PatchedServe's scheduler against a plain reading of its Algorithm 1, which looks at everything at every boundary."""
+"""PatchedServe's scheduler against a plain reading of its Algorithm 1 that tests every boundary."""
 
 import json
 from collections.abc import Sequence
@@ -21,14 +21,14 @@ from sim.scheduling.disciplines.slack import Refusal, Slack
 from sim.scheduling.latency_predictor import Known
 from sim.scheduling.routing.per_worker import PerWorkerQueues
 from sim.scheduling.routing.routers import LeastOutstanding
-from tests.sim.lab import Given, engine, simulated
+from tests.sim.lab import FixedTimes, engine, simulated
 
 SIDES = (64, 128, 256)
 UNIT = 1 / 256
-"""Seconds: sums of its multiples have no rounding in them, so that two ways of adding up agree to the bit."""
+"""Seconds whose multiples add without rounding, so that two orders of summation agree to the bit."""
 
 
-class MixedTimes(Given):
+class MixedTimes(FixedTimes):
     """A step takes ``base`` + ``more`` for each 64x64 patch + ``further`` for each further size; units of UNIT."""
 
     by_row = False
@@ -64,7 +64,7 @@ class MixedTimes(Given):
 
 
 class Reading:
-    """Algorithm 1, line by line: all that wait and all that are active are looked at, at every boundary."""
+    """Run Algorithm 1 line by line: every boundary tests all waiting and all active requests."""
 
     def __init__(self, executor: ContinuousBatching, backend: MixedTimes, slack: Slack) -> None:
         self.executor, self.backend, self.slack = executor, backend, slack
@@ -192,7 +192,7 @@ INSTANCES = st.fixed_dictionaries(
 @settings(max_examples=150)
 @given(instance=INSTANCES)
 def test_slack_scheduler_matches_algorithm_1(instance: dict[str, Any]) -> None:
-    """Who joins, when, and who is discarded, when: to the bit, though few boundaries are looked at."""
+    """Joins and discards agree in time, to the bit, though the scheduler tests few boundaries."""
     found, expected = served(**instance), served(**instance, plain=True)
     for name in ("outcome", "start_s", "finish_s", "denoise_s", "worker"):
         np.testing.assert_array_equal(found.record.request_columns[name], expected.record.request_columns[name], name)
@@ -235,14 +235,14 @@ def test_slack_discards_only_unstarted_requests_that_would_be_late(instance: dic
 @settings(max_examples=60)
 @given(instance=INSTANCES, patches=st.integers(16, 40))
 def test_slack_batch_never_exceeds_device_memory(instance: dict[str, Any], patches: int) -> None:
-    """The cluster ends a run in which one is."""
+    """The cluster ends a run with such a backend."""
     instance = instance | {"backend": MixedTimes(8, 1, 1, bytes_=10)}
     run = served(**instance, memory=patches * 10)
     assert set(run.record.request_columns["outcome"]) <= {COMPLETED, DISCARDED}
 
 
 def test_slack_skips_step_boundaries_where_nothing_changed() -> None:
-    """One batch that admits nobody for hundreds of steps, behind which others wait: a few questions, not hundreds."""
+    """One batch admits no request for hundreds of steps while others wait: it is asked a few times, not hundreds."""
     asked = 0
     through = Slack.next
 
@@ -253,7 +253,7 @@ def test_slack_skips_step_boundaries_where_nothing_changed() -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Slack, "next", counted)
-        backend = MixedTimes(1, 8, 0)  # a batch is no faster than one after another
+        backend = MixedTimes(1, 8, 0)  # a batch is no faster than its members in sequence
         run = served(backend, [0] * 24, [256] * 24, [400] * 24, max_batch=6, deadline=1e6, threshold=1.05)
     assert (run.record.request_columns["outcome"] == COMPLETED).all()
     assert asked < 24 * 8
@@ -267,7 +267,7 @@ def test_slack_skips_step_boundaries_where_nothing_changed() -> None:
 def test_refused_request_is_reconsidered_when_slack_order_or_lateness_changes(
     given_: list[tuple[int, int, int]], step: int, cur: int, new: int
 ) -> None:
-    """Against stepping on by one, looking at the slack of all; at sixteenths of a second, so that sums are exact."""
+    """Against single steps that test the slack of all; at sixteenths of a second, so that sums are exact."""
     step_s, cur_s, new_s = step / 16, cur / 16, new / 16
     actives = []
     for row, (left, deadline, alone) in enumerate(given_):
@@ -322,7 +322,7 @@ def test_patchedserve_discards_late_requests_and_states_its_assumptions(model: s
     assert assumptions[f"mean squared error of the predicted step of {model} [ms^2]"] < 25
     assert assumptions["side of a patch [px]"] == 256
     late = outcome.summary["slo"]["5x"]["violation_rate"] * 300 - requests["discarded"]
-    assert late <= 0.05 * 300  # who joins is in time, but for errors of the prediction
+    assert late <= 0.05 * 300  # a request that joins is in time, except for errors of the prediction
     assert set(filter(None, outcome.requests["reason"].to_pylist())) == {
         "cannot meet its deadline even if it joins now"
     }
@@ -344,7 +344,7 @@ def test_patchedserve_repeats_its_records_exactly() -> None:
         (((100.0, 10.0),), 2.0, 50),  # until it is late itself
         (((100.0, 10.0), (60.0, 5.0)), 2.0, 10),  # (100 - t) / 10 = (60 - t) / 5 at 20 s
         (((100.0, 10.0), (60.0, 5.0), (29.0, 2.0)), 2.0, 5),  # (100 - t) / 10 = (29 - t) / 2 at 11.25 s
-        (((100.0, 10.0), (400.0, 20.0)), 2.0, 50),  # falls more slowly, and never is first
+        (((100.0, 10.0), (400.0, 20.0)), 2.0, 50),  # its slack falls more slowly and is never the least
         (((100.0, 10.0),), 0.0, 10**9),
     ],
 )

@@ -1,4 +1,4 @@
-"""CLIP's text side: tiny models with random weights, built in code, behave as the large one must."""
+"""CLIP's text side: tiny models with random weights, built in code, behave as the large one does."""
 
 import json
 import shutil
@@ -57,7 +57,7 @@ def test_vector_does_not_depend_on_batch_or_order(folder: Path) -> None:
 
 
 def test_prompts_are_cut_at_77_tokens(folder: Path) -> None:
-    """A word of one letter is a token in this vocabulary; the first and the last token mark the ends."""
+    """In this vocabulary a word of one letter is a token; the first and the last token mark the ends."""
     at_75, at_74 = "a " * 75, "a " * 74
     vectors = Clip(str(folder)).encode([at_75, at_75 + "b " * 40, at_74, at_74 + "b"], False)
     np.testing.assert_allclose(vectors[1], vectors[0], atol=1e-6)
@@ -89,7 +89,7 @@ def test_embeddings_are_cached_by_encoder_name(
 
 
 def test_text_encoder_without_a_vision_side_suffices(folder: Path, tmp_path: Path) -> None:
-    """As diffusers' pipelines keep it."""
+    """As diffusers' pipelines save it."""
     import transformers
 
     alone = tmp_path / "text_encoder"

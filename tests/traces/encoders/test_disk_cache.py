@@ -1,4 +1,4 @@
-"""What the disk cache gives is what computing gives, whatever happens to it; it stays within its size."""
+"""The disk cache returns what computing returns, after any damage, and stays within its size."""
 
 import os
 import shutil
@@ -16,7 +16,7 @@ from traces.error import TraceError
 
 ROWS, BLOCK = 20, 6
 COLUMNS = {"pairs": (np.float32, (2,)), "lists": (np.int64, ())}
-Said = pytest.CaptureFixture[str]
+Capture = pytest.CaptureFixture[str]
 
 
 @pytest.fixture(autouse=True)
@@ -26,7 +26,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def values(number: int, blocks: int = 99, begun: list[int] | None = None) -> dict[str, Any]:
-    """Two arrays of which the second has no length of its own, computed in blocks and interrupted after some."""
+    """Two arrays, the second without a length of its own, computed in blocks and optionally interrupted."""
 
     def make(done: dict[str, Any]) -> Iterator[Sequence[Any]]:
         first = len(done["pairs"])
@@ -42,7 +42,7 @@ def values(number: int, blocks: int = 99, begun: list[int] | None = None) -> dic
 
 
 def same(number: int) -> list[int]:
-    """Check the arrays; returns the first rows of the blocks that were computed for it."""
+    """Check the arrays; return the first rows of the blocks computed for it."""
     begun: list[int] = []
     found = values(number, begun=begun)
     rows = np.arange(ROWS)
@@ -65,7 +65,7 @@ def test_interrupted_computation_resumes_after_its_last_whole_block(home: Path, 
     assert same(2) == [0, 6, 12, 18]
 
 
-def test_damaged_entry_is_reported_and_computed_again(home: Path, capsys: Said) -> None:
+def test_damaged_entry_is_reported_and_computed_again(home: Path, capsys: Capture) -> None:
     same(1)
     (path,) = home.rglob("pairs")
     path.write_bytes(path.read_bytes()[:-1])
@@ -75,7 +75,7 @@ def test_damaged_entry_is_reported_and_computed_again(home: Path, capsys: Said) 
 
 @pytest.mark.parametrize("where", ["file/below", "n" * 300, "folder"])
 def test_unusable_cache_folder_changes_no_result_and_is_reported(
-    tmp_path: Path, where: str, monkeypatch: pytest.MonkeyPatch, capsys: Said
+    tmp_path: Path, where: str, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "folder").mkdir()
@@ -128,9 +128,7 @@ def test_use_of_an_entry_delays_its_eviction(home: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("given_", ["much", "-1", "nan"])
-def test_invalid_cache_limit_is_refused_before_any_work(
-    given_: str, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_invalid_cache_limit_is_refused_before_work(given_: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MEZZOTINT_CACHE_GIB", given_)
     with pytest.raises(TraceError, match=r"MEZZOTINT_CACHE_GIB: found '.*', expected a number of GiB, 0 or more"):
         same(1)

@@ -1,4 +1,4 @@
-"""Encoders, and embeddings that are remembered on disk for one trace and refused to any other."""
+"""Encoders, and embeddings cached on disk for one trace and never used for another."""
 
 import multiprocessing
 import os
@@ -27,7 +27,7 @@ def _unchanged(vectors: Vectors) -> Vectors:
 
 @dataclass
 class Counting:
-    """An encoder that remembers what it was asked to encode."""
+    """An encoder that records what it encoded."""
 
     inner: HashedNgrams = field(default_factory=lambda: HashedNgrams(dim=64))
     asked: list[str] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Real images on the artifact side: vectors that were given, and vectors that CLIP makes of a folder of images."""
+"""Real images on the artifact side: given vectors, and vectors that CLIP makes of a folder of images."""
 
 import os
 from collections.abc import Callable
@@ -69,9 +69,7 @@ def test_product_of_image_and_text_is_their_cosine(
     assert "rows without an image, never found" not in assumptions
 
 
-def test_similarity_key_depends_on_the_content(
-    given: Callable[[Any], GivenImages], text: npt.NDArray[np.float32]
-) -> None:
+def test_similarity_key_depends_on_content(given: Callable[[Any], GivenImages], text: npt.NDArray[np.float32]) -> None:
     key = _bound(given(text), text).key
     assert _bound(given(text), text).key == key
     assert _bound(given(text[::-1]), text).key != key
@@ -106,9 +104,7 @@ def test_image_vectors_of_the_wrong_form_are_refused_at_bind(
         _bound(given(change(text)), text)
 
 
-def test_real_images_refuse_a_similarity_map(
-    given: Callable[[Any], GivenImages], text: npt.NDArray[np.float32]
-) -> None:
+def test_real_images_refuse_similarity_maps(given: Callable[[Any], GivenImages], text: npt.NDArray[np.float32]) -> None:
     with pytest.raises(TraceError, match=r"found PiecewiseLinear, expected the identity.*similarity_map=identity"):
         TextToRealImage(given(text)).bind(
             text, np.random.default_rng(0), PiecewiseLinear({0.0: 0.0, 1.0: 1.0}, "made up")
@@ -116,8 +112,8 @@ def test_real_images_refuse_a_similarity_map(
 
 
 @pytest.mark.parametrize(("cosine", "hit_rate"), [(0.26, 1 / 3), (0.24, 0.0)])
-def test_run_hits_as_the_given_images_say(tmp_path: Path, cosine: float, hit_rate: float) -> None:
-    """MoDM's threshold is 0.25: the third prompt is served from the image of the first, or is not."""
+def test_run_hits_follow_the_given_images(tmp_path: Path, cosine: float, hit_rate: float) -> None:
+    """MoDM's threshold is 0.25: the third prompt is or is not served from the image of the first."""
     columns = {"request_id": list("abc"), "arrival_s": [0.0, 900, 1800], "prompt": ["a", "b", "c"]}
     write(make(columns, name="three", source="a test"), tmp_path / "t.parquet")
     pq.write_table(pa.table({"prompt": ["a", "b", "c"], "vector": list(np.eye(3))}), tmp_path / "v.parquet")
@@ -142,7 +138,7 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator) -> Path:
-    """Three images, and what is no image of a row."""
+    """Three images, and files that belong to no row."""
     from PIL import Image
 
     monkeypatch.setenv("MEZZOTINT_CACHE", str(tmp_path / "cache"))
@@ -188,7 +184,7 @@ def test_images_are_encoded_once(weights: Path, folder: Path, monkeypatch: pytes
     assert asked == [3]
     assert first.key == again.key
     np.testing.assert_array_equal(first.artifacts(np.arange(3)), again.artifacts(np.arange(3)))
-    os.utime(folder / "0.png", (1, 1))  # it may be another image now
+    os.utime(folder / "0.png", (1, 1))  # it may be another image by then
     _bound(source, text)
     assert asked == [3, 3]
 
@@ -221,7 +217,7 @@ def test_image_side_uses_the_encoder_weights(weights: Path) -> None:
 
 
 def test_run_with_clip_on_both_sides_reports_the_best_cosine(weights: Path, folder: Path, tmp_path: Path) -> None:
-    """Every request is told the best cosine of its prompt and an image of an earlier row."""
+    """Every request gets the largest cosine of its prompt with an image of an earlier row."""
     prompts = ["a fox", "a queen", "a fox"]
     columns = {"request_id": list("abc"), "arrival_s": [0.0, 900, 1800], "prompt": prompts}
     write(make(columns, name="three", source="a test"), tmp_path / "t.parquet")

@@ -1,4 +1,4 @@
-"""Vectors that the user made are looked up by prompt, and what cannot be right in them is refused."""
+"""The user's own vectors are looked up by prompt, and impossible ones are refused."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -106,7 +106,7 @@ def test_malformed_vectors_are_refused(stored: Callable[..., str], vectors: Any,
 
 def test_vectors_of_one_prompt_must_agree(stored: Callable[..., str]) -> None:
     twice = ["a fox", "a queen", "a fox"]
-    agree = Precomputed(stored(twice, [[1.0, 0], [0, 1], [2, 1e-6]]))  # another length is no other direction
+    agree = Precomputed(stored(twice, [[1.0, 0], [0, 1], [2, 1e-6]]))  # another length is the same direction
     np.testing.assert_allclose(agree.encode(["a fox"], False), [[1, 0]], atol=1e-5)
     with pytest.raises(TraceError, match="rows 0 and 2 hold one prompt and their vectors disagree by 1, "):
         Precomputed(stored(twice, [[1.0, 0], [0, 1], [0, 1]])).encode(["a fox"], False)
@@ -131,7 +131,7 @@ def test_malformed_vector_files_are_refused(tmp_path: Path, stored: Callable[...
 
 
 def test_encoder_name_depends_on_the_content(stored: Callable[..., str], tmp_path: Path) -> None:
-    """What is remembered for a trace is never that of an earlier version of the user's file."""
+    """The cached embeddings of a trace are never those of an earlier version of the user's file."""
     name = Precomputed(stored()).name
     assert Precomputed(stored()).name == name
     changed = Precomputed(stored(vectors=list(2 * VECTORS))).name
@@ -153,8 +153,8 @@ def test_trace_file_names_the_prompts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("cosine", "hits"), [(0.94, 2), (0.5, 1)])
-def test_run_hits_as_the_given_vectors_say(tmp_path: Path, cosine: float, hits: int) -> None:
-    """The blue fox starts from the red one only where the user's vectors say that they are alike."""
+def test_run_hits_follow_the_given_vectors(tmp_path: Path, cosine: float, hits: int) -> None:
+    """The blue fox starts from the red one only where the user's vectors make them similar."""
     trace = _trace(tmp_path)
     vectors = [[1.0, 0], [cosine, (1 - cosine**2) ** 0.5]]
     path = _file(tmp_path / "v.parquet", TEXTS[:2], vectors)

@@ -18,10 +18,8 @@ TABLE = {5: 0.65, 10: 0.75, 25: 0.95}
 
 
 def reached(neighbours: Neighbours, size: int, threshold: float, strict: bool) -> float:
-    """Share of the rows with an artifact at or above ``least`` among the ``size`` rows before them.
-
-    Without service time, a FIFO cache that stores all holds the artifacts of the last ``size`` requests.
-    """
+    """Return the share of rows with an artifact at or above ``threshold`` among the ``size`` rows before them. Without
+    service time, a FIFO cache that admits all holds the artifacts of the last ``size`` requests."""
     assert neighbours.complete.all()
     rows = len(neighbours.ends)
     asking = np.repeat(np.arange(rows), np.diff(neighbours.ends, prepend=0))

@@ -1,4 +1,4 @@
-"""Search against brute force: the best live artifact, ties to the oldest."""
+"""Search against brute force: the most similar live artifact, and the oldest in a tie."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ def unit(rows: np.ndarray) -> np.ndarray:
 
 
 def brute(source: SimilaritySource, live: dict[int, int], row: int, floor: float) -> tuple[int, float] | None:
-    """Compare with everything; the highest, among equals the oldest, unless it lies below the floor."""
+    """Compare with every artifact; return the most similar, the oldest in a tie, unless it lies below the floor."""
     if not live:
         return None
     query = np.repeat(source.queries(row, row + 1), len(live), axis=0)
@@ -54,7 +54,7 @@ def test_every_search_matches_brute_force(
     image: bool,
     actions: list[tuple[float, int]],
 ) -> None:
-    """Compared as it goes or remembered, whatever enters and leaves, with many equal vectors and skipped queries."""
+    """Direct and precomputed search agree through inserts and removals, equal vectors and skipped queries."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(neighbours, "HEAD", head)
         _compare(seed, rows, dim, block, max_neighbours, floor, image, actions)
@@ -95,7 +95,7 @@ def _compare(
 
 
 def test_lower_floor_uses_more_axes_and_the_bound_is_never_below_the_product() -> None:
-    """Few axes let every pair through at a low floor; then fetching pairs costs more than multiplying would."""
+    """With few axes and a low floor every pair passes; then fetching pairs costs more than multiplying."""
     rng = np.random.default_rng(0)
     source = TextToText()
     source.bind(unit(rng.normal(size=(1000, 64)) * np.linspace(1.0, 0.05, 64)), rng)
@@ -184,7 +184,7 @@ def test_image_similarity_has_the_given_clip_score_and_spread() -> None:
 
 
 def test_double_precision_embeddings_are_refused() -> None:
-    """A stray float64 array makes a search fifteen times slower, and nobody would notice."""
+    """A stray float64 array makes a search fifteen times slower without any other sign."""
     source = TextToText()
     source.bind(np.eye(3), np.random.default_rng(0))  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="found float64, expected float32"):
@@ -199,10 +199,8 @@ def test_invalid_text_to_image_setting_is_refused(given_: tuple[float, float, fl
 
 @pytest.mark.parametrize("uncoded", [4096, 100])
 def test_approximate_search_has_recall_99_and_exact_similarities(uncoded: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A sliding window of prompts in themes: recall at 1 of 0.99, and whatever it finds has that similarity.
-
-    So it is where the artifacts that wait for their codes are too many before a block of queries is done.
-    """
+    """A sliding window of prompts in themes: recall at 1 is 0.99, and every match has its reported similarity. The
+    recall holds too when more artifacts than the limit wait for their codes before a block of queries ends."""
     pytest.importorskip("faiss")
     from traces.similarity import approximate
     from traces.similarity.approximate import Approximate
@@ -236,7 +234,7 @@ def test_approximate_search_has_recall_99_and_exact_similarities(uncoded: int, m
 @pytest.mark.parametrize("image", [False, True])
 @pytest.mark.parametrize("floor", [-0.3, 0.2, 0.9])
 def test_neighbours_match_a_comparison_of_all_pairs(floor: float, image: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In blocks that end anywhere, with prompts that come again."""
+    """In blocks of any length, with repeated prompts."""
     monkeypatch.setattr(neighbours, "QUERIES", 13)
     monkeypatch.setattr(neighbours, "ARTIFACTS", 29)
     monkeypatch.setattr(neighbours, "PAIRS", 5)

@@ -1,4 +1,4 @@
-"""Scales: increasing, their own inverses' inverses, and what spaces make of them."""
+"""Similarity maps: increasing, inverse to their own inverses, and composed with sources of similarity."""
 
 import numpy as np
 import pytest

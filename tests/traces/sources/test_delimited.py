@@ -1,4 +1,4 @@
-"""Delimited text: which columns are taken for which."""
+"""Delimited text: which columns take which role."""
 
 from pathlib import Path
 from typing import Any

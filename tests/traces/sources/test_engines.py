@@ -1,4 +1,4 @@
-"""The engines' own formats: nothing is lost on the way there and back, and nothing that is read is run."""
+"""The engines' own formats: a round trip loses nothing, and reading runs nothing."""
 
 import json
 from pathlib import Path
@@ -35,12 +35,12 @@ def load(form: str, folder: Path) -> Trace:
 
 @pytest.mark.parametrize("form", list(FORMATS))
 def test_ten_thousand_requests_round_trip(form: str, tmp_path: Path) -> None:
-    """All that the format has a place for, to the last bit; and what it has none for is named."""
+    """Every field of the format survives to the last bit; fields outside it are named."""
     made = Synthetic(requests=10_000, history=0).load(np.random.default_rng(1))
-    skip_fraction = export(made, form, tmp_path / ("t.txt" if form == "vllm-omni" else "t.jsonl"))
+    unsupported = export(made, form, tmp_path / ("t.txt" if form == "vllm-omni" else "t.jsonl"))
     read = load(form, tmp_path)
     held = [name for name in made.table.column_names if name in FORMATS[form][1]]
-    assert set(skip_fraction) == {
+    assert set(unsupported) == {
         name for name in made.table.column_names if name not in held and made.table.column(name).null_count < 10_000
     }
     for name in held:
@@ -148,9 +148,7 @@ HOSTILE_JSON = [
     [*(("vllm-omni", text) for text in HOSTILE_LINES), *(("sglang", text) for text in HOSTILE_JSON)],
     ids=lambda value: value[:40],
 )
-def test_hostile_line_is_refused_and_not_run(
-    form: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_hostile_line_is_refused_not_run(form: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     good = "Request(width=64, timestamp=0.0)\n" if form == "vllm-omni" and "timestamp" in text else ""
     (tmp_path / ("t.txt" if form == "vllm-omni" else "t.jsonl")).write_text(good + text + "\n", encoding="utf-8")
@@ -161,9 +159,7 @@ def test_hostile_line_is_refused_and_not_run(
     assert not (tmp_path / CANARY).exists()
 
 
-def test_trace_export_and_import_are_inverse_on_the_command_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_trace_export_and_import_commands_are_inverse(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     trace = tmp_path / "t.parquet"
     assert main(["trace", "synth", "-o", str(trace), "--requests", "50", "--set", "history=0"]) == 0
     for form in FORMATS:

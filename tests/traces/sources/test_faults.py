@@ -1,4 +1,4 @@
-"""Every kind of fault, in every source that can meet it: one clear error, or a row that is skipped and counted."""
+"""Every kind of fault in every source it applies to: one clear error, or a skipped and counted row."""
 
 import gzip
 import io
@@ -29,7 +29,7 @@ from traces.table.limits import Limits
 from traces.table.trace import Trace
 
 TEXT = ("csv", "prompts", "prompts as json")
-"""An importer for each way of reading text."""
+"""Return an importer for each way of reading text."""
 DDB, KATZ, BETA = VALID["diffusiondb"], VALID["katz"], VALID["sd-beta"]
 BETA_ROW = BETA.splitlines(True)[1]
 GENTD26 = VALID["gentd26"] + b"2024-11-15 10:00:00,TXT_2_IMG,SUCCEED,g,4.0,30.0,m,2\n"
@@ -92,7 +92,7 @@ BROKEN: dict[str, tuple[bytes, bytes]] = {
     "prompts": ("naïve".encode(), b"na\xefve"),
     "prompts as json": (b"a fox", b"\xe9 fox"),
 }
-"""What to replace in a valid file for one that is partly in Latin-1."""
+"""Return the replacement in a valid file that makes it partly Latin-1."""
 
 
 @pytest.mark.parametrize("importer", TEXT)
@@ -101,7 +101,7 @@ def test_other_encodings_are_refused(importer: str, tmp_path: Path) -> None:
     refused(importer, content.replace(*BROKEN[importer]), "(row|value) .*found bytes that are not UTF-8", tmp_path)
     text = content.decode()
     refused(importer, text.encode("utf-16"), "is UTF-16, expected UTF-8 text; convert it", tmp_path)
-    for encoding in ("utf-16-le", "utf-16-be", "utf-32"):  # and no mark of UTF-16: the NULs between the letters tell
+    for encoding in ("utf-16-le", "utf-16-be", "utf-32"):  # and no mark of UTF-16: the NULs between the letters show it
         assert isinstance(outcome(importer, text.encode(encoding), tmp_path), TraceError)
 
 
@@ -145,7 +145,7 @@ def test_parquet_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_file_that_grows_while_being_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lines, "LINES", 1)  # and would have no end, if what is added were read as well
+    monkeypatch.setattr(lines, "LINES", 1)  # appended text would make it endless
     path = tmp_path / "t.csv"
     path.write_bytes(VALID["csv"])
     reading = Csv(path=str(path)).read(np.random.default_rng(0))
@@ -220,7 +220,7 @@ SKIPPING: dict[str, tuple[str, bytes, Callable[..., Any], dict[str, int]]] = {
         lambda path: Mjhq(path=path, requests=10), {"before the last of their category": 20},
     ),
 }  # fmt: skip
-"""Files of three rows (mjhq: 30; prompts: four) with some that are left out; and how many, by reason."""
+"""Return files of three rows (mjhq: 30; prompts: four) with some unusable, and their number by reason."""
 
 
 @pytest.mark.parametrize("case", SKIPPING)

@@ -1,4 +1,4 @@
-"""The production traces: GenTD26, whose files are real, and SwiftDiffusion's, made after its published format."""
+"""The production traces: real files of GenTD26, and files in SwiftDiffusion's published format."""
 
 import gzip
 import json
@@ -139,9 +139,7 @@ def katz(tmp_path: Path) -> Callable[..., Katz]:
         ([1_709_251_202_500, 1_709_251_200_000], "milliseconds since 1970"),
     ],
 )
-def test_katz_is_read_in_every_form(
-    katz: Callable[..., Katz], stamps: list[Any], unit: str, form: dict[str, Any]
-) -> None:
+def test_katz_reads_every_form(katz: Callable[..., Katz], stamps: list[Any], unit: str, form: dict[str, Any]) -> None:
     trace = load(
         katz(
             record(timestamp=stamps[0], loras=None, ip="node-2", scene_id="B"),

@@ -1,4 +1,4 @@
-"""Sources that are prompts and nothing else: an order, and no times."""
+"""Sources with prompts alone: an order, and no times."""
 
 import json
 from collections.abc import Callable
@@ -81,9 +81,7 @@ def test_malformed_prompts_are_refused(text_file: TextFile, name: str, text: str
     assert "\n" not in str(caught.value)
 
 
-def test_json_reader_handles_values_across_chunk_boundaries(
-    text_file: TextFile, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_json_reader_handles_values_across_chunks(text_file: TextFile, monkeypatch: pytest.MonkeyPatch) -> None:
     from traces.sources.formats import jsontext
     from traces.table.limits import Limits
 

@@ -1,4 +1,4 @@
-"""The log of the Stable Diffusion beta: channels are merged, and none of them is reordered."""
+"""The log of the Stable Diffusion beta: channels are merged, and none is reordered."""
 
 from collections import Counter, defaultdict
 from pathlib import Path
@@ -30,7 +30,7 @@ def log(folder: Path, rows: list[tuple[int, str, int]]) -> Path:
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(picks=st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 50)), min_size=1, max_size=30))
 def test_sd_beta_merge_never_reorders_a_channel(picks: list[tuple[str, int]], tmp_path: Path) -> None:
-    """Whatever the estimates, and in whatever order the channels come."""
+    """For any estimates and any order of the channels."""
     place: Counter[str] = Counter()
     rows = []
     for channel, at in picks:
@@ -95,7 +95,7 @@ def test_sd_beta_log_is_imported_whole(data: Path) -> None:
 
 
 def test_trace_without_gen_s_keeps_its_digest(tmp_path: Path) -> None:
-    """A trace without seconds has the digest that it had before there was a column for them, and is read as before."""
+    """A trace without seconds keeps its digest from before the column existed, and is read as before."""
     from traces.table.columns import SCHEMA
     from traces.table.digest import content_digest
     from traces.table.trace import make, write

@@ -63,15 +63,15 @@ def parquet(tmp_path: Path) -> Callable[..., str]:
 def test_diffusiondb_sample_is_imported(data: Path) -> None:
     path = data / "diffusiondb" / "metadata_1k.csv"
     trace = DiffusionDB(path=str(path)).load(seeded())
-    facts = describe_trace(trace).to_dict()
+    described = describe_trace(trace).to_dict()
     assert len(trace) == 1000
     assert (np.diff(trace.arrival_s) >= 0).all()
-    assert facts["users"]["count"] == 173
-    assert facts["prompts"]["distinct"] == 917
-    assert facts["prompts"]["repeat_same_user_share"] == 1.0
-    assert facts["sessions"]["requests_mean"] == pytest.approx(4.6, abs=0.05)
-    assert facts["sizes"]["most"]["512x512"] == 0.635
-    assert facts["span_s"] / 3600 == pytest.approx(6.7, abs=0.05)
+    assert described["users"]["count"] == 173
+    assert described["prompts"]["distinct"] == 917
+    assert described["prompts"]["repeat_same_user_share"] == 1.0
+    assert described["sessions"]["requests_mean"] == pytest.approx(4.6, abs=0.05)
+    assert described["sizes"]["most"]["512x512"] == 0.635
+    assert described["span_s"] / 3600 == pytest.approx(6.7, abs=0.05)
     # every arrival lies in the minute that the table states for its row
     table = pd.read_csv(path)
     stamped = pd.to_datetime(table["timestamp"])

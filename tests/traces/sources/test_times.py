@@ -1,4 +1,4 @@
-"""Times that cannot be meant are refused where they are read, with their row; all others are read as they are."""
+"""Impossible times are refused where they are read, with their row; all others are read exactly."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What is brought in from a source: in order of arrival, complete, each name once, or nothing at all."""
+"""An imported source is in order of arrival, complete and with unique names, or refused as a whole."""
 
 import os
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Two traces laid on each other: whose columns are whose, and that nobody can take it for a real trace."""
+"""Two traces merged: the origin of each column, and marks by which no reader takes the result for a real trace."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The canonical trace: what it accepts, what it refuses and in which words, and its digest."""
+"""The canonical trace: what it accepts and refuses, its messages, and its digest."""
 
 import json
 import os
@@ -237,7 +237,7 @@ def test_full_disk_keeps_the_old_file(tmp_path: Path) -> None:
 
 
 def test_too_many_rows_are_refused_before_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A million rows, all alike, in some kilobytes of file: no request of a trace is named as another."""
+    """A million rows, all alike, in some kilobytes of file: every request still has a name of its own."""
     rows = pa.table({field.name: pa.repeat(None, 10**6).cast(field.type) for field in SCHEMA})
     about = {"schema": 1, "name": "b", "source": "s", "notes": {}, "digest": "0" * 64}
     pq.write_table(rows.replace_schema_metadata({"mezzotint": json.dumps(about)}), tmp_path / "t.parquet")
