@@ -50,7 +50,7 @@ def test_similarity_map_states_its_fit() -> None:
     assert points.value == {"0.5": 0.65, "1": 1.0}
     assert points.source == "by eye"
     assert residuals.value == {"N04a": -0.03}
-    assert Identity().assumptions()[0].what == "similarity_map of similarity"
+    assert Identity().assumptions()[0].what == "scale of similarity"
 
 
 @pytest.mark.parametrize("source", [TextToText(), TextToImage(clip_score=0.3, spread=0.0, unrelated=0.1)])
