@@ -204,7 +204,7 @@ class Engine:
             SimulationError: a part broke a law or raised, a request was lost or ended twice, or Little's law fails.
         """
         with attributed():
-            self._open()
+            self.open()
         wall, cpu = time.perf_counter(), time.process_time()
         with attributed(), uncollected(not self.backend.live):
             for worker in self.cluster.workers:
@@ -217,7 +217,8 @@ class Engine:
         self._check()
         return took
 
-    def _open(self) -> None:
+    def open(self) -> None:
+        """Open the cluster and bind every part, as run() does before the clock starts."""
         scheduler, max_batch = self.scheduler, self.executor.max_batch
         self.cluster.open(
             self.clock, self.record, max_batch, self._parts, self.pull, scheduler.worker_changed, scheduler.has_backlog

@@ -1,9 +1,9 @@
-"""How many branches of each package the tests take: the end of ``make test``, which fails where too few of sim's are.
+"""Print the share of branches of each package that the tests take: the end of ``make test``, which fails below sim's
+minimum.
 
-``python -m tests.branches PREFIX...`` lists those that none takes in the files whose names begin so.
-
-A branch is one of the two ways on from an ``if``, a loop or a ``match``; lines are no measure, since one line of a
-test passes a hundred. What runs in another process than the tests' own is not seen.
+``python -m tests.branches PREFIX...`` lists the branches that no test takes, in files whose names begin with a prefix.
+A branch is one of the two ways on from an ``if``, a loop or a ``match``. Lines are no measure, since one line of a test
+passes a hundred. Code that runs in other processes is not seen.
 """
 
 import json
@@ -13,15 +13,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-LEAST = {"sim": 0.95}
-"""The share of a package's branches that may not be lost."""
+MIN_SHARE = {"sim": 0.95}
+"""Minimum share of a package's branches."""
 
 FOUND = Path(".coverage/found.json")
-"""What slipcover wrote."""
+"""Output of slipcover."""
 
 
 def main(prefixes: Sequence[str]) -> int:
-    """Print the table; status 1 where a package has less than its least."""
+    """Print the table; return 1 if a package is below its minimum."""
     files: Mapping[str, Any] = json.loads(FOUND.read_text())["files"]
     for name in sorted(files):
         missed = sorted(files[name]["missing_branches"])
@@ -32,20 +32,20 @@ def main(prefixes: Sequence[str]) -> int:
     taken: Counter[tuple[str, str]] = Counter()
     there: Counter[tuple[str, str]] = Counter()
     for name, file in files.items():
-        room = Path(name).parts[0]
+        package = Path(name).parts[0]
         for what in ("branches", "lines"):
-            taken[room, what] += len(file[f"executed_{what}"])
-            there[room, what] += len(file[f"executed_{what}"]) + len(file[f"missing_{what}"])
+            taken[package, what] += len(file[f"executed_{what}"])
+            there[package, what] += len(file[f"executed_{what}"]) + len(file[f"missing_{what}"])
     low = []
-    for room in sorted({room for room, _ in there}):
-        told = []
+    for package in sorted({package for package, _ in there}):
+        shares = []
         for what in ("branches", "lines"):
-            share = taken[room, what] / there[room, what]
-            told.append(f"{taken[room, what]:6} of {there[room, what]:6} {what} {share:6.1%}")
-        print(f"{room:9} {'   '.join(told)}")
-        share = taken[room, "branches"] / there[room, "branches"]
-        if share < LEAST.get(room, 0.0):
-            low.append(f"{room}: the tests take {share:.1%} of its branches, expected {LEAST[room]:.0%}")
+            share = taken[package, what] / there[package, what]
+            shares.append(f"{taken[package, what]:6} of {there[package, what]:6} {what} {share:6.1%}")
+        print(f"{package:9} {'   '.join(shares)}")
+        share = taken[package, "branches"] / there[package, "branches"]
+        if share < MIN_SHARE.get(package, 0.0):
+            low.append(f"{package}: the tests take {share:.1%} of its branches, expected {MIN_SHARE[package]:.0%}")
     print("\n".join(low), file=sys.stderr, end="\n" if low else "")
     return 1 if low else 0
 

@@ -1,4 +1,4 @@
-"""What every room's tests share."""
+"""Fixtures of all tests."""
 
 import os
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-settings.register_profile("mezzotint", deadline=None)  # speed is never asserted by the clock
+settings.register_profile("mezzotint", deadline=None)  # no test depends on the wall clock
 settings.load_profile("mezzotint")
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -22,7 +22,7 @@ def data() -> Path:
 
 
 @pytest.fixture(autouse=True)
-def remembered(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is remembered on disk goes to a folder of this test session's own; classes of tests are plug-ins."""
+def disk_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put the disk cache into a folder of this test session; allow test doubles as plug-ins."""
     monkeypatch.setenv("MEZZOTINT_PLUGINS", "tests")
-    monkeypatch.setenv("MEZZOTINT_CACHE", str(tmp_path_factory.getbasetemp() / "remembered"))
+    monkeypatch.setenv("MEZZOTINT_CACHE", str(tmp_path_factory.getbasetemp() / "disk_cache"))

@@ -1,4 +1,4 @@
-"""The commands of README.md and docs/: every one is composed or parsed as it is written there; nothing is run or measured."""
+"""The commands of README.md and docs/: every one composes or parses as written; nothing is run or measured."""
 
 import re
 import shlex
@@ -20,7 +20,7 @@ DOCS = "".join(page.read_text(encoding="utf-8") for page in sorted((REPOSITORY /
 
 
 def _commands() -> list[str]:
-    """Commands of the blocks, and those in running text that have arguments."""
+    """Return the commands of the blocks, and those in running text that have arguments."""
     text = README + DOCS
     blocks = "".join(re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL)).replace("\\\n", " ")
     within = [" ".join(found.split()) for found in re.findall(r"`(mezzotint (?:run|list|plan|validate) [^`]+)`", text)]
@@ -30,7 +30,7 @@ def _commands() -> list[str]:
 COMMANDS = _commands()
 
 
-def test_the_readme_has_commands_of_every_verb() -> None:
+def test_readme_has_commands_of_every_verb() -> None:
     verbs = {command.split()[1] for command in COMMANDS}
     assert verbs == {"run", "list", "plan", "validate", "trace", "report", "reproduce", "calibrate"}
     assert len(COMMANDS) > 35
@@ -38,7 +38,7 @@ def test_the_readme_has_commands_of_every_verb() -> None:
 
 @pytest.fixture(scope="module")
 def run_before(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished run, of which `--config-path out` says that it is run again."""
+    """A finished run, which `--config-path out` runs again."""
     folder = tmp_path_factory.mktemp("before") / "out"
     assert main(["run", "trace.requests=5", f"run.dir={folder}"]) == 0
     return folder
@@ -46,7 +46,7 @@ def run_before(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def elsewhere(run_before: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder that has what the README's commands read."""
+    """Make a folder with the files that the README's commands read."""
     monkeypatch.chdir(tmp_path)
     Path("out").symlink_to(run_before)
     for block in re.findall(r"^```yaml\n(.*?)^```", README, re.MULTILINE | re.DOTALL):
@@ -54,13 +54,13 @@ def elsewhere(run_before: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         assert name is not None
         Path(name[0]).parent.mkdir(parents=True, exist_ok=True)
         Path(name[0]).write_text(block)
-    Path("mine/selector").mkdir(parents=True)  # what `calibrate selector -o mine` writes
+    Path("mine/selector").mkdir(parents=True)  # written by `calibrate selector -o mine`
     Path("mine/selector/measured.yaml").write_text((REPOSITORY / "conf/selector/nirvana.yaml").read_text())
 
 
 @pytest.mark.usefixtures("elsewhere")
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_command_of_the_readme_is_accepted(command: str) -> None:
+def test_readme_command_is_accepted(command: str) -> None:
     given = shlex.split(command, comments=True)[1:]
     words = command_of(given)
     assert words is not None
@@ -69,15 +69,15 @@ def test_a_command_of_the_readme_is_accepted(command: str) -> None:
     if "overrides" not in options:
         return
     files = files_of(options["config_dir"], options["config_path"], options["config_name"])
-    said = arranged(options["overrides"] or [])
-    for point in points(said, sweep_config(said, files), files) if options.get("multirun") else [said]:
+    overrides = arranged(options["overrides"] or [])
+    for point in points(overrides, sweep_config(overrides, files), files) if options.get("multirun") else [overrides]:
         plain = OmegaConf.to_container(composed(point, files), resolve=True, throw_on_missing=True)
         assert isinstance(plain, dict)
         check({str(key): value for key, value in plain.items()})
 
 
-def test_the_python_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On fewer requests than it says nothing of."""
+def test_readme_python_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On fewer requests than the README names."""
     monkeypatch.chdir(tmp_path)
     (block,) = re.findall(r"^```python\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
     exec(block.replace('"arrivals.rate_rpm=', '"trace.requests=100", "arrivals.rate_rpm='), {})

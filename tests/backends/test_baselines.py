@@ -29,8 +29,8 @@ def written(folder: Path, scenario: Any = SCENARIO) -> Path:
     return path
 
 
-def test_a_scenario_is_a_profile(tmp_path: Path) -> None:
-    """The first two steps are launch artefacts; the steps count as numbers do."""
+def test_sglang_scenario_becomes_a_profile(tmp_path: Path) -> None:
+    """The first two steps are launch artefacts and are left out; step keys are sorted as numbers."""
     profile = read(written(tmp_path), "a_t2i", "g", "m", (512, 768))
     assert profile.step[0].seconds == pytest.approx(0.101)
     assert (profile.step[0].width, profile.step[0].height) == (512, 768)
@@ -41,26 +41,26 @@ def test_a_scenario_is_a_profile(tmp_path: Path) -> None:
     assert (profile.basis, profile.service_error) == ("published", None)
 
 
-def test_the_command_makes_what_a_run_reads(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    said = ["calibrate", "sglang", str(written(tmp_path)), "--scenario", "a_t2i", "--gpu", "g", "--model", "m"]
-    assert main([*said, "-o", str(tmp_path / "mine")]) == 0
+def test_sglang_profile_can_be_simulated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["calibrate", "sglang", str(written(tmp_path)), "--scenario", "a_t2i", "--gpu", "g", "--model", "m"]
+    assert main([*command, "-o", str(tmp_path / "mine")]) == 0
     backend = Profiled("g", folder=tmp_path / "mine")
     found = standalone_cost(backend, Work("m", 1024, 1024, 5))
     assert found.denoise_s + found.other_s == pytest.approx(5 * 0.101 + 0.22)
-    assert main([*said, "--size", "huge"]) == 2
-    assert main([*said, "--size", "512,768"]) == 2
-    assert main(["calibrate", "sglang", "nowhere.json", *said[3:]]) == 2
+    assert main([*command, "--size", "huge"]) == 2
+    assert main([*command, "--size", "512,768"]) == 2
+    assert main(["calibrate", "sglang", "nowhere.json", *command[3:]]) == 2
     assert "Traceback" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("gpu", "model"), [("a_b", "m"), (".g", "m"), ("g", "a/b"), ("", "m")])
-def test_names_of_which_no_file_name_can_be_made_are_refused(gpu: str, model: str) -> None:
+def test_names_that_make_no_file_name_are_refused(gpu: str, model: str) -> None:
     with pytest.raises(BackendError, match="cannot name a profile file"):
         file_name(gpu, model)
 
 
 @pytest.mark.parametrize(
-    ("scenario", "said"),
+    ("scenario", "message"),
     [
         ({**SCENARIO, "denoise_step_ms": {}}, r"a_t2i: denoise_step_ms: .*at least 1 item"),
         ({**SCENARIO, "denoise_step_ms": {"0": "fast"}}, r"denoise_step_ms\.0: .*, found 'fast'"),
@@ -68,20 +68,20 @@ def test_names_of_which_no_file_name_can_be_made_are_refused(gpu: str, model: st
         (5, r"scenarios\.a_t2i: .*an object, found 5"),
     ],
 )
-def test_what_cannot_be_is_one_clear_error(tmp_path: Path, scenario: Any, said: str) -> None:
-    with pytest.raises(BackendError, match=said):
+def test_malformed_scenario_is_refused(tmp_path: Path, scenario: Any, message: str) -> None:
+    with pytest.raises(BackendError, match=message):
         read(written(tmp_path, scenario), "a_t2i", "g", "m", (64, 64))
 
 
 @pytest.mark.parametrize("text", ["", "[" * 100_000, "[]"])
-def test_a_file_that_is_none_is_one_clear_error(tmp_path: Path, text: str) -> None:
+def test_malformed_baseline_file_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "b.json").write_text(text)
     with pytest.raises(BackendError, match=r"b\.json: a_t2i: \w"):
         read(tmp_path / "b.json", "a_t2i", "g", "m", (64, 64))
 
 
-def test_what_was_checked_of_a_shipped_profile_is_said() -> None:
-    """Those that MLPerf's server runs were replayed with say how near that came."""
+def test_replayed_profiles_state_their_validation() -> None:
+    """Profiles whose MLPerf server runs were replayed state the error of the replay."""
     checked = {profile.gpu: profile for profile in within(shipped()) if profile.model == "sdxl-mlperf"}
     served: list[Profile] = [checked[gpu] for gpu in ("h100-sxm", "h100-pcie", "h100-nvl", "h200-sxm", "l40s")]
     assert all(profile.validation and "replayed" in profile.validation for profile in served)

@@ -1,4 +1,4 @@
-"""Profiles: what they say inside their grid, and what they refuse outside it."""
+"""Profiles: times inside their grid, and refusals outside it."""
 
 from pathlib import Path
 from textwrap import dedent
@@ -32,7 +32,7 @@ def test_measured_points_are_returned_as_measured(at: tuple[int, int], seconds: 
 
 
 @given(pixels=st.integers(100, 400), batch=st.integers(1, 4))
-def test_inside_the_grid_time_lies_between_its_corners(pixels: int, batch: int) -> None:
+def test_time_inside_the_grid_lies_between_its_corners(pixels: int, batch: int) -> None:
     grid = table(GRID)
     assert grid.covers(pixels, batch)
     seconds = grid.at(pixels, batch)
@@ -42,7 +42,7 @@ def test_inside_the_grid_time_lies_between_its_corners(pixels: int, batch: int) 
 
 
 @pytest.mark.parametrize("at", [(99, 1), (401, 1), (400, 17), (400, 0), (100, 8)])
-def test_outside_the_grid_is_known_to_be_outside(at: tuple[int, int]) -> None:
+def test_points_outside_the_grid_are_not_covered(at: tuple[int, int]) -> None:
     """(100, 8) lies between batches 4 and 16, but 16 was not measured at 100 pixels."""
     assert not table(GRID).covers(*at)
 
@@ -59,43 +59,43 @@ def test_outside_the_grid_is_known_to_be_outside(at: tuple[int, int]) -> None:
         ("h800", "sdxl", 1024, 50, 2.88),
     ],
 )
-def test_shipped_profiles_give_the_published_latency(
-    gpu: str, model: str, size: int, steps: int, seconds: float
-) -> None:
+def test_shipped_profiles_give_published_latency(gpu: str, model: str, size: int, steps: int, seconds: float) -> None:
     cost = standalone_cost(Profiled(gpu), Work(model, size, size, steps))
     assert cost.denoise_s + cost.other_s == pytest.approx(seconds, abs=0.005)
 
 
-def test_refining_an_image_encodes_it_first() -> None:
+def test_refinement_encodes_the_image_first() -> None:
     """Katz artifact: Nirvana-10 without add-ons takes 2.38 s, 0.07 s of it encoding the cached image."""
     cost = standalone_cost(Profiled("h800"), Work("sdxl", 1024, 1024, 50, skipped=10, refine=True))
     assert cost.denoise_s + cost.other_s == pytest.approx(2.38, rel=0.02)
 
 
-def test_outside_the_grid_is_an_error_that_names_the_grid() -> None:
+def test_time_outside_the_grid_is_refused_with_the_grid() -> None:
     with pytest.raises(
         BackendError, match=r"sdxl on mi210: step at 512x512 .* grid .batch 1: 1048576 .*extrapolate=warn"
     ):
         standalone_cost(Profiled("mi210"), Work("sdxl", 512, 512, 50))
 
 
-def test_extrapolation_scales_by_pixels_and_says_so() -> None:
+def test_extrapolation_scales_by_pixels_and_is_stated() -> None:
     backend = Profiled("mi210", extrapolate="warn")
     assert standalone_cost(backend, Work("sdxl", 512, 512, 50)).denoise_s == pytest.approx(16.5 / 4)
     assert standalone_cost(backend, Work("sdxl", 2048, 1024, 50)).denoise_s == pytest.approx(33.0)
-    said = {assumption.what: assumption.value for assumption in backend.assumptions()}
-    assert said["sizes whose step time of sdxl on mi210 is extrapolated"] == 2
+    assumptions = {assumption.what: assumption.value for assumption in backend.assumptions()}
+    assert assumptions["sizes whose step time of sdxl on mi210 is extrapolated"] == 2
 
 
-def test_a_load_time_that_nobody_published_is_an_assumption() -> None:
+def test_unpublished_load_time_is_stated_as_an_assumption() -> None:
     backend = Profiled("mi210", unpublished_load_s=12.5)
-    assert not [said for said in backend.assumptions() if "load time" in said.what]
+    assert not [assumption for assumption in backend.assumptions() if "load time" in assumption.what]
     assert backend.load(SDXL).seconds == 12.5
-    assert [said.value for said in backend.assumptions() if said.what == "load time of sdxl on mi210 [s]"] == [12.5]
+    assert [
+        assumption.value for assumption in backend.assumptions() if assumption.what == "load time of sdxl on mi210 [s]"
+    ] == [12.5]
 
 
 @pytest.mark.parametrize("gpu", ["v100", "nosuch"])
-def test_a_gpu_without_profiles_says_so(gpu: str) -> None:
+def test_gpu_without_profiles_is_refused(gpu: str) -> None:
     with pytest.raises(BackendError, match=rf"no profile of sdxl on {gpu} \(profiles of {gpu}: none yet\)"):
         Profiled(gpu).require("sdxl")
 
@@ -111,7 +111,7 @@ GOOD = {
 LORA = {"bytes": 1} | dict.fromkeys(("read_s", "attach_s", "fuse_s", "unfuse_s", "patch_s"), 1.0)
 
 
-def test_a_folder_of_profiles_replaces_shipped_ones(tmp_path: Path) -> None:
+def test_folder_of_profiles_replaces_shipped_ones(tmp_path: Path) -> None:
     (tmp_path / "mi210_sdxl.yaml").write_text(yaml.safe_dump(GOOD | {"model": "sdxl", "gpu": "mi210", "load_s": 3.0}))
     backend = Profiled("mi210", folder=str(tmp_path))
     assert standalone_cost(backend, Work("sdxl", 64, 64, 10)).denoise_s == 5.0
@@ -133,7 +133,7 @@ def test_a_folder_of_profiles_replaces_shipped_ones(tmp_path: Path) -> None:
         ({"lora": LORA | {"spread": [1.1, 0.9]}}, r"lora\.spread"),
     ],
 )
-def test_a_wrong_value_is_named(tmp_path: Path, change: dict[str, object], key: str) -> None:
+def test_malformed_profile_value_is_named(tmp_path: Path, change: dict[str, object], key: str) -> None:
     file = tmp_path / "g_m.yaml"
     file.write_text(yaml.safe_dump(GOOD | change))
     with pytest.raises(BackendError, match=rf"g_m\.yaml: {key}"):
@@ -148,7 +148,7 @@ NAMES = st.text("abcDEF09 -é().", min_size=1, max_size=12).filter(lambda name: 
     names=st.lists(NAMES, min_size=4, max_size=4, unique_by=str.lower),
     suffix=st.sampled_from([".yaml", ".yml", ".YAML"]),
 )
-def test_a_profile_is_found_by_what_it_holds_and_not_by_its_name(
+def test_profile_is_found_by_its_content_and_not_its_file_name(
     profiles: dict[tuple[str, str], int], names: list[str], suffix: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     folder = tmp_path_factory.mktemp("profiles")
@@ -169,7 +169,7 @@ def documented() -> str:
     return dedent(lines)
 
 
-def test_the_documented_profile_serves_at_its_step_time(tmp_path: Path) -> None:
+def test_documented_profile_serves_at_its_step_time(tmp_path: Path) -> None:
     (tmp_path / "any name.yaml").write_text(documented())
     run = mezzotint.run(
         "models=sdxl",
@@ -183,8 +183,9 @@ def test_the_documented_profile_serves_at_its_step_time(tmp_path: Path) -> None:
     assert run.summary["requests"]["completed"] == 4
 
 
-def test_the_documented_rules_scale_a_profile(tmp_path: Path) -> None:
-    """Interpolated in pixels and batch; outside the grid refused, or its edge scaled; decoding in proportion."""
+def test_documented_rules_scale_a_profile(tmp_path: Path) -> None:
+    """Times are interpolated in pixels and batch. Outside the grid they are refused, or its edge is scaled. Decoding
+    scales with the images."""
     content = yaml.safe_load(documented())
     batched = {"width": 1024, "height": 1024, "batch": 4, "seconds": 0.34}
     small = {"width": 512, "height": 512, "seconds": 0.04}
@@ -209,24 +210,22 @@ def test_the_documented_rules_scale_a_profile(tmp_path: Path) -> None:
     assert seconds("step", 2048, side, 1, scaled) == pytest.approx(0.2)
 
 
-def test_two_profiles_of_one_model_are_one_clear_error_that_names_both(tmp_path: Path) -> None:
+def test_duplicate_profiles_are_refused_and_both_named(tmp_path: Path) -> None:
     for name in ("g_m.yaml", "mine.yml"):
         (tmp_path / name).write_text(yaml.safe_dump(GOOD))
     with pytest.raises(BackendError, match=r"g_m\.yaml and mine\.yml are both profiles of m on g"):
         Profiled("other", folder=str(tmp_path))
 
 
-def test_a_file_that_is_no_profile_is_not_passed_over(tmp_path: Path) -> None:
-    """The built-in profile would be used in its place, and nothing would say so."""
+def test_malformed_profile_is_not_skipped(tmp_path: Path) -> None:
+    """Otherwise the built-in profile would be used silently."""
     (tmp_path / "mi210-sdxl.yaml").write_text(yaml.safe_dump(GOOD | {"colour": "red"}))
     with pytest.raises(BackendError, match=r"mi210-sdxl\.yaml: colour"):
         Profiled("mi210", folder=str(tmp_path))
 
 
 @given(content=st.binary(max_size=60) | st.text("schema:[]{}&*!-? \n\t'\"1.e9", max_size=60).map(str.encode))
-def test_whatever_the_bytes_the_answer_is_a_profile_or_one_error(
-    content: bytes, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_random_profile_bytes_are_refused_in_one_line(content: bytes, tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("profiles")
     (folder / "g_m.yaml").write_bytes(content)
     with pytest.raises(

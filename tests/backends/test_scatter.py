@@ -1,4 +1,4 @@
-"""Seconds that scatter: what is drawn has the measured quantiles, and depends on nothing but the seed and the row."""
+"""Scattered service times have the measured quantiles and depend only on the seed and the row."""
 
 from pathlib import Path
 
@@ -34,7 +34,7 @@ def seconds(backend: Profiled, row: int, steps: int = 50) -> float:
     return cost.denoise_s + cost.other_s
 
 
-def test_what_is_drawn_has_the_measured_quantiles_and_mean(folder: str) -> None:
+def test_scattered_times_have_the_measured_quantiles_and_mean(folder: str) -> None:
     backend = Profiled("g", folder=folder, seed=3)
     typical_s = backend.typical_s(Work("m", 512, 512, 50))
     assert typical_s == pytest.approx(6.0)
@@ -44,7 +44,7 @@ def test_what_is_drawn_has_the_measured_quantiles_and_mean(folder: str) -> None:
     assert drawn.mean() == pytest.approx(SCATTER.mean(typical_s), rel=0.01)
 
 
-def test_a_row_takes_what_it_takes_whoever_is_asked_before(folder: str) -> None:
+def test_scattered_time_of_a_row_does_not_depend_on_other_rows(folder: str) -> None:
     one, other = Profiled("g", folder=folder, seed=3), Profiled("g", folder=folder, seed=3)
     rows = [5, 100_000, 5, 7]
     assert [seconds(one, row) for row in rows] == [seconds(other, row) for row in reversed(rows)][::-1]
@@ -52,14 +52,14 @@ def test_a_row_takes_what_it_takes_whoever_is_asked_before(folder: str) -> None:
     assert all(0 <= drawn(3, row) < 1 for row in range(5000))
 
 
-def test_the_standalone_latency_and_a_batch_are_typical(folder: str) -> None:
+def test_standalone_latency_and_batches_use_the_typical_time(folder: str) -> None:
     backend = Profiled("g", folder=folder, seed=3, extrapolate="warn")
     assert seconds(backend, -1) == pytest.approx(6.0)
     works = [Work("m", 512, 512, 50, row=row) for row in (1, 2)]
     assert backend.steps(works, 50).seconds == pytest.approx(2 * 5.0)
 
 
-def test_steps_one_by_one_are_the_steps_at_once(folder: str) -> None:
+def test_single_steps_sum_to_all_steps_at_once(folder: str) -> None:
     backend = Profiled("g", folder=folder, seed=3)
     alone = [Work("m", 512, 512, 50, row=9)]
     once = backend.steps(alone, 50).seconds
@@ -70,12 +70,12 @@ def test_steps_one_by_one_are_the_steps_at_once(folder: str) -> None:
 @pytest.mark.parametrize(
     ("probabilities", "factors"), [([0.0, 0.5], [1.0, 2.0]), ([0.0, 1.0], [2.0, 1.0]), ([0.0, 0.5, 1.0], [1.0, 2.0])]
 )
-def test_what_is_no_quantile_function_is_refused(probabilities: list[float], factors: list[float]) -> None:
+def test_malformed_quantile_function_is_refused(probabilities: list[float], factors: list[float]) -> None:
     with pytest.raises(ValidationError):
         Scatter(probabilities=probabilities, around=[Around(seconds=1.0, factors=factors)])
 
 
-def test_the_beta_s_own_seconds() -> None:
+def test_sd_beta_profile_has_the_medians_of_the_log() -> None:
     """Medians of the log: 512x512 and 512x768 at 50 and 150 steps."""
     backend = Profiled("sd-beta")
     for size, steps, median_s in ((512, 50, 4.94), (512, 150, 13.97), (768, 50, 8.99), (768, 150, 25.8)):

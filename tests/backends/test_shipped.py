@@ -1,4 +1,4 @@
-"""The profiles that travel with the package: listed with their sources, and what can and cannot be asked of them."""
+"""The shipped profiles: listed with their sources, and what they can and cannot answer."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ SHIPPED = within(shipped())
 MODEL = Asset("model", "z-image-turbo", "z-image-turbo")
 
 
-def test_every_profile_is_listed_with_who_measured_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_shipped_profile_is_listed_with_its_source(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "profiles"]) == 0
     lines = capsys.readouterr().out.splitlines()[1:]
     assert len(lines) == len(SHIPPED) > 50
@@ -32,25 +32,25 @@ def test_every_profile_is_listed_with_who_measured_it(capsys: pytest.CaptureFixt
 
 
 @pytest.mark.parametrize("profile", SHIPPED, ids=lambda each: f"{each.gpu}_{each.model}")
-def test_every_shipped_profile_states_its_basis_and_where_its_error_is_known_from(profile: Profile) -> None:
+def test_every_shipped_profile_states_its_basis_and_error_source(profile: Profile) -> None:
     assert profile.basis is not None
     assert len(profile.source) > 20
     if profile.service_error is not None:
         assert "service_error: " in (profile.validation or "")
 
 
-def test_an_assumed_profile_says_so_in_its_source_and_its_basis() -> None:
+def test_assumed_profile_says_so_in_its_source_and_basis() -> None:
     for profile in SHIPPED:
         assert (profile.basis in ("assumed", "scaled")) == ("assumed" in profile.source), profile.gpu
 
 
-def test_shipped_files_are_named_after_what_they_hold() -> None:
-    """By which a run reads those of its GPU alone."""
+def test_shipped_profile_files_are_named_by_gpu_and_model() -> None:
+    """A run reads only the files of its GPU, by their names."""
     names = {f"{profile.gpu}_{profile.model}.yaml" for profile in SHIPPED}
     assert {entry.name for entry in shipped().iterdir() if entry.name.endswith(".yaml")} == names
 
 
-def test_a_folder_of_one_s_own_is_listed_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_user_profile_folder_is_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "mine.yaml").write_text(
         "{schema: 1, model: m, gpu: a-gpu, source: me, step: [{width: 8, height: 8, batch: 2, seconds: 1}]}"
     )
@@ -62,26 +62,26 @@ def test_a_folder_of_one_s_own_is_listed_too(tmp_path: Path, capsys: pytest.Capt
 
 
 @pytest.mark.parametrize("factor", [0.98, 1.03])
-def test_the_service_factor_moves_seconds_and_joules_and_no_load(factor: float) -> None:
+def test_service_factor_scales_seconds_and_joules_but_not_loads(factor: float) -> None:
     plain, moved = Profiled("h100"), Profiled("h100", service_factor=factor)
     work = Work("z-image-turbo", 1024, 1024, 9)
     one, other = standalone_cost(plain, work), standalone_cost(moved, Work("z-image-turbo", 1024, 1024, 9))
     assert other.denoise_s == pytest.approx(factor * one.denoise_s)
     assert other.other_s == pytest.approx(factor * one.other_s)
     assert moved.load(MODEL).seconds == plain.load(MODEL).seconds
-    assert [said.value for said in moved.assumptions() if "times" in said.what] == [factor]
-    assert not [said for said in plain.assumptions() if said.value == factor]
+    assert [assumption.value for assumption in moved.assumptions() if "times" in assumption.what] == [factor]
+    assert not [assumption for assumption in plain.assumptions() if assumption.value == factor]
 
 
 @pytest.mark.parametrize("factor", [0.0, 1e7, float("nan")])
-def test_a_factor_that_is_none_is_refused(factor: float) -> None:
+def test_invalid_service_factor_is_refused(factor: float) -> None:
     node = {"_target_": "backends.profiled.Profiled", "gpu": "h100", "service_factor": factor}
     with pytest.raises(ConfigError, match=r"backend\.service_factor"):
         build(node, "backend")
 
 
-class InGangs(Scheduler):
-    """Every request on a gang of all GPUs."""
+class OneGroup(Scheduler):
+    """Every request runs on one group of all GPUs."""
 
     def bind(self, run: Run) -> None:
         self.run = run
@@ -100,17 +100,17 @@ class InGangs(Scheduler):
 
 
 @pytest.mark.parametrize(("gpus", "seconds"), [(2, 2.68), (4, 1.63)])
-def test_a_gang_takes_what_was_measured_of_one(gpus: int, seconds: float) -> None:
+def test_group_takes_the_measured_time_of_its_size(gpus: int, seconds: float) -> None:
     model = Model("flux-dev-xdit", 28, 1024, 1024)
     run = engine(
-        [0.0], [4.3], gpus, backend=Profiled("h100"), models={"large": model}, scheduler=InGangs(),
+        [0.0], [4.3], gpus, backend=Profiled("h100"), models={"large": model}, scheduler=OneGroup(),
         executor=Sequential(), shapes=tuple(np.array([value], np.int32) for value in (1024, 1024, 28)),
     )  # fmt: skip
     run.run()
     assert run.record.request_columns["finish_s"][0] == pytest.approx(seconds, rel=1e-4)
 
 
-def test_of_a_vae_alone_nothing_is_served() -> None:
+def test_profile_of_a_vae_alone_serves_nothing() -> None:
     backend = Profiled("rtx-4090")
     assert backend.profiles["sdxl"].tables["vae_decode"].at(512 * 512, 1) == 0.057
     with pytest.raises(BackendError, match="nobody measured how long a step takes"):

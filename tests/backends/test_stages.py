@@ -1,4 +1,4 @@
-"""What a profile answers in stages: laws of batches, and every figure in it changes an answer."""
+"""Stage costs of a profile: laws of batches, and the effect of every figure of a profile."""
 
 import re
 from collections.abc import Callable
@@ -18,7 +18,7 @@ SIDES, BATCHES = (64, 128, 256), (1, 2, 4, 8, 16)
 
 
 def _grid(unit: float, **more: Any) -> list[dict[str, Any]]:
-    """Points that rise with the pixels and, by less, with the batch."""
+    """Points whose time rises with the pixels and, more slowly, with the batch."""
     return [
         {"width": side, "height": side, "batch": batch, "seconds": unit * side * side * batch**0.8} | more
         for side, batch in product(SIDES, BATCHES)
@@ -54,7 +54,7 @@ Profiles = Callable[..., Profiled]
 
 @pytest.fixture(scope="module")
 def profiled(tmp_path_factory: pytest.TempPathFactory) -> Profiles:
-    """A backend of a profile that measured everything, but for what the test changes or takes out (None)."""
+    """A backend of a complete profile, with the given changes; None removes a key."""
 
     def made(extrapolate: Any = "error", **changes: Any) -> Profiled:
         folder = tmp_path_factory.mktemp("profiles")
@@ -78,8 +78,8 @@ SIDE = st.sampled_from((64, 96, 128, 200, 256))
 
 
 @given(side=SIDE, steps=st.integers(1, 60), data=st.data())
-def test_one_request_in_stages_is_the_request_whole(full: Profiled, side: int, steps: int, data: st.DataObject) -> None:
-    """However its steps are cut; N - K steps are one product, so that nothing is rounded twice."""
+def test_staged_request_costs_the_whole_request(full: Profiled, side: int, steps: int, data: st.DataObject) -> None:
+    """For any cut of the steps. N - K steps are one product, so nothing is rounded twice."""
     skipped = data.draw(st.integers(0, steps - 1))
     alone = standalone_cost(full, Work("m", side, side, steps, skipped))
     assert alone.denoise_s == full.seconds("step", "m", side, side) * (steps - skipped)
@@ -95,7 +95,7 @@ def test_one_request_in_stages_is_the_request_whole(full: Profiled, side: int, s
 
 
 @given(sides=st.lists(SIDE, min_size=1, max_size=16), nets=st.integers(0, 3), count=st.integers(1, 50))
-def test_many_steps_are_many_times_one(full: Profiled, sides: list[int], nets: int, count: int) -> None:
+def test_step_cost_is_linear_in_the_number_of_steps(full: Profiled, sides: list[int], nets: int, count: int) -> None:
     batch = works(*sides, nets=nets)
     one, many = full.steps(batch), full.steps(batch, count)
     assert many.seconds == pytest.approx(count * one.seconds)
@@ -104,30 +104,28 @@ def test_many_steps_are_many_times_one(full: Profiled, sides: list[int], nets: i
 
 
 @given(sides=st.lists(st.tuples(SIDE, st.integers(0, 3)), min_size=1, max_size=16), data=st.data())
-def test_a_mixed_batch_is_the_sum_of_its_groups(
-    full: Profiled, sides: list[tuple[int, int]], data: st.DataObject
-) -> None:
-    """In whatever order they stand in it, to the last bit."""
+def test_mixed_batch_costs_the_sum_of_shapes(full: Profiled, sides: list[tuple[int, int]], data: st.DataObject) -> None:
+    """In any order of the batch, to the last bit."""
     batch = [work for side, nets in sides for work in works(side, nets=nets)]
     groups = [[work for work in batch if work.shape == shape] for shape in {work.shape for work in batch}]
     together = full.steps(batch)
-    apart = [full.steps(group) for group in groups]
-    assert together.seconds == pytest.approx(sum(cost.seconds for cost in apart))
-    assert together.joules == pytest.approx(sum(cost.joules or 0 for cost in apart))
+    separate = [full.steps(group) for group in groups]
+    assert together.seconds == pytest.approx(sum(cost.seconds for cost in separate))
+    assert together.joules == pytest.approx(sum(cost.joules or 0 for cost in separate))
     assert full.steps(data.draw(st.permutations(batch))) == together
     peaks = [full.peak_bytes(group) or 0 for group in groups if group[0].width > 96]
     if len(peaks) == len(groups):
         assert full.peak_bytes(batch) == max(peaks)
 
 
-def test_wide_and_high_images_of_as_many_pixels_share_no_batch(full: Profiled) -> None:
+def test_shapes_of_equal_pixels_share_no_batch(full: Profiled) -> None:
     wide, high = Work("m", 256, 64, 20), Work("m", 64, 256, 20)
     assert full.steps([wide, high]).seconds == 2 * full.steps([wide]).seconds > full.steps([wide, wide]).seconds
 
 
 @given(side=st.integers(64, 255), batch=st.integers(1, 15), nets=st.integers(0, 3))
-def test_a_larger_image_or_batch_or_another_net_takes_longer(full: Profiled, side: int, batch: int, nets: int) -> None:
-    """And each image of a larger batch less, where the table has it so."""
+def test_step_time_grows_with_size_batch_and_controlnets(full: Profiled, side: int, batch: int, nets: int) -> None:
+    """Time per image falls with the batch size."""
     here = full.steps(works(*[side] * batch, nets=nets))
     assert full.steps(works(*[side + 1] * batch, nets=nets)).seconds > here.seconds
     larger = full.steps(works(*[side] * (batch + 1), nets=nets))
@@ -138,9 +136,9 @@ def test_a_larger_image_or_batch_or_another_net_takes_longer(full: Profiled, sid
 
 
 def _answers(backend: Backend) -> dict[str, Any]:
-    """One answer of each kind; an error is its text."""
+    """Return one answer of each kind; an error is its text."""
 
-    def said(ask: Callable[[], Any]) -> Any:
+    def answer(ask: Callable[[], Any]) -> Any:
         try:
             return ask()
         except BackendError as error:
@@ -165,7 +163,7 @@ def _answers(backend: Backend) -> dict[str, Any]:
         **{f"load {asset.kind}": lambda asset=asset: backend.load(asset) for asset in (MODEL, NET, LORA)},  # type: ignore[misc]
         **{f"bytes {asset.kind}": lambda asset=asset: backend.bytes(asset) for asset in (MODEL, NET, LORA)},  # type: ignore[misc]
     }
-    return {name: said(ask) for name, ask in asked.items()}
+    return {name: answer(ask) for name, ask in asked.items()}
 
 
 POWERED = {"begin", "begin two", "refine", "end", "end two", "load model", "load controlnet", "load lora"}
@@ -187,14 +185,12 @@ POWERED = {"begin", "begin two", "refine", "end", "end two", "load model", "load
         ("power_w", POWERED),
     ],
 )
-def test_every_figure_of_a_profile_changes_an_answer(
-    profiled: Profiles, full: Profiled, key: str, changed: set[str]
-) -> None:
+def test_each_profile_figure_changes_an_answer(profiled: Profiles, full: Profiled, key: str, changed: set[str]) -> None:
     before, after = _answers(full), _answers(profiled(**{key: None}))
     assert {name for name in before if before[name] != after[name]} == changed
 
 
-def test_the_batch_counts(full: Profiled) -> None:
+def test_batch_size_sets_step_encode_and_decode_time(full: Profiled) -> None:
     assert full.steps(works(*[64] * 8)).seconds == pytest.approx(64 * 64 * 1e-6 * 8**0.8)
     assert full.steps(works(*[64] * 3)).seconds == pytest.approx(64 * 64 * 1e-6 * (2**0.8 + 4**0.8) / 2)
     assert full.begin(works(64, 128, 256, 64)).seconds == pytest.approx(0.018), "prompts have no size"
@@ -202,37 +198,35 @@ def test_the_batch_counts(full: Profiled) -> None:
     assert full.end(ended).seconds == pytest.approx(128 * 128 * 3e-6 * 4**0.8)
 
 
-def test_controlnets_add_what_was_measured_for_their_number(full: Profiled) -> None:
+def test_controlnets_add_the_time_measured_for_their_number(full: Profiled) -> None:
     plain, one, two, three = (full.steps(works(128, nets=nets)).seconds for nets in range(4))
     assert one - plain == pytest.approx(128 * 128 * 4e-7)
     assert three - plain == pytest.approx(128 * 128 * 1.2e-6)
     assert two - plain == pytest.approx(128 * 128 * 8e-7), "halfway between one and three"
-    assert "extra time of 2 ControlNets in line of m on g" in {said.what for said in full.assumptions()}
+    assert "extra time of 2 ControlNets in line of m on g" in {assumption.what for assumption in full.assumptions()}
 
 
-def test_loading_an_add_on_is_what_was_measured(full: Profiled) -> None:
+def test_addon_load_time_is_the_measured_one(full: Profiled) -> None:
     assert full.load(LORA).seconds == pytest.approx(0.4), "read and patched"
     assert full.load(NET).seconds == 0.5
     assert full.load(MODEL).seconds == 7.0
     assert [full.bytes(asset) for asset in (MODEL, NET, LORA)] == [5000, 700, 90]
 
 
-def test_peak_memory_is_the_most_over_steps_and_decoding(full: Profiled, profiled: Profiles) -> None:
+def test_peak_memory_is_the_maximum_over_steps_and_decoding(full: Profiled, profiled: Profiles) -> None:
     side = 128 * 128
     assert full.peak_bytes(works(128)) == 5000 + 4 * side
-    apart = [point for point in FULL["memory"] if point["operation"] != "vae_decode"]
-    undecoded = profiled(memory=apart)
+    without_decoding = [point for point in FULL["memory"] if point["operation"] != "vae_decode"]
+    undecoded = profiled(memory=without_decoding)
     assert undecoded.peak_bytes(works(128)) == 5000 + side
     assert undecoded.peak_bytes(works(128, 128, nets=3)) == 5000 + 2 * 2 * side
     assert undecoded.peak_bytes(works(128, nets=1)) == 5000 + round(side * 4 / 3)
-    plain = profiled(memory=[point for point in apart if not point["nets"]])
+    plain = profiled(memory=[point for point in without_decoding if not point["nets"]])
     assert plain.peak_bytes(works(128, nets=1)) is None
 
 
 @pytest.mark.parametrize("weights", [5000, None])
-def test_outside_its_grid_memory_is_refused_or_scaled_without_the_weights(
-    profiled: Profiles, weights: int | None
-) -> None:
+def test_memory_outside_the_grid_is_refused_or_scaled_without_weights(profiled: Profiles, weights: int | None) -> None:
     memory = [point for point in FULL["memory"] if point["operation"] == "step"]
     with pytest.raises(BackendError, match=r"m on g: memory of a step at 32x32 .*outside the measured grid"):
         profiled(memory=memory).peak_bytes(works(32))
@@ -240,7 +234,7 @@ def test_outside_its_grid_memory_is_refused_or_scaled_without_the_weights(
     assert scaled == (5000 + 32 * 32 if weights else round((5000 + 64 * 64) / 4))
 
 
-def test_energy_is_measured_or_the_draw_times_the_seconds_or_unknown(profiled: Profiles, full: Profiled) -> None:
+def test_energy_is_measured_or_power_times_seconds_or_unknown(profiled: Profiles, full: Profiled) -> None:
     batch = works(128, 128)
     measured = full.steps(batch, 3)
     assert measured.joules == pytest.approx(3 * 1e-3 * 128 * 128 * 2)
@@ -252,8 +246,8 @@ def test_energy_is_measured_or_the_draw_times_the_seconds_or_unknown(profiled: P
     steered = full.steps(works(128, nets=1))
     plain = full.steps(works(128))
     assert (steered.joules or 0) / steered.seconds == pytest.approx((plain.joules or 0) / plain.seconds)
-    assert {"energy of m on g"} == {said.what for said in full.assumptions() if "energy" in said.what}
-    assert not [said for said in unknown.assumptions() if "energy" in said.what]
+    assert {"energy of m on g"} == {assumption.what for assumption in full.assumptions() if "energy" in assumption.what}
+    assert not [assumption for assumption in unknown.assumptions() if "energy" in assumption.what]
 
 
 ABSENT: list[tuple[dict[str, Any], Callable[[Profiled], Any], str]] = [
@@ -282,7 +276,7 @@ ABSENT: list[tuple[dict[str, Any], Callable[[Profiled], Any], str]] = [
 
 
 @pytest.mark.parametrize(("changes", "ask", "message"), ABSENT)
-def test_what_was_not_measured_is_an_error_that_says_what_and_where(
+def test_unmeasured_operation_is_refused_by_name(
     profiled: Profiles, changes: dict[str, Any], ask: Callable[[Profiled], Any], message: str
 ) -> None:
     with pytest.raises(BackendError) as refused:
@@ -290,54 +284,54 @@ def test_what_was_not_measured_is_an_error_that_says_what_and_where(
     assert re.search(message, str(refused.value))
 
 
-def test_a_batch_beyond_the_grid_is_scaled_and_said(profiled: Profiles) -> None:
+def test_batch_beyond_the_grid_is_extrapolated_and_stated(profiled: Profiles) -> None:
     backend = profiled("warn")
     assert backend.steps(works(*[64] * 32)).seconds == pytest.approx(2 * backend.steps(works(*[64] * 16)).seconds)
-    said = {assumption.what: assumption.value for assumption in backend.assumptions()}
-    assert said["batched shapes whose time of m on g is extrapolated"] == 1
-    assert "sizes whose step time of m on g is extrapolated" not in said
+    assumptions = {assumption.what: assumption.value for assumption in backend.assumptions()}
+    assert assumptions["batched shapes whose time of m on g is extrapolated"] == 1
+    assert "sizes whose step time of m on g is extrapolated" not in assumptions
 
 
 @pytest.mark.parametrize("images", [17, 32, 48])
 @pytest.mark.parametrize("stage", ["begin", "end"])
-def test_encoding_and_decoding_beyond_the_measured_batch_take_time_in_proportion(
+def test_encoding_and_decoding_beyond_the_measured_batch_scale_with_the_images(
     profiled: Profiles, stage: str, images: int
 ) -> None:
-    """Steps stay refused there; the rule is in the summary's assumptions."""
+    """Steps beyond the measured batch stay refused; the summary states the rule."""
     backend = profiled()
     largest, beyond = works(*[128] * 16, steps=0), works(*[128] * images, steps=0)
     expected_s = getattr(backend, stage)(largest).seconds * images / 16
-    assert not [said for said in backend.assumptions() if "largest measured" in said.what]
+    assert not [assumption for assumption in backend.assumptions() if "largest measured" in assumption.what]
     assert getattr(backend, stage)(beyond).seconds == pytest.approx(expected_s)
-    (said,) = [said for said in backend.assumptions() if "largest measured" in said.what]
-    assert said.what.startswith("seconds of text_encode" if stage == "begin" else "seconds of vae_decode")
-    assert said.value == "in proportion to the images"
+    (assumption,) = [assumption for assumption in backend.assumptions() if "largest measured" in assumption.what]
+    assert assumption.what.startswith("seconds of text_encode" if stage == "begin" else "seconds of vae_decode")
+    assert assumption.value == "in proportion to the images"
 
 
-def test_a_point_with_its_own_source_is_an_assumption(profiled: Profiles) -> None:
+def test_point_with_its_own_source_is_stated_as_an_assumption(profiled: Profiles) -> None:
     points = [{"width": 64, "height": 64, "batch": 1, "seconds": 0.5, "source": "a rule"}]
     backend = profiled(step=points)
-    assert not [said for said in backend.assumptions() if said.source == "a rule"]
+    assert not [assumption for assumption in backend.assumptions() if assumption.source == "a rule"]
     backend.steps(works(64))
-    (said,) = [said for said in backend.assumptions() if said.source == "a rule"]
-    assert (said.what, said.value) == ("step time of m on g at 64x64 in batches of 1 [s]", 0.5)
+    (assumption,) = [assumption for assumption in backend.assumptions() if assumption.source == "a rule"]
+    assert (assumption.what, assumption.value) == ("step time of m on g at 64x64 in batches of 1 [s]", 0.5)
 
 
-def test_sizes_that_share_a_batch_are_an_assumption(full: Profiled, profiled: Profiles) -> None:
+def test_mixed_size_batching_is_stated_as_an_assumption(full: Profiled, profiled: Profiles) -> None:
     backend = profiled()
     backend.steps(works(64, 64))
-    assert not [said for said in backend.assumptions() if "several sizes" in said.what]
+    assert not [assumption for assumption in backend.assumptions() if "several sizes" in assumption.what]
     backend.steps(works(64, 128))
-    assert [said for said in backend.assumptions() if "several sizes" in said.what]
+    assert [assumption for assumption in backend.assumptions() if "several sizes" in assumption.what]
 
 
 @settings(max_examples=30)
 @given(st.lists(SIDE, min_size=1, max_size=16))
-def test_asking_again_gives_the_same(full: Profiled, sides: list[int]) -> None:
+def test_repeated_question_has_the_same_answer(full: Profiled, sides: list[int]) -> None:
     assert full.steps(works(*sides)) == full.steps(works(*sides))
 
 
-def test_a_profile_travels_through_its_file(tmp_path: Path) -> None:
+def test_profile_round_trips_through_its_file(tmp_path: Path) -> None:
     from backends.profile import Profile, read, write
 
     profile = Profile.model_validate(FULL)
@@ -346,8 +340,8 @@ def test_a_profile_travels_through_its_file(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 999), st.none() | st.integers(0, 999)), min_size=1), st.integers(1, 99))
-def test_costs_add_up_and_what_was_not_measured_stays_unknown(costs: list[tuple[int, int | None]], n: int) -> None:
-    """Whole numbers, whose sums and products are exact."""
+def test_costs_add_up_and_unknown_energy_stays_unknown(costs: list[tuple[int, int | None]], n: int) -> None:
+    """Values are whole numbers, so that sums and products are exact."""
     made = [Cost(*cost) for cost in costs]
     whole_of = total(made)
     known = [joules for _, joules in costs if joules is not None]

@@ -20,11 +20,11 @@ from tests.benchmarks.yardstick import AT_BUDGETS
 PAGE = Path("results/benchmarks.md")
 
 PASSES = 2
-"""How often everything is timed. A shared machine is slow for minutes at a time: rounds at once would all be slow."""
+"""Rounds of everything. A shared machine is slow for minutes at a time, so consecutive rounds would all be slow."""
 
 
 def timings(environment: dict[str, str], report: Path, chosen: list[str]) -> list[dict[str, Any]]:
-    """Time everything, or what is chosen, once; what pytest-benchmark reports of it."""
+    """Run every benchmark, or the chosen ones, once, and return the report of pytest-benchmark."""
     timing = [f"--benchmark-json={report}", "--benchmark-timer=time.process_time", *chosen]
     command = [sys.executable, "-m", "pytest", "tests/benchmarks", "-p", "no:xdist", *timing]
     subprocess.run(command, env=environment, check=True)
@@ -33,7 +33,7 @@ def timings(environment: dict[str, str], report: Path, chosen: list[str]) -> lis
 
 
 def table(passes: list[list[dict[str, Any]]]) -> list[str]:
-    """A row of the page for each of what was timed."""
+    """Return a row of the page for each benchmark."""
     lines = []
     for row, *again in zip(*passes, strict=True):
         count = row["extra_info"]["requests"]
@@ -54,7 +54,7 @@ def table(passes: list[list[dict[str, Any]]]) -> list[str]:
 
 
 def main(expressions: list[str]) -> int:
-    """The memory of 2 million requests in a process of its own, then the time of everything in CPU-seconds."""
+    """Measure the memory of 2 million requests in a process of its own, then time all benchmarks in CPU-seconds."""
     environment = {**os.environ, "MEZZOTINT_BENCH": "full", "OMP_NUM_THREADS": "1"}
     chosen = ["-k", " or ".join(f"({each})" for each in expressions)] if expressions else []
     with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""Neighbours of a trace that nobody searched: lists drawn from a law, for caches too large to find them each time."""
+"""Neighbours drawn from a law instead of searched, for caches too large to search each time."""
 
 import numpy as np
 
@@ -6,11 +6,11 @@ from traces.similarity.neighbours import UNIT, Neighbours
 
 
 def neighbours(rows: int, floor: float, rng: np.random.Generator) -> Neighbours:
-    """Lists of 0 to 64 earlier rows, complete, as traffic with themes that people come back to leaves them.
+    """Draw lists of 0 to 64 earlier rows, complete, as traffic with recurring themes has them.
 
-    Rows belong to families: a tenth are alone, the others' families have Zipf sizes. A row resembles some earlier
-    rows of its family, a heavy-tailed number of them (Pareto, at least 2 where there are as many), recent ones
-    likelier than old (log-uniform), with similarities that fall evenly from 1 to ``floor``.
+    Rows belong to families: a tenth are alone, and the sizes of the other families follow Zipf's law. A row resembles a
+    heavy-tailed number of earlier rows of its family (Pareto, at least 2 if there are as many). Recent rows are
+    likelier than old ones (log-uniform). Similarities fall evenly from 1 to ``floor``.
     """
     family = np.where(rng.random(rows) < 0.1, -1 - np.arange(rows), rng.zipf(1.2, rows) % (rows // 4 + 1))
     order = np.argsort(family, kind="stable")

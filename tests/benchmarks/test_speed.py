@@ -1,10 +1,10 @@
-"""What is timed, per CPU-second of one core. `make bench` runs it at full size; the suite only checks that it runs.
+"""Benchmarks per CPU-second of one core. `make bench` runs them at full size; the suite checks that they run.
 
-Where memory is asked for, one more round is made, not timed, that notes the most that was allocated in it at a time.
+Where memory is asked for, one more round, which is not timed, notes the peak of allocated memory.
 
-The budgets are those of the design: 100,000 requests for vanilla with 16 workers, 50,000 for a cache whose similarity
-is remembered, of up to 1.5 million items, 5,000 for a 10k cache searched exactly for the first time (512 dimensions),
-4,000 for one of 100k.
+The budgets are those of the design, in requests per CPU-second. Vanilla with 16 workers: 100,000. A cache with cached
+similarity, up to 1.5 million items: 50,000. The first exact search of a 10k cache (512 dimensions): 5,000. An
+approximate search of a 100k cache: 4,000.
 """
 
 import os
@@ -43,20 +43,20 @@ from traces.similarity.similarities import SimilaritySource, TextToText
 from traces.sources.synthetic import Synthetic
 
 FLOOR: float = min(configured()["similarity_map"]["at"])
-"""The least similar match that NIRVANA uses, in the built-in encoder's cosine."""
+"""The lowest cosine of the built-in encoder at which NIRVANA reuses an artifact."""
 
 FULL = os.environ.get("MEZZOTINT_BENCH") == "full"
 SCALE = 1 if FULL else 100
 ROUNDS = 2 if FULL else 1
 SHORT = 5 if FULL else 1
-"""Rounds of what takes a second or two: on a shared machine some are slowed by what others do."""
+"""Rounds of benchmarks of a second or two: on a shared machine some rounds are slowed."""
 
 Benchmark = Any
 
 
 @pytest.fixture(autouse=True)
 def machine(benchmark: Benchmark) -> Iterator[None]:
-    """Note what the machine makes of the yardstick before and after a benchmark; ``timed`` does so nearer to it."""
+    """Note the yardstick before and after a benchmark; ``timed`` measures it closer to the timed call."""
     before = _yardstick()
     yield
     benchmark.extra_info.setdefault("yardstick", (before + _yardstick()) / 2)
@@ -69,7 +69,7 @@ def _yardstick() -> float:
 def timed(
     benchmark: Benchmark, requests: int, make: Callable[[], Engine], budget: int | None = None, rounds: int = ROUNDS
 ) -> Engine:
-    """Time ``run`` alone, in CPU-seconds; note how many requests and what the design asks for."""
+    """Time ``run`` alone, in CPU-seconds; note the number of requests and the budget."""
     benchmark.extra_info |= {"requests": requests, "budget": budget}
     made: list[Engine] = []
     before = 0.0
@@ -86,7 +86,7 @@ def timed(
 
 
 def weighed(benchmark: Benchmark, call: Callable[[], Any]) -> None:
-    """Note the most MB that ``call`` holds at a time beside what was there before."""
+    """Note the peak MB that ``call`` allocates."""
     tracemalloc.start()
     call()
     benchmark.extra_info["peak_mb"] = tracemalloc.get_traced_memory()[1] / 1e6
@@ -94,15 +94,15 @@ def weighed(benchmark: Benchmark, call: Callable[[], Any]) -> None:
 
 
 @pytest.mark.parametrize("requests", [20_000, 200_000, 2_000_000])
-def test_vanilla_fcfs_16_workers(benchmark: Benchmark, requests: int) -> None:
+def test_speed_of_vanilla_fcfs_16_workers(benchmark: Benchmark, requests: int) -> None:
     count = requests // SCALE
     settings = check(configured(f"trace.requests={count}", "arrivals.rate_rpm=10"))
     run = timed(benchmark, count, lambda: assemble(settings).engine, 100_000)
     assert run.arrived == count
 
 
-def test_vanilla_with_40_000_waiting(benchmark: Benchmark) -> None:
-    """The same with a queue that never falls below 40,000: cost per request must not grow with it."""
+def test_speed_of_vanilla_with_40_000_waiting(benchmark: Benchmark) -> None:
+    """With a queue that never falls below 40,000: the cost per request must not grow with it."""
     count, waiting = 200_000 // SCALE, 40_000 // SCALE
     rng = np.random.default_rng(0)
     times = np.concatenate((np.zeros(waiting), np.cumsum(rng.exponential(1 / 16, count - waiting))))
@@ -111,7 +111,7 @@ def test_vanilla_with_40_000_waiting(benchmark: Benchmark) -> None:
 
 
 class Filled:
-    """A front end whose cache was filled before the clock starts, so that only what follows is timed."""
+    """A front end whose cache was filled before the clock starts, so that filling is not timed."""
 
     def __init__(self, frontend: CachedFrontEnd) -> None:
         self.admit, self.completed, self.insert = frontend.admit, frontend.completed, frontend.insert
@@ -121,7 +121,7 @@ class Filled:
 
 
 def filled(engine: Engine) -> Engine:
-    """``engine`` with its caches filled."""
+    """Fill the caches of ``engine`` and return it."""
     frontend = engine.frontend
     assert isinstance(frontend, CachedFrontEnd)
     frontend.bind(engine)
@@ -131,15 +131,15 @@ def filled(engine: Engine) -> Engine:
 
 @pytest.mark.parametrize("search", ["exact", "cached"])
 @pytest.mark.parametrize("system", ["nirvana", "nirvana-no-predictor", "modm-fixed"])
-def test_a_10k_cache(benchmark: Benchmark, system: str, search: str) -> None:
-    """10,000 entries from the start, as many evictions as insertions: searched anew, and looked up.
+def test_speed_of_a_10k_cache(benchmark: Benchmark, system: str, search: str) -> None:
+    """10,000 entries from the start, as many evictions as insertions: searched exactly, and with cached similarity.
 
-    NIRVANA's cache is of 50,000 states, in the end those of some 37,000 prompts, since it keeps the best of each; so
-    its exact search is not one of 10,000, and has no budget.
+    NIRVANA's cache holds 50,000 states, in the end of some 37,000 prompts, since it keeps the best of each. Its exact
+    search is therefore not one of 10,000 entries and has no budget.
     """
-    count, held = 50_000 // SCALE, 10_000 // SCALE
-    items = held if system == "modm-fixed" else held * 5
-    overrides = (f"trace.requests={count + held}", f"preload={held}", "arrivals.rate_rpm=10", f"system={system}")
+    count, preload = 50_000 // SCALE, 10_000 // SCALE
+    items = preload if system == "modm-fixed" else preload * 5
+    overrides = (f"trace.requests={count + preload}", f"preload={preload}", "arrivals.rate_rpm=10", f"system={system}")
     settings = check(configured(*overrides, f"search={search}", f"cache.capacity={items}"))
     assembled = assemble(settings)
     first = assembled.engine
@@ -161,7 +161,7 @@ def test_a_10k_cache(benchmark: Benchmark, system: str, search: str) -> None:
     run = timed(benchmark, count, make, budget, ROUNDS if search == "exact" else SHORT)
     weighed(benchmark, lambda: make().run())
     assert run.arrived == count
-    assert len(assembled.trace) == count + held
+    assert len(assembled.trace) == count + preload
 
 
 @pytest.mark.parametrize("system", ["nirvana", "modm-throughput"])
@@ -174,30 +174,30 @@ def test_declared_hits(benchmark: Benchmark, system: str) -> None:
 
 
 class Known:
-    """A search whose neighbours are given."""
+    """A search with given neighbours."""
 
     def __init__(self, known: Neighbours) -> None:
         self.known = known
 
-    def open(self, space: SimilaritySource, rows: int, floor: float, content: str | None) -> Callable[[], Index]:
-        return lambda: CachedIndex(self.known, lambda: Exact().open(space, rows, floor, content)())
+    def open(self, source: SimilaritySource, rows: int, floor: float, content: str | None) -> Callable[[], Index]:
+        return lambda: CachedIndex(self.known, lambda: Exact().open(source, rows, floor, content)())
 
 
 @pytest.mark.parametrize("items", [15_000, 150_000, 1_500_000])
 @pytest.mark.parametrize("policy", ["fifo", "lru", "lfu", "lcbfu"])
-def test_a_million_requests(benchmark: Benchmark, policy: str, items: int) -> None:
+def test_speed_of_a_million_requests_through_a_full_cache(benchmark: Benchmark, policy: str, items: int) -> None:
     """NIRVANA's largest cache (7.3) and smaller ones, full from the start, 5 items per prompt; 16 workers."""
-    count, held = 1_000_000 // SCALE, items // 5 // SCALE
-    overrides = (f"trace.requests={count + held}", f"preload={held}", "arrivals.rate_rpm=10")
-    system = ("system=nirvana-no-predictor", f"cache.capacity={held * 5}")
+    count, preload = 1_000_000 // SCALE, items // 5 // SCALE
+    overrides = (f"trace.requests={count + preload}", f"preload={preload}", "arrivals.rate_rpm=10")
+    system = ("system=nirvana-no-predictor", f"cache.capacity={preload * 5}")
     chosen = (*system, f"eviction={policy}")
     settings = check(configured(*overrides, *chosen))
-    search = Known(neighbours(count + held, FLOOR, np.random.default_rng(0)))
+    search = Known(neighbours(count + preload, FLOOR, np.random.default_rng(0)))
 
     def make() -> Engine:
         made = assemble(settings).engine
         made.similarity.search = search
-        made.similarity.embeddings = lambda: np.zeros((count + held, 1), np.float32)
+        made.similarity.embeddings = lambda: np.zeros((count + preload, 1), np.float32)
         return filled(made)
 
     run = timed(benchmark, count, make, 50_000, rounds=1)
@@ -206,20 +206,21 @@ def test_a_million_requests(benchmark: Benchmark, policy: str, items: int) -> No
 
 
 @pytest.mark.parametrize("system", ["modm-throughput", "modm-quality"])
-def test_modm_with_its_monitor(benchmark: Benchmark, system: str) -> None:
-    """A million requests with 100,000 images held, full from the start; the monitor splits 16 workers every 3 minutes.
+def test_speed_of_modm_with_its_monitor(benchmark: Benchmark, system: str) -> None:
+    """A million requests with 100,000 cached images, full from the start; the monitor splits 16 workers every 3
+    minutes.
 
-    Whom each prompt resembles is drawn from a law (families.py), and not searched for.
+    The neighbours of each prompt are drawn from a law (families.py), not searched.
     """
-    count, held = 1_000_000 // SCALE, 100_000 // SCALE
-    overrides = (f"trace.requests={count + held}", f"preload={held}", "arrivals.rate_rpm=18")
-    settings = check(configured(*overrides, f"system={system}", f"cache.capacity={held}"))
-    search = Known(neighbours(count + held, FLOOR, np.random.default_rng(0)))
+    count, preload = 1_000_000 // SCALE, 100_000 // SCALE
+    overrides = (f"trace.requests={count + preload}", f"preload={preload}", "arrivals.rate_rpm=18")
+    settings = check(configured(*overrides, f"system={system}", f"cache.capacity={preload}"))
+    search = Known(neighbours(count + preload, FLOOR, np.random.default_rng(0)))
 
     def make() -> Engine:
         made = assemble(settings).engine
         made.similarity.search = search
-        made.similarity.embeddings = lambda: np.zeros((count + held, 1), np.float32)
+        made.similarity.embeddings = lambda: np.zeros((count + preload, 1), np.float32)
         return filled(made)
 
     run = timed(benchmark, count, make, 50_000, rounds=1)
@@ -229,48 +230,48 @@ def test_modm_with_its_monitor(benchmark: Benchmark, system: str) -> None:
     assert sum(what == "split" for _, what, _ in run.record.decisions) > count / 18 / 3 / 2
 
 
-@pytest.mark.parametrize(("how", "held"), [("exact", 10_000), ("exact", 100_000), ("approximate", 100_000)])
-def test_search_alone(benchmark: Benchmark, how: str, held: int) -> None:
+@pytest.mark.parametrize(("how", "window"), [("exact", 10_000), ("exact", 100_000), ("approximate", 100_000)])
+def test_speed_of_search_alone(benchmark: Benchmark, how: str, window: int) -> None:
     """A sliding window over the prompts of the built-in trace, 512 dimensions: find, evict, insert.
 
     Recall at 1 is the share of the queries with a match above the floor for which that match is found.
     """
     if how == "approximate":
         pytest.importorskip("faiss")
-    held, count = held // SCALE, 10_000 // SCALE
-    settings = check(configured(f"trace.requests={held + count}", "system=nirvana"))
-    rows = held + count
-    space = TextToText()
-    space.bind(assemble(settings).engine.similarity.embeddings(), np.random.default_rng(0))
-    budget = {("exact", 10_000): 5_000, ("approximate", 100_000): 4_000}.get((how, held * SCALE))
+    window, count = window // SCALE, 10_000 // SCALE
+    settings = check(configured(f"trace.requests={window + count}", "system=nirvana"))
+    rows = window + count
+    source = TextToText()
+    source.bind(assemble(settings).engine.similarity.embeddings(), np.random.default_rng(0))
+    budget = {("exact", 10_000): 5_000, ("approximate", 100_000): 4_000}.get((how, window * SCALE))
     benchmark.extra_info |= {"requests": count, "budget": budget}
-    made = (Approximate() if how == "approximate" else Exact()).open(space, rows, FLOOR, None)
+    made = (Approximate() if how == "approximate" else Exact()).open(source, rows, FLOOR, None)
 
     def setup() -> tuple[tuple[Index], dict[str, Any]]:
         index = made()
-        for row in range(held):
+        for row in range(window):
             index.add(row, row)
         return (index,), {}
 
     def slide(index: Index) -> list[Found | None]:
         found = []
-        for row in range(held, rows):
+        for row in range(window, rows):
             found.append(index.best(row))
-            index.remove(row - held)
+            index.remove(row - window)
             index.add(row, row)
         return found
 
     found = benchmark.pedantic(slide, setup=setup, rounds=SHORT if budget else ROUNDS)
     weighed(benchmark, lambda: slide(*setup()[0]))
     if how == "approximate":
-        made = Exact().open(space, rows, FLOOR, None)
+        made = Exact().open(source, rows, FLOOR, None)
         wanted = slide(*setup()[0])
         matched = [best == near for best, near in zip(wanted, found, strict=True) if best is not None]
         benchmark.extra_info["recall"] = sum(matched) / max(1, len(matched))
 
 
-def test_synthesis(benchmark: Benchmark) -> None:
-    """A million requests with everything that they ask for, in under a minute."""
+def test_speed_of_synthesis(benchmark: Benchmark) -> None:
+    """A million requests with all their columns, in under a minute."""
     rows = 1_000_000 // SCALE
     benchmark.extra_info |= {"requests": rows, "budget": 20_000}
 
@@ -282,7 +283,7 @@ def test_synthesis(benchmark: Benchmark) -> None:
     weighed(benchmark, make)
 
 
-def test_a_closed_loop(benchmark: Benchmark) -> None:
+def test_speed_of_a_closed_loop(benchmark: Benchmark) -> None:
     count = 200_000 // SCALE
     schedule = Schedule(np.zeros(min(64, count)))
     timed(benchmark, count, lambda: engine(schedule, np.ones(count), 16))
@@ -314,8 +315,8 @@ class ThreeSizes(Backend):
 
 @pytest.mark.parametrize("waiting", [0, 40_000])
 @pytest.mark.parametrize("sizes", [1, 3])
-def test_step_by_step_at_batch_16(benchmark: Benchmark, sizes: int, waiting: int) -> None:
-    """Requests of 50 steps, up to 16 of them at once on each of 4 GPUs, near saturation; and behind a long queue."""
+def test_speed_of_continuous_batching_at_batch_16(benchmark: Benchmark, sizes: int, waiting: int) -> None:
+    """Requests of 50 steps, up to 16 at once on each of 4 GPUs, near saturation; also behind a long queue."""
     waiting //= SCALE
     count = 20_000 // SCALE + waiting
     rng = np.random.default_rng(0)
@@ -344,9 +345,9 @@ def test_step_by_step_at_batch_16(benchmark: Benchmark, sizes: int, waiting: int
 
 
 @pytest.mark.parametrize("waiting", [0, 40_000])
-def test_slack_and_patches_at_batch_16(benchmark: Benchmark, waiting: int) -> None:
-    """PatchedServe's scheduler and its batches of patches, 50 steps and three sizes, near saturation: with those that
-    are late discarded; and with a long queue that stays, as nobody is late for days."""
+def test_speed_of_slack_and_patches_at_batch_16(benchmark: Benchmark, waiting: int) -> None:
+    """PatchedServe's scheduler with patched batches, 50 steps and three sizes, near saturation: once discarding late
+    requests, once with a long queue in which no request is late for days."""
     waiting //= SCALE
     count = 20_000 // SCALE + waiting
     rng = np.random.default_rng(0)

@@ -1,7 +1,7 @@
-"""What this machine makes, in this minute, of a program that does not change: a queue of four servers in plain SimPy.
+"""Yardstick of the machine's present speed: a queue of four servers in plain SimPy, which never changes.
 
-A shared machine is at half its speed for minutes at a time, and another machine is another machine. So the yardstick
-is measured beside whatever is timed, and the page says what the same code would make where the budgets were set.
+A shared machine is at half its speed for minutes at a time. So the yardstick is measured beside each benchmark, and the
+page states what the code would reach on the machine that the budgets were set on.
 """
 
 import random
@@ -12,13 +12,13 @@ from typing import Any
 import simpy
 
 AT_BUDGETS = 78_000
-"""Customers per CPU-second where the budgets were set."""
+"""Customers per CPU-second on the machine that the budgets were set on."""
 
 CUSTOMERS = 20_000
 
 
 def customers_per_cpu_s(customers: int = CUSTOMERS) -> float:
-    """Customers of an M/M/4 queue that one CPU-second serves, each of them a SimPy process that asks for a Resource."""
+    """Return the customers of an M/M/4 queue served per CPU-second, each a SimPy process that requests a Resource."""
     clock, rng = simpy.Environment(), random.Random(0)
     servers = simpy.Resource(clock, 4)
 

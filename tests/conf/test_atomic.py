@@ -1,4 +1,4 @@
-"""Files and folders appear whole or not at all, and what cannot be written is the caller's own error."""
+"""Files and folders appear whole or not at all; a failed write raises the error of the caller."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -9,10 +9,10 @@ from conf.atomic import atomic_write, check_target, output_folder
 
 
 class OwnError(Exception):
-    """That of whoever writes."""
+    """Error of the caller."""
 
 
-def test_a_block_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
+def test_failed_write_keeps_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_text("before")
     with suppress(KeyboardInterrupt), atomic_write(path, OwnError) as temporary:
@@ -27,14 +27,14 @@ def test_a_block_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
     assert path.read_text() == "after"
 
 
-def test_a_full_disk_is_the_callers_error(tmp_path: Path) -> None:
-    said = r"out: cannot be written \(No space left on device\); free the disk"
-    with pytest.raises(OwnError, match=said), atomic_write(tmp_path / "out", OwnError):
+def test_full_disk_raises_the_error_of_the_caller(tmp_path: Path) -> None:
+    message = r"out: cannot be written \(No space left on device\); free the disk"
+    with pytest.raises(OwnError, match=message), atomic_write(tmp_path / "out", OwnError):
         raise OSError(28, "No space left on device")
     assert not list(tmp_path.iterdir())
 
 
-def test_what_could_never_be_written_is_refused_first(tmp_path: Path) -> None:
+def test_unwritable_target_is_refused_first(tmp_path: Path) -> None:
     with pytest.raises(OwnError, match="is a folder"):
         check_target(tmp_path, OwnError)
     with pytest.raises(OwnError, match="does not exist"):
@@ -43,7 +43,7 @@ def test_what_could_never_be_written_is_refused_first(tmp_path: Path) -> None:
         check_target(Path("/dev/null"), OwnError)
 
 
-def test_an_output_folder_is_made_with_its_parents_or_refused_by_name(tmp_path: Path) -> None:
+def test_output_folder_is_made_with_its_parents_or_refused(tmp_path: Path) -> None:
     place = tmp_path / "a/b"
     output_folder(place, OwnError)
     output_folder(place, OwnError)

@@ -1,4 +1,4 @@
-"""YAML of somebody else's is what a safe loader reads of it, or one part of a line."""
+"""YAML of unknown origin parses as a safe loader parses it, or is refused in one part of a line."""
 
 import pytest
 import yaml
@@ -15,29 +15,29 @@ plain = st.recursive(
 
 
 @given(tree=plain)
-def test_what_was_written_is_read(tree: object) -> None:
+def test_yaml_round_trips(tree: object) -> None:
     text = yaml.safe_dump(tree)
     assert parse(text) == parse(text.encode()) == yaml.safe_load(text) == tree
 
 
 @given(content=st.binary(max_size=60) | st.text(max_size=60))
-def test_anything_else_is_one_part_of_a_line(content: str | bytes) -> None:
-    said = "a value"
+def test_malformed_yaml_is_one_line(content: str | bytes) -> None:
+    message = "a value"
     try:
         parse(content)
     except DocumentError as error:
-        said = str(error)
-    assert said
-    assert "\n" not in said
+        message = str(error)
+    assert message
+    assert "\n" not in message
 
 
 def bomb(levels: int, width: int) -> str:
-    """Lists of which each names the one before ``width`` times."""
+    """Return lists that each name the one before ``width`` times."""
     return "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * width)}]\n" for n in range(1, levels))
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (bomb(30, 9), f"{MAX_VALUES:,} values"),
         ("a: &a [*a]", "a part of itself"),
@@ -48,14 +48,14 @@ def bomb(levels: int, width: int) -> str:
         (b"\xff\xfe\x00", "byte"),
     ],
 )
-def test_what_cannot_be_used_says_where_and_why(text: str | bytes, said: str) -> None:
+def test_dangerous_yaml_is_refused_with_place_and_reason(text: str | bytes, message: str) -> None:
     with pytest.raises(DocumentError) as refused:
         parse(text)
-    assert said in str(refused.value)
+    assert message in str(refused.value)
 
 
-def test_aliases_that_stand_for_little_are_read() -> None:
-    """As people write them: one value in several places."""
+def test_harmless_aliases_are_read() -> None:
+    """Aliases as people write them: one value in several places."""
     assert parse("a: &a {x: 1}\nb: [*a, *a]\nc: {<<: *a, y: 2}") == {
         "a": {"x": 1}, "b": [{"x": 1}, {"x": 1}], "c": {"x": 1, "y": 2},
     }  # fmt: skip

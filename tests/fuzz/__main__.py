@@ -1,7 +1,7 @@
-"""Feed the program what nobody should: ``python -m tests.fuzz --inputs 10000 --seed 1 [--only config]``.
+"""Feed the program hostile input: ``python -m tests.fuzz --inputs 10000 --seed 1 [--only config]``.
 
-Ends with status 1 if anything was wrong. What was wrong is printed with the commands, and kept with its files in a
-folder of its own; ``--seed N --only KIND --at NUMBER`` gives the same input again.
+Ends with status 1 after any failure, which is printed with its commands and kept with its files in a folder of its
+own; ``--seed N --only KIND --at NUMBER`` repeats the input.
 """
 
 import argparse
@@ -29,23 +29,23 @@ KINDS = {
 """What draws the inputs of each kind, and how many of twenty are of it."""
 
 SHOWN = 4
-"""Inputs that are told of those with which the same went wrong; the others are counted."""
+"""Inputs reported for each kind of failure; the others are counted."""
 
 
 def numbered(kind: str, seed: int, numbers: Iterable[int]) -> Iterator[tuple[int, Input]]:
-    """Inputs of a kind, with their numbers."""
+    """Yield the inputs of a kind with their numbers."""
     draw = drawing(KINDS[kind][0]())
     return ((number, draw(seed, kind, number)) for number in numbers)
 
 
 def main() -> int:
-    """Judge the inputs that are asked for."""
+    """Judge the requested inputs."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__.splitlines()[0])
     parser.add_argument("--inputs", type=int, default=1000, metavar="N", help="in all (default: 1000)")
     parser.add_argument("--seed", type=int, default=1, metavar="N")
     parser.add_argument("--only", choices=list(KINDS), action="append", help="inputs of this kind; may be repeated")
     parser.add_argument("--from", dest="first", type=int, default=0, metavar="N", help="leave out those before")
-    parser.add_argument("--at", type=int, metavar="N", help="this one input alone, told in full")
+    parser.add_argument("--at", type=int, metavar="N", help="this one input alone, printed in full")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), metavar="N")
     parser.add_argument("--keep", type=Path, default=Path("results/runs/fuzz"), metavar="DIR")
     args = parser.parse_args()
@@ -61,13 +61,13 @@ def main() -> int:
         numbers = range(args.first, share_of) if args.at is None else range(args.at, args.at + 1)
         inputs = numbered(kind, args.seed, numbers)
         bar = tqdm(judge_all(inputs, min(args.jobs, len(numbers))), total=len(numbers), desc=kind, disable=None)
-        for number, given, status, said, wrong in bar:
+        for number, given, status, output, wrong in bar:
             total += 1
             statuses[status] += 1
             covered.add(given.covers)
             if args.at is not None:
-                print(f"{given.spelled()}\nstatus {status}: {said}")
-            if wrong and all(each.startswith("over ") for each in wrong):  # a busy machine is slow: once more
+                print(f"{given.spelled()}\nstatus {status}: {output}")
+            if wrong and all(each.startswith("over ") for each in wrong):  # a busy machine is slow: try once more
                 _, _, _, _, wrong = next(iter(judge_all(iter([(number, given)]), 1)))
             if not wrong:
                 continue

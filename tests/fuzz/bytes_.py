@@ -1,4 +1,4 @@
-"""Files that were cut, mixed up or damaged on their way."""
+"""Files that were cut, mixed up or damaged in transit."""
 
 import gzip
 
@@ -15,7 +15,7 @@ PIECES = (
 
 @st.composite
 def damaged(draw: st.DrawFn, content: bytes) -> bytes:
-    """``content`` with bits flipped, pieces put in, cut out, doubled, or its end lost."""
+    """Return ``content`` with bits flipped, pieces inserted, cut out or doubled, or its end lost."""
     found = bytearray(content)
     how = draw(st.sampled_from(["pieces", "pieces", "bits", "cut", "doubled", "other", "wide"]))
     if how == "cut":

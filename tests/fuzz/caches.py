@@ -1,4 +1,4 @@
-"""What a run remembers, embeddings and neighbours, with bits flipped and ends lost on the disk."""
+"""A run's disk cache, embeddings and neighbours, with bits flipped and ends lost."""
 
 from functools import cache
 
@@ -12,7 +12,7 @@ from tests.fuzz.inputs import Input, digest
 
 
 @cache
-def _remembered() -> dict[str, bytes]:
+def _disk_cache() -> dict[str, bytes]:
     found = {name: content for name, content in finished().items() if name != TRACE and not name.startswith("out/")}
     assert any("neighbours" in name for name in found), "the run that is damaged remembers its neighbours"
     return found
@@ -24,15 +24,15 @@ def _config() -> bytes:
 
 
 def inputs() -> st.SearchStrategy[Input]:
-    """Some of what is remembered, damaged or gone."""
-    _remembered(), _config()
+    """Damages or deletes files of the disk cache."""
+    _disk_cache(), _config()
     return _inputs()
 
 
 @st.composite
 def _inputs(draw: st.DrawFn) -> Input:
-    """Some of what is remembered, damaged or gone: the run writes what it would without it, or says what is wrong."""
-    files = dict(_remembered())
+    """Part of the disk cache is damaged or gone: the run writes what it would without it, or refuses clearly."""
+    files = dict(_disk_cache())
     taken = draw(st.lists(st.sampled_from(sorted(files)), min_size=1, max_size=2, unique=True))
     for name in taken:
         how = draw(st.sampled_from(["bit", "bit", "damage", "damage", "other", "gone", "swapped"]))
@@ -44,7 +44,7 @@ def _inputs(draw: st.DrawFn) -> Input:
         elif how == "gone":
             del files[name]
         elif how == "other":
-            files[name] = draw(st.sampled_from(sorted(_remembered().values())))
+            files[name] = draw(st.sampled_from(sorted(_disk_cache().values())))
         elif how == "swapped":
             files[name] = bytes(reversed(content))
         else:

@@ -17,7 +17,7 @@ from tests.fuzz.values import Hostile, hostile, only_yaml, texts
 Path = tuple[str | int, ...]
 
 OURS = ("defaults", "hydra", "run")
-"""What config.yaml holds beside the keys of a run."""
+"""Sections of config.yaml beside the keys of a run."""
 
 AGAIN = ("run", "--config-path", ".", "--config-name", "config", "run.dir=out")
 
@@ -25,7 +25,7 @@ HOLE = "a_hole_in_the_file"
 
 
 def paths(tree: Any, at: Path = ()) -> Iterator[Path]:
-    """Every key below ``tree``, of a mapping or a value; of a list its first and its last."""
+    """Yield every key below ``tree``, of mappings and values; of a list its first and its last."""
     if isinstance(tree, dict):
         below: Sequence[tuple[Any, Any]] = list(tree.items())
     elif isinstance(tree, list):
@@ -38,14 +38,14 @@ def paths(tree: Any, at: Path = ()) -> Iterator[Path]:
 
 
 def value_at(tree: Any, path: Path) -> Any:
-    """What stands at ``path``."""
+    """Return the value at ``path``."""
     for key in path:
         tree = tree[key]
     return tree
 
 
 def replaced(tree: Any, path: Path, value: Any) -> Any:
-    """``tree`` with another value at ``path``; the original is left as it is."""
+    """Return ``tree`` with another value at ``path``; the original does not change."""
     if not path:
         return value
     copy = dict(tree) if isinstance(tree, dict) else list(tree)
@@ -54,7 +54,7 @@ def replaced(tree: Any, path: Path, value: Any) -> Any:
 
 
 def written(tree: Any, values: Sequence[tuple[Path, Hostile]]) -> bytes:
-    """``tree`` as YAML, with what is hostile spelled as it is."""
+    """Return ``tree`` as YAML, with the hostile value spelled as given."""
     for number, (path, _) in enumerate(values):
         tree = replaced(tree, path, f"{HOLE}_{number}_")
     text = yaml.dump(tree, Dumper=yaml.CSafeDumper, sort_keys=False, width=10_000)
@@ -64,30 +64,31 @@ def written(tree: Any, values: Sequence[tuple[Path, Hostile]]) -> bytes:
 
 
 def dotted(path: Path) -> str:
-    """As the command line spells a key."""
+    """Return the key as the command line spells it."""
     return ".".join(str(part) for part in path)
 
 
 def names_of(path: Path) -> tuple[str, ...]:
-    """What a refusal of the value at ``path`` has to name: the key, or another of its group that it does not fit."""
-    other = "profile of" if path[0] == "models" else f"{path[0]}."  # a size that nobody measured is told by its profile
-    without = ("nothing in system=",) if len(path) == 1 else ()  # what a part that is gone leaves without use
+    """Return what a refusal of the value at ``path`` must name: the key, or one of its group that it contradicts."""
+    # the refusal of an unmeasured size names the profile
+    other = "profile of" if path[0] == "models" else f"{path[0]}."
+    without = ("nothing in system=",) if len(path) == 1 else ()  # keys that a removed part leaves without use
     return next(str(part) for part in reversed(path) if isinstance(part, str)), other, *without
 
 
 def covered(path: Path) -> str:
-    """A key, whatever the place in a list."""
+    """Return a key without its place in a list."""
     return ".".join("*" if isinstance(part, int | float) else str(part) for part in path)
 
 
 def must_refuse(default: Any, value: Hostile) -> bool:
-    """Whether no setting can take ``value`` where ``default`` stands."""
+    """Return whether no setting can take ``value`` where ``default`` is the default."""
     return isinstance(default, int | float) and not isinstance(default, bool) and value.kind in ("boolean", "nan")
 
 
 @cache
 def _keys(words: tuple[str, ...]) -> dict[str, list[Path]]:
-    """The keys below each top-level key of what ``words`` compose."""
+    """Return the keys below each top-level key of what ``words`` compose."""
     found: dict[str, list[Path]] = {}
     for path in paths(composed(words)):
         if path[0] not in OURS:
@@ -97,7 +98,7 @@ def _keys(words: tuple[str, ...]) -> dict[str, list[Path]]:
 
 @st.composite
 def _place(draw: st.DrawFn, words: tuple[str, ...]) -> Path:
-    """A key: half of the time below the group that ``words`` are about."""
+    """Draw a key: half of the time below the group that ``words`` are about."""
     keys = _keys(words)
     about = words[-2].partition("=")[0]
     group = draw(st.sampled_from(sorted(keys)) | st.just(about if about in keys else "system"))
@@ -111,7 +112,7 @@ def _files(config: bytes | None = None) -> tuple[tuple[str, bytes], ...]:
 
 @st.composite
 def shared(draw: st.DrawFn, words: tuple[str, ...], quick: bool = True) -> Input:
-    """A config.yaml that somebody passed on, with one key wrong or, now and then, a few."""
+    """Draw a shared config.yaml with one wrong key or, now and then, a few."""
     tree = config_file(composed(words))
     places = draw(st.lists(_place(words), min_size=1, max_size=draw(st.sampled_from([1, 1, 1, 3])), unique=True))
     places = [p for p in places if not any(p != q and p[: len(q)] == q for q in places)]
@@ -130,7 +131,7 @@ def shared(draw: st.DrawFn, words: tuple[str, ...], quick: bool = True) -> Input
 
 @st.composite
 def typed(draw: st.DrawFn, words: tuple[str, ...]) -> Input:
-    """An override of one key."""
+    """Draw an override of one key."""
     place, value = draw(_place(words)), draw(hostile)
     sign = draw(st.sampled_from(["", "", "", "+", "++"]))
     default = value_at(composed(words), place)
@@ -149,7 +150,7 @@ def typed(draw: st.DrawFn, words: tuple[str, ...]) -> Input:
 
 @st.composite
 def strange_words(draw: st.DrawFn) -> Input:
-    """Words that are no overrides, keys that there are not, options that Hydra has."""
+    """Draw words that are no overrides, unknown keys, and options of Hydra."""
     key = st.sampled_from([*groups(), "seed", "slo", "run", "run.dir", "hydra.run.dir", "hydra.mode", "nothing", ""])
     raw = texts.map(lambda text: str(json.loads(text.yaml))).filter(lambda text: "\0" not in text)
     word = draw(
@@ -165,7 +166,7 @@ def strange_words(draw: st.DrawFn) -> Input:
 
 @st.composite
 def folders(draw: st.DrawFn) -> Input:
-    """Names of run directories, of traces and of sweeps."""
+    """Draw names of run directories, of traces and of sweeps."""
     name = draw(texts.filter(lambda text: "\\u0000" not in text.yaml and "/" not in text.yaml))
     key = draw(st.sampled_from(["run.dir", "run.dir", "trace.path", "backend.folder"]))
     raw = json.loads(name.yaml)
@@ -177,7 +178,7 @@ def folders(draw: st.DrawFn) -> Input:
 
 @st.composite
 def crossed(draw: st.DrawFn) -> Input:
-    """Choices of several groups that nobody tried together."""
+    """Draw untried combinations of choices."""
     names = [group for group in groups() if group not in ("trace", "experiment")]
     taken = draw(st.lists(st.sampled_from(names), min_size=1, max_size=4, unique=True))
     words = []
@@ -194,7 +195,7 @@ def crossed(draw: st.DrawFn) -> Input:
 
 @st.composite
 def damaged_file(draw: st.DrawFn, words: tuple[str, ...]) -> Input:
-    """A config.yaml that was cut, mixed up, or has more in it than a run's own."""
+    """Draw a config.yaml that was cut, mixed up, or extended."""
     tree = config_file(composed(words))
     content = written(tree, [])
     more = draw(
@@ -226,16 +227,16 @@ def damaged_file(draw: st.DrawFn, words: tuple[str, ...]) -> Input:
 
 
 def bomb(levels: int = 9) -> bytes:
-    """A few lines of YAML that are billions of values: each line names the one before ten times."""
+    """Return a few lines of YAML that expand to billions of values: each line names the one before ten times."""
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, levels)]
     return ("\n".join(lines) + "\n").encode()
 
 
 def inputs(about: Sequence[tuple[str, ...]] | None = None) -> st.SearchStrategy[Input]:
-    """Everything above; ``about``: the recipes whose keys are tried, all where it is None."""
+    """Draw any of the above; ``about`` lists the recipes whose keys are tried, None for all."""
     words = st.sampled_from(list(about or recipes()))
-    trace()  # made here: what runs while inputs are drawn would draw too
+    trace()  # made here: a run during a draw would draw too
     for each in about or recipes():
         runs(each)
     whole, quick = words.flatmap(lambda each: shared(each, False)), words.flatmap(shared)

@@ -1,4 +1,4 @@
-"""What inputs are mutations of: a trace of a few requests, composed configurations, a finished run and its cache."""
+"""What inputs mutate: a trace of a few requests, composed configurations, a finished run and its cache."""
 
 import contextlib
 import io
@@ -26,7 +26,7 @@ Tree = dict[str, Any]
 TRACE = "base.parquet"
 
 SMALL = ("trace=file", f"trace.path={TRACE}", "cluster.count=2")
-"""A run of a few milliseconds, beside what is composed."""
+"""A run of a few milliseconds, independent of the composed configuration."""
 
 NEEDS_MORE = {
     ("encoder", "minilm"), ("encoder", "clip"), ("encoder", "precomputed"), ("backend", "live"),
@@ -34,7 +34,7 @@ NEEDS_MORE = {
     ("scale", "clip"), ("scale", "minilm"), ("scale", "precomputed"), ("trace", "nirvana-evaluation"),
     ("trace", "nirvana-evaluation-short"), ("models", "tiny"), ("cluster", "local"),
 }  # fmt: skip
-"""Choices that need weights, images or another trace than lies at hand, or make one of 100,000 requests."""
+"""Choices that need weights, images or another trace, or that make one of 100,000 requests."""
 
 
 @contextlib.contextmanager
@@ -45,7 +45,7 @@ def working(folder: Path) -> Iterator[None]:
 
 
 def made(commands: Sequence[Sequence[str]], files: Mapping[str, bytes]) -> dict[str, bytes]:
-    """What lies in a folder after ``commands`` were given there, by path."""
+    """Return the files that ``commands`` leave in ``folder``, by path."""
     with tempfile.TemporaryDirectory() as name, working(Path(name)), contextlib.redirect_stdout(io.StringIO()):
         folder = Path(name)
         lay(files.items(), folder)
@@ -56,34 +56,34 @@ def made(commands: Sequence[Sequence[str]], files: Mapping[str, bytes]) -> dict[
 
 @cache
 def trace() -> bytes:
-    """A trace of 20 requests, several of which are like earlier ones."""
+    """Write a trace of 20 requests, several of them similar to earlier ones."""
     words = ("trace", "synth", "-o", TRACE, "--requests", "20", "--set", "repeat_share=0.4", "--rate-rpm", "10")
     return made([words], {})[TRACE]
 
 
 @cache
 def composed(words: tuple[str, ...]) -> Tree:
-    """The configuration that ``words`` compose, resolved, as ``--cfg job`` prints it."""
+    """Return the resolved configuration that ``words`` compose, as ``--cfg job`` prints it."""
     found: Tree = OmegaConf.to_container(compose([*words, "run.dir=out"]), resolve=True)
     return found
 
 
 def config_file(config: Tree) -> Tree:
-    """What a run directory's config.yaml holds."""
+    """Return the content of a run directory's config.yaml."""
     return saved_config(config) | {
         key: value for key, value in config.items() if key != "run"
-    }  # whose paths are relative
+    }  # its paths are relative
 
 
 @cache
 def finished() -> dict[str, bytes]:
-    """Everything that lies in a folder after one run there: ``out``, the trace, what is remembered."""
+    """Return every file of a folder after one run there: ``out``, the trace, the disk cache."""
     return made([("run", "system=nirvana", *SMALL, "run.dir=out")], {TRACE: trace()})
 
 
 @cache
 def runs(words: tuple[str, ...]) -> bool:
-    """Whether what ``words`` compose is done as it is: some clusters have no profile yet."""
+    """Return whether the composition of ``words`` runs unchanged: some clusters have no profile yet."""
     with tempfile.TemporaryDirectory() as name, working(Path(name)):
         Path(TRACE).write_bytes(trace())
         try:
@@ -95,7 +95,7 @@ def runs(words: tuple[str, ...]) -> bool:
 
 @cache
 def systems() -> dict[str, dict[str, str]]:
-    """The choices that each system makes itself or has of the system that it begins from, by group."""
+    """Return the choices that each system makes or inherits, by group."""
     files = {f.name.removesuffix(".yaml"): f.read_text() for f in (resources.files("conf") / "system").iterdir()}
 
     def of(name: str) -> dict[str, str]:
@@ -118,7 +118,7 @@ def needed(group: str) -> list[str]:
 
 @cache
 def recipes() -> tuple[tuple[str, ...], ...]:
-    """Overrides which together compose every choice of every group, each in a system that takes it."""
+    """Return overrides that together compose every choice of every group, each in a system that takes it."""
     hosts = {name: chosen for name, chosen in systems().items() if ("system", name) not in NEEDS_MORE}
     found = []
     for group in groups():

@@ -1,4 +1,4 @@
-"""Traces: what every importer of ``trace import`` is given, and options that do not fit it."""
+"""Traces: inputs of every importer of ``trace import``, and options that do not fit it."""
 
 import csv
 import inspect
@@ -22,7 +22,7 @@ OPTIONS = {
     name: tuple(option for option in inspect.signature(kind).parameters if option not in ("path", "name", "limits"))
     for name, kind in sources().items()
 }
-"""The sources, and the options of `trace import` that are theirs alone."""
+"""The sources, and the options of `trace import` that only they have."""
 
 CELLS = (
     *("", "nan", "NaN", "inf", "-inf", "1e400", "1e300", "-1", "0", "1", "99999999999999999999", "1e-300", "1.5.2"),
@@ -42,7 +42,7 @@ OPTION_VALUES = (
 
 @st.composite
 def _rows(draw: st.DrawFn, content: bytes, delimiter: str) -> bytes:
-    """The table with other cells, columns and lengths of rows."""
+    """Draw the table with other cells, columns and row lengths."""
     table = list(csv.reader(io.StringIO(content.decode()), delimiter=delimiter))
     header, row = table[0], (table[1:] or [[""]])[0]
     header = [draw(cells) if draw(st.integers(0, 19)) == 0 else name for name in header]
@@ -59,7 +59,7 @@ def _rows(draw: st.DrawFn, content: bytes, delimiter: str) -> bytes:
 
 @st.composite
 def _json(draw: st.DrawFn, content: bytes) -> bytes:
-    """The document with other values; as lines of JSON, too."""
+    """Draw the document with other values; as lines of JSON, too."""
     tree = json.loads(content)
     for _ in range(draw(st.integers(1, 3))):
         tree = _changed(draw, tree)
@@ -82,7 +82,7 @@ def _changed(draw: st.DrawFn, tree: Any) -> Any:
 
 @st.composite
 def _parquet(draw: st.DrawFn) -> bytes:
-    """Columns of another type, or with values of another world."""
+    """Draw columns of another type, or with impossible values."""
     columns = pq.read_table(io.BytesIO(parquet_bytes())).column_names
     values = (
         *(pa.nulls(2), pa.array([float("nan"), 1.0]), pa.array([1e300, -1e300]), pa.array([True, None])),
@@ -99,7 +99,7 @@ def _parquet(draw: st.DrawFn) -> bytes:
 
 @st.composite
 def _options(draw: st.DrawFn, source: str) -> list[str]:
-    """Options: half of the time none, else one of this source's, or of another's, with any value."""
+    """Draw options: half of the time none, else one of this source's, or of another's, with any value."""
     if draw(st.booleans()):
         return []
     flags = ("drop_failed", "text_only", "unnamed_loras", "no_quotes")
@@ -118,7 +118,7 @@ def _options(draw: st.DrawFn, source: str) -> list[str]:
 
 @st.composite
 def inputs(draw: st.DrawFn) -> Input:
-    """A file for one importer, and what it makes described: a trace that was taken can be looked at."""
+    """Draw a file for one importer, and the description of its trace: an accepted trace can be described."""
     importer = draw(st.sampled_from(sorted(IMPORTERS)))
     name, _ = IMPORTERS[importer]
     source, content = importer.partition(" ")[0], VALID[importer]

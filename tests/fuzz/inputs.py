@@ -1,4 +1,4 @@
-"""One input: files that lie in an empty folder, and the commands that are given there."""
+"""One input: files in an otherwise empty folder, and the commands to run there."""
 
 import hashlib
 import random
@@ -11,23 +11,23 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 LENGTH = 8192
-"""Random bytes that an input is drawn from; more than any takes."""
+"""Random bytes to draw an input from; more than any takes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """What is fed to the program.
+    """An input of the program.
 
     Attributes:
-        files: content by path, in the folder where the commands are given.
-        commands: words after ``mezzotint``; each is given if the one before it was done.
-        outputs: what the commands may make beside what they name in their cache.
-        key: what a refusal has to name, one of these; empty where that is not one thing.
-        refused: whether the first command may not be done.
-        same: of a run, the digest of the requests.parquet that it has to write if it writes one.
-        covers: what of the program's faces this input tries.
-        quick: whether the first command, the run of a config.yaml, may be given without Hydra, which takes ten times
-            as long as such a run; what is wrong then is confirmed by the command itself.
+        files: content by path, in the folder where the commands run.
+        commands: words after ``mezzotint``; each runs if the one before it succeeded.
+        outputs: what the commands may make beside the files that they name and their cache.
+        key: a refusal must name one of these; empty where several keys are at fault.
+        refused: whether the first command must be refused.
+        same: the digest of the requests.parquet that a run must write if it writes one.
+        covers: the part of the program that this input tries.
+        quick: whether the first command, the run of a config.yaml, may skip Hydra, which takes ten times as long as
+            such a run; the command itself then confirms a failure.
     """
 
     files: tuple[tuple[str, bytes], ...]
@@ -40,7 +40,7 @@ class Input:
     quick: bool = False
 
     def spelled(self) -> str:
-        """The commands as a shell takes them."""
+        """Return the commands as a shell takes them."""
         return " && ".join(shlex.join(["mezzotint", *words]) for words in self.commands)
 
 
@@ -52,12 +52,12 @@ def lay(files: Iterable[tuple[str, bytes]], folder: Path) -> None:
 
 
 def digest(content: bytes) -> str:
-    """A name for content."""
+    """Return a name for content."""
     return hashlib.sha256(content).hexdigest()
 
 
 def drawing(strategy: st.SearchStrategy[Input]) -> Callable[[int, str, int], Input]:
-    """What draws inputs: the one of a seed, a kind and a number is the same every time, whatever was drawn before."""
+    """Draw the input of a seed, a kind and a number: the same every time, whatever was drawn before."""
     found: list[Input] = []
 
     @settings(database=None, suppress_health_check=list(HealthCheck))
@@ -68,7 +68,7 @@ def drawing(strategy: st.SearchStrategy[Input]) -> Callable[[int, str, int], Inp
     def draw(seed: int, kind: str, number: int) -> Input:
         found.clear()
         chance = random.Random(f"{seed} {kind} {number}")
-        while not found:  # bytes that a filter of the strategy refuses give nothing
+        while not found:  # bytes that a filter of the strategy refuses give no input
             collect.hypothesis.fuzz_one_input(chance.randbytes(LENGTH))
         return found[0]
 

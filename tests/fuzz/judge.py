@@ -1,4 +1,4 @@
-"""What may come of an input: done or refused, and nothing else."""
+"""The judgement of an input: the program does it or refuses it clearly."""
 
 import io
 import json
@@ -28,7 +28,7 @@ from tests.fuzz.inputs import Input, digest, lay
 from tests.fuzz.values import MARK
 
 LONGEST = 1500
-"""Characters of a refusal; a longer one is not read."""
+"""Longest refusal in characters; users do not read a longer one."""
 
 BARE = re.compile(
     r"object has no|object is not|NoneType|not supported between|unsupported operand|index out of range|KeyError|"
@@ -38,20 +38,20 @@ BARE = re.compile(
     r"division by zero|__\w+__|too large to convert|LexerNoViableAlt|mismatched input|<class |<function |<object|"
     r" at 0x[0-9a-f]{6}|\[Errno"
 )
-"""Words of Python, numpy or a parser's, which a user can do nothing with."""
+"""Words of Python, numpy or a parser, which do not help a user."""
 
 
 @dataclass(slots=True)
 class Verdict:
-    """What an input came to: the exit status of its last command and what was wrong with that; nothing, if all well."""
+    """The exit status of an input's last command, and what was wrong with it; empty if nothing."""
 
     status: int | None
-    said: str = ""
+    output: str = ""
     wrong: list[str] = field(default_factory=list)
 
 
 def judged(given: Input, folder: Path) -> Verdict:
-    """Give the commands of ``given`` in the empty ``folder`` and judge what happens; ``folder`` is emptied."""
+    """Run the commands of ``given`` in the empty ``folder`` and judge the outcome; ``folder`` is emptied."""
     verdict = _judged(given, folder)
     return _judged(replace(given, quick=False), folder) if given.quick and verdict.wrong else verdict
 
@@ -62,8 +62,8 @@ def _judged(given: Input, folder: Path) -> Verdict:
     verdict = Verdict(0)
     try:
         for number, words in enumerate(given.commands):
-            verdict.status, out, err = told(without_hydra if given.quick else main, words, folder, verdict.wrong)
-            verdict.said = err.strip() or out.strip()
+            verdict.status, out, err = executed(without_hydra if given.quick else main, words, folder, verdict.wrong)
+            verdict.output = err.strip() or out.strip()
             if verdict.status == 2:
                 verdict.wrong += _refusal(err, given if number == 0 else None, words)
             elif verdict.status != 0:
@@ -82,7 +82,7 @@ def _judged(given: Input, folder: Path) -> Verdict:
 
 
 def without_hydra(words: Sequence[str]) -> int:
-    """What ``mezzotint run --config-path . --config-name config run.dir=out`` does once Hydra is done."""
+    """Do what ``mezzotint run --config-path . --config-name config run.dir=out`` does after Hydra."""
     assert "--config-path" in words
     try:
         tree = parse(Path(CONFIG).read_bytes())
@@ -96,10 +96,10 @@ def without_hydra(words: Sequence[str]) -> int:
     return 0
 
 
-def told(
+def executed(
     command: Callable[[Sequence[str]], int], words: Sequence[str], folder: Path, wrong: list[str]
 ) -> tuple[int | None, str, str]:
-    """One command, in ``folder``: its exit status, and what it said on standard output and standard error."""
+    """Run one command in ``folder``; return its exit status, standard output and standard error."""
     out = io.TextIOWrapper(io.BytesIO(), "utf-8", "strict", write_through=True)
     err = io.TextIOWrapper(io.BytesIO(), "utf-8", "backslashreplace", write_through=True)
     path, argv = list(sys.path), list(sys.argv)
@@ -118,7 +118,9 @@ def told(
         status = stop.code if isinstance(stop.code, int) else 0 if stop.code is None else 1
     except BaseException as error:
         frames = traceback.extract_tb(error.__traceback__)
-        ours = [f for f in frames if any(f"/{room}/" in f.filename for room in ("sim", "traces", "backends", "conf"))]
+        ours = [
+            f for f in frames if any(f"/{package}/" in f.filename for package in ("sim", "traces", "backends", "conf"))
+        ]
         at = [f"{Path(f.filename).name}:{f.lineno}" for f in (*ours[-2:], frames[-1])]
         wrong.append(f"{type(error).__name__}: {str(error)[:200]} ({' > '.join(at)})")
         status = 2
@@ -130,24 +132,24 @@ def told(
 
 
 def _refusal(err: str, given: Input | None, words: Sequence[str]) -> list[str]:
-    """What is wrong with a refusal: it is one line that names what was wrong in words that a user knows."""
+    """Return what is wrong with a refusal: it must be one line that names the mistake in a user's words."""
     if not err:
-        return []  # it was an exception, which is told already
+        return []  # an exception, which is reported already
     lines = [line for line in err.splitlines() if line.strip()]
-    if lines[0].startswith("usage:"):  # argparse's own, whose last line is the refusal, as it was typed
+    if lines[0].startswith("usage:"):  # argparse's own message ends with the refusal, with the words as typed
         lines = [repr(lines[-1])[1:-1]]
-    said = lines[-1]
+    output = lines[-1]
     wrong = []
-    if len(lines) != 1 or not re.match(r"mezzotint[\w .-]*: error: \S", said):
+    if len(lines) != 1 or not re.match(r"mezzotint[\w .-]*: error: \S", output):
         wrong.append(f"not one line: {err.strip()[:300]}")
-    if len(said) > LONGEST:
-        wrong.append(f"a refusal of {len(said)} characters: {said[:200]}")
-    if not said.isprintable():
-        wrong.append(f"a refusal that is not printable: {said[:200]!r}")
-    if found := BARE.search(said.split(": it lacks ")[0]):  # members that a part must have are spelled as they are
-        wrong.append(f"no user's words ({found[0]}): {said[:300]}")
-    if given is not None and given.key and not any(name in said for name in given.key):
-        wrong.append(f"does not name {given.key[0]}: {said[:300]}")
+    if len(output) > LONGEST:
+        wrong.append(f"a refusal of {len(output)} characters: {output[:200]}")
+    if not output.isprintable():
+        wrong.append(f"a refusal that is not printable: {output[:200]!r}")
+    if found := BARE.search(output.split(": it lacks ")[0]):  # required members of a part keep their spelling
+        wrong.append(f"no user's words ({found[0]}): {output[:300]}")
+    if given is not None and given.key and not any(name in output for name in given.key):
+        wrong.append(f"does not name {given.key[0]}: {output[:300]}")
     return wrong
 
 
@@ -156,7 +158,7 @@ def _contents(folder: Path) -> dict[str, str]:
 
 
 def _left(folder: Path, before: dict[str, str], given: Input, status: int | None) -> list[str]:
-    """What is wrong with the files that are there now."""
+    """Return what is wrong with the files of the folder."""
     after = _contents(folder)
     wrong = [
         f"{name}: was changed or removed" for name in before if after.get(name) != before[name] and not _kept(name)
@@ -178,12 +180,12 @@ def _left(folder: Path, before: dict[str, str], given: Input, status: int | None
 
 
 def _kept(name: str) -> bool:
-    """Whether a file is something remembered, which may be made, mended and thrown away."""
+    """Return whether a file belongs to the disk cache, which may be made, repaired and deleted."""
     return Path(name).parts[0] == "cache"
 
 
 def _whole(file: Path, given: Input) -> list[str]:
-    """What is wrong with a finished file."""
+    """Return what is wrong with a finished file."""
     if file.suffix == ".parquet":
         try:
             table = pq.read_table(file)
@@ -202,7 +204,7 @@ def _whole(file: Path, given: Input) -> list[str]:
 
 
 def _meaningless(tree: Any, at: str = "") -> list[str]:
-    """Numbers of a summary that no run can have: infinite, negative, or a share over 1."""
+    """Return the numbers of a summary that no run can have: infinite, negative, or a share over 1."""
     if isinstance(tree, dict):
         return [w for k, v in tree.items() if k not in ("assumptions", "trace") for w in _meaningless(v, f"{at}.{k}")]
     if isinstance(tree, list):

@@ -1,4 +1,4 @@
-"""Processes that judge inputs, each stopped where one takes too long or too much memory."""
+"""Processes that judge inputs, each stopped when it takes too long or too much memory."""
 
 import faulthandler
 import multiprocessing
@@ -15,13 +15,13 @@ from typing import Any
 from tests.fuzz.inputs import Input
 
 CPU_S = 5
-"""What an input may take."""
+"""CPU-seconds that an input may take."""
 
 WALL_S = 90
-"""What it may take by the clock, where it waits and does nothing; machines are shared."""
+"""Seconds that it may wait without work; machines are shared."""
 
 MEMORY_BYTES = 2 * 2**30
-"""What it may allocate beside what the program itself is."""
+"""Memory that it may allocate beyond the program's own."""
 
 PRELOADED = (
     "tests.fuzz.judge",
@@ -39,7 +39,7 @@ def _size_bytes() -> int:
 
 
 def _work(pipe: Connection, trouble: str) -> None:
-    """Judge what comes through ``pipe`` until it is closed; where the process is when it is stopped goes to a file."""
+    """Judge inputs from ``pipe`` until it is closed; a stopped process writes its place in the code to a file."""
     from tests.fuzz.judge import judged
 
     with open(trouble, "w") as file:
@@ -58,13 +58,13 @@ def _work(pipe: Connection, trouble: str) -> None:
                 resource.setrlimit(resource.RLIMIT_CPU, (limit, resource.RLIM_INFINITY))
                 found = judged(given, Path(name))
                 try:
-                    pipe.send((found.status, found.said, found.wrong))
+                    pipe.send((found.status, found.output, found.wrong))
                 except BrokenPipeError:
                     return
 
 
 class _Worker:
-    """One process and the input that it judges, if any."""
+    """One process and its current input, if any."""
 
     def __init__(self, context: Any, trouble: Path, rest: Iterator[tuple[int, Input]]) -> None:
         self.trouble = trouble
@@ -88,7 +88,7 @@ class _Worker:
         self.process.join()
 
     def ended(self) -> str:
-        """Why the process is no more, and where it was."""
+        """Return why the process ended, and its place in the code."""
         self.process.join(1)
         code = self.process.exitcode
         self.stop()
@@ -102,7 +102,7 @@ class _Worker:
 def judge_all(
     inputs: Iterable[tuple[int, Input]], jobs: int
 ) -> Iterator[tuple[int, Input, int | None, str, list[str]]]:
-    """Judge numbered inputs in ``jobs`` processes; gives number, input, status, what was said and what was wrong."""
+    """Judge numbered inputs in ``jobs`` processes; yield number, input, status, output and what was wrong."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(list(PRELOADED))
     rest = iter(inputs)

@@ -1,4 +1,4 @@
-"""Profiles: what somebody measured, or thinks so, in the folder that ``backend.folder`` names."""
+"""Measured and faulty profiles, in the folder that ``backend.folder`` names."""
 
 from functools import cache
 from importlib import resources
@@ -34,7 +34,7 @@ vae_decode: [{width: 512, height: 512, batch: 1, seconds: 0.139}, {width: 1024, 
 
 @cache
 def _base() -> Tree:
-    """A run on profiles of the user's."""
+    """A run on the user's profiles."""
     tree = config_file(composed(("system=vanilla", *SMALL)))
     return tree | {"backend": tree["backend"] | {"folder": "profiles"}}
 
@@ -46,14 +46,14 @@ def _valid() -> tuple[Tree, ...]:
 
 
 def inputs() -> st.SearchStrategy[Input]:
-    """Folders with a profile that is not as somebody measured it."""
+    """Draw folders with a faulty profile."""
     trace(), _base()
     return _inputs()
 
 
 @st.composite
 def _inputs(draw: st.DrawFn) -> Input:
-    """A profile with a wrong value, a damaged one, one under another name, several of one model."""
+    """Draw a profile with a wrong value, a damaged one, one under another name, or several of one model."""
     tree = draw(st.sampled_from(_valid()))
     content, key, refused = written(tree, []), (), False
     how = draw(st.sampled_from(["value", "value", "value", "damage", "names", "bomb"]))

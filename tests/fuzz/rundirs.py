@@ -1,4 +1,4 @@
-"""Run directories that somebody edited, cut or copied badly, given to the report."""
+"""Run directories that were edited, cut or badly copied, given to the report."""
 
 import io
 import json
@@ -18,7 +18,7 @@ from tests.fuzz.values import IN_JSON, hostile, only_yaml
 
 
 def run_of() -> dict[str, bytes]:
-    """The files of a finished run, by name."""
+    """Return the files of a finished run, by name."""
     return {name.removeprefix("out/"): content for name, content in finished().items() if name.startswith("out/")}
 
 
@@ -78,14 +78,14 @@ def _table(draw: st.DrawFn, content: bytes) -> tuple[bytes, str]:
 
 
 def inputs() -> st.SearchStrategy[Input]:
-    """Run directories with a file that is not as it was written."""
+    """Draw run directories with a changed file."""
     run_of()
     return _inputs()
 
 
 @st.composite
 def _inputs(draw: st.DrawFn) -> Input:
-    """One or two runs, of which one has a file that is not as it was written."""
+    """Draw one or two runs, one of them with a changed file."""
     files = run_of()
     name = draw(st.sampled_from([SUMMARY, SUMMARY, CONFIG, REQUESTS, CLUSTER]))
     covers = name

@@ -10,11 +10,11 @@ from tests.fuzz.inputs import Input, drawing
 from tests.fuzz.pool import judge_all
 
 ABOUT = [("system=vanilla", *config.SMALL), ("system=nirvana", *config.SMALL)]
-"""The configurations that are composed here: two, since composing one takes a second."""
+"""The configurations composed here: two, since composing one takes a second."""
 
 
 def drawn() -> list[Input]:
-    """The inputs of every kind; two drawings of one number are equal, whatever was drawn before."""
+    """Return the inputs of every kind; two drawings of one number are equal, whatever was drawn before."""
     found = []
     for kind, module, count in (
         ("importers", importers, 24),
@@ -29,7 +29,7 @@ def drawn() -> list[Input]:
     return found
 
 
-def test_every_input_is_done_or_refused_in_one_line() -> None:
+def test_every_input_succeeds_or_is_refused_in_one_line() -> None:
     inputs = drawn()
     judged = list(judge_all(enumerate(inputs), jobs=1))
     wrong = [f"{given.covers}: {given.spelled()}: {each}" for _, given, _, _, found in judged for each in found]
@@ -37,7 +37,7 @@ def test_every_input_is_done_or_refused_in_one_line() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-def test_an_input_that_is_taken_and_must_not_be_is_found() -> None:
+def test_judge_reports_an_input_that_should_have_been_refused() -> None:
     taken = Input((("t.csv", b"prompt\na fox\n"),), (("trace", "import", "csv", "t.csv", "-o", "o"),), ("o",))
     spoiled = replace(taken, refused=True, outputs=())
     (*_, fine), (*_, wrong) = judge_all(enumerate([taken, spoiled]), jobs=1)

@@ -1,4 +1,4 @@
-"""What a user, a script or an enemy may write where a setting is expected, as YAML and as an override of Hydra's."""
+"""Values that a user, a script or an attacker may write for a setting, as YAML and as an override of Hydra's."""
 
 import json
 import math
@@ -12,7 +12,7 @@ MARK = "touched"
 
 @dataclass(frozen=True, slots=True)
 class Hostile:
-    """A value in two spellings; ``kind`` says what it is: number, nan, boolean, empty, text, nested or target."""
+    """A value in two spellings; ``kind`` is number, nan, boolean, empty, text, nested or target."""
 
     yaml: str
     word: str
@@ -31,7 +31,7 @@ ODD_NUMBERS = (
     *(2**63, -(2**63), 2**64, 10**20 - 1, -(10**20), 1e15, 1e20, 1e300, -1e300, 1.7976931348623157e308),
     *(math.inf, -math.inf, math.nan),
 )
-"""Nothing between a few hundred and 2^31: a run of a million requests, or a year of them, may take a while."""
+"""No value lies between a few hundred and 2^31: a run of a million requests, or a year of them, may take a while."""
 
 numbers = (
     st.sampled_from(ODD_NUMBERS) | st.integers(-3, 300) | st.floats(0, 1, allow_subnormal=False) | st.floats(-9, 99)
@@ -53,7 +53,7 @@ IN_JSON = (
     *([], {}, [1], [[]], [None], [["x"]], {"a": 1}, {"": None}, {"": ""}, {"prompt": None}, {"prompt": [1]}),
     *("<script>alert(1)</script>", "\ud800", "\0", "é\u202e", "9999-12-31", "a" * 9000, "x" * 70_000, [None] * 50),
 )
-"""Where a JSON file has a value."""
+"""Marks the place of a value in a JSON file."""
 
 texts = (st.sampled_from(PLAIN) | st.text(max_size=8)).map(
     lambda text: Hostile(json.dumps(text), _quoted(text), "text")
@@ -61,7 +61,7 @@ texts = (st.sampled_from(PLAIN) | st.text(max_size=8)).map(
 
 
 def _quoted(text: str) -> str:
-    """As Hydra quotes: a quote is escaped, and so are the backslashes before one."""
+    """Quote as Hydra does: a quote is escaped, and so are the backslashes before one."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
@@ -115,4 +115,4 @@ only_yaml = st.sampled_from(ONLY_YAML).map(lambda text: Hostile(text, "", "text"
 hostile = st.one_of(
     numbers, numbers, st.sampled_from(BOOLEANS), st.sampled_from(EMPTY), texts, nested, targets
 )  # fmt: skip
-"""What can be written both ways."""
+"""Values with both spellings."""

@@ -2,7 +2,7 @@
 
 Every case of ``cases.yaml`` runs in a process of its own in a checkout of each commit. A case is the same where
 requests.parquet is equal byte by byte. cluster.parquet and summary.json (its ``wall`` aside) are compared too; a
-difference there is told in a line of its own and changes the status only with ``--strict``.
+difference there gets a line of its own and changes the status only with ``--strict``.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from tests.identity.cases import Case, table
 from tests.identity.trees import HERE, Failed, Tree, checkout, commit
 
 MADE = 2000
-"""Rows of the trace that is read from a file, and of the images that are given."""
+"""Rows of the trace file, and of the given images."""
 
 LAST = "summary.json"
 """The file that a run writes last."""
@@ -34,7 +34,7 @@ LAST = "summary.json"
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One of the two commits: its checkout, and where the outputs of its runs go; ``kept`` are found there again."""
+    """One of the two commits: its checkout, and the folder of its runs' outputs; ``kept`` is reused."""
 
     tree: Tree
     outputs: Path
@@ -45,7 +45,7 @@ class Side:
         return self.outputs / f"{case.name}-{_digest(case.overrides(self.tree.present))}"
 
     def runs(self, cases: Iterable[Case], jobs: int) -> Iterator[tuple[Case, str | None]]:
-        """Run each case, but for one that is kept. Yields each when it is done, with what failed."""
+        """Run each case that is not kept. Yields each when it ends, with its failure if any."""
         found = [case for case in cases if self.kept and (self.folder(case) / LAST).exists()]
         yield from ((case, None) for case in found)
         left = [case for case in cases if case not in found]
@@ -55,7 +55,7 @@ class Side:
 
 
 def main() -> int:
-    """Print a line for every case. Returns 0 where all are the same, 1 where one is not, 2 for a wrong option."""
+    """Print a line for every case. Returns 0 if all are the same, 1 if one differs, 2 for a wrong option."""
     args = _options()
     cases = [case for case in table() if fnmatch.fnmatch(case.name, args.cases)]
     if not cases:
@@ -87,7 +87,7 @@ def _options() -> argparse.Namespace:
 
 
 def _sides(args: argparse.Namespace, temporary: Path) -> tuple[Side, Side]:
-    """The two commits, ready to run, with the same inputs; those are made by the first."""
+    """Return the two commits, ready to run, with the same inputs; the first commit makes them."""
     first = commit(args.before)
     before, after = (checkout(r, temporary / side) for r, side in ((args.before, "before"), (args.after, "after")))
     kept = args.cache is not None and first is not None
@@ -104,7 +104,7 @@ def _sides(args: argparse.Namespace, temporary: Path) -> tuple[Side, Side]:
 
 
 def _compare(cases: list[Case], before: Side, after: Side, args: argparse.Namespace) -> Counter[str]:
-    """Run every case on both sides and say what differs. Returns how many are the same, and how many are not."""
+    """Run every case on both sides and print what differs. Returns how many are the same, and how many are not."""
     counted: Counter[str] = Counter()
     with tqdm(total=2 * len(cases), unit="run", disable=None) as bar:
         failed = {}
@@ -113,7 +113,7 @@ def _compare(cases: list[Case], before: Side, after: Side, args: argparse.Namesp
             bar.update()
         for case, failure in after.runs(cases, args.jobs):
             sides = {"before": (before, failed[case]), "after": (after, failure)}
-            found = {name: said for name, (_, said) in sides.items() if said is not None}
+            found = {name: failure for name, (_, failure) in sides.items() if failure is not None}
             if found:
                 verdict = "failed"
             else:
@@ -121,18 +121,18 @@ def _compare(cases: list[Case], before: Side, after: Side, args: argparse.Namesp
                 verdict = "differs" if differences.REQUESTS in found else "same"
             counted[verdict] += 1
             counted["beside"] += verdict == "same" and bool(found)
-            for line in (f"{verdict:<8} {case.name}", *(f"{'':8} {what}: {said}" for what, said in found.items())):
+            for line in (f"{verdict:<8} {case.name}", *(f"{'':8} {what}: {text}" for what, text in found.items())):
                 tqdm.write(line)
             if args.keep:
-                for name, (side, said) in sides.items():
-                    if said is None:
+                for name, (side, failure) in sides.items():
+                    if failure is None:
                         shutil.copytree(side.folder(case), args.keep / name / case.name, dirs_exist_ok=True)
             bar.update()
     return counted
 
 
 def _environment() -> str:
-    """A digest of the interpreter and of what is installed: other versions may round differently."""
+    """Return a digest of the interpreter and the installed packages: other versions may round differently."""
     installed = sorted(f"{d.name} {d.version}" for d in distributions() if d.name != "mezzotint")
     return _digest([sys.version, *installed])
 

@@ -1,4 +1,4 @@
-"""What differs between the files of two runs, in a line each."""
+"""What differs between the files of two runs, in one line each."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 
 def tables(before: Path, after: Path) -> str | None:
-    """The first value, by row and then by column, in which two Parquet files differ; None where all bytes are equal."""
+    """Return the first value, by row and then by column, in which two Parquet files differ; None for equal bytes."""
     if before.read_bytes() == after.read_bytes():
         return None
     old, new = pq.read_table(before), pq.read_table(after)
@@ -32,9 +32,9 @@ def tables(before: Path, after: Path) -> str | None:
 
 
 def summaries(before: Path, after: Path) -> str | None:
-    """The first key in which two summaries differ, ``wall`` aside, and how many do; None where none does."""
+    """Return the first differing key of two summaries, ``wall`` aside, and their number; None for equal ones."""
     old, new = (json.loads(path.read_text(encoding="utf-8")) for path in (before, after))
-    found = list(_keys(*({key: value for key, value in said.items() if key != "wall"} for said in (old, new))))
+    found = list(_keys(*({key: value for key, value in each.items() if key != "wall"} for each in (old, new))))
     return f"{found[0]} (keys that differ: {len(found)})" if found else None
 
 
@@ -48,19 +48,20 @@ FILES: dict[str, Callable[[Path, Path], str | None]] = {
 
 
 def runs(before: Path, after: Path) -> dict[str, str]:
-    """What differs between the files of two run directories, by file; nothing for a file in which nothing does."""
+    """Return the difference of each file of two run directories; none for equal files."""
     found = {name: difference(before / name, after / name) for name, difference in FILES.items()}
-    return {name: said for name, said in found.items() if said is not None}
+    return {name: difference for name, difference in found.items() if difference is not None}
 
 
 def _first(old: pa.ChunkedArray, new: pa.ChunkedArray) -> int | None:
-    """The first row in which two columns differ, as far as both go; NaN is itself, and 0 is not -0."""
+    """Return the first row in which two columns differ, up to the shorter; NaN equals itself, and 0 does not equal
+    -0."""
     pairs = zip(old.to_pylist(), new.to_pylist(), strict=False)
     return next((row for row, (a, b) in enumerate(pairs) if repr(a) != repr(b)), None)
 
 
 def _keys(old: Any, new: Any, at: str = "") -> Iterator[str]:
-    """Every key at which two values differ, with both."""
+    """Yield every key at which two values differ, with both."""
     if isinstance(old, dict) and isinstance(new, dict):
         inside = [(str(key), old.get(key, "absent"), new.get(key, "absent")) for key in {**old, **new}]
     elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
@@ -74,5 +75,5 @@ def _keys(old: Any, new: Any, at: str = "") -> Iterator[str]:
 
 
 def _short(value: Any) -> str:
-    said = repr(value)
-    return said if len(said) <= 80 else f"{said[:77]}..."
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."

@@ -31,9 +31,9 @@ def main() -> None:
         process = os.fork()
         if process == 0:
             signal.alarm(order["limit_s"])
-            said = os.open(f"{number}.log", os.O_CREAT | os.O_WRONLY | os.O_TRUNC)
-            os.dup2(said, 1)
-            os.dup2(said, 2)
+            log_file = os.open(f"{number}.log", os.O_CREAT | os.O_WRONLY | os.O_TRUNC)
+            os.dup2(log_file, 1)
+            os.dup2(log_file, 2)
             sys.argv = ["mezzotint", *words]
             os._exit(_status(getattr(command, function)))
         running[process] = number
@@ -42,7 +42,7 @@ def main() -> None:
 
 
 def _status(command: object) -> int:
-    """Run ``command`` and flush what it said: the exit status, 1 where it raises."""
+    """Run ``command`` and flush its output; return the exit status, 1 if it raises."""
     try:
         sys.exit(command())
     except SystemExit as stop:

@@ -2,7 +2,7 @@
 
 Each round runs every case in a fresh process of each commit, both at once on one CPU where that can be chosen: it
 alternates between the two every few milliseconds, so that whatever else the machine does slows both alike. What is
-timed is the engine's own run, the CPU-seconds that summary.json holds, with embeddings and neighbours remembered.
+timed is the engine's own run, the CPU-seconds that summary.json holds, with embeddings and neighbours cached.
 """
 
 import argparse
@@ -26,7 +26,7 @@ CASES = {
     Case("nirvana-no-predictor", "system=nirvana-no-predictor arrivals.rate_rpm=10"): 50_000,
     Case("modm-throughput", "system=modm-throughput arrivals.rate_rpm=20"): 50_000,
 }
-"""What is timed, on 16 MI210, and the requests of its trace."""
+"""The timed configuration, on 16 MI210, and the requests of its trace."""
 
 
 def main() -> int:
@@ -59,14 +59,14 @@ def _options() -> argparse.Namespace:
 
 
 def _timed(args: argparse.Namespace, temporary: Path) -> dict[Case, list[tuple[float, ...]]]:
-    """The CPU-seconds of both commits in every round, by case."""
+    """Return the CPU-seconds of both commits in every round, by case."""
     trees = [checkout(r, temporary / side) for r, side in ((args.before, "before"), (args.after, "after"))]
     before, after = trees
     for rows in set(CASES.values()):
         before.mezzotint("trace", "synth", "-o", f"{rows}.parquet", "--requests", str(rows), "--seed", "1")
     bar = tqdm(total=2 * len(CASES) * (args.rounds + 1), unit="run", disable=None)
     with bar:
-        for tree in trees:  # the first run of each finds what the others remember
+        for tree in trees:  # the first run of each fills the disk cache for the others
             for case in CASES:
                 _cpu_s(tree, case)
                 bar.update()
@@ -85,7 +85,7 @@ def _timed(args: argparse.Namespace, temporary: Path) -> dict[Case, list[tuple[f
 
 
 def _cpu_s(tree: Tree, case: Case) -> float:
-    """The CPU-seconds that one run of ``case`` says its engine took."""
+    """Return the CPU-seconds of the engine in one run of ``case``."""
     trace = ("trace=file", f"trace.path={CASES[case]}.parquet", "arrivals=poisson")
     tree.mezzotint("run", *case.overrides(tree.present), *trace, "run.dir=run")
     seconds: float = json.loads((tree.work / "run" / "summary.json").read_text(encoding="utf-8"))["wall"]["cpu_s"]

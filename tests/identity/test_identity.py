@@ -21,7 +21,7 @@ def run(folder: Path, start_s: float, system: str) -> Path:
     return folder
 
 
-def test_a_changed_value_is_found_by_row_column_and_key(tmp_path: Path) -> None:
+def test_changed_value_is_found_by_row_column_and_key(tmp_path: Path) -> None:
     before, after = run(tmp_path / "before", 1.5, "vanilla"), run(tmp_path / "after", 2.5, "nirvana")
     assert not differences.runs(before, before)
     moved = "start_s, row 1: 1.5, then 2.5 (1 of 2 columns differ)"
@@ -47,12 +47,12 @@ def test_a_changed_value_is_found_by_row_column_and_key(tmp_path: Path) -> None:
         ("system=nirvana", "system=nirvana"),
     ],
 )
-def test_an_override_in_the_names_of_the_version_before(present: str, former: str) -> None:
+def test_present_override_translates_to_the_former_version(present: str, former: str) -> None:
     assert forms.former_word(present) == former
     assert Case("one", f"'{present}'").overrides(present=False) == [former]
 
 
-def test_the_working_tree_runs_as_it_stands(tmp_path: Path) -> None:
+def test_working_tree_runs_as_it_stands(tmp_path: Path) -> None:
     ended = dict(checkout(HERE, tmp_path).runs([["trace", "--help"], ["run", "system=none"]], jobs=1))
     assert ended[0] is None
     assert ended[1].endswith("(status 2)")

@@ -17,16 +17,16 @@ from tests.identity.forms import has_present_names
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 HERE = "."
-"""Names the working tree as it stands, in the place of a commit."""
+"""Names the working tree in place of a commit."""
 
 RUNNER = Path(__file__).with_name("runner.py")
 
 LIMIT_S = 1200
-"""A run that takes longer is taken to hang, and ended by SIGALRM."""
+"""A longer run is taken to hang, and ended by SIGALRM."""
 
 
 class Failed(Exception):
-    """What was asked for cannot be run, or did not succeed; the message is the last that it said."""
+    """The request cannot be run, or did not succeed; the message is the last line of its output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Tree:
     def runs(self, commands: Sequence[Sequence[str]], jobs: int) -> Iterator[tuple[int, str | None]]:
         """Run command lines, ``jobs`` at a time, each in a process of its own.
 
-        Yields the number of each as it ends, with None where it succeeded and else the last that it said. Raises
+        Yields the number of each as it ends, with None where it succeeded and else the last line of its output. Raises
         Failed where none can be run.
         """
         environment = {
@@ -61,8 +61,8 @@ class Tree:
             "OMP_NUM_THREADS": "1",
         }
         order = {"entry": self.entry, "code": str(self.code), "jobs": jobs, "limit_s": LIMIT_S, "commands": commands}
-        said = self.work / "runner.log"
-        with said.open("w") as log:
+        runner_log = self.work / "runner.log"
+        with runner_log.open("w") as log:
             pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": log}
             with subprocess.Popen(
                 [sys.executable, "-P", str(RUNNER)], cwd=self.work, env=environment, text=True, **pipes
@@ -73,14 +73,14 @@ class Tree:
                     number, status = map(int, line.split())
                     yield number, _last(self.work / f"{number}.log", status) if status else None
         if runner.returncode:
-            raise Failed(_last(said, runner.returncode))
+            raise Failed(_last(runner_log, runner.returncode))
 
 
 def _last(log: Path, status: int) -> str:
-    """The last line of ``log``, of a process that ended with ``status``."""
+    """Return the last line of ``log``, of a process that ended with ``status``."""
     lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
     how = f"status {status}" if status > 0 else f"ended by {signal.Signals(-status).name}"
-    return f"{lines[-1] if lines else 'nothing said'} ({how})"
+    return f"{lines[-1] if lines else 'no output'} ({how})"
 
 
 def commit(revision: str) -> str | None:
@@ -94,7 +94,7 @@ def commit(revision: str) -> str | None:
 
 
 def checkout(revision: str, folder: Path) -> Tree:
-    """Put the files of ``revision`` into ``folder``; of the working tree, all but those that git ignores."""
+    """Put the files of ``revision`` into ``folder``; of the working tree, all that git does not ignore."""
     code, work, remembered = (folder / name for name in ("code", "work", "remembered"))
     for made in (code, work, remembered):
         made.mkdir(parents=True)

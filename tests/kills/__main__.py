@@ -10,7 +10,7 @@ from tests.kills.trials import COMMANDS, SCORECARD, trials
 
 
 def main() -> int:
-    """Run the trials; returns the exit status."""
+    """Run the trials; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.kills", description=__doc__)
     parser.add_argument("--moments", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)

@@ -5,6 +5,6 @@ from pathlib import Path
 from tests.kills.trials import COMMANDS, trials
 
 
-def test_a_killed_import_leaves_nothing_and_goes_on(tmp_path: Path) -> None:
+def test_killed_import_leaves_nothing_and_resumes(tmp_path: Path) -> None:
     chosen = [each for each in COMMANDS if each.name == "import"]
     assert len(list(trials(tmp_path, chosen, moments=1, seed=1))) == 1

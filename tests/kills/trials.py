@@ -1,4 +1,4 @@
-"""A command that is killed at a random moment leaves nothing wrong, and goes on to the bytes of an undisturbed one."""
+"""A command killed at a random moment leaves nothing wrong, and resumes to the bytes of an undisturbed one."""
 
 import hashlib
 import json
@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 RUN = "trace=file trace.path=given/t.parquet arrivals=poisson system=nirvana"
 RATED = f"{RUN} arrivals.rate_rpm=9"
 LEAVE_S = 10.0
-"""Within which all processes of a command that was told to stop must be gone."""
+"""Seconds within which all processes of a stopped command must end."""
 LIMIT_S = 300.0
 
 
@@ -55,7 +55,7 @@ SCORECARD = Command("scorecard", "reproduce nirvana --quick -o card --work work"
 
 
 def prepare(home: Path) -> None:
-    """Make what the commands are given."""
+    """Make the inputs of the commands."""
     given = home / "given"
     given.mkdir(parents=True)
     (home / "page").mkdir()
@@ -69,7 +69,7 @@ def prepare(home: Path) -> None:
 
 
 def undisturbed(given: Path, home: Path, command: Command) -> tuple[dict[str, str], float]:
-    """The digests of what a command writes when nobody disturbs it, and its seconds."""
+    """Return the digests of what an undisturbed command writes, and its seconds."""
     shutil.copytree(given, home)
     began = time.monotonic()
     done = subprocess.run(
@@ -82,10 +82,10 @@ def undisturbed(given: Path, home: Path, command: Command) -> tuple[dict[str, st
 def trial(
     given: Path, home: Path, command: Command, expected: dict[str, str], moment_s: float, sign: signal.Signals
 ) -> bool:
-    """Kill ``command`` after ``moment_s``, look at what it left, and give it again; whether it was killed in time.
+    """Kill ``command`` after ``moment_s``, check what it left, and run it again; return if it was killed in time.
 
     Raises:
-        AssertionError: something wrong was left behind, something finished was lost, or the bytes differ.
+        AssertionError: a wrong file was left, a finished one was lost, or the bytes differ.
     """
     shutil.copytree(given, home)
     before = digests(home, command)
@@ -132,7 +132,7 @@ def trial(
 
 
 def trials(folder: Path, commands: Sequence[Command], moments: int, seed: int) -> Iterator[tuple[str, bool]]:
-    """Kill the commands in turn at ``moments`` random moments of what they take undisturbed; see ``trial``."""
+    """Kill the commands in turn at ``moments`` random moments of their undisturbed time; see ``trial``."""
     draw = random.Random(seed)
     prepare(folder / "given")
     known = {each.name: undisturbed(folder / "given", folder / each.name, each) for each in commands}
@@ -140,7 +140,7 @@ def trials(folder: Path, commands: Sequence[Command], moments: int, seed: int) -
         command = commands[number % len(commands)]
         expected, takes_s = known[command.name]
         sign = draw.choice((signal.SIGKILL, signal.SIGTERM, signal.SIGKILL, signal.SIGINT))
-        # The first half of a short command is imports, which write nothing: look at the rest more often.
+        # The first half of a short command is imports, which write nothing: test the rest more often.
         moment_s = takes_s * draw.choice((draw.uniform(0.0, 1.0), draw.uniform(0.5, 1.0)))
         where = folder / f"{number}"
         killed = trial(folder / "given", where, command, expected, moment_s, sign)
@@ -148,7 +148,7 @@ def trials(folder: Path, commands: Sequence[Command], moments: int, seed: int) -
 
 
 def digests(home: Path, command: Command) -> dict[str, str]:
-    """Of every file that a command writes: its SHA-256; of summaries, without the wall times."""
+    """Return the SHA-256 of every file that a command writes; of summaries, without the wall times."""
     found = {}
     for out in command.out:
         place = home / out
@@ -160,14 +160,14 @@ def digests(home: Path, command: Command) -> dict[str, str]:
             data = path.read_bytes()
             if path.name == "summary.json":
                 data = json.dumps({k: v for k, v in json.loads(data).items() if k != "wall"}).encode()
-            # What is beside it may name the folder that the trial is in.
+            # the files beside it may name the folder of the trial
             data = data.replace(str(home).encode(), b"HOME")
             found[str(inner)] = hashlib.sha256(data).hexdigest()
     return found
 
 
 def _runs(home: Path) -> list[Path]:
-    """The directories that hold anything of a run."""
+    """Return the directories that hold any part of a run."""
     kinds = ("summary.json", "requests.parquet")
     found = {path.parent for kind in kinds for path in home.rglob(kind)}
     return [each for each in found if not any(part.startswith(".mezzotint-") for part in each.parts)]
@@ -190,7 +190,7 @@ def _environment(home: Path) -> dict[str, str]:
 
 
 def _of_session(leader: int) -> list[int]:
-    """The live processes of a session, but for joblib's resource tracker, which ends by itself with the last pipe."""
+    """Return the live processes of a session without joblib's resource tracker, which ends with the last pipe."""
     found = []
     for each in Path("/proc").iterdir():
         if each.name.isdigit():

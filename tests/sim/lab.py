@@ -1,4 +1,4 @@
-"""Small clusters to try laws on: an engine with any part replaced, and runs composed from conf/."""
+"""Small clusters to test laws on: an engine with any part replaced, and runs composed from conf/."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -22,11 +22,9 @@ from traces.arrivals.base import Schedule
 from traces.similarity.exact import Exact
 
 
-class Given(Backend):
-    """A backend whose full generation of row i takes ``full_s[i]``; the steps that are left take their share.
-
-    A batch takes as long as its slowest member alone.
-    """
+class FixedTimes(Backend):
+    """A full generation of row i takes ``full_s[i]``, and a partial one its share of that. A batch takes as long as its
+    slowest member alone."""
 
     live = False
     by_row = True
@@ -68,17 +66,14 @@ class Given(Backend):
 
 
 def engine(times: Any, full_s: Any, count: int = 1, **parts: Any) -> Engine:
-    """An engine of ``count`` whole-request workers, vanilla unless told otherwise.
-
-    Of the workload ``preload``, ``use_model_shape`` and ``shapes`` may be given,
-    of the similarity ``embeddings``, ``search``,
-    ``similarity_map`` and ``content``, and the ``roles`` of the GPUs.
-    """
+    """Build an engine of ``count`` whole-request workers, vanilla by default. ``preload``, ``use_model_shape`` and
+    ``shapes`` set the workload, ``embeddings``, ``search``, ``similarity_map`` and ``content`` the similarity, and
+    ``roles`` the roles of the GPUs."""
     preload = parts.pop("preload", 0)
     total = len(full_s)
     schedule = times if isinstance(times, Schedule) else Schedule(np.asarray(times, float))
     models = parts.pop("models", {role: Model(role, 50, 64, 64) for role in ("large", "small")})
-    backend = parts.pop("backend", None) or Given([float(s) for s in full_s])
+    backend = parts.pop("backend", None) or FixedTimes([float(s) for s in full_s])
     shapes = parts.pop("shapes", tuple(np.full(total, value, np.int32) for value in (64, 64, 50)))
     full = np.asarray(full_s, float)
     workload = Workload(
@@ -111,12 +106,12 @@ def engine(times: Any, full_s: Any, count: int = 1, **parts: Any) -> Engine:
 
 
 def configured(*overrides: str) -> dict[str, Any]:
-    """The resolved configuration, as the command line would compose it."""
+    """Return the resolved configuration, as the command line would compose it."""
     plain = OmegaConf.to_container(composed(["run.dir=unused", *overrides]), resolve=True)
     assert isinstance(plain, dict)
     return {str(key): value for key, value in plain.items()}
 
 
 def simulated(*overrides: str) -> Outcome:
-    """One finished simulation."""
+    """Run one simulation to its end."""
     return simulate(configured(*overrides))

@@ -1,4 +1,4 @@
-"""What a part may get wrong ends its run, and the error names the part and what it did or returned."""
+"""A part's mistake ends its run, and the error names the part and the mistake."""
 
 import json
 import sys
@@ -35,66 +35,66 @@ WRONG = [
     ("executor", "ManyJoules", VANILLA, "wrote energy_j of .* its GPUs drew"),
     ("executor", "BackwardSpan", VANILLA, "which is earlier"),
     ("executor", "NanSpan", VANILLA, "which are no times"),
-    ("executor", "EndsTwice", VANILLA, "row 0 ended twice: {who} ended it at 13"),
+    ("executor", "EndsTwice", VANILLA, "row 0 ended twice: {policy} ended it at 13"),
     (
         "executor",
         "NeverReleases",
         VANILLA,
-        r"\({who}\) holds 4 requests .* Cluster.release was not called",
+        r"\({policy}\) holds 4 requests .* Cluster.release was not called",
     ),
-    ("executor", "NeverEnds", VANILLA, r"\({who}\) holds 4 requests .* call Run.end and Cluster.release"),
+    ("executor", "NeverEnds", VANILLA, r"\({policy}\) holds 4 requests .* call Run.end and Cluster.release"),
     ("executor", "ReleasesNegative", VANILLA, "released -1 requests"),
     ("executor", "StepsLeft", VANILLA, "with 25 of its 50 steps left"),
-    ("executor", "InThePast", VANILLA, "{who} asked for a call at -1"),
+    ("executor", "InThePast", VANILLA, "{policy} asked for a call at -1"),
     ("executor", "NoLimit", VANILLA, "takes 'many' requests at once"),
-    ("scheduler", "Edits skipped 49", VANILLA, "{who} changed skipped of the request in row 0 from 0 to 49"),
-    ("scheduler", "Edits k 5", VANILLA, "{who} changed k of the request in row 0"),
-    ("scheduler", "Edits steps 1", VANILLA, "{who} changed steps of the request in row 0 from 50 to 1"),
-    ("scheduler", "Edits arrival_s 90", VANILLA, "{who} changed arrival_s of the request in row 0"),
-    ("scheduler", "Edits deadline_s 9e9", VANILLA, "{who} changed deadline_s of the request in row 0"),
+    ("scheduler", "Edits skipped 49", VANILLA, "{policy} changed skipped of the request in row 0 from 0 to 49"),
+    ("scheduler", "Edits k 5", VANILLA, "{policy} changed k of the request in row 0"),
+    ("scheduler", "Edits steps 1", VANILLA, "{policy} changed steps of the request in row 0 from 50 to 1"),
+    ("scheduler", "Edits arrival_s 90", VANILLA, "{policy} changed arrival_s of the request in row 0"),
+    ("scheduler", "Edits deadline_s 9e9", VANILLA, "{policy} changed deadline_s of the request in row 0"),
     ("scheduler", "Edits steps_left 1", STEPS, "handed over the request in row 0 with 1 steps left; its plan has 50"),
-    ("scheduler", "EditsLater", VANILLA, r"the scheduler \({who}\) .* changed arrival_s of the request in row 150"),
-    ("scheduler", "OtherModel", VANILLA, r"the scheduler \({who}\) .* changed model of the request in row 151"),
-    ("scheduler", "Drops", VANILLA, r"the scheduler \({who}\) dropped 20 requests"),
+    ("scheduler", "EditsLater", VANILLA, r"the scheduler \({policy}\) .* changed arrival_s of the request in row 150"),
+    ("scheduler", "OtherModel", VANILLA, r"the scheduler \({policy}\) .* changed model of the request in row 151"),
+    ("scheduler", "Drops", VANILLA, r"the scheduler \({policy}\) dropped 20 requests"),
     ("scheduler", "GivesTwice", VANILLA, "handed the request in row 0 to worker . .* before, to worker 0"),
     ("scheduler", "NegativeLength", VANILLA, "reports how many requests wait, and"),
     ("scheduler", "WrongLength", VANILLA, "says that 3 requests wait, and all have ended"),
     ("scheduler", "NoWorker", VANILLA, "returned 'worker 0'"),
     ("scheduler", "NoRequest", VANILLA, r"handed \d+ to worker"),
-    ("scheduler", "Raises", VANILLA, r"{who} raised KeyError: 'boom' \(in next, their_lies.py line \d+\)"),
-    ("scheduler", "RaisesWhenBound", VANILLA, r"{who} raised KeyError: 'boom' \(in bind"),
-    ("controller", "Installs", MODM, "{who} installs .* with 1 requests running"),
-    ("controller", "OrdersInThePast", MODM, "{who} orders worker 0 .* at 0.0 s, and the clock stands at 60"),
-    ("controller", "OrdersAll", MODM, "{who} ordered the last worker of role 'large' elsewhere at 60"),
-    ("controller", "GangOfBusy", MODM, "{who} wants worker .* in a group, which is not idle"),
-    ("controller", "FailsBusy", MODM, "{who} fails worker .* with 1 requests running"),
-    ("controller", "Spins", MODM, "{who} asks for calls at 0 s without end"),
-    ("controller", "SpinsLater", MODM, "{who} asks for calls at 600 s without end"),
-    ("controller", "WaitsNegative", MODM, "{who} raised ValueError: Negative delay"),
-    ("batching", "NegativeSteps", STEPS, r"{who} returned Cost\(seconds=-1.0, joules=0.0\) from step"),
-    ("batching", "ZeroSteps", STEPS, "with {who}.* ran 50 steps of the request in row 0 in 0.0 s"),
-    ("batching", "NanSteps", STEPS, r"{who} returned Cost\(seconds=nan"),
-    ("batching", "NegativeJouleSteps", STEPS, r"{who} returned Cost\(seconds=0.1, joules=-1000000.0\) from step"),
-    ("batching", "NoCost", STEPS, "with {who} raised AttributeError"),
-    ("batching", "NegativeFinish", STEPS, r"{who} returned Cost\(seconds=-0.5, joules=0.0\) from finish"),
-    ("batching", "TooLarge", STEPS, r"with {who}\) runs 1 requests .* takes 10000.0 GB of the 80.0 GB"),
-    ("eviction", "NotHeld", NIRVANA, r"the eviction \({who}\) named item"),
-    ("eviction", "TooMany", NIRVANA, r"the eviction \({who}\) named 8 items when 5 had to go"),
-    ("eviction", "NoItems", NIRVANA, r"the eviction \({who}\) named what is no list of items"),
-    ("admission", "Admits", NIRVANA, r"with {who}\) returned None to whether an image is kept"),
-    ("admission", "AdmitsText", NIRVANA, r"with {who}\) returned 'no' to whether an image is kept"),
-    ("selector", "Skips", NIRVANA, "{who} skips 70 steps"),
-    ("frontend.search_s", "NegativeDelay", NIRVANA, "{who} drew"),
-    ("frontend", "NoDoor", VANILLA, r"the frontend \({who}\) planned for row 0 -3 of 50 steps skipped"),
-    ("frontend", "NegativeDoor", VANILLA, r"the frontend \({who}\) takes -1.0 s to plan row 0"),
-    ("router", "AnyWorker", (*VANILLA, "scheduler=per-worker"), "{who} chose <object"),
-    ("allocation", "ManyRoles", VANILLA, "{who} gave the roles .* to 4 GPUs"),
+    ("scheduler", "Raises", VANILLA, r"{policy} raised KeyError: 'boom' \(in next, their_lies.py line \d+\)"),
+    ("scheduler", "RaisesWhenBound", VANILLA, r"{policy} raised KeyError: 'boom' \(in bind"),
+    ("controller", "Installs", MODM, "{policy} installs .* with 1 requests running"),
+    ("controller", "OrdersInThePast", MODM, "{policy} orders worker 0 .* at 0.0 s, and the clock stands at 60"),
+    ("controller", "OrdersAll", MODM, "{policy} ordered the last worker of role 'large' elsewhere at 60"),
+    ("controller", "GroupOfBusy", MODM, "{policy} wants worker .* in a group, which is not idle"),
+    ("controller", "FailsBusy", MODM, "{policy} fails worker .* with 1 requests running"),
+    ("controller", "Spins", MODM, "{policy} asks for calls at 0 s without end"),
+    ("controller", "SpinsLater", MODM, "{policy} asks for calls at 600 s without end"),
+    ("controller", "WaitsNegative", MODM, "{policy} raised ValueError: Negative delay"),
+    ("batching", "NegativeSteps", STEPS, r"{policy} returned Cost\(seconds=-1.0, joules=0.0\) from step"),
+    ("batching", "ZeroSteps", STEPS, "with {policy}.* ran 50 steps of the request in row 0 in 0.0 s"),
+    ("batching", "NanSteps", STEPS, r"{policy} returned Cost\(seconds=nan"),
+    ("batching", "NegativeJouleSteps", STEPS, r"{policy} returned Cost\(seconds=0.1, joules=-1000000.0\) from step"),
+    ("batching", "NoCost", STEPS, "with {policy} raised AttributeError"),
+    ("batching", "NegativeFinish", STEPS, r"{policy} returned Cost\(seconds=-0.5, joules=0.0\) from finish"),
+    ("batching", "TooLarge", STEPS, r"with {policy}\) runs 1 requests .* takes 10000.0 GB of the 80.0 GB"),
+    ("eviction", "NotHeld", NIRVANA, r"the eviction \({policy}\) named item"),
+    ("eviction", "TooMany", NIRVANA, r"the eviction \({policy}\) named 8 items when 5 had to go"),
+    ("eviction", "NoItems", NIRVANA, r"the eviction \({policy}\) named what is no list of items"),
+    ("admission", "Admits", NIRVANA, r"with {policy}\) returned None to whether an image is kept"),
+    ("admission", "AdmitsText", NIRVANA, r"with {policy}\) returned 'no' to whether an image is kept"),
+    ("selector", "Skips", NIRVANA, "{policy} skips 70 steps"),
+    ("frontend.search_s", "NegativeDelay", NIRVANA, "{policy} drew"),
+    ("frontend", "NegativeSkip", VANILLA, r"the frontend \({policy}\) planned for row 0 -3 of 50 steps skipped"),
+    ("frontend", "NegativePlanning", VANILLA, r"the frontend \({policy}\) takes -1.0 s to plan row 0"),
+    ("router", "AnyWorker", (*VANILLA, "scheduler=per-worker"), "{policy} chose <object"),
+    ("allocation", "ManyRoles", VANILLA, "{policy} gave the roles .* to 4 GPUs"),
 ]
 
 
-def chosen(folder: Path, key: str, who: str) -> list[str]:
-    """The overrides that choose the class ``who``, with its arguments after it, under ``key``."""
-    name, *arguments = who.split()
+def chosen(folder: Path, key: str, policy: str) -> list[str]:
+    """Return the overrides that choose the class of ``policy``, followed by its arguments, under ``key``."""
+    name, *arguments = policy.split()
     node = {"_target_": f"their_lies.{name}"}
     if arguments:
         node |= {"name": arguments[0], "value": json.loads(arguments[1])}
@@ -105,32 +105,32 @@ def chosen(folder: Path, key: str, who: str) -> list[str]:
     return [f"hydra.searchpath=[file://{folder}]", f"{key}=wrong"]
 
 
-@pytest.mark.parametrize(("key", "who", "common", "what"), WRONG, ids=[who for _, who, _, _ in WRONG])
-def test_what_cannot_be_true_ends_the_run_and_names_the_part(
-    key: str, who: str, common: tuple[str, ...], what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("key", "policy", "common", "what"), WRONG, ids=[policy for _, policy, _, _ in WRONG])
+def test_impossible_action_ends_the_run_and_names_the_part(
+    key: str, policy: str, common: tuple[str, ...], what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(str(OUTSIDE))
     monkeypatch.setenv("MEZZOTINT_PLUGINS", "their_lies")
     monkeypatch.delitem(sys.modules, "their_lies", raising=False)
-    name = f"their_lies.{who.split()[0]}"
-    with pytest.raises(SimulationError, match=what.replace("{who}", name)) as caught:
-        simulated(*common, *chosen(tmp_path, key, who))
+    name = f"their_lies.{policy.split()[0]}"
+    with pytest.raises(SimulationError, match=what.replace("{policy}", name)) as caught:
+        simulated(*common, *chosen(tmp_path, key, policy))
     assert name in str(caught.value)
 
 
-@pytest.mark.parametrize(("key", "who", "common"), [("executor", "Honest", VANILLA), ("scheduler", "Queue", VANILLA),
+@pytest.mark.parametrize(("key", "policy", "common"), [("executor", "Honest", VANILLA), ("scheduler", "Queue", VANILLA),
     ("controller", "Controller", MODM), ("batching", "Steps", STEPS), ("eviction", "Victims", NIRVANA)])  # fmt: skip
-def test_what_may_be_true_is_not_refused(
-    key: str, who: str, common: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_honest_policy_is_not_refused(
+    key: str, policy: str, common: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(str(OUTSIDE))
     monkeypatch.setenv("MEZZOTINT_PLUGINS", "their_lies")
     monkeypatch.delitem(sys.modules, "their_lies", raising=False)
-    said = simulated(*common, *chosen(tmp_path, key, who)).summary["requests"]
-    assert said["completed"] == said["arrived"] > 0
+    counts = simulated(*common, *chosen(tmp_path, key, policy)).summary["requests"]
+    assert counts["completed"] == counts["arrived"] > 0
 
 
-def test_a_preempted_request_resumes_where_its_state_is_or_not_at_all() -> None:
+def test_preempted_request_cannot_resume_away_from_its_state() -> None:
     with pytest.raises(
         SimulationError,
         match=r"PerWorkerQueues.* resumes the request in row 13, preempted by .*ShortestRemaining with 49 "
@@ -146,7 +146,7 @@ def test_a_preempted_request_resumes_where_its_state_is_or_not_at_all() -> None:
         )  # fmt: skip
 
 
-def test_a_run_costs_what_its_load_does_whatever_the_limit() -> None:
+def test_max_batch_beyond_the_load_changes_nothing() -> None:
     common = ("executor=continuous-batching", "cluster=h100", "trace.requests=100")
     large, huge = (simulated(*common, f"executor.max_batch={limit}").requests for limit in (10**3, 10**18))
     assert large.equals(huge)
@@ -168,12 +168,12 @@ def test_a_run_costs_what_its_load_does_whatever_the_limit() -> None:
         ),
     ],
 )  # fmt: skip
-def test_settings_that_cannot_be_true_are_refused(overrides: tuple[str, ...], what: str) -> None:
+def test_inconsistent_choices_are_refused(overrides: tuple[str, ...], what: str) -> None:
     with pytest.raises(ConfigError, match=what):
         simulated("trace.requests=20", *overrides)
 
 
-def test_every_gpu_kind_has_a_memory_of_its_own() -> None:
-    """But for the device at hand and a service that did not say what it ran on."""
+def test_every_gpu_kind_states_its_memory() -> None:
+    """Except for the local device, and a service that did not state its machine."""
     bare = [name for name, settings in gpus().items() if settings["cluster"]["gpu"].get("memory_bytes") is None]
     assert bare == ["local", "sd-beta"]

@@ -1,4 +1,4 @@
-"""What the tests of the traces room share."""
+"""Fixtures of the trace tests."""
 
 from collections.abc import Callable
 from pathlib import Path

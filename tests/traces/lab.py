@@ -1,4 +1,4 @@
-"""What tests share: every importer with a small valid file, what importing one ends in, and a tiny CLIP model."""
+"""Every importer with a small valid file, the result of an import, and a tiny CLIP model."""
 
 import io
 import json
@@ -41,7 +41,7 @@ IMPORTERS: dict[str, tuple[str, Callable[..., Streamed]]] = {
     "sglang": ("t.jsonl", SGLang),
     "vllm-omni": ("t.txt", VllmOmni),
 }
-"""Every importer, with a name that its files may have."""
+"""Return every importer, with a name that its files may have."""
 
 
 def parquet_bytes(**changed: Any) -> bytes:
@@ -91,7 +91,7 @@ def hold_to_form(error: TraceError, name: str = "") -> None:
 
 
 def outcome(importer: str, content: bytes, folder: Path, **options: Any) -> TraceError | Trace:
-    """What storing the content ends in; fails on anything but a trace or one line of TraceError."""
+    """Return what storing the content ends in; fail on anything but a trace or one line of TraceError."""
     name, source = IMPORTERS[importer]
     (folder / name).write_bytes(content)
     out = folder / "o.parquet"
@@ -136,7 +136,7 @@ def tiny_clip(folder: Path) -> Path:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         model = transformers.CLIPModel(config).eval()
-    for name, tensor in model.named_parameters():  # as drawn, prompts would hardly differ
+    for name, tensor in model.named_parameters():  # with the weights as drawn, prompts would hardly differ
         if "embedding" in name:
             tensor.data.mul_(20)
     model.save_pretrained(folder)

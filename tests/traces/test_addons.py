@@ -1,4 +1,4 @@
-"""Services with add-ons by node, and what caches of them load."""
+"""Services with add-ons by node, and the loads of their caches."""
 
 from collections import Counter
 from typing import Any
@@ -29,7 +29,7 @@ def load(like: str, requests: int, **given: Any) -> Trace:
 
 
 def replayed(asked: list[int], size: int, policy: str) -> int:
-    """Loads of one cache, the slow way: for each victim, uses are counted anew from when each item entered."""
+    """Return the loads of one cache, slowly: each eviction counts uses anew from the entry of each item."""
     entered: dict[int, int] = {}
     loads = 0
     for now, thing in enumerate(asked):
@@ -45,7 +45,7 @@ def replayed(asked: list[int], size: int, policy: str) -> int:
 
 
 @given(ASKED, st.integers(1, 8))
-def test_loads_are_those_of_a_cache_that_is_replayed(asked: list[list[int]], size: int) -> None:
+def test_curve_loads_match_a_replayed_cache(asked: list[list[int]], size: int) -> None:
     found = Lookups(10, asked)
     policies: tuple[Policy, ...] = ("lru", "lfu")
     for policy in policies:
@@ -54,25 +54,25 @@ def test_loads_are_those_of_a_cache_that_is_replayed(asked: list[list[int]], siz
 
 
 @given(st.lists(st.integers(0, 6), min_size=60, max_size=80), st.integers(2, 5))
-def test_the_count_of_an_item_starts_anew_when_it_enters(asked: list[int], size: int) -> None:
-    """Of LFU; in lists this long, counts that outlive an eviction choose another victim."""
+def test_lfu_use_count_restarts_when_an_item_returns(asked: list[int], size: int) -> None:
+    """For LFU: in long lists, counts that outlive an eviction choose another victim."""
     assert Lookups(1, [asked]).loads(size, "lfu") == replayed(asked, size, "lfu")
 
 
-def test_lfu_evicts_what_was_used_least_since_it_came_in() -> None:
-    """With room for two, b is evicted once and returns with one use, so it goes before a, which was used twice."""
+def test_lfu_evicts_least_used_since_entry() -> None:
+    """With a capacity of two, b is evicted once and returns with one use, so it goes before a, which was used twice."""
     a, b, c = range(3)
     assert Lookups(1, [[a, a, b, c, b, c, a]]).loads(2, "lfu") == 5  # all but the second and the last a
 
 
 @given(ASKED)
-def test_lfu_with_room_for_one_is_lru(asked: list[list[int]]) -> None:
+def test_lfu_of_size_one_is_lru(asked: list[list[int]]) -> None:
     found = Lookups(1, asked)
     assert found.loads(1, "lfu") == found.loads(1, "lru")
 
 
 @given(ASKED)
-def test_a_larger_lru_cache_never_loads_more_and_the_largest_loads_each_thing_once(asked: list[list[int]]) -> None:
+def test_lru_loads_fall_with_size_to_one_per_item(asked: list[list[int]]) -> None:
     found = Lookups(7, asked)
     curve = [found.loads(size, "lru") for size in range(1, 10)]
     assert (np.diff(curve) <= 1e-12).all()
@@ -81,7 +81,7 @@ def test_a_larger_lru_cache_never_loads_more_and_the_largest_loads_each_thing_on
 
 
 @pytest.mark.parametrize("name", ["A", "B"])
-def test_locality_leaves_the_services_popularity_as_it_is(name: str) -> None:
+def test_locality_keeps_the_popularity_of_the_service(name: str) -> None:
     drawn = law(name).draw(120_000, np.random.default_rng(3))
     names, weights = law(name).combinations()
     counts = Counter(tuple(each) for each in drawn.controlnets.to_pylist())
@@ -94,7 +94,7 @@ def test_locality_leaves_the_services_popularity_as_it_is(name: str) -> None:
 
 
 @given(st.integers(1, 40), st.floats(0.0, 0.5), st.integers(0, 2**32))
-def test_shares_of_the_nodes_add_up_to_those_of_the_service(count: int, spread: float, seed: int) -> None:
+def test_node_shares_sum_to_the_service_popularity(count: int, spread: float, seed: int) -> None:
     found = law("A", nodes=count, node_spread=spread)
     load, (_, weights) = found.loads(), found.combinations()
     assert load.sum() == pytest.approx(1)
@@ -113,13 +113,13 @@ def test_requests_are_named_after_their_node() -> None:
     assert set(trace.column("steps").tolist()) == {50}
 
 
-def test_service_b_is_more_than_service_a() -> None:
+def test_services_a_and_b_differ_in_addons_and_share_their_steps() -> None:
     assert parameters("service-b")["service"] == "B"
     assert parameters("service-b")["steps"] == parameters("service-a")["steps"] == [[50, 1]]
 
 
 @pytest.mark.parametrize(("name", "size", "measured"), [("A", 2, 0.8639), ("A", 5, 0.012), ("B", 4, 0.6167)])
-def test_a_fitted_service_loads_what_it_is_fitted_to(name: str, size: int, measured: float) -> None:
+def test_fitted_service_has_the_measured_loads(name: str, size: int, measured: float) -> None:
     """Figure 7, on a quarter of the nodes; all points stand in results/addons.md."""
     made = law(name, **fitted_locality(name) | {"nodes": law(name).nodes // 4}).draw(40_000, np.random.default_rng(1))
     trace_like = Lookups(40_000, _by_node(made.node, made.controlnets.to_pylist()))
@@ -127,7 +127,7 @@ def test_a_fitted_service_loads_what_it_is_fitted_to(name: str, size: int, measu
 
 
 @pytest.mark.parametrize(("name", "different"), [("A", 111_441 / 164_194), ("B", 91_590 / 385_239)])
-def test_nodes_have_as_many_different_loras_as_katz_shows(name: str, different: float) -> None:
+def test_nodes_have_the_published_number_of_distinct_loras(name: str, different: float) -> None:
     """Figure 8: over the requests of all nodes, the different LoRAs of each; on a tenth of the nodes."""
     requests = {"A": 164_194, "B": 385_239}[name] // 10
     made = law(name, nodes=law(name).nodes // 10).draw(requests, np.random.default_rng(1))
@@ -143,11 +143,11 @@ def _by_node(node: Any, lists: list[list[str]]) -> list[list[int]]:
     return found
 
 
-def test_what_is_described_of_add_ons() -> None:
+def test_addon_description_counts_nodes_and_combinations() -> None:
     trace = load("service-b", 4000)
-    facts = addons(trace)
-    assert facts is not None
-    assert facts["nodes"]["count"] == len(
+    described = addons(trace)
+    assert described is not None
+    assert described["nodes"]["count"] == len(
         np.unique([name.rsplit("/", 1)[0] for name in trace.table["request_id"].to_pylist()])
     )
     assert sum(share for _, share in addon_combinations(trace.table["controlnets"])) == pytest.approx(1)

@@ -1,4 +1,4 @@
-"""Arrival processes against what theory says of them."""
+"""Arrival processes against theory."""
 
 import math
 from pathlib import Path
@@ -28,7 +28,7 @@ from traces.error import TraceError
 
 
 def expected(profile: RateProfile, time_s: Any) -> Any:
-    """The mean number of arrivals up to each of `time_s`, (n,): the integral of the rate."""
+    """Return the mean number of arrivals up to each of `time_s`, (n,): the integral of the rate."""
     so_far = np.concatenate([[0.0], np.cumsum(profile.rate_hz * np.diff(profile.edges_s))])
     rounds, rest_s = np.divmod(time_s, profile.edges_s[-1])
     return rounds * so_far[-1] + np.interp(rest_s, profile.edges_s, so_far)
@@ -58,7 +58,7 @@ processes = st.one_of(
 
 
 @given(process=processes, gaps=st.lists(st.floats(0, 1e5), max_size=20), seed=st.integers(0, 9))
-def test_every_process_gives_sorted_times_and_repeats_itself(process: Arrivals, gaps: list[float], seed: int) -> None:
+def test_every_process_gives_sorted_times_and_repeats_by_seed(process: Arrivals, gaps: list[float], seed: int) -> None:
     own = np.cumsum(np.array(gaps, np.float64))
     first = process.schedule(own, np.random.default_rng(seed))
     again = process.schedule(own, np.random.default_rng(seed))
@@ -69,7 +69,7 @@ def test_every_process_gives_sorted_times_and_repeats_itself(process: Arrivals, 
     assert len(first.times) == expected
 
 
-def test_the_trace_s_own_clock(rng: np.random.Generator) -> None:
+def test_trace_clock_keeps_or_scales_the_gaps(rng: np.random.Generator) -> None:
     assert TraceClock().schedule(OWN, rng).times.tolist() == OWN.tolist()
     assert TraceClock(speedup=2.0).schedule(OWN, rng).times.tolist() == [3.0, 3.5, 3.5, 6.5]
     assert TraceClock(speedup=0.5).schedule(OWN, rng).times.tolist() == [3.0, 5.0, 5.0, 17.0]
@@ -85,13 +85,13 @@ def test_poisson_gaps_are_exponential(rng: np.random.Generator) -> None:
     assert (gaps > mean_s).mean() == pytest.approx(math.exp(-1), abs=0.01)
 
 
-def test_the_linear_ramp(rng: np.random.Generator) -> None:
+def test_linear_ramp_has_linear_rates(rng: np.random.Generator) -> None:
     times = Ramp(6.0, 26.0, "linear").schedule(np.zeros(5), rng).times
     assert times[0] == 0.0
     assert 60.0 / np.diff(times) == pytest.approx([6.0, 11.0, 16.0, 21.0])
 
 
-def test_the_sigmoid_ramp_is_modm_s(rng: np.random.Generator) -> None:
+def test_sigmoid_ramp_matches_modm(rng: np.random.Generator) -> None:
     count = 1001
     times = Ramp(6.0, 26.0).schedule(np.zeros(count), rng).times
     x = np.linspace(-2.0, 6.0, count)[:-1]
@@ -108,10 +108,8 @@ VARYING = [
 
 
 @pytest.mark.parametrize("process", VARYING)
-def test_after_the_time_change_a_varying_rate_is_a_poisson_process_of_rate_1(
-    process: Fluctuating | Day, rng: np.random.Generator
-) -> None:
-    """Gaps of the expected number of arrivals are exponential and of a mean of 1 (Kolmogorov and Smirnov)."""
+def test_time_changed_varying_rate_is_unit_poisson(process: Fluctuating | Day, rng: np.random.Generator) -> None:
+    """Gaps of the expected number of arrivals are exponential with a mean of 1 (Kolmogorov and Smirnov)."""
     times_s = process.schedule(np.zeros(20_000), rng).times
     gaps = np.diff(expected(process.profile, times_s), prepend=0.0)
     assert stats.kstest(gaps, stats.expon.cdf).pvalue > 1e-3
@@ -119,8 +117,8 @@ def test_after_the_time_change_a_varying_rate_is_a_poisson_process_of_rate_1(
 
 
 @pytest.mark.parametrize("process", VARYING)
-def test_windows_hold_as_many_as_the_rate_says(process: Fluctuating | Day, rng: np.random.Generator) -> None:
-    """Counts of windows that do not fall on the edges are within Poisson bounds, and vary as Poisson's do."""
+def test_window_counts_match_the_rate(process: Fluctuating | Day, rng: np.random.Generator) -> None:
+    """Counts of windows off the edges are within Poisson bounds, with a Poisson variance."""
     times_s = process.schedule(np.zeros(60_000), rng).times
     edges_s = np.arange(0.0, times_s[-1], 1234.5)
     counts, _ = np.histogram(times_s, edges_s)
@@ -132,7 +130,7 @@ def test_windows_hold_as_many_as_the_rate_says(process: Fluctuating | Day, rng: 
     assert (counts[mean == 0.0] == 0).all()
 
 
-def test_a_level_is_its_share_of_the_mean_and_comes_again(rng: np.random.Generator) -> None:
+def test_level_is_its_share_of_the_mean_and_repeats(rng: np.random.Generator) -> None:
     process = Fluctuating(rate_rpm=12.0, levels=[1, 3], every_s=600.0)
     assert process.rates_rpm == [6.0, 18.0]
     assert Fluctuating(rate_rpm=12.0, levels=[5, 15], every_s=600.0).rates_rpm == [6.0, 18.0]
@@ -142,7 +140,7 @@ def test_a_level_is_its_share_of_the_mean_and_comes_again(rng: np.random.Generat
     assert high.mean() == pytest.approx(0.75, abs=4 * math.sqrt(0.75 * 0.25 / len(high)))
 
 
-def test_the_day_is_busiest_at_its_peak_and_of_its_mean_rate() -> None:
+def test_day_peaks_at_its_hour_and_has_its_mean_rate() -> None:
     process = Day(rate_rpm=10.0, day_ratio=20.0, peak_hour=7.5)
     rate = process.profile.rate_hz
     assert rate.mean() * 60.0 == pytest.approx(10.0)
@@ -151,8 +149,8 @@ def test_the_day_is_busiest_at_its_peak_and_of_its_mean_rate() -> None:
     assert expected(process.profile, np.array([86_400.0])) == pytest.approx(14_400.0)
 
 
-def test_one_level_and_no_day_are_the_homogeneous_process() -> None:
-    """The same draws: whatever the rate, the gaps are the same exponentials, scaled."""
+def test_constant_rate_equals_the_homogeneous_process() -> None:
+    """For every rate the gaps are the same exponentials, scaled."""
     steady = Poisson(10.0).schedule(np.zeros(500), np.random.default_rng(3)).times
     for process in (
         Fluctuating(rate_rpm=10.0, levels=[2.0], every_s=300.0),
@@ -170,9 +168,7 @@ def test_one_level_and_no_day_are_the_homogeneous_process() -> None:
     ),
     seed=st.integers(0, 99),
 )
-def test_an_arrival_comes_when_as_many_are_expected_as_the_unit_process_has_drawn(
-    spans: list[tuple[float, float]], seed: int
-) -> None:
+def test_arrival_times_invert_the_integrated_rate(spans: list[tuple[float, float]], seed: int) -> None:
     edges_s = np.concatenate([[0.0], np.cumsum([length for length, _ in spans])])
     profile = RateProfile(edges_s, np.array([rate for _, rate in spans]))
     unit = np.cumsum(np.random.default_rng(seed).exponential(1.0, 300))
@@ -180,12 +176,12 @@ def test_an_arrival_comes_when_as_many_are_expected_as_the_unit_process_has_draw
     assert expected(profile, times_s) == pytest.approx(unit, rel=1e-6, abs=1e-6)
 
 
-def test_saturation_is_all_at_once_or_at_a_fixed_gap(rng: np.random.Generator) -> None:
+def test_saturation_arrives_at_once_or_at_a_fixed_gap(rng: np.random.Generator) -> None:
     assert Saturation().schedule(OWN, rng).times.tolist() == [0.0] * 4
     assert Saturation(gap_s=1.5).schedule(OWN, rng).times.tolist() == [0.0, 1.5, 3.0, 4.5]
 
 
-def test_a_closed_loop_starts_what_may_be_outstanding(rng: np.random.Generator) -> None:
+def test_closed_loop_starts_its_outstanding_requests(rng: np.random.Generator) -> None:
     schedule = Closed(outstanding=3, think_s=2.5).schedule(OWN, rng)
     assert schedule.times.tolist() == [0.0, 0.0, 0.0]
     assert schedule.think_s == 2.5
@@ -229,25 +225,25 @@ def test_a_closed_loop_starts_what_may_be_outstanding(rng: np.random.Generator) 
         (Fluctuating, {"rate_rpm": 6e7, "levels": [1, 2], "every_s": 1.0}, "at the highest of the levels"),
     ],
 )
-def test_settings_that_make_no_sense(kind: Any, chosen: dict[str, Any], message: str) -> None:
+def test_invalid_arrival_setting_is_refused(kind: Any, chosen: dict[str, Any], message: str) -> None:
     with pytest.raises((TraceError, ConfigError), match=message):
         build({"_target_": f"{kind.__module__}.{kind.__name__}", **chosen}, "arrivals")
 
 
 @pytest.mark.parametrize("times", [[1.0, 0.0], [math.nan], [-1.0], [[0.0]], [math.inf, 0.0]])
-def test_a_schedule_that_runs_backwards(times: list[Any]) -> None:
+def test_decreasing_schedule_is_refused(times: list[Any]) -> None:
     with pytest.raises(TraceError, match="arrival times"):
         Schedule(np.array(times))
 
 
 @pytest.mark.parametrize("name", ["trace", "poisson", "ramp", "closed", "fluctuating", "day", "saturation"])
-def test_the_configuration_names_real_settings(name: str, rng: np.random.Generator) -> None:
-    said = yaml.safe_load((Path(conf.__path__[0]) / "arrivals" / f"{name}.yaml").read_text())
-    kind = locate(said.pop("_target_"))
-    assert kind(**said).schedule(OWN, rng).times.ndim == 1
+def test_arrivals_configuration_builds(name: str, rng: np.random.Generator) -> None:
+    settings = yaml.safe_load((Path(conf.__path__[0]) / "arrivals" / f"{name}.yaml").read_text())
+    kind = locate(settings.pop("_target_"))
+    assert kind(**settings).schedule(OWN, rng).times.ndim == 1
 
 
-def test_before_the_bound_floats_tell_microseconds_apart() -> None:
+def test_largest_time_resolves_microseconds() -> None:
     assert np.spacing(np.nextafter(LAST_S, 0.0)) < 1e-6 < np.spacing(LAST_S)
     Schedule(np.array([np.nextafter(LAST_S, 0.0)]))
 
@@ -259,6 +255,6 @@ def test_before_the_bound_floats_tell_microseconds_apart() -> None:
         *(Poisson(1e-320), Fluctuating(1e-15, [1, 2], 60.0), Day(1e-15, 2.0, 1.0), Fluctuating(1.0, [0, 1], 2.0**33)),
     ],
 )
-def test_what_floats_cannot_tell_apart_is_refused(process: Any, rng: np.random.Generator) -> None:
+def test_times_beyond_float_resolution_are_refused(process: Any, rng: np.random.Generator) -> None:
     with pytest.raises(TraceError, match="272 years"):
         process.schedule(np.linspace(0.0, 1e5, 10), rng)

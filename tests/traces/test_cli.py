@@ -24,7 +24,7 @@ def mezzotint(*words: str | Path) -> int:
     return run_command(command, given[len(command.split()) :])
 
 
-def test_import_csv(text_file: TextFile, tmp_path: Path) -> None:
+def test_import_csv_maps_columns_and_delimiter(text_file: TextFile, tmp_path: Path) -> None:
     table = text_file('t\ttext\n5\tan "open quote\n1\ta fox\n')
     out = tmp_path / "o.parquet"
     words = ["--map", "arrival_s=t", "--map", "prompt=text", "--delimiter", r"\t", "--no-quotes"]
@@ -32,7 +32,7 @@ def test_import_csv(text_file: TextFile, tmp_path: Path) -> None:
     assert read(out).prompts().to_pylist() == ["a fox", 'an "open quote']
 
 
-def test_synth(tmp_path: Path) -> None:
+def test_synth_repeats_by_seed(tmp_path: Path) -> None:
     for name, seed in (("a", "1"), ("b", "1"), ("c", "2")):
         assert mezzotint("trace", "synth", "-o", tmp_path / name, "--requests", "200", "--seed", seed) == 0
     a, b, c = (read(tmp_path / name) for name in "abc")
@@ -40,7 +40,7 @@ def test_synth(tmp_path: Path) -> None:
     assert a.digest == b.digest != c.digest
 
 
-def test_synth_like_another_service_and_with_parameters_of_ones_own(tmp_path: Path) -> None:
+def test_synth_takes_another_service_and_own_parameters(tmp_path: Path) -> None:
     made = ("trace", "synth", "--requests", "400", "-o")
     assert mezzotint(*made, tmp_path / "a", "--like", "gentd26") == 0
     assert mezzotint(*made, tmp_path / "b", "--like", "gentd26", "--set", "images=[[2, 1]]", "--rate-rpm", "5") == 0
@@ -71,7 +71,7 @@ def test_synth_like_another_service_and_with_parameters_of_ones_own(tmp_path: Pa
         (["describe", "t.csv"], "cannot be read as Parquet"),
     ],
 )
-def test_requests_that_cannot_be_met(
+def test_invalid_trace_command_is_refused(
     words: list[str], message: str, text_file: TextFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text_file("prompt\na\n")
@@ -111,7 +111,7 @@ class Gaps(Streamed):
 """
 
 
-def test_a_source_of_ones_own_is_one_class(
+def test_user_source_is_one_class(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "my_gaps.py").write_text(MINE)
@@ -128,7 +128,7 @@ def test_a_source_of_ones_own_is_one_class(
     assert mezzotint("trace", "import", "my-gaps", "gaps.txt", "-o", "o") == 0  # a file of the folder is found by name
 
 
-def test_what_describe_counts() -> None:
+def test_describe_counts_sessions_prompts_and_sizes() -> None:
     trace = make(
         {
             "request_id": list("abcdef"),
@@ -141,10 +141,10 @@ def test_what_describe_counts() -> None:
         name="n",
         source="s",
     )
-    facts = describe_trace(trace).to_dict()
+    described = describe_trace(trace).to_dict()
     # u: 0 and 1860 are 31 minutes apart, 1860 and 3661 a second more than 30; v: an hour
-    assert facts["sessions"]["count"] == 5
-    assert facts["users"] == {
+    assert described["sessions"]["count"] == 5
+    assert described["users"] == {
         "count": 2,
         "requests_mean": 2.5,
         "requests_max": 3,
@@ -152,14 +152,14 @@ def test_what_describe_counts() -> None:
         "unknown_share": pytest.approx(1 / 6),
     }
     # x again by v and then by u, y again by v after nobody: one of three by the same user
-    assert facts["prompts"]["distinct"] == 2
-    assert facts["prompts"]["repeat_share"] == pytest.approx(3 / 5)
-    assert facts["prompts"]["repeat_same_user_share"] == pytest.approx(1 / 3)
-    assert facts["sizes"]["most"] == pytest.approx({"512x512": 4 / 6, "512x640": 1 / 6})
-    assert facts["rate_rpm"] == pytest.approx(5 / 3662 * 60)
+    assert described["prompts"]["distinct"] == 2
+    assert described["prompts"]["repeat_share"] == pytest.approx(3 / 5)
+    assert described["prompts"]["repeat_same_user_share"] == pytest.approx(1 / 3)
+    assert described["sizes"]["most"] == pytest.approx({"512x512": 4 / 6, "512x640": 1 / 6})
+    assert described["rate_rpm"] == pytest.approx(5 / 3662 * 60)
 
 
-def test_pair_keeps_its_own_inputs(tmp_path: Path) -> None:
+def test_pair_never_overwrites_its_inputs(tmp_path: Path) -> None:
     first, second = tmp_path / "a.parquet", tmp_path / "b.parquet"
     for path in (first, second):
         assert mezzotint("trace", "synth", "-o", path, "--requests", "20") == 0

@@ -1,4 +1,4 @@
-"""How many requests find a like one, against brute force and where the answer is known."""
+"""How many requests find a similar one, against brute force and known answers."""
 
 import math
 from typing import Any
@@ -19,8 +19,8 @@ def unit(rng: np.random.Generator, count: int, dim: int = 4) -> Any:
 
 @settings(max_examples=30)
 @given(seed=st.integers(0, 2**32), count=st.integers(20, 120), users=st.integers(1, 6), unknown=st.booleans())
-def test_coverage_is_that_of_a_walk_through_the_trace(seed: int, count: int, users: int, unknown: bool) -> None:
-    """Among others, in the mean over all pools: of n prompts of which k are alike, C(n - k, s) of C(n, s) hold none."""
+def test_coverage_matches_a_walk_through_the_trace(seed: int, count: int, users: int, unknown: bool) -> None:
+    """In the mean over all pools: of n prompts of which k are alike, C(n - k, s) of C(n, s) pools hold none."""
     rng = np.random.default_rng(seed)
     vectors, user = unit(rng, count), rng.integers(-1 if unknown else 0, users, count)
     with pytest.MonkeyPatch.context() as patch:
@@ -51,20 +51,20 @@ def test_coverage_is_that_of_a_walk_through_the_trace(seed: int, count: int, use
             assert share == pytest.approx(np.mean(chances), abs=1e-9)
 
 
-def test_the_interval_holds_the_share_as_often_as_it_says() -> None:
-    """Users of unequal activity who find a like prompt, or not, all their requests alike."""
+def test_coverage_interval_has_its_stated_coverage() -> None:
+    """Users of unequal activity whose requests all find a similar prompt, or all find none."""
     rng = np.random.default_rng(5)
     held = []
     for _ in range(1000):
         size = rng.geometric(0.2, 120)
         hits = np.repeat(rng.random(120) < 0.3, size).astype(float)
         found = np.repeat(hits[:, None, None], len(module.LIMITS), 2)
-        shares, half = module._shares((30,), found, np.repeat(np.arange(120), size))
+        shares, half = module.clustered_shares((30,), found, np.repeat(np.arange(120), size))
         held.append(abs(shares[30][0.6] - 0.3) < half[30][0.6])
     assert np.mean(held) == pytest.approx(0.95, abs=0.02)
 
 
-def test_more_prompts_cover_no_less_and_everybody_the_same_is_covered_at_once() -> None:
+def test_coverage_grows_with_the_pool_and_is_one_for_equal_prompts() -> None:
     rng = np.random.default_rng(0)
     user = rng.integers(0, 500, 4000)
     found = coverage(unit(rng, 4000, 24), user)
@@ -78,7 +78,7 @@ def test_more_prompts_cover_no_less_and_everybody_the_same_is_covered_at_once() 
     assert {share for by in alike.others.values() for share in by.values()} == {1.0}
 
 
-def test_of_one_user_or_of_none_nothing_is_said_about_others() -> None:
+def test_coverage_by_others_needs_two_users() -> None:
     vectors = unit(np.random.default_rng(0), 1000)
     for user in (np.zeros(1000, np.int64), np.full(1000, -1)):
         found = coverage(vectors, user)

@@ -1,4 +1,4 @@
-"""What is said of a trace: numbers against brute force and known laws, figures with units, tables side by side."""
+"""A trace's description: numbers against brute force and known laws, figures with units, tables side by side."""
 
 import json
 import math
@@ -32,18 +32,18 @@ DAY_S = 86_400.0
 
 @pytest.fixture(scope="module")
 def everything(tmp_path_factory: pytest.TempPathFactory) -> TraceStatistics:
-    """What is in a synthetic trace of three days that has all columns."""
+    """Return the columns of a synthetic trace of three days that has all of them."""
     source = Synthetic(
         requests=800, rate_rpm=0.2, day_ratio=1.0, service="B", base_models=[0.6, 0.4], images=[[1, 0.6], [4, 0.4]]
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MEZZOTINT_CACHE", str(tmp_path_factory.mktemp("remembered")))
+        patch.setenv("MEZZOTINT_CACHE", str(tmp_path_factory.mktemp("cache")))
         return describe_trace(source.load(np.random.default_rng(3)), progress=False)
 
 
 @pytest.fixture(autouse=True)
 def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few pixels are drawn fast."""
+    """Few pixels draw fast."""
     monkeypatch.setattr(subjects, "DPI", 20)
 
 
@@ -58,7 +58,7 @@ def of_prompts(prompts: list[str], arrival_s: Any = None, users: list[str] | Non
     return make(columns, name="n", source="s", notes={"arrival_s": ORDER_ONLY} if order else {})
 
 
-def test_a_poisson_process_is_neither_bursty_nor_has_it_a_day() -> None:
+def test_poisson_arrivals_have_no_burstiness_and_no_day_cycle() -> None:
     found = arrival_statistics(np.cumsum(np.random.default_rng(0).exponential(6.0, 60_000)))
     assert found.gap_cv == pytest.approx(1.0, abs=0.02)
     assert found.dispersion[300.0] == pytest.approx(1.0, abs=0.1)
@@ -71,18 +71,18 @@ PEOPLE = st.lists(st.tuples(st.integers(-1, 4), st.integers(-1, 3), st.floats(0,
 
 @settings(max_examples=60)
 @given(rows=PEOPLE)
-def test_repeats_are_those_of_a_walk_through_the_trace(rows: list[tuple[int, int, float]]) -> None:
+def test_repeats_match_a_walk_through_the_trace(rows: list[tuple[int, int, float]]) -> None:
     prompt, user = (np.array([row[column] for row in rows], np.int64) for column in (0, 1))
     arrival_s = np.sort([row[2] for row in rows])
     ages, same, last, known = [], 0, {}, set()
-    for at, (what, who) in enumerate(zip(prompt.tolist(), user.tolist(), strict=True)):
+    for at, (what, sender) in enumerate(zip(prompt.tolist(), user.tolist(), strict=True)):
         if what < 0:
             continue
         if what in last:
             ages.append(arrival_s[at] - last[what])
-            same += who >= 0 and (what, who) in known
+            same += sender >= 0 and (what, sender) in known
         last[what] = arrival_s[at]
-        known.add((what, who))
+        known.add((what, sender))
     found = repeats(prompt, user, arrival_s)
     if not last:
         assert found is None
@@ -94,7 +94,7 @@ def test_repeats_are_those_of_a_walk_through_the_trace(rows: list[tuple[int, int
         assert found.same_user_share == pytest.approx(same / len(ages))
 
 
-def test_the_nearest_is_the_latest_of_the_most_similar(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nearest_prompt_is_the_latest_of_the_most_similar(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nearest, "CACHE", 15)
     rng = np.random.default_rng(0)
     words = ["fox", "owl", "castle", "river", "moon"]
@@ -118,7 +118,7 @@ def test_the_nearest_is_the_latest_of_the_most_similar(monkeypatch: pytest.Monke
         assert found.cached_age_s[at] == arrival_s[query] - arrival_s[near]
 
 
-def test_a_long_trace_is_sampled_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_trace_is_sampled_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("EXACT", 300), ("SAMPLE", 250), ("STRETCH", 400)):
         monkeypatch.setattr(nearest, name, value)
     trace = Synthetic(requests=1000, rate_rpm=5.0).load(np.random.default_rng(0))
@@ -130,8 +130,8 @@ def test_a_long_trace_is_sampled_and_says_so(monkeypatch: pytest.MonkeyPatch) ->
     assert found["quantiles"]["p50"] == pytest.approx(whole["quantiles"]["p50"], abs=0.1)
 
 
-def test_sessions_are_alike_and_users_are_not() -> None:
-    """Each user says one thing an hour, and another in the next; nobody says what somebody else does."""
+def test_similarity_is_grouped_by_session_and_user() -> None:
+    """Each user sends one prompt an hour, and another in the next; no two users share one."""
     user, hour = np.repeat(np.arange(10), 20), np.tile(np.repeat([0, 1], 10), 10)
     vectors = np.eye(20, dtype=np.float32)[2 * user + hour]
     order = np.argsort(hour, kind="stable")
@@ -144,43 +144,43 @@ def test_sessions_are_alike_and_users_are_not() -> None:
     assert len(found.intra) == 10
 
 
-def test_clusters_survive_where_prompts_come_again_and_not_where_they_change() -> None:
+def test_clusters_survive_if_prompts_recur() -> None:
     rng = np.random.default_rng(0)
     words = [f"{letter * 4}{other * 4}" for letter in "abcdef" for other in "stuvwxyz"]
 
     def over_days(again: bool) -> dict[str, list[float]]:
-        """One word is sent three times as often as the others, each day the same one or each day another one."""
+        """One word is sent three times as often as the others, each day the same one or another."""
         prompts, arrival_s = [], []
         for number in range(3):
             here = words[:8] if again else words[8 * number : 8 * number + 8]
             prompts += rng.permutation(np.repeat(here, [36, *[12] * 7])).tolist()
             arrival_s += (number * DAY_S + np.sort(rng.random(120)) * DAY_S).tolist()
-        facts = describe_trace(of_prompts([*prompts, "end"], [*arrival_s, 3.5 * DAY_S]), progress=False).to_dict()[
+        described = describe_trace(of_prompts([*prompts, "end"], [*arrival_s, 3.5 * DAY_S]), progress=False).to_dict()[
             "survival"
         ]
-        assert facts["days"] == [2, 3]
-        left: dict[str, list[float]] = facts["left"]
+        assert described["days"] == [2, 3]
+        left: dict[str, list[float]] = described["left"]
         return left
 
     assert over_days(True)["eps 0.01, top 1%"] == [1.0, 1.0]
     assert over_days(False)["eps 0.01, top 1%"] == [0.0, 0.0]
 
 
-def test_an_order_without_times_has_no_rate_sessions_or_ages() -> None:
+def test_untimed_trace_has_no_rate_sessions_or_ages() -> None:
     prompts = [f"a fox number {number % 30}" for number in range(60)]
-    facts = describe_trace(of_prompts(prompts, order=True), progress=False).to_dict()
+    described = describe_trace(of_prompts(prompts, order=True), progress=False).to_dict()
     for name in ("span_s", "rate_rpm", "arrivals", "sessions", "survival"):
-        assert facts[name] is None, name
-    assert facts["nearest"]["age_quantiles_s"] is None
-    assert facts["nearest"]["lag_quantiles"] is not None
-    assert facts["likeness"]["same session"] is None
-    assert "no times" in render(facts)
+        assert described[name] is None, name
+    assert described["nearest"]["age_quantiles_s"] is None
+    assert described["nearest"]["lag_quantiles"] is not None
+    assert described["likeness"]["same session"] is None
+    assert "no times" in render(described)
 
 
-def test_facts_are_json_and_said_in_words(everything: TraceStatistics) -> None:
-    facts = everything.to_dict()
-    assert json.loads(json.dumps(facts, allow_nan=False)) == facts
-    text = render(facts)
+def test_statistics_are_json_and_rendered_in_words(everything: TraceStatistics) -> None:
+    described = everything.to_dict()
+    assert json.loads(json.dumps(described, allow_nan=False)) == described
+    text = render(described)
     for subject in ("burstiness", "day cycle", "sessions", "nearest earlier", "hits of a cache", "loras", "MoDM"):
         assert subject in text
 
@@ -204,7 +204,7 @@ def test_every_subject_is_drawn_with_labels_and_units(
             assert panel.get_xlabel() or subject.name == "likeness"
 
 
-def test_modm_s_share_is_drawn_beside_ours(everything: TraceStatistics) -> None:
+def test_published_hit_age_of_modm_is_drawn_beside_ours(everything: TraceStatistics) -> None:
     (subject,) = (subject for subject in SUBJECTS if subject.name == "hit_age")
     figure = draw(subject, [everything])
     assert figure is not None
@@ -226,7 +226,7 @@ def test_two_traces_share_the_axes(everything: TraceStatistics) -> None:
 
 
 @pytest.mark.parametrize("rows", [1, 2, 25])
-def test_little_is_drawn_of_little(rows: int, tmp_path: Path) -> None:
+def test_small_trace_has_few_figures(rows: int, tmp_path: Path) -> None:
     columns = {"request_id": [str(number) for number in range(rows)], "arrival_s": np.arange(rows) * 7.0}
     found = describe_trace(make(columns, name="n", source="s"), progress=False)
     assert len(write([found], tmp_path)) == (0 if rows == 1 else 2)
@@ -234,7 +234,7 @@ def test_little_is_drawn_of_little(rows: int, tmp_path: Path) -> None:
     assert write([same], tmp_path) == []
 
 
-def test_comparing_copes_with_what_either_lacks() -> None:
+def test_comparison_handles_missing_statistics() -> None:
     real = {"users": {"count": 10}, "sessions": None, "rate_rpm": 2.0, "nearest": {"share_above": {"0.65": 0.5}}}
     made = {
         "users": None,
@@ -250,20 +250,20 @@ def test_comparing_copes_with_what_either_lacks() -> None:
     assert compare({}, [{}]) == []
 
 
-def test_several_traces_are_compared_by_their_mean_and_how_far_they_lie_apart() -> None:
-    def facts(share: float, half: float) -> Any:
+def test_several_traces_are_compared_by_mean_and_interval() -> None:
+    def described(share: float, half: float) -> Any:
         return {
             "rate_rpm": share * 10,
             "coverage": {"others": {"30": {"0.6": share}}, "others_half": {"30": {"0.6": half}}},
         }
 
-    rate, found = compare(facts(0.5, 0.1), [facts(0.3, 0.1), facts(0.5, 0.1)])
+    rate, found = compare(described(0.5, 0.1), [described(0.3, 0.1), described(0.5, 0.1)])
     assert (rate.real, rate.synthetic) == (5.0, 4.0)
     assert (found.real_half, found.synthetic) == (0.1, pytest.approx(0.4))
     assert found.synthetic_half == pytest.approx(1.96 * math.sqrt(0.02 / 2))
 
 
-def test_compare_and_describe_from_the_command_line(
+def test_trace_compare_and_describe_write_pages_and_figures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(subjects, "SUBJECTS", SUBJECTS[:2])
@@ -287,7 +287,7 @@ def test_compare_and_describe_from_the_command_line(
     assert json.loads(capsys.readouterr().out)["requests"] == 120
 
 
-def test_the_encoder_is_a_choice(
+def test_describe_takes_an_encoder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_trace(of_prompts([f"a fox {number}" for number in range(40)]), tmp_path / "t")

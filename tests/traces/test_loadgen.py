@@ -1,4 +1,4 @@
-"""Arrivals and shapes that others drew from a seed, drawn again: as they logged them, and by independent arithmetic."""
+"""Arrivals and shapes that others drew from a seed, drawn again: as in their logs, and by independent arithmetic."""
 
 import csv
 import math
@@ -35,7 +35,7 @@ def loadgen(row: Mapping[str, str]) -> LoadGen:
 
 
 @pytest.mark.parametrize("row", MLPERF, ids=lambda row: row["system"])
-def test_the_scheduled_rate_is_the_logged_one(row: Mapping[str, str], rng: np.random.Generator) -> None:
+def test_loadgen_rate_matches_the_log(row: Mapping[str, str], rng: np.random.Generator) -> None:
     """Of n requests n - 1 gaps were scheduled; the log prints two decimals."""
     times = loadgen(row).schedule(np.zeros(20_000), rng).times
     assert f"{(len(times) - 1) / times[-1]:.2f}" == f"{float(row['scheduled_qps']):.2f}"
@@ -59,7 +59,7 @@ def twister(seed: int, count: int) -> list[int]:
     return drawn[:count]
 
 
-def test_the_gaps_are_those_of_the_twister(rng: np.random.Generator) -> None:
+def test_loadgen_gaps_match_mt19937(rng: np.random.Generator) -> None:
     seed = 18209322760996052031
     words = twister(seed % 2**32, 1400)
     times_ns = [0]
@@ -77,7 +77,9 @@ def test_the_gaps_are_those_of_the_twister(rng: np.random.Generator) -> None:
     least_requests=st.integers(1, 300),
     least_s=st.floats(0.0, 60.0),
 )
-def test_it_stops_when_both_are_reached(seed: int, rate_rpm: float, least_requests: int, least_s: float) -> None:
+def test_loadgen_stops_at_its_minimum_requests_and_duration(
+    seed: int, rate_rpm: float, least_requests: int, least_s: float
+) -> None:
     rng = np.random.default_rng(0)
     process = LoadGen(seed=seed, rate_rpm=rate_rpm, least_requests=least_requests, least_s=least_s)
     found = process.schedule(np.zeros(10_000), rng)
@@ -90,29 +92,29 @@ def test_it_stops_when_both_are_reached(seed: int, rate_rpm: float, least_reques
     assert longer.schedule(np.zeros(10_000), rng).times[: len(times)].tobytes() == times.tobytes()
 
 
-def test_a_trace_that_is_too_short_is_refused(rng: np.random.Generator) -> None:
+def test_trace_shorter_than_loadgen_needs_is_refused(rng: np.random.Generator) -> None:
     with pytest.raises(TraceError, match=r"issues about 3,300 requests.*has 1,000.*trace\.requests=4060"):
         LoadGen(seed=1, rate_rpm=330.0).schedule(np.zeros(1000), rng)
 
 
 @pytest.mark.parametrize("wrong", [{"seed": -1}, {"rate_rpm": 0.0}, {"least_requests": 0}, {"least_s": math.nan}])
-def test_what_cannot_be_is_refused(wrong: dict[str, float]) -> None:
+def test_invalid_loadgen_setting_is_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ConfigError, match=next(iter(wrong))):
         build({"_target_": "traces.arrivals.loadgen.LoadGen", "seed": 1, "rate_rpm": 60.0, **wrong}, "arrivals")
 
 
-def test_a_run_serves_what_the_generator_issues() -> None:
-    said = ("trace=mix", "models=sdxl", "cluster=h800", "arrivals=loadgen", "arrivals.rate_rpm=60")
-    outcome = simulated(*said, "arrivals.least_s=100", "trace.requests=500", "preload=3")
+def test_run_serves_the_requests_of_loadgen() -> None:
+    words = ("trace=mix", "models=sdxl", "cluster=h800", "arrivals=loadgen", "arrivals.rate_rpm=60")
+    outcome = simulated(*words, "arrivals.least_s=100", "trace.requests=500", "preload=3")
     assert 60 < outcome.summary["requests"]["arrived"] < 200
     assert outcome.summary["trace"]["requests"] == outcome.summary["requests"]["arrived"] + 3
     assert outcome.requests["arrival_s"][-1].as_py() >= 100
 
 
-def test_the_mix_and_its_gaps_are_python_s() -> None:
+def test_mix_and_gaps_match_python_random() -> None:
     """Workload C as its client draws it: shapes by one seed, gaps by another, the first request at 0."""
-    said = ("trace=vllm-omni-c", "arrivals=expovariate", "shapes=trace", "models=sdxl", "cluster=h800")
-    run = assemble(check(configured(*said, "extrapolate=warn")))
+    words = ("trace=vllm-omni-c", "arrivals=expovariate", "shapes=trace", "models=sdxl", "cluster=h800")
+    run = assemble(check(configured(*words, "extrapolate=warn")))
     sizes = random.Random(42).choices([512, 768, 1024, 1536], weights=[0.15, 0.25, 0.45, 0.15], k=80)
     assert run.trace.column("width").tolist() == run.trace.column("height").tolist() == sizes
     steps = {512: 20, 768: 20, 1024: 25, 1536: 35}
@@ -124,13 +126,13 @@ def test_the_mix_and_its_gaps_are_python_s() -> None:
     assert run.engine.workload.schedule.times.tolist() == pytest.approx(times, rel=1e-12)
 
 
-def test_no_request_needs_no_gap(rng: np.random.Generator) -> None:
+def test_empty_trace_has_no_arrivals(rng: np.random.Generator) -> None:
     assert len(Expovariate(seed=1, rate_rpm=6.0).schedule(np.zeros(0), rng).times) == 0
 
 
 @pytest.mark.parametrize(
     "shapes", [[], [[512, 512, 20]], [[0, 1, 1, 1]], [[1, 1, 1, -1]], [[1.5, 1, 1, 1]], [[70000, 1, 1, 1]]]
 )
-def test_a_mix_of_nothing_is_refused(shapes: list[list[float]]) -> None:
+def test_malformed_mix_is_refused(shapes: list[list[float]]) -> None:
     with pytest.raises(TraceError, match="mix: shapes"):
         Mix(shapes=shapes)

@@ -1,4 +1,4 @@
-"""The built-in trace: the same every time, lawful whatever the settings, and shaped like what it is fitted to."""
+"""The built-in trace: repeatable, lawful for all settings, and shaped like the traces it is fitted to."""
 
 from itertools import pairwise
 from typing import Any
@@ -22,9 +22,9 @@ from traces.table.trace import Trace, make
 
 
 def met(trace: Trace) -> UserStatistics:
-    """Its users and sessions, without the cost of comparing prompts."""
-    nobody = np.full(len(trace), -1)
-    found = user_statistics(users(trace), trace.arrival_s, nobody, [])
+    """Return its users and sessions, without the cost of comparing prompts."""
+    unknown = np.full(len(trace), -1)
+    found = user_statistics(users(trace), trace.arrival_s, unknown, [])
     assert found is not None
     return found
 
@@ -44,14 +44,14 @@ def users(trace: Trace) -> np.ndarray[Any, np.dtype[np.int64]]:
     return np.unique(trace.table.column("user_id").to_numpy(), return_inverse=True)[1].astype(np.int64)
 
 
-def test_the_same_seed_gives_the_same_trace() -> None:
+def test_same_seed_gives_the_same_trace() -> None:
     everything = {"requests": 500, "service": "A", "base_models": [0.6, 0.4], "images": [[1, 0.6], [4, 0.4]]}
     one, same, other = (load(seed, **everything) for seed in (1, 1, 2))
     assert one.digest == same.digest != other.digest
     assert one.notes["synthetic"] is True
 
 
-def test_a_part_that_is_switched_on_leaves_the_others_as_they_were() -> None:
+def test_optional_part_leaves_other_columns_unchanged() -> None:
     plain, full = load(requests=300), load(requests=300, service="B", base_models=[0.5, 0.5])
     for column in ("arrival_s", "user_id", "prompt", "width", "steps", "seed"):
         assert plain.table.column(column).equals(full.table.column(column)), column
@@ -60,13 +60,13 @@ def test_a_part_that_is_switched_on_leaves_the_others_as_they_were() -> None:
 
 
 @pytest.mark.parametrize("requests", [1, 2, 3, 17])
-def test_short_traces(requests: int) -> None:
+def test_short_trace_has_the_requested_length(requests: int) -> None:
     assert len(load(requests=requests, users=1)) == requests
 
 
 SHARE = st.floats(0, 1)
 ANEW = {"stay_s": 1e-9, "subject_mass": 1e12}
-"""Nobody goes on from an earlier prompt of his own."""
+"""No request continues an earlier prompt of its user."""
 
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
@@ -101,7 +101,7 @@ ANEW = {"stay_s": 1e-9, "subject_mass": 1e12}
         },
     ),
 )
-def test_laws_of_every_trace(
+def test_every_setting_gives_a_valid_sorted_trace(
     seed: int, requests: int, rate_rpm: float, users: int | None, parts: dict[str, Any]
 ) -> None:
     sizes = [[512, 512, 2], [768, 512, 1]]
@@ -124,13 +124,13 @@ def test_laws_of_every_trace(
             assert used is None or len(set(used)) == len(used)
 
 
-def test_sessions_are_as_long_as_they_are_asked_to_be() -> None:
+def test_mean_session_length_is_the_requested_one() -> None:
     for mean in (1.0, 4.6, 12.0):
         trace = load(requests=20_000, rate_rpm=10.0, users=20_000, session_mean=mean, session_sigma=1.0, **FLAT)
         assert met(trace).length.mean() == pytest.approx(mean, rel=0.1)
 
 
-def test_twice_the_rate_is_twice_the_users_and_none_of_them_busier() -> None:
+def test_higher_rate_means_more_users_and_not_busier_ones() -> None:
     def busy(rate_rpm: float, span_s: float = 4 * 3600.0) -> tuple[int, float, float]:
         trace = load(requests=int(rate_rpm * span_s / 60), rate_rpm=rate_rpm, **FLAT)
         found = met(trace)
@@ -142,14 +142,14 @@ def test_twice_the_rate_is_twice_the_users_and_none_of_them_busier() -> None:
     assert fast[2] == pytest.approx(slow[2], rel=0.1)
 
 
-def test_arrivals_without_day_and_bursts_keep_their_rate() -> None:
+def test_flat_arrivals_of_single_requests_are_poisson() -> None:
     trace = load(requests=30_000, rate_rpm=30.0, session_mean=1.0, session_sigma=0.0, **FLAT)
     gaps = np.diff(trace.arrival_s)
     assert gaps.mean() == pytest.approx(2.0, rel=0.03)
     assert gaps.std() == pytest.approx(2.0, rel=0.03), "sessions of one request are a Poisson process"
 
 
-def test_the_day_has_the_ratio_and_the_hour_that_it_is_given() -> None:
+def test_day_cycle_has_the_given_ratio_and_peak_hour() -> None:
     trace = load(
         requests=60_000, rate_rpm=6.0, day_ratio=9.0, peak_hour=15.0, users=20_000, session_mean=3.0, session_sigma=1.0
     )
@@ -161,7 +161,7 @@ def test_the_day_has_the_ratio_and_the_hour_that_it_is_given() -> None:
     assert 5.0 < by_hour[[13, 14, 15, 16]].sum() / by_hour[[1, 2, 3, 4]].sum() < 9.0
 
 
-def test_bursts_spread_the_counts() -> None:
+def test_bursts_raise_the_dispersion() -> None:
     calm, wild = (
         arrival_statistics(
             load(requests=20_000, rate_rpm=10.0, session_mean=4.0, session_sigma=1.0, burst_cv=cv).arrival_s
@@ -171,7 +171,7 @@ def test_bursts_spread_the_counts() -> None:
     assert wild > 5 * calm
 
 
-def test_prompts_of_a_session_are_edits_and_of_strangers_are_not() -> None:
+def test_prompts_are_similar_within_a_session_and_not_between_users() -> None:
     trace = load(requests=6000)
     vectors = HashedNgrams().encode(trace.prompts().to_pylist(), False)
     found = sessions(users(trace), trace.arrival_s)
@@ -189,15 +189,15 @@ def words_of(trace: Trace) -> list[list[str]]:
     return [prompt.replace(",", "").split() for prompt in trace.prompts().to_pylist()]
 
 
-def test_what_repeats_is_a_setting() -> None:
+def test_repeat_share_is_a_setting() -> None:
     for share in (0.0, 0.4):
         trace = load(requests=4000, repeat_share=share, new_mean=1.0, subject_mass=1e-3, users=40, length_words=40.0)
-        # of requests that go on from one of the user's own, as nearly all of forty users' do
+        # of requests that continue one of the user's own, as nearly all of forty users' do
         assert repeats(trace) == pytest.approx(share, abs=0.04)
 
 
-def test_an_edit_changes_a_stretch_and_leaves_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Everybody goes on from the prompt before: what differs is one stretch, and often a single word."""
+def test_edit_changes_one_stretch_of_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every request continues the prompt before: the difference is one stretch, often a single word."""
 
     def parents(
         law: Ancestry, own: Order, time_s: np.ndarray, rng: np.random.Generator
@@ -210,17 +210,17 @@ def test_an_edit_changes_a_stretch_and_leaves_the_rest(monkeypatch: pytest.Monke
     rows = words_of(trace)
     changed = []
     for before, after in pairwise(rows):
-        least = min(len(before), len(after))
-        head = next((at for at in range(least) if before[at] != after[at]), least)
-        tail = next((at for at in range(least - head) if before[-1 - at] != after[-1 - at]), least - head)
+        shorter = min(len(before), len(after))
+        head = next((at for at in range(shorter) if before[at] != after[at]), shorter)
+        tail = next((at for at in range(shorter - head) if before[-1 - at] != after[-1 - at]), shorter - head)
         changed.append(len(after) - head - tail)
     assert np.quantile(changed, 0.6) <= 1
     assert max(changed) > 10
 
 
-def test_nobody_copies_where_all_is_new_and_everybody_where_nothing_is() -> None:
+def test_new_mean_controls_copying_from_other_users() -> None:
     def shared(run: int, **given: Any) -> float:
-        """Share of stretches of so many words that are in another user's prompt too."""
+        """Return the share of stretches of so many words that another user's prompt contains too."""
         trace = load(requests=3000, **ANEW, length_words=25.0, **given)
         owners: dict[tuple[str, ...], set[int]] = {}
         found = []
@@ -236,8 +236,8 @@ def test_nobody_copies_where_all_is_new_and_everybody_where_nothing_is() -> None
     assert shared(12, new_mean=0.0, piece_mass=0.2) > 2 * shared(12, new_mean=0.0, piece_mass=10.0, change_power=0.1)
 
 
-def test_coverage_by_others_goes_on_growing() -> None:
-    """No scale: each time that the pool is three times as large, about as many more find a like prompt."""
+def test_coverage_by_others_grows_with_the_pool() -> None:
+    """There is no characteristic size: with each threefold pool, about as many more find a similar prompt."""
     trace = load(requests=12_000)
     found = coverage(HashedNgrams().encode(trace.prompts().to_pylist(), False), users(trace))
     assert found is not None
@@ -249,7 +249,7 @@ def test_coverage_by_others_goes_on_growing() -> None:
     assert lone.others[3000][0.6] < 0.2 * found.others[3000][0.6]
 
 
-def test_of_anybodys_prompts_the_first_are_the_classics() -> None:
+def test_donor_popularity_is_log_uniform_in_age_rank() -> None:
     law = Ancestry(repeat_share=0.0, near_share=0.0, **ANEW)
     drawn = law.donors(np.arange(1000, 3000), 50, order_by(np.arange(3000)), np.random.default_rng(0)).ravel()
     assert drawn.min() == 0
@@ -258,7 +258,7 @@ def test_of_anybodys_prompts_the_first_are_the_classics() -> None:
         assert (drawn < first).mean() == pytest.approx(np.log(first + 1) / np.log(1001), abs=0.01)
 
 
-def test_lags_are_cut_off_and_fall_as_a_power() -> None:
+def test_lags_follow_a_truncated_power_law() -> None:
     drawn = draw_lags(np.full(200_000, 100), 0.9, np.random.default_rng(0))
     assert drawn.min() == 1
     assert drawn.max() == 100
@@ -268,7 +268,7 @@ def test_lags_are_cut_off_and_fall_as_a_power() -> None:
     assert (draw_lags(np.ones(50, np.int64), 0.3, np.random.default_rng(0)) == 1).all()
 
 
-def test_a_step_back_of_any_size_is_as_likely() -> None:
+def test_zero_power_lags_are_log_uniform() -> None:
     drawn = draw_lags(np.full(200_000, 127), 0.0, np.random.default_rng(0))
     assert drawn.min() == 1
     assert drawn.max() == 127
@@ -277,14 +277,14 @@ def test_a_step_back_of_any_size_is_as_likely() -> None:
 
 
 def parents(law: Ancestry, pause_s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """How far back the only user goes for each prompt, 0 for another subject, and whether he repeats it."""
+    """Return how far back the only user goes for each prompt, 0 for another subject, and which prompts repeat."""
     rows = np.arange(len(pause_s))
     parent, repeats = law.parents(order_by(np.zeros_like(rows)), np.cumsum(pause_s), np.random.default_rng(1))
     return np.where(parent < 0, 0, rows - parent), repeats
 
 
-def test_after_a_pause_users_turn_to_something_else() -> None:
-    """Who stays goes on from what he is at; with a huge mass whoever turns away begins another subject."""
+def test_pause_raises_the_chance_of_another_subject() -> None:
+    """A staying user continues the current prompt; with a huge mass, every change begins another subject."""
     pause_s = np.tile([0.0, 100.0, 300.0, 1200.0], 20_000)
     lag, _ = parents(Ancestry(repeat_share=0.0, stay_s=300.0, subject_mass=1e12, near_share=0.0), pause_s)
     for kind, pause in enumerate((0.0, 100.0, 300.0, 1200.0)):
@@ -294,8 +294,8 @@ def test_after_a_pause_users_turn_to_something_else() -> None:
     assert lag.max() > 10
 
 
-def test_who_has_done_much_goes_back_to_it() -> None:
-    """Nobody stays: another subject with a chance of mass / (mass + n), else any earlier prompt, log-uniformly."""
+def test_users_with_more_prompts_return_to_earlier_subjects() -> None:
+    """With no staying: another subject with a chance of mass / (mass + n), else any earlier prompt, log-uniformly."""
     law = Ancestry(repeat_share=0.3, stay_s=1e-9, subject_mass=8.0, near_share=0.0)
     own = order_by(np.repeat(np.arange(2000), 64))
     parent, repeats = law.parents(own, np.arange(own.rank.size, dtype=np.float64), np.random.default_rng(0))
@@ -308,7 +308,7 @@ def test_who_has_done_much_goes_back_to_it() -> None:
     assert not repeats[parent < 0].any()
 
 
-def test_a_single_channel_is_its_share_of_the_service() -> None:
+def test_single_channel_has_its_share_of_the_service() -> None:
     service = load(requests=20_000, channels=20)
     alone = load(requests=1000, channels=20, one_channel=True)
     assert len(alone) == 1000
@@ -317,8 +317,7 @@ def test_a_single_channel_is_its_share_of_the_service() -> None:
     assert load(requests=50, channels=1).digest == load(requests=50, channels=1, channel_stay=0.1).digest
 
 
-def test_a_trace_does_not_begin_with_the_service() -> None:
-    """What others said before the first request is there to be copied."""
+def test_history_before_the_first_request_can_be_copied() -> None:
     trace = load(requests=400, **ANEW, new_mean=0.0)
     assert len({word for row in words_of(trace) for word in row}) > 300
     first = load(requests=400, history=0)
@@ -327,7 +326,7 @@ def test_a_trace_does_not_begin_with_the_service() -> None:
 
 
 def independent(service: str) -> dict[str, Any]:
-    """A service whose requests have nothing to do with those before them on their node."""
+    """A service whose requests are independent of the earlier ones on their node."""
     law = Synthetic().services[service] | {"node_spread": 0.0, "run_share": 0.0, "run_least": 1.0, "loras_again": 0.0}
     return {"service": service, "services": {service: law}}
 
@@ -336,9 +335,7 @@ def independent(service: str) -> dict[str, Any]:
     ("service", "controlnets", "loras"),
     [("A", [0, 0.305, 0.695], [0.002, 0.088, 0.91]), ("B", [0.019, 0.251, 0.699, 0.031], [0.072, 0.736, 0.192])],
 )
-def test_add_ons_per_request_are_those_of_katz_table_1(
-    service: str, controlnets: list[float], loras: list[float]
-) -> None:
+def test_addons_per_request_match_katz_table_1(service: str, controlnets: list[float], loras: list[float]) -> None:
     # 4 standard errors of 30,000 independent requests
     found = popularity(load(requests=30_000, **independent(service)))
     for name, expected in (("controlnets", controlnets), ("loras", loras)):
@@ -357,14 +354,14 @@ def test_add_ons_per_request_are_those_of_katz_table_1(
         ("B", "loras", {2: 0.25, 12: 0.50, 155: 0.75}),
     ],
 )
-def test_add_ons_are_as_popular_as_katz_shows(service: str, name: str, top: dict[int, float]) -> None:
+def test_addon_popularity_matches_katz(service: str, name: str, top: dict[int, float]) -> None:
     use = popularity(load(requests=60_000, service=service))[name]
     assert use is not None
     for rank, share in top.items():
         assert use.share(rank) == pytest.approx(share, abs=0.04), rank
 
 
-def test_sizes_steps_images_and_models_are_drawn_from_their_mix() -> None:
+def test_sizes_steps_images_and_models_follow_their_mix() -> None:
     trace = load(
         requests=20_000, sizes=[[1024, 1024, 3], [512, 768, 1]], steps=[[28, 1], [50, 1]], images=[[1, 0.6], [4, 0.4]],
         base_models=[0.7, 0.2, 0.1],
@@ -376,7 +373,7 @@ def test_sizes_steps_images_and_models_are_drawn_from_their_mix() -> None:
     assert use.share(1) == pytest.approx(0.7, abs=0.03)
 
 
-def test_rows_may_come_from_configuration() -> None:
+def test_omegaconf_rows_are_accepted() -> None:
     omegaconf = pytest.importorskip("omegaconf")
     rows = [[1024, 768, 1.0], [512, 512, 1.0]]
     assert load(requests=50, sizes=omegaconf.OmegaConf.create(rows)).digest == load(requests=50, sizes=rows).digest
@@ -396,12 +393,12 @@ def test_rows_may_come_from_configuration() -> None:
         {"subject_mass": 5e-324}, {"length_words": 1.7e308}, {"base_models": [1e308, 1e308]},
     ],
 )  # fmt: skip
-def test_settings_that_make_no_sense(wrong: dict[str, Any]) -> None:
+def test_invalid_synthetic_setting_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(TraceError, match=f"synthetic trace: .*{next(iter(wrong))}"):
         Synthetic(**wrong)
 
 
-def test_add_ons_that_make_no_sense() -> None:
+def test_invalid_addon_setting_is_refused() -> None:
     sound = Synthetic().services["A"]
     for key, value in (
         ("controlnets", []), ("controlnets", [["a", 1]]), ("controlnets", [[["a"], 0]]), ("lora_names", 2),
@@ -416,8 +413,8 @@ def test_add_ons_that_make_no_sense() -> None:
             Synthetic(service="X", services={"X": {**sound, key: value}})
 
 
-def test_near_share_and_repeat_share_are_chances_of_different_things() -> None:
-    """Together they may exceed 1: where copied words come from changes nothing of how often a prompt is sent again."""
+def test_near_share_does_not_change_the_repeat_share() -> None:
+    """Together they may exceed 1: the origin of copied words changes nothing of how often a prompt repeats."""
     repeats = []
     for near_share in (0.0, 0.9):
         prompts = load(requests=3000, near_share=near_share, repeat_share=0.9).prompts().to_pylist()

@@ -133,17 +133,6 @@ def load_study(system: str | None, *, quick: bool) -> Study:
     return study
 
 
-def runs_of(study: Study, name: str, work: Path, jobs: int, leave_out: bool = False) -> Runs:
-    """Finish the runs of the experiment ``name``, with the overrides that ``study`` adds.
-
-    With ``leave_out``, an experiment without overrides in ``study`` has no runs: it is too long for the quick form.
-    """
-    if leave_out and name not in study.overrides:
-        print(f"{name}: left out of the quick form")
-        return Runs(())
-    return finish(sweep(name, study.overrides.get(name, ())), work, jobs)
-
-
 BUILT_IN = (ColumnTrace(MECHANISM, layer="mechanism"), ColumnTrace())
 """The columns that need no trace file."""
 

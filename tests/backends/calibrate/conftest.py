@@ -1,4 +1,4 @@
-"""Small calibrations: real ones of tiny models, and ones whose cells are measured by a function of the test's."""
+"""Small calibrations: of real tiny models, and with a stub in place of the measurements."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _one_thread() -> Iterator[None]:
 
 @pytest.fixture
 def plan() -> Callable[..., Plan]:
-    """A plan of a tiny family, two sizes by two batches, with whatever the test changes."""
+    """A plan of a tiny family, two sizes by two batches, with the given changes."""
 
     def made(family: str = "sdxl", dtype: Any = "float32", **changes: Any) -> Plan:
         settings: dict[str, Any] = {
@@ -84,5 +84,5 @@ def stub() -> type[Stub]:
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    """Everything in ``folder`` by name."""
+    """Return the content of each file in ``folder``, by name."""
     return {file.name: file.read_bytes() for file in folder.iterdir()}

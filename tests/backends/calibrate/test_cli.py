@@ -1,4 +1,4 @@
-"""`mezzotint calibrate` from the command line: what it writes, and one clear error for what it cannot do."""
+"""`mezzotint calibrate` from the command line: its files, and one clear error for each bad input."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ QUICK = [
 QUICK += ["--warmup", "0", "--controlnets", "0", "--no-loras"]
 
 
-def test_it_writes_a_profile_a_page_and_a_figure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_calibrate_writes_a_profile_a_page_and_a_figure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["calibrate", "sana", *QUICK, "--sizes", "64,96x64", "-o", str(tmp_path / "new" / "folder")]) == 0
     written = [Path(line) for line in capsys.readouterr().out.splitlines()]
     assert [file.name for file in written] == ["cpu_sana-tiny.yaml", "cpu_sana-tiny.md", "cpu_sana-tiny_step.png"]
@@ -47,7 +47,7 @@ def test_it_writes_a_profile_a_page_and_a_figure(tmp_path: Path, capsys: pytest.
     assert "![" in written[1].read_text()
 
 
-def test_interrupted_it_says_one_line_and_goes_on(
+def test_interrupted_calibration_prints_one_line_and_resumes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Any] = []
@@ -62,9 +62,9 @@ def test_interrupted_it_says_one_line_and_goes_on(
     monkeypatch.setattr(Bench, "__call__", counted)
     words = ["calibrate", "flux", *QUICK, "-o", str(tmp_path)]
     assert main(words) == 130
-    said = [line for line in capsys.readouterr().err.splitlines() if "mezzotint" in line]
+    lines = [line for line in capsys.readouterr().err.splitlines() if "mezzotint" in line]
     journal = tmp_path / "cpu_flux-tiny.journal.jsonl"
-    assert said == [f"mezzotint: interrupted; 2 of 5 cells are kept in {journal}, and the same command goes on"]
+    assert lines == [f"mezzotint: interrupted; 2 of 5 cells are kept in {journal}, and the same command goes on"]
     assert main(words) == 0
     assert len(asked) == 6, "five cells, and the one that was cut"
     assert asked[2] == asked[3]
@@ -83,7 +83,7 @@ def test_interrupted_it_says_one_line_and_goes_on(
         (["sdxl", "--gpu", "my gpu"], "'my gpu' cannot name a profile file"),
     ],
 )
-def test_bad_input_is_one_clear_error(
+def test_invalid_calibrate_option_is_one_line(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -92,9 +92,9 @@ def test_bad_input_is_one_clear_error(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["calibrate", words[0], *QUICK, *words[1:], "-o", str(tmp_path / "out")]) == 2
-    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("mezzotint")]
-    assert len(said) == 1
-    assert re.search(message, said[0])
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("mezzotint")]
+    assert len(lines) == 1
+    assert re.search(message, lines[0])
 
 
 WITHOUT = """
@@ -116,7 +116,7 @@ sys.exit(main(sys.argv[2:]))
     ("lacking", "words"),
     [("torch", ["sdxl", *QUICK, "-o", "out"]), ("pynvml", ["likeness", "sdxl", "-o", "likeness.json"])],
 )
-def test_without_a_package_the_error_names_the_extra(words: list[str], lacking: str, tmp_path: Path) -> None:
+def test_missing_package_names_the_extra(words: list[str], lacking: str, tmp_path: Path) -> None:
     command = [sys.executable, "-c", WITHOUT, lacking, "calibrate", *words]
     env = os.environ | {"PYTHONPATH": str(REPOSITORY)}
     done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)

@@ -27,7 +27,7 @@ LARGE = {"sd15": (128, 4), "sdxl": (128, 4), "sd3": (192, 4), "flux": (192, 4), 
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_calibrated_family_can_be_simulated(plan: Any, tmp_path: Path, family: str) -> None:
+def test_calibrated_family_can_be_simulated(plan: Any, tmp_path: Path, family: str) -> None:
     side, batch = LARGE[family]
     wanted = plan(family, lora_rank=2, shapes=((64, 64, 1), (side, side, 1), (side, side, batch)))
     profile = complete(wanted, tmp_path, progress=False).profile
@@ -76,8 +76,8 @@ def test_controlnets_raise_the_step_time(plan: Any, tmp_path: Path) -> None:
     assert backend.bytes(Asset("model", wanted.model, wanted.model)) == profile.weights_bytes
 
 
-def test_the_parts_of_a_step_and_loras_in_place_are_measured_and_used(plan: Any, tmp_path: Path) -> None:
-    """SwiftDiffusion, 4.1 and 4.2; a denoiser that has no halves goes without."""
+def test_remote_controlnet_parts_and_in_place_loras_are_measured_and_used(plan: Any, tmp_path: Path) -> None:
+    """SwiftDiffusion, 4.1 and 4.2; a denoiser without halves is skipped."""
     wanted = plan("sdxl", shapes=grid([(64, 64)], [1]), repeats=2, apart=True, lora_rank=4)
     profile = complete(wanted, tmp_path, progress=False).profile
     (parts,), lora = profile.apart, profile.lora
@@ -99,13 +99,13 @@ def test_the_parts_of_a_step_and_loras_in_place_are_measured_and_used(plan: Any,
     assert not [cell for cell in plan("sd3", apart=True).cells(True) if cell.operation == "apart"]
 
 
-def test_a_family_without_controlnets_goes_without(plan: Any) -> None:
+def test_family_without_controlnets_measures_none(plan: Any) -> None:
     assert not architecture("sana", scale="tiny").controlnets
     cells = plan("sana", controlnets=(0, 1, 3)).cells(has_controlnets=False)
     assert not [cell for cell in cells if cell.nets]
 
 
-def test_a_lora_is_measured_and_taken_out_again(plan: Any) -> None:
+def test_measuring_a_lora_restores_the_weights(plan: Any) -> None:
     wanted = plan("sd15")
     model = build(wanted.spec)
     before = {name: each.clone() for name, each in model.denoiser.state_dict().items()}
@@ -126,7 +126,7 @@ def test_a_lora_is_measured_and_taken_out_again(plan: Any) -> None:
         torch.testing.assert_close(each, before[name], rtol=0, atol=1e-6)
 
 
-def test_a_model_that_is_built_is_not_built_again(plan: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_built_model_is_reused(plan: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = plan("sana", shapes=((64, 64, 1),))
     model = build(wanted.spec)
     monkeypatch.setattr("backends.calibrate.bench.build", None)
@@ -143,7 +143,7 @@ def test_loading_is_measured_from_a_folder_only(plan: Any, tmp_path: Path) -> No
     )
 
 
-def test_what_runs_on_a_cpu_is_never_put_among_the_shipped_profiles(plan: Any, stub: Any) -> None:
+def test_cpu_profile_is_never_written_among_the_shipped_ones(plan: Any, stub: Any) -> None:
     folder = Path(str(shipped()))
     before = files(folder)
     with pytest.raises(BackendError, match="shipped profiles"):
@@ -159,7 +159,7 @@ def test_models_are_named_as_the_simulator_spells_them() -> None:
     assert architecture("sd3", "sd35_medium").name == "sd3.5-medium"
 
 
-def test_too_little_memory_is_known_from_other_errors() -> None:
+def test_out_of_memory_is_distinguished_from_other_errors() -> None:
     with pytest.raises(RuntimeError) as real:
         torch.empty(2**60)
     assert ran_out_of_memory(real.value)
@@ -167,15 +167,13 @@ def test_too_little_memory_is_known_from_other_errors() -> None:
     assert not ran_out_of_memory(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
 
 
-def test_a_size_that_a_family_cannot_make_is_refused_before_anything_is_built(
-    plan: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_impossible_size_is_refused_before_building(plan: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("backends.calibrate.bench.build", None)
     with pytest.raises(BackendError, match="multiples of 32, not 80x64"):
         complete(plan("sana", shapes=((80, 64, 1),)), tmp_path)
 
 
-def test_a_spec_is_part_of_what_is_resumed(plan: Any, tmp_path: Path, stub: Any) -> None:
+def test_another_spec_is_measured_anew(plan: Any, tmp_path: Path, stub: Any) -> None:
     """Another dtype, or more repeats, is another measurement."""
     complete(plan(), tmp_path, measure=stub())
     for other in (plan(dtype="bfloat16"), plan(repeats=3), plan(warmup=0)):

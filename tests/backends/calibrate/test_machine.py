@@ -1,4 +1,4 @@
-"""What a device is called, and what its meters say."""
+"""Names of devices, and readings of their meters."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from backends.calibrate.session import complete  # noqa: E402
         ("NVIDIA GeForce RTX 4090", "rtx-4090"),
     ],
 )
-def test_a_gpu_is_spelled_as_profile_files_spell_it(device: str, name: str) -> None:
+def test_gpu_is_spelled_as_in_profile_files(device: str, name: str) -> None:
     assert spelled(device) == name
 
 
-def test_a_cpu_says_how_many_threads() -> None:
+def test_cpu_name_states_its_threads() -> None:
     here = machine("cpu")
     assert short_name("cpu") == "cpu"
     assert here.name.endswith("1 thread")
@@ -43,7 +43,7 @@ def test_a_cpu_says_how_many_threads() -> None:
 
 
 class Driver:
-    """pynvml for a device that draws 1.5 J between any two readings; ``lacks`` is what it does not report."""
+    """Stub of pynvml for a device that draws 1.5 J between two readings; it does not report ``lacks``."""
 
     NVMLError = pynvml.NVMLError
     NVML_CLOCK_SM = pynvml.NVML_CLOCK_SM
@@ -73,7 +73,7 @@ class Driver:
 
 @pytest.fixture
 def metered(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Machine]:
-    """A machine whose meters are those of a ``Driver``, built as for a GPU."""
+    """Build a machine whose meters are those of a ``Driver``, as for a GPU."""
 
     def made(lacks: str = "") -> Machine:
         monkeypatch.setattr("backends.calibrate.machine.pynvml", Driver(lacks))
@@ -82,7 +82,7 @@ def metered(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Machine]:
     return made
 
 
-def test_the_driver_is_asked_in_its_own_units(metered: Any) -> None:
+def test_driver_readings_are_converted_to_joules_and_mhz(metered: Any) -> None:
     nvml = metered().nvml
     assert (nvml.energy_j(), nvml.clock_mhz()) == (1.5, 1980)
     assert open_nvml("elsewhere") is None
@@ -91,7 +91,7 @@ def test_the_driver_is_asked_in_its_own_units(metered: Any) -> None:
     assert metered("driver").nvml is None
 
 
-def test_energy_per_step_is_what_the_counter_rose_by(
+def test_energy_per_step_is_the_rise_of_the_counter(
     plan: Any, metered: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("backends.calibrate.bench.ENERGY_WINDOW_S", 0.0)
@@ -106,9 +106,7 @@ def test_energy_per_step_is_what_the_counter_rose_by(
     assert "drew" in (tmp_path / "cpu_sana-tiny.md").read_text()
 
 
-def test_a_short_cell_is_run_on_until_the_counter_has_moved(
-    plan: Any, metered: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_short_cell_repeats_until_the_counter_moves(plan: Any, metered: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("backends.calibrate.bench.ENERGY_WINDOW_S", 0.3)
     wanted = plan("sana", repeats=1, steps_timed=1)
     bench = Bench(wanted, metered())

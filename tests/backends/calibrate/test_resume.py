@@ -1,4 +1,4 @@
-"""What is measured is kept: nothing is measured twice, whenever the run was cut."""
+"""Resuming a calibration: no cell is measured twice, wherever the run was cut."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ ADD_ONS = {"lora_rank": 4, "controlnets": (0, 1, 3)}
 
 @pytest.fixture(autouse=True)
 def _undrawn(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Figures take longer than all else here; only the test that compares files draws them."""
+    """Skip the figures, which take longer than all else here, except in the test that compares files."""
     if "same_bytes" not in request.node.name:
         monkeypatch.setattr("backends.calibrate.page.draw", lambda profile, references, path: path.touch())
 
 
 @pytest.mark.parametrize("cut", [0, 7, 21])
-def test_cut_after_any_cell_the_same_grid_is_completed(plan: Any, stub: Any, tmp_path: Path, cut: int) -> None:
+def test_calibration_resumed_after_any_cell_completes_the_grid(plan: Any, stub: Any, tmp_path: Path, cut: int) -> None:
     wanted = plan(**ADD_ONS)
     cells = wanted.cells(True)
     whole = complete(wanted, tmp_path / "whole", measure=stub()).profile
@@ -43,9 +43,7 @@ def test_cut_after_any_cell_the_same_grid_is_completed(plan: Any, stub: Any, tmp
     assert resumed.model_copy(update={"date": whole.date}) == whole
 
 
-def test_a_finished_calibration_measures_nothing_and_writes_the_same_bytes(
-    plan: Any, stub: Any, tmp_path: Path
-) -> None:
+def test_finished_calibration_measures_nothing_and_writes_the_same_bytes(plan: Any, stub: Any, tmp_path: Path) -> None:
     complete(plan(**ADD_ONS), tmp_path, measure=stub())
     before, again = files(tmp_path), stub()
     complete(plan(**ADD_ONS), tmp_path, measure=again)
@@ -53,7 +51,7 @@ def test_a_finished_calibration_measures_nothing_and_writes_the_same_bytes(
     assert files(tmp_path) == before
 
 
-def test_a_grid_can_grow(plan: Any, stub: Any, tmp_path: Path) -> None:
+def test_grid_can_grow(plan: Any, stub: Any, tmp_path: Path) -> None:
     small, large = plan(shapes=grid([(64, 64)], [1])), plan(shapes=grid([(64, 64), (128, 64)], [1, 2]))
     complete(small, tmp_path, measure=stub())
     rest = stub()
@@ -62,7 +60,7 @@ def test_a_grid_can_grow(plan: Any, stub: Any, tmp_path: Path) -> None:
     assert len(complete(small, tmp_path, measure=stub()).profile.step) == 4, "what is known stays in the profile"
 
 
-def test_fresh_starts_anew(plan: Any, stub: Any, tmp_path: Path) -> None:
+def test_fresh_measures_everything_again(plan: Any, stub: Any, tmp_path: Path) -> None:
     complete(plan(), tmp_path, measure=stub())
     again = stub()
     complete(plan(), tmp_path, measure=again, fresh=True)
@@ -70,7 +68,7 @@ def test_fresh_starts_anew(plan: Any, stub: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.5, 0.999])
-def test_a_journal_cut_at_any_byte_loses_only_its_last_cell(
+def test_truncated_journal_loses_only_its_last_cell(
     plan: Any, stub: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], share: float
 ) -> None:
     before = complete(plan(), tmp_path, measure=stub()).profile
@@ -82,12 +80,12 @@ def test_a_journal_cut_at_any_byte_loses_only_its_last_cell(
     after = complete(plan(), tmp_path, measure=again).profile
     assert again.calls.total() == len(plan().cells(True)) - left.count(b"\n")
     assert after.model_copy(update={"date": before.date}) == before
-    said = capsys.readouterr().err
-    assert ("half written" in said) == (not left.endswith(b"\n") and bool(left))
+    error = capsys.readouterr().err
+    assert ("half written" in error) == (not left.endswith(b"\n") and bool(left))
     assert all(json.loads(line) for line in journal.read_text().splitlines())
 
 
-def test_a_line_that_is_no_entry_is_named(plan: Any, stub: Any, tmp_path: Path) -> None:
+def test_malformed_journal_line_is_named(plan: Any, stub: Any, tmp_path: Path) -> None:
     complete(plan(), tmp_path, measure=stub())
     journal = tmp_path / "cpu_sdxl-tiny.journal.jsonl"
     lines = journal.read_bytes().splitlines(keepends=True)
@@ -97,13 +95,13 @@ def test_a_line_that_is_no_entry_is_named(plan: Any, stub: Any, tmp_path: Path) 
 
 
 def _large(cell: Cell) -> BaseException | None:
-    """What an 80 GB card does at some batch: the step of a large size does not fit from batch 2 on."""
+    """Run out of memory as an 80 GB card does: the step of a large size does not fit from batch 2 on."""
     if cell.operation in ("step", "controlnet_step") and cell.width == 192 and cell.batch >= 2:
         return torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB")
     return None
 
 
-def test_what_does_not_fit_is_recorded_and_everything_else_goes_on(plan: Any, stub: Any, tmp_path: Path) -> None:
+def test_cell_that_does_not_fit_is_recorded_and_the_rest_is_measured(plan: Any, stub: Any, tmp_path: Path) -> None:
     wanted = plan(shapes=grid([(64, 64), (192, 192)], [1, 2, 4]), controlnets=(1,))
     first = stub(broken=_large)
     done = complete(wanted, tmp_path, measure=first)
@@ -120,7 +118,7 @@ def test_what_does_not_fit_is_recorded_and_everything_else_goes_on(plan: Any, st
     assert not second.calls, "it would not fit the next time either"
 
 
-def test_what_a_kernel_refuses_is_tried_again_by_the_next_run(plan: Any, stub: Any, tmp_path: Path) -> None:
+def test_refused_kernel_is_retried_by_the_next_run(plan: Any, stub: Any, tmp_path: Path) -> None:
     def refused(cell: Cell) -> BaseException | None:
         return RuntimeError("too many\nelements") if cell.operation == "vae_decode" and cell.batch == 4 else None
 
@@ -133,7 +131,7 @@ def test_what_a_kernel_refuses_is_tried_again_by_the_next_run(plan: Any, stub: A
     assert set(again.calls) == {c for c in plan().cells(True) if c.operation == "vae_decode" and c.batch == 4}
 
 
-def test_a_device_that_failed_ends_the_run_and_what_was_measured_stays(plan: Any, stub: Any, tmp_path: Path) -> None:
+def test_device_failure_ends_the_run_and_keeps_finished_cells(plan: Any, stub: Any, tmp_path: Path) -> None:
     def lost(cell: Cell) -> BaseException | None:
         return torch.AcceleratorError("CUDA error: unspecified launch failure") if cell.width == 192 else None
 
@@ -144,7 +142,7 @@ def test_a_device_that_failed_ends_the_run_and_what_was_measured_stays(plan: Any
     assert first.calls + second.calls == Counter(plan().cells(True))
 
 
-def test_without_one_step_there_is_no_profile(plan: Any, stub: Any, tmp_path: Path) -> None:
+def test_calibration_without_any_step_is_refused(plan: Any, stub: Any, tmp_path: Path) -> None:
     def nothing(cell: Cell) -> BaseException | None:
         return torch.cuda.OutOfMemoryError("out of memory") if cell.operation == "step" else None
 
@@ -152,8 +150,8 @@ def test_without_one_step_there_is_no_profile(plan: Any, stub: Any, tmp_path: Pa
         complete(plan(), tmp_path, measure=stub(broken=nothing))
 
 
-def test_a_profile_cut_anywhere_is_refused(plan: Any, stub: Any, tmp_path: Path) -> None:
-    """At the end of a line too, where what is left is good YAML."""
+def test_truncated_profile_is_refused(plan: Any, stub: Any, tmp_path: Path) -> None:
+    """A cut at the end of a line leaves valid YAML and is refused too."""
     complete(plan(), tmp_path, measure=stub())
     content = (tmp_path / "cpu_sdxl-tiny.yaml").read_bytes().rstrip()
     cut = tmp_path / "cut.yaml"

@@ -28,13 +28,13 @@ PUBLISHED = yaml.safe_load(files("backends.diffusers_.networks").joinpath("archi
 @pytest.mark.parametrize(
     "name", [name for name, each in PUBLISHED["components"].items() if each.get("parameters_millions") is not None]
 )
-def test_full_size_has_the_published_number_of_parameters(name: str) -> None:
+def test_full_network_has_the_published_number_of_parameters(name: str) -> None:
     network = part(name)
     counted = sum(each.numel() for each in on_meta(network).parameters())
     assert round(counted / 1e6, 2) == network.parameters_millions
 
 
-def test_every_full_variant_is_planned_from_known_parts() -> None:
+def test_full_variant_needs_the_published_memory() -> None:
     expected_gib = {"sd15": 1.99, "sdxl": 6.46, "sd35_large": 25.55, "flux_dev": 31.42, "sana_1600m": 8.44}
     for family, entry in families().items():
         shape = architecture(family)
@@ -50,7 +50,7 @@ def test_equal_specs_build_equal_models_and_seeds_differ(model: Any) -> None:
     assert any(not torch.equal(ours[name], others[name]) for name in ours)
 
 
-def test_a_saved_model_reads_back_as_itself(model: Any, tmp_path: Path) -> None:
+def test_saved_model_round_trips(model: Any, tmp_path: Path) -> None:
     model.save(tmp_path)
     stored = build(ModelSpec(model.spec.family, weights=str(tmp_path), scale="tiny"))
     noise = model.noise(64, 64, [1], 3)
@@ -61,7 +61,7 @@ def test_a_saved_model_reads_back_as_itself(model: Any, tmp_path: Path) -> None:
     assert folder_weight_bytes(tmp_path / model.family.denoiser, torch.bfloat16) == 2 * values
 
 
-def test_memory_is_planned_for_what_is_loaded_and_nothing_else(tiny: dict[str, Any], tmp_path: Path) -> None:
+def test_planned_memory_covers_only_the_loaded_files(tiny: dict[str, Any], tmp_path: Path) -> None:
     """A hub folder also holds single-file checkpoints and copies in half precision."""
     tiny["sd15"].save(tmp_path)
     weights = tmp_path / "unet" / "diffusion_pytorch_model.safetensors"
@@ -79,12 +79,12 @@ def test_memory_is_planned_for_what_is_loaded_and_nothing_else(tiny: dict[str, A
 
 
 @pytest.mark.parametrize("device", ["cuda:99", "abacus"])
-def test_a_device_that_is_not_there_is_named(device: str) -> None:
+def test_unknown_device_is_named(device: str) -> None:
     with pytest.raises(LiveError, match=device):
         build(ModelSpec("sd15", scale="tiny"), device)
 
 
-def test_unknown_names_list_the_known_ones() -> None:
+def test_unknown_name_lists_the_known_ones() -> None:
     with pytest.raises(LiveError, match="unknown model family 'dalle'; live families are flux, sana, sd15, sd3, sdxl"):
         build(ModelSpec("dalle"))
     with pytest.raises(LiveError, match=r"no full variant 'sdxl' *; choose one of flux_dev, flux_schnell"):
@@ -95,7 +95,7 @@ def test_unknown_names_list_the_known_ones() -> None:
         build(ModelSpec("flux", scale="tiny", dtype="int8"))  # type: ignore[arg-type]
 
 
-def test_a_folder_that_is_no_pipeline_is_refused(tmp_path: Path) -> None:
+def test_malformed_pipeline_folder_is_refused(tmp_path: Path) -> None:
     spec = ModelSpec("sdxl", weights=str(tmp_path))
     with pytest.raises(LiveError, match="no model_index"):
         build(spec)
@@ -113,7 +113,7 @@ def test_a_folder_that_is_no_pipeline_is_refused(tmp_path: Path) -> None:
         build(spec)
 
 
-def test_too_little_memory_is_said_before_anything_is_built(
+def test_too_little_memory_is_refused_before_building(
     tiny: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tiny["sd15"].save(tmp_path)
@@ -125,7 +125,7 @@ def test_too_little_memory_is_said_before_anything_is_built(
         build(ModelSpec("sd15", weights=str(tmp_path)))
 
 
-def test_a_solver_with_history_in_a_folder_is_refused_or_replaced(tiny: dict[str, Any], tmp_path: Path) -> None:
+def test_solver_with_history_in_a_folder_is_refused_or_replaced(tiny: dict[str, Any], tmp_path: Path) -> None:
     """SD1.5's own folder names PNDM."""
     tiny["sd15"].save(tmp_path)
     config = tmp_path / "scheduler" / "scheduler_config.json"
@@ -141,7 +141,7 @@ def test_a_solver_with_history_in_a_folder_is_refused_or_replaced(tiny: dict[str
     assert model.denoise(model.encode(["x"]), model.noise(64, 64, [1], 2), 2).latents.isfinite().all()
 
 
-def test_without_the_extra_the_house_stands_and_the_error_names_it() -> None:
+def test_missing_live_extra_is_named_and_backends_still_imports() -> None:
     """A process in which torch cannot be imported."""
     code = (
         "import sys; sys.modules['torch'] = None; sys.modules['diffusers'] = None\n"

@@ -29,13 +29,13 @@ def _control(model: Any, guided: bool, seed: int, batch: int = 1) -> Control:
 
 
 @pytest.mark.parametrize("family", ["sd15", "sdxl", "sd3", "flux"])
-def test_several_in_line_steer_together_whatever_their_order(tiny: dict[str, Any], family: str) -> None:
+def test_controlnet_order_does_not_change_the_latents(tiny: dict[str, Any], family: str) -> None:
     model = tiny[family]
     conditioning, start = model.encode(["a house", "a boat"]), model.noise(64, 64, [1, 2], STEPS)
     nets = [_control(model, conditioning.guided, seed, 2) for seed in range(3)]
     some, one, other, without = (
-        model.denoise(conditioning, start, STEPS, residuals=inline(those) if those else None).latents
-        for those in (nets[:1], nets, nets[::-1], [])
+        model.denoise(conditioning, start, STEPS, residuals=inline(chosen) if chosen else None).latents
+        for chosen in (nets[:1], nets, nets[::-1], [])
     )
     torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
     assert not torch.allclose(one, some, atol=1e-3)
@@ -43,7 +43,7 @@ def test_several_in_line_steer_together_whatever_their_order(tiny: dict[str, Any
 
 
 @pytest.mark.parametrize("family", ["sd15", "sdxl"])
-def test_in_line_equals_the_stock_controlnet_pipeline(tiny: dict[str, Any], family: str) -> None:
+def test_inline_controlnet_equals_the_stock_pipeline(tiny: dict[str, Any], family: str) -> None:
     model = tiny[family]
     steered = _control(model, guided=True, seed=3)
     stock = {
@@ -68,7 +68,7 @@ def test_in_line_equals_the_stock_controlnet_pipeline(tiny: dict[str, Any], fami
     torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
 
 
-def test_a_steered_run_can_be_resumed(tiny: dict[str, Any]) -> None:
+def test_resume_with_a_controlnet_equals_the_full_run(tiny: dict[str, Any]) -> None:
     model = tiny["sdxl"]
     conditioning = model.encode(["a house"])
     source = inline([_control(model, True, 0)])
@@ -78,7 +78,7 @@ def test_a_steered_run_can_be_resumed(tiny: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("family", ["sd15", "flux"])
-def test_a_controlnet_reads_back_from_its_folder(tiny: dict[str, Any], tmp_path: Path, family: str) -> None:
+def test_saved_controlnet_round_trips(tiny: dict[str, Any], tmp_path: Path, family: str) -> None:
     model = tiny[family]
     made = random_controlnet(model, seed=2)
     made.net.save_pretrained(str(tmp_path))
@@ -98,6 +98,6 @@ def test_a_controlnet_reads_back_from_its_folder(tiny: dict[str, Any], tmp_path:
         open_controlnet(model, tmp_path / "absent")
 
 
-def test_what_has_no_controlnet_says_so(tiny: dict[str, Any]) -> None:
+def test_family_without_controlnets_is_refused(tiny: dict[str, Any]) -> None:
     with pytest.raises(LiveError, match="has no ControlNet here"):
         random_controlnet(tiny["sana"])

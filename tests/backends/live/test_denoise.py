@@ -56,7 +56,7 @@ def test_resume_equals_the_full_run(model: Any) -> None:
         assert torch.equal(rest.latents, full.latents)
 
 
-def test_steps_one_call_at_a_time_equal_one_call(model: Any) -> None:
+def test_single_step_calls_equal_one_call(model: Any) -> None:
     """Interleaving runs step by step, as a step-level scheduler does, changes nothing."""
     steps = 4
     conditionings = [model.encode([prompt]) for prompt in PROMPTS]
@@ -69,16 +69,16 @@ def test_steps_one_call_at_a_time_equal_one_call(model: Any) -> None:
     assert all(torch.equal(a, b) for a, b in zip(states, whole, strict=True))
 
 
-def test_a_request_in_a_batch_equals_the_request_alone(model: Any) -> None:
+def test_batched_request_equals_the_request_alone(model: Any) -> None:
     steps, prompts, seeds = 8, [*PROMPTS, "dog"], [11, 12, 13]
     together = model.encode(prompts)
     batch = model.denoise(together, model.noise(64, 64, seeds, steps), steps, capture=(3,))
-    apart = [model.encode([prompt]) for prompt in prompts]
-    for row, (prompt, seed) in enumerate(zip(apart, seeds, strict=True)):
+    single = [model.encode([prompt]) for prompt in prompts]
+    for row, (prompt, seed) in enumerate(zip(single, seeds, strict=True)):
         alone = model.denoise(prompt, model.noise(64, 64, [seed], steps), steps, capture=(3,))
         torch.testing.assert_close(batch.captured[3][row], alone.captured[3][0], rtol=1e-4, atol=1e-4)
         torch.testing.assert_close(batch.latents[row], alone.latents[0], rtol=1e-4, atol=1e-4)
-    regrouped = joined([apart[2], together.select([0])])
+    regrouped = joined([single[2], together.select([0])])
     mixed = model.denoise(regrouped, model.noise(64, 64, [13, 11], steps), steps).latents
     torch.testing.assert_close(mixed, batch.latents[[2, 0]], rtol=1e-4, atol=1e-4)
 
@@ -96,7 +96,7 @@ def test_prompt_seed_and_size_reach_the_image(model: Any) -> None:
     assert decode_s > 0
 
 
-def test_the_callers_random_state_is_left_alone(model: Any) -> None:
+def test_global_random_state_is_unchanged(model: Any) -> None:
     torch.manual_seed(0)
     expected = torch.rand(3)
     torch.manual_seed(0)
@@ -119,7 +119,7 @@ def test_half_precision_stays_finite(model: Any) -> None:
 
 
 def test_sdxl_decodes_in_float32_when_it_denoises_in_float16() -> None:
-    """Its autoencoder overflows in float16."""
+    """The autoencoder of SDXL overflows in float16."""
     model = build(ModelSpec("sdxl", scale="tiny", dtype="float16"))
     assert (model.denoiser.dtype, model.pipe.vae.dtype) == (torch.float16, torch.float32)
     done = model.denoise(model.encode(["x"]), model.noise(64, 64, [1], 2), 2)
@@ -135,6 +135,6 @@ def test_steps_out_of_order_are_refused(tiny: dict[str, Any], first: int, last: 
         model.denoise(model.encode(["x"]), model.noise(64, 64, [1], 4), 4, first, last)
 
 
-def test_a_size_that_the_model_cannot_make_is_refused(model: Any) -> None:
+def test_size_the_model_cannot_make_is_refused(model: Any) -> None:
     with pytest.raises(LiveError, match="multiples of"):
         model.noise(65, 64, [1], 4)

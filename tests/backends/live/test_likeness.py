@@ -1,4 +1,4 @@
-"""How alike blocks are from step to step: what is measured is what it says, and a run reads it."""
+"""Similarity of blocks from step to step: the shares match their definition, and a run reads the file."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def sdxl() -> Any:
 
 
 def by_hand(model: Any, threshold: float) -> tuple[list[float], list[float]]:
-    """Every input of every block kept, and every patch of 64 px of 128x128 compared in a loop."""
+    """Keep every input of every block, and compare every 64 px patch of 128x128 in a loop."""
     seen: list[list[np.ndarray]] = []
 
     def keep(module: Any, args: Any, given: Any) -> None:
@@ -62,7 +62,7 @@ def by_hand(model: Any, threshold: float) -> tuple[list[float], list[float]]:
     return patches, whole
 
 
-def test_shares_are_of_patches_and_blocks_compared_one_by_one(sdxl: Any) -> None:
+def test_similarity_shares_match_a_comparison_patch_by_patch(sdxl: Any) -> None:
     for threshold in (0.1, 0.02):
         found = measure(sdxl, "sdxl-tiny", 128, 128, 64, threshold, STEPS, 1)
         patches, whole = by_hand(sdxl, threshold)
@@ -73,7 +73,7 @@ def test_shares_are_of_patches_and_blocks_compared_one_by_one(sdxl: Any) -> None
     assert not sdxl.denoiser.mid_block._forward_pre_hooks, "the network is left as it was"
 
 
-def test_what_cannot_be_cut_or_has_no_blocks_is_refused(sdxl: Any) -> None:
+def test_indivisible_patches_or_unknown_blocks_are_refused(sdxl: Any) -> None:
     with pytest.raises(BackendError, match="have to divide 96x96"):
         measure(sdxl, "sdxl-tiny", 96, 96, 64, 0.1, 2, 1)
     with pytest.raises(BackendError, match="multiples of 16 px"):
@@ -82,7 +82,7 @@ def test_what_cannot_be_cut_or_has_no_blocks_is_refused(sdxl: Any) -> None:
         blocks(build(ModelSpec("flux", scale="tiny")))
 
 
-def test_a_run_reads_what_the_command_wrote(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_reads_the_written_feature_similarity(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "likeness.json"
     words = ["sd3", "--scale", "tiny", "--sizes", "64,128", "--steps", "4", "--images", "1", "--threshold", "0.02"]
     assert main(["calibrate", "feature-similarity", *words, "--device", "cpu", "-o", str(path)]) == 0
@@ -93,13 +93,13 @@ def test_a_run_reads_what_the_command_wrote(tmp_path: Path, capsys: pytest.Captu
     asked = ("models=sdxl", "cluster=h100", "trace=mix", "trace.requests=20", "arrivals.rate_rpm=20")
     ran = ("executor=continuous-batching", "extrapolate=warn", "feature_cache=patch-level-measured")
     read = (f"feature_cache.likeness.path={path}", "+feature_cache.likeness.names.sdxl=sd3-tiny")
-    said = simulated(*asked, *ran, *read).summary["assumptions"]
-    assert any(str(each["source"]).startswith("sd3 (tiny, random weights") for each in said)
+    assumptions = simulated(*asked, *ran, *read).summary["assumptions"]
+    assert any(str(each["source"]).startswith("sd3 (tiny, random weights") for each in assumptions)
     assert main(["calibrate", "feature-similarity", *words, "--sizes", "64,x"]) == 2
     assert "--sizes: found '64,x'" in capsys.readouterr().err
 
 
-def test_batches_of_patches_are_fitted_by_a_line_of_what_they_are_made_of(sdxl: Any) -> None:
+def test_patched_batch_times_fit_the_planted_line(sdxl: Any) -> None:
     true = PatchTiming(side=64, base_s=0.02, patch_s=0.004, size_s=0.01, halo_s=0.001, source="made up")
     found = measure_batches(sdxl, [(64, 64), (128, 64), (128, 128)], 64, 3, batches=8, steps=1)
     assert len(found.sizes) == 8

@@ -1,4 +1,4 @@
-"""LoRAs: fused and taken out again, several at once, patched between two steps of a run."""
+"""LoRAs: fused and unfused, several at once, patched between two steps of a run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STEPS = 6
 
 @pytest.fixture
 def own(model: Any) -> Any:
-    """A model of the test's own, because LoRAs change it."""
+    """A model of the test's own, since LoRAs change it."""
     return build(replace(model.spec))
 
 
@@ -38,7 +38,7 @@ def _weights(model: Any) -> dict[str, Any]:
     return {name: each.clone() for name, each in model.denoiser.state_dict().items()}
 
 
-def test_fusing_equals_the_side_branch_and_unfusing_takes_it_out(own: Any, tmp_path: Path) -> None:
+def test_fused_lora_equals_the_side_branch_and_unfusing_restores_the_weights(own: Any, tmp_path: Path) -> None:
     before, plain = _weights(own), _run(own).latents
     loras = Loras(own)
     assert loras.attach(_file(own, tmp_path, 1)) > 0
@@ -57,7 +57,7 @@ def test_fusing_equals_the_side_branch_and_unfusing_takes_it_out(own: Any, tmp_p
     torch.testing.assert_close(_run(own).latents, plain, rtol=1e-4, atol=1e-4)
 
 
-def test_several_at_once_add_up(own: Any, tmp_path: Path) -> None:
+def test_fusing_two_loras_does_not_depend_on_their_order(own: Any, tmp_path: Path) -> None:
     """Fusing two adds both low-rank products: the result does not depend on their order."""
     one, two = _file(own, tmp_path, 1), _file(own, tmp_path, 2)
     loras = Loras(own)
@@ -70,7 +70,7 @@ def test_several_at_once_add_up(own: Any, tmp_path: Path) -> None:
     assert not torch.allclose(results[0], results[2], atol=1e-3)
 
 
-def test_a_patch_in_mid_run_works_from_the_next_step(own: Any, tmp_path: Path) -> None:
+def test_mid_run_lora_patch_applies_from_the_next_step(own: Any, tmp_path: Path) -> None:
     """Latents up to the patched step are the very bits of a run without it (SwiftDiffusion, section 4.2)."""
     patched_after, every = 3, range(1, STEPS + 1)
     plain = _run(own, capture=every)
@@ -87,7 +87,7 @@ def test_a_patch_in_mid_run_works_from_the_next_step(own: Any, tmp_path: Path) -
     loras.clear()
 
 
-def test_misuse_is_refused(tiny: dict[str, Any], tmp_path: Path) -> None:
+def test_unfit_or_unreadable_lora_is_refused(tiny: dict[str, Any], tmp_path: Path) -> None:
     own, other = build(replace(tiny["sd3"].spec)), _file(tiny["flux"], tmp_path, 3)
     loras, plain = Loras(own), _run(own).latents
     with pytest.raises(LiveError, match=r"style3.*does not fit sd3"):

@@ -1,4 +1,4 @@
-"""Patches of images of several sizes in one pass: every operator and every image is what it is of whole images."""
+"""Patches of images of several sizes in one pass give what whole images give, operator by operator."""
 
 from __future__ import annotations
 
@@ -28,9 +28,7 @@ def images(sizes: list[tuple[int, int, int]], side: int, channels: int = 8) -> l
 
 @settings(max_examples=25)
 @given(sizes=grids, side=st.sampled_from([1, 2, 4]))
-def test_splitting_and_joining_lose_nothing_and_every_border_is_the_neighbours(
-    sizes: list[tuple[int, int, int]], side: int
-) -> None:
+def test_patch_split_and_join_invert_and_halos_hold_neighbours(sizes: list[tuple[int, int, int]], side: int) -> None:
     whole = images(sizes, side)
     cut = layout([(x.shape[0], *x.shape[-2:]) for x in whole], side)
     patches = cut.split(whole)
@@ -49,7 +47,7 @@ def test_splitting_and_joining_lose_nothing_and_every_border_is_the_neighbours(
 
 @settings(max_examples=15)
 @given(sizes=grids, stride=st.sampled_from([1, 2]))
-def test_convolutions_and_norms_are_those_of_whole_images(sizes: list[tuple[int, int, int]], stride: int) -> None:
+def test_patched_convolutions_and_norms_equal_whole_image_ones(sizes: list[tuple[int, int, int]], stride: int) -> None:
     torch.manual_seed(1)
     whole = images(sizes, 4)
     cut = layout([(x.shape[0], *x.shape[-2:]) for x in whole], 4)
@@ -70,8 +68,8 @@ def backend() -> Any:
 
 
 @pytest.mark.parametrize("model", ["sdxl", "sd15"])
-def test_sizes_step_together_and_each_joins_leaves_and_gives_its_own_image(backend: Any, model: str) -> None:
-    """Must be what each gives alone, but for the order of sums: no border of a patch is to be seen."""
+def test_mixed_sizes_in_patches_give_the_images_of_single_runs(backend: Any, model: str) -> None:
+    """Images equal those of single runs up to the order of sums: no border of a patch is visible."""
     assert isinstance(backend, Patching)
     small, large, wide = work(model, 1), work(model, 2, side=128), Work(model, 128, 64, STEPS + 2, row=0)
     alone = [
@@ -95,7 +93,7 @@ def test_sizes_step_together_and_each_joins_leaves_and_gives_its_own_image(backe
     assert "forward" not in vars(backend.model(model).denoiser.conv_in), "the network is left as it was"
 
 
-def test_the_pass_is_one_and_its_latents_are_kept(backend: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_patched_step_is_one_forward_pass_and_keeps_its_latents(backend: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     works = [work("sdxl", 0, capture={10: 2}), work("sdxl", 1, side=128)]
     backend.begin(works)
     backend.patched(works, 64)
@@ -108,7 +106,7 @@ def test_the_pass_is_one_and_its_latents_are_kept(backend: Any, monkeypatch: pyt
     np.testing.assert_array_equal(kept, works[0].state.latents.cpu())
 
 
-def test_what_cannot_be_cut_is_refused(backend: Any) -> None:
+def test_invalid_patch_size_is_refused(backend: Any) -> None:
     begun = work("sdxl", side=128)
     backend.begin([begun])
     with pytest.raises(BackendError, match="expected a multiple of 8"):

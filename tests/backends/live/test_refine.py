@@ -34,7 +34,7 @@ def cached(tiny: dict[str, Any]) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize(("maker", "refiner"), PAIRS)
-def test_one_familys_image_is_refined_by_another(
+def test_family_refines_the_image_of_another(
     tiny: dict[str, Any], cached: dict[str, np.ndarray], maker: str, refiner: str
 ) -> None:
     model, k = tiny[refiner], 12
@@ -49,7 +49,7 @@ def test_one_familys_image_is_refined_by_another(
     assert not torch.equal(refined.latents, other.latents)
 
 
-def test_the_more_steps_are_skipped_the_closer_to_the_cached_image(model: Any, cached: Any) -> None:
+def test_skipping_more_steps_stays_closer_to_the_cached_image(model: Any, cached: Any) -> None:
     """Noise falls as K grows: the state at K is the clean latent plus noise at step K's level."""
     clean = model.encode_images([cached["sd3"]], 64, 64)[0]
     distances = [(model.noise_to_step(clean, k, STEPS, [4]) - clean).norm().item() for k in (0, 5, 10, 15, 19)]
@@ -57,15 +57,15 @@ def test_the_more_steps_are_skipped_the_closer_to_the_cached_image(model: Any, c
     assert distances[-1] < distances[0] / 4
 
 
-def test_noise_at_step_zero_is_a_full_run(model: Any) -> None:
-    """At K = 0 the state has the scale that a full run starts from, whatever the image was."""
+def test_noise_at_step_zero_equals_a_full_run(model: Any) -> None:
+    """At K = 0 the state has the noise level that a full run starts from, for any image."""
     clean = torch.zeros(1, *model.latent_shape(64, 64))
     entered = model.noise_to_step(clean, 0, STEPS, [4])
     torch.testing.assert_close(entered, model.noise(64, 64, [4], STEPS), rtol=0.02, atol=0.02)
 
 
 @pytest.mark.parametrize("family", ["sd15", "sdxl", "sd3", "flux"])
-def test_refining_equals_the_stock_image_to_image_pipeline(tiny: dict[str, Any], cached: Any, family: str) -> None:
+def test_refinement_equals_the_stock_img2img_pipeline(tiny: dict[str, Any], cached: Any, family: str) -> None:
     """diffusers' img2img at strength (T - K) / T is the oracle where a family has one (SANA has none)."""
     model, k = tiny[family], 15
     stock = {
@@ -96,7 +96,7 @@ def test_refining_equals_the_stock_image_to_image_pipeline(tiny: dict[str, Any],
     torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
 
 
-def test_a_cached_image_of_another_size_is_resized(tiny: dict[str, Any], cached: Any) -> None:
+def test_cached_image_of_another_size_is_resized(tiny: dict[str, Any], cached: Any) -> None:
     model = tiny["sana"]
     refined = model.refine(model.encode(["x"]), [cached["sd15"]], 96, 128, [1], 10, STEPS)
     assert model.decode(refined.latents)[0].shape == (1, 128, 96, 3)

@@ -1,6 +1,6 @@
-"""SwiftDiffusion's way on a real pipeline: ControlNets beside the encoder, LoRAs merged in place between two steps.
+"""SwiftDiffusion on a real pipeline: ControlNets beside the encoder, LoRAs merged in place between two steps.
 
-The stock way is the oracle: ControlNets in line, LoRAs attached and fused by PEFT.
+The oracle is the stock way: inline ControlNets, LoRAs attached and fused by PEFT.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from backends.diffusers_.addons.remote_controlnets import RemoteControlNets  # n
 
 STEPS = 4
 BOUND = 2
-"""An image's pixels may differ by so many of 255 from those of the stock way."""
+"""Levels of 255 by which a pixel may differ from that of the stock way."""
 
 PICTURE = np.arange(64 * 64 * 3, dtype=np.uint32).reshape(64, 64, 3).astype(np.uint8)
 
@@ -48,22 +48,22 @@ def _image(model: Any, latents: Any) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("nets", "width"), [(1, 64), (3, 64), (1, 104)])
-def test_controlnets_apart_make_the_image_of_those_in_line(own: Any, nets: int, width: int) -> None:
-    """Also at a size that is no multiple of what the blocks halve."""
+def test_remote_controlnets_give_the_inline_image(own: Any, nets: int, width: int) -> None:
+    """Covers a size that is no multiple of the factor by which the blocks downsample."""
     conditioning, start = own.encode(["a house"]), own.noise(width, 64, [1], STEPS)
     controls = _controls(own, nets, conditioning.guided, width)
     in_line = own.denoise(conditioning, start, STEPS, residuals=inline(controls)).latents
-    apart = RemoteControlNets(own.family, controls)
-    beside = own.denoise(conditioning, start, STEPS, residuals=apart).latents
-    torch.testing.assert_close(beside, in_line, rtol=1e-5, atol=1e-5)
-    assert np.abs(_image(own, beside) - _image(own, in_line)).max() <= BOUND
-    assert len(apart.parts) == STEPS
-    assert all(len(parts.controlnet_s) == nets and parts.elsewhere_s > 0 for parts in apart.parts)
-    assert not torch.allclose(beside, own.denoise(conditioning, start, STEPS).latents, atol=1e-3)
+    remote = RemoteControlNets(own.family, controls)
+    remotely = own.denoise(conditioning, start, STEPS, residuals=remote).latents
+    torch.testing.assert_close(remotely, in_line, rtol=1e-5, atol=1e-5)
+    assert np.abs(_image(own, remotely) - _image(own, in_line)).max() <= BOUND
+    assert len(remote.parts) == STEPS
+    assert all(len(parts.controlnet_s) == nets and parts.elsewhere_s > 0 for parts in remote.parts)
+    assert not torch.allclose(remotely, own.denoise(conditioning, start, STEPS).latents, atol=1e-3)
 
 
-def test_a_lora_merged_in_mid_run_makes_the_image_of_one_that_is_fused_there(own: Any, tmp_path: Path) -> None:
-    """With a ControlNet apart and two LoRAs; afterwards the weights are what they were, to the bit."""
+def test_lora_merged_mid_run_gives_the_image_of_a_fused_one(own: Any, tmp_path: Path) -> None:
+    """With a remote ControlNet and two LoRAs; afterwards the weights are the same, to the bit."""
     weights = [_lora(own, tmp_path, seed) for seed in (1, 2)]
     conditioning, start = own.encode(["a fox"]), own.noise(64, 64, [1], STEPS)
     controls = _controls(own, 1, conditioning.guided)
@@ -90,7 +90,7 @@ def test_a_lora_merged_in_mid_run_makes_the_image_of_one_that_is_fused_there(own
     assert not torch.allclose(merged.latents, plain.latents, atol=1e-3)
 
 
-def test_what_cannot_be_is_refused(own: Any, tiny: dict[str, Any], tmp_path: Path) -> None:
+def test_unsupported_family_or_unfit_lora_is_refused(own: Any, tiny: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises(LiveError, match="use sd15 or sdxl"):
         RemoteControlNets(tiny["flux"].family, [lambda step: step])  # type: ignore[list-item,return-value]
     weights, in_place = _lora(own, tmp_path, 1), InPlace(own)

@@ -26,7 +26,7 @@ NOISY = ["EulerAncestralDiscreteScheduler", "DDPMScheduler", "LCMScheduler"]
 
 
 @pytest.mark.parametrize("name", [*HISTORY, *NOISY])
-def test_solver_with_history_or_noise_is_refused_by_name_with_a_way_out(name: str) -> None:
+def test_solver_with_history_or_noise_is_refused_with_an_alternative(name: str) -> None:
     instead = "FlowMatchEuler" if "FlowMatch" in name else "DDIMScheduler or EulerDiscreteScheduler"
     with pytest.raises(LiveError, match=rf"{name} keeps the outputs of earlier steps, or draws noise.*{instead}"):
         ensure_resumable(getattr(diffusers, name)())
@@ -37,7 +37,7 @@ def test_stochastic_flow_matching_is_refused() -> None:
         ensure_resumable(diffusers.FlowMatchEulerDiscreteScheduler(stochastic_sampling=True))
 
 
-def test_a_model_is_not_built_with_such_a_solver() -> None:
+def test_model_is_not_built_with_an_unsupported_solver() -> None:
     with pytest.raises(LiveError, match="UniPCMultistepScheduler keeps"):
         build(ModelSpec("sd15", scale="tiny", scheduler="UniPCMultistepScheduler"))
     with pytest.raises(LiveError, match="diffusers has no scheduler 'Magic'"):
@@ -46,7 +46,7 @@ def test_a_model_is_not_built_with_such_a_solver() -> None:
 
 @pytest.mark.parametrize("name", ["DDIMScheduler", "EulerDiscreteScheduler"])
 @pytest.mark.parametrize("spacing", ["leading", "trailing", "linspace"])
-def test_resume_is_exact_with_either_solver_and_any_spacing(name: str, spacing: str) -> None:
+def test_resume_is_exact_for_every_solver_and_spacing(name: str, spacing: str) -> None:
     model = build(ModelSpec("sd15", scale="tiny", scheduler=name))
     model.pipe.scheduler = type(model.pipe.scheduler).from_config(model.pipe.scheduler.config, timestep_spacing=spacing)
     conditioning = model.encode(["x"])

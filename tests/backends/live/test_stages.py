@@ -1,4 +1,4 @@
-"""The live backend in stages: cut or whole, alone or in a batch, an image is the same image."""
+"""The live backend in stages gives the same image, cut or whole, alone or in a batch."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STEPS = 6
 
 
 class Rows:
-    """What a trace asks for."""
+    """The prompts and seeds of a trace."""
 
     def prompt(self, row: int) -> str:
         return ["a red cat on a mat", "Ein Schloß, 雪の夜", "dog"][row % 3]
@@ -54,12 +54,12 @@ def image(backend: Live, work: Work) -> Any:
 
 
 def close(ours: np.ndarray, theirs: np.ndarray) -> bool:
-    """As far as batching changes an image: another order of sums, so now and then the next of 256 levels."""
+    """Return whether two images differ only by rounding: batching reorders sums, so a pixel may move by two levels."""
     return bool(np.abs(ours.astype(int) - theirs.astype(int)).max() <= 2)
 
 
 @pytest.mark.parametrize("model", FAMILIES)
-def test_steps_one_at_a_time_give_the_bits_of_a_request_run_whole(backend: Live, model: str) -> None:
+def test_single_steps_give_the_bits_of_a_whole_request(backend: Live, model: str) -> None:
     wanted = image(backend, work(model))
     cut = work(model)
     costs = [backend.begin([cut]), *(backend.steps([cut]) for _ in range(STEPS)), backend.end([cut])]
@@ -70,8 +70,8 @@ def test_steps_one_at_a_time_give_the_bits_of_a_request_run_whole(backend: Live,
 
 
 @pytest.mark.parametrize("model", FAMILIES)
-def test_a_request_that_joins_a_batch_and_leaves_it_gives_its_own_image(backend: Live, model: str) -> None:
-    """Each stands at a step of its own, of schedules of different lengths, while they run together."""
+def test_request_joining_and_leaving_a_batch_gives_its_own_image(backend: Live, model: str) -> None:
+    """Each request is at another step, of schedules of different lengths, while they run together."""
     alone = [image(backend, work(model, row)) for row in (1, 2)]
     alone.append(image(backend, Work(model, 64, 64, STEPS + 3, row=3)))
     one, other, longer = work(model, 1), work(model, 2), Work(model, 64, 64, STEPS + 3, row=3)
@@ -88,7 +88,7 @@ def test_a_request_that_joins_a_batch_and_leaves_it_gives_its_own_image(backend:
     assert not close(one.made, other.made)
 
 
-def test_a_batch_is_really_run_as_one_and_sizes_take_turns(backend: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batch_runs_once_per_size_and_model(backend: Live, monkeypatch: pytest.MonkeyPatch) -> None:
     works = [work("sdxl", 0), work("sdxl", 1), work("sdxl", 2, side=128), work("sd15", 0), work("sdxl", 1)]
     backend.begin(works)
     backend.steps(works[4:], 1)
@@ -107,7 +107,7 @@ def test_a_batch_is_really_run_as_one_and_sizes_take_turns(backend: Live, monkey
 
 @pytest.mark.parametrize("calls", [(STEPS,), (1,) * STEPS, (2, 4)])
 def test_latents_are_kept_wherever_the_run_is_cut(backend: Live, calls: Sequence[int]) -> None:
-    """And resumed from one of them, a request ends in the very same image."""
+    """A request that resumes from a kept latent ends in the same image."""
     kept = work("sd15", capture={1: 0, 10: 2, 20: 4})
     backend.begin([kept])
     for count in calls:
@@ -119,7 +119,7 @@ def test_latents_are_kept_wherever_the_run_is_cut(backend: Live, calls: Sequence
         assert (image(backend, work("sd15", skipped=step, artifact=kept.made[k])) == full).all()
 
 
-def test_a_finished_image_is_refined_in_a_batch_as_alone(backend: Live) -> None:
+def test_refinement_in_a_batch_equals_refinement_alone(backend: Live) -> None:
     source = image(backend, work("sd15"))
     alone = [image(backend, work("sdxl", row, skipped=2, refine=True, artifact=source)) for row in (1, 2)]
     together = [work("sdxl", row, skipped=2, refine=True, artifact=source) for row in (1, 2)]
@@ -129,7 +129,7 @@ def test_a_finished_image_is_refined_in_a_batch_as_alone(backend: Live) -> None:
     assert all(close(each.made, wanted) for each, wanted in zip(together, alone, strict=True))
 
 
-def test_controlnets_steer_by_their_name_and_in_a_batch_as_alone(backend: Live) -> None:
+def test_controlnets_steer_by_name_in_a_batch_as_alone(backend: Live) -> None:
     names = ("canny", "depth/v1.0")
     plain, steered, both = (image(backend, work("sdxl", controlnets=names[:n])) for n in range(3))
     assert not close(plain, steered)
@@ -141,10 +141,10 @@ def test_controlnets_steer_by_their_name_and_in_a_batch_as_alone(backend: Live) 
     assert close(together[0].made, steered)
     assert not close(together[1].made, steered)
     assert close(together[2].made, plain)
-    assert any(said.what == "ControlNets and LoRAs" for said in backend.assumptions())
+    assert any(assumption.what == "ControlNets and LoRAs" for assumption in backend.assumptions())
 
 
-def test_a_lora_is_in_the_weights_of_those_who_asked_for_it_alone() -> None:
+def test_lora_affects_only_the_requests_that_ask_for_it() -> None:
     backend = live()
     plain = image(backend, work("sd15"))
     styled = work("sd15", loras=("a.b/style",))
@@ -160,7 +160,7 @@ def test_a_lora_is_in_the_weights_of_those_who_asked_for_it_alone() -> None:
 
 
 @pytest.mark.parametrize("stored", [False, True])
-def test_what_is_loaded_is_timed_and_has_a_size(tmp_path: Path, stored: bool) -> None:
+def test_loaded_assets_have_a_time_and_a_size(tmp_path: Path, stored: bool) -> None:
     backend = live(tmp_path if stored else None)
     for asset in (Asset("model", "sd15", "sd15"), Asset("controlnet", "canny", "sd15"), Asset("lora", "x", "sd15")):
         assert (backend.bytes(asset) or 0) > 0
@@ -172,7 +172,7 @@ def test_what_is_loaded_is_timed_and_has_a_size(tmp_path: Path, stored: bool) ->
     assert bool(list(tmp_path.rglob("controlnet-*"))) == stored
 
 
-def test_what_cannot_be_is_refused(backend: Live) -> None:
+def test_invalid_stage_call_is_refused(backend: Live) -> None:
     with pytest.raises(BackendError, match="sana has no ControlNet"):
         backend.begin([work("sana", controlnets=("canny",))])
     with pytest.raises(BackendError, match="no live model is called nosuch"):

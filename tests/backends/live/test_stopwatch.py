@@ -1,4 +1,4 @@
-"""On a CPU what is timed is this process's own work: neither what it waits for nor what others do meanwhile."""
+"""The stopwatch on a CPU times this process's own work: neither waiting nor the work of other processes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NEIGHBOURS = 3
 
 
 def work() -> None:
-    """About 20 ms."""
+    """Work for about 20 ms."""
     sum(range(1_000_000))
 
 
@@ -35,7 +35,7 @@ def median_s(turns: int = 9) -> float:
 
 @contextmanager
 def busy_neighbours() -> Iterator[None]:
-    """Processes that never rest, on the one processor that this process may use too."""
+    """Run busy processes on the one processor that this process may use too."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(before)})
     others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(NEIGHBOURS)]
@@ -48,20 +48,20 @@ def busy_neighbours() -> Iterator[None]:
         os.sched_setaffinity(0, before)
 
 
-def test_waiting_takes_no_processor_time() -> None:
+def test_stopwatch_excludes_waiting() -> None:
     watch = Stopwatch(CPU)
     time.sleep(0.2)
     assert watch.lap() < 0.05
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="needs to pin a process to a processor")
-def test_a_busy_neighbour_is_not_counted() -> None:
-    """A quarter of a processor each: the wall would show four times the seconds."""
+def test_stopwatch_excludes_busy_neighbours() -> None:
+    """Each process gets a quarter of the processor: wall time would be four times as long."""
     turns: list[tuple[float, float]] = []
-    for _ in range(3):  # by turns, since a machine that others use changes its speed
+    for _ in range(3):  # alternately, since a shared machine changes its speed
         by_itself = median_s()
         with busy_neighbours():
-            time.sleep(0.2)  # until they are up
+            time.sleep(0.2)  # until the processes run
             turns.append((by_itself, median_s()))
     alone, beside = (median(each) for each in zip(*turns, strict=True))
     assert alone / 2 < beside < 2 * alone

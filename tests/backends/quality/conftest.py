@@ -1,4 +1,4 @@
-"""One thread, and a CLIP model that is made once."""
+"""One thread, and a CLIP model that is built once."""
 
 from collections.abc import Iterator
 from pathlib import Path

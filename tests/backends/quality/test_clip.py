@@ -18,7 +18,7 @@ from tests.backends.quality.lab import noisy, pictures  # noqa: E402
 PROMPTS = ["a red cat", "a lighthouse at dusk, oil on canvas " * 6, "x"]
 
 
-def test_scores_are_the_models_own_logits(clip_folder: Path) -> None:
+def test_clip_scores_equal_the_model_logits(clip_folder: Path) -> None:
     """logits_per_image of CLIPModel is exp(logit_scale) x cosine: PickScore; 100 x cosine is CLIPScore."""
     images = pictures(3, 48)
     model = transformers.CLIPModel.from_pretrained(clip_folder)
@@ -39,14 +39,14 @@ def test_scores_are_the_models_own_logits(clip_folder: Path) -> None:
     )
 
 
-def test_a_score_does_not_depend_on_its_batch(clip_folder: Path) -> None:
-    """Padding of a short prompt beside a long one changes nothing."""
+def test_clip_score_does_not_depend_on_its_batch(clip_folder: Path) -> None:
+    """The padding of a short prompt beside a long one changes nothing."""
     clip, images = ClipScore(ClipWeights(str(clip_folder))), pictures(3, 40)
     alone = [clip.score(images[i : i + 1], prompts=PROMPTS[i : i + 1])[0] for i in range(3)]
     np.testing.assert_allclose(clip.score(images, prompts=PROMPTS), alone, atol=1e-4)
 
 
-def test_vectors_have_length_one_and_close_images_are_close(clip_folder: Path) -> None:
+def test_image_vectors_are_unit_and_similar_images_are_close(clip_folder: Path) -> None:
     clip, images = ClipWeights(str(clip_folder)), pictures(4, 40)
     vectors = clip.image_vectors(images)
     np.testing.assert_allclose((vectors**2).sum(axis=1), 1, rtol=1e-12)
@@ -55,7 +55,7 @@ def test_vectors_have_length_one_and_close_images_are_close(clip_folder: Path) -
     assert (far < near).all()
 
 
-def test_missing_weights_say_which_and_where(tmp_path: Path, clip_folder: Path) -> None:
+def test_missing_clip_weights_are_named(tmp_path: Path, clip_folder: Path) -> None:
     image = pictures(1, 32)
     with pytest.raises(QualityError, match=r"openai/clip-vit-large-patch14.*--clip.*--allow-hub"):
         ClipScore(ClipWeights()).score(image, prompts=["a"])

@@ -1,4 +1,4 @@
-"""SSIM, MS-SSIM and PSNR hold the laws of a similarity, and agree with the definition."""
+"""SSIM, MS-SSIM and PSNR obey the laws of a similarity and agree with their definitions."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def psnr(images: Any, references: Any) -> Any:
 
 
 @pytest.mark.parametrize("metric", ALL, ids=lambda metric: metric.name)
-def test_identity_symmetry_and_order(metric: Metric) -> None:
-    """Identical images score the most there is, the two sides may be exchanged, more noise scores less."""
+def test_metric_is_symmetric_maximal_at_identity_and_falls_with_noise(metric: Metric) -> None:
+    """Identical images score highest, exchanging the images changes nothing, and more noise scores less."""
     image = pictures(2, SIDE)
     best = metric.score(image, references=image)
     np.testing.assert_allclose(best, PSNR_CAP_DB if metric.name == "psnr" else 1.0, atol=1e-5)
@@ -40,7 +40,7 @@ def test_identity_symmetry_and_order(metric: Metric) -> None:
 
 
 @pytest.mark.parametrize("metric", ALL, ids=lambda metric: metric.name)
-def test_an_image_scores_the_same_alone_and_in_a_batch(metric: Metric) -> None:
+def test_image_metric_does_not_depend_on_the_batch(metric: Metric) -> None:
     image, other = pictures(2, SIDE), pictures(2, SIDE, seed=5)
     together = metric.score(image, references=other)
     assert together.shape == (2,)
@@ -49,7 +49,7 @@ def test_an_image_scores_the_same_alone_and_in_a_batch(metric: Metric) -> None:
     np.testing.assert_allclose(together, alone, rtol=1e-6)
 
 
-def test_ssim_is_wangs_formula() -> None:
+def test_ssim_matches_wangs_formula() -> None:
     """Written out: Gaussian means, variances and covariance, averaged where the window lies inside."""
     x, y = pictures(1, 48), noisy(pictures(1, 48), 15)
     values = []
@@ -77,7 +77,7 @@ def test_ssim_and_psnr_agree_with_scikit_image() -> None:
     np.testing.assert_allclose(psnr(x, y), metrics.peak_signal_noise_ratio(x[0], y[0], data_range=255))
 
 
-def test_psnr_of_known_errors() -> None:
+def test_psnr_matches_known_errors() -> None:
     """A difference of d levels everywhere is 20 log10(255 / d) dB; the cap holds for less than 1e-10 of 255^2."""
     black = np.zeros((1, 8, 8, 3), np.uint8)
     for levels in (1, 5, 255):
@@ -94,7 +94,7 @@ def test_ms_ssim_names_the_smallest_side() -> None:
         MsSsim().score(small, references=small)
 
 
-def test_what_cannot_be_compared_is_refused() -> None:
+def test_incomparable_images_are_refused() -> None:
     image = pictures(1, 16)
     for bad in (image.astype(float), image[0], image[..., :1], image[:0]):
         with pytest.raises(QualityError, match="expected uint8"):

@@ -1,4 +1,4 @@
-"""Where add-ons come from and where they stay: a shared link, a disk on each node, LRU and LFU, routing by add-on."""
+"""Fetching and caching of add-ons: a shared link, a disk on each node, LRU and LFU, routing by add-on."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +16,7 @@ from sim.addons.shared_link import NodeDisk, SharedLink
 from sim.addons.sync_loading import SyncLoading
 from sim.core.errors import ConfigError
 from sim.run.simulate import simulate
-from tests.sim.lab import Given, configured
+from tests.sim.lab import FixedTimes, configured
 from traces.describe.loads import Lookups
 
 RATE = 100.0
@@ -24,7 +24,7 @@ SIZES = st.lists(st.tuples(st.floats(0, 10), st.floats(1, 500)), min_size=1, max
 
 
 def bound(fetch: Any, sizes: dict[str, float]) -> Any:
-    """``fetch`` in a run of which only bytes are known; what it loads is noted."""
+    """Bind ``fetch`` to a run that knows only the bytes of add-ons; it notes each load."""
     loaded: list[str] = []
     rng = SimpleNamespace(random=lambda: 0.5)
     run = SimpleNamespace(
@@ -47,7 +47,7 @@ def lora(name: str) -> Asset:
 
 
 def shared(files: list[tuple[float, float]], latency_s: float, step_s: float = 0.005) -> list[float]:
-    """When each of ``files`` (begins, bytes) is there, in small steps."""
+    """Return the arrival time of each of ``files`` (start, bytes), simulated in small steps."""
     left = [size for _, size in files]
     ends, now_s = [0.0] * len(files), 0.0
     while any(size > 0 for size in left):
@@ -62,7 +62,7 @@ def shared(files: list[tuple[float, float]], latency_s: float, step_s: float = 0
 
 @settings(max_examples=20)
 @given(st.lists(st.floats(0, 5), min_size=2, max_size=6).map(sorted))
-def test_measured_seconds_have_their_quantiles(quantiles_s: list[float]) -> None:
+def test_measured_fetch_draws_from_its_quantiles(quantiles_s: list[float]) -> None:
     fetch = MeasuredFetch(quantiles_s)
     run = bound(fetch, {})
     run.rng("").random = iter(np.linspace(0.0, 1.0, len(quantiles_s)).tolist()).__next__
@@ -71,7 +71,7 @@ def test_measured_seconds_have_their_quantiles(quantiles_s: list[float]) -> None
 
 
 @pytest.mark.parametrize("quantiles_s", [[1.0], [], [1.0, 0.5], [-0.1, 0.5], [0.1, 0.3, 0.2]])
-def test_quantiles_that_are_none_are_refused(quantiles_s: list[float]) -> None:
+def test_malformed_quantiles_are_refused(quantiles_s: list[float]) -> None:
     expected = r"found \[.*expected two or more numbers from 0 in ascending order"
     with pytest.raises(ConfigError, match=f"lora_fetch.quantiles: {expected}"):
         MeasuredFetch(quantiles_s)
@@ -86,8 +86,8 @@ QUANTILES = st.lists(st.floats(0, 5), min_size=2, max_size=40).map(sorted)
 
 @settings(max_examples=25)
 @given(QUANTILES, st.integers(0, 2**32))
-def test_draws_have_the_mean_and_the_median_of_their_quantiles(quantiles: list[float], seed: int) -> None:
-    """Within five standard errors: of the mean as always, of the median in shares of the draws."""
+def test_quantile_draws_have_the_mean_and_median_of_their_quantiles(quantiles: list[float], seed: int) -> None:
+    """Within five standard errors: of the mean as usual, of the median as a share of the draws."""
     drawn, count = QuantileSampler("key", quantiles, np.random.default_rng(seed)), 4000
     found = np.array([drawn() for _ in range(count)])
     grid = np.linspace(0, 1, len(quantiles))
@@ -99,7 +99,7 @@ def test_draws_have_the_mean_and_the_median_of_their_quantiles(quantiles: list[f
 
 
 @given(QUANTILES, st.integers(0, 2**32))
-def test_a_link_draws_the_wait_of_each_file_and_adds_its_bytes(quantiles: list[float], seed: int) -> None:
+def test_link_time_is_a_drawn_latency_plus_bytes_over_bandwidth(quantiles: list[float], seed: int) -> None:
     link = Link(quantiles, RATE)
     run = bound(link, {"x": 50.0})
     run.rng("").random = np.random.default_rng(seed).random
@@ -108,20 +108,20 @@ def test_a_link_draws_the_wait_of_each_file_and_adds_its_bytes(quantiles: list[f
     assert found == pytest.approx([expected() + 0.5 for _ in range(5)])
 
 
-def test_kernels_are_for_a_backend_that_knows_them() -> None:
-    said: list[tuple[Any, ...]] = []
-    run = SimpleNamespace(backend=Given([1.0]), assume=lambda *what: said.append(what))
-    with pytest.raises(ConfigError, match=r"kernels: Given knows none; add backend=profiled or ~kernels"):
+def test_kernels_need_a_backend_that_knows_them() -> None:
+    assumed: list[tuple[Any, ...]] = []
+    run = SimpleNamespace(backend=FixedTimes([1.0]), assume=lambda *what: assumed.append(what))
+    with pytest.raises(ConfigError, match=r"kernels: FixedTimes knows none; add backend=profiled or ~kernels"):
         Kernels(["fused"]).bind(run)  # type: ignore[arg-type]
     plain = Kernels()
     plain.bind(run)  # type: ignore[arg-type]
     assert plain.faster("sdxl") == 1.0
-    assert said == []
+    assert assumed == []
 
 
 @settings(max_examples=40)
 @given(SIZES, st.floats(0, 1))
-def test_a_link_is_shared_as_small_steps_share_it(files: list[tuple[float, float]], latency_s: float) -> None:
+def test_shared_link_matches_a_small_step_simulation(files: list[tuple[float, float]], latency_s: float) -> None:
     files = sorted(files)
     link = SharedLink(latency_s=latency_s, bytes_per_s=RATE)
     bound(link, {str(at): size for at, (_, size) in enumerate(files)})
@@ -131,7 +131,7 @@ def test_a_link_is_shared_as_small_steps_share_it(files: list[tuple[float, float
     assert all(first <= last + 1e-9 for first, last in zip(firsts, known, strict=True))
 
 
-def test_two_equal_files_take_twice_as_long_and_one_alone_what_a_link_of_its_own_does() -> None:
+def test_two_equal_files_halve_a_shared_link() -> None:
     link = SharedLink(latency_s=0.115, bytes_per_s=2**30)
     bound(link, {"a": 384 * 2**20, "b": 384 * 2**20})
     assert link.seconds(worker(0), lora("a"), 0.0) == pytest.approx(0.49)  # SwiftDiffusion, 4.2
@@ -140,25 +140,26 @@ def test_two_equal_files_take_twice_as_long_and_one_alone_what_a_link_of_its_own
 
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=50), st.integers(1, 6), st.sampled_from(["lru", "lfu"]))
-def test_a_nodes_disk_fetches_what_the_offline_curve_says(asked: list[int], files: int, leaves: Any) -> None:
+def test_node_disk_fetches_match_the_offline_miss_curve(asked: list[int], files: int, eviction: Any) -> None:
     remote = SharedLink(latency_s=0.0, bytes_per_s=RATE)
     disk = SharedLink(latency_s=0.0, bytes_per_s=RATE)
-    node = NodeDisk(files=files, eviction=leaves, disk=disk, remote=remote)
+    node = NodeDisk(files=files, eviction=eviction, disk=disk, remote=remote)
     sizes = {str(n): 1.0 for n in range(6)}
     bound(node, sizes)
     run = bound(remote, sizes)
     bound(disk, sizes)
     for at, name in enumerate(asked):
         node.seconds(worker(), lora(str(name)), float(at))
-    assert len(run.noted) == pytest.approx(Lookups(1, [asked]).loads(files, leaves))
+    assert len(run.noted) == pytest.approx(Lookups(1, [asked]).loads(files, eviction))
 
 
-@pytest.mark.parametrize("leaves", ["lru", "lfu"])
-@pytest.mark.parametrize("most", [1, 2, 3])
-def test_controlnets_on_a_gpu_are_loaded_as_the_offline_curve_says(tmp_path: Any, leaves: str, most: int) -> None:
-    """One at a time, on one GPU: the run loads what the curve of the trace's only node does."""
+@pytest.mark.parametrize("eviction", ["lru", "lfu"])
+@pytest.mark.parametrize("max_resident", [1, 2, 3])
+def test_controlnet_gpu_loads_match_the_offline_miss_curve(tmp_path: Any, eviction: str, max_resident: int) -> None:
+    """One request at a time on one GPU loads what the curve of the trace's only node says."""
     drawn = np.random.default_rng(1).choice(6, 40, p=[0.35, 0.25, 0.2, 0.1, 0.05, 0.05])
-    asked = np.concatenate([[0, 0, 1, 2, 1, 2, 0], drawn])  # with room for two, counts that outlive an eviction show
+    # with a capacity of two, counts that outlive an eviction show
+    asked = np.concatenate([[0, 0, 1, 2, 1, 2, 0], drawn])
     file = tmp_path / "t.csv"
     lines = [f"p,{30 * at},net{name}," for at, name in enumerate(asked)]
     file.write_text("\n".join(["prompt,arrival_s,controlnets,loras", *lines, ""]))
@@ -166,15 +167,15 @@ def test_controlnets_on_a_gpu_are_loaded_as_the_offline_curve_says(tmp_path: Any
         configured(
             "system=diffusers", "cluster=h800", "cluster.count=1", "arrivals=trace", "trace=file",
             "trace._target_=traces.sources.delimited.Csv", f"trace.path={file}",
-            f"controlnet_placement.eviction={leaves}", f"controlnet_placement.max_resident={most}",
+            f"controlnet_placement.eviction={eviction}", f"controlnet_placement.max_resident={max_resident}",
         )
     )  # fmt: skip
     loads = (outcome.requests.to_pandas().load_s > 0).sum()
-    assert loads == round(Lookups(1, [asked.tolist()]).loads(most, leaves))
+    assert loads == round(Lookups(1, [asked.tolist()]).loads(max_resident, eviction))
 
 
-def test_on_a_shared_link_requests_stall_that_do_not_on_links_of_their_own() -> None:
-    """Four begin at once: each LoRA takes four times as long and is waited for; nothing else differs."""
+def test_shared_link_stalls_concurrent_requests_unlike_separate_links() -> None:
+    """Four requests start at once: each LoRA takes four times as long and stalls its request; nothing else differs."""
     common = (
         "system=swiftdiffusion", "cluster=h800", "cluster.count=4", "trace=add-ons", "trace.controlnets=0",
         "trace.loras=1", "trace.requests=4", "arrivals=closed", "arrivals.outstanding=4",
@@ -188,8 +189,9 @@ def test_on_a_shared_link_requests_stall_that_do_not_on_links_of_their_own() -> 
 
 
 @pytest.mark.parametrize("worth", [0.0, 1.0, 1e6])
-def test_routing_by_add_on_trades_loading_for_waiting(worth: float) -> None:
-    """All requests ask for the same ControlNets: worth nothing they spread, worth everything they queue at one GPU."""
+def test_load_weight_of_by_addons_trades_loads_for_waiting(worth: float) -> None:
+    """All requests ask for the same ControlNet. With weight 0 they spread over the GPUs; with a large weight they queue
+    at one."""
     outcome = simulate(
         configured(
             "system=diffusers", "cluster=h800", "cluster.count=4", "trace=add-ons", "trace.controlnets=1",

@@ -1,4 +1,4 @@
-"""SwiftDiffusion's executors: Gustafson's law, waits at shared servers, LoRAs on the way, groups, and memory."""
+"""SwiftDiffusion's executors: Gustafson's law, waits at shared servers, LoRA patches mid-run, groups, and memory."""
 
 from copy import deepcopy
 from functools import cache
@@ -52,8 +52,8 @@ def stays(outcome: Outcome) -> list[float]:
     return (found.finish_s - found.arrival_s).tolist()
 
 
-def test_in_series_is_what_the_whole_request_executor_does() -> None:
-    """With ControlNets that stay and LoRAs that are merged in place, the one way is the other."""
+def test_inline_addons_take_what_the_sequential_executor_takes() -> None:
+    """With resident ControlNets and LoRAs merged in place, both executors do the same work."""
     choose = ("lora_loading.create=false", "lora_loading.keep_resident=true")
     ours = served("diffusers", 3, 2, *choose)
     theirs = served("vanilla", 3, 2, "addons=serve")
@@ -62,9 +62,12 @@ def test_in_series_is_what_the_whole_request_executor_does() -> None:
 
 
 @pytest.mark.parametrize("nets", [0, 1, 2, 3])
-def test_gustafsons_law(nets: int) -> None:
-    """Of n + 1 processors the serial part gains nothing and the parallel one all of them: S = s + p (n + 1), if the
-    encoder and the ControlNets are as long and nothing is sent. The simulation is below it by just what is not so."""
+def test_controlnet_service_speedup_follows_gustafsons_law(nets: int) -> None:
+    """On n + 1 processors the serial part gains nothing and the parallel part all: S = s + p (n + 1).
+
+    This holds if the encoder and each ControlNet take equally long and nothing is sent. The simulation is below it by
+    exactly what differs.
+    """
     serial = served("diffusers", nets, 0, "cluster.count=1", requests=2)
     beside = served("swiftdiffusion", nets, 0, "~kernels", requests=2)
     took_s = [rows(outcome).denoise_s.iloc[-1] / N for outcome in (serial, beside)]
@@ -73,13 +76,14 @@ def test_gustafsons_law(nets: int) -> None:
     parallel_s, serial_s = ENCODER_S, STEP_S - ENCODER_S
     s, p = serial_s / STEP_S, parallel_s / STEP_S
     law = s + p * (nets + 1)
-    assert took_s[0] / took_s[1] <= law * 1.06  # in line a ControlNet is up to 1.11 encoders
+    assert took_s[0] / took_s[1] <= law * 1.06  # an inline ControlNet takes up to 1.11 encoders
     assert took_s[0] / took_s[1] == pytest.approx(law, rel=0.08)
 
 
 @pytest.mark.parametrize(("nets", "loras"), [(2, 1), (5, 3), (0, 4), (1, 0)])
-def test_any_setting_is_served(nets: int, loras: int) -> None:
-    """The steps, and a patch for each LoRA, which is copied first; the first request of the run loads ControlNets."""
+def test_swiftdiffusion_latency_is_steps_plus_patches_for_any_addons(nets: int, loras: int) -> None:
+    """Latency is the steps, plus a patch for each LoRA, which is copied first. The first request also loads
+    ControlNets."""
     outcome = served("swiftdiffusion", nets, loras, "cluster.count=6")
     found = rows(outcome)
     faster = 1.064 * 1.06 * 1.072
@@ -97,14 +101,14 @@ def test_any_setting_is_served(nets: int, loras: int) -> None:
     assert gpu["busy_fraction"] * gpu["seconds"] == pytest.approx(busy_s)
 
 
-def test_what_takes_more_gpus_than_there_are_fails_with_the_reason() -> None:
+def test_request_that_needs_more_gpus_than_exist_fails_with_the_reason() -> None:
     reason = "none of the 3 .* completed: 3 x with 4 ControlNets it takes 10 GPUs, 2 of them for the denoiser; found 8"
     with pytest.raises(ConfigError, match=reason):
         served("katz", 4, 0)
 
 
 @pytest.mark.parametrize(("came_s", "bound"), [(0.2, 20), (0.9, 20), (2.5, 20), (2.5, 50), (0.9, 1), (30.0, 20)])
-def test_a_lora_is_merged_at_the_first_boundary_after_it_came_or_waited_for(came_s: float, bound: int) -> None:
+def test_lora_is_merged_at_the_first_boundary_after_its_fetch_or_bound(came_s: float, bound: int) -> None:
     fetch = f"{{_target_: sim.addons.fetch.MeasuredFetch, quantiles: [{came_s}, {came_s}]}}"
     outcome = served(
         "swiftdiffusion", 0, 1, "~kernels", "~lora_fetch",
@@ -120,8 +124,8 @@ def test_a_lora_is_merged_at_the_first_boundary_after_it_came_or_waited_for(came
     assert outcome.summary["addons"]["stalled_share"] == float(stall_s > 0.1)
 
 
-def test_taking_loras_out_occupies_the_gpu_but_not_the_image() -> None:
-    """Two requests at once on one GPU: the second waits for the first image and for the weights to be put back."""
+def test_unmerging_loras_holds_the_gpu_but_not_the_image() -> None:
+    """Two simultaneous requests on one GPU: the second waits for the first image and for the weights to be restored."""
     outcome = served("swiftdiffusion", 0, 1, "cluster.count=1", "arrivals=closed", "arrivals.outstanding=2", requests=2)
     found = rows(outcome)
     assert found.start_s[1] == pytest.approx(found.finish_s[0] + 0.378)
@@ -135,8 +139,8 @@ def test_taking_loras_out_occupies_the_gpu_but_not_the_image() -> None:
     assert np.isnan(kept.patch_s[1])
 
 
-def test_one_worker_never_waits_at_its_servers() -> None:
-    """On servers of its own a step is the same as in a group."""
+def test_one_worker_never_waits_at_its_controlnet_servers() -> None:
+    """On its own servers a request's step takes what it takes in a group."""
     shared = served(
         "swiftdiffusion", 2, 0, "controlnet_placement=shared", "allocation=controlnet-servers", "scheduler=fcfs"
     )
@@ -146,9 +150,9 @@ def test_one_worker_never_waits_at_its_servers() -> None:
 
 
 @pytest.mark.parametrize("workers", [2, 4])
-def test_a_shared_servers_wait_is_below_that_of_m_g_1(workers: int) -> None:
-    """A server that serves every call in d, called by workers with pauses, waits less than M/D/1 at the same load: each
-    has one call outstanding, so that a queue is never longer than the others are many."""
+def test_shared_controlnet_server_waits_less_than_md1(workers: int) -> None:
+    """A server of constant service time d, called by workers with pauses, waits less than M/D/1 at the same load: each
+    worker has one outstanding call, so the queue is shorter than the number of other workers."""
     outcome = served(
         "swiftdiffusion", 1, 0, "controlnet_placement=shared", "allocation=controlnet-servers", "allocation.servers=1",
         "scheduler=fcfs", f"cluster.count={workers + 1}", "controlnet_placement.placement=[[controlnet-1]]",
@@ -176,10 +180,10 @@ GB = 10**9
     net_gb=st.integers(1, 6),
     loras=st.integers(0, 2),
 )
-def test_memory_never_exceeds_the_device(system: str, memory: int, nets: int, net_gb: int, loras: int) -> None:
-    """Whatever is asked for: weights, add-ons and what a step allocates fit on every GPU at every instant, and what can
-    not be served says why."""
-    most, seen = memory * GB, list[int]()
+def test_memory_use_never_exceeds_the_device(system: str, memory: int, nets: int, net_gb: int, loras: int) -> None:
+    """Weights, add-ons and the working memory of a step fit on every GPU at every instant; a request that cannot be
+    served fails with a reason."""
+    memory_bytes, seen = memory * GB, list[int]()
     kept = Cluster.record_busy
 
     def record_busy(self: Cluster, worker: Any, *args: Any, **named: Any) -> float:
@@ -194,17 +198,17 @@ def test_memory_never_exceeds_the_device(system: str, memory: int, nets: int, ne
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Cluster, "record_busy", record_busy)
         try:
-            found = rows(served(system, nets, loras, *words, requests=2, memory=most, net=net_gb * GB))
+            found = rows(served(system, nets, loras, *words, requests=2, memory=memory_bytes, net=net_gb * GB))
             reasons = found.reason.dropna().tolist()
             assert set(found.outcome) <= {"completed", "failed"}
         except ConfigError as nothing_completed:
             reasons = [str(nothing_completed)]
-    assert all(bytes <= most for bytes in seen)
+    assert all(bytes <= memory_bytes for bytes in seen)
     assert all("fit" in why or "takes" in why for why in reasons)
 
 
-def test_steps_that_are_reused_and_shared_servers_are_refused_together() -> None:
-    """What is saved at the servers is not modelled: they would be called for every kind of step at once."""
+def test_feature_cache_with_shared_controlnet_servers_is_refused() -> None:
+    """The saving at the servers is not modelled: they would be called for every kind of step at once."""
     words = ["scheduler=fcfs", "controlnet_placement=shared", "allocation=controlnet-servers", "allocation.servers=1"]
     with pytest.raises(ConfigError, match=r"feature_cache: .* not modelled"):
         simulate(
@@ -214,9 +218,9 @@ def test_steps_that_are_reused_and_shared_servers_are_refused_together() -> None
 
 @cache
 def spread(system: str) -> list[float]:
-    """What a LoRA takes over its mean, by the system's configuration or else the profile."""
-    told = composed(f"system={system}")["lora_loading"]["spread"]
-    found = told or Profiled("h800").lora_spread(Asset("lora", "x", "sdxl"))
+    """Return the spread of a LoRA's load time over its mean: the system's own, or else the profile's."""
+    configured_spread = composed(f"system={system}")["lora_loading"]["spread"]
+    found = configured_spread or Profiled("h800").lora_spread(Asset("lora", "x", "sdxl"))
     return list(found)
 
 
@@ -224,14 +228,14 @@ DRAWING = ("diffusers", "nirvana-10", "nirvana-20", "distrifusion-add-ons")
 
 
 @pytest.mark.parametrize("system", DRAWING)
-def test_a_spread_leaves_the_mean_as_it_is(system: str) -> None:
+def test_lora_spread_has_mean_one(system: str) -> None:
     quantiles = spread(system)
     assert np.trapezoid(quantiles, np.linspace(0, 1, len(quantiles))) == pytest.approx(1, abs=1e-3)
 
 
 @pytest.mark.parametrize("system", DRAWING)
-def test_loras_before_the_first_step_take_seconds_of_their_spread(system: str) -> None:
-    """Mean and median over many requests, within five standard errors."""
+def test_lora_load_times_have_the_mean_and_median_of_their_spread(system: str) -> None:
+    """Mean and median over many requests lie within five standard errors."""
     times, count = composed(f"system={system}")["lora_loading"]["factor"], 600
     load_s = rows(served(system, 0, 1, requests=count)).load_s
     typical_s, quantiles = 3.351 * times, spread(system)
@@ -241,14 +245,14 @@ def test_loras_before_the_first_step_take_seconds_of_their_spread(system: str) -
     assert low * typical_s <= load_s.median() <= high * typical_s
 
 
-def test_each_lora_of_a_request_draws_its_own() -> None:
-    """Of two alike, the seconds of both vary by 2 ** 0.5 as much as those of one, not by twice as much."""
+def test_each_lora_of_a_request_draws_independently() -> None:
+    """The standard deviation for two LoRAs is 2 ** 0.5 times that for one, not twice."""
     alike = "trace.lora_bytes=[340500000,340500000]"
     one, two = (rows(served("diffusers", 0, loras, alike, requests=600)).load_s for loras in (1, 2))
     assert two.std() / one.std() == pytest.approx(2**0.5, rel=0.1)
 
 
-def test_draws_of_loras_move_no_other_draw_and_are_the_same_for_the_same_seed() -> None:
+def test_lora_draws_move_no_other_draw_and_repeat_by_seed() -> None:
     words = ("arrivals=poisson", "arrivals.rate_rpm=20", "frontend.fetch_s=0")
     plain = rows(served("nirvana-10", 1, 1, *words, "lora_loading.spread=[1,1]", requests=50))
     drawn, again = (served("nirvana-10", 1, 1, *words, requests=50).requests for _ in range(2))

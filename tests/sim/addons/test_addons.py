@@ -1,4 +1,4 @@
-"""Add-ons served on a made-up profile, by hand; and deadlines."""
+"""Add-ons on a made-up profile against worked examples; and deadlines."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +12,7 @@ from sim.core.errors import SimulationError
 from sim.core.request import Request
 from sim.protocols import Scheduler, Worker
 from sim.run.simulate import Outcome
+from sim.scheduling.fcfs import Fcfs
 from tests.sim.lab import engine, simulated
 
 STEP_S, NET_S, NET_LOAD_S, READ_S, PATCH_S, END_S, STEPS = 0.1, {1: 0.03, 2: 0.05}, 2.0, 0.25, 0.5, 1.0, 50
@@ -31,12 +32,12 @@ FULL = PLAIN | {
 }  # fmt: skip
 LORA_S = READ_S + PATCH_S
 ROWS = ("a;b|", "a|x", "|x", "|x;y", "|", "b|")
-"""What each asks for: ControlNets, then LoRAs."""
+"""ControlNets and LoRAs of each request, as "ControlNets|LoRAs"."""
 
 
 @pytest.fixture
 def served(tmp_path: Path) -> Callable[..., Outcome]:
-    """A run of ``rows``, 100 s apart, on one GPU."""
+    """Run ``rows``, 100 s apart, on one GPU."""
 
     def run(*overrides: str, profile: dict[str, Any] = FULL, rows: tuple[str, ...] = ROWS) -> Outcome:
         folder, trace = tmp_path / "profiles", tmp_path / "trace.csv"
@@ -53,10 +54,8 @@ def served(tmp_path: Path) -> Callable[..., Outcome]:
 
 
 @pytest.mark.parametrize("executor", ["sequential", "continuous-batching"])
-def test_add_ons_are_loaded_before_the_first_step_and_run_beside_each(
-    served: Callable[..., Outcome], executor: str
-) -> None:
-    """ControlNets stay, LoRAs are patched anew for every other set of them."""
+def test_addons_load_before_step_one_and_run_beside_every_step(served: Callable[..., Outcome], executor: str) -> None:
+    """ControlNets stay resident; LoRAs are patched again for every other set."""
     outcome = served("addons=serve", f"executor={executor}", "cluster.gpu.memory_bytes=null")
     rows = outcome.requests.to_pandas()
     loads = [2 * NET_LOAD_S, LORA_S, 0.0, 2 * LORA_S, 0.0, 0.0]
@@ -69,13 +68,13 @@ def test_add_ons_are_loaded_before_the_first_step_and_run_beside_each(
     gpu = outcome.summary["gpu"]
     assert gpu["switches"] == 0
     assert gpu["busy_fraction"] * gpu["seconds"] == pytest.approx(sum(stays))
-    said = [assumption["what"] for assumption in outcome.summary["assumptions"]]
-    assert "seconds to take LoRAs out of a model's weights again" in said
-    assert "GPU memory for ControlNets" in said
+    assumptions = [assumption["what"] for assumption in outcome.summary["assumptions"]]
+    assert "seconds to take LoRAs out of a model's weights again" in assumptions
+    assert "GPU memory for ControlNets" in assumptions
 
 
-def test_where_memory_is_short_the_longest_unused_controlnet_goes(served: Callable[..., Outcome]) -> None:
-    """Two fit: c takes the place of b, which was used before a."""
+def test_memory_pressure_evicts_the_least_recently_used_controlnet(served: Callable[..., Outcome]) -> None:
+    """Two ControlNets fit: c replaces b, which was used before a."""
     rows = ("a|", "b|", "a|", "c|", "a|", "b|")
     outcome = served("addons=serve", "cluster.gpu.memory_bytes=12500", rows=rows)
     loads = [NET_LOAD_S * n for n in (1, 1, 0, 1, 0, 1)]
@@ -87,8 +86,8 @@ def test_where_memory_is_short_the_longest_unused_controlnet_goes(served: Callab
     )
 
 
-def test_a_controlnet_that_an_active_request_runs_with_stays(served: Callable[..., Outcome]) -> None:
-    """One fits: the second request joins while the first steps."""
+def test_controlnet_in_use_by_an_active_request_is_not_evicted(served: Callable[..., Outcome]) -> None:
+    """One ControlNet fits; the second request joins while the first steps."""
     together = (
         "addons=serve",
         "executor=continuous-batching",
@@ -102,10 +101,8 @@ def test_a_controlnet_that_an_active_request_runs_with_stays(served: Callable[..
 
 
 @pytest.mark.parametrize("executor", ["sequential", "continuous-batching"])
-def test_what_a_request_allocates_must_fit_beside_what_is_resident(
-    served: Callable[..., Outcome], executor: str
-) -> None:
-    """Weights 10,000 bytes, a ControlNet 1,000; a step with one takes 12,000 with all of it, one without 11,000."""
+def test_working_memory_of_a_request_fits_beside_resident_addons(served: Callable[..., Outcome], executor: str) -> None:
+    """Weights take 10,000 bytes, a ControlNet 1,000. A step with one takes 12,000 in all, a step without 11,000."""
     size = {"width": 1024, "height": 1024, "batch": 1}
     memory = [
         {"operation": "step", "nets": 0, "bytes": 11_000, **size},
@@ -114,14 +111,14 @@ def test_what_a_request_allocates_must_fit_beside_what_is_resident(
     profile = FULL | {"memory": memory}
     choose = ("addons=serve", f"executor={executor}")
     rows = ("a|", "b|", "|", "a|")
-    for most, loads in ((12_900, [1, 1, 0, 1]), (13_000, [1, 1, 0, 0])):
-        outcome = served(*choose, f"cluster.gpu.memory_bytes={most}", profile=profile, rows=rows)
+    for memory_bytes, loads in ((12_900, [1, 1, 0, 1]), (13_000, [1, 1, 0, 0])):
+        outcome = served(*choose, f"cluster.gpu.memory_bytes={memory_bytes}", profile=profile, rows=rows)
         assert outcome.requests.to_pandas().load_s.tolist() == [NET_LOAD_S * n for n in loads]
     outcome = served(*choose, "cluster.gpu.memory_bytes=11900", profile=profile, rows=rows)
     assert outcome.requests.to_pandas().outcome.tolist() == ["failed", "failed", "completed", "failed"]
 
 
-def test_requests_of_other_loras_do_not_share_a_worker(served: Callable[..., Outcome]) -> None:
+def test_requests_with_different_loras_cannot_share_a_worker(served: Callable[..., Outcome]) -> None:
     with pytest.raises(SimulationError, match="a scheduler must keep LoRAs apart"):
         served(
             "addons=serve",
@@ -132,17 +129,17 @@ def test_requests_of_other_loras_do_not_share_a_worker(served: Callable[..., Out
         )
 
 
-def test_add_ons_that_are_ignored_are_said(served: Callable[..., Outcome]) -> None:
+def test_ignored_addons_are_stated_as_an_assumption(served: Callable[..., Outcome]) -> None:
     outcome = served()
     assert (outcome.requests.to_pandas().denoise_s == STEPS * STEP_S).all()
-    (said,) = [each for each in outcome.summary["assumptions"] if "add-ons" in each["what"]]
-    assert (said["value"], said["source"]) == (0, "addons=ignore; 5 requests ask for some")
+    (assumption,) = [each for each in outcome.summary["assumptions"] if "add-ons" in each["what"]]
+    assert (assumption["value"], assumption["source"]) == (0, "addons=ignore; 5 requests ask for some")
 
 
 @pytest.mark.parametrize("row", ["a|", "|x"])
-def test_a_profile_without_the_figures_is_one_clear_error(served: Callable[..., Outcome], row: str) -> None:
-    said = r"profile of sdxl on h800: .*(measure it|measure them) \(mezzotint calibrate"
-    with pytest.raises(BackendError, match=said) as caught:
+def test_profile_without_addon_figures_is_refused(served: Callable[..., Outcome], row: str) -> None:
+    message = r"profile of sdxl on h800: .*(measure it|measure them) \(mezzotint calibrate"
+    with pytest.raises(BackendError, match=message) as caught:
         served("addons=serve", profile=PLAIN, rows=("|", row))
     assert "\n" not in str(caught.value)
     assert served("addons=serve", profile=PLAIN, rows=("|", "|")).summary["requests"]["completed"] == 2
@@ -152,7 +149,7 @@ def test_a_profile_without_the_figures_is_one_clear_error(served: Callable[..., 
 
 
 class EarliestDeadline(Scheduler):
-    """Of those that wait the one whose image is due first."""
+    """The waiting request with the earliest deadline starts next."""
 
     def bind(self, run: Any) -> None:
         self.cluster, self.waiting = run.cluster, list[Request]()
@@ -173,7 +170,7 @@ class EarliestDeadline(Scheduler):
         return len(self.waiting)
 
 
-def test_a_deadline_is_the_first_limit_after_the_arrival() -> None:
+def test_deadline_is_arrival_plus_the_first_limit() -> None:
     """A long request that came first is due at 1 + 2 x 30 s, a short one at 2 + 2 x 5 s."""
     seen: dict[int, float] = {}
 
@@ -191,11 +188,14 @@ def test_a_deadline_is_the_first_limit_after_the_arrival() -> None:
     assert due.record.request_columns["start_s"].tolist() == [0.0, 15.0, 10.0]
 
 
-def test_a_deadline_follows_the_runs_slo(served: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deadline_follows_the_runs_first_slo(served: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch) -> None:
     limits: list[float] = []
-    monkeypatch.setattr(
-        "sim.scheduling.fcfs.Fcfs.offer",
-        lambda self, request, now_s: limits.append(request.deadline_s - request.arrival_s) or self._find_worker(),
-    )
+    offer = Fcfs.offer
+
+    def watched(self: Fcfs, request: Request, now_s: float) -> Worker | None:
+        limits.append(request.deadline_s - request.arrival_s)
+        return offer(self, request, now_s)
+
+    monkeypatch.setattr(Fcfs, "offer", watched)
     served("slo=[3, 2]", rows=("|", "|"))
     assert limits == pytest.approx([3 * ONE_S] * 2)

@@ -27,22 +27,22 @@ def runs() -> dict[str, Outcome]:
 
 
 @pytest.mark.parametrize(("power", "saved"), [(1, 0.25), (2, 2 / (3 * math.sqrt(3)))])
-def test_footnote_1(power: int, saved: float) -> None:
+def test_best_single_threshold_matches_nirvana_footnote_1(power: int, saved: float) -> None:
     """Linear: K_T/2 saves K_T/4N. Quadratic: 2 K_T / (3 sqrt(3) N), 0.3849 K_T/N."""
     assert nirvana.best_single(power) == pytest.approx(saved, rel=1e-9)
 
 
 @given(power=st.floats(0.2, 8))
-def test_what_is_found_numerically_is_the_closed_form(power: float) -> None:
+def test_numerical_best_threshold_matches_the_closed_form(power: float) -> None:
     assert best_single(lambda k: 1 - k**power) == pytest.approx(nirvana.best_single(power), rel=1e-7)
 
 
-def test_the_papers_cost_reduction() -> None:
+def test_cost_reduction_matches_nirvana_section_7_3() -> None:
     """7.3, Fig. 13: $8.144 for the instance, $0.12 and $0.09 for services, 1.28 times the throughput: 19 to 20 %."""
     assert round(cost_reduction(8.144, 0.12 + 0.09, 1.28), 3) == 0.199
 
 
-def test_every_request_of_the_simulation_takes_the_time_of_the_model(runs: dict[str, Outcome]) -> None:
+def test_simulated_request_latency_equals_the_analytic_model(runs: dict[str, Outcome]) -> None:
     rows = runs["nirvana"].requests.to_pandas()
     hit, foreseen = rows.source_id.notna(), rows.search_s == 0
     assert 0.1 < hit.mean() < 0.9
@@ -51,24 +51,24 @@ def test_every_request_of_the_simulation_takes_the_time_of_the_model(runs: dict[
     np.testing.assert_allclose(rows.finish_s - rows.arrival_s, expected, rtol=0, atol=1e-9)
 
 
-def test_means_of_the_simulation_are_those_of_its_own_hit_shares(runs: dict[str, Outcome]) -> None:
-    said = runs["nirvana"].summary
-    hit_rate = said["cache"]["hits"] / said["requests"]["completed"]
-    best = {int(k): hit_rate * share for k, share in said["cache"]["hit_share_by_k"].items()}
+def test_simulated_mean_latency_follows_from_its_hit_shares(runs: dict[str, Outcome]) -> None:
+    summary = runs["nirvana"].summary
+    hit_rate = summary["cache"]["hits"] / summary["requests"]["completed"]
+    best = {int(k): hit_rate * share for k, share in summary["cache"]["hit_share_by_k"].items()}
     foreseen = float((runs["nirvana"].requests.to_pandas().search_s == 0).mean())
-    assert said["latency_s"]["mean"] == pytest.approx(TIMES.mean_s(best, foreseen), abs=1e-9)
-    assert said["cache"]["compute_saving"] == pytest.approx(saving(best, STEPS), abs=1e-9)
+    assert summary["latency_s"]["mean"] == pytest.approx(TIMES.mean_s(best, foreseen), abs=1e-9)
+    assert summary["cache"]["compute_saving"] == pytest.approx(saving(best, STEPS), abs=1e-9)
 
 
-def test_hit_shares_of_the_simulation_follow_from_its_similarities(runs: dict[str, Outcome]) -> None:
-    """Nothing is evicted, so every request skips the most that its best match allows."""
+def test_simulated_hit_shares_follow_from_its_similarities(runs: dict[str, Outcome]) -> None:
+    """Without evictions every request skips the largest K that its best match allows."""
     rows: pd.DataFrame = runs["nirvana"].requests.to_pandas()
     counted = rows.skipped.value_counts(normalize=True)
     for k, share in best_shares(rows.similarity.to_numpy(), NIRVANA).items():
         assert counted.get(k, 0.0) == pytest.approx(share, abs=1e-9)
 
 
-def test_cost_of_the_simulation_is_that_of_its_own_throughput(runs: dict[str, Outcome]) -> None:
+def test_simulated_cost_follows_from_its_throughput(runs: dict[str, Outcome]) -> None:
     nirvana_, vanilla = (runs[name].summary for name in ("nirvana", "vanilla"))
     assert nirvana_["cost_usd"]["per_image"] == pytest.approx(usd_per_image(8.354, nirvana_["throughput_rpm"]))
     reduction = 1 - nirvana_["cost_usd"]["per_image"] / vanilla["cost_usd"]["per_image"]

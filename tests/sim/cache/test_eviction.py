@@ -1,4 +1,4 @@
-"""Eviction policies alone, against models of them that look at every item."""
+"""Eviction policies alone, against brute-force models."""
 
 from collections.abc import Callable
 from functools import cache
@@ -31,7 +31,7 @@ def k_of(item: Item) -> int:
 
 
 Key = Callable[[Item, int, int], tuple[Any, ...]]
-"""What a policy orders by, of an item, its number of uses and the time that it was last touched."""
+"""Sort key of an item, from the item, its uses and the time of its last use."""
 
 POLICIES: dict[str, tuple[Callable[[], Eviction], Key]] = {
     "fifo": (Fifo, lambda item, uses, touched: (item,)),
@@ -53,10 +53,10 @@ AGEING = ("lfu", "lfu from 0", "lcbfu", "lcbfu from 0")
 
 
 class Model:
-    """Every item with its uses, the time it was last touched and its age then; the victim is found by looking at all.
+    """Brute-force model: items with their uses, the time of their last use and their age then.
 
-    The age is the key of the last victim, where a policy ages (LFUDA); it is added to an item's worth when that comes
-    in or is used.
+    In a policy with ageing (LFUDA) the age is the key of the last victim; it is added to an item's key when it enters
+    or is used.
     """
 
     def __init__(self, key: Key, ageing: bool) -> None:
@@ -92,13 +92,13 @@ def bound(policy: Eviction, seed: int = 0) -> Eviction:
 
 
 def compared(name: str, ks: tuple[int, ...], acts: list[tuple[int, int]]) -> None:
-    """Do what ``acts`` say, (what, which) each, to a policy and its model: both must evict the same."""
+    """Apply ``acts``, (action, choice) each, to a policy and its model: both must evict the same items."""
     make, key = POLICIES[name]
     policy, model = bound(make()), Model(key, name in AGEING)
     entries = 0
     for what, which in acts:
         if what == 0 or not model.items:
-            for k in ks[which % len(ks) :]:  # a hit leaves only the states after its own start
+            for k in ks[which % len(ks) :]:  # a hit stores only the states after its own start
                 model.added(item(entries, k))
             policy.added(entries, ks[which % len(ks) :], entries)
             entries += 1
@@ -119,13 +119,13 @@ def compared(name: str, ks: tuple[int, ...], acts: list[tuple[int, int]]) -> Non
     ks=st.sampled_from([KS, (25,), (FINAL,)]),
     acts=st.lists(st.tuples(st.integers(0, 4), st.integers(0, 1000)), max_size=200),
 )
-def test_a_policy_evicts_what_its_model_does(name: str, ks: tuple[int, ...], acts: list[tuple[int, int]]) -> None:
+def test_eviction_matches_its_brute_force_model(name: str, ks: tuple[int, ...], acts: list[tuple[int, int]]) -> None:
     compared(name, ks, acts)
 
 
 @pytest.mark.parametrize("name", POLICIES)
-def test_so_it_does_over_10_000_operations(name: str) -> None:
-    """Some 200 items held, a few used over and over, so that ties, long idle items and large counts all occur."""
+def test_eviction_policy_matches_its_model_over_10_000_operations(name: str) -> None:
+    """Some 200 items, a few of them used repeatedly, so that ties, long idle items and large counts all occur."""
     rng = np.random.default_rng(1)
     what = rng.choice(5, 10_000, p=[0.1, 0.3, 0.2, 0.2, 0.2])
     which = np.minimum(rng.geometric(0.02, 10_000), 1000)
@@ -135,22 +135,22 @@ def test_so_it_does_over_10_000_operations(name: str) -> None:
 
 @settings(max_examples=30)
 @given(acts=st.lists(st.booleans(), max_size=200), seed=st.integers(0, 100))
-def test_random_evicts_every_item_once_and_the_same_for_the_same_seed(acts: list[bool], seed: int) -> None:
+def test_random_evicts_every_item_once_and_repeats_by_seed(acts: list[bool], seed: int) -> None:
     policy, again = bound(Random(), seed), bound(Random(), seed)
-    held: set[Item] = set()
+    cached_items: set[Item] = set()
     for entry, add in enumerate(acts):
-        if add or not held:
-            held.add(item(entry, FINAL))
+        if add or not cached_items:
+            cached_items.add(item(entry, FINAL))
             policy.added(entry, (FINAL,), entry)
             again.added(entry, (FINAL,), entry)
         else:
             (victim,) = policy.victims(1)
             assert [victim] == again.victims(1)
-            held.remove(victim)
+            cached_items.remove(victim)
 
 
-def test_random_is_uniform() -> None:
-    """Each of ten items goes first in a tenth of 4,000 cases, within five standard errors, used or not."""
+def test_random_eviction_is_uniform() -> None:
+    """Each of ten items is evicted in a tenth of 4,000 cases, within five standard errors, used or not."""
     counts = np.zeros(10)
     policy = bound(Random(), 7)
     for entry in range(10):
@@ -163,7 +163,7 @@ def test_random_is_uniform() -> None:
     assert np.abs(counts - 400).max() < 5 * np.sqrt(4000 * 0.1 * 0.9)
 
 
-def test_a_worse_k_used_often_outlives_a_better_one_used_once() -> None:
+def test_lcbfu_keeps_a_small_k_with_many_uses_where_lfu_evicts_it() -> None:
     """The paper's own example (5.4), scaled: 25 x 4 uses = 100 against 5 x 8 uses = 40, though 8 > 4."""
     lcbfu, lfu = bound(Lcbfu()), bound(Lfu())
     for policy in (lcbfu, lfu):
@@ -181,7 +181,7 @@ SMALL = ("system=nirvana", "trace.requests=800", "cache.capacity=100")
 
 @cache
 def summary_of(*overrides: str) -> dict[str, Any]:
-    """Of one run, made once."""
+    """Return the summary of a run, cached."""
     return simulated(*SMALL, *overrides).summary
 
 
@@ -190,8 +190,9 @@ def cache_of(*overrides: str) -> dict[str, Any]:
     return found
 
 
-def test_every_choice_of_eviction_and_room_changes_what_happens() -> None:
-    """The same requests through every file of conf/eviction: all differ, and none beats the optimum's hit rate."""
+def test_every_eviction_choice_changes_the_outcome_and_none_beats_the_optimum() -> None:
+    """The same requests with every file of conf/eviction: all outcomes differ, and none beats the optimum's hit
+    rate."""
     names = ("fifo", "lru", "lfu", "lfu-plain", "lcbfu-plain", "random", "optimum")
     caches = {name: cache_of(f"eviction={name}") for name in names}
     caches["lcbfu"] = cache_of()
@@ -201,15 +202,15 @@ def test_every_choice_of_eviction_and_room_changes_what_happens() -> None:
     assert max(caches, key=lambda name: caches[name]["hit_rate"]) == "optimum"
 
 
-def test_where_f_starts_at_0_lcbfu_is_lfu() -> None:
-    """The newest miss left |K| items of score 0 for the next to evict, whatever their K: no used item ever leaves."""
+def test_lcbfu_from_zero_uses_equals_lfu() -> None:
+    """The newest miss leaves |K| items of score 0 to evict next, whatever their K: no used item is ever evicted."""
     lfu = cache_of("eviction=lfu-plain")
     assert cache_of("eviction=lcbfu-artifact") == lfu
     assert cache_of("eviction=lcbfu-plain") != lfu
 
 
-def test_what_was_popular_once_goes_when_it_ages() -> None:
-    """A hundred uses of the first item, then newcomers that are never used: a plain count keeps it for good."""
+def test_ageing_evicts_items_that_were_popular_long_ago() -> None:
+    """The first item has a hundred uses, later items none: without ageing it stays for good."""
     for make in (Lfu, Lcbfu):
         for ageing in (True, False):
             policy = bound(make(ageing=ageing))
@@ -221,18 +222,20 @@ def test_what_was_popular_once_goes_when_it_ages() -> None:
             for entry in range(2, 300):
                 gone += policy.victims(1)
                 policy.added(entry, (FINAL,), entry)
-            # every victim raises the age by one: after as many as the first was used its turn comes
+            # every victim raises the age by one, so the first item is evicted after as many victims as it had uses
             assert (gone.index(item(0, FINAL)) == 99) if ageing else (item(0, FINAL) not in gone)
 
 
-def test_what_is_assumed_is_said() -> None:
-    said = summary_of()["assumptions"]
-    assert {"LCBFU: uses that an item enters with": 1}.items() <= {one["what"]: one["value"] for one in said}.items()
-    said = summary_of("eviction=optimum")["assumptions"]
-    assert any(one["value"] == "offline optimum" for one in said)
+def test_eviction_states_its_assumptions() -> None:
+    assumptions = summary_of()["assumptions"]
+    assert {"LCBFU: uses that an item enters with": 1}.items() <= {
+        one["what"]: one["value"] for one in assumptions
+    }.items()
+    assumptions = summary_of("eviction=optimum")["assumptions"]
+    assert any(one["value"] == "offline optimum" for one in assumptions)
 
 
-def test_nirvana_evicts_by_lcbfu_unless_told_otherwise() -> None:
+def test_nirvana_evicts_by_lcbfu_by_default() -> None:
     config = configured("system=nirvana")
     assert config["eviction"] == {"_target_": "sim.cache.eviction.Lcbfu", "ageing": True, "initial_uses": 1}
     assert config["cache"]["evict_by"] == "items"

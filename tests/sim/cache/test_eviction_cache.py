@@ -1,5 +1,6 @@
-"""A whole cache under each eviction and both kinds of room, against a list of items searched from end to end."""
+"""The artifact cache under each eviction and both units of eviction, against a linear search of a list."""
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from sim.cache.admission import All, Misses
 from sim.cache.cache import ArtifactCache
-from sim.cache.eviction import Fifo, Lcbfu, Lfu, Lru, Optimum
+from sim.cache.eviction import K_BITS, Fifo, Lcbfu, Lfu, Lru, Optimum
 from sim.cache.selector import Thresholds
 from sim.core.request import MISSING
 from sim.engine import Engine
@@ -27,8 +28,8 @@ MAKE |= {"lfu": lambda: Lfu(ageing=False), "lcbfu": lambda: Lcbfu(ageing=False)}
 
 
 @dataclass
-class Held:
-    """An item of the model: the row it came from, its K (0 of a final image), and its history."""
+class Entry:
+    """An item of the model: its row, its K (0 for a final image), and its history."""
 
     row: int
     k: int
@@ -38,15 +39,15 @@ class Held:
 
 @dataclass
 class Model:
-    """What the cache must do, in the order of the rules of NIRVANA 5.4 and without any index."""
+    """Brute-force model of the cache: the rules of NIRVANA 5.4 in order, without an index."""
 
     embeddings: np.ndarray
     capacity: int
     ks: tuple[int, ...]
     policy: str
-    room: str
+    evict_by: str
     preload: int = 0
-    items: list[Held] = field(default_factory=list)
+    items: list[Entry] = field(default_factory=list)
     time: int = 0
     evicted: int = 0
 
@@ -54,11 +55,11 @@ class Model:
         exact = self.embeddings.astype(np.float64)
         self.similar = np.round(exact @ exact.T, DECIMALS)
         self.wanted = np.zeros(self.similar.shape, int)
-        for k, least in NIRVANA.items():
-            self.wanted[self.similar > least] = k
+        for k, min_similarity in NIRVANA.items():
+            self.wanted[self.similar > min_similarity] = k
 
     def start(self, row: int) -> tuple[int, int, bool]:
-        """(source, K, whether a hole was met) of the request in ``row``."""
+        """Return (source, K, whether a hole was met) of the request in ``row``."""
         rows = list(dict.fromkeys(item.row for item in self.items))
         if not rows:
             return MISSING, 0, False
@@ -83,11 +84,11 @@ class Model:
             return
         while len(self.items) + len(new) > self.capacity:
             self.evict(row)
-            while self.room == "prompt" and not self.emptied:
+            while self.evict_by == "prompt" and not self.emptied:
                 self.evict(row)
         for k in new:
             self.time += 1
-            self.items.append(Held(row, k, self.time))
+            self.items.append(Entry(row, k, self.time))
 
     def evict(self, now: int) -> None:
         worst = min(self.items, key=lambda item: self.order(item, now))
@@ -95,7 +96,7 @@ class Model:
         self.evicted += 1
         self.emptied = all(item.row != worst.row for item in self.items)
 
-    def order(self, item: Held, now: int) -> tuple[int, ...]:
+    def order(self, item: Entry, now: int) -> tuple[int, ...]:
         if self.policy == "fifo":
             return item.row, item.k
         if self.policy == "lru":
@@ -117,7 +118,7 @@ def vectors(seed: int, rows: int, dim: int = 3) -> np.ndarray:
 
 
 def served(embeddings: np.ndarray, cache: ArtifactCache, everything: bool, **parts: Any) -> Engine:
-    """A closed loop with one request outstanding (NIRVANA, 7.1)."""
+    """Run a closed loop with one outstanding request (NIRVANA, 7.1)."""
     frontend = CachedFrontEnd(cache, Thresholds(dict(NIRVANA), strict=True), All() if everything else Misses())
     run = engine(
         Schedule(np.zeros(1)), [1.0] * len(embeddings), frontend=frontend, embeddings=lambda: embeddings, **parts
@@ -127,11 +128,17 @@ def served(embeddings: np.ndarray, cache: ArtifactCache, everything: bool, **par
 
 
 def compared(
-    embeddings: np.ndarray, capacity: int, ks: tuple[int, ...], policy: str, room: str, every: bool, preload: int = 0
+    embeddings: np.ndarray,
+    capacity: int,
+    ks: tuple[int, ...],
+    policy: str,
+    evict_by: str,
+    every: bool,
+    preload: int = 0,
 ) -> Engine:
-    cache = ArtifactCache(capacity, TextToText(), MAKE[policy](), ks, room)  # type: ignore[arg-type]
+    cache = ArtifactCache(capacity, TextToText(), MAKE[policy](), ks, evict_by)  # type: ignore[arg-type]
     run = served(embeddings, cache, every, preload=preload)
-    model = Model(embeddings, capacity, ks, policy, room, preload)
+    model = Model(embeddings, capacity, ks, policy, evict_by, preload)
     for row in range(preload):
         model.store(row, 0)
     for row in range(preload, len(embeddings)):
@@ -139,9 +146,9 @@ def compared(
         model.evicted = 0
         if every or source == MISSING:
             model.store(row, skipped)
-        facts, at = run.record.request_columns, row - preload
-        said = facts["source"][at], facts["skipped"][at], bool(facts["hole"][at]), facts["evictions"][at]
-        assert said == (source, skipped, hole, model.evicted), f"row {row}"
+        columns, at = run.record.request_columns, row - preload
+        outcome = columns["source"][at], columns["skipped"][at], bool(columns["hole"][at]), columns["evictions"][at]
+        assert outcome == (source, skipped, hole, model.evicted), f"row {row}"
     assert cache.items == len(model.items) <= capacity
     assert len(cache) == len({item.row for item in model.items})
     return run
@@ -154,43 +161,54 @@ def compared(
     rows=st.integers(1, 80),
     capacity=st.integers(1, 60),
     ks=st.sampled_from([(), (5, 10, 15, 20, 25), (10, 20), (25,)]),
-    room=st.sampled_from(["items", "prompt"]),
+    evict_by=st.sampled_from(["items", "prompt"]),
     every=st.booleans(),
     preload=st.integers(0, 20),
 )
-def test_a_cache_is_a_list_searched_from_end_to_end(
-    seed: int, rows: int, capacity: int, ks: tuple[int, ...], policy: str, room: str, every: bool, preload: int
+def test_artifact_cache_matches_a_linear_search_of_a_list(
+    seed: int, rows: int, capacity: int, ks: tuple[int, ...], policy: str, evict_by: str, every: bool, preload: int
 ) -> None:
-    """Source, K, holes and evictions of every request, ties and capacities below |K| included."""
-    compared(vectors(seed, preload + rows), capacity, ks, policy, room, every, preload)
+    """Compares source, K, holes and evictions of every request, including ties and capacities below |K|."""
+    compared(vectors(seed, preload + rows), capacity, ks, policy, evict_by, every, preload)
 
 
-@pytest.mark.parametrize("room", ["items", "prompt"])
+@pytest.mark.parametrize("evict_by", ["items", "prompt"])
 @pytest.mark.parametrize("policy", MAKE)
-def test_so_it_is_over_a_long_run(policy: str, room: str) -> None:
-    run = compared(vectors(3, 500, 4), 51, (5, 10, 15, 20, 25), policy, room, True)
+def test_artifact_cache_matches_a_list_over_a_long_run(policy: str, evict_by: str) -> None:
+    run = compared(vectors(3, 500, 4), 51, (5, 10, 15, 20, 25), policy, evict_by, True)
     assert run.record.request_columns["evictions"].sum() > 500
     assert run.record.request_columns["hole"].sum() > 0
 
 
-def test_as_many_items_go_as_come_or_a_whole_prompt() -> None:
-    """Four unlike prompts, room for three, the first used at 25: the fourth needs five items.
+def test_evict_by_items_frees_what_is_needed_and_by_prompt_frees_whole_prompts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Four unlike prompts, capacity for three, the first used at 25: the fourth needs five items.
 
-    ``items`` takes the five worst: four of the first prompt and one of the second, which leaves holes in both.
-    ``prompt`` goes on until the second has lost all.
+    ``items`` evicts the five worst: four of the first prompt and one of the second, which leaves holes in both.
+    ``prompt`` continues until the second prompt has none left.
     """
     prompts = np.eye(4, dtype=np.float32)[[0, 1, 0, 2, 3]]
+    gone: Counter[int] = Counter()
+    choose = Lcbfu.victims
+
+    def watched(self: Lcbfu, count: int) -> list[int]:
+        victims = choose(self, count)
+        gone.update(victim >> K_BITS for victim in victims)
+        return victims
+
+    monkeypatch.setattr(Lcbfu, "victims", watched)
     evictions = {}
-    for room in ("items", "prompt"):
-        cache = ArtifactCache(15, TextToText(), Lcbfu(ageing=False, initial_uses=0), (5, 10, 15, 20, 25), room)  # type: ignore[arg-type]
+    for evict_by in ("items", "prompt"):
+        gone.clear()
+        cache = ArtifactCache(15, TextToText(), Lcbfu(ageing=False, initial_uses=0), (5, 10, 15, 20, 25), evict_by)  # type: ignore[arg-type]
         run = served(prompts, cache, everything=False)
-        held = sorted(cache._held[entry].bit_count() for entry in cache._entries)
-        evictions[room] = run.record.request_columns["evictions"][4], held
-    assert evictions == {"items": (5, [1, 4, 5, 5]), "prompt": (9, [1, 5, 5])}
+        evictions[evict_by] = run.record.request_columns["evictions"][4], dict(gone), len(cache)
+    assert evictions == {"items": (5, {0: 4, 1: 1}, 4), "prompt": (9, {0: 4, 1: 5}, 3)}
 
 
-def test_a_hit_with_no_state_left_below_its_k_is_a_miss_that_is_stored() -> None:
-    """The only state left is at 25 and the request may skip 10: full generation, a hole met, a new entry."""
+def test_hit_without_a_state_up_to_its_k_is_a_miss_and_is_stored() -> None:
+    """The only state left is at 25 and the request may skip 10: a hole, a full generation, and a new entry."""
     close = np.array([[1, 0, 0], [1, 0, 0], [0, 0, 1], [0.8, 0.6, 0]], np.float32)
     cache = ArtifactCache(4, TextToText(), Lcbfu(), (5, 10, 25))
     run = served(close, cache, everything=False)
@@ -200,8 +218,9 @@ def test_a_hit_with_no_state_left_below_its_k_is_a_miss_that_is_stored() -> None
 
 
 @pytest.mark.parametrize(("ks", "sources"), [((25,), [MISSING, 1]), ((), [0, MISSING])])
-def test_the_optimum_knows_that_latents_serve_their_own_shape_only(ks: tuple[int, ...], sources: list[int]) -> None:
-    """Room for two. Row 3 repeats row 0 in another shape, row 4 row 1 in its own: of row 0 only an image can help."""
+def test_optimum_counts_latents_as_useful_for_their_own_shape_only(ks: tuple[int, ...], sources: list[int]) -> None:
+    """Capacity two. Row 3 repeats row 0 in another shape, row 4 repeats row 1 in its own: row 0 is useful only as an
+    image."""
     prompts = np.eye(3, dtype=np.float32)[[0, 1, 2, 0, 1]]
     sizes = (np.array([64, 128, 128, 128, 128], np.int32), *(np.full(5, value, np.int32) for value in (64, 50)))
     run = served(

@@ -1,4 +1,4 @@
-"""Where similar means equal, a cache of one K is a cache by key: libcachesim and exhaustive search are the oracles."""
+"""With a threshold of 1 a cache of one K is a cache by key: libcachesim and exhaustive search are the oracles."""
 
 import functools
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from traces.similarity.similarities import TextToText
 
 
 def hits(keys: np.ndarray, size: int, eviction: Eviction, ks: tuple[int, ...] = ()) -> list[bool]:
-    """Which requests hit: one outstanding at a time, stored on a miss, found only at similarity 1."""
+    """Return which requests hit: one outstanding at a time, stored on a miss, found only at similarity 1."""
     prompts = np.random.default_rng(0).normal(size=(int(keys.max()) + 1, 16))
     embeddings = (prompts / np.linalg.norm(prompts, axis=1, keepdims=True)).astype(np.float32)[keys]
     cache = ArtifactCache(size, TextToText(), eviction, ks)
@@ -33,8 +33,8 @@ def hits(keys: np.ndarray, size: int, eviction: Eviction, ks: tuple[int, ...] = 
 
 @pytest.mark.parametrize("size", [1, 3, 10, 40, 120])
 @pytest.mark.parametrize(("peer", "ours"), [("FIFO", Fifo), ("LRU", Lru), ("LFU", lambda: Lfu(ageing=False))])
-def test_the_same_hits_as_libcachesim(peer: str, ours: Callable[[], Eviction], size: int) -> None:
-    """A Zipf trace of 4,000 requests for 200 keys, at five sizes: every single hit."""
+def test_fifo_lru_and_lfu_hits_equal_libcachesim(peer: str, ours: Callable[[], Eviction], size: int) -> None:
+    """A Zipf trace of 4,000 requests for 200 keys, at five sizes; compares every request."""
     libcachesim = pytest.importorskip("libcachesim")
     popularity = 1 / np.arange(1, 201) ** 0.9
     keys = np.random.default_rng(size).choice(200, 4000, p=popularity / popularity.sum())
@@ -48,8 +48,8 @@ def test_the_same_hits_as_libcachesim(peer: str, ours: Callable[[], Eviction], s
     assert hits(keys, size, ours(), (25,) if size % 2 else ()) == theirs
 
 
-def most_hits(keys: tuple[int, ...], size: int) -> int:
-    """The most hits that any way to evict can have, every miss being stored: all ways are tried."""
+def max_hits(keys: tuple[int, ...], size: int) -> int:
+    """Return the most hits of any eviction if every miss is stored, by exhaustive search."""
 
     @functools.cache
     def best(at: int, held: frozenset[int]) -> int:
@@ -66,9 +66,9 @@ def most_hits(keys: tuple[int, ...], size: int) -> int:
 
 @settings(max_examples=100)
 @given(keys=st.lists(st.integers(0, 5), min_size=1, max_size=16), size=st.integers(1, 4))
-def test_the_offline_optimum_is_optimal_for_equal_keys(keys: list[int], size: int) -> None:
-    assert sum(hits(np.array(keys), size, Optimum())) == most_hits(tuple(keys), size)
-    assert sum(hits(np.array(keys), size, Optimum(), (25,))) == most_hits(tuple(keys), size)
+def test_offline_optimum_is_optimal_for_equal_keys(keys: list[int], size: int) -> None:
+    assert sum(hits(np.array(keys), size, Optimum())) == max_hits(tuple(keys), size)
+    assert sum(hits(np.array(keys), size, Optimum(), (25,))) == max_hits(tuple(keys), size)
 
 
 @settings(max_examples=10)

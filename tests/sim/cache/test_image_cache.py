@@ -1,4 +1,4 @@
-"""MoDM's image cache: two clocks, and each of the words that describe it."""
+"""MoDM's image cache: its two clocks, its admission, its eviction and its refinements."""
 
 from collections.abc import Callable
 from copy import deepcopy
@@ -44,7 +44,7 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> tuple[Trace, Path]:
 
 @pytest.fixture(scope="module")
 def served(trace: tuple[Trace, Path]) -> Served:
-    """Runs of that trace through MoDM, on eight GPUs: the configuration is composed once, and its keys set."""
+    """Run that trace through MoDM on eight GPUs; the configuration is composed once and then edited."""
     words = ("trace=file", f"trace.path={trace[1]}", "arrivals=poisson", "cluster.count=8")
     composed = {name: configured(f"system={name}", *words) for name in ("modm-throughput", "modm-quality")}
 
@@ -68,13 +68,13 @@ def chosen(group: str, choice: str) -> dict[str, Any]:
 
 
 def reused(outcome: Outcome) -> pd.DataFrame:
-    """The requests that started from something."""
+    """Return the requests that started from a cached image."""
     rows = outcome.requests.to_pandas()
     return rows[rows.source_id.notna()]
 
 
-def test_on_the_traces_own_clock_both_ages_differ_by_how_long_the_source_took(served: Served) -> None:
-    """An image is as old as its request is past, less the latency with which it was made."""
+def test_trace_age_minus_run_age_is_the_source_latency(served: Served) -> None:
+    """The age of an image is the age of its request less that request's latency."""
     outcome = served(arrivals=chosen("arrivals", "trace"))
     rows = outcome.requests.to_pandas().set_index("request_id")
     hits = reused(outcome)
@@ -85,10 +85,9 @@ def test_on_the_traces_own_clock_both_ages_differ_by_how_long_the_source_took(se
 
 
 @pytest.mark.parametrize("rate_rpm", [4.0, 40.0])
-def test_the_age_in_the_trace_is_the_services_at_every_rate(
-    trace: tuple[Trace, Path], served: Served, rate_rpm: float
-) -> None:
-    """The difference of the two requests' original times, of preloaded images too; the quantiles are of those."""
+def test_trace_age_is_the_same_at_every_rate(trace: tuple[Trace, Path], served: Served, rate_rpm: float) -> None:
+    """The trace age is the difference of both requests' original times, also for preloaded images; so are its
+    quantiles."""
     own, _ = trace
     outcome = served(preload=60, warmup=20, arrivals__rate_rpm=rate_rpm)
     hits = reused(outcome)
@@ -98,14 +97,12 @@ def test_the_age_in_the_trace_is_the_services_at_every_rate(
     assert (expected >= 0).all()
     assert hits.source_id.isin([f"r{row}" for row in range(60)]).any()
     measured = expected[hits.request_id.isin([f"r{row}" for row in range(80, ROWS)]).to_numpy()]
-    said = outcome.summary["cache"]["source_age_trace_s"]
-    assert said == {"p50": pytest.approx(np.median(measured)), "p90": pytest.approx(np.percentile(measured, 90))}
-    assert said != outcome.summary["cache"]["source_age_s"]
+    quantiles = outcome.summary["cache"]["source_age_trace_s"]
+    assert quantiles == {"p50": pytest.approx(np.median(measured)), "p90": pytest.approx(np.percentile(measured, 90))}
+    assert quantiles != outcome.summary["cache"]["source_age_s"]
 
 
-def test_a_trace_that_is_an_order_and_no_times_has_no_clock(
-    trace: tuple[Trace, Path], served: Served, tmp_path: Path
-) -> None:
+def test_untimed_trace_has_no_trace_age(trace: tuple[Trace, Path], served: Served, tmp_path: Path) -> None:
     path = tmp_path / "order.parquet"
     write(make(trace[0].table, name="order", source="made up", notes={"arrival_s": ORDER_ONLY}), path)
     outcome = served(trace__path=str(path))
@@ -115,14 +112,14 @@ def test_a_trace_that_is_an_order_and_no_times_has_no_clock(
     assert outcome.summary["cache"]["source_age_s"]["p50"] is not None
 
 
-def test_without_a_cache_nothing_has_an_age() -> None:
+def test_without_a_cache_no_request_has_a_source_age() -> None:
     outcome = simulated("system=vanilla", "trace.requests=50")
     assert outcome.requests.column("source_age_trace_s").null_count == 50
     assert outcome.summary["cache"]["source_age_trace_s"] == {"p50": None, "p90": None}
 
 
-def test_modms_cache_is_first_in_first_out_of_every_image_unless_told_otherwise(served: Served) -> None:
-    """Whatever is reused is among the newest ``capacity`` images that were finished when the request came."""
+def test_modm_cache_is_fifo_over_every_image_by_default(served: Served) -> None:
+    """A reused image is among the newest ``capacity`` images finished before the request came."""
     capacity, preload = 25, 60
     outcome = served(preload=preload, cache__capacity=capacity, arrivals__rate_rpm=30.0)
     rows = outcome.requests.to_pandas()
@@ -137,14 +134,14 @@ def test_modms_cache_is_first_in_first_out_of_every_image_unless_told_otherwise(
 
 @pytest.mark.filterwarnings("ignore:In:UserWarning")
 @pytest.mark.parametrize("eviction", [choice.name for choice in choices("eviction")])
-def test_every_eviction_serves_the_image_cache(served: Served, eviction: str) -> None:
-    """A full cache: as many images leave as come, and what left is not found (else the run ends)."""
+def test_every_eviction_policy_serves_the_image_cache(served: Served, eviction: str) -> None:
+    """In a full cache evictions equal insertions, and an evicted image is not found (else the run ends)."""
     outcome = served(preload=60, cache__capacity=25, eviction=chosen("eviction", eviction))
     assert outcome.summary["cache"]["evictions"] == ROWS - 60
     assert outcome.summary["cache"]["hits"] > 0
 
 
-def test_cache_large_keeps_what_the_large_model_made_and_cache_all_everything(served: Served) -> None:
+def test_cache_large_admits_large_model_images_and_cache_all_every_image(served: Served) -> None:
     """In quality mode the large model refines too, and cache-large keeps those images, unlike `misses`."""
     sources: dict[str, Any] = {}
     for admission in ("cache-all", "cache-large", "misses"):
@@ -157,7 +154,7 @@ def test_cache_large_keeps_what_the_large_model_made_and_cache_all_everything(se
     assert sources["misses"] == ({"sd3.5-large"}, False)
 
 
-def test_a_refinement_runs_the_steps_that_are_left_on_whichever_model_serves_it(served: Served) -> None:
+def test_refinement_runs_its_remaining_steps_on_whichever_model_serves_it(served: Served) -> None:
     hits = reused(served("modm-quality", arrivals__rate_rpm=10.0))
     assert set(hits.model) == set(PER_STEP_S)
     assert len(set(hits.skipped)) > 1

@@ -1,4 +1,4 @@
-"""Laws of the cluster: roles by order, who has room, groups, memory, and what may be spent."""
+"""Laws of the cluster: roles and orders, capacity, groups, memory, and busy time."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ from sim.execution.static_batch import StaticBatch
 from sim.protocols import Scheduler
 from sim.scheduling.hit_miss import HitMiss
 from sim.scheduling.hit_miss_per_worker import HitMissPerWorker
-from tests.sim.lab import Given, engine
+from tests.sim.lab import FixedTimes, engine
 
 LOAD_S = 7.0
 Spans = list[tuple[str, int, float, float]]
@@ -54,7 +54,7 @@ def order(worker: int, role: str) -> Any:
 
 
 class Marked:
-    """A front end for which the rows in ``hits`` are hits, to be refined in a half of the steps."""
+    """Front end: rows in ``hits`` are hits, refined in half of the steps."""
 
     def __init__(self, hits: Sequence[bool]) -> None:
         self.hits = hits
@@ -83,8 +83,8 @@ def spans(run: Engine) -> Spans:
     ]
 
 
-def once(run: Engine) -> float:
-    """GPU-seconds spent; no GPU at two things at one instant, a group's GPUs included."""
+def checked_busy_s(run: Engine) -> float:
+    """Return the busy GPU-seconds; check that no GPU, groups included, is busy twice at one instant."""
     total = 0.0
     until = dict.fromkeys(range(run.cluster.gpus), 0.0)
     for _, worker, from_s, until_s in sorted(spans(run), key=lambda span: span[2:]):
@@ -96,9 +96,9 @@ def once(run: Engine) -> float:
 
 
 def switched(times: Any, full_s: Any, *acts: Any, roles: Any = ("large", "small"), **parts: Any) -> Engine:
-    """A finished run under ``acts``, with hits as the frontend has them."""
+    """Return a finished run under ``acts``, with ``hits`` as the front end has them."""
     hits = parts.pop("hits", [False] * len(full_s))
-    backend = parts.pop("backend", None) or Given([float(s) for s in full_s], LOAD_S)
+    backend = parts.pop("backend", None) or FixedTimes([float(s) for s in full_s], LOAD_S)
     run = engine(
         times, full_s, roles=list(roles), backend=backend, frontend=Marked(hits), scheduler=HitMiss(),
         controllers=[Acts(*acts)], **parts,
@@ -110,9 +110,9 @@ def switched(times: Any, full_s: Any, *acts: Any, roles: Any = ("large", "small"
 # -- roles ---------------------------------------------------------------------------------------------------------
 
 
-def test_an_ordered_worker_ends_what_is_aboard_loads_and_serves_its_new_role() -> None:
-    """Ordered at 3 s while it refines until 5 s (10 s x 1/2): it loads until 12 s and takes the next
-    miss that finds the other busy."""
+def test_ordered_worker_drains_loads_and_serves_its_new_role() -> None:
+    """Worker 1 is ordered at 3 s while it refines until 5 s (10 s x 1/2). It loads until 12 s and takes the next miss
+    that finds worker 0 busy."""
     run = switched([0.0, 1.0, 2.0, 20.0], [10.0] * 4, (3.0, order(1, "large")), hits=[True, False, False, False])
     assert sorted(spans(run), key=lambda span: span[2]) == [
         ("serve", 1, 0.0, 5.0), ("serve", 0, 1.0, 11.0), ("load", 1, 5.0, 12.0), ("serve", 0, 11.0, 21.0),
@@ -120,47 +120,48 @@ def test_an_ordered_worker_ends_what_is_aboard_loads_and_serves_its_new_role() -
     ]  # fmt: skip
     assert run.record.request_columns["worker"].tolist() == [1, 0, 0, 1]
     assert run.record.request_columns["load_s"].tolist() == [0.0] * 4
-    ledger = run.record.usage_log
-    load = ledger.spans()[[kind == "load" for kind, *_ in spans(run)]]
+    usage_log = run.record.usage_log
+    load = usage_log.spans()[[kind == "load" for kind, *_ in spans(run)]]
     assert load["joules"].tolist() == [300 * LOAD_S]
-    assert list(ledger.models)[load["model"][0]] == "large"
-    spent = ledger.inside(0.0, 30.0, run.cluster.gpu_counts())
-    assert (spent.switches, spent.switch_s, spent.busy_s) == (1, LOAD_S, 42.0)
+    assert list(usage_log.models)[load["model"][0]] == "large"
+    usage = usage_log.inside(0.0, 30.0, run.cluster.gpu_counts())
+    assert (usage.switches, usage.switch_s, usage.busy_s) == (1, LOAD_S, 42.0)
 
 
-def test_what_waits_for_the_old_role_waits_on_and_is_served_when_the_role_is_back() -> None:
+def test_request_for_a_role_without_workers_waits_until_the_role_returns() -> None:
     run = switched(
         [0.0, 1.0, 2.0], [10.0] * 3, (3.0, order(1, "large")), (30.0, order(1, "small")), hits=[True] * 3
     )  # fmt: skip
     assert run.record.request_columns["start_s"].tolist() == [0.0, 37.0, 42.0]
     assert (run.record.request_columns["outcome"] == 1).all()
-    once(run)
+    checked_busy_s(run)
 
 
-def test_an_order_back_before_the_load_began_costs_nothing() -> None:
+def test_order_revoked_before_loading_costs_nothing() -> None:
     acts = (1.0, order(1, "large")), (2.0, order(1, "small"))
     run = switched([0.0, 1.5, 6.0], [10.0] * 3, *acts, hits=[True] * 3)
     assert [kind for kind, *_ in spans(run)] == ["serve"] * 3
     assert run.record.request_columns["start_s"].tolist() == [0.0, 5.0, 10.0]
 
 
-def test_an_order_while_it_loads_leads_to_a_further_load() -> None:
+def test_order_during_a_load_starts_a_second_load() -> None:
     acts = (1.0, order(1, "large")), (2.0, order(1, "small"))
     run = switched([0.0, 3.0], [30.0] * 2, *acts, hits=[False, True])
     assert [span for span in spans(run) if span[0] == "load"] == [("load", 1, 1.0, 8.0), ("load", 1, 8.0, 15.0)]
     assert run.record.request_columns["start_s"].tolist() == [0.0, 15.0]
     third = switched([0.0, 3.0], [30.0] * 2, *acts, (3.0, order(1, "large")), hits=[False, False])
-    assert [span[2:] for span in spans(third) if span[0] == "load"] == [(1.0, 8.0)]  # it was right all the time
+    # the model of the second order was the right one all the time
+    assert [span[2:] for span in spans(third) if span[0] == "load"] == [(1.0, 8.0)]
     assert third.record.request_columns["start_s"].tolist() == [0.0, 8.0]
 
 
-def test_an_order_to_a_role_of_the_same_model_costs_nothing() -> None:
+def test_order_to_a_role_with_the_same_model_costs_nothing() -> None:
     models = {role: Model(name, 50, 64, 64) for role, name in (("large", "one"), ("small", "one"))}
     run = switched([0.0, 2.0], [10.0] * 2, (1.0, order(1, "large")), hits=[False, False], models=models)
     assert spans(run) == [("serve", 0, 0.0, 10.0), ("serve", 1, 2.0, 12.0)]
 
 
-def test_a_load_that_is_under_way_at_the_end_is_work_as_far_as_it_came() -> None:
+def test_load_cut_by_the_end_of_the_run_counts_up_to_that_time() -> None:
     run = switched([0.0], [10.0], (6.0, order(1, "large")))
     assert ("load", 1, 6.0, 10.0) in spans(run)
     assert run.record.usage_log.inside(0.0, 10.0, run.cluster.gpu_counts()).joules == pytest.approx(300 * 14)
@@ -172,7 +173,7 @@ def test_a_load_that_is_under_way_at_the_end_is_work_as_far_as_it_came() -> None
     orders=st.lists(st.tuples(st.floats(0, 6), st.integers(0, 3), st.sampled_from(["large", "small"])), max_size=25),
     load_s=st.sampled_from([0.0, 0.5, 7.0]),
 )
-def test_orders_at_random_lose_nobody_and_spend_no_gpu_twice(
+def test_random_orders_lose_no_request_and_never_use_a_gpu_twice(
     gaps: list[tuple[float, bool, float]], orders: list[tuple[float, int, str]], load_s: float
 ) -> None:
     times = np.cumsum([gap for gap, *_ in gaps])
@@ -192,48 +193,48 @@ def test_orders_at_random_lose_nobody_and_spend_no_gpu_twice(
     acts = [(float(t), kept(worker, role)) for t, (_, worker, role) in zip(at, orders, strict=True)]
     run = switched(
         times, full_s, *acts, roles=["large", "large", "small", "small"], hits=[hit for _, hit, _ in gaps],
-        backend=Given(full_s, load_s),
+        backend=FixedTimes(full_s, load_s),
     )  # fmt: skip
-    facts, end_s = run.record.request_columns, float(run.record.request_columns["finish_s"].max())
-    assert (facts["outcome"] == 1).all()  # and Engine.run holds Little's law
+    columns, end_s = run.record.request_columns, float(run.record.request_columns["finish_s"].max())
+    assert (columns["outcome"] == 1).all()  # Engine.run checks Little's law
     assert all(roles == {"large", "small"} for roles in seen)
-    assert once(run) <= 4 * (end_s - 0.0) + 1e-9
+    assert checked_busy_s(run) <= 4 * (end_s - 0.0) + 1e-9
     loads_s = sum(until_s - from_s for kind, _, from_s, until_s in spans(run) if kind == "load")
-    assert once(run) == pytest.approx(facts["denoise_s"].sum() + loads_s)
-    models = np.array(list(facts.model_code))[facts["model"]]
+    assert checked_busy_s(run) == pytest.approx(columns["denoise_s"].sum() + loads_s)
+    models = np.array(list(columns.model_code))[columns["model"]]
     assert (models == np.where([hit for _, hit, _ in gaps], "small", "large")).all()
     busy = run.record.gauges["busy"].values
     assert max(busy) <= 4
 
 
-# -- who has room --------------------------------------------------------------------------------------------------
+# -- capacity ------------------------------------------------------------------------------------------------------
 
 
 @settings(max_examples=150)
-@given(limit=st.integers(1, 3), roles=st.lists(st.sampled_from("ab"), min_size=1, max_size=5), data=st.data())
-def test_roomiest_and_idle_are_what_a_search_of_all_finds(limit: int, roles: list[str], data: st.DataObject) -> None:
-    """Fewest aboard, longest so: a list of (aboard, when it came to that) beside the real thing."""
-    rooms, workers = FreeWorkers(), [Worker(i, role, role, limit) for i, role in enumerate(roles)]
+@given(max_batch=st.integers(1, 3), roles=st.lists(st.sampled_from("ab"), min_size=1, max_size=5), data=st.data())
+def test_least_loaded_and_idle_match_a_linear_search(max_batch: int, roles: list[str], data: st.DataObject) -> None:
+    """Fewest running, then longest so, by a linear search over (running, time of the last change)."""
+    free, workers = FreeWorkers(), [Worker(i, role, role, max_batch) for i, role in enumerate(roles)]
     since = list(range(len(workers)))
     for worker in workers:
-        rooms.add(worker)
+        free.add(worker)
     for now in range(len(workers), len(workers) + 25):
         worker = data.draw(st.sampled_from(workers))
-        change = data.draw(st.sampled_from([n for n in (-1, 1) if 0 <= worker.running + n <= limit]))
+        change = data.draw(st.sampled_from([n for n in (-1, 1) if 0 <= worker.running + n <= max_batch]))
         if worker.bucket is not None:
-            rooms.remove(worker)
+            free.remove(worker)
         worker.running += change
         since[worker.id] = now
-        if worker.running < limit:
-            rooms.add(worker)
+        if worker.running < max_batch:
+            free.add(worker)
         for role in (None, "a", "b"):
-            there = [w for w in workers if w.running < limit and role in (None, w.role)]
-            assert rooms.least_loaded(role) is min(there, key=lambda w: (w.running, since[w.id]), default=None)
+            there = [w for w in workers if w.running < max_batch and role in (None, w.role)]
+            assert free.least_loaded(role) is min(there, key=lambda w: (w.running, since[w.id]), default=None)
             idle = sorted((w for w in there if not w.running), key=lambda w: since[w.id])
-            assert list(rooms.idle(role)) == idle
+            assert list(free.idle(role)) == idle
 
 
-def test_a_worker_that_is_closed_and_reopened_while_empty_takes_requests_again() -> None:
+def test_empty_worker_serves_again_after_close_and_reopen() -> None:
     acts = (
         (1.0, lambda run, _: run.cluster.close(run.cluster.workers[0])),
         (5.0, lambda run, _: run.cluster.reopen(run.cluster.workers[0])),
@@ -244,21 +245,21 @@ def test_a_worker_that_is_closed_and_reopened_while_empty_takes_requests_again()
 
 
 @pytest.mark.parametrize("executor", [Sequential, lambda: StaticBatch(1)])
-def test_a_worker_that_keeps_requests_ends_them_all_before_it_loads(executor: Any) -> None:
-    """Three misses of 10 s at once, all for the one large worker, which is ordered at 3 s to be a small one."""
+def test_worker_with_its_own_queue_drains_it_before_loading(executor: Any) -> None:
+    """Three simultaneous misses of 10 s for the one large worker, which is ordered at 3 s to become small."""
     run = engine(
-        [0.0, 1.0, 2.0], [10.0] * 3, roles=["large", "small"], backend=Given([10.0] * 3, LOAD_S),
+        [0.0, 1.0, 2.0], [10.0] * 3, roles=["large", "small"], backend=FixedTimes([10.0] * 3, LOAD_S),
         scheduler=HitMissPerWorker(), executor=executor(), controllers=[Acts((3.0, order(0, "small")))],
     )  # fmt: skip
     run.run()
     assert run.record.request_columns["finish_s"].tolist() == [10.0, 20.0, 30.0]
-    assert spans(run)[-1] == ("load", 0, 30.0, 30.0)  # the run ends as it begins
+    assert spans(run)[-1] == ("load", 0, 30.0, 30.0)  # the run ends as the load begins
 
 
-def test_a_batch_with_room_for_more_is_ended_before_its_worker_loads() -> None:
-    """Of batches of up to two the first is one request's and ends at 10 s, the next another's, which ends at 20 s."""
+def test_partial_batch_finishes_before_its_worker_loads() -> None:
+    """In batches of up to two, one request ends at 10 s and the next at 20 s."""
     run = engine(
-        [0.0, 1.0, 50.0], [10.0] * 3, roles=["large", "small"], backend=Given([10.0] * 3, LOAD_S),
+        [0.0, 1.0, 50.0], [10.0] * 3, roles=["large", "small"], backend=FixedTimes([10.0] * 3, LOAD_S),
         scheduler=HitMissPerWorker(), executor=StaticBatch(2),
         controllers=[Acts((3.0, order(0, "small")), (40.0, order(0, "large")))],
     )  # fmt: skip
@@ -267,24 +268,24 @@ def test_a_batch_with_room_for_more_is_ended_before_its_worker_loads() -> None:
     assert [span for span in spans(run) if span[0] == "load"] == [("load", 0, 20.0, 27.0), ("load", 0, 40.0, 47.0)]
 
 
-def test_a_worker_of_several_requests_loads_when_the_last_of_them_is_out() -> None:
-    """Two step together for 20 and 30 s from their start; ordered at 5 s, it takes nobody else until it has loaded."""
+def test_worker_with_a_batch_loads_after_its_last_request_leaves() -> None:
+    """Two requests step together for 20 and 30 s. Ordered at 5 s, the worker takes no other until it has loaded."""
     run = engine(
-        [0.0, 0.0, 6.0], [20.0, 30.0, 10.0], roles=["large"], backend=Given([20.0, 30.0, 10.0], LOAD_S),
+        [0.0, 0.0, 6.0], [20.0, 30.0, 10.0], roles=["large"], backend=FixedTimes([20.0, 30.0, 10.0], LOAD_S),
         executor=ContinuousBatching(2), controllers=[Acts((5.0, order(0, "small")), (40.0, order(0, "large")))],
         shapes=tuple(np.array(column, np.int32) for column in ([64] * 3, [64] * 3, [25, 50, 50])),
         use_model_shape=False,
     )  # fmt: skip
     run.run()
-    facts = run.record.request_columns
-    first_s, last_s = sorted(facts["finish_s"][:2])
+    columns = run.record.request_columns
+    first_s, last_s = sorted(columns["finish_s"][:2])
     (load,) = [span for span in spans(run) if span[0] == "load"][:1]
     assert first_s < last_s == load[2]
     assert load[3] == last_s + LOAD_S
 
 
-def taken(prepare: Any) -> str:
-    """What the cluster says to a request for a worker after ``prepare(cluster)``."""
+def refusal_to_take(prepare: Any) -> str:
+    """Return the error of ``cluster.take`` after ``prepare(cluster, worker)``."""
     cluster = opened(100)
     worker = cluster.workers[0]
     prepare(cluster, worker)
@@ -306,13 +307,13 @@ def taken(prepare: Any) -> str:
         ),
     ],
 )
-def test_a_worker_that_takes_nobody_says_why(prepare: Any, reason: str) -> None:
-    said = taken(prepare)
-    assert said.startswith("the scheduler (sim.scheduling.fcfs.Fcfs) gave a request to worker 0")
-    assert f"which {reason}; ask Cluster.least_loaded or Cluster.idle" in said
+def test_taking_an_unavailable_worker_says_why_it_is_unavailable(prepare: Any, reason: str) -> None:
+    message = refusal_to_take(prepare)
+    assert message.startswith("the scheduler (sim.scheduling.fcfs.Fcfs) gave a request to worker 0")
+    assert f"which {reason}; ask Cluster.least_loaded or Cluster.idle" in message
 
 
-def test_no_more_requests_are_released_than_are_aboard() -> None:
+def test_cluster_refuses_to_release_more_requests_than_run() -> None:
     cluster = opened(100)
     worker = cluster.workers[0]
     cluster.take(worker)
@@ -320,7 +321,7 @@ def test_no_more_requests_are_released_than_are_aboard() -> None:
         cluster.release(worker, 2)
 
 
-def test_an_executor_that_takes_no_request_is_refused() -> None:
+def test_executor_without_capacity_is_refused() -> None:
     class Closed(Sequential):
         max_batch = 0
 
@@ -328,28 +329,28 @@ def test_an_executor_that_takes_no_request_is_refused() -> None:
         engine([0.0], [1.0], executor=Closed()).run()
 
 
-def test_a_request_for_another_model_cannot_join_those_aboard() -> None:
+def test_worker_refuses_a_second_model_while_requests_run() -> None:
     class Both(Marked):
         def admit(self, request: Request, now_s: float) -> float:
             self.run.assign(request, self.run.models["small" if self.hits[request.row] else "large"])
             return 0.0
 
-    said = r"row 1, for small, was given to worker 0 while others run on large there; .* must not mix models"
-    with pytest.raises(SimulationError, match=said):
+    message = r"row 1, for small, was given to worker 0 while others run on large there; .* must not mix models"
+    with pytest.raises(SimulationError, match=message):
         engine([0.0, 1.0], [9.0] * 2, frontend=Both([False, True]), executor=ContinuousBatching(2)).run()
 
 
-def test_what_is_to_be_run_needs_a_model() -> None:
+def test_plan_without_a_model_is_refused() -> None:
     run = engine([0.0], [1.0])
-    run._open()
+    run.open()
     request = Request(7, 0.0, 64, 64, 50)
     for act in (lambda: ensure(run, run.cluster.workers[0], request), lambda: run.work(request)):
         with pytest.raises(SimulationError, match="the plan of the request in row 7 names no model"):
             act()
 
 
-def test_a_request_that_cannot_be_run_has_its_model_loaded_first_and_that_is_work() -> None:
-    class Refusing(Given):
+def test_failing_request_still_pays_for_its_model_load() -> None:
+    class Refusing(FixedTimes):
         def steps(self, works: Sequence[Work], count: int = 1) -> Cost:
             raise WorkFailed("no such shape")
 
@@ -363,8 +364,8 @@ def test_a_request_that_cannot_be_run_has_its_model_loaded_first_and_that_is_wor
 # -- groups ---------------------------------------------------------------------------------------------------------
 
 
-class Ganging(Scheduler):
-    """Serves with groups of ``size`` in ``role`` alone; one that is idle is disbanded."""
+class GroupScheduler(Scheduler):
+    """Serve with groups of ``size`` GPUs in one ``role``; disband idle groups."""
 
     def __init__(self, size: int = 2, role: str = "large") -> None:
         self.size, self.role = size, role
@@ -376,7 +377,7 @@ class Ganging(Scheduler):
         idle = list(self.run.cluster.idle())
         if len(idle) >= self.size:
             group = self.run.cluster.form_group(idle[: self.size], self.role, now_s)
-            if group.has_capacity:  # it need not load
+            if group.has_capacity:  # no load needed
                 return group
         self.waiting.append(request)
         return None
@@ -393,8 +394,8 @@ class Ganging(Scheduler):
         return len(self.waiting)
 
 
-class Metered(Given):
-    """Draws 100 W on one GPU, whatever it does."""
+class Metered(FixedTimes):
+    """Draws 100 W on one GPU, always."""
 
     def steps(self, works: Sequence[Work], count: int = 1) -> Cost:
         seconds = super().steps(works, count).seconds
@@ -404,36 +405,36 @@ class Metered(Given):
         return Cost(self.swap_s, 100 * self.swap_s)
 
 
-def test_a_gang_forms_loads_serves_and_is_disbanded_and_counts_all_its_gpus() -> None:
-    """Of three GPUs for small models two serve the large one: 7 s of loading, then 20 s at twice the speed."""
-    for backend, watts in ((Given([20.0] * 2, LOAD_S), 300), (Metered([20.0] * 2, LOAD_S), 100)):
+def test_group_forms_loads_serves_and_counts_every_gpu() -> None:
+    """Two of three GPUs for small models serve the large one: 7 s of loading, then 20 s of work at twice the speed."""
+    for backend, watts in ((FixedTimes([20.0] * 2, LOAD_S), 300), (Metered([20.0] * 2, LOAD_S), 100)):
         run = engine(
-            [0.0, 1.0], [20.0] * 2, roles=["small"] * 3, backend=backend, scheduler=Ganging(),
+            [0.0, 1.0], [20.0] * 2, roles=["small"] * 3, backend=backend, scheduler=GroupScheduler(),
             executor=Sequential({2: 2.0}),
         )  # fmt: skip
         run.run()
         assert spans(run) == [("load", 3, 0.0, 7.0), ("serve", 3, 7.0, 17.0), ("serve", 3, 17.0, 27.0)]
-        assert once(run) == 2 * 27.0
-        spent = run.record.usage_log.inside(0.0, 27.0, run.cluster.gpu_counts())
-        assert (spent.busy_s, spent.switch_s, spent.joules) == (54.0, 14.0, pytest.approx(watts * 54.0))
-        facts = run.record.request_columns
-        assert facts["energy_j"].tolist() == pytest.approx([watts * 20.0] * 2)
-        assert facts["denoise_s"].tolist() == [10.0] * 2
-        assert facts["step_share_s"].tolist() == [20.0] * 2  # GPU-seconds: twice as fast on two saves nothing
+        assert checked_busy_s(run) == 2 * 27.0
+        usage = run.record.usage_log.inside(0.0, 27.0, run.cluster.gpu_counts())
+        assert (usage.busy_s, usage.switch_s, usage.joules) == (54.0, 14.0, pytest.approx(watts * 54.0))
+        columns = run.record.request_columns
+        assert columns["energy_j"].tolist() == pytest.approx([watts * 20.0] * 2)
+        assert columns["denoise_s"].tolist() == [10.0] * 2
+        assert columns["step_share_s"].tolist() == [20.0] * 2  # GPU-seconds: twice the speed on two GPUs saves nothing
         assert [(w.id, w.role, w.model) for w in run.cluster.workers] == [
             (0, "large", "large"), (1, "large", "large"), (2, "small", "small"),
         ]  # fmt: skip
 
 
-def test_gangs_are_refused_of_whom_is_not_there_to_be_in_one() -> None:
-    said: list[str] = []
+def test_misuse_of_worker_groups_is_refused() -> None:
+    messages: list[str] = []
 
     def tried(*what: Any) -> Any:
         def act(run: Any, now_s: float) -> None:
             for each in what:
                 with pytest.raises(SimulationError) as caught:
                     each(run.cluster, now_s)
-                said.append(str(caught.value))
+                messages.append(str(caught.value))
 
         return act
 
@@ -441,8 +442,8 @@ def test_gangs_are_refused_of_whom_is_not_there_to_be_in_one() -> None:
         run.cluster.form_group([run.cluster.workers[1], run.cluster.workers[2]], "large", now_s)
 
     def disbanded(run: Any, now_s: float) -> None:
-        run.request_left = run.cluster.workers[-1]
-        run.cluster.disband(run.request_left, now_s)
+        run.disbanded_group = run.cluster.workers[-1]
+        run.cluster.disband(run.disbanded_group, now_s)
 
     singles: list[Any] = []
     first = tried(
@@ -464,9 +465,9 @@ def test_gangs_are_refused_of_whom_is_not_there_to_be_in_one() -> None:
     third = (
         4.0,
         lambda run, t: tried(
-            lambda c, t: c.change_role(run.request_left, "small", t),
-            lambda c, t: c.take(run.request_left),
-            lambda c, t: c.record_busy(run.request_left, t, t, "serve"),
+            lambda c, t: c.change_role(run.disbanded_group, "small", t),
+            lambda c, t: c.take(run.disbanded_group),
+            lambda c, t: c.record_busy(run.disbanded_group, t, t, "serve"),
         )(run, t),
     )
     acts = ((1.0, first), (2.0, formed), (2.5, second), (3.0, disbanded), third)
@@ -479,13 +480,13 @@ def test_gangs_are_refused_of_whom_is_not_there_to_be_in_one() -> None:
         "one of the GPUs", "not idle", "not idle", "one of the GPUs", "one of the GPUs", "was disbanded",
         "was disbanded", "time of worker 4 (large), which was disbanded",
     )  # fmt: skip
-    assert len(said) == len(found)
-    for text, part in zip(said, found, strict=True):
+    assert len(messages) == len(found)
+    for text, part in zip(messages, found, strict=True):
         assert part in text
-    assert once(run) == 20.0
+    assert checked_busy_s(run) == 20.0
 
 
-def test_busy_is_who_serves_and_who_loads() -> None:
+def test_busy_counts_workers_that_serve_or_load() -> None:
     """Of three GPUs one serves for 10 s, one loads for 20 s from 2 s on, and one is idle."""
     seen = []
 
@@ -496,36 +497,36 @@ def test_busy_is_who_serves_and_who_loads() -> None:
         seen.append(run.cluster.busy(now_s))
 
     acts = Acts((1.0, look), (2.0, load), (5.0, look), (15.0, look), (23.0, look))
-    engine([0.0, 30.0], [10.0, 1.0], 3, backend=Given([10.0, 1.0], 20.0), controllers=[acts]).run()
+    engine([0.0, 30.0], [10.0, 1.0], 3, backend=FixedTimes([10.0, 1.0], 20.0), controllers=[acts]).run()
     assert seen == [1, 2, 1, 0]
 
 
 @pytest.mark.parametrize("executor", [StaticBatch(2), ContinuousBatching(2), Sequential()])
-def test_what_does_not_know_the_speed_of_a_gang_refuses_one(executor: Any) -> None:
+def test_executor_without_a_speedup_refuses_a_group(executor: Any) -> None:
     with pytest.raises((SimulationError, ConfigError), match=r"nothing says how (fast|much faster)"):
-        engine([0.0], [1.0], 2, scheduler=Ganging(), executor=executor).run()
+        engine([0.0], [1.0], 2, scheduler=GroupScheduler(), executor=executor).run()
 
 
 @pytest.mark.parametrize(("executor", "key"), [(ContinuousBatching(1), "batching"), (Sequential(), "executor")])
-def test_the_key_that_says_how_fast_a_gang_is_is_named(executor: Any, key: str) -> None:
+def test_missing_group_speedup_names_its_key(executor: Any, key: str) -> None:
     with pytest.raises(ConfigError, match=rf"^{key}\.speedup: a request runs on 2 GPUs .* {key}\.speedup=\{{2: "):
-        engine([0.0], [1.0], 2, scheduler=Ganging(), executor=executor).run()
+        engine([0.0], [1.0], 2, scheduler=GroupScheduler(), executor=executor).run()
 
 
 # -- memory --------------------------------------------------------------------------------------------------------
 
 
-class Sized(Given):
-    """A model takes 10 bytes, an add-on as many as its name says."""
+class Sized(FixedTimes):
+    """A model takes 10 bytes, an add-on the bytes that its name states."""
 
     def bytes(self, asset: Asset) -> int | None:
         return 10 if asset.kind == "model" else int(asset.name)
 
 
-def opened(memory: int, backend: Given | None = None) -> Any:
+def opened(memory: int, backend: FixedTimes | None = None) -> Any:
     gpu = Gpu("test", 300.0, 60.0, "made up", memory_bytes=memory)
     run = engine([0.0], [1.0], gpu=gpu, backend=backend or Sized([1.0]))
-    run._open()
+    run.open()
     return run.cluster
 
 
@@ -534,10 +535,10 @@ OWN = Asset("model", "large", "large")
 
 @settings(max_examples=150)
 @given(memory=st.integers(10, 40), asked=st.lists(st.integers(1, 35), max_size=30))
-def test_admit_evicts_the_longest_unused_and_never_the_model(memory: int, asked: list[int]) -> None:
+def test_admit_evicts_the_least_recently_used_addon_and_never_the_model(memory: int, asked: list[int]) -> None:
     cluster = opened(memory)
     worker = cluster.workers[0]
-    brute: list[Asset] = []  # add-ons, last used last
+    brute: list[Asset] = []  # add-ons, most recently used last
     for size in asked:
         asset = Asset("lora" if size % 2 else "controlnet", str(size), "large")
         before = dict(worker.resident)
@@ -560,7 +561,7 @@ def test_admit_evicts_the_longest_unused_and_never_the_model(memory: int, asked:
         assert sum(worker.resident.values()) <= memory
 
 
-def test_an_add_on_named_as_the_model_is_no_model() -> None:
+def test_addon_named_like_the_model_is_not_the_model() -> None:
     class Named(Sized):
         def bytes(self, asset: Asset) -> int | None:
             return 10
@@ -580,22 +581,22 @@ def test_an_add_on_named_as_the_model_is_no_model() -> None:
     cluster.check_memory(worker, None)
 
 
-def test_what_nobody_runs_with_gives_way_to_a_batch_and_what_it_runs_with_does_not() -> None:
-    """Of 40 bytes a batch takes 30 with its model: of 5 and 8 beside it the 5, which were used first, go."""
+def test_batch_evicts_addons_it_does_not_use_and_keeps_those_it_uses() -> None:
+    """A batch takes 30 of 40 bytes with its model. Of add-ons of 5 and 8 bytes the 5, used first, is evicted."""
     five, eight = Asset("lora", "5", "large"), Asset("controlnet", "8", "large")
 
-    def held() -> Any:
+    def with_both() -> Any:
         cluster = opened(40)
         assert cluster.admit(cluster.workers[0], five, 5) == cluster.admit(cluster.workers[0], eight, 8) == []
         return cluster, cluster.workers[0]
 
-    cluster, worker = held()
+    cluster, worker = with_both()
     cluster.check_memory(worker, 30, [()])
     assert set(worker.resident) == {OWN, eight}
-    cluster, worker = held()
-    cluster.check_memory(worker, 32, [(), (five,)])  # one of two has it: it lies beside what both take
+    cluster, worker = with_both()
+    cluster.check_memory(worker, 32, [(), (five,)])  # one of two requests uses it, so it counts beside what both take
     assert set(worker.resident) == {OWN, five}
-    cluster, worker = held()
+    cluster, worker = with_both()
     cluster.check_memory(worker, 40, [(eight,)])  # it is among the 40
     assert set(worker.resident) == {OWN, eight}
     with pytest.raises(
@@ -607,20 +608,20 @@ def test_what_nobody_runs_with_gives_way_to_a_batch_and_what_it_runs_with_does_n
         cluster.check_memory(worker, 41, [(eight,), (eight,)])
 
 
-def test_a_model_that_is_larger_than_the_device_is_an_error() -> None:
+def test_model_larger_than_the_device_is_refused() -> None:
     with pytest.raises(SimulationError, match=r"large takes .* GB that a test has \(cluster\.gpu\.memory_bytes\)"):
         opened(9)
 
 
-def test_a_gang_holds_what_each_of_its_gpus_can() -> None:
+def test_group_memory_is_that_of_each_of_its_gpus() -> None:
     run = engine([0.0], [1.0], 2, gpu=Gpu("test", 300.0, 60.0, "made up", memory_bytes=15), backend=Sized([1.0]))
-    run._open()
+    run.open()
     group: Any = run.cluster.form_group(run.cluster.workers, "large", 0.0)
     assert run.cluster.admit(group, Asset("lora", "6", "large"), 6) is None
     assert run.cluster.admit(group, Asset("lora", "5", "large"), 5) == []
 
 
-# -- what may be spent ---------------------------------------------------------------------------------------------
+# -- busy time -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -635,7 +636,7 @@ def test_a_gang_holds_what_each_of_its_gpus_can() -> None:
         (5.0, 6.0, 0, "runs 0 requests"),
     ],
 )
-def test_what_cannot_be_spent(from_s: float, until_s: float, batch: int, what: str) -> None:
+def test_invalid_busy_spans_are_refused(from_s: float, until_s: float, batch: int, what: str) -> None:
     cluster: Cluster = opened(100)
     worker = cluster.workers[0]
     assert cluster.record_busy(worker, 1.0, 3.0, "serve") == 600.0

@@ -1,4 +1,4 @@
-"""GPUs that go out of service: what they ran is put back or fails, what they hold is loaded again, nothing is lost."""
+"""GPU failures: running requests restart or fail, resident models load again, and no request is lost."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ from sim.scheduling.routing.per_worker import PerWorkerQueues
 from sim.scheduling.routing.routers import RoundRobin
 from tests.sim.cluster.test_cluster import Acts
 from tests.sim.execution.test_continuous_batching import Patching, Stepped
-from tests.sim.lab import Given, engine, simulated
+from tests.sim.lab import FixedTimes, engine, simulated
 from tests.sim.scheduling.test_disciplines import served as shortest
 from tests.sim.scheduling.test_slack import UNIT, MixedTimes
 
@@ -35,36 +35,36 @@ POWER_W = 300.0
 
 
 def spans(run: Any, kind: str) -> list[tuple[float, float, float]]:
-    """Of a kind of work: from, until and joules."""
-    ledger = run.record.usage_log
-    found = ledger.spans()
-    mine = found[found["kind"] == ledger.kinds.get(kind, -1)]
+    """Return (from, until, joules) of every span of a kind."""
+    usage_log = run.record.usage_log
+    found = usage_log.spans()
+    mine = found[found["kind"] == usage_log.kinds.get(kind, -1)]
     return [(each["from_s"], each["until_s"], each["joules"]) for each in mine]
 
 
 @pytest.mark.parametrize(("lost", "finish_s"), [("again", [12.0, 22.0]), ("failed", [4.0, 19.0])])
-def test_a_request_of_a_failed_gpu_begins_anew_or_fails(lost: Any, finish_s: list[float]) -> None:
-    """One GPU of 10 s a request fails at 4 s, is back at 6 s and loads for 3 s; by hand. The second request waits from
-    1 s on and so overtakes the first, which goes to the end."""
+def test_request_on_a_failed_gpu_restarts_or_fails(lost: Any, finish_s: list[float]) -> None:
+    """A GPU with requests of 10 s fails at 4 s, is repaired at 6 s and loads for 3 s. The second request waits from 1 s
+    on and so overtakes the first, which is queued again at the end."""
     run = engine(
         [0.0, 1.0],
         [10.0, 10.0],
-        backend=Given([10.0, 10.0], 3.0),
+        backend=FixedTimes([10.0, 10.0], 3.0),
         controllers=[Failures({0: [(4.0, 6.0)]}, lost=lost)],
     )
     run.run()
-    facts = run.record.request_columns
+    columns = run.record.request_columns
     ends = [29.0, 19.0] if lost == "again" else finish_s
-    assert facts["finish_s"].tolist() == ends
-    assert facts["outcome"].tolist() == [COMPLETED if lost == "again" else FAILED, COMPLETED]
+    assert columns["finish_s"].tolist() == ends
+    assert columns["outcome"].tolist() == [COMPLETED if lost == "again" else FAILED, COMPLETED]
     assert spans(run, "lost") == [(0.0, 4.0, 4 * POWER_W)]
     assert spans(run, "load") == [(6.0, 9.0, 3 * POWER_W)]
     if lost == "failed":
         assert run.record.request_columns.reasons == {0: "GPU 0 failed"}
 
 
-class Metered(Given):
-    """A second of denoising draws 100 J, a load of 5 s 50 J."""
+class Metered(FixedTimes):
+    """Draws 100 J per second of denoising, and 50 J for a load of 5 s."""
 
     def load(self, asset: Asset) -> Cost:
         return Cost(self.swap_s, 10.0 * self.swap_s)
@@ -80,8 +80,8 @@ class Metered(Given):
 
 
 @pytest.mark.parametrize("role", ["large", "small"])
-def test_a_batch_that_is_lost_drew_its_part_of_what_was_measured_of_all_of_it(role: str) -> None:
-    """A batch of two of 10 s is lost at 4 s; with the large model to be loaded first, for 5 s, of 15 s and 1050 J."""
+def test_lost_batch_draws_energy_in_proportion_to_the_time_it_ran(role: str) -> None:
+    """A batch of two of 10 s is lost at 4 s. If it first loads the large model for 5 s, it is 15 s and 1050 J."""
     run = engine(
         [0.0, 0.0], [10.0, 10.0], roles=[role], backend=Metered([10.0, 10.0], 5.0), executor=StaticBatch(2),
         scheduler=DynamicBatching(2), controllers=[Failures({0: [(4.0, 6.0)]}, lost="failed")],
@@ -92,7 +92,7 @@ def test_a_batch_that_is_lost_drew_its_part_of_what_was_measured_of_all_of_it(ro
     assert joules == pytest.approx(400.0 if role == "large" else 1050.0 * 4 / 15)
 
 
-def test_a_load_that_is_under_way_ends_with_its_gpu_and_begins_anew() -> None:
+def test_load_on_a_failed_gpu_stops_and_restarts_after_repair() -> None:
     def order(run: Any, now_s: float) -> None:
         run.cluster.change_role(run.cluster.workers[0], "small", now_s)
 
@@ -100,7 +100,7 @@ def test_a_load_that_is_under_way_ends_with_its_gpu_and_begins_anew() -> None:
         [0.0, 50.0],
         [1.0, 1.0],
         2,
-        backend=Given([1.0, 1.0], 20.0),
+        backend=FixedTimes([1.0, 1.0], 20.0),
         controllers=[Acts((10.0, order)), Failures({0: [(15.0, 30.0)]})],
     )
     run.run()
@@ -108,12 +108,12 @@ def test_a_load_that_is_under_way_ends_with_its_gpu_and_begins_anew() -> None:
     assert run.cluster.workers[0].model == "small"
 
 
-def test_an_order_to_a_gpu_that_is_down_is_what_it_loads_when_it_is_back() -> None:
+def test_order_to_a_failed_gpu_is_loaded_after_repair() -> None:
     def order(run: Any, now_s: float) -> None:
         run.cluster.change_role(run.cluster.workers[0], "small", now_s)
 
     run = engine(
-        [0.0, 60.0], [1.0, 1.0], 2, backend=Given([1.0, 1.0], 20.0),
+        [0.0, 60.0], [1.0, 1.0], 2, backend=FixedTimes([1.0, 1.0], 20.0),
         controllers=[Failures({0: [(5.0, 30.0)]}), Acts((10.0, order))],
     )  # fmt: skip
     run.run()
@@ -122,7 +122,7 @@ def test_an_order_to_a_gpu_that_is_down_is_what_it_loads_when_it_is_back() -> No
 
 
 class Counting(RoundRobin):
-    """Counts what is outstanding at each worker."""
+    """Counts the outstanding requests of each worker."""
 
     def bind(self, run: Run) -> None:
         super().bind(run)
@@ -152,8 +152,10 @@ EXECUTORS = {
     st.sampled_from(["again", "failed"]),
     st.floats(30.0, 300.0),
 )
-def test_every_executor_may_lose_a_gpu_at_any_time(seed: int, how: str, gpus: int, lost: Any, mean_up_s: float) -> None:
-    """The engine raises where a request is lost or a GPU's second spent twice; the ledger holds every second."""
+def test_every_executor_survives_gpu_failures_at_any_time(
+    seed: int, how: str, gpus: int, lost: Any, mean_up_s: float
+) -> None:
+    """The engine raises if a request is lost or a GPU is busy twice; the usage log holds every second."""
     rng = np.random.default_rng(seed)
     rows = 60
     seconds = rng.exponential(4.0, rows) + 0.1
@@ -162,21 +164,21 @@ def test_every_executor_may_lose_a_gpu_at_any_time(seed: int, how: str, gpus: in
         np.cumsum(rng.exponential(3.0, rows)),
         seconds,
         gpus,
-        backend=Given(seconds.tolist(), 1.5),
+        backend=FixedTimes(seconds.tolist(), 1.5),
         executor=executor,
         scheduler=scheduler,
         controllers=[Failures(mean_up_s=mean_up_s, mean_down_s=4.0, lost=lost)],
         seed=seed,
     )
     run.run()
-    facts = run.record.request_columns
-    failed = facts["outcome"] == FAILED
+    columns = run.record.request_columns
+    failed = columns["outcome"] == FAILED
     assert len(scheduler) == 0
     if isinstance(scheduler, PerWorkerQueues):
         assert not +scheduler.router.outstanding  # type: ignore[attr-defined]
     assert not failed.any() or lost == "failed"
     done = ~failed
-    assert (facts["finish_s"][done] >= facts["start_s"][done] + 0.99 * facts["denoise_s"][done]).all()
+    assert (columns["finish_s"][done] >= columns["start_s"][done] + 0.99 * columns["denoise_s"][done]).all()
     for worker in range(gpus):
         found = run.record.usage_log.spans()
         mine = np.sort(found[found["worker"] == worker], order="from_s")
@@ -186,9 +188,9 @@ def test_every_executor_may_lose_a_gpu_at_any_time(seed: int, how: str, gpus: in
         assert served == pytest.approx(seconds[done].sum())
 
 
-def test_who_was_preempted_on_a_gpu_that_fails_begins_anew() -> None:
-    """100 steps of a unit, preempted after 20 by 10 steps, of which 5 are done when the GPU fails for 5 units: it then
-    makes all 10, and then all 100."""
+def test_preempted_request_on_a_failed_gpu_restarts() -> None:
+    """The long request is preempted after 20 of 100 steps by one of 10, of which 5 are done when the GPU fails for 5
+    units. The short one then makes all 10 steps, and the long one all 100."""
     run = shortest(
         lambda executor: ShortestRemaining(executor, Known()), MixedTimes(1, 0, 0), [0.0, 20 * UNIT], [64,
         64], [100, 10], 1,
@@ -199,8 +201,8 @@ def test_who_was_preempted_on_a_gpu_that_fails_begins_anew() -> None:
     assert spans(run, "lost") == [(20 * UNIT, 25 * UNIT, 5 * UNIT * POWER_W)]
 
 
-def test_who_waits_for_a_gpu_that_is_down_preempts_nobody_there() -> None:
-    """Of both that come while the only GPU is down the shorter one is served first when it is back."""
+def test_request_waiting_for_a_failed_gpu_preempts_nothing() -> None:
+    """Both requests arrive while the only GPU is down; the shorter one is served first after the repair."""
     run = shortest(
         lambda executor: ShortestRemaining(executor, Known()), MixedTimes(256, 0, 0), [1.0, 2.0], [64, 64],
         [9, 3], 1,
@@ -209,8 +211,8 @@ def test_who_waits_for_a_gpu_that_is_down_preempts_nobody_there() -> None:
     assert run.record.request_columns["finish_s"].tolist() == [17.0, 8.0]
 
 
-class Told(SameSizeSteps):
-    """Notes whom it was told to be lost."""
+class LossRecorder(SameSizeSteps):
+    """Records the requests reported as lost."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -220,19 +222,20 @@ class Told(SameSizeSteps):
         self.lost_rows.append(request.row)
 
 
-def test_steps_are_told_of_everyone_who_was_lost_those_who_had_not_begun_included() -> None:
-    """Three requests of 8 s share a GPU of two seats, which fails at 2 s; the third, which waits, is not aboard."""
-    told = Told()
+def test_batching_is_notified_of_every_lost_request_including_unstarted() -> None:
+    """Three requests of 8 s and a GPU with a batch of two, which fails at 2 s; the third still waits and is not
+    running."""
+    batching = LossRecorder()
     run = engine(
-        [0.0, 1.5, 1.5], [8.0] * 3, executor=ContinuousBatching(2, told), scheduler=Fcfs(),
+        [0.0, 1.5, 1.5], [8.0] * 3, executor=ContinuousBatching(2, batching), scheduler=Fcfs(),
         controllers=[Failures({0: [(2.0, 3.0)]})],
     )  # fmt: skip
     run.run()
-    assert sorted(told.lost_rows) == [0, 1]
+    assert sorted(batching.lost_rows) == [0, 1]
     assert (run.record.request_columns["outcome"] == COMPLETED).all()
 
 
-def test_a_gpu_that_fails_before_it_was_given_anything_loses_nothing() -> None:
+def test_gpu_that_fails_before_its_first_request_loses_nothing() -> None:
     run = engine([50.0], [8.0], executor=ContinuousBatching(2), controllers=[Failures({0: [(1.0, 2.0)]})])
     run.run()
     assert run.record.request_columns["finish_s"].tolist() == [pytest.approx(58.0)]
@@ -240,10 +243,10 @@ def test_a_gpu_that_fails_before_it_was_given_anything_loses_nothing() -> None:
 
 
 @pytest.mark.parametrize("executor", [ContinuousBatching(2), StaticBatch(2), Sequential()])
-def test_who_was_given_to_a_gpu_at_the_instant_of_its_failure_had_not_begun(executor: Any) -> None:
-    """It is back at 2 s, has loaded at 4 s, is given the request that waits, and fails before anything else happens."""
+def test_request_assigned_at_the_instant_of_failure_has_not_started(executor: Any) -> None:
+    """The GPU is repaired at 2 s, has loaded at 4 s, takes the waiting request, and fails at that instant."""
     run = engine(
-        [1.5], [8.0], backend=Given([8.0], 2.0), executor=executor,
+        [1.5], [8.0], backend=FixedTimes([8.0], 2.0), executor=executor,
         controllers=[Failures({0: [(1.0, 2.0), (4.0, 6.0)]})],
     )  # fmt: skip
     run.run()
@@ -253,9 +256,9 @@ def test_who_was_given_to_a_gpu_at_the_instant_of_its_failure_had_not_begun(exec
     assert [each[:2] for each in spans(run, "load")] == [(2.0, 4.0), (6.0, 8.0)]
 
 
-def test_an_add_on_that_comes_for_a_gpu_that_is_down_disturbs_nothing() -> None:
-    """It comes 3.4 s after each of two starts: while the GPU is down, to be patched (0.5 s) as soon as it steps again,
-    and three steps later."""
+def test_addon_arriving_for_a_failed_gpu_changes_nothing() -> None:
+    """The add-on arrives 3.4 s after each of two starts: first while the GPU is down, then three steps after it started
+    again."""
     run = engine(
         [0.0], [1.0], backend=Stepped(1.0), executor=ContinuousBatching(4, Patching(3.4, 0.5)),
         controllers=[Failures({0: [(2.0, 10.0)]})],
@@ -265,8 +268,8 @@ def test_an_add_on_that_comes_for_a_gpu_that_is_down_disturbs_nothing() -> None:
     assert [each[:2] for each in spans(run, "boundary")] == [(10.0, 10.5), (pytest.approx(13.5), pytest.approx(14.0))]
 
 
-class Choosy(Given):
-    """No batch with row 1 in it can be run."""
+class Choosy(FixedTimes):
+    """Cannot run a batch that includes row 1."""
 
     def steps(self, works: Sequence[Work], count: int = 1) -> Cost:
         if any(work.row == 1 for work in works):
@@ -275,30 +278,30 @@ class Choosy(Given):
 
 
 @pytest.mark.parametrize(("lost", "failed"), [("again", "row 1 cannot be run"), ("failed", "GPU 0 failed")])
-def test_a_batch_that_cannot_be_run_is_lost_while_the_load_before_it_lasts(lost: Any, failed: str) -> None:
-    """Two set out at 0 s and load another model for 5 s, after which it shows that they cannot be run; the GPU fails
-    at 3 s. Put back at 4 s, they load again and fail for what they are."""
+def test_batch_that_cannot_run_is_lost_if_its_gpu_fails_during_the_load(lost: Any, failed: str) -> None:
+    """Two requests start at 0 s and load another model for 5 s, after which the batch would prove impossible. The GPU
+    fails at 3 s. Queued again at 4 s, they load again and fail for their own reason."""
     run = engine(
         [0.0, 0.0, 30.0], [8.0] * 3, backend=Choosy([8.0] * 3, 5.0), executor=StaticBatch(2), roles=["small"],
         scheduler=DynamicBatching(2, 1.0), controllers=[Failures({0: [(3.0, 4.0)]}, lost=lost)],
     )  # fmt: skip
     run.run()
-    facts = run.record.request_columns
-    assert facts["outcome"].tolist() == [FAILED, FAILED, COMPLETED]
-    assert facts.reasons == {0: failed, 1: failed}
+    columns = run.record.request_columns
+    assert columns["outcome"].tolist() == [FAILED, FAILED, COMPLETED]
+    assert columns.reasons == {0: failed, 1: failed}
     assert spans(run, "lost") == [(0.0, 3.0, 3 * POWER_W)]
-    assert facts["finish_s"][:2].tolist() == ([14.0] * 2 if lost == "again" else [3.0] * 2)
+    assert columns["finish_s"][:2].tolist() == ([14.0] * 2 if lost == "again" else [3.0] * 2)
 
 
-def test_gpus_that_stay_up_for_less_than_a_request_takes_are_named() -> None:
-    """What was looked at for a thousand samples, with nobody aboard and nothing ended, never ends."""
+def test_mean_uptime_below_the_service_time_ends_the_run_with_advice() -> None:
+    """A run without running or ended requests for a thousand samples is ended."""
     failures = Failures(mean_up_s=1.0, mean_down_s=10_000.0)
     run = engine([0.0, 0.0], [100.0] * 2, controllers=[failures])
     with pytest.raises(SimulationError, match=r"0 ended; .* GPUs failed \d+ times; raise failures.mean_up"):
         run.run()
 
 
-def test_the_same_seed_fails_the_same_gpus() -> None:
+def test_same_seed_gives_the_same_failures() -> None:
     words = (
         "failures=random",
         "failures.mean_up_s=900",
@@ -322,17 +325,17 @@ def test_the_same_seed_fails_the_same_gpus() -> None:
         ({"outages": {0: [(0.0, float("inf"))]}}, r"failures\.outages\.0"),
     ],
 )
-def test_outages_that_are_none_are_refused(setting: dict[str, Any], message: str) -> None:
+def test_malformed_outages_are_refused(setting: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         Failures(**setting)
 
 
-def test_a_gpu_that_is_not_there_cannot_fail() -> None:
+def test_outage_of_an_unknown_gpu_is_refused() -> None:
     with pytest.raises(ConfigError, match="found GPU 3, expected 0 to 1"):
         engine([0.0], [1.0], 2, controllers=[Failures({3: [(1.0, 2.0)]})]).run()
 
 
-def test_what_is_down_neither_fails_nor_serves_and_what_is_up_is_not_repaired() -> None:
+def test_failing_a_failed_gpu_or_repairing_a_running_one_is_refused() -> None:
     def twice(run: Any, now_s: float) -> None:
         run.fail(run.cluster.workers[0])
         run.fail(run.cluster.workers[0])
@@ -346,7 +349,7 @@ def test_what_is_down_neither_fails_nor_serves_and_what_is_up_is_not_repaired() 
         engine([0.0], [5.0], controllers=[Acts((1.0, repaired))]).run()
 
 
-def test_an_executor_that_cannot_lose_a_gpu_says_so() -> None:
+def test_executor_without_abort_is_refused_when_a_gpu_fails() -> None:
     class Stubborn(Sequential):
         abort = Executor.abort
 

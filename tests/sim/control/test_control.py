@@ -1,4 +1,4 @@
-"""Laws of controllers and other actors, and of what parts declare."""
+"""Laws of controllers and other actors, and of declared columns, gauges and logs."""
 
 from typing import Any
 
@@ -14,8 +14,8 @@ from tests.sim.cluster.test_cluster import Acts
 from tests.sim.lab import engine, simulated
 
 
-class Told(Direct):
-    """Says in ``what`` when an artifact enters and when a request comes."""
+class EventRecorder(Direct):
+    """Records in ``what`` when an artifact enters and when a request arrives."""
 
     what: list[str]
 
@@ -36,8 +36,8 @@ class Told(Direct):
 
 
 def test_actors_act_after_insertions_and_before_arrivals() -> None:
-    """However they sleep: by a timeout, until a time, or woken by an event of their own."""
-    frontend = Told()
+    """For every way to sleep: by a timeout, until a time, or woken by an event."""
+    frontend = EventRecorder()
     frontend.what = what = []
 
     class Three(Acts):
@@ -66,7 +66,7 @@ def test_actors_act_after_insertions_and_before_arrivals() -> None:
     assert what[at + 5] == "arrival at 5"
 
 
-def test_an_actor_sees_the_run() -> None:
+def test_actor_sees_the_state_of_the_run() -> None:
     seen: list[Any] = []
 
     def look(run: Any, now_s: float) -> None:
@@ -77,7 +77,7 @@ def test_an_actor_sees_the_run() -> None:
     assert seen == [(2, 2, 0, 0, 0, 2), (3, 3, 1, 0, 0, 2), (4, 2, 0, 0, 0, 2)]
 
 
-def test_a_process_that_never_ends_does_not_keep_the_run() -> None:
+def test_endless_process_does_not_prolong_the_run() -> None:
     ticks: list[float] = []
 
     class Clockwork(Acts):
@@ -93,13 +93,13 @@ def test_a_process_that_never_ends_does_not_keep_the_run() -> None:
 
 
 class Odd(Exception):
-    """Cannot be made again from its ``args``."""
+    """An exception that cannot be rebuilt from its ``args``."""
 
     def __init__(self, a: int, b: int) -> None:
         super().__init__(f"{a} and {b}")
 
 
-def test_an_actors_exception_ends_the_run_and_is_the_cause_of_an_error_that_names_the_actor() -> None:
+def test_actor_exception_ends_the_run_with_an_error_that_names_the_actor() -> None:
     mine = Odd(1, 2)
 
     def fail(run: Any, now_s: float) -> None:
@@ -116,7 +116,7 @@ MODM = ("system=modm-fixed", "trace.requests=600", "arrivals.rate_rpm=14", "clus
 PLAN = "controller.at={600: {large: 6, small: 2}, 1500: {large: 2, small: 6}}"
 
 
-def test_a_timetable_changes_the_split_and_the_result() -> None:
+def test_timetable_changes_the_split_at_its_times() -> None:
     fixed, moved = simulated(*MODM), simulated(*MODM, "controller=timetable", PLAN, "backend.unpublished_load_s=20")
     assert fixed.summary["gpu"]["switches"] == 0
     gpu = moved.summary["gpu"]
@@ -126,7 +126,7 @@ def test_a_timetable_changes_the_split_and_the_result() -> None:
     assert not rows.finish_s.equals(fixed.requests.to_pandas().finish_s)
 
     def serving(from_s: float, until_s: float) -> dict[str, int]:
-        """Workers by model, of those that began something in a window well after a split."""
+        """Return workers by model, of requests that started well after a split."""
         inside = rows[(rows.start_s > from_s) & (rows.start_s < until_s)]
         return inside.groupby("model", observed=True).worker.nunique().to_dict()  # type: ignore[no-any-return]
 
@@ -145,16 +145,16 @@ def test_a_timetable_changes_the_split_and_the_result() -> None:
         "{60: {large: 4, medium: 4}}",
     ],
 )
-def test_a_timetable_that_does_not_add_up_is_refused(at: str) -> None:
+def test_timetable_with_wrong_gpu_counts_is_refused(at: str) -> None:
     with pytest.raises(ConfigError):
         simulated(*MODM, "controller=timetable", f"controller.at={at}")
 
 
-# -- what parts declare ------------------------------------------------------------------------------------------
+# -- declared columns, gauges and logs ---------------------------------------------------------------------------
 
 
 class Declares(Acts):
-    """A part with a column of each kind."""
+    """A controller that declares a column of each kind."""
 
     def bind(self, run: Any) -> None:
         self.run = run
@@ -170,7 +170,7 @@ class Declares(Acts):
         self.log.add(now_s, 0.5)
 
 
-def test_what_a_part_declares_is_there_once() -> None:
+def test_declared_columns_gauges_and_logs_appear_once() -> None:
     run = engine([0.0, 60.0, 120.0], [1.0] * 3, controllers=[Declares()])
     run.run()
 
@@ -189,7 +189,7 @@ def test_what_a_part_declares_is_there_once() -> None:
 @pytest.mark.parametrize(
     "taken", ["outcome", "request_id", "reason", "source_id", "quality_factor", "quality", "twice"]
 )
-def test_a_fact_that_is_there_already_is_refused(taken: str) -> None:
+def test_duplicate_column_is_refused(taken: str) -> None:
     run = engine([0.0], [1.0])
     run.add_column("twice")
     with pytest.raises(SimulationError, match=f"declares the column '{taken}'"):
@@ -197,21 +197,16 @@ def test_a_fact_that_is_there_already_is_refused(taken: str) -> None:
 
 
 @pytest.mark.parametrize("taken", ["time_s", "ended", "lookups", "hits", "fallbacks", "busy", "queued", "twice"])
-def test_a_gauge_that_is_there_already_is_refused(taken: str) -> None:
+def test_duplicate_gauge_is_refused(taken: str) -> None:
     run = engine([0.0], [1.0])
-    run._open()
+    run.open()
     run.gauge("twice", lambda now_s: 0)
     with pytest.raises(SimulationError, match=f"declares the gauge '{taken}'"):
         run.gauge(taken, lambda now_s: 0)
 
 
-def test_a_log_that_is_there_already_is_refused() -> None:
+def test_duplicate_log_is_refused() -> None:
     run = engine([0.0], [1.0])
     run.log("looks")
     with pytest.raises(SimulationError, match="declares the log 'looks'"):
         run.log("looks")
-
-
-def test_two_runs_of_one_seed_draw_alike() -> None:
-    draws = [engine([0.0], [1.0], seed=3).rng("mine").random(4) for _ in range(2)]
-    np.testing.assert_array_equal(*draws)

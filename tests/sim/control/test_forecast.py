@@ -1,4 +1,4 @@
-"""A monitor that looks ahead: exact on what repeats, MoDM's until it has seen a season, and then early."""
+"""A monitor with a forecast: exact on repeating load, MoDM's own before a full season, and early after it."""
 
 import numpy as np
 import pytest
@@ -23,41 +23,41 @@ def shown(forecast: HoltWinters, rates: list[float], period_s: float = 1.0) -> H
 
 
 @given(st.lists(st.floats(0, 100), min_size=2, max_size=12), st.integers(1, 3), st.integers(1, 9))
-def test_what_repeats_exactly_is_expected_exactly(season: list[float], times: int, ahead: int) -> None:
+def test_holt_winters_predicts_an_exact_season_exactly(season: list[float], times: int, ahead: int) -> None:
     forecast = shown(HoltWinters(season_s=float(len(season)), smooth=1), season * times)
     assert forecast.expected(ahead) == pytest.approx(season[(ahead - 1) % len(season)], abs=1e-6)
 
 
 @given(st.lists(st.floats(0, 100), min_size=1, max_size=9), st.integers(1, 5))
-def test_before_a_season_is_seen_it_expects_what_the_last_window_had(rates: list[float], ahead: int) -> None:
+def test_holt_winters_repeats_the_last_window_before_a_full_season(rates: list[float], ahead: int) -> None:
     assert shown(HoltWinters(season_s=10.0), rates).expected(ahead) == rates[-1]
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=1, max_size=40), st.integers(1, 5))
-def test_no_rate_is_expected_below_0(rates: list[float], ahead: int) -> None:
+def test_forecast_rate_is_never_negative(rates: list[float], ahead: int) -> None:
     assert 0 <= shown(HoltWinters(season_s=4.0), rates).expected(ahead) < float("inf")
 
 
-def test_a_level_that_rises_is_followed_with_the_season_kept() -> None:
+def test_holt_winters_follows_a_level_shift_and_keeps_the_season() -> None:
     season = [0.0, 10.0, 20.0, 10.0]
     rates = season * 2 + [rate + 30 for rate in season * 20]
     forecast = shown(HoltWinters(season_s=4.0, smooth=1), rates)
     assert [forecast.expected(n) for n in range(1, 5)] == pytest.approx([rate + 30 for rate in season], abs=0.5)
 
 
-def test_an_even_number_of_windows_has_no_middle_and_is_refused() -> None:
+def test_smoothing_over_an_even_number_of_windows_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"controller\.forecast\.smooth: found 4"):
         HoltWinters(smooth=4)
 
 
-def test_a_season_of_one_window_is_refused() -> None:
+def test_season_of_one_window_is_refused() -> None:
     with pytest.raises(ConfigError, match="less than two windows"):
         HoltWinters(season_s=100.0).begin(180.0)
 
 
 def targets(forecast: HoltWinters | None) -> dict[float, int]:
-    """Time of each decision -> its target, on 16 GPUs: 6 requests a minute in the first half of every hour, 24 in the
-    second; three hours."""
+    """Return time of each decision -> its target, on 16 GPUs. For three hours, 6 requests a minute come in the first
+    half of each hour and 24 in the second."""
     hour = np.concatenate((np.arange(0, TURN_S, 10.0), np.arange(TURN_S, SEASON_S, 2.5)))
     times = np.concatenate([hour + n * SEASON_S for n in range(3)]) + 0.1
     hits = {row for row in range(len(times)) if row % 4}
@@ -76,14 +76,14 @@ def targets(forecast: HoltWinters | None) -> dict[float, int]:
     return {at_s: details["target"] for at_s, what, details in run.record.decisions if what == "split"}
 
 
-def test_it_moves_before_the_load_comes() -> None:
-    """In the third hour, whose shape it knows. MoDM's own answers when the first window of the load is over."""
+def test_monitor_with_a_forecast_switches_before_the_load_rises() -> None:
+    """In the third hour the season is known. MoDM's own monitor reacts after the first window of the load."""
     blind, ahead = targets(None), targets(HoltWinters(season_s=SEASON_S, smooth=1))
     turn_s = 2 * SEASON_S + TURN_S
     light, heavy = blind[turn_s], blind[turn_s + PERIOD_S]
     assert heavy < light
     assert ahead[turn_s] == ahead[turn_s - PERIOD_S] == heavy  # two windows ahead
     assert ahead[turn_s - 2 * PERIOD_S] == light
-    first_s = TURN_S  # in the first hour it knows no more than MoDM's
+    first_s = TURN_S  # in the first hour it acts as MoDM's
     assert ahead[first_s] == blind[first_s]
     assert ahead[first_s + PERIOD_S] == blind[first_s + PERIOD_S]

@@ -1,4 +1,4 @@
-"""The best splits in hindsight: against every plan there is, against MoDM's monitor, and followed in a run."""
+"""Optimal splits in hindsight: against exhaustive search, against MoDM's monitor, and followed in a run."""
 
 from itertools import product
 from pathlib import Path
@@ -43,7 +43,7 @@ weights = st.builds(Weights, st.floats(0, 20), st.floats(0, 3))
 
 @settings(max_examples=80)
 @given(fleets(3), weights, loads, st.data())
-def test_no_plan_is_cheaper(fleet: Fleet, weigh: Weights, load: list[Demand], data: st.DataObject) -> None:
+def test_best_plan_matches_brute_force(fleet: Fleet, weigh: Weights, load: list[Demand], data: st.DataObject) -> None:
     start = data.draw(st.sampled_from(fleet.splits()))
     found = best_plan(fleet, weigh, start, load)
     every = [plan_cost(fleet, weigh, start, load, plan) for plan in product(fleet.splits(), repeat=len(load))]
@@ -54,10 +54,8 @@ def test_no_plan_is_cheaper(fleet: Fleet, weigh: Weights, load: list[Demand], da
 
 @settings(max_examples=60)
 @given(fleets(6), weights, st.lists(loads.map(lambda some: some[0]), min_size=4, max_size=12))
-def test_it_is_never_worse_than_the_monitor_in_its_own_objective(
-    fleet: Fleet, weigh: Weights, load: list[Demand]
-) -> None:
-    """The monitor sees each window when it is over, and its PID lags; both begin with all that may be large."""
+def test_best_plan_costs_no_more_than_the_monitor(fleet: Fleet, weigh: Weights, load: list[Demand]) -> None:
+    """The monitor sees each window when it is over, and its PID lags; both begin with the most large workers."""
     start = Split(fleet.max_large)
     pid, now, plan = Pid(), start.large, []
     pid.x = float(now)
@@ -75,8 +73,8 @@ def test_it_is_never_worse_than_the_monitor_in_its_own_objective(
 
 
 @given(fleets(6), st.builds(demand, st.floats(0, 60), st.floats(0, 1), st.floats(0.1, 1)))
-def test_a_window_leaves_nothing_waiting_just_where_the_monitors_rule_holds(fleet: Fleet, asked: Demand) -> None:
-    """Equations 7 and 9 in one window without a switch, queues empty before."""
+def test_window_clears_its_queue_exactly_where_the_monitor_rule_holds(fleet: Fleet, asked: Demand) -> None:
+    """Equations 7 and 9 in one window without a switch, with empty queues before."""
     nothing = np.zeros(1)
     some = False
     for split in fleet.splits():
@@ -91,7 +89,7 @@ def test_a_window_leaves_nothing_waiting_just_where_the_monitors_rule_holds(flee
         assert some in rule
 
 
-def test_a_search_that_keeps_too_little_says_so() -> None:
+def test_pruned_plan_search_reports_that_it_is_inexact() -> None:
     fleet = Fleet(6, 0.7, (3.6, 9.0), 20.0, (20.0, 5.0), 180.0, 6)
     load = [demand(rate, 0.6, 0.8) for rate in (4, 30, 8, 30, 2, 30, 9)]
     whole, few = (best_plan(fleet, Weights(3.0), Split(6), load, kept) for kept in (500, 1))
@@ -101,8 +99,9 @@ def test_a_search_that_keeps_too_little_says_so() -> None:
     assert plan_cost(fleet, Weights(3.0), Split(6), load, few.splits) == pytest.approx(few.cost)
 
 
-def test_by_hand_it_moves_before_the_load_comes_and_back_after_it() -> None:
-    """A window of two GPU-loads of hits, two GPUs: the second is small just then, if loading is cheap."""
+def test_best_plan_switches_before_a_peak_and_back_after_it() -> None:
+    """Two GPUs and a window with the load of two GPUs of hits: if loading is cheap, one GPU is small in that window
+    only."""
     fleet = Fleet(2, 1.0, (10.0,), 6.0, (6.0,), 60.0, 2)
     load = [Demand(0.5, 0.0), Demand(1.0, 8.0), Demand(0.5, 0.0)]
     assert [split.large for split in best_plan(fleet, Weights(10.0, 1.0), Split(2), load).splits] == [2, 1, 2]
@@ -111,7 +110,7 @@ def test_by_hand_it_moves_before_the_load_comes_and_back_after_it() -> None:
 RUN = ("system=modm-quality", "trace.requests=500", "preload=200", "arrivals=ramp", "arrivals.end_rpm=24")
 
 
-def test_a_run_follows_the_plan_and_its_load_is_what_was_recorded(tmp_path: Path) -> None:
+def test_hindsight_controller_follows_the_plan_for_the_recorded_demand(tmp_path: Path) -> None:
     first = simulated(*RUN, "controller.kp=1", "controller.ki=0", "controller.kd=0")
     write(first, tmp_path / "first")
     load = recorded_demand(tmp_path / "first", 180.0)
@@ -120,8 +119,8 @@ def test_a_run_follows_the_plan_and_its_load_is_what_was_recorded(tmp_path: Path
     assert 3 * sum(each.miss_rpm + each.hit_rpm for each in load) == pytest.approx(work)
     again = simulated(*RUN, "controller=modm-hindsight", f"controller.folder={tmp_path / 'first'}")
     assert again.summary["requests"]["completed"] == 300
-    said = {each["what"]: each for each in again.summary["assumptions"]}
-    planned = said["splits planned in hindsight, their cost [GPU-min]"]
+    assumptions = {each["what"]: each for each in again.summary["assumptions"]}
+    planned = assumptions["splits planned in hindsight, their cost [GPU-min]"]
     assert planned["value"][0] == len(load)
     assert "no plan is cheaper" in planned["source"]
     counts = again.cluster.to_pandas()
@@ -129,12 +128,12 @@ def test_a_run_follows_the_plan_and_its_load_is_what_was_recorded(tmp_path: Path
     assert counts.gpus_large.nunique() > 1
 
 
-def test_a_folder_without_a_run_is_one_line(tmp_path: Path) -> None:
+def test_hindsight_folder_without_a_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"controller\.folder: .* holds no run"):
         simulated(*RUN, "controller=modm-hindsight", f"controller.folder={tmp_path}")
 
 
-def test_one_model_alone_has_no_best_split(tmp_path: Path) -> None:
+def test_hindsight_with_one_model_is_refused(tmp_path: Path) -> None:
     models = {"large": Model("large", 50, 64, 64)}
     with pytest.raises(ConfigError, match="two models"):
         engine([0.0], [1.0], models=models, controllers=[Hindsight(str(tmp_path))]).run()

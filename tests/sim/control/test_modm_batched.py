@@ -1,4 +1,4 @@
-"""MoDM in front of whole batches: no batch has two models, and where batches pay, more images come out."""
+"""MoDM with static batches: each batch has one model, and throughput rises where batching pays."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from backends.profile import shipped
 from sim.core.errors import ConfigError
 from sim.execution.static_batch import StaticBatch
 from sim.scheduling.batching.hit_miss import HitMissBatching
-from tests.sim.lab import Given, engine, simulated
+from tests.sim.lab import FixedTimes, engine, simulated
 from tests.sim.scheduling.test_queues import Marked
 
 SATURATED = ("trace.requests=700", "preload=200", "arrivals=closed", "arrivals.outstanding=120", "cluster.count=8")
@@ -20,7 +20,7 @@ SATURATED = ("trace.requests=700", "preload=200", "arrivals=closed", "arrivals.o
 
 @pytest.fixture(scope="module")
 def curve(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """MI210's profiles with a curve: n images take 0.5 + 0.5 n times the seconds of one."""
+    """MI210's profiles with a batch curve: n images take 0.5 + 0.5 n times the seconds of one."""
     folder = tmp_path_factory.mktemp("curve")
     for model in ("sd3.5-large", "sdxl"):
         profile = yaml.safe_load((shipped() / f"mi210_{model}.yaml").read_text(encoding="utf-8"))
@@ -34,7 +34,7 @@ def batches(rows: pd.DataFrame) -> pd.core.groupby.DataFrameGroupBy:
     return rows.groupby(["worker", "start_s"])
 
 
-def test_batches_have_one_model_and_pay_where_the_profile_says_so(curve: Path) -> None:
+def test_modm_batches_hold_one_model_and_raise_throughput_where_batching_pays(curve: Path) -> None:
     words = (*SATURATED, f"backend.folder={curve}")
     alone = simulated("system=modm-throughput", *words)
     batched = simulated("system=modm-batched", *words)
@@ -53,20 +53,20 @@ def test_batches_have_one_model_and_pay_where_the_profile_says_so(curve: Path) -
     assert "gpus_large" in batched.cluster.column_names  # its monitor is there
 
 
-def test_a_profile_that_measured_no_batches_is_no_ground_for_them() -> None:
+def test_modm_batched_needs_a_profile_with_batches() -> None:
     from backends.base import BackendError
 
     with pytest.raises(BackendError, match="batch"):
         simulated("system=modm-batched", *SATURATED)
 
 
-def test_a_batch_above_what_the_executor_takes_is_refused() -> None:
+def test_max_batch_above_the_executor_bound_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"scheduler\.max_batch: found 9; the executor takes 8"):
         simulated("system=modm-batched", "scheduler.max_batch=9", "extrapolate=warn", "trace.requests=20")
 
 
-def test_large_workers_take_hits_where_that_is_asked_for_alone() -> None:
-    """Two hits at once, one worker of each kind."""
+def test_large_workers_take_hits_only_if_large_takes_hits() -> None:
+    """Two simultaneous hits, one worker of each role."""
     for scheduler, starts in (
         (HitMissBatching(max_batch=1), [0.0, 5.0]),
         (HitMissBatching(max_batch=1, large_takes_hits=True), [0.0, 0.0]),
@@ -84,31 +84,32 @@ def test_large_workers_take_hits_where_that_is_asked_for_alone() -> None:
     st.sampled_from([0.0, 4.0]),
     st.booleans(),
 )
-def test_nobody_waits_longer_than_he_must(
-    gaps: list[float], hits: set[int], most: int, wait_s: float, shared: bool
+def test_batch_starts_when_full_timed_out_or_its_worker_is_free(
+    gaps: list[float], hits: set[int], max_batch: int, wait_s: float, shared: bool
 ) -> None:
-    """Every batch is full, or its first has waited, or its first waits for a worker of its kind; kinds do not mix."""
+    """Every batch is full, or its first request timed out, or its first request waits for a worker. Hits and misses
+    never mix."""
     times = [sum(gaps[: i + 1]) for i in range(len(gaps))]
-    scheduler = HitMissBatching(most, wait_s, shared)
+    scheduler = HitMissBatching(max_batch, wait_s, shared)
     run = engine(
-        times, [5.0] * len(times), roles=["large", "small"], frontend=Marked(hits), backend=Given([5.0] * len(times)),
-        executor=StaticBatch(most), scheduler=scheduler,
+        times, [5.0] * len(times), roles=["large", "small"], frontend=Marked(hits),
+        backend=FixedTimes([5.0] * len(times)), executor=StaticBatch(max_batch), scheduler=scheduler,
     )  # fmt: skip
     run.run()
     assert len(scheduler) == 0
-    facts = run.record.request_columns
+    columns = run.record.request_columns
     formed: dict[tuple[float, int], list[int]] = {}
     for row in range(len(times)):
-        formed.setdefault((facts["start_s"][row], facts["worker"][row]), []).append(row)
+        formed.setdefault((columns["start_s"][row], columns["worker"][row]), []).append(row)
     for (start_s, worker), rows in formed.items():
-        assert len(rows) <= most
+        assert len(rows) <= max_batch
         assert len({row in hits for row in rows}) == 1
         if rows[0] not in hits:
             assert worker == 0
         elif not shared:
             assert worker == 1
-        if len(rows) < most:
+        if len(rows) < max_batch:
             assert start_s >= times[rows[0]] + wait_s - 1e-9
     for kind in (hits, set(range(40)) - hits):  # in order
-        starts = [facts["start_s"][row] for row in range(len(times)) if row in kind]
+        starts = [columns["start_s"][row] for row in range(len(times)) if row in kind]
         assert starts == sorted(starts)

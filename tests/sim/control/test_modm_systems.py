@@ -1,4 +1,4 @@
-"""MoDM's systems and its baselines on both of its clusters: what each runs for a request, and for how long."""
+"""MoDM's systems and baselines on both of its clusters: models, steps and times of each request."""
 
 from functools import cache
 
@@ -34,7 +34,7 @@ def step_s(cluster: str) -> dict[str, float]:
 
 
 def lawful(rows: pd.DataFrame, cluster: str) -> None:
-    """Every request that a GPU ran took what is left of its steps, at its model's pace."""
+    """Check that every request on a GPU ran its remaining steps at its model's pace."""
     run = rows[rows.worker.notna() & (rows.batch_mean <= 1)]
     assert len(run)
     assert (rows.outcome == "completed").all()
@@ -43,7 +43,7 @@ def lawful(rows: pd.DataFrame, cluster: str) -> None:
 
 
 @pytest.mark.parametrize(("system", "words", "cluster"), VARIANTS)
-def test_every_modm_runs_on_both_clusters(system: str, words: tuple[str, ...], cluster: str) -> None:
+def test_every_modm_system_runs_on_both_clusters(system: str, words: tuple[str, ...], cluster: str) -> None:
     outcome = simulated(f"system={system}", f"cluster={cluster}", *SMALL, *words)
     rows = outcome.requests.to_pandas()
     lawful(rows, cluster)
@@ -68,12 +68,12 @@ BASELINES = [
 
 @pytest.mark.parametrize("cluster", GPUS)
 @pytest.mark.parametrize(("system", "more", "model", "steps", "quality"), BASELINES)
-def test_a_baseline_of_one_model_runs_it_in_full(
+def test_single_model_baseline_runs_every_step(
     system: str, more: tuple[str, ...], model: str, steps: int, quality: float, cluster: str
 ) -> None:
-    """Its quality is the paper's (MoDM, Tables 2 and 3); what of its times nobody printed is said to be assumed."""
+    """Its quality is the paper's (MoDM, Tables 2 and 3); unpublished times are stated as assumed."""
     outcome = simulated(f"system={system}", f"cluster={cluster}", *SMALL, *more)
-    rows, said = outcome.requests.to_pandas(), outcome.summary
+    rows, summary = outcome.requests.to_pandas(), outcome.summary
     lawful(rows, cluster)
     assert set(rows.model) == {model}
     assert set(rows.steps) == {steps}
@@ -81,16 +81,16 @@ def test_a_baseline_of_one_model_runs_it_in_full(
     full_s = steps * step_s(cluster)[model]
     np.testing.assert_allclose(rows.finish_s - rows.start_s, full_s)
     assert full_s == pytest.approx(FULL_S[cluster].get(model, full_s), abs=1e-4)
-    assert said["throughput_until_last_arrival_rpm"] == pytest.approx(60 * GPUS[cluster] / full_s, rel=0.05)
+    assert summary["throughput_until_last_arrival_rpm"] == pytest.approx(60 * GPUS[cluster] / full_s, rel=0.05)
     large_s = 50 * step_s(cluster)["flux-dev" if more else "sd3.5-large"]
-    assert said["slo"]["2x"]["limit_s"] == pytest.approx(2 * large_s)
-    assert said["quality"]["factor_mean"] == pytest.approx(quality)
-    source = next(a["source"] for a in said["assumptions"] if a["what"] == f"step time of {model} on {cluster}")
+    assert summary["slo"]["2x"]["limit_s"] == pytest.approx(2 * large_s)
+    assert summary["quality"]["factor_mean"] == pytest.approx(quality)
+    source = next(a["source"] for a in summary["assumptions"] if a["what"] == f"step time of {model} on {cluster}")
     assert source.startswith(("assumed", "inferred")) == (model not in FULL_S[cluster] or cluster == "a40")
 
 
 @pytest.mark.parametrize(("system", "cluster"), [("nirvana", "a40"), ("nirvana", "mi210"), ("pinecone", "a40")])
-def test_the_caches_of_others_run_on_its_clusters_and_models(system: str, cluster: str) -> None:
+def test_other_papers_caches_run_on_modm_clusters_and_models(system: str, cluster: str) -> None:
     rows = simulated(f"system={system}", f"cluster={cluster}", *SMALL).requests.to_pandas()
     lawful(rows, cluster)
     hit = rows.source_id.notna()
@@ -100,15 +100,15 @@ def test_the_caches_of_others_run_on_its_clusters_and_models(system: str, cluste
 
 
 @pytest.mark.parametrize(("models", "factor"), [("sd35l-sdxl", 28.70 / 28.55), ("sd35l-turbo", None)])
-def test_quality_is_carried_where_it_was_published_and_nowhere_else(models: str, factor: float | None) -> None:
-    said = simulated("system=modm-throughput", f"models={models}", *SMALL).summary["quality"]
-    assert said["factor_mean"] == (None if factor is None else pytest.approx(factor))
+def test_quality_factor_is_carried_only_where_it_was_published(models: str, factor: float | None) -> None:
+    quality = simulated("system=modm-throughput", f"models={models}", *SMALL).summary["quality"]
+    assert quality["factor_mean"] == (None if factor is None else pytest.approx(factor))
 
 
-def test_no_mean_of_hits_on_one_model_is_carried_to_hits_on_another() -> None:
-    """In quality mode large models refine hits too, and Table 2 is of throughput mode."""
+def test_quality_of_hits_on_one_model_is_not_carried_to_another() -> None:
+    """In quality mode large models refine hits too, but Table 2 is of throughput mode."""
     outcome = simulated("system=modm-quality", "trace.requests=240", "preload=120", "arrivals.rate_rpm=4")
     assert set(outcome.requests.to_pandas().dropna(subset="source_id").model) == {"sd3.5-large"}
-    said = outcome.summary["quality"]
-    assert said["factor_mean"] is None
-    assert "hits ran elsewhere than on sdxl" in said["reason"]
+    quality = outcome.summary["quality"]
+    assert quality["factor_mean"] is None
+    assert "hits ran elsewhere than on sdxl" in quality["reason"]

@@ -1,4 +1,5 @@
-"""MoDM's monitor and its queues in a run: no request is lost, no allocation out of bounds, ladders go down and up."""
+"""MoDM's monitor and its queues in a run: conserved requests, allocations within bounds, steps down and up the
+models."""
 
 from typing import Any
 
@@ -23,14 +24,14 @@ from sim.scheduling.batching.hit_miss import HitMissBatching
 from sim.scheduling.hit_miss import HitMiss
 from sim.scheduling.hit_miss_per_worker import HitMissPerWorker
 from tests.sim.cluster.test_cluster import Acts
-from tests.sim.lab import Given, engine, simulated
+from tests.sim.lab import FixedTimes, engine, simulated
 
 MODELS = {role: Model(role, 50, 64, 64) for role in ("large", "small", "smallest")}
 FULL_S = {"large": 90.0, "small": 16.0, "smallest": 6.0}
 
 
-class Timed(Given):
-    """What a model's steps take by its name."""
+class Timed(FixedTimes):
+    """Steps take what their model's name says."""
 
     def steps(self, works: Any, count: int = 1) -> Any:
         super().steps(works, count)
@@ -45,21 +46,21 @@ class Cached(Direct):
         self.hits = hits
 
     def bind(self, run: Run) -> None:
-        self._run = run
+        self.run = run
 
     def admit(self, request: Request, now_s: float) -> float:
         request.lookup = HIT if request.row in self.hits else MISS
         if request.lookup == HIT:
             request.source, request.k, request.of_steps = 0, 25, 50
-        self._run.assign(request, self._run.model("small" if request.lookup == HIT else "large"))
+        self.run.assign(request, self.run.model("small" if request.lookup == HIT else "large"))
         return 0.0
 
 
 class Bounded:
-    """Watches after every event that roles add up and that the large ones stay within their bounds."""
+    """Checks after every event that the roles add up and the large ones stay within their bounds."""
 
-    def __init__(self, most: int) -> None:
-        self.most = most
+    def __init__(self, max_large: int) -> None:
+        self.max_large = max_large
         self.seen: list[int] = []
 
     def bind(self, run: Run) -> None:
@@ -68,7 +69,7 @@ class Bounded:
     def arrived(self, request: Request, now_s: float) -> None:
         workers = self.run.cluster.workers
         large = sum(worker.role == "large" for worker in workers)
-        assert 1 <= large <= self.most
+        assert 1 <= large <= self.max_large
         assert len(workers) == self.run.cluster.gpus
         assert all(worker.running <= worker.max_batch for worker in workers)
         self.seen.append(large)
@@ -85,7 +86,7 @@ class Bounded:
     st.floats(20.0, 400.0),
     st.sampled_from([None, "again", "failed"]),
 )
-def test_neither_a_switch_nor_an_outage_drops_a_request(
+def test_neither_switches_nor_outages_drop_a_request(
     seed: int, gpus: int, mode: Any, queues: Any, hit_rate: float, load_s: float, period_s: float, lost: Any
 ) -> None:
     rng = np.random.default_rng(seed)
@@ -114,7 +115,7 @@ def test_neither_a_switch_nor_an_outage_drops_a_request(
         ],
         seed=seed,
     )
-    run.run()  # raises where one is lost, ends twice, or a GPU is spent twice
+    run.run()  # raises if a request is lost or ends twice, or a GPU is busy twice
     assert len(watch.seen) == rows
     assert len(scheduler) == 0
     completed = int((run.record.request_columns["outcome"] == COMPLETED).sum())
@@ -123,7 +124,7 @@ def test_neither_a_switch_nor_an_outage_drops_a_request(
 
 
 def windows(rates_rpm: list[float], hit_rate: float = 0.75, **settings: Any) -> list[dict[str, Any]]:
-    """The splits of 16 GPUs over windows of five minutes, at a rate each."""
+    """Return the splits of 16 GPUs over windows of five minutes with the given rates."""
     gaps = np.concatenate([np.full(max(1, round(5 * rate)), 60 / rate) for rate in rates_rpm])
     times = np.cumsum(gaps)
     rng = np.random.default_rng(1)
@@ -142,14 +143,14 @@ def windows(rates_rpm: list[float], hit_rate: float = 0.75, **settings: Any) -> 
     return [details for _, what, details in run.record.decisions if what == "split"]
 
 
-def test_the_small_model_steps_down_where_the_load_asks_for_it_and_back_up() -> None:
+def test_monitor_steps_the_small_model_down_under_load_and_back_up() -> None:
     splits = windows([10.0] * 3 + [40.0] * 4 + [8.0] * 8)
     assert "smallest" not in splits[1]
     assert splits[5]["smallest"] > 0
     assert "smallest" not in splits[-1]
 
 
-def test_it_does_not_come_back_before_its_patience_ends() -> None:
+def test_monitor_waits_for_its_patience_before_stepping_up() -> None:
     back = {}
     for patience in (1, 5):
         splits = windows([40.0] * 4 + [8.0] * 9, patience=patience)
@@ -157,12 +158,12 @@ def test_it_does_not_come_back_before_its_patience_ends() -> None:
     assert back[5] == back[1] + 4
 
 
-def test_the_safety_factor_leaves_fewer_large_models() -> None:
+def test_safety_factor_lowers_the_number_of_large_workers() -> None:
     bold, careful = (windows([22.0] * 6, safety=safety)[-1]["target"] for safety in (1.0, 0.7))
     assert careful < bold
 
 
-def test_a_window_in_which_nothing_came_changes_nothing() -> None:
+def test_window_without_arrivals_changes_no_split() -> None:
     run = engine(
         [0.0, 5000.0],
         [90.0, 90.0],
@@ -175,15 +176,15 @@ def test_a_window_in_which_nothing_came_changes_nothing() -> None:
     )
     run.run()
     splits = [at_s for at_s, what, _ in run.record.decisions if what == "split"]
-    assert splits == [60.0, 5040.0]  # at the ends of the two windows in which something came
+    assert splits == [60.0, 5040.0]  # at the ends of the two windows with arrivals
 
 
-def test_one_model_alone_cannot_be_split() -> None:
+def test_monitor_with_one_model_is_refused() -> None:
     with pytest.raises(ConfigError, match="two models"):
         engine([0.0], [1.0], models={"large": Model("large", 50, 64, 64)}, controllers=[GlobalMonitor()]).run()
 
 
-def test_misses_go_round_the_large_workers_and_hits_round_the_small_ones_from_the_last() -> None:
+def test_misses_rotate_over_large_workers_and_hits_over_small_ones() -> None:
     run = engine(
         [0.0] * 8,
         [10.0] * 8,
@@ -195,8 +196,8 @@ def test_misses_go_round_the_large_workers_and_hits_round_the_small_ones_from_th
     assert run.record.request_columns["worker"].tolist() == [0, 3, 1, 2, 0, 3, 1, 2]
 
 
-def test_a_worker_ends_its_own_misses_before_it_changes_and_hands_its_hits_on() -> None:
-    """Two of each; at 1 s a large one becomes small, at 40 s a small one large."""
+def test_worker_finishes_its_misses_before_switching_and_hands_over_its_hits() -> None:
+    """Two workers of each role; at 1 s a large one is ordered to become small, at 2 s a small one large."""
 
     def swap(worker: int, role: str) -> Any:
         return lambda run, now_s: run.cluster.change_role(run.cluster.workers[worker], role, now_s)
@@ -205,29 +206,29 @@ def test_a_worker_ends_its_own_misses_before_it_changes_and_hands_its_hits_on() 
         [0.0] * 8,
         [10.0] * 8,
         frontend=Cached({4, 5, 6, 7}),
-        backend=Given([10.0] * 8, 5.0),
+        backend=FixedTimes([10.0] * 8, 5.0),
         roles=["large", "large", "small", "small"],
         scheduler=HitMissPerWorker(),
         controllers=[Acts((1.0, swap(1, "small")), (2.0, swap(3, "large")))],
     )
     run.run()
-    facts = run.record.request_columns
-    assert facts["worker"][:4].tolist() == [0, 1, 0, 1]  # both of worker 1's misses run on it
-    assert facts["finish_s"][3] == 20.0
+    columns = run.record.request_columns
+    assert columns["worker"][:4].tolist() == [0, 1, 0, 1]  # both of worker 1's misses run on it
+    assert columns["finish_s"][3] == 20.0
     loads = [details for _, what, details in run.record.decisions if what == "order"]
     assert [(each["worker"], each["to"]) for each in loads] == [(1, "small"), (3, "large")]
-    assert facts["worker"][4] == 3  # was aboard
-    assert facts["worker"][6] in (1, 2)  # waited there, and was handed on
+    assert columns["worker"][4] == 3  # was running
+    assert columns["worker"][6] in (1, 2)  # waited there and was handed over
 
 
-def test_misses_that_came_for_a_model_that_was_not_loaded_after_all_go_to_a_worker_that_has_it() -> None:
-    """The small worker refines until 20 s; ordered to be large at 1 s it is given a miss, and at 3 s ordered back. The
-    miss runs on the large worker, and nobody loads anything."""
+def test_misses_queued_for_a_revoked_order_move_to_a_loaded_worker() -> None:
+    """The small worker refines until 20 s. Ordered to be large at 1 s it is given a miss, and at 3 s the order is
+    revoked. The miss runs on the large worker, and no worker loads."""
     run = engine(
         [0.0, 0.5, 2.0, 2.5],
         [20.0] * 4,
         frontend=Cached({0}),
-        backend=Given([20.0] * 4, 5.0),
+        backend=FixedTimes([20.0] * 4, 5.0),
         roles=["large", "small"],
         scheduler=HitMissPerWorker(),
         controllers=[
@@ -238,13 +239,13 @@ def test_misses_that_came_for_a_model_that_was_not_loaded_after_all_go_to_a_work
         ],
     )
     run.run()
-    facts = run.record.request_columns
-    assert facts["worker"].tolist() == [1, 0, 0, 0]
-    assert facts["load_s"].tolist() == [0.0] * 4
+    columns = run.record.request_columns
+    assert columns["worker"].tolist() == [1, 0, 0, 0]
+    assert columns["load_s"].tolist() == [0.0] * 4
     assert "load" not in run.record.usage_log.kinds
 
 
-def test_bringing_the_cluster_to_a_split_moves_no_more_than_it_must() -> None:
+def test_apply_split_moves_the_fewest_workers() -> None:
     moves = []
 
     def split(run: Any, now_s: float) -> None:
@@ -266,8 +267,8 @@ def test_bringing_the_cluster_to_a_split_moves_no_more_than_it_must() -> None:
         ("system=modm-throughput",),
     ],
 )
-def test_the_monitor_serves_what_a_split_for_another_load_cannot(watched: tuple[str, ...]) -> None:
-    """With two large models where the load wants about ten, misses pile up; the monitor finds the split."""
+def test_monitor_has_lower_p99_than_a_wrong_fixed_split(watched: tuple[str, ...]) -> None:
+    """Two large models where the load needs about ten leave misses waiting; the monitor finds the right split."""
     common = ("arrivals.rate_rpm=20", "trace.requests=900", "preload=300", "cluster.count=16")
     adapted = simulated(*watched, *common).summary
     fixed = simulated("system=modm-fixed", "allocation.large=2", *common).summary
@@ -275,9 +276,9 @@ def test_the_monitor_serves_what_a_split_for_another_load_cannot(watched: tuple[
     assert adapted["gpu"]["switches"] > 0
 
 
-def test_a_window_without_requests_asks_for_nothing() -> None:
-    """Equations 7 and 8 divide by the requests and by the hits of a window: neither need be there."""
+def test_window_without_requests_has_zero_demand() -> None:
+    """Equations 7 and 8 divide by the requests and the hits of a window, either of which may be zero."""
     assert WindowCounts().demand(60.0) == Demand(0.0, 0.0)
-    missed = WindowCounts()
-    missed.add(Request(0, 0.0, 64, 64, 50))
-    assert missed.demand(60.0) == Demand(1.0, 0.0)
+    one_miss = WindowCounts()
+    one_miss.add(Request(0, 0.0, 64, 64, 50))
+    assert one_miss.demand(60.0) == Demand(1.0, 0.0)

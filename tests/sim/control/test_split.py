@@ -1,4 +1,4 @@
-"""MoDM's allocation rules and its PID: cases worked by hand, brute force, and what must hold of every split."""
+"""MoDM's allocation rules and its PID: worked examples, brute force, and laws of every split."""
 
 import math
 from fractions import Fraction
@@ -19,7 +19,7 @@ loads = st.builds(demand, st.floats(0, 100), st.floats(0, 1), st.floats(0, 1))
 rates_rpm = st.floats(0.05, 60)
 
 
-def test_the_load_of_a_window_by_hand() -> None:
+def test_demand_of_a_window_matches_a_worked_example() -> None:
     assert demand(10, 0.7, 0.8) == pytest.approx((3.0, 5.6))
     assert demand(10, 0.0, 0.0) == (10.0, 0.0)
 
@@ -31,13 +31,13 @@ def test_the_load_of_a_window_by_hand() -> None:
         (SANA, [16, 16, 16, 15, 15, 15, 15, 15, 14, 14, 14, 14]),
     ],
 )
-def test_quality_mode_on_16_gpus_by_hand(small: float, chosen: list[int]) -> None:
+def test_quality_split_on_16_gpus_matches_a_worked_example(small: float, chosen: list[int]) -> None:
     asked = [demand(rate, 0.75, 0.75) for rate in RATES]
     assert [quality_split(16, each, LARGE, small, 0.9) for each in asked] == chosen
 
 
 @given(st.integers(1, 24), loads, rates_rpm, rates_rpm, st.floats(0.5, 1))
-def test_quality_mode_takes_the_most_large_models_that_serve_the_load(
+def test_quality_split_is_the_largest_that_serves_the_demand(
     gpus: int, asked: Demand, large: float, small: float, safety: float
 ) -> None:
     def serves(n: int) -> bool:
@@ -55,26 +55,26 @@ def test_quality_mode_takes_the_most_large_models_that_serve_the_load(
 
 
 @given(st.integers(1, 64), loads, rates_rpm, rates_rpm)
-def test_throughput_mode_is_the_rounded_share_and_never_leaves_its_bounds(
+def test_throughput_split_is_the_rounded_share_within_its_bounds(
     gpus: int, asked: Demand, large: float, small: float
 ) -> None:
-    for most in (gpus, max(1, gpus - 1)):
-        n = throughput_split(gpus, asked, large, small, most)
-        assert 1 <= n <= most
+    for max_large in (gpus, max(1, gpus - 1)):
+        n = throughput_split(gpus, asked, large, small, max_large)
+        assert 1 <= n <= max_large
         miss, hit = Fraction(asked.miss_rpm), Fraction(asked.hit_rpm) * Fraction(large) / Fraction(small)
         if miss + hit:
             exact = miss / (miss + hit) * gpus
-            assert abs(n - exact) <= Fraction(1, 2) + Fraction(1, 10**6) or n in (1, most)
+            assert abs(n - exact) <= Fraction(1, 2) + Fraction(1, 10**6) or n in (1, max_large)
 
 
 @given(st.floats(0.1, 50), st.floats(0, 1), st.floats(0, 1), st.floats(0.1, 10))
-def test_throughput_mode_does_not_depend_on_the_rate(rate: float, hit_rate: float, left: float, times: float) -> None:
-    """Equation 12: R cancels, but for a half that rounding decides."""
+def test_throughput_split_does_not_depend_on_the_rate(rate: float, hit_rate: float, left: float, times: float) -> None:
+    """Equation 12: the rate R cancels, up to rounding."""
     one, other = (throughput_split(16, demand(r, hit_rate, left), LARGE, SDXL) for r in (rate, rate * times))
     assert abs(one - other) <= 1
 
 
-def test_nothing_asked_for_is_defined() -> None:
+def test_zero_and_excessive_demand_have_a_split() -> None:
     nothing = Demand(0.0, 0.0)
     assert quality_split(16, nothing, LARGE, SDXL) == 16
     assert throughput_split(16, nothing, LARGE, SDXL) == 16
@@ -83,14 +83,14 @@ def test_nothing_asked_for_is_defined() -> None:
     assert throughput_split(16, Demand(1e9, 0.0), LARGE, SDXL) == 16
 
 
-def test_the_pid_by_hand() -> None:
+def test_pid_matches_a_worked_example() -> None:
     pid = Pid()
     pid.x = 4.0
     assert [min(max(round(pid.update(1, 3.0, 4)), 1), 4) for _ in range(6)] == [2, 1, 1, 1, 1, 1]
 
 
 @given(st.integers(1, 32), st.lists(st.integers(1, 32), min_size=1, max_size=30), st.floats(0.5, 10))
-def test_the_pid_is_its_recurrence_in_exact_arithmetic(start: int, targets: list[int], dt: float) -> None:
+def test_pid_matches_its_recurrence_in_exact_arithmetic(start: int, targets: list[int], dt: float) -> None:
     pid = Pid()
     pid.x = float(start)
     x, total, last, step = Fraction(start), Fraction(0), Fraction(0), Fraction(dt)
@@ -104,7 +104,7 @@ def test_the_pid_is_its_recurrence_in_exact_arithmetic(start: int, targets: list
 
 
 @given(st.integers(1, 32), st.integers(1, 32))
-def test_the_pid_settles_at_its_target(start: int, target: int) -> None:
+def test_pid_settles_at_its_target(start: int, target: int) -> None:
     pid = Pid(max_integral=1.0)
     pid.x = float(start)
     for _ in range(300):
@@ -113,6 +113,6 @@ def test_the_pid_settles_at_its_target(start: int, target: int) -> None:
 
 
 @pytest.mark.parametrize("setting", [{"kp": -1.0}, {"ki": math.inf}, {"kd": math.nan}, {"max_integral": -1.0}])
-def test_a_gain_that_is_none_is_refused(setting: dict[str, float]) -> None:
+def test_invalid_pid_gain_is_refused(setting: dict[str, float]) -> None:
     with pytest.raises(ConfigError, match=next(iter(setting))):
         build({"_target_": "sim.control.pid.Pid", **setting}, "controller.pid")

@@ -12,7 +12,7 @@ from sim.core.clock import ARRIVAL, COMPLETION, CONTROL, Clock
 
 
 @given(asked=st.lists(st.tuples(st.sampled_from([0.0, 0.1, 0.1 + 0.2, 1e9]), st.integers(0, 3))))
-def test_calls_are_made_by_time_then_order_then_asking(asked: list[tuple[float, int]]) -> None:
+def test_calls_run_by_time_then_order_then_insertion(asked: list[tuple[float, int]]) -> None:
     clock = Clock()
     made: list[tuple[float, int]] = []
     for number, (time_s, order) in enumerate(asked):
@@ -22,7 +22,7 @@ def test_calls_are_made_by_time_then_order_then_asking(asked: list[tuple[float, 
     assert made == [(asked[number][0], number) for number in by_time]
 
 
-def test_a_call_may_ask_for_another_at_the_same_instant() -> None:
+def test_call_may_schedule_another_at_the_same_instant() -> None:
     clock = Clock()
     made: list[str] = []
 
@@ -36,7 +36,7 @@ def test_a_call_may_ask_for_another_at_the_same_instant() -> None:
     assert made == ["arrival", "completion", "the next arrival"]
 
 
-def test_processes_of_simpy_run_among_the_calls() -> None:
+def test_simpy_processes_run_among_the_calls() -> None:
     """A long-lived actor sleeps, is woken by an event that a call triggers, and fails as it does in SimPy."""
     clock = Clock()
     seen: list[tuple[float, str]] = []
@@ -45,12 +45,12 @@ def test_processes_of_simpy_run_among_the_calls() -> None:
     def actor() -> Generator[simpy.Event, str, None]:
         yield clock.timeout(2.0)
         seen.append((clock.now, "slept"))
-        said = yield woken
-        seen.append((clock.now, said))
+        value = yield woken
+        seen.append((clock.now, value))
         raise ValueError("an actor failed")
 
     clock.process(actor())
-    clock.at(1.0, CONTROL, lambda said: seen.append((clock.now, said)), "before")
+    clock.at(1.0, CONTROL, lambda value: seen.append((clock.now, value)), "before")
     clock.at(3.0, CONTROL, woken.succeed, "woken")
     with pytest.raises(ValueError, match="an actor failed"):
         clock.run()
@@ -64,8 +64,8 @@ def test_processes_of_simpy_run_among_the_calls() -> None:
         st.tuples(st.sampled_from([0.0, 0.5, 1.0, 3.0]), st.sampled_from([COMPLETION, ARRIVAL])), max_size=8
     ),
 )
-def test_one_step_at_a_time_is_what_a_run_does_at_once(fed: list[float], asked: list[tuple[float, int]]) -> None:
-    """Calls that were fed among calls that were asked for, up to the last one of either kind, and none after it."""
+def test_single_steps_of_the_clock_equal_one_run(fed: list[float], asked: list[tuple[float, int]]) -> None:
+    """Fed and scheduled calls mixed, up to the last of either kind and none after it."""
 
     def made(run: Callable[[Clock], None]) -> list[tuple[float, str]]:
         clock, seen = Clock(), list[tuple[float, str]]()
@@ -90,7 +90,7 @@ def test_one_step_at_a_time_is_what_a_run_does_at_once(fed: list[float], asked: 
     assert [time_s for time_s, _ in found] == sorted([*fed, *(time_s for time_s, _ in asked)])
 
 
-def test_a_run_until_a_time_leaves_what_comes_later() -> None:
+def test_run_until_a_time_leaves_later_calls() -> None:
     clock, seen = Clock(), list[float]()
     clock.feed([1.0, 2.0, 3.0], ARRIVAL, seen.append, [1.0, 2.0, 3.0])
     clock.run(until=2.5)

@@ -1,19 +1,22 @@
-"""What the engine does when things go wrong, and in which order when they go right."""
+"""The engine: order of events, and its errors."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from backends.base import Cost, Work, WorkFailed
 from sim.core.errors import SimulationError
-from sim.core.request import Request
+from sim.core.request import DISCARDED, Request
 from sim.core.streams import stream
 from sim.protocols import Run, Scheduler, Worker
-from tests.sim.lab import Given, engine
+from sim.scheduling.fcfs import Fcfs
+from tests.sim.cluster.test_cluster import Acts
+from tests.sim.lab import FixedTimes, engine
 
 
-class Failing(Given):
-    """Cannot do the rows in ``bad``."""
+class Failing(FixedTimes):
+    """Fails for the rows in ``bad``."""
 
     def __init__(self, full_s: list[float], bad: set[int]) -> None:
         super().__init__(full_s)
@@ -25,8 +28,8 @@ class Failing(Given):
         return super().begin(works)
 
 
-def test_work_that_fails_ends_its_request_and_frees_the_worker() -> None:
-    """Even when thousands fail in a row."""
+def test_failed_work_ends_its_request_and_frees_the_worker() -> None:
+    """Even if thousands fail in a row."""
     rows = 3000
     run = engine([0.0] * rows, [1.0] * rows, backend=Failing([1.0] * rows, set(range(1, rows - 1))))
     run.run()
@@ -36,7 +39,7 @@ def test_work_that_fails_ends_its_request_and_frees_the_worker() -> None:
     assert run.cluster.busy(0.0) == 0
 
 
-def test_a_scheduler_that_keeps_requests_is_found_out() -> None:
+def test_scheduler_that_keeps_requests_is_reported() -> None:
     class Hoarder(Scheduler):
         def bind(self, run: Run) -> None: ...
 
@@ -51,7 +54,7 @@ def test_a_scheduler_that_keeps_requests_is_found_out() -> None:
         engine([0.0, 1.0, 2.0], [1.0] * 3, scheduler=Hoarder()).run()
 
 
-def test_a_request_that_ends_twice_is_found_out() -> None:
+def test_request_that_ends_twice_is_reported() -> None:
     run = engine([0.0], [1.0])
     end = run.end
 
@@ -64,13 +67,13 @@ def test_a_request_that_ends_twice_is_found_out() -> None:
         run.run()
 
 
-def test_streams_of_different_names_differ_and_the_same_name_is_the_same() -> None:
+def test_random_stream_depends_on_its_name_and_seed_alone() -> None:
     assert stream(1, "arrivals").random() == stream(1, "arrivals").random()
     draws = {stream(seed, name).random() for seed in (0, 1) for name in ("arrivals", "trace", "similarity space")}
     assert len(draws) == 6
 
 
-def test_arrival_times_are_kept_to_the_last_bit() -> None:
+def test_arrival_times_are_kept_exactly() -> None:
     times = [0.1, 0.1 + 0.2, 1 / 3, 1e9 + 0.1, 1e9 + 0.3]
     run = engine(sorted(times), [0.1] * 5)
     run.run()
@@ -78,14 +81,25 @@ def test_arrival_times_are_kept_to_the_last_bit() -> None:
 
 
 def test_littles_law_is_checked_in_every_run() -> None:
-    run = engine([0.0, 1.0], [5.0, 5.0])
-    run._area_s = 3.0
+    """A discarded request runs nowhere, so that no other invariant notices a later end in its record."""
+
+    class Discards(Fcfs):
+        def offer(self, request: Request, now_s: float) -> Worker | None:
+            if request.row == 1:
+                run.end(request, DISCARDED, "too many")
+                return None
+            return super().offer(request, now_s)
+
+    def delay(run: Any, now_s: float) -> None:
+        run.record.request_columns["finish_s"][1] += 3.0
+
+    run = engine([0.0, 1.0], [5.0, 5.0], scheduler=Discards(), controllers=[Acts((2.0, delay))])
     with pytest.raises(SimulationError, match="Little's law fails"):
         run.run()
 
 
-def test_controllers_act_before_the_requests_of_their_instant_come() -> None:
-    """The row of the series at 60 s does not yet hold the request that arrives at 60 s."""
+def test_sample_precedes_the_arrivals_of_its_instant() -> None:
+    """The sample at 60 s does not yet count the request that arrives at 60 s."""
     run = engine([0.0, 60.0, 61.0], [1.0] * 3, sample_s=60.0)
     run.run()
     assert list(run.record.sampled_s)[:2] == [0.0, 60.0]
@@ -93,7 +107,7 @@ def test_controllers_act_before_the_requests_of_their_instant_come() -> None:
 
 
 @pytest.mark.parametrize("span_s", [1e3, 1e9, 8e9])
-def test_a_long_pause_costs_a_row_and_no_time(span_s: float) -> None:
+def test_long_pause_adds_one_row_to_the_time_series(span_s: float) -> None:
     run = engine([0.0, span_s], [1.0, 1.0], sample_s=1e-3)
     run.run()
     assert len(run.record.sampled_s) < 3000

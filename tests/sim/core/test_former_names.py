@@ -1,4 +1,4 @@
-"""Names of the version before: a word of the command line is answered with the present one, an old run still runs."""
+"""Former names: a former override is answered with the present one, and an old run still runs."""
 
 import json
 from importlib import import_module
@@ -32,7 +32,7 @@ EXPECTED = json.loads((RUNS / "expected.json").read_text())
         ),
     ],
 )
-def test_a_former_name_is_refused_with_the_present_one(
+def test_former_name_is_refused_with_the_present_one(
     word: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["run", *word.split()]) == 2
@@ -57,19 +57,17 @@ def test_a_plugin_may_use_a_former_name(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("word", ["frontend=nirvana", "executor=sequential", "+trace.service=A", "~cache", "seed=1,2"])
-def test_a_present_word_stays(word: str) -> None:
+def test_present_override_stays(word: str) -> None:
     assert present_word(word) == word
 
 
 @pytest.mark.parametrize("word", ["door=nirvana", "executor.limit=4", "executor=step-by-step", "space=text", "seed=3"])
-def test_former_and_present_words_are_each_other_s_reverse(word: str) -> None:
+def test_former_and_present_overrides_are_inverse(word: str) -> None:
     assert former_word(present_word(word)) == word
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_a_run_of_the_version_before_runs_from_its_config_yaml(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_former_config_yaml_gives_same_results(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["run", f"--config-path={RUNS}", f"--config-name={name}", f"run.dir={tmp_path / 'run'}"]
     assert main(words) == 0, capsys.readouterr().err
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
@@ -79,7 +77,7 @@ def test_a_run_of_the_version_before_runs_from_its_config_yaml(
     assert {key: found[key] for key in known} == pytest.approx(known, rel=1e-12)
 
 
-def test_a_report_reads_a_former_run_in_present_names(tmp_path: Path) -> None:
+def test_report_reads_a_former_run_in_present_names(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text((RUNS / "nirvana.yaml").read_text())
     config = read_config(tmp_path)
     assert config["frontend"]["_target_"] == "sim.frontend.cached.CachedFrontEnd"

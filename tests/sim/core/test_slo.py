@@ -15,7 +15,7 @@ SMALL = ("trace.requests=60", "cluster.count=4", "arrivals.rate_rpm=4")
 
 
 @given(value=st.floats(1e-6, 1e6).map(lambda x: float(f"{x:g}")), unit=st.sampled_from(("x", "s", "")))
-def test_a_limit_reads_as_it_is_written(value: float, unit: str) -> None:
+def test_latency_limit_round_trips_through_text(value: float, unit: str) -> None:
     limit = parse_limit(f"{value:g}{unit}")
     assert limit == Limit("s" if unit == "s" else "x", value)
     assert parse_limit(str(limit)) == limit
@@ -23,22 +23,22 @@ def test_a_limit_reads_as_it_is_written(value: float, unit: str) -> None:
 
 
 @pytest.mark.parametrize("found", ["fast", "10m", "-1s", "0", "nan", "inf", "1e99s", "2x4", "", True, None, [2]])
-def test_what_is_no_limit_is_refused(found: object) -> None:
+def test_malformed_latency_limit_is_refused(found: object) -> None:
     with pytest.raises(ValueError, match="expected a multiple"):
         parse_limit(found)
 
 
-def test_a_limit_in_seconds_counts_the_requests_that_took_longer() -> None:
-    said = simulated(*SMALL, "slo=[2x,300s,2.5]")
-    rows = said.requests.to_pandas()
+def test_limit_in_seconds_counts_the_requests_that_took_longer() -> None:
+    outcome = simulated(*SMALL, "slo=[2x,300s,2.5]")
+    rows = outcome.requests.to_pandas()
     latency_s = rows["finish_s"] - rows["arrival_s"]
-    assert list(said.summary["slo"]) == ["2x", "300s", "2.5x"]
-    assert said.summary["slo"]["300s"] == {"limit_s": 300.0, "violation_rate": float((latency_s > 300).mean())}
-    assert 0 < said.summary["slo"]["300s"]["violation_rate"] < 1
-    assert said.summary["slo"]["2x"] == simulated(*SMALL, "slo=[2]").summary["slo"]["2x"]
+    assert list(outcome.summary["slo"]) == ["2x", "300s", "2.5x"]
+    assert outcome.summary["slo"]["300s"] == {"limit_s": 300.0, "violation_rate": float((latency_s > 300).mean())}
+    assert 0 < outcome.summary["slo"]["300s"]["violation_rate"] < 1
+    assert outcome.summary["slo"]["2x"] == simulated(*SMALL, "slo=[2]").summary["slo"]["2x"]
 
 
-def test_the_first_limit_is_the_deadline_in_its_own_unit() -> None:
+def test_first_limit_is_the_deadline_in_its_own_unit() -> None:
     shapes = tuple(np.full(2, value, np.int32) for value in (64, 64, 4))
     full = StandaloneLatency(np.array([1.0, 5.0]), np.array([1.0, 5.0]))
     for deadline, expected in (
@@ -49,8 +49,8 @@ def test_the_first_limit_is_the_deadline_in_its_own_unit() -> None:
         assert list(Workload(Schedule(np.zeros(2)), shapes, full, **deadline).limit_s) == expected  # type: ignore[arg-type]
 
 
-def test_slack_and_earliest_deadline_take_a_deadline_in_seconds() -> None:
-    """At one size, so that a limit of its multiple in seconds is the same deadline: the same requests are in time."""
+def test_slack_and_edf_take_a_deadline_in_seconds() -> None:
+    """At one size, the multiple expressed in seconds is the same deadline, so the same requests meet it."""
     words = ("system=patchedserve", "cluster=h100", "trace.requests=60", "arrivals.rate_rpm=60")
     multiple = simulated(*words, "slo=[3]")
     limit_s = multiple.summary["slo"]["3x"]["limit_s"]
@@ -58,7 +58,7 @@ def test_slack_and_earliest_deadline_take_a_deadline_in_seconds() -> None:
     assert seconds.requests["finish_s"].equals(multiple.requests["finish_s"])
 
 
-def test_limits_that_print_alike_are_refused() -> None:
+def test_limits_with_the_same_name_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"slo\.1: expected a multiple .* or seconds .*, found '10m'"):
         simulated("slo=[2x,10m]")
     with pytest.raises(ConfigError, match=r"slo: .*differ"):

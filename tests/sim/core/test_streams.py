@@ -1,4 +1,4 @@
-"""Names of random streams: all of them stand in one table, which does not change."""
+"""Names of random streams: one frozen table."""
 
 import ast
 from collections.abc import Iterator
@@ -11,23 +11,23 @@ TABLE = [value for name, value in vars(streams).items() if name.isupper()]
 NAMES = tuple(name for value in TABLE for name in (value.values() if isinstance(value, dict) else [value]))
 
 
-def test_names_of_streams_are_frozen() -> None:
-    """A name that changes draws other numbers in every run there is."""
+def test_stream_names_are_frozen() -> None:
+    """Renaming a stream would change the random numbers of every run."""
     assert NAMES == (
         "trace", "arrivals", "images of {}", "door.embed_s", "door.search_s", "door.fetch_s", "predictor", "eviction",
-        "router", "latency {}", "failures.{}", "fetch of LoRAs", "LoRAs before the first step", "pairs", "declared hits",
-        "service {}",
+        "router", "latency {}", "failures.{}", "fetch of LoRAs", "LoRAs before the first step", "pairs",
+        "declared hits", "service {}",
     )  # fmt: skip
 
 
-def test_no_code_asks_for_a_stream_that_is_not_in_the_table() -> None:
-    asked = {name for room in ("sim", "traces", "backends", "notebooks") for name in _asked(room)}
+def test_code_uses_only_streams_of_the_table() -> None:
+    asked = {name for package in ("sim", "traces", "backends", "notebooks") for name in _asked(package)}
     assert asked == set(NAMES)
 
 
-def _asked(room: str) -> Iterator[str]:
-    """The names of the streams that the code of ``room`` asks for."""
-    for path in (REPOSITORY / room).rglob("*.py"):
+def _asked(package: str) -> Iterator[str]:
+    """Yield the names of the streams that the code of ``package`` uses."""
+    for path in (REPOSITORY / package).rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if not isinstance(node, ast.Call) or not node.args:
                 continue
@@ -37,7 +37,7 @@ def _asked(room: str) -> Iterator[str]:
 
 
 def _names(node: Any) -> list[str]:
-    """The names that an expression stands for: a literal, or a constant of sim.core.streams."""
+    """Return the names that an expression stands for: a literal, or a constant of sim.core.streams."""
     if isinstance(node, ast.Constant):
         return [node.value]
     if isinstance(node, ast.JoinedStr):

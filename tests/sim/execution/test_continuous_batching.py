@@ -1,4 +1,4 @@
-"""Step by step, against whole requests and against theory."""
+"""Batching by single steps, against static batches and queueing theory."""
 
 from collections.abc import Sequence
 from typing import Any, cast
@@ -25,15 +25,15 @@ from sim.scheduling.disciplines.shortest_remaining import ShortestRemaining
 from sim.scheduling.latency_predictor import Known
 from sim.scheduling.routing.per_worker import PerWorkerQueues
 from sim.scheduling.routing.routers import LeastOutstanding
-from tests.sim.lab import Given, configured, engine, simulated
+from tests.sim.lab import FixedTimes, configured, engine, simulated
 from tests.sim.scheduling.test_queueing import check, mdc_wait
 from traces.arrivals.base import Schedule
 
 STEPS = 50
 
 
-class Stepped(Given):
-    """One step of n images takes ``one_s + more_s (n - 1)``; beginning and ending a request what is said."""
+class Stepped(FixedTimes):
+    """One step of n images takes ``one_s + more_s (n - 1)``; preparing and decoding a request take fixed seconds."""
 
     by_row = False
 
@@ -53,15 +53,15 @@ class Stepped(Given):
         return Cost(self.end_s * len(works))
 
 
-def stepped(times: Any, backend: Stepped, limit: int, count: int = 1, **parts: Any) -> Engine:
-    """A finished run of ``max_batch`` requests at once."""
+def stepped(times: Any, backend: Stepped, max_batch: int, count: int = 1, **parts: Any) -> Engine:
+    """Run to the end with at most ``max_batch`` requests per worker."""
     times = np.asarray(times, float)
-    run = engine(times, np.ones(len(times)), count, backend=backend, executor=ContinuousBatching(limit), **parts)
+    run = engine(times, np.ones(len(times)), count, backend=backend, executor=ContinuousBatching(max_batch), **parts)
     run.run()
     return run
 
 
-def columns(run: Engine, *names: str) -> list[Any]:
+def columns_of(run: Engine, *names: str) -> list[Any]:
     return [run.record.request_columns[name].copy() for name in names]
 
 
@@ -73,7 +73,7 @@ def columns(run: Engine, *names: str) -> list[Any]:
     end_s=st.sampled_from([0.0, 0.139]),
     count=st.integers(1, 3),
 )
-def test_a_batch_of_one_is_a_whole_request_to_the_bit(
+def test_continuous_batching_of_one_equals_sequential_execution_exactly(
     gaps: list[float], one_s: float, begin_s: float, end_s: float, count: int
 ) -> None:
     times = np.cumsum(gaps)
@@ -81,27 +81,29 @@ def test_a_batch_of_one_is_a_whole_request_to_the_bit(
     names = ("start_s", "finish_s", "denoise_s", "decode_s", "energy_j", "worker")
     whole = engine(times, np.ones(len(times)), count, backend=backend)
     whole.run()
-    for mine, theirs in zip(columns(stepped(times, backend, 1, count), *names), columns(whole, *names), strict=True):
+    for mine, theirs in zip(
+        columns_of(stepped(times, backend, 1, count), *names), columns_of(whole, *names), strict=True
+    ):
         np.testing.assert_array_equal(mine, theirs)
 
 
 @pytest.mark.parametrize("system", ["vanilla", "nirvana", "modm-throughput", "pinecone"])
-def test_systems_step_by_step_with_one_aboard_write_the_same_requests(system: str) -> None:
+def test_systems_with_max_batch_1_write_the_same_requests_as_sequential(system: str) -> None:
     asked = (f"system={system}", "trace.requests=500", "arrivals.rate_rpm=12")
     stepwise = simulated(*asked, "executor=continuous-batching", "executor.max_batch=1")
     assert stepwise.requests.equals(simulated(*asked).requests)
 
 
-def brute(times: Sequence[float], lefts: Sequence[int], backend: Stepped, limit: int) -> list[float]:
-    """Finish of every request on one worker: every step made, one at a time."""
+def brute(times: Sequence[float], step_counts: Sequence[int], backend: Stepped, max_batch: int) -> list[float]:
+    """Return the finish of every request on one worker by simulating each step on its own."""
     finish = [0.0] * len(times)
     waiting = list(range(len(times)))
     active: dict[int, int] = {}
     now = 0.0
     while waiting or active:
-        while waiting and times[waiting[0]] <= now and len(active) < limit:
+        while waiting and times[waiting[0]] <= now and len(active) < max_batch:
             row = waiting.pop(0)
-            active[row] = lefts[row]
+            active[row] = step_counts[row]
         if not active:
             now = times[waiting[0]]
             continue
@@ -117,29 +119,29 @@ def brute(times: Sequence[float], lefts: Sequence[int], backend: Stepped, limit:
 @settings(max_examples=80)
 @given(
     gaps=st.lists(st.integers(0, 40), min_size=1, max_size=30),
-    limit=st.integers(1, 5),
+    max_batch=st.integers(1, 5),
     more=st.sampled_from([0, 1, 3]),
 )
-def test_jumping_over_steps_ends_where_making_each_of_them_does(gaps: list[int], limit: int, more: int) -> None:
-    """Steps of whole seconds, and no two arrivals whole seconds apart: none coincides with a boundary."""
+def test_jumping_over_steps_ends_where_single_steps_do(gaps: list[int], max_batch: int, more: int) -> None:
+    """Steps take whole seconds and no two arrivals are whole seconds apart, so that none coincides with a boundary."""
     times = [float(t) + 0.01 * i for i, t in enumerate(np.cumsum(gaps))]
     backend = Stepped(1.0, float(more))
-    run = stepped(times, backend, limit)
-    finish = brute(times, [STEPS] * len(times), backend, limit)
+    run = stepped(times, backend, max_batch)
+    finish = brute(times, [STEPS] * len(times), backend, max_batch)
     np.testing.assert_allclose(run.record.request_columns["finish_s"], finish, rtol=1e-12)
     spans = run.record.usage_log.spans()
     assert (spans["from_s"][1:] >= spans["until_s"][:-1]).all()
-    assert spans["batch"].max() <= limit
+    assert spans["batch"].max() <= max_batch
     np.testing.assert_allclose(
         run.record.request_columns["step_share_s"].sum(), (spans["until_s"] - spans["from_s"]).sum()
     )
     np.testing.assert_allclose(run.record.request_columns["energy_j"].sum(), spans["joules"].sum())
     mean = run.record.request_columns["batch_mean"]
-    assert ((mean >= 1) & (mean <= limit)).all()
+    assert ((mean >= 1) & (mean <= max_batch)).all()
 
 
-def test_cost_follows_changes_and_not_steps() -> None:
-    """A hundred times as many steps of a hundredth: as many spans, and the same finish."""
+def test_span_count_follows_batch_changes_and_not_steps() -> None:
+    """A hundred times as many steps of a hundredth of the length give as many spans and the same finish."""
     rng = np.random.default_rng(0)
     times = np.cumsum(rng.exponential(20.0, 500))
     spans = []
@@ -150,8 +152,9 @@ def test_cost_follows_changes_and_not_steps() -> None:
     assert spans[1] < 1.3 * spans[0]
 
 
-def test_a_batch_whose_step_costs_the_same_at_any_size_serves_each_as_if_alone() -> None:
-    """Nobody slows another: latency is the service time and what was left of the step under way, under one step."""
+def test_flat_step_cost_gives_every_request_its_standalone_latency() -> None:
+    """Without a batching penalty the latency is the service time plus the rest of the step under way, below one
+    step."""
     rng = np.random.default_rng(1)
     times = np.cumsum(rng.exponential(10.0, 2000))
     run = stepped(times, Stepped(1.0), len(times))
@@ -160,9 +163,9 @@ def test_a_batch_whose_step_costs_the_same_at_any_size_serves_each_as_if_alone()
     assert (latency_s < STEPS + 1.0).all()
 
 
-def test_a_batch_whose_step_costs_its_size_shares_the_processor() -> None:
-    """M/D/1 with processor sharing: a mean sojourn of E[S] / (1 - rho), whatever the distribution; and one slice more,
-    the step under way when a request comes, which grows with the number of those in it."""
+def test_step_cost_proportional_to_batch_matches_md1_processor_sharing() -> None:
+    """M/D/1 with processor sharing has a mean sojourn of E[S] / (1 - rho) for every distribution of the service. The
+    rest of the step under way at the arrival comes on top; it grows with the number of active requests."""
     rng = np.random.default_rng(2)
     rho, steps_s = 0.6, 0.02
     times = np.cumsum(rng.exponential(STEPS * steps_s / rho, 60_000))
@@ -176,7 +179,7 @@ def test_a_batch_whose_step_costs_its_size_shares_the_processor() -> None:
 
 
 @pytest.mark.parametrize("servers", [1, 4])
-def test_batches_of_one_wait_as_crommelin_says(servers: int) -> None:
+def test_batches_of_one_match_crommelin_mdc_wait(servers: int) -> None:
     rng = np.random.default_rng(20 + servers)
     times = np.cumsum(rng.exponential(1 / (0.8 * servers), 60_000))
     run = stepped(times, Stepped(1.0 / STEPS), 1, servers)
@@ -187,7 +190,7 @@ def test_batches_of_one_wait_as_crommelin_says(servers: int) -> None:
 
 
 class Patching(SameSizeSteps):
-    """An add-on comes ``after_s`` after its request; it is patched in at the next boundary, in ``patch_s``."""
+    """An add-on is loaded ``after_s`` after its request; the next boundary patches it in, in ``patch_s``."""
 
     __slots__ = ("after_s", "due", "interrupt", "patch_s", "run", "waits")
 
@@ -213,26 +216,26 @@ class Patching(SameSizeSteps):
         return Cost(self.patch_s * due)
 
 
-def test_what_comes_while_steps_run_is_patched_in_at_the_next_boundary() -> None:
-    """A step of 1 s, an add-on after 3.4 s: patched at 4 s in 0.5 s, so that 50 steps end at 50.5 s."""
+def test_addon_arriving_mid_run_is_patched_at_the_next_step_boundary() -> None:
+    """With steps of 1 s, an add-on loaded after 3.4 s is patched at 4 s in 0.5 s, so that 50 steps end at 50.5 s."""
     run = engine([0.0], [1.0], backend=Stepped(1.0), executor=ContinuousBatching(4, Patching(3.4, 0.5)))
     run.run()
     assert run.record.request_columns["finish_s"][0] == pytest.approx(50.5)
     spans = run.record.usage_log.spans()
     kinds = list(run.record.usage_log.kinds)
-    told = [(kinds[s["kind"]], float(s["from_s"]), float(s["until_s"])) for s in spans]
-    assert told == [("steps", 0.0, 4.0), ("boundary", 4.0, 4.5), ("steps", 4.5, 50.5)]
+    timeline = [(kinds[s["kind"]], float(s["from_s"]), float(s["until_s"])) for s in spans]
+    assert timeline == [("steps", 0.0, 4.0), ("boundary", 4.0, 4.5), ("steps", 4.5, 50.5)]
     assert run.record.request_columns["energy_j"][0] == pytest.approx(300 * 50.5)
 
 
 class Unpatching(SameSizeSteps):
-    """What follows an image holds the GPU for ``after_s`` more."""
+    """The work after an image occupies the GPU for another ``after_s``."""
 
     def finish(self, worker: Worker, request: Request, now_s: float) -> tuple[Cost, Cost]:
         return super().finish(worker, request, now_s)[0], Cost(2.0)
 
 
-def test_what_follows_an_image_holds_the_gpu_and_not_the_image() -> None:
+def test_work_after_an_image_holds_the_gpu_but_not_the_image() -> None:
     run = engine([0.0, 0.0], [1.0] * 2, backend=Stepped(1.0), executor=ContinuousBatching(1, Unpatching()))
     run.run()
     assert run.record.request_columns["finish_s"].tolist() == [50.0, 102.0]
@@ -240,8 +243,8 @@ def test_what_follows_an_image_holds_the_gpu_and_not_the_image() -> None:
     assert run.record.request_columns["energy_j"].tolist() == pytest.approx([300 * 52.0, 300 * 52.0])
 
 
-def test_a_formed_batch_runs_as_one_and_none_joins_it() -> None:
-    """Three at once, one later: at 5 s the three set out, at 5 + 50 x 2 s they end, and the fourth has its turn."""
+def test_static_batch_runs_as_one_and_admits_no_later_request() -> None:
+    """Three requests start together at 5 s and end at 5 + 50 x 2 s; the fourth starts then."""
     run = engine(
         [0.0, 1.0, 2.0, 50.0], [1.0] * 4, backend=Stepped(1.0, 0.5), executor=StaticBatch(8),
         scheduler=DynamicBatching(8, 5.0),
@@ -256,32 +259,32 @@ def test_a_formed_batch_runs_as_one_and_none_joins_it() -> None:
 @settings(max_examples=60)
 @given(
     gaps=st.lists(st.floats(0, 60), min_size=1, max_size=60),
-    most=st.integers(1, 6),
+    max_batch=st.integers(1, 6),
     max_wait_s=st.floats(0, 40),
     count=st.integers(1, 3),
 )
-def test_no_batch_is_over_its_size_and_nobody_waits_for_company_beside_an_idle_worker(
-    gaps: list[float], most: int, max_wait_s: float, count: int
+def test_dynamic_batch_respects_max_batch_and_max_wait(
+    gaps: list[float], max_batch: int, max_wait_s: float, count: int
 ) -> None:
     times = np.cumsum(gaps)
     run = engine(
         times, np.ones(len(times)), count, backend=Stepped(0.2, 0.1), executor=StaticBatch(6),
-        scheduler=DynamicBatching(most, max_wait_s),
+        scheduler=DynamicBatching(max_batch, max_wait_s),
     )  # fmt: skip
     run.run()
     spans = run.record.usage_log.spans()
     assert spans["batch"].sum() == len(times)
-    assert spans["batch"].max() <= most
-    start_s, arrival_s = columns(run, "start_s", "arrival_s")
+    assert spans["batch"].max() <= max_batch
+    start_s, arrival_s = columns_of(run, "start_s", "arrival_s")
     assert (np.diff(start_s) >= 0).all()  # first in, first out
     for row in range(len(times)):
-        if start_s[row] > arrival_s[row] + max_wait_s + 1e-9:  # it waited longer: every worker was busy all the while
+        if start_s[row] > arrival_s[row] + max_wait_s + 1e-9:  # past the maximum wait every worker was busy
             busy = (spans["from_s"] <= start_s[row] - 1e-9) & (spans["until_s"] > arrival_s[row] + max_wait_s + 1e-9)
             assert len(set(spans["worker"][busy])) == count
 
 
-def test_members_of_a_batch_that_begin_later_step_less() -> None:
-    """MoDM in front of whole batches: a hit that skips 30 steps shares 20 with a full request, which steps on alone."""
+def test_request_that_skips_steps_leaves_its_static_batch_early() -> None:
+    """As MoDM with static batches: a hit skips 30 steps and shares 20 with a full request, which finishes alone."""
     backend = Stepped(1.0, 0.5)
     run = engine([0.0, 0.0], [1.0] * 2, backend=backend, executor=StaticBatch(2), scheduler=DynamicBatching(2, 1.0))
     assign = run.assign
@@ -297,8 +300,8 @@ def test_members_of_a_batch_that_begin_later_step_less() -> None:
     assert run.record.request_columns["step_share_s"].tolist() == [45.0, 15.0]
 
 
-def test_mixed_sizes_step_together_as_the_profile_has_them() -> None:
-    """On a profile with batches, three sizes at once: served, and slower than one size of as many."""
+def test_mixed_sizes_share_a_step_on_a_profile_with_batches() -> None:
+    """A profiled batch of three sizes is served, and is slower than an equal batch of one size."""
     common = ("cluster=h800", "trace.requests=300", "executor=continuous-batching", "extrapolate=warn", "shapes=trace")
     mixed = simulated(*common, "arrivals.rate_rpm=400").summary
     assert mixed["requests"]["completed"] == 300
@@ -306,8 +309,8 @@ def test_mixed_sizes_step_together_as_the_profile_has_them() -> None:
     assert 0 < mixed["gpu"]["busy_fraction"] <= 1
 
 
-def test_the_standalone_latency_is_one_figure() -> None:
-    """What limits, deadlines and savings rest on: of the model's shape, or row by row of the trace's own."""
+def test_standalone_latency_follows_the_model_shape_or_the_trace_shapes() -> None:
+    """Deadlines and savings rest on the standalone time, by the model's shape or by each row's own."""
     shapes = tuple(np.array(column, np.int32) for column in ([64, 128], [64, 64], [50, 25]))
     model = engine([0.0], [1.0]).models["large"]
     backend = Stepped(0.1, 0.0, 1.0, 2.0)
@@ -321,7 +324,7 @@ def test_the_standalone_latency_is_one_figure() -> None:
     assert configured()["slo"][0] == 2
 
 
-# -- what is refused, and what is asked of the backend ---------------------------------------------------------------
+# -- refusals, and calls of the backend ------------------------------------------------------------------------------
 
 
 def live() -> Stepped:
@@ -330,14 +333,14 @@ def live() -> Stepped:
     return backend
 
 
-def test_a_live_backend_reuses_nothing() -> None:
+def test_live_backend_refuses_a_feature_cache() -> None:
     cache = StepCaching([0], STEPS, 0.1)
     with pytest.raises(ConfigError, match="a live backend computes every block; add feature_cache=none"):
         engine([0.0], [1.0], backend=live(), executor=ContinuousBatching(1, feature_cache=cache)).run()
 
 
 class Unpriced:
-    """Steps that cost what they cost, and do not say so beforehand."""
+    """Its steps have costs that it does not predict."""
 
     def __init__(self) -> None:
         inner = SameSizeSteps()
@@ -346,7 +349,7 @@ class Unpriced:
 
 
 @pytest.mark.parametrize("kernels", [None, Kernels()])
-def test_steps_without_a_price_serve_and_are_refused_to_a_scheduler_that_asks_for_one(kernels: Kernels | None) -> None:
+def test_batching_that_cannot_estimate_step_cost_is_refused_by_schedulers_that_need_it(kernels: Kernels | None) -> None:
     run = engine(
         [0.0], [1.0], backend=Stepped(1.0), executor=ContinuousBatching(1, cast(Any, Unpriced()), kernels=kernels)
     )
@@ -359,7 +362,7 @@ def test_steps_without_a_price_serve_and_are_refused_to_a_scheduler_that_asks_fo
 
 
 @pytest.mark.parametrize("runs", [True, False])
-def test_a_step_that_is_made_to_learn_its_price_is_of_works_that_were_begun(runs: bool) -> None:
+def test_price_probe_begins_its_works_on_a_live_backend_only(runs: bool) -> None:
     class Strict(Stepped):
         begun: Sequence[Work] = ()
 
@@ -374,12 +377,12 @@ def test_a_step_that_is_made_to_learn_its_price_is_of_works_that_were_begun(runs
     backend, executor = Strict(2.0, 1.0), ContinuousBatching(2)
     backend.live = runs
     run = engine([0.0], [1.0], backend=backend, executor=executor)
-    run._open()
+    run.open()
     assert executor.price([Work("large", 64, 64, 50) for _ in range(3)]).seconds == 4.0
 
 
-def test_a_batch_that_waits_for_its_latents_draws_the_gpus_power_meanwhile_and_the_measured_one_after() -> None:
-    """Two step together for 40 x 1.5 s at 100 W, 3 s after they set out, in which the GPU draws its 300 W."""
+def test_batch_draws_device_power_during_fetch_and_measured_power_during_steps() -> None:
+    """Two requests batch 40 steps of 1.5 s at 100 W; the 3 s before them draw the GPU's 300 W."""
 
     class Measured(Stepped):
         def begin(self, works: Sequence[Work]) -> Cost:
@@ -396,6 +399,6 @@ def test_a_batch_that_waits_for_its_latents_draws_the_gpus_power_meanwhile_and_t
         frontend=Direct(skip_fraction=0.2, fetch_s=3.0),
     )  # fmt: skip
     run.run()
-    facts = run.record.request_columns
-    assert facts["finish_s"].tolist() == [63.0, 63.0]
-    assert facts["energy_j"].tolist() == [(3 * 300 + 60 * 100) / 2] * 2
+    columns = run.record.request_columns
+    assert columns["finish_s"].tolist() == [63.0, 63.0]
+    assert columns["energy_j"].tolist() == [(3 * 300 + 60 * 100) / 2] * 2

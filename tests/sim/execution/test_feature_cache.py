@@ -1,4 +1,4 @@
-"""Feature caches: steps of unequal cost are jumped over as if each were made, and reuse is what its rule says."""
+"""Feature caches: steps of unequal cost are jumped over exactly, and reuse follows its rule."""
 
 import itertools
 import json
@@ -29,7 +29,7 @@ SIDES = (64, 96, 128)
 
 
 class BySize(Stepped):
-    """One step takes a part of its own and a part for every pixel; joules go with them."""
+    """One step takes a fixed part and a part per pixel; its energy is proportional to its time."""
 
     def steps(self, works: Sequence[Work], count: int = 1) -> Cost:
         pixels = sum(work.width * work.height for work in works) / 64**2
@@ -47,19 +47,19 @@ def overhead() -> Overhead:
     return Overhead({"large": 7}, 0.001, 0.0005, 32)
 
 
-def patch_level(most: int = 2) -> PatchLevel:
-    return PatchLevel(likeness(), overhead(), most)
+def patch_level(max_reused: int = 2) -> PatchLevel:
+    return PatchLevel(likeness(), overhead(), max_reused)
 
 
-def whole_image(most: int = 2) -> WholeImage:
-    return WholeImage(likeness(), overhead(), most)
+def whole_image(max_reused: int = 2) -> WholeImage:
+    return WholeImage(likeness(), overhead(), max_reused)
 
 
 def skips(decides: Any = "request") -> StepCaching:
     return StepCaching([0, 1, 2, 5, 8, 11], STEPS, 0.1, decides)
 
 
-CACHES: dict[str, Callable[[], FeatureCache]] = {
+FEATURE_CACHES: dict[str, Callable[[], FeatureCache]] = {
     "patch-level": patch_level,
     "whole-image": whole_image,
     "teacache": skips,
@@ -67,7 +67,7 @@ CACHES: dict[str, Callable[[], FeatureCache]] = {
 }
 
 
-def stepped(times: Sequence[float], sides: Sequence[int], cache: FeatureCache | None, limit: int) -> Engine:
+def stepped(times: Sequence[float], sides: Sequence[int], cache: FeatureCache | None, max_batch: int) -> Engine:
     shapes = (np.array(sides, np.int32), np.array(sides, np.int32), np.full(len(sides), STEPS, np.int32))
     backend = BySize(0.5, 0.3)
     run = engine(
@@ -75,7 +75,7 @@ def stepped(times: Sequence[float], sides: Sequence[int], cache: FeatureCache | 
         np.ones(len(times)),
         1,
         backend=backend,
-        executor=ContinuousBatching(limit, feature_cache=cache),
+        executor=ContinuousBatching(max_batch, feature_cache=cache),
         shapes=shapes,
         use_model_shape=False,
     )
@@ -93,18 +93,18 @@ def requests(sides: Sequence[int], lefts: Sequence[int]) -> list[Request]:
 
 
 def by_hand(active: Sequence[Request]) -> Cost:
-    """What BySize says."""
+    """Reuse depends on the size alone."""
     seconds = 0.5 + 0.3 * sum(r.width * r.height for r in active) / 64**2
     return Cost(seconds, 100.0 * seconds)
 
 
-def brute(times: Sequence[float], sides: Sequence[int], cache: FeatureCache, limit: int) -> list[float]:
-    """Finish of every request on one worker: a course of one step is asked for at every step."""
+def brute(times: Sequence[float], sides: Sequence[int], cache: FeatureCache, max_batch: int) -> list[float]:
+    """Return the finish of every request on one worker by asking for each step on its own."""
     finish, active, now, waiting = [0.0] * len(times), [], 0.0, list(range(len(times)))
-    everyone = requests(sides, [STEPS] * len(sides))
+    all_requests = requests(sides, [STEPS] * len(sides))
     while waiting or active:
-        while waiting and times[waiting[0]] <= now and len(active) < limit:
-            active.append(everyone[waiting.pop(0)])
+        while waiting and times[waiting[0]] <= now and len(active) < max_batch:
+            active.append(all_requests[waiting.pop(0)])
         if not active:
             now = times[waiting[0]]
             continue
@@ -120,17 +120,17 @@ def brute(times: Sequence[float], sides: Sequence[int], cache: FeatureCache, lim
 arrivals = st.lists(st.tuples(st.integers(0, 12), st.sampled_from(SIDES)), min_size=1, max_size=16)
 
 
-@pytest.mark.parametrize("name", [name for name in CACHES if name != "whole-image"])
+@pytest.mark.parametrize("name", [name for name in FEATURE_CACHES if name != "whole-image"])
 @settings(max_examples=30)
-@given(given_=arrivals, limit=st.integers(1, 4))
-def test_jumping_over_unequal_steps_ends_where_making_each_of_them_does(
-    name: str, given_: list[tuple[int, int]], limit: int
+@given(given_=arrivals, max_batch=st.integers(1, 4))
+def test_jumping_over_unequal_steps_ends_where_single_steps_do(
+    name: str, given_: list[tuple[int, int]], max_batch: int
 ) -> None:
     times = [float(t) + 0.0137 * i for i, t in enumerate(np.cumsum([gap for gap, _ in given_]))]
     sides = [side for _, side in given_]
-    run = stepped(times, sides, CACHES[name](), limit)
+    run = stepped(times, sides, FEATURE_CACHES[name](), max_batch)
     np.testing.assert_allclose(
-        run.record.request_columns["finish_s"], brute(times, sides, CACHES[name](), limit), rtol=1e-9
+        run.record.request_columns["finish_s"], brute(times, sides, FEATURE_CACHES[name](), max_batch), rtol=1e-9
     )
     spans = run.record.usage_log.spans()
     assert (spans["from_s"][1:] >= spans["until_s"][:-1] - 1e-9).all()
@@ -140,51 +140,51 @@ def test_jumping_over_unequal_steps_ends_where_making_each_of_them_does(
     np.testing.assert_allclose(run.record.request_columns["energy_j"].sum(), spans["joules"].sum())
 
 
-@pytest.mark.parametrize("name", CACHES)
+@pytest.mark.parametrize("name", FEATURE_CACHES)
 @settings(max_examples=40)
 @given(
     lefts=st.lists(st.integers(1, STEPS), min_size=1, max_size=4),
     sides=st.lists(st.sampled_from(SIDES), min_size=4, max_size=4),
     share=st.floats(0.0, 1.0),
 )
-def test_a_course_rises_and_is_cut_at_the_first_boundary_that_is_not_before(
+def test_step_costs_are_nondecreasing_and_cut_at_the_next_boundary(
     name: str, lefts: list[int], sides: list[int], share: float
 ) -> None:
     active, count = requests(sides[: len(lefts)], lefts), min(lefts)
-    course = CACHES[name]().step_costs(active, count, by_hand)
-    ends = [course.seconds(n) for n in range(count + 1)]
+    costs = FEATURE_CACHES[name]().step_costs(active, count, by_hand)
+    ends = [costs.seconds(n) for n in range(count + 1)]
     assert ends[0] == 0.0
     assert all(later >= earlier for earlier, later in itertools.pairwise(ends))
-    assert max(later - earlier for earlier, later in itertools.pairwise(ends)) <= course.longest_s + 1e-9
+    assert max(later - earlier for earlier, later in itertools.pairwise(ends)) <= costs.longest_s + 1e-9
     sought_s = share * ends[-1]
-    n = course.steps_by(sought_s)
+    n = costs.steps_by(sought_s)
     assert ends[n] >= sought_s - 1e-8, "what lies no further past a boundary is at it"
     assert n == 0 or ends[n - 1] < sought_s
     for at, end in enumerate(ends):
-        assert course.steps_by(end) <= at
-    np.testing.assert_allclose([course.joules(n) for n in range(count + 1)], 100.0 * np.array(ends), atol=1e-9)
-    assert all(0.0 <= spared <= count for spared in course.reused(count))
+        assert costs.steps_by(end) <= at
+    np.testing.assert_allclose([costs.joules(n) for n in range(count + 1)], 100.0 * np.array(ends), atol=1e-9)
+    assert all(0.0 <= reused <= count for reused in costs.reused(count))
 
 
-@given(share=st.floats(0, 1), most=st.integers(1, 5))
-def test_what_is_alike_is_reused_so_many_times_in_a_row_and_no_more(share: float, most: int) -> None:
-    """The long run is a renewal process: one computed step, then s, s^2, ... of reused ones."""
-    found = reused_shares([0.0] + [share] * 4000, most)
-    expected = sum(share**n for n in range(1, most + 1))
-    # Each pattern repeats within most + 1 steps where all is alike: a mean over whole periods.
+@given(share=st.floats(0, 1), max_reused=st.integers(1, 5))
+def test_reuse_never_exceeds_max_consecutive_steps_and_matches_a_renewal_process(share: float, max_reused: int) -> None:
+    """In the long run reuse is a renewal process: one computed step, then reused shares of s, s^2, ...."""
+    found = reused_shares([0.0] + [share] * 4000, max_reused)
+    expected = sum(share**n for n in range(1, max_reused + 1))
+    # with equal shares the pattern repeats within max_reused + 1 steps: compare a mean over whole periods
     np.testing.assert_allclose(np.mean(found[-3600:]), expected / (1 + expected), atol=2e-3)
     assert found[0] == 0.0
     rng = np.random.default_rng(3)
     alike = rng.random(12) * share
     row, total, trials = np.zeros(4000, int), np.zeros(12), 4000
     for at, chance in enumerate(alike):
-        again = (rng.random(trials) < chance) & (row < most) & (at > 0)
+        again = (rng.random(trials) < chance) & (row < max_reused) & (at > 0)
         row = np.where(again, row + 1, 0)
         total[at] = again.mean()
-    np.testing.assert_allclose(reused_shares([0.0, *alike[1:]], most), total, atol=0.045)
+    np.testing.assert_allclose(reused_shares([0.0, *alike[1:]], max_reused), total, atol=0.045)
 
 
-def test_no_reuse_costs_what_there_is_without_a_cache_and_the_overhead() -> None:
+def test_feature_cache_without_reuse_costs_only_its_overhead() -> None:
     times, sides = [0.0, 1.0, 2.5, 30.0], [64, 128, 96, 64]
     free = Overhead({"large": 7}, 0.0, 0.0, 32)
     plain = stepped(times, sides, None, 3)
@@ -199,8 +199,8 @@ def test_no_reuse_costs_what_there_is_without_a_cache_and_the_overhead() -> None
         np.testing.assert_allclose(run.record.request_columns["reused_share"], 0.0)
 
 
-def test_patches_reuse_more_than_whole_images_and_more_the_smaller_the_image_is() -> None:
-    """PatchedServe's Figure 15 in words; together with others an image reuses even less."""
+def test_patch_level_reuse_exceeds_whole_image_reuse_and_falls_with_size() -> None:
+    """PatchedServe's Figure 15: a batch reuses less than an image alone."""
     alone = {side: requests([side], [STEPS]) for side in SIDES}
     by_patch = {
         side: patch_level().step_costs(active, STEPS, by_hand).reused(STEPS)[0] for side, active in alone.items()
@@ -215,7 +215,7 @@ def test_patches_reuse_more_than_whole_images_and_more_the_smaller_the_image_is(
     np.testing.assert_allclose(patch_level().step_costs(together, STEPS, by_hand).reused(STEPS), by_patch[64])
 
 
-def test_the_overhead_is_of_every_block_and_patch() -> None:
+def test_feature_cache_overhead_counts_every_block_and_patch() -> None:
     full, active = by_hand(requests([64, 128], [3, 3])), requests([64, 128], [3, 3])
     cache = PatchLevel(likeness(0.0), overhead())
     assert cache.step_costs(active, 1, by_hand).seconds(1) == pytest.approx(
@@ -223,7 +223,7 @@ def test_the_overhead_is_of_every_block_and_patch() -> None:
     )
 
 
-def test_a_step_list_is_followed_and_stretched() -> None:
+def test_teacache_step_list_is_followed_and_stretched_to_other_step_counts() -> None:
     cache = skips()
     assert [i for i, on in enumerate(cache.plan(STEPS)) if on] == [0, 1, 2, 5, 8, 11]
     assert sum(cache.plan(STEPS // 2)) / (STEPS // 2) > 6 / STEPS, "steps that lie further apart change more"
@@ -234,7 +234,7 @@ def test_a_step_list_is_followed_and_stretched() -> None:
     assert skips("batch").step_costs([one, other], 1, by_hand).seconds(1) == by_hand([one, other]).seconds
 
 
-def test_a_measured_table_is_read_by_model_size_and_step(tmp_path: Path) -> None:
+def test_measured_feature_similarity_is_read_by_model_size_and_step(tmp_path: Path) -> None:
     row = {"model": "tiny", "patch_px": 32, "blocks": 5, "images": 2}
     rows = [
         row | {"width": side, "height": side, "patch_share": [0, *shares], "image_share": [0, 0.1, 0.1, 0.1]}
@@ -250,15 +250,15 @@ def test_a_measured_table_is_read_by_model_size_and_step(tmp_path: Path) -> None
     assert table.patch_shares("tiny", 64, 64, 1) == [0]
     with pytest.raises(ConfigError, match="nothing was measured of sdxl"):
         table.patch_shares("sdxl", 64, 64, 4)
-    for text, said in (("{}", "measured_on"), ('{"threshold": 0}', "threshold|measured_on"), ("no", "json")):
+    for text, message in (("{}", "measured_on"), ('{"threshold": 0}', "threshold|measured_on"), ("no", "json")):
         path.write_text(text)
-        with pytest.raises(ConfigError, match=said):
+        with pytest.raises(ConfigError, match=message):
             MeasuredFeatureSimilarity(str(path)).open()
     with pytest.raises(ConfigError, match="mezzotint calibrate feature-similarity"):
         MeasuredFeatureSimilarity(str(tmp_path / "none.json")).open()
 
 
-def test_runs_name_what_they_assume_and_refuse_what_they_do_not_know() -> None:
+def test_feature_caches_state_their_assumptions_and_refuse_unknown_models() -> None:
     asked = ("models=sdxl", "cluster=h800", "trace=mix", "trace.requests=60", "arrivals.rate_rpm=20")
     ran = ("executor=continuous-batching", "executor.max_batch=4", "extrapolate=warn")
     plain = simulated(*asked, *ran)

@@ -1,4 +1,4 @@
-"""A profile fitted on the seconds in a log predicts requests that it has not seen."""
+"""A profile fitted on logged seconds predicts requests outside the fit."""
 
 from pathlib import Path
 
@@ -17,10 +17,8 @@ SIZES = ((512, 512), (512, 768), (1024, 512), (1024, 1024))
 
 
 def service(requests: int = 40_000, slow: float = 0.0) -> Trace:
-    """Requests of a service whose law is known: affine in the steps, with a tail that is longer for short ones.
-
-    The first ``slow`` share of them took a quarter longer, with a tail five times as long.
-    """
+    """A service with a known law: affine in the steps, with a longer tail for few steps. The first ``slow`` share of
+    the requests took a quarter longer, with a tail five times as long."""
     rng = np.random.default_rng(5)
     width, height = np.array(SIZES)[rng.integers(len(SIZES), size=requests)].T
     steps = rng.choice([25, 50, 100, 150], requests)
@@ -41,7 +39,7 @@ def fitted_cells(seen: Observed, later: Observed) -> list[Cell]:
     return cells(later, backend(fit(seen, gpu="g", model="m", source="s")), "m", 100)
 
 
-def test_mean_and_slowest_tenth_of_what_was_held_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_fit_predicts_held_out_mean_and_slowest_tenth(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(service(), tmp_path / "t.parquet")
     words = ["calibrate", "log", str(tmp_path / "t.parquet"), "--gpu", "g", "--model", "m", "-o", str(tmp_path)]
     assert main([*words, "--page", str(tmp_path / "page.md")]) == 0
@@ -60,8 +58,8 @@ def test_held_out_requests_arrive_after_all_training_requests() -> None:
     assert training.arrival_s.max() < held_out.arrival_s.min()
 
 
-def test_a_service_that_became_faster_is_fitted_on_the_requests_since_then() -> None:
-    """A fit on the whole log pools both laws, and misses the requests of the last fifth."""
+def test_service_that_became_faster_is_fitted_on_later_requests() -> None:
+    """A fit on the whole log pools both laws and mispredicts the last fifth."""
     training, held_out = split(observed(service(slow=0.4)))
 
     def check(seen: Observed, later: Observed) -> list[Cell]:
@@ -75,12 +73,12 @@ def test_a_service_that_became_faster_is_fitted_on_the_requests_since_then() -> 
     assert sum(cell.is_within_tolerance for cell in recent) == len(recent) == 16
 
 
-def test_a_service_that_never_changed_keeps_the_longest_window_within_the_noise() -> None:
+def test_unchanged_service_keeps_the_longest_window_within_noise() -> None:
     training, _ = split(observed(service()))
     assert longest(windows(training, fitted_cells)).start <= 0.2 * len(training)
 
 
-def test_a_log_of_few_requests_is_fitted_whole() -> None:
+def test_short_log_is_fitted_whole() -> None:
     training, held_out = split(observed(service(2)))
     assert (len(training), len(held_out)) == (1, 1)
     assert longest(windows(training, lambda seen, later: [])).start == 0
@@ -88,7 +86,7 @@ def test_a_log_of_few_requests_is_fitted_whole() -> None:
     assert longest(windows(training, lambda seen, later: [])).start == 0
 
 
-def test_a_trace_without_a_first_arrival_tells_hours() -> None:
+def test_trace_without_a_first_arrival_reports_hours() -> None:
     trace = service(7_201)
     assert observed(trace).period(first_arrival(trace)) == "2022-08-09 12:00 to 2022-08-09 14:00"
     for notes in ({}, {"first_arrival": "noon"}, {"first_arrival": 5}):
@@ -96,7 +94,7 @@ def test_a_trace_without_a_first_arrival_tells_hours() -> None:
         assert observed(plain).period(first_arrival(plain)) == "hours 0.0 to 2.0 of the trace"
 
 
-def test_the_law_is_found() -> None:
+def test_fit_recovers_the_planted_law() -> None:
     fitted, _ = split(observed(service()))
     profile = fit(fitted, gpu="g", model="m", source="a law")
     assert profile.basis == "measured"
@@ -106,14 +104,14 @@ def test_the_law_is_found() -> None:
         assert decoding.seconds == pytest.approx(1e-6 * decoding.pixels, rel=0.35)  # the smallest part by far
 
 
-def test_a_trace_without_seconds_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_trace_without_service_times_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(make({"request_id": ["a"], "arrival_s": [0.0]}, name="n", source="s"), tmp_path / "t.parquet")
     words = ["calibrate", "log", str(tmp_path / "t.parquet"), "--gpu", "g", "--model", "m", "-o", str(tmp_path)]
     assert main(words) == 2
     assert "0 of 1 requests have a size, steps and seconds" in capsys.readouterr().err
 
 
-def test_a_run_serves_the_log_s_own_sizes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_serves_the_sizes_of_the_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write(service(300), tmp_path / "t.parquet").path
     words = ["cluster=sd-beta", "models=sd-v1", "trace=file", f"trace.path={path}", "shapes=trace", "arrivals=trace"]
     assert main(["run", *words, f"run.dir={tmp_path / 'out'}"]) == 0
@@ -125,38 +123,39 @@ def test_a_run_serves_the_log_s_own_sizes(tmp_path: Path, capsys: pytest.Capture
 
 
 def seen(*groups: tuple[int, int, int, float]) -> Observed:
-    """So many requests each of a width (by 1), steps and seconds."""
+    """Build ``count`` requests for each width, number of steps and service time."""
     width, steps, seconds = (np.repeat([each[at] for each in groups], [each[0] for each in groups]) for at in (1, 2, 3))
     return Observed(np.arange(len(width), dtype=float), width, np.ones_like(width), steps, seconds)
 
 
-def test_only_sizes_with_several_numbers_of_steps_fit_the_fixed_seconds() -> None:
-    """At width 100 an image takes 1 s and 0.1 s a step; width 200 was asked for with 50 steps alone, in 16 s."""
+def test_fixed_seconds_are_fitted_on_sizes_with_several_step_counts() -> None:
+    """At width 100 an image takes 1 s plus 0.1 s per step; width 200 has only 50 steps, in 16 s."""
     several = [(50, 100, steps, 1 + 0.1 * steps) for steps in (10, 20, 40)]
     profile = fit(seen(*several, (50, 200, 50, 16.0)), gpu="g", model="m", source="s")
     assert [point.seconds for point in profile.vae_decode] == pytest.approx([1.0, 1.0])
     assert [point.seconds for point in profile.step] == pytest.approx([0.1, 0.3])
-    for few in (several[:2], [several[0], (50, 100, 12, 2.2), (50, 100, 15, 2.5)]):  # too few, too near each other
+    # too few steps, then steps too close to each other
+    for few in (several[:2], [several[0], (50, 100, 12, 2.2), (50, 100, 15, 2.5)]):
         alone = fit(seen(*few, (50, 200, 50, 16.0)), gpu="g", model="m", source="s")
-        assert [point.seconds for point in alone.vae_decode] == [1e-6, 1e-6]  # all of it is the steps'
+        assert [point.seconds for point in alone.vae_decode] == [1e-6, 1e-6]  # the steps take the whole time
         assert alone.step[1].seconds == pytest.approx(0.32)
 
 
-def test_every_scatter_rests_on_enough_requests_that_take_alike() -> None:
+def test_every_scatter_group_has_enough_similar_requests() -> None:
     many = MIN_SCATTER + 500
-    apart = fit(seen((many, 100, 1, 1.0), (many, 200, 1, 5.0)), gpu="g", model="m", source="s").scatter
-    assert apart is not None
-    assert [around.seconds for around in apart.around] == [1.0, 5.0]
+    both = fit(seen((many, 100, 1, 1.0), (many, 200, 1, 5.0)), gpu="g", model="m", source="s").scatter
+    assert both is not None
+    assert [around.seconds for around in both.around] == [1.0, 5.0]
     rest = fit(seen((many, 100, 1, 1.0), (300, 200, 1, 4.0)), gpu="g", model="m", source="s").scatter
     assert rest is not None
-    assert [around.seconds for around in rest.around] == [1.5]  # too few of the slow ones: all together
+    assert [around.seconds for around in rest.around] == [1.5]  # too few slow requests: one pooled class
     equal = seen((1, 100, 1, 1.0), (20 * MIN_SCATTER, 200, 1, 1.2), (MIN_SCATTER, 300, 1, 1.2000001))
     once = fit(equal, gpu="g", model="m", source="s").scatter
     assert once is not None
-    assert [around.seconds for around in once.around] == [1.2]  # five digits do not tell the next from it
+    assert [around.seconds for around in once.around] == [1.2]  # five digits cannot distinguish it from the next value
 
 
-def test_a_profile_goes_into_a_new_folder_and_needs_no_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_profile_is_written_to_a_new_folder_without_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(service(2_000), tmp_path / "t.parquet")
     words = ["calibrate", "log", str(tmp_path / "t.parquet"), "--gpu", "g", "--model", "m", "--least", "10", "-o"]
     for folder in (tmp_path / "new" / "out", tmp_path):
@@ -165,7 +164,7 @@ def test_a_profile_goes_into_a_new_folder_and_needs_no_page(tmp_path: Path, caps
     assert [path.name for path in (tmp_path / "new" / "out").iterdir()] == ["g_m.yaml"]
 
 
-def test_what_cannot_be_read_or_written_is_refused_and_leaves_nothing(
+def test_unreadable_or_unwritable_path_is_refused_and_leaves_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").touch()

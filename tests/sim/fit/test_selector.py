@@ -51,7 +51,7 @@ def calibrate(folder: Path, *words: str) -> int:
 
 
 class Planted:
-    """Scores that are a known function of similarity and K, in place of models; counts what is asked of it."""
+    """Scores that are a known function of similarity and K, in place of models. Counts its calls."""
 
     def __init__(self, quality: Callable[[float, int], float], stop_after: int | None = None) -> None:
         self.quality, self.stop_after = quality, stop_after
@@ -79,8 +79,8 @@ def plant(monkeypatch: pytest.MonkeyPatch) -> Callable[[Planted], Planted]:
     return put
 
 
-def test_a_planted_crossing_comes_out_of_the_yaml(tmp_path: Path, plant: Any, capsys: Any) -> None:
-    """And the file is what the simulator builds its selector from."""
+def test_planted_crossing_becomes_the_written_threshold(tmp_path: Path, plant: Any, capsys: Any) -> None:
+    """The simulator builds its selector from the written file."""
     plant(Planted(falls_with_k))
     assert calibrate(tmp_path, "--pairs", "60") == 0
     written = yaml.safe_load((tmp_path / "selector" / "measured.yaml").read_text())
@@ -95,8 +95,8 @@ def test_a_planted_crossing_comes_out_of_the_yaml(tmp_path: Path, plant: Any, ca
         assert built.skip(limit) == max(other for other, low in built.thresholds.items() if low <= limit)
     assert (built.of_steps, built.strict) == (50, False)
     head = (tmp_path / "selector" / "measured.yaml").read_text()
-    for said in ("random weights", "sdxl (tiny", "ssim", "alpha = 0.9", "60 of trace synthetic", "date: 20", "device:"):
-        assert said in head
+    for part in ("random weights", "sdxl (tiny", "ssim", "alpha = 0.9", "60 of trace synthetic", "date: 20", "device:"):
+        assert part in head
     page = (tmp_path / "selector.md").read_text()
     assert "mean nothing" in page
     assert "NIRVANA" in page
@@ -113,8 +113,8 @@ def test_a_planted_crossing_comes_out_of_the_yaml(tmp_path: Path, plant: Any, ca
 
 
 @pytest.mark.parametrize("small", [(), ("--refine-family", "sana", "--refine-scale", "tiny")])
-def test_a_run_takes_the_thresholds_as_they_are(tmp_path: Path, plant: Any, small: tuple[str, ...]) -> None:
-    """None of the paper's K stay behind in the table, though Hydra merges mappings."""
+def test_run_takes_the_written_thresholds_unchanged(tmp_path: Path, plant: Any, small: tuple[str, ...]) -> None:
+    """No K of the paper stays in the table, although Hydra merges mappings."""
     plant(Planted(falls_with_k))
     calibrate(tmp_path, "--pairs", "30", "--ks", "5,10", *small)
     folder = tmp_path / "out"
@@ -134,13 +134,13 @@ def test_a_run_takes_the_thresholds_as_they_are(tmp_path: Path, plant: Any, smal
 
 
 def test_no_pair_is_measured_twice(tmp_path: Path, plant: Any, capsys: Any) -> None:
-    """Interrupted, asked again, asked for more, asked with another alpha or rule."""
+    """Interrupts a calibration, then resumes, extends and repeats it with another alpha and rule."""
     first = plant(Planted(falls_with_k, stop_after=7))
     with pytest.raises(KeyboardInterrupt):
         calibrate(tmp_path, "--pairs", "20")
     assert "the same command goes on" in capsys.readouterr().err
     with (tmp_path / "journal.jsonl").open("ab") as journal:
-        journal.write(b'{"conditions": {"half')  # as a crash would leave it
+        journal.write(b'{"conditions": {"half')  # a crash would leave such a line
     second = plant(Planted(falls_with_k))
     calibrate(tmp_path, "--pairs", "20")
     assert len(first.seen) == 7
@@ -158,14 +158,14 @@ def test_no_pair_is_measured_twice(tmp_path: Path, plant: Any, capsys: Any) -> N
     assert len(other.seen) == 3
 
 
-def test_a_score_that_is_no_number_is_read_again(tmp_path: Path, plant: Any) -> None:
+def test_nan_score_is_journaled_and_not_measured_again(tmp_path: Path, plant: Any) -> None:
     for measured in (3, 0):
         planted = plant(Planted(lambda similarity, k: 1.0 if k == 5 else np.nan))
         assert calibrate(tmp_path, "--pairs", "3") == 0
         assert len(planted.seen) == measured
 
 
-def test_the_whole_trace_of_an_interrupted_run_ends_the_same(tmp_path: Path, plant: Any) -> None:
+def test_interrupted_calibration_ends_with_the_same_bytes(tmp_path: Path, plant: Any) -> None:
     plant(Planted(falls_with_k, stop_after=4))
     with pytest.raises(KeyboardInterrupt):
         calibrate(tmp_path / "a", "--pairs", "10")
@@ -176,7 +176,7 @@ def test_the_whole_trace_of_an_interrupted_run_ends_the_same(tmp_path: Path, pla
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
 
 
-def test_where_nothing_suffices_the_page_says_so_and_no_stale_table_stays(tmp_path: Path, plant: Any) -> None:
+def test_insufficient_k_is_left_out_and_no_stale_table_stays(tmp_path: Path, plant: Any) -> None:
     plant(Planted(lambda similarity, k: 1.0 if k == 5 else 0.0))
     calibrate(tmp_path, "--pairs", "8")
     head = (tmp_path / "selector" / "measured.yaml").read_text()
@@ -188,11 +188,9 @@ def test_where_nothing_suffices_the_page_says_so_and_no_stale_table_stays(tmp_pa
     assert not list(tmp_path.glob("s*/*.yaml"))
 
 
-def test_resuming_on_the_same_model_on_tiny_images(tmp_path: Path) -> None:
-    """At full similarity a query resumed from its own prompt's latent is the full run: quality 1.
-
-    Of prompts longer than these CLIP reads the first 77 tokens alone.
-    """
+def test_resuming_from_its_own_latent_gives_quality_one(tmp_path: Path) -> None:
+    """At full similarity a query resumes from the latent of its own prompt, so that its quality is 1. CLIP reads the
+    first 77 tokens of these prompts alone."""
     repeats = Synthetic(requests=60, users=3, repeat_share=0.5, length_words=8.0).load(np.random.default_rng(1))
     write(repeats, tmp_path / "trace.parquet")
     words = ("--pairs", "8", "--steps", "6", "--ks", "1,3", "--alpha", "0.2")
@@ -205,8 +203,8 @@ def test_resuming_on_the_same_model_on_tiny_images(tmp_path: Path) -> None:
     assert (table["quality"].between(-1, 1 + 1e-6)).all()
 
 
-def test_refining_on_another_family_with_a_score_of_prompts(tmp_path: Path) -> None:
-    """MoDM's way: CLIPScore, CLIP's text-to-image similarity, a small model of another family."""
+def test_refinement_on_another_family_is_scored_by_clipscore(tmp_path: Path) -> None:
+    """As MoDM: CLIPScore, CLIP's text-to-image similarity, and a small model of another family."""
     tiny_clip(tmp_path / "clip")
     options = {
         "--pairs": "3", "--steps": "4", "--ks": "1,2", "--alpha": "0.01", "--metric": "clipscore",
@@ -245,13 +243,13 @@ def test_refining_on_another_family_with_a_score_of_prompts(tmp_path: Path) -> N
         ("--refine-dtype float32", ConfigError, r"need --refine-family"),
     ],
 )
-def test_what_cannot_be_done_is_one_message(tmp_path: Path, words: str, refused: type[Exception], message: str) -> None:
+def test_invalid_selector_option_is_refused(tmp_path: Path, words: str, refused: type[Exception], message: str) -> None:
     with pytest.raises(refused, match=message) as caught:
         calibrate(tmp_path, *words.split())
     assert "\n" not in str(caught.value)
 
 
-def test_a_journal_that_is_not_one_names_its_line(tmp_path: Path, plant: Any) -> None:
+def test_malformed_journal_line_is_named(tmp_path: Path, plant: Any) -> None:
     plant(Planted(falls_with_k))
     (tmp_path / "journal.jsonl").write_text('{"query": 1}\n')
     with pytest.raises(BackendError, match=r"journal.jsonl: line 1: conditions: .*name another folder with -o"):
@@ -259,7 +257,7 @@ def test_a_journal_that_is_not_one_names_its_line(tmp_path: Path, plant: Any) ->
 
 
 @pytest.mark.parametrize(
-    ("said", "size"),
+    ("given", "size"),
     [
         ({"family": "sdxl", "scale": "tiny"}, (128, 128)),
         ({"family": "sd15"}, (512, 512)),
@@ -268,14 +266,13 @@ def test_a_journal_that_is_not_one_names_its_line(tmp_path: Path, plant: Any) ->
         ({"family": "sd15", "pixels": "640x384"}, (640, 384)),
     ],
 )
-def test_pixels_are_those_that_a_model_was_trained_at_unless_they_are_said(
-    said: dict[str, Any], size: tuple[int, int]
-) -> None:
-    assert Options(output=Path("unused"), **said).size == size
+def test_default_size_is_the_training_size_of_the_family(given: dict[str, Any], size: tuple[int, int]) -> None:
+    assert Options(output=Path("unused"), **given).size == size
 
 
-def test_a_larger_k_that_would_do_with_less_is_told_to_be_raised(tmp_path: Path, plant: Any) -> None:
-    """K = 5 needs a similarity, K = 10 none: both get that of K = 5. Weights that are not random have no warning."""
+def test_larger_k_with_a_lower_threshold_is_raised(tmp_path: Path, plant: Any) -> None:
+    """K = 5 needs a similarity and K = 10 needs none: both get that of K = 5. Weights that are not random give no
+    warning."""
     plant(Planted(lambda similarity, k: 1.0 if k == 10 else falls_with_k(similarity, 25)))
     assert calibrate(tmp_path, "--pairs", "40", "--ks", "5,10", "--weights", str(tmp_path), "--alpha", "0.5") == 0
     text = (tmp_path / "selector" / "measured.yaml").read_text()
@@ -288,7 +285,7 @@ def test_a_larger_k_that_would_do_with_less_is_told_to_be_raised(tmp_path: Path,
     assert "WARNING" not in text
 
 
-def test_more_k_than_fit_in_a_row_have_rows_and_no_empty_panel() -> None:
+def test_panels_of_many_k_fill_rows_without_an_empty_panel() -> None:
     similarity = np.linspace(0.1, 0.9, 9)
     limits = [Threshold(k, None if k == 7 else k / 10, None, 3, 0.5, 0.5) for k in range(1, 8)]
     quality = np.tile(similarity[:, None], 7)
@@ -306,7 +303,7 @@ def test_more_k_than_fit_in_a_row_have_rows_and_no_empty_panel() -> None:
     assert draw(random).get_suptitle().startswith("random weights")
 
 
-def test_a_score_that_needs_no_weights_is_computed_and_one_that_does_reads_the_named_folder(tmp_path: Path) -> None:
+def test_metric_loads_weights_only_if_it_needs_them(tmp_path: Path) -> None:
     asked = partial(Options, output=tmp_path, family="sdxl")
     dark, light = np.zeros((1, 16, 16, 3), np.uint8), np.full((1, 16, 16, 3), 255, np.uint8)
     psnr = live.metric(asked(metric="psnr"), None)
@@ -319,7 +316,7 @@ def test_a_score_that_needs_no_weights_is_computed_and_one_that_does_reads_the_n
     assert (hub.clip.weights, hub.clip.tokenizer) == (PICKSCORE, PICKSCORE_TOKENIZER)
 
 
-def test_what_is_not_installed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sim.fit.selector.command.find_spec", lambda name: None if name == "torchmetrics" else True)
     with pytest.raises(BackendError, match=r"needs torchmetrics; install with: pip install 'mezzotint\[live\]'"):
         calibrate(tmp_path)

@@ -1,4 +1,4 @@
-"""Pairs spread over the range of similarities, come once, and are the same for the same seed."""
+"""Pairs cover the range of similarities, are distinct, and depend on the seed alone."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def vectors(trace: Trace) -> np.ndarray:
     return np.asarray(embed(trace, HashedNgrams()))
 
 
-def test_a_query_comes_once_with_an_earlier_prompt_and_their_own_similarity(trace: Trace) -> None:
+def test_each_query_appears_once_with_an_earlier_prompt(trace: Trace) -> None:
     rows, prompts = vectors(trace), trace.prompts().to_pylist()
     pairs = choose(trace, rows, 200, 1)
     assert len({pair.query for pair in pairs}) == 200
@@ -32,8 +32,8 @@ def test_a_query_comes_once_with_an_earlier_prompt_and_their_own_similarity(trac
         assert pair.similarity == pytest.approx(float(rows[pair.query] @ rows[pair.cached]), abs=2e-6)
 
 
-def test_similarities_are_spread_evenly(trace: Trace) -> None:
-    """Drawn at random nearly all pairs would lie in one tenth of the range."""
+def test_pair_similarities_are_spread_evenly(trace: Trace) -> None:
+    """Uniform draws would put nearly all pairs into one tenth of the range."""
     pairs = choose(trace, vectors(trace), 100, 1)
     counts, _ = np.histogram([pair.similarity for pair in pairs], bins=10, range=(0, 1))
     held = counts[counts > 0]
@@ -41,14 +41,14 @@ def test_similarities_are_spread_evenly(trace: Trace) -> None:
     assert held.max() <= 2 * held.min()
 
 
-def test_more_pairs_begin_with_the_fewer_ones(trace: Trace) -> None:
-    """So that asking for more measures only what is new."""
+def test_more_pairs_extend_the_fewer_ones(trace: Trace) -> None:
+    """A larger calibration measures only the new pairs."""
     rows = vectors(trace)
     assert choose(trace, rows, 1200, 5)[:50] == choose(trace, rows, 50, 5)
     assert choose(trace, rows, 50, 5) != choose(trace, rows, 50, 6)
 
 
-def test_a_trace_with_too_few_prompts_says_so() -> None:
+def test_trace_with_too_few_prompts_is_refused() -> None:
     few = Synthetic(requests=5).load(np.random.default_rng(1))
     assert len(choose(few, vectors(few), 4, 0)) == 4
     with pytest.raises(TraceError, match=r"5 prompts make 4 pairs, expected 5.*--pairs"):

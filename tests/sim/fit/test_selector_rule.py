@@ -1,4 +1,4 @@
-"""Thresholds out of qualities: a planted crossing is found exactly, and the two rules keep their order."""
+"""Thresholds from qualities: a planted crossing is found exactly, and the two rules keep their order."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def planted(similarity: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("rule", ["all", "mean"])
 @pytest.mark.parametrize("alpha", [0.5, 0.9, 0.95])
-def test_a_planted_crossing_is_the_threshold(rule: Rule, alpha: float) -> None:
-    """Quality reaches alpha at s = 1 - (1 - alpha) 25 / K: under `all` the first pair beyond is the threshold."""
+def test_planted_crossing_is_the_threshold(rule: Rule, alpha: float) -> None:
+    """Quality reaches alpha at s = 1 - (1 - alpha) 25 / K: under `all` the first pair above is the threshold."""
     similarity = np.random.default_rng(3).permutation((np.arange(400) + 0.37) / 400)
     found = thresholds(similarity, planted(similarity), KS, alpha, rule=rule, strict=True)
     for each in found:
@@ -35,14 +35,14 @@ def test_a_planted_crossing_is_the_threshold(rule: Rule, alpha: float) -> None:
         assert each.pairs == (similarity >= each.min_similarity).sum()
 
 
-def test_exceeding_and_reaching_differ_at_alpha_itself() -> None:
-    """Algorithm 2 asks for more than alpha, MoDM's equation 5 for as much."""
+def test_strict_requires_more_than_alpha() -> None:
+    """Algorithm 2 requires more than alpha, MoDM's equation 5 at least alpha."""
     similarity, quality = np.array([0.2, 0.5, 0.8]), np.array([0.5, 0.75, 1.0])
     assert lowest_similarity(similarity, quality, 0.75, rule="all", strict=True) == 0.8
     assert lowest_similarity(similarity, quality, 0.75, rule="all", strict=False) == 0.5
 
 
-def test_one_bad_pair_stops_all_and_not_the_mean() -> None:
+def test_one_bad_pair_stops_rule_all_but_not_rule_mean() -> None:
     similarity = np.linspace(0, 1, 11)
     quality = np.ones(11)
     quality[6] = 0.0
@@ -50,19 +50,19 @@ def test_one_bad_pair_stops_all_and_not_the_mean() -> None:
     assert lowest_similarity(similarity, quality, 0.9, rule="mean", strict=True) == similarity[0]
 
 
-def test_equal_similarities_stand_or_fall_together() -> None:
+def test_equal_similarities_pass_or_fail_together() -> None:
     similarity, quality = np.array([0.5, 0.5, 0.9]), np.array([1.0, 0.1, 1.0])
     assert lowest_similarity(similarity, quality, 0.8, rule="all", strict=True) == 0.9
 
 
-def test_a_quality_that_could_not_be_had_is_bad() -> None:
+def test_nan_quality_counts_as_bad() -> None:
     similarity, quality = np.array([0.5, 0.9]), np.array([1.0, np.nan])
     for rule in ("all", "mean"):
         assert lowest_similarity(similarity, quality, 0.1, rule=rule, strict=False) is None
 
 
-def test_a_k_that_fails_takes_the_larger_ones_with_it() -> None:
-    """And a larger K that would do with less is raised to the smaller one's threshold."""
+def test_failing_k_removes_every_larger_k() -> None:
+    """A larger K that a lower threshold would satisfy gets the threshold of the smaller K."""
     similarity = np.array([0.2, 0.6, 0.9])
     quality = np.array([[1.0, 0.0, 1.0, 1.0], [1.0, 1.0, 1.0, 0.0], [1.0, 1.0, 1.0, 0.0]])
     first, second, third, last = thresholds(similarity, quality, (1, 2, 3, 4), 0.5, rule="all", strict=True)
@@ -84,8 +84,10 @@ def test_a_k_that_fails_takes_the_larger_ones_with_it() -> None:
     alpha=st.floats(0.05, 1),
     strict=st.booleans(),
 )
-def test_laws_of_any_table(table: list[tuple[float, ...]], alpha: float, strict: bool) -> None:
-    """Thresholds never fall as K grows; `all` is never looser than `mean`; what lies above is as good as was asked."""
+def test_thresholds_rise_with_k_and_rule_all_is_at_least_rule_mean(
+    table: list[tuple[float, ...]], alpha: float, strict: bool
+) -> None:
+    """Thresholds never fall as K grows, `all` is at least as strict as `mean`, and the pairs above reach alpha."""
     data = np.array(table)
     similarity, quality = data[:, 0], data[:, 1:]
 

@@ -1,4 +1,4 @@
-"""A scale is fitted on what the simulator itself would find in its FIFO caches."""
+"""A similarity map is fitted on what the simulator itself would find in its FIFO caches."""
 
 from pathlib import Path
 
@@ -31,19 +31,17 @@ LIMITS = (0.6, 0.7, 0.85, 0.95)
     rows=st.integers(1, 60),
     prompts=st.integers(1, 12),
     preload=st.integers(0, 20),
-    most=st.integers(1, 20),
+    max_rows=st.integers(1, 20),
     seed=st.integers(0, 2**32 - 1),
 )
 @settings(max_examples=50)
-def test_a_pass_is_a_search_of_all_that_is_in_the_cache(
-    rows: int, prompts: int, preload: int, most: int, seed: int
-) -> None:
+def test_replay_matches_a_whole_cache_search(rows: int, prompts: int, preload: int, max_rows: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     vectors = rng.normal(size=(rows + preload, 3)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     similarity = TextToText()
     similarity.bind(vectors, rng)
-    found = replay(cached_neighbours(similarity, len(vectors), 0.5, most, None), similarity, 0.7, prompts, preload)
+    found = replay(cached_neighbours(similarity, len(vectors), 0.5, max_rows, None), similarity, 0.7, prompts, preload)
 
     cache: list[int] = list(range(preload))[-prompts:]
     for row in range(preload, len(vectors)):
@@ -56,7 +54,7 @@ def test_a_pass_is_a_search_of_all_that_is_in_the_cache(
 
 
 @pytest.mark.parametrize("preload", [0, 100])
-def test_the_simulator_hits_and_saves_the_same(tmp_path: Path, preload: int) -> None:
+def test_replay_hit_rate_and_saving_match_the_simulator(tmp_path: Path, preload: int) -> None:
     trace = write(Synthetic(requests=600, history=0).load(np.random.default_rng(3)), tmp_path / "t.parquet")
     similarity, floor = TextToText(), 0.4
     similarity.bind(embed(trace, HashedNgrams()), np.random.default_rng(0))
@@ -90,7 +88,7 @@ def goals(found: CacheReplays, limits: tuple[float, ...]) -> list[PublishedValue
     return [PublishedValue(str(place), value, 0.01) for place, value in enumerate(found.predicted(limits))]
 
 
-def test_thresholds_that_gave_the_numbers_fit_them_and_no_others_fit_better() -> None:
+def test_fit_recovers_the_thresholds_that_gave_the_numbers() -> None:
     found = made_up()
     wanted = goals(found, LIMITS)
     best = fit(found, wanted)
@@ -105,7 +103,7 @@ def test_thresholds_that_gave_the_numbers_fit_them_and_no_others_fit_better() ->
             assert misfit(made_up(1).predicted(limits), wanted) * 1.02 >= other.misfit
 
 
-def test_only_rows_of_role_fit_are_aimed_at() -> None:
+def test_only_targets_of_role_fit_are_fitted() -> None:
     listed = published_values(load_targets(TARGETS))
     assert [row.name.split(",")[0] for row in listed] == [*["N07-fifo"] * 4, *["N08-fifo"] * 4, "N04a", "N04b"]
     assert len(predictions(np.zeros((1, 5, len(KS))))[0]) == len(listed)
@@ -114,7 +112,7 @@ def test_only_rows_of_role_fit_are_aimed_at() -> None:
         published_values({"nirvana": [other]})
 
 
-def test_the_command_writes_a_scale_that_a_run_takes(
+def test_written_similarity_map_can_be_used_by_a_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sim.fit.similarity_map.command.PRELOAD", 100)
@@ -129,17 +127,17 @@ def test_the_command_writes_a_scale_that_a_run_takes(
     assert residuals.to_clip(min(written["at"])) == 0.65
 
 
-def test_without_another_trace_nothing_is_shown_beside(
+def test_without_a_check_trace_no_values_are_shown_beside(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One floor, which leaves none to be tried beside it; all requests of a trace that has no more than may be read."""
+    """A single floor leaves no alternative to try; a short trace may be read whole."""
     monkeypatch.setattr("sim.fit.similarity_map.command.PRELOAD", 100)
     trace = write(Synthetic(requests=200, history=0).load(np.random.default_rng(3)), tmp_path / "t.parquet")
     out = tmp_path / "new" / "scale"
     words = ["calibrate", "similarity-map", "--trace", str(trace.path), "--floors", "0.5", "-o", str(out / "s.yaml")]
     assert main(words) == 0
-    said = capsys.readouterr().out.splitlines()
-    assert [line for line in said if "misfit" in line] == said[:1]
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if "misfit" in line] == lines[:1]
     text = (out / "s.yaml").read_text(encoding="utf-8")
     assert main([*words[:-1], str(tmp_path / "other")]) == 0
     assert (tmp_path / "other" / "ngram.yaml").read_text(encoding="utf-8") == text
@@ -147,7 +145,7 @@ def test_without_another_trace_nothing_is_shown_beside(
     written = yaml.safe_load(text)
     assert "shown" not in text
     assert "on 200 requests of synthetic" in written["source"]
-    assert said[1].endswith(f"ours {written['fitted'][0]['ours']:.3f}")
+    assert lines[1].endswith(f"ours {written['fitted'][0]['ours']:.3f}")
     short = write(Synthetic(requests=100, history=0).load(np.random.default_rng(3)), tmp_path / "short.parquet")
     assert main([*words[:3], str(short.path), *words[4:]]) == 2
     assert "short.parquet: found 100 requests, expected more than the 100 preloaded ones" in capsys.readouterr().err
@@ -164,7 +162,7 @@ def test_without_another_trace_nothing_is_shown_beside(
         (["--rows", "10"], "--rows: found 10"),
     ],
 )
-def test_what_cannot_be_fitted_is_refused(
+def test_invalid_similarity_map_option_is_refused(
     tmp_path: Path, words: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["calibrate", "similarity-map", "--trace", "t.parquet", "-o", str(tmp_path), *words]) == 2

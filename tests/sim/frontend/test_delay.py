@@ -20,14 +20,14 @@ def drawn(delay: Delay) -> np.ndarray:
 
 @settings(max_examples=10)
 @given(median_s=st.floats(1e-3, 10), times=st.floats(1, 8))
-def test_a_log_normal_has_the_median_and_p99_it_was_given(median_s: float, times: float) -> None:
-    said = np.percentile(drawn(LogNormal(median_s=median_s, p99_s=median_s * times)), [50, 99])
-    assert said == pytest.approx([median_s, median_s * times], rel=0.05)
+def test_log_normal_has_the_given_median_and_p99(median_s: float, times: float) -> None:
+    quantiles = np.percentile(drawn(LogNormal(median_s=median_s, p99_s=median_s * times)), [50, 99])
+    assert quantiles == pytest.approx([median_s, median_s * times], rel=0.05)
 
 
 @settings(max_examples=10)
 @given(mean_s=st.floats(1e-3, 10), cv=st.floats(0, 1))
-def test_a_log_normal_has_the_mean_and_cv_it_was_given(mean_s: float, cv: float) -> None:
+def test_log_normal_has_the_given_mean_and_cv(mean_s: float, cv: float) -> None:
     seconds = drawn(LogNormal(mean_s=mean_s, cv=cv))
     assert seconds.mean() == pytest.approx(mean_s, rel=0.02)
     assert seconds.std() / seconds.mean() == pytest.approx(cv, rel=0.05, abs=1e-6)
@@ -35,7 +35,7 @@ def test_a_log_normal_has_the_mean_and_cv_it_was_given(mean_s: float, cv: float)
 
 @settings(max_examples=10)
 @given(quantiles_s=st.lists(st.floats(0, 5), min_size=2, max_size=8).map(sorted))
-def test_an_empirical_delay_has_its_quantiles_and_the_mean_of_its_pieces(quantiles_s: list[float]) -> None:
+def test_empirical_delay_stays_within_its_quantiles_and_has_their_mean(quantiles_s: list[float]) -> None:
     seconds = drawn(Empirical(quantiles_s))
     assert seconds.min() >= quantiles_s[0]
     assert seconds.max() <= quantiles_s[-1]
@@ -43,7 +43,7 @@ def test_an_empirical_delay_has_its_quantiles_and_the_mean_of_its_pieces(quantil
 
 
 @given(rows=st.sets(st.integers(0, 5000), min_size=1, max_size=20))
-def test_a_row_takes_as_long_whoever_else_was_asked(rows: set[int]) -> None:
+def test_delay_of_a_row_does_not_depend_on_other_rows(rows: set[int]) -> None:
     delay = LogNormal(median_s=0.1, p99_s=0.4)
     some, every = (RowDelays(delay, np.random.default_rng(1)) for _ in range(2))
     wanted = {row: every.for_row(row) for row in range(max(rows) + 1)}
@@ -53,7 +53,7 @@ def test_a_row_takes_as_long_whoever_else_was_asked(rows: set[int]) -> None:
 SPREAD = "frontend.search_s={_target_: sim.frontend.delay.LogNormal, median_s: 0.1, p99_s: 0.4}"
 
 
-def test_two_systems_see_the_same_service_request_by_request() -> None:
+def test_two_systems_draw_the_same_delay_for_each_request() -> None:
     runs = [
         simulated(f"system={name}", "trace.requests=200", SPREAD).requests["search_s"].to_numpy()
         for name in ("nirvana-no-predictor", "pinecone")
@@ -64,7 +64,7 @@ def test_two_systems_see_the_same_service_request_by_request() -> None:
     assert (other != runs[0]).all()
 
 
-def test_a_number_is_a_constant_and_said_to_be_one() -> None:
+def test_plain_number_is_a_constant_delay_and_stated_as_one() -> None:
     run = simulated("system=pinecone", "trace.requests=50", "frontend.search_s=0.25")
     assert set(run.requests["search_s"].to_pylist()) == {0.25}
     what = "times that are the same for every request"
@@ -88,6 +88,6 @@ def test_a_number_is_a_constant_and_said_to_be_one() -> None:
         ),
     ],
 )
-def test_a_delay_that_cannot_be_is_named(override: str, message: str) -> None:
+def test_malformed_delay_is_refused(override: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         simulated("system=nirvana", "trace.requests=20", override)

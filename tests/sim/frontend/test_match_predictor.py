@@ -1,4 +1,4 @@
-"""The match predictor: what it learns, when, and what it costs and saves."""
+"""The match predictor: what and when it learns, its cost and its savings."""
 
 from collections.abc import Sequence
 
@@ -26,7 +26,7 @@ PRELOAD, SEARCH_S, FULL_S = 300, 0.1, 8.0
 
 
 class Nothing:
-    """Admits nothing: the cache stays as it was preloaded, so what is found depends on nobody else."""
+    """Admits nothing: the cache stays as preloaded, so that a match depends on no other request."""
 
     def bind(self, run: Run) -> None:
         pass
@@ -36,12 +36,12 @@ class Nothing:
 
 
 class Drawn:
-    """A predictor that expects whatever it likes."""
+    """A predictor with arbitrary answers."""
 
     def __init__(self, expected: Sequence[bool]) -> None:
         self.expected = expected
 
-    def bind(self, run: Run, space: SimilaritySource) -> None:
+    def bind(self, run: Run, similarity: SimilaritySource) -> None:
         run.log(TRAININGS)
 
     def applied(self, changes: Sequence[Change], now_s: float) -> None:
@@ -61,7 +61,7 @@ def prompts(seed: int, rows: int, dim: int = 12) -> np.ndarray:
 
 
 def served(vectors: np.ndarray, predictor: MatchPredictor, admission: object = None) -> Engine:
-    """``PRELOAD`` prompts in the cache and the rest served, a GPU for each."""
+    """Preload ``PRELOAD`` prompts and serve the rest with one GPU per request."""
     frontend = CachedFrontEnd(
         ArtifactCache(None, TextToText(), Fifo()),
         Thresholds({25: 0.9}),
@@ -83,19 +83,19 @@ def counted(run: Engine) -> dict[str, int]:
 
 
 def check_proportions(without: Engine, run: Engine) -> None:
-    """NIRVANA, 5.2: recall is the share of the hits that is kept, 1 - precision that of the searches in vain."""
+    """NIRVANA, 5.2: recall is the share of the hits that is kept, 1 - precision the share of vain searches."""
     before, after = counted(without), counted(run)
-    said = MeasuredWindow(run, run.record, 0).cache()["predictor"]
+    predictor = MeasuredWindow(run, run.record, 0).cache()["predictor"]
     searches = after["hits"] + after["in_vain"]
     assert after["hits"] + after["forgone"] == before["hits"]
     assert after["in_vain"] + after["spared"] == before["in_vain"]
     if before["hits"]:
-        assert after["hits"] == pytest.approx(said["recall"] * before["hits"])
+        assert after["hits"] == pytest.approx(predictor["recall"] * before["hits"])
     if searches:
-        assert after["in_vain"] == pytest.approx((1 - said["precision"]) * searches)
-    assert said["predicted_misses"] == after["spared"] + after["forgone"]
-    assert said["wasted_searches"] == after["in_vain"]
-    assert said["wasted_search_s"] == pytest.approx(SEARCH_S * after["in_vain"])
+        assert after["in_vain"] == pytest.approx((1 - predictor["precision"]) * searches)
+    assert predictor["predicted_misses"] == after["spared"] + after["forgone"]
+    assert predictor["wasted_searches"] == after["in_vain"]
+    assert predictor["wasted_search_s"] == pytest.approx(SEARCH_S * after["in_vain"])
     took_s = np.array(run.record.request_columns["finish_s"]) - np.arange(run.rows)
     plan = {HIT: SEARCH_S + FULL_S / 2, MISS: SEARCH_S + FULL_S, PREDICTED_MISS: FULL_S, FORGONE_MATCH: FULL_S}
     np.testing.assert_allclose(took_s, [plan[code] for code in run.record.request_columns["lookup"]], atol=1e-9)
@@ -103,29 +103,29 @@ def check_proportions(without: Engine, run: Engine) -> None:
 
 @settings(max_examples=30)
 @given(seed=st.integers(0, 1000), chances=st.integers(0, 2**40 - 1))
-def test_hits_and_searches_in_vain_fall_as_precision_and_recall_say(seed: int, chances: int) -> None:
-    """Whatever a predictor says, where the cache does not change."""
+def test_hits_and_wasted_searches_fall_with_recall_and_precision(seed: int, chances: int) -> None:
+    """Holds for any predictor over a cache that does not change."""
     vectors = prompts(seed, PRELOAD + 40)
     expected = [False] * PRELOAD + [bool(chances >> bit & 1) for bit in range(40)]
     check_proportions(served(vectors, Always()), served(vectors, Drawn(expected)))
 
 
 @pytest.mark.parametrize("landmarks", [None, 50])
-def test_the_one_class_svm_spares_searches_in_vain_and_costs_hits(landmarks: int | None) -> None:
+def test_one_class_svm_saves_wasted_searches_and_costs_hits(landmarks: int | None) -> None:
     vectors = prompts(5, PRELOAD + 600)
     without = served(vectors, Always())
     run = served(vectors, OneClassSvm(nu=0.1, per_10k_s=0.0, landmarks=landmarks))
     check_proportions(without, run)
-    said = MeasuredWindow(run, run.record, 0).cache()["predictor"]
+    predictor = MeasuredWindow(run, run.record, 0).cache()["predictor"]
     assert 0 < counted(run)["in_vain"] < 0.5 * counted(without)["in_vain"]
     assert 0 < counted(run)["forgone"] < 0.5 * counted(without)["hits"]
-    assert said["precision"] > counted(without)["hits"] / 600
+    assert predictor["precision"] > counted(without)["hits"] / 600
     silent = MeasuredWindow(without, without.record, 0).cache()["predictor"]
     assert silent["wasted_searches"] == counted(without)["in_vain"]
     assert {silent[key] for key in ("precision", "recall", "predicted_misses", "retrainings", "retrain_s")} == {None}
 
 
-def test_it_decides_what_scikit_learn_decides() -> None:
+def test_one_class_svm_decides_as_scikit_learn() -> None:
     vectors = prompts(2, PRELOAD + 200)
     run = served(vectors, OneClassSvm(nu=0.3, per_10k_s=0.0))
     svm = SGDOneClassSVM(nu=0.3, random_state=int(run.rng("predictor").integers(2**31))).fit(vectors[:PRELOAD])
@@ -141,10 +141,8 @@ class Everything(Nothing):
 
 @settings(max_examples=20)
 @given(share=st.sampled_from([0.0, 0.05, 0.3]), per_10k_s=st.sampled_from([0.0, 40.0]), rows=st.integers(1, 60))
-def test_it_is_trained_when_more_than_a_share_of_the_embeddings_changed(
-    share: float, per_10k_s: float, rows: int
-) -> None:
-    """An image a second enters the database; a training that is under way is not begun again."""
+def test_predictor_retrains_after_a_share_of_the_embeddings_changed(share: float, per_10k_s: float, rows: int) -> None:
+    """One image a second enters the database; a training under way is not started again."""
     run = served(
         prompts(1, PRELOAD + rows), OneClassSvm(nu=0.5, retrain_share=share, per_10k_s=per_10k_s), Everything()
     )
@@ -160,24 +158,24 @@ def test_it_is_trained_when_more_than_a_share_of_the_embeddings_changed(
     )
 
 
-def test_a_model_is_in_force_when_its_training_is_done() -> None:
-    """Preloaded embeddings that take 20 s to train on: until then every prompt is searched for."""
+def test_trained_model_applies_only_after_its_training_time() -> None:
+    """The preloaded embeddings take 20 s to train on: until then every prompt is searched for."""
     run = served(prompts(3, PRELOAD + 60), OneClassSvm(nu=0.3, per_10k_s=20 * 10_000 / PRELOAD))
     predicted = np.isin(run.record.request_columns["lookup"], (PREDICTED_MISS, FORGONE_MATCH))
     assert not predicted[:20].any()
     assert predicted[20:].any()
 
 
-def test_what_left_the_database_is_not_learnt() -> None:
-    """Two opposite crowds; when the first is deleted, its prompts are outliers."""
+def test_match_predictor_forgets_deleted_embeddings() -> None:
+    """Two opposite clusters of prompts; once the first is deleted, its prompts are outliers."""
     rng = np.random.default_rng(0)
     crowd = rng.normal(0, 0.1, (400, 4)) + np.where(np.arange(400) < 200, 1, -1)[:, None]
     vectors = (crowd / np.linalg.norm(crowd, axis=1, keepdims=True)).astype(np.float32)
     run = engine(np.arange(400), [1.0] * 400, embeddings=lambda: vectors)
-    space = TextToText()
-    space.bind(vectors, rng)
+    similarity = TextToText()
+    similarity.bind(vectors, rng)
     svm = OneClassSvm(nu=0.05, per_10k_s=0.0)
-    svm.bind(run, space)
+    svm.bind(run, similarity)
     svm.applied([(0.0, None, row, row, True) for row in range(400)], 0.0)
     svm.applied([(1.0, None, row, row, False) for row in range(200)], 1.0)
     assert np.mean([svm.expects(row, 2.0) for row in range(400)][:200]) < 0.1
@@ -185,7 +183,7 @@ def test_what_left_the_database_is_not_learnt() -> None:
     assert list(run.record.logs[TRAININGS].at_s) == [0.0, 1.0]
 
 
-def test_nirvana_has_the_predictor_and_can_do_without() -> None:
+def test_nirvana_runs_with_and_without_a_match_predictor() -> None:
     common = ("trace.requests=600", "preload=200", "arrivals.rate_rpm=10", "cluster=a10g", "cluster.count=4")
     paper, kernel, without = (
         simulated(*common, *more)
@@ -195,21 +193,21 @@ def test_nirvana_has_the_predictor_and_can_do_without() -> None:
             ["system=nirvana-no-predictor"],
         )
     )
-    said = [run.summary["cache"] for run in (paper, kernel, without)]
-    assert [cache["lookups"] for cache in said] == [400] * 3
-    assert said[0]["predictor"]["retrainings"] > 0
-    assert said[1]["predictor"]["wasted_search_s"] < said[2]["predictor"]["wasted_search_s"]
-    assert said[1]["hits"] < said[2]["hits"]
-    assert said[2]["predictor"]["precision"] is None
+    caches = [run.summary["cache"] for run in (paper, kernel, without)]
+    assert [cache["lookups"] for cache in caches] == [400] * 3
+    assert caches[0]["predictor"]["retrainings"] > 0
+    assert caches[1]["predictor"]["wasted_search_s"] < caches[2]["predictor"]["wasted_search_s"]
+    assert caches[1]["hits"] < caches[2]["hits"]
+    assert caches[2]["predictor"]["precision"] is None
     rows = kernel.requests.to_pandas()
     predicted = rows.lookup.isin(["predicted miss", "forgone match"])
-    assert predicted.sum() == said[1]["predictor"]["predicted_misses"] > 0
+    assert predicted.sum() == caches[1]["predictor"]["predicted_misses"] > 0
     assert (rows.search_s[predicted] == 0).all()
     assert (rows.skipped[predicted] == 0).all()
 
 
 @pytest.mark.parametrize("override", ["nu=0", "nu=1.5", "retrain_share=-1", "sample=0", "landmarks=0", "gamma=0"])
-def test_a_predictor_that_cannot_be_is_named(override: str) -> None:
+def test_invalid_match_predictor_setting_is_refused(override: str) -> None:
     with pytest.raises(ConfigError, match=rf"predictor\.{override.split('=')[0]}: found"):
         simulated("system=nirvana", "trace.requests=20", f"match_predictor.{override}")
 
@@ -219,9 +217,7 @@ def test_a_predictor_that_cannot_be_is_named(override: str) -> None:
     data=st.lists(st.tuples(st.integers(-5, 5), st.sampled_from([0, 0, 1, 8, 32])), min_size=2, max_size=40),
     search_s=st.sampled_from([0.5, 1.0, 16.0]),
 )
-def test_no_line_that_searches_costs_less_than_the_one_that_is_drawn(
-    data: list[tuple[int, int]], search_s: float
-) -> None:
+def test_cheapest_threshold_minimizes_the_search_cost(data: list[tuple[int, int]], search_s: float) -> None:
     scores, forgone = np.array([float(one) for one, _ in data]), np.array([two / search_s for _, two in data])
 
     def cost(line: float) -> float:
@@ -231,18 +227,25 @@ def test_no_line_that_searches_costs_less_than_the_one_that_is_drawn(
     assert cost(cheapest_threshold(scores, forgone)) == min(cost(line) for line in scores - 0.5)
 
 
-def test_a_threshold_is_chosen_on_what_was_preloaded_alone() -> None:
-    """The same preloaded prompts and others after them: the same line, and not scikit-learn's."""
+def test_threshold_is_chosen_on_preloaded_prompts_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Equal preloaded prompts give equal thresholds, whatever prompts follow."""
     vectors = prompts(5, PRELOAD + 400)
     vectors[: PRELOAD // 2] = vectors[PRELOAD : PRELOAD + PRELOAD // 2]  # half on one side, half anywhere
     other = np.concatenate([vectors[:PRELOAD], prompts(9, PRELOAD + 400)[PRELOAD:]])
-    chosen = []
+    chosen: list[int] = []
+
+    def watched(scores: np.ndarray, forgone: np.ndarray) -> float:
+        threshold = cheapest_threshold(scores, forgone)
+        chosen.append(int((scores > threshold).sum()))
+        return threshold
+
+    monkeypatch.setattr("sim.frontend.match_predictor.cheapest_threshold", watched)
     for rows in (vectors, other):
         predictor = OneClassSvm(
             nu=0.1, per_10k_s=0.0, threshold=None, search_s=FULL_S / 2 / 0.3, selector=Thresholds({25: 0.9})
         )
         run = served(rows, predictor)
         check_proportions(served(rows, Always()), run)
-        chosen.append(predictor._searched_holdouts)
-    assert chosen[0] == chosen[1]
-    assert 0 < chosen[0] < PRELOAD // 5
+    first, second = chosen
+    assert first == second
+    assert 0 < first < PRELOAD // 5

@@ -1,4 +1,4 @@
-"""The vector index and the store: what is found late, found though gone, or not at all for a while."""
+"""Delays and outages of the vector index and of the store."""
 
 from collections.abc import Sequence
 from math import inf, sqrt
@@ -26,8 +26,8 @@ from traces.similarity.similarities import TextToText
 Windows = Sequence[tuple[float, float]]
 
 
-class Held:
-    """An index that finds everything it holds."""
+class ExactIndex:
+    """An index that finds every item it holds."""
 
     def __init__(self) -> None:
         self.entries: set[int] = set()
@@ -45,8 +45,8 @@ class Held:
         return len(self.entries)
 
 
-def seen_from(asked: list[float], batch: int, period_s: float, each_s: float, outages: Windows) -> list[float]:
-    """When each change, by the time it was asked for, can be seen: one server, worked out batch by batch."""
+def seen_from(asked: list[float], batch: int, period_s: float, change_s: float, outages: Windows) -> list[float]:
+    """Return when each change becomes visible, worked out batch by batch for one server."""
     seen: list[float] = []
     free_s = -inf
     while len(seen) < len(asked):
@@ -57,9 +57,9 @@ def seen_from(asked: list[float], batch: int, period_s: float, each_s: float, ou
             return seen + [inf] * len(waiting)
         count = min(batch, sum(at <= begin_s for at in waiting))
         for from_s, until_s in outages:
-            if from_s <= begin_s < until_s or begin_s < from_s < begin_s + count * each_s:
+            if from_s <= begin_s < until_s or begin_s < from_s < begin_s + count * change_s:
                 begin_s = until_s
-        free_s = begin_s + count * each_s
+        free_s = begin_s + count * change_s
         seen += [free_s] * count
     return seen
 
@@ -74,15 +74,15 @@ outages = st.lists(st.integers(0, 60), max_size=6, unique=True).map(
     steps=st.lists(st.tuples(st.integers(1, 4), st.sampled_from(["add", "remove", "best", "best"])), max_size=60),
     batch=st.integers(1, 7),
     period_s=st.none() | st.integers(0, 9).map(lambda s: s + 0.5),
-    each_s=st.sampled_from([0.0, sqrt(2) / 9, sqrt(2)]),
+    change_s=st.sampled_from([0.0, sqrt(2) / 9, sqrt(2)]),
     outages=outages,
 )
-def test_a_change_is_seen_when_its_batch_is_done(
-    steps: list[tuple[int, str]], batch: int, period_s: float | None, each_s: float, outages: Windows
+def test_index_change_is_visible_when_its_batch_is_done(
+    steps: list[tuple[int, str]], batch: int, period_s: float | None, change_s: float, outages: Windows
 ) -> None:
-    """What is found at any time is what a replay of the batches, worked out beforehand, would hold."""
-    index = VectorIndex(batch, period_s, 10_000 * each_s, outages)
-    index.open(Held)
+    """A search at any time finds what a replay of the batches up to then would hold."""
+    index = VectorIndex(batch, period_s, 10_000 * change_s, outages)
+    index.open(ExactIndex)
     index.start_serving(0.0)
     now_s, entry, live, changes, looks = 0.0, 0, [], [], []
     for gap, what in steps:
@@ -99,7 +99,7 @@ def test_a_change_is_seen_when_its_batch_is_done(
         elif what == "best":
             found = index.find(None, 0, now_s)
             looks.append((now_s, len(changes), found[0] if found else frozenset()))
-    seen = seen_from([at for at, _, _ in changes], batch, inf if period_s is None else period_s, each_s, outages)
+    seen = seen_from([at for at, _, _ in changes], batch, inf if period_s is None else period_s, change_s, outages)
     for at_s, asked, found in looks:
         held: set[int] = set()
         for (_, which, insert), from_s in zip(changes[:asked], seen[:asked], strict=True):
@@ -115,7 +115,7 @@ def frontend(capacity: int | None = None, **parts: object) -> CachedFrontEnd:
 
 
 def served(prompts: list[int], front: CachedFrontEnd, gap_s: float = 1.0, **parts: object) -> Engine:
-    """A request every ``gap_s`` seconds for one of some unrelated prompts; an image takes no time."""
+    """One request every ``gap_s`` seconds for one of several unrelated prompts; an image takes no time."""
     vectors = np.eye(max(prompts) + 1, dtype=np.float32)[prompts]
     count = len(prompts) - int(parts.get("preload", 0))  # type: ignore[call-overload]
     run = engine(gap_s * np.arange(count), [0.0] * len(prompts), frontend=front, embeddings=lambda: vectors, **parts)
@@ -123,7 +123,7 @@ def served(prompts: list[int], front: CachedFrontEnd, gap_s: float = 1.0, **part
     return run
 
 
-def test_an_image_is_found_only_after_the_batch_that_brings_it() -> None:
+def test_image_is_found_only_after_its_index_batch() -> None:
     run = served([0, 0, 0, 0, 0], frontend(index=VectorIndex(per_10k_s=25_000)))
     assert list(run.record.request_columns["source"]) == [MISSING, MISSING, MISSING, 0, 0]
     run = served([0, 0, 0, 0, 0], frontend(index=VectorIndex(batch=3)))
@@ -132,13 +132,13 @@ def test_an_image_is_found_only_after_the_batch_that_brings_it() -> None:
     assert list(run.record.request_columns["source"]) == [MISSING, MISSING, 0, 0, 0]
 
 
-def test_what_was_preloaded_is_there_at_the_start() -> None:
+def test_preloaded_images_are_indexed_at_the_start() -> None:
     run = served([0, 1, 1, 0], frontend(index=VectorIndex(batch=100, per_10k_s=1e6)), preload=2)
     assert list(run.record.request_columns["lookup"]) == [HIT, HIT]
 
 
-def test_what_is_deleted_is_found_until_the_index_knows_and_costs_a_search_and_a_fetch() -> None:
-    """Room for one image: the second prompt's pushes the first one out, which the index learns 1.5 s later."""
+def test_deleted_image_is_found_until_the_index_updates_and_costs_search_and_fetch() -> None:
+    """The cache holds one image: the second evicts the first, which the index learns 1.5 s later."""
     slow = VectorIndex(batch=100, period_s=1.5)
     run = served([0, 1, 0, 0], frontend(1, index=slow, search_s=0.1, fetch_s=0.2, admission=Misses()), preload=1)
     assert [LOOKUPS[code] for code in run.record.request_columns["lookup"]] == ["miss", "stale", "hit"]
@@ -149,8 +149,8 @@ def test_what_is_deleted_is_found_until_the_index_knows_and_costs_a_search_and_a
     assert [LOOKUPS[code] for code in instant.record.request_columns["lookup"]] == ["miss", "miss", "hit"]
 
 
-def test_an_index_that_is_down_is_waited_for_and_learns_afterwards() -> None:
-    """The image made in the outage is found after it; in it every request is generated in full."""
+def test_index_outage_costs_the_timeout_and_delays_insertions() -> None:
+    """An image made during the outage is found after it; every request in the outage is generated in full."""
     front = frontend(index=VectorIndex(outages=[(0.5, 3.5)], timeout_s=0.25), search_s=0.1)
     run = served([0, 0, 1, 1, 1, 0], front)
     assert [LOOKUPS[code] for code in run.record.request_columns["lookup"]] == [
@@ -163,7 +163,7 @@ def test_an_index_that_is_down_is_waited_for_and_learns_afterwards() -> None:
     assert list(run.record.request_columns["source"]) == [MISSING] * 4 + [2, 0]
 
 
-def test_a_store_that_is_down_is_asked_only_where_something_was_found() -> None:
+def test_store_outage_costs_the_timeout_only_on_a_match() -> None:
     front = frontend(store=ArtifactStore([(0.5, 3.5)], timeout_s=0.25), search_s=0.1)
     run = served([0, 0, 1, 1, 1, 0], front)
     assert [LOOKUPS[code] for code in run.record.request_columns["lookup"]] == [
@@ -172,15 +172,15 @@ def test_a_store_that_is_down_is_asked_only_where_something_was_found() -> None:
     assert list(run.record.request_columns["search_s"]) == pytest.approx([0.1, 0.35, 0.1, 0.35, 0.1, 0.1])
 
 
-def test_an_outage_in_mid_run_loses_no_request_and_shows_in_the_time_series() -> None:
+def test_index_outage_loses_no_request_and_shows_in_the_time_series() -> None:
     """NIRVANA through an outage of its index: full generations meanwhile, hits before and after."""
     from_s, until_s = 1800.0, 3600.0
     run = simulated(
         "system=nirvana-no-predictor", "trace.requests=1200", "preload=300", "arrivals.rate_rpm=10",
         f"index.outages=[[{from_s},{until_s}]]", "index.timeout_s=2",
     )  # fmt: skip
-    rows, series, said = run.requests.to_pandas(), run.cluster.to_pandas(), run.summary
-    assert said["requests"] == {"arrived": 900, "completed": 900, "discarded": 0, "failed": 0}
+    rows, series, summary = run.requests.to_pandas(), run.cluster.to_pandas(), run.summary
+    assert summary["requests"] == {"arrived": 900, "completed": 900, "discarded": 0, "failed": 0}
     during = rows.arrival_s.between(from_s, until_s, inclusive="left")
     assert (rows.lookup[during] == "no database").all()
     assert (rows.skipped[during] == 0).all()
@@ -189,18 +189,18 @@ def test_an_outage_in_mid_run_loses_no_request_and_shows_in_the_time_series() ->
     assert not (rows.lookup[~during] == "no database").any()
     for part in (rows.arrival_s < from_s, rows.arrival_s >= until_s):
         assert (rows.lookup[part] == "hit").mean() > 0.1
-    assert said["cache"]["fallbacks"] == {"database": during.sum(), "store": 0}
+    assert summary["cache"]["fallbacks"] == {"database": during.sum(), "store": 0}
     up = ~series.time_s.between(from_s, until_s, inclusive="left")
     assert (series.database_up == up).all()
     assert series.store_up.all()
     assert (series.hits.diff()[(~up) & (~up).shift(fill_value=False)] == 0).all()
-    assert series.hits.iloc[-1] == said["cache"]["hits"] == (rows.lookup == "hit").sum()
+    assert series.hits.iloc[-1] == summary["cache"]["hits"] == (rows.lookup == "hit").sum()
     assert series.fallbacks.iloc[-1] == during.sum()
     assert series.lookups.iloc[-1] == 900
     assert series.hits.iloc[-1] > series.hits[~up].max()
 
 
-def test_maintenance_that_is_due_after_the_last_request_does_not_prolong_the_run() -> None:
+def test_index_update_due_after_the_last_request_does_not_prolong_the_run() -> None:
     overrides = ("system=nirvana", "trace.requests=100", "index.batch=1000")
     slow, instant = (simulated(*overrides, f"index.period_s={s}") for s in (1e6, 0))
     assert slow.cluster["time_s"].to_numpy().max() < 1e5
@@ -217,7 +217,7 @@ def test_maintenance_that_is_due_after_the_last_request_does_not_prolong_the_run
     ks=st.sampled_from([(), (5, 10, 15, 20, 25)]),
     predicting=st.booleans(),
 )
-def test_every_request_ends_once_in_the_time_its_plan_takes_and_the_same_again(
+def test_request_latency_follows_its_plan_and_repeats_by_seed(
     seed: int,
     batch: int,
     period_s: float | None,
@@ -226,7 +226,7 @@ def test_every_request_ends_once_in_the_time_its_plan_takes_and_the_same_again(
     ks: tuple[int, ...],
     predicting: bool,
 ) -> None:
-    """NIRVANA, 4.1, whatever fails: the front end's time, l_r on a hit, and C (N - K) / N."""
+    """NIRVANA, 4.1, with any failures: the front end's time, l_r on a hit, and C (N - K) / N."""
     rng = np.random.default_rng(seed)
     vectors = rng.normal(size=(80, 3)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -274,6 +274,6 @@ def test_every_request_ends_once_in_the_time_its_plan_takes_and_the_same_again(
         ("store.outages=7", r"store\.outages: found 7, expected"),
     ],
 )
-def test_a_service_that_cannot_be_is_named(override: str, message: str) -> None:
+def test_invalid_service_setting_is_refused(override: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         simulated("system=nirvana", "trace.requests=20", override)

@@ -1,4 +1,4 @@
-"""Energy: what each GPU drew at work, by the model that it ran, and idle; and what it costs to change a model."""
+"""Energy: what each GPU drew at work, by its model, and idle; and what a model change costs."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ RUN = ("trace.requests=700", "preload=200", "models=sd35l-sdxl-sana", "arrivals=
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """MI210's profiles, with a draw and a load time of each model."""
+    """Return MI210's profiles with a power and a load time for each model."""
     folder = tmp_path_factory.mktemp("profiles")
     for model in POWER_W:
         profile = yaml.safe_load((shipped() / f"mi210_{model}.yaml").read_text(encoding="utf-8"))
@@ -28,14 +28,14 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def spent(*words: str) -> tuple[Outcome, dict[tuple[str, str], float]]:
-    """A run in quality mode down the ladder of models, and the seconds that GPUs worked, by kind and model."""
+def served(*words: str) -> tuple[Outcome, dict[tuple[str, str], float]]:
+    """Run in quality mode down the ladder of models; return the working seconds of the GPUs by kind and model."""
     config = configured("system=modm-quality", *RUN, *words)
     settings = check(config)
     assembled = assemble(settings)
     outcome = replay(settings, assembled, config)
-    ledger = assembled.engine.record.usage_log
-    found, kinds, models = ledger.spans(), list(ledger.kinds), list(ledger.models)
+    usage_log = assembled.engine.record.usage_log
+    found, kinds, models = usage_log.spans(), list(usage_log.kinds), list(usage_log.models)
     seconds: dict[tuple[str, str], float] = {}
     start_s = outcome.requests["arrival_s"][0].as_py()
     for span in found:
@@ -44,26 +44,26 @@ def spent(*words: str) -> tuple[Outcome, dict[tuple[str, str], float]]:
     return outcome, seconds
 
 
-def test_energy_is_busy_seconds_times_the_models_power_and_idle_seconds_times_idle_power(measured: Path) -> None:
-    outcome, seconds = spent(f"backend.folder={measured}")
-    said = outcome.summary
+def test_energy_is_busy_time_times_model_power_plus_idle_time_times_idle_power(measured: Path) -> None:
+    outcome, seconds = served(f"backend.folder={measured}")
+    summary = outcome.summary
     assert {model for _, model in seconds} == set(POWER_W)
     assert {kind for kind, _ in seconds} == {"serve", "load"}
     busy_s = sum(seconds.values())
     at_work = sum(each_s * POWER_W[model] for (_, model), each_s in seconds.items())
-    idle_j = (said["gpu"]["seconds"] - busy_s) * IDLE_W
-    assert said["gpu"]["busy_fraction"] == pytest.approx(busy_s / said["gpu"]["seconds"])
-    assert said["energy_j"]["total"] == pytest.approx(at_work + idle_j)
-    assert said["energy_j"]["per_image"] == pytest.approx((at_work + idle_j) / 500)
+    idle_j = (summary["gpu"]["seconds"] - busy_s) * IDLE_W
+    assert summary["gpu"]["busy_fraction"] == pytest.approx(busy_s / summary["gpu"]["seconds"])
+    assert summary["energy_j"]["total"] == pytest.approx(at_work + idle_j)
+    assert summary["energy_j"]["per_image"] == pytest.approx((at_work + idle_j) / 500)
     rows = outcome.requests.to_pandas()
     draw = rows.model.astype(str).map(POWER_W)
     np.testing.assert_allclose(rows.energy_j, draw * (rows.denoise_s + rows.decode_s))
-    basis = {each["what"]: each["value"] for each in said["assumptions"]}
+    basis = {each["what"]: each["value"] for each in summary["assumptions"]}
     assert basis["energy of sdxl on mi210"] == "210 W while it works"
 
 
-def test_a_switch_costs_the_load_time_of_the_profile(measured: Path) -> None:
-    outcome, seconds = spent(f"backend.folder={measured}")
+def test_switch_costs_the_load_time_of_the_profile(measured: Path) -> None:
+    outcome, seconds = served(f"backend.folder={measured}")
     loads = {model: each_s for (kind, model), each_s in seconds.items() if kind == "load"}
     gpu = outcome.summary["gpu"]
     assert gpu["switches"] >= 3
@@ -74,13 +74,13 @@ def test_a_switch_costs_the_load_time_of_the_profile(measured: Path) -> None:
     assert not any("load time" in each["what"] for each in outcome.summary["assumptions"])
 
 
-def test_what_nobody_measured_of_power_and_loads_is_assumed_and_said() -> None:
-    outcome, seconds = spent("backend.unpublished_load_s=17")
-    said = {each["what"]: each for each in outcome.summary["assumptions"]}
-    assert said["load time of sdxl on mi210 [s]"]["value"] == 17
-    assert "nobody published it" in said["load time of sdxl on mi210 [s]"]["source"]
-    assert said["GPU power, at work and idle [W]"]["value"] == [300, 60]
-    assert "assumed" in said["GPU power, at work and idle [W]"]["source"]
+def test_unmeasured_power_and_load_time_are_assumed_and_stated() -> None:
+    outcome, seconds = served("backend.unpublished_load_s=17")
+    assumptions = {each["what"]: each for each in outcome.summary["assumptions"]}
+    assert assumptions["load time of sdxl on mi210 [s]"]["value"] == 17
+    assert "nobody published it" in assumptions["load time of sdxl on mi210 [s]"]["source"]
+    assert assumptions["GPU power, at work and idle [W]"]["value"] == [300, 60]
+    assert "assumed" in assumptions["GPU power, at work and idle [W]"]["source"]
     gpu = outcome.summary["gpu"]
     assert gpu["switch_s"] == pytest.approx(17 * gpu["switches"])
     busy_s = sum(seconds.values())

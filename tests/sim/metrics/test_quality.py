@@ -1,4 +1,4 @@
-"""Quality of images that were not made: carried from the papers, bounded, or not known."""
+"""Quality of images that were not made: taken from the papers, bounded, or unknown."""
 
 import copy
 import re
@@ -19,7 +19,7 @@ A10G = ("cluster=a10g", *SMALL)
 
 
 def judged(*overrides: str) -> tuple[dict[str, Any], np.ndarray, np.ndarray]:
-    """The summary's quality, the factor of every request (NaN for null), and which are hits."""
+    """Return the summary's quality, the factor of every request (NaN for null), and which are hits."""
     return _of(simulated(*overrides))
 
 
@@ -28,12 +28,12 @@ def _of(outcome: Outcome) -> tuple[dict[str, Any], np.ndarray, np.ndarray]:
     return outcome.summary["quality"], rows.quality_factor.to_numpy(), rows.source_id.notna().to_numpy()
 
 
-def test_the_full_run_of_the_large_model_is_the_measure() -> None:
+def test_full_run_of_the_large_model_has_quality_factor_one() -> None:
     for cluster in ("cluster=a10g", "cluster=h800"):
-        said, factor, _ = judged("system=vanilla", cluster, *SMALL)
+        quality, factor, _ = judged("system=vanilla", cluster, *SMALL)
         assert (factor == 1).all()
-        assert said["factor_mean"] == 1
-        assert said["basis"].startswith("1 by definition")
+        assert quality["factor_mean"] == 1
+        assert quality["basis"].startswith("1 by definition")
 
 
 @pytest.mark.parametrize(
@@ -47,30 +47,30 @@ def test_the_full_run_of_the_large_model_is_the_measure() -> None:
         (["cluster=mi210", "quality.dataset=MJHQ-30k"], 29.66 / 28.77, "MJHQ-30k"),
     ],
 )
-def test_another_model_in_full_has_its_own_mean(overrides: list[str], expected: float, table: str) -> None:
-    said, factor, _ = judged("system=small-model", *overrides, *SMALL)
+def test_other_model_run_in_full_has_its_published_mean(overrides: list[str], expected: float, table: str) -> None:
+    quality, factor, _ = judged("system=small-model", *overrides, *SMALL)
     np.testing.assert_allclose(factor, expected)
-    assert said["factor_mean"] == pytest.approx(expected)
-    assert table in said["basis"]
-    assert said["below_alpha_share"] is None
+    assert quality["factor_mean"] == pytest.approx(expected)
+    assert table in quality["basis"]
+    assert quality["below_alpha_share"] is None
 
 
-def test_the_mean_follows_the_runs_own_hits_where_the_paper_prints_its_hit_rate() -> None:
-    """NIRVANA: mean 28.81 / 30.28 at a hit rate of 0.88 leaves the hits 0.9449; misses are full runs."""
+def test_mean_quality_follows_the_hit_rate_where_the_paper_prints_its_own() -> None:
+    """NIRVANA: mean 28.81 / 30.28 at a hit rate of 0.88 gives the hits 0.9449; misses are full runs."""
     hit_factor = (28.81 / 30.28 - 0.12) / 0.88
     means = {}
     for items in (200, 300_000):
-        said, factor, hit = judged("system=nirvana", *A10G, f"cache.capacity={items}")
+        quality, factor, hit = judged("system=nirvana", *A10G, f"cache.capacity={items}")
         np.testing.assert_allclose(factor, np.where(hit, hit_factor, 1.0))
-        assert said["factor_mean"] == pytest.approx(factor.mean())
-        assert said["published"]["fid"] == 4.68
-        means[hit.mean()] = said["factor_mean"]
+        assert quality["factor_mean"] == pytest.approx(factor.mean())
+        assert quality["published"]["fid"] == 4.68
+        means[hit.mean()] = quality["factor_mean"]
     (few, higher), (many, lower) = sorted(means.items())
     assert few < many
     assert higher > lower
     assert 0.88 * hit_factor + 0.12 == pytest.approx(28.81 / 30.28)
-    said = {a["what"]: a["value"] for a in simulated("system=nirvana", *A10G).summary["assumptions"]}
-    assert said["quality factor of a hit"] == pytest.approx(hit_factor)
+    assumptions = {a["what"]: a["value"] for a in simulated("system=nirvana", *A10G).summary["assumptions"]}
+    assert assumptions["quality factor of a hit"] == pytest.approx(hit_factor)
 
 
 @pytest.mark.parametrize(
@@ -84,15 +84,15 @@ def test_the_mean_follows_the_runs_own_hits_where_the_paper_prints_its_hit_rate(
         ("modm-throughput", (*SMALL, "models=sd35l-sana"), 28.01 / 28.55),
     ],
 )
-def test_where_only_the_systems_mean_is_printed_its_hits_have_none(
+def test_hits_have_no_factor_where_only_the_system_mean_is_printed(
     system: str, overrides: tuple[str, ...], expected: float
 ) -> None:
-    said, factor, hit = judged(f"system={system}", *overrides)
+    quality, factor, hit = judged(f"system={system}", *overrides)
     assert hit.any()
     assert np.isnan(factor[hit]).all()
     assert (factor[~hit] == 1).all()
-    assert said["factor_mean"] == pytest.approx(expected)
-    assert "mean of the paper's own run" in said["basis"]
+    assert quality["factor_mean"] == pytest.approx(expected)
+    assert "mean of the paper's own run" in quality["basis"]
 
 
 NOTHING = dict.fromkeys(("factor_mean", "below_alpha_share", "basis", "published"))
@@ -113,24 +113,24 @@ NOTHING = dict.fromkeys(("factor_mean", "below_alpha_share", "basis", "published
         ("small-model", ["models.small.steps=20"], "models.small.steps is 20 and not 50"),
     ],
 )
-def test_what_no_paper_measured_is_null_and_says_why(system: str, overrides: list[str], reason: str) -> None:
-    said, factor, hit = judged(f"system={system}", *A10G, *overrides)
+def test_unmeasured_quality_is_null_with_a_reason(system: str, overrides: list[str], reason: str) -> None:
+    quality, factor, hit = judged(f"system={system}", *A10G, *overrides)
     assert np.isnan(factor[hit]).all()
     assert np.isnan(factor).any()
-    assert re.search(reason, said.pop("reason"))
-    assert said == NOTHING
+    assert re.search(reason, quality.pop("reason"))
+    assert quality == NOTHING
 
 
 @pytest.fixture(scope="module")
 def composed() -> dict[str, dict[str, Any]]:
-    """The configuration of every system that a table has."""
+    """Return the configuration of every system with a table."""
     tables = configured()["quality"]["tables"]
     names = {name for table in tables for row in table["systems"] for name in row["systems"]} - {"modm-quality"}
     return {name: configured(f"system={name}") for name in names}
 
 
-def test_every_shipped_design_is_the_system_that_it_is_of(composed: dict[str, dict[str, Any]]) -> None:
-    """What a row of the tables is measured on is what conf/system composes under its name."""
+def test_every_shipped_system_matches_its_design_in_the_quality_tables(composed: dict[str, dict[str, Any]]) -> None:
+    """The configuration that a row of the tables was measured on is what conf/system composes under its name."""
     quality = next(iter(composed.values()))["quality"]
     for table in quality["tables"]:
         for row in table["systems"]:
@@ -162,35 +162,35 @@ def test_every_shipped_design_is_the_system_that_it_is_of(composed: dict[str, di
         ("modm", {"similarity": choice("similarity", "text-to-clip-images")}, None),
     ],
 )
-def test_a_design_is_what_an_image_starts_from_and_not_how_often_or_when(
+def test_design_depends_on_how_an_image_starts_and_not_on_traffic(
     composed: dict[str, dict[str, Any]], design: str, changes: dict[str, dict[str, Any]], found: str | None
 ) -> None:
     config = composed["modm-throughput" if design == "modm" else "nirvana"]
-    changed = config | {group: said if "_target_" in said else config[group] | said for group, said in changes.items()}
-    unlike = departure(changed, config["quality"]["designs"][design])
-    assert (unlike is None) if found is None else re.search(found, unlike or "")
+    changed = config | {group: node if "_target_" in node else config[group] | node for group, node in changes.items()}
+    difference = departure(changed, config["quality"]["designs"][design])
+    assert (difference is None) if found is None else re.search(found, difference or "")
 
 
-def test_means_by_k_are_taken_where_a_table_has_them() -> None:
+def test_quality_by_k_is_used_where_a_table_has_it() -> None:
     config = copy.deepcopy(configured("system=nirvana", *A10G))
     table = next(t for t in config["quality"]["tables"] if t["large"] == "nirvana-large")
     row = next(r for r in table["systems"] if r["systems"] == ["nirvana"])
     row["by_k"] = {k: {"clip": 30.28 * (1 - k / 100)} for k in (5, 10, 15, 20, 25)}
     outcome = simulate(config)
-    said, factor, hit = _of(outcome)
+    quality, factor, hit = _of(outcome)
     skipped = outcome.requests.to_pandas().skipped.to_numpy()
     assert len(set(skipped[hit])) > 1
     np.testing.assert_allclose(factor, 1 - skipped / 100)
-    assert "by K" in said["basis"]
+    assert "by K" in quality["basis"]
 
 
-def test_alpha_bounds_a_hit_from_below() -> None:
+def test_alpha_is_a_lower_bound_for_hits() -> None:
     for stricter in ([], ["selector.thresholds={5: 0.7}"]):
-        said, factor, hit = judged("system=nirvana", *A10G, "quality=alpha", *stricter)
+        quality, factor, hit = judged("system=nirvana", *A10G, "quality=alpha", *stricter)
         assert hit.any()
         np.testing.assert_array_equal(factor, np.where(hit, 0.9, 1.0))
-        assert said["basis"].startswith("lower bound: alpha = 0.9")
-        assert said["reason"] is None
+        assert quality["basis"].startswith("lower bound: alpha = 0.9")
+        assert quality["reason"] is None
 
 
 @pytest.mark.parametrize(
@@ -204,32 +204,32 @@ def test_alpha_bounds_a_hit_from_below() -> None:
         ("small-model", [], "no selector"),
     ],
 )
-def test_alpha_bounds_nothing_but_what_it_was_chosen_for(system: str, overrides: list[str], reason: str) -> None:
-    said, factor, hit = judged(f"system={system}", *A10G, "quality=alpha", *overrides)
+def test_alpha_applies_only_to_what_it_was_chosen_for(system: str, overrides: list[str], reason: str) -> None:
+    quality, factor, hit = judged(f"system={system}", *A10G, "quality=alpha", *overrides)
     assert np.isnan(factor[hit]).all()
-    assert re.search(reason, said.pop("reason"))
-    assert said == NOTHING
+    assert re.search(reason, quality.pop("reason"))
+    assert quality == NOTHING
 
 
-def test_a_small_model_has_no_share_of_a_caches_saving() -> None:
-    said = simulated("system=small-model", *A10G).summary
-    assert said["cache"]["compute_saving"] is None
-    assert said["gpu"]["step_saving"] == pytest.approx(1 - 3.05 / 8.59)
+def test_small_model_has_a_step_saving_but_no_cache_saving() -> None:
+    summary = simulated("system=small-model", *A10G).summary
+    assert summary["cache"]["compute_saving"] is None
+    assert summary["gpu"]["step_saving"] == pytest.approx(1 - 3.05 / 8.59)
 
 
-def test_nothing_is_carried_to_images_that_were_really_made() -> None:
+def test_live_images_carry_no_published_quality() -> None:
     config = configured("system=small-model", *A10G)
     settings = check(config)
     assembled = assemble(settings)
     assembled.engine.backend.live = True
-    said, factor, _ = _of(replay(settings, assembled, config))
+    quality, factor, _ = _of(replay(settings, assembled, config))
     assert np.isnan(factor).all()
-    assert set(said.values()) == {None}
+    assert set(quality.values()) == {None}
 
 
-def test_only_the_measured_window_counts() -> None:
-    said, factor, _ = judged("system=nirvana", *A10G, "warmup=100")
-    assert said["factor_mean"] == pytest.approx(factor[100:].mean())
+def test_quality_mean_covers_only_the_measured_window() -> None:
+    quality, factor, _ = judged("system=nirvana", *A10G, "warmup=100")
+    assert quality["factor_mean"] == pytest.approx(factor[100:].mean())
     assert factor[:100].mean() != pytest.approx(factor[100:].mean())
 
 
@@ -245,6 +245,6 @@ def test_only_the_measured_window_counts() -> None:
         ("quality.metric=fid", r"quality\.metric: found 'fid', expected clip or pick"),
     ],
 )
-def test_a_table_that_makes_no_sense_is_named(override: str, message: str) -> None:
+def test_invalid_quality_table_is_refused(override: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         simulated(*A10G, override)

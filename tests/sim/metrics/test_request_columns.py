@@ -1,4 +1,4 @@
-"""What is written of a request is what NumPy reads, and what requests.parquet holds."""
+"""NumPy and requests.parquet agree on the columns of a request."""
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +22,7 @@ def asked(draw: st.DrawFn) -> Request:
 
 @st.composite
 def reused(draw: st.DrawFn) -> Request:
-    """Everything that is written of it is something."""
+    """Every column has some value."""
     request = asked(draw)
     for name, kind in (PLANNED | ENDED | SERVED).items():
         if name not in OWN:
@@ -35,7 +35,7 @@ def reused(draw: st.DrawFn) -> Request:
 
 @st.composite
 def direct(draw: st.DrawFn) -> Request:
-    """It asked no cache."""
+    """A request without a lookup has no cache columns."""
     request = asked(draw)
     for name, kind in SERVED.items():
         if name not in OWN:
@@ -44,72 +44,73 @@ def direct(draw: st.DrawFn) -> Request:
     return request
 
 
-def table(facts: RequestColumns) -> dict[str, list[object]]:
+def table(columns: RequestColumns) -> dict[str, list[object]]:
     ids = pa.chunked_array([[f"r{row}" for row in range(FIRST + ROWS)]])
-    columns: dict[str, list[object]] = facts.table(ids, np.full(ROWS, np.nan)).to_pydict()
-    return columns
+    read: dict[str, list[object]] = columns.table(ids, np.full(ROWS, np.nan)).to_pydict()
+    return read
 
 
 @given(request=reused() | direct(), finish_s=reals)
-def test_every_column_of_a_completed_request_is_read_as_it_was_written(request: Request, finish_s: float) -> None:
-    facts = RequestColumns(ROWS, MODELS, FIRST)
-    facts.end(request, finish_s, COMPLETED, "")
+def test_every_column_of_a_completed_request_reads_as_written(request: Request, finish_s: float) -> None:
+    columns = RequestColumns(ROWS, MODELS, FIRST)
+    columns.end(request, finish_s, COMPLETED, "")
     at = request.row - FIRST
     beside = {"finish_s": finish_s, "outcome": COMPLETED}
     beside["model"] = MISSING if request.model is None else MODELS.index(request.model)
     for name in RECORD.names or ():
         written = beside.get(name, getattr(request, name, None))
-        assert facts[name][at] == written or np.isnan([facts[name][at], written]).all(), name
-    others = np.delete(facts["outcome"], at)
+        assert columns[name][at] == written or np.isnan([columns[name][at], written]).all(), name
+    others = np.delete(columns["outcome"], at)
     assert not others.any()
 
 
 @given(requests=st.lists(reused() | direct(), max_size=ROWS, unique_by=lambda request: request.row))
-def test_each_row_of_the_table_is_its_own_request(requests: list[Request]) -> None:
-    """In whatever order they end; a row that has not ended says nothing."""
-    facts = RequestColumns(ROWS, MODELS, FIRST)
+def test_every_row_of_the_table_is_its_own_request(requests: list[Request]) -> None:
+    """Requests end in any order; a row that has not ended has no values."""
+    columns = RequestColumns(ROWS, MODELS, FIRST)
     for request in requests:
-        facts.end(request, request.arrival_s + 1.0, COMPLETED, "")
-    said, ended = table(facts), {request.row - FIRST: request for request in requests}
-    assert said["request_id"] == [f"r{row}" for row in range(FIRST, FIRST + ROWS)]
+        columns.end(request, request.arrival_s + 1.0, COMPLETED, "")
+    written, ended = table(columns), {request.row - FIRST: request for request in requests}
+    assert written["request_id"] == [f"r{row}" for row in range(FIRST, FIRST + ROWS)]
     for at in range(ROWS):
         if at not in ended:
-            assert said["outcome"][at] == ""
-            assert [said[name][at] for name in ("start_s", "model", "worker", "source_id", "lookup")] == [None] * 5
+            assert written["outcome"][at] == ""
+            assert [written[name][at] for name in ("start_s", "model", "worker", "source_id", "lookup")] == [None] * 5
         else:
             request = ended[at]
-            assert said["outcome"][at] == "completed"
-            assert said["model"][at] == request.model
-            assert said["steps"][at] == request.steps
-            assert said["lookup"][at] == (LOOKUPS[request.lookup] or None)
-            assert (said["batch_mean"][at] is None) == (request.model is None)
+            assert written["outcome"][at] == "completed"
+            assert written["model"][at] == request.model
+            assert written["steps"][at] == request.steps
+            assert written["lookup"][at] == (LOOKUPS[request.lookup] or None)
+            assert (written["batch_mean"][at] is None) == (request.model is None)
 
 
 @given(request=reused(), outcome=st.sampled_from([DISCARDED, FAILED]))
-def test_a_request_that_was_given_up_has_no_start_and_no_model_and_ends_once(request: Request, outcome: int) -> None:
-    facts = RequestColumns(ROWS, MODELS, FIRST)
-    facts.end(request, 7.0, outcome, "too late")
+def test_dropped_request_has_no_start_or_model_and_ends_once(request: Request, outcome: int) -> None:
+    columns = RequestColumns(ROWS, MODELS, FIRST)
+    columns.end(request, 7.0, outcome, "too late")
     at = request.row - FIRST
-    assert facts["finish_s"][at] == 7.0
-    assert facts["arrival_s"][at] == request.arrival_s
-    assert facts["lookup"][at] == request.lookup
-    assert np.isnan(facts["start_s"][at])
-    assert facts["model"][at] == facts["worker"][at] == MISSING
-    assert facts["denoise_s"][at] == facts["energy_j"][at] == 0.0
-    assert facts.reasons == {request.row: "too late"}
-    assert table(facts)["reason"][at] == "too late"
+    assert columns["finish_s"][at] == 7.0
+    assert columns["arrival_s"][at] == request.arrival_s
+    assert columns["lookup"][at] == request.lookup
+    assert np.isnan(columns["start_s"][at])
+    assert columns["model"][at] == columns["worker"][at] == MISSING
+    assert columns["denoise_s"][at] == columns["energy_j"][at] == 0.0
+    assert columns.reasons == {request.row: "too late"}
+    assert table(columns)["reason"][at] == "too late"
     with pytest.raises(SimulationError, match=f"row {request.row} ended twice: .* at 8.0 s, and before it was"):
-        facts.end(request, 8.0, COMPLETED, "")
+        columns.end(request, 8.0, COMPLETED, "")
 
 
 @given(first=reused() | direct(), again=st.sampled_from([COMPLETED, DISCARDED, FAILED]))
-def test_a_request_that_is_completed_ends_once(first: Request, again: int) -> None:
-    facts = RequestColumns(ROWS, MODELS, FIRST)
-    facts.end(first, 7.0, COMPLETED, "")
-    before = bytes(facts._buffer)
+def test_completed_request_ends_once(first: Request, again: int) -> None:
+    columns = RequestColumns(ROWS, MODELS, FIRST)
+    columns.end(first, 7.0, COMPLETED, "")
+    before = {name: columns[name].copy() for name in RECORD.names or ()}
     with pytest.raises(SimulationError, match=f"row {first.row} ended twice"):
-        facts.end(first, 8.0, again, "")
-    assert bytes(facts._buffer) == before
+        columns.end(first, 8.0, again, "")
+    for name, values in before.items():
+        np.testing.assert_array_equal(columns[name], values)
 
 
 KINDS: dict[type, st.SearchStrategy[float | int | bool]] = {float: reals, int: wholes, bool: st.booleans()}
@@ -117,50 +118,48 @@ NULL = {float: None, int: None, bool: False}
 
 
 @given(data=st.data(), kind=st.sampled_from(list(KINDS)), rows=st.sets(st.integers(0, FIRST + ROWS - 1)))
-def test_a_declared_fact_is_a_column_in_which_what_nobody_said_is_null(
-    data: st.DataObject, kind: type, rows: set[int]
-) -> None:
-    """And rows that fill a cache, which no request is served of, leave nothing."""
-    facts = RequestColumns(ROWS, MODELS, FIRST)
-    fact = facts.declare("patience", kind, True, None)
-    said = {row: data.draw(KINDS[kind]) for row in sorted(rows)}
-    for row, value in said.items():
-        fact[row] = value
-    assert table(facts)["patience"] == [said.get(row, NULL[kind]) for row in range(FIRST, FIRST + ROWS)]
-    for row, value in said.items():
+def test_declared_column_is_null_where_no_value_was_written(data: st.DataObject, kind: type, rows: set[int]) -> None:
+    """Rows that warm the cache and serve no request have no values either."""
+    columns = RequestColumns(ROWS, MODELS, FIRST)
+    column = columns.declare("patience", kind, True, None)
+    written = {row: data.draw(KINDS[kind]) for row in sorted(rows)}
+    for row, value in written.items():
+        column[row] = value
+    assert table(columns)["patience"] == [written.get(row, NULL[kind]) for row in range(FIRST, FIRST + ROWS)]
+    for row, value in written.items():
         if row >= FIRST:
-            assert fact[row] == value == facts["patience"][row - FIRST]
-            assert type(fact[row]) is kind
+            assert column[row] == value == columns["patience"][row - FIRST]
+            assert type(column[row]) is kind
 
 
 @pytest.mark.parametrize(("kind", "default"), [(float, 0.0), (int, 0), (bool, True)])
-def test_a_default_is_what_is_so_where_nobody_said_otherwise(kind: type, default: float | int | bool) -> None:
-    facts = RequestColumns(ROWS, MODELS, FIRST)
-    facts.declare("patience", kind, True, default)
-    facts.declare("hidden", kind, False, default)
-    assert table(facts)["patience"] == [default] * ROWS
-    assert list(facts["hidden"]) == [default] * ROWS
-    assert "hidden" not in table(facts)
+def test_declared_default_fills_unwritten_rows(kind: type, default: float | int | bool) -> None:
+    columns = RequestColumns(ROWS, MODELS, FIRST)
+    columns.declare("patience", kind, True, default)
+    columns.declare("hidden", kind, False, default)
+    assert table(columns)["patience"] == [default] * ROWS
+    assert list(columns["hidden"]) == [default] * ROWS
+    assert "hidden" not in table(columns)
 
 
 @pytest.mark.parametrize("name", ["arrival_s", "outcome", "lookup", "quality", "patience"])
-def test_a_name_that_is_taken_cannot_be_declared(name: str) -> None:
-    facts = RequestColumns(ROWS, MODELS)
-    facts.declare("patience", float, True, None)
+def test_reserved_column_name_is_refused(name: str) -> None:
+    columns = RequestColumns(ROWS, MODELS)
+    columns.declare("patience", float, True, None)
     with pytest.raises(SimulationError, match=f"declares the column '{name}' .*a name that is not taken"):
-        facts.declare(name, float, True, None)
+        columns.declare(name, float, True, None)
 
 
 @pytest.mark.parametrize("kind", [str, complex, np.float32, object])
-def test_a_fact_is_a_float_an_int_or_a_bool(kind: type) -> None:
+def test_declared_column_is_float_int_or_bool(kind: type) -> None:
     with pytest.raises(SimulationError, match=r"expected .* float, int or bool"):
         RequestColumns(ROWS, MODELS).declare("patience", kind, True, None)
 
 
-def test_a_hit_says_where_it_came_from() -> None:
-    """Its source may be among the rows that were not served."""
-    facts = RequestColumns(ROWS, MODELS, FIRST)
+def test_hit_names_its_source_request() -> None:
+    """The source may be one of the rows that were not served."""
+    columns = RequestColumns(ROWS, MODELS, FIRST)
     request = Request(FIRST, 0.0, 64, 64, 50)
     request.source, request.lookup, request.model = 1, HIT, "sana"
-    facts.end(request, 1.0, COMPLETED, "")
-    assert table(facts)["source_id"] == ["r1", *[None] * (ROWS - 1)]
+    columns.end(request, 1.0, COMPLETED, "")
+    assert table(columns)["source_id"] == ["r1", *[None] * (ROWS - 1)]

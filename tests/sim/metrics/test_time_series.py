@@ -1,4 +1,4 @@
-"""cluster.parquet against Little's law: what a mean over its rows is worth."""
+"""cluster.parquet against Little's law: how accurate a mean over its rows is."""
 
 import numpy as np
 import pytest
@@ -9,12 +9,12 @@ from sim.engine import Engine
 from sim.metrics.time_series import series
 from tests.sim.lab import engine
 
-BUSY_THEN_NOT = np.concatenate([np.arange(50) * 2.03, 1e6 + np.arange(50) * 2.03])
-"""Out of step with the samples: two bursts with a pause between them that is nearly all of the run."""
+TWO_BURSTS = np.concatenate([np.arange(50) * 2.03, 1e6 + np.arange(50) * 2.03])
+"""Two bursts out of step with the samples, with a pause between them that is nearly all of the run."""
 
 
 def means(run: Engine) -> tuple[float, float, float]:
-    """The number in the system averaged over the rows, the same weighted by how long they stand, and Little's."""
+    """Return the number in the system averaged over the rows, then weighted by their duration, then by Little's law."""
     run.run()
     rows = series(run.record).to_pandas()
     arrival_s, finish_s = run.record.request_columns["arrival_s"], run.record.request_columns["finish_s"]
@@ -32,20 +32,20 @@ def means(run: Engine) -> tuple[float, float, float]:
     sample_s=st.floats(0.1, 100),
 )
 @settings(max_examples=40)
-def test_the_weighted_mean_is_littles_to_one_sample(
+def test_time_weighted_mean_matches_littles_law_within_one_sample(
     gaps: list[float], services: list[float], servers: int, sample_s: float
 ) -> None:
-    """L = (sum of stays) / span. An arrival is seen up to one sample late and adds at most that to the error, as an
-    end takes at most that away: |mean - L| <= sample_s x n / span."""
+    """L = (sum of stays) / span. A sample sees an arrival up to one period late, which adds at most that to the error,
+    and an end likewise takes at most that away: |mean - L| <= sample_s x n / span."""
     run = engine(np.cumsum(gaps), services[: len(gaps)], servers, sample_s=sample_s)
     _, weighted, little = means(run)
-    facts = run.record.request_columns
-    span_s = facts["finish_s"].max() - facts["arrival_s"][0]
+    columns = run.record.request_columns
+    span_s = columns["finish_s"].max() - columns["arrival_s"][0]
     assert abs(weighted - little) <= sample_s * len(gaps) / span_s * (1 + 1e-6) + 1e-9
 
 
-def test_a_pause_is_one_row_and_weighs_what_it_lasts() -> None:
-    plain, weighted, little = means(engine(BUSY_THEN_NOT, [1.0] * 100, sample_s=0.25))
+def test_pause_is_one_row_weighted_by_its_duration() -> None:
+    plain, weighted, little = means(engine(TWO_BURSTS, [1.0] * 100, sample_s=0.25))
     assert little == pytest.approx(1e-4, rel=0.01)
     assert weighted == pytest.approx(little, rel=0.05)
-    assert plain > 1000 * little  # what the rows alone would say
+    assert plain > 1000 * little  # by the rows alone

@@ -1,4 +1,4 @@
-"""timeline.json.gz: a valid Chrome trace that says what the ledger says."""
+"""timeline.json.gz: a valid Chrome trace with the spans of the usage log."""
 
 import gzip
 import json
@@ -14,7 +14,7 @@ from sim.core.gpu import Gpu
 from sim.execution.sequential import Sequential
 from sim.metrics.timeline import write_timeline
 from sim.run.simulate import write
-from tests.sim.cluster.test_cluster import Acts, Ganging
+from tests.sim.cluster.test_cluster import Acts, GroupScheduler
 from tests.sim.lab import engine, simulated
 
 SMALL = ("trace.requests=60", "arrivals.rate_rpm=9")
@@ -30,7 +30,7 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 
 def lawful(events: list[dict[str, Any]]) -> float:
-    """What holds of every trace; seconds of all spans."""
+    """Check what holds of every trace; return the seconds of all spans."""
     buckets: dict[tuple[int, int], list[tuple[float, float]]] = defaultdict(list)
     for event in events:
         assert event["ph"] in ("M", "X", "C", "i")
@@ -49,7 +49,7 @@ def lawful(events: list[dict[str, Any]]) -> float:
 @pytest.mark.parametrize(
     "executor", [("executor=sequential",), ("executor=continuous-batching", "executor.max_batch=1")]
 )
-def test_a_timeline_says_what_the_summary_says(tmp_path: Path, executor: tuple[str, ...]) -> None:
+def test_timeline_agrees_with_the_summary(tmp_path: Path, executor: tuple[str, ...]) -> None:
     outcome = simulated(*MODM, "timeline=true", *executor)
     write(outcome, tmp_path / "a")
     write(outcome, tmp_path / "b")
@@ -67,8 +67,8 @@ def test_a_timeline_says_what_the_summary_says(tmp_path: Path, executor: tuple[s
     assert (tmp_path / "a" / "timeline.json.gz").read_bytes() == (tmp_path / "b" / "timeline.json.gz").read_bytes()
 
 
-def test_a_gang_is_drawn_on_each_of_its_gpus(tmp_path: Path) -> None:
-    run = engine([0.0], [20.0], 3, scheduler=Ganging(), executor=Sequential({2: 2.0}))
+def test_group_is_drawn_on_each_of_its_gpus(tmp_path: Path) -> None:
+    run = engine([0.0], [20.0], 3, scheduler=GroupScheduler(), executor=Sequential({2: 2.0}))
     run.run()
     path = tmp_path / "t.json.gz"
     write_timeline(run.record, path, 3, run.cluster.gpus_of, ["one"])
@@ -77,8 +77,8 @@ def test_a_gang_is_drawn_on_each_of_its_gpus(tmp_path: Path) -> None:
     assert sorted(event["tid"] for event in events if event["ph"] == "X") == [0, 1]
 
 
-def test_what_json_cannot_hold_does_not_lose_the_run(tmp_path: Path) -> None:
-    """A decision with NumPy's numbers, a gauge that is infinite."""
+def test_values_json_cannot_hold_do_not_lose_the_timeline(tmp_path: Path) -> None:
+    """A decision has NumPy numbers, and a gauge is infinite."""
 
     def decide(run: Any, now_s: float) -> None:
         run.log_decision("plan", gpus=np.int64(3), rates=[np.float64(0.5), float("inf")], why={1: Path("x")}, none=None)
@@ -92,23 +92,23 @@ def test_what_json_cannot_hold_does_not_lose_the_run(tmp_path: Path) -> None:
     assert plan["args"] == {"gpus": 3, "rates": [0.5, "inf"], "why": {"1": "x"}, "none": None}
 
 
-def test_a_timeline_is_there_only_where_it_was_asked_for(tmp_path: Path) -> None:
-    """Of a run that was there before, too."""
+def test_timeline_is_written_only_if_asked_for(tmp_path: Path) -> None:
+    """A run without one also removes that of an earlier run."""
     write(simulated("trace.requests=5", "timeline=true"), tmp_path)
     assert (tmp_path / "timeline.json.gz").exists()
     write(simulated("trace.requests=5"), tmp_path)
     assert not (tmp_path / "timeline.json.gz").exists()
 
 
-def test_a_sweep_draws_each_of_its_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sweep_writes_a_timeline_for_each_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["run", "-m", *SMALL, "timeline=true", "seed=1,2", "hydra.launcher.n_jobs=1", "run.dir=sweep"]) == 0
     for number in "01":
         lawful(read(tmp_path / "sweep" / number / "timeline.json.gz"))
 
 
-def test_a_gpu_whose_power_nobody_knows_has_no_joules(tmp_path: Path) -> None:
-    """And a run that nobody named has spans without a request's name."""
+def test_gpu_with_unknown_power_has_no_joules_in_the_timeline(tmp_path: Path) -> None:
+    """The spans of a run without a name have no name of a request."""
     run = engine([0.0], [20.0], gpu=Gpu("x", None, None, "not known"))
     run.run()
     write_timeline(run.record, tmp_path / "t.json.gz", 1, run.cluster.gpus_of, ["one"])

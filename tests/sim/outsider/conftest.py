@@ -1,4 +1,4 @@
-"""Runs with the policies of somebody outside the project: their module on the path, their YAML beside ours."""
+"""Runs with policies from outside the project: their module on the path, their YAML beside ours."""
 
 import sys
 from collections.abc import Callable
@@ -17,6 +17,6 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Outcome]:
     """One simulation, as ``mezzotint run --plugin their_policies --config-dir their_conf`` makes it."""
     monkeypatch.syspath_prepend(str(HERE))
     monkeypatch.setenv("MEZZOTINT_PLUGINS", "their_policies:their_wrong_policies")
-    for name in ("their_policies", "their_wrong_policies"):  # another test's module may be called so
+    for name in ("their_policies", "their_wrong_policies"):  # another test may have imported a module of this name
         monkeypatch.delitem(sys.modules, name, raising=False)
     return lambda *overrides: simulated(f"hydra.searchpath=[file://{HERE / 'their_conf'}]", *overrides)

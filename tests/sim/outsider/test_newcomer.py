@@ -1,5 +1,5 @@
-"""The first hour of somebody new, on the command line: choices, a list of them, and two policies of their own, in a
-folder that happens to hold a conf, a sim and a traces."""
+"""The first hour of a new user on the command line: choices, their list, and two own policies, in a folder that happens
+to hold a conf, a sim and a traces."""
 
 import json
 import os
@@ -17,7 +17,7 @@ HERE = Path(__file__).parent
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with two policies, and things of the user's that are called as ours are."""
+    """Make a folder with two policies, and with things of the user's under our names."""
     for name in ("their_policies.py", "their_conf"):
         (shutil.copytree if (HERE / name).is_dir() else shutil.copy)(HERE / name, tmp_path / name)
     for name in ("conf", "sim", "traces"):
@@ -27,7 +27,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def mezzotint(folder: Path, *words: str) -> str:
-    """What the command prints; it must end well."""
+    """Return what the command prints; it must succeed."""
     command = [sys.executable, "-P", "-m", "sim.cli", *words]
     paths = {"PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, cwd=folder, env={**os.environ, **paths}, capture_output=True, text=True)
@@ -35,7 +35,7 @@ def mezzotint(folder: Path, *words: str) -> str:
     return done.stdout
 
 
-def test_a_newcomer_chooses_lists_and_adds(folder: Path) -> None:
+def test_newcomer_lists_chooses_and_adds_policies(folder: Path) -> None:
     groups = mezzotint(folder, "list")
     for group in ("eviction=", "scheduler=", "executor=", "admission=", "controller=", "selector=", "allocation="):
         assert group in groups
@@ -48,6 +48,6 @@ def test_a_newcomer_chooses_lists_and_adds(folder: Path) -> None:
     mezzotint(folder, "run", *own, *asked, "run.dir=own")
     short = (*own[:-1], "scheduler=shortest-first", "scheduler.longest=7", "trace.requests=300")
     mezzotint(folder, "run", *short, "run.dir=short")
-    said = {name: json.loads((folder / name / "summary.json").read_text()) for name in ("lru", "own", "short")}
-    assert all(each["requests"]["completed"] == each["requests"]["arrived"] > 0 for each in said.values())
-    assert said["lru"]["cache"]["hit_rate"] != said["own"]["cache"]["hit_rate"]
+    summaries = {name: json.loads((folder / name / "summary.json").read_text()) for name in ("lru", "own", "short")}
+    assert all(each["requests"]["completed"] == each["requests"]["arrived"] > 0 for each in summaries.values())
+    assert summaries["lru"]["cache"]["hit_rate"] != summaries["own"]["cache"]["hit_rate"]

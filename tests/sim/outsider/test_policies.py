@@ -1,4 +1,4 @@
-"""Policies from outside: one class and one YAML each, and what must hold of their runs by hand calculation."""
+"""Policies from outside: one class and one YAML each, and their runs by hand calculation."""
 
 import inspect
 import re
@@ -16,7 +16,7 @@ from sim.run.simulate import Outcome
 
 Run = Callable[..., Outcome]
 ACTIVE_W, IDLE_W = 300.0, 60.0
-"""Of an MI210, as conf/cluster/mi210.yaml has them."""
+"""An MI210's draw and load time, as in conf/cluster/mi210.yaml."""
 
 
 def rows_of(outcome: Outcome) -> pd.DataFrame:
@@ -24,32 +24,29 @@ def rows_of(outcome: Outcome) -> pd.DataFrame:
 
 
 def conserved(outcome: Outcome) -> pd.DataFrame:
-    """What holds of every run: nobody is lost, no GPU works more than all the time, energy adds up."""
-    said, rows = outcome.summary, rows_of(outcome)
-    assert said["requests"]["completed"] == len(rows) == said["requests"]["arrived"]
-    assert 0 < said["gpu"]["busy_fraction"] <= 1
-    busy_s = said["gpu"]["busy_fraction"] * said["gpu"]["seconds"]
-    expected_j = ACTIVE_W * busy_s + IDLE_W * (said["gpu"]["seconds"] - busy_s)
-    assert said["energy_j"]["total"] == pytest.approx(expected_j)
+    """Check what holds of every run: no request is lost, no GPU works more than all the time, and energy adds up."""
+    summary, rows = outcome.summary, rows_of(outcome)
+    assert summary["requests"]["completed"] == len(rows) == summary["requests"]["arrived"]
+    assert 0 < summary["gpu"]["busy_fraction"] <= 1
+    busy_s = summary["gpu"]["busy_fraction"] * summary["gpu"]["seconds"]
+    expected_j = ACTIVE_W * busy_s + IDLE_W * (summary["gpu"]["seconds"] - busy_s)
+    assert summary["energy_j"]["total"] == pytest.approx(expected_j)
     assert (rows.finish_s >= rows.start_s).all()
     assert (rows.start_s >= rows.arrival_s).all()
     return rows
 
 
-def test_a_step_batcher_takes_40_lines() -> None:
-    """What the name promises, counted in its file."""
+def test_step_batcher_takes_at_most_40_lines() -> None:
     source = Path(__file__).with_name("their_policies.py").read_text()
     body = re.search(r"# \[step batcher\]\n(.*?)# \[", source, re.S)
     assert body is not None
     assert len([line for line in body[1].splitlines() if line.strip()]) <= 40
 
 
-def test_a_step_batcher_of_four(run: Run) -> None:
-    """By hand: n requests step in 1 + (n - 1) / 2 s, and all eight come at once.
-
-    The first steps alone for 1 s, then with three others for 49 steps of 2.5 s. The fifth takes its place at 123.5 s,
-    the last three come aboard at 126 s and are alone for their last step, of 2 s.
-    """
+def test_step_batcher_of_four_matches_a_worked_example(run: Run) -> None:
+    """By hand: n requests step in 1 + (n - 1) / 2 s, and all eight arrive at once. The first steps alone for 1 s, then
+    with three others for 49 steps of 2.5 s. The fifth joins at 123.5 s, the last three join at 126 s and make their
+    last step, of 2 s, without it."""
     common = ("trace.requests=8", "arrivals=closed", "arrivals.outstanding=8", "cluster.count=1")
     outcome = run("executor=step-batcher", *common)
     rows = conserved(outcome)
@@ -62,21 +59,21 @@ def test_a_step_batcher_of_four(run: Run) -> None:
     assert max(outcome.cluster["busy"].to_pylist()) == 1
 
 
-def test_a_step_batcher_under_load_never_has_more_than_its_limit_aboard(run: Run) -> None:
+def test_step_batcher_never_exceeds_its_max_batch(run: Run) -> None:
     outcome = run("executor=step-batcher", "trace.requests=3000", "arrivals.rate_rpm=8", "cluster.count=4", "seed=3")
     rows = conserved(outcome)
     events = np.concatenate([np.ones(len(rows)), -np.ones(len(rows))])
     times = np.concatenate([rows.start_s, rows.finish_s])
     for worker in range(4):
         mine = np.tile(rows.worker == worker, 2)
-        order = np.lexsort((events[mine], times[mine]))  # who leaves at an instant goes first
-        aboard = events[mine][order].cumsum()
-        assert 1 <= aboard.max() <= 4
+        order = np.lexsort((events[mine], times[mine]))  # at one instant completions come before joins
+        running = events[mine][order].cumsum()
+        assert 1 <= running.max() <= 4
     assert 1 <= outcome.summary["gpu"]["batch_mean"] <= 4
 
 
-def test_a_server_that_batches_up_to_8_or_after_5_s(run: Run) -> None:
-    """20 requests at once: batches of 8 at once, and of 4 after 5 s, each of 10 s; by hand."""
+def test_batching_server_matches_a_worked_example(run: Run) -> None:
+    """20 requests at once, by hand: batches of 8 at once, and of 4 after 5 s, each of 10 s."""
     outcome = run(
         "executor=batching-server", "trace.requests=20", "arrivals=closed", "arrivals.outstanding=20", "cluster.count=1"
     )  # fmt: skip
@@ -88,8 +85,8 @@ def test_a_server_that_batches_up_to_8_or_after_5_s(run: Run) -> None:
     assert rows.energy_j.tolist() == pytest.approx([3000 / 8] * 16 + [3000 / 4] * 4)
 
 
-def test_a_controller_that_flips_roles_every_minute_under_load(run: Run) -> None:
-    """Loads are time and energy of GPUs and of no request; nobody is lost; the run ends with the last request."""
+def test_role_flipper_conserves_requests_time_and_energy(run: Run) -> None:
+    """Loads take time and energy of GPUs and of no request; no request is lost; the run ends with the last request."""
     outcome = run(
         "system=modm-fixed", "controller=role-flipper", "trace.requests=1500", "arrivals.rate_rpm=8", "seed=2",
         "backend.unpublished_load_s=20",
@@ -97,7 +94,7 @@ def test_a_controller_that_flips_roles_every_minute_under_load(run: Run) -> None
     rows = conserved(outcome)
     gpu = outcome.summary["gpu"]
     assert gpu["switches"] > 100
-    assert gpu["switch_s"] == pytest.approx(20 * gpu["switches"], rel=0.02)  # the last ones may outlive the run
+    assert gpu["switch_s"] == pytest.approx(20 * gpu["switches"], rel=0.02)  # the last loads may end after the run
     assert (rows.load_s == 0).all()
     served_s = (rows.fetch_s + rows.denoise_s + rows.decode_s)[rows.worker.notna()].sum()
     assert gpu["busy_fraction"] * gpu["seconds"] == pytest.approx(served_s + gpu["switch_s"])
@@ -106,7 +103,7 @@ def test_a_controller_that_flips_roles_every_minute_under_load(run: Run) -> None
     assert (misses.model == "sd3.5-large").all()
 
 
-def test_a_scheduler_that_gives_a_request_four_gpus(run: Run) -> None:
+def test_four_gpus_per_request_match_a_worked_example(run: Run) -> None:
     """8 GPUs, 6 requests at once, four GPUs 3 times as fast as one: two at a time, 91.5 / 3 s each."""
     common = ("trace.requests=6", "arrivals=closed", "arrivals.outstanding=6", "cluster.count=8")
     outcome = run("scheduler=four-gpus-each", "++executor.speedup={4: 3.0}", *common)
@@ -117,7 +114,7 @@ def test_a_scheduler_that_gives_a_request_four_gpus(run: Run) -> None:
     assert rows.energy_j.tolist() == pytest.approx([4 * ACTIVE_W * one_s] * 6)
 
 
-def test_gangs_are_disbanded_and_formed_again(run: Run) -> None:
+def test_worker_groups_are_disbanded_and_formed_again(run: Run) -> None:
     outcome = run(
         "scheduler=four-gpus-each", "++executor.speedup={4: 3.0}", "trace.requests=400", "arrivals.rate_rpm=2",
         "cluster.count=6",
@@ -127,7 +124,7 @@ def test_gangs_are_disbanded_and_formed_again(run: Run) -> None:
     assert (ordered.start_s.to_numpy()[1:] >= ordered.finish_s.to_numpy()[:-1] - 1e-9).all()  # six GPUs, one group
 
 
-def test_an_eviction_and_a_scheduler_of_a_newcomer(run: Run) -> None:
+def test_second_chance_beats_fifo_and_shortest_first_beats_fcfs(run: Run) -> None:
     second, fifo = (
         run("system=modm-throughput", f"eviction={name}", "cache.capacity=200", "trace.requests=4000")
         for name in ("second-chance", "fifo")
@@ -161,23 +158,22 @@ WRONG: list[tuple[tuple[str, ...], str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("overrides", "who", "what"), WRONG, ids=[" ".join(overrides) for overrides, _, _ in WRONG])
-def test_what_cannot_be_true_ends_the_run_and_names_who_did_it(
-    run: Run, overrides: tuple[str, ...], who: str, what: str
+@pytest.mark.parametrize(("overrides", "policy", "what"), WRONG, ids=[" ".join(overrides) for overrides, _, _ in WRONG])
+def test_impossible_action_ends_the_run_and_names_the_policy(
+    run: Run, overrides: tuple[str, ...], policy: str, what: str
 ) -> None:
-    with pytest.raises(SimulationError, match=rf"their_wrong_policies\.{who}\)? {what}"):
+    with pytest.raises(SimulationError, match=rf"their_wrong_policies\.{policy}\)? {what}"):
         run("trace.requests=300", *overrides)
 
 
-def test_policies_need_nothing_that_is_not_documented() -> None:
-    """They reach for no private name of ours."""
+def test_user_policies_use_no_private_names() -> None:
     source = Path(__file__).with_name("their_policies.py").read_text()
     assert not re.search(r"(run|cluster|worker|clock|request)\._", source)
     assert inspect.cleandoc(source)
 
 
-def test_a_profile_that_says_what_memory_it_takes_bounds_the_batch(run: Run, tmp_path: Path) -> None:
-    """40 GB of weights and 5 GB an image on a GPU of 64 GB: four fit, and a limit of eight is an error that says so."""
+def test_profiled_memory_bounds_the_batch(run: Run, tmp_path: Path) -> None:
+    """40 GB of weights and 5 GB an image on a GPU of 64 GB: four fit, and a limit of eight is a clear error."""
     profile: dict[str, Any] = {
         "model": "sd3.5-large", "gpu": "mi210", "source": "made up", "weights_bytes": 40_000_000_000,
         "step": [{"width": 1024, "height": 1024, "batch": n, "seconds": 1.0 + n} for n in (1, 8)],

@@ -1,4 +1,4 @@
-"""Laws of a step cost model that was written from the text of sim.protocols, by hand calculation."""
+"""Laws of a step cost model written from the text of sim.protocols alone, by hand calculation."""
 
 import sys
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from tests.sim.lab import simulated
 
 HERE = Path(__file__).parent
 BASE_S, S_PER_MEGAPIXEL, DECODE_S = 0.1, 0.5, 2.0
-"""Of their_conf/batching/linear.yaml."""
+"""The values of their_conf/batching/linear.yaml."""
 STEPS = 50
 CLOSED = ("arrivals=closed", "cluster.count=1")
 
@@ -28,7 +28,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Outcome]:
     return lambda *overrides: simulated(theirs, "executor=continuous-batching", "batching=linear", *overrides)
 
 
-def test_one_request_takes_its_steps_and_its_decoding(run: Callable[..., Outcome]) -> None:
+def test_one_request_takes_its_steps_plus_decoding(run: Callable[..., Outcome]) -> None:
     outcome = run(*CLOSED, "trace.requests=3", "arrivals.outstanding=1")
     rows = outcome.requests.to_pandas()
     step_s = BASE_S + S_PER_MEGAPIXEL
@@ -38,7 +38,7 @@ def test_one_request_takes_its_steps_and_its_decoding(run: Callable[..., Outcome
 
 
 def test_step_time_is_linear_in_the_pixels_of_the_batch(run: Callable[..., Outcome]) -> None:
-    """Four images of one megapixel join at once; they leave together, and are decoded one after another."""
+    """Four images of one megapixel join at once; they end their steps together and are decoded one after another."""
     outcome = run(*CLOSED, "trace.requests=4", "arrivals.outstanding=4")
     rows = outcome.requests.to_pandas()
     assert rows.denoise_s.tolist() == pytest.approx([STEPS * (BASE_S + 4 * S_PER_MEGAPIXEL)] * 4)
@@ -46,8 +46,8 @@ def test_step_time_is_linear_in_the_pixels_of_the_batch(run: Callable[..., Outco
     assert rows.batch_mean.tolist() == pytest.approx([4.0] * 4)
 
 
-def test_energy_is_the_power_of_the_steps_where_they_state_it(run: Callable[..., Outcome]) -> None:
-    """The GPU works all the time: steps at the stated power, decoding at that of the cluster's kind of GPU."""
+def test_stated_step_power_sets_the_energy(run: Callable[..., Outcome]) -> None:
+    """The GPU works all the time: steps draw the stated power, decoding that of the cluster's kind of GPU."""
     outcome = run(*CLOSED, "trace.requests=2", "arrivals.outstanding=2", "batching.watts=100")
     rows, busy_s = outcome.requests.to_pandas(), outcome.summary["gpu"]["seconds"]
     active_w = outcome.config["cluster"]["gpu"]["active_w"]
@@ -57,7 +57,7 @@ def test_energy_is_the_power_of_the_steps_where_they_state_it(run: Callable[...,
     assert "seconds of a step" in [each["what"] for each in outcome.summary["assumptions"]]
 
 
-def test_the_protocols_are_all_that_the_policy_imports_of_ours() -> None:
+def test_protocol_policy_imports_only_sim_protocols() -> None:
     lines = (HERE / "linear_steps.py").read_text().splitlines()
     ours = [line for line in lines if line.startswith(("from sim", "import sim", "from backends"))]
     assert [line.split()[1] for line in ours] == ["sim.protocols"]

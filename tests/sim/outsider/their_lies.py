@@ -66,7 +66,7 @@ class AtOnce(Honest):
 
 
 class Unstarted(AtOnce):
-    """Does not even say when it started."""
+    """Does not state when it started."""
 
     def accept(self, worker, request):
         self.run.end(request)
@@ -142,7 +142,7 @@ class NeverReleases(Honest):
 
 
 class NeverEnds(Honest):
-    """Does not end what it accepted."""
+    """Does not finish a request that it accepted."""
 
     def accept(self, worker, request):
         pass
@@ -332,7 +332,7 @@ class OrdersAll(Controller):
             self.cluster.change_role(worker, "small", self.clock.now)
 
 
-class GangOfBusy(Controller):
+class GroupOfBusy(Controller):
     """Makes a group of workers that run requests."""
 
     def act(self, workers):
@@ -447,7 +447,7 @@ class TooLarge(Steps):
 class Victims:
     """Evicts the newest."""
 
-    def bind(self, run, space, selector):
+    def bind(self, run, similarity, selector):
         self.items = []
 
     def added(self, entry, ks, row):
@@ -515,7 +515,7 @@ class NegativeDelay:
         return rng.random(count) - 0.5
 
 
-class NoDoor:
+class NegativeSkip:
     """A front end that plans a step before the first."""
 
     def bind(self, run):
@@ -533,7 +533,7 @@ class NoDoor:
         pass
 
 
-class NegativeDoor(NoDoor):
+class NegativePlanning(NegativeSkip):
     """A front end that plans in less than no time."""
 
     def admit(self, request, now_s):

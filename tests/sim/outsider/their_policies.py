@@ -1,4 +1,4 @@
-"""Policies as somebody outside the project would write them: one class each, and one YAML file in their_conf/."""
+"""Policies as a user outside the project would write them: one class each, and one YAML file in their_conf/."""
 
 from collections import deque
 
@@ -7,8 +7,7 @@ from sim.core.clock import COMPLETION, CONTROL
 
 # [step batcher]
 class StepBatcher:
-    """Steps up to ``max_batch`` requests together; each step takes ``first_s``, and ``more_s`` for each "
-    "but the first."""
+    """Steps up to ``max_batch`` requests together in ``first_s``, plus ``more_s`` for each but the first."""
 
     def __init__(self, limit: int = 4, first_s: float = 1.0, more_s: float = 0.5):
         self.max_batch, self.first_s, self.more_s = limit, first_s, more_s
@@ -47,8 +46,7 @@ class StepBatcher:
 
 # [batching server]
 class BatchingServer:
-    """Runs up to ``max_batch`` requests as one batch, at once when it is full and else ``max_wait_s`` "
-    "after the first came."""
+    """Runs up to ``max_batch`` requests at once as soon as so many wait, or ``max_wait_s`` after the first arrived."""
 
     def __init__(self, limit: int = 8, wait_s: float = 5.0, batch_s: float = 10.0):
         self.max_batch, self.max_wait_s, self.batch_s = limit, wait_s, batch_s
@@ -67,7 +65,7 @@ class BatchingServer:
 
     def start(self, what):
         worker, batch = what
-        if self.formed.get(worker.id) is batch:  # it has not set out yet
+        if self.formed.get(worker.id) is batch:  # it has not started yet
             del self.formed[worker.id]
             self.run.cluster.close(worker)
             now_s = self.run.clock.now
@@ -86,7 +84,7 @@ class BatchingServer:
 
 # [role flipper]
 class RoleFlipper:
-    """Every minute the worker with the fewest requests aboard changes to the other role."""
+    """Every minute the worker with the fewest active requests changes to the other role."""
 
     def __init__(self, period_s: float = 60.0):
         self.period_s = period_s
@@ -140,9 +138,9 @@ class FourGpusEach:
 
 # [second chance]
 class SecondChance:
-    """The oldest item goes, unless it was used since it last came up: then it is moved to the end."""
+    """The oldest item goes, unless it was used since its last turn: then it moves to the end."""
 
-    def bind(self, run, space, selector):
+    def bind(self, run, similarity, selector):
         self.items, self.touched = deque(), set()
 
     def added(self, entry, ks, row):
@@ -165,7 +163,7 @@ class SecondChance:
 
 # [shortest first]
 class ShortestFirst:
-    """Of those that wait, the one with the fewest steps left runs next."""
+    """The waiting request with the fewest steps left runs next."""
 
     def __init__(self, longest: int = 1000):
         self.longest = longest

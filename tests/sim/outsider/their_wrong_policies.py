@@ -1,4 +1,4 @@
-"""What a policy may get wrong: each of these must end its run with an error that names it and what it did."""
+"""Mistakes of policies: each must end its run with an error that names the policy and its mistake."""
 
 from collections import deque
 
@@ -6,7 +6,7 @@ from sim.core.clock import COMPLETION
 
 
 class OverfullBatcher:
-    """Says that it takes four at once, and lets every request go the moment it comes, to run it all the same."""
+    """Declares four requests at once, and releases every request on arrival but still runs it."""
 
     max_batch = 4
 
@@ -25,7 +25,7 @@ class OverfullBatcher:
 
 
 class TwoAtOnce:
-    """Runs whatever it is given at once, whatever else runs on the worker."""
+    """Runs every request at once, whatever else runs on the worker."""
 
     max_batch = 2
 
@@ -62,7 +62,7 @@ class OneForAll:
 
 
 class RoleSetter:
-    """Changes a worker's role behind the cluster's back."""
+    """Changes a worker's role without the cluster."""
 
     def bind(self, run):
         self.run = run
@@ -79,7 +79,7 @@ class RoleSetter:
 class WrongVictims:
     """Names items that are not in the cache."""
 
-    def bind(self, run, space, selector):
+    def bind(self, run, similarity, selector):
         self.items = deque()
 
     def added(self, entry, ks, row):
@@ -93,7 +93,7 @@ class WrongVictims:
 
 
 class TooFewVictims(WrongVictims):
-    """Names fewer items than have to go."""
+    """Names fewer items than must go."""
 
     def victims(self, count):
         return []

@@ -1,4 +1,4 @@
-"""The page on add-ons, on a small part of the services."""
+"""The results page on add-ons, on a small part of the services."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ from sim.papers.scorecard.runs.finished import Runs
 from traces.table.trace import Trace, make, write
 
 
-def test_the_page_has_every_measured_point(
+def test_addons_page_has_every_measured_point(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sim.papers.addons.command.QUICK", 0.01)
@@ -26,32 +26,32 @@ def test_the_page_has_every_measured_point(
     monkeypatch.setitem(STUDY["routing"], "routers", {"by add-on": ["router=by-addons"]})
     asked = ["reproduce", "addons", "--quick", "--sizes", "1,3", "-o", str(tmp_path), "--work", str(tmp_path / "runs")]
     assert main(asked) == 0
-    facts = json.loads((tmp_path / "addons-quick.json").read_text())
+    results = json.loads((tmp_path / "addons-quick.json").read_text())
     text = (tmp_path / "addons-quick.md").read_text()
-    for curve in facts["caches"]["curves"]:
+    for curve in results["caches"]["curves"]:
         assert curve["sizes"] == [1, 2, 3, 4, 5, 8, 10]
         assert all(f"{load:.3f}" in text for load in curve["measured"].values())
         assert curve["made"]["lru"] == sorted(curve["made"]["lru"], reverse=True)
     assert (tmp_path / "addons-quick.png").stat().st_size > 10_000
-    assert len(facts["served"]["routing"]) == 1
-    solved, *naive = facts["served"]["placement"]
+    assert len(results["served"]["routing"]) == 1
+    solved, *naive = results["served"]["placement"]
     assert max(solved["load"]) < 1 < min(max(each["load"]) for each in naive)
     assert "service A" not in capsys.readouterr().err
 
 
-def test_errors_are_those_of_the_measured_sizes() -> None:
+def test_curve_errors_are_those_of_the_measured_sizes() -> None:
     curve = Curve("A", "loras", (1, 2, 3), {1: 1.0, 3: 0.5}, {"lru": [1.1, 9.0, 0.5]}, {"lru": [2.0, 9.0, 0.5]}, 0.1)
     assert errors([curve]) == pytest.approx({"mean": 0.05, "largest": 0.1, "fitted_mean": 0.5, "fitted_largest": 1.0})
 
 
 @pytest.mark.parametrize("sizes", ["0", "a", "1,,2", "-1"])
-def test_sizes_that_are_none(sizes: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_malformed_sizes_are_refused(sizes: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["reproduce", "addons", f"--sizes={sizes}"]) == 2
     assert "--sizes: found" in capsys.readouterr().err
 
 
 def two_nodes(**columns: Any) -> Trace:
-    """On one node a, b, a, b; on the other c and nothing, c and nothing; a request is one second after another."""
+    """One node gets a, b, a, b, the other c and nothing, c and nothing, with one request a second."""
     names = [f"s/{node}/{row}" for row, node in enumerate("11112222")]
     return make({"request_id": names, "arrival_s": [float(row) for row in range(8)]} | columns, name="n", source="s")
 
@@ -59,8 +59,8 @@ def two_nodes(**columns: Any) -> Trace:
 ASKED = [["a"], ["b"], ["a"], ["b"], ["c"], [], ["c"], []]
 
 
-def test_a_trace_of_one_s_own_has_the_loads_of_caches_on_its_nodes() -> None:
-    """With room for one, a and b take each other's place and c stays; with room for two, each is loaded once."""
+def test_user_trace_has_the_miss_curves_of_caches_on_its_nodes() -> None:
+    """With a capacity of one, a and b evict each other and c stays; with two, each is loaded once."""
     (curve,) = caches.of_trace(two_nodes(controlnets=ASKED, loras=[[]] * 8), "mine", (2, 1))
     assert (curve.service, curve.kind, curve.sizes, curve.measured) == ("mine", "controlnets", (1, 2), {})
     assert curve.made == {"lru": [5 / 8, 3 / 8], "lfu": [5 / 8, 3 / 8]}
@@ -68,7 +68,7 @@ def test_a_trace_of_one_s_own_has_the_loads_of_caches_on_its_nodes() -> None:
     assert caches.of_trace(two_nodes(), "mine") == []
 
 
-def test_the_page_has_the_curves_of_traces_and_no_errors_of_theirs(
+def test_addons_page_has_curves_of_user_traces_without_errors(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fitted = {"lru": [0.625, 0.5], "lfu": [0.625, 0.5]}
@@ -85,17 +85,17 @@ def test_the_page_has_the_curves_of_traces_and_no_errors_of_theirs(
     words = ["reproduce", "addons", "--trace", str(files[0]), "--trace", str(files[1]), "--name", "first"]
     assert main([*words, "-o", str(tmp_path / "all")]) == 0
     assert tried == [SIZES]
-    said = capsys.readouterr().out.splitlines()
-    assert said[0] == "A, loras, LRU, loads per request by size (measured): 1: 0.750 (0.500), 2: 0.500"
-    assert said[1].startswith("first, loras, LRU, loads per request by size (measured): 1: 0.625, 2: 0.375, 3: 0.375")
-    assert said[2].startswith("two, loras, ")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "A, loras, LRU, loads per request by size (measured): 1: 0.750 (0.500), 2: 0.500"
+    assert lines[1].startswith("first, loras, LRU, loads per request by size (measured): 1: 0.625, 2: 0.375, 3: 0.375")
+    assert lines[2].startswith("two, loras, ")
 
     assert main([*words, "--sizes", "1,2", "-o", str(tmp_path / "out")]) == 0
     page = (tmp_path / "out" / "addons.md").read_text(encoding="utf-8")
-    facts = json.loads((tmp_path / "out" / "addons.json").read_text())
-    assert facts["caches"]["points"] == 1
-    assert facts["caches"]["error"] == {"mean": 0.25, "largest": 0.25, "fitted_mean": 0.125, "fitted_largest": 0.125}
-    assert [curve["service"] for curve in facts["caches"]["curves"]] == ["A", "first", "two"]
+    results = json.loads((tmp_path / "out" / "addons.json").read_text())
+    assert results["caches"]["points"] == 1
+    assert results["caches"]["error"] == {"mean": 0.25, "largest": 0.25, "fitted_mean": 0.125, "fitted_largest": 0.125}
+    assert [curve["service"] for curve in results["caches"]["curves"]] == ["A", "first", "two"]
     ours, theirs = page.split("**Service first, LoRAs**")
     assert "measured, LRU |" in ours
     assert "fitted, LRU |" in ours
@@ -104,7 +104,7 @@ def test_the_page_has_the_curves_of_traces_and_no_errors_of_theirs(
     assert theirs.count("| 0.625 | 0.375 | 0.375 |") == 4
 
 
-def test_the_check_fails_where_a_measured_point_is_lost(
+def test_addons_check_fails_where_a_measured_point_is_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def curve(made: float, fitted: float) -> Curve:
@@ -137,7 +137,7 @@ def test_the_check_fails_where_a_measured_point_is_lost(
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
-def test_what_was_not_measured_is_not_drawn() -> None:
+def test_unmeasured_points_are_not_drawn() -> None:
     made = {"lru": [0.75, 0.5], "lfu": [0.75, 0.25]}
     known = Curve("A", "loras", (1, 2), {1: 0.5}, made, {"lru": [0.625, 0.5]}, 0.25)
     left, right = draw([known, Curve("mine", "loras", (1, 2), {}, made, {}, 0.25)]).axes
@@ -146,7 +146,7 @@ def test_what_was_not_measured_is_not_drawn() -> None:
     assert [panel.get_title(loc="left") for panel in (left, right)] == ["Service A: LoRAs", "mine: LoRAs"]
 
 
-def test_a_run_that_failed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_addon_run_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "sim.papers.addons.served.finish", lambda points, work, jobs: Runs(tuple((point, "lost") for point in points))
     )

@@ -1,4 +1,4 @@
-"""Compositions beside their parts: what is compared has the same requests, and every part is there."""
+"""Compositions beside their parts: both have the same requests, and every part is included."""
 
 import json
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from sim.papers.scorecard.runs.points import Point, composed
 from tests.conftest import REPOSITORY
 
 
-def test_every_part_of_a_composition_is_a_design_beside_it_and_can_be_composed() -> None:
+def test_every_part_of_a_composition_is_a_design_that_composes() -> None:
     for traffic in TRAFFICS:
         names = [design.name for design in traffic.designs]
         assert len(set(names)) == len(names)
@@ -29,9 +29,9 @@ def test_every_part_of_a_composition_is_a_design_beside_it_and_can_be_composed()
     )
 
 
-def test_the_page_says_what_each_brings_over_its_parts() -> None:
+def test_compositions_page_states_the_gain_over_each_part() -> None:
     numbers = {"p50_s": 2.0, "p95_s": 3.0, "rpm_per_gpu": 5.0, "usd_per_image": 0.01, "hit_rate": None}
-    facts = {
+    results = {
         "rows": 10,
         "traffics": [
             {
@@ -46,22 +46,22 @@ def test_the_page_says_what_each_brings_over_its_parts() -> None:
             for traffic in TRAFFICS
         ],
     }
-    text = render(facts, "c.png")
+    text = render(results, "c.png")
     assert "- modm before patched batches over patched batches: p50 -50 %, p95 +0 %, throughput +0 %, cost +0 %" in text
     assert "Per GPU they give from 5.00 to 5.00 images a minute. SwiftDiffusion has 100 % of the median" in text
     assert "the product of the two would be 1.00" in text
     assert "Shared servers give 1.00 times the images per GPU of groups" in text
-    assert len(draw(facts).axes) == 3 * len(TRAFFICS)
+    assert len(draw(results).axes) == 3 * len(TRAFFICS)
 
 
-def test_the_page_that_is_committed_says_what_its_numbers_do() -> None:
+def test_committed_compositions_page_matches_its_numbers() -> None:
     folder = REPOSITORY / "results"
-    facts = json.loads((folder / f"{NAME}.json").read_text(encoding="utf-8"))
-    assert (folder / f"{NAME}.md").read_text(encoding="utf-8") == render(facts, f"{NAME}.png")
+    results = json.loads((folder / f"{NAME}.json").read_text(encoding="utf-8"))
+    assert (folder / f"{NAME}.md").read_text(encoding="utf-8") == render(results, f"{NAME}.png")
 
 
-def given_numbers(monkeypatch: pytest.MonkeyPatch, failing: str | None = None) -> list[Point]:
-    """In the place of runs: the i-th asked for, from 1 on, takes i to i + 1 s, and makes 8 i images a minute."""
+def replace_runs(monkeypatch: pytest.MonkeyPatch, failing: str | None = None, rpm: float | None = None) -> list[Point]:
+    """Replace the runs: the i-th, from 1 on, takes i to i + 1 s and makes 8 i images a minute, or ``rpm``."""
     asked: list[Point] = []
 
     def finish(points: Sequence[Point], work: Path, jobs: int) -> Runs:
@@ -72,7 +72,7 @@ def given_numbers(monkeypatch: pytest.MonkeyPatch, failing: str | None = None) -
                 "system": "s",
                 "gpu": {"count": 8},
                 "latency_s": {"p50": at + 0.0, "p95": at + 1.0},
-                "throughput_rpm": 8.0 * at,
+                "throughput_rpm": 8.0 * at if rpm is None else rpm,
                 "cost_usd": {"per_image": at / 100},
                 "cache": {"hit_rate": 0.5 if at < 3 else None},
             }
@@ -84,16 +84,16 @@ def given_numbers(monkeypatch: pytest.MonkeyPatch, failing: str | None = None) -
     return asked
 
 
-def test_latency_is_of_the_light_load_and_throughput_of_the_full_one(
+def test_latency_is_of_the_light_load_and_throughput_of_the_full_load(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked = given_numbers(monkeypatch)
+    asked = replace_runs(monkeypatch)
     words = ["reproduce", "compositions", "--quick", "-o", str(tmp_path)]
     assert main(words) == 0
-    said = capsys.readouterr().out.splitlines()
+    lines = capsys.readouterr().out.splitlines()
     first = f"{TRAFFICS[0].title}: {TRAFFICS[0].designs[0].name}: p50 1.00 s, p95 2.00 s, 2.00 images a minute and GPU"
-    assert said[0] == f"{first}, 0.0200 USD an image, 50 % hits"
-    assert not said[1].endswith("hits")
+    assert lines[0] == f"{first}, 0.0200 USD an image, 50 % hits"
+    assert not lines[1].endswith("hits")
 
     every = [(traffic, design) for traffic in TRAFFICS for design in traffic.designs]
     for (traffic, design), light, full in zip(every, asked[::2], asked[1::2], strict=True):
@@ -102,26 +102,25 @@ def test_latency_is_of_the_light_load_and_throughput_of_the_full_one(
         assert set(full.overrides) > {*parts, "arrivals=saturation"}
 
     files = [tmp_path / f"{NAME}-quick.{kind}" for kind in ("md", "json", "png")]
-    assert said[len(every) :] == [str(file) for file in files]
-    facts = json.loads(files[1].read_text())
-    assert files[0].read_text(encoding="utf-8") == render(facts, files[2].name)
-    designs = [design for traffic in facts["traffics"] for design in traffic["designs"]]
+    assert lines[len(every) :] == [str(file) for file in files]
+    results = json.loads(files[1].read_text())
+    assert files[0].read_text(encoding="utf-8") == render(results, files[2].name)
+    designs = [design for traffic in results["traffics"] for design in traffic["designs"]]
     assert [each["p50_s"] for each in designs] == [2.0 * place + 1 for place in range(len(designs))]
     assert [each["rpm_per_gpu"] for each in designs] == [2.0 * place + 2 for place in range(len(designs))]
     assert [each["command"] for each in designs] == [point.command for point in asked[: 2 * len(every) : 2]]
 
 
-def test_the_check_fails_where_a_composition_loses_its_gain(
+def test_compositions_check_fails_where_a_gain_is_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    given_numbers(monkeypatch)
+    replace_runs(monkeypatch)
     words = ["reproduce", "compositions", "--quick", "-o", str(tmp_path)]
     assert main([*words, "--check"]) == 2, "there is nothing to compare with"
     assert main(words) == 0
     before = {path: path.read_bytes() for path in tmp_path.iterdir()}
     assert main([*words, "--check"]) == 0
-    measured, other = command._measured, {"rpm_per_gpu": 0.001}
-    monkeypatch.setattr(command, "_measured", lambda light, full: measured(light, full) | other)
+    replace_runs(monkeypatch, rpm=0.001 * 8)  # on eight GPUs
     capsys.readouterr()
     assert main([*words, "--check"]) == 1
     lines = capsys.readouterr().err.splitlines()
@@ -134,10 +133,10 @@ def test_the_check_fails_where_a_composition_loses_its_gain(
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
-def test_a_run_that_failed_is_named_and_nothing_is_written(
+def test_failed_composition_run_is_named_and_nothing_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    given_numbers(monkeypatch, "system=modm-patched")
+    replace_runs(monkeypatch, "system=modm-patched")
     assert main(["reproduce", "compositions", "-o", str(tmp_path)]) == 2
     command_line, error = capsys.readouterr().err.splitlines()
     assert command_line.startswith("mezzotint: mezzotint run system=modm-patched trace=synthetic ")

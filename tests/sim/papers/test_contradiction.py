@@ -1,4 +1,4 @@
-"""Why two rows of NIRVANA's Table 3 are nobody's miss: what contradicts them; no other row may have that role."""
+"""Why two rows of NIRVANA's Table 3 are inconsistent; no other row may have that role."""
 
 import numpy as np
 import pytest
@@ -22,15 +22,16 @@ REQUESTS = 1_900_000
 ITEMS, KS = 1_500_000, (5, 10, 15, 20, 25)
 
 
-def test_no_other_row_has_the_role_and_both_say_why() -> None:
+def test_two_rows_are_inconsistent_and_say_why() -> None:
     ours = load_study(None, quick=False)
     found = {row.id for listed in ours.targets.values() for row in listed if row.role == "inconsistent"}
     assert found == {"N07-most", "N08-most"}
     assert all("95,000 misses" in ours.reasons[name] for name in found)
 
 
-def test_what_lru_misses_leaves_room() -> None:
-    """Insertion on a miss only (5.4): the misses of LRU's 0.95, five items each, are less than a third of the cache."""
+def test_misses_of_lru_fill_less_than_a_third_of_the_cache() -> None:
+    """With insertion on a miss only (5.4), the misses of LRU's 0.95, five items each, fill less than a third of the
+    cache."""
     known = {row.id: row for listed in load_study("nirvana", quick=False).targets.values() for row in listed}
     lru, *_ = known["N07-most"].values
     misses = (1 - lru) * REQUESTS
@@ -41,8 +42,8 @@ def test_what_lru_misses_leaves_room() -> None:
 
 @settings(max_examples=20)
 @given(seed=st.integers(0, 10_000), rows=st.integers(1, 120), spare=st.integers(0, 20))
-def test_where_nothing_is_evicted_all_policies_are_the_same_cache(seed: int, rows: int, spare: int) -> None:
-    """As many items as LRU's misses leave, or more: every policy serves every request alike, and evicts nothing."""
+def test_all_policies_are_equal_if_nothing_is_evicted(seed: int, rows: int, spare: int) -> None:
+    """With a capacity of all items that LRU's misses store, every policy serves alike and evicts nothing."""
     raw = np.random.default_rng(seed).integers(-2, 3, (rows, 3)) + 0.01
     prompts = (raw / np.linalg.norm(raw, axis=1, keepdims=True)).astype(np.float32)
     unbounded, _ = served(prompts, None, Lru())
@@ -52,7 +53,7 @@ def test_where_nothing_is_evicted_all_policies_are_the_same_cache(seed: int, row
 
 
 def served(prompts: np.ndarray, items: int | None, eviction: Eviction) -> tuple[list[int], int]:
-    """The K of every request, and how many items were evicted."""
+    """Return the K of every request, and the number of evicted items."""
     cache = ArtifactCache(items, TextToText(), eviction, KS)
     frontend = CachedFrontEnd(
         cache, Thresholds({5: 0.65, 10: 0.75, 15: 0.85, 20: 0.90, 25: 0.95}, strict=True), Misses()

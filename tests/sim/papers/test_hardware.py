@@ -1,4 +1,4 @@
-"""Published runs of real machines, replayed by the engine: a part of the scorecard, and what guards it."""
+"""Published runs of real machines, replayed by the engine: a part of the scorecard, and its checks."""
 
 import csv
 import json
@@ -23,7 +23,7 @@ ROUTED = routed(packaged_file("llmd-routing.csv"))
 
 
 PART = ROWS[:: 2 * results.PART]
-"""Half of what --quick replays: every twelfth submission, whatever it says."""
+"""Half of what --quick replays: every twelfth submission, whatever its result."""
 
 
 @cache
@@ -32,7 +32,7 @@ def part() -> Sequence[tuple[dict[str, Any], np.ndarray]]:
 
 
 def recursion(row: Submission, image_s: float) -> np.ndarray:
-    """Latencies by a recursion that shares nothing with the engine, ascending."""
+    """Return latencies, ascending, by a recursion that shares nothing with the engine."""
     process = LoadGen(
         seed=row.schedule_rng_seed,
         rate_rpm=60 * row.target_qps,
@@ -44,8 +44,8 @@ def recursion(row: Submission, image_s: float) -> np.ndarray:
     return np.sort(np.array(done) - times)
 
 
-def test_a_part_of_the_submissions_is_as_near_as_is_said() -> None:
-    """The gate: a change that makes the median error of p99 larger than 2 % fails here."""
+def test_subset_of_the_submissions_is_within_the_stated_error() -> None:
+    """A change that makes the median error of p99 larger than 2 % fails here."""
     errors = results.facts_of("a part", part(), [])["errors"]
     assert all(abs(run["fitted"]["error"]["mean"]) < 1e-3 for run, _ in part())
     assert max(errors["p50"]["median"], errors["p90"]["median"]) <= 0.012
@@ -54,26 +54,26 @@ def test_a_part_of_the_submissions_is_as_near_as_is_said() -> None:
     assert all(f"{rate['ours']:.2f}" == f"{rate['logged']:.2f}" for rate in rates)
 
 
-def test_the_engine_is_the_recursion() -> None:
+def test_engine_matches_the_recursion() -> None:
     for row, (run, latencies_s) in zip(PART, part(), strict=True):
         assert latencies_s == pytest.approx(recursion(row, run["fitted"]["image_s"]), rel=1e-9)
 
 
-def test_the_committed_page_is_within_what_is_promised() -> None:
-    facts = json.loads((Path(__file__).parents[3] / "results" / "hardware.json").read_text())
-    assert facts["form"] == "in full"
-    assert len(facts["submissions"]) == len(ROWS)
-    errors = facts["errors"]
+def test_committed_hardware_page_is_within_its_stated_error() -> None:
+    measured = json.loads((Path(__file__).parents[3] / "results" / "hardware.json").read_text())
+    assert measured["form"] == "in full"
+    assert len(measured["submissions"]) == len(ROWS)
+    errors = measured["errors"]
     assert max(errors["p50"]["median"], errors["p90"]["median"]) <= 0.008
     assert errors["p99"]["median"] <= 0.015
     assert errors["p99"]["p90"] <= 0.04
-    named = {run["name"]: run for run in facts["submissions"]}
-    for run, _ in part():  # and it is what the code says today
+    named = {run["name"]: run for run in measured["submissions"]}
+    for run, _ in part():  # and the committed figures are the code's
         assert named[run["name"]]["fitted"]["latency_s"] == pytest.approx(run["fitted"]["latency_s"], rel=1e-6)
 
 
-def test_the_sensitivity_is_that_of_reruns(tmp_path: Path) -> None:
-    """At a load of 1 three per cent of service move p99 many times further than at 0.8."""
+def test_sensitivity_matches_reruns(tmp_path: Path) -> None:
+    """At a load of 1, a service 3 % slower moves p99 many times further than at 0.8."""
     spans = {}
     for row, factor in ((ROWS[7], 1.0), (ROWS[14], 1.07)):  # four H100 NVL, a GH200
         moved = replay.Replay(row, tmp_path).predict(factor, with_sensitivity=True)["p99_with_service_moved_s"]
@@ -87,7 +87,7 @@ def test_the_sensitivity_is_that_of_reruns(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("row", ROUTED[:3], ids=lambda row: f"{row.rate_per_s}")
-def test_least_declared_cost_is_near_the_band_of_random_ties_with_nothing_fitted(row: RoutedRun) -> None:
+def test_least_declared_cost_is_near_the_band_of_random_ties(row: RoutedRun) -> None:
     found = routing.replay_routing(row, 20, with_sensitivity=False)
     for name in results.BANDED:
         low_s, high_s = found["nine_in_ten_draws_s"][name]
@@ -96,31 +96,31 @@ def test_least_declared_cost_is_near_the_band_of_random_ties_with_nothing_fitted
 
 
 @pytest.mark.parametrize(("measured", "outside"), [(1.0, 1.0), (2.0, 0.0), (3.0, 0.0), (8.0, -0.5), (None, None)])
-def test_a_measured_value_is_in_the_band_or_so_far_outside(measured: float | None, outside: float | None) -> None:
+def test_distance_outside_the_band_is_relative_to_measured_value(measured: float | None, outside: float | None) -> None:
     assert routing.outside(measured, 2.0, 4.0) == outside
 
 
-def test_ties_are_random_whatever_the_configured_router_does() -> None:
-    """Nobody recorded the ties of any planned router, so each has a band."""
+def test_planned_router_has_a_band_over_random_ties() -> None:
+    """No planned router's ties are on record, so each has a band."""
     found = routing.replay_routing(RoutedRun("C", 0.64, "least-requests", {}), 10, with_sensitivity=False)
     low_s, high_s = found["nine_in_ten_draws_s"]["mean"]
     assert low_s < high_s
 
 
-def test_the_page_never_shows_what_is_not_fitted_without_its_band() -> None:
+def test_hardware_page_shows_unfitted_p99_with_its_band() -> None:
     made = results.make(ROWS[14:16], [RoutedRun("A", 0.5, "least-declared-cost", {"mean": 3.0})], quick=True)
-    facts = json.loads(json.dumps(made, allow_nan=False))
-    text = page.render(facts, "hardware.png")
+    measured = json.loads(json.dumps(made, allow_nan=False))
+    text = page.render(measured, "hardware.png")
     assert "not verified by MLCommons" in text
-    (run,) = facts["submissions"]
+    (run,) = measured["submissions"]
     assert run["name"] in text
-    for said in (run["fitted"], run["unfitted"]):
-        moved = said["p99_with_service_moved_s"]
+    for replayed in (run["fitted"], run["unfitted"]):
+        moved = replayed["p99_with_service_moved_s"]
         assert list(moved) == ["-3%", "-2%", "-1%", "+1%", "+2%", "+3%"]
         assert list(moved.values()) == sorted(moved.values())
-        assert moved["-1%"] < said["latency_s"]["p99"] < moved["+1%"]
+        assert moved["-1%"] < replayed["latency_s"]["p99"] < moved["+1%"]
         assert f"{moved['-3%']:.2f} to {moved['+3%']:.2f}" in text
-    assert draw(facts) is not None
+    assert draw(measured) is not None
 
 
 HEAD = (
@@ -138,13 +138,13 @@ def table(tmp_path: Path, **changes: str) -> Path:
     return file
 
 
-def test_runs_of_one_s_own_are_replayed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_user_submissions_are_replayed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Another accelerator, no profile, some figures not logged."""
     file = table(tmp_path)
     assert main(["reproduce", "hardware", "--runs", str(file), "-o", str(tmp_path / "out")]) == 0
     assert "1 submissions" in capsys.readouterr().out
-    facts = json.loads((tmp_path / "out" / "hardware.json").read_text())
-    assert facts["submissions"][0]["fitted"]["latency_s"]["mean"] == pytest.approx(2.4, rel=1e-3)
+    measured = json.loads((tmp_path / "out" / "hardware.json").read_text())
+    assert measured["submissions"][0]["fitted"]["latency_s"]["mean"] == pytest.approx(2.4, rel=1e-3)
     assert {entry.name for entry in (tmp_path / "out").iterdir()} == {
         f"hardware.{kind}" for kind in ("md", "json", "png")
     }
@@ -153,15 +153,15 @@ def test_runs_of_one_s_own_are_replayed(tmp_path: Path, capsys: pytest.CaptureFi
     assert main(["reproduce", "hardware", "--runs", str(file), "-o", str(tmp_path / "out")]) == 0
     again = json.loads((tmp_path / "out" / "hardware.json").read_text())["submissions"][0]
     assert again["unfitted"] is None
-    assert again["fitted"]["image_s"] == pytest.approx(facts["submissions"][0]["fitted"]["image_s"], rel=1e-4)
+    assert again["fitted"]["image_s"] == pytest.approx(measured["submissions"][0]["fitted"]["image_s"], rel=1e-4)
 
 
-def test_the_check_fails_where_p99_is_off(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_hardware_check_fails_where_p99_is_off(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["reproduce", "hardware", "--runs", str(table(tmp_path, p99_s="30")), "--check"]) == 1
     assert "median error of p99" in capsys.readouterr().err
 
 
-def test_the_check_fails_where_a_routed_run_of_one_s_own_is_outside_its_band(
+def test_hardware_check_fails_where_a_user_routed_run_is_outside_its_band(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(routing, "DRAWS", 5)
@@ -171,15 +171,15 @@ def test_the_check_fails_where_a_routed_run_of_one_s_own_is_outside_its_band(
     assert main(words) == 0
     file.write_text("workload,rate_per_s,routing,mean_s\nC,0.25,least-declared-cost,5\n")
     assert main(words) == 1
-    said = capsys.readouterr().err
+    error = capsys.readouterr().err
     assert (
         "mix C at 0.25/s, least-declared-cost, mean: no longer within tolerance: expected 5 s at most 3% outside"
-        in said
+        in error
     )
-    assert "found 4." in said
+    assert "found 4." in error
 
 
-def test_the_check_fails_where_a_committed_verdict_is_lost(
+def test_hardware_check_fails_where_a_committed_verdict_is_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Of a submission, and of a routed run."""
@@ -192,8 +192,8 @@ def test_the_check_fails_where_a_committed_verdict_is_lost(
     assert main([*words, "--check"]) == 2
     assert f"{out / 'hardware.json'}: cannot be read (No such file or directory)" in capsys.readouterr().err
     assert main(words) == 0
-    facts = json.loads((out / "hardware.json").read_text())
-    p99_s = facts["submissions"][0]["fitted"]["latency_s"]["p99"]
+    measured = json.loads((out / "hardware.json").read_text())
+    p99_s = measured["submissions"][0]["fitted"]["latency_s"]["p99"]
     table(tmp_path, p99_s=repr(p99_s)).rename(tmp_path / "mlperf-sdxl-server.csv")
     assert main(words) == 0
     assert main([*words, "--check"]) == 0
@@ -210,8 +210,8 @@ def test_the_check_fails_where_a_committed_verdict_is_lost(
     )
 
 
-def test_a_machine_much_slower_than_it_was_offline_is_fitted_too(tmp_path: Path) -> None:
-    """Its mean is that of a service five times as long, and more is needed than the first bracket has."""
+def test_machine_much_slower_than_offline_is_fitted(tmp_path: Path) -> None:
+    """The mean is that of a service five times as long, and needs more than the first bracket."""
     (row,) = submissions(table(tmp_path))
     slow = replay.Replay(row, tmp_path)
     mean_s = float(slow.latencies_s(5.0).mean())
@@ -220,7 +220,7 @@ def test_a_machine_much_slower_than_it_was_offline_is_fitted_too(tmp_path: Path)
 
 
 def test_routed_runs_alone_have_a_page_and_no_figure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """And the figure of an earlier scorecard does not stay beside it."""
+    """The figure of an earlier scorecard is removed."""
     file, out = tmp_path / "routes.csv", tmp_path / "out"
     file.write_text("workload,rate_per_s,routing,mean_s\nC,0.5,least-requests,3\n")
     out.mkdir()
@@ -236,7 +236,7 @@ def test_routed_runs_alone_have_a_page_and_no_figure(tmp_path: Path, capsys: pyt
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"gpus": "-1"}, "row 1, column gpus: found '-1'"),
         ({"mean_s": ""}, "row 1, column mean_s: missing"),
@@ -244,16 +244,16 @@ def test_routed_runs_alone_have_a_page_and_no_figure(tmp_path: Path, capsys: pyt
         ({"mean_s": "1e-6"}, "no seconds per image that give a mean"),
     ],
 )
-def test_a_row_that_cannot_be_is_one_clear_error(
-    tmp_path: Path, changes: dict[str, str], said: str, capsys: pytest.CaptureFixture[str]
+def test_malformed_submission_row_is_refused(
+    tmp_path: Path, changes: dict[str, str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["reproduce", "hardware", "--runs", str(table(tmp_path, **changes)), "--check"]) == 2
     error = capsys.readouterr().err
-    assert said in error
+    assert message in error
     assert "Traceback" not in error
 
 
-def test_an_unknown_router_or_file_is_one_clear_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_router_or_file_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "routes.csv"
     file.write_text("workload,rate_per_s,routing,mean_s\nC,0.5,fortune,3\n")
     assert main(["reproduce", "hardware", "--routing", str(file), "--check"]) == 2

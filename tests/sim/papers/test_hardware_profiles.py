@@ -1,4 +1,4 @@
-"""What MLPerf's runs say of the shipped profiles: the batches of a server, an image alone, and the known error."""
+"""What MLPerf's runs say of the shipped profiles: the server's batches, an image alone, and the known error."""
 
 import json
 from collections import defaultdict
@@ -15,35 +15,35 @@ from sim.papers.hardware.rows import Submission, submissions
 from sim.papers.hardware.rows import packaged_file as data
 
 ROWS = {row.name: row for row in submissions(data("mlperf-sdxl-server.csv"))}
-FACTS = json.loads((Path(__file__).parents[3] / "results" / "hardware.json").read_text())["submissions"]
+SUBMISSIONS = json.loads((Path(__file__).parents[3] / "results" / "hardware.json").read_text())["submissions"]
 PROFILES = [profile for profile in within(shipped()) if profile.model == "sdxl-mlperf"]
 SERVED = [profile for profile in PROFILES if any(point.batch == 8 for point in profile.step)]
 NO_SERVER = [profile for profile in PROFILES if profile.gpu in ("b200", "rtx-pro-6000", "l4")]
 IDENTITY = {"ids": lambda each: each.gpu if isinstance(each, Profile) else None}
 
 
-def fact(name: str) -> dict[str, Any]:
-    (found,) = (each for each in FACTS if each["name"] == name)
+def replayed(name: str) -> dict[str, Any]:
+    (found,) = (each for each in SUBMISSIONS if each["name"] == name)
     return found  # type: ignore[no-any-return]
 
 
 def full_s(name: str) -> float:
     """Seconds of a batch of 8 of a submission, fitted on its mean latency."""
-    return float(8 * fact(name)["fitted"]["image_s"])
+    return float(8 * replayed(name)["fitted"]["image_s"])
 
 
 @cache
 def errors() -> dict[str, list[float]]:
-    """Seconds per image fitted on the server run over those of the offline run, less one, by GPU."""
+    """Return seconds per image of the server run over those of the offline run, less one, by GPU."""
     found = defaultdict(list)
-    for each in FACTS:
+    for each in SUBMISSIONS:
         ratio = each["fitted"]["image_s"] / each["unfitted"]["image_s"]
         found[each["accelerator"].removeprefix("Virtualized ")].append(ratio - 1)
     return found
 
 
-def known(errors: list[float]) -> float:
-    """The error that 90 % of the systems stay within."""
+def error_bound(errors: list[float]) -> float:
+    """Return the error that 90 % of the systems stay within."""
     return float(np.quantile(np.abs(errors), 0.9, method="inverted_cdf"))
 
 
@@ -60,19 +60,19 @@ def standalone_s(batch: int, seconds: float) -> float:
 
 
 @pytest.mark.parametrize("profile", [each for each in PROFILES if each.device in errors()], **IDENTITY)
-def test_the_known_error_is_that_of_the_servers_of_the_kind(profile: Profile) -> None:
-    assert profile.service_error == pytest.approx(known(errors()[str(profile.device)]), abs=5e-4)
+def test_known_error_is_that_of_the_servers_of_its_gpu(profile: Profile) -> None:
+    assert profile.service_error == pytest.approx(error_bound(errors()[str(profile.device)]), abs=5e-4)
 
 
 @pytest.mark.parametrize("profile", NO_SERVER, **IDENTITY)
-def test_the_known_error_without_a_server_run_is_that_of_all_kinds(profile: Profile) -> None:
+def test_known_error_without_a_server_run_is_that_of_all_gpus(profile: Profile) -> None:
     assert profile.service_error == pytest.approx(
-        known([each for found in errors().values() for each in found]), abs=5e-4
+        error_bound([each for found in errors().values() for each in found]), abs=5e-4
     )
 
 
 @pytest.mark.parametrize("profile", SERVED, **IDENTITY)
-def test_a_server_s_batch_takes_what_its_run_was_fitted_to(profile: Profile) -> None:
+def test_server_batch_time_is_the_fitted_one(profile: Profile) -> None:
     name = profile.source.removeprefix("MLPerf Inference ").partition(" (SDXL")[0]
     alone, batch, *_ = profile.step
     assert STEPS * batch.seconds == pytest.approx(full_s(name), rel=1e-4)
@@ -82,25 +82,23 @@ def test_a_server_s_batch_takes_what_its_run_was_fitted_to(profile: Profile) -> 
 
 
 @pytest.mark.parametrize("profile", NO_SERVER, **IDENTITY)
-def test_an_image_alone_follows_from_the_offline_batch_where_no_server_ran(profile: Profile) -> None:
+def test_standalone_time_without_a_server_run_follows_from_the_offline_batch(profile: Profile) -> None:
     alone, batch = profile.step
     assert STEPS * alone.seconds == pytest.approx(standalone_s(batch.batch, STEPS * batch.seconds), rel=1e-4)
     assert f"fixed {fixed_s():.3f} s" in str(alone.source)
 
 
 @pytest.mark.parametrize("row", [row for name, row in ROWS.items() if "GH200" in name], ids=lambda row: row.name)
-def test_the_fastest_request_of_a_gh200_was_in_a_batch_of_two_that_did_not_wait(
-    row: Submission, tmp_path: Path
-) -> None:
+def test_fastest_request_of_a_gh200_was_in_an_unqueued_batch_of_two(row: Submission, tmp_path: Path) -> None:
     """By the arrivals, which are made again from the logged seed."""
     replay = Replay(row, tmp_path)
-    seconds = replay.latencies_s(fact(row.name)["fitted"]["image_s"] / replay.base_s)
+    seconds = replay.latencies_s(replayed(row.name)["fitted"]["image_s"] / replay.base_s)
     assert seconds[0] == pytest.approx(full_s(row.name) * 2 / 8)
     assert row.measured["min"] > seconds[0] * 1.15, "the share of a batch is too little"
 
 
-def test_the_fixed_seconds_predict_the_fastest_requests_of_two_other_systems() -> None:
-    """An H100 NVL served an image alone at once; an H100 PCIe one that had waited 1.415 s for a GPU."""
+def test_fixed_seconds_predict_the_fastest_requests_of_two_other_systems() -> None:
+    """An H100 NVL served an image alone at once; the image on an H100 PCIe had waited 1.415 s for a GPU."""
     nvl, pcie = (next(name for name in ROWS if part in name) for part in ("DL380a_H100_NVL", "C245M8_H100_PCIe"))
     assert standalone_s(8, full_s(nvl)) == pytest.approx(ROWS[nvl].measured["min"], rel=0.01)
     assert standalone_s(8, full_s(pcie)) + 1.415 == pytest.approx(ROWS[pcie].measured["min"], rel=0.01)

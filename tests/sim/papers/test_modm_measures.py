@@ -1,4 +1,4 @@
-"""How MoDM's numbers are measured, on runs that were made up so that the answer is known."""
+"""How MoDM's numbers are measured, on made-up runs with a known answer."""
 
 from pathlib import Path
 from typing import Any
@@ -13,14 +13,14 @@ from sim.papers.scorecard.runs.points import Point
 
 
 def run(system: str, folder: Path = Path("nowhere"), late: float = 0.0, **choices: Any) -> tuple[Point, Finished]:
-    told = {"system": system, **{name.replace("__", "."): str(value) for name, value in choices.items()}}
-    point = Point("an-experiment", told, ())
+    chosen = {"system": system, **{name.replace("__", "."): str(value) for name, value in choices.items()}}
+    point = Point("an-experiment", chosen, ())
     summary = {"system": system, "slo": {"2x": {"violation_rate": late}}}
     return point, Finished(point, {}, folder, summary)
 
 
 def at_rates(**late: list[float]) -> Runs:
-    """Two seeds at 10, 20, 30, ... requests a minute, one a little later than told, the other as much earlier."""
+    """Two seeds at 10, 20, 30, ... requests a minute, one slightly later than nominal, the other equally earlier."""
     return Runs(
         tuple(
             run(system, late=share + off, arrivals__rate_rpm=10 * nth, seed=seed)
@@ -31,7 +31,7 @@ def at_rates(**late: list[float]) -> Runs:
     )
 
 
-def test_a_rate_is_sustained_up_to_where_a_line_crosses_one_in_twenty() -> None:
+def test_sustained_rate_is_interpolated_at_five_per_cent_late() -> None:
     runs = at_rates(quality=[0.01, 0.02, 0.14], throughput=[0.01, 0.09, 0.5])
     assert sustained_rpm(["quality"], "2x")(runs) == pytest.approx(20 + 10 * 0.03 / 0.12)
     assert sustained_rpm(["throughput"], "2x")(runs) == pytest.approx(10 + 10 * 0.04 / 0.08)
@@ -44,8 +44,8 @@ def test_a_rate_is_sustained_up_to_where_a_line_crosses_one_in_twenty() -> None:
 @pytest.mark.parametrize(
     ("ages_s", "share"), [([0.0, FRESH_S, FRESH_S + 1, None], 2 / 3), ([FRESH_S + 1], 0.0), ([None, None], None)]
 )
-def test_a_hit_is_fresh_by_the_age_of_its_image(tmp_path: Path, ages_s: list[float | None], share: Any) -> None:
-    """What hit nothing has no age and counts on neither side."""
+def test_hit_is_fresh_by_the_age_of_its_image(tmp_path: Path, ages_s: list[float | None], share: Any) -> None:
+    """A request without a hit has no age and counts on neither side."""
     pq.write_table(pa.table({"source_age_trace_s": pa.array(ages_s, pa.float64())}), tmp_path / "requests.parquet")
     runs = Runs((run("modm-quality", tmp_path, admission="cache-all", cache__capacity=SIZES[-1]),))
     if share is None:
@@ -55,7 +55,7 @@ def test_a_hit_is_fresh_by_the_age_of_its_image(tmp_path: Path, ages_s: list[flo
         assert fresh(runs) == pytest.approx(share)
 
 
-def test_the_load_at_which_the_smallest_model_is_first_needed_is_that_of_the_ten_minutes_before(tmp_path: Path) -> None:
+def test_rate_that_needs_the_smallest_model_is_the_mean_of_the_ten_minutes_before(tmp_path: Path) -> None:
     minutes = range(60)
     pq.write_table(
         pa.table({"arrival_s": [60.0 * n for n in minutes for _ in range(n)]}), tmp_path / "requests.parquet"
@@ -86,13 +86,13 @@ def changing(folder: Path, levels: list[int], stretches: int, late: int) -> Fini
     return Finished(Point("an-experiment", {}, ()), config, folder, {"system": "vanilla"})
 
 
-def test_what_a_peak_leaves_over_is_served_in_the_trough(tmp_path: Path) -> None:
-    """Of 40 requests at the peak, 10 are served in the trough of 20 after it: the same requests on both sides."""
+def test_requests_left_by_a_peak_are_served_in_the_trough(tmp_path: Path) -> None:
+    """Of 40 requests at the peak, 10 are served in the trough of 20 after it: both sides count the same requests."""
     assert lag(changing(tmp_path, [20, 40], 4, late=10)) == pytest.approx((10 / 40, 10 / 20))
     assert lag(changing(tmp_path, [20, 40], 4, late=0)) == pytest.approx((0.0, 0.0))
 
 
 @pytest.mark.parametrize(("levels", "stretches"), [([20, 40], 1), ([20, 40], 2), ([20, 30, 40, 30], 4)])
-def test_a_trace_that_has_not_gone_up_and_down_tells_nothing(tmp_path: Path, levels: list[int], stretches: int) -> None:
+def test_trace_without_a_rise_and_fall_gives_no_lag(tmp_path: Path, levels: list[int], stretches: int) -> None:
     with pytest.raises(Unmeasured, match="ends before the rate has risen and fallen"):
         lag(changing(tmp_path, levels, stretches, late=0))

@@ -1,4 +1,4 @@
-"""How PatchedServe's numbers are measured, on summaries that were made up as the paper has them, and otherwise."""
+"""How PatchedServe's numbers are measured, on made-up summaries that agree with the paper and others that do not."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -28,13 +28,13 @@ RATES = (10, 20, 30, 40)
 
 def run(experiment: str, system: str, rate: int, share: float, error: float = 1.0) -> tuple[Point, Finished]:
     point = Point(experiment, {"system": system, "arrivals.rate_rpm": str(rate), "seed": "1"}, ())
-    told = {"what": "mean squared error of the predicted step of m [ms^2]", "value": error, "source": ""}
-    summary = {"system": system, "slo": {"5x": {"violation_rate": 1 - share}}, "assumptions": [told]}
+    assumption = {"what": "mean squared error of the predicted step of m [ms^2]", "value": error, "source": ""}
+    summary = {"system": system, "slo": {"5x": {"violation_rate": 1 - share}}, "assumptions": [assumption]}
     return point, Finished(point, {}, Path("nowhere"), summary)
 
 
 def figure11(change: Callable[[str, str, int], float] = lambda model, system, rate: 0.0) -> Runs:
-    """PatchedServe carries 40 at 90 %, the others half; a little more on SDXL than on SD3."""
+    """PatchedServe carries 40 at 90 %, the others half; slightly more on SDXL than on SD3."""
     ends = {"patchedserve": (1.0, 1.0, 0.96, 0.90), "patched-cache": (1.0, 0.92, 0.8, 0.5)}
     ends["nirvana-orca"] = (1.0, 0.9, 0.5, 0.2)
     runs = []
@@ -51,7 +51,7 @@ def test_satisfaction_over_nirvana_is_averaged_over_rates_and_models() -> None:
     assert at_moderate_load(figure11()) == 1.0
 
 
-def test_a_load_is_supported_up_to_where_a_line_crosses_the_share() -> None:
+def test_supported_load_is_interpolated_at_the_required_share() -> None:
     def alike(model: str, system: str, rate: int) -> float:
         return 0.1 if model == "sd3" and system == "patchedserve" and rate > 20 else 0.0
 
@@ -63,14 +63,14 @@ def test_a_load_is_supported_up_to_where_a_line_crosses_the_share() -> None:
         load_over_baselines(figure11(lambda model, system, rate: 1.0))
 
 
-def test_scheduling_pays_where_it_is_ahead_of_first_come_first_served_and_more_on_sdxl() -> None:
+def test_scheduling_gains_where_it_beats_fcfs_and_more_on_sdxl() -> None:
     assert gains_by_scheduling(figure11())
     assert not gains_by_scheduling(
         figure11(lambda model, system, rate: 0.2 * (model == "sd3" and system == "patchedserve"))
     )
 
 
-def test_the_error_is_that_of_the_worse_model() -> None:
+def test_predictor_error_is_that_of_the_worse_model() -> None:
     runs = [run("patchedserve-figure11", "patchedserve", 10, 1.0, 3.0)]
     runs += [run("patchedserve-figure11-sd3", "patchedserve", 10, 1.0, error) for error in (4.0, 8.0)]
     assert predictor_error(Runs(tuple(runs))) == 6.0
@@ -89,7 +89,7 @@ def several(shares: Mapping[str, tuple[float, ...]]) -> Runs:
     return Runs(tuple(made))
 
 
-def test_nobody_is_ahead_on_several_gpus_and_distrifusion_is_for_light_loads() -> None:
+def test_patchedserve_leads_on_several_gpus_only_if_every_printed_claim_holds() -> None:
     as_printed = {
         "patchedserve": (1.0, 1.0, 0.9, 0.8),
         "patched-cache": (1.0, 0.9, 0.8, 0.4),
@@ -101,19 +101,19 @@ def test_nobody_is_ahead_on_several_gpus_and_distrifusion_is_for_light_loads() -
     assert not leads_on_several_gpus(several({**as_printed, "patched-cache": (1.0, 0.9, 0.95, 0.4)}))
 
 
-def test_the_profiles_have_the_ratio_that_they_were_made_from() -> None:
+def test_profiles_have_the_published_step_ratio() -> None:
     assert [step_ratio(model) for model in ("sdxl", "sd3-medium")] == pytest.approx([1.3, 2.4])
 
 
 def batch(folder: Path, sides: tuple[int, ...], steps_s: float, model: str = "sdxl") -> tuple[Point, Finished]:
-    """A run of one batch of images with these sides, whose steps took so long."""
+    """A run of one batch of images with these sides and step times."""
     folder.mkdir()
     pq.write_table(pa.table({"denoise_s": [steps_s / 2, steps_s]}), folder / "requests.parquet")
     point = Point("patchedserve-figure5", {"models": model}, ())
     return point, Finished(point, {"trace": {"shapes": [[side, side] for side in sides]}}, folder, {"system": ""})
 
 
-def test_batches_of_three_are_told_apart_by_their_sizes_in_any_order(tmp_path: Path) -> None:
+def test_batches_of_three_are_identified_by_their_sizes_in_any_order(tmp_path: Path) -> None:
     made = [
         batch(tmp_path / "large", (1024, 1024, 1024), 9.0),
         batch(tmp_path / "other", (512, 512, 512), 1.0, "sd3-medium"),
@@ -128,11 +128,11 @@ def test_batches_of_three_are_told_apart_by_their_sizes_in_any_order(tmp_path: P
         third_size_adds_time(Runs(tuple(made)))
 
 
-def test_the_error_is_of_runs_that_have_a_predictor() -> None:
-    """Another assumption's value is no error of the predictor, and a model without one is no zero."""
+def test_predictor_error_needs_a_learned_predictor() -> None:
+    """The value of another assumption is no error of the predictor, and a missing model is no zero."""
     runs = [run("patchedserve-figure11", "patchedserve", 10, 1.0), run("patchedserve-figure11", "patched-cache", 10, 1)]
     for point, finished in [run("patchedserve-figure11-sd3", "patchedserve", 10, 1.0)]:
-        told = [{"what": "switch time", "value": 3.0, "source": ""}]
-        runs.append((point, replace(finished, summary={**finished.summary, "assumptions": told})))
+        assumptions = [{"what": "switch time", "value": 3.0, "source": ""}]
+        runs.append((point, replace(finished, summary={**finished.summary, "assumptions": assumptions})))
     with pytest.raises(Unmeasured, match="no run of sd3-medium has a learnt predictor"):
         predictor_error(Runs(tuple(runs)))

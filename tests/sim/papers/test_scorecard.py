@@ -1,4 +1,4 @@
-"""The scorecard from its experiments to its files: what is run, what is kept, what is said of a row."""
+"""The scorecard from its experiments to its files: which runs are made and kept, and what a row says."""
 
 import json
 from collections.abc import Callable
@@ -50,7 +50,7 @@ Counted = Callable[[], int]
 
 @pytest.fixture
 def simulations(monkeypatch: pytest.MonkeyPatch) -> Counted:
-    """How many simulations were made."""
+    """Count the simulations."""
     made: list[Any] = []
 
     def counted(config: dict[str, Any]) -> Outcome:
@@ -83,7 +83,7 @@ def test_every_target_is_a_row_with_its_verdict(tmp_path: Path) -> None:
     assert rows["A1"].command == "mezzotint run -m experiment=nirvana-figure13 trace.requests=160 preload=100"
 
 
-def test_a_known_reason_is_told_of_a_missed_row_only(tmp_path: Path) -> None:
+def test_known_reason_appears_only_for_rows_outside_tolerance(tmp_path: Path) -> None:
     known = replace(STUDY, reasons={"A1": "never shown", "A2": "the trace is short", "B1": "later"})
     rows = by_id(make(known, tmp_path / "work"))
     assert rows["A1"].reason is None
@@ -91,7 +91,7 @@ def test_a_known_reason_is_told_of_a_missed_row_only(tmp_path: Path) -> None:
     assert rows["B1"].reason == f"{NOT_YET}; later; needs another world"
 
 
-def test_the_same_seed_gives_the_same_bytes_in_any_number_of_processes(tmp_path: Path) -> None:
+def test_scorecard_bytes_do_not_depend_on_the_number_of_processes(tmp_path: Path) -> None:
     for jobs in (1, 2):
         write(make(STUDY, tmp_path / f"work{jobs}", jobs), tmp_path / str(jobs), "scorecard")
     for kind in ("json", "md"):
@@ -114,7 +114,7 @@ def test_runs_of_equal_configuration_are_made_once_and_kept(tmp_path: Path, simu
     assert simulations() == 4
 
 
-def test_a_change_of_arithmetic_runs_everything_again(
+def test_arithmetic_version_change_reruns_everything(
     tmp_path: Path, simulations: Counted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make(STUDY, tmp_path / "work")
@@ -123,7 +123,7 @@ def test_a_change_of_arithmetic_runs_everything_again(
     assert simulations() == 4
 
 
-def test_an_interrupted_scorecard_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_scorecard_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[str] = []
 
     def until(stop: int) -> Callable[[dict[str, Any]], Outcome]:
@@ -144,7 +144,7 @@ def test_an_interrupted_scorecard_goes_on(tmp_path: Path, monkeypatch: pytest.Mo
     assert card.columns[0].rows == make(STUDY, tmp_path / "elsewhere").columns[0].rows
 
 
-def test_half_a_run_is_none(tmp_path: Path, simulations: Counted) -> None:
+def test_truncated_run_is_made_again(tmp_path: Path, simulations: Counted) -> None:
     first = make(STUDY, tmp_path / "work")
     for summary in (tmp_path / "work").glob("*/summary.json"):
         summary.write_text(summary.read_text()[:100])
@@ -152,7 +152,7 @@ def test_half_a_run_is_none(tmp_path: Path, simulations: Counted) -> None:
     assert simulations() == 4
 
 
-def test_what_cannot_be_run_takes_its_own_rows_alone(tmp_path: Path) -> None:
+def test_failed_experiment_affects_only_its_own_rows(tmp_path: Path) -> None:
     measures = MEASURES | {
         "A2": TargetMeasure(("no-such-figure",), latency_s("nirvana"), ""),
         "A3": TargetMeasure((TABLE2,), lambda runs: latency_s("nirvana")(runs) > 0, ""),
@@ -166,7 +166,7 @@ def test_what_cannot_be_run_takes_its_own_rows_alone(tmp_path: Path) -> None:
     assert sum(map(len, card.failed.values())) == 2
 
 
-def test_a_number_that_a_summary_lacks_is_the_reason(tmp_path: Path) -> None:
+def test_missing_summary_key_is_the_reason(tmp_path: Path) -> None:
     measures = MEASURES | {
         "A2": TargetMeasure((COSTS,), lambda runs: runs.where(system="vanilla").mean("cache", "hits"), "")
     }
@@ -175,7 +175,7 @@ def test_a_number_that_a_summary_lacks_is_the_reason(tmp_path: Path) -> None:
     )
 
 
-def test_a_verdict_that_held_is_watched(tmp_path: Path) -> None:
+def test_lost_verdict_is_reported(tmp_path: Path) -> None:
     card = make(STUDY, tmp_path / "work")
     write(card, tmp_path, "before")
     before = tmp_path / "before.json"
@@ -201,10 +201,10 @@ def test_a_verdict_that_held_is_watched(tmp_path: Path) -> None:
         read_comparisons(before, STUDY)
 
 
-def test_the_command_says_what_could_not_be_run_and_what_cannot_stay(
+def test_reproduce_names_what_could_not_be_run_and_what_is_dropped(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The rows that can be had are written all the same."""
+    """The rows with values are written all the same."""
     asked: list[tuple[str | None, bool]] = []
 
     def tried(system: str | None, *, quick: bool) -> Study:
@@ -217,14 +217,14 @@ def test_the_command_says_what_could_not_be_run_and_what_cannot_stay(
     write(replace(card, columns=[replace(card.columns[0], name="log", follows_from="earlier")]), tmp_path, "scorecard")
     words = ["reproduce", "--work", str(tmp_path / "work"), "-o", str(tmp_path)]
     assert main(words) == 2
-    said = capsys.readouterr()
-    failed, dropped = said.err.splitlines()
+    printed = capsys.readouterr()
+    failed, dropped = printed.err.splitlines()
     command = "cannot run mezzotint run experiment=nirvana-table2 trace.requests=160 preload=100"
     assert failed.startswith(f"mezzotint: {command}")
     assert "(and 1 more): " in failed
     assert "no profile of sdxl on l20" in failed
     assert f"{tmp_path}/scorecard.json: the column log comes from other code or settings" in dropped
-    assert said.out.splitlines()[-1] == "synthetic: 0 of 4 scored rows within tolerance, 0 outside, 4 not run"
+    assert printed.out.splitlines()[-1] == "synthetic: 0 of 4 scored rows within tolerance, 0 outside, 4 not run"
     assert [row["verdict"] for row in json.loads((tmp_path / "scorecard.json").read_text())["columns"][0]["rows"]] == [
         "not run", "not run", "not run", "input", "not run", "input",
     ]  # fmt: skip
@@ -235,7 +235,7 @@ def test_the_command_says_what_could_not_be_run_and_what_cannot_stay(
 @pytest.mark.parametrize(
     ("error", "status"), [("no profile of sdxl", 2), ("needs faiss; install it with: pip install 'mezzotint[ann]'", 0)]
 )
-def test_a_missing_extra_leaves_rows_not_run_and_is_no_failure(
+def test_missing_extra_leaves_rows_not_run_and_is_no_failure(
     error: str, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def refused(config: dict[str, Any]) -> Outcome:
@@ -245,30 +245,30 @@ def test_a_missing_extra_leaves_rows_not_run_and_is_no_failure(
     monkeypatch.setattr("sim.papers.scorecard.scorecard.load_study", lambda system, *, quick: STUDY)
     words = ["reproduce", "--work", str(tmp_path / "work"), "-o", str(tmp_path)]
     assert main(words) == status
-    said = capsys.readouterr()
-    assert error in said.err
-    assert said.out.splitlines()[-1] == "synthetic: 0 of 4 scored rows within tolerance, 0 outside, 4 not run"
+    printed = capsys.readouterr()
+    assert error in printed.err
+    assert printed.out.splitlines()[-1] == "synthetic: 0 of 4 scored rows within tolerance, 0 outside, 4 not run"
     assert main([*words, "--check"]) == status
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["nirvana", "--sizes", "1,2"], "reproduce: No such option: --sizes"),
         (["nope"], "another study: addons, compositions, hardware, stages"),
     ],
 )
-def test_an_option_of_another_page_is_refused(
-    words: list[str], told: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+def test_option_of_another_study_is_refused(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     assert main(["reproduce", *words, "-o", str(tmp_path)]) == 2
-    said = capsys.readouterr().err
-    assert told in said
-    assert said.count("\n") == 1
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_quick_form_leaves_no_experiment_as_long_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_quick_form_shortens_every_experiment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "sim.papers.scorecard.scorecard.read_data", lambda path, form: {COSTS: None, TABLE2: ["preload=1"]}
     )
@@ -276,16 +276,16 @@ def test_a_quick_form_leaves_no_experiment_as_long_as_it_is(monkeypatch: pytest.
         load_study("nirvana", quick=True)
 
 
-def test_the_command_writes_and_checks(
+def test_reproduce_writes_and_checks(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On targets that no experiment is behind: nothing is run."""
+    """Targets without an experiment run nothing."""
     monkeypatch.setattr("sim.papers.scorecard.scorecard.MEASURES", {})
     words = ["reproduce", "swiftdiffusion", "-o", str(tmp_path / "out"), "--work", str(tmp_path / "work")]
     assert main(words) == 0
-    said = capsys.readouterr()
-    assert said.out.splitlines()[-1] == "mechanism: 0 of 14 scored rows within tolerance, 0 outside, 14 not run"
-    assert said.err == "", "progress is for terminals"
+    printed = capsys.readouterr()
+    assert printed.out.splitlines()[-1] == "mechanism: 0 of 14 scored rows within tolerance, 0 outside, 14 not run"
+    assert printed.err == "", "progress is for terminals"
     assert {file.name for file in (tmp_path / "out").iterdir()} == {"scorecard.md", "scorecard.json"}
     assert main([*words, "--check"]) == 0
     path = tmp_path / "out/scorecard.json"

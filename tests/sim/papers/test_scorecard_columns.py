@@ -1,4 +1,5 @@
-"""The columns of the scorecard: a trace beside the built-in one, one made after the other, and nothing of its text."""
+"""The columns of the scorecard: a trace beside the built-in one, one column after the other, and no text of the
+trace."""
 
 import json
 from dataclasses import asdict, replace
@@ -54,7 +55,7 @@ def log(tmp_path: Path) -> ColumnTrace:
     return ColumnTrace("log", tmp_path / "kept.parquet")
 
 
-def test_both_columns_have_every_row_and_their_own_reasons(tmp_path: Path, log: ColumnTrace) -> None:
+def test_every_column_has_every_row_and_its_own_reasons(tmp_path: Path, log: ColumnTrace) -> None:
     card = make(STUDY, tmp_path / "work", traces=[ColumnTrace(), log])
     assert [column.name for column in card.columns] == [SYNTHETIC, "log"]
     ours, its = (column.rows for column in card.columns)
@@ -69,12 +70,12 @@ def test_both_columns_have_every_row_and_their_own_reasons(tmp_path: Path, log: 
         assert line in page.splitlines()
     assert "- **A2 (synthetic)**: made up" in page
     for path in paths:
-        said = path.read_text()
-        assert "heliotrope" not in said
-        assert str(tmp_path) not in said, "the page goes to others"
+        text = path.read_text()
+        assert "heliotrope" not in text
+        assert str(tmp_path) not in text, "the page goes to others"
 
 
-def test_one_made_after_the_other_is_both_at_once(
+def test_columns_made_separately_equal_columns_made_together(
     tmp_path: Path, log: ColumnTrace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     work, folder = tmp_path / "work", tmp_path / "out"
@@ -101,7 +102,7 @@ def test_one_made_after_the_other_is_both_at_once(
     assert [column.name for column in whole.columns] == [SYNTHETIC]
 
 
-def test_a_trace_counts_by_its_content_wherever_it_lies(tmp_path: Path, log: ColumnTrace) -> None:
+def test_trace_key_depends_on_content_and_not_on_path(tmp_path: Path, log: ColumnTrace) -> None:
     assert log.path is not None
     config = {"trace": {"path": str(log.path), "requests": 9}}
     moved = tmp_path / "moved.parquet"
@@ -112,7 +113,7 @@ def test_a_trace_counts_by_its_content_wherever_it_lies(tmp_path: Path, log: Col
     assert key.digest(config) != key.digest({"trace": {"path": str(moved), "requests": 9}})
 
 
-def test_what_a_short_trace_cannot_give_is_not_run(tmp_path: Path, log: ColumnTrace) -> None:
+def test_target_that_a_short_trace_cannot_give_is_not_run(tmp_path: Path, log: ColumnTrace) -> None:
     assert log.path is not None
     short: Trace = File(path=log.path, requests=8).load(None)  # type: ignore[arg-type]
     write_trace(short, tmp_path / "short.parquet")
@@ -128,35 +129,35 @@ def test_what_a_short_trace_cannot_give_is_not_run(tmp_path: Path, log: ColumnTr
         ("swiftdiffusion-patch-step", True), ("swiftdiffusion-slow-storage", True), ("swiftdiffusion-production", True),
     ],
 )  # fmt: skip
-def test_what_asks_for_sizes_or_add_ons_keeps_its_own_requests(experiment: str, keeps: bool, log: ColumnTrace) -> None:
-    """A trace of prompts has neither; each of their points can be composed on it too."""
+def test_experiment_with_sizes_or_addons_keeps_its_own_requests(experiment: str, keeps: bool, log: ColumnTrace) -> None:
+    """A trace of prompts has neither; each of their points composes on it too."""
     own = ("seed=1",)
-    told = log.overrides(experiment, own)
-    assert (told == own) is keeps
-    assert keeps or "trace=file" in told
-    points.composed(points.sweep(experiment, told)[0])
+    overrides = log.overrides(experiment, own)
+    assert (overrides == own) is keeps
+    assert keeps or "trace=file" in overrides
+    points.composed(points.sweep(experiment, overrides)[0])
 
 
-def test_what_made_up_prompts_say_nothing_of_is_run_on_a_trace_alone(tmp_path: Path, log: ColumnTrace) -> None:
+def test_target_that_needs_real_prompts_runs_on_a_trace_only(tmp_path: Path, log: ColumnTrace) -> None:
     asked = Target(id="A2", what="latency of nirvana [s]", role="predict", value=1.0, needs="a reader")
     measures = {"A2": replace(MEASURES["A2"], real_prompts=True)}
-    told = replace(STUDY, targets={"one": [asked]}, measures=measures)
-    ours, its = (column.rows[0] for column in make(told, tmp_path / "work", traces=[ColumnTrace(), log]).columns)
+    study = replace(STUDY, targets={"one": [asked]}, measures=measures)
+    ours, its = (column.rows[0] for column in make(study, tmp_path / "work", traces=[ColumnTrace(), log]).columns)
     assert (ours.verdict, ours.reason) == ("not run", "needs prompts that people wrote; needs a reader")
     assert (its.verdict, its.reason, its.requests) == ("outside", "real", 50)
 
 
-def test_an_observation_is_told_from_its_numbers_alone() -> None:
+def test_observation_sentence_follows_from_its_numbers() -> None:
     seen = Observation("sessions", {"near": 0.5, "far": 0.3}, True)
     assert seen.sentence() == "as in the paper: near 0.500, far 0.300 (differences -0.200)"
     assert replace(seen, as_seen=False).sentence().startswith("not as in the paper: ")
     assert Observation("sessions", {}, None, "no users").sentence() == "not measured: no users"
 
 
-def test_what_is_looked_at_beside_the_rows_names_no_file_of_the_user_s(
+def test_readings_and_observations_name_no_user_path(
     tmp_path: Path, log: ColumnTrace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Readings and observations that could not be had say why, with a command that has the file in it."""
+    """Missing readings and observations give the reason, with a command that names the file."""
     monkeypatch.setattr("sim.papers.scorecard.scorecard.INTERPRETED", ())
     why = f"not simulated: mezzotint run trace.path={log.path}"
     monkeypatch.setattr(
@@ -175,9 +176,9 @@ def test_what_is_looked_at_beside_the_rows_names_no_file_of_the_user_s(
     assert str(tmp_path) not in json.dumps(asdict(column))
 
 
-def test_columns_are_named_once(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_duplicate_or_missing_column_name_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     words = ["reproduce", "swiftdiffusion", "-o", str(tmp_path), "--work", str(tmp_path / "work")]
-    for more, told in (
+    for more, message in (
         (["--only-trace"], "add --trace FILE"),
         (["--name", "log"], "without a trace"),
         (["--trace", "a.parquet", "--name", "synthetic"], "the columns that need no trace"),
@@ -186,17 +187,17 @@ def test_columns_are_named_once(capsys: pytest.CaptureFixture[str], tmp_path: Pa
         (["--trace", str(tmp_path / "absent.parquet")], "absent.parquet"),
     ):
         assert main([*words, *more]) == 2
-        assert told in capsys.readouterr().err
+        assert message in capsys.readouterr().err
 
 
-def test_a_scorecard_of_an_earlier_layout_is_none(tmp_path: Path) -> None:
+def test_scorecard_of_an_earlier_layout_is_refused(tmp_path: Path) -> None:
     (tmp_path / "old.json").write_text(json.dumps({"rows": []}))
     with pytest.raises(ConfigError, match="make it again"):
         read_columns(tmp_path / "old.json")
 
 
 def test_every_reading_is_a_point_of_its_experiment() -> None:
-    """What the page lists is what is run: each policy at each capacity, once."""
+    """The page lists exactly the runs: each policy at each capacity, once."""
     for experiment in EXPERIMENTS:
         points_of = [each.choices for each in points.sweep(experiment)]
         listed = {policy for _, of, policies in READINGS if of == experiment for policy in policies}
@@ -210,9 +211,9 @@ def test_every_reading_is_a_point_of_its_experiment() -> None:
         for policy in policies
         for size in READ_AT
     ]
-    told = measure(Runs(tuple(made)))
-    assert len(told) == sum(len(policies) for _, _, policies in READINGS)
-    assert all(one.hit_rate is None and f"{one.policy} failed" in (one.reason or "") for one in told)
+    readings = measure(Runs(tuple(made)))
+    assert len(readings) == sum(len(policies) for _, _, policies in READINGS)
+    assert all(one.hit_rate is None and f"{one.policy} failed" in (one.reason or "") for one in readings)
 
 
 def test_each_target_belongs_to_a_layer_and_those_of_both_to_two() -> None:

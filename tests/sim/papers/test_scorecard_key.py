@@ -1,4 +1,5 @@
-"""What a finished run's key follows from: its configuration, what it reads and what the code computes, not its text."""
+"""The key of a finished run follows from its configuration, its inputs and what the code computes, not the code's
+text."""
 
 import os
 import shutil
@@ -17,14 +18,14 @@ DIGEST = "from sim.papers.scorecard.key import digest; print(digest({'seed': 1})
 
 @pytest.fixture
 def copied(tmp_path: Path) -> Path:
-    """The simulator's folders, to be changed."""
-    for room in ("sim", "traces", "backends", "conf"):
-        shutil.copytree(REPOSITORY / room, tmp_path / room, ignore=shutil.ignore_patterns("__pycache__"))
+    """Copy the simulator's folders for a test to edit."""
+    for package in ("sim", "traces", "backends", "conf"):
+        shutil.copytree(REPOSITORY / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
     return tmp_path
 
 
 def key_of(folder: Path) -> str:
-    """The key of one configuration by the code in ``folder``."""
+    """Return the key of one configuration by the code in ``folder``."""
     done = subprocess.run(
         [sys.executable, "-c", DIGEST], cwd=folder, env=os.environ | {"PYTHONPATH": str(folder)}, capture_output=True,
         text=True, check=True,
@@ -32,10 +33,10 @@ def key_of(folder: Path) -> str:
     return done.stdout.strip()
 
 
-def test_a_comment_changes_no_key_and_a_change_of_results_changes_all(copied: Path) -> None:
+def test_comment_changes_no_key_and_changed_arithmetic_changes_every_key(copied: Path) -> None:
     ours = key.digest({"seed": 1})
-    for room in ("sim", "traces", "backends"):
-        for file in (copied / room).rglob("*.py"):
+    for package in ("sim", "traces", "backends"):
+        for file in (copied / package).rglob("*.py"):
             file.write_text(file.read_text() + "\n# a comment\n")
     for file in (copied / "conf").rglob("*.yaml"):
         file.write_text(file.read_text() + "\n# a comment\n")
@@ -45,14 +46,14 @@ def test_a_comment_changes_no_key_and_a_change_of_results_changes_all(copied: Pa
     assert key_of(copied) != ours, "although nobody raised ARITHMETIC"
 
 
-def test_the_version_of_the_arithmetic_is_in_every_key(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_arithmetic_version_is_in_every_key(monkeypatch: pytest.MonkeyPatch) -> None:
     before = key.arithmetic.__wrapped__()
     assert before == key.arithmetic()
     monkeypatch.setattr(key, "ARITHMETIC", 2)
     assert key.arithmetic.__wrapped__() != before
 
 
-def test_the_key_has_the_configuration_and_the_profiles_that_are_read(tmp_path: Path) -> None:
+def test_key_covers_the_configuration_and_the_profiles_it_reads(tmp_path: Path) -> None:
     config = points.composed(points.sweep("nirvana-figure13")[0])
     assert key.digest(config | {"run": {"dir": "elsewhere"}}) == key.digest(config)
     assert key.digest(config | {"seed": 2}) != key.digest(config)

@@ -1,4 +1,4 @@
-"""Measures, on summaries that were made up and on a small run that was not."""
+"""Measures, on made-up summaries and on a small real run."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -42,7 +42,7 @@ def system(name: str, mean_s: float = 8.0, p50: float = 8.0, p90: float = 10.0, 
 
 
 def table3(changed: Mapping[tuple[str, int], Mapping[str, float]] | None = None) -> Runs:
-    """As the paper has it, but for what is ``changed``: 100 requests, LCBFU saves more, LRU hits more."""
+    """As in the paper except for ``changed``: 100 requests, LCBFU saves more, LRU hits more."""
     runs = []
     for policy, hits, saved in (("fifo", 60, 0.1), ("lru", 80, 0.15), ("lfu", 75, 0.15), ("lcbfu", 70, 0.2)):
         for capacity in CAPACITIES:
@@ -53,7 +53,7 @@ def table3(changed: Mapping[tuple[str, int], Mapping[str, float]] | None = None)
     return Runs(tuple(runs))
 
 
-def test_replicas_are_averaged_and_systems_told_apart() -> None:
+def test_replicas_are_averaged_per_system() -> None:
     runs = Runs((system("vanilla", 8.0), system("vanilla", 10.0), system("nirvana", 4.5, p50=4.0, p90=6.0)))
     assert latency_s("vanilla")(runs) == pytest.approx(9.0)
     assert ratio("nirvana", "vanilla", "latency_s", "mean")(runs) == pytest.approx(0.5)
@@ -61,8 +61,8 @@ def test_replicas_are_averaged_and_systems_told_apart() -> None:
     assert over_median("nirvana", "p90")(runs) == pytest.approx(1.5)
 
 
-def test_a_predicted_miss_is_no_hit() -> None:
-    """The paper's hit rate is of all requests, not of those that were looked up."""
+def test_predicted_miss_is_no_hit() -> None:
+    """The paper's hit rate is of all requests, not of lookups."""
     runs = Runs((system("nirvana", lookups=60, hits=50, hit_rate=50 / 60, hit_share_by_k={"25": 0.1}),))
     assert hit_rate("nirvana")(runs) == pytest.approx(0.5)
     assert served_at("nirvana", 25)(runs) == pytest.approx(0.05)
@@ -92,18 +92,18 @@ def test_table3_is_read_by_policy_and_size() -> None:
         ({("lru", CAPACITIES[2]): {"hits": 70}}, False),
     ],
 )
-def test_the_order_of_table3_is_of_150k_items_and_takes_both_columns(changed: Any, holds: bool) -> None:
+def test_lcbfu_saving_order_is_judged_at_150k_items(changed: Any, holds: bool) -> None:
     assert has_lcbfu_highest_saving(table3(changed)) is holds
 
 
-def test_holes_are_of_caches_that_evict() -> None:
+def test_holes_are_counted_only_for_caches_that_evict() -> None:
     never = {("lcbfu", capacity): {"holes": 0, "evictions": 0} for capacity in CAPACITIES[2:]}
     assert requests_at_a_hole(table3(never)) == pytest.approx(0.04)
     with pytest.raises(Unmeasured, match="nothing was evicted"):
         requests_at_a_hole(table3({("lcbfu", capacity): {"evictions": 0} for capacity in CAPACITIES}))
 
 
-def test_prompts_and_searches_are_read_of_the_run_itself(tmp_path: Path) -> None:
+def test_prompt_lengths_and_search_times_are_read_from_the_run(tmp_path: Path) -> None:
     words = ("system=nirvana", "cluster=a10g", "arrivals=closed", "trace.requests=400", "preload=100")
     outcome = simulated(*words)
     write(outcome, tmp_path)

@@ -1,4 +1,4 @@
-"""What NIRVANA saw in its traffic, in traces that were made to show it, to show the opposite, and to show nothing."""
+"""NIRVANA's observations on its traffic, in traces that show it, the opposite, and nothing."""
 
 import hashlib
 import itertools
@@ -31,7 +31,7 @@ def nothing_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def served(tmp_path: Path) -> Served:
-    """A run of nirvana on a trace of these columns, none of whose requests hit anything unless told."""
+    """A run of nirvana on a trace of these columns, by default without a hit."""
     made = itertools.count()
 
     def put(
@@ -65,28 +65,28 @@ def served(tmp_path: Path) -> Served:
 
 
 def seen(runs: Runs, tmp_path: Path) -> tuple[Observation, Observation, Observation]:
-    """Whether sessions are alike, popular prompts stay popular, and short prompts find what is more similar."""
+    """Return whether sessions are alike, popular prompts stay popular, and short prompts find more similar ones."""
     alike, survive, short = observe(runs, tmp_path / "work")
     return alike, survive, short
 
 
-def said(*what: int) -> str:
-    """Words that nobody else says."""
+def unique_words(*what: int) -> str:
+    """Words that no other user has."""
     return hashlib.sha256(repr(what).encode()).hexdigest()[:12]
 
 
 def sessions(near: bool) -> tuple[list[float], list[str], list[str]]:
     """Twenty users with six sessions of six prompts, half of each prompt the user's own words. The other half is one
-    for all of a session, or where ``near`` is false another for each of its prompts and the same in all sessions."""
+    for the whole session, or, where ``near`` is false, differs by prompt and is the same in all sessions."""
     rows = []
     for user, session, nth in itertools.product(range(20), range(6), range(6)):
-        half = said(user, session) if near else said(user, nth)
-        rows.append((3 * 3600.0 * session + 60 * nth + user, f"{said(user)} {half}", f"u{user}"))
+        half = unique_words(user, session) if near else unique_words(user, nth)
+        rows.append((3 * 3600.0 * session + 60 * nth + user, f"{unique_words(user)} {half}", f"u{user}"))
     times, prompts, users = zip(*sorted(rows), strict=True)
     return list(times), list(prompts), list(users)
 
 
-def test_sessions_are_alike_where_their_prompts_share_words(served: Served, tmp_path: Path) -> None:
+def test_sessions_are_alike_if_their_prompts_share_words(served: Served, tmp_path: Path) -> None:
     found, survive, short = seen(served(*sessions(near=True)), tmp_path)
     within, own, other = found.numbers.values()
     assert found.as_seen is True
@@ -99,7 +99,7 @@ def test_sessions_are_alike_where_their_prompts_share_words(served: Served, tmp_
     assert found.numbers["mean cosine, same session:"] < found.numbers["mean cosine, same user, another session:"]
 
 
-def test_what_a_trace_does_not_tell_is_not_measured(served: Served, tmp_path: Path) -> None:
+def test_observation_without_data_is_not_measured(served: Served, tmp_path: Path) -> None:
     times, prompts, users = sessions(near=True)
     alike, *_ = seen(served(times, prompts), tmp_path)
     assert (alike.as_seen, alike.reason) == (None, "the trace names no users")
@@ -111,10 +111,8 @@ def test_what_a_trace_does_not_tell_is_not_measured(served: Served, tmp_path: Pa
 
 
 @pytest.mark.parametrize(("stays", "left"), [(True, 1.0), (False, 0.0)])
-def test_clusters_that_are_asked_for_every_day_survive(
-    served: Served, tmp_path: Path, stays: bool, left: float
-) -> None:
-    """Three days of one popular prompt, and on the second and third day of the same one or of another."""
+def test_clusters_that_recur_every_day_survive(served: Served, tmp_path: Path, stays: bool, left: float) -> None:
+    """Three days with one popular prompt, which the second and third day repeat or replace."""
     rows = []
     for day in range(3):
         popular = "a castle on a hill at night" if stays or day == 0 else "many green apples"
@@ -127,8 +125,8 @@ def test_clusters_that_are_asked_for_every_day_survive(
     assert found.numbers == {f"left on day {day} of the first day's top:": left for day in (2, 3)}
 
 
-def test_short_prompts_are_compared_by_what_they_hit(served: Served, tmp_path: Path) -> None:
-    """Fourteen words are few and fifteen many; what hit nothing is on neither side."""
+def test_short_prompts_are_compared_by_hit_similarity(served: Served, tmp_path: Path) -> None:
+    """Fourteen words are few and fifteen are many; a request without a hit is on neither side."""
     prompts = [" ".join(WORDS[:14]), f"  {' '.join(WORDS[:15])} ", "one", "two", " ".join(WORDS[:20])]
     times = [float(n) for n in range(5)]
     for hits, as_seen in (([0.9, 0.6, 0.8, None, 0.7], True), ([0.5, 0.8, 0.6, None, 0.7], False)):
@@ -142,7 +140,7 @@ def test_short_prompts_are_compared_by_what_they_hit(served: Served, tmp_path: P
         similarity_of_hits(run, short=False)
 
 
-def test_what_was_seen_of_a_trace_is_kept(served: Served, tmp_path: Path) -> None:
+def test_observations_of_a_trace_are_cached(served: Served, tmp_path: Path) -> None:
     runs = served(*sessions(near=True))
     first = observe(runs, tmp_path / "work")
     (kept,) = (tmp_path / "work").glob("observed-*.json")

@@ -1,4 +1,4 @@
-"""The page and the figure: every row on the one, every row with a value of ours on the other."""
+"""The page and the figure: the page has every row, the figure every row with a value of ours."""
 
 from dataclasses import replace
 from typing import Any
@@ -26,8 +26,8 @@ def row(of: Target, ours: Any, reason: str | None = None) -> Row:
     )  # fmt: skip
 
 
-def target(**facts: Any) -> Target:
-    return Target(**({"id": "A1", "what": "a quantity", "role": "predict", "value": 2.0} | facts))
+def target(**fields: Any) -> Target:
+    return Target(**({"id": "A1", "what": "a quantity", "role": "predict", "value": 2.0} | fields))
 
 
 ROWS = [
@@ -63,27 +63,27 @@ def test_every_row_is_on_the_page_with_its_reason() -> None:
     assert tally(ROWS) == "2 of 6 scored rows within tolerance, 2 outside, 2 not run"
 
 
-def test_every_row_with_a_value_of_ours_is_drawn() -> None:
+def test_every_row_with_a_simulated_value_is_drawn() -> None:
     figure = draw({"synthetic": ROWS})
     assert figure is not None
     (panel,) = figure.axes
     points = [line for line in panel.lines if len(line.get_xdata()) == 1]
     assert len(points) == 6, "two of the list"
     assert all(abs(line.get_xdata()[0]) <= MAX_OFFSET for line in points)
-    said = [text.get_text() for text in panel.texts]
-    assert [name for name in said if name in {each.id for each in ROWS}] == ["A1", "A2", "A3", "A4", "A5"]
+    texts = [text.get_text() for text in panel.texts]
+    assert [name for name in texts if name in {each.id for each in ROWS}] == ["A1", "A2", "A3", "A4", "A5"]
     assert "2 targets without a simulated value are not drawn" in figure.get_suptitle().replace("\n", " ")
     assert draw({"synthetic": ROWS[5:]}) is None
 
 
-def test_many_rows_are_laid_in_two_columns() -> None:
+def test_many_rows_are_drawn_in_two_columns() -> None:
     figure = draw({"synthetic": [replace(ROWS[0], id=f"A{n}") for n in range(31)]})
     assert figure is not None
     assert [len(axes.get_yticks()) for axes in figure.axes] == [16, 15]
 
 
 @given(st.floats(0.01, 1e3), st.floats(0.5, 2.0), st.sampled_from(["rel_tol", "abs_tol", "at_least", "at_most"]))
-def test_a_point_lies_inside_the_band_exactly_where_it_is_held(paper: float, off: float, kind: str) -> None:
+def test_point_lies_inside_the_band_exactly_if_within_tolerance(paper: float, off: float, kind: str) -> None:
     bound = kind.startswith("at")
     of = target(**{"value": None if bound else paper, kind: paper if bound else 0.1})
     drawn = row(of, paper * off)
@@ -94,20 +94,20 @@ def test_a_point_lies_inside_the_band_exactly_where_it_is_held(paper: float, off
     assert inside is (drawn.verdict == "within tolerance")
 
 
-def test_an_ordering_is_at_zero_or_out_of_sight() -> None:
+def test_ordering_is_drawn_at_zero_or_off_the_axis() -> None:
     assert offsets(row(target(role="order", value=None), True)) == [0.0]
     assert offsets(ROWS[2]) == [-float("inf")]
     assert offsets(ROWS[5]) == pytest.approx([])
 
 
-def test_what_exactly_was_measured_is_told_where_it_is_known() -> None:
+def test_page_states_what_is_measured_where_known() -> None:
     page = render([replace(COLUMN, rows=[replace(ROWS[0], basis="the mean over seeds"), ROWS[1]])], "in full", None)
     assert "| A1 | the mean over seeds |" in page.splitlines()
     assert "| A2 | None |" not in page
     assert "## What is measured" not in render([COLUMN], "in full", None)
 
 
-def test_other_readings_stand_side_by_side_and_those_that_were_not_run_say_why() -> None:
+def test_readings_are_listed_side_by_side_with_reasons() -> None:
     one = [
         Interpretation("uses never fade", "lfu", [0.5, 0.6], [0.1, 0.2]),
         Interpretation("all stored", "lru", None, None, "late"),
@@ -129,7 +129,7 @@ def test_other_readings_stand_side_by_side_and_those_that_were_not_run_say_why()
     assert "What other readings give" not in render([COLUMN], "in full", None)
 
 
-def test_what_was_seen_is_told_of_each_trace_under_the_observation() -> None:
+def test_observations_are_listed_per_trace() -> None:
     seen = Observation("sessions are alike", {"near": 0.5, "far": 0.25}, True)
     absent = replace(seen, numbers={}, as_seen=None, reason="no users")
     columns = [replace(COLUMN, observations=[seen]), replace(COLUMN, name="log", observations=[absent]), COLUMN]
@@ -142,7 +142,7 @@ def test_what_was_seen_is_told_of_each_trace_under_the_observation() -> None:
     assert "What NIRVANA saw" not in render([COLUMN], "in full", None)
 
 
-def test_a_row_that_one_trace_lacks_has_the_other_s_point_alone() -> None:
+def test_row_missing_on_one_trace_shows_only_the_other_point() -> None:
     figure = draw({"synthetic": ROWS[:1], "log": [row(target(), None, "too short")]})
     assert figure is not None
     (panel,) = figure.axes

@@ -1,4 +1,4 @@
-"""The targets: all of them there, and a malformed file refused in one line."""
+"""The targets: all are present, and a malformed file is refused in one line."""
 
 from pathlib import Path
 
@@ -26,7 +26,7 @@ def written(tmp_path: Path, *entries: str) -> Path:
     return path
 
 
-def test_every_target_of_every_system_is_there() -> None:
+def test_every_target_of_every_system_is_present() -> None:
     targets = load_study(None, quick=False).targets
     assert {system: [target.id for target in listed] for system, listed in targets.items()} == {
         system: ids.split() for system, ids in IDS.items()
@@ -35,7 +35,7 @@ def test_every_target_of_every_system_is_there() -> None:
     assert len(scored) == 77
 
 
-def test_measures_are_of_targets_that_exist_and_experiments_that_have_a_quick_form() -> None:
+def test_every_measure_has_a_target_and_its_experiments_a_quick_form() -> None:
     assert set(MEASURES) <= {each for ids in IDS.values() for each in ids.split()}
     quick = load_study(None, quick=True)
     assert set(quick.experiments()) <= set(quick.overrides)
@@ -43,13 +43,13 @@ def test_measures_are_of_targets_that_exist_and_experiments_that_have_a_quick_fo
     assert all("fitted" in MEASURES[name].fixed_by for name in fits)
 
 
-def test_one_system_may_be_chosen_and_a_wrong_one_is_told() -> None:
+def test_unknown_system_is_refused() -> None:
     assert list(load_study("modm", quick=False).targets) == ["modm"]
     with pytest.raises(ConfigError, match="found the system 'niravna', expected one of nirvana, modm"):
         load_study("niravna", quick=False)
 
 
-def test_a_sweep_has_the_points_that_hydra_would_run() -> None:
+def test_sweep_has_the_points_hydra_would_run() -> None:
     points = sweep("nirvana-figure13", ["trace.requests=10"])
     assert [point.choices for point in points] == [{"system": "vanilla"}, {"system": "nirvana"}]
     assert points[0].command == "mezzotint run experiment=nirvana-figure13 trace.requests=10 system=vanilla"
@@ -58,7 +58,7 @@ def test_a_sweep_has_the_points_that_hydra_would_run() -> None:
 
 
 @pytest.mark.parametrize(
-    ("entry", "told"),
+    ("entry", "message"),
     [
         ("id: X1, what: a, role: predict, value: high", r"one\.0\.value\.float: .*, found 'high'"),
         ("id: X1, what: a, role: guess, value: 1.0", r"one\.0\.role: .*found 'guess'"),
@@ -72,15 +72,15 @@ def test_a_sweep_has_the_points_that_hydra_would_run() -> None:
         ("id: X1, what: a, role: order, value: 1.0", "an ordering is true or false and has no value"),
     ],
 )
-def test_a_malformed_target_is_named(tmp_path: Path, entry: str, told: str) -> None:
-    with pytest.raises(ConfigError, match=told) as error:
+def test_malformed_target_is_refused(tmp_path: Path, entry: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as error:
         load_targets(written(tmp_path, entry))
     assert "\n" not in str(error.value)
     assert str(error.value).startswith(str(tmp_path))
 
 
 @pytest.mark.parametrize("content", ["- a\n", "one: 3\n", "one: [3]\n", "one: {", "\x00", ""])
-def test_a_file_of_another_form_is_refused_in_one_line(tmp_path: Path, content: str) -> None:
+def test_malformed_targets_file_is_one_line(tmp_path: Path, content: str) -> None:
     path = tmp_path / "targets.yaml"
     path.write_text(content)
     with pytest.raises(ConfigError) as error:
@@ -90,24 +90,24 @@ def test_a_file_of_another_form_is_refused_in_one_line(tmp_path: Path, content: 
         load_targets(tmp_path / "absent.yaml")
 
 
-def test_an_id_is_there_once(tmp_path: Path) -> None:
+def test_duplicate_target_id_is_refused(tmp_path: Path) -> None:
     entry = "id: X1, what: a, role: order"
     with pytest.raises(ConfigError, match="found the id X1 twice"):
         load_targets(written(tmp_path, entry, entry))
 
 
-def test_reasons_are_lines_about_targets_that_exist(tmp_path: Path) -> None:
+def test_reasons_must_name_existing_targets(tmp_path: Path) -> None:
     targets = load_targets(written(tmp_path, "id: X1, what: a, role: order"))
     path = tmp_path / "reasons.yaml"
     path.write_text("X1: >-\n  because\n  of that\n")
     assert load_reasons(path, targets) == {"X1": "because of that"}
-    for wrong, told in (
+    for wrong, message in (
         ({"X2": "why"}, "found X2, expected a target's id"),
         ({"X1": 3}, r"X1\.str: input should be a valid string, found 3"),
         ([1], "valid dictionary"),
     ):
         path.write_text(yaml.safe_dump(wrong))
-        with pytest.raises(ConfigError, match=told):
+        with pytest.raises(ConfigError, match=message):
             load_reasons(path, targets)
     path.write_text("")
     assert load_reasons(path, targets) == {}

@@ -15,12 +15,12 @@ VALUES = st.floats(1e-3, 1e6) | st.floats(-1e6, -1e-3)
 TOLERANCES = st.floats(1e-3, 10.0)
 
 
-def target(role: Role = "predict", **facts: Any) -> Target:
-    return Target(id="X1", what="a quantity", role=role, **facts)
+def target(role: Role = "predict", **fields: Any) -> Target:
+    return Target(id="X1", what="a quantity", role=role, **fields)
 
 
 @given(VALUES, TOLERANCES, st.floats(-3.0, 3.0))
-def test_a_tolerance_includes_its_edge_on_both_sides(value: float, tolerance: float, off: float) -> None:
+def test_tolerance_includes_its_edge_on_both_sides(value: float, tolerance: float, off: float) -> None:
     assume(abs(abs(off) - 1) > 1e-6 or abs(off) == 1)
     relative = judge(target(value=value, rel_tol=tolerance), value + off * tolerance * abs(value))
     absolute = judge(target(value=value, abs_tol=tolerance), value + off * tolerance)
@@ -32,13 +32,13 @@ def test_a_tolerance_includes_its_edge_on_both_sides(value: float, tolerance: fl
 
 
 @given(VALUES)
-def test_a_value_without_a_tolerance_is_allowed_five_per_cent(value: float) -> None:
+def test_default_tolerance_is_five_per_cent(value: float) -> None:
     assert judge(target(value=value), 1.049 * value).verdict == "within tolerance"
     assert judge(target(value=value), 0.949 * value).verdict == "outside"
 
 
 @given(VALUES, st.floats(0.0, 1e6))
-def test_bounds_hold_on_their_own_side_and_on_the_edge(bound: float, off: float) -> None:
+def test_bounds_include_their_edge(bound: float, off: float) -> None:
     at_least, at_most = target(at_least=bound), target(at_most=bound)
     assert judge(at_least, bound + off).verdict == judge(at_most, bound - off).verdict == "within tolerance"
     assert judge(at_least, bound).verdict == judge(at_most, bound).verdict == "within tolerance"
@@ -47,7 +47,7 @@ def test_bounds_hold_on_their_own_side_and_on_the_edge(bound: float, off: float)
 
 
 @given(st.lists(VALUES, min_size=1, max_size=5), st.data())
-def test_a_list_is_held_only_as_a_whole(values: list[float], data: st.DataObject) -> None:
+def test_list_is_within_tolerance_only_as_a_whole(values: list[float], data: st.DataObject) -> None:
     of = target(value=values, rel_tol=0.1)
     assert judge(of, list(values)).verdict == "within tolerance"
     place = data.draw(st.integers(0, len(values) - 1))
@@ -57,13 +57,13 @@ def test_a_list_is_held_only_as_a_whole(values: list[float], data: st.DataObject
     assert error == pytest.approx([0.2 if place == at else 0.05 for at in range(len(values))])
 
 
-def test_an_ordering_is_held_if_it_is_true() -> None:
+def test_ordering_is_within_tolerance_if_true() -> None:
     assert judge(target("order"), True) == (None, "within tolerance")
     assert judge(target("order"), False) == (None, "outside")
 
 
 @given(VALUES, VALUES)
-def test_what_is_fitted_or_taken_is_never_scored(value: float, ours: float) -> None:
+def test_fits_and_inputs_are_never_scored(value: float, ours: float) -> None:
     for role, unscored in (("fit", "input"), ("input", "input"), ("inconsistent", "inconsistent")):
         error, verdict = judge(target(role, value=value), ours)
         assert verdict == unscored
@@ -71,7 +71,7 @@ def test_what_is_fitted_or_taken_is_never_scored(value: float, ours: float) -> N
         assert math.isfinite(error)
 
 
-def test_what_was_not_simulated_is_not_run_unless_it_is_given() -> None:
+def test_unsimulated_target_is_not_run_unless_an_input() -> None:
     assert [judge(target(role, value=1.0), None).verdict for role in ("predict", "fit", "input", "inconsistent")] == [
         "not run",
         "input",
@@ -92,13 +92,13 @@ def test_what_was_not_simulated_is_not_run_unless_it_is_given() -> None:
         (target("order"), 1.0),
     ],
 )
-def test_a_measure_of_another_form_is_an_error(of: Target, ours: Any) -> None:
+def test_measure_of_another_form_is_refused(of: Target, ours: Any) -> None:
     with pytest.raises(ConfigError, match="X1"):
         judge(of, ours)
 
 
 @given(VALUES, TOLERANCES)
-def test_a_tolerance_of_a_scored_value_is_always_said(value: float, tolerance: float) -> None:
+def test_scored_value_always_has_a_tolerance(value: float, tolerance: float) -> None:
     assert target(value=value).tolerance == {"rel": 0.05}
     assert target(value=value, abs_tol=tolerance).tolerance == {"abs": tolerance}
     assert target(at_most=value).tolerance == {"at_most": value}

@@ -14,32 +14,32 @@ def predicted() -> list:
     return settings(lambda _, controlnets, loras: loras == 2)
 
 
-def test_every_setting_that_nothing_was_calibrated_on_is_predicted(predicted: list) -> None:
-    """Stage by stage, with the errors that results/swiftdiffusion.md has: a change that makes them worse fails."""
+def test_uncalibrated_settings_are_predicted_within_the_stated_error(predicted: list) -> None:
+    """Stage by stage, with the errors of results/swiftdiffusion.md: a change that makes them larger fails."""
     assert {(each.system, each.name) for each in predicted} == {
         *(("diffusers", "3C/2L"), ("nirvana-10", "3C/2L"), ("nirvana-20", "3C/2L"), ("katz", "3C/2L")),
         *(("katz", "1C/2L"), ("distrifusion-add-ons", "1C/2L"), ("distrifusion-add-ons", "3C/2L")),
     }
-    most = {"latency_s": 0.05, "denoise_s": 0.05, "lora_s": 0.07, "other_s": 0.18, "patch_step": 2.5}
+    max_errors = {"latency_s": 0.05, "denoise_s": 0.05, "lora_s": 0.07, "other_s": 0.18, "patch_step": 2.5}
     for stage in STAGES:
         for statistic in STATISTICS:
-            assert max_error(predicted, stage, statistic) <= most[stage], (stage, statistic)
+            assert max_error(predicted, stage, statistic) <= max_errors[stage], (stage, statistic)
 
 
-def test_the_page_has_each_of_them(predicted: list) -> None:
+def test_stages_page_has_each_predicted_setting(predicted: list) -> None:
     page = render(predicted)
     assert page.count("**predicted**") == 2 * len(predicted) + 1
     assert max(map(len, page.splitlines())) < 250
 
 
 @pytest.mark.parametrize("system", ["diffusers", "katz"])
-def test_what_was_calibrated_on_comes_out(system: str) -> None:
+def test_calibrated_settings_are_reproduced(system: str) -> None:
     for each in settings(lambda name, nets, loras: name == system and (nets, loras) in ((0, 1), (3, 0))):
         for statistic in STATISTICS:
             assert abs(each.error("latency_s", statistic) or 0.0) < 0.01, (each.name, statistic)
 
 
-def test_the_command_tells_the_largest_error_of_what_is_predicted_and_writes_the_page(
+def test_stages_command_reports_the_largest_predicted_error_and_writes_the_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     alike = dict.fromkeys(STAGES, 2.0)
@@ -55,10 +55,10 @@ def test_the_command_tells_the_largest_error_of_what_is_predicted_and_writes_the
     monkeypatch.setattr("sim.papers.stages.replay.settings", lambda: made)
     words = ["reproduce", "stages", "-o", str(tmp_path)]
     assert main(words) == 0
-    said = capsys.readouterr().out.splitlines()
+    lines = capsys.readouterr().out.splitlines()
     off, medians = {"latency_s": "0.25", "patch_step": "3"}, {"lora_s": "0.5"}
     files = [tmp_path / f"swiftdiffusion.{kind}" for kind in ("md", "json")]
-    assert said == [
+    assert lines == [
         *(
             f"{stage}: largest error of a predicted setting: mean {off.get(stage, '0')}, "
             f"median {medians.get(stage, '0')}"
@@ -70,7 +70,7 @@ def test_the_command_tells_the_largest_error_of_what_is_predicted_and_writes_the
     assert sorted(tmp_path.iterdir()) == sorted(files)
 
 
-def test_the_check_fails_where_a_stage_is_lost(
+def test_stages_check_fails_where_a_stage_is_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def both(mean: dict[str, float], median: dict[str, float]) -> dict[str, dict[str, float]]:

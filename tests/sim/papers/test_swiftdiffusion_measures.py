@@ -1,4 +1,4 @@
-"""How SwiftDiffusion's numbers are measured, on latencies that were made up."""
+"""How SwiftDiffusion's numbers are measured, on made-up latencies."""
 
 from pathlib import Path
 
@@ -29,12 +29,12 @@ def runs(latency_s: dict[tuple[str, int, int], float]) -> Runs:
         ("distrifusion-add-ons", (2, 4, 8, 8)),
     ],
 )
-def test_throughput_is_of_all_gpus_that_a_request_holds(system: str, gpus: tuple[int, ...]) -> None:
+def test_throughput_counts_every_gpu_a_request_holds(system: str, gpus: tuple[int, ...]) -> None:
     for nets, held in enumerate(gpus):
         assert per_gpu_rpm(runs({(system, nets, 2): 3.0}), system, nets, 2) == pytest.approx(60 / (3.0 * held))
 
 
-def test_the_best_baseline_is_that_of_the_most_images_for_a_gpu() -> None:
+def test_best_baseline_has_the_most_images_per_gpu() -> None:
     seconds = {("swiftdiffusion", 1, 2): 2.0, ("diffusers", 1, 2): 8.0, ("nirvana-10", 1, 2): 6.0}
     found = runs({**seconds, ("nirvana-20", 1, 2): 5.0})
     assert over_best_baseline(found) == pytest.approx(5.0 / (2.0 * 2))

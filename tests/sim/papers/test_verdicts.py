@@ -28,9 +28,9 @@ COMMITTED = {
 def test_every_committed_file_has_verdicts_that_can_be_lost(name: str) -> None:
     judge: Callable[[Results], Comparisons] = COMMITTED[name]
     found = read_committed(REPOSITORY / "results" / f"{name}.json", judge)
-    held = [row for row, each in found.items() if each.within_tolerance]
-    assert len(held) >= 5
-    for row in held:
+    within = [row for row, each in found.items() if each.within_tolerance]
+    assert len(within) >= 5
+    for row in within:
         spoiled = dict(found) | {row: Comparison(found[row].expected, "spoiled", False)}
         (line,) = lost_rows(found, spoiled)
         assert line == (
@@ -39,14 +39,14 @@ def test_every_committed_file_has_verdicts_that_can_be_lost(name: str) -> None:
         )
 
 
-def test_only_what_held_can_be_lost() -> None:
-    held, missed = Comparison("1", "1", True), Comparison("1", "2", False)
-    assert lost_rows({"a": missed, "b": held}, {"a": held, "b": held, "c": missed}) == []
-    assert lost_rows({"a": missed, "b": held}, {}) == ["b: was within tolerance, and the row is missing now"]
+def test_only_rows_within_tolerance_can_be_lost() -> None:
+    within, outside = Comparison("1", "1", True), Comparison("1", "2", False)
+    assert lost_rows({"a": outside, "b": within}, {"a": within, "b": within, "c": outside}) == []
+    assert lost_rows({"a": outside, "b": within}, {}) == ["b: was within tolerance, and the row is missing now"]
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"settings": [{}]}', '{"settings": 3}'])
-def test_another_file_is_refused(text: str, tmp_path: Path) -> None:
+def test_file_of_another_study_is_refused(text: str, tmp_path: Path) -> None:
     file = tmp_path / "swiftdiffusion.json"
     file.write_text(text)
     with pytest.raises(ConfigError, match=r"swiftdiffusion.json: found no results of this study and version"):
@@ -54,12 +54,12 @@ def test_another_file_is_refused(text: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("study", ["", "hardware", "stages", "addons", "compositions"])
-def test_outside_a_clone_a_check_is_refused_before_any_run(
+def test_check_outside_a_clone_is_refused_before_any_run(
     study: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["reproduce", *study.split(), "--check"]) == 2
-    said = capsys.readouterr().err
-    assert "cannot be read (No such file or directory), and --check compares with it" in said
-    assert "name the results folder of a clone with -o, or make it once without --check" in said
+    error = capsys.readouterr().err
+    assert "cannot be read (No such file or directory), and --check compares with it" in error
+    assert "name the results folder of a clone with -o, or make it once without --check" in error
     assert list(tmp_path.iterdir()) == []

@@ -1,4 +1,4 @@
-"""The search for the highest rate: against queueing theory, and whatever the runs say."""
+"""The search for the highest rate: against queueing theory, and for arbitrary outcomes of its runs."""
 
 import json
 import math
@@ -34,12 +34,13 @@ def late_share(load: float) -> float:
 
 
 def rate_of(violations: float) -> float:
-    """Requests per minute at which that share of M/D/1 waits longer than a service, and so takes over twice it."""
+    """Return the requests per minute at which that share of M/D/1 waits longer than a service, so takes over twice
+    it."""
     return 60.0 / FULL_S * float(brentq(lambda load: late_share(load) - violations, 1e-6, 1 - 1e-9))
 
 
 def md1(requests: int) -> Measure:
-    """M/D/1 by Lindley's recursion, from empty; a replication has the same exponential draws at every rate."""
+    """Simulate M/D/1 by Lindley's recursion, from empty; a replication has the same exponential draws at every rate."""
 
     def measure(asked: Sequence[tuple[int, float]]) -> list[Trial]:
         found = []
@@ -58,7 +59,7 @@ def grows(rate_rpm: float) -> bool:
 
 
 @pytest.mark.parametrize("violations", [0.02, 0.05, 0.2])
-def test_the_rate_of_md1_is_that_of_the_distribution_of_its_wait(violations: float) -> None:
+def test_md1_capacity_matches_its_wait_distribution(violations: float) -> None:
     spec = CapacitySpec(violations, "2x", 0.02, 2.0, 6, 0.005)
     found = search(spec, md1(60_000))
     assert found.rate_rpm.low < rate_of(violations) < found.rate_rpm.high
@@ -66,8 +67,8 @@ def test_the_rate_of_md1_is_that_of_the_distribution_of_its_wait(violations: flo
     assert found.violation_rate.mean == pytest.approx(violations, rel=0.05)
 
 
-def test_a_rate_whose_backlog_grows_is_not_sustained() -> None:
-    """Half of the requests may be late, and in a short trace fewer are: the load of 1 is the limit all the same."""
+def test_growing_backlog_is_not_sustained() -> None:
+    """Half of the requests may be late, and a short trace has fewer late: the load of 1 is still the limit."""
     found = search(
         CapacitySpec(0.5, "4x", 0.1, 2.0, 3, 0.001), lambda asked: [Trial(*each, 0.1, grows(each[1])) for each in asked]
     )
@@ -76,7 +77,7 @@ def test_a_rate_whose_backlog_grows_is_not_sustained() -> None:
 
 
 def erratic(seed: int) -> Measure:
-    """Any share at any rate, the same when asked again; nothing at the lower end and all at the upper one."""
+    """Any share at any rate, repeatable; none at the lower end and all at the upper one."""
 
     def measure(asked: Sequence[tuple[int, float]]) -> list[Trial]:
         shares = [
@@ -95,7 +96,7 @@ def erratic(seed: int) -> Measure:
     replications=st.integers(2, 5),
     tolerance=st.floats(1e-4, 1.0),
 )
-def test_the_more_may_be_late_the_higher_the_rate_whatever_the_runs_say(
+def test_capacity_rises_with_the_allowed_violations(
     seed: int, shares: list[float], replications: int, tolerance: float
 ) -> None:
     answers = []
@@ -113,7 +114,7 @@ def test_the_more_may_be_late_the_higher_the_rate_whatever_the_runs_say(
     assert answers == sorted(answers)
 
 
-def test_a_rate_that_does_not_lie_between_the_two_is_told_with_its_side() -> None:
+def test_capacity_outside_the_search_range_names_the_bound() -> None:
     with pytest.raises(
         ConfigError, match=r"--from 0.6: at this rate \d+.\d% of the requests are over 2x \(3 of 3 .*lower"
     ):
@@ -124,7 +125,7 @@ def test_a_rate_that_does_not_lie_between_the_two_is_told_with_its_side() -> Non
         search(CapacitySpec(0.9, "2x", 0.7, 2.0, 3, 0.02), md1(100))
 
 
-def test_the_interval_holds_the_mean_as_often_as_it_says() -> None:
+def test_confidence_interval_has_its_stated_coverage() -> None:
     rng = np.random.default_rng(3)
     held = [(found := interval(rng.normal(10.0, 2.0, 5).tolist())).low < 10.0 < found.high for _ in range(4000)]
     assert np.mean(held) == pytest.approx(0.95, abs=0.015)
@@ -134,10 +135,10 @@ SMALL = ("system=vanilla", "cluster.count=1", "trace.requests=200")
 OPTIONS = ("--from", "0.15", "--to", "0.7", "--replications", "2", "--tolerance", "1")
 
 
-def test_a_search_is_made_once_and_gives_the_same_bytes(
+def test_capacity_search_resumes_and_repeats_its_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Interrupted, it goes on with the runs that are there, and another share takes them too; so does the command."""
+    """After an interruption the finished runs are reused, also for another share and by the command."""
     config = composed(["run.dir=unused", *SMALL])
     made: list[float] = []
     simulate = sim.run.simulate.simulate
@@ -152,8 +153,8 @@ def test_a_search_is_made_once_and_gives_the_same_bytes(
     def asked(violations: float) -> dict[str, Any]:
         made.clear()
         find_capacity(CapacitySpec(violations, "2x", 0.15, 0.7, 2, 1.0), config, settings, folder, SMALL, 1)
-        said: dict[str, Any] = json.loads((folder / "rate.json").read_bytes())
-        return said
+        results: dict[str, Any] = json.loads((folder / "rate.json").read_bytes())
+        return results
 
     found = asked(0.2)
     assert found["rate_rpm"]["low"] < rate_of(0.2) < found["rate_rpm"]["high"]
@@ -176,13 +177,13 @@ def test_a_search_is_made_once_and_gives_the_same_bytes(
     before = (folder / "rate.json").read_bytes()
     words = ["plan", "capacity", *SMALL, *OPTIONS, "--violations", "0.1", "-o", str(folder)]
     assert main(words) == 0
-    said = capsys.readouterr()
-    assert said.err == ""  # no bar where nobody looks
-    first, *files_said = said.out.splitlines()
+    printed = capsys.readouterr()
+    assert printed.err == ""  # no bar without a terminal
+    first, *printed_files = printed.out.splitlines()
     assert re.fullmatch(
         r"vanilla: .* at that rate \S+% \(.*\) of the requests exceed the limit(, the backlog of .*)?", first
     )
-    assert files_said == [str(folder / name) for name in ("rate.json", "rate.png")]
+    assert printed_files == [str(folder / name) for name in ("rate.json", "rate.png")]
     assert made == []
     assert (folder / "rate.json").read_bytes() == before
     for other in ("seed=7", f"--config-dir={tmp_path}"):
@@ -190,8 +191,8 @@ def test_a_search_is_made_once_and_gives_the_same_bytes(
         assert "another sweep" in capsys.readouterr().err
 
 
-def test_a_limit_in_seconds_finds_the_rate_that_the_same_multiple_finds(tmp_path: Path) -> None:
-    """At one size, 2x is so many seconds: the same runs, the same answer."""
+def test_limit_in_seconds_gives_the_capacity_of_the_same_multiple(tmp_path: Path) -> None:
+    """At one size 2x is a fixed number of seconds: the runs and the answer are the same."""
     found = {}
     for slo in ("2x", f"{2 * FULL_S:g}s"):
         folder = tmp_path / slo
@@ -201,7 +202,7 @@ def test_a_limit_in_seconds_finds_the_rate_that_the_same_multiple_finds(tmp_path
     assert len(set(found.values())) == 1
 
 
-def test_a_run_of_another_configuration_is_not_taken_for_a_search_s_own(tmp_path: Path) -> None:
+def test_run_of_another_configuration_is_not_reused(tmp_path: Path) -> None:
     config, other = (composed(["run.dir=unused", *SMALL, f"warmup={n}"]) for n in (0, 1))
     asked = [(0, 0.5), (1, 0.5)]
     first = trials.Trials(config, tmp_path, "2x", 1, tqdm(disable=True))
@@ -230,14 +231,14 @@ def test_a_run_of_another_configuration_is_not_taken_for_a_search_s_own(tmp_path
         (["cheapest"], "plan: found cheapest, expected capacity or placement"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_searched_for_is_one_line(
+def test_invalid_plan_command_is_one_line(
     words: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     usual = ["--from", "0.1", "--to", "1", "trace.requests=50", "-o", str(tmp_path / "out")]
     assert main(["plan", *words[:1], *(usual if words[:1] == ["capacity"] else []), *words[1:]]) == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err.startswith("mezzotint: error: ")
-    assert message in said.err
-    assert len(said.err.splitlines()) == 1
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("mezzotint: error: ")
+    assert message in printed.err
+    assert len(printed.err.splitlines()) == 1
     assert not list(tmp_path.glob("out/*"))

@@ -1,4 +1,4 @@
-"""The placement of ControlNets against every placement there is."""
+"""The placement of ControlNets against exhaustive search."""
 
 import json
 from itertools import product
@@ -32,54 +32,58 @@ def demands(draw: st.DrawFn) -> Demand:
     return Demand((*groups.items(), ((), 0.1)), draw(st.floats(0.05, 0.3)))
 
 
-def objective(demand: Demand, found: Placement, room: int) -> float:
-    """What ``solve`` minimises, of any placement."""
-    even = max(found.load) + found.copies / (room * len(found.share) * len(found.load))
+def objective(demand: Demand, found: Placement, max_per_server: int) -> float:
+    """Return the objective of ``solve`` for any placement."""
+    even = max(found.load) + found.copies / (max_per_server * len(found.share) * len(found.load))
     return found.turns_s + BALANCE_WEIGHT * demand.call_s * even
 
 
-def exhaustive(demand: Demand, servers: int, limit: float, room: int) -> Placement | None:
-    """The best of all placements with a single copy of each."""
+def exhaustive(demand: Demand, servers: int, limit: float, max_per_server: int) -> Placement | None:
+    """Return the best of all placements with a single copy of each."""
     best: tuple[float, Placement] | None = None
     for at in product(range(servers), repeat=len(demand.load)):
         whole = {name: [float(s == own) for s in range(servers)] for name, own in zip(demand.load, at, strict=True)}
         found = evaluate(demand, whole)
-        fits = max(map(len, found.servers)) <= room and max(found.load) <= limit + 1e-9
-        if fits and (best is None or objective(demand, found, room) < best[0]):
-            best = objective(demand, found, room), found
+        fits = max(map(len, found.servers)) <= max_per_server and max(found.load) <= limit + 1e-9
+        if fits and (best is None or objective(demand, found, max_per_server) < best[0]):
+            best = objective(demand, found, max_per_server), found
     return None if best is None else best[1]
 
 
 @settings(max_examples=15)
 @given(demands(), st.integers(1, 3), st.integers(1, 4), st.floats(0.2, 1.0))
-def test_no_placement_of_single_copies_is_better(demand: Demand, servers: int, room: int, limit: float) -> None:
-    best, found = exhaustive(demand, servers, limit, room), solve(demand, servers, limit, room)
+def test_solved_placement_is_at_least_as_good_as_any_of_single_copies(
+    demand: Demand, servers: int, max_per_server: int, limit: float
+) -> None:
+    best, found = exhaustive(demand, servers, limit, max_per_server), solve(demand, servers, limit, max_per_server)
     if found is None:
         assert best is None
         return
-    assert max(map(len, found.servers)) <= room
+    assert max(map(len, found.servers)) <= max_per_server
     assert max(found.load) <= limit * (1 + 1e-6)
     assert sum(found.load) == pytest.approx(sum(demand.load.values()))
     assert all(sum(shares) == pytest.approx(1) for shares in found.share.values())
     assert min_servers(demand, limit) <= servers
     if best is not None:
-        assert objective(demand, found, room) <= objective(demand, best, room) * (1 + GAP) + 1e-9
+        assert objective(demand, found, max_per_server) <= objective(demand, best, max_per_server) * (1 + GAP) + 1e-9
 
 
 @settings(max_examples=10)
 @given(demands(), st.integers(2, 3))
-def test_where_there_is_room_for_one_copy_each_it_is_the_best_of_all(demand: Demand, servers: int) -> None:
-    """As many places as ControlNets: nothing can be divided."""
+def test_placement_is_optimal_if_each_controlnet_fits_once(demand: Demand, servers: int) -> None:
+    """As many places as ControlNets leave nothing to divide."""
     if len(demand.load) % servers:
         return
-    room = len(demand.load) // servers
-    best, found = exhaustive(demand, servers, 1.0, room), solve(demand, servers, 1.0, room)
+    max_per_server = len(demand.load) // servers
+    best, found = exhaustive(demand, servers, 1.0, max_per_server), solve(demand, servers, 1.0, max_per_server)
     assert (best is None) == (found is None)
     if best is not None and found is not None:
-        assert objective(demand, found, room) == pytest.approx(objective(demand, best, room), rel=2 * GAP, abs=1e-9)
+        assert objective(demand, found, max_per_server) == pytest.approx(
+            objective(demand, best, max_per_server), rel=2 * GAP, abs=1e-9
+        )
 
 
-def test_a_pair_is_divided_between_servers() -> None:
+def test_controlnet_pair_is_split_between_servers() -> None:
     demand = Demand(((("a", "b"), 1.0), (("c", "d"), 1.0)), 0.2)
     assert evaluate(demand, dict.fromkeys("abcd", (1.0,))).turns_s == pytest.approx(0.2)
     found = solve(demand, 2, 0.7, 2)
@@ -88,7 +92,7 @@ def test_a_pair_is_divided_between_servers() -> None:
     assert found.load == pytest.approx((0.4, 0.4))
 
 
-def test_of_service_a_the_naive_choices_are_overloaded_where_the_solved_one_is_not() -> None:
+def test_solved_placement_of_service_a_avoids_the_overload_of_naive_ones() -> None:
     demand = head(of_service("A", 120.0, 1.15), 16)
     assert sum(demand.load.values()) == pytest.approx(2 * 1.695 * 1.15, rel=0.01)
     found = solve(demand, 6, 0.7, 8)
@@ -96,13 +100,13 @@ def test_of_service_a_the_naive_choices_are_overloaded_where_the_solved_one_is_n
     assert max(found.load) <= 0.7 < 1.0 < min(max(naive(demand, 6).load) for naive in (one_each, in_turn))
 
 
-def test_the_command_says_what_a_run_takes(capsys: pytest.CaptureFixture[str]) -> None:
+def test_plan_placement_prints_overrides_for_a_run(capsys: pytest.CaptureFixture[str]) -> None:
     asked = ["plan", "placement", "--service", "B", "--rate-rpm", "30", "--servers", "3", "--most", "10"]
     assert main(asked) == 0
     assert "allocation.servers=3 'controlnet_placement.placement=[[" in capsys.readouterr().out
     assert main([*asked, "--json"]) == 0
-    said = json.loads(capsys.readouterr().out)
-    assert max(said["solved"]["load"]) <= 0.7
+    results = json.loads(capsys.readouterr().out)
+    assert max(results["solved"]["load"]) <= 0.7
     for wrong, named in (
         (["--servers", "1"], "give more --servers"),
         (["--service", "C"], "--service: found 'C'"),
@@ -120,13 +124,13 @@ def asking(controlnets: list[list[str]], gap_s: float = 30.0) -> Trace:
     return make(columns | {"controlnets": controlnets}, name="mine", source="s")
 
 
-def test_more_servers_than_can_be_solved_for_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_too_many_servers_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "placement", "--service", "B", "--rate-rpm", "1e8"]) == 2
     assert "need 4739545 servers, expected at most 64" in capsys.readouterr().err
 
 
-def test_the_demand_of_a_trace_is_what_its_requests_ask_for_at_its_own_rate() -> None:
-    """Five requests in two minutes are two a minute, whatever the order of a request's ControlNets."""
+def test_trace_demand_is_its_controlnets_at_its_own_rate() -> None:
+    """Five requests in two minutes are two a minute, in any order of a request's ControlNets."""
     asked = asking([["b", "a"], ["a", "b"], ["a"], [], ["c"]])
     demand = of_trace(asked, None, 0.5)
     assert demand.rate_hz * 60 == pytest.approx(2.0)
@@ -135,15 +139,13 @@ def test_the_demand_of_a_trace_is_what_its_requests_ask_for_at_its_own_rate() ->
     assert of_trace(asked, 20.0, 0.5).load == pytest.approx({name: 10 * load for name, load in demand.load.items()})
 
 
-def test_the_command_takes_a_trace_that_asks_for_controlnets_over_a_time(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_placement_takes_a_timed_trace_with_controlnets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def asked(trace: Trace, *more: str) -> int:
         return main(["plan", "placement", "--trace", str(write(trace, tmp_path / "t.parquet").path), *more])
 
     assert asked(asking([["a"], ["b"], ["a"]])) == 0
-    assert "1 servers for 2 requests a minute; 2 ControlNets" in (said := capsys.readouterr().out)
-    assert "allocation.servers=1 'controlnet_placement.placement=[[a,b]]'" in said
+    assert "1 servers for 2 requests a minute; 2 ControlNets" in (output := capsys.readouterr().out)
+    assert "allocation.servers=1 'controlnet_placement.placement=[[a,b]]'" in output
     assert asked(asking([[], []])) == 2
     assert "mine: no request asks for a ControlNet" in capsys.readouterr().err
     assert asked(asking([["a"], ["b"]], gap_s=0.0)) == 2
@@ -151,7 +153,7 @@ def test_the_command_takes_a_trace_that_asks_for_controlnets_over_a_time(
     assert asked(asking([["a"], ["b"]], gap_s=0.0), "--rate-rpm", "6") == 0
 
 
-def test_a_solver_that_does_not_end_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unfinished_solver_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     ended = SimpleNamespace(status=1, x=None, message="node limit")
     monkeypatch.setattr("sim.plan.placement.solve.milp", lambda *_, **__: ended)
     with pytest.raises(ConfigError, match=r"did not end \(node limit\); take fewer ControlNets or servers"):

@@ -1,4 +1,4 @@
-"""Finished runs, fabricated: a queue whose servers speed up with the cache, and its output files."""
+"""Fabricated finished runs: a queue whose servers speed up with the cache, and its output files."""
 
 import json
 from collections.abc import Callable
@@ -44,7 +44,7 @@ def spread(values: np.ndarray) -> dict[str, float]:
 
 
 def summary_of(system: str, times: dict[str, Any], *, seed: int, gpus: int, warmup: int) -> dict[str, Any]:
-    """A whole schema-1 summary."""
+    """A complete schema-1 summary."""
     service_s, hit_rate, by_k, saving = SYSTEMS.get(system, SYSTEMS["nirvana"])
     kept = {name: values[warmup:] for name, values in times.items()}
     latency = kept["finish_s"] - kept["arrival_s"]
@@ -98,7 +98,7 @@ def write_run(
     change: Callable[[dict[str, Any]], None] | None = None,
     config: dict[str, Any] | None = None,
 ) -> Path:
-    """A finished run in `directory`; `change` edits the summary, `config` replaces sections."""
+    """Write a finished run into `directory`; `change` edits the summary, `config` replaces sections."""
     service_s, _, _, saving = SYSTEMS.get(system, SYSTEMS["nirvana"])
     times = queue(rate_rpm or 10.0, service_s, saving or 0.0, gpus, requests, seed)
     summary = summary_of(system, times, seed=seed, gpus=gpus, warmup=warmup)
@@ -132,7 +132,7 @@ def write_run(
 def fabricate(tmp_path: Path) -> Fabricate:
     """`fabricate(name, system, ...)` writes a finished run into the test's folder."""
 
-    def write(name: str, system: str = "nirvana", **facts: Any) -> Path:
-        return write_run(tmp_path / name, system, **facts)
+    def write(name: str, system: str = "nirvana", **changes: Any) -> Path:
+        return write_run(tmp_path / name, system, **changes)
 
     return write

@@ -1,4 +1,4 @@
-"""An output replaces what the same command wrote before, and nothing else."""
+"""An output replaces the same command's earlier files and nothing else."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +15,7 @@ NOTES = b"# My notes\nkeep these\n"
 
 @pytest.fixture
 def place(tmp_path: Path, fabricate: Fabricate, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with a finished run, a trace and notes, to work in."""
+    """A folder to work in, with a finished run, a trace and notes."""
     monkeypatch.chdir(tmp_path)
     fabricate("g", "vanilla", requests=30)
     assert main(["trace", "synth", "-o", "keep.parquet", "--requests", "30"]) == 0
@@ -47,16 +47,16 @@ def place(tmp_path: Path, fabricate: Fabricate, monkeypatch: pytest.MonkeyPatch)
         (["reproduce", "stages", "-o", "."], "swiftdiffusion.md"),
     ],
 )  # fmt: skip
-def test_an_output_never_overwrites_what_the_command_did_not_write(
+def test_output_never_overwrites_a_file_of_another_kind(
     words: list[str], victim: str, place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = (place / victim).read_bytes()
     capsys.readouterr()
     assert main(words) == 2
     assert (place / victim).read_bytes() == before
-    said = capsys.readouterr().err
-    assert "would be overwritten; name another path, or remove it first" in said
-    assert Path(victim).name in said
+    error = capsys.readouterr().err
+    assert "would be overwritten; name another path, or remove it first" in error
+    assert Path(victim).name in error
 
 
 @pytest.mark.parametrize(
@@ -70,12 +70,12 @@ def test_an_output_never_overwrites_what_the_command_did_not_write(
         ["trace", "compare", "keep.parquet", "keep.parquet", "-o", "page.md"],
     ],
 )
-def test_an_output_replaces_that_of_the_same_command(words: list[str], place: Path) -> None:
+def test_output_replaces_that_of_the_same_command(words: list[str], place: Path) -> None:
     assert main(words) == 0
     assert main(words) == 0
 
 
-def test_an_empty_file_is_nobodys(tmp_path: Path) -> None:
+def test_empty_file_may_be_overwritten(tmp_path: Path) -> None:
     (tmp_path / "made").touch()
     check_ours(tmp_path / "made", ValueError, "a report", b"<")
     check_ours(tmp_path / "absent", ValueError, "a report", b"<")

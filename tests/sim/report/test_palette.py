@@ -1,4 +1,4 @@
-"""A style for every series: told apart, kept together by system, shaded where they are one system's."""
+"""A distinct style for every series: one colour per system, shades within it."""
 
 from dataclasses import dataclass
 from itertools import combinations
@@ -8,12 +8,12 @@ import pytest
 
 from conf.palette import COLOURS
 from sim.report.compare import thinned
-from sim.report.figures.palette import families_of, series_styles
+from sim.report.figures.palette import series_styles
 
 
 @dataclass(frozen=True)
 class Named:
-    """What a style follows from, of a run."""
+    """Return what a run's style follows from."""
 
     system: str
     series: str
@@ -24,8 +24,8 @@ def _runs(*names: tuple[str, str, str]) -> Any:
     return [Named(system, series, family) for system, series, family in names]
 
 
-def test_more_series_than_colours_are_still_told_apart() -> None:
-    """Those of one system share a colour; no two style alike."""
+def test_more_series_than_colours_still_have_distinct_styles() -> None:
+    """Series of one system share a colour, and no two styles are alike."""
     runs = _runs(*((f"s{of}", f"s{of} cache={n}", f"s{of} cache={n}") for of in range(4) for n in range(4)))
     styles = series_styles(runs)
     assert len(runs) > len(COLOURS)
@@ -35,22 +35,13 @@ def test_more_series_than_colours_are_still_told_apart() -> None:
         assert (ours.colour == theirs.colour) == (one.system == other.system)
 
 
-def test_as_few_as_there_are_colours_have_one_each() -> None:
+def test_few_series_have_a_colour_each() -> None:
     runs = _runs(*((name, name, name) for name in ("a", "b", "c")))
     assert [style.colour for style in series_styles(runs).values()] == list(COLOURS[:3])
 
 
-def test_one_system_at_several_values_is_shaded_in_their_order() -> None:
-    runs = _runs(*(("a", f"a rate={n}", "a") for n in (2, 10, 1)))
-    assert families_of(runs) == ["a"]
-    styles = series_styles(runs)
-    brightness = [sum(int(styles[f"a rate={n}"].colour[at : at + 2], 16) for at in (1, 3, 5)) for n in (1, 2, 10)]
-    assert brightness == sorted(brightness), "from dark to light, 2 before 10"
-    assert all(styles[f"a rate={n}"].dash == "-" for n in (1, 2, 10))
-
-
 @pytest.mark.parametrize("count", [1, 12, 13, 120])
-def test_what_is_too_much_to_draw_is_thinned_with_both_ends(count: int) -> None:
+def test_thinning_keeps_both_ends(count: int) -> None:
     names = [str(n) for n in range(count)]
     kept = thinned(names, 12)
     assert len(kept) == min(count, 12)

@@ -28,7 +28,7 @@ def sweep(fabricate: Fabricate, tmp_path: Path) -> list[Run]:
     return load_runs([tmp_path])
 
 
-def test_distributions_never_fall_and_end_at_one(sweep: list[Run]) -> None:
+def test_latency_distributions_are_nondecreasing_and_end_at_one(sweep: list[Run]) -> None:
     figure = figures.latency_distribution(sweep)
     assert figure is not None
     assert len(figure.axes) == 2
@@ -44,7 +44,7 @@ def test_distributions_never_fall_and_end_at_one(sweep: list[Run]) -> None:
         assert all(low <= limit <= high for limit in dashed for low, high in [panel.get_xlim()])
 
 
-def test_stacked_bars_sum_to_one(sweep: list[Run]) -> None:
+def test_stacked_hit_shares_sum_to_one(sweep: list[Run]) -> None:
     figure = figures.hit_share(sweep)
     assert figure is not None
     for panel in figure.axes:
@@ -55,7 +55,7 @@ def test_stacked_bars_sum_to_one(sweep: list[Run]) -> None:
         assert list(lengths.values()) == pytest.approx([1.0, 1.0])
 
 
-def test_violations_are_drawn_against_the_rate(sweep: list[Run]) -> None:
+def test_slo_violations_are_drawn_against_the_rate(sweep: list[Run]) -> None:
     figure = figures.slo_violations(sweep)
     assert figure is not None
     assert [panel.get_title(loc="left") for panel in figure.axes] == [
@@ -69,7 +69,7 @@ def test_violations_are_drawn_against_the_rate(sweep: list[Run]) -> None:
         assert panel.collections, "a band over seeds"
 
 
-def test_one_rate_gives_bars(fabricate: Fabricate, tmp_path: Path) -> None:
+def test_single_rate_is_drawn_as_bars(fabricate: Fabricate, tmp_path: Path) -> None:
     for system in ("vanilla", "nirvana"):
         fabricate(system, system, rate_rpm=14.0, requests=300)
     runs = load_runs([tmp_path])
@@ -79,7 +79,7 @@ def test_one_rate_gives_bars(fabricate: Fabricate, tmp_path: Path) -> None:
     assert [patch.get_width() for patch in figure.axes[0].patches] == pytest.approx(expected)
 
 
-def test_a_series_keeps_its_colour_in_every_figure(sweep: list[Run]) -> None:
+def test_series_keeps_its_colour_in_every_figure(sweep: list[Run]) -> None:
     styles = series_styles(sweep)
     bars = figures.throughput([run for run in sweep if run.load.rate_rpm == 6.0])
     assert bars is not None
@@ -110,7 +110,7 @@ def test_time_series_show_queue_and_gpus(sweep: list[Run]) -> None:
     assert over_time(sweep) is None
 
 
-def test_names_are_never_typeset_or_hidden(fabricate: Fabricate, tmp_path: Path) -> None:
+def test_names_are_shown_verbatim(fabricate: Fabricate, tmp_path: Path) -> None:
     for index, name in enumerate((r"$\frac{", "_hidden", "x" * 200, "two\nlines")):
         fabricate(str(index), name, requests=50)
     runs = load_runs([tmp_path])
@@ -125,7 +125,7 @@ def test_names_are_never_typeset_or_hidden(fabricate: Fabricate, tmp_path: Path)
     assert all(len(short(name)) <= 45 for name in ("x" * 200, "_" * 300, ""))
 
 
-def test_drawing_leaves_the_readers_settings_alone(sweep: list[Run]) -> None:
+def test_drawing_leaves_rc_params_unchanged(sweep: list[Run]) -> None:
     before: dict[str, Any] = dict(mpl.rcParams)
     figures.throughput(sweep)
     assert dict(mpl.rcParams) == before
@@ -148,7 +148,7 @@ def test_one_system_at_six_sizes_is_one_curve(fabricate: Fabricate, tmp_path: Pa
         assert not figure.axes[0].patches
 
 
-def test_letters_and_width_are_those_of_every_figure(sweep: list[Run]) -> None:
+def test_every_figure_has_the_same_font_size_and_width(sweep: list[Run]) -> None:
     for draw in (figures.latency_distribution, figures.slo_violations, figures.hit_share, over_time):
         figure = draw(sweep)
         assert figure is not None
@@ -156,8 +156,8 @@ def test_letters_and_width_are_those_of_every_figure(sweep: list[Run]) -> None:
         assert {panel.xaxis.label.get_fontsize() for panel in figure.axes} == {9.0}
 
 
-def test_many_distributions_are_rows_with_their_ranges(fabricate: Fabricate, tmp_path: Path) -> None:
-    """Of nine systems a row each, from the 10th to the 90th percentile of its latency, and marks of two more."""
+def test_many_latency_distributions_are_rows_of_ranges(fabricate: Fabricate, tmp_path: Path) -> None:
+    """One row for each of nine systems, from the 10th to the 90th percentile of its latency, with two more marks."""
     for index in range(9):
         fabricate(f"{index}", f"system-{index}", requests=20 + 5 * index)
     runs = load_runs([tmp_path])
@@ -170,16 +170,16 @@ def test_many_distributions_are_rows_with_their_ranges(fabricate: Fabricate, tmp
     for bar, run in zip(bars, runs, strict=True):
         quantiles = latency_quantiles(run, np.array([0.1, 0.9]))
         assert [bar.get_x(), bar.get_x() + bar.get_width()] == pytest.approx(quantiles, rel=0.01)
-    said = [text.get_text() for text in shown.legends[0].texts]
-    assert said[:3] == ["p10 to p90", "p50", "p99"]
+    labels = [text.get_text() for text in shown.legends[0].texts]
+    assert labels[:3] == ["p10 to p90", "p50", "p99"]
     (tmp_path / "8/requests.parquet").unlink()
     shown = figures.latency_distribution(runs)
     assert shown is not None
     assert shown.axes[0].get_ylabel() == "Share of completed requests", "eight can be told apart as curves"
 
 
-def test_a_limit_that_no_run_of_a_load_has_is_no_panel(fabricate: Fabricate, tmp_path: Path) -> None:
-    """Sizes 1, 2 and 3 at two loads; 4x was asked for at the lower one alone."""
+def test_limit_that_no_run_of_a_load_has_gets_no_panel(fabricate: Fabricate, tmp_path: Path) -> None:
+    """Sizes 1, 2 and 3 at two loads; only the lower load has 4x."""
 
     def once(summary: dict[str, Any]) -> None:
         del summary["slo"]["4x"]
@@ -203,8 +203,8 @@ def test_a_limit_that_no_run_of_a_load_has_is_no_panel(fabricate: Fabricate, tmp
     ]
 
 
-def test_a_wide_axis_is_logarithmic_with_marks_that_can_be_read(fabricate: Fabricate, tmp_path: Path) -> None:
-    """Sizes over decades, too many to be written under it: some of them are, the largest always, evenly."""
+def test_wide_axis_is_logarithmic_with_few_ticks(fabricate: Fabricate, tmp_path: Path) -> None:
+    """Sizes over decades, too many to label: an even selection is labelled, always with the largest."""
     sizes = [10 * 2**power for power in range(12)]
     for size in sizes:
         fabricate(f"n{size}", requests=20, config={"system": {"name": "nirvana", "cache": {"capacity": size}}})
@@ -219,7 +219,7 @@ def test_a_wide_axis_is_logarithmic_with_marks_that_can_be_read(fabricate: Fabri
     assert len({sizes.index(high) - sizes.index(low) for low, high in pairwise(marked)}) == 1
 
 
-def test_one_system_at_several_values_is_shaded_from_dark_to_light(fabricate: Fabricate, tmp_path: Path) -> None:
+def test_values_of_one_system_are_shaded_from_dark_to_light(fabricate: Fabricate, tmp_path: Path) -> None:
     sizes = (10, 1000, 200, 40, 5, 70, 20)
     for size in sizes:
         fabricate(f"n{size}", requests=20, config={"system": {"name": "nirvana", "cache": {"capacity": size}}})
@@ -233,28 +233,14 @@ def test_one_system_at_several_values_is_shaded_from_dark_to_light(fabricate: Fa
     assert {styles[run.series].dash for run in runs} == {"-"}
 
 
-def test_where_colours_run_out_those_of_a_system_share_one(fabricate: Fabricate, tmp_path: Path) -> None:
-    systems = ("vanilla", "nirvana", "pinecone")
-    for system in systems:
-        for name in "abcde":
-            config = {"system": {"name": system}, "eviction": {"_target_": name}}
-            fabricate(f"{system}-{name}", system, requests=10, config=config)
-    runs = load_runs([tmp_path])
-    styles = series_styles(runs)
-    by_system = {system: {styles[run.series].colour for run in runs if run.system == system} for system in systems}
-    assert [len(colours) for colours in by_system.values()] == [1, 1, 1]
-    assert len(set.union(*by_system.values())) == 3
-    assert len({(style.colour, str(style.dash), style.marker) for style in styles.values()}) == 15
-
-
-def test_a_series_without_a_column_over_time_has_the_other(fabricate: Fabricate, tmp_path: Path) -> None:
+def test_series_without_a_gauge_still_shows_the_other(fabricate: Fabricate, tmp_path: Path) -> None:
     for system, gone in (("vanilla", "busy"), ("nirvana", "queued")):
         path = fabricate(system, system, requests=50) / "cluster.parquet"
         pq.write_table(pq.read_table(path).drop_columns([gone]), path)
     runs = load_runs([tmp_path])
     figure = over_time(runs)
     assert figure is not None
-    busy, first, second, bar = figure.axes  # in the order of the names, then what explains the shades
+    busy, first, second, bar = figure.axes  # sorted by name, then the explanation of the shades
     assert len(busy.collections) == 1
     assert [len(panel.lines) for panel in (first, second)] == [0, 1]
     assert first.texts[0].get_text() == "no data"
@@ -262,11 +248,11 @@ def test_a_series_without_a_column_over_time_has_the_other(fabricate: Fabricate,
     assert [label.get_text() for label in bar.get_yticklabels()] == ["0%", "50%", "100%"]
     alone = over_time([run for run in runs if run.system == "vanilla"])
     assert alone is not None
-    assert len(alone.axes) == 2  # nothing is shaded, and nothing explains it
+    assert len(alone.axes) == 2  # nothing is shaded or explained
     assert not alone.axes[0].collections
 
 
-def test_panels_lie_one_below_the_other() -> None:
+def test_panels_are_stacked_vertically() -> None:
     figure, shown = stacked_panels([1.0, 3.0, 2.0])
     assert figure.axes == shown
     assert (figure.get_figwidth(), figure.get_figheight()) == (WIDTH, pytest.approx(6.0))

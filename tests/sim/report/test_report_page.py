@@ -1,4 +1,4 @@
-"""The report as a file: whole, self-contained, repeatable, and honest about what is not there."""
+"""The report as a file: whole, self-contained, repeatable, and clear about missing values."""
 
 import base64
 import re
@@ -22,7 +22,7 @@ Fabricate = Callable[..., Path]
 
 
 class Page(HTMLParser):
-    """Cells of the page's tables by row, and every attribute that could fetch something."""
+    """Collects the cells of the page's tables by row, and every attribute that could fetch something."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
@@ -58,13 +58,13 @@ def four(fabricate: Fabricate, tmp_path: Path) -> Path:
     return tmp_path / "runs"
 
 
-def test_the_same_runs_give_the_same_bytes(four: Path, tmp_path: Path) -> None:
+def test_same_runs_give_the_same_report_bytes(four: Path, tmp_path: Path) -> None:
     first, second = (write_report([four], tmp_path / name / "r.html") for name in ("a", "b"))
     assert first[0].read_bytes() == second[0].read_bytes()
     assert [path.read_bytes() for path in first[1:]] == [path.read_bytes() for path in second[1:]]
 
 
-def test_the_page_needs_nothing_beside_it(four: Path) -> None:
+def test_report_page_is_self_contained(four: Path) -> None:
     report = write_report([four])
     assert report[0] == four / "report.html"
     page = Page(report[0].read_text())
@@ -77,12 +77,12 @@ def test_the_page_needs_nothing_beside_it(four: Path) -> None:
 
 
 def column(runs: Sequence[Run], title: str) -> dict[str, Entry]:
-    """A column of the comparison, by series."""
+    """Return a column of the comparison, by series."""
     place = [each.title for each in columns(runs)].index(title)
     return {cell.series: entries[place] for cell, entries in comparison(runs)}
 
 
-def test_ages_of_what_is_reused_are_told_on_both_clocks_where_something_is(four: Path) -> None:
+def test_source_ages_are_reported_on_both_clocks(four: Path) -> None:
     runs = load_runs([four])
     for title, minutes in (("Cached age p50", "1.33"), ("Cached age in trace", "2.5")):
         assert column(runs, title)["nirvana"].text == minutes
@@ -91,13 +91,13 @@ def test_ages_of_what_is_reused_are_told_on_both_clocks_where_something_is(four:
     assert "Cached age p50" not in [each.title for each in columns(alone)]
 
 
-def test_one_seed_proves_nothing_best(four: Path) -> None:
+def test_single_seed_marks_nothing_as_best(four: Path) -> None:
     runs = load_runs([four])
     assert not any(entry.best for _, entries in comparison(runs) for entry in entries)
     assert "With one seed the noise is unknown" in write_report([four])[0].read_text()
 
 
-def test_the_best_of_each_load_is_marked_where_seeds_agree(fabricate: Fabricate, tmp_path: Path) -> None:
+def test_best_of_each_load_is_marked_if_seeds_agree(fabricate: Fabricate, tmp_path: Path) -> None:
     for system in ("vanilla", "modm-throughput"):
         for seed in (1, 2, 3):
             fabricate(f"{system}-{seed}", system, rate_rpm=20.0, requests=400, seed=seed)
@@ -107,8 +107,8 @@ def test_the_best_of_each_load_is_marked_where_seeds_agree(fabricate: Fabricate,
     assert not any(entry.best for entry in column(runs, "GPU busy").values()), "a busier GPU is not better"
 
 
-def test_a_difference_that_seeds_make_is_not_marked(fabricate: Fabricate, tmp_path: Path) -> None:
-    """The means differ by 0.1, the seeds of each by 2, and not together."""
+def test_difference_within_seed_noise_is_not_marked(fabricate: Fabricate, tmp_path: Path) -> None:
+    """The means differ by 0.1, the seeds of each by 2, but not together."""
     rates = {"vanilla": (9.0, 10.0, 11.0), "nirvana": (11.1, 9.0, 10.2)}
     for system, measured in rates.items():
         for seed, rate in enumerate(measured):
@@ -123,17 +123,17 @@ def test_a_difference_that_seeds_make_is_not_marked(fabricate: Fabricate, tmp_pa
     assert not beyond_noise(one, other, "throughput_rpm")
 
 
-@pytest.mark.parametrize("apart", [0.0, 0.5])
-def test_seeds_without_noise_differ_by_what_they_differ(apart: float, fabricate: Fabricate, tmp_path: Path) -> None:
-    for at, (system, rate) in enumerate((("vanilla", 2.0), ("nirvana", 2.0 + apart)) * 2):
+@pytest.mark.parametrize("difference", [0.0, 0.5])
+def test_any_difference_is_beyond_zero_noise(difference: float, fabricate: Fabricate, tmp_path: Path) -> None:
+    for at, (system, rate) in enumerate((("vanilla", 2.0), ("nirvana", 2.0 + difference)) * 2):
         fabricate(
-            str(at), system, seed=at, requests=10, change=lambda said, rate=rate: said.update(throughput_rpm=rate)
+            str(at), system, seed=at, requests=10, change=lambda summary, rate=rate: summary.update(throughput_rpm=rate)
         )
     one, other = cells(load_runs([tmp_path]))
-    assert beyond_noise(one, other, "throughput_rpm") == (apart > 0)
+    assert beyond_noise(one, other, "throughput_rpm") == (difference > 0)
 
 
-def test_a_rerun_of_a_seed_counts_once(fabricate: Fabricate, tmp_path: Path) -> None:
+def test_repeated_seed_counts_once(fabricate: Fabricate, tmp_path: Path) -> None:
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
         fabricate(name, "vanilla", seed=seed, requests=50)
     runs = load_runs([tmp_path])
@@ -142,7 +142,7 @@ def test_a_rerun_of_a_seed_counts_once(fabricate: Fabricate, tmp_path: Path) -> 
     assert "1 of the runs repeat the configuration and seed" in write_report([tmp_path])[0].read_text()
 
 
-def test_a_growing_backlog_is_marked(fabricate: Fabricate, tmp_path: Path) -> None:
+def test_growing_backlog_is_marked(fabricate: Fabricate, tmp_path: Path) -> None:
     def edit(summary: dict[str, Any]) -> None:
         summary["backlog"] = {"grows": True, "per_hour": 9.0, "at_last_arrival": 70}
         summary["throughput_until_last_arrival_rpm"] = 8.5
@@ -154,7 +154,7 @@ def test_a_growing_backlog_is_marked(fabricate: Fabricate, tmp_path: Path) -> No
     assert "backlog grows for as long" in write_report([tmp_path / "r"])[0].read_text()
 
 
-def test_quality_is_told_beside_speed(fabricate: Fabricate, tmp_path: Path) -> None:
+def test_quality_is_reported_beside_speed(fabricate: Fabricate, tmp_path: Path) -> None:
     def edit(summary: dict[str, Any]) -> None:
         known = summary["system"] == "small-model"
         summary["quality"] = {"factor_mean": 0.93} if known else {"factor_mean": None, "reason": "another selector"}
@@ -169,7 +169,7 @@ def test_quality_is_told_beside_speed(fabricate: Fabricate, tmp_path: Path) -> N
     assert "Quality is unknown for nirvana: another selector." in write_report([tmp_path])[0].read_text()
 
 
-def test_means_over_seeds_lie_in_their_range(fabricate: Fabricate, tmp_path: Path) -> None:
+def test_mean_over_seeds_lies_in_its_range(fabricate: Fabricate, tmp_path: Path) -> None:
     for seed in (1, 2, 3):
         fabricate(str(seed), "vanilla", seed=seed, rate_rpm=9.0, requests=200)
     ((cell, _),) = comparison(load_runs([tmp_path]))
@@ -179,7 +179,7 @@ def test_means_over_seeds_lie_in_their_range(fabricate: Fabricate, tmp_path: Pat
     assert low <= float(entry.text.replace(",", "")) <= high
 
 
-def test_assumptions_are_listed_once(fabricate: Fabricate, four: Path) -> None:
+def test_shared_assumptions_are_listed_once(fabricate: Fabricate, four: Path) -> None:
     def more(summary: dict[str, Any]) -> None:
         summary["assumptions"] = [{"what": "extrapolated", "value": [1, {"a": 2}], "source": None}]
 
@@ -207,10 +207,13 @@ def test_hostile_strings_stay_text(fabricate: Fabricate) -> None:
 
 
 @pytest.mark.parametrize("name", ["\x1b[31m", "\u202enaiv", "\u7cfb\u7d71"])
-def test_no_name_acts_on_a_terminal_or_needs_a_glyph(name: str, fabricate: Fabricate, tmp_path: Path) -> None:
-    """A control character is shown escaped; a script that the font lacks is no warning, and the page has the name."""
-    doors = [{"frontend": {"role": role}} for role in (name, "large")]
-    runs = [fabricate(f"{name}-{at}", requests=20, config=frontend) for at, frontend in enumerate(doors)]
+def test_control_characters_are_escaped_and_missing_glyphs_give_no_warning(
+    name: str, fabricate: Fabricate, tmp_path: Path
+) -> None:
+    """A control character is shown escaped; a script missing from the font gives no warning, and the page has the
+    name."""
+    configs = [{"frontend": {"role": role}} for role in (name, "large")]
+    runs = [fabricate(f"{name}-{at}", requests=20, config=frontend) for at, frontend in enumerate(configs)]
     runs.append(fabricate("own", requests=20, change=lambda summary: summary.update(system=name)))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -222,7 +225,7 @@ def test_no_name_acts_on_a_terminal_or_needs_a_glyph(name: str, fabricate: Fabri
     assert name in page if name.isprintable() else name not in page
 
 
-def test_everything_null_still_renders(fabricate: Fabricate) -> None:
+def test_report_of_an_all_null_summary_renders(fabricate: Fabricate) -> None:
     def forget(summary: dict[str, Any]) -> None:
         for key in summary.keys() - {"schema"}:
             summary[key] = None
@@ -240,7 +243,7 @@ def test_everything_null_still_renders(fabricate: Fabricate) -> None:
     assert not re.search(r"\bNone\b|\bnan\b|\bnull\b", page.text)
 
 
-def test_what_no_run_knows_has_no_column(fabricate: Fabricate) -> None:
+def test_unknown_quantity_has_no_column(fabricate: Fabricate) -> None:
     def unpriced(summary: dict[str, Any]) -> None:
         summary["cost_usd"] = None
 
@@ -251,7 +254,7 @@ def test_what_no_run_knows_has_no_column(fabricate: Fabricate) -> None:
 
 
 @pytest.mark.parametrize("section", ["latency_s", "queue_s", "slo", "cache", "gpu", "energy_j", "cost_usd", "trace"])
-def test_any_section_and_any_number_may_be_null(fabricate: Fabricate, section: str) -> None:
+def test_any_summary_section_may_be_null(fabricate: Fabricate, section: str) -> None:
     def forget(summary: dict[str, Any]) -> None:
         summary[section] = None
 
@@ -266,12 +269,12 @@ def test_any_section_and_any_number_may_be_null(fabricate: Fabricate, section: s
         assert verdicts(runs)
 
 
-def test_a_run_without_its_requests_is_named(four: Path) -> None:
+def test_run_without_requests_parquet_is_named(four: Path) -> None:
     (four / "nirvana" / "requests.parquet").unlink()
     assert "because they have no requests.parquet: runs/nirvana." in write_report([four])[0].read_text()
 
 
-def test_figures_of_an_earlier_report_do_not_stay(four: Path) -> None:
+def test_figures_of_an_earlier_report_are_removed(four: Path) -> None:
     write_report([four])
     for path in four.glob("*/cluster.parquet"):
         path.unlink()
@@ -280,14 +283,14 @@ def test_figures_of_an_earlier_report_do_not_stay(four: Path) -> None:
     assert len(report[1:]) == 4
 
 
-def test_reproduction_tells_seed_trace_and_choices(fabricate: Fabricate) -> None:
+def test_reproduction_table_has_seed_trace_and_choices(fabricate: Fabricate) -> None:
     page = Page(write_report([fabricate("r", seed=7, requests=10)])[0].read_text())
     row = next(row for row in page.rows if row[0] == "r")
     assert row[1:5] == ["nirvana", "10 rpm", "7", "synthetic"]
     assert row[5].startswith("sha256:")
 
 
-def test_the_command_prints_what_it_wrote(four: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_report_command_prints_its_files(four: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", str(four), "-o", str(tmp_path / "new" / "page.html"), "--title", "T"]) == 0
     lines = [Path(line) for line in capsys.readouterr().out.splitlines()]
     assert lines[0] == tmp_path / "new" / "page.html"
@@ -296,23 +299,21 @@ def test_the_command_prints_what_it_wrote(four: Path, tmp_path: Path, capsys: py
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["gone"], "gone: no such directory"),
         ([".", "--reruns-s", "-1"], "--reruns-s"),
         ([".", "--format", "pdf"], "'vllm-omni'"),
     ],
 )
-def test_what_cannot_be_reported_on_is_one_line(
-    words: list[str], told: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_invalid_report_option_is_one_line(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", *words]) == 2
-    said = capsys.readouterr().err
-    assert told in said
-    assert said.count("\n") == 1
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
 
 
-def test_an_assumption_that_a_run_states_twice_is_listed_once(fabricate: Fabricate, tmp_path: Path) -> None:
+def test_assumption_stated_twice_by_a_run_is_listed_once(fabricate: Fabricate, tmp_path: Path) -> None:
     def twice(summary: dict[str, Any]) -> None:
         summary["assumptions"] = [{"what": "switch time", "value": 1, "source": "a table"}] * 2
 
@@ -321,10 +322,10 @@ def test_an_assumption_that_a_run_states_twice_is_listed_once(fabricate: Fabrica
     assert assumptions(load_runs([tmp_path])) == [("switch time", "1", "a table", "vanilla")]
 
 
-def test_of_many_systems_the_page_says_how_many_it_shows(
+def test_report_of_many_systems_says_how_many_it_shows(
     fabricate: Fabricate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """More than a title names, and more strips than fit over time."""
+    """More systems than a title names, and more strips than fit over time."""
     monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda figure, file, **_: file.write(b"rendered"))
     for index in range(13):
         fabricate(f"runs/{index}", f"system-{index}", rate_rpm=9.0, requests=10)

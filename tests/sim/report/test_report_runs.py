@@ -1,4 +1,4 @@
-"""Finding runs, telling them apart, and refusing those that cannot be read."""
+"""Finding runs, distinguishing them, and refusing unreadable ones."""
 
 import errno
 import json
@@ -21,7 +21,7 @@ from sim.report.vllm_omni import vllm_omni
 Fabricate = Callable[..., Path]
 
 
-def test_a_sweep_is_found_below_its_folder_and_no_run_twice(fabricate: Fabricate, tmp_path: Path) -> None:
+def test_sweep_is_found_below_its_folder_and_no_run_twice(fabricate: Fabricate, tmp_path: Path) -> None:
     for seed in (1, 2):
         fabricate(f"sweep/deep/{seed}", "vanilla", seed=seed, requests=20)
     fabricate("sweep/.half-written/1", "vanilla", seed=3, requests=20)
@@ -41,7 +41,7 @@ def test_seeds_are_replicas_and_rates_are_loads(fabricate: Fabricate, tmp_path: 
     ]
 
 
-def test_runs_of_one_system_that_differ_are_never_averaged(fabricate: Fabricate, tmp_path: Path) -> None:
+def test_differing_runs_of_one_system_are_never_averaged(fabricate: Fabricate, tmp_path: Path) -> None:
     for size in (100, 1000):
         system = {"name": "nirvana", "cache": {"capacity": size, "bytes": size * 4096}}
         fabricate(f"n{size}", "nirvana", requests=20, config={"system": system})
@@ -52,7 +52,7 @@ def test_runs_of_one_system_that_differ_are_never_averaged(fabricate: Fabricate,
     assert all(name.count("=") <= 1 for name in series), "what follows from a named setting is left out"
 
 
-def test_a_second_cluster_shows_in_every_name(fabricate: Fabricate, tmp_path: Path) -> None:
+def test_second_cluster_appears_in_every_name(fabricate: Fabricate, tmp_path: Path) -> None:
     fabricate("a", "nirvana", requests=20)
     fabricate("b", "vanilla", requests=20, config={"cluster": {"count": 16, "gpu": {"name": "h100", "active_w": 700}}})
     assert {run.series for run in load_runs([tmp_path])} == {
@@ -61,13 +61,13 @@ def test_a_second_cluster_shows_in_every_name(fabricate: Fabricate, tmp_path: Pa
     }
 
 
-def test_a_load_without_a_rate_is_named_by_its_arrivals(fabricate: Fabricate) -> None:
+def test_load_without_a_rate_is_named_by_its_arrivals(fabricate: Fabricate) -> None:
     (run,) = load_runs([fabricate("closed", rate_rpm=None, requests=20)])
     assert run.load.rate_rpm is None
     assert run.load.label == "closed arrivals (outstanding=4)"
 
 
-def test_one_system_under_two_clocks_is_two_loads_of_one_series(fabricate: Fabricate, tmp_path: Path) -> None:
+def test_arrival_processes_are_loads_of_one_series(fabricate: Fabricate, tmp_path: Path) -> None:
     fabricate("a", rate_rpm=None, requests=20)
     fabricate("b", rate_rpm=10.0, requests=20)
     own = {"_target_": "traces.arrivals.trace_clock.TraceClock", "speedup": 2.0}
@@ -81,13 +81,13 @@ def test_one_system_under_two_clocks_is_two_loads_of_one_series(fabricate: Fabri
     }
 
 
-def test_the_same_rate_from_two_clocks_is_not_averaged(fabricate: Fabricate, tmp_path: Path) -> None:
+def test_same_rate_from_two_arrival_processes_is_not_averaged(fabricate: Fabricate, tmp_path: Path) -> None:
     fabricate("a", rate_rpm=10.0, requests=20)
     fabricate("b", requests=20, config={"arrivals": {"_target_": "mine.Bursts", "rate_rpm": 10, "burst": 4}})
     assert {run.series for run in load_runs([tmp_path])} == {"nirvana (arrivals=Poisson)", "nirvana (arrivals=Bursts)"}
 
 
-def test_common_loads_are_those_of_most_systems_with_both_ends(fabricate: Fabricate, tmp_path: Path) -> None:
+def test_common_loads_are_shared_by_most_systems_and_include_both_ends(fabricate: Fabricate, tmp_path: Path) -> None:
     for rate in (2, 4, 6, 8, 10):
         fabricate(f"v{rate}", "vanilla", rate_rpm=float(rate), requests=10)
         if rate > 2:
@@ -106,7 +106,7 @@ def test_slo_names_are_ordered_by_size(fabricate: Fabricate) -> None:
 
 
 @pytest.mark.parametrize("system", ["vanilla", "pinecone", "nirvana", "modm-throughput"])
-def test_shares_of_lookups_sum_to_one(fabricate: Fabricate, tmp_path: Path, system: str) -> None:
+def test_hit_shares_sum_to_one(fabricate: Fabricate, tmp_path: Path, system: str) -> None:
     for seed in (1, 2):
         fabricate(str(seed), system, seed=seed, requests=20)
     (cell,) = cells(load_runs([tmp_path]))
@@ -121,7 +121,7 @@ def test_shares_of_lookups_sum_to_one(fabricate: Fabricate, tmp_path: Path, syst
 
 
 @pytest.mark.parametrize("by_k", [None, {}, {"5": 0.0}, {"5": None}])
-def test_hits_without_a_step_count_are_shown_as_such(fabricate: Fabricate, by_k: object) -> None:
+def test_hits_without_a_step_count_are_shown_as_unknown(fabricate: Fabricate, by_k: object) -> None:
     def forget(summary: dict[str, Any]) -> None:
         summary["cache"]["hit_share_by_k"] = by_k
 
@@ -129,7 +129,7 @@ def test_hits_without_a_step_count_are_shown_as_such(fabricate: Fabricate, by_k:
     assert hit_shares(cell) == pytest.approx({"unknown": 0.78, "miss": 0.22})
 
 
-def test_latency_quantiles_are_those_of_the_summary(fabricate: Fabricate) -> None:
+def test_latency_quantiles_match_the_summary(fabricate: Fabricate) -> None:
     (run,) = load_runs([fabricate("r", "vanilla", rate_rpm=12.0, requests=1500, warmup=200)])
     levels = np.linspace(0, 1, 2001)
     curve = latency_quantiles(run, levels)
@@ -142,16 +142,16 @@ def test_latency_quantiles_are_those_of_the_summary(fabricate: Fabricate) -> Non
 
 def test_only_completed_requests_have_a_latency(fabricate: Fabricate) -> None:
     (run,) = load_runs([fabricate("r", requests=10)])
-    facts = {"arrival_s": [0.0, 1.0, 2.0], "finish_s": [5.0, None, 900.0]}
+    columns = {"arrival_s": [0.0, 1.0, 2.0], "finish_s": [5.0, None, 900.0]}
     outcome = ["completed", "failed", "discarded"]
-    pq.write_table(pa.table(facts | {"outcome": outcome}), run.path / "requests.parquet")
+    pq.write_table(pa.table(columns | {"outcome": outcome}), run.path / "requests.parquet")
     assert latency_quantiles(run, np.array([0.0, 1.0])) == pytest.approx([5.0, 5.0])
 
 
-def test_a_latency_of_ages_is_none(fabricate: Fabricate) -> None:
+def test_absurd_latency_is_ignored(fabricate: Fabricate) -> None:
     (run,) = load_runs([fabricate("r", requests=10)])
-    facts = {"arrival_s": [0.0, 1.0, -1e308], "finish_s": [5.0, 1e13, 1e308], "outcome": ["completed"] * 3}
-    pq.write_table(pa.table(facts), run.path / "requests.parquet")
+    columns = {"arrival_s": [0.0, 1.0, -1e308], "finish_s": [5.0, 1e13, 1e308], "outcome": ["completed"] * 3}
+    pq.write_table(pa.table(columns), run.path / "requests.parquet")
     assert latency_quantiles(run, np.array([0.0, 1.0])) == pytest.approx([5.0, 5.0])
 
 
@@ -167,8 +167,8 @@ def test_thinning_a_time_series_keeps_its_mean(fabricate: Fabricate) -> None:
     assert time_series(run, "no such column", 20) is None
 
 
-def test_a_pause_weighs_as_long_as_it_lasts(fabricate: Fabricate) -> None:
-    """Busy for ten seconds, a pause of 990 s that is one row, busy again: one part in fifty of the time."""
+def test_pause_is_weighted_by_its_duration(fabricate: Fabricate) -> None:
+    """Busy for ten seconds, a pause of 990 s in one row, busy again: one part in fifty of the time."""
     (run,) = load_runs([fabricate("r", requests=10)])
     looked = {"time_s": [*range(10), 10, *range(1000, 1010)], "seconds": [1] * 10 + [990] + [1] * 10}
     pq.write_table(pa.table(looked | {"busy": [4] * 10 + [0] + [4] * 10}), run.path / "cluster.parquet")
@@ -179,7 +179,7 @@ def test_a_pause_weighs_as_long_as_it_lasts(fabricate: Fabricate) -> None:
 
 
 def edited(*keys: str, to: object = None) -> Callable[[dict[str, Any]], None]:
-    """An edit of a key of the summary, which is deleted where no value is given."""
+    """Return an edit that sets a key of the summary, or deletes it without a value."""
 
     def edit(summary: dict[str, Any]) -> None:
         for key in keys[:-1]:
@@ -192,7 +192,7 @@ def edited(*keys: str, to: object = None) -> Callable[[dict[str, Any]], None]:
 
 
 def error_of(path: Path) -> str:
-    """The one line that `load_runs` refuses `path` with."""
+    """Return the one line with which `load_runs` refuses `path`."""
     with pytest.raises(ConfigError) as refused:
         load_runs([path])
     assert "\n" not in str(refused.value)
@@ -200,7 +200,7 @@ def error_of(path: Path) -> str:
 
 
 @pytest.mark.parametrize(
-    ("keys", "to", "told"),
+    ("keys", "to", "expected"),
     [
         ("schema", None, "key 'schema' is missing"),
         ("latency_s.p99", None, "key 'latency_s.p99' is missing"),
@@ -212,14 +212,14 @@ def error_of(path: Path) -> str:
         ("assumptions", ["none"], "'assumptions.0' is 'none', expected a valid dictionary"),
     ],
 )
-def test_a_key_that_is_missing_or_wrong_is_named(fabricate: Fabricate, keys: str, to: object, told: str) -> None:
+def test_missing_or_wrong_summary_key_is_named(fabricate: Fabricate, keys: str, to: object, expected: str) -> None:
     message = error_of(fabricate("r", change=edited(*keys.split("."), to=to), requests=10))
     assert "summary.json: " in message
-    assert told in message
+    assert expected in message
 
 
 @pytest.mark.parametrize(
-    ("file", "content", "told"),
+    ("file", "content", "message"),
     [
         ("summary.json", '{"schema": 1, "system": ', r"is not valid JSON \(.*line 1.*\); run it again"),
         ("summary.json", f'{{"latency_s": {{"p99": 1{"0" * 399}}}}}', "too large to convert to float.*; run it again"),
@@ -229,13 +229,13 @@ def test_a_key_that_is_missing_or_wrong_is_named(fabricate: Fabricate, keys: str
         ("config.yaml", "- 1", "the top level is .* expected a mapping"),
     ],
 )
-def test_a_file_that_is_none_is_named(fabricate: Fabricate, file: str, content: str, told: str) -> None:
+def test_malformed_file_is_named(fabricate: Fabricate, file: str, content: str, message: str) -> None:
     path = fabricate("r", requests=10)
     (path / file).write_text(content)
-    assert re.search(rf"{file}: .*{told}", error_of(path))
+    assert re.search(rf"{file}: .*{message}", error_of(path))
 
 
-def test_a_place_without_runs_is_named(fabricate: Fabricate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_place_without_runs_is_named(fabricate: Fabricate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def denied(content: bytes) -> None:
         raise PermissionError(errno.EACCES, "Permission denied")
 
@@ -250,7 +250,7 @@ def test_a_place_without_runs_is_named(fabricate: Fabricate, tmp_path: Path, mon
 
 
 @pytest.mark.parametrize(
-    ("columns", "told"),
+    ("columns", "message"),
     [
         (None, "is not a readable Parquet file"),
         (("arrival_s",), "column 'finish_s' is missing; run it again"),
@@ -259,9 +259,7 @@ def test_a_place_without_runs_is_named(fabricate: Fabricate, tmp_path: Path, mon
         (("arrival_s", "words", "outcome"), "column 'finish_s': found Failed to parse string"),
     ],
 )
-def test_a_table_whose_columns_say_something_else_is_named(
-    fabricate: Fabricate, columns: tuple[str, ...] | None, told: str
-) -> None:
+def test_malformed_table_column_is_named(fabricate: Fabricate, columns: tuple[str, ...] | None, message: str) -> None:
     (run,) = load_runs([fabricate("r", requests=10)])
     path = run.path / "requests.parquet"
     if columns is None:
@@ -272,13 +270,13 @@ def test_a_table_whose_columns_say_something_else_is_named(
         pq.write_table(pa.table([of.get(name, pa.array([1.0])) for name in columns], names=names), path)
     with pytest.raises(ConfigError) as refused:
         latency_quantiles(run, np.array([0.5]))
-    assert str(refused.value).startswith(f"{path}: {told}")
+    assert str(refused.value).startswith(f"{path}: {message}")
     path.unlink()
     assert latency_quantiles(run, np.array([0.5])) is None
 
 
 @pytest.mark.parametrize("value", [None, "text", True, float("nan"), float("inf")])
-def test_what_is_not_a_finite_number_is_none(fabricate: Fabricate, value: object) -> None:
+def test_non_finite_number_is_none(fabricate: Fabricate, value: object) -> None:
     (run,) = load_runs([fabricate("r", requests=10)])
     other = Run(run.path, "r", {"a": {"b": value}}, {}, "s", "s", run.load)
     assert other.number("a", "b") is None
@@ -286,8 +284,8 @@ def test_what_is_not_a_finite_number_is_none(fabricate: Fabricate, value: object
     assert other.number("a", "b", "c") is None
 
 
-def test_a_series_of_nothing_that_is_known_is_none(fabricate: Fabricate) -> None:
-    """A time that was never written down or lies ages away is no place on an axis, nor is what has no value a point."""
+def test_time_series_without_valid_samples_is_none(fabricate: Fabricate) -> None:
+    """A missing or very old time has no place on an axis, and a missing value is no point."""
     (run,) = load_runs([fabricate("r", requests=10)])
     nan = float("nan")
 
@@ -314,7 +312,7 @@ def staged(run: Path) -> None:
     pq.write_table(table, run / "requests.parquet")
 
 
-def test_results_leave_out_the_warm_up_and_nothing_else(fabricate: Fabricate) -> None:
+def test_vllm_omni_results_exclude_only_the_warmup(fabricate: Fabricate) -> None:
     whole, warm = fabricate("whole", "vanilla", requests=50), fabricate("warm", "vanilla", requests=50, warmup=20)
     for path, count in ((whole, 50), (warm, 30)):
         staged(path)
@@ -328,7 +326,7 @@ def test_results_leave_out_the_warm_up_and_nothing_else(fabricate: Fabricate) ->
         assert (found["slo_scale"], found["slo_met_success"]) == (2.0, round((1 - late) * count))
 
 
-def test_results_of_a_run_with_limits_in_seconds_have_no_scale(fabricate: Fabricate) -> None:
+def test_vllm_omni_results_with_limits_in_seconds_have_no_scale(fabricate: Fabricate) -> None:
     def seconds(summary: dict[str, Any]) -> None:
         summary["slo"] = {
             name: {"limit_s": 1.0, "violation_rate": share} for name, share in (("60s", 0.1), ("5s", 0.4))
@@ -340,7 +338,7 @@ def test_results_of_a_run_with_limits_in_seconds_have_no_scale(fabricate: Fabric
     assert (found["slo_attainment_rate"], found["slo_met_success"], found["slo_scale"]) == (0.6, 6, None)
 
 
-def test_results_of_a_run_without_a_limit_say_so(fabricate: Fabricate) -> None:
+def test_vllm_omni_results_without_a_limit_are_null(fabricate: Fabricate) -> None:
     for name, slo in (("none", None), ("empty", {})):
         path = fabricate(name, requests=10, change=lambda summary, slo=slo: summary.update(slo=slo))
         staged(path)
@@ -348,9 +346,7 @@ def test_results_of_a_run_without_a_limit_say_so(fabricate: Fabricate) -> None:
         assert [found[f"slo_{key}"] for key in ("attainment_rate", "met_success", "scale")] == [None] * 3
 
 
-def test_results_without_the_requests_they_are_about_are_refused(
-    fabricate: Fabricate, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_vllm_omni_result_without_requests_is_refused(fabricate: Fabricate, capsys: pytest.CaptureFixture[str]) -> None:
     path = fabricate("r", requests=10)
     staged(path)
     assert main(["report", str(path), "--format", "vllm-omni"]) == 0

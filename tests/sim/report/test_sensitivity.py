@@ -1,4 +1,4 @@
-"""The report's error bars: wider where more is at stake, and what reruns give."""
+"""The report's error bars: wider where the model's error matters more, and as wide as reruns make them."""
 
 import json
 from math import inf
@@ -40,7 +40,7 @@ def runs(tmp_path_factory: Any) -> Path:
 
 
 def rerun(load: float, factor: float) -> list[float]:
-    """p50, p95 and p99 of the same run as the command line would make it, with the service time moved."""
+    """Return p50, p95 and p99 of the same run from the command line, with the service time changed."""
     config = configured(*VANILLA, f"arrivals.rate_rpm={60 * load * 2 / ALONE_S}", f"backend.service_factor={factor}")
     rows = simulate(config).requests
     arrival, finish = (rows[name].to_numpy()[100:] for name in ("arrival_s", "finish_s"))
@@ -48,7 +48,7 @@ def rerun(load: float, factor: float) -> list[float]:
 
 
 def stated(folder: Path, service_error: float | None, basis: str = "measured") -> Path:
-    """Have the run in ``folder`` state its model, as a profile of that basis and error makes it."""
+    """Make the run in ``folder`` state its model, as a profile of that basis and error does."""
     summary = json.loads((folder / "summary.json").read_text())
     row = {"role": "large", "model": "z-image-turbo", "width": 1024, "height": 1024, "steps": 9, "precision": "bf16"}
     summary["models"] = [row | {"basis": basis, "service_error": service_error, "gpu": "h100", "source": "made up"}]
@@ -57,14 +57,12 @@ def stated(folder: Path, service_error: float | None, basis: str = "measured") -
 
 
 @pytest.mark.parametrize("error", [0.02, 0.21, None])
-def test_the_band_is_the_profile_s_own_error_and_an_example_where_nobody_knows_it(
-    error: float | None, tmp_path: Path
-) -> None:
+def test_sensitivity_band_is_the_profile_error_or_an_example(error: float | None, tmp_path: Path) -> None:
     share = EXAMPLE if error is None else error
     (each,) = sensitivities(load_runs([stated(made(tmp_path / "run", 0.7), error)]), inf)
     assert each.error == error
     assert each.baseline is not None
-    assert each.baseline["p99"] == pytest.approx(each.run.number("latency_s", "p99"))  # the run's own, warm-up left out
+    assert each.baseline["p99"] == pytest.approx(each.run.number("latency_s", "p99"))  # the run's own, without warm-up
     for place, name in enumerate(("p50", "p95", "p99")):
         values = [rerun(0.7, factor)[place] for factor in (1 - share, 1.0, 1 + share)]
         assert each.bands[name] == pytest.approx((min(values), max(values)))
@@ -74,13 +72,13 @@ def test_the_band_is_the_profile_s_own_error_and_an_example_where_nobody_knows_i
     assert (f"±{100 * share:.1f} %" if error else "not known; example ±10 %") in page
 
 
-def test_the_band_is_wider_near_saturation(runs: Path) -> None:
+def test_sensitivity_band_is_wider_near_saturation(runs: Path) -> None:
     found = {round(each.run.load.rate_rpm or 0): each for each in sensitivities(load_runs([runs]), inf)}
     relaxed, loaded = (found[rate].bands["p99"] for rate in sorted(found))
     assert (loaded[1] - loaded[0]) / loaded[0] > 2 * (relaxed[1] - relaxed[0]) / relaxed[0]
 
 
-def test_the_error_of_several_models_is_the_largest_and_not_known_where_one_is_not() -> None:
+def test_error_of_several_models_is_the_largest_and_null_if_one_is_unknown() -> None:
     def models(*errors: float | None) -> tuple[ServedModel, ...]:
         return tuple(ServedModel(f"{n}", ImageSpec("m", 1, 1, 1, None), None, each) for n, each in enumerate(errors))
 
@@ -89,7 +87,7 @@ def test_the_error_of_several_models_is_the_largest_and_not_known_where_one_is_n
     assert service_error(models()) is None
 
 
-def test_the_page_says_how_the_service_times_are_known(runs: Path, tmp_path: Path) -> None:
+def test_report_states_the_basis_of_service_times(runs: Path, tmp_path: Path) -> None:
     page = write_report([runs], tmp_path / "r.html")[0].read_text()
     assert "<h2>Accuracy</h2>" in page
     assert "z-image-turbo on h100: not yet compared with a real service" in page
@@ -102,7 +100,7 @@ def test_the_page_says_how_the_service_times_are_known(runs: Path, tmp_path: Pat
     assert "21&thinsp;%" not in page
 
 
-def test_what_cannot_be_made_again_says_why(runs: Path, tmp_path: Path) -> None:
+def test_run_that_cannot_be_rerun_says_why(runs: Path, tmp_path: Path) -> None:
     folder = made(tmp_path / "gone", 0.5, "trace.requests=200")
     config = folder / "config.yaml"
     config.write_text(config.read_text().replace("traces.sources.mix.Mix", "mine.Mix"))
@@ -112,13 +110,13 @@ def test_what_cannot_be_made_again_says_why(runs: Path, tmp_path: Path) -> None:
     assert "not rerun: " in write_report([folder], tmp_path / "r.html", reruns_s=inf)[0].read_text()
 
 
-def test_a_configuration_that_is_none_is_named(tmp_path: Path) -> None:
+def test_malformed_config_is_named(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text("- a\n- list\n")
     with pytest.raises(ConfigError, match=r"config.yaml: the top level is .*, expected a mapping"):
         configuration(tmp_path)
 
 
-def test_reruns_that_would_take_too_long_are_not_made(runs: Path, tmp_path: Path) -> None:
+def test_reruns_beyond_the_time_budget_are_skipped(runs: Path, tmp_path: Path) -> None:
     given = load_runs([runs])
     takes_s = [3 * (run.number("wall", "cpu_s") or 0.0) for run in given]
     assert [each.baseline is None for each in sensitivities(given, 0.0)] == [True, True]
@@ -126,26 +124,26 @@ def test_reruns_that_would_take_too_long_are_not_made(runs: Path, tmp_path: Path
     assert "--reruns-s inf" in write_report([runs], tmp_path / "r.html")[0].read_text()
 
 
-def test_results_have_the_keys_of_vllm_omni_s_benchmark(
+def test_vllm_omni_results_have_the_keys_of_its_benchmark(
     runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["report", str(runs / "0.7"), "--format", "vllm-omni", "-o", str(tmp_path / "r.json")]) == 0
     found = json.loads((tmp_path / "r.json").read_text())
-    said = json.loads((runs / "0.7" / "summary.json").read_text())
+    summary = json.loads((runs / "0.7" / "summary.json").read_text())
     assert found.keys() == {
         *("duration", "completed_requests", "failed_requests", "throughput_qps", "latency_mean", "latency_median"),
         *("latency_p50", "latency_p95", "latency_p99", "peak_memory_mb_max", "peak_memory_mb_mean"),
         *("peak_memory_mb_median", "stage_durations_mean", "stage_durations_p50", "stage_durations_p99"),
         *("slo_attainment_rate", "slo_met_success", "slo_scale", "backend", "model", "dataset", "task"),
     }
-    assert found["completed_requests"] == said["requests"]["completed"] == 1900
+    assert found["completed_requests"] == summary["requests"]["completed"] == 1900
     for name in ("mean", "p50", "p95", "p99"):
-        assert found[f"latency_{name}"] == pytest.approx(said["latency_s"][name])
+        assert found[f"latency_{name}"] == pytest.approx(summary["latency_s"][name])
     assert found["throughput_qps"] * found["duration"] == pytest.approx(1900)
     stages = found["stage_durations_mean"]
     assert sum(stages.values()) == pytest.approx(found["latency_mean"])
     assert stages["denoise"] == pytest.approx(9 * 0.09)
-    assert found["slo_attainment_rate"] == pytest.approx(1 - said["slo"]["2x"]["violation_rate"])
+    assert found["slo_attainment_rate"] == pytest.approx(1 - summary["slo"]["2x"]["violation_rate"])
     assert (found["model"], found["slo_scale"], found["dataset"]) == ("z-image-turbo", 2.0, "mix")
     capsys.readouterr()
     assert main(["report", str(runs), "--format", "vllm-omni"]) == 2
@@ -153,19 +151,19 @@ def test_results_have_the_keys_of_vllm_omni_s_benchmark(
 
 
 @pytest.mark.parametrize(
-    ("found", "told"),
+    ("found", "message"),
     [
         ("backends.profiled.Profiled -> sim.mine.Live", "it has no profile to change"),
         ("- 1", "expected a mapping; run it again"),
         ("warmup: 100 -> warmup: 1999", ""),
     ],
 )
-def test_a_run_that_reruns_say_nothing_of(tmp_path: Path, found: str, told: str) -> None:
+def test_run_without_a_sensitivity_says_why(tmp_path: Path, found: str, message: str) -> None:
     folder = made(tmp_path / "run", 0.5, "trace.requests=2000")
     config = folder / "config.yaml"
     (run,) = load_runs([folder])
     old, _, new = found.partition(" -> ")
     config.write_text(config.read_text().replace(old, new) if new else old)
     (each,) = sensitivities([run], inf)
-    assert told in each.reason
-    assert (each.baseline is None) == bool(told), "of one request only there are percentiles too"
+    assert message in each.reason
+    assert (each.baseline is None) == bool(message), "of one request only there are percentiles too"

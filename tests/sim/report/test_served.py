@@ -1,4 +1,4 @@
-"""Runs of unlike work are named, and nothing is best across them; the first table says what a buyer asks."""
+"""Runs of unlike work are named and no best is marked among them; the first table answers a buyer's question."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -36,7 +36,7 @@ def of_kind(kind: str, count: int = 16) -> dict[str, Any]:
     return {"cluster": {"count": count, "gpu": {"name": kind}}}
 
 
-def test_the_reference_model_is_first_whatever_the_order_of_the_roles() -> None:
+def test_reference_model_is_listed_first() -> None:
     small = MLPERF | {"role": "base"}
     assert [each.role for each in served_models({"models": [small, MLPERF]}, {})] == ["large", "base"]
     config = {"models.base.name": "a", "models.large.name": "b"}
@@ -44,7 +44,7 @@ def test_the_reference_model_is_first_whatever_the_order_of_the_roles() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "alike"),
+    ("change", "is_same_work"),
     [
         ({}, True),
         ({"gpu": "a40", "basis": "assumed", "service_error": 0.5, "source": "else"}, True),
@@ -55,27 +55,27 @@ def test_the_reference_model_is_first_whatever_the_order_of_the_roles() -> None:
         ({"precision": "fp16"}, False),
     ],
 )
-def test_work_is_unlike_where_model_size_steps_or_precision_differ(change: dict[str, Any], alike: bool) -> None:
+def test_work_differs_by_model_size_steps_or_precision(change: dict[str, Any], is_same_work: bool) -> None:
     runs = [("a", served_models({"models": [MLPERF]}, {})), ("b", served_models({"models": [MLPERF | change]}, {}))]
     groups = runs_by_images(runs)
-    assert (groups == []) is alike
-    if not alike:
+    assert (groups == []) is is_same_work
+    if not is_same_work:
         assert groups[0] == ("sdxl-mlperf, 1024x1024, 20 steps, fp8 (measured by others)", ["a"])
         assert groups[1][1] == ["b"]
 
 
-@pytest.mark.parametrize("alike", [True, False])
-def test_nothing_is_best_across_different_images(alike: bool, fabricate: Fabricate, tmp_path: Path) -> None:
-    """Of like work the faster system is marked, since the seeds agree."""
-    for system, model in (("vanilla", MLPERF), ("modm-throughput", MLPERF if alike else ASSUMED)):
+@pytest.mark.parametrize("is_same_work", [True, False])
+def test_no_run_is_best_across_different_images(is_same_work: bool, fabricate: Fabricate, tmp_path: Path) -> None:
+    """Between systems with like work the faster is marked, since the seeds agree."""
+    for system, model in (("vanilla", MLPERF), ("modm-throughput", MLPERF if is_same_work else ASSUMED)):
         for seed in (1, 2, 3):
             config = of_kind(model["gpu"])
             fabricate(f"r/{system}-{seed}", system, rate_rpm=20.0, seed=seed, change=serving(model), config=config)
     runs = load_runs([tmp_path / "r"])
-    assert any(entry.best for _, entries in comparison(runs) for entry in entries) is alike
+    assert any(entry.best for _, entries in comparison(runs) for entry in entries) is is_same_work
     page = write_report([tmp_path / "r"])[0].read_text()
-    assert ("These runs make different images." in page) is not alike
-    if not alike:
+    assert ("These runs make different images." in page) is not is_same_work
+    if not is_same_work:
         first = page.index("These runs make different images.")
         assert first < page.index("<table")
         assert different_images(runs) == [
@@ -84,7 +84,7 @@ def test_nothing_is_best_across_different_images(alike: bool, fabricate: Fabrica
         ]
 
 
-def test_verdicts_are_grouped_by_system_and_gpu_and_say_what_a_buyer_asks(fabricate: Fabricate, tmp_path: Path) -> None:
+def test_verdicts_are_grouped_by_system_and_gpu(fabricate: Fabricate, tmp_path: Path) -> None:
     def grows(summary: dict[str, Any]) -> None:
         summary |= {"models": [MLPERF], "backlog": {"grows": summary["gpu"]["count"] == 2}}
         summary["slo"] = {"10s": {"limit_s": 10.0, "violation_rate": 0.25}}
@@ -116,7 +116,7 @@ def test_verdicts_are_grouped_by_system_and_gpu_and_say_what_a_buyer_asks(fabric
     assert row["series"] == "", "load and number of GPUs tell the rows of a group apart"
 
 
-def test_verdicts_tell_apart_what_load_and_gpus_do_not(fabricate: Fabricate, tmp_path: Path) -> None:
+def test_verdict_rows_name_the_setting_that_differs(fabricate: Fabricate, tmp_path: Path) -> None:
     for size in (50, 100):
         config = of_kind("l40s") | {"cache": {"capacity": size}}
         fabricate(str(size), "nirvana", rate_rpm=6.0, requests=20, config=config)
@@ -125,7 +125,7 @@ def test_verdicts_tell_apart_what_load_and_gpus_do_not(fabricate: Fabricate, tmp
 
 
 @pytest.mark.parametrize(
-    ("requests", "told"),
+    ("requests", "message"),
     [
         ({"arrived": 10, "completed": 0}, "completes no request"),
         ({"arrived": 10, "completed": 7}, "queue not recorded, drops 30.0%"),
@@ -133,16 +133,16 @@ def test_verdicts_tell_apart_what_load_and_gpus_do_not(fabricate: Fabricate, tmp
         ({"arrived": None, "completed": None}, "–"),
     ],
 )
-def test_a_verdict_says_what_is_not_served(requests: dict[str, Any], told: str, fabricate: Fabricate) -> None:
+def test_verdict_says_what_is_not_served(requests: dict[str, Any], message: str, fabricate: Fabricate) -> None:
     def edit(summary: dict[str, Any]) -> None:
         summary["requests"] |= requests
         summary["slo"] = {}
 
     ((row,),) = verdicts(load_runs([fabricate("r", requests=20, change=edit)])).values()
-    assert row["verdict"] == told
+    assert row["verdict"] == message
 
 
-def test_prices_are_named_with_their_source_and_how_to_set_one(fabricate: Fabricate, tmp_path: Path) -> None:
+def test_prices_are_shown_with_their_source(fabricate: Fabricate, tmp_path: Path) -> None:
     def listed(summary: dict[str, Any]) -> None:
         source = "list price of 2025-08-12: a cloud"
         summary["assumptions"] = [{"what": "price of a GPU [USD/h]", "value": 0.86, "source": source}]
@@ -154,18 +154,16 @@ def test_prices_are_named_with_their_source_and_how_to_set_one(fabricate: Fabric
     assert "A cost needs a price (cluster.gpu.usd_per_gpu_h)" in page
 
 
-def test_the_phone_sees_the_figures_before_any_card(fabricate: Fabricate) -> None:
+def test_figures_come_before_the_cards_on_the_page(fabricate: Fabricate) -> None:
     page = write_report([fabricate("r", requests=50)])[0].read_text()
     assert page.index('class="verdicts"') < page.index("<figure>") < page.index('class="cards"')
 
 
 @pytest.mark.parametrize("second", ["cluster=h100", "cluster=l40s"])
-def test_a_sweep_that_compares_unlike_work_says_so_at_its_end(
-    second: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_sweep_of_unlike_work_says_so_at_end(second: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "sweep"
     words = ["run", "-m", "cluster.count=1", "arrivals.rate_rpm=2", "trace.requests=20", f"run.dir={folder}"]
-    words.append("hydra.launcher.n_jobs=1")  # in this process, whose output is seen
+    words.append("hydra.launcher.n_jobs=1")  # in this process, whose output is captured
     seeds = ["cluster=l40s", "seed=1,2"] if second == "cluster=l40s" else ["cluster=l40s,h100"]
     assert main([*words, *seeds]) == 0
     lines = capfd.readouterr().out.splitlines()
@@ -174,18 +172,18 @@ def test_a_sweep_that_compares_unlike_work_says_so_at_its_end(
         assert "p95 " in line
         assert "sdxl" in line
         assert "1024x1024, " in line
-    # What a run states is written here: which profile states what is tested with the profiles.
+    # the runs' statements are written here; the tests of the profiles check what each profile states
     for path in folder.glob("*/summary.json"):
         summary = json.loads(path.read_text())
         kind = "h100" if second == "cluster=h100" and path.parent.name == "1" else "l40s"
         summary["models"] = [ASSUMED if kind == "h100" else MLPERF]
         path.write_text(json.dumps(summary))
     assert main([*words, *seeds]) == 0, "every point is there already"
-    told = capfd.readouterr().err
-    assert "2 points" in told
-    assert ("do different work" in told) is (second == "cluster=h100")
+    error = capfd.readouterr().err
+    assert "2 points" in error
+    assert ("do different work" in error) is (second == "cluster=h100")
     if second == "cluster=h100":
-        assert "do different work, so their speed and cost cannot be compared" in told
-        assert "  sdxl, 1024x1024, 50 steps, fp16 (assumed): 1\n" in told
+        assert "do different work, so their speed and cost cannot be compared" in error
+        assert "  sdxl, 1024x1024, 50 steps, fp16 (assumed): 1\n" in error
     (folder / "0" / "summary.json").write_text("{")
     assert list(read_summaries(folder)) == ["1"]

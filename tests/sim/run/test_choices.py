@@ -1,4 +1,4 @@
-"""What a run is composed of: groups, their choices, who wins, and how parts find each other."""
+"""A run's composition: groups, their choices, precedence, and how parts find each other."""
 
 import inspect
 import os
@@ -64,10 +64,10 @@ NEEDED = {
     "similarity=text-to-clip-images": ["similarity.images.folder=f", "similarity.images.weights=f"],
     "similarity=text-to-given-images": ["similarity.images.path=v.npy"],
 }
-"""What has no default, and what does not go with another choice."""
+"""The required groups, and the combinations of choices that are refused."""
 
 
-def test_every_folder_of_choices_is_a_group_and_the_other_way_round() -> None:
+def test_every_folder_of_choices_is_a_group() -> None:
     folders = {entry.name for entry in CONF.iterdir() if entry.is_dir() and not entry.name.startswith("_")}
     assert folders | {"cluster"} == {*groups(), "data"}
     config = yaml.safe_load((CONF / "config.yaml").read_text())
@@ -75,10 +75,10 @@ def test_every_folder_of_choices_is_a_group_and_the_other_way_round() -> None:
     assert [group for group in chosen if not group.startswith("override")] == [*groups()]
 
 
-def test_what_a_group_needs_is_what_its_takers_are() -> None:
-    """conf/groups.yaml says so once; the classes of our choices have the parameter."""
-    for group, said in groups().items():
-        for other, allowed in said.needs.items():
+def test_needs_of_a_group_match_the_classes_that_take_it() -> None:
+    """conf/groups.yaml states it once; the classes of our choices have the parameter."""
+    for group, settings in groups().items():
+        for other, allowed in settings.needs.items():
             takers = set()
             for choice in choices(other):
                 node = configured(*_NEEDED_BY.get(f"{other}={choice.name}", ()), f"{other}={choice.name}")[other]
@@ -88,7 +88,7 @@ def test_what_a_group_needs_is_what_its_takers_are() -> None:
                 "modm",
                 "nirvana",
                 "pinecone",
-            }  # through the cache, of these front ends alone
+            }  # through the cache, with these front ends alone
             assert direct == set(allowed), group
 
 
@@ -102,12 +102,12 @@ _NEEDED_BY = {
 
 
 def _taken(node: Any) -> set[str]:
-    """The groups that the class of ``node`` has a parameter for."""
+    """Return the groups for which the class of ``node`` has a parameter."""
     return set(inspect.signature(located(node["_target_"], "it")).parameters) & {*PARTS} if node else set()
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["router=random"], "router=random: applies only with scheduler=per-worker, found scheduler=fcfs"),
         (["eviction=lru"], "eviction=lru: applies only with frontend=gpt-cache or frontend=modm"),
@@ -121,14 +121,14 @@ def _taken(node: Any) -> set[str]:
         ),
     ],
 )
-def test_a_group_without_the_choice_it_needs_is_refused_when_composed(words: list[str], told: str) -> None:
-    with pytest.raises(ConfigError, match=told):
+def test_group_without_the_choice_it_needs_is_refused(words: list[str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         composed(words)
 
 
 @pytest.mark.parametrize("turn", range(max(map(len, SINGLE.values()))))
-def test_every_choice_can_be_taken(turn: int) -> None:
-    """It composes, and what it describes can be built: the first of every group, then the second of every group..."""
+def test_every_choice_composes_and_builds(turn: int) -> None:
+    """Each composes, and its parts can be built: the first of every group, then the second of every group..."""
     words = [f"{group}={names[turn % len(names)]}" for group, names in SINGLE.items()]
     if "backend=live" in words:
         pytest.importorskip("diffusers")
@@ -142,28 +142,28 @@ def test_every_choice_can_be_taken(turn: int) -> None:
     nodes = {group: getattr(settings, group) for group in PARTS}
     images = check(configured("system=pinecone")).cache
     for group in PARTS:
-        # Final images go with every frontend; latents do not.
+        # final images go with every frontend; latents do not
         parts = Parts(nodes if group == "cache" else {**nodes, "cache": images})
         empty = f"{group}=none" in words and group in ("controller", "failures", "feature_cache")
         assert (parts.get(group) is None) == empty
 
 
 @pytest.mark.parametrize(("group", "choice"), DESIGNS)
-def test_every_design_has_its_parts_and_reads_all_of_them(group: str, choice: str) -> None:
+def test_every_system_and_experiment_has_its_parts_and_reads_all_of_them(group: str, choice: str) -> None:
     settings = check(configured(f"{group}={choice}"))
     parts = settings.parts()
     for part in ("frontend", "scheduler", "executor", "allocation"):
         assert parts.get(part) is not None
-    for part in ("controller", "failures"):  # which the run takes where there is one
+    for part in ("controller", "failures"):  # taken by the run where one exists
         parts.get(part)
     parts.refuse_unread(settings.system.name)
 
 
-def test_every_group_and_choice_is_listed_with_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_list_shows_every_group_and_choice_with_a_description(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list"]) == 0
-    said = dict(line.split("=", 1) for line in capsys.readouterr().out.splitlines()[: len(groups())])
-    assert list(said) == list(groups())
-    assert all(line.strip() for line in said.values())
+    listed = dict(line.split("=", 1) for line in capsys.readouterr().out.splitlines()[: len(groups())])
+    assert list(listed) == list(groups())
+    assert all(line.strip() for line in listed.values())
     for group in groups():
         assert main(["list", group]) == 0
         lines = [line for line in capsys.readouterr().out.splitlines() if not line.lstrip().startswith("with it: ")]
@@ -175,7 +175,7 @@ def test_every_group_and_choice_is_listed_with_a_line(capsys: pytest.CaptureFixt
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["evicton"], "no group 'evicton'; the groups are models, arrivals,"),
         (["eviction", "--config-dir", "nowhere"], "nowhere is not a folder"),
@@ -183,12 +183,14 @@ def test_every_group_and_choice_is_listed_with_a_line(capsys: pytest.CaptureFixt
         (["eviction", "--folder", "."], "--folder: applies only to `mezzotint list profiles`"),
     ],
 )
-def test_what_cannot_be_listed_is_told(words: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_list_of_an_unknown_group_or_folder_is_refused(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["list", *words]) == 2
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
-def test_choices_of_one_s_own_are_listed_and_marked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_user_choices_are_listed_and_marked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "eviction").mkdir()
     (tmp_path / "eviction/second-chance.yaml").write_text("# Another look.\n_target_: mine.SecondChance\n")
     assert main(["list", "eviction", "--config-dir", str(tmp_path)]) == 0
@@ -200,22 +202,22 @@ def test_choices_of_one_s_own_are_listed_and_marked(tmp_path: Path, capsys: pyte
     assert "nothing *" in capsys.readouterr().out.splitlines(), "of which nothing is said"
 
 
-def test_data_is_no_choice() -> None:
+def test_data_folder_is_not_a_group() -> None:
     with pytest.raises(ConfigError, match="no group 'data'"):
         choices("data")
     assert configured()["quality"]["tables"]
 
 
-def test_a_part_stands_once_and_at_the_top() -> None:
+def test_systems_hold_no_parts_of_their_own() -> None:
     for name in (choice.name for choice in choices("system")):
         config = configured(f"system={name}")
         assert config["system"].keys() <= {"name", "addons", "services", "assumptions"}
         for part in PARTS:
             inside = {key for key, value in (config.get(part) or {}).items() if isinstance(value, dict)}
-            assert not inside & {*groups()}  # what is no group, as a delay, is a setting of its part
+            assert not inside & {*groups()}  # a part that is no group, such as a delay, is a setting of its owner
 
 
-def test_the_command_line_wins_over_an_experiment_and_that_over_a_system() -> None:
+def test_command_line_overrides_experiment_overrides_system() -> None:
     assert configured("system=nirvana")["eviction"]["_target_"].endswith("Lcbfu")
     assert configured("system=nirvana", "eviction=lru")["eviction"]["_target_"].endswith("Lru")
     assert configured("eviction=lru", "experiment=nirvana-table3")["eviction"]["_target_"].endswith("Lru")
@@ -228,8 +230,8 @@ def test_the_command_line_wins_over_an_experiment_and_that_over_a_system() -> No
     )
 
 
-def test_a_child_system_replaces_a_part_whole(tmp_path: Path) -> None:
-    """Nothing of the parent's part stays behind; what the child does not name it inherits."""
+def test_child_system_replaces_a_part_as_a_whole(tmp_path: Path) -> None:
+    """The child inherits what it does not name, and nothing else of the parent's part stays."""
     (tmp_path / "system").mkdir()
     (tmp_path / "cache").mkdir()
     few = {"_target_": "sim.cache.cache.ArtifactCache", "capacity": 7}
@@ -248,8 +250,8 @@ def test_a_child_system_replaces_a_part_whole(tmp_path: Path) -> None:
     assert configured(*own, "cache=modm")["cache"] == configured("system=modm-throughput")["cache"]
 
 
-def test_what_is_read_once_composes_as_hydra_does_and_is_the_caller_s() -> None:
-    """RequestInputs for again after what was handed out was changed, it is the same."""
+def test_cached_composition_equals_hydras_and_is_independent_of_its_caller() -> None:
+    """The same words compose the same configuration after a caller changed an earlier one."""
     words = ["run.dir=unused", "experiment=nirvana-table3", "seed=7"]
     with initialize_config_module("conf", version_base="1.3"):
         expected = compose("config", overrides=words)
@@ -260,20 +262,20 @@ def test_what_is_read_once_composes_as_hydra_does_and_is_the_caller_s() -> None:
         assert composed([*words, "preload=3"]).preload == 3
 
 
-def test_a_kept_composition_is_what_composing_gives_and_damage_is_mended(tmp_path: Path) -> None:
+def test_damaged_composition_cache_is_recomputed(tmp_path: Path) -> None:
     command = [sys.executable, "-P", "-m", "sim.cli", "run", "--cfg", "job", "system=nirvana", "seed=3", "run.dir=x"]
     environment = {**os.environ, "MEZZOTINT_CACHE": str(tmp_path), "PYTHONPATH": str(REPOSITORY)}
 
-    def said() -> str:
+    def composed_text() -> str:
         return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60, check=True).stdout
 
-    made = said()
+    made = composed_text()
     (kept,) = tmp_path.glob("compositions/*/*")
     whole = kept.read_bytes()
-    assert said() == made
+    assert composed_text() == made
     damaged = whole[:-1] + bytes([whole[-1] ^ 1])
     kept.write_bytes(damaged)
-    assert said() == made
+    assert composed_text() == made
     assert kept.read_bytes() != damaged
     assert made == OmegaConf.to_yaml(composed(["system=nirvana", "seed=3", "run.dir=x"]))
 
@@ -296,20 +298,20 @@ def test_a_kept_composition_is_what_composing_gives_and_damage_is_mended(tmp_pat
         ),
     ],
 )
-def test_a_part_that_is_not_read_or_not_there_is_refused(overrides: list[str], message: str) -> None:
+def test_unread_or_missing_part_is_refused(overrides: list[str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         simulated("trace.requests=20", *overrides)
 
 
-def test_what_has_a_default_may_be_left_out() -> None:
+def test_omitted_part_equals_its_default_choice() -> None:
     """A front end without index, store and match predictor finds at once, fetches always and searches for all."""
     at_once = ("index=immediate", "match_predictor=none")
     common = ("system=nirvana", "trace.requests=200")
-    said = simulated(*common, *at_once).requests
-    assert simulated(*common, "~index", "~store", "~match_predictor").requests.equals(said)
+    requests = simulated(*common, *at_once).requests
+    assert simulated(*common, "~index", "~store", "~match_predictor").requests.equals(requests)
 
 
-def test_all_who_need_a_part_get_the_same_one_and_it_has_to_be_of_their_kind() -> None:
+def test_parts_are_shared_and_checked_against_their_protocol() -> None:
     parts = check(configured("system=nirvana")).parts()
     frontend = parts.get("frontend", CachedFrontEnd)
     assert frontend.cache is parts.get("cache", ArtifactCache)
@@ -322,7 +324,7 @@ def test_all_who_need_a_part_get_the_same_one_and_it_has_to_be_of_their_kind() -
 
 @dataclass
 class Needy:
-    """Needs a part that its own node may give."""
+    """Needs a part that its own node may set."""
 
     eviction: Any
     cache: Any = None
@@ -330,7 +332,7 @@ class Needy:
 
 @dataclass
 class Needed:
-    """Needs what needs it."""
+    """Needs a part that needs another."""
 
     cache: Any
 
@@ -339,7 +341,7 @@ def _node(name: str, **settings: Any) -> dict[str, Any]:
     return {"_target_": f"{__name__}.{name}", **settings}
 
 
-def test_what_a_node_gives_goes_before_what_is_chosen() -> None:
+def test_part_in_a_node_overrides_the_chosen_part() -> None:
     own = {"_target_": "sim.cache.eviction.Fifo"}
     parts = Parts({"eviction": {"_target_": "sim.cache.eviction.Lru"}})
     assert isinstance(build(_node("Needy"), "it", parts=parts).eviction, Lru)
@@ -349,13 +351,13 @@ def test_what_a_node_gives_goes_before_what_is_chosen() -> None:
 
 
 class Half(Scheduler):
-    """Inherits from the protocol, and has one of the methods that it must have."""
+    """Inherits from the protocol, and has only one of the required methods."""
 
     def bind(self, run: Any) -> None: ...
 
 
 class Alone:
-    """Has the methods that a scheduler must have, and inherits nothing."""
+    """Has the methods required of a scheduler, and inherits nothing."""
 
     def bind(self, run: Any) -> None: ...
     def offer(self, request: Any, now_s: float) -> None: ...
@@ -364,7 +366,7 @@ class Alone:
         return 0
 
 
-def test_methods_that_may_be_left_out_have_a_body_and_the_others_are_named() -> None:
+def test_optional_hooks_have_default_bodies_and_missing_methods_are_named() -> None:
     for target, kind, lacks in (
         (f"{__name__}.Half", Scheduler, "Half is no Scheduler: it lacks __len__, next, offer$"),
         (
@@ -382,13 +384,13 @@ def test_methods_that_may_be_left_out_have_a_body_and_the_others_are_named() -> 
 
 
 class Named(Protocol):
-    """What nothing can be asked about while it runs."""
+    """Has no attribute that can be asked about during the run."""
 
     def name(self) -> str: ...
 
 
 class Loose:
-    """Takes a part or none, one of two words, what it says nothing of, and what it says in a strange way."""
+    """Takes an optional part, one of two words, an unannotated argument and a strangely annotated one."""
 
     def __init__(
         self,
@@ -402,7 +404,7 @@ class Loose:
         self.part, self.named, self.word, self.anything, self.several = part, named, word, anything, several
 
 
-def test_a_setting_that_is_no_part_is_what_its_type_says() -> None:
+def test_setting_value_is_checked_against_its_annotation() -> None:
     fifo = {"_target_": "sim.cache.eviction.Fifo"}
     loose = build(_node("Loose", part=None, named=None, word="b", anything={"x": [1]}, several=[1]), "it")
     assert (loose.part, loose.named, loose.word, loose.anything, loose.several) == (None, None, "b", {"x": [1]}, [1])

@@ -1,4 +1,4 @@
-"""The command line as a user meets it: what it writes, and how it refuses."""
+"""The command line as a user meets it: its output and its refusals."""
 
 import json
 import os
@@ -22,7 +22,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def mezzotint(*words: str) -> subprocess.CompletedProcess[str]:
-    """A process of its own: what sweeps and plug-ins need."""
+    """A process of its own, as sweeps and plug-ins require."""
     command = [sys.executable, "-P", "-m", "sim.cli", *words]
     return subprocess.run(
         command, capture_output=True, text=True, env={**os.environ, "HYDRA_FULL_ERROR": ""}, timeout=120
@@ -33,22 +33,22 @@ SMALL = ("trace.requests=60", "arrivals.rate_rpm=9")
 LONG = "a" * 300
 
 
-def test_a_run_writes_its_four_files_and_says_where(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_run_writes_four_files_and_prints_their_folder(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert main(["run", *SMALL, "run.dir=out"]) == 0
     assert sorted(file.name for file in (tmp_path / "out").iterdir()) == [
         "cluster.parquet", "config.yaml", "requests.parquet", "summary.json",
     ]  # fmt: skip
-    said = capsys.readouterr()
-    assert said.out.startswith("vanilla: 60 of 60 requests completed")
-    assert said.out.rstrip().endswith("-> out")
-    assert said.err == ""
+    printed = capsys.readouterr()
+    assert printed.out.startswith("vanilla: 60 of 60 requests completed")
+    assert printed.out.rstrip().endswith("-> out")
+    assert printed.err == ""
     assert sorted(file.name for file in tmp_path.iterdir()) == ["out"], "Hydra leaves nothing of its own behind"
 
 
 BEYOND = ("extrapolate=warn", "executor=continuous-batching", "executor.max_batch=4", "trace.requests=30")
 
 
-def test_a_run_warns_once_of_each_kind_of_extrapolation(capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_warns_once_per_kind_of_extrapolation(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", *BEYOND, "run.dir=out"]) == 0
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("mezzotint: warning: batched shapes whose time of sd3.5-large on mi210 is extrapolated: ")
@@ -57,15 +57,15 @@ def test_a_run_warns_once_of_each_kind_of_extrapolation(capsys: pytest.CaptureFi
     assert capsys.readouterr().err == "", "nothing was extrapolated"
 
 
-def test_a_sweep_warns_once_of_what_several_of_its_runs_extrapolate() -> None:
+def test_sweep_warns_once_about_extrapolation_of_several_runs() -> None:
     done = mezzotint("run", "-m", *BEYOND, "executor.max_batch=2,4", "run.dir=sweep")
     assert done.returncode == 0, done.stderr
     (line,) = done.stderr.splitlines()
     assert "on mi210 is extrapolated: in 2 of 2 runs; outside the measured grid" in line
 
 
-def test_a_sweep_gives_what_its_runs_give_one_by_one(tmp_path: Path) -> None:
-    """The same bytes in worker processes (joblib) as in this one."""
+def test_sweep_gives_the_bytes_of_single_runs(tmp_path: Path) -> None:
+    """Worker processes (joblib) write the same bytes as this one."""
     done = mezzotint("run", "-m", *SMALL, "system=vanilla,nirvana", "run.dir=sweep")
     assert done.returncode == 0, done.stderr
     for number, system in enumerate(("vanilla", "nirvana")):
@@ -75,8 +75,8 @@ def test_a_sweep_gives_what_its_runs_give_one_by_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("launcher", ["joblib", "submitit_local"])
-def test_a_sweep_prints_the_same_with_every_launcher(launcher: str) -> None:
-    """Point by point, also those of a sweep that was finished before; errors go to standard error."""
+def test_every_launcher_prints_the_same_sweep(launcher: str) -> None:
+    """Point by point, also for a sweep that was finished before; errors go to standard error."""
     if launcher == "submitit_local":
         pytest.importorskip("hydra_plugins.hydra_submitit_launcher")
     words = ("run", "-m", *SMALL, "seed=1,2,none", f"hydra/launcher={launcher}", "run.dir=sweep")
@@ -84,30 +84,30 @@ def test_a_sweep_prints_the_same_with_every_launcher(launcher: str) -> None:
     error = "mezzotint: error: sweep/2 (trace.requests=60 arrivals.rate_rpm=9 seed=none): seed: input should be"
     failed = "mezzotint: 1 point of sweep failed; the same command runs what is missing"
     before = "mezzotint: 2 points of sweep had been run before; `mezzotint report sweep` compares all"
-    for said_before in ([], [before]):
+    for finished_before in ([], [before]):
         done = mezzotint(*words)
         assert done.returncode == 2
         lines = sorted(done.stdout.splitlines())
         assert [line[: len(point)] for line, point in zip(lines, points, strict=True)] == points
         errors = done.stderr.splitlines()
         assert errors[0].startswith(error)
-        assert errors[1:] == [*said_before, failed]
+        assert errors[1:] == [*finished_before, failed]
 
 
-def test_a_sweep_may_have_a_folder_for_each_point(capsys: pytest.CaptureFixture[str]) -> None:
-    """There is none to claim, and what one point meets is no matter of the others'."""
+def test_sweep_can_have_a_folder_per_point(capsys: pytest.CaptureFixture[str]) -> None:
+    """No folder is claimed, and one point's error concerns no other."""
     words = ["run", "-m", "trace.requests=5", "hydra.launcher.n_jobs=1", "models=sdxl"]
     assert main([*words, "seed=3", "cluster=l20,mi210", "run.dir=of-${seed}"]) == 2
-    said = capsys.readouterr()
-    assert "mezzotint: error: no profile of sdxl on l20" in said.err
-    assert "Traceback" not in said.err
-    assert "cluster=mi210): 5 of 5 requests completed" in said.out
+    printed = capsys.readouterr()
+    assert "mezzotint: error: no profile of sdxl on l20" in printed.err
+    assert "Traceback" not in printed.err
+    assert "cluster=mi210): 5 of 5 requests completed" in printed.out
     assert Path("of-3/1/summary.json").is_file()
     assert not list(Path("of-3").glob(".*")), "no sweep of ours was begun in it"
 
 
-def test_a_fault_of_ours_is_not_put_down_to_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A message without its traceback would be all that anybody ever saw of it."""
+def test_internal_error_is_raised_with_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without its traceback only a message would ever be visible."""
 
     def broken(*_: object, **__: object) -> None:
         raise ValueError("a fault")
@@ -172,18 +172,20 @@ class LastComeFirstServed:
 '''
 
 
-def test_a_policy_from_outside_is_one_class_and_one_file() -> None:
-    """No file of the project changes: a class in the working directory, a YAML in a folder of the user's."""
+def test_user_policy_is_one_class_and_one_yaml_file() -> None:
+    """A class in the working directory and a YAML file in the user's folder suffice: no file of the project changes."""
     Path("my_policies.py").write_text(POLICY)
     Path("my_conf/scheduler").mkdir(parents=True)
     Path("my_conf/scheduler/impatient.yaml").write_text("_target_: my_policies.LastComeFirstServed\n")
     words = ("trace.requests=300", "arrivals.rate_rpm=14", "scheduler=impatient", "run.dir=out")
-    # A setting that the YAML does not list needs no +: the class says which there are.
+    # a setting that the YAML does not list needs no +: the class declares it
     done = mezzotint("run", "--plugin", "my_policies", "--config-dir", "my_conf", *words, "scheduler.patience_s=100")
     assert done.returncode == 0, done.stderr
-    said = json.loads(Path("out/summary.json").read_text())
-    assert said["requests"]["discarded"] > 10
-    assert sum(said["requests"][end] for end in ("completed", "discarded", "failed")) == said["requests"]["arrived"]
+    summary = json.loads(Path("out/summary.json").read_text())
+    assert summary["requests"]["discarded"] > 10
+    assert (
+        sum(summary["requests"][end] for end in ("completed", "discarded", "failed")) == summary["requests"]["arrived"]
+    )
     rows = pq.read_table("out/requests.parquet").to_pandas()
     assert set(rows[rows.outcome == "discarded"].reason) == {"waited longer than its patience"}
     wrong = mezzotint("run", "--plugin", "my_policies", "--config-dir", "my_conf", *words, "scheduler.patience_s=long")
@@ -191,7 +193,7 @@ def test_a_policy_from_outside_is_one_class_and_one_file() -> None:
     assert "scheduler.patience_s: found 'long', expected float" in wrong.stderr
 
 
-def test_a_system_from_outside_chooses_among_ours_and_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+def test_user_system_combines_shipped_and_own_choices(capsys: pytest.CaptureFixture[str]) -> None:
     Path("my_policies.py").write_text(POLICY)
     for group in ("scheduler", "system"):
         Path("my_conf", group).mkdir(parents=True)
@@ -212,13 +214,13 @@ def test_a_system_from_outside_chooses_among_ours_and_its_own(capsys: pytest.Cap
     assert "the file of a system begins with the line: # @package _global_" in capsys.readouterr().err
 
 
-def test_an_experiment_replays_a_trace_of_one_s_own() -> None:
-    """What it wishes of the built-in trace goes with that trace."""
+def test_experiment_replays_a_user_trace() -> None:
+    """What experiments need of the built-in trace goes with that trace."""
     assert main(["trace", "synth", "-o", "mine.parquet", "--requests", "90"]) == 0
     words = ["experiment=nirvana-figure15", "trace=file", "trace.path=mine.parquet", "preload=30", "search=exact"]
     assert main(["run", *words, "run.dir=out"]) == 0
-    said = json.loads(Path("out/summary.json").read_text())
-    assert (said["system"], said["trace"]["requests"], said["gpu"]["count"]) == ("nirvana", 90, 1)
+    summary = json.loads(Path("out/summary.json").read_text())
+    assert (summary["system"], summary["trace"]["requests"], summary["gpu"]["count"]) == ("nirvana", 90, 1)
 
 
 @pytest.mark.parametrize(
@@ -256,40 +258,38 @@ def test_an_experiment_replays_a_trace_of_one_s_own() -> None:
         (["report", "nowhere"], "nowhere"),
     ],
 )
-def test_what_the_user_can_put_right_is_one_line(
-    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_user_error_is_one_line(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     Path("broken.py").write_text("class Policy(:\n")
     small = ["trace.requests=60"] if words[0] == "run" and "trace=file" not in words else []
     assert main([*words, *small]) == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err.startswith("mezzotint: error: ")
-    assert message in said.err
-    assert said.err.count("\n") == 1
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("mezzotint: error: ")
+    assert message in printed.err
+    assert printed.err.count("\n") == 1
 
 
 @pytest.mark.parametrize("words", [[], ["nosuch"], ["run", "--nosuch"], ["report"]])
-def test_words_that_are_no_command_end_with_2(words: list[str]) -> None:
+def test_unknown_command_exits_with_2(words: list[str]) -> None:
     with pytest.raises(SystemExit) as stop:
         raise SystemExit(main(words))
     assert stop.value.code == 2
 
 
-def test_help_names_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
     assert capsys.readouterr().out.startswith("mezzotint 0.")
     assert main(["run", "--cfg=job", "system=nirvana"]) == 0
     assert "selector" in capsys.readouterr().out
     assert main(["--help"]) == 0
-    said = capsys.readouterr().out
-    assert all(f"  {words} " in said for words in COMMANDS)
+    output = capsys.readouterr().out
+    assert all(f"  {words} " in output for words in COMMANDS)
     for words in COMMANDS:
         assert main([*words.split(), "--help"]) == 0
         assert capsys.readouterr().out.startswith(f"Usage: mezzotint {words}")
 
 
-def test_a_command_answers_to_its_former_words(capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_answers_to_its_former_name(capsys: pytest.CaptureFixture[str]) -> None:
     former = {"plan rate": "plan capacity", "calibrate scale": "calibrate similarity-map"}
     for words, present in former.items():
         assert main([*words.split(), "--help"]) == 0
@@ -298,20 +298,20 @@ def test_a_command_answers_to_its_former_words(capsys: pytest.CaptureFixture[str
 
 
 @pytest.mark.parametrize("name", ["a b/[x] é", "it's", "1e3"])
-def test_a_run_directory_may_be_called_anything(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """What Hydra's grammar has no sign for, and what it would read as a list or a number, is a path."""
+def test_run_directory_may_have_any_name(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Names outside Hydra's grammar, and names that it would read as a list or a number, are paths."""
     assert main(["run", "trace.requests=5", f"run.dir={name}"]) == 0
     assert Path(name, "summary.json").is_file()
 
 
-def test_a_tilde_is_the_home_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_tilde_is_the_home_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     assert main(["run", "trace.requests=5", "run.dir=~/one run"]) == 0
     assert (tmp_path / "home/one run/summary.json").is_file()
 
 
-def test_what_lies_in_the_working_directory_is_not_run() -> None:
-    """Packages with our names, plug-ins of Hydra's, modules called as libraries are; also in a sweep's processes."""
+def test_code_in_the_working_directory_is_not_run() -> None:
+    """Packages with our names, Hydra plug-ins, modules named as libraries; also in a sweep's processes."""
     for folder in ("hydra_plugins/bad", "hydra_plugins", "backends", "conf", "sim", "traces"):
         Path(folder).mkdir(parents=True, exist_ok=True)
         Path(folder, "__init__.py").write_text("open('harm', 'w')\n")
@@ -324,20 +324,20 @@ def test_what_lies_in_the_working_directory_is_not_run() -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "said"),
+    ("command", "message"),
     [(["--help"], "trace import"), (["list", "similarity"], "clip-images"), (["run", "nonsense=1"], "nonsense")],
 )
-def test_what_needs_no_simulation_imports_none(command: list[str], said: str) -> None:
+def test_listing_and_help_import_no_simulation(command: list[str], message: str) -> None:
     script = f"import sys; from sim.cli import main; main({command}); print([*sys.modules])"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
-    assert said in done.stdout + done.stderr
+    assert message in done.stdout + done.stderr
     assert not {"scipy", "pandas", "matplotlib", "sklearn", "sim.engine"} & set(eval(done.stdout.splitlines()[-1]))
 
 
 @pytest.mark.parametrize(
     ("words", "runs", "closed"), [(["run"], 1, ">&-"), (["run", "-m", "seed=1,2"], 2, "<&- >&- 2>&-")]
 )
-def test_a_closed_stream_is_as_one_that_nobody_reads(words: list[str], runs: int, closed: str) -> None:
+def test_closed_stream_does_not_change_the_run(words: list[str], runs: int, closed: str) -> None:
     done = _in_shell(f"exec {{}} {closed}", *words, *SMALL, "run.dir=out")
     assert (done.returncode, done.stderr) == (0, "")
     assert len(list(Path("out").rglob("summary.json"))) == runs
@@ -345,33 +345,33 @@ def test_a_closed_stream_is_as_one_that_nobody_reads(words: list[str], runs: int
 
 
 @pytest.mark.parametrize("words", [["list"], ["run", "-m", "seed=1,2", *SMALL]])
-def test_a_reader_that_has_gone_is_no_error(words: list[str]) -> None:
-    """The command does its work and ends as one that SIGPIPE ends."""
+def test_broken_pipe_ends_quietly(words: list[str]) -> None:
+    """The command does its work and ends as one killed by SIGPIPE does."""
     done = _in_shell("( {}; echo $? >status ) | true", *words)
     assert (Path("status").read_text(), done.stderr) == ("141\n", "")
     assert bool(list(Path().rglob("summary.json"))) == ("run" in words)
 
 
-def test_a_working_directory_that_is_gone_is_one_line(
+def test_deleted_working_directory_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "request_left").mkdir()
-    monkeypatch.chdir(tmp_path / "request_left")
-    (tmp_path / "request_left").rmdir()
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
     assert main(["run", "run.dir=/tmp/out"]) == 2
-    said = capsys.readouterr().err
-    assert "the working directory no longer exists" in said
-    assert said.count("\n") == 1
+    error = capsys.readouterr().err
+    assert "the working directory no longer exists" in error
+    assert error.count("\n") == 1
 
 
-def test_a_limit_under_which_libraries_hang_is_refused() -> None:
+def test_virtual_memory_limit_too_low_for_libraries_is_refused() -> None:
     done = _in_shell("ulimit -v 400000; exec {}", "run")
     assert done.returncode == 2
     assert done.stderr.startswith("mezzotint: error: ulimit -v: found 400000 KiB of virtual memory")
     assert done.stderr.count("\n") == 1
 
 
-def test_memory_that_runs_out_is_one_line_for_each_point_of_a_sweep(
+def test_memory_error_is_one_line_per_sweep_point(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def simulate(*_: object, **__: object) -> None:
@@ -379,9 +379,9 @@ def test_memory_that_runs_out_is_one_line_for_each_point_of_a_sweep(
 
     monkeypatch.setattr("sim.run.simulate.simulate", simulate)
     assert main(["run", "-m", "seed=1,2", "hydra/launcher=basic", *SMALL, "run.dir=out"]) == 2
-    said = capsys.readouterr().err
-    assert said.count("memory ran out (Unable to allocate 15.3 MiB); raise `ulimit -v`, free memory") == 2
-    assert said.count("\n") == 3
+    error = capsys.readouterr().err
+    assert error.count("memory ran out (Unable to allocate 15.3 MiB); raise `ulimit -v`, free memory") == 2
+    assert error.count("\n") == 3
 
 
 def _in_shell(script: str, *words: str) -> subprocess.CompletedProcess[str]:

@@ -1,4 +1,4 @@
-"""The like-for-like set: the same model, size, steps and precision on every GPU, with every design that makes sense."""
+"""The like-for-like set: the same model, size, steps and precision on every GPU, for every applicable design."""
 
 from itertools import cycle
 
@@ -11,8 +11,8 @@ from tests.sim.lab import simulated
 
 def points(experiment: str) -> list[tuple[str, str, str]]:
     """One run of an experiment's sweep on each GPU, its designs in turn."""
-    said = yaml.safe_load((REPOSITORY / "conf" / "experiment" / f"{experiment}.yaml").read_text())
-    swept = said["hydra"]["sweeper"]["params"]
+    settings = yaml.safe_load((REPOSITORY / "conf" / "experiment" / f"{experiment}.yaml").read_text())
+    swept = settings["hydra"]["sweeper"]["params"]
     designs = cycle(swept["system"].split(","))
     return [
         (f"experiment={experiment}", f"cluster={gpu}", f"system={design}")
@@ -21,7 +21,7 @@ def points(experiment: str) -> list[tuple[str, str, str]]:
 
 
 @pytest.mark.parametrize("point", [*points("like-for-like"), *points("like-for-like-batches")], ids=" ".join)
-def test_every_gpu_and_every_design_serve_the_same_work(point: tuple[str, str, str]) -> None:
+def test_like_for_like_runs_have_the_same_model_size_steps_and_precision(point: tuple[str, str, str]) -> None:
     summary = simulated(*point, "trace.requests=24").summary
     assert summary["requests"]["completed"] == 24
     (model,) = summary["models"]
@@ -29,10 +29,10 @@ def test_every_gpu_and_every_design_serve_the_same_work(point: tuple[str, str, s
     assert shape == ["sdxl-mlperf", 1024, 1024, 20, "fp8"]
     assert model["basis"] == "published"
     assert model["service_error"] is not None
-    assert not [said for said in summary["assumptions"] if "extrapolate" in said["source"]]
+    assert not [assumption for assumption in summary["assumptions"] if "extrapolate" in assumption["source"]]
 
 
-def test_a_gpu_without_a_profile_of_that_work_is_refused_by_name() -> None:
+def test_gpu_without_a_profile_of_the_model_is_refused() -> None:
     with pytest.raises(ValueError, match="no profile of sdxl-mlperf on h100 "):
         simulated("experiment=like-for-like", "cluster=h100")
 
@@ -45,9 +45,9 @@ README = {
 
 
 @pytest.mark.parametrize(("command", "stages"), README.items())
-def test_what_the_readme_says_of_batches_runs_as_written(command: str, stages: int) -> None:
-    """``stages`` take their images in turn, by a rule that the summary states."""
+def test_readme_batching_commands_run_as_written(command: str, stages: int) -> None:
+    """``stages`` split its images by a rule that the summary states."""
     assert f"`{command}`" in " ".join((REPOSITORY / "README.md").read_text().split())
     summary = simulated(*command.split(), "trace.requests=40").summary
     assert summary["requests"]["completed"] == 40
-    assert sum("the largest measured" in said["what"] for said in summary["assumptions"]) == stages
+    assert sum("the largest measured" in assumption["what"] for assumption in summary["assumptions"]) == stages

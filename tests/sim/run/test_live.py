@@ -1,12 +1,16 @@
-"""Real pipelines as workers: tiny ones here, the same code with full-size ones on a GPU."""
+"""Real pipelines as workers: tiny ones here; full-size ones run the same code on a GPU."""
 
+import gc
+import weakref
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from sim.cache.cache import ArtifactCache
 from sim.cli import main
+from sim.core.request import Request
 from sim.run.config.settings import check
 from sim.run.simulate import Outcome, assemble
 from tests.sim.lab import configured, simulated
@@ -21,7 +25,7 @@ LIVE = ("backend=live", "backend.device=cpu", "cluster=local", "trace.requests=2
 
 
 def live(system: str, family: str, images: Path, *more: str) -> Outcome:
-    """20 requests of 10 steps at 64 pixels, in a trace whose users repeat themselves often."""
+    """Run 20 requests of 10 steps at 64 pixels, in a trace whose users often repeat themselves."""
     shape = {"width": 64, "height": 64, "steps": 10}
     sizes = [f"models.{role}.{key}={value}" for role in ("large", "small") for key, value in shape.items()]
     names = [f"models.large.name={family}-tiny", f"models.small.name={PARTNER[family]}-tiny"]
@@ -32,7 +36,7 @@ def live(system: str, family: str, images: Path, *more: str) -> Outcome:
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("system", ["nirvana", "modm-fixed"])
 def test_every_family_serves_a_trace(system: str, family: str, tmp_path: Path) -> None:
-    """Images come out; the records hold K, sources and seconds that were really measured."""
+    """The run makes images, and its records have K, sources and measured seconds."""
     from PIL import Image
 
     outcome = live(system, family, tmp_path)
@@ -53,7 +57,7 @@ def test_every_family_serves_a_trace(system: str, family: str, tmp_path: Path) -
     in_full = {pictures[str(row)].tobytes() for row in rows.index[~hit]}
     assert len(in_full) == (~hit).sum()
     same = rows.index[rows.similarity == 1.0] if system == "nirvana" else []
-    for row in same:  # the same prompt from the same latent is the same image, whatever the seed
+    for row in same:  # the same prompt from the same latent is the same image, for every seed
         source = rows.index[rows.request_id == rows.source_id[row]][0]
         assert (pictures[str(row)] == pictures[str(source)]).all()
 
@@ -65,15 +69,15 @@ def test_fewer_steps_take_less_time(tmp_path: Path) -> None:
     assert per_step.max() < 3 * per_step.median()
 
 
-def test_preloaded_artifacts_are_really_made(tmp_path: Path) -> None:
+def test_preloaded_artifacts_are_generated(tmp_path: Path) -> None:
     outcome = live("nirvana", "sdxl", tmp_path, "preload=8")
     rows = outcome.requests.to_pandas()
     assert len(rows) == 12
     assert rows.source_id.isin([f"r{i:02d}" for i in range(8)]).any() or rows.source_id.notna().any()
 
 
-def test_a_worker_that_changes_models_really_loads_them(tmp_path: Path) -> None:
-    """One queue over both models: every change is a load that was done and timed."""
+def test_worker_that_switches_models_loads_them(tmp_path: Path) -> None:
+    """One queue over both models: every model change is a real load with measured time."""
     one_queue = ("scheduler=fcfs", "allocation=uniform-large", "cluster.count=1")
     outcome = live("modm-fixed", "sd1.5", tmp_path / "images", *one_queue, f"backend.store={tmp_path / 'weights'}")
     rows = outcome.requests.to_pandas()
@@ -85,21 +89,21 @@ def test_a_worker_that_changes_models_really_loads_them(tmp_path: Path) -> None:
     assert (tmp_path / "weights" / "sd1.5-tiny" / "model_index.json").is_file()
 
 
-def test_quality_is_measured_against_the_full_run(tmp_path: Path) -> None:
-    """Only images that skipped steps have a factor; it is SSIM, and the summary says so and counts alpha."""
+def test_live_quality_compares_hits_with_the_full_run(tmp_path: Path) -> None:
+    """Only images that skipped steps have a factor; it is SSIM, and the summary names it and counts alpha."""
     words = ("+backend.quality._target_=backends.quality.Ssim", "backend.reference=${models.large.name}")
     outcome = live("nirvana", "sd1.5", tmp_path, *words)
     rows = outcome.requests.to_pandas()
     factor = rows.quality_factor
     assert (factor.notna() == rows.source_id.notna()).all()
     assert factor.dropna().between(-1, 1).all()
-    said = outcome.summary["quality"]
-    assert said["basis"] == "ssim against the full run of sd1.5-tiny, same seed"
-    assert said["factor_mean"] == pytest.approx(factor.mean())
-    assert said["below_alpha_share"] == pytest.approx((factor.dropna() < 0.9).mean())
+    quality = outcome.summary["quality"]
+    assert quality["basis"] == "ssim against the full run of sd1.5-tiny, same seed"
+    assert quality["factor_mean"] == pytest.approx(factor.mean())
+    assert quality["below_alpha_share"] == pytest.approx((factor.dropna() < 0.9).mean())
 
 
-def test_memory_that_runs_out_fails_that_request_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_out_of_memory_fails_only_its_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
     from backends.diffusers_ import stages
@@ -119,16 +123,24 @@ def test_memory_that_runs_out_fails_that_request_alone(tmp_path: Path, monkeypat
     assert "ran out of memory" in failed.reason.iloc[0]
 
 
-def test_latents_of_an_evicted_state_are_let_go(tmp_path: Path) -> None:
-    """The cache holds what it says it holds: no tensor of an item that was evicted."""
+def test_latents_of_an_evicted_state_are_freed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cache holds items, and as many tensors are alive after the run."""
+    latents: list[weakref.ref[Any]] = []
+    insert = ArtifactCache.insert
+
+    def watched(self: ArtifactCache, request: Request, now_s: float) -> None:
+        latents.extend(map(weakref.ref, request.made.values()))
+        insert(self, request, now_s)
+
+    monkeypatch.setattr(ArtifactCache, "insert", watched)
     small = ("trace.requests=12", "cache.capacity=7", f"backend.images={tmp_path}", "models.large.width=64")
     settings = check(configured("system=nirvana", *LIVE, *small, "models.large.height=64", "models.large.steps=10"))
     engine = assemble(settings).engine
     engine.run()
     cache = engine.frontend.cache  # type: ignore[attr-defined]
-    entries = cache._entries
-    assert cache.items == sum(len(entry.artifact) for entry in entries.values()) <= 7
-    assert all(cache._held[number].bit_count() == len(entry.artifact) for number, entry in entries.items())
+    gc.collect()
+    assert len(latents) > 7
+    assert sum(latent() is not None for latent in latents) == cache.items <= 7
 
 
 BAD = [
@@ -146,17 +158,17 @@ BAD = [
 
 
 @pytest.mark.parametrize(("words", "message"), BAD)
-def test_what_cannot_be_served_is_one_line(
+def test_invalid_live_setting_is_one_line(
     words: list[str], message: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     assert main(["run", *LIVE, *words, f"run.dir={tmp_path}"]) == 2
-    said = capsys.readouterr()
-    assert said.err.startswith("mezzotint: error: ")
-    assert message in said.err
-    assert said.err.count("\n") == 1
+    printed = capsys.readouterr()
+    assert printed.err.startswith("mezzotint: error: ")
+    assert message in printed.err
+    assert printed.err.count("\n") == 1
 
 
-def test_a_model_that_does_not_fit_is_refused_before_it_is_built(
+def test_model_that_does_not_fit_is_refused_before_it_is_built(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     from backends.diffusers_.device import memory

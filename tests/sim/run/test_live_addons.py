@@ -1,4 +1,4 @@
-"""SwiftDiffusion with real pipelines behind the engine: what it decides is really done, and when it says so."""
+"""SwiftDiffusion with real pipelines behind the engine: its decisions are carried out, at the recorded times."""
 
 from functools import partial
 from pathlib import Path
@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from sim.run.config.settings import check
-from sim.run.simulate import assemble, replay
+from sim.run.simulate import TraceInputs, assemble, replay
 from tests.sim.lab import configured
 
 torch = pytest.importorskip("torch")
@@ -24,7 +24,7 @@ from backends.diffusers_.addons.lora import Loras, read_lora, write_random_lora 
 
 STEPS = 8
 BOUND = 2
-"""Levels of 255 by which a pixel may differ from the stock way: ControlNets in line, LoRAs fused by PEFT."""
+"""Levels of 255 by which a pixel may differ from the stock way: serial ControlNets, LoRAs fused by PEFT."""
 
 LIVE = [
     "backend=live",
@@ -50,31 +50,36 @@ def model() -> Any:
 
 @pytest.fixture(autouse=True)
 def _strong(monkeypatch: pytest.MonkeyPatch) -> None:
-    """LoRAs that are to be seen in the pixels."""
+    """Make LoRAs strong enough to show in the pixels."""
     monkeypatch.setattr(library, "write_random_lora", partial(write_random_lora, std=0.1))
 
 
 def served(images: Path, *words: str) -> tuple[pd.DataFrame, Any]:
-    """The requests of a live run, and what the rows asked for."""
+    """Return the requests of a live run, and what the rows asked for."""
     images.mkdir()
     config = configured(*words, *LIVE, f"backend.images={images}")
     settings = check(config)
     made = assemble(settings)
     rows = replay(settings, made, config).requests.to_pandas()
     assert (rows.outcome == "completed").all()
-    backend: Any = made.engine.backend
-    return rows, backend._asked
+    return rows, TraceInputs(made.trace)
+
+
+def written_lora(model: Any, folder: Path, n: int) -> Any:
+    """Return LoRA ``n`` as the live backend writes it, alone in ``folder``."""
+    folder.mkdir(exist_ok=True)
+    AddOns(model, folder).lora_bytes(f"lora-{n + 1}")
+    (file,) = folder.glob("*.safetensors")
+    return read_lora(file, f"style{n}")
 
 
 def stock(model: Any, folder: Path, asked: Any, row: int, nets: int, loras: int, boundary: int) -> np.ndarray:
-    """The image of ``row`` by diffusers' own way, its LoRAs fused after ``boundary`` steps."""
+    """Make the image of ``row`` by diffusers' own way, its LoRAs fused after ``boundary`` steps."""
     beside, peft = AddOns(model, folder), Loras(model)
     seed, conditioning = asked.seed(row), model.encode([asked.prompt(row)])
     names = [f"controlnet-{n + 1}" for n in range(nets)]
     hints = {name: beside.hint(name, 64, 64, seed) for name in names}
-    for n in range(loras):
-        beside.lora_bytes(f"lora-{n + 1}")
-    weights = [read_lora(beside._lora_file(f"lora-{n + 1}"), f"style{n}") for n in range(loras)]
+    weights = [written_lora(model, folder / f"lora-{n + 1}", n) for n in range(loras)]
 
     def at(done: int, _: Any) -> None:
         if done == boundary and weights:
@@ -98,7 +103,7 @@ def stock(model: Any, folder: Path, asked: Any, row: int, nets: int, loras: int,
         (["system=diffusers", "lora_loading.create=true", "cluster.count=1"], 1, 2),
     ],
 )
-def test_images_are_those_of_the_stock_way(words: list[str], nets: int, loras: int, model: Any, tmp_path: Path) -> None:
+def test_live_addon_images_equal_diffusers(words: list[str], nets: int, loras: int, model: Any, tmp_path: Path) -> None:
     asked_for = [f"trace.controlnets={nets}", f"trace.loras={loras}", "trace.requests=2"]
     rows, asked = served(tmp_path / "images", *words, *asked_for)
     swift = "system=diffusers" not in words

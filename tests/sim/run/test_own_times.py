@@ -1,4 +1,4 @@
-"""A log's own arrivals: the default of a file, refused where there are none, scaled by a rate; sweeps of a key."""
+"""A log's own arrivals: the default for a file, refused where there are none, scaled by a rate; sweeps of a key."""
 
 import json
 import sys
@@ -34,52 +34,50 @@ def arrivals(*words: str) -> list[float]:
     return found
 
 
-def test_a_file_with_times_arrives_at_its_own_times_unless_told_otherwise() -> None:
+def test_timed_file_arrives_at_its_own_times_by_default() -> None:
     assert arrivals() == TIMES
     assert arrivals("arrivals=closed", "run.dir=closed") != TIMES
 
 
-def test_a_rate_scales_the_file_s_own_times() -> None:
+def test_rate_scales_the_times_of_a_file() -> None:
     """5 gaps in 1200 s are 0.25 a minute; at 0.5 every gap is half as long."""
     assert arrivals("arrivals.rate_rpm=0.5") == pytest.approx([time / 2 for time in TIMES])
 
 
 @pytest.mark.parametrize("words", [(), ("arrivals=trace",)])
-def test_a_file_without_times_needs_a_choice_of_arrivals(
-    words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_untimed_file_needs_a_choice_of_arrivals(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "trace=file", "trace.path=order.parquet", *words, "run.dir=out"]) == 2
-    said = capsys.readouterr().err
-    assert "order.parquet has an order of requests and no times" in said
-    assert "arrivals=poisson arrivals.rate_rpm=10" in said
+    error = capsys.readouterr().err
+    assert "order.parquet has an order of requests and no times" in error
+    assert "arrivals=poisson arrivals.rate_rpm=10" in error
     assert main(["run", "trace=file", "trace.path=order.parquet", "arrivals=poisson", "run.dir=out"]) == 0
 
 
 @pytest.mark.parametrize("experiment", [choice.name for choice in choices("experiment")])
-def test_an_experiment_keeps_its_arrivals_with_a_file(experiment: str) -> None:
+def test_experiment_keeps_its_arrivals_with_a_file(experiment: str) -> None:
     own = composed([f"experiment={experiment}"]).arrivals
     assert composed([f"experiment={experiment}", *FILE]).arrivals == own
 
 
-def test_plan_rate_scales_a_log_and_reports_rate_and_scale(capsys: pytest.CaptureFixture[str]) -> None:
+def test_plan_capacity_scales_a_log_and_reports_rate_and_scale(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["trace", "synth", "--requests", "200", "--rate-rpm", "3", "-o", "log.parquet"]) == 0
     words = ["plan", "capacity", *FILE, "cluster.count=4", "--tolerance", "0.5", "-o", "plan"]
     assert main([*words, "--from", "0.3", "--to", "9", "--replications", "3"]) == 2
     assert "the same for every seed" in capsys.readouterr().err
     assert main([*words, "--from", "0.3", "--to", "9"]) == 0
-    said = json.loads(Path("plan/rate.json").read_text())
+    results = json.loads(Path("plan/rate.json").read_text())
     own = pq.read_table("log.parquet").column("arrival_s").to_numpy()
     rate_rpm = 60 * (len(own) - 1) / np.ptp(own)
-    assert said["own_clock"]["rate_rpm"] == pytest.approx(rate_rpm)
-    assert said["own_clock"]["scale"] == pytest.approx(said["rate_rpm"]["mean"] / rate_rpm)
-    assert len(said["replications"]) == 1
-    folder = next(each["folder"] for each in said["runs"] if each["rate_rpm"] == said["rate_rpm"]["mean"])
+    assert results["own_clock"]["rate_rpm"] == pytest.approx(rate_rpm)
+    assert results["own_clock"]["scale"] == pytest.approx(results["rate_rpm"]["mean"] / rate_rpm)
+    assert len(results["replications"]) == 1
+    folder = next(each["folder"] for each in results["runs"] if each["rate_rpm"] == results["rate_rpm"]["mean"])
     times = pq.read_table(f"plan/{folder}/requests.parquet").column("arrival_s").to_numpy()
-    assert np.diff(times) == pytest.approx(np.diff(own) / said["own_clock"]["scale"])
+    assert np.diff(times) == pytest.approx(np.diff(own) / results["own_clock"]["scale"])
     assert "as fast; its own mean rate is" in capsys.readouterr().out
 
 
-def test_a_key_of_the_command_line_replaces_an_experiment_s_sweep_of_it() -> None:
+def test_command_line_key_replaces_the_sweep_of_an_experiment() -> None:
     words = ["experiment=nirvana-table3", "eviction=lfu,fifo", "cache.capacity=5", *FILE, "hydra.launcher.n_jobs=1"]
     assert main(["run", "-m", *words, "run.dir=sweep"]) == 0
     runs = [yaml.safe_load(path.read_text()) for path in Path("sweep").glob("*/config.yaml")]

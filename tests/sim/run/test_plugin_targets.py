@@ -1,4 +1,4 @@
-"""A configuration builds parts and does nothing else: what it names is looked at before it is called."""
+"""A configuration only builds parts: every target is checked before it is called."""
 
 import sys
 from pathlib import Path
@@ -39,8 +39,8 @@ HARM = [
 
 @pytest.mark.parametrize("node", HARM, ids=lambda node: str(node["_target_"]))
 @pytest.mark.parametrize("kind", [Scheduler, Eviction, Delay, Allocation, None])
-def test_what_makes_no_part_is_not_called(node: dict[str, Any], kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also inside an argument of a part, in a list, and where nothing says what is expected."""
+def test_target_that_is_no_part_is_not_called(node: dict[str, Any], kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check covers an argument of a part, a list, and untyped arguments."""
     with pytest.raises(ConfigError):
         build(node, "it", kind)
     with pytest.raises(ConfigError):
@@ -50,8 +50,8 @@ def test_what_makes_no_part_is_not_called(node: dict[str, Any], kind: Any, monke
     assert not Path("harm").exists()
 
 
-def test_a_class_of_another_kind_is_refused_before_it_is_made() -> None:
-    """A part of ours, but not what belongs there: its constructor does not run."""
+def test_class_of_another_protocol_is_refused_before_construction() -> None:
+    """A part of ours in the wrong place: its constructor does not run."""
     made: list[str] = []
 
     class Counted:
@@ -66,8 +66,8 @@ def test_a_class_of_another_kind_is_refused_before_it_is_made() -> None:
     assert made == []
 
 
-def test_modules_come_from_the_working_directory_if_the_user_named_them(tmp_path: Path) -> None:
-    """A plug-in, and what it imports from there, also late; no other, and nothing that stands before a library."""
+def test_plugin_modules_load_from_the_working_directory_only_if_named(tmp_path: Path) -> None:
+    """A plug-in, its imports from there, also late ones; no other module, and none that shadows a library."""
     Path("mine.py").write_text(
         "import beside\nclass Part:\n    def late(self):\n        import later\n        return later.X\n"
     )
@@ -87,7 +87,7 @@ def test_modules_come_from_the_working_directory_if_the_user_named_them(tmp_path
     assert not Path("harm").exists()
 
 
-def test_an_installed_package_offers_a_plug_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_installed_entry_point_offers_a_plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("offered_policies.py").write_text("class Part: pass\n")
     Path("offered-1.dist-info").mkdir()
     Path("offered-1.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: offered\nVersion: 1\n")
@@ -99,7 +99,7 @@ def test_an_installed_package_offers_a_plug_in(tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.parametrize(
-    ("target", "told"),
+    ("target", "message"),
     [
         (5, "found 5, expected the dotted path of a class"),
         ("Fcfs", "found 'Fcfs', expected the dotted path of a class"),
@@ -111,13 +111,13 @@ def test_an_installed_package_offers_a_plug_in(tmp_path: Path, monkeypatch: pyte
         ("sim.nowhere.Part", r"sim.nowhere cannot be imported \(ModuleNotFoundError"),
     ],
 )
-def test_a_target_that_names_no_class_is_told_by_its_key(target: Any, told: str) -> None:
-    with pytest.raises(ConfigError, match=rf"^it\._target_: {told}"):
+def test_target_that_names_no_class_is_refused_by_its_key(target: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=rf"^it\._target_: {message}"):
         build({"_target_": target}, "it")
 
 
-def test_a_run_s_own_configuration_names_no_plug_in(capsys: pytest.CaptureFixture[str]) -> None:
-    """Neither does a module beside it run, nor one that is named like a library."""
+def test_run_config_cannot_name_a_plugin(capsys: pytest.CaptureFixture[str]) -> None:
+    """A module beside it does not run, nor one named like a library."""
     Path("out").mkdir()
     for file in ("out/__init__.py", "out/evil.py", "evil.py", "simpy.py"):
         Path(file).write_text("open('harm', 'w')\nclass Part: pass\n")
@@ -125,9 +125,9 @@ def test_a_run_s_own_configuration_names_no_plug_in(capsys: pytest.CaptureFixtur
         config: Any = OmegaConf.to_container(composed(["run.dir=out"]), resolve=True)
         Path("out/config.yaml").write_text(yaml.safe_dump({**config, "scheduler": node, "plugins": ["evil"]}))
         assert main(["run", "--config-path", "out", "run.dir=again"]) == 2
-        said = capsys.readouterr().err
-        assert said.startswith("mezzotint: error: ")
-        assert said.count("\n") == 1
+        error = capsys.readouterr().err
+        assert error.startswith("mezzotint: error: ")
+        assert error.count("\n") == 1
     assert not Path("harm").exists()
     assert not Path("again").exists()
 
@@ -142,10 +142,10 @@ HYDRA = [
 
 
 @pytest.mark.parametrize("node", HYDRA, ids=lambda node: next(iter(node)))
-def test_a_shared_configuration_has_no_say_in_hydra(
+def test_shared_configuration_cannot_configure_hydra(
     node: dict[str, Any], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As a run's own config.yaml, and as a choice in a folder of the user's."""
+    """From a run's own config.yaml, and as a choice in a folder of the user's."""
     Path("out").mkdir()
     Path("out/config.yaml").write_text(yaml.safe_dump({"hydra": node, "run": {"dir": "???"}, "seed": 1}))
     assert main(["run", "--config-path", "out", "--config-name", "config", "run.dir=again"]) == 2

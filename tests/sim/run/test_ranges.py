@@ -1,4 +1,4 @@
-"""Numbers of a configuration: a boolean is none, and what has a range is held to it."""
+"""Numbers of a configuration: a boolean is no number, and a range is enforced."""
 
 from typing import Annotated, Any
 
@@ -18,7 +18,7 @@ HINTS = [int, float, int | None, list[float], dict[int, float], list[Fitted]]
 
 
 @given(st.sampled_from([True, False]), st.sampled_from(HINTS))
-def test_a_boolean_is_no_number(value: bool, hint: Any) -> None:
+def test_boolean_is_refused_as_a_number(value: bool, hint: Any) -> None:
     """At any depth of a type."""
     fitted = [{"target": "t", "paper": 1.0, "ours": value}]
     given_ = {list[float]: [1.0, value], dict[int, float]: {1: value}, list[Fitted]: fitted}.get(hint, value)
@@ -27,15 +27,15 @@ def test_a_boolean_is_no_number(value: bool, hint: Any) -> None:
 
 
 @given(st.one_of(st.integers(), st.floats()), st.sampled_from([bool, bool | None, list[bool]]))
-def test_a_number_is_no_truth(value: float, hint: Any) -> None:
-    """Not even 0 and 1, which pydantic would take."""
+def test_number_is_refused_as_a_boolean(value: float, hint: Any) -> None:
+    """Not even 0 and 1, which pydantic would accept."""
     for each in (value, 0, 1, 0.0, 1.0):
         with pytest.raises(ValidationError):
             validated([each] if hint == list[bool] else each, hint)
     assert validated([True, False], list[bool]) == [True, False]
 
 
-def test_what_a_dataclass_is_told_is_held_to_its_fields_and_one_that_is_made_is_taken() -> None:
+def test_mapping_is_validated_against_a_dataclass_and_an_instance_is_taken() -> None:
     made = Fitted("t", 1.0, 2.0)
     assert validated({"target": "t", "paper": 1, "ours": 2}, Fitted) == made
     assert validated(made, Fitted) is made
@@ -45,18 +45,18 @@ def test_what_a_dataclass_is_told_is_held_to_its_fields_and_one_that_is_made_is_
 
 
 @given(st.integers(-(2**62), 2**62))
-def test_a_whole_number_is_a_float_and_a_whole_float_is_one(value: int) -> None:
+def test_whole_numbers_convert_between_int_and_float(value: int) -> None:
     assert validated(value, float) == float(value)
     if abs(value) < 2**53:
         assert validated(float(value), int) == value
 
 
-def test_a_range_is_said_in_words() -> None:
+def test_range_is_spelled_in_words() -> None:
     assert spelled(Annotated[float, Gt(0), Le(1)] | None) == "float over 0 and at most 1 or null"
     assert spelled(dict[Annotated[int, Ge(1)], float]) == "dict[int at least 1, float]"
 
 
-def test_no_key_of_the_run_takes_a_boolean_for_a_number() -> None:
+def test_run_keys_refuse_a_boolean_as_a_number() -> None:
     config = configured()
     for key in ("seed", "warmup", "preload", "sample_s"):
         with pytest.raises(ConfigError, match=f"{key}: "):
@@ -66,13 +66,13 @@ def test_no_key_of_the_run_takes_a_boolean_for_a_number() -> None:
 
 
 @pytest.mark.parametrize("value", ["nan", "[1,-inf]", "{a:inf}"])
-def test_an_assumption_is_what_a_summary_can_hold(value: str) -> None:
-    said = f"++system.assumptions=[{{what:a,value:{value},source:b}}]"
+def test_assumption_that_json_cannot_hold_is_refused(value: str) -> None:
+    override = f"++system.assumptions=[{{what:a,value:{value},source:b}}]"
     with pytest.raises(ConfigError, match=r"^system\.assumptions: the value of 'a': .*not JSON compliant"):
-        simulated("trace.requests=20", said)
+        simulated("trace.requests=20", override)
 
 
 @pytest.mark.parametrize("group", ["models", "frontend", "scheduler", "executor", "allocation"])
-def test_a_group_that_no_run_can_do_without_is_not_empty(group: str) -> None:
+def test_empty_required_group_is_refused(group: str) -> None:
     with pytest.raises(ConfigError, match=rf"{group}: .*expected one to be chosen"):
         check({**configured(), group: {}})

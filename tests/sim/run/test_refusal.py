@@ -1,4 +1,4 @@
-"""Whatever is refused, with whatever in it: one line that a terminal shows as it is, and short enough to be read."""
+"""Every refusal, whatever it quotes, is one printable line and short enough to read."""
 
 import contextlib
 import io
@@ -15,7 +15,7 @@ from sim.core.errors import ConfigError
 from sim.run.refusal import MAX_CHARACTERS, USAGE_ERROR, refuse
 
 
-def said(error: Exception) -> str:
+def printed(error: Exception) -> str:
     err = io.StringIO()
     with contextlib.redirect_stderr(err):
         assert refuse(error) == USAGE_ERROR
@@ -23,8 +23,8 @@ def said(error: Exception) -> str:
 
 
 @given(found=st.text() | st.text(min_size=1).map(lambda text: text * 5000))
-def test_a_refusal_is_one_line(found: str) -> None:
-    line = said(ConfigError(f"key: found {found}, expected less; take less"))
+def test_refusal_is_one_line(found: str) -> None:
+    line = printed(ConfigError(f"key: found {found}, expected less; take less"))
     assert line.startswith("mezzotint: error: key: found")
     assert line.endswith("take less\n")
     assert line[:-1].isprintable()
@@ -32,21 +32,21 @@ def test_a_refusal_is_one_line(found: str) -> None:
 
 
 @given(value=st.sampled_from(["${", "${}", "${nothing}", "${a.${b}}", "${no:}", "${oc.env:THERE_IS_NO_SUCH_THING}"]))
-def test_an_interpolation_that_means_nothing_is_told_by_its_key(value: str) -> None:
+def test_failed_interpolation_names_its_key(value: str) -> None:
     with pytest.raises(OmegaConfBaseException) as raised:
         OmegaConf.to_container(OmegaConf.create({"system": {"name": value}}), resolve=True)
-    assert "system.name" in said(raised.value)
+    assert "system.name" in printed(raised.value)
     around = ConfigError()
     around.__cause__ = raised.value
-    assert said(around) == said(raised.value), "Hydra's, around it, says nothing"
+    assert printed(around) == printed(raised.value), "Hydra's, around it, says nothing"
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
-def test_a_full_disk_behind_standard_output_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    said = io.StringIO()
+def test_full_disk_behind_stdout_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    stderr = io.StringIO()
     with open("/dev/full", "w") as full, monkeypatch.context() as patch:
         patch.setattr("sys.stdout", full)
-        patch.setattr("sys.stderr", said)
+        patch.setattr("sys.stderr", stderr)
         assert main(["list"]) == USAGE_ERROR
-    assert "cannot be written (No space left on device)" in said.getvalue()
-    assert said.getvalue().count("\n") == 1
+    assert "cannot be written (No space left on device)" in stderr.getvalue()
+    assert stderr.getvalue().count("\n") == 1

@@ -1,4 +1,4 @@
-"""A part that is made in Python refuses what its YAML may not say either, and names the key and what was found."""
+"""A part made in Python refuses what its YAML may not set, and names the key and the value."""
 
 from collections.abc import Callable
 from math import inf, nan
@@ -17,7 +17,6 @@ from sim.frontend.delay import Constant, LogNormal, as_delay
 from sim.metrics.design import check_design
 from sim.metrics.request_columns import DeclaredColumn
 from sim.run.config.build import build
-from tests.sim.lab import engine
 from traces.error import TraceError
 from traces.table.trace import ADDON_BYTES, make
 
@@ -34,11 +33,11 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("make_it", "told"), REFUSED, ids=[told for _, told in REFUSED])
-def test_a_part_refuses_what_its_settings_may_not_be(make_it: Callable[[], object], told: str) -> None:
+@pytest.mark.parametrize(("make_it", "message"), REFUSED, ids=[message for _, message in REFUSED])
+def test_part_refuses_inconsistent_settings(make_it: Callable[[], object], message: str) -> None:
     with pytest.raises(ConfigError) as refused:
         make_it()
-    assert told in str(refused.value)
+    assert message in str(refused.value)
 
 
 CACHE = {
@@ -75,23 +74,21 @@ OUTSIDE: list[tuple[str, str, str, Any, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("key", "target", "name", "value", "others"), OUTSIDE)
-def test_a_setting_outside_its_range_is_named(
-    key: str, target: str, name: str, value: Any, others: dict[str, Any]
-) -> None:
+def test_setting_out_of_range_is_refused(key: str, target: str, name: str, value: Any, others: dict[str, Any]) -> None:
     with pytest.raises(ConfigError) as refused:
         build({"_target_": target, name: value, **others}, key)
     assert str(refused.value).startswith(f"{key}.{name}: found {value!r}, expected")
 
 
-def test_what_is_on_the_edge_of_a_range_is_taken() -> None:
+def test_setting_at_the_edge_of_its_range_is_accepted() -> None:
     assert Gpu("x", None, None, "not known").energy_j(3.0) != 0.0
     assert GlobalMonitor(safety=1.0, margin=0.0, patience=1).safety == 1.0
     assert as_delay(Constant(2.0)) == Constant(2.0)
     assert check_design({"selector": ["nirvana"]}, "quality.designs.x") is None
 
 
-def test_a_model_whose_blocks_nobody_said_has_no_overhead() -> None:
-    """... that could be made up: it is refused, with what to add."""
+def test_overhead_of_a_model_with_unknown_blocks_is_refused() -> None:
+    """... one such part is made up: it is refused, with what to add."""
     cache = Overhead({"sdxl": 10}, block_s=0.001, patch_s=0.0)
     request: Any = SimpleNamespace(width=512, height=512, model="sdxl")
     assert cache.seconds([request]) == pytest.approx(0.01)
@@ -100,24 +97,18 @@ def test_a_model_whose_blocks_nobody_said_has_no_overhead() -> None:
         cache.seconds([request])
 
 
-def test_rows_that_only_fill_a_cache_have_no_facts() -> None:
-    fact = DeclaredColumn(np.zeros(3), first=2, public=True)
-    fact[1] = 7.0  # leaves no record
-    fact[2] = 5.0
-    assert fact.values.tolist() == [5.0, 0.0, 0.0]
-    assert fact[2] == 5.0
+def test_preloaded_rows_have_no_column_values() -> None:
+    column = DeclaredColumn(np.zeros(3), first=2, public=True)
+    column[1] = 7.0  # leaves no record
+    column[2] = 5.0
+    assert column.values.tolist() == [5.0, 0.0, 0.0]
+    assert column[2] == 5.0
     with pytest.raises(SimulationError, match="trace row 1 only filled a cache"):
-        fact[1]
-
-
-def test_a_request_without_a_model_is_no_work() -> None:
-    run = engine([0.0], [1.0])
-    with pytest.raises(SimulationError, match="the plan of the request in row 0 names no model"):
-        run.work(run.request(0, 0.0))
+        column[1]
 
 
 @pytest.mark.parametrize("sizes", [["a"], {"a": 0}, {"a": 1.5}, {"a": True}])
-def test_bytes_of_add_ons_are_whole_numbers_by_name(sizes: Any) -> None:
+def test_addon_bytes_map_names_to_whole_numbers(sizes: Any) -> None:
     rows = {"request_id": ["r"], "arrival_s": [0.0], "prompt": ["a cat"]}
     trace = make(rows, name="mine", source="made up", notes={ADDON_BYTES: sizes})
     with pytest.raises(TraceError, match=r"trace mine: notes: .*expected a mapping of names to bytes"):

@@ -12,8 +12,9 @@ from sim.core.errors import ConfigError
 from sim.core.request import Request
 from sim.frontend.direct import Direct
 from sim.metrics.summary import MeasuredWindow, models
+from sim.protocols import Run
 from sim.run.simulate import Outcome, write
-from tests.sim.lab import Given, engine, simulated
+from tests.sim.lab import FixedTimes, engine, simulated
 from traces.table.trace import make
 from traces.table.trace import write as write_trace
 
@@ -46,7 +47,7 @@ SYSTEMS = ("vanilla", "small-model", "pinecone", "nirvana", "nirvana-no-predicto
 
 @pytest.fixture(scope="module")
 def finished() -> dict[str, Outcome]:
-    """Every system on the same 600 requests, saturated: 24 in flight on 12 GPUs."""
+    """Run every system on the same 600 requests, saturated: 24 in flight on 12 GPUs."""
     return {
         name: simulated(
             f"system={name}", "trace.requests=900", "preload=300", "arrivals=closed", "arrivals.outstanding=24",
@@ -57,7 +58,7 @@ def finished() -> dict[str, Outcome]:
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_the_summary_has_every_key_of_the_schema(finished: dict[str, Outcome], system: str) -> None:
+def test_summary_has_every_key_of_the_schema(finished: dict[str, Outcome], system: str) -> None:
     summary = finished[system].summary
     assert list(summary) == list(SCHEMA)
     for key, inner in SCHEMA.items():
@@ -68,9 +69,7 @@ def test_the_summary_has_every_key_of_the_schema(finished: dict[str, Outcome], s
 
 
 @pytest.mark.parametrize(("system", "roles"), [("vanilla", ["large"]), ("modm-fixed", ["large", "small"])])
-def test_the_summary_describes_each_model_that_a_gpu_held(
-    finished: dict[str, Outcome], system: str, roles: list[str]
-) -> None:
+def test_summary_describes_each_model_on_a_gpu(finished: dict[str, Outcome], system: str, roles: list[str]) -> None:
     described = finished[system].summary["models"]
     assert [each["role"] for each in described] == roles
     assert described[0] == {
@@ -80,13 +79,13 @@ def test_the_summary_describes_each_model_that_a_gpu_held(
     }  # fmt: skip
 
 
-def test_the_summary_states_no_shape_of_a_model_whose_requests_bring_theirs() -> None:
+def test_summary_has_no_model_shape_if_requests_bring_their_own() -> None:
     (described,) = simulated("shapes=trace", "extrapolate=warn", "trace.requests=20", "cluster=h100").summary["models"]
     assert (described["width"], described["height"], described["steps"]) == (None, None, None)
     assert (described["precision"], described["basis"], described["service_error"]) == ("float16", "assumed", 0.4)
 
 
-def test_a_backend_without_provenance_leaves_the_basis_open() -> None:
+def test_backend_without_provenance_has_no_basis() -> None:
     run = engine([0.0], [1.0])
     run.run()
     (described,) = models(run, run.record)
@@ -110,13 +109,13 @@ def test_no_gpu_serves_two_requests_at_once(finished: dict[str, Outcome], system
         assert (served.start_s.to_numpy()[1:] >= served.finish_s.to_numpy()[:-1]).all()
 
 
-def test_the_mechanisms_order_the_systems(finished: dict[str, Outcome]) -> None:
+def test_throughput_and_saving_rank_the_systems_by_mechanism(finished: dict[str, Outcome]) -> None:
     rate = {name: outcome.summary["throughput_rpm"] for name, outcome in finished.items()}
     assert rate["vanilla"] < rate["nirvana"] < rate["modm-throughput"] < rate["small-model"]
     assert rate["vanilla"] < rate["pinecone"]
     assert finished["vanilla"].summary["cache"]["hits"] is None
     saving = {name: outcome.summary["cache"]["compute_saving"] for name, outcome in finished.items()}
-    assert saving["vanilla"] is saving["small-model"] is None  # no cache, so nothing that one saved
+    assert saving["vanilla"] is saving["small-model"] is None  # no cache, so no savings
     steps = {name: outcome.summary["gpu"]["step_saving"] for name, outcome in finished.items()}
     assert steps == {**saving, "vanilla": 0, "small-model": steps["small-model"]}
     assert steps["small-model"] == pytest.approx(1 - 16.5 / 91.5)
@@ -125,7 +124,7 @@ def test_the_mechanisms_order_the_systems(finished: dict[str, Outcome]) -> None:
     assert joules["modm-throughput"] < joules["nirvana"] < joules["vanilla"]
 
 
-def test_shares_by_k_sum_to_one_and_saving_is_their_mean(finished: dict[str, Outcome]) -> None:
+def test_hit_shares_by_k_sum_to_one_and_give_the_compute_saving(finished: dict[str, Outcome]) -> None:
     """NIRVANA, 4.1: the compute saved is the sum over K of the share served at K times K/N."""
     cache = finished["nirvana"].summary["cache"]
     shares = cache["hit_share_by_k"]
@@ -134,11 +133,11 @@ def test_shares_by_k_sum_to_one_and_saving_is_their_mean(finished: dict[str, Out
     assert cache["compute_saving"] == pytest.approx(saved)
 
 
-def test_every_summary_names_what_it_rests_on(finished: dict[str, Outcome]) -> None:
-    said = {a["what"] for a in finished["modm-throughput"].summary["assumptions"]}
-    assert {"the trace is synthetic", "text-to-image similarity", "GPU power, at work and idle [W]"} <= said
-    assert {"step time of sd3.5-large on mi210", "step time of sdxl on mi210"} <= said
-    assert {"similarity of prompts", "fetch time of an image [s]"} <= said
+def test_summary_lists_its_assumptions(finished: dict[str, Outcome]) -> None:
+    assumptions = {a["what"] for a in finished["modm-throughput"].summary["assumptions"]}
+    assert {"the trace is synthetic", "text-to-image similarity", "GPU power, at work and idle [W]"} <= assumptions
+    assert {"step time of sd3.5-large on mi210", "step time of sdxl on mi210"} <= assumptions
+    assert {"similarity of prompts", "fetch time of an image [s]"} <= assumptions
     planned = {a["what"] for a in finished["modm-fixed"].summary["assumptions"]}
     assert "hit rate and share of steps left that the split is planned for" in planned
     assert "similarity for retrieval" in {a["what"] for a in finished["pinecone"].summary["assumptions"]}
@@ -148,9 +147,9 @@ def test_every_summary_names_what_it_rests_on(finished: dict[str, Outcome]) -> N
 @pytest.mark.parametrize("arrivals", ["arrivals.rate_rpm=20", "arrivals=saturation"])
 def test_vanilla_saturates_at_the_published_rate(arrivals: str) -> None:
     """MoDM's artifact: 16 MI210 at 91.5 s are 10.49 requests/min."""
-    said = simulated("system=vanilla", arrivals, "trace.requests=3200").summary
-    assert said["throughput_rpm"] == pytest.approx(16 * 60 / 91.5, rel=0.01)
-    assert said["gpu"]["busy_fraction"] > 0.99
+    summary = simulated("system=vanilla", arrivals, "trace.requests=3200").summary
+    assert summary["throughput_rpm"] == pytest.approx(16 * 60 / 91.5, rel=0.01)
+    assert summary["gpu"]["busy_fraction"] > 0.99
 
 
 def test_one_a10g_in_a_closed_loop_takes_the_published_time() -> None:
@@ -160,7 +159,7 @@ def test_one_a10g_in_a_closed_loop_takes_the_published_time() -> None:
     assert simulated("system=small-model", *closed).summary["latency_s"]["mean"] == pytest.approx(3.05)
 
 
-def test_nirvana_keeps_its_latency_equation_request_by_request() -> None:
+def test_nirvana_obeys_its_latency_equation_for_every_request() -> None:
     """NIRVANA, 4.1: a hit takes l_s + C (N-K)/N + l_r, a miss l_s + C."""
     outcome = simulated(
         "system=nirvana", "cluster=a10g", "cluster.count=1", "arrivals=closed", "trace.requests=400",
@@ -176,7 +175,7 @@ def test_nirvana_keeps_its_latency_equation_request_by_request() -> None:
 
 
 @pytest.mark.parametrize("system", ["vanilla", "nirvana", "modm-throughput"])
-def test_the_same_seed_gives_the_same_bytes(tmp_path: Path, system: str) -> None:
+def test_same_seed_gives_the_same_bytes(tmp_path: Path, system: str) -> None:
     files = []
     for attempt in ("first", "second"):
         outcome = simulated(f"system={system}", "trace.requests=300", "seed=7")
@@ -196,7 +195,7 @@ def test_systems_with_the_same_seed_see_the_same_arrivals() -> None:
     assert simulated("seed=2", "trace.requests=200").requests["arrival_s"].to_pylist() != times[0]
 
 
-def test_the_warm_up_is_left_out_of_the_measured_window() -> None:
+def test_warmup_is_excluded_from_the_measured_window() -> None:
     whole = simulated("trace.requests=500", "arrivals.rate_rpm=9")
     part = simulated("trace.requests=500", "arrivals.rate_rpm=9", "warmup=200")
     assert part.summary["requests"] == {"arrived": 300, "completed": 300, "discarded": 0, "failed": 0}
@@ -206,7 +205,7 @@ def test_the_warm_up_is_left_out_of_the_measured_window() -> None:
     start, end = kept.arrival_s.iloc[0], kept.finish_s.max()
     inside = rows.finish_s.between(start, end).sum()
     assert part.summary["throughput_rpm"] == pytest.approx(60 * inside / (end - start))
-    ended = rows.start_s + 91.5  # all that a GPU does for a request of vanilla
+    ended = rows.start_s + 91.5  # all work of a GPU for a request of vanilla
     busy = (ended.clip(start, end) - rows.start_s.clip(start, end)).sum()
     assert part.summary["gpu"]["busy_fraction"] == pytest.approx(busy / (16 * (end - start)))
     energy = 300 * busy + 60 * (16 * (end - start) - busy)
@@ -214,65 +213,64 @@ def test_the_warm_up_is_left_out_of_the_measured_window() -> None:
 
 
 @pytest.mark.parametrize("warmup", [0, 500, 2000])
-def test_a_full_image_takes_the_same_joules_whatever_the_warm_up(warmup: int) -> None:
-    """Saturated: 300 W for 91.5 s, and what GPUs idle for in the window, over the images that were finished in it.
-
-    Of those, 16 at most were begun before it."""
+def test_energy_per_image_does_not_depend_on_the_warmup(warmup: int) -> None:
+    """Saturated: 300 W for 91.5 s, and the idle seconds of the window, over the images finished in it. Of those, 16 at
+    most began before it."""
     outcome = simulated("system=vanilla", "arrivals.rate_rpm=14", "trace.requests=4000", f"warmup={warmup}")
-    rows, said = outcome.requests.to_pandas(), outcome.summary
+    rows, summary = outcome.requests.to_pandas(), outcome.summary
     start, end = rows.arrival_s[warmup], rows.finish_s.max()
     images = int(rows.finish_s.between(start, end, inclusive="right").sum())
     assert images > 4000 - warmup or not warmup
     idle_s = 16 * (end - start) - (rows.finish_s.clip(start, end) - rows.start_s.clip(start, end)).sum()
     expected = 300 * 91.5 + 60 * idle_s / images
-    assert abs(said["energy_j"]["per_image"] - expected) < 16 * 300 * 91.5 / images
-    assert said["energy_j"]["per_image"] == pytest.approx(300 * 91.5, rel=0.015)
-    assert said["throughput_rpm"] == pytest.approx(60 * images / (end - start))
+    assert abs(summary["energy_j"]["per_image"] - expected) < 16 * 300 * 91.5 / images
+    assert summary["energy_j"]["per_image"] == pytest.approx(300 * 91.5, rel=0.015)
+    assert summary["throughput_rpm"] == pytest.approx(60 * images / (end - start))
 
 
 @pytest.mark.parametrize("warmup", [0, 1, 37])
-def test_one_gpu_that_never_idles_spends_power_times_service_time(warmup: int) -> None:
-    """A closed loop: the image that ends as the window begins is the warm-up's, with all that was spent on it."""
-    said = simulated("cluster.count=1", "arrivals=closed", "trace.requests=60", f"warmup={warmup}").summary
-    assert said["energy_j"]["per_image"] == pytest.approx(300 * 91.5)
-    assert said["energy_j"]["total"] == pytest.approx((60 - warmup) * 300 * 91.5)
-    assert said["throughput_rpm"] == pytest.approx(60 / 91.5)
+def test_busy_gpu_draws_power_times_service_time_per_image(warmup: int) -> None:
+    """A closed loop: the image that ends as the window begins belongs to the warm-up, with all its work."""
+    summary = simulated("cluster.count=1", "arrivals=closed", "trace.requests=60", f"warmup={warmup}").summary
+    assert summary["energy_j"]["per_image"] == pytest.approx(300 * 91.5)
+    assert summary["energy_j"]["total"] == pytest.approx((60 - warmup) * 300 * 91.5)
+    assert summary["throughput_rpm"] == pytest.approx(60 / 91.5)
     priced = simulated("cluster=a10g", "arrivals=closed", "trace.requests=60", f"warmup={warmup}").summary
     assert priced["cost_usd"]["per_image"] == pytest.approx(8.144 * 8.59 / 3600)
 
 
-def test_what_outlasts_the_measured_requests_is_outside_the_window() -> None:
-    """A warm-up request that ends last: no GPU is busy for longer than the window."""
+def test_work_after_the_last_measured_request_is_outside_the_window() -> None:
+    """A warm-up request ends last, and no GPU is busy for longer than the window."""
     run = engine([0.0, 1.0, 2.0], [100.0, 1.0, 1.0], 2)
     run.run()
     window = MeasuredWindow(run, run.record, 1)
     assert (window.start_s, window.end_s) == (1.0, 3.0)
     assert window.completions() == 2
-    spent = run.record.usage_log.inside(window.start_s, window.end_s, run.cluster.gpu_counts())
-    assert spent.busy_s == pytest.approx(2.0 + 2.0)
+    usage = run.record.usage_log.inside(window.start_s, window.end_s, run.cluster.gpu_counts())
+    assert usage.busy_s == pytest.approx(2.0 + 2.0)
 
 
-def test_a_latency_that_equals_its_limit_keeps_it() -> None:
-    """Two in flight on one GPU: every latency but the first is exactly twice the standalone one."""
-    said = simulated(
+def test_latency_equal_to_its_limit_is_no_violation() -> None:
+    """Two in flight on one GPU: every latency but the first is exactly twice the standalone time."""
+    outcome = simulated(
         "cluster=a10g", "cluster.count=1", "arrivals=closed", "arrivals.outstanding=2", "slo=[2]", "trace.requests=500"
     )  # fmt: skip
-    assert said.summary["slo"]["2x"]["violation_rate"] == 0.0
+    assert outcome.summary["slo"]["2x"]["violation_rate"] == 0.0
 
 
-def test_loads_that_take_no_time_are_counted_all_the_same() -> None:
+def test_loads_that_take_no_time_are_counted() -> None:
     counts = []
     for seconds in (0, 20):
         run = engine(
-            [0.0, 1.0, 2.0], [0.1] * 3, frontend=Alternating(), backend=Given([0.1] * 3, load_s=float(seconds))
+            [0.0, 1.0, 2.0], [0.1] * 3, frontend=Alternating(), backend=FixedTimes([0.1] * 3, load_s=float(seconds))
         )  # fmt: skip
         run.run()
         counts.append(run.record.usage_log.inside(0.0, run.clock.now, run.cluster.gpu_counts()).switches)
     assert counts == [2, 2]
 
 
-class Metered(Given):
-    """A second takes 100 J of work, and 30 J of loading."""
+class Metered(FixedTimes):
+    """A second of work takes 100 J, and one of loading 30 J."""
 
     def begin(self, works: Sequence[Work]) -> Cost:
         return Cost(0.0, 0.0)
@@ -285,48 +283,43 @@ class Metered(Given):
         return Cost(self.swap_s, 30 * self.swap_s)
 
 
-def test_the_joules_of_a_load_come_on_top_of_those_of_serving() -> None:
+def test_load_energy_adds_to_serving_energy() -> None:
     """Measured: two loads of 2 s and three requests of 1 s. By the power of the GPU, 300 W: the same seconds."""
-    for backend, joules in ((Metered([1.0] * 3, 2.0), [100, 160, 160]), (Given([1.0] * 3, 2.0), [300, 900, 900])):
+    for backend, joules in ((Metered([1.0] * 3, 2.0), [100, 160, 160]), (FixedTimes([1.0] * 3, 2.0), [300, 900, 900])):
         run = engine([0.0, 10.0, 20.0], [1.0] * 3, frontend=Alternating(), backend=backend)
         run.run()
         assert list(run.record.request_columns["energy_j"]) == pytest.approx(joules)
-        spent = run.record.usage_log.inside(0.0, run.clock.now, run.cluster.gpu_counts())
-        assert spent.joules == pytest.approx(sum(joules))
+        usage = run.record.usage_log.inside(0.0, run.clock.now, run.cluster.gpu_counts())
+        assert usage.joules == pytest.approx(sum(joules))
 
 
 class Alternating(Direct):
-    """Large, small, large."""
+    """Rows alternate between the large and the small model."""
+
+    def bind(self, run: Run) -> None:
+        self.run = run
 
     def admit(self, request: Request, now_s: float) -> float:
-        self._run.assign(request, self._run.model(("large", "small")[request.row % 2]))
+        self.run.assign(request, self.run.model(("large", "small")[request.row % 2]))
         return 0.0
 
 
-def test_several_images_per_request_are_declared(tmp_path: Path) -> None:
+def test_multiple_images_per_request_are_stated(tmp_path: Path) -> None:
     columns = {"request_id": ["a", "b"], "arrival_s": [0.0, 1.0], "images": [1, 4]}
     write_trace(make(columns, name="t", source="test", notes={}, where="test"), tmp_path / "t.parquet")
-    said = simulated("trace=file", f"trace.path={tmp_path / 't.parquet'}").summary["assumptions"]
-    assert [a["source"] for a in said if a["what"] == "images per request"] == [
+    assumptions = simulated("trace=file", f"trace.path={tmp_path / 't.parquet'}").summary["assumptions"]
+    assert [a["source"] for a in assumptions if a["what"] == "images per request"] == [
         "1 requests ask for more; one is served"
     ]
 
 
-def test_the_price_of_a_gpu_hour_is_spread_over_the_images() -> None:
-    said = simulated("cluster=a10g", "trace.requests=60", "arrivals=closed").summary
-    assert said["cost_usd"]["total"] == pytest.approx(8.144 * 60 * 8.59 / 3600)
-    assert said["cost_usd"]["per_image"] == pytest.approx(8.144 * 8.59 / 3600)
-    unpriced = {"per_image": None, "total": None, "by": {"gpu": None}}
-    assert simulated("trace.requests=60").summary["cost_usd"] == unpriced
-
-
-def test_shapes_of_the_trace_change_the_times_and_the_limits() -> None:
-    said = simulated("shapes=trace", "extrapolate=warn", "trace.requests=300", "arrivals.rate_rpm=1")
-    rows = said.requests.to_pandas()
+def test_trace_shapes_change_times_and_limits() -> None:
+    outcome = simulated("shapes=trace", "extrapolate=warn", "trace.requests=300", "arrivals.rate_rpm=1")
+    rows = outcome.requests.to_pandas()
     full = 1.83 * rows.steps * rows.width * rows.height / 1024**2
     np.testing.assert_allclose(rows.denoise_s, full)
-    assert said.summary["slo"]["2x"]["limit_s"] == pytest.approx(2 * full.mean())
-    assert any("extrapolated" in a["what"] for a in said.summary["assumptions"])
+    assert outcome.summary["slo"]["2x"]["limit_s"] == pytest.approx(2 * full.mean())
+    assert any("extrapolated" in a["what"] for a in outcome.summary["assumptions"])
 
 
 @pytest.mark.parametrize(
@@ -348,6 +341,6 @@ def test_shapes_of_the_trace_change_the_times_and_the_limits() -> None:
         (["system=modm-fixed", "allocation.hit_rate=1", "allocation.steps_left=0"], "no work to split"),
     ],
 )
-def test_settings_that_do_not_fit_are_named(overrides: list[str], message: str) -> None:
+def test_inconsistent_settings_are_refused(overrides: list[str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         simulated(*overrides)

@@ -1,4 +1,4 @@
-"""The life of a run directory and of a sweep's folder: whole or absent, one writer, and nothing of the user's lost."""
+"""The life of a run directory and of a sweep's folder: whole or absent, one writer, no loss of the user's files."""
 
 import errno
 import io
@@ -30,7 +30,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def put(folder: Path, text: str, *more: str, **claim: bool) -> Path:
-    """A directory as a run would leave it, all of whose files say ``text``."""
+    """Write a directory as a run would, every file of which holds ``text``."""
     with claimed(folder, **claim) as place:
         (place.staging / SUMMARY).write_text(json.dumps({"schema": 1, "text": text}))
         for name in (CONFIG, REQUESTS, *more):
@@ -43,7 +43,7 @@ def names(folder: Path) -> list[str]:
     return sorted(entry.name for entry in folder.iterdir())
 
 
-def test_a_run_replaces_a_run_and_nothing_else(tmp_path: Path) -> None:
+def test_run_replaces_only_another_run(tmp_path: Path) -> None:
     out = put(tmp_path / "out", "one", TIMELINE)
     (out / "report.html").write_text("page")
     put(out, "two")
@@ -62,8 +62,8 @@ def test_a_run_replaces_a_run_and_nothing_else(tmp_path: Path) -> None:
         assert names(mine) == [there]
 
 
-def test_the_folder_that_one_stands_in_stays_the_same_folder(tmp_path: Path) -> None:
-    """A shell in it would otherwise see what is no longer there."""
+def test_rewritten_working_directory_keeps_its_inode(tmp_path: Path) -> None:
+    """A shell inside the folder would otherwise still see the removed files."""
     Path("here").mkdir()
     os.chdir("here")
     inode = os.stat(".").st_ino
@@ -74,8 +74,8 @@ def test_the_folder_that_one_stands_in_stays_the_same_folder(tmp_path: Path) -> 
     assert os.stat(tmp_path / "here").st_ino == inode
 
 
-def test_one_directory_has_one_writer(tmp_path: Path) -> None:
-    """A new folder is numbered after those that others write into, or have filled."""
+def test_run_directory_has_one_writer(tmp_path: Path) -> None:
+    """A new folder is numbered after those that others have filled or are writing into."""
     (tmp_path / "out-2").write_text("mine")
     with claimed(tmp_path / "out") as first:
         with pytest.raises(ConfigError, match="is being written by another run"):
@@ -88,15 +88,15 @@ def test_one_directory_has_one_writer(tmp_path: Path) -> None:
     assert unclaimed(tmp_path / "not/yet/there").is_dir()
 
 
-def test_what_failed_leaves_nothing_not_even_the_parents_that_it_made(tmp_path: Path) -> None:
+def test_failed_run_leaves_no_folder(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError), claimed(tmp_path / "deep" / "er" / "out"):
         raise ZeroDivisionError
     assert names(tmp_path) == []
 
 
 @pytest.mark.parametrize("moment", range(8))
-def test_a_kill_while_a_run_is_replaced_loses_neither(moment: int, tmp_path: Path) -> None:
-    """At every moment there is the old run, or the new one once somebody writes into the folder."""
+def test_killed_replacement_keeps_the_old_or_the_new_run(moment: int, tmp_path: Path) -> None:
+    """The old run stays until the new one is whole, or until another process writes into the folder."""
     out = put(tmp_path / "out", "old")
 
     def killed() -> None:
@@ -116,13 +116,13 @@ def test_a_kill_while_a_run_is_replaced_loses_neither(moment: int, tmp_path: Pat
     assert writer.exitcode == 9
     for _ in range(2):
         if (out / SUMMARY).exists():
-            said = json.loads((out / SUMMARY).read_text())["text"]
-            assert [(out / name).read_text() for name in (CONFIG, REQUESTS)] == [said] * 2
+            text = json.loads((out / SUMMARY).read_text())["text"]
+            assert [(out / name).read_text() for name in (CONFIG, REQUESTS)] == [text] * 2
         clear(out)
     assert names(out) == [CONFIG, REQUESTS, SUMMARY]
 
 
-def test_writers_that_wait_take_turns(tmp_path: Path) -> None:
+def test_waiting_writers_take_turns(tmp_path: Path) -> None:
     def write(name: str) -> None:
         for number in range(20):
             put(tmp_path / "out", f"{name}{number}", wait=True)
@@ -138,9 +138,7 @@ def test_writers_that_wait_take_turns(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("code", [errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS])  # an NFS, a FUSE, a Lustre mount
 @pytest.mark.filterwarnings("ignore:flock not supported")
-def test_a_file_system_without_locks_is_written_all_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
-) -> None:
+def test_file_system_without_locks_is_supported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
     def refused(*_: object) -> None:
         raise OSError(code, os.strerror(code))
 
@@ -153,21 +151,21 @@ def test_a_file_system_without_locks_is_written_all_the_same(
     assert names(tmp_path) == ["out"]
 
 
-def test_a_directory_named_after_the_moment_is_a_new_one() -> None:
+def test_run_directory_named_by_time_is_always_new() -> None:
     words = ["run", *SMALL, "run.dir=results/${now:%Y}"]
     assert [main(words) for _ in range(2)] == [0, 0]
     year = names(Path("results"))[0]
     assert names(Path("results")) == [year, f"{year}-2"]
 
 
-def test_a_name_may_be_a_uri_to_arrow() -> None:
+def test_path_that_looks_like_a_uri_is_a_path() -> None:
     assert main(["trace", "synth", "-o", "t:1.parquet", "--requests", "40"]) == 0
     assert main(["run", "trace=file", "trace.path=t:1.parquet", "run.dir=out-2024:01:01"]) == 0
     assert Path("out-2024:01:01", REQUESTS).is_file()
 
 
-def test_a_finished_run_can_be_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From its own config.yaml, in any folder, into one that must be named, with the same bytes."""
+def test_finished_run_repeats_from_its_config_yaml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From its own config.yaml in any folder, into one that must be named, with the same bytes."""
     assert main(["trace", "synth", "-o", "t.parquet", "--requests", "40"]) == 0
     assert main(["run", "trace=file", "trace.path=t.parquet", "run.dir=one"]) == 0
     (tmp_path / "elsewhere").mkdir()
@@ -180,7 +178,7 @@ def test_a_finished_run_can_be_run_again(tmp_path: Path, monkeypatch: pytest.Mon
         assert Path("two", name).read_bytes() == Path("../one", name).read_bytes()
 
 
-def test_a_sweep_goes_on_with_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_sweep_resumes_with_the_missing_points(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["run", "-m", *SMALL, "seed=1,2", "hydra.launcher.n_jobs=1", "run.dir=sweep"]
     assert main(words) == 0
     before = {n: Path(f"sweep/{n}/requests.parquet").read_bytes() for n in range(2)}
@@ -188,21 +186,21 @@ def test_a_sweep_goes_on_with_what_is_missing(capsys: pytest.CaptureFixture[str]
         file.unlink()
     capsys.readouterr()
     assert main(words) == 0
-    said = capsys.readouterr()
-    assert said.out.count("requests completed") == 2
-    assert said.err == "mezzotint: 1 point of sweep had been run before; `mezzotint report sweep` compares all\n"
+    printed = capsys.readouterr()
+    assert printed.out.count("requests completed") == 2
+    assert printed.err == "mezzotint: 1 point of sweep had been run before; `mezzotint report sweep` compares all\n"
     assert {n: Path(f"sweep/{n}/requests.parquet").read_bytes() for n in range(2)} == before
     assert main([*words, "warmup=1"]) == 2
     assert "sweep holds the runs of another sweep" in capsys.readouterr().err
-    # The same words, but another configuration: recognised by what it says, not by its number.
+    # The same words but another configuration: recognised by content, not by number.
     config = Path("sweep/1/config.yaml")
     config.write_text(config.read_text().replace("seed: 2", "seed: 4"))
     assert main(words) == 2
-    said = capsys.readouterr()
-    assert said.err.count("holds a run of another configuration") == 1
-    assert "seed=2" in said.err
-    assert "seed=1" in said.out
-    assert "seed=2" not in said.out
+    printed = capsys.readouterr()
+    assert printed.err.count("holds a run of another configuration") == 1
+    assert "seed=2" in printed.err
+    assert "seed=1" in printed.out
+    assert "seed=2" not in printed.out
     summary = Path("sweep/0/summary.json")
     summary.write_text(
         json.dumps({key: value for key, value in json.loads(summary.read_text()).items() if key != "slo"})
@@ -211,7 +209,7 @@ def test_a_sweep_goes_on_with_what_is_missing(capsys: pytest.CaptureFixture[str]
     assert "summary.json: key 'slo' is missing" in capsys.readouterr().err
 
 
-def test_a_folder_has_one_sweep_at_a_time_and_only_its_own(tmp_path: Path) -> None:
+def test_sweep_folder_has_one_sweep_at_a_time_and_only_its_own(tmp_path: Path) -> None:
     with claimed_sweep(tmp_path / "sweep", ["seed=1,2"]):
         with (
             pytest.raises(ConfigError, match="another sweep is running in"),
@@ -226,7 +224,7 @@ def test_a_folder_has_one_sweep_at_a_time_and_only_its_own(tmp_path: Path) -> No
     assert names(tmp_path) == ["mine.txt"]
 
 
-def test_a_file_is_no_run_directory(tmp_path: Path) -> None:
+def test_file_is_refused_as_a_run_directory(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
     for write in (check_folder, unclaimed, lambda folder: put(folder, "theirs")):
         for folder in (tmp_path / "file", tmp_path / "file/out"):
@@ -236,8 +234,8 @@ def test_a_file_is_no_run_directory(tmp_path: Path) -> None:
     assert names(tmp_path) == ["file"]
 
 
-def test_images_of_a_live_backend_stay_beside_the_run(tmp_path: Path) -> None:
-    """They lie in the folder before the run is put there."""
+def test_live_images_stay_in_the_run_directory(tmp_path: Path) -> None:
+    """The files are in the folder before the run is moved there."""
     out = tmp_path / "out"
     with claimed(out) as place:
         (out / "images").mkdir(parents=True)
@@ -248,8 +246,8 @@ def test_images_of_a_live_backend_stay_beside_the_run(tmp_path: Path) -> None:
     assert names(tmp_path) == ["out"]
 
 
-def test_points_that_failed_are_forgotten_when_the_sweep_goes_on(tmp_path: Path) -> None:
-    """In a folder that was empty or holds a report, which stays."""
+def test_failed_points_are_cleared_when_the_sweep_resumes(tmp_path: Path) -> None:
+    """In an empty folder, or one with a report, which stays."""
     folder, words = tmp_path / "sweep", ["seed=1,2,3"]
     (folder / "figures").mkdir(parents=True)
     (folder / "report.html").write_text("page")
@@ -263,10 +261,10 @@ def test_points_that_failed_are_forgotten_when_the_sweep_goes_on(tmp_path: Path)
     assert (folder / "report.html").read_text() == "page"
 
 
-def test_a_terminal_is_shown_how_many_points_are_there(
+def test_sweep_progress_is_shown_on_a_terminal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Finished ones and failed ones, however fast they come: after the last of them the bar is full."""
+    """Finished and failed ones, at any speed: after the last of them the bar is full."""
     shown = io.StringIO()
     monkeypatch.setattr(sys, "stderr", shown)
     monkeypatch.setattr("sim.run.sweep_folder.POLL_S", 0.001)

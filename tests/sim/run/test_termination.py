@@ -1,4 +1,4 @@
-"""A command that is told to stop."""
+"""A command that gets a signal to stop."""
 
 import os
 import signal
@@ -18,9 +18,7 @@ MARK = "MEZZOTINT_TEST"
 
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="processes are counted in /proc")
-def test_a_sweep_that_is_terminated_takes_its_processes_along_and_goes_on(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_terminated_sweep_stops_its_processes_and_resumes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     folder = tmp_path / "sweep"
     words = ["run", "-m", f"seed={','.join(map(str, range(POINTS)))}", "trace.requests=2000", "hydra.launcher.n_jobs=2"]
     words.append(f"run.dir={folder}")
@@ -36,9 +34,9 @@ def test_a_sweep_that_is_terminated_takes_its_processes_along_and_goes_on(
         assert command.poll() is None
         time.sleep(0.02)
     command.send_signal(signal.SIGTERM)
-    _, said = command.communicate(timeout=60)
+    _, error = command.communicate(timeout=60)
     assert command.returncode == 143
-    assert said.startswith("mezzotint: interrupted\n")
+    assert error.startswith("mezzotint: interrupted\n")
     assert not _with(mark)
     done = {path: path.read_bytes() for path in folder.glob("*/summary.json")}
     assert 1 <= len(done) < POINTS
@@ -48,7 +46,7 @@ def test_a_sweep_that_is_terminated_takes_its_processes_along_and_goes_on(
 
 
 @pytest.mark.parametrize(("number", "stop"), [(signal.SIGTERM, Terminated), (signal.SIGINT, KeyboardInterrupt)])
-def test_a_signal_that_comes_in_a_finalizer_is_not_lost(number: int, stop: type[KeyboardInterrupt]) -> None:
+def test_signal_in_a_finalizer_is_not_lost(number: int, stop: type[KeyboardInterrupt]) -> None:
     class Finalized:
         def __del__(self) -> None:
             os.kill(os.getpid(), number)
@@ -68,18 +66,18 @@ def test_a_signal_that_comes_in_a_finalizer_is_not_lost(number: int, stop: type[
 
 
 def in_a_library(stop: type[KeyboardInterrupt]) -> None:
-    """As in OmegaConf, whose clearing up fails on what was begun when it came."""
+    """As in OmegaConf, whose cleanup fails on work begun before the signal."""
     try:
         try:
             raise stop
         finally:
-            None._invalidate_flags_cache()  # type: ignore[attr-defined]
+            raise AttributeError("_invalidate_flags_cache")
     except AttributeError as error:
         raise ConfigAttributeError(str(error)) from None
 
 
 @pytest.mark.parametrize(("stop", "status"), [(KeyboardInterrupt, 130), (Terminated, 143)])
-def test_what_comes_of_an_interruption_is_one(
+def test_interruption_inside_a_library_has_its_exit_status(
     stop: type[KeyboardInterrupt], status: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sim.cli.run_command", lambda words, options: in_a_library(stop))
@@ -98,8 +96,8 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="processes are counted in /proc")
-def test_workers_end_with_who_is_killed_whatever_they_were_given_to_do(tmp_path: Path) -> None:
-    """Also those that wait for work, and know nothing of us."""
+def test_joblib_workers_end_with_their_killed_parent(tmp_path: Path) -> None:
+    """Also those that wait for work and cannot see their parent."""
     mark = f"{os.getpid()}-{tmp_path.name}"
     ended = subprocess.run([sys.executable, "-c", KILLED], env=os.environ | {MARK: mark}, timeout=60, check=False)
     assert ended.returncode == -signal.SIGKILL
@@ -110,7 +108,7 @@ def test_workers_end_with_who_is_killed_whatever_they_were_given_to_do(tmp_path:
 
 
 def _with(mark: str) -> list[str]:
-    """Processes whose environment says ``mark``."""
+    """Return the processes whose environment contains ``mark``."""
     found = []
     for entry in Path("/proc").iterdir():
         try:

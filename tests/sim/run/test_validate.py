@@ -14,22 +14,22 @@ pytest.importorskip("diffusers")
 QUICK = ("trace.requests=12", "models.large.width=64", "models.large.height=64", "models.large.steps=20")
 
 
-def test_a_validation_says_how_far_the_simulation_is_off(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Loose bounds: this machine may be busy, and the figure that counts is reported, not asserted."""
+def test_validation_reports_the_error_of_the_simulation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Loose bounds: this machine may be busy, and the figure that matters is reported, not asserted."""
     assert main(["validate", "system=nirvana", *QUICK, "trace.users=2", f"run.dir={tmp_path}"]) == 0
-    said = capsys.readouterr().out
-    assert "| latency mean [s] |" in said
-    assert "on cpu (processor time), 12 requests" in said
+    output = capsys.readouterr().out
+    assert "| latency mean [s] |" in output
+    assert "on cpu (processor time), 12 requests" in output
     assert (tmp_path / "validation.png").stat().st_size > 5_000
-    facts = json.loads((tmp_path / "validation.json").read_text())
-    errors = {row["what"]: row["error"] for row in facts["rows"]}
+    validation = json.loads((tmp_path / "validation.json").read_text())
+    errors = {row["what"]: row["error"] for row in validation["rows"]}
     assert errors.keys() == {
         *(f"latency {p} [s]" for p in ("mean", "p50", "p90", "p99")),
         "throughput [1/min]",
         "GPU-seconds",
     }
     assert all(-0.9 < error < 9 for error in errors.values())
-    assert facts["requests"] == 12
+    assert validation["requests"] == 12
     for run in ("live", "simulated"):
         assert json.loads((tmp_path / run / "summary.json").read_text())["requests"]["completed"] == 12
     live, simulated = (json.loads((tmp_path / r / "summary.json").read_text()) for r in ("live", "simulated"))
@@ -44,7 +44,7 @@ def test_only_a_live_backend_can_be_validated(tmp_path: Path, capsys: pytest.Cap
     assert "add backend=live" in capsys.readouterr().err
 
 
-def test_what_is_usual_gives_way_to_a_trace_of_one_s_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_user_trace_replaces_the_validation_default(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["trace=file", f"trace.path={tmp_path / 'nowhere.parquet'}", "arrivals=closed", f"run.dir={tmp_path}"]
     assert main(["validate", *words]) == 2
     assert "nowhere.parquet: no such file" in capsys.readouterr().err
@@ -59,20 +59,19 @@ MODM = (
     "system=modm-throughput", "cluster.count=6", "trace.users=2", "trace.repeat_share=0.5", "seed=5",
     "controller.kp=1", "controller.ki=0", "controller.kd=0", *TEN_STEPS,
 )  # fmt: skip
-"""Six GPUs of which the monitor wants five large ones in the first window and few in the second."""
+"""Return six GPUs of which the monitor wants five large ones in the first window and few in the second."""
 
 
 def _image_s(folder: Path) -> float:
-    """Seconds that the large model of MODM takes for an image on this machine."""
+    """Return the seconds of an image on the large model of MODM on this machine."""
     words = ("system=vanilla", "trace.requests=8", "arrivals.rate_rpm=60", *TEN_STEPS, f"run.dir={folder}")
     assert main(["validate", *words]) == 0
-    facts = json.loads((folder / "validation.json").read_text())
-    return next(row["live"] for row in facts["rows"] if row["what"] == "GPU-seconds") / 8
+    validation = json.loads((folder / "validation.json").read_text())
+    return next(row["live"] for row in validation["rows"] if row["what"] == "GPU-seconds") / 8
 
 
-def test_modms_monitor_really_switches_models_and_the_simulation_follows(tmp_path: Path) -> None:
-    """The load and the monitor's period are multiples of an image's time: the same load on a fast machine and a slow
-    one."""
+def test_modm_monitor_switches_live_models_and_the_simulation_follows(tmp_path: Path) -> None:
+    """The load and the monitor's period are multiples of an image's time: equal loads on fast and slow machines."""
     images = tmp_path / "images"
     image_s = _image_s(tmp_path / "alone")
     words = (
@@ -80,19 +79,19 @@ def test_modms_monitor_really_switches_models_and_the_simulation_follows(tmp_pat
         f"backend.images={images}", f"run.dir={tmp_path / 'found'}",
     )  # fmt: skip
     assert main(["validate", *MODM, *words]) == 0
-    facts = json.loads((tmp_path / "found" / "validation.json").read_text())
-    rows = {row["what"]: row for row in facts["rows"]}
+    validation = json.loads((tmp_path / "found" / "validation.json").read_text())
+    rows = {row["what"]: row for row in validation["rows"]}
     loaded = rows["model switches"]
     assert loaded["live"] >= 2
     assert loaded["simulated"] == pytest.approx(loaded["live"], abs=2)
     assert rows["GPU-seconds of switches"]["live"] > 0
     assert len(list(images.glob("*.png"))) == 36
-    assert facts["same_plan"] >= 25
-    assert abs(facts["hits_live"] - facts["hits_simulated"]) <= 8
-    assert all(-0.9 < row["error"] < 9 for row in facts["rows"])
+    assert validation["same_plan"] >= 25
+    assert abs(validation["hits_live"] - validation["hits_simulated"]) <= 8
+    assert all(-0.9 < row["error"] < 9 for row in validation["rows"])
 
 
-def test_a_model_that_served_nothing_live_is_profiled_since_the_simulation_may_choose_it(tmp_path: Path) -> None:
+def test_model_without_live_requests_is_still_profiled(tmp_path: Path) -> None:
     words = ("arrivals.rate_rpm=8000", "controller.period_s=1", "trace.requests=2", f"run.dir={tmp_path}")
     assert main(["validate", *MODM, *words]) == 0
     served = pd.read_parquet(tmp_path / "live" / "requests.parquet").model.astype(str)

@@ -1,4 +1,4 @@
-"""Disciplines of a worker's queue, the group of all GPUs, and batches of patches, against what they are said to be."""
+"""Disciplines of a worker's queue, the group of all GPUs, and batches of patches, against their definitions."""
 
 from collections.abc import Sequence
 from types import SimpleNamespace
@@ -34,10 +34,10 @@ SIZES = [(512, 512), (768, 768), (1024, 1024)]
 
 
 def served(
-    make: Any, backend: MixedTimes, times: Any, sides: Sequence[int], steps: Sequence[int], limit: int, **parts: Any
+    make: Any, backend: MixedTimes, times: Any, sides: Sequence[int], steps: Sequence[int], max_batch: int, **parts: Any
 ) -> Engine:  # fmt: skip
     side, left = np.array(sides, np.int32), np.array(steps, np.int32)
-    executor = ContinuousBatching(limit)
+    executor = ContinuousBatching(max_batch)
     discipline: Discipline = make(executor)
     run = engine(
         times, 2.0 ** (side // 128), backend=backend, executor=executor,
@@ -54,10 +54,12 @@ def served(
 @given(
     gaps=st.lists(st.integers(0, 8), min_size=1, max_size=15),
     steps=st.lists(st.integers(1, 9), min_size=15, max_size=15),
-    limit=st.integers(1, 4),
+    max_batch=st.integers(1, 4),
 )
-def test_those_with_the_least_work_left_step(gaps: list[int], steps: list[int], limit: int) -> None:
-    """Against making every step: a step takes a second, whoever is active."""
+def test_shortest_remaining_runs_the_requests_with_fewest_steps_left(
+    gaps: list[int], steps: list[int], max_batch: int
+) -> None:
+    """Against simulating every step: a step takes a second for any batch."""
     times = np.cumsum(gaps).astype(float)
     left = dict(enumerate(steps[: len(gaps)]))
     finish = dict.fromkeys(left, 0.0)
@@ -68,42 +70,43 @@ def test_those_with_the_least_work_left_step(gaps: list[int], steps: list[int], 
             now = min(times[row] for row in left)
             continue
         now += 1.0
-        for _, row in there[:limit]:
+        for _, row in there[:max_batch]:
             left[row] -= 1
             if not left[row]:
                 finish[row] = now
                 del left[row]
     run = served(
         lambda executor: ShortestRemaining(executor, Known()), MixedTimes(256, 0, 0), times, [64] * len(gaps),
-        steps[: len(gaps)], limit,
+        steps[: len(gaps)], max_batch,
     )  # fmt: skip
     assert run.record.request_columns["finish_s"].tolist() == list(finish.values())
 
 
-def test_who_is_preempted_keeps_its_steps_and_pays_for_no_more_than_them() -> None:
-    """A long request, a short one in between: alone they take 100 and 10 units, and so they do one inside the other."""
+def test_preemption_keeps_finished_steps_and_adds_no_cost() -> None:
+    """A long request with a short one in between: alone they take 100 and 10 units, and so they do when one
+    preempts."""
     run = served(
         lambda executor: ShortestRemaining(executor, Known()), MixedTimes(1, 0, 0, begin=5), [0.0,
         20 * UNIT], [64, 64],
         [100, 10], 1,
     )  # fmt: skip
-    facts = run.record.request_columns
-    assert facts["finish_s"].tolist() == [120 * UNIT, 35 * UNIT]
-    assert facts["denoise_s"].tolist() == [100 * UNIT, 10 * UNIT]
-    assert facts["start_s"].tolist() == [0.0, 20 * UNIT]
-    assert float(facts["energy_j"].sum()) == pytest.approx(300.0 * 120 * UNIT)
+    columns = run.record.request_columns
+    assert columns["finish_s"].tolist() == [120 * UNIT, 35 * UNIT]
+    assert columns["denoise_s"].tolist() == [100 * UNIT, 10 * UNIT]
+    assert columns["start_s"].tolist() == [0.0, 20 * UNIT]
+    assert float(columns["energy_j"].sum()) == pytest.approx(300.0 * 120 * UNIT)
 
 
 @settings(max_examples=40)
 @given(
     sides=st.lists(st.sampled_from(SIDES), min_size=1, max_size=15),
     steps=st.lists(st.integers(1, 9), min_size=15, max_size=15),
-    limit=st.integers(1, 6),
+    max_batch=st.integers(1, 6),
     overtake=st.booleans(),
     pixels=st.integers(4096, 4096 * 40),
 )
-def test_batches_are_of_one_size_or_below_the_cap(
-    sides: list[int], steps: list[int], limit: int, overtake: bool, pixels: int
+def test_one_resolution_batches_share_a_size_and_stay_below_the_pixel_cap(
+    sides: list[int], steps: list[int], max_batch: int, overtake: bool, pixels: int
 ) -> None:
     seen: list[list[int]] = []
 
@@ -113,22 +116,22 @@ def test_batches_are_of_one_size_or_below_the_cap(
             return super().steps(works, count)
 
     backend, times = Watched(3, 1, 1), np.arange(len(sides)) * 4 * UNIT
-    served(lambda executor: OneResolution(executor, overtake), backend, times, sides, steps[: len(sides)], limit)
-    assert all(len(set(batch)) == 1 and len(batch) <= limit for batch in seen)
+    served(lambda executor: OneResolution(executor, overtake), backend, times, sides, steps[: len(sides)], max_batch)
+    assert all(len(set(batch)) == 1 and len(batch) <= max_batch for batch in seen)
     seen.clear()
-    served(lambda executor: PixelBudget(executor, pixels), backend, times, sides, steps[: len(sides)], limit)
+    served(lambda executor: PixelBudget(executor, pixels), backend, times, sides, steps[: len(sides)], max_batch)
     assert all(len(batch) == 1 or sum(side * side for side in batch) <= pixels for batch in seen)
     seen.clear()
     small = Gpu("test", 300.0, 60.0, "made up", memory_bytes=160)
     served(
         lambda executor: PixelBudget(executor, 10**9), Watched(3, 1, 1, bytes_=10), times, sides,
-        steps[: len(sides)], limit,
+        steps[: len(sides)], max_batch,
         gpu=small,
     )  # fmt: skip
     assert all(sum((side // 64) ** 2 for side in batch) <= 16 for batch in seen)
 
 
-def test_without_overtaking_nobody_joins_before_the_first_in_line() -> None:
+def test_without_overtaking_no_request_joins_before_the_queue_head() -> None:
     def finish(overtake: bool) -> list[float]:
         run = served(
             lambda executor: OneResolution(executor, overtake),
@@ -144,8 +147,8 @@ def test_without_overtaking_nobody_joins_before_the_first_in_line() -> None:
     assert finish(False) == [16, 32, 48]
 
 
-def test_the_earliest_deadline_is_next() -> None:
-    """Deadlines are twice 2, 4 and 16 s after arrival; one runs, and the shortest limits go before who came earlier."""
+def test_edf_serves_the_earliest_deadline_next() -> None:
+    """Deadlines are twice 2, 4 and 16 s after arrival; one runs, and the shortest limits overtake earlier arrivals."""
     run = served(
         lambda executor: Edf(),
         MixedTimes(256, 0, 0),
@@ -161,7 +164,7 @@ def test_the_earliest_deadline_is_next() -> None:
 # -- patches -------------------------------------------------------------------------------------------------------
 
 
-def test_the_side_of_a_patch_is_what_all_sizes_share() -> None:
+def test_patch_side_is_the_gcd_of_all_sizes_or_the_minimum() -> None:
     assert common_side(SIZES, 64) == 256
     assert common_side([(512, 768), (640, 512)], 64) == 128
     assert common_side([(512, 512), (904, 512)], 64) == 64  # 8 would be mostly border: 904 is padded to 960
@@ -169,11 +172,11 @@ def test_the_side_of_a_patch_is_what_all_sizes_share() -> None:
     assert cut((512, 512), 512) == (1, 1)
 
 
-@given(sides=st.lists(st.integers(1, 4096), min_size=1, max_size=40), least=st.integers(1, 256))
-def test_patches_cover_every_image(sides: list[int], least: int) -> None:
+@given(sides=st.lists(st.integers(1, 4096), min_size=1, max_size=40), min_side=st.integers(1, 256))
+def test_patches_cover_every_image(sides: list[int], min_side: int) -> None:
     sizes = [(width, height) for width, height in zip(sides, reversed(sides), strict=True)]
-    side = common_side(sizes, least)
-    assert side >= least
+    side = common_side(sizes, min_side)
+    assert side >= min_side
     for width, height in sizes:
         across, down = cut((width, height), side)
         assert across * side >= width > (across - 1) * side
@@ -181,7 +184,7 @@ def test_patches_cover_every_image(sides: list[int], least: int) -> None:
 
 
 @pytest.mark.parametrize("model", ["sdxl", "sd3-medium"])
-def test_a_step_of_patches_is_base_patches_further_sizes_and_borders(model: str) -> None:
+def test_patched_step_time_is_base_plus_patches_plus_sizes_plus_borders(model: str) -> None:
     backend = Profiled("h100")
     timing = backend.profiles[model].patched
     assert timing is not None
@@ -194,7 +197,7 @@ def test_a_step_of_patches_is_base_patches_further_sizes_and_borders(model: str)
     assert step_s(1024, 512, 512) == pytest.approx(expected)
     assert step_s(512, 512, 1024) == step_s(1024, 512, 512)
     assert step_s(512, side=512) == pytest.approx(backend.seconds("step", model, 512, 512))  # uncut, as measured
-    assert step_s(1024, 512) < step_s(1024) + step_s(512)  # what patches are for
+    assert step_s(1024, 512) < step_s(1024) + step_s(512)  # patches are for this
     with pytest.raises(BackendError, match="outside the measured grid"):
         step_s(2048)
     with pytest.raises(BackendError, match="share no batch of patches"):
@@ -204,7 +207,7 @@ def test_a_step_of_patches_is_base_patches_further_sizes_and_borders(model: str)
 
 
 def test_any_set_of_sizes_can_be_served_in_patches() -> None:
-    """Odd ones too: what the profile has not measured is said to be extrapolated, the side is not that of a stamp."""
+    """Odd sizes too: a side outside the profile is reported as extrapolated, and is not the patch's."""
     shapes = "[[512,512,10,1],[904,576,10,1],[1016,760,10,1]]"
     for side in ("trace", "active", "128"):
         outcome = simulated(
@@ -212,8 +215,8 @@ def test_any_set_of_sizes_can_be_served_in_patches() -> None:
             "trace.requests=60", f"batching.side={side}", "latency_predictor=known",
         )  # fmt: skip
         assert outcome.summary["requests"]["completed"] > 50
-        (said,) = [each for each in outcome.summary["assumptions"] if each["what"] == "side of a patch [px]"]
-        assert said["value"] == {"trace": 64, "active": "active", "128": 128}[side]
+        (assumption,) = [each for each in outcome.summary["assumptions"] if each["what"] == "side of a patch [px]"]
+        assert assumption["value"] == {"trace": 64, "active": "active", "128": 128}[side]
 
 
 def test_a_backend_without_patches_is_refused_before_the_run() -> None:
@@ -224,8 +227,8 @@ def test_a_backend_without_patches_is_refused_before_the_run() -> None:
         run.run()
 
 
-def test_who_comes_during_the_last_step_of_another_preempts_nobody() -> None:
-    """It was to be asked at the next boundary, at which the other leaves and nobody is left to give way."""
+def test_arrival_during_the_last_step_preempts_nothing() -> None:
+    """The next boundary would have asked it to yield, but the other request leaves there."""
     run = served(
         lambda executor: ShortestRemaining(executor, Known()),
         MixedTimes(256, 0, 0),
@@ -237,7 +240,7 @@ def test_who_comes_during_the_last_step_of_another_preempts_nobody() -> None:
     assert run.record.request_columns["finish_s"].tolist() == [10.0, 13.0]
 
 
-def test_who_may_be_preempted_has_no_add_ons() -> None:
+def test_preemptive_discipline_refuses_addons() -> None:
     with pytest.raises(ConfigError, match="a request that may be preempted cannot have add-ons; add addons=ignore"):
         served(
             lambda executor: ShortestRemaining(executor, Known()), MixedTimes(256, 0, 0), [0.0], [64], [5], 1,
@@ -245,9 +248,9 @@ def test_who_may_be_preempted_has_no_add_ons() -> None:
         )  # fmt: skip
 
 
-def test_images_of_the_models_own_size_are_expected_where_all_are_made_at_it() -> None:
+def test_shortest_remaining_expects_the_model_shape_when_every_image_has_it() -> None:
     """The rows ask for 128 pixels and get the model's 64, at 50 steps of a unit and of one for the patch; the second
-    has fewest left when it comes and never gives way."""
+    arrives with the fewest steps left and never yields."""
     side = np.array([128, 128], np.int32)
     executor = ContinuousBatching(1)
     run = engine(
@@ -262,7 +265,7 @@ def test_images_of_the_models_own_size_are_expected_where_all_are_made_at_it() -
 # -- the predictor and the group --------------------------------------------------------------------------------------
 
 
-def test_the_predictor_learns_the_backend_and_tells_its_error() -> None:
+def test_svr_latency_predictor_fits_the_backend_and_reports_its_error() -> None:
     side = np.array([64, 128, 256] * 3, np.int32)
     executor, svr, known = ContinuousBatching(16), Svr(), Known()
     run = engine(
@@ -273,21 +276,21 @@ def test_the_predictor_learns_the_backend_and_tells_its_error() -> None:
         shapes=(side, side, side),
         use_model_shape=False,
     )
-    run._open()
+    run.open()
     for latency in (svr, known):
         latency.bind(run, executor, [(each, each) for each in SIDES])
     drawn = np.random.default_rng(5).integers(0, 6, (100, 3))
     batches = [tuple(int(n) for n in row) for row in drawn if 0 < sum(row) <= 16]
     truth_s = np.array([known.step_s("large", each) for each in batches])
     error_s = np.array([svr.step_s("large", each) for each in batches]) - truth_s
-    (said,) = [each for each in run.record.assumptions if "squared error" in each.what]
-    assert "240 random batches, of 60 others" in said.source
+    (assumption,) = [each for each in run.record.assumptions if "squared error" in each.what]
+    assert "240 random batches, of 60 others" in assumption.source
     assert np.sqrt(np.mean(error_s**2)) < 0.03 * truth_s.mean()
-    assert np.sqrt(said.value) / 1e3 < 0.03 * truth_s.mean()
+    assert np.sqrt(assumption.value) / 1e3 < 0.03 * truth_s.mean()
 
 
 @pytest.mark.parametrize("made", [Known, Svr])
-def test_what_is_forgotten_is_expected_anew_and_the_same(made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_latency_predictor_repeats_answers_after_clearing_its_cache(made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     side = np.array([64, 128, 256], np.int32)
     executor, latency = ContinuousBatching(4), made()
     run = engine(
@@ -298,20 +301,19 @@ def test_what_is_forgotten_is_expected_anew_and_the_same(made: Any, monkeypatch:
         shapes=(side, side, side),
         use_model_shape=False,
     )
-    run._open()
+    run.open()
     latency.bind(run, executor, [(each, each) for each in SIDES])
     batches = [(1, 0, 0), (0, 1, 0), (0, 0, 1), (2, 1, 0), (1, 1, 1)]
-    remembered = [latency.step_s("large", each) for each in batches]
-    assert len(set(remembered)) == len(batches)
+    first_s = [latency.step_s("large", each) for each in batches]
+    assert len(set(first_s)) == len(batches)
     monkeypatch.setattr("sim.scheduling.latency_predictor.MAX_CACHED", 2)
     for each in (*range(5), *range(5)):
-        assert latency.step_s("large", batches[each]) == remembered[each]
-        latency.step_s("large", (each + 1, 2, each))  # one more to remember
-        assert len(latency._cached) <= 2
+        assert latency.step_s("large", batches[each]) == first_s[each]
+        latency.step_s("large", (each + 1, 2, each))  # plus one for the cache
 
 
 @pytest.mark.parametrize("gpus", [1, 2, 4, 8])
-def test_distrifusion_serves_one_at_a_time_on_all_gpus(gpus: int) -> None:
+def test_distrifusion_serves_one_request_at_a_time_on_all_gpus(gpus: int) -> None:
     outcome = simulated(
         "system=distrifusion", "cluster=h100", f"cluster.count={gpus}", "trace=hybrid", "shapes=trace", "slo=[5]",
         "trace.requests=30", "arrivals.rate_rpm=60",
@@ -325,7 +327,7 @@ def test_distrifusion_serves_one_at_a_time_on_all_gpus(gpus: int) -> None:
     assert (starts[1:] >= ends[:-1] - 1e-9).all()
 
 
-def test_fewer_steps_stand_for_nirvana() -> None:
+def test_nirvana_orca_skips_a_fixed_fraction_of_the_steps() -> None:
     outcome = simulated(
         "system=nirvana-orca", "cluster=h100", "trace=hybrid", "shapes=trace", "slo=[5]", "trace.requests=20",
         "arrivals.rate_rpm=1",
@@ -334,7 +336,7 @@ def test_fewer_steps_stand_for_nirvana() -> None:
     assert "share of all steps that is not run" in {each["what"] for each in outcome.summary["assumptions"]}
 
 
-def test_those_of_one_size_are_counted_as_they_come_join_and_leave() -> None:
+def test_one_resolution_counts_waiting_requests_as_they_are_added_and_taken() -> None:
     stepper: Any = SimpleNamespace(active=lambda worker: [], joining=lambda worker: [])
     worker: Any = object()
     queue = OneResolution(stepper)

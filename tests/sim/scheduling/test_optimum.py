@@ -1,4 +1,4 @@
-"""The offline optimum against trying everything, and as what no scheduler exceeds."""
+"""The offline optimum against exhaustive search, and as a bound on every scheduler."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,15 +16,15 @@ from sim.scheduling.disciplines.slack import Slack
 from sim.scheduling.latency_predictor import Known
 from sim.scheduling.routing.per_worker import PerWorkerQueues
 from sim.scheduling.routing.routers import LeastOutstanding
-from tests.oracles.optimum import RequestInputs, most_in_time
+from tests.oracles.optimum import TimedRequest, max_in_time
 from tests.sim.lab import engine
 from tests.sim.scheduling.test_slack import UNIT, MixedTimes
 
 SIDES = (64, 128)
 
 
-def everything(asked: Sequence[RequestInputs], step_s: Any, before_s: float, after_s: Any, limit: int) -> int:
-    """Every subset that may join at every boundary, in every order of leaving by joining: nothing is left out."""
+def exhaustive(asked: Sequence[TimedRequest], step_s: Any, before_s: float, after_s: Any, max_batch: int) -> int:
+    """Try every subset that may join at every boundary, in every order of leaving by joining."""
 
     def after(now: float, active: list[tuple[int, int]], waiting: frozenset[int]) -> int:
         best, done = 0, [place for place, left in active if left == 0]
@@ -34,7 +34,7 @@ def everything(asked: Sequence[RequestInputs], step_s: Any, before_s: float, aft
                 rest = [each for each in active if each[0] != first]
                 best = max(best, (end <= asked[first].deadline_s + 1e-9) + after(end, rest, waiting))
             return best
-        if len(active) < limit:
+        if len(active) < max_batch:
             for place in waiting:
                 if asked[place].arrival_s <= now + 1e-9:
                     best = max(best, after(now + before_s, [*active, (place, asked[place].steps)], waiting - {place}))
@@ -47,10 +47,12 @@ def everything(asked: Sequence[RequestInputs], step_s: Any, before_s: float, aft
     return after(0.0, [], frozenset(range(len(asked))))
 
 
-def instance(backend: MixedTimes, gaps: list[int], kinds: list[int], steps: int, loose: float) -> list[RequestInputs]:
+def instance(
+    backend: MixedTimes, gaps: list[int], kinds: list[int], steps: int, slack_factor: float
+) -> list[TimedRequest]:
     times = np.cumsum(gaps) * UNIT
     return [
-        RequestInputs(float(time), kind, steps, float(time) + loose * alone(backend, kind, steps))
+        TimedRequest(float(time), kind, steps, float(time) + slack_factor * alone(backend, kind, steps))
         for time, kind in zip(times, kinds, strict=False)
     ]
 
@@ -59,13 +61,13 @@ def alone(backend: MixedTimes, kind: int, steps: int) -> float:
     return (backend.begin_ + backend.end_ * (SIDES[kind] // 64)) * UNIT + steps * backend.step_s([SIDES[kind]])
 
 
-def optimum(backend: MixedTimes, asked: list[RequestInputs], limit: int) -> int:
-    return most_in_time(
+def optimum(backend: MixedTimes, asked: list[TimedRequest], max_batch: int) -> int:
+    return max_in_time(
         asked,
         lambda kinds: backend.step_s([SIDES[kind] for kind in kinds]),
         lambda kind: backend.begin_ * UNIT,
         lambda kind: backend.end_ * (SIDES[kind] // 64) * UNIT,
-        limit,
+        max_batch,
     )
 
 
@@ -79,24 +81,24 @@ BACKENDS = st.builds(
     backend=BACKENDS,
     gaps=st.lists(st.integers(0, 60), min_size=1, max_size=4),
     kinds=st.lists(st.integers(0, 1), min_size=4, max_size=4),
-    limit=st.integers(1, 3),
-    loose=st.sampled_from([1.0, 1.5, 2.5]),
+    max_batch=st.integers(1, 3),
+    slack_factor=st.sampled_from([1.0, 1.5, 2.5]),
 )
 @example(
-    backend=MixedTimes(4, 1, 2, 1, 3), gaps=[0, 0, 1], kinds=[0, 1, 1, 0], limit=2, loose=1.5
-)  # the later of two alike
-def test_nothing_that_is_left_out_would_have_been_better(
-    backend: MixedTimes, gaps: list[int], kinds: list[int], limit: int, loose: float
+    backend=MixedTimes(4, 1, 2, 1, 3), gaps=[0, 0, 1], kinds=[0, 1, 1, 0], max_batch=2, slack_factor=1.5
+)  # the later of two equal ones
+def test_pruned_optimum_equals_exhaustive_search(
+    backend: MixedTimes, gaps: list[int], kinds: list[int], max_batch: int, slack_factor: float
 ) -> None:
-    asked = instance(backend, gaps, kinds, 2, loose)
-    tried = everything(
+    asked = instance(backend, gaps, kinds, 2, slack_factor)
+    tried = exhaustive(
         asked,
         lambda kinds: backend.step_s([SIDES[kind] for kind in kinds]),
         backend.begin_ * UNIT,
         lambda kind: backend.end_ * (SIDES[kind] // 64) * UNIT,
-        limit,
+        max_batch,
     )
-    assert optimum(backend, asked, limit) == tried
+    assert optimum(backend, asked, max_batch) == tried
 
 
 @settings(max_examples=40)
@@ -104,24 +106,24 @@ def test_nothing_that_is_left_out_would_have_been_better(
     backend=BACKENDS,
     gaps=st.lists(st.integers(0, 120), min_size=1, max_size=6),
     kinds=st.lists(st.integers(0, 1), min_size=6, max_size=6),
-    limit=st.integers(1, 6),
-    loose=st.sampled_from([1.5, 2.5, 5.0]),
+    max_batch=st.integers(1, 6),
+    slack_factor=st.sampled_from([1.5, 2.5, 5.0]),
 )
-def test_no_scheduler_serves_more_in_time(
-    backend: MixedTimes, gaps: list[int], kinds: list[int], limit: int, loose: float
+def test_no_scheduler_meets_more_deadlines_than_the_optimum(
+    backend: MixedTimes, gaps: list[int], kinds: list[int], max_batch: int, slack_factor: float
 ) -> None:
-    asked = instance(backend, gaps, kinds, 5, loose)
-    most = optimum(backend, asked, limit)
+    asked = instance(backend, gaps, kinds, 5, slack_factor)
+    best = optimum(backend, asked, max_batch)
     side = np.array([SIDES[each.kind] for each in asked], np.int32)
-    executors = [ContinuousBatching(limit) for _ in range(3)]
+    executors = [ContinuousBatching(max_batch) for _ in range(3)]
     for executor, discipline in zip(executors, (FifoQueue(), Edf(), Slack(executors[2], Known())), strict=True):
         run = engine(
             [each.arrival_s for each in asked], [alone(backend, each.kind, 5) for each in asked], backend=backend,
-            executor=executor, scheduler=PerWorkerQueues(LeastOutstanding("pixels"), discipline), deadline=loose,
+            executor=executor, scheduler=PerWorkerQueues(LeastOutstanding("pixels"), discipline), deadline=slack_factor,
             shapes=(side, side, np.full(len(side), 5, np.int32)), use_model_shape=False,
             models={"large": Model("large", 5, 64, 64)},
         )  # fmt: skip
         run.run()
         late_s = np.array([each.deadline_s for each in asked]) + 1e-9
-        facts = run.record.request_columns
-        assert ((facts["outcome"] == COMPLETED) & (facts["finish_s"] <= late_s)).sum() <= most
+        columns = run.record.request_columns
+        assert ((columns["outcome"] == COMPLETED) & (columns["finish_s"] <= late_s)).sum() <= best

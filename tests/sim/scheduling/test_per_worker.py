@@ -1,4 +1,4 @@
-"""Routers against models of them that look at everything anew for every request."""
+"""Routers against models of them that recompute everything for every request."""
 
 from collections.abc import Callable
 from functools import partial
@@ -20,19 +20,19 @@ from sim.scheduling.routing.addons import ByAddons
 from sim.scheduling.routing.per_worker import PerWorkerQueues
 from sim.scheduling.routing.routers import LeastOutstanding, LeastWorkLeft, RandomWorker, RoundRobin
 from tests.sim.cluster.test_cluster import Acts
-from tests.sim.lab import Given, engine, simulated
+from tests.sim.lab import FixedTimes, engine, simulated
 
-LEAST: list[Callable[..., Router]] = [
+LEAST_LOADED: list[Callable[..., Router]] = [
     LeastOutstanding, partial(LeastOutstanding, "pixels"), partial(LeastOutstanding, "declared-cost"), LeastWorkLeft
 ]  # fmt: skip
 ROUTERS: list[Callable[[], Router]] = [
-    *(RandomWorker, RoundRobin, *LEAST),
-    *(partial(each, ties="random") for each in LEAST),
+    *(RandomWorker, RoundRobin, *LEAST_LOADED),
+    *(partial(each, ties="random") for each in LEAST_LOADED),
 ]
 
 
-class BySize(Given):
-    """A request takes a second for each 64 pixels of its width and a hundredth for each step, whatever its row."""
+class BySize(FixedTimes):
+    """A request takes a second for each 64 pixels of its width and a hundredth for each step, in every row."""
 
     by_row = False
 
@@ -47,7 +47,7 @@ def seconds(width: int, steps: int) -> float:
 
 
 def brute(router: Router, times: list[float], shapes: list[tuple[int, int]], at: list[int]) -> list[list[float]]:
-    """What each worker has outstanding when each request comes, by the router's own measure, from where others went."""
+    """Return each worker's outstanding work at every arrival, by the router's own measure, from the earlier routes."""
     free = [0.0] * (max(at) + 1)
     spans: list[tuple[int, float, float]] = []  # worker, from, until, in the order of arrival
     for time, (width, steps), worker in zip(times, shapes, at, strict=True):
@@ -76,7 +76,7 @@ def brute(router: Router, times: list[float], shapes: list[tuple[int, int]], at:
     sizes=st.lists(st.tuples(st.sampled_from([64, 128, 256]), st.sampled_from([16, 32, 64])), min_size=40, max_size=40),
     gpus=st.integers(1, 5),
 )
-def test_each_goes_where_its_router_says_and_is_served_in_order(
+def test_router_sends_each_request_as_its_model_and_workers_serve_in_order(
     make: Callable[[], Router], gaps: list[int], sizes: list[tuple[int, int]], gpus: int
 ) -> None:
     times = [(sum(gaps[: i + 1]) * 2 + 1) / 4096 * 8 for i in range(len(gaps))]
@@ -101,12 +101,12 @@ def test_each_goes_where_its_router_says_and_is_served_in_order(
     elif make is not RandomWorker:
         for held, worker in zip(brute(router, times, shapes, at), at, strict=True):
             assert held[worker] <= min(held[:gpus]) + 1e-6
-            if make in LEAST:  # ties go to the first
+            if make in LEAST_LOADED:  # ties go to the first
                 assert all(other > held[worker] - 1e-6 for other in held[:worker])
 
 
-def test_what_is_half_done_is_half_as_much_work() -> None:
-    """At 5 s the first worker has 5 of its 10 s left, the second 7 of its 8: less is left where more was asked for."""
+def test_least_work_left_counts_only_the_unfinished_part_of_a_request() -> None:
+    """At 5 s the first worker has 5 of its 10 s left and the second 7 of its 8: the larger request has less left."""
     width = np.array([640, 512, 64], np.int32)
     run = engine(
         [0.0, 4.0, 5.0], [10.0, 8.0, 1.0], 2, backend=BySize([]), scheduler=PerWorkerQueues(LeastWorkLeft()),
@@ -117,10 +117,10 @@ def test_what_is_half_done_is_half_as_much_work() -> None:
     assert run.record.request_columns["worker"].tolist() == [0, 1, 0]
 
 
-def test_what_lies_on_a_worker_is_a_lora_only_where_it_is_one() -> None:
-    """A LoRA and a ControlNet lie there: who wants that LoRA lacks nothing, who wants another lacks 3 s."""
-    run = engine([0.0], [1.0], backend=Given([1.0], 3.0))
-    run._open()
+def test_missing_load_counts_only_the_loras_that_are_not_resident() -> None:
+    """One worker holds a LoRA and a ControlNet: a request for that LoRA lacks nothing, one for another lacks 3 s."""
+    run = engine([0.0], [1.0], backend=FixedTimes([1.0], 3.0))
+    run.open()
     router = ByAddons()
     router.bind(run)
     (worker,) = run.cluster.workers
@@ -135,8 +135,8 @@ def test_what_lies_on_a_worker_is_a_lora_only_where_it_is_one() -> None:
         assert router.missing_load_s(worker, request) == lacking_s
 
 
-def test_pixels_are_added_and_not_compared_by_the_largest() -> None:
-    """Four images of 128 px are as many as one of 256, however many steps: the next goes to the first worker."""
+def test_least_outstanding_pixels_sums_pixels_over_requests() -> None:
+    """Four images of 128 px equal one of 256, for any number of steps: the next goes to the first worker."""
     width = np.array([256, *[128] * 5], np.int32)
     run = engine(
         [0.0] * 6, [9.0] * 6, 2, backend=BySize([]), scheduler=PerWorkerQueues(LeastOutstanding("pixels")),
@@ -148,27 +148,27 @@ def test_pixels_are_added_and_not_compared_by_the_largest() -> None:
 
 
 @pytest.mark.parametrize("router", [LeastOutstanding, LeastWorkLeft])
-def test_ties_go_to_the_first_or_to_anybody(router: Any) -> None:
-    """Each comes when all three are idle."""
+def test_ties_go_to_the_first_worker_or_to_a_random_one(router: Any) -> None:
+    """Each arrives while all three are idle."""
     full_s = [1.0] * 60
     times = [10.0 * row for row in range(60)]
     at = {}
     for ties in ("first", "random"):
-        run = engine(times, full_s, 3, backend=Given(full_s), scheduler=PerWorkerQueues(router(ties=ties)))
+        run = engine(times, full_s, 3, backend=FixedTimes(full_s), scheduler=PerWorkerQueues(router(ties=ties)))
         run.run()
         at[ties] = run.record.request_columns["worker"].tolist()
     assert at["first"] == [0] * 60
     assert min(at["random"].count(worker) for worker in range(3)) >= 10
 
 
-def test_least_declared_cost_breaks_ties_at_random_as_llm_d_does() -> None:
-    """Requests come far apart, so every choice is a tie of three idle workers."""
+def test_least_declared_cost_breaks_ties_at_random() -> None:
+    """Requests arrive far apart, so every choice is a tie of three idle workers."""
     words = ["scheduler=per-worker", "router=least-declared-cost", "cluster.count=3", "trace.requests=60", "seed=1"]
     table = simulated("system=vanilla", *words, "arrivals=closed", "arrivals.outstanding=1").requests
     assert min(np.bincount(table["worker"].to_numpy(), minlength=3)) >= 10
 
 
-def test_a_random_router_is_fair_and_follows_the_seed() -> None:
+def test_random_router_is_uniform_and_reproducible_by_seed() -> None:
     def went(seed: int) -> list[int]:
         times, full_s = np.arange(3000.0), [0.5] * 3000
         run = engine(times, full_s, 3, scheduler=PerWorkerQueues(RandomWorker()), seed=seed)
@@ -187,7 +187,7 @@ def test_a_random_router_is_fair_and_follows_the_seed() -> None:
     "system", [("system=nirvana",), ("system=modm-quality",), ("executor=continuous-batching", "extrapolate=warn")]
 )
 def test_every_system_can_use_every_router(system: tuple[str, ...], router: str) -> None:
-    """The monitor of MoDM changes roles on the way: whoever waits is sent anew, and nobody is lost."""
+    """MoDM's monitor changes roles during the run: waiting requests are routed again, and none is lost."""
     outcome = simulated(
         *system, "scheduler=per-worker", f"router={router}", "trace.requests=60", "trace.history=100", "preload=20",
         "arrivals.rate_rpm=40", "cluster.count=4",
@@ -195,21 +195,21 @@ def test_every_system_can_use_every_router(system: tuple[str, ...], router: str)
     assert outcome.summary["requests"]["completed"] == 40
 
 
-def test_a_router_alone_changes_nothing_and_is_refused() -> None:
+def test_router_without_per_worker_scheduler_is_refused() -> None:
     with pytest.raises(ConfigError, match="router=random: applies only with scheduler=per-worker"):
         simulated("router=random", "trace.requests=10", "trace.history=0")
 
 
-def test_a_router_that_asks_what_requests_take_is_refused_a_live_backend() -> None:
-    backend = Given([1.0])
+def test_least_work_left_refuses_a_live_backend() -> None:
+    backend = FixedTimes([1.0])
     backend.live = True
     with pytest.raises(ConfigError, match="least-work-left asks a profile what a request will take"):
         engine([0.0], [1.0], backend=backend, scheduler=PerWorkerQueues(LeastWorkLeft())).run()
 
 
-@pytest.mark.parametrize("router", LEAST)
-def test_what_the_cache_answers_is_outstanding_nowhere(router: Callable[..., Router]) -> None:
-    """Every third request is answered at once: the others go where they would without it."""
+@pytest.mark.parametrize("router", LEAST_LOADED)
+def test_request_answered_by_the_cache_is_outstanding_at_no_worker(router: Callable[..., Router]) -> None:
+    """Every third request is answered at once: the others are routed as without it."""
 
     class Answering(Direct):
         def admit(self, request: Request, now_s: float) -> float:
@@ -235,15 +235,15 @@ def test_what_the_cache_answers_is_outstanding_nowhere(router: Callable[..., Rou
         assert some[name][served].tolist() == alone[name].tolist()
 
 
-def test_who_waits_for_gpus_that_became_a_gang_is_sent_to_it() -> None:
-    """Two GPUs become a group at 0.5 s and load for 7 s; both requests that were sent to one of them in between take
-    half of their 20 s on it, one after the other."""
+def test_requests_queued_at_a_gpu_move_to_the_group_it_joins() -> None:
+    """Two GPUs become a group at 0.5 s and load for 7 s; both requests that were routed to one of them in between take
+    half of their 20 s on it, in turn."""
 
     def group(run: Any, now_s: float) -> None:
         run.cluster.form_group(run.cluster.workers, "large", now_s)
 
     run = engine(
-        [1.0, 2.0], [20.0] * 2, roles=["small"] * 2, backend=Given([20.0] * 2, 7.0),
+        [1.0, 2.0], [20.0] * 2, roles=["small"] * 2, backend=FixedTimes([20.0] * 2, 7.0),
         scheduler=PerWorkerQueues(RoundRobin()),
         executor=Sequential({2: 2.0}), controllers=[Acts((0.5, group))],
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The engine against queueing theory: what is known exactly about waiting."""
+"""The engine against queueing theory: exact results on waiting."""
 
 import heapq
 from math import factorial
@@ -52,12 +52,12 @@ def check(measured: np.ndarray, expected: float) -> None:
     means = batches[: len(batches) // 25 * 25].reshape(25, -1).mean(axis=1)
     half = stats.t.ppf(0.9995, 24) * means.std(ddof=1) / 5
     assert abs(means.mean() - expected) < half
-    assert half < 0.3 * expected + 1e-3  # the test could tell a wait that is a third off
+    assert half < 0.3 * expected + 1e-3  # the test would reject a wait that is a third off
 
 
 @pytest.mark.parametrize("servers", [1, 4, 16])
 @pytest.mark.parametrize("rho", [0.5, 0.8])
-def test_mmc_waits_as_erlang_says(servers: int, rho: float) -> None:
+def test_mmc_mean_wait_matches_erlang_c(servers: int, rho: float) -> None:
     rng = np.random.default_rng(servers)
     rate, count = rho * servers, 150_000
     times = np.cumsum(rng.exponential(1 / rate, count))
@@ -66,14 +66,14 @@ def test_mmc_waits_as_erlang_says(servers: int, rho: float) -> None:
 
 @pytest.mark.parametrize("servers", [1, 4, 16])
 @pytest.mark.parametrize("rho", [0.5, 0.8])
-def test_mdc_waits_as_crommelin_says(servers: int, rho: float) -> None:
+def test_mdc_mean_wait_matches_crommelin(servers: int, rho: float) -> None:
     rng = np.random.default_rng(10 + servers)
     rate, count = rho * servers, 150_000
     times = np.cumsum(rng.exponential(1 / rate, count))
     check(waits(engine(times, np.ones(count), servers)), mdc_wait(rate, 1.0, servers))
 
 
-def test_the_md1_oracle_is_pollaczek_khinchine() -> None:
+def test_md1_oracle_matches_pollaczek_khinchine() -> None:
     assert mdc_wait(0.8, 1.0, 1) == pytest.approx(0.8 / (2 * 0.2), rel=1e-6)
     assert mmc_wait(0.8, 1.0, 1) == pytest.approx(0.8 / 0.2)
 
@@ -83,8 +83,8 @@ def test_the_md1_oracle_is_pollaczek_khinchine() -> None:
     services=st.lists(st.floats(0, 9), min_size=60, max_size=60),
     servers=st.integers(1, 5),
 )
-def test_fcfs_wastes_no_work(gaps: list[float], services: list[float], servers: int) -> None:
-    """Every request starts when a server is free and its turn has come, not a moment later."""
+def test_fcfs_is_work_conserving(gaps: list[float], services: list[float], servers: int) -> None:
+    """Every request starts as soon as a server is free and its turn has come, and no later."""
     times = np.cumsum(gaps)
     run = engine(times, services[: len(gaps)], servers)
     run.run()
@@ -95,7 +95,7 @@ def test_fcfs_wastes_no_work(gaps: list[float], services: list[float], servers: 
         heapq.heappush(free, start + services[row])
 
 
-def test_a_closed_loop_keeps_its_requests_outstanding() -> None:
+def test_closed_loop_keeps_a_constant_number_outstanding() -> None:
     run = engine(Schedule(np.zeros(3), think_s=0.5), [2.0] * 9, count=3)
     run.run()
     assert list(run.record.request_columns["arrival_s"]) == [0.0] * 3 + [2.5] * 3 + [5.0] * 3

@@ -1,4 +1,4 @@
-"""Queues: whose turn it is, against models of them that are too slow to be wrong."""
+"""Queues: the order of service, against slow and simple models of them."""
 
 from collections.abc import Sequence
 from types import SimpleNamespace
@@ -19,7 +19,7 @@ from sim.scheduling.disciplines.pixel_budget import fits
 from sim.scheduling.hit_miss import HitMiss
 from sim.scheduling.hit_miss_per_worker import HitMissPerWorker
 from tests.sim.cluster.test_cluster import Acts, order
-from tests.sim.lab import Given, engine
+from tests.sim.lab import FixedTimes, engine
 
 
 class Marked(Direct):
@@ -30,17 +30,17 @@ class Marked(Direct):
         self.hits = hits
 
     def bind(self, run: Run) -> None:
-        self._run = run
+        self.run = run
 
     def admit(self, request: Request, now_s: float) -> float:
         hit = request.row in self.hits
         request.source = 0 if hit else -1
-        self._run.assign(request, self._run.model("small" if hit else "large"))
+        self.run.assign(request, self.run.model("small" if hit else "large"))
         return 0.0
 
 
 def starts(times: list[float], took: list[float], hits: set[int], roles: list[str], both: bool) -> list[float]:
-    """Start of every request, by trying at every instant, in order, what each idle worker would take."""
+    """Return the start of every request by trying at every instant, in order, what each idle worker would take."""
     begun: dict[int, float] = {}
     free = [0.0] * len(roles)
     while len(begun) < len(times):
@@ -70,10 +70,10 @@ def starts(times: list[float], took: list[float], hits: set[int], roles: list[st
     small=st.integers(1, 3),
     large=st.integers(1, 3),
 )
-def test_each_queue_is_served_in_order_by_its_own_workers(
+def test_throughput_mode_serves_each_queue_in_order_on_its_own_workers(
     gaps: list[int], took: list[int], hits: set[int], small: int, large: int
 ) -> None:
-    """Throughput mode: misses on the large workers, hits on the small ones, neither waiting for the other."""
+    """Throughput mode: misses on the large workers and hits on the small ones wait independently."""
     times = [float(sum(gaps[: i + 1])) for i in range(len(gaps))]
     seconds = [float(t) for t in took[: len(times)]]
     roles = ["large"] * large + ["small"] * small
@@ -84,8 +84,8 @@ def test_each_queue_is_served_in_order_by_its_own_workers(
         assert roles[run.record.request_columns["worker"][row]] == ("small" if row in hits else "large")
 
 
-def test_in_quality_mode_a_large_worker_without_misses_takes_a_hit() -> None:
-    """Two hits at once, one worker of each kind: the second hit is refined on the large model."""
+def test_quality_mode_lets_an_idle_large_worker_take_a_hit() -> None:
+    """Two hits arrive together and one worker of each kind is idle: the large model refines the second hit."""
     for both, expected in ((True, [0.0, 0.0, 5.0]), (False, [0.0, 5.0, 0.0])):
         run = engine(
             [0.0, 0.0, 0.0], [5.0] * 3, roles=["large", "small"],
@@ -97,20 +97,20 @@ def test_in_quality_mode_a_large_worker_without_misses_takes_a_hit() -> None:
         assert bool(run.record.request_columns["model"][1] == large) is both
 
 
-def test_a_large_worker_serves_waiting_misses_before_waiting_hits() -> None:
+def test_large_worker_serves_waiting_misses_before_waiting_hits() -> None:
     scheduler = HitMiss(large_takes_hits=True)
     run = engine([0.0, 1.0, 2.0], [9.0] * 3, roles=["large"], frontend=Marked({1}), scheduler=scheduler)
     run.run()
     assert list(run.record.request_columns["start_s"]) == [0.0, 18.0, 9.0]
 
 
-def test_the_worker_that_was_idle_longest_serves_next() -> None:
+def test_longest_idle_worker_serves_next() -> None:
     run = engine([0.0, 0.5, 10.0, 20.0], [2.0, 1.0, 1.0, 1.0], 3)
     run.run()
     assert list(run.record.request_columns["worker"]) == [0, 1, 2, 1]
 
 
-class Timed(Given):
+class Timed(FixedTimes):
     """MoDM's artifact on MI210: 91.5 s for the large model, 16.5 s (SDXL) or 6.5 s (SANA) for the small one."""
 
     def __init__(self, small_s: float) -> None:
@@ -131,9 +131,7 @@ class Timed(Given):
         (16, 16.5, 0.0, 1.0, 15),
     ],
 )
-def test_the_planned_split_is_modms_equation_12(
-    count: int, small_s: float, hit_rate: float, left: float, large: int
-) -> None:
+def test_fixed_split_is_modm_equation_12(count: int, small_s: float, hit_rate: float, left: float, large: int) -> None:
     """N_l = round(N (1-h) / ((1-h) + h q P_l/P_s)), with at least one GPU for either."""
     models = {role: Model(role, 50, 64, 64) for role in ("large", "small")}
     roles = FixedSplit(None, hit_rate, left).roles(count, models, Timed(small_s))
@@ -151,29 +149,29 @@ def test_the_planned_split_is_modms_equation_12(
         (FixedSplit(4), 4, r"allocation\.large: found 4 of 4 GPUs; expected 1 to 3"),
     ],
 )
-def test_an_allocation_leaves_a_gpu_for_each_role(allocation: Any, gpus: int, message: str) -> None:
+def test_allocation_leaves_a_gpu_for_each_role(allocation: Any, gpus: int, message: str) -> None:
     models = {role: Model(role, 50, 64, 64) for role in ("large", "small")}
     with pytest.raises(ConfigError, match=message):
         allocation.roles(gpus, models, Timed(16.5))
 
 
-def test_a_miss_waits_until_some_worker_is_to_be_large() -> None:
-    """The only GPU refines for 10 s; ordered at 5 s, it loads for 7 s from 10 s on, and then serves the misses."""
+def test_miss_waits_until_a_worker_becomes_large() -> None:
+    """The only GPU refines for 10 s; a change ordered at 5 s loads for 7 s from 10 s on, and then the misses run."""
     run = engine(
-        [0.0, 1.0, 2.0], [10.0] * 3, roles=["small"], backend=Given([10.0] * 3, 7.0), scheduler=HitMissPerWorker(),
+        [0.0, 1.0, 2.0], [10.0] * 3, roles=["small"], backend=FixedTimes([10.0] * 3, 7.0), scheduler=HitMissPerWorker(),
         frontend=Marked({0}), controllers=[Acts((5.0, order(0, "large")))],
     )  # fmt: skip
     run.run()
-    facts = run.record.request_columns
-    assert facts["start_s"].tolist()[1:] == [facts["finish_s"][0] + 7.0, facts["finish_s"][0] + 17.0]
+    columns = run.record.request_columns
+    assert columns["start_s"].tolist()[1:] == [columns["finish_s"][0] + 7.0, columns["finish_s"][0] + 17.0]
 
 
 @pytest.mark.parametrize(
-    ("peak", "most", "can"),
+    ("peak", "memory_bytes", "can"),
     [(10**9, 10**9 + 1, True), (10**9, 10**9, True), (10**9, 10**9 - 1, False), (None, 1, True), (10**9, None, True)],
 )
-def test_a_batch_fits_up_to_all_of_the_memory_and_where_nobody_measured(
-    peak: int | None, most: int | None, can: bool
+def test_batch_fits_if_its_peak_memory_is_within_the_device_or_unknown(
+    peak: int | None, memory_bytes: int | None, can: bool
 ) -> None:
     """Of the two requests that are asked about together."""
 
@@ -182,7 +180,7 @@ def test_a_batch_fits_up_to_all_of_the_memory_and_where_nobody_measured(
         return peak
 
     run: Any = SimpleNamespace(
-        cluster=SimpleNamespace(gpu=SimpleNamespace(memory_bytes=most)),
+        cluster=SimpleNamespace(gpu=SimpleNamespace(memory_bytes=memory_bytes)),
         backend=SimpleNamespace(peak_bytes=peak_bytes, measures_memory=True),
         work=lambda request: request,
     )

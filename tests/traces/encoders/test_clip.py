@@ -1,4 +1,4 @@
-"""CLIP's text side: tiny models with random weights, built in code, behave as the large one must."""
+"""CLIP's text side: tiny models with random weights, built in code, behave as the large one does."""
 
 import json
 import shutil
@@ -30,7 +30,7 @@ def copy(folder: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(folder, tmp_path / "copy"))
 
 
-def test_vectors_are_the_model_s_own_scaled_to_length_one(folder: Path) -> None:
+def test_vectors_equal_the_normalized_clip_model_output(folder: Path) -> None:
     import torch
     import transformers
 
@@ -49,7 +49,7 @@ def test_vectors_are_the_model_s_own_scaled_to_length_one(folder: Path) -> None:
         np.testing.assert_allclose(found[at], own / np.linalg.norm(own), atol=1e-5)
 
 
-def test_a_vector_depends_on_neither_batch_nor_order(folder: Path) -> None:
+def test_vector_does_not_depend_on_batch_or_order(folder: Path) -> None:
     found = Clip(str(folder)).encode(TEXTS, False)
     np.testing.assert_array_equal(Clip(str(folder)).encode(TEXTS, False), found)
     for batch in (1, 2):
@@ -57,14 +57,14 @@ def test_a_vector_depends_on_neither_batch_nor_order(folder: Path) -> None:
 
 
 def test_prompts_are_cut_at_77_tokens(folder: Path) -> None:
-    """A word of one letter is a token in this vocabulary; the first and the last token mark the ends."""
+    """In this vocabulary a word of one letter is a token; the first and the last token mark the ends."""
     at_75, at_74 = "a " * 75, "a " * 74
     vectors = Clip(str(folder)).encode([at_75, at_75 + "b " * 40, at_74, at_74 + "b"], False)
     np.testing.assert_allclose(vectors[1], vectors[0], atol=1e-6)
     assert np.abs(vectors[3] - vectors[2]).max() > 1e-3
 
 
-def test_the_name_follows_the_weights_and_nothing_else(folder: Path, copy: Path) -> None:
+def test_encoder_name_depends_on_the_weights_and_device_kind_only(folder: Path, copy: Path) -> None:
     import torch
     from safetensors.torch import load_file, save_file
 
@@ -79,7 +79,7 @@ def test_the_name_follows_the_weights_and_nothing_else(folder: Path, copy: Path)
     assert Clip(str(copy)).name == Clip(str(copy)).name
 
 
-def test_what_it_gave_is_remembered_by_that_name(
+def test_embeddings_are_cached_by_encoder_name(
     folder: Path, copy: Path, trace: Trace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = np.array(embed(trace, Clip(str(folder))))
@@ -88,8 +88,8 @@ def test_what_it_gave_is_remembered_by_that_name(
     np.testing.assert_array_equal(embed(trace, Clip(str(copy))), first)
 
 
-def test_a_text_side_alone_will_do(folder: Path, tmp_path: Path) -> None:
-    """As diffusers' pipelines keep it."""
+def test_text_encoder_without_a_vision_side_suffices(folder: Path, tmp_path: Path) -> None:
+    """As diffusers' pipelines save it."""
     import transformers
 
     alone = tmp_path / "text_encoder"
@@ -103,7 +103,7 @@ def test_a_text_side_alone_will_do(folder: Path, tmp_path: Path) -> None:
         ClipModel(str(alone), TraceError).image_vectors([])
 
 
-def test_without_weights_the_error_says_what_to_do(tmp_path: Path) -> None:
+def test_missing_weights_error_says_what_to_do(tmp_path: Path) -> None:
     wanted = r"no such folder and no model of that id was downloaded before .*put config\.json.*allow_hub=true"
     for where in ("openai/clip-vit-large-patch14-nowhere", "not/a/folder", "a b"):
         with pytest.raises(TraceError, match=wanted):
@@ -148,13 +148,13 @@ def _configured(**changed: Any) -> Any:
         (lambda copy: (copy / "model.safetensors").unlink(), r"found no model\*\.safetensors"),
     ],
 )
-def test_a_damaged_folder_is_refused(copy: Path, damage: Any, message: str) -> None:
+def test_damaged_clip_folder_is_refused(copy: Path, damage: Any, message: str) -> None:
     damage(copy)
     with pytest.raises(TraceError, match=message):
         Clip(str(copy)).encode(["a"], False)
 
 
-def test_a_device_that_is_not_there(folder: Path) -> None:
+def test_unavailable_device_is_refused(folder: Path) -> None:
     import torch
 
     if torch.cuda.is_available():

@@ -1,4 +1,4 @@
-"""What the disk cache gives is what computing gives, whatever happens to it; it stays within its size."""
+"""The disk cache returns what computing returns, after any damage, and stays within its size."""
 
 import os
 import shutil
@@ -16,7 +16,7 @@ from traces.error import TraceError
 
 ROWS, BLOCK = 20, 6
 COLUMNS = {"pairs": (np.float32, (2,)), "lists": (np.int64, ())}
-Said = pytest.CaptureFixture[str]
+Capture = pytest.CaptureFixture[str]
 
 
 @pytest.fixture(autouse=True)
@@ -26,7 +26,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def values(number: int, blocks: int = 99, begun: list[int] | None = None) -> dict[str, Any]:
-    """Two arrays of which the second has no length of its own, computed in blocks and interrupted after some."""
+    """Two arrays, the second without a length of its own, computed in blocks and optionally interrupted."""
 
     def make(done: dict[str, Any]) -> Iterator[Sequence[Any]]:
         first = len(done["pairs"])
@@ -42,7 +42,7 @@ def values(number: int, blocks: int = 99, begun: list[int] | None = None) -> dic
 
 
 def same(number: int) -> list[int]:
-    """Check the arrays; returns the first rows of the blocks that were computed for it."""
+    """Check the arrays; return the first rows of the blocks computed for it."""
     begun: list[int] = []
     found = values(number, begun=begun)
     rows = np.arange(ROWS)
@@ -54,7 +54,7 @@ def same(number: int) -> list[int]:
 
 @pytest.mark.parametrize("blocks", [0, 1, 3])
 @pytest.mark.parametrize("torn", [b"", b"half"])
-def test_an_interrupted_computation_goes_on_after_its_last_whole_block(home: Path, blocks: int, torn: bytes) -> None:
+def test_interrupted_computation_resumes_after_its_last_whole_block(home: Path, blocks: int, torn: bytes) -> None:
     with pytest.raises(KeyboardInterrupt):
         values(1, blocks)
     for path in home.rglob("*"):
@@ -65,7 +65,7 @@ def test_an_interrupted_computation_goes_on_after_its_last_whole_block(home: Pat
     assert same(2) == [0, 6, 12, 18]
 
 
-def test_a_damaged_entry_is_told(home: Path, capsys: Said) -> None:
+def test_damaged_entry_is_reported_and_computed_again(home: Path, capsys: Capture) -> None:
     same(1)
     (path,) = home.rglob("pairs")
     path.write_bytes(path.read_bytes()[:-1])
@@ -74,8 +74,8 @@ def test_a_damaged_entry_is_told(home: Path, capsys: Said) -> None:
 
 
 @pytest.mark.parametrize("where", ["file/below", "n" * 300, "folder"])
-def test_where_nothing_can_be_kept_the_arrays_are_the_same_and_it_is_said(
-    tmp_path: Path, where: str, monkeypatch: pytest.MonkeyPatch, capsys: Said
+def test_unusable_cache_folder_changes_no_result_and_is_reported(
+    tmp_path: Path, where: str, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "folder").mkdir()
@@ -94,7 +94,7 @@ def test_where_nothing_can_be_kept_the_arrays_are_the_same_and_it_is_said(
     used=st.lists(st.integers(0, 5), min_size=1, max_size=8).map(lambda held: list(dict.fromkeys(held))),
     keep=st.integers(0, 6),
 )
-def test_what_was_used_longest_ago_goes_until_the_rest_fits(home: Path, used: list[int], keep: int) -> None:
+def test_disk_cache_evicts_least_recently_used_entries_to_fit(home: Path, used: list[int], keep: int) -> None:
     shutil.rmtree(home, ignore_errors=True)
     foreign = [home / "thesis.npy", home / "neighbours" / "list.txt", home / "neighbours" / ("a" * 32) / "photo.png"]
     for path in foreign:
@@ -114,7 +114,7 @@ def test_what_was_used_longest_ago_goes_until_the_rest_fits(home: Path, used: li
     assert left == used[len(used) - min(max(keep - 1, 0), len(used)) :]
 
 
-def test_a_use_keeps_an_entry_from_going(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_use_of_an_entry_delays_its_eviction(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     same(1), same(2)
     entries = list((home / "neighbours").iterdir())
     for entry in entries:
@@ -128,7 +128,7 @@ def test_a_use_keeps_an_entry_from_going(home: Path, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("given_", ["much", "-1", "nan"])
-def test_a_wrong_limit_is_refused_before_the_work(given_: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_cache_limit_is_refused_before_work(given_: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MEZZOTINT_CACHE_GIB", given_)
     with pytest.raises(TraceError, match=r"MEZZOTINT_CACHE_GIB: found '.*', expected a number of GiB, 0 or more"):
         same(1)

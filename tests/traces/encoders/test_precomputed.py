@@ -1,4 +1,4 @@
-"""Vectors that the user made are looked up by prompt, and what cannot be right in them is refused."""
+"""The user's own vectors are looked up by prompt, and impossible ones are refused."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -38,7 +38,7 @@ def _array(tmp_path: Path, vectors: Any, prompts: Any = None) -> Precomputed:
     return Precomputed(str(tmp_path / "v.npy"), str(tmp_path / "p.parquet"))
 
 
-def test_a_prompt_s_vector_is_found_and_scaled_to_length_one(stored: Callable[..., str]) -> None:
+def test_vector_of_a_prompt_is_found_and_normalized(stored: Callable[..., str]) -> None:
     encoder = Precomputed(stored())
     assert isinstance(encoder, Encoder)
     assert encoder.dim == 3
@@ -51,7 +51,7 @@ def test_a_prompt_s_vector_is_found_and_scaled_to_length_one(stored: Callable[..
 
 
 @pytest.mark.parametrize("kind", [pa.list_(pa.float32()), pa.list_(pa.float16(), 3), pa.large_list(pa.int64())])
-def test_any_lists_of_numbers_will_do(stored: Callable[..., str], kind: pa.DataType) -> None:
+def test_any_numeric_list_type_is_read(stored: Callable[..., str], kind: pa.DataType) -> None:
     rows = [[3, 4, 0], [0, 2, 0], [0, 0, -5], [0, 0, 0]]
     if pa.types.is_float16(kind.value_type):
         rows = [[np.float16(x) for x in row] for row in rows]
@@ -60,7 +60,7 @@ def test_any_lists_of_numbers_will_do(stored: Callable[..., str], kind: pa.DataT
 
 
 @pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64, np.int8])
-def test_an_array_beside_a_table_of_prompts(tmp_path: Path, kind: Any) -> None:
+def test_array_with_a_table_of_prompts_is_read(tmp_path: Path, kind: Any) -> None:
     encoder = _array(tmp_path, VECTORS.astype(kind))
     assert encoder.dim == 3
     np.testing.assert_array_equal(encoder.encode(TEXTS[::-1], False), UNIT[::-1])
@@ -68,7 +68,7 @@ def test_an_array_beside_a_table_of_prompts(tmp_path: Path, kind: Any) -> None:
     np.testing.assert_array_equal(encoder.encode(TEXTS, False), UNIT)
 
 
-def test_every_row_of_a_file_read_in_pieces_is_found(tmp_path: Path, rng: np.random.Generator) -> None:
+def test_every_row_across_blocks_is_found(tmp_path: Path, rng: np.random.Generator) -> None:
     rows = 2 * BLOCK + 7
     vectors = rng.normal(size=(rows, 4))
     vectors[-10:] = 3 * vectors[:10]  # repeats that agree
@@ -99,20 +99,20 @@ def test_prompts_without_a_vector_are_counted_and_the_first_is_named(stored: Cal
         ([1.0, 2, 3, 4], "column vector: found double, expected lists of numbers"),
     ],
 )
-def test_vectors_that_cannot_be_right_are_refused(stored: Callable[..., str], vectors: Any, message: str) -> None:
+def test_malformed_vectors_are_refused(stored: Callable[..., str], vectors: Any, message: str) -> None:
     with pytest.raises(TraceError, match=message):
         Precomputed(stored(vectors=vectors)).encode(["a red fox"], False)
 
 
-def test_two_vectors_of_one_prompt_must_agree(stored: Callable[..., str]) -> None:
+def test_vectors_of_one_prompt_must_agree(stored: Callable[..., str]) -> None:
     twice = ["a fox", "a queen", "a fox"]
-    agree = Precomputed(stored(twice, [[1.0, 0], [0, 1], [2, 1e-6]]))  # another length is no other direction
+    agree = Precomputed(stored(twice, [[1.0, 0], [0, 1], [2, 1e-6]]))  # another length is the same direction
     np.testing.assert_allclose(agree.encode(["a fox"], False), [[1, 0]], atol=1e-5)
     with pytest.raises(TraceError, match="rows 0 and 2 hold one prompt and their vectors disagree by 1, "):
         Precomputed(stored(twice, [[1.0, 0], [0, 1], [0, 1]])).encode(["a fox"], False)
 
 
-def test_files_that_are_not_what_they_should_be(tmp_path: Path, stored: Callable[..., str]) -> None:
+def test_malformed_vector_files_are_refused(tmp_path: Path, stored: Callable[..., str]) -> None:
     def refused(encoder: Precomputed, message: str) -> None:
         with pytest.raises(TraceError, match=message):
             encoder.encode(["a red fox"], False)
@@ -130,8 +130,8 @@ def test_files_that_are_not_what_they_should_be(tmp_path: Path, stored: Callable
             Precomputed(path, prompts)
 
 
-def test_the_name_follows_the_content(stored: Callable[..., str], tmp_path: Path) -> None:
-    """What is remembered for a trace is never that of an earlier version of the user's file."""
+def test_encoder_name_depends_on_the_content(stored: Callable[..., str], tmp_path: Path) -> None:
+    """The cached embeddings of a trace are never those of an earlier version of the user's file."""
     name = Precomputed(stored()).name
     assert Precomputed(stored()).name == name
     changed = Precomputed(stored(vectors=list(2 * VECTORS))).name
@@ -145,7 +145,7 @@ def _trace(tmp_path: Path) -> Trace:
     return write(make(columns, name="four", source="a test"), tmp_path / "t.parquet")
 
 
-def test_a_trace_s_own_file_names_the_prompts(tmp_path: Path) -> None:
+def test_trace_file_names_the_prompts(tmp_path: Path) -> None:
     trace = _trace(tmp_path)
     np.save(tmp_path / "v.npy", UNIT[[0, 3, 1, 0]])
     encoder = Precomputed(str(tmp_path / "v.npy"), str(trace.path))
@@ -153,8 +153,8 @@ def test_a_trace_s_own_file_names_the_prompts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("cosine", "hits"), [(0.94, 2), (0.5, 1)])
-def test_a_run_finds_what_the_given_vectors_say(tmp_path: Path, cosine: float, hits: int) -> None:
-    """The blue fox starts from the red one only where the user's vectors say that they are alike."""
+def test_run_hits_follow_the_given_vectors(tmp_path: Path, cosine: float, hits: int) -> None:
+    """The blue fox starts from the red one only where the user's vectors make them similar."""
     trace = _trace(tmp_path)
     vectors = [[1.0, 0], [cosine, (1 - cosine**2) ** 0.5]]
     path = _file(tmp_path / "v.parquet", TEXTS[:2], vectors)

@@ -17,27 +17,25 @@ from traces.similarity.similarities import TextToText
 TABLE = {5: 0.65, 10: 0.75, 25: 0.95}
 
 
-def reached(known: Neighbours, size: int, least: float, strict: bool) -> float:
-    """Share of the rows with an artifact at or above ``least`` among the ``size`` rows before them.
-
-    Without service time, a FIFO cache that stores all holds the artifacts of the last ``size`` requests.
-    """
-    assert known.complete.all()
-    rows = len(known.ends)
-    asking = np.repeat(np.arange(rows), np.diff(known.ends, prepend=0))
-    similar = known.units > least * UNIT if strict else known.units >= round(least * UNIT)
-    return len(set(asking[similar & (asking - known.rows <= size)])) / rows
+def reached(neighbours: Neighbours, size: int, threshold: float, strict: bool) -> float:
+    """Return the share of rows with an artifact at or above ``threshold`` among the ``size`` rows before them. Without
+    service time, a FIFO cache that admits all holds the artifacts of the last ``size`` requests."""
+    assert neighbours.complete.all()
+    rows = len(neighbours.ends)
+    asking = np.repeat(np.arange(rows), np.diff(neighbours.ends, prepend=0))
+    similar = neighbours.units > threshold * UNIT if strict else neighbours.units >= round(threshold * UNIT)
+    return len(set(asking[similar & (asking - neighbours.rows <= size)])) / rows
 
 
 @settings(max_examples=30)
 @given(seed=st.integers(0, 10_000), rows=st.integers(1, 120), strict=st.booleans())
-def test_fifo_hits_whatever_its_last_rows_reach(seed: int, rows: int, strict: bool) -> None:
+def test_fifo_hits_are_the_matches_among_the_last_rows(seed: int, rows: int, strict: bool) -> None:
     rng = np.random.default_rng(seed)
     raw = rng.integers(-2, 3, (rows, 4)) + 0.01
     vectors = (raw / np.linalg.norm(raw, axis=1, keepdims=True)).astype(np.float32)
-    space = TextToText()
-    space.bind(vectors, rng)
-    known = cached_neighbours(space, rows, 0.65, rows, None)
+    source = TextToText()
+    source.bind(vectors, rng)
+    neighbours = cached_neighbours(source, rows, 0.65, rows, None)
     for size in (1, 2, 3, 7, 20, 119):
         frontend = CachedFrontEnd(
             ArtifactCache(size, TextToText(), Fifo()), Thresholds(dict(TABLE), strict=strict), All()
@@ -45,5 +43,5 @@ def test_fifo_hits_whatever_its_last_rows_reach(seed: int, rows: int, strict: bo
         run = engine(np.arange(rows), np.zeros(rows), frontend=frontend, embeddings=lambda: vectors)
         run.run()
         skipped = np.array(run.record.request_columns["skipped"])
-        for k, least in TABLE.items():
-            assert (skipped >= k).mean() == pytest.approx(reached(known, size, least, strict))
+        for k, threshold in TABLE.items():
+            assert (skipped >= k).mean() == pytest.approx(reached(neighbours, size, threshold, strict))

@@ -1,4 +1,4 @@
-"""Search against brute force: the best live artifact, ties to the oldest."""
+"""Search against brute force: the most similar live artifact, and the oldest in a tie."""
 
 from pathlib import Path
 
@@ -21,12 +21,12 @@ def unit(rows: np.ndarray) -> np.ndarray:
     return (rows / np.where(norms == 0, 1, norms)).astype(np.float32)
 
 
-def brute(space: SimilaritySource, live: dict[int, int], row: int, floor: float) -> tuple[int, float] | None:
-    """Compare with everything; the highest, among equals the oldest, unless it lies below the floor."""
+def brute(source: SimilaritySource, live: dict[int, int], row: int, floor: float) -> tuple[int, float] | None:
+    """Compare with every artifact; return the most similar, the oldest in a tie, unless it lies below the floor."""
     if not live:
         return None
-    query = np.repeat(space.queries(row, row + 1), len(live), axis=0)
-    scores = similarity(query, space.artifacts(np.array(list(live.values()))))
+    query = np.repeat(source.queries(row, row + 1), len(live), axis=0)
+    scores = similarity(query, source.artifacts(np.array(list(live.values()))))
     best = max(zip(scores, (-entry for entry in live), strict=True))
     return None if best[0] < floor else (-best[1], float(best[0]))
 
@@ -43,7 +43,7 @@ def brute(space: SimilaritySource, live: dict[int, int], row: int, floor: float)
     image=st.booleans(),
     actions=st.lists(st.tuples(st.floats(0, 1), st.integers(0, 4)), min_size=120, max_size=120),
 )
-def test_every_index_finds_what_brute_force_finds(
+def test_every_search_matches_brute_force(
     seed: int,
     rows: int,
     dim: int,
@@ -54,7 +54,7 @@ def test_every_index_finds_what_brute_force_finds(
     image: bool,
     actions: list[tuple[float, int]],
 ) -> None:
-    """Compared as it goes or remembered, whatever enters and leaves, with many equal vectors and skipped queries."""
+    """Direct and precomputed search agree through inserts and removals, equal vectors and skipped queries."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(neighbours, "HEAD", head)
         _compare(seed, rows, dim, block, max_neighbours, floor, image, actions)
@@ -71,16 +71,16 @@ def _compare(
     actions: list[tuple[float, int]],
 ) -> None:
     rng = np.random.default_rng(seed)
-    space: SimilaritySource = TextToImage(0.9, 0.0, 0.1) if image else TextToText()
-    space.bind(unit(rng.integers(-2, 3, (rows, dim)).astype(float)), rng)
+    source: SimilaritySource = TextToImage(0.9, 0.0, 0.1) if image else TextToText()
+    source.bind(unit(rng.integers(-2, 3, (rows, dim)).astype(float)), rng)
     indexes: list[Index] = [
-        search.open(space, rows, floor, None)()
+        search.open(source, rows, floor, None)()
         for search in (Exact(block), CachedSearch(max_neighbours=max_neighbours), CachedSearch(max_rows=0))
     ]
     live, entry = dict[int, int](), 0
     for row, (chance, leave) in zip(range(rows), actions, strict=False):
         if chance < 0.9:
-            expected = brute(space, live, row, floor)
+            expected = brute(source, live, row, floor)
             assert [index.best(row) for index in indexes] == [expected] * len(indexes)
         if chance > 0.2:
             for index in indexes:
@@ -94,26 +94,26 @@ def _compare(
         assert [len(index) for index in indexes] == [len(live)] * len(indexes)
 
 
-def test_a_low_floor_takes_more_axes_and_a_bound_is_never_below_the_product() -> None:
-    """Few axes let every pair through at a low floor; then fetching pairs costs more than multiplying would."""
+def test_lower_floor_uses_more_axes_and_the_bound_is_never_below_the_product() -> None:
+    """With few axes and a low floor every pair passes; then fetching pairs costs more than multiplying."""
     rng = np.random.default_rng(0)
-    space = TextToText()
-    space.bind(unit(rng.normal(size=(1000, 64)) * np.linspace(1.0, 0.05, 64)), rng)
-    rows = space.queries(0, 1000)
+    source = TextToText()
+    source.bind(unit(rng.normal(size=(1000, 64)) * np.linspace(1.0, 0.05, 64)), rng)
+    rows = source.queries(0, 1000)
     axes = []
     for floor in (0.95, 0.6, 0.3):
-        bound = cheapest(space, 1000, floor)
+        bound = cheapest(source, 1000, floor)
         axes.append(bound.axes.shape[1])
         assert (bound.short(rows) @ bound.short(rows).T >= rows @ rows.T - SLACK).all()
     assert axes == sorted(axes)
     assert axes[0] < axes[-1]
-    assert cheapest(space, 1000, -1.0, nearest=True).axes.shape[1] < cheapest(space, 1000, 0.3).axes.shape[1]
+    assert cheapest(source, 1000, -1.0, nearest=True).axes.shape[1] < cheapest(source, 1000, 0.3).axes.shape[1]
 
 
-def test_the_cache_itself_is_searched_only_where_the_list_is_cut_and_holds_nothing_live() -> None:
-    space = TextToText()
-    space.bind(unit(np.array([[1, 0], [1, 0.01], [1, 0.02], [0, 1], [1, 0.03]])), np.random.default_rng(0))
-    index = CachedSearch(max_neighbours=1).open(space, 5, 0.5, None)()
+def test_cached_search_falls_back_only_if_its_cut_list_holds_no_live_row() -> None:
+    source = TextToText()
+    source.bind(unit(np.array([[1, 0], [1, 0.01], [1, 0.02], [0, 1], [1, 0.03]])), np.random.default_rng(0))
+    index = CachedSearch(max_neighbours=1).open(source, 5, 0.5, None)()
     assert isinstance(index, CachedIndex)
     for row in range(3):
         index.add(row, row)
@@ -125,15 +125,15 @@ def test_the_cache_itself_is_searched_only_where_the_list_is_cut_and_holds_nothi
     assert index.best(4) == (1, 0.9998)
 
 
-def test_neighbours_are_found_once_and_an_interrupted_search_goes_on(
+def test_neighbours_are_computed_once_and_an_interrupted_search_resumes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MEZZOTINT_CACHE", str(tmp_path))
     monkeypatch.setattr(neighbours, "QUERIES", 100)
-    space = TextToText()
+    source = TextToText()
     vectors = unit(np.random.default_rng(0).normal(size=(300, 4)))
-    space.bind(vectors, np.random.default_rng(0))
-    whole = neighbours.cached_neighbours(space, 300, 0.5, 8, None)
+    source.bind(vectors, np.random.default_rng(0))
+    whole = neighbours.cached_neighbours(source, 300, 0.5, 8, None)
     asked: list[int] = []
 
     class Watched(TextToText):
@@ -158,10 +158,10 @@ def test_neighbours_are_found_once_and_an_interrupted_search_goes_on(
     assert asked[4:] == [0, 100, 200]
 
 
-def test_among_equals_the_oldest_is_found() -> None:
-    space = TextToText()
-    space.bind(unit(np.ones((5, 3))), np.random.default_rng(0))
-    index = Exact().open(space, 5, 0.5, None)()
+def test_exact_search_breaks_ties_by_age() -> None:
+    source = TextToText()
+    source.bind(unit(np.ones((5, 3))), np.random.default_rng(0))
+    index = Exact().open(source, 5, 0.5, None)()
     for entry in range(3):
         index.add(entry, entry)
     assert index.best(3) == (0, 1.0)
@@ -169,37 +169,38 @@ def test_among_equals_the_oldest_is_found() -> None:
     assert index.best(4) == (1, 1.0)
 
 
-def test_an_image_scores_its_own_clip_score_on_its_own_prompt_and_little_on_others() -> None:
-    space = TextToImage(clip_score=0.3, spread=0.02, unrelated=0.1)
-    space.bind(np.eye(2000, 64, dtype=np.float32)[np.arange(2000) % 64], np.random.default_rng(0))
-    products = [float(space.artifacts(np.array([row]))[0] @ space.queries(row, row + 1)[0]) for row in range(2000)]
-    own = np.array([space.similar(product) for product in products])
+def test_image_similarity_has_the_given_clip_score_and_spread() -> None:
+    source = TextToImage(clip_score=0.3, spread=0.02, unrelated=0.1)
+    source.bind(np.eye(2000, 64, dtype=np.float32)[np.arange(2000) % 64], np.random.default_rng(0))
+    products = [float(source.artifacts(np.array([row]))[0] @ source.queries(row, row + 1)[0]) for row in range(2000)]
+    own = np.array([source.similar(product) for product in products])
     assert own.mean() == pytest.approx(0.3, abs=0.002)
     assert own.std() == pytest.approx(0.02, rel=0.1)
-    assert space.similar(float(space.artifacts(np.array([0]))[0] @ space.queries(1, 2)[0])) == pytest.approx(0.1)
-    assert [said.what for said in space.assumptions()] == ["text-to-image similarity", "scale of similarity"]
+    assert source.similar(float(source.artifacts(np.array([0]))[0] @ source.queries(1, 2)[0])) == pytest.approx(0.1)
+    assert [assumption.what for assumption in source.assumptions()] == [
+        "text-to-image similarity",
+        "scale of similarity",
+    ]
 
 
-def test_double_precision_is_refused() -> None:
-    """A stray float64 array makes a search fifteen times slower, and nobody would notice."""
-    space = TextToText()
-    space.bind(np.eye(3), np.random.default_rng(0))  # type: ignore[arg-type]
+def test_double_precision_embeddings_are_refused() -> None:
+    """A stray float64 array makes a search fifteen times slower without any other sign."""
+    source = TextToText()
+    source.bind(np.eye(3), np.random.default_rng(0))  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="found float64, expected float32"):
-        Exact().open(space, 3, 0.5, None)
+        Exact().open(source, 3, 0.5, None)
 
 
 @pytest.mark.parametrize("given_", [(0.1, 0.02, 0.2), (1.2, 0.02, 0.1), (0.3, -1.0, 0.1), (float("nan"), 0.1, 0.1)])
-def test_a_space_that_cannot_be_is_refused(given_: tuple[float, float, float]) -> None:
+def test_invalid_text_to_image_setting_is_refused(given_: tuple[float, float, float]) -> None:
     with pytest.raises(TraceError, match="expected 0 <= unrelated < clip_score"):
         TextToImage(*given_)
 
 
 @pytest.mark.parametrize("uncoded", [4096, 100])
-def test_approximate_search_misses_few_and_never_answers_wrongly(uncoded: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A sliding window of prompts in themes: recall at 1 of 0.99, and whatever it finds has that similarity.
-
-    So it is where the artifacts that wait for their codes are too many before a block of queries is done.
-    """
+def test_approximate_search_has_recall_99_and_exact_similarities(uncoded: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sliding window of prompts in themes: recall at 1 is 0.99, and every match has its reported similarity. The
+    recall holds too when more artifacts than the limit wait for their codes before a block of queries ends."""
     pytest.importorskip("faiss")
     from traces.similarity import approximate
     from traces.similarity.approximate import Approximate
@@ -209,9 +210,9 @@ def test_approximate_search_misses_few_and_never_answers_wrongly(uncoded: int, m
     rng = np.random.default_rng(0)
     themes = rng.normal(size=(200, 64))
     vectors = unit(themes[rng.integers(0, 200, 6000)] + 0.4 * rng.normal(size=(6000, 64)))
-    space = TextToText()
-    space.bind(vectors, rng)
-    exact, near = (search.open(space, 6000, 0.65, None)() for search in (Exact(), Approximate(axes=33)))
+    source = TextToText()
+    source.bind(vectors, rng)
+    exact, near = (search.open(source, 6000, 0.65, None)() for search in (Exact(), Approximate(axes=33)))
     same = asked = 0
     for row in range(6000):
         expected, found = exact.best(row), near.best(row)
@@ -232,10 +233,8 @@ def test_approximate_search_misses_few_and_never_answers_wrongly(uncoded: int, m
 
 @pytest.mark.parametrize("image", [False, True])
 @pytest.mark.parametrize("floor", [-0.3, 0.2, 0.9])
-def test_neighbours_are_those_of_comparing_all_pairs(
-    floor: float, image: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """In blocks that end anywhere, with prompts that come again."""
+def test_neighbours_match_a_comparison_of_all_pairs(floor: float, image: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In blocks of any length, with repeated prompts."""
     monkeypatch.setattr(neighbours, "QUERIES", 13)
     monkeypatch.setattr(neighbours, "ARTIFACTS", 29)
     monkeypatch.setattr(neighbours, "PAIRS", 5)
@@ -243,14 +242,14 @@ def test_neighbours_are_those_of_comparing_all_pairs(
     vectors = rng.standard_normal((40, 6)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     vectors = vectors[rng.integers(0, 40, 150)]
-    space = TextToImage(clip_score=0.28, spread=0.03, unrelated=0.1) if image else TextToText()
-    space.bind(vectors, np.random.default_rng(0))
-    found = neighbours.cached_neighbours(space, len(vectors), floor, 20, None)
+    source = TextToImage(clip_score=0.28, spread=0.03, unrelated=0.1) if image else TextToText()
+    source.bind(vectors, np.random.default_rng(0))
+    found = neighbours.cached_neighbours(source, len(vectors), floor, 20, None)
     for row in range(len(vectors)):
         earlier = np.arange(row)
-        told = similarity(np.repeat(space.queries(row, row + 1), row, 0), space.artifacts(earlier))
-        order = np.lexsort((earlier, -told))
-        order = order[told[order] >= floor]
-        units = np.rint(told[order] * 10**6).astype(int)
+        scores = similarity(np.repeat(source.queries(row, row + 1), row, 0), source.artifacts(earlier))
+        order = np.lexsort((earlier, -scores))
+        order = order[scores[order] >= floor]
+        units = np.rint(scores[order] * 10**6).astype(int)
         expected = (order[:20].tolist(), units[:20].tolist(), len(order) <= 20)
         assert found.all_of(row) == expected

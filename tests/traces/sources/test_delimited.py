@@ -1,4 +1,4 @@
-"""Delimited text: which columns are taken for which."""
+"""Delimited text: which columns take which role."""
 
 from pathlib import Path
 from typing import Any
@@ -27,11 +27,11 @@ def imported(folder: Path, text: str, **options: Any) -> Trace:
         ("seconds,time,text", {"prompt": "text", "arrival_s": "time"}),
     ],
 )
-def test_usual_names_are_mapped_by_themselves(header: str, columns: dict[str, str], tmp_path: Path) -> None:
+def test_common_column_names_are_mapped_automatically(header: str, columns: dict[str, str], tmp_path: Path) -> None:
     assert imported(tmp_path, f"{header}\n1,2,3\n").notes["columns"] == columns
 
 
-def test_a_map_goes_before_names_and_may_say_none(tmp_path: Path) -> None:
+def test_column_map_overrides_names_and_may_map_to_none(tmp_path: Path) -> None:
     table = "text,time,made\na fox,3,4\n"
     assert imported(tmp_path, table, columns={"arrival_s": "made"}).arrival_s.tolist() == [4.0]
     assert imported(tmp_path, table, columns={"arrival_s": ""}).notes["arrival_s"] == ORDER_ONLY
@@ -39,7 +39,7 @@ def test_a_map_goes_before_names_and_may_say_none(tmp_path: Path) -> None:
     assert mapped == {"user_id": "text", "arrival_s": "time"}  # one column is not taken twice
 
 
-def test_two_columns_that_may_be_one_are_refused_by_name(tmp_path: Path) -> None:
+def test_ambiguous_columns_are_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match=r"x.csv: found the columns time, created_at, each of .*--map arrival_s=time"):
         imported(tmp_path, "prompt,time,created_at\na,1,2\n")
 
@@ -53,15 +53,15 @@ def test_two_columns_that_may_be_one_are_refused_by_name(tmp_path: Path) -> None
         (("5", "95"), "seconds of the file's own clock"),
     ],
 )
-def test_times_are_read_as_they_are_written(cells: tuple[str, str], written: str, tmp_path: Path) -> None:
+def test_time_formats_are_detected(cells: tuple[str, str], written: str, tmp_path: Path) -> None:
     trace = imported(tmp_path, "time\n" + "\n".join(cells) + "\n")
     assert np.diff(trace.arrival_s).tolist() == [90.0]
     assert trace.notes["arrival_written"] == written
 
 
-def test_the_import_prints_what_it_mapped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_import_prints_its_column_mapping(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "x.csv").write_text("text,created_at\na fox,2022-08-14 00:45:00\n")
     assert run_command("trace import", ["csv", str(tmp_path / "x.csv"), "-o", str(tmp_path / "x.parquet")]) == 0
-    said = capsys.readouterr().out
-    assert "columns: prompt = text, arrival_s = created_at" in said
-    assert "arrivals are read as ISO 8601 dates" in said
+    output = capsys.readouterr().out
+    assert "columns: prompt = text, arrival_s = created_at" in output
+    assert "arrivals are read as ISO 8601 dates" in output

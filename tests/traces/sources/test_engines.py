@@ -1,4 +1,4 @@
-"""The engines' own formats: nothing is lost on the way there and back, and nothing that is read is run."""
+"""The engines' own formats: a round trip loses nothing, and reading runs nothing."""
 
 import json
 from pathlib import Path
@@ -34,13 +34,13 @@ def load(form: str, folder: Path) -> Trace:
 
 
 @pytest.mark.parametrize("form", list(FORMATS))
-def test_ten_thousand_requests_come_back_as_they_were(form: str, tmp_path: Path) -> None:
-    """All that the format has a place for, to the last bit; and what it has none for is named."""
+def test_ten_thousand_requests_round_trip(form: str, tmp_path: Path) -> None:
+    """Every field of the format survives to the last bit; fields outside it are named."""
     made = Synthetic(requests=10_000, history=0).load(np.random.default_rng(1))
-    skip_fraction = export(made, form, tmp_path / ("t.txt" if form == "vllm-omni" else "t.jsonl"))
+    unsupported = export(made, form, tmp_path / ("t.txt" if form == "vllm-omni" else "t.jsonl"))
     read = load(form, tmp_path)
     held = [name for name in made.table.column_names if name in FORMATS[form][1]]
-    assert set(skip_fraction) == {
+    assert set(unsupported) == {
         name for name in made.table.column_names if name not in held and made.table.column(name).null_count < 10_000
     }
     for name in held:
@@ -62,7 +62,7 @@ sizes = st.integers(1, 2**31 - 1)
     slo_ms=st.floats(0, 1e9),
     gaps=st.lists(st.floats(0, 1e4), min_size=6, max_size=6),
 )
-def test_whatever_a_prompt_holds_comes_back(
+def test_any_prompt_round_trips(
     prompts: list[str], width: int, steps: int, seed: int, slo_ms: float, gaps: list[float], tmp_path_factory: Any
 ) -> None:
     folder = tmp_path_factory.mktemp("t")
@@ -87,7 +87,7 @@ def test_whatever_a_prompt_holds_comes_back(
     assert [json.loads(text) for text in found.table.column("extras").to_pylist()] == [others] * count
 
 
-def test_their_own_lines_are_read(tmp_path: Path) -> None:
+def test_engine_formats_are_read(tmp_path: Path) -> None:
     (tmp_path / "t.txt").write_text(
         "Request(request_id='a', prompt=\"it's\", width=512, height=768, num_inference_steps=20, timestamp=0.5, "
         "slo_ms=3000, seed=7)\n\n"
@@ -148,9 +148,7 @@ HOSTILE_JSON = [
     [*(("vllm-omni", text) for text in HOSTILE_LINES), *(("sglang", text) for text in HOSTILE_JSON)],
     ids=lambda value: value[:40],
 )
-def test_a_hostile_line_is_one_clear_error_and_nothing_is_run(
-    form: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_hostile_line_is_refused_not_run(form: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     good = "Request(width=64, timestamp=0.0)\n" if form == "vllm-omni" and "timestamp" in text else ""
     (tmp_path / ("t.txt" if form == "vllm-omni" else "t.jsonl")).write_text(good + text + "\n", encoding="utf-8")
@@ -161,7 +159,7 @@ def test_a_hostile_line_is_one_clear_error_and_nothing_is_run(
     assert not (tmp_path / CANARY).exists()
 
 
-def test_the_command_line_goes_both_ways(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_trace_export_and_import_commands_are_inverse(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     trace = tmp_path / "t.parquet"
     assert main(["trace", "synth", "-o", str(trace), "--requests", "50", "--set", "history=0"]) == 0
     for form in FORMATS:

@@ -1,4 +1,4 @@
-"""Every kind of fault, in every source that can meet it: one clear error, or a row that is skipped and counted."""
+"""Every kind of fault in every source it applies to: one clear error, or a skipped and counted row."""
 
 import gzip
 import io
@@ -29,7 +29,7 @@ from traces.table.limits import Limits
 from traces.table.trace import Trace
 
 TEXT = ("csv", "prompts", "prompts as json")
-"""An importer for each way of reading text."""
+"""Return an importer for each way of reading text."""
 DDB, KATZ, BETA = VALID["diffusiondb"], VALID["katz"], VALID["sd-beta"]
 BETA_ROW = BETA.splitlines(True)[1]
 GENTD26 = VALID["gentd26"] + b"2024-11-15 10:00:00,TXT_2_IMG,SUCCEED,g,4.0,30.0,m,2\n"
@@ -37,7 +37,7 @@ ZONES = pa.array(["2022-08-14 00:45:00+00:00", "2022-08-14 00:45:00"])
 
 
 @pytest.mark.parametrize("importer", IMPORTERS)
-def test_every_importer_takes_what_it_should(importer: str, tmp_path: Path) -> None:
+def test_every_importer_accepts_gzip_bom_and_crlf(importer: str, tmp_path: Path) -> None:
     content = VALID[importer]
     trace = outcome(importer, content, tmp_path)
     assert isinstance(trace, Trace)
@@ -76,13 +76,11 @@ def test_every_importer_takes_what_it_should(importer: str, tmp_path: Path) -> N
         ("mjhq", VALID["mjhq"].replace(b'"b"', b'"a"'), "row 1, column request_id: found 'a', which row 0 has"),
     ],
 )
-def test_a_fault_is_one_error_that_names_row_and_column(
-    importer: str, content: bytes, message: str, tmp_path: Path
-) -> None:
+def test_malformed_input_names_its_row_and_column(importer: str, content: bytes, message: str, tmp_path: Path) -> None:
     refused(importer, content, message, tmp_path)
 
 
-def test_zones_are_brought_together(tmp_path: Path) -> None:
+def test_time_zones_are_normalized(tmp_path: Path) -> None:
     content = b"arrival_s\n2024-01-01T02:00:00+02:00\n2024-01-01T00:00:30Z\n2023-12-31T19:01:00-05\n"
     trace = outcome("csv", content, tmp_path)
     assert isinstance(trace, Trace)
@@ -94,26 +92,26 @@ BROKEN: dict[str, tuple[bytes, bytes]] = {
     "prompts": ("naïve".encode(), b"na\xefve"),
     "prompts as json": (b"a fox", b"\xe9 fox"),
 }
-"""What to replace in a valid file for one that is partly in Latin-1."""
+"""Return the replacement in a valid file that makes it partly Latin-1."""
 
 
 @pytest.mark.parametrize("importer", TEXT)
-def test_other_encodings(importer: str, tmp_path: Path) -> None:
+def test_other_encodings_are_refused(importer: str, tmp_path: Path) -> None:
     content = VALID[importer]
     refused(importer, content.replace(*BROKEN[importer]), "(row|value) .*found bytes that are not UTF-8", tmp_path)
     text = content.decode()
     refused(importer, text.encode("utf-16"), "is UTF-16, expected UTF-8 text; convert it", tmp_path)
-    for encoding in ("utf-16-le", "utf-16-be", "utf-32"):  # and no mark of UTF-16: the NULs between the letters tell
+    for encoding in ("utf-16-le", "utf-16-be", "utf-32"):  # and no mark of UTF-16: the NULs between the letters show it
         assert isinstance(outcome(importer, text.encode(encoding), tmp_path), TraceError)
 
 
-def test_parquet_s_text_that_is_not_utf_8(tmp_path: Path) -> None:
+def test_invalid_utf_8_in_parquet_is_refused(tmp_path: Path) -> None:
     broken = pa.array([b"\xe9", b"a"]).view(pa.string())
     refused("diffusiondb as parquet", parquet_bytes(prompt=broken), "not valid .*UTF-?8", tmp_path)
 
 
 @pytest.mark.parametrize("importer", [*TEXT, "diffusiondb as parquet"])
-def test_a_cell_of_ten_megabytes(importer: str, tmp_path: Path) -> None:
+def test_prompt_of_ten_megabytes_needs_max_prompt_bytes(importer: str, tmp_path: Path) -> None:
     huge = b"x" * 10_000_000
     content = parquet_bytes(prompt=["a", huge.decode()]) if importer not in TEXT else b"a\n" + huge + b"\n"
     if importer in BROKEN and importer != "prompts":
@@ -124,7 +122,7 @@ def test_a_cell_of_ten_megabytes(importer: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("importer", TEXT)
-def test_a_gzip_bomb(importer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gzip_bomb_is_refused(importer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "FREE_BYTES", 1 << 20)
     blank = b" " * 99 + b"\n" if importer == "prompts" else b"\n" * 100  # other tables have no blank rows
     content = gzip.compress(VALID[importer] + blank * 30_000)
@@ -136,7 +134,7 @@ def test_a_gzip_bomb(importer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert isinstance(outcome(importer, content, tmp_path, limits=Limits(max_bytes=4_000_000)), Trace)
 
 
-def test_a_parquet_bomb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parquet_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "FREE_BYTES", 1 << 20)
     table = pq.read_table(io.BytesIO(parquet_bytes())).slice(0, 1).drop_columns(["image_name"])
     many = pa.concat_tables([table.set_column(0, "prompt", [["x" * 50_000]])] * 4_000).combine_chunks()
@@ -146,8 +144,8 @@ def test_a_parquet_bomb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     refused("diffusiondb as parquet", file.getvalue(), "allow its size with --max-bytes", tmp_path)
 
 
-def test_a_file_that_grows_while_it_is_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lines, "LINES", 1)  # and would have no end, if what is added were read as well
+def test_file_that_grows_while_being_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lines, "LINES", 1)  # appended text would make it endless
     path = tmp_path / "t.csv"
     path.write_bytes(VALID["csv"])
     reading = Csv(path=str(path)).read(np.random.default_rng(0))
@@ -166,7 +164,7 @@ def test_a_file_that_grows_while_it_is_read_is_refused(tmp_path: Path, monkeypat
 
 
 @pytest.mark.parametrize("importer", ["csv", "diffusiondb as parquet", "prompts as json"])
-def test_what_is_no_file_is_refused(importer: str, tmp_path: Path) -> None:
+def test_path_that_is_no_regular_file_is_refused(importer: str, tmp_path: Path) -> None:
     name, source = IMPORTERS[importer]
     suffix = Path(name).suffix
     (tmp_path / f"folder{suffix}").mkdir()
@@ -222,11 +220,11 @@ SKIPPING: dict[str, tuple[str, bytes, Callable[..., Any], dict[str, int]]] = {
         lambda path: Mjhq(path=path, requests=10), {"before the last of their category": 20},
     ),
 }  # fmt: skip
-"""Files of three rows (mjhq: 30; prompts: four) with some that are left out; and how many, by reason."""
+"""Return files of three rows (mjhq: 30; prompts: four) with some unusable, and their number by reason."""
 
 
 @pytest.mark.parametrize("case", SKIPPING)
-def test_what_is_skipped_is_counted(case: str, tmp_path: Path) -> None:
+def test_skipped_rows_are_counted_by_reason(case: str, tmp_path: Path) -> None:
     name, content, source, skipped = SKIPPING[case]
     (tmp_path / name).write_bytes(content)
     rows = {"mjhq": 30, "prompts": 4, "diffusiondb, NSFW": 2}.get(case, 3)

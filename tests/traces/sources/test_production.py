@@ -1,4 +1,4 @@
-"""The production traces: GenTD26, whose files are real, and SwiftDiffusion's, made after its published format."""
+"""The production traces: real files of GenTD26, and files in SwiftDiffusion's published format."""
 
 import gzip
 import json
@@ -32,7 +32,7 @@ def load(source: Any) -> Trace:
     return trace
 
 
-def test_gentd26_s_timed_requests(data: Path) -> None:
+def test_gentd26_timed_sample_is_imported(data: Path) -> None:
     path = str(data / "gentd26" / "lora_request_trace.csv")
     trace = load(GenTD26(path=path))
     assert len(trace) == 17_764
@@ -59,7 +59,7 @@ def test_gentd26_s_timed_requests(data: Path) -> None:
     assert "made up" in unnamed.notes["loras"]
 
 
-def test_gentd26_s_untimed_requests(data: Path) -> None:
+def test_gentd26_untimed_sample_is_imported(data: Path) -> None:
     trace = load(GenTD26(path=str(data / "gentd26" / "data_trace_processed.first40k.csv.gz")))
     assert len(trace) == 40_000
     assert "needs an arrival process" in trace.notes["arrival_s"]
@@ -69,7 +69,7 @@ def test_gentd26_s_untimed_requests(data: Path) -> None:
     assert trace.table.column("user_id").null_count == 40_000
 
 
-def test_gentd26_in_small(text_file: TextFile) -> None:
+def test_gentd26_rows_become_requests(text_file: TextFile) -> None:
     path = text_file(
         TIMED
         + "2024-11-15 10:00:05,TXT_2_IMG,SUCCEED,3.0,g1,4.0,30.0,m1,2\n"
@@ -99,7 +99,7 @@ def test_gentd26_in_small(text_file: TextFile) -> None:
         (UNTIMED + "T,3,4,30,m,__import__('os')\n", {}, "row 0, column lora_args: found"),
     ],
 )
-def test_malformed_gentd26(text_file: TextFile, text: str, options: dict[str, Any], message: str) -> None:
+def test_malformed_gentd26_is_refused(text_file: TextFile, text: str, options: dict[str, Any], message: str) -> None:
     with pytest.raises(TraceError, match=message) as caught:
         load(GenTD26(path=str(text_file(text)), **options))
     assert "t.csv" in str(caught.value)
@@ -139,7 +139,7 @@ def katz(tmp_path: Path) -> Callable[..., Katz]:
         ([1_709_251_202_500, 1_709_251_200_000], "milliseconds since 1970"),
     ],
 )
-def test_katz_in_every_form(katz: Callable[..., Katz], stamps: list[Any], unit: str, form: dict[str, Any]) -> None:
+def test_katz_reads_every_form(katz: Callable[..., Katz], stamps: list[Any], unit: str, form: dict[str, Any]) -> None:
     trace = load(
         katz(
             record(timestamp=stamps[0], loras=None, ip="node-2", scene_id="B"),
@@ -157,7 +157,7 @@ def test_katz_in_every_form(katz: Callable[..., Katz], stamps: list[Any], unit: 
     assert (trace.notes["nodes"], trace.notes["times"]) == (2, unit)
 
 
-def test_katz_by_service_and_node(katz: Callable[..., Katz]) -> None:
+def test_katz_is_filtered_by_service_and_node(katz: Callable[..., Katz]) -> None:
     records = [record(ip="n1"), record(ip="n2"), record(ip="n1", scene_id="B")]
     assert len(load(katz(*records, service="A"))) == 2
     only = load(katz(*records, service="A", node="n1"))
@@ -178,7 +178,7 @@ def test_katz_by_service_and_node(katz: Callable[..., Katz]) -> None:
         ([record(loras="l1")], "row 0, column loras: found 'l1', expected a valid list"),
     ],
 )
-def test_malformed_katz(katz: Callable[..., Katz], records: list[Any], message: str) -> None:
+def test_malformed_katz_is_refused(katz: Callable[..., Katz], records: list[Any], message: str) -> None:
     with pytest.raises(TraceError, match=message) as caught:
         load(katz(*records))
     assert "trace.json" in str(caught.value)

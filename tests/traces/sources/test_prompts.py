@@ -1,4 +1,4 @@
-"""Sources that are prompts and nothing else: an order, and no times."""
+"""Sources with prompts alone: an order, and no times."""
 
 import json
 from collections.abc import Callable
@@ -22,7 +22,7 @@ def load(source: Any) -> Trace:
     return trace
 
 
-def test_partiprompts(data: Path) -> None:
+def test_partiprompts_sample_is_imported(data: Path) -> None:
     path = data / "partiprompts" / "PartiPrompts.tsv"
     trace = load(PartiPrompts(path=str(path)))
     assert len(trace) == 1_632
@@ -34,14 +34,14 @@ def test_partiprompts(data: Path) -> None:
     assert "needs an arrival process" in trace.notes["arrival_s"]
 
 
-def test_partiprompts_s_quotes_mean_nothing(text_file: TextFile) -> None:
+def test_partiprompts_quotes_are_literal(text_file: TextFile) -> None:
     path = text_file('Prompt\tCategory\tChallenge\tNote\n"one" fox\tA\tB\t\na "fox\tA\tB\t\n')
     assert load(PartiPrompts(path=str(path))).prompts().to_pylist() == ['"one" fox', 'a "fox']
     with pytest.raises(TraceError, match="column 'Prompt' is missing"):
         load(PartiPrompts(path=str(text_file("text\tCategory\na\tb\n"))))
 
 
-def test_lines_of_prompts(text_file: TextFile) -> None:
+def test_one_prompt_per_line_is_imported(text_file: TextFile) -> None:
     path = text_file("\ufeffa fox\r\n\n  \nna\u00efve\u2028one prompt\n[cat|dog] ", "list.txt")
     trace = load(Prompts(path=str(path)))
     assert trace.prompts().to_pylist() == ["a fox", "na\u00efve\u2028one prompt", "[cat|dog] "]
@@ -58,7 +58,7 @@ def test_lines_of_prompts(text_file: TextFile) -> None:
         ("p.jsonl", '"a fox"\n{"prompt": ""}\n"é"\n'),
     ],
 )
-def test_prompts_as_json(text_file: TextFile, name: str, text: str) -> None:
+def test_prompts_as_json_are_imported(text_file: TextFile, name: str, text: str) -> None:
     assert load(Prompts(path=str(text_file(text, name)))).prompts().to_pylist() == ["a fox", "", "é"]
 
 
@@ -74,14 +74,14 @@ def test_prompts_as_json(text_file: TextFile, name: str, text: str) -> None:
         ("p.json", "[" * 100_000, "value 0: found values nested too deeply"),
     ],
 )
-def test_malformed_prompts(text_file: TextFile, name: str, text: str, message: str) -> None:
+def test_malformed_prompts_are_refused(text_file: TextFile, name: str, text: str, message: str) -> None:
     with pytest.raises(TraceError, match=message) as caught:
         load(Prompts(path=str(text_file(text, name))))
     assert name in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-def test_json_across_the_edges_of_pieces(text_file: TextFile, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_json_reader_handles_values_across_chunks(text_file: TextFile, monkeypatch: pytest.MonkeyPatch) -> None:
     from traces.sources.formats import jsontext
     from traces.table.limits import Limits
 
@@ -105,7 +105,7 @@ def mjhq(each: int = 4, categories: int = 10) -> dict[str, dict[str, str]]:
     }
 
 
-def test_mjhq(text_file: TextFile) -> None:
+def test_mjhq_takes_the_last_prompts_of_each_category(text_file: TextFile) -> None:
     path = text_file(json.dumps(mjhq()), "meta_data.json")
     trace = load(Mjhq(path=str(path)))
     assert trace.table.column("request_id").to_pylist() == list(mjhq())
@@ -126,7 +126,7 @@ def test_mjhq(text_file: TextFile) -> None:
         (json.dumps(mjhq(categories=9)), {"requests": 10}, "in 9 categories"),
     ],
 )
-def test_malformed_mjhq(text_file: TextFile, text: str, options: dict[str, Any], message: str) -> None:
+def test_malformed_mjhq_is_refused(text_file: TextFile, text: str, options: dict[str, Any], message: str) -> None:
     with pytest.raises(TraceError, match=message) as caught:
         load(Mjhq(path=str(text_file(text, "m.json")), **options))
     assert "m.json" in str(caught.value)
@@ -142,7 +142,7 @@ def test_malformed_mjhq(text_file: TextFile, text: str, options: dict[str, Any],
         ("t.txt", b"PAR1\x15\x04\x15\n", "is Parquet, expected text"),
     ],
 )
-def test_a_table_is_not_taken_for_a_list_of_prompts(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+def test_table_is_refused_as_a_list_of_prompts(tmp_path: Path, name: str, content: bytes, message: str) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(TraceError, match=message) as caught:
         Prompts(path=str(tmp_path / name)).load(np.random.default_rng(0))

@@ -1,4 +1,4 @@
-"""The log of the Stable Diffusion beta: channels are merged, and none of them is reordered."""
+"""The log of the Stable Diffusion beta: channels are merged, and none is reordered."""
 
 from collections import Counter, defaultdict
 from pathlib import Path
@@ -29,8 +29,8 @@ def log(folder: Path, rows: list[tuple[int, str, int]]) -> Path:
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(picks=st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 50)), min_size=1, max_size=30))
-def test_a_merge_never_reorders_a_channel(picks: list[tuple[str, int]], tmp_path: Path) -> None:
-    """Whatever the estimates, and in whatever order the channels come."""
+def test_sd_beta_merge_never_reorders_a_channel(picks: list[tuple[str, int]], tmp_path: Path) -> None:
+    """For any estimates and any order of the channels."""
     place: Counter[str] = Counter()
     rows = []
     for channel, at in picks:
@@ -48,7 +48,7 @@ def test_a_merge_never_reorders_a_channel(picks: list[tuple[str, int]], tmp_path
         assert trace.arrival_s.tolist() == [float(at - min(r[0] for r in rows)) for at in sorted(r[0] for r in rows)]
 
 
-def test_what_a_message_asked_for(tmp_path: Path) -> None:
+def test_sd_beta_message_becomes_a_request(tmp_path: Path) -> None:
     path = tmp_path / "requests.csv"
     path.write_text(HEAD + '0,c,1,,"a, fox",512,768,,,,9,,42.84\n60,c,2,u,,1024,512,150,7,ddim,1,5,\n')
     one, two = load(path).table.to_pylist()
@@ -62,7 +62,7 @@ def test_what_a_message_asked_for(tmp_path: Path) -> None:
     assert notes["first_arrival"] == "1970-01-01T00:00:00Z"
 
 
-def test_the_first_arrival_is_of_the_requests_that_are_kept(tmp_path: Path) -> None:
+def test_first_arrival_is_that_of_the_kept_requests(tmp_path: Path) -> None:
     path = log(tmp_path, [(1660000000, "a", 1), (1660003600, "a", 2), (1660003605, "b", 1)])
     assert load(path, since="2022-08-09T00:00").notes["first_arrival"] == "2022-08-09T00:06:40Z"
 
@@ -75,12 +75,12 @@ def test_the_first_arrival_is_of_the_requests_that_are_kept(tmp_path: Path) -> N
         ({"channel": "z"}, r"no requests are left of 1 \(channels a\)"),
     ],
 )
-def test_what_cannot_be_chosen(options: dict[str, str], message: str, tmp_path: Path) -> None:
+def test_invalid_sd_beta_option_is_refused(options: dict[str, str], message: str, tmp_path: Path) -> None:
     with pytest.raises(TraceError, match=message):
         load(log(tmp_path, [(5, "a", 1)]), **options)
 
 
-def test_the_log_itself(data: Path) -> None:
+def test_sd_beta_log_is_imported_whole(data: Path) -> None:
     path = data / "sd_beta_log" / "requests.csv.gz"
     if not path.is_file():
         pytest.skip(f"no {path}")
@@ -94,8 +94,8 @@ def test_the_log_itself(data: Path) -> None:
     assert np.median(trace.column("images")) == 9
 
 
-def test_a_column_that_came_later(tmp_path: Path) -> None:
-    """A trace without seconds has the digest that it had before there was a column for them, and is read as before."""
+def test_trace_without_gen_s_keeps_its_digest(tmp_path: Path) -> None:
+    """A trace without seconds keeps its digest from before the column existed, and is read as before."""
     from traces.table.columns import SCHEMA
     from traces.table.digest import content_digest
     from traces.table.trace import make, write

@@ -60,18 +60,18 @@ def parquet(tmp_path: Path) -> Callable[..., str]:
     return save
 
 
-def test_diffusiondb_s_sample(data: Path) -> None:
+def test_diffusiondb_sample_is_imported(data: Path) -> None:
     path = data / "diffusiondb" / "metadata_1k.csv"
     trace = DiffusionDB(path=str(path)).load(seeded())
-    facts = describe_trace(trace).to_dict()
+    described = describe_trace(trace).to_dict()
     assert len(trace) == 1000
     assert (np.diff(trace.arrival_s) >= 0).all()
-    assert facts["users"]["count"] == 173
-    assert facts["prompts"]["distinct"] == 917
-    assert facts["prompts"]["repeat_same_user_share"] == 1.0
-    assert facts["sessions"]["requests_mean"] == pytest.approx(4.6, abs=0.05)
-    assert facts["sizes"]["most"]["512x512"] == 0.635
-    assert facts["span_s"] / 3600 == pytest.approx(6.7, abs=0.05)
+    assert described["users"]["count"] == 173
+    assert described["prompts"]["distinct"] == 917
+    assert described["prompts"]["repeat_same_user_share"] == 1.0
+    assert described["sessions"]["requests_mean"] == pytest.approx(4.6, abs=0.05)
+    assert described["sizes"]["most"]["512x512"] == 0.635
+    assert described["span_s"] / 3600 == pytest.approx(6.7, abs=0.05)
     # every arrival lies in the minute that the table states for its row
     table = pd.read_csv(path)
     stamped = pd.to_datetime(table["timestamp"])
@@ -81,7 +81,7 @@ def test_diffusiondb_s_sample(data: Path) -> None:
     assert trace.prompts().to_pylist() == table["prompt"].iloc[rows].tolist()
 
 
-def test_only_the_places_inside_minutes_are_random(data: Path) -> None:
+def test_seed_moves_arrivals_only_within_their_minute(data: Path) -> None:
     path = str(data / "diffusiondb" / "metadata_1k.csv")
     one, same, other = (DiffusionDB(path=path).load(seeded(seed)) for seed in (1, 1, 2))
     assert one.digest == same.digest != other.digest
@@ -91,9 +91,7 @@ def test_only_the_places_inside_minutes_are_random(data: Path) -> None:
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(minutes=st.lists(st.integers(0, 5_000_000), min_size=1, max_size=40), seed=st.integers(0, 99))
-def test_the_spread_stays_in_the_minute_and_keeps_the_file_s_order(
-    minutes: list[int], seed: int, tmp_path: Path
-) -> None:
+def test_arrivals_stay_in_their_minute_and_in_file_order(minutes: list[int], seed: int, tmp_path: Path) -> None:
     count = len(minutes)
     stamps = pa.array(np.array(minutes, np.int64) * 60_000_000).cast(pa.timestamp("us", "UTC"))
     plain = {name: pa.array([512] * count) for name in ("width", "height", "step", "seed")}
@@ -107,7 +105,7 @@ def test_the_spread_stays_in_the_minute_and_keeps_the_file_s_order(
     assert (np.floor(trace.arrival_s / 60) == expected).all()
 
 
-def test_diffusiondb_as_published(parquet: Callable[..., str]) -> None:
+def test_diffusiondb_parquet_is_imported(parquet: Callable[..., str]) -> None:
     trace = DiffusionDB(path=parquet()).load(seeded())
     table = trace.table.to_pydict()
     assert table["request_id"] == ["x.png", "w.png", "y.png"]
@@ -120,7 +118,7 @@ def test_diffusiondb_as_published(parquet: Callable[..., str]) -> None:
     assert trace.notes["licence"] == "CC0-1.0"
 
 
-def test_the_nsfw_filter_and_the_limit(parquet: Callable[..., str]) -> None:
+def test_diffusiondb_nsfw_filter_and_limit_select_rows(parquet: Callable[..., str]) -> None:
     def kept(**options: Any) -> list[str]:
         loaded = DiffusionDB(path=parquet(), **options).load(seeded())
         names: list[str] = loaded.table.column("request_id").to_pylist()
@@ -139,12 +137,12 @@ def test_the_nsfw_filter_and_the_limit(parquet: Callable[..., str]) -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"limit": 0}, {"limit": -1}, {"limit": 1.5}, {"nsfw_max": float("nan")}])
-def test_a_reader_called_from_python_names_the_argument(parquet: Callable[..., str], wrong: dict[str, Any]) -> None:
+def test_invalid_reader_argument_is_named(parquet: Callable[..., str], wrong: dict[str, Any]) -> None:
     with pytest.raises(TraceError, match=rf"{next(iter(wrong))}="):
         DiffusionDB(path=parquet(), **wrong).load(seeded())
 
 
-def test_the_limits_of_a_reader_are_held_to_their_ranges(tmp_path: Path) -> None:
+def test_reader_limits_are_checked(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("prompt\na cat\n")
     with pytest.raises(TraceError, match="max_prompt_bytes=0"):
@@ -157,7 +155,7 @@ def test_the_limits_of_a_reader_are_held_to_their_ranges(tmp_path: Path) -> None
         File(path=tmp_path / "a.parquet", requests=0).load(seeded())
 
 
-def test_without_network_a_file_is_asked_for() -> None:
+def test_missing_network_asks_for_a_downloaded_file() -> None:
     pytest.importorskip("datasets")
     # offline mode is read once, at import, so it takes a fresh process
     script = (
@@ -170,7 +168,7 @@ def test_without_network_a_file_is_asked_for() -> None:
     assert "download metadata.parquet" in ended.stderr.strip().splitlines()[-1]
 
 
-def test_a_file_is_taken_whole_or_from_its_head(trace: Trace, tmp_path: Path) -> None:
+def test_file_source_reads_all_rows_or_a_head(trace: Trace, tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
     write(trace, path)
     assert about(path) == (len(trace), trace.digest)
@@ -183,7 +181,7 @@ def test_a_file_is_taken_whole_or_from_its_head(trace: Trace, tmp_path: Path) ->
         assert File(path=path, requests=requests).load(seeded()).path == path
 
 
-def test_csv_with_a_map(text_file: TextFile) -> None:
+def test_csv_is_imported_with_a_column_map(text_file: TextFile) -> None:
     path = text_file(
         "when,text,w,height,loras,extra,steps\n"
         "2024-11-15 16:57:51,second,512.0,512,a; b,x,50\n"
@@ -215,7 +213,7 @@ def test_csv_with_a_map(text_file: TextFile) -> None:
         ("arrival_s,seed\n1,1\n2,99999999999999999999\n", {}, "row 1, column seed: found '9999"),
     ],
 )
-def test_malformed_csv(text_file: TextFile, text: str, options: dict[str, Any], message: str) -> None:
+def test_malformed_csv_is_refused(text_file: TextFile, text: str, options: dict[str, Any], message: str) -> None:
     path = text_file(text)
     with pytest.raises(TraceError, match=message) as caught:
         Csv(path=str(path), **options).load(seeded())

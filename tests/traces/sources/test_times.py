@@ -1,4 +1,4 @@
-"""Times that cannot be meant are refused where they are read, with their row; all others are read as they are."""
+"""Impossible times are refused where they are read, with their row; all others are read exactly."""
 
 from pathlib import Path
 
@@ -39,16 +39,14 @@ def csv(tmp_path: Path, cells: list[str], arrival: str) -> Trace:
         ("auto", ["2022-01-01", "1970-01-01"], r"row 0, .*52 years after that of row 1, expected at most 1e\+09 s"),
     ],
 )
-def test_what_cannot_be_meant_is_refused_with_its_row(
-    tmp_path: Path, arrival: str, cells: list[str], message: str
-) -> None:
+def test_implausible_time_is_refused_with_its_row(tmp_path: Path, arrival: str, cells: list[str], message: str) -> None:
     with pytest.raises(TraceError, match=r"t\.csv: " + message) as caught:
         csv(tmp_path, cells, arrival)
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "t.parquet").exists()
 
 
-def test_a_time_that_no_calendar_has_is_refused(tmp_path: Path) -> None:
+def test_out_of_calendar_time_is_refused(tmp_path: Path) -> None:
     import pyarrow as pa
 
     (tmp_path / "t.parquet").write_bytes(parquet_bytes(timestamp=pa.array([0, 2**62], pa.timestamp("us", "UTC"))))
@@ -58,7 +56,7 @@ def test_a_time_that_no_calendar_has_is_refused(tmp_path: Path) -> None:
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
 @given(st.lists(st.integers(0, 10**12), min_size=1, max_size=9))
-def test_milliseconds_and_seconds_of_one_trace_are_one_trace(tmp_path: Path, ticks: list[int]) -> None:
+def test_milliseconds_and_seconds_give_the_same_trace(tmp_path: Path, ticks: list[int]) -> None:
     """Whole milliseconds of 31.7 years: nothing in that range is refused or moved by a microsecond."""
     start = 1_000_000_000_000
     in_ms = csv(tmp_path, [str(start + tick) for tick in ticks], "unix-ms").arrival_s
@@ -68,7 +66,7 @@ def test_milliseconds_and_seconds_of_one_trace_are_one_trace(tmp_path: Path, tic
 
 
 @given(st.lists(st.floats(0, 20_000), min_size=25, max_size=60).map(sorted))
-def test_dispersion_is_that_of_the_counts_laid_out(arrivals: list[float]) -> None:
+def test_dispersion_is_variance_over_mean_of_the_counts(arrivals: list[float]) -> None:
     since = np.array(arrivals) - arrivals[0]
     for window_s, value in arrival_statistics(np.array(arrivals)).dispersion.items():
         whole = int(since[-1] // window_s)
@@ -76,7 +74,7 @@ def test_dispersion_is_that_of_the_counts_laid_out(arrivals: list[float]) -> Non
         assert value == pytest.approx(counts.var(ddof=1) / counts.mean())
 
 
-def test_the_longest_trace_is_described_in_little_memory() -> None:
+def test_longest_trace_is_described_in_little_memory() -> None:
     import tracemalloc
 
     tracemalloc.start()

@@ -1,4 +1,4 @@
-"""What is brought in from a source: in order of arrival, complete, each name once, or nothing at all."""
+"""An imported source is in order of arrival, complete and with unique names, or refused as a whole."""
 
 import os
 from collections.abc import Iterator
@@ -45,7 +45,7 @@ cells = st.fixed_dictionaries(
 
 @in_a_folder
 @given(rows=st.lists(cells, min_size=1, max_size=40), piece=st.sampled_from([3, ROWS]))
-def test_on_disk_and_in_memory_it_is_one_trace_in_order(
+def test_stored_and_in_memory_imports_give_the_same_sorted_trace(
     rows: list[dict[str, Any]], piece: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     folder = tmp_path_factory.mktemp("one")
@@ -74,9 +74,7 @@ names = st.lists(st.sampled_from([f"n{i}" for i in range(30)]), min_size=1, max_
 
 @in_a_folder
 @given(ids=names, cut=st.integers(0, 12))
-def test_the_second_request_of_one_name_is_found(
-    ids: list[str], cut: int, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_duplicate_request_id_is_refused(ids: list[str], cut: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     parts = [([float(9 - len(part))] * len(part), {"request_id": part}) for part in (ids[:cut], ids[cut:])]
     doubled = [row for row, name in enumerate(ids) if name in ids[:row]]
     folder = tmp_path_factory.mktemp("ids")
@@ -97,7 +95,7 @@ def test_arrivals_before_1970_count_from_the_earliest() -> None:
     assert trace.prompts().to_pylist() == ["a", "b"]
 
 
-def test_a_source_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
+def test_failed_import_keeps_the_old_file(tmp_path: Path) -> None:
     (tmp_path / "o").write_text("old")
     with pytest.raises(TraceError, match="t: row 2, column width: found -1"):
         store(reading([([1.0, 2.0], {}), ([3.0], {"width": [-1]})]), tmp_path / "o")

@@ -1,4 +1,4 @@
-"""Two traces laid on each other: whose columns are whose, and that nobody can take it for a real trace."""
+"""Two traces merged: the origin of each column, and marks by which no reader takes the result for a real trace."""
 
 from typing import Any
 
@@ -49,7 +49,7 @@ def arrivals_of(count: int, **columns: Any) -> Trace:
     )
 
 
-def test_what_is_taken_comes_from_the_second_trace() -> None:
+def test_pairing_takes_arrivals_from_the_second_trace() -> None:
     one, two = prompts_of(3), arrivals_of(5)
     made = pair(one, two)
     for name in SCHEMA.names:
@@ -62,14 +62,14 @@ def test_what_is_taken_comes_from_the_second_trace() -> None:
     assert only.arrival_s.tolist() == one.arrival_s.tolist()
 
 
-def test_a_pairing_says_that_it_is_one() -> None:
+def test_pairing_is_marked_as_synthetic() -> None:
     one, two = prompts_of(3), arrivals_of(3)
     made = pair(one, two)
     assert made.notes["synthetic"] is True
-    told = made.notes["pairing"]
-    assert (told["prompts"]["digest"], told["arrivals"]["digest"]) == (one.digest, two.digest)
-    assert told["arrivals"]["notes"]["licence"] == "do not pass on"
-    assert told["columns_of_arrivals"] == ["arrival_s", "base_model", "loras"]
+    pairing = made.notes["pairing"]
+    assert (pairing["prompts"]["digest"], pairing["arrivals"]["digest"]) == (one.digest, two.digest)
+    assert pairing["arrivals"]["notes"]["licence"] == "do not pass on"
+    assert pairing["columns_of_arrivals"] == ["arrival_s", "base_model", "loras"]
     assert made.name == "prompts+service"
     assert made.source.startswith("synthetic pairing: ")
     assert describe_trace(made).to_dict()["notes"]["synthetic"] is True
@@ -80,7 +80,7 @@ def test_a_pairing_says_that_it_is_one() -> None:
 
 
 @given(ones=st.integers(1, 7), twos=st.integers(2, 7), repeat=st.booleans())
-def test_lengths(ones: int, twos: int, repeat: bool) -> None:
+def test_paired_length_is_the_shorter_or_the_longer_with_repeat(ones: int, twos: int, repeat: bool) -> None:
     made = pair(prompts_of(ones), arrivals_of(twos), repeat=repeat)
     assert len(made) == (max if repeat else min)(ones, twos)
     assert made.prompts().to_pylist() == [f"prompt {i % ones}" for i in range(len(made))]
@@ -88,7 +88,7 @@ def test_lengths(ones: int, twos: int, repeat: bool) -> None:
     assert made.arrival_s[:twos].tolist() == arrivals_of(twos).arrival_s[: len(made)].tolist()
 
 
-def test_repeating() -> None:
+def test_repeated_trace_renames_requests_and_continues_its_arrivals() -> None:
     made = pair(prompts_of(2), arrivals_of(5), repeat=True)
     assert made.table.column("request_id").to_pylist() == ["p0", "p1", "p0#2", "p1#2", "p0#3"]
     # 5, 6, 9 and then again, one mean gap of 2 s later
@@ -96,7 +96,7 @@ def test_repeating() -> None:
     assert again.arrival_s.tolist() == [5.0, 6.0, 9.0, 11.0, 12.0, 15.0, 17.0]
 
 
-def test_pairings_that_cannot_be() -> None:
+def test_invalid_pairing_is_refused() -> None:
     one, two = prompts_of(3), arrivals_of(3)
     wrong: list[tuple[Any, str]] = [
         ([], "take=''"),

@@ -1,4 +1,4 @@
-"""The canonical trace: what it accepts, what it refuses and in which words, and its digest."""
+"""The canonical trace: what it accepts and refuses, its messages, and its digest."""
 
 import json
 import os
@@ -44,7 +44,7 @@ def table_of(rows: list[dict[str, Any]]) -> pa.Table:
 traces = st.lists(requests, min_size=1, max_size=12).map(table_of)
 
 
-def test_a_trace_says_what_it_holds(trace: Trace) -> None:
+def test_trace_exposes_its_columns(trace: Trace) -> None:
     assert len(trace) == 3
     assert trace.span_s == 1.5
     assert trace.arrival_s.tolist() == [0.0, 1.5, 1.5]
@@ -69,7 +69,7 @@ def test_every_column_carries_its_unit(trace: Trace, tmp_path: Path) -> None:
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(table=traces, rows=st.integers(1, 5), compression=st.sampled_from(["none", "zstd", "snappy"]))
-def test_writing_and_reading_keep_the_content(table: pa.Table, rows: int, compression: str, tmp_path: Path) -> None:
+def test_trace_round_trips_through_parquet(table: pa.Table, rows: int, compression: str, tmp_path: Path) -> None:
     trace = make(table, name="n", source="s", notes={"synthetic": True, "skipped": 3})
     written = write(trace, tmp_path / "t.parquet")
     back = read(tmp_path / "t.parquet")
@@ -83,7 +83,7 @@ def test_writing_and_reading_keep_the_content(table: pa.Table, rows: int, compre
 
 @settings(max_examples=80)
 @given(rows=st.lists(requests, min_size=2, max_size=6), data=st.data())
-def test_the_digest_sees_every_cell(rows: list[dict[str, Any]], data: st.DataObject) -> None:
+def test_digest_depends_on_every_cell(rows: list[dict[str, Any]], data: st.DataObject) -> None:
     table = table_of(rows)
     name = data.draw(st.sampled_from(SCHEMA.names[2:]))
     row = data.draw(st.integers(0, len(rows) - 1))
@@ -96,7 +96,7 @@ def test_the_digest_sees_every_cell(rows: list[dict[str, Any]], data: st.DataObj
     assert content_digest(pa.Table.from_pylist(changed, schema=SCHEMA)) != content_digest(table)
 
 
-def test_the_digest_tells_null_from_empty_and_where_lists_end() -> None:
+def test_digest_distinguishes_null_empty_and_list_boundaries() -> None:
     def digest(**cells: Any) -> str:
         return make({"request_id": ["a", "b"], "arrival_s": [0, 1], **cells}, name="", source="").digest
 
@@ -109,7 +109,7 @@ def test_the_digest_tells_null_from_empty_and_where_lists_end() -> None:
     assert digest(arrival_s=[0.0, 1.0]) == digest(arrival_s=[-0.0, 1.0])
 
 
-def test_the_digest_sees_rows_beyond_one_block() -> None:
+def test_digest_depends_on_rows_beyond_one_block() -> None:
     count = 70_000
     columns = {"request_id": [str(i) for i in range(count)], "arrival_s": np.arange(count, dtype=float)}
     trace = make(columns, name="n", source="s")
@@ -135,14 +135,14 @@ def test_the_digest_sees_rows_beyond_one_block() -> None:
         ("wdith", [1, 1, 1], "t: column wdith: not a column of a trace"),
     ],
 )
-def test_a_bad_cell_is_named(columns: dict[str, Any], column: str, cells: list[Any], message: str) -> None:
+def test_invalid_cell_is_named(columns: dict[str, Any], column: str, cells: list[Any], message: str) -> None:
     with pytest.raises(TraceError, match=message) as caught:
         make({**columns, column: cells}, name="n", source="s", where="t")
     assert "\n" not in str(caught.value)
     assert caught.value.args[0].count(";") >= 1 or "expected" in str(caught.value)
 
 
-def test_a_file_s_columns_are_those_of_a_trace(trace: Trace, tmp_path: Path) -> None:
+def test_file_with_other_columns_is_refused(trace: Trace, tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
     write(trace, path)
     table = pq.read_table(path)
@@ -159,13 +159,13 @@ def test_a_file_s_columns_are_those_of_a_trace(trace: Trace, tmp_path: Path) -> 
             read(path)
 
 
-def test_pandas_columns_are_taken(columns: dict[str, Any]) -> None:
+def test_pandas_columns_are_accepted(columns: dict[str, Any]) -> None:
     frame = pd.DataFrame({"arrival_s": [0.0, 1.0], "request_id": ["a", "b"], "width": [512, 768]})
     made = make({name: frame[name] for name in frame}, name="n", source="s")
     assert made.column("width").tolist() == [512, 768]
 
 
-def test_files_that_are_not_traces(trace: Trace, tmp_path: Path) -> None:
+def test_file_that_is_no_trace_is_refused(trace: Trace, tmp_path: Path) -> None:
     path = write(trace, tmp_path / "t.parquet").path
     assert path is not None
     whole = path.read_bytes()
@@ -181,7 +181,7 @@ def test_files_that_are_not_traces(trace: Trace, tmp_path: Path) -> None:
         read(path)
 
 
-def test_a_flipped_byte_never_passes_unseen(trace: Trace, tmp_path: Path) -> None:
+def test_flipped_byte_is_always_detected(trace: Trace, tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
     write(trace, path)
     whole = path.read_bytes()
@@ -203,7 +203,7 @@ def test_a_flipped_byte_never_passes_unseen(trace: Trace, tmp_path: Path) -> Non
         ({"notes": []}, "lacks a valid 'notes'"),
     ],
 )
-def test_metadata_that_lies(trace: Trace, tmp_path: Path, change: dict[str, Any], message: str) -> None:
+def test_false_metadata_is_refused(trace: Trace, tmp_path: Path, change: dict[str, Any], message: str) -> None:
     path = tmp_path / "t.parquet"
     write(trace, path)
     table = pq.read_table(path)
@@ -216,7 +216,7 @@ def test_metadata_that_lies(trace: Trace, tmp_path: Path, change: dict[str, Any]
         read(path)
 
 
-def test_a_full_disk_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+def test_full_disk_keeps_the_old_file(tmp_path: Path) -> None:
     count = 50_000
     columns = {
         "request_id": [str(i) for i in range(count)],
@@ -236,10 +236,8 @@ def test_a_full_disk_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> Non
     assert os.listdir(tmp_path) == ["t.parquet"]
 
 
-def test_many_rows_in_few_bytes_are_refused_before_they_are_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A million rows, all alike, in some kilobytes of file: no request of a trace is named as another."""
+def test_too_many_rows_are_refused_before_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A million rows, all alike, in some kilobytes of file: every request still has a name of its own."""
     rows = pa.table({field.name: pa.repeat(None, 10**6).cast(field.type) for field in SCHEMA})
     about = {"schema": 1, "name": "b", "source": "s", "notes": {}, "digest": "0" * 64}
     pq.write_table(rows.replace_schema_metadata({"mezzotint": json.dumps(about)}), tmp_path / "t.parquet")

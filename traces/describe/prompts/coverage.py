@@ -83,7 +83,8 @@ def coverage(vectors: Vectors, user: Indices) -> Coverage | None:
         others[part] = _others(vectors, user, block, pool)
         recent[part] = _recent(vectors, block)
     cluster = np.where(user[query] >= 0, user[query], user.max() + 1 + query)
-    (shares, half), (late, late_half) = _shares(POOLS, others, cluster), _shares(RECENT, recent, cluster)
+    shares, half = clustered_shares(POOLS, others, cluster)
+    late, late_half = clustered_shares(RECENT, recent, cluster)
     return Coverage(shares, late, half, late_half, len(query))
 
 
@@ -123,7 +124,7 @@ def _recent(vectors: Vectors, block: Indices) -> Floats:
     return found
 
 
-def _shares(sizes: tuple[int, ...], found: Floats, cluster: Indices) -> tuple[Shares, Shares]:
+def clustered_shares(sizes: tuple[int, ...], found: Floats, cluster: Indices) -> tuple[Shares, Shares]:
     """Return means over the requests and half their intervals, by size and limit.
 
     A size is left out if a request has fewer rows before it, so that all sizes compare the same requests. Requests of
