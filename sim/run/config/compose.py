@@ -168,7 +168,8 @@ def _by_hydra(words: tuple[str, ...], files: Files) -> DictConfig:
         try:
             config: DictConfig = compose(files.name, overrides=[*path, *launching, *words], return_hydra_config=True)
         except MissingConfigException as error:
-            raise _no_such_choice(error) from None
+            _refuse_choice(error)
+            raise
         except (ValueError, TypeError, AttributeError) as error:  # raised for a file that is no configuration
             raise ConfigError(f"the configuration cannot be composed ({error}); see `mezzotint run --help`") from error
     if files != OURS or any("searchpath" in word for word in words):
@@ -176,15 +177,15 @@ def _by_hydra(words: tuple[str, ...], files: Files) -> DictConfig:
     return config
 
 
-def _no_such_choice(error: MissingConfigException) -> Exception:
-    """Return the ConfigError for a choice that its group lacks; ``error`` itself if it is about something else."""
+def _refuse_choice(error: MissingConfigException) -> None:
+    """Raise ConfigError if ``error`` is about a choice that its group lacks."""
     group, _, choice = (error.missing_cfg_file or "").rpartition("/")
     if not group or not error.options:
-        return error
+        return
     present = present_word(f"{group}={choice}")
     if present != f"{group}={choice}":
-        return ConfigError(f"{group}={choice} is now {present}")
-    return ConfigError(f"{group}={choice}: no such choice; expected one of {', '.join(error.options)}")
+        raise ConfigError(f"{group}={choice} is now {present}") from None
+    raise ConfigError(f"{group}={choice}: no such choice; expected one of {', '.join(error.options)}") from None
 
 
 def _initialized(files: Files) -> AbstractContextManager[None]:
