@@ -89,6 +89,7 @@ def _system(name: str, columns: Sequence[Column]) -> dict[str, Any]:
         "name": name,
         "head": ["id", "what", "paper", "allowed", *(cell for trace in of for cell in (trace, "error", "verdict"))],
         "rows": [_cells(rows) for rows in lines],
+        "spreads": [cells for rows in lines for cells in _spreads(list(of), rows)],
         "reasons": {heading: _reasons(list(of), lines, verdict) for verdict, heading in HEADINGS.items()},
     }
 
@@ -101,6 +102,21 @@ def _cells(rows: Sequence[Row]) -> list[str]:
         verdict += " (fit)" if each.verdict == "input" and each.role == "fit" else ""
         cells += [number(each.ours), _error(each), verdict]
     return cells
+
+
+def _spreads(names: Sequence[str], rows: Sequence[Row]) -> list[list[str]]:
+    """Return the cells of a row's values over a free choice, a line for each column that has any."""
+    return [
+        [
+            row.id,
+            name,
+            f"{row.spread.alternatives:,}",
+            percent(row.spread.share),
+            *(number(each) for each in (row.ours, row.spread.lowest, row.spread.highest)),
+        ]
+        for name, row in zip(names, rows, strict=True)
+        if row.spread is not None
+    ]
 
 
 def _reasons(names: Sequence[str], lines: Iterable[Sequence[Row]], verdict: Verdict) -> list[tuple[str, str]]:
