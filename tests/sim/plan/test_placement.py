@@ -122,7 +122,7 @@ def asking(controlnets: list[list[str]], gap_s: float = 30.0) -> Trace:
 
 def test_more_servers_than_can_be_solved_for_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "placement", "--service", "B", "--rate-rpm", "1e8"]) == 2
-    assert "need 4739545 servers, expected at most 64" in capsys.readouterr().err
+    assert "need 4801635 servers, expected at most 64" in capsys.readouterr().err
 
 
 def test_the_demand_of_a_trace_is_what_its_requests_ask_for_at_its_own_rate() -> None:
