@@ -212,7 +212,8 @@ class Profile(Strict):
             (0 adds nothing); beyond the largest number in proportion, with ``extrapolate=warn``.
         apart: parts of a step with ControlNets on other GPUs. Sizes and ``gpus`` must match exactly; the parts grow
             with the batch as ``step`` does.
-        kernels: name -> speedup of a step; several multiply.
+        kernels: name -> seconds of a step without this kernel over those with all of them. A kernel saves the same
+            seconds whichever others are used.
         controlnet: loading one ControlNet, in proportion to its bytes.
         lora: operations on one LoRA.
         memory: peak bytes by operation; needs ``step`` points without ControlNets.

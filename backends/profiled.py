@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import prod
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -294,7 +293,8 @@ class Profiled:
             if name not in known:
                 what = f"kernels: nobody measured {name} (measured: {', '.join(known) or 'none'})"
                 raise self._lookup.lacks(model, what, "leave it out, or add it to a profile in backend.folder")
-        return prod(known[name] for name in kernels)
+        slower = {name: gain - 1 for name, gain in known.items()}
+        return (1 + sum(slower.values())) / (1 + sum(slower[name] for name in known if name not in kernels))
 
     def _lora(self, lora: Asset) -> LoraTiming:
         self.require(lora.model)

@@ -11,7 +11,7 @@ from sim.protocols import Run
 
 @dataclass(slots=True)
 class Kernels:
-    """Speed up every step by the profile's factors of the kernels ``names``, multiplied with each other.
+    """Speed up every step by the kernels ``names``, as the profile has them.
 
     ``stages`` is a factor on the seconds of the stages before and after the steps.
     """

@@ -114,6 +114,7 @@ def _system(name: str, columns: Sequence[Column]) -> dict[str, Any]:
         "name": name,
         "head": head,
         "rows": [_cells(rows) for rows in lines],
+        "spreads": [cells for rows in lines for cells in _spreads(list(of), rows)],
         "reasons": {heading: _reasons(list(of), lines, verdict) for verdict, heading in HEADINGS.items()},
     }
 
@@ -129,6 +130,21 @@ def _cells(rows: Sequence[Row | None]) -> list[str]:
         verdict += " (fit)" if each.verdict == "input" and each.role == "fit" else ""
         cells += [number(each.ours), _error(each), verdict]
     return cells
+
+
+def _spreads(names: Sequence[str], rows: Sequence[Row | None]) -> list[list[str]]:
+    """Return the cells of a row's values over a free choice, a line for each column that has any."""
+    return [
+        [
+            row.id,
+            name,
+            f"{row.spread.alternatives:,}",
+            percent(row.spread.share),
+            *(number(each) for each in (row.ours, row.spread.lowest, row.spread.highest)),
+        ]
+        for name, row in zip(names, rows, strict=True)
+        if row is not None and row.spread is not None
+    ]
 
 
 def _reasons(names: Sequence[str], lines: Iterable[Sequence[Row | None]], verdict: Verdict) -> list[tuple[str, str]]:

@@ -4,14 +4,32 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from sim.papers.scorecard.alternatives import Alternatives
 from sim.papers.scorecard.measures.formulas import TargetMeasure
 from sim.papers.scorecard.runs.finished import Finished, Runs, Unmeasured
 from sim.papers.scorecard.targets import Layers, Role, Target, Targets, Value
-from sim.papers.scorecard.verdict import Verdict, judge
+from sim.papers.scorecard.verdict import Verdict, judge, judge_share, share_within
 
 NOT_YET = "not simulated yet"
 NEEDS_REAL_PROMPTS = "needs prompts that people wrote"
 UNEXPLAINED = "reason not yet found"
+CHANGED = "its target has changed since; make the column again"
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """A row's values under a choice that the paper leaves open.
+
+    Attributes:
+        alternatives: how many were evaluated.
+        share: share of them within tolerance, which decides the verdict.
+        lowest, highest: the extremes; None of an ordering.
+    """
+
+    alternatives: int
+    share: float
+    lowest: Value | None
+    highest: Value | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +44,7 @@ class Row:
         command: the command that makes the runs.
         requests, trace: length of the longest trace of its runs, and the digests of the traces.
         layer: mechanism, ground or both, with the reason.
+        spread: of a row that depends on a free choice; ours is then the median, or what most choices give.
     """
 
     id: str
@@ -45,6 +64,7 @@ class Row:
     trace: list[str]
     source: str
     layer: str = "mechanism"
+    spread: Spread | None = None
 
 
 def score(
@@ -66,6 +86,7 @@ def score(
     def row(system: str, target: Target) -> Row:
         measured = measures.get(target.id)
         ours: Value | None = None
+        spread: Spread | None = None
         why = NOT_YET if measured is None else ""
         read: list[Finished] = []
         if measured is not None:
@@ -74,7 +95,9 @@ def score(
                 why = NEEDS_REAL_PROMPTS
             read = its.finished()
             try:
-                ours = measured.measure(its)
+                found = measured.measure(its)
+                spread = _spread(target, found) if isinstance(found, Alternatives) else None
+                ours = _rounded(found.typical() if isinstance(found, Alternatives) else found)
             except Unmeasured as error:
                 why = why or str(error)
         if why in (NOT_YET, NEEDS_REAL_PROMPTS):
@@ -84,14 +107,15 @@ def score(
         return Row(
             id=target.id,
             system=system,
-            ours=_rounded(ours),
+            ours=ours,
             basis=(measured.basis or None) if measured else None,
             fixed_by=measured.fixed_by if measured else None,
             command=_command(system, measured, overrides) if measured else None,
             requests=max((run.summary["requests"]["arrived"] for run in read), default=None),
             trace=sorted({run.summary["trace"]["digest"] for run in read}),
             layer=layers.described(target.id),
-            **_compared(target, ours, reasons, why),
+            spread=spread,
+            **_compared(target, ours, reasons, why, spread),
         )
 
     return [row(system, target) for system, listed in targets.items() for target in listed]
@@ -100,14 +124,29 @@ def score(
 def rejudge(row: Row, target: Target, reasons: Mapping[str, str]) -> Row:
     """Judge a row of an earlier scorecard by the present target and reasons, with the same simulated value.
 
+    The alternatives of a row are not kept. So a row that has some is not run if its target has changed.
+
     Raises ConfigError: the value has another form than the target.
     """
-    return replace(row, **_compared(target, row.ours, reasons, row.reason if row.verdict == "not run" else None))
+    if row.spread is not None and (row.paper, row.tolerance) != (target.paper, target.tolerance):
+        return replace(row, ours=None, spread=None, **_compared(target, None, reasons, CHANGED))
+    not_run = row.reason if row.verdict == "not run" else None
+    return replace(row, **_compared(target, row.ours, reasons, not_run, row.spread))
 
 
-def _compared(target: Target, ours: Value | None, reasons: Mapping[str, str], not_run: str | None) -> dict[str, Any]:
+def _spread(target: Target, found: Alternatives) -> Spread:
+    share = round(share_within(target, found), 6)
+    return Spread(len(found.values), share, _rounded(found.lowest()), _rounded(found.highest()))
+
+
+def _compared(
+    target: Target, ours: Value | None, reasons: Mapping[str, str], not_run: str | None, spread: Spread | None = None
+) -> dict[str, Any]:
     """Return the fields of a row that depend on its target; ``not_run`` is the reason if there is no value."""
-    error, verdict = judge(target, ours)
+    if spread is not None and ours is not None:
+        error, verdict = judge_share(target, ours, spread.share)
+    else:
+        error, verdict = judge(target, ours)
     reason = not_run if verdict == "not run" else None
     if verdict in ("outside", "inconsistent"):
         reason = reasons.get(target.id, UNEXPLAINED)

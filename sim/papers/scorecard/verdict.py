@@ -3,6 +3,7 @@
 from typing import Literal, NamedTuple
 
 from sim.core.errors import ConfigError
+from sim.papers.scorecard.alternatives import MIN_SHARE, Alternatives
 from sim.papers.scorecard.targets import Target, Value
 
 Verdict = Literal["within tolerance", "outside", "not run", "input", "inconsistent"]
@@ -41,6 +42,17 @@ def judge(target: Target, ours: Value | None) -> Judgement:
         return Judgement(None, "outside" if scored else unscored)
     error, is_within = _compare(target, ours)
     return Judgement(error, unscored if not scored else "within tolerance" if is_within else "outside")
+
+
+def share_within(target: Target, alternatives: Alternatives) -> float:
+    """Return the share of the alternatives at which ``target``, which is scored, would be within tolerance."""
+    verdicts = [judge(target, value).verdict for value in alternatives.values.tolist()]
+    return verdicts.count("within tolerance") / len(verdicts)
+
+
+def judge_share(target: Target, typical: Value, share: float) -> Judgement:
+    """Judge a row by the share of its alternatives within tolerance; the error is that of the ``typical`` value."""
+    return judge(target, typical)._replace(verdict="within tolerance" if share >= MIN_SHARE else "outside")
 
 
 def _compare(target: Target, ours: Value) -> tuple[float | list[float], bool]:

@@ -9,7 +9,7 @@ from typer import Option
 from sim.core.errors import ConfigError
 
 STEPS = 50
-CALL_S = 0.0229
+CALL_S = 0.0232
 """Seconds of one ControlNet in one step on a GPU of its own: SwiftDiffusion on an H800, with its faster kernels."""
 
 MAX_SERVERS = 64

@@ -1,10 +1,11 @@
 """How PatchedServe's numbers are measured, on made-up summaries that agree with the paper and others that do not."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -20,10 +21,14 @@ from sim.papers.scorecard.measures.patchedserve import (
     step_ratio,
     third_size_adds_time,
 )
+from sim.papers.scorecard.measures.rate_grids import ENDS, STARTS
 from sim.papers.scorecard.runs.finished import Finished, Runs, Unmeasured
 from sim.papers.scorecard.runs.points import Point
 
-RATES = (10, 20, 30, 40)
+Shares = Mapping[int, float]
+
+OURS = {10: 1.0, 40: 1.0, 60: 0.4}
+"""By rate; at 59 % of the way from 40 to 60 half of the requests are in time."""
 
 
 def run(experiment: str, system: str, rate: int, share: float, error: float = 1.0) -> tuple[Point, Finished]:
@@ -33,41 +38,65 @@ def run(experiment: str, system: str, rate: int, share: float, error: float = 1.
     return point, Finished(point, {}, Path("nowhere"), summary)
 
 
-def figure11(change: Callable[[str, str, int], float] = lambda model, system, rate: 0.0) -> Runs:
-    """PatchedServe carries 40 at 90 %, the others half; slightly more on SDXL than on SD3."""
-    ends = {"patchedserve": (1.0, 1.0, 0.96, 0.90), "patched-cache": (1.0, 0.92, 0.8, 0.5)}
-    ends["nirvana-orca"] = (1.0, 0.9, 0.5, 0.2)
-    runs = []
-    for experiment, model in (("patchedserve-figure11", "sdxl"), ("patchedserve-figure11-sd3", "sd3")):
-        for system, shares in ends.items():
-            for rate, share in zip(RATES, shares, strict=True):
-                less = 0.1 if model == "sd3" and system == "patchedserve" and rate > 20 else 0.0
-                runs.append(run(experiment, system, rate, share - less + change(model, system, rate)))
-    return Runs(tuple(runs))
+def runs(shares: Mapping[str, Mapping[str, Shares]]) -> Runs:
+    """By experiment, system and rate."""
+    return Runs(
+        tuple(
+            run(experiment, system, rate, share)
+            for experiment, by_system in shares.items()
+            for system, by_rate in by_system.items()
+            for rate, share in by_rate.items()
+        )
+    )
+
+
+def less(by: float) -> dict[int, float]:
+    return {rate: share - by for rate, share in OURS.items()}
+
+
+def figure11(sdxl: Mapping[str, Shares], sd3: Mapping[str, Shares]) -> Runs:
+    """PatchedServe and its baselines, which are `OURS` unless given otherwise."""
+    alike = dict.fromkeys(("patchedserve", "nirvana-orca", "patched-cache"), OURS)
+    return runs({"patchedserve-figure11": {**alike, **sdxl}, "patchedserve-figure11-sd3": {**alike, **sd3}})
+
+
+def every(values: Any) -> float:
+    """Return the value that all alternatives have."""
+    assert values.min() == pytest.approx(values.max())
+    return float(values[0])
 
 
 def test_satisfaction_over_nirvana_is_averaged_over_rates_and_models() -> None:
-    assert over_nirvana(figure11()) == pytest.approx(100 * (0 + 0.1 + 0.41 + 0.65) / 4)
-    assert at_moderate_load(figure11()) == 1.0
+    """A lead that is the same at all rates is the same on all grids, whatever their rates."""
+    found = over_nirvana(figure11({"nirvana-orca": less(0.1)}, {"nirvana-orca": less(0.3)}))
+    assert every(found.values) == pytest.approx(100 * (0.1 + 0.3) / 2)
+    assert len(found.values) == 7 * 99**2  # 4 to 10 rates, of each model 11 ends and 9 starts
 
 
-def test_supported_load_is_interpolated_at_the_required_share() -> None:
-    def alike(model: str, system: str, rate: int) -> float:
-        return 0.1 if model == "sd3" and system == "patchedserve" and rate > 20 else 0.0
-
-    times = load_over_baselines(figure11(lambda model, system, rate: alike(model, system, rate) - 1e-9))
-    best = (10 + 10 * 0.01 / 0.08, 10 + 10 * 0.05 / 0.08, 20 + 10 * 0.02 / 0.12)
-    ours = (20 + 10 * 0.01 / 0.04, 30 + 10 * 0.01 / 0.06, 40.0)
-    assert times == pytest.approx([one / other for one, other in zip(ours, best, strict=True)], rel=1e-6)
-    with pytest.raises(Unmeasured, match="at none up to 40/min"):
-        load_over_baselines(figure11(lambda model, system, rate: 1.0))
+def test_moderate_load_is_the_lower_half_of_a_grid_on_the_worse_model() -> None:
+    """On SD3 a hundredth is lost for each request a minute, so the share at a rate tells which rate it is."""
+    found = at_moderate_load(figure11({}, {"patchedserve": {0: 1.0, 100: 0.0}}))
+    assert found.lowest() == pytest.approx(1 - 0.50 * (0.5 + 0.5 * 4 / 9))  # the fifth of ten rates from 25 to 50
+    assert found.highest() == pytest.approx(1 - 0.01 * (0.1 + 0.9 * 1 / 4))  # the second of five from 0.1 to 1
 
 
-def test_scheduling_gains_where_it_beats_fcfs_and_more_on_sdxl() -> None:
-    assert gains_by_scheduling(figure11())
-    assert not gains_by_scheduling(
-        figure11(lambda model, system, rate: 0.2 * (model == "sd3" and system == "patchedserve"))
-    )
+def test_a_load_is_read_only_from_grids_that_cross_each_share() -> None:
+    equal = load_over_baselines(figure11({}, {}))
+    assert [every(column) for column in equal.values.T] == pytest.approx([1.0, 1.0, 1.0])
+    assert len(equal.values) == 7 * (9 * 9) ** 2  # ends at 0.99 and at 0.941 do not fall below 0.90
+    worse = {10: 1.0, 20: 1.0, 30: 0.4}  # at half of the rates: the best baseline counts
+    assert load_over_baselines(figure11({"nirvana-orca": worse}, {})).typical() == pytest.approx([1.0, 1.0, 1.0])
+    never = dict.fromkeys((10, 20), 0.5)  # below each share already at the lowest rate
+    with pytest.raises(Unmeasured, match="no grid"):
+        load_over_baselines(figure11({"nirvana-orca": never, "patched-cache": never}, {}))
+
+
+def test_scheduling_pays_where_it_is_ahead_of_first_come_first_served_and_more_on_sdxl() -> None:
+    def found(sdxl: float, sd3: float) -> float:
+        pairs = gains_by_scheduling(figure11({"patched-cache": less(sdxl)}, {"patched-cache": less(sd3)}))
+        return every(pairs.values.astype(float))
+
+    assert (found(0.2, 0.1), found(0.1, 0.2), found(0.2, 0.0)) == (1.0, 0.0, 0.0)
 
 
 def test_predictor_error_is_that_of_the_worse_model() -> None:
@@ -78,27 +107,25 @@ def test_predictor_error_is_that_of_the_worse_model() -> None:
         predictor_error(Runs(tuple(runs[:1])))
 
 
-def several(shares: Mapping[str, tuple[float, ...]]) -> Runs:
+def several(others: Mapping[str, Shares], last: Mapping[str, Shares] | None = None) -> Runs:
+    """PatchedServe and the others on several GPUs; ``last`` on eight with SD3 alone."""
     named = [f"patchedserve-figure{n}{gpus}" for n in (12, 13) for gpus in ("", "-4gpus", "-8gpus")]
-    made: list[Any] = [
-        run(name, system, rate, share)
-        for name in named
-        for system, of in shares.items()
-        for rate, share in zip(RATES, of, strict=True)
-    ]
-    return Runs(tuple(made))
+    shares = {name: {"patchedserve": OURS, **others} for name in named}
+    return runs(shares | {named[-1]: {**shares[named[-1]], **(last or {})}})
 
 
-def test_patchedserve_leads_on_several_gpus_only_if_every_printed_claim_holds() -> None:
-    as_printed = {
-        "patchedserve": (1.0, 1.0, 0.9, 0.8),
-        "patched-cache": (1.0, 0.9, 0.8, 0.4),
-        "nirvana-orca": (0.9, 0.8, 0.7, 0.6),
-        "distrifusion": (1.0, 0.6, 0.2, 0.1),
-    }
-    assert leads_on_several_gpus(several(as_printed))
-    assert not leads_on_several_gpus(several({**as_printed, "nirvana-orca": (0.9, 0.8, 0.7, 0.05)}))
-    assert not leads_on_several_gpus(several({**as_printed, "patched-cache": (1.0, 0.9, 0.95, 0.4)}))
+def test_nobody_is_ahead_on_several_gpus_and_distrifusion_is_for_light_loads() -> None:
+    """Above 30 a minute Distrifusion serves none, so only grids that start at about 12 a minute are as printed."""
+    as_printed = {"patched-cache": less(0.1), "nirvana-orca": less(0.2), "distrifusion": {10: 1.0, 12: 1.0, 30: 0.0}}
+    found = leads_on_several_gpus(several(as_printed))
+    starts = np.array(STARTS)
+    ends = 40 + 20 * (1 - np.array(ENDS)) / 0.6
+    light = (1 - (starts * ends[:, None] - 12) / 18 > 0.9).ravel()
+    assert found.values.mean() == pytest.approx(light.mean() ** 2)
+    behind = leads_on_several_gpus(several(as_printed, {"patched-cache": {10: 1.0, 60: 1.0}}))
+    assert not behind.values.any()
+    no_better = leads_on_several_gpus(several(as_printed, {"nirvana-orca": {10: 0.9, 30: 0.0}}))
+    assert not no_better.values.any()
 
 
 def test_profiles_have_the_published_step_ratio() -> None:

@@ -4,17 +4,17 @@ from pathlib import Path
 
 import pytest
 
-from sim.papers.scorecard.measures.swiftdiffusion import MEASURES, over_best_baseline, per_gpu_rpm
+from sim.papers.scorecard.measures.swiftdiffusion import MEASURES, lora_speedup, over_best_baseline, per_gpu_rpm
 from sim.papers.scorecard.runs.finished import Finished, Runs
 from sim.papers.scorecard.runs.points import Point
 
 
-def runs(latency_s: dict[tuple[str, int, int], float]) -> Runs:
+def runs(latency_s: dict[tuple[str, int, int], float], experiment: str = "swiftdiffusion-figure11") -> Runs:
     """By system, ControlNets and LoRAs."""
     made = []
     for (system, nets, loras), seconds in latency_s.items():
         choices = {"system": system, "trace.controlnets": str(nets), "trace.loras": str(loras)}
-        point = Point("swiftdiffusion-figure11", choices, ())
+        point = Point(experiment, choices, ())
         made.append((point, Finished(point, {}, Path("nowhere"), {"system": system, "latency_s": {"mean": seconds}})))
     return Runs(tuple(made))
 
@@ -41,3 +41,14 @@ def test_best_baseline_has_the_most_images_per_gpu() -> None:
     assert MEASURES["S5"](found) == over_best_baseline(found)
     found = runs({("diffusers", 1, 0): 6.0, ("swiftdiffusion", 1, 0): 2.0})
     assert MEASURES["S6"](found) == pytest.approx(6.0 / (2.0 * 2))
+
+
+def test_the_speedup_by_loras_is_of_plain_kernels_and_the_printed_seconds() -> None:
+    """Figure 16's own diffusers has Katz's seconds of a LoRA, and one with ControlNets is another setting."""
+    figure16 = runs(
+        {("swiftdiffusion", 0, 1): 3.0, ("swiftdiffusion", 0, 2): 4.0, ("diffusers", 0, 2): 99.0},
+        "swiftdiffusion-figure16-loras",
+    )
+    theirs = {("diffusers", 0, 1): 6.0, ("diffusers", 0, 2): 10.0, ("diffusers", 1, 2): 99.0}
+    printed = runs(theirs, "swiftdiffusion-printed-loras")
+    assert lora_speedup(Runs(figure16.outcomes + printed.outcomes)) == 2.5

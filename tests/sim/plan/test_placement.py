@@ -126,7 +126,7 @@ def asking(controlnets: list[list[str]], gap_s: float = 30.0) -> Trace:
 
 def test_too_many_servers_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "placement", "--service", "B", "--rate-rpm", "1e8"]) == 2
-    assert "need 4739545 servers, expected at most 64" in capsys.readouterr().err
+    assert "need 4801635 servers, expected at most 64" in capsys.readouterr().err
 
 
 def test_trace_demand_is_its_controlnets_at_its_own_rate() -> None:

@@ -6,10 +6,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from sim.papers.scorecard.alternatives import Alternatives
 from sim.papers.scorecard.runs.finished import Finished, Runs, mean
 from sim.papers.scorecard.targets import Value, read_data
 
-Measure = Callable[[Runs], Value]
+Measure = Callable[[Runs], Value | Alternatives]
 Number = Callable[[Runs], float]
 Numbers = Callable[[Runs], list[float]]
 

@@ -1,12 +1,16 @@
 """Measures of PatchedServe's evaluation (section 8; experiments: conf/experiment)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from backends.profiled import Profiled
-from sim.papers.scorecard.measures.formulas import Measure, crossing
+from sim.papers.scorecard.alternatives import Alternatives
+from sim.papers.scorecard.measures.formulas import Measure
 from sim.papers.scorecard.measures.modm import by_rate
+from sim.papers.scorecard.measures.rate_grids import POINTS, Curve, Floats, falls_below, grids
 from sim.papers.scorecard.runs.finished import Finished, Runs, Unmeasured, mean
 
 SLO = "5x"
@@ -15,6 +19,12 @@ MODELS = ("sdxl", "sd3-medium")
 
 FIGURE11 = {"sdxl": ["patchedserve-figure11"], "sd3-medium": ["patchedserve-figure11-sd3"]}
 """Experiments by model."""
+
+SEVERAL_GPUS = {
+    model: [f"patchedserve-figure{figure}{gpus}" for gpus in ("", "-4gpus", "-8gpus")]
+    for model, figure in zip(MODELS, (12, 13), strict=True)
+}
+"""Experiments by model, on 2, 4 and 8 GPUs."""
 
 BASELINES = ("nirvana-orca", "patched-cache")
 """Baselines of Figure 11."""
@@ -32,66 +42,105 @@ def satisfaction(runs: Runs, system: str) -> dict[float, float]:
     return {rate: mean([1 - run.number("slo", SLO, "violation_rate") for run in seeds]) for rate, seeds in at.items()}
 
 
-def over_nirvana(runs: Runs) -> float:
-    """Return the lead over NIRVANA's satisfaction in percentage points, averaged over rates and models."""
-    return 100 * mean([mean(_lead(runs.of(FIGURE11[model]), "nirvana-orca")) for model in MODELS])
+def over_nirvana(runs: Runs) -> Alternatives:
+    """Return the lead over NIRVANA's satisfaction in percentage points, averaged over a grid's rates and the models."""
+
+    def lead(model: str, points: int) -> Floats:
+        shares = _figure11(runs, model, points)
+        mean_lead: Floats = (shares["patchedserve"] - shares["nirvana-orca"]).mean(axis=1)
+        return mean_lead
+
+    return _over_pairs(lambda sdxl, sd3: 100 * (sdxl + sd3) / 2, lead)
 
 
-def at_moderate_load(runs: Runs) -> float:
-    """Return the lowest satisfaction at the lower half of the rates, of the worse model."""
-    shares = [list(satisfaction(runs.of(FIGURE11[model]), "patchedserve").values()) for model in MODELS]
-    return min(min(of[: len(of) // 2]) for of in shares)
+def at_moderate_load(runs: Runs) -> Alternatives:
+    """Return the lowest satisfaction at the lower half of a grid's rates, of the worse model."""
+
+    def lowest(model: str, points: int) -> Floats:
+        shares: Floats = _figure11(runs, model, points)["patchedserve"][:, : points // 2].min(axis=1)
+        return shares
+
+    return _over_pairs(np.minimum, lowest)
 
 
-def load_over_baselines(runs: Runs) -> list[float]:
-    """Return the rate that is supported at each share, over the best baseline's, averaged over the models."""
+def load_over_baselines(runs: Runs) -> Alternatives:
+    """Return the rate that is supported at each share, over the best baseline's, averaged over the models.
 
-    def ratio(model: str, share: float) -> float:
-        its = runs.of(FIGURE11[model])
-        best = max(_supported(satisfaction(its, system), share) for system in BASELINES)
-        return _supported(satisfaction(its, "patchedserve"), share) / best
+    Only grids from which the rate of PatchedServe and that of a baseline can be read at each share count.
+    """
 
-    return [mean([ratio(model, share) for model in MODELS]) for share in MIN_IN_TIME]
+    def ratios(model: str, points: int) -> Floats:
+        curves = _curves(runs.of(FIGURE11[model]), ("patchedserve", *BASELINES))
+        rates = grids(curves["patchedserve"], points)
+        found = []
+        for share in MIN_IN_TIME:
+            ours, *theirs = (falls_below(rates, curve.at(rates), share) for curve in curves.values())
+            best = np.max(theirs, axis=0)
+            found.append(np.where(np.isfinite(ours) & np.isfinite(best), ours, np.nan) / best)
+        return np.stack(found, axis=1)
 
-
-def _supported(shares: Mapping[float, float], min_share: float) -> float:
-    """Return the rate at which the share falls below ``min_share``. Raises Unmeasured: at the lowest or no rate."""
-    lowest, highest = min(shares), max(shares)
-    rate = crossing(shares, min_share, rises=False)
-    if shares[lowest] < min_share or rate is None:
-        where = f"at {lowest:g}/min already" if shares[lowest] < min_share else f"at none up to {highest:g}/min"
-        raise Unmeasured(f"fewer than {min_share:.0%} are in time {where}")
-    return rate
-
-
-def _lead(runs: Runs, baseline: str) -> list[float]:
-    ours, theirs = (satisfaction(runs, system) for system in ("patchedserve", baseline))
-    return [ours[rate] - theirs[rate] for rate in ours]
+    pairs = _over_pairs(lambda sdxl, sd3: (sdxl + sd3) / 2, ratios)
+    readable = pairs.values[~np.isnan(pairs.values).any(axis=1)]
+    if not len(readable):
+        raise Unmeasured("no grid has rates on both sides of each share")
+    return Alternatives(readable)
 
 
-def gains_by_scheduling(runs: Runs) -> bool:
-    """Return True if at the upper rates PatchedServe leads PatchedCache, and by more on SDXL."""
-    leads = [_lead(runs.of(FIGURE11[model]), "patched-cache") for model in MODELS]
-    gains = [mean(of[len(of) // 2 :]) for of in leads]
-    return all(gain > MIN_LEAD for gain in gains) and gains[0] > gains[1]
+def gains_by_scheduling(runs: Runs) -> Alternatives:
+    """Return True if at a grid's upper rates PatchedServe leads PatchedCache, and by more on SDXL."""
+
+    def gain(model: str, points: int) -> Floats:
+        shares = _figure11(runs, model, points)
+        mean_lead: Floats = (shares["patchedserve"] - shares["patched-cache"])[:, points // 2 :].mean(axis=1)
+        return mean_lead
+
+    return _over_pairs(lambda sdxl, sd3: (sdxl > sd3) & (np.minimum(sdxl, sd3) > MIN_LEAD), gain)
 
 
-def leads_on_several_gpus(runs: Runs) -> bool:
+def leads_on_several_gpus(runs: Runs) -> Alternatives:
     """Return True if PatchedServe is never behind, and Distrifusion is good at the lightest load alone.
 
-    Distrifusion is above 90 % at the lightest load, and below 90 % and behind NIRVANA at the heaviest.
+    Distrifusion is above 90 % at a grid's lowest rate, and below 90 % and behind NIRVANA at its highest. The grids of a
+    model have the same ends and starts on each number of GPUs.
     """
-    for experiments in _SEVERAL:
-        its = runs.of([experiments])
-        ours = satisfaction(its, "patchedserve")
-        others = {system: satisfaction(its, system) for system in (*BASELINES, "distrifusion")}
-        if any(shares[rate] > ours[rate] + MIN_LEAD for shares in others.values() for rate in ours):
-            return False
-        lightest, heaviest = min(ours), max(ours)
-        distrifusion, nirvana = others["distrifusion"], others["nirvana-orca"]
-        if not (distrifusion[lightest] > 0.9 > distrifusion[heaviest] and nirvana[heaviest] > distrifusion[heaviest]):
-            return False
-    return True
+
+    def as_printed(model: str, points: int) -> NDArray[np.bool_]:
+        found = []
+        for experiment in SEVERAL_GPUS[model]:
+            curves = _curves(runs.of([experiment]), ("patchedserve", *BASELINES, "distrifusion"))
+            ours, *baselines, distrifusion = _on_grids(curves, points).values()
+            others = np.max([*baselines, distrifusion], axis=0)
+            nirvana = baselines[BASELINES.index("nirvana-orca")]
+            light, heavy = distrifusion[:, 0], distrifusion[:, -1]
+            ahead = (ours >= others - MIN_LEAD).all(axis=1)
+            found.append(ahead & (light > 0.9) & (heavy < 0.9) & (nirvana[:, -1] > heavy))
+        on_all: NDArray[np.bool_] = np.all(found, axis=0)
+        return on_all
+
+    return _over_pairs(np.logical_and, as_printed)
+
+
+def _figure11(runs: Runs, model: str, points: int) -> dict[str, Floats]:
+    return _on_grids(_curves(runs.of(FIGURE11[model]), ("patchedserve", *BASELINES)), points)
+
+
+def _curves(runs: Runs, systems: Sequence[str]) -> dict[str, Curve]:
+    return {system: Curve.of(satisfaction(runs, system)) for system in systems}
+
+
+def _on_grids(curves: Mapping[str, Curve], points: int) -> dict[str, Floats]:
+    """Return the shares in time by system, a row for each grid of ``points`` rates."""
+    rates = grids(curves["patchedserve"], points)
+    return {system: curve.at(rates) for system, curve in curves.items()}
+
+
+def _over_pairs(combine: Callable[[Any, Any], Any], measure: Callable[[str, int], Any]) -> Alternatives:
+    """Combine the values of every pair of grids, one of each model, with as many rates as each other."""
+    found = []
+    for points in POINTS:
+        sdxl, sd3 = (measure(model, points) for model in MODELS)
+        found.append(combine(np.repeat(sdxl, len(sd3), axis=0), np.concatenate([sd3] * len(sdxl))))
+    return Alternatives(np.concatenate(found))
 
 
 def batch_s(run: Finished) -> float:
@@ -171,8 +220,6 @@ def step_ratio(model: str) -> float:
     backend = Profiled("h100")
     return backend.seconds("step", model, 1024, 1024) / backend.seconds("step", model, 512, 512)
 
-
-_SEVERAL = tuple(f"patchedserve-figure{figure}{gpus}" for figure in (12, 13) for gpus in ("", "-4gpus", "-8gpus"))
 
 MEASURES: Mapping[str, Measure] = {
     "P1": over_nirvana,
