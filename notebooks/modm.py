@@ -259,7 +259,7 @@ def violations_by_rate(runs: Runs, sustained: dict[str, str]) -> Figure:
 show(violations_by_rate(experiment("modm-figure12"), {"2x": "M16", "4x": "M17"}))
 
 # %% [markdown]
-# On four A40, whose times are assumed:
+# On four A40, whose times are fitted to where NIRVANA fails there:
 
 # %%
 a40 = experiment("modm-figure12-a40")
