@@ -218,7 +218,7 @@ def violations(runs: mezzotint.Sweep, sustained: dict[str, str]) -> None:
 violations(experiment("modm-figure12"), {"over_2x": "M16", "over_4x": "M17"})
 
 # %% [markdown]
-# On four A40, whose times are assumed:
+# On four A40, whose times are fitted to where NIRVANA fails there:
 
 # %%
 violations(experiment("modm-figure12-a40"), {"over_2x": "M15"})

@@ -55,7 +55,6 @@ def test_points_outside_the_grid_are_not_covered(at: tuple[int, int]) -> None:
         ("mi210", "sd3.5-large", 1024, 50, 91.5),
         ("mi210", "sdxl", 1024, 50, 16.5),
         ("mi210", "sana-1.6b", 1024, 50, 6.5),
-        ("a40", "sd3.5-large", 1024, 50, 60.0),
         ("h800", "sdxl", 1024, 50, 2.88),
     ],
 )

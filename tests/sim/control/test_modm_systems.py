@@ -9,7 +9,7 @@ import pytest
 from backends.profile import shipped, within
 from tests.sim.lab import simulated
 
-FULL_S = {"mi210": {"sd3.5-large": 91.5, "sdxl": 16.5, "sana-1.6b": 6.5}, "a40": {"sd3.5-large": 60.0}}
+FULL_S = {"mi210": {"sd3.5-large": 91.5, "sdxl": 16.5, "sana-1.6b": 6.5}, "a40": {}}
 SMALL = ("trace.requests=240", "preload=120", "arrivals=closed", "arrivals.outstanding=40")
 GPUS = {"a40": 4, "mi210": 16}
 MODM: dict[str, tuple[str, ...]] = {
@@ -86,7 +86,7 @@ def test_single_model_baseline_runs_every_step(
     assert summary["slo"]["2x"]["limit_s"] == pytest.approx(2 * large_s)
     assert summary["quality"]["factor_mean"] == pytest.approx(quality)
     source = next(a["source"] for a in summary["assumptions"] if a["what"] == f"step time of {model} on {cluster}")
-    assert source.startswith(("assumed", "inferred")) == (model not in FULL_S[cluster] or cluster == "a40")
+    assert source.startswith(("assumed", "fitted")) == (model not in FULL_S[cluster])
 
 
 @pytest.mark.parametrize(("system", "cluster"), [("nirvana", "a40"), ("nirvana", "mi210"), ("pinecone", "a40")])
