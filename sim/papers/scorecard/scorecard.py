@@ -18,7 +18,7 @@ from sim.papers.scorecard.measures.interpretations import Interpretation, measur
 from sim.papers.scorecard.measures.observations import Observation, observe
 from sim.papers.scorecard.rows import Row, rejudge, score
 from sim.papers.scorecard.runs.finished import Runs
-from sim.papers.scorecard.runs.points import Point, sweep, system_of
+from sim.papers.scorecard.runs.points import Point, sweep, with_hits
 from sim.papers.scorecard.runs.runner import finish
 from sim.papers.scorecard.targets import (
     Layers,
@@ -87,10 +87,9 @@ class Study:
         }
         found = []
         for name in self.experiments(column):
-            for point in sweep(name, column.overrides(name, self.overrides.get(name, ()))):
-                declared = column.layer == "mechanism" and name not in simulated
-                hits = self.layers.hits.get(system_of(point), ()) if declared else ()
-                found.append(replace(point, overrides=(*point.overrides, *hits)))
+            points = sweep(name, column.overrides(name, self.overrides.get(name, ())))
+            declared = column.layer == "mechanism" and name not in simulated
+            found += [with_hits(point, self.layers.hits) for point in points] if declared else points
         return found
 
 

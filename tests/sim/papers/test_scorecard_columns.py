@@ -236,6 +236,9 @@ def test_the_mechanism_declares_the_hits_of_the_systems_that_have_them() -> None
     assert declared["modm-figure7", "modm-throughput"]
     assert not declared["modm-figure7", "vanilla"]
     assert not any(of for (experiment, _), of in declared.items() if experiment in ("modm-figure11", "modm-figure9"))
+    mjhq = [point for point in points if point.experiment == "modm-figure7-mjhq"]
+    assert mjhq
+    assert not any("hits=" in word for point in mjhq for word in point.overrides), "it declares its own"
     assert not any("hits=" in word for point in study.points(BUILT_IN[1]) for word in point.overrides)
 
 

@@ -1,7 +1,7 @@
 """Points of an experiment: the runs that `mezzotint run -m experiment=NAME` would make."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hydra.errors import HydraException
@@ -67,14 +67,17 @@ def trace_of(experiment: str, overrides: Sequence[str] = ()) -> Config | None:
     return found
 
 
-def system_of(point: Point) -> str:
-    """Return the name of a point's system; empty if the point does not compose."""
-    if "system" in point.choices:
-        return point.choices["system"]
+def with_hits(point: Point, hits: Mapping[str, Sequence[str]]) -> Point:
+    """Return ``point`` with the overrides in ``hits`` that declare the hits of its system.
+
+    A point that declares hits itself, or does not compose, is returned unchanged.
+    """
     try:
-        return str(composed(point)["system"]["name"])
+        config = composed(point)
     except (ConfigError, HydraException, OmegaConfBaseException):
-        return ""
+        return point
+    added = () if config.get("hits") else hits.get(config["system"]["name"], ())
+    return replace(point, overrides=(*point.overrides, *added))
 
 
 def composed(point: Point) -> Config:
