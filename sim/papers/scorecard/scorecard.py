@@ -85,11 +85,19 @@ class Study:
         simulated = {
             name for each in self.layers.both if each in self.measures for name in self.measures[each].experiments
         }
+        papers = {
+            name: paper
+            for paper, listed in self.targets.items()
+            for target in listed
+            if target.id in self.measures
+            for name in self.measures[target.id].experiments
+        }
         found = []
         for name in self.experiments(column):
             points = sweep(name, column.overrides(name, self.overrides.get(name, ())))
             declared = column.layer == "mechanism" and name not in simulated
-            found += [with_hits(point, self.layers.hits) for point in points] if declared else points
+            hits = self.layers.hits.get(papers.get(name, ""), {}) if declared else {}
+            found += [with_hits(point, hits) for point in points] if hits else points
         return found
 
 

@@ -115,14 +115,14 @@ class Layers(BaseModel):
     Attributes:
         ground: targets of the ground.
         both: targets of both layers, whose caches are always simulated.
-        hits: by system, the overrides that declare its hits in a column of the mechanism.
+        hits: by paper and system, the overrides that declare its hits in a column of the mechanism.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     ground: dict[str, str] = {}
     both: dict[str, str] = {}
-    hits: dict[str, list[str]] = {}
+    hits: dict[str, dict[str, list[str]]] = {}
 
     def includes(self, layer: Layer, target: str) -> bool:
         """Return True if ``target`` belongs to ``layer``."""
