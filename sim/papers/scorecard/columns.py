@@ -13,7 +13,7 @@ from sim.papers.scorecard import key
 from sim.papers.scorecard.measures.interpretations import Interpretation
 from sim.papers.scorecard.measures.observations import Observation
 from sim.papers.scorecard.rows import Row
-from sim.papers.scorecard.runs.points import trace_of
+from sim.papers.scorecard.runs.points import encoder_of, trace_of
 from sim.papers.scorecard.targets import Layer, Layers, Target, Targets
 from sim.papers.verdicts import unreadable
 from traces.table.trace import about
@@ -27,6 +27,9 @@ SYNTHETIC = "synthetic"
 MECHANISM = "mechanism"
 """Name of the column that declares the papers' hits, on the built-in trace."""
 
+DEFAULTS = "nirvana-evaluation"
+"""An experiment with the default encoder."""
+
 COMPARE_TEXTS = ("nirvana",)
 """Systems of the columns with another encoder. MoDM compares texts with images, whose model is fitted to n-grams."""
 
@@ -37,7 +40,8 @@ class ColumnTrace:
 
     Attributes:
         layer: the layer whose targets the column compares.
-        encoder: choice of encoder=, for the systems of `COMPARE_TEXTS` alone; None leaves each experiment its own.
+        encoder: choice of encoder= in place of the default, on the whole trace, for the systems of `COMPARE_TEXTS`
+            alone; None leaves each experiment its own encoder and number of requests.
     """
 
     name: str = SYNTHETIC
@@ -51,7 +55,7 @@ class ColumnTrace:
         return {name: [each for each in targets[name] if layers.includes(self.layer, each.id)] for name in systems}
 
     def overrides(self, experiment: str, own: Sequence[str]) -> tuple[str, ...]:
-        """Return the overrides that make ``experiment`` replay this trace, with as many rows as it has itself.
+        """Return the overrides that make ``experiment`` replay this trace, with as many rows as it has itself, or whole.
 
         An experiment without prompts keeps its own requests, whose sizes or add-ons its paper states.
         """
@@ -60,8 +64,9 @@ class ColumnTrace:
             return tuple(own)  # a synthetic service has add-ons
         requests = trace and trace.get("requests")
         kept = [word for word in own if not word.startswith("trace.")]  # trace.* sets the built-in source
-        rows = [] if not isinstance(requests, int) else [f"++trace.requests={requests}"]
-        encoder = [] if self.encoder is None else [f"encoder={self.encoder}"]
+        rows = [] if self.encoder or not isinstance(requests, int) else [f"++trace.requests={requests}"]
+        chosen = any(word.startswith("encoder=") for word in own) or encoder_of(experiment) != encoder_of(DEFAULTS)
+        encoder = [] if self.encoder is None or chosen else [f"encoder={self.encoder}"]
         return (*kept, "trace=file", f"trace.path={json.dumps(str(self.path), ensure_ascii=False)}", *rows, *encoder)
 
     def without_path(self, text: str) -> str:
@@ -79,7 +84,8 @@ class ColumnTrace:
             return "the built-in synthetic trace (conf/trace/synthetic.yaml), made up from statistics of real ones"
         rows, digest = about(self.path)
         encoder = "" if self.encoder is None else f"; its prompts are compared by encoder={self.encoder}"
-        return f"the requests of a trace file ({rows:,} in order, digest {digest[:12]}), from its head{encoder}"
+        part = ", from its head" if self.encoder is None else ", whole"
+        return f"the requests of a trace file ({rows:,} in order, digest {digest[:12]}){part}{encoder}"
 
 
 @dataclass(frozen=True, slots=True)

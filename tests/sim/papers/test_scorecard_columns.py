@@ -248,4 +248,5 @@ def test_another_encoder_is_a_column_of_the_systems_that_compare_texts(log: Colu
     assert list(column.targets(study.targets, study.layers)) == ["nirvana"]
     points = study.points(column)
     assert points
-    assert all("encoder=minilm" in point.overrides for point in points)
+    assert all(("encoder=minilm" in point.overrides) == (point.experiment != "nirvana-table5-bert") for point in points)
+    assert not any("trace.requests=" in word for point in points for word in point.overrides)

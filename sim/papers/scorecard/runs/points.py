@@ -67,6 +67,14 @@ def trace_of(experiment: str, overrides: Sequence[str] = ()) -> Config | None:
     return found
 
 
+def encoder_of(experiment: str) -> str | None:
+    """Return the class of the encoder of ``experiment``; None if it does not compose."""
+    try:
+        return str(composed(Point(experiment, {}, (f"experiment={experiment}",)))["encoder"]["_target_"])
+    except (ConfigError, HydraException, OmegaConfBaseException):
+        return None
+
+
 def with_hits(point: Point, hits: Mapping[str, Sequence[str]]) -> Point:
     """Return ``point`` with the overrides in ``hits`` that declare the hits of its system.
 
