@@ -55,7 +55,7 @@ class ColumnTrace:
         return {name: [each for each in targets[name] if layers.includes(self.layer, each.id)] for name in systems}
 
     def overrides(self, experiment: str, own: Sequence[str]) -> tuple[str, ...]:
-        """Return the overrides that make ``experiment`` replay this trace, with as many rows as it has itself, or whole.
+        """Return the overrides that make ``experiment`` replay this trace, with as many rows as it has or whole.
 
         An experiment without prompts keeps its own requests, whose sizes or add-ons its paper states.
         """
