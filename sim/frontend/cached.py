@@ -104,20 +104,25 @@ class CachedFrontEnd(FrontEnd):
             RowDelays(delay, run.rng(FRONT_END[name]), run.workload.preload) for name, delay in self._delays.items()
         )
         self._has_outages = bool(self.index.outages or self.store.outages)
+        if self.hits is None:
+            self._bind_cache(run)
+        else:
+            self._declare_hits(run, self.hits)
         self._wasted_s = run.add_column("wasted_s", default=0.0, public=False, total="cache.predictor.wasted_search_s")
         run.gauge("database_up", self.index.outage.is_up)
         run.gauge("store_up", self.store.outage.is_up)
         self._record_assumptions(run)
         if self.hits is None:
             self._fill_cache(run)
-        else:
-            self._declare_hits(run, self.hits)
 
-    def _fill_cache(self, run: Run) -> None:
+    def _bind_cache(self, run: Run) -> None:
         self.admission.bind(run)
         self._predicts = not isinstance(self.match_predictor, Always)
         self.cache.bind(run, self.selector, self.index, self.match_predictor if self._predicts else None)
         self.match_predictor.bind(run, self.cache.similarity)
+
+    def _fill_cache(self, run: Run) -> None:
+        """Insert the rows to preload, and make the index serve."""
         for row in range(run.workload.preload):
             request = run.request(row, 0.0)
             self._plan_in_full(request)

@@ -57,6 +57,7 @@ def render(columns: Sequence[Column], form: str, figure: str | None) -> str:
         observed=observed,
         observations=list(zip(*(column.observations for column in observed), strict=True)),
         inputs=[(ids, by) for by, ids in _grouped(rows, lambda row: row.fixed_by)],
+        tolerances=[(ids, text) for text, ids in _grouped(rows, lambda row: row.tolerance_from)],
         bases=[(row.id, row.basis) for row in rows if row.basis is not None],
         commands=[
             f"{column.name}: {ids}: {how}"

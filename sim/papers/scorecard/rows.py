@@ -44,6 +44,7 @@ class Row:
         command: the command that makes the runs.
         requests, trace: length of the longest trace of its runs, and the digests of the traces.
         layer: mechanism, ground or both, with the reason.
+        tolerance_from: where the tolerance comes from.
         spread: of a row that depends on a free choice; ours is then the median, or what most choices give.
     """
 
@@ -64,6 +65,7 @@ class Row:
     trace: list[str]
     source: str
     layer: str = "mechanism"
+    tolerance_from: str | None = None
     spread: Spread | None = None
 
 
@@ -74,11 +76,12 @@ def score(
     reasons: Mapping[str, str],
     overrides: Mapping[str, Sequence[str]],
     layers: Layers,
+    tolerances: Mapping[str, str],
 ) -> list[Row]:
     """Return a row for each target, in order; a target without a measure is not run.
 
     Args:
-        measures, reasons: by target id.
+        measures, reasons, tolerances: by target id; a tolerance has the text of where it comes from.
         runs: of all experiments that the measures read.
         overrides: by experiment, the settings added to its own, for the commands.
     """
@@ -114,6 +117,7 @@ def score(
             requests=max((run.summary["requests"]["arrived"] for run in read), default=None),
             trace=sorted({run.summary["trace"]["digest"] for run in read}),
             layer=layers.described(target.id),
+            tolerance_from=tolerances.get(target.id),
             spread=spread,
             **_compared(target, ours, reasons, why, spread),
         )

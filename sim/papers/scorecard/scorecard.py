@@ -54,6 +54,7 @@ class Study:
         form: the form of the scorecard in words, such as "in full".
         with_interpretations: True if NIRVANA's alternative interpretations and its observations are included.
         layers: the layer of each target, and the declared hits.
+        tolerances: where the tolerance of each target comes from, by its id.
     """
 
     targets: Targets
@@ -63,6 +64,7 @@ class Study:
     form: str
     with_interpretations: bool = False
     layers: Layers = field(default_factory=Layers)
+    tolerances: Mapping[str, str] = field(default_factory=dict)
 
     def experiments(self, column: ColumnTrace | None = None) -> list[str]:
         """Return the experiments of the targets, of all or of a column's, each once.
@@ -115,6 +117,7 @@ def load_study(system: str | None, *, quick: bool) -> Study:
     targets = load_targets(DATA / "targets.yaml")
     reasons = load_reasons(DATA / "scorecard-reasons.yaml", targets)
     layers = load_layers(DATA / "scorecard-layers.yaml", targets)
+    tolerances: dict[str, str] = read_data(DATA / "scorecard-tolerances.yaml", dict[str, str])
     if system is not None:
         if system not in targets:
             studies = ", ".join(words.partition(" ")[2] for words in COMMANDS if words.startswith("reproduce "))
@@ -124,13 +127,13 @@ def load_study(system: str | None, *, quick: bool) -> Study:
             )
         targets = {system: targets[system]}
     if not quick:
-        return Study(targets, MEASURES, reasons, {}, "in full", "nirvana" in targets, layers)
+        return Study(targets, MEASURES, reasons, {}, "in full", "nirvana" in targets, layers, tolerances)
     overrides = read_data(DATA / "scorecard-quick.yaml", dict[str, list[str] | None])
     excluded = {name for name, words in overrides.items() if words is None}
     measures = {name: measured for name, measured in MEASURES.items() if excluded.isdisjoint(measured.experiments)}
     added = {name: words for name, words in overrides.items() if words is not None}
     form = "quick form: small traces, for watching changes only"
-    study = Study(targets, measures, reasons, added, form, layers=layers)
+    study = Study(targets, measures, reasons, added, form, layers=layers, tolerances=tolerances)
     for name in study.experiments():
         if name not in overrides:
             raise ConfigError(
@@ -171,7 +174,7 @@ def _column(study: Study, trace: ColumnTrace, description: str, runs: Runs, work
         for name in study.experiments()
     }
     reasons, targets = reasons_of(trace.name, study.reasons), trace.targets(study.targets, study.layers)
-    rows = score(targets, study.measures, runs, reasons, overrides, study.layers)
+    rows = score(targets, study.measures, runs, reasons, overrides, study.layers, study.tolerances)
     interpreted = study.is_interpreted(trace)
     readings = measure(runs) if interpreted else []
     observations = observe(runs.of(["nirvana-table2"]), work) if interpreted else []

@@ -10,7 +10,7 @@ from sim.papers.scorecard.measures.rate_grids import ENDS, POINTS, STARTS, Curve
 from sim.papers.scorecard.page import render
 from sim.papers.scorecard.rows import CHANGED, Spread, rejudge, score
 from sim.papers.scorecard.runs.finished import Runs, Unmeasured
-from sim.papers.scorecard.targets import Target
+from sim.papers.scorecard.targets import Layers, Target
 from sim.papers.scorecard.verdict import judge_share, share_within
 
 CURVE = Curve.of({20: 0.8, 10: 1.0, 40: 0.4})  # unordered on purpose
@@ -75,10 +75,10 @@ GRIDS = Alternatives(np.array([1.9, 2.0, 2.3, 9.0]))
 def test_a_scored_row_shows_median_share_and_range() -> None:
     measures = {"A1": TargetMeasure((), lambda _: GRIDS, "an input", "every grid")}
     of = target(value=2.0, abs_tol=0.1)
-    (row,) = score({"one": [of]}, measures, Runs(()), {"A1": "seldom"}, {})
+    (row,) = score({"one": [of]}, measures, Runs(()), {"A1": "seldom"}, {}, Layers(), {})
     assert (row.ours, row.error, row.verdict, row.reason) == (2.15, 0.15, "within tolerance", None)
     assert row.spread == Spread(alternatives=4, share=0.5, lowest=1.9, highest=9.0)
-    (row,) = score({"one": [target(value=2.0, abs_tol=0.01)]}, measures, Runs(()), {"A1": "seldom"}, {})
+    (row,) = score({"one": [target(value=2.0, abs_tol=0.01)]}, measures, Runs(()), {"A1": "seldom"}, {}, Layers(), {})
     assert (row.verdict, row.reason) == ("outside", "seldom")
     page = render([Column("synthetic", "the built-in trace", "0", [row])], "in full", None)
     assert "| A1 | synthetic | 4 | 25.0 % | 2.15 | 1.9 | 9 |" in page.splitlines()
@@ -87,7 +87,9 @@ def test_a_scored_row_shows_median_share_and_range() -> None:
 def test_a_row_is_judged_again_by_its_share_unless_its_target_changed() -> None:
     """The alternatives are not in the file, so that another tolerance needs them again."""
     of = target(value=2.0, abs_tol=0.1)
-    (row,) = score({"one": [of]}, {"A1": TargetMeasure((), lambda _: GRIDS, "an input")}, Runs(()), {}, {})
+    (row,) = score(
+        {"one": [of]}, {"A1": TargetMeasure((), lambda _: GRIDS, "an input")}, Runs(()), {}, {}, Layers(), {}
+    )
     assert rejudge(row, of, {}) == row
     again = rejudge(row, target(value=2.0, abs_tol=0.2), {})
     assert (again.ours, again.spread, again.verdict, again.reason) == (None, None, "not run", CHANGED)

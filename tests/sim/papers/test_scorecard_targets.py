@@ -111,3 +111,11 @@ def test_reasons_must_name_existing_targets(tmp_path: Path) -> None:
             load_reasons(path, targets)
     path.write_text("")
     assert load_reasons(path, targets) == {}
+
+
+def test_each_tolerance_has_an_origin() -> None:
+    study = load_study(None, quick=False)
+    toleranced = {
+        each.id for listed in study.targets.values() for each in listed if each.role == "predict" and each.tolerance
+    }
+    assert set(study.tolerances) == toleranced
