@@ -53,6 +53,7 @@ NEEDED = {
     "controller=modm-hindsight": ["controller.folder=f"],
     "failures=outages": ["failures.outages={0:[[600,900]]}"],
     "feature_cache=patch-level-measured": ["feature_cache.likeness.path=f"],
+    "hits=declared": ["hits.hit_rate=0.5"],
     "encoder=clip": ["encoder.weights=f"],
     "encoder=precomputed": ["encoder.path=v.npy", "encoder.prompts=p.parquet"],
     "scheduler=per-worker": ["router=random"],

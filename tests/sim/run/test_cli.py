@@ -238,7 +238,7 @@ def test_experiment_replays_a_user_trace() -> None:
         (["run", "cluster.cuont=3"], "cluster.cuont: extra inputs are not permitted"),
         (
             ["run", "eviction=nosuch"],
-            "Available options in 'eviction': fifo lcbfu lcbfu-artifact lcbfu-plain lfu lfu-plain lru optimum random",
+            "eviction=nosuch: no such choice; expected one of fifo, lcbfu, lcbfu-artifact, lcbfu-plain, lfu",
         ),
         (["run", "cluster=l20", "models=sdxl"], "no profile of sdxl on l20"),
         (["run", "shapes=trace"], "outside the measured grid"),
