@@ -56,7 +56,7 @@ def draw(columns: Mapping[str, Sequence[Row]]) -> Figure | None:
         2 if len(shown) > MAX_ROWS_PER_PANEL and len(columns) == 1 else 1
     )  # the labels of several columns need the width
     tall = -(-len(shown) // panes)
-    each = 0.25 + 0.13 * (len(columns) - 1)
+    each = 0.25 + 0.13 * (sum(map(len, shown)) / len(shown) - 1)
     figure, axes = panels(
         panes, width=7.4 * panes if len(columns) == 1 else 11, height=each * tall + 1.5, share_y=False
     )
