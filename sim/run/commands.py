@@ -36,6 +36,7 @@ COMMANDS: dict[str, str] = {
     "calibrate log": "sim.fit.profile.command:log",
     "calibrate selector": "sim.fit.selector.command:selector",
     "calibrate similarity-map": "sim.fit.similarity_map.command:similarity_map",
+    "plan": "sim.plan.clusters.command:plan",
     "plan capacity": "sim.plan.capacity.command:capacity",
     "plan placement": "sim.plan.placement.command:placement",
     "reproduce": "sim.papers.scorecard.command:compare",

@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import TypeAdapter, ValidationError
 
 from sim.core.errors import ConfigError
-from sim.papers.scorecard import key
+from sim.run import run_key as key
 from sim.papers.scorecard.measures.interpretations import Interpretation
 from sim.papers.scorecard.measures.observations import Observation
 from sim.papers.scorecard.rows import Row

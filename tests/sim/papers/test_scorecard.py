@@ -10,7 +10,7 @@ import pytest
 
 from sim.cli import main
 from sim.core.errors import ConfigError
-from sim.papers.scorecard import key
+from sim.run import run_key as key
 from sim.papers.scorecard.measures.formulas import TargetMeasure, latency_s, reduction
 from sim.papers.scorecard.rows import NOT_YET, UNEXPLAINED, Row
 from sim.papers.scorecard.runs import runner

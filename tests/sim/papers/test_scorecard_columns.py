@@ -9,7 +9,7 @@ import pytest
 
 from sim.cli import main
 from sim.core.errors import ConfigError
-from sim.papers.scorecard import key
+from sim.run import run_key as key
 from sim.papers.scorecard.columns import SYNTHETIC, ColumnTrace, read_columns
 from sim.papers.scorecard.measures.formulas import TargetMeasure, latency_s
 from sim.papers.scorecard.measures.interpretations import CAPACITIES as READ_AT

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from sim.papers.scorecard import key
+from sim.run import run_key as key
 from sim.papers.scorecard.runs import points
 from tests.conftest import REPOSITORY
 
-DIGEST = "from sim.papers.scorecard.key import digest; print(digest({'seed': 1}))"
+DIGEST = "from sim.run.run_key import digest; print(digest({'seed': 1}))"
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from conf.atomic import atomic_write
 from sim.core.errors import ConfigError
-from sim.papers.scorecard.key import digest
+from sim.run.run_key import digest
 from sim.papers.scorecard.measures.nirvana import LONG_PROMPT, similarity_of_hits
 from sim.papers.scorecard.runs.finished import Finished, Runs, Unmeasured
 from traces.describe.prompts.prompt_similarity import GROUPS, prompt_similarity

@@ -11,7 +11,7 @@ from tqdm import tqdm
 
 from sim.core.errors import REFUSED, ConfigError
 from sim.core.run_folder import check_place
-from sim.papers.scorecard.key import digest
+from sim.run.run_key import digest
 from sim.papers.scorecard.runs.finished import Finished, Runs, read_finished
 from sim.papers.scorecard.runs.points import Config, Point, composed
 from sim.run.simulate import simulate, write

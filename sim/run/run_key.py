@@ -14,7 +14,8 @@ from backends.profile import find, shipped
 from conf.document import parse
 from sim.engine import ARITHMETIC
 from sim.metrics.cost import list_prices
-from sim.papers.scorecard.runs.points import Config, Point, composed
+from sim.run.config.compose import composed
+from sim.run.config.options import resolved
 from sim.run.simulate import simulate
 from traces.error import TraceError
 from traces.table.trace import about
@@ -34,7 +35,7 @@ PROBES = (
 """Small runs, 1.5 CPU-s together: caches, a controller, continuous batching and add-ons."""
 
 
-def digest(config: Config) -> str:
+def digest(config: Mapping[str, Any]) -> str:
     """Return the key of a run, 16 hex digits: of its configuration, the content of its files, and the arithmetic."""
     backend = config.get("backend", {})
     parts = {key: _by_content(value) for key, value in config.items() if key not in ("run", "backend")}
@@ -48,7 +49,7 @@ def arithmetic() -> str:
     """Return the digest of ``ARITHMETIC`` and of the results of `PROBES`, which change even if nobody raised it."""
     found = []
     for words in PROBES:
-        outcome = simulate(composed(Point("", {}, words)) | {"run": {"dir": "unnamed"}})
+        outcome = simulate(resolved(composed([*words, "run.dir=unnamed"])))
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, outcome.requests.schema) as stream:
             stream.write_table(outcome.requests)

@@ -1,0 +1,203 @@
+"""The answer of a plan: plan.json, the sentence and the table for the terminal, and the figure."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from conf.palette import COLOURS, GREY, house_style, panels, plain_numbers
+from sim.plan.clusters.answer import LOADS, SERVICE_ERROR, Measured, Plan, Ranked, Unmet, front
+from sim.report.figures.palette import legend_below
+
+COLUMNS = (
+    *("design", "models", "GPU", "GPUs", "$/h", "$/1,000 images", "p50 [s]", "p90 [s]", "p95 [s]", "p99 [s]"),
+    *("kJ/image", "quality", "load up to", "GPUs if 3 % slower", "GPUs at least", "service times"),
+)
+"""Columns of the ranked table."""
+
+
+def sentence(plan: Plan) -> str:
+    """Return the answer in a sentence or two."""
+    goal = " and ".join(target.text for target in plan.question.targets)
+    if not plan.ranked:
+        close = [each for each in plan.unmet if each.kind == "infeasible"]
+        reasons = "; ".join(f"{each.candidate.name}: {each.reason}" for each in close[:3])
+        return f"No cluster of at most {plan.question.max_gpus} GPUs meets {goal}. {reasons or 'No candidate could run'}."
+    best = plan.ranked[0]
+    measured, numbers = best.measured, best.measured.numbers
+    text = (
+        f"{measured.gpus} x {measured.candidate.gpu} with {measured.candidate.design} meets {goal} for "
+        f"${measured.usd_per_h:.2f} per hour"
+    )
+    if numbers["usd_per_image"] is not None:
+        text += f", ${1000 * numbers['usd_per_image']:.2f} per 1,000 images"
+    text += f". {_headroom_words(best)}"
+    if len(plan.ranked) > 1:
+        other = plan.ranked[1].measured
+        text += (
+            f" Next: {other.gpus} x {other.candidate.gpu} with {other.candidate.design}, ${other.usd_per_h:.2f} per hour."
+        )
+    return text
+
+
+def _headroom_words(best: Ranked) -> str:
+    carries, fails = best.headroom
+    load = f"It carries {carries:g} times the load" + ("" if fails is None else f" and misses the target at {fails:g} times")
+    gpus = best.gpus_if_slower
+    if gpus is None:
+        slower = "more than four GPUs more would be needed"
+    elif gpus == best.measured.gpus:
+        slower = "it still does"
+    else:
+        slower = f"{gpus} GPUs would be needed"
+    return f"{load}; if the service took {SERVICE_ERROR - 1:.0%} longer, {slower}."
+
+
+def row(each: Ranked) -> list[str]:
+    """Return the cells of a ranked cluster, in the order of `COLUMNS`."""
+    measured, numbers = each.measured, each.measured.numbers
+    usd, joules = numbers["usd_per_image"], numbers["energy_j_per_image"]
+    carries, fails = each.headroom
+    return [
+        measured.candidate.design,
+        measured.candidate.models,
+        measured.candidate.gpu,
+        str(measured.gpus),
+        f"{measured.usd_per_h:.2f}",
+        "-" if usd is None else f"{1000 * usd:.2f}",
+        *(_number(numbers[name]) for name in ("p50_s", "p90_s", "p95_s", "p99_s")),
+        "-" if joules is None else f"{joules / 1000:.1f}",
+        "-" if numbers["quality"] is None else f"{numbers['quality']:.3f}",
+        f"{carries:g}x" + ("" if fails is not None else " or more"),
+        "-" if each.gpus_if_slower is None else str(each.gpus_if_slower),
+        f"{each.needed:.1f}",
+        basis(each),
+    ]
+
+
+def basis(each: Ranked) -> str:
+    """Return where the service times come from, with their known error, by model if they differ."""
+    found = {
+        row["model"]: f"{row['basis']}" + ("" if row["service_error"] is None else f", {row['service_error']:.1%} off")
+        for row in each.summary["models"]
+    }
+    own = dict.fromkeys(found.values())
+    return next(iter(own)) if len(own) == 1 else "; ".join(f"{model} {text}" for model, text in found.items())
+
+
+def table_lines(plan: Plan) -> list[str]:
+    """Return the ranked table as aligned lines, then a line for each candidate that is not ranked."""
+    cells = [list(COLUMNS), *map(row, plan.ranked)] if plan.ranked else []
+    widths = [max(len(line[column]) for line in cells) for column in range(len(COLUMNS))] if cells else []
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells]
+    return [*lines, *(f"{each.kind}: {each.candidate.name}: {each.reason}" for each in plan.unmet), *plan.notes]
+
+
+def as_json(plan: Plan, command: str) -> dict[str, Any]:
+    """Return the content of plan.json. Latencies are in seconds, rates per minute, prices in US$."""
+    question = asdict(plan.question)
+    question["targets"] = [target.text for target in plan.question.targets]
+    return {
+        "schema": 1,
+        "command": command,
+        "question": question,
+        "answer": sentence(plan),
+        "ranked": [
+            _measured(each.measured)
+            | {
+                "headroom": {"carries": each.headroom[0], "misses": each.headroom[1], "tried": list(LOADS)},
+                "gpus_if_service_3_percent_longer": each.gpus_if_slower,
+                "gpus_at_least": each.needed,
+                "not_monotone_at": list(each.not_monotone),
+                "models": each.summary["models"],
+                "assumptions": each.summary["assumptions"],
+            }
+            for each in plan.ranked
+        ],
+        "not_ranked": [_unmet(each) for each in plan.unmet],
+        "clusters": [_measured(each) for each in plan.clusters],
+        "notes": list(plan.notes),
+        "runs": plan.runs,
+    }
+
+
+def _measured(each: Measured) -> dict[str, Any]:
+    candidate = each.candidate
+    return {
+        "design": candidate.design,
+        "models_choice": candidate.models,
+        "gpu": candidate.gpu,
+        "gpus": each.gpus,
+        "meets": each.meets,
+        "undecided": each.is_open,
+        "replications": each.replications,
+        "usd_per_gpu_h": candidate.price.usd_per_gpu_h,
+        "price_source": candidate.price.source,
+        "usd_per_h": each.usd_per_h,
+        **each.numbers,
+    }
+
+
+def _unmet(each: Unmet) -> dict[str, Any]:
+    return {
+        "design": each.candidate.design,
+        "models_choice": each.candidate.models,
+        "gpu": each.candidate.gpu,
+        "kind": each.kind,
+        "reason": each.reason,
+        "usd_per_h_at_least": each.usd_per_h,
+        "best": None if each.best is None else _measured(each.best),
+    }
+
+
+@house_style()
+def draw(plan: Plan) -> Figure:
+    """Draw cost against p95 of every cluster that is stable, the Pareto front, and the headroom of the ranked ones."""
+    figure, axes = panels(2, width=10.5, height=4.4, share_y=False)
+    left, right = axes[0]
+    stable = shown(plan)
+    names = list(dict.fromkeys(each.candidate.name for each in stable))
+    for number, name in enumerate(names):
+        own = sorted((each for each in stable if each.candidate.name == name), key=lambda each: each.gpus)
+        colour = COLOURS[number % len(COLOURS)]
+        costs, latencies = [each.usd_per_h for each in own], [each.numbers["p95_s"] for each in own]
+        left.plot(costs, latencies, "-o", color=colour, markersize=4, linewidth=1, label=name)
+        best = [each for each in plan.ranked if each.measured.candidate.name == name]
+        for each in best:
+            left.plot([each.measured.usd_per_h], [each.measured.numbers["p95_s"]], "*", color=colour, markersize=13)
+    edge = front(stable, lambda each: each.numbers["p95_s"])
+    left.step([e.usd_per_h for e in edge], [e.numbers["p95_s"] for e in edge], where="post", color=GREY, linewidth=1, linestyle="--")
+    for target in plan.question.targets:
+        if target.key == "latency_s.p95":
+            left.axhline(target.bound, color=GREY, linestyle=":")
+    left.set(xscale="log", yscale="log", xlabel="US$ per hour", ylabel="p95 of latency (s)")
+    for axis in (left.xaxis, left.yaxis):
+        axis.set_major_formatter(plain_numbers())
+        axis.set_minor_formatter(plain_numbers())
+    left.set_title("Cost and latency; star: cheapest that meets the target", loc="left", fontsize=10)
+    labels = [f"{each.measured.gpus} x {each.measured.candidate.gpu}, {each.measured.candidate.design}" for each in plan.ranked]
+    colours = [COLOURS[names.index(each.measured.candidate.name) % len(COLOURS)] for each in plan.ranked]
+    right.barh(labels, [each.headroom[0] for each in plan.ranked], color=colours)
+    right.axvline(1.0, color=GREY, linestyle="--")
+    right.invert_yaxis()
+    right.set(xlabel="Load that it carries (times the asked)", xlim=(0, None))
+    right.set_title("Headroom", loc="left", fontsize=10)
+    handles, texts = left.get_legend_handles_labels()
+    legend_below(figure, handles, texts)
+    return figure
+
+
+def shown(plan: Plan) -> Sequence[Measured]:
+    """Return the clusters to draw: those whose p95 is within ten times the lowest, so that saturated ones do not hide them."""
+    known = [each for each in plan.clusters if each.numbers["p95_s"] is not None]
+    least = min((each.numbers["p95_s"] or 0.0 for each in known), default=0.0)
+    return [each for each in known if (each.numbers["p95_s"] or 0.0) <= 10 * least]
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3g}"
+
+
+def html(plan: Plan, command: str) -> str:
+    return ""

@@ -1,0 +1,98 @@
+"""Runs of a plan: each is made once, and its summary is kept under the key of its configuration and of the code."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from joblib import Parallel, delayed
+
+from backends.base import BackendError
+from conf.atomic import atomic_write
+from sim.core.errors import ConfigError
+from sim.core.run_folder import check_place
+from sim.plan.clusters.candidates import Candidate
+from sim.run.run_key import digest
+from sim.run.simulate import simulate
+from sim.run.termination import workers_end_with_us
+from traces.error import TraceError
+
+Summary = Mapping[str, Any]
+DROPPED = ("wall",)
+"""Keys of a summary that differ from one run to the next, and are not kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A run to make: a candidate with a number of GPUs, at ``load`` times the rate and ``service`` times the seconds."""
+
+    candidate: Candidate
+    gpus: int
+    seed: int
+    load: float = 1.0
+    service: float = 1.0
+
+
+class Trials:
+    """Runs trials in ``jobs`` processes, and keeps their summaries in ``folder``, one file a run.
+
+    Args:
+        tick: called after each run.
+
+    Raises ConfigError: ``folder`` cannot be written.
+    """
+
+    def __init__(self, folder: Path, jobs: int, tick: Callable[[], None]) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        check_place(folder / "run")
+        self._folder, self._jobs, self._tick = folder, jobs, tick
+        self._known: dict[Trial, Summary | str] = {}
+        self.made = 0
+        """Runs that were simulated, and not read."""
+
+    def measure(self, trials: Sequence[Trial]) -> dict[Trial, Summary | str]:
+        """Return the summary of each trial, or the error that it ended with.
+
+        Raises what ``simulate`` raises for an input that no trial could use.
+        """
+        workers_end_with_us()
+        configs = {trial: trial.candidate.config(trial.gpus, trial.seed, trial.load, trial.service) for trial in trials}
+        paths = {trial: self._folder / f"{digest(config)}.json" for trial, config in configs.items()}
+        missing = {}
+        for trial, path in paths.items():
+            kept = _read(path)
+            if kept is None:
+                missing.setdefault(path, trial)
+            else:
+                self._known[trial] = kept
+        calls = (delayed(_run)(path, configs[trial]) for path, trial in missing.items())
+        errors: dict[Path, str | None] = {}
+        for path, error in Parallel(n_jobs=self._jobs, return_as="generator_unordered")(calls):
+            errors[path] = error
+            self.made += 1
+            self._tick()
+        for trial, path in paths.items():
+            if path in errors:
+                self._known[trial] = errors[path] or _read(path) or f"{path}: was removed while the plan ran"
+        return {trial: self._known[trial] for trial in trials}
+
+
+def _read(path: Path) -> Summary | None:
+    with suppress(OSError, ValueError):
+        found: Summary = json.loads(path.read_bytes())
+        return found
+    return None
+
+
+def _run(path: Path, config: Mapping[str, Any]) -> tuple[Path, str | None]:
+    """Run one trial and keep its summary; return its file and its error, if any."""
+    try:
+        summary = simulate(config).summary
+    except (ConfigError, BackendError, TraceError) as error:  # of this candidate, such as too few GPUs for two models
+        return path, " ".join(str(error).split())
+    kept = {key: value for key, value in summary.items() if key not in DROPPED}
+    with atomic_write(path, ConfigError) as temporary:
+        temporary.write_text(json.dumps(kept, allow_nan=False), encoding="utf-8")
+    return path, None
