@@ -3,7 +3,7 @@
 import itertools
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -264,7 +264,8 @@ def _made(
             config.run = {"dir": "unnamed"}
         named = " ".join([design, *settings])
         service = float(OmegaConf.select(config, "backend.service_factor"))
-        made.append(Candidate(named, kind, name, own, price, gpu, services, config, *_rate(config), service))
+        priced = replace(gpu, usd_per_gpu_h=price.usd_per_gpu_h)
+        made.append(Candidate(named, kind, name, own, price, priced, services, config, *_rate(config), service))
     return made, ""
 
 

@@ -129,7 +129,7 @@ def answered(options: Options, *, progress: bool = False) -> "Plan":
     if not options.model:
         raise ConfigError("--model: found none, expected the model of an image in full, such as sdxl; `mezzotint list profiles`")
     for word in options.overrides:
-        if word.lstrip("+~").startswith(("cluster=", "cluster.count=", "seed=", "slo=", "models=", "system=", "arrivals=", "run.dir=")):
+        if word.lstrip("+~").startswith(("cluster=", "cluster.count=", "seed=", "slo=", "models=", "system=", "run.dir=")):
             raise ConfigError(f"{word}: the plan sets it; use --gpu, --design, --model, --rate-rpm or -o")
     words = [*options.overrides, *_arrivals(options), *_limits(targets)]
     with named(list(options.plugin)):
@@ -202,35 +202,41 @@ def _arrivals(options: Options) -> list[str]:
     words = []
     if options.trace is not None:
         words = ["trace=file", f"trace.path={_parquet(options.trace, options.runs)}"]
-        if options.rate_rpm is None:
-            return [*words, "arrivals=trace"]
+    own, set_rate = _own_arrivals(options), [each for each in options.overrides if each.startswith("arrivals.")]
     if options.rate_rpm is None:
-        raise ConfigError("--rate-rpm: found none, and no file with times of its own; name one of the two")
+        if not own and options.trace is None:
+            raise ConfigError("--rate-rpm: found none, and no file with times of its own; name one of the two")
+        return words if own else [*words, "arrivals=trace"]
+    if own or set_rate:
+        raise ConfigError(f"--rate-rpm: found beside {[*own, *set_rate][0]}; leave one out")
     return [*words, "arrivals=poisson", f"arrivals.rate_rpm={options.rate_rpm!r}"]
+
+
+def _own_arrivals(options: Options) -> list[str]:
+    """Return the overrides that choose other arrivals, such as ``arrivals=day``."""
+    return [word for word in options.overrides if word.lstrip("+").startswith("arrivals=")]
 
 
 def _parquet(path: Path, folder: Path) -> Path:
     """Return ``path`` if it is a trace; a delimited text file is imported, once, beside the runs."""
+    import hashlib
+
+    import numpy as np
+
     from traces.sources.delimited import Csv
     from traces.table.ingest import store
-    from traces.table.trace import about
 
     if not path.is_file():
         raise ConfigError(f"{path}: is no file; name a trace (Parquet) or a table of requests (CSV), or an override KEY=VALUE")
     with path.open("rb") as file:
         if file.read(4) == b"PAR1":
             return path.resolve()
-    import hashlib
-
-    import numpy as np
-
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()[:16]
     target = folder / "traces" / f"{path.stem}-{digest}.parquet"
     if not target.is_file():
         target.parent.mkdir(parents=True, exist_ok=True)
-        store(Csv(path).read(np.random.default_rng(0)), target)
-        about(target)
+        store(Csv(path=path).read(np.random.default_rng(0)), target)
     return target.resolve()
 
 
@@ -241,7 +247,7 @@ def _limits(targets: Sequence["object"]) -> list[str]:
 
 
 def _replications(options: Options) -> int:
-    own_times = options.trace is not None and options.rate_rpm is None
+    own_times = options.trace is not None and options.rate_rpm is None and not _own_arrivals(options)
     if options.replications is None:
         return 1 if own_times else 6
     if own_times and options.replications > 1:

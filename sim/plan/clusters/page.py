@@ -1,14 +1,21 @@
-"""The answer of a plan: plan.json, the sentence and the table for the terminal, and the figure."""
+"""The answer of a plan: plan.json, the sentence and the table for the terminal, the figure, and the page."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+import pandas as pd
+from markupsafe import Markup
 from matplotlib.figure import Figure
 
+from conf.page import render
 from conf.palette import COLOURS, GREY, house_style, panels, plain_numbers
 from sim.plan.clusters.answer import LOADS, SERVICE_ERROR, Measured, Plan, Ranked, Unmet, front
-from sim.report.figures.palette import legend_below
+from sim.report.figures.palette import SeriesStyle, legend_below
+try:
+    from sim.report.interactive import SERIES, Chart, Field, Limit, PageFigure, bars, page, points
+except ImportError: pass
 
 COLUMNS = (
     *("design", "models", "GPU", "GPUs", "$/h", "$/1,000 images", "p50 [s]", "p90 [s]", "p95 [s]", "p99 [s]"),
@@ -19,7 +26,7 @@ COLUMNS = (
 
 def sentence(plan: Plan) -> str:
     """Return the answer in a sentence or two."""
-    goal = " and ".join(target.text for target in plan.question.targets)
+    goal = _goal(plan)
     if not plan.ranked:
         close = [each for each in plan.unmet if each.kind == "infeasible"]
         reasons = "; ".join(f"{each.candidate.name}: {each.reason}" for each in close[:3])
@@ -200,4 +207,139 @@ def _number(value: float | None) -> str:
 
 
 def html(plan: Plan, command: str) -> str:
-    return ""
+    """Return the page to send: question, answer, ranked table, fronts, headroom, assumptions, accuracy, the command."""
+    names = list(dict.fromkeys(each.candidate.name for each in shown(plan)))
+    styles = {
+        name: SeriesStyle(COLOURS[number % len(COLOURS)], "-" if number < len(COLOURS) else (0, (5, 1.5)), "o")
+        for number, name in enumerate(names)
+    }
+    columns = [(*_split(title), each) for title, each in zip(COLUMNS, range(len(COLUMNS)), strict=True)]
+    body = render(
+        "sim.plan.clusters",
+        "plan.html.jinja",
+        plan=plan,
+        columns=columns,
+        rows=[row(each) for each in plan.ranked],
+        names=("design", "models", "GPU", "service times"),
+        assumptions=_assumptions(plan),
+        slower=f"{SERVICE_ERROR - 1:.0%}",
+        command=command,
+        prices={each.candidate.gpu: each.candidate.price for each in plan.clusters},
+        kinds={
+            "infeasible": "No cluster in range meets the target",
+            "dropped": "Dearer than the ranked ones",
+            "quality": "Below the asked quality",
+            "refused": "Cannot run",
+        },
+        goal=_goal(plan),
+    )
+    return page(
+        f"What to rent for {_goal(plan)}",
+        sentence(plan),
+        _figures(plan, styles) if names else [],
+        styles,
+        Markup(body),  # noqa: S704  of our template, which escapes
+        generator=command,
+        warnings=warnings(plan),
+    )
+
+
+def warnings(plan: Plan) -> list[str]:
+    """Return what a reader must know beside the answer."""
+    found = []
+    for each in plan.ranked[:1]:
+        bases = {model["basis"] for model in each.summary["models"]}
+        if bases & {"assumed", "scaled"}:
+            found.append(
+                "The service times of the first cluster were not measured: they are assumed, or scaled from another GPU. "
+                "Measure them with mezzotint calibrate before you order."
+            )
+        if each.not_monotone:
+            found.append(
+                f"More GPUs are not always better here: {', '.join(map(str, each.not_monotone))} miss the target, and the "
+                "answer is the smallest cluster above them."
+            )
+    undecided = sum(each.is_open for each in plan.clusters)
+    if undecided:
+        found.append(
+            f"{undecided} of {len(plan.clusters)} clusters lie so close to the target that {plan.question.replications} seeds "
+            "did not decide; they count as missing it."
+        )
+    return found
+
+
+def _goal(plan: Plan) -> str:
+    return " and ".join(target.text for target in plan.question.targets)
+
+
+def _split(title: str) -> tuple[str, str]:
+    name, _, unit = title.partition(" [")
+    return name, unit.rstrip("]")
+
+
+def _assumptions(plan: Plan) -> list[tuple[str, Any, str]]:
+    """Return the assumptions of the ranked clusters, each once."""
+    rows = [each for ranked in plan.ranked for each in ranked.summary["assumptions"]]
+    return list(dict.fromkeys((each["what"], str(each["value"]), each["source"]) for each in rows))
+
+
+def _figures(plan: Plan, styles: Mapping[str, SeriesStyle]) -> list[PageFigure]:
+    frame = pd.DataFrame(
+        [
+            {
+                SERIES: each.candidate.name,
+                "gpus": each.gpus,
+                "usd": each.usd_per_h,
+                "p95": each.numbers["p95_s"],
+                "p99": each.numbers["p99_s"],
+                "usd_1000": 1000 * (each.numbers["usd_per_image"] or math.nan),
+                "quality": each.numbers["quality"],
+                "energy": (each.numbers["energy_j_per_image"] or math.nan) / 1000,
+                "meets": "-" if each.meets is None else ("yes" if each.meets else "no"),
+            }
+            for each in sorted(shown(plan), key=lambda each: (each.candidate.name, each.gpus))
+        ]
+    )
+    usd, p95 = Field("usd", "US$ per hour", ",.2~f", "log", _bounds(frame["usd"])), Field("p95", "p95 of latency (s)", ",.3~r", "log", _bounds(frame["p95"]))
+    hover = (
+        Field("gpus", "GPUs", ",d"), Field("p99", "p99 (s)"), Field("usd_1000", "US$ per 1,000 images", ",.2f"),
+        Field("energy", "kJ per image"), Field("quality", "quality"), Field("meets", "meets the target", ""),
+    )  # fmt: skip
+    limits = [Limit(each.bound, each.text) for each in plan.question.targets if each.key == "latency_s.p95"]
+    panels_ = [Chart("Cost and latency", points(frame, usd, p95, styles, hover=hover, connected=True, limits=limits))]
+    known = frame.dropna(subset=["quality"])
+    if len(set(known["quality"])) > 1:
+        quality = Field("quality", "Quality (1: the model in full)", ".3f", "linear", _bounds(known["quality"]))
+        panels_.append(Chart("Cost and quality", points(known, usd, quality, styles, hover=hover)))
+    edge = front(shown(plan), lambda each: each.numbers["p95_s"])
+    ends = ", ".join(f"{each.gpus} x {each.candidate.gpu} with {each.candidate.design}" for each in edge)
+    figures = [
+        PageFigure(
+            "What a lower latency costs",
+            f"Every cluster that ran, without those that are saturated. None is both cheaper and faster than: {ends}.",
+            panels_,
+        )
+    ]
+    if plan.ranked:
+        loads = pd.DataFrame(
+            [
+                {
+                    SERIES: each.measured.candidate.name,
+                    "cluster": f"{each.measured.gpus} x {each.measured.candidate.gpu}, {each.measured.candidate.design}, {each.measured.candidate.models}",
+                    "load": each.headroom[0],
+                    "misses": each.headroom[1],
+                }
+                for each in plan.ranked
+            ]
+        )
+        chart = bars(
+            loads, Field("load", "Load that it carries (times the asked)"), styles, name=Field("cluster", "Cluster", ""),
+            hover=[Field("misses", "misses the target at")],
+        )  # fmt: skip
+        figures.append(PageFigure("Headroom", f"Loads tried: {', '.join(f'{each:g}' for each in LOADS)} times the asked.", [Chart("", chart)]))
+    return figures
+
+
+def _bounds(values: "pd.Series[float]") -> tuple[float, float]:
+    low, high = float(values.min()), float(values.max())
+    return low / 1.15, high * 1.15

@@ -90,7 +90,11 @@ def parse_target(text: str) -> Target:
         except ValueError as error:
             raise ConfigError(f"--target {text}: {error}") from None
         return Target(text, f"slo.{limit}.violation_rate", side, bound, limit)
-    return Target(text, f"latency_s.{key}" if key in LATENCIES else key, side, bound)
+    if key in LATENCIES:
+        return Target(text, f"latency_s.{key}", side, bound)
+    if "." not in key and not key.startswith("throughput"):
+        raise ConfigError(expected)
+    return Target(text, key, side, bound)
 
 
 def check_targets(targets: Sequence[Target]) -> None:

@@ -1,0 +1,233 @@
+"""`mezzotint plan`: against exhaustive search, queueing theory and itself."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sim.cli import main
+from sim.plan.clusters import trials
+from sim.plan.clusters.answer import Plan, front
+from sim.plan.clusters.command import Options, answered
+from sim.plan.clusters.page import as_json
+
+REQUESTS = 1500
+SDXL = ("--model", "sdxl-mlperf", "--gpu", "h100-sxm", "--gpu", "l40s")
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of runs that the tests share."""
+    return tmp_path_factory.mktemp("kept")
+
+
+def ask(tmp_path: Path, **options: Any) -> Plan:
+    """Answer a plan on a short built-in trace; its runs are kept in ``tmp_path``."""
+    given: dict[str, Any] = {
+        "target": ["p95<10s"],
+        "model": "sdxl-mlperf",
+        "gpu": ["h100-sxm", "l40s"],
+        "design": ["vanilla"],
+        "rate_rpm": 120.0,
+        "max_gpus": 16,
+        "replications": 3,
+        "runs": tmp_path / "runs",
+        "overrides": [f"trace.requests={REQUESTS}", "trace.history=0"],
+    }
+    return answered(Options(**given | options))
+
+
+def sizes(plan: Plan) -> dict[tuple[str, str], int]:
+    return {(each.measured.candidate.design, each.measured.candidate.gpu): each.measured.gpus for each in plan.ranked}
+
+
+def md_c_p95_s(rate_per_s: float, service_s: float, servers: int, seed: int, customers: int) -> float:
+    """Return p95 of the latency of M/D/c, first come, first served.
+
+    With a constant service time customers leave in the order in which they came, so each takes the server of the one
+    ``servers`` before it: W_n = max(0, W_(n-c) + D - (A_n - A_(n-c))).
+    """
+    arrival_s = np.cumsum(np.random.default_rng(seed).exponential(1 / rate_per_s, customers))
+    latency_s = np.empty(customers)
+    for first in range(servers):
+        own = arrival_s[first::servers]
+        walk = np.concatenate([[0.0], np.cumsum(service_s - np.diff(own))])
+        latency_s[first::servers] = walk - np.minimum.accumulate(walk) + service_s
+    return float(np.percentile(latency_s, 95))
+
+
+@pytest.mark.parametrize(("rate_rpm", "limit_s"), [(90.0, 10.0), (200.0, 6.0), (400.0, 5.0)])
+def test_vanilla_takes_the_gpus_of_m_d_c(rate_rpm: float, limit_s: float, kept: Path) -> None:
+    plan = ask(kept, gpu=["l40s"], rate_rpm=rate_rpm, target=[f"p95<{limit_s}s"], max_gpus=64)
+    (best,) = plan.ranked
+    alone = ask(kept, gpu=["l40s"], rate_rpm=0.01, target=["max<1000s"]).ranked[0]
+    service_s = alone.measured.numbers["p50_s"]
+    assert service_s is not None
+    expected = next(
+        servers
+        for servers in range(math.ceil(rate_rpm / 60 * service_s), 64)
+        if np.mean([md_c_p95_s(rate_rpm / 60, service_s, servers, seed, 20 * REQUESTS) for seed in range(5)]) <= limit_s
+    )
+    assert best.measured.gpus == expected
+
+
+def test_plan_agrees_with_exhaustive_search_in_a_fifth_of_its_runs(kept: Path) -> None:
+    plan = ask(kept, design=["vanilla", "nirvana hits=nirvana"], rank=2)
+    costs = {}
+    for each in {one.candidate for one in plan.clusters} | {one.candidate for one in plan.unmet}:
+        for gpus in range(1, 17):
+            made = trials.Trials(kept / "runs", 1, lambda: None)
+            asked = [trials.Trial(each, gpus, seed) for seed in (1, 2, 3)]
+            found = [summary for summary in made.measure(asked).values() if not isinstance(summary, str)]
+            late = [plan.question.targets[0].ratio(summary) for summary in found]
+            if not any(summary["backlog"]["grows"] for summary in found) and np.mean(late) <= 1:
+                costs[each.design, each.gpu] = each.usd_per_h(gpus), gpus
+                break
+    cheapest = sorted(costs, key=lambda name: costs[name][0])[: len(plan.ranked)]
+    assert [(one.measured.candidate.design, one.measured.candidate.gpu) for one in plan.ranked] == cheapest
+    assert sizes(plan) == {name: costs[name][1] for name in cheapest}
+    searched = sum(each.replications for each in plan.clusters)
+    assert searched <= 4 * 16 * 3 / 5
+
+
+def test_winner_meets_the_target_with_other_seeds_and_one_gpu_fewer_does_not(kept: Path) -> None:
+    (best, *_) = ask(kept, overrides=["trace.requests=6000", "trace.history=0"]).ranked
+    candidate, gpus = best.measured.candidate, best.measured.gpus
+    made = trials.Trials(kept / "runs", 1, lambda: None)
+    for count, meets in ((gpus, True), (gpus - 1, False)):
+        found = made.measure([trials.Trial(candidate, count, seed) for seed in (11, 12, 13)]).values()
+        late = [math.inf if isinstance(summary, str) else summary["latency_s"]["p95"] for summary in found]
+        assert bool(np.mean(late) <= 10) is meets
+
+
+def test_interrupted_plan_goes_on_and_runs_nothing_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = as_json(ask(tmp_path / "whole"), "plan")
+    made, simulate, stop = [], trials.simulate, [7]
+
+    def counted(config: Any) -> Any:
+        if stop[0] == 0:
+            raise KeyboardInterrupt
+        stop[0] -= 1
+        made.append(json.dumps(config, sort_keys=True, default=str))
+        return simulate(config)
+
+    monkeypatch.setattr(trials, "simulate", counted)
+    for rest in (3, 1000):
+        with pytest.raises(KeyboardInterrupt):
+            ask(tmp_path / "parts")
+        stop[0] = rest
+    assert as_json(ask(tmp_path / "parts"), "plan") == whole
+    assert len(made) == len(set(made))
+    count = len(made)
+    assert as_json(ask(tmp_path / "parts"), "plan") == whole
+    assert len(made) == count, "a repeated question is answered without a run"
+
+
+def test_more_load_never_makes_the_plan_cheaper(kept: Path) -> None:
+    costs = [ask(kept, rate_rpm=rate).ranked[0].measured.usd_per_h for rate in (30.0, 120.0, 300.0)]
+    assert costs == sorted(costs)
+    assert costs[0] < costs[-1]
+
+
+def test_dearer_gpu_never_rises_in_the_ranking(kept: Path, tmp_path: Path) -> None:
+    ranks = []
+    for usd in (0.1, 2.0, 50.0):
+        prices = tmp_path / "prices.yaml"
+        prices.write_text(f"l40s: {usd}\n")
+        kinds = [each.measured.candidate.gpu for each in ask(kept, prices=prices, rank=2).ranked]
+        ranks.append(kinds.index("l40s") if "l40s" in kinds else len(kinds))
+    assert ranks == sorted(ranks)
+    assert ranks[0] < ranks[-1]
+
+
+def test_dollars_are_gpus_in_whole_instances_and_services(kept: Path) -> None:
+    plan = ask(kept, model="nirvana-large", gpu=["a10g"], design=["vanilla", "nirvana hits=nirvana"], rate_rpm=20.0)
+    for each in plan.clusters:
+        paid = 4 * math.ceil(each.gpus / 4)
+        services = 0.21 if each.candidate.design.startswith("nirvana") else 0.0
+        assert each.usd_per_h == pytest.approx(2.036 * paid + services)
+        assert each.numbers["usd_per_image"] is not None
+
+
+def test_settings_of_a_design_are_candidates_of_their_own(kept: Path) -> None:
+    plan = ask(kept, design=["vanilla models.large.steps=10,20"], gpu=["l40s"], target=["p95<30s"], rank=9)
+    found = {each.measured.candidate.design: each.measured.gpus for each in plan.ranked}
+    assert set(found) == {"vanilla models.large.steps=10", "vanilla models.large.steps=20"}
+    assert found["vanilla models.large.steps=10"] < found["vanilla models.large.steps=20"]
+
+
+def test_floor_of_quality_leaves_out_what_is_below_it_or_unknown(kept: Path) -> None:
+    plan = ask(kept, design=["vanilla", "nirvana hits=nirvana"], min_quality=0.99)
+    assert {each.measured.candidate.design for each in plan.ranked} == {"vanilla"}
+    assert {each.kind for each in plan.unmet} == {"quality"}
+
+
+def test_fronts_hold_no_cluster_that_another_beats_in_both(kept: Path) -> None:
+    clusters = ask(kept).clusters
+    edge = front(clusters, lambda each: each.numbers["p95_s"])
+    for each in edge:
+        beaten = [other for other in clusters if other.usd_per_h < each.usd_per_h and (other.numbers["p95_s"] or 0) <= (each.numbers["p95_s"] or 0)]
+        assert not beaten
+
+
+def test_slower_service_never_needs_fewer_gpus_and_headroom_holds_the_load(kept: Path) -> None:
+    for each in ask(kept, max_gpus=32, rank=2).ranked:
+        assert each.gpus_if_slower is None or each.gpus_if_slower >= each.measured.gpus
+        carries, misses = each.headroom
+        assert carries >= 1.0
+        assert misses is None or misses > carries
+        assert each.needed <= each.measured.gpus
+
+
+@pytest.fixture
+def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_impossible_target_ends_with_status_1_and_says_what_binds(there: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["plan", *SDXL, "--design", "vanilla", "--rate-rpm", "30", "trace.requests=300"]
+    assert main([*words, "--target", "p95<0.1s", "-o", "service"]) == 1
+    assert "the service itself binds" in capsys.readouterr().out
+    assert "the service itself binds" in (there / "service" / "plan.html").read_text()
+    assert main([*words, "--target", "p95<10s", "--max-gpus", "1", "-o", "capacity", "arrivals.rate_rpm=600"]) == 2
+    capsys.readouterr()
+    words[words.index("30")] = "600"
+    assert main([*words, "--target", "p95<10s", "--max-gpus", "1", "-o", "capacity"]) == 1
+    assert "capacity binds" in capsys.readouterr().out
+
+
+def test_plan_from_a_csv_of_prompts_with_times(there: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = "\n".join(f"{6 * row},a red fox in the snow {row % 7}" for row in range(400))
+    (there / "log.csv").write_text(f"arrival_s,prompt\n{rows}\n")
+    assert main(["plan", "log.csv", *SDXL, "--target", "p95<10s", "--design", "vanilla"]) == 0
+    assert "meets p95<10s for $0.86 per hour" in capsys.readouterr().out
+    content = json.loads((there / "results" / "plan" / "plan.json").read_text())
+    assert content["ranked"][0]["gpus"] == 1
+    assert content["ranked"][0]["replications"] == 1
+    assert content["command"].startswith("mezzotint plan log.csv")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--model", "sdxl", "--rate-rpm", "9"], "--target: found none"),
+        (["--target", "p95<9s", "--rate-rpm", "9"], "--model: found none"),
+        (["--target", "p95<9s", "--model", "sdxl"], "--rate-rpm: found none"),
+        (["--target", "p95<9s", "--model", "sd9", "--rate-rpm", "9"], "--model sd9: is no model"),
+        (["--target", "p95<9s", "--model", "sdxl", "--rate-rpm", "9", "--gpu", "z9"], "--gpu z9: is no kind of GPU"),
+        (["--target", "p95<9s", "--model", "sdxl", "--rate-rpm", "9", "--gpu", "mi325x"], "no price is known"),
+        (["--target", "p95<9s", "--model", "sdxl", "--rate-rpm", "9", "cluster.count=3"], "the plan sets it"),
+        (["log.txt", "--target", "p95<9s", "--model", "sdxl"], "log.txt: is no file"),
+        (["--target", "p95<9s", "--model", "sdxl", "--rate-rpm", "9", "--prices", "no.yaml"], "--prices no.yaml"),
+        (["--target", "p95<9s", "--model", "sdxl", "--rate-rpm", "9", "--design", "moon"], "moon"),
+    ],
+)
+def test_unusable_option_is_refused_with_its_name(
+    words: list[str], message: str, there: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["plan", *words]) == 2
+    assert message in capsys.readouterr().err
