@@ -7,8 +7,12 @@
 The overrides are those of ``mezzotint run``; ``mezzotint.choices()`` lists the groups.
 """
 
+from mezzotint.planning import Plan, plan
 from mezzotint.results import Plots, Run, Sweep
 from mezzotint.simulation import choices, load, run, sweep
 from sim.core.errors import ConfigError, SimulationError
 
-__all__ = ["ConfigError", "Plots", "Run", "SimulationError", "Sweep", "choices", "load", "run", "sweep"]
+__all__ = [
+    *("ConfigError", "Plan", "Plots", "Run", "SimulationError", "Sweep"),
+    *("choices", "load", "plan", "run", "sweep"),
+]

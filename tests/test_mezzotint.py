@@ -1,5 +1,6 @@
 """The Python interface gives what the command line writes."""
 
+import shlex
 import shutil
 import subprocess
 import sys
@@ -129,3 +130,18 @@ def test_a_temporary_run_goes_with_its_object() -> None:
 def test_importing_it_needs_only_the_base_install() -> None:
     code = "import mezzotint, sys; assert not {'torch', 'diffusers', 'transformers'} & {*sys.modules}"
     subprocess.run([sys.executable, "-P", "-c", code], check=True, cwd=Path(__file__).parents[1])
+
+
+def test_plan_gives_what_the_command_line_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["trace.requests=300", "trace.history=0"]
+    plan = mezzotint.plan(
+        *words, target="p95<10s", model="sdxl", gpus=["l40s"], designs=["vanilla"], rate_rpm=20, replications=2
+    )
+    assert plan.table["gpus"].tolist() == [1]
+    assert set(plan.clusters["meets"]) == {True}
+    assert isinstance(plan.plot(), Figure)
+    assert plan.save("mine") == Path("mine/plan.html")
+    assert main(shlex.split(plan.command)[1:]) == 0
+    mine, theirs = ((tmp_path / each / "plan.json").read_text() for each in ("mine", "results/plan"))
+    assert mine == theirs

@@ -2,6 +2,7 @@
 
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 from math import ceil
 from pathlib import Path
@@ -17,6 +18,7 @@ from backends.profile import write as write_profile
 from sim.core.errors import ConfigError
 from sim.papers.hardware.rows import QUANTILES, SCORED, Submission
 from sim.papers.scorecard.runs.points import Point, composed
+from sim.plan.clusters.search import Found, Outcome, smallest
 from sim.run.config.settings import check
 from sim.run.simulate import Assembled, assemble
 from traces.table.trace import Trace
@@ -29,6 +31,9 @@ SERVER = (
     *(f"models={MODEL}", "extrapolate=warn", "slo=[]", "sample_s=1e6", "quality=alpha"),
 )
 """Overrides of the server; a partial batch takes its share of a full batch's time (extrapolate)."""
+
+LIMIT_S = 20.0
+"""The limit on p99 of MLPerf's server scenario."""
 
 FIT_TOLERANCE = 1e-5
 """Relative tolerance of the fitted seconds per image, of which 2 % are up to 30 % of latency."""
@@ -80,9 +85,14 @@ class Replay:
         self._trace: Trace | None = None
         self.times_s = self.predicted_s = np.zeros(0)
 
-    def latencies_s(self, factor: float) -> Floats:
-        """Return all latencies [s], ascending, if an image takes ``factor`` x ``base_s``."""
-        run, latencies_s = run_config(self._config, factor, self._trace)
+    def latencies_s(self, factor: float, gpus: int | None = None) -> Floats:
+        """Return all latencies [s], ascending, if an image takes ``factor`` x ``base_s``.
+
+        Args:
+            gpus: number of GPUs; None for the submission's.
+        """
+        config = self._config if gpus is None else self._config | {"cluster": self._config["cluster"] | {"count": gpus}}
+        run, latencies_s = run_config(config, factor, self._trace)
         self._trace = run.trace
         self.times_s = np.asarray(run.engine.record.request_columns["arrival_s"], np.float64)
         return np.sort(latencies_s)
@@ -131,6 +141,25 @@ class Replay:
         return float(brentq(excess_s, low, high, rtol=FIT_TOLERANCE, xtol=FIT_TOLERANCE))
 
 
+    def planned_gpus(self, factor: float) -> int | None:
+        """Return the fewest GPUs with which p99 is below `LIMIT_S`, by the planner's search; None if none has it.
+
+        The seconds of a GPU stay the same; the search may take twice the GPUs that were used.
+        """
+        found, max_gpus = Found(1), 2 * self.row.gpus
+        work = factor * self.base_s * self.row.target_qps
+        search = smallest(found, max_gpus, 1)
+        asks = next(search)
+        with suppress(StopIteration):
+            while True:
+                outcomes = {}
+                for ask in asks:
+                    p99_s = summary(self.latencies_s(factor, ask.gpus))["p99"]
+                    outcomes[ask] = Outcome((p99_s / LIMIT_S,), False, work, 1.0)
+                asks = search.send(outcomes)
+        return found.gpus
+
+
 @cache
 def base_config(overrides: tuple[str, ...]) -> dict[str, Any]:
     """Return the configuration of a run with ``overrides``; callers must not modify it."""
@@ -163,11 +192,13 @@ def replay_submission(row: Submission, *, with_sensitivity: bool = True) -> tupl
         factor = replay.fit()
         unfitted = None if not row.offline_images_per_s else replay.predict(1.0, with_sensitivity=with_sensitivity)
         fitted = replay.predict(factor, with_sensitivity=with_sensitivity)
+        planned = replay.planned_gpus(1.0) if row.offline_images_per_s else None
     times_s = replay.times_s
     facts = {
         "name": row.name,
         "accelerator": row.accelerator,
         "gpus": row.gpus,
+        "planned_gpus": planned,
         "source": row.source,
         "target_qps": row.target_qps,
         "scheduled_qps": {"logged": row.scheduled_qps, "ours": (len(times_s) - 1) / float(times_s[-1] or 1.0)},

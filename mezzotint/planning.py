@@ -1,0 +1,123 @@
+"""Plan a deployment, with the answer as pandas frames."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from html import escape
+from pathlib import Path
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from sim.plan.clusters.answer import Plan as Answer
+from sim.plan.clusters.command import OUT, RUNS, Options, answered, command_line, write
+from sim.plan.clusters.page import as_json, draw, sentence
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The answer of a plan.
+
+    Attributes:
+        command: the command line that gives the same answer.
+    """
+
+    command: str
+    _answer: Answer
+
+    @property
+    def answer(self) -> str:
+        """The answer in a sentence or two."""
+        return sentence(self._answer)
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        """The clusters that meet the targets, the cheapest first: a row each, with the keys of plan.json."""
+        hidden = ["models", "assumptions"]
+        return pd.json_normalize(as_json(self._answer, self.command)["ranked"]).drop(columns=hidden, errors="ignore")
+
+    @cached_property
+    def clusters(self) -> pd.DataFrame:
+        """Every cluster that ran: a row each, with latencies in seconds and costs in US$."""
+        return pd.DataFrame(as_json(self._answer, self.command)["clusters"])
+
+    @cached_property
+    def not_ranked(self) -> pd.DataFrame:
+        """The candidates that are not ranked: columns ``design``, ``gpu``, ``kind``, ``reason`` and others."""
+        rows = as_json(self._answer, self.command)["not_ranked"]
+        return pd.DataFrame(rows).drop(columns="best", errors="ignore")
+
+    def plot(self) -> Figure:
+        """Draw cost against p95 of every stable cluster, and the headroom of the ranked ones."""
+        return draw(self._answer)
+
+    def save(self, folder: str | Path) -> Path:
+        """Write plan.html, plan.json and plan.png into ``folder``, and return the page's path.
+
+        Raises ConfigError: they cannot be written.
+        """
+        write(self._answer, Path(folder), self.command)
+        return Path(folder) / "plan.html"
+
+    def __repr__(self) -> str:
+        return self.answer
+
+    def _repr_html_(self) -> str:
+        return f"<p>{escape(self.answer)}</p>{self.table.to_html()}"
+
+
+def plan(
+    *overrides: str,
+    target: str | Sequence[str],
+    model: str,
+    gpus: Sequence[str] = (),
+    designs: Sequence[str] = (),
+    trace: str | Path | None = None,
+    rate_rpm: float | None = None,
+    prices: str | Path | None = None,
+    min_quality: float | None = None,
+    max_gpus: int = 256,
+    rank: int = 5,
+    replications: int | None = None,
+    jobs: int = 1,
+    runs: str | Path = RUNS,
+    profiles: str | Path | None = None,
+    config_dir: str | Path | None = None,
+    plugins: Sequence[str] = (),
+    progress: bool = False,
+) -> Plan:
+    """Find the cheapest clusters that meet latency targets, over designs and kinds of GPUs.
+
+    The arguments are the options of ``mezzotint plan`` (``mezzotint plan --help``).
+
+    Args:
+        overrides: ``KEY=VALUE`` settings of every run.
+        target: what to meet, such as ``"p95<10s"``; several must all be met.
+        gpus: kinds of GPUs; empty for all that have a profile and a price.
+        designs: choices of ``system=`` with their settings; empty for the usual ones.
+        trace: a trace, or a CSV of prompts; None for the built-in trace.
+        rate_rpm: steady Poisson arrivals, requests per minute; None for the trace's own times.
+        runs: the folder that keeps the runs: the same question is answered from them.
+
+    Raises ConfigError, TraceError, BackendError: the input cannot be used.
+    """
+    options = Options(
+        target=[target] if isinstance(target, str) else list(target),
+        model=model,
+        gpu=list(gpus),
+        design=list(designs),
+        trace=None if trace is None else Path(trace),
+        rate_rpm=rate_rpm,
+        prices=None if prices is None else Path(prices),
+        min_quality=min_quality,
+        max_gpus=max_gpus,
+        rank=rank,
+        replications=replications,
+        jobs=jobs,
+        runs=Path(runs),
+        overrides=overrides,
+        config_dir=None if config_dir is None else Path(config_dir),
+        profiles=None if profiles is None else Path(profiles),
+        plugin=list(plugins),
+    )
+    return Plan(command_line(options, OUT), answered(options, progress=progress))
