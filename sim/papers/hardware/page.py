@@ -33,6 +33,11 @@ def render(facts: Results, image: str | None) -> str:
         errors=[(name, *(percent(facts["errors"][of][key], 2) for key in keys)) for of, name in NAMES.items()],
         above=[run for run in runs if run["load"] > 1],
         runs=[_submission(run) for run in runs],
+        planned=[
+            run | {"same": run["planned_gpus"] == run["gpus"], "unfitted_load": run["unfitted"]["image_s"] * run["target_qps"] / run["gpus"]}
+            for run in runs
+            if run["unfitted"] is not None and "planned_gpus" in run
+        ],
         routed=[_routed(run) for run in facts["routed"]],
         in_bands=_in_bands(facts["routed"]),
     )
