@@ -31,8 +31,11 @@ _LINE_PX = 1.8
 _FAINT = 0.12
 _BAR_PX = 26
 _PANEL_PX = 280
-_SHOWN = "datum.series === '' || indexof(shown, datum.series) >= 0"
-_LIT = "lit === null || lit === datum.series || datum.series === ''"
+ALWAYS = "\u00a0"
+"""The series of what the legend neither hides nor dims."""
+
+_SHOWN = f"datum.series === '{ALWAYS}' || indexof(shown, datum.series) >= 0"
+_LIT = f"lit === null || lit === datum.series || datum.series === '{ALWAYS}'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,7 @@ class Field:
     Attributes:
         format: empty for text.
         domain: bounds of the axis; None for those of the data, with zero.
+        ticks: values with a tick; empty for round ones.
     """
 
     column: str
@@ -49,12 +53,13 @@ class Field:
     format: str = ",.3~r"
     scale: Literal["linear", "log"] = "linear"
     domain: tuple[float, float] | None = None
+    ticks: Sequence[float] = ()
 
     def channel(self, **more: Any) -> Spec:
         """Return the encoding of a quantity along an axis."""
         scale: Spec = {"type": self.scale} | ({"domain": list(self.domain)} if self.domain else {})
         scale |= {"zero": self.domain is None} if self.scale == "linear" else {"nice": False}
-        axis = {"format": self.format, "title": self.title}
+        axis = {"format": self.format, "title": self.title} | ({"values": list(self.ticks)} if self.ticks else {})
         return {"field": self.column, "type": "quantitative", "scale": scale, "axis": axis} | more
 
     def hover(self) -> Spec:
@@ -68,12 +73,12 @@ class Limit:
     """A dashed line across a chart.
 
     Attributes:
-        series: the only series that the limit holds for; empty for all.
+        series: the only series that the limit holds for; ALWAYS if it holds for all.
     """
 
     value: float
     label: str
-    series: str = ""
+    series: str = ALWAYS
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +204,12 @@ def bars(
         part: the parts that are stacked to a bar, each in the colour that `colours` has for it.
     """
     name = name or Field(SERIES, "System", "")
-    rows: Spec = {"field": name.column, "type": "nominal", "sort": None, "title": None}
+    rows: Spec = {
+        "field": name.column,
+        "type": "nominal",
+        "sort": list(dict.fromkeys(frame[name.column])),
+        "title": None,
+    }
     rows |= {"axis": {"labelLimit": 150, "ticks": False, "domain": False, "grid": False}}
     encoding: Spec = {"y": rows, "opacity": _opacity(), "color": _colour(styles)}
     shown = [name.hover(), *([part.hover()] if part else []), x.hover(), *(each.hover() for each in hover)]
@@ -289,7 +299,7 @@ def _spec(frame: pd.DataFrame, layers: Sequence[Spec], styles: Mapping[str, Seri
                 "gridColor": "#ececef",
                 "domainColor": "#b8b8bd",
                 "tickColor": "#b8b8bd",
-                "tickCount": 6,
+                "tickCount": 5,
             },
             "legend": {"labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": "normal", "labelColor": EDGE},
             "text": {"fontSize": 11.5},
@@ -298,13 +308,13 @@ def _spec(frame: pd.DataFrame, layers: Sequence[Spec], styles: Mapping[str, Seri
 
 
 def _points(x: Field, y: Field, colour: Spec, hover: Sequence[Field], visible: bool) -> Spec:
-    """Return the points, of which the one nearest to the pointer shows its values. A nameless line has none."""
+    """Return the points, of which the one nearest to the pointer shows its values. A line of ALWAYS has none."""
     near = {"name": "near", "select": {"type": "point", "on": "pointermove", "nearest": True, "clear": "pointerout"}}
     shown = [Field(SERIES, "System", ""), x, y, *hover]
     at_rest = {"test": _LIT, "value": 1} if visible else {"test": "false", "value": 1}
     opacity = {"condition": [{"param": "near", "empty": False, "value": 1}, at_rest], "value": _FAINT if visible else 0}
     return {
-        "transform": [{"filter": "datum.series !== ''"}],
+        "transform": [{"filter": f"datum.series !== '{ALWAYS}'"}],
         "mark": {"type": "point", "filled": True, "size": 42},
         "params": [near],
         "encoding": {
@@ -337,12 +347,12 @@ def _interval(value: Field) -> tuple[Field, Field]:
 
 
 def _colour(styles: Mapping[str, SeriesStyle]) -> Spec:
-    scale = {"domain": ["", *styles], "range": [EDGE, *(style.colour for style in styles.values())]}
+    scale = {"domain": [ALWAYS, *styles], "range": [EDGE, *(style.colour for style in styles.values())]}
     return {"field": SERIES, "type": "nominal", "scale": scale, "legend": None}
 
 
 def _dash(styles: Mapping[str, SeriesStyle]) -> Spec:
-    scale = {"domain": ["", *styles], "range": [[2, 3], *(_dash_px(style) for style in styles.values())]}
+    scale = {"domain": [ALWAYS, *styles], "range": [[2, 3], *(_dash_px(style) for style in styles.values())]}
     return {"field": SERIES, "type": "nominal", "scale": scale, "legend": None}
 
 

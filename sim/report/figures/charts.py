@@ -1,6 +1,8 @@
 """The report's figures as charts that answer to the pointer: each function takes runs and returns its panels."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from math import ceil, floor, log10
 from typing import Any
 
 import numpy as np
@@ -28,7 +30,7 @@ from sim.report.figures.panels import (
     step_colours,
     throughput_panels,
 )
-from sim.report.interactive import Chart, Field, Limit, Spec, bars, lines, points
+from sim.report.interactive import ALWAYS, Chart, Field, Limit, Spec, bars, lines, points
 from sim.report.labels import natural
 from sim.report.runs import Run, latency_quantiles
 
@@ -54,7 +56,7 @@ def cost(runs: Sequence[Run]) -> list[Chart]:
         ]
         if rows:
             x = Field("usd", "Cost per image (US$)", "$,.3~r")
-            y = Field("within", "Requests within the limit", ".1%", domain=(0.0, 1.0))
+            y = Field("within", "Requests within the limit", ".1~%", domain=(0.0, 1.0))
             spec = points(_frame(rows), x, y, series_styles(runs), hover=[_LOAD], connected=True)
             charts.append(Chart(f"SLO {limit_text(name)}", spec))
     return charts
@@ -75,11 +77,13 @@ def latency(runs: Sequence[Run]) -> list[Chart]:
                 rows.append(pd.DataFrame({"series": cell.series, "latency_s": means, "share": _PROBABILITIES, **band}))
         if rows:
             frame = pd.concat(rows, ignore_index=True)
-            low, high = frame.latency_s.min(), frame.latency_s.max()
+            limits = _limits(drawn)
+            low, high = frame.latency_s.min(), max([frame.latency_s.max(), *(limit.value for limit in limits)])
             is_log = low > 0 and high / low > LOG_LATENCY_RATIO
-            x = Field("latency_s", "Latency, arrival to finish (s)", scale="log" if is_log else "linear")
+            x = Field("latency_s", "Latency, arrival to finish (s)")
+            x = replace(x, scale="log", domain=(low, high), ticks=_decades(low, high)) if is_log else x
             y = Field("share", "Share of completed requests", ".1~%", domain=(0.0, 1.0))
-            spec = lines(frame, x, y, series_styles(runs), limits=_limits(drawn), sparse=False, along="y")
+            spec = lines(frame, x, y, series_styles(runs), limits=limits, sparse=False, along="y")
             charts.append(Chart(load.label, spec))
     return charts
 
@@ -122,16 +126,20 @@ def hits(runs: Sequence[Run]) -> list[Chart]:
 
 def over_time(runs: Sequence[Run]) -> list[Chart]:
     """Return requests waiting and the share of GPUs busy against time, for the first seed of each series."""
-    grid = cells(runs)
-    drawn = [cell for cell in grid if first_series(cell, "queued", _SPANS) or first_series(cell, "busy", _SPANS)]
+    drawn = [
+        cell
+        for cell in cells(runs)
+        if any(first_series(cell, column, _SPANS) is not None for column in ("queued", "busy"))
+    ]
+    loads = common_loads([run for cell in drawn for run in cell.runs])
+    names = thinned(sorted({cell.series for cell in drawn if cell.load in loads}, key=natural), MAX_SERIES)
+    waiting = Field("value", "Requests waiting")
+    busy = Field("value", "Share of GPUs busy", ".0%", domain=(0.0, 1.0))
     charts = []
-    for load in common_loads([run for cell in drawn for run in cell.runs]):
-        at = [cell for cell in drawn if cell.load == load]
-        names = thinned(sorted((cell.series for cell in at), key=natural), MAX_SERIES)
-        for column, what in (("queued", "requests waiting"), ("busy", "GPUs busy")):
-            found = [
-                (cell, series) for cell in at if cell.series in names and (series := first_series(cell, column, _SPANS))
-            ]
+    for column, y in (("queued", waiting), ("busy", busy)):
+        for load in loads:
+            at = [cell for cell in drawn if cell.load == load and cell.series in names]
+            found = [(cell, series) for cell in at if (series := first_series(cell, column, _SPANS)) is not None]
             if not found:
                 continue
             unit, seconds = time_unit(max(float(time[-1]) for _, (time, _) in found))
@@ -140,11 +148,9 @@ def over_time(runs: Sequence[Run]) -> list[Chart]:
                 gpus = cell.runs[0].number("gpu", "count") or max(float(value.max()), 1.0)
                 shown = value if column == "queued" else np.clip(value / gpus, 0.0, 1.0)
                 rows.append(pd.DataFrame({"series": cell.series, "time": time / seconds, "value": shown}))
-            y = Field("value", "Requests waiting", ",.3~r")
-            y = y if column == "queued" else Field("value", "Share of GPUs busy", ".0%", domain=(0.0, 1.0))
-            x = Field("time", f"Time ({unit})")
-            spec = lines(pd.concat(rows, ignore_index=True), x, y, series_styles(runs), sparse=False)
-            charts.append(Chart(f"{load.label}: {what}", spec))
+            frame, x = pd.concat(rows, ignore_index=True), Field("time", f"Time ({unit})")
+            what = "requests waiting" if column == "queued" else "GPUs busy"
+            charts.append(Chart(f"{load.label}: {what}", lines(frame, x, y, series_styles(runs), sparse=False)))
     return charts
 
 
@@ -169,9 +175,10 @@ def _panel(
         for at in [place] if place is not None else [places[0], places[-1]] if places else []:
             rows.append({"series": axis.curve(cell), "x": at, "value": spread.mean, **_ends(spread)})
     if axis.key is None and not is_share:
-        rows += [{"series": "", "x": rate, "value": rate} for rate in places]
+        rows += [{"series": ALWAYS, "x": rate, "value": rate} for rate in places]
     is_log = bool(places) and places[0] > 0 and places[-1] / places[0] >= LOG_RATIO
-    x = Field("x", axis.title, ",~r" if is_log else ",.6~r", scale="log" if is_log else "linear")
+    x = Field("x", axis.title, ",.6~r")
+    x = replace(x, scale="log", domain=(places[0], places[-1]), ticks=thinned(places, 6)) if is_log else x
     return lines(_frame(rows), x, value, styles)
 
 
@@ -182,8 +189,15 @@ def _limits(drawn: Sequence[SeriesAtLoad]) -> list[Limit]:
         limits = {cell.series: round(value.mean, 6) for cell in drawn if (value := cell.spread("slo", name, "limit_s"))}
         for limit in sorted(set(limits.values())):
             owners = [series for series, value in limits.items() if value == limit]
-            found.append(Limit(limit, name, owners[0] if len(owners) == 1 < len(limits) else ""))
+            found.append(Limit(limit, name, owners[0] if len(owners) == 1 < len(limits) else ALWAYS))
     return found
+
+
+def _decades(low: float, high: float) -> list[float]:
+    """Return the powers of ten from `low` to `high`, and their triples if these are few."""
+    powers = range(floor(log10(low)), ceil(log10(high)) + 1)
+    steps = (1.0, 3.0) if high / low < 100 else (1.0,)
+    return [tick for power in powers for step in steps if low <= (tick := step * 10.0**power) <= high]
 
 
 def _ends(spread: Spread, base: float = 0.0, sign: float = 1.0) -> dict[str, float]:
