@@ -1,17 +1,18 @@
 """`mezzotint report`: a self-contained HTML file, and its figures as SVG."""
 
-import base64
 import io
 import json
 import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Literal
 
 import matplotlib as mpl
 import typer
+from markupsafe import Markup
 from matplotlib.figure import Figure
 from tqdm import tqdm
 
@@ -21,9 +22,13 @@ from conf.palette import house_style
 from sim.core.errors import ConfigError
 from sim.core.run_folder import REQUESTS
 from sim.report import tables
+from sim.report.answer import answer, caveats
+from sim.report.compare import cells
+from sim.report.figures import charts
 from sim.report.figures import panels as figures
 from sim.report.figures.over_time import MAX_SERIES, over_time
-from sim.report.figures.palette import families_of, series_of
+from sim.report.figures.palette import families_of, series_of, series_styles
+from sim.report.interactive import Chart, PageFigure, page
 from sim.report.labels import short_key
 from sim.report.runs import Run, load_runs
 from sim.report.sensitivity import EXAMPLE, PERCENTILES, rerun_s, sensitivities
@@ -74,14 +79,69 @@ def report(
     print(text if output is None else output)
 
 
-_FIGURES: dict[str, tuple[str, Callable[[Sequence[Run]], Figure | None]]] = {
-    "latency": ("Latency distribution", figures.latency_distribution),
-    "slo": ("Requests over the latency limit", figures.slo_violations),
-    "hits": ("Cache hits by steps skipped", figures.hit_share),
-    "throughput": ("Throughput", figures.throughput),
-    "over_time": ("Queue and GPUs over time", over_time),
+@dataclass(frozen=True, slots=True)
+class _Figure:
+    """A figure of the report.
+
+    Attributes:
+        charts: its panels in the page.
+        draw: the same as a file; None if it is in the page alone.
+    """
+
+    title: str
+    caption: str
+    charts: Callable[[Sequence[Run]], list[Chart]]
+    draw: Callable[[Sequence[Run]], Figure | None] | None = None
+    over_seeds: str = "Means over seeds, with their range."
+
+
+_FIGURES = {
+    "cost": _Figure(
+        "Cost and the latency limit",
+        "Share of requests that finished within the limit, against what an image costs. Upper left is best. A line "
+        "joins the loads of a system.",
+        charts.cost,
+    ),
+    "latency": _Figure(
+        "Latency distribution",
+        "Share of completed requests with a latency, from arrival to finished image, up to the value on the x axis. "
+        "Warm-up is left out. Dashed lines are the latency limits (SLO), in seconds or as multiples (x) of the "
+        "standalone latency: the time of a full request on the large model, alone on a GPU (the mean if sizes differ).",
+        charts.latency,
+        figures.latency_distribution,
+    ),
+    "slo": _Figure(
+        "Requests over the latency limit",
+        "Share of requests that took longer than the limit or were not served.",
+        charts.slo,
+        figures.slo_violations,
+    ),
+    "hits": _Figure(
+        "Cache hits by steps skipped",
+        "Share of cache lookups by K, the number of denoising steps that a hit skips, and of misses. Each bar adds up "
+        "to 100%. Systems without a cache are not shown.",
+        charts.hits,
+        figures.hit_share,
+        "Bars are means over seeds.",
+    ),
+    "throughput": _Figure(
+        "Throughput",
+        "Requests completed per minute of the measured window. The saving beside a bar is compute: 1 − seconds of "
+        "denoising steps ÷ seconds of all steps of every request on the large model. A dotted line is the "
+        "offered rate.",
+        charts.throughput,
+        figures.throughput,
+    ),
+    "over_time": _Figure(
+        "Queue and GPUs over time",
+        "Requests waiting, and the share of the GPUs that are busy. Both are averages over short spans of the run, "
+        "warm-up included, and come from the first seed.",
+        charts.over_time,
+        over_time,
+        "",
+    ),
 }
-"""Title and drawing function of each figure by the name of its file; the captions are in the template."""
+"""Figures of the page by the name of their file, in the order of the page."""
 
 
 def write_report(
@@ -100,13 +160,15 @@ def write_report(
     check_ours(html, ConfigError, "a report", b"<!DOCTYPE html>", b"mezzotint")
     runs = load_runs(dirs)
     bar = tqdm(_FIGURES.items(), desc="figures", unit="figure", disable=None, leave=False)
-    drawn = {name: _svg(figure) for name, (_, draw) in bar if (figure := draw(runs)) is not None}
-    page = _page(runs, drawn, title or _title(runs), reruns_s)
+    drawn = {name: _svg(figure) for name, each in bar if each.draw and (figure := each.draw(runs)) is not None}
+    html_text = _page(runs, drawn, title or _title(runs), reruns_s)
     folder = html.parent / "figures"
-    paths = {name: folder / f"{name}.svg" for name in _FIGURES}
+    paths = {name: folder / f"{name}.svg" for name, each in _FIGURES.items() if each.draw}
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        files = {paths[name]: svg for name, svg in drawn.items()} | {html: page.encode("utf-8", "backslashreplace")}
+        files = {paths[name]: svg for name, svg in drawn.items()} | {
+            html: html_text.encode("utf-8", "backslashreplace")
+        }
         removed = [path for path in paths.values() if path not in files]
         with atomic_files(list(files), ConfigError, removed) as temporaries:
             for temporary, content in zip(temporaries, files.values(), strict=True):
@@ -118,10 +180,10 @@ def write_report(
 
 def _page(runs: Sequence[Run], drawn: Mapping[str, bytes], title: str, reruns_s: float) -> str:
     rows, groups, bands = tables.comparison(runs), tables.verdicts(runs), sensitivities(runs, reruns_s)
-    return render(
+    shown = _figures(runs, drawn)
+    body = render(
         "sim.report",
         "report.html.jinja",
-        title=title,
         different_images=tables.different_images(runs),
         groups=groups,
         one_load=rows[0][0].load.label if len({cell.load.label for cell, _ in rows}) == 1 else "",
@@ -140,14 +202,39 @@ def _page(runs: Sequence[Run], drawn: Mapping[str, bytes], title: str, reruns_s:
         example=EXAMPLE,
         by_others=any(model.basis == "published" for run in runs for model in run.models),
         checks=list(dict.fromkeys(text for each in bands for text in each.validations)),
-        figures=[(name, _FIGURES[name][0], base64.b64encode(svg).decode()) for name, svg in drawn.items()],
-        undrawn=[title for name, (title, _) in _FIGURES.items() if name not in drawn],
-        series=len(series_of(runs)),
-        max_series=MAX_SERIES,
-        without_requests=[run.name for run in runs if not (run.path / REQUESTS).is_file()],
+        undrawn=[each.title for name, each in _FIGURES.items() if name not in shown],
         assumptions=tables.assumptions(runs),
         reproduction=tables.reproduction(runs),
     )
+    return page(
+        title,
+        answer(runs),
+        list(shown.values()),
+        series_styles(runs),
+        Markup(body),  # the template has escaped it
+        generator="mezzotint report",
+        warnings=caveats(runs),
+    )
+
+
+def _figures(runs: Sequence[Run], drawn: Mapping[str, bytes]) -> dict[str, PageFigure]:
+    """Return the figures that some run has the data for, with their captions."""
+    seeds = any(len(cell.runs) > 1 for cell in cells(runs))
+    series, without = len(series_of(runs)), [run.name for run in runs if not (run.path / REQUESTS).is_file()]
+    notes = {
+        "latency": f"Not shown, because they have no requests.parquet: {', '.join(without)}." if without else "",
+        "over_time": f"Shows {MAX_SERIES} of {series} series, evenly spaced." if series > MAX_SERIES else "",
+    }
+    return {
+        name: PageFigure(
+            each.title,
+            " ".join(filter(None, [each.caption, notes.get(name), each.over_seeds if seeds else ""])),
+            panels,
+            drawn.get(name),
+        )
+        for name, each in _FIGURES.items()
+        if (panels := each.charts(runs))
+    }
 
 
 def _title(runs: Sequence[Run]) -> str:

@@ -33,7 +33,7 @@ def over_time(runs: Sequence[Run]) -> Figure | None:
     """
     drawn: dict[Load, dict[str, Strip]] = {}
     for cell in cells(runs):
-        waiting, busy = _first(cell, "queued", _POINTS), _first(cell, "busy", _POINTS)
+        waiting, busy = first_series(cell, "queued", _POINTS), first_series(cell, "busy", _POINTS)
         if waiting or busy:
             drawn.setdefault(cell.load, {})[cell.series] = (cell, waiting, busy)
     loads = common_loads([run for run in runs if run.load in drawn])
@@ -65,16 +65,20 @@ def over_time(runs: Sequence[Run]) -> Figure | None:
     return figure
 
 
-def _first(cell: SeriesAtLoad, column: str, points: int) -> TimeSeries | None:
+def first_series(cell: SeriesAtLoad, column: str, points: int) -> TimeSeries | None:
+    """Return a column of cluster.parquet over up to `points` spans, of the first seed that has it."""
     return next((found for run in cell.runs if (found := time_series(run, column, points))), None)
 
 
 def _unit(own: Mapping[str, Strip]) -> tuple[str, int, float]:
     """Return the unit of time, its seconds, and the end of the longest series (s)."""
-    ends = [float(series[0].max()) for _, *both in own.values() for series in both if series]
-    longest = max(ends)
-    unit, seconds = ("h", 3600) if longest >= 7200 else ("min", 60) if longest >= 120 else ("s", 1)
-    return unit, seconds, longest or 1.0
+    longest = max(float(series[0].max()) for _, *both in own.values() for series in both if series)
+    return *time_unit(longest), longest or 1.0
+
+
+def time_unit(longest_s: float) -> tuple[str, int]:
+    """Return the unit for times up to `longest_s`, and its seconds."""
+    return ("h", 3600) if longest_s >= 7200 else ("min", 60) if longest_s >= 120 else ("s", 1)
 
 
 def _busy(panel: Axes, names: Sequence[str], own: Mapping[str, Strip], seconds: int) -> QuadMesh | None:
@@ -106,6 +110,6 @@ def _waiting(panel: Axes, drawn: Strip | None, seconds: int, style: SeriesStyle,
     time, value = drawn[1]
     panel.plot(time / seconds, value, color=style.colour)
     panel.fill_between(time / seconds, value, color=style.colour, alpha=0.25, linewidth=0)
-    exact = _first(drawn[0], "queued", sys.maxsize)  # averages over spans hide the peak
+    exact = first_series(drawn[0], "queued", sys.maxsize)  # averages over spans hide the peak
     peak = f"peak {exact[1].max() if exact else 0:,.0f}"
     panel.text(0.99, 0.95, peak, transform=panel.transAxes, ha="right", va="top", color=EDGE, fontsize=8)

@@ -43,9 +43,9 @@ _MAX_CURVES = 8
 """With more distributions on one panel, each becomes a row with its range instead of a curve."""
 
 _BAR_INCHES = 0.36
-_LOG_RATIO = 20.0  # largest to smallest value from which a linear axis crowds the small ones
+LOG_RATIO = 20.0  # largest to smallest value from which a linear axis crowds the small ones
 _TICK_CHARACTERS = 44  # of tick labels that fit below an axis
-_LOG_LATENCY_RATIO = 30.0  # longest to shortest latency from which a linear axis hides the short ones
+LOG_LATENCY_RATIO = 30.0  # longest to shortest latency from which a linear axis hides the short ones
 _LIMIT_STYLE: Any = {
     **{"rotation": 90, "ha": "right", "va": "bottom", "fontsize": 8, "annotation_clip": True},
     "bbox": {"facecolor": "white", "edgecolor": "none", "pad": 0.6, "alpha": 0.8},
@@ -71,7 +71,7 @@ class Axis:
         return cell.series if self.key is None else cell.runs[0].family or cell.series
 
 
-def _axis_of(runs: Sequence[Run]) -> Axis | None:
+def axis_of(runs: Sequence[Run]) -> Axis | None:
     """Return the axis with the most values: the rate, or a setting with more values; None if neither varies."""
     rates: dict[str, set[float]] = {}
     for run in runs:
@@ -143,7 +143,13 @@ def latency_distribution(runs: Sequence[Run]) -> Figure | None:
 @house_style()
 def slo_violations(runs: Sequence[Run]) -> Figure | None:
     """Draw the share of requests that missed each SLO against the number that the runs vary, or as bars."""
-    axis = _axis_of(runs)
+    axis, found = slo_panels(runs)
+    return _draw_panels(axis, found, runs, share=True) if found else None
+
+
+def slo_panels(runs: Sequence[Run]) -> tuple[Axis | None, list[Panel]]:
+    """Return a panel for each limit, and for each load if the runs vary another number, with their x axis."""
+    axis = axis_of(runs)
     by_rate = axis is not None and axis.key is None  # runs without a rate have no place on that axis
     measured = [cell for cell in cells(runs) if not by_rate or cell.load.rate_rpm is not None]
     loads: list[Load | None] = [None] if axis is None or axis.key is None else list(common_loads(runs))
@@ -158,7 +164,7 @@ def slo_violations(runs: Sequence[Run]) -> Figure | None:
             title = f"SLO {limit_text(short(name))}" if len(loads) == 1 else f"SLO {short(name)}, {load.label}"  # type: ignore[union-attr]
             if values:
                 found.append((title, values))
-    return _draw_panels(axis, found, runs, share=True) if found else None
+    return axis, found
 
 
 def _draw_panels(axis: Axis | None, found: Sequence[Panel], runs: Sequence[Run], share: bool) -> Figure:
@@ -220,7 +226,7 @@ def hit_share(runs: Sequence[Run]) -> Figure | None:
         return None
     names = sorted({series for series, load in shares if load in loads}, key=natural)
     keys = sorted({key for (_, load), bar in shares.items() if load in loads for key in bar}, key=steps_order)
-    colours = _step_colours(keys)
+    colours = step_colours(keys)
     figure, axes = stacked_panels([_BAR_INCHES * len(names) + 0.9] * len(loads))
     for panel, load in zip(axes, loads, strict=True):
         panel.set_title(load.label)
@@ -252,14 +258,19 @@ def hit_share(runs: Sequence[Run]) -> Figure | None:
 @house_style()
 def throughput(runs: Sequence[Run]) -> Figure | None:
     """Draw completed requests per minute against the number that the runs vary, or a bar for each series."""
+    axis, found = throughput_panels(runs)
+    return _draw_panels(axis, found, runs, share=False) if found else None
+
+
+def throughput_panels(runs: Sequence[Run]) -> tuple[Axis | None, list[Panel]]:
+    """Return one panel along the rate, or a panel for each of up to three loads, with their x axis."""
     known = [(cell, value) for cell in cells(runs) if (value := cell.spread("throughput_rpm")) is not None]
-    axis = _axis_of(runs)
+    axis = axis_of(runs)
     if axis is not None and axis.key is None:
         placed = [(cell, value) for cell, value in known if cell.load.rate_rpm is not None]
-        return _draw_panels(axis, [("", placed)], runs, share=False) if placed else None
+        return axis, [("", placed)] if placed else []
     loads = common_loads([run for cell, _ in known for run in cell.runs])
-    at = [(load.label, [(cell, value) for cell, value in known if cell.load == load]) for load in loads]
-    return _draw_panels(axis, at, runs, share=False) if at else None
+    return axis, [(load.label, [(cell, value) for cell, value in known if cell.load == load]) for load in loads]
 
 
 def _curves(
@@ -288,7 +299,7 @@ def _curves(
 
 def _scale_axis(panel: Axes, places: Sequence[float]) -> None:
     """Scale the x axis linearly from zero, or logarithmically with a tick at each value if they span decades."""
-    if places and places[0] > 0 and places[-1] / places[0] >= _LOG_RATIO:
+    if places and places[0] > 0 and places[-1] / places[0] >= LOG_RATIO:
         panel.set_xscale("log")
         panel.xaxis.set_major_formatter(plain_numbers())
         panel.xaxis.set_minor_locator(NullLocator())
@@ -327,7 +338,7 @@ def _latency_range(panel: Axes, row: float, quantiles: Floats, probabilities: Fl
 def _latency_axis(panel: Axes, curves: Sequence[Floats]) -> None:
     """Make the x axis logarithmic if the curves (s) span more than a factor of thirty."""
     low, high = min(float(curve[0]) for curve in curves), max(float(curve[-1]) for curve in curves)
-    if low > 0 and high / low > _LOG_LATENCY_RATIO:
+    if low > 0 and high / low > LOG_LATENCY_RATIO:
         panel.set_xscale("log")
         decades = np.log10(high / low)
         panel.xaxis.set_major_locator(LogLocator(subs=(1.0,) if decades > 2 else (1.0, 3.0), numticks=6))
@@ -365,7 +376,7 @@ def _bar(panel: Axes, row: float, value: float, low: float, high: float, style: 
     panel.annotate(text, (high, row), xytext=(6, 0), textcoords="offset points", va="center", fontsize=8.5)
 
 
-def _step_colours(keys: Sequence[str]) -> dict[str, str]:
+def step_colours(keys: Sequence[str]) -> dict[str, str]:
     """Return colours, dark to light for few to many steps skipped, greys for hits without a K and for misses."""
     numbered = [key for key in keys if key not in ("miss", "unknown")]
     scale = mpl.colormaps["viridis"]

@@ -1,0 +1,219 @@
+"""The sentences at the top of a report: which system meets the limit, at which cost, and what to beware of."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from conf.page import number, percent
+from sim.report import tables
+from sim.report.compare import SeriesAtLoad, beyond_noise, cells, slo_multiples
+from sim.report.labels import Load
+from sim.report.runs import Run
+
+TARGET = 0.95
+"""Share of requests within the limit from which a system meets it, as in `mezzotint plan capacity`."""
+
+_MAX_NAMED = 3
+_MAX_LISTED = 8
+
+
+@dataclass(frozen=True, slots=True)
+class _Result:
+    """A system at a load: its share of requests within the limit, US$ per image, and quality."""
+
+    cell: SeriesAtLoad
+    share: float
+    usd: float | None
+    quality: float | None
+
+    @property
+    def meets(self) -> bool:
+        """True if the share reaches the target and the queue does not grow."""
+        return self.share >= TARGET and not self.cell.backlog_grows
+
+    def words(self, of: str = "", per: str = "") -> str:
+        """Return the share and the cost: "71.0 % of requests at 0.004 US$ per image (overloaded)"."""
+        cost = f" at {_usd(self.usd)}{per}" if self.usd is not None else ""
+        return f"{_share(self.share)}{of}{cost}{' (overloaded)' if self.cell.backlog_grows else ''}"
+
+
+def answer(runs: Sequence[Run]) -> str:
+    """Return which system meets the tightest limit at the highest load, at which cost, and how the others compare."""
+    for name in slo_multiples(runs):
+        results = [
+            _Result(cell, 1 - late.mean, _mean(cell, "cost_usd", "per_image"), _mean(cell, *tables.QUALITY))
+            for cell in cells(runs)
+            if (late := cell.spread("slo", name, "violation_rate")) is not None
+        ]
+        if results:
+            return " ".join(
+                filter(None, [_meeting(name, results, runs), _sustained(name, results), _one_seed(results)])
+            )
+    return _fastest(cells(runs))
+
+
+def caveats(runs: Sequence[Run]) -> list[str]:
+    """Return what a reader must know beside the answer: unlike images, overloaded systems, failed requests."""
+    grid, found = cells(runs), []
+    images = tables.different_images(runs)
+    if images:
+        groups = "; ".join(f"{each}: {names}" for each, names in images)
+        found.append(
+            "These runs make different images. Their speed and cost cannot be compared, so no value is marked as best. "
+            f"The groups are: {groups}."
+        )
+    if growing := [cell for cell in grid if cell.backlog_grows]:
+        found.append(
+            f"Overloaded: {_at_loads(growing)}. The queue grows for as long as requests arrive, so latencies and "
+            "shares depend on the length of the trace."
+        )
+    lost = [(cell, share) for cell in grid if (share := _lost(cell)) > 0]
+    if lost:
+        worst = max(lost, key=lambda each: each[1])
+        found.append(
+            f"Failed or discarded requests: {_at_loads([cell for cell, _ in lost])}; at most {percent(worst[1])} "
+            f"({worst[0].series} at {worst[0].load.label})."
+        )
+    return found
+
+
+def _meeting(name: str, results: Sequence[_Result], runs: Sequence[Run]) -> str:
+    """Say which system meets the limit at the highest load at which one does, or that none does at any."""
+    met = {each.cell.load for each in results if each.meets}
+    shared, loads = _shared_loads(results), sorted({each.cell.load for each in results}, key=lambda load: load.order)
+    load = next((load for load in (*reversed(shared), *reversed(loads)) if load in met), shared[0])
+    here = sorted((each for each in results if each.cell.load == load), key=lambda each: -each.share)
+    meeting, target = [each for each in here if each.meets], percent(TARGET, 0)
+    if not meeting:
+        subject = "The system does not meet" if len(here) == 1 else "No system meets"
+        scope = f"at {load.label}" if len(loads) == 1 else f"at any of {len(loads)} loads"
+        found = f"{here[0].cell.series} meets it in {here[0].words(per=' per image')}{_others(here[1:])}"
+        return f"{subject} the {name} limit in {target} of requests {scope}. At {load.label}, {found}."
+    lead = meeting[0]
+    praise = f", the only one of {len(here)} that reaches {target}" if len(meeting) == 1 < len(here) else ""
+    is_comparable = not tables.different_images(runs)
+    if len(meeting) > 1 and is_comparable and all(each.usd is not None for each in meeting):
+        lead = min(meeting, key=lambda each: each.usd or 0.0)
+        is_clear = all(_is_cheaper(lead, other) for other in meeting if other is not lead)
+        praise = f", {'' if is_clear else 'among '}the cheapest of {len(meeting)} that reach {target}"
+    rest = _others([each for each in here if each is not lead])
+    best = _best_quality(here, lead) if is_comparable else ""
+    beyond = f" At {loads[-1].label}, none does." if loads[-1] not in met else ""
+    found = f"{lead.cell.series} meets the {name} limit in {lead.words(' of requests', ' per image')}{praise}{rest}"
+    return f"At {load.label}, {found}.{beyond}{best}"
+
+
+def _others(others: Sequence[_Result]) -> str:
+    named = "".join(f"; {each.cell.series} in {each.words()}" for each in others[:_MAX_NAMED])
+    if rest := others[_MAX_NAMED:]:
+        low, high = _share(rest[-1].share), _share(rest[0].share)
+        named += f"; {len(rest)} more in {low}" + (f" to {high}" if low != high else "")
+    return named
+
+
+def _is_cheaper(one: _Result, other: _Result) -> bool:
+    """Return True if the costs differ as printed, and beyond the noise of seeds if there are several."""
+    has_seeds = min(len(one.cell.runs), len(other.cell.runs)) > 1
+    return _usd(one.usd) != _usd(other.usd) and (
+        not has_seeds or beyond_noise(one.cell, other.cell, "cost_usd", "per_image")
+    )
+
+
+def _best_quality(here: Sequence[_Result], lead: _Result) -> str:
+    """Name the system with the best images, if it is one and not the lead."""
+    best = max(here, key=lambda each: each.quality or 0.0)
+    if best.quality is None or lead.quality is None or number(best.quality, 3) == number(lead.quality, 3):
+        return ""
+    return (
+        f" Best known quality: {best.cell.series} with {number(best.quality, 3)}; "
+        f"{lead.cell.series} has {number(lead.quality, 3)}."
+    )
+
+
+def _sustained(name: str, results: Sequence[_Result]) -> str:
+    """Say up to which rate each system meets the limit, at that rate and all lower ones."""
+    rates: dict[str, list[tuple[float, bool]]] = {}
+    for each in results:
+        if each.cell.load.rate_rpm is not None:
+            rates.setdefault(each.cell.series, []).append((each.cell.load.rate_rpm, each.meets))
+    if max(map(len, rates.values()), default=0) < 2:
+        return ""
+    highest: dict[float, list[str]] = {}
+    for series, tried in rates.items():
+        best = 0.0
+        for rate, meets in sorted(tried):
+            if not meets:
+                break
+            best = rate
+        highest.setdefault(best, []).append(series)
+    if not any(highest):
+        return ""
+    parts = [
+        f"{_list(names)} {f'up to {rate:g} rpm' if rate else 'at no rate'}"
+        for rate, names in sorted(highest.items(), reverse=True)
+    ]
+    return f"At least {percent(TARGET, 0)} of requests are within {name}: {'; '.join(parts)}."
+
+
+def _fastest(grid: Sequence[SeriesAtLoad]) -> str:
+    """Name the system with the lowest p95 latency at the highest load, where no run has a limit."""
+    known = [(cell, p95) for cell in grid if (p95 := _mean(cell, "latency_s", "p95")) is not None]
+    if not known:
+        return "No run has a latency."
+    load = known[-1][0].load
+    here = sorted(((cell, p95) for cell, p95 in known if cell.load == load), key=lambda each: each[1])
+    (first, seconds), *rest = here
+    others = "".join(f"; {cell.series} {number(p95, 3)} s" for cell, p95 in rest[:_MAX_NAMED])
+    found = f"the p95 latency of {first.series} is {number(seconds, 3)} s{others}"
+    return f"No run has a latency limit. At {load.label}, {found}."
+
+
+def _one_seed(results: Sequence[_Result]) -> str:
+    is_several = len({each.cell.series for each in results}) > 1
+    is_single = all(len(each.cell.runs) == 1 for each in results)
+    return "Each has one seed, so small differences may be noise." if is_several and is_single else ""
+
+
+def _shared_loads(results: Sequence[_Result]) -> list[Load]:
+    """Return the loads that most systems share, ascending."""
+    counts: dict[Load, int] = {}
+    for each in results:
+        counts[each.cell.load] = counts.get(each.cell.load, 0) + 1
+    most = max(counts.values())
+    return sorted((load for load, count in counts.items() if count == most), key=lambda load: load.order)
+
+
+def _at_loads(members: Sequence[SeriesAtLoad]) -> str:
+    """Return systems with their loads: "vanilla at 14 rpm and 22 rpm; nirvana at 22 rpm"."""
+    loads: dict[str, list[str]] = {}
+    for cell in members:
+        loads.setdefault(cell.series, []).append(cell.load.label)
+    named = [f"{series} at {_list(at)}" for series, at in loads.items()]
+    more = [f"{len(named) - _MAX_LISTED} more systems"] if len(named) > _MAX_LISTED else []
+    return "; ".join(named[:_MAX_LISTED] + more)
+
+
+def _list(words: Sequence[str]) -> str:
+    """Return words in a row: "a, b and c"; long rows are cut."""
+    *first, last = words if len(words) <= _MAX_LISTED else [*words[:_MAX_LISTED], f"{len(words) - _MAX_LISTED} more"]
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def _lost(cell: SeriesAtLoad) -> float:
+    """Return the share of arrived requests that were not completed."""
+    arrived, completed = _mean(cell, "requests", "arrived"), _mean(cell, "requests", "completed")
+    return 1 - completed / arrived if arrived and completed is not None else 0.0
+
+
+def _mean(cell: SeriesAtLoad, *keys: str) -> float | None:
+    value = cell.spread(*keys)
+    return None if value is None else value.mean
+
+
+def _share(value: float) -> str:
+    """Return a share in per cent, with more decimals where rounding would reach the target or all requests."""
+    is_close = value not in (TARGET, 1.0) and min(abs(value - TARGET), abs(value - 1.0)) < 5e-4
+    return percent(value, 4 if is_close else 1)
+
+
+def _usd(value: float | None) -> str:
+    return f"{number(value, 3)} US$"
