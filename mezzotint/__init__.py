@@ -13,6 +13,15 @@ from mezzotint.simulation import choices, load, run, sweep
 from sim.core.errors import ConfigError, SimulationError
 
 __all__ = [
-    *("ConfigError", "Plan", "Plots", "Run", "SimulationError", "Sweep"),
-    *("choices", "load", "plan", "run", "sweep"),
+    "ConfigError",
+    "Plan",
+    "Plots",
+    "Run",
+    "SimulationError",
+    "Sweep",
+    "choices",
+    "load",
+    "plan",
+    "run",
+    "sweep",
 ]

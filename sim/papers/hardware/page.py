@@ -34,7 +34,11 @@ def render(facts: Results, image: str | None) -> str:
         above=[run for run in runs if run["load"] > 1],
         runs=[_submission(run) for run in runs],
         planned=[
-            run | {"same": run["planned_gpus"] == run["gpus"], "unfitted_load": run["unfitted"]["image_s"] * run["target_qps"] / run["gpus"]}
+            run
+            | {
+                "same": run["planned_gpus"] == run["gpus"],
+                "unfitted_load": run["unfitted"]["image_s"] * run["target_qps"] / run["gpus"],
+            }
             for run in runs
             if run["unfitted"] is not None and "planned_gpus" in run
         ],

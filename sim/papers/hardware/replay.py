@@ -140,7 +140,6 @@ class Replay:
             )
         return float(brentq(excess_s, low, high, rtol=FIT_TOLERANCE, xtol=FIT_TOLERANCE))
 
-
     def planned_gpus(self, factor: float) -> int | None:
         """Return the fewest GPUs with which p99 is below `LIMIT_S`, by the planner's search; None if none has it.
 

@@ -9,13 +9,13 @@ from typing import Literal
 from pydantic import TypeAdapter, ValidationError
 
 from sim.core.errors import ConfigError
-from sim.run import run_key as key
 from sim.papers.scorecard.measures.interpretations import Interpretation
 from sim.papers.scorecard.measures.observations import Observation
 from sim.papers.scorecard.rows import Row
 from sim.papers.scorecard.runs.points import encoder_of, trace_of
 from sim.papers.scorecard.targets import Layer, Layers, Target, Targets
 from sim.papers.verdicts import unreadable
+from sim.run import run_key as key
 from traces.table.trace import about
 
 WITHOUT_PROMPTS = ("traces.sources.mix.Mix", "traces.sources.add_ons.AddOns")

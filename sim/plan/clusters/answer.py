@@ -26,6 +26,8 @@ class Question:
     """What a plan asks.
 
     Attributes:
+        model: the model of an image in full.
+        load: the requests and their rate, in words.
         targets: what the cluster must hold.
         seed, replications: the first seed, and the most replications of one cluster.
         max_gpus: largest cluster.
@@ -33,6 +35,8 @@ class Question:
         min_quality: lowest mean quality (carried from the papers, 1 is the large model's in full); None asks for none.
     """
 
+    model: str
+    load: str
     targets: tuple[Target, ...]
     seed: int
     replications: int
@@ -64,6 +68,8 @@ class Ranked:
     Attributes:
         headroom: factors on the load: the highest tried that it carries, and the lowest that it does not (None: all).
         gpus_if_slower: GPUs that meet the targets if the service takes 3 % longer; None if `MORE_GPUS` more do not.
+        error: the largest known error of its models' service times; None if nobody states one.
+        gpus_if_error: GPUs that meet the targets if the service takes longer by ``error``; None likewise.
         needed: GPUs that its work would keep busy all the time: no cluster of the design can be smaller.
         not_monotone: larger clusters that miss the targets.
     """
@@ -74,6 +80,8 @@ class Ranked:
     summary: Summary = field(repr=False)
     headroom: tuple[float, float | None] = (1.0, None)
     gpus_if_slower: int | None = None
+    error: float | None = None
+    gpus_if_error: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,9 +146,7 @@ def plan(
     ranked = driver.rank()
     for each in ranked:
         driver.check(each)
-    return Plan(
-        question, tuple(ranked), tuple(unmet), tuple(driver.clusters()), tuple(notes), driver.runs
-    )
+    return Plan(question, tuple(ranked), tuple(unmet), tuple(driver.clusters()), tuple(notes), driver.runs)
 
 
 class _Driver:
@@ -163,7 +169,9 @@ class _Driver:
             asks[each] = next(searches[each])
         while asks:
             progress(sum(self._left(self._found[each]) for each in asks))
-            outcomes = self._outcomes({(each, ask): (each, ask, 1.0, 1.0) for each, some in asks.items() for ask in some})
+            outcomes = self._outcomes(
+                {(each, ask): (each, ask, 1.0, 1.0) for each, some in asks.items() for ask in some}
+            )
             for each in list(asks):
                 try:
                     asks[each] = searches[each].send({ask: outcomes[each, ask] for ask in asks[each]})
@@ -193,14 +201,23 @@ class _Driver:
             else:
                 high = middle
         each.headroom = (1.0 if low == 0 else LOADS[low - 1], None if high > len(LOADS) else LOADS[high - 1])
-        for more in range(MORE_GPUS + 1):
-            if self._meets(candidate, gpus + more, service=SERVICE_ERROR):
-                each.gpus_if_slower = gpus + more
-                break
+        each.gpus_if_slower = self._enough(candidate, gpus, SERVICE_ERROR)
+        errors = [row["service_error"] for row in each.summary["models"] if row["service_error"] is not None]
+        each.error = max(errors, default=None)
+        if each.error is not None:
+            each.gpus_if_error = self._enough(candidate, gpus, 1 + each.error)
+
+    def _enough(self, candidate: Candidate, gpus: int, service: float) -> int | None:
+        """Return the GPUs, from ``gpus`` on, that meet the targets with ``service`` times the seconds."""
+        sizes = range(gpus, gpus + MORE_GPUS + 1)
+        return next((each for each in sizes if self._meets(candidate, each, service=service)), None)
 
     def clusters(self) -> list[Measured]:
         """Return every cluster that ran at the asked load, by candidate and number of GPUs."""
-        return [self._measured(candidate, gpus) for candidate, gpus in sorted(self._summaries, key=lambda each: (each[0].name, each[1]))]
+        return [
+            self._measured(candidate, gpus)
+            for candidate, gpus in sorted(self._summaries, key=lambda each: (each[0].name, each[1]))
+        ]
 
     def _meets(self, candidate: Candidate, gpus: int, load: float = 1.0, service: float = 1.0) -> bool:
         judgement = Judgement()
@@ -256,7 +273,7 @@ class _Driver:
         return math.inf if value is None else value
 
     def _ruled_out(self, candidate: Candidate) -> Unmet | None:
-        """Return why a search can stop: it cannot run, or enough others are cheaper than its smallest cluster may be."""
+        """Return why a search can stop: it cannot run, or enough others are cheaper than its lower bound."""
         refused = self._refused.get(candidate, [])
         if len(set(refused)) < len(refused) and len(refused) >= 4 and not self._ran(candidate):
             return Unmet(candidate, "refused", refused[-1])
@@ -264,7 +281,9 @@ class _Driver:
         costs = [
             each.usd_per_h(min(gpus for gpus, judged in other.known.items() if judged.meets))
             for each, other in self._found.items()
-            if each is not candidate and any(judged.meets for judged in other.known.values()) and self._allowed(each, other)
+            if each is not candidate
+            and any(judged.meets for judged in other.known.values())
+            and self._allowed(each, other)
         ]
         least = candidate.usd_per_h(found.low)
         if len(costs) < self._question.rank or least <= sorted(costs)[self._question.rank - 1]:
@@ -287,7 +306,9 @@ class _Driver:
                 continue
             measured = self._measured(each, found.gpus)
             quality = measured.numbers["quality"]
-            reason = "its quality is not known" if quality is None else f"its quality of {quality:.3f} is below {floor:g}"
+            reason = (
+                "its quality is not known" if quality is None else f"its quality of {quality:.3f} is below {floor:g}"
+            )
             left.append(Unmet(each, "quality", reason, measured.usd_per_h, measured))
             del self._found[each]
         return left
@@ -299,8 +320,8 @@ class _Driver:
         numbers = best.numbers
         if found.is_floor:
             reason = (
-                f"the service itself binds: on {best.gpus} GPUs hardly a request waits (p95 {_text(numbers['p95_s'])} s), "
-                "so more GPUs do not help"
+                f"the service itself binds: on {best.gpus} GPUs hardly a request waits, and p95 is "
+                f"{_text(numbers['p95_s'])} s; more GPUs do not help"
             )
         elif any(each["backlog"]["grows"] for each in self._summaries[candidate, best.gpus]):
             reason = f"capacity binds: the backlog grows on {best.gpus} GPUs, the most that were asked for"

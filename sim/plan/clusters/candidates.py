@@ -92,8 +92,8 @@ def _rate(config: DictConfig) -> tuple[str, float]:
         if isinstance(value, int | float):
             return key, value
     raise ConfigError(
-        f"arrivals: {OmegaConf.select(config, 'arrivals._target_')} has no rate to scale; choose arrivals=poisson, day, "
-        "fluctuating or trace"
+        f"arrivals: {OmegaConf.select(config, 'arrivals._target_')} has no rate to scale; choose arrivals=poisson, "
+        "day, fluctuating or trace"
     )
 
 
@@ -147,7 +147,9 @@ def _listed(designs_of: Mapping[str, Sequence[str]], every: int) -> str:
     kinds_of: dict[str, list[str]] = {}
     for kind, designs in designs_of.items():
         kinds_of.setdefault("" if len(designs) == every else ", ".join(designs), []).append(kind)
-    return "; ".join(f"{designs} on {', '.join(kinds)}" if designs else ", ".join(kinds) for designs, kinds in kinds_of.items())
+    return "; ".join(
+        f"{designs} on {', '.join(kinds)}" if designs else ", ".join(kinds) for designs, kinds in kinds_of.items()
+    )
 
 
 def read_prices(path: Path) -> dict[str, Price]:
@@ -164,11 +166,13 @@ def read_prices(path: Path) -> dict[str, Price]:
     except ValidationError as error:
         first = error.errors()[0]
         raise ConfigError(
-            f"--prices {path}: {'.'.join(map(str, first['loc']))}: {first['msg']}; expected KIND: USD per GPU and hour, "
-            "or KIND: {usd_per_gpu_h, date, source}"
+            f"--prices {path}: {'.'.join(map(str, first['loc']))}: {first['msg']}; expected KIND: USD per GPU and "
+            "hour, or KIND: {usd_per_gpu_h, date, source}"
         ) from None
     return {
-        kind: Price(row, f"{path.name}") if isinstance(row, float) else Price(row.usd_per_gpu_h, f"{path.name}: {row.source}")
+        kind: Price(row, f"{path.name}")
+        if isinstance(row, float)
+        else Price(row.usd_per_gpu_h, f"{path.name}: {row.source}")
         for kind, row in rows.items()
     }
 
@@ -191,7 +195,9 @@ def _kinds(asked: Sequence[str]) -> list[str]:
     for each in asked:
         own = [kind for kind in gpus() if kind == each or kind.startswith(f"{each}-")]
         if not own:
-            raise ConfigError(f"--gpu {each}: is no kind of GPU; `mezzotint list cluster` shows them: {', '.join(gpus())}")
+            raise ConfigError(
+                f"--gpu {each}: is no kind of GPU; `mezzotint list cluster` shows them: {', '.join(gpus())}"
+            )
         found += own
     return list(dict.fromkeys(found))
 
@@ -218,21 +224,33 @@ def _family(wanted: Wanted, measured: Mapping[str, set[str]]) -> tuple[dict[str,
         return {wanted.model: every[wanted.model]}, ""
     names = [large for large in sorted(larges) if large == wanted.model or large.startswith(f"{wanted.model}-")]
     if not names:
-        raise ConfigError(f"--model {wanted.model}: is no model that can be planned for; expected one of {', '.join(sorted(larges))}")
+        raise ConfigError(
+            f"--model {wanted.model}: is no model that can be planned for; expected one of {', '.join(sorted(larges))}"
+        )
 
     def covered(name: str) -> int:
         asked = wanted.gpus or list(measured)
-        return sum(any(name in measured[kind] for kind in measured if kind == each or kind.startswith(f"{each}-")) for each in asked)
+        return sum(
+            any(name in measured[kind] for kind in measured if kind == each or kind.startswith(f"{each}-"))
+            for each in asked
+        )
 
     best = max(names, key=lambda name: (covered(name), name == wanted.model))
-    note = "" if best == wanted.model else (
-        f"{wanted.model} is planned as {best}, which was measured on more of the GPUs; its steps are its own"
+    note = (
+        ""
+        if best == wanted.model
+        else (f"{wanted.model} is planned as {best}, which was measured on more of the GPUs; its steps are its own")
     )
     return {name: roles for name, roles in every.items() if next(iter(roles.values())) == best}, note
 
 
 def _made(
-    wanted: Wanted, design: str, settings: Sequence[str], kind: str, family: Mapping[str, Mapping[str, str]], profiled: set[str]
+    wanted: Wanted,
+    design: str,
+    settings: Sequence[str],
+    kind: str,
+    family: Mapping[str, Mapping[str, str]],
+    profiled: set[str],
 ) -> tuple[list[Candidate], str]:
     """Return the candidates of a design on a kind of GPU, or why there are none."""
     if not any(set(roles.values()) <= profiled for roles in family.values()):
@@ -256,8 +274,8 @@ def _made(
     for name in ready:
         own = (*words, f"models={name}", f"++cluster.gpu.usd_per_gpu_h={price.usd_per_gpu_h!r}")
         config = _composed(own, wanted.files)
-        paid = OmegaConf.to_container(config.system.get("services") or OmegaConf.create({}), resolve=True)
-        services = {str(key): PaidService(**value) for key, value in dict(paid).items()}
+        paid: dict[str, dict[str, Any]] = resolved(config)["system"].get("services") or {}
+        services = {key: PaidService(**value) for key, value in paid.items()}
         if any(service.usd_per_h is None for service in services.values()):
             return [], "the price of one of its services is not known"
         with open_dict(config):

@@ -51,11 +51,18 @@ def plan(
     overrides: Overrides = None,
     target: Annotated[
         list[str] | None,
-        Option(metavar="KEY<VALUE", help='what to meet: "p95<10s", "over 2x<5%", any key of summary.json; may be repeated'),
+        Option(
+            metavar="KEY<VALUE", help='what to meet: "p95<10s", "over 2x<5%", any key of summary.json; may be repeated'
+        ),
     ] = None,
     model: Annotated[str, Option(help="the model of an image in full, or a choice of models=")] = "",
     gpu: Annotated[
-        list[str] | None, Option(metavar="KIND", help="a kind of GPU (h100: all of its forms); may be repeated", show_default="all that have a profile")
+        list[str] | None,
+        Option(
+            metavar="KIND",
+            help="a kind of GPU (h100: all of its forms); may be repeated",
+            show_default="all that have a profile",
+        ),
     ] = None,
     design: Annotated[
         list[str] | None,
@@ -67,10 +74,16 @@ def plan(
     ] = None,
     rate_rpm: Annotated[
         float | None,
-        Option(min=1e-6, metavar="RPM", help="steady Poisson arrivals at this rate, say the peak's", show_default="the file's own times"),
+        Option(
+            min=1e-6,
+            metavar="RPM",
+            help="steady Poisson arrivals at this rate, say the peak's",
+            show_default="the file's own times",
+        ),
     ] = None,
     prices: Annotated[
-        Path | None, Option(metavar="FILE", help="YAML of US$ per GPU-hour by kind", show_default="conf/data/gpu-prices.yaml")
+        Path | None,
+        Option(metavar="FILE", help="YAML of US$ per GPU-hour by kind", show_default="conf/data/gpu-prices.yaml"),
     ] = None,
     min_quality: Annotated[
         float | None, Option(min=0, max=1, help="lowest mean quality, 1 being the model's in full")
@@ -78,7 +91,8 @@ def plan(
     max_gpus: Annotated[int, Option(min=1, max=10_000, help="largest cluster")] = 256,
     rank: Annotated[int, Option(min=1, max=50, help="number of clusters to rank")] = 5,
     replications: Annotated[
-        int | None, Option(min=1, max=1000, show_default="6; 1 with the file's own times", help="most seeds of a cluster")
+        int | None,
+        Option(min=1, max=1000, show_default="6; 1 with the file's own times", help="most seeds of a cluster"),
     ] = None,
     jobs: Annotated[int, Option(min=1, help="worker processes")] = 1,
     output: Annotated[Path, Option("-o", "--output", metavar="DIR", help="folder of the answer")] = OUT,
@@ -88,12 +102,12 @@ def plan(
     plugin: Plugin = None,
 ) -> int:
     """Find the cheapest clusters that meet latency targets, over designs and kinds of GPUs. Writes plan.html, plan.json
-    and plan.png. Every run is kept, so an interrupted plan goes on with the same command. Status 1: no cluster meets the
-    targets; the page says what binds.
+    and plan.png. Every run is kept, so an interrupted plan goes on with the same command. Status 1: no cluster meets
+    the targets; the page says what binds.
 
     \b
       mezzotint plan log.csv --model sdxl --gpu l40s --gpu h100 --rate-rpm 20 --target "p95<10s"
-      mezzotint plan --model sd3.5-large --gpu mi210 --rate-rpm 20 --target "over 2x<5%" --design vanilla --design modm-quality
+      mezzotint plan --model sd3.5-large --gpu mi210 --rate-rpm 20 --target "over 2x<5%"
 
     Raises:
         ConfigError: an option or the trace cannot be used.
@@ -127,9 +141,13 @@ def answered(options: Options, *, progress: bool = False) -> "Plan":
     targets = tuple(parse_target(each) for each in options.target)
     check_targets(targets)
     if not options.model:
-        raise ConfigError("--model: found none, expected the model of an image in full, such as sdxl; `mezzotint list profiles`")
+        raise ConfigError(
+            "--model: found none, expected the model of an image in full, such as sdxl; `mezzotint list profiles`"
+        )
     for word in options.overrides:
-        if word.lstrip("+~").startswith(("cluster=", "cluster.count=", "seed=", "slo=", "models=", "system=", "run.dir=")):
+        if word.lstrip("+~").startswith(
+            ("cluster=", "cluster.count=", "seed=", "slo=", "models=", "system=", "run.dir=")
+        ):
             raise ConfigError(f"{word}: the plan sets it; use --gpu, --design, --model, --rate-rpm or -o")
     words = [*options.overrides, *_arrivals(options), *_limits(targets)]
     with named(list(options.plugin)):
@@ -140,8 +158,9 @@ def answered(options: Options, *, progress: bool = False) -> "Plan":
         )  # fmt: skip
         chosen, notes = found.candidates(wanted)
         question = Question(
-            targets, 1, _replications(options), options.max_gpus, options.rank, options.min_quality
-        )
+            options.model, _load(options), targets, 1, _replications(options), options.max_gpus, options.rank,
+            options.min_quality,
+        )  # fmt: skip
         with tqdm(unit="run", desc="plan", disable=None if progress else True, file=sys.stderr) as bar:
 
             def expect(left: int) -> None:
@@ -173,19 +192,29 @@ def command_line(options: Options, output: Path) -> str:
     if options.trace is not None:
         words.append(str(options.trace))
     words += options.overrides
-    for name, values in (("target", options.target), ("gpu", options.gpu), ("design", options.design), ("plugin", options.plugin)):
+    for name, values in (
+        ("target", options.target),
+        ("gpu", options.gpu),
+        ("design", options.design),
+        ("plugin", options.plugin),
+    ):
         for value in values:
             words += [f"--{name}", value]
-    single = {
-        "model": options.model, "rate-rpm": options.rate_rpm, "prices": options.prices, "min-quality": options.min_quality,
-        "replications": options.replications, "profiles": options.profiles, "config-dir": options.config_dir,
-    }  # fmt: skip
-    for name, value in single.items():
-        if value is not None:
-            words += [f"--{name}", f"{value:g}" if isinstance(value, float) else str(value)]
-    for name, value, usual in (("max-gpus", options.max_gpus, 256), ("rank", options.rank, 5), ("output", output, OUT)):
-        if value != usual:
-            words += [f"--{name}", str(value)]
+    single: dict[str, tuple[object, object]] = {
+        "model": (options.model, None),
+        "rate-rpm": (options.rate_rpm, None),
+        "prices": (options.prices, None),
+        "min-quality": (options.min_quality, None),
+        "replications": (options.replications, None),
+        "profiles": (options.profiles, None),
+        "config-dir": (options.config_dir, None),
+        "max-gpus": (options.max_gpus, 256),
+        "rank": (options.rank, 5),
+        "output": (output, OUT),
+    }
+    for option, (given, usual) in single.items():
+        if given != usual:
+            words += [f"--{option}", f"{given:g}" if isinstance(given, float) else str(given)]
     return shlex.join(words)
 
 
@@ -212,6 +241,17 @@ def _arrivals(options: Options) -> list[str]:
     return [*words, "arrivals=poisson", f"arrivals.rate_rpm={options.rate_rpm!r}"]
 
 
+def _load(options: Options) -> str:
+    """Return the requests and their rate in words."""
+    requests = "the built-in trace" if options.trace is None else options.trace.name
+    own = _own_arrivals(options)
+    if own:
+        return f"{requests}, {' '.join(each for each in options.overrides if each.startswith('arrivals'))}"
+    if options.rate_rpm is None:
+        return f"{requests} at its own times"
+    return f"{options.rate_rpm:g} requests per minute of {requests}"
+
+
 def _own_arrivals(options: Options) -> list[str]:
     """Return the overrides that choose other arrivals, such as ``arrivals=day``."""
     return [word for word in options.overrides if word.lstrip("+").startswith("arrivals=")]
@@ -227,7 +267,9 @@ def _parquet(path: Path, folder: Path) -> Path:
     from traces.table.ingest import store
 
     if not path.is_file():
-        raise ConfigError(f"{path}: is no file; name a trace (Parquet) or a table of requests (CSV), or an override KEY=VALUE")
+        raise ConfigError(
+            f"{path}: is no file; name a trace (Parquet) or a table of requests (CSV), or an override KEY=VALUE"
+        )
     with path.open("rb") as file:
         if file.read(4) == b"PAR1":
             return path.resolve()

@@ -11,11 +11,9 @@ from matplotlib.figure import Figure
 
 from conf.page import render
 from conf.palette import COLOURS, GREY, house_style, panels, plain_numbers
-from sim.plan.clusters.answer import LOADS, SERVICE_ERROR, Measured, Plan, Ranked, Unmet, front
+from sim.plan.clusters.answer import LOADS, MORE_GPUS, SERVICE_ERROR, Measured, Plan, Ranked, Unmet, front
 from sim.report.figures.palette import SeriesStyle, legend_below
-try:
-    from sim.report.interactive import SERIES, Chart, Field, Limit, PageFigure, bars, page, points
-except ImportError: pass
+from sim.report.interactive import SERIES, Chart, Field, Limit, PageFigure, bars, page, points
 
 COLUMNS = (
     *("design", "models", "GPU", "GPUs", "$/h", "$/1,000 images", "p50 [s]", "p90 [s]", "p95 [s]", "p99 [s]"),
@@ -30,27 +28,29 @@ def sentence(plan: Plan) -> str:
     if not plan.ranked:
         close = [each for each in plan.unmet if each.kind == "infeasible"]
         reasons = "; ".join(f"{each.candidate.name}: {each.reason}" for each in close[:3])
-        return f"No cluster of at most {plan.question.max_gpus} GPUs meets {goal}. {reasons or 'No candidate could run'}."
+        most, load = plan.question.max_gpus, plan.question.load
+        return f"No cluster of at most {most} GPUs serves {load} with {goal}. {reasons or 'No candidate could run'}."
     best = plan.ranked[0]
     measured, numbers = best.measured, best.measured.numbers
-    text = (
-        f"{measured.gpus} x {measured.candidate.gpu} with {measured.candidate.design} meets {goal} for "
-        f"${measured.usd_per_h:.2f} per hour"
-    )
+    text = f"{cluster_name(measured)} serves {plan.question.load} with {goal} for  ${measured.usd_per_h:.2f} per hour"
     if numbers["usd_per_image"] is not None:
         text += f", ${1000 * numbers['usd_per_image']:.2f} per 1,000 images"
     text += f". {_headroom_words(best)}"
     if len(plan.ranked) > 1:
-        other = plan.ranked[1].measured
-        text += (
-            f" Next: {other.gpus} x {other.candidate.gpu} with {other.candidate.design}, ${other.usd_per_h:.2f} per hour."
-        )
+        text += f" Next: {cluster_name(plan.ranked[1].measured)}, ${plan.ranked[1].measured.usd_per_h:.2f} per hour."
     return text
+
+
+def cluster_name(each: Measured) -> str:
+    """Return a cluster in a few words."""
+    return f"{each.gpus} x {each.candidate.gpu} with {each.candidate.design}"
 
 
 def _headroom_words(best: Ranked) -> str:
     carries, fails = best.headroom
-    load = f"It carries {carries:g} times the load" + ("" if fails is None else f" and misses the target at {fails:g} times")
+    load = f"It carries {carries:g} times the load" + (
+        "" if fails is None else f" and misses the target at {fails:g} times"
+    )
     gpus = best.gpus_if_slower
     if gpus is None:
         slower = "more than four GPUs more would be needed"
@@ -86,7 +86,8 @@ def row(each: Ranked) -> list[str]:
 def basis(each: Ranked) -> str:
     """Return where the service times come from, with their known error, by model if they differ."""
     found = {
-        row["model"]: f"{row['basis']}" + ("" if row["service_error"] is None else f", {row['service_error']:.1%} off")
+        row["model"]: f"{row['basis']}"
+        + ("" if row["service_error"] is None else f", known to {row['service_error']:.1%}")
         for row in each.summary["models"]
     }
     own = dict.fromkeys(found.values())
@@ -115,6 +116,8 @@ def as_json(plan: Plan, command: str) -> dict[str, Any]:
             | {
                 "headroom": {"carries": each.headroom[0], "misses": each.headroom[1], "tried": list(LOADS)},
                 "gpus_if_service_3_percent_longer": each.gpus_if_slower,
+                "service_error": each.error,
+                "gpus_if_service_error": each.gpus_if_error,
                 "gpus_at_least": each.needed,
                 "not_monotone_at": list(each.not_monotone),
                 "models": each.summary["models"],
@@ -174,7 +177,14 @@ def draw(plan: Plan) -> Figure:
         for each in best:
             left.plot([each.measured.usd_per_h], [each.measured.numbers["p95_s"]], "*", color=colour, markersize=13)
     edge = front(stable, lambda each: each.numbers["p95_s"])
-    left.step([e.usd_per_h for e in edge], [e.numbers["p95_s"] for e in edge], where="post", color=GREY, linewidth=1, linestyle="--")
+    left.step(
+        [e.usd_per_h for e in edge],
+        [e.numbers["p95_s"] for e in edge],
+        where="post",
+        color=GREY,
+        linewidth=1,
+        linestyle="--",
+    )
     for target in plan.question.targets:
         if target.key == "latency_s.p95":
             left.axhline(target.bound, color=GREY, linestyle=":")
@@ -183,7 +193,7 @@ def draw(plan: Plan) -> Figure:
         axis.set_major_formatter(plain_numbers())
         axis.set_minor_formatter(plain_numbers())
     left.set_title("Cost and latency; star: cheapest that meets the target", loc="left", fontsize=10)
-    labels = [f"{each.measured.gpus} x {each.measured.candidate.gpu}, {each.measured.candidate.design}" for each in plan.ranked]
+    labels = [cluster_name(each.measured) for each in plan.ranked]
     colours = [COLOURS[names.index(each.measured.candidate.name) % len(COLOURS)] for each in plan.ranked]
     right.barh(labels, [each.headroom[0] for each in plan.ranked], color=colours)
     right.axvline(1.0, color=GREY, linestyle="--")
@@ -196,7 +206,7 @@ def draw(plan: Plan) -> Figure:
 
 
 def shown(plan: Plan) -> Sequence[Measured]:
-    """Return the clusters to draw: those whose p95 is within ten times the lowest, so that saturated ones do not hide them."""
+    """Return the clusters to draw: those whose p95 is within ten times the lowest, and so no saturated ones."""
     known = [each for each in plan.clusters if each.numbers["p95_s"] is not None]
     least = min((each.numbers["p95_s"] or 0.0 for each in known), default=0.0)
     return [each for each in known if (each.numbers["p95_s"] or 0.0) <= 10 * least]
@@ -234,11 +244,11 @@ def html(plan: Plan, command: str) -> str:
         goal=_goal(plan),
     )
     return page(
-        f"What to rent for {_goal(plan)}",
+        f"{plan.question.model}: what to rent for {_goal(plan)}",
         sentence(plan),
         _figures(plan, styles) if names else [],
         styles,
-        Markup(body),  # noqa: S704  of our template, which escapes
+        Markup(body),
         generator=command,
         warnings=warnings(plan),
     )
@@ -251,19 +261,34 @@ def warnings(plan: Plan) -> list[str]:
         bases = {model["basis"] for model in each.summary["models"]}
         if bases & {"assumed", "scaled"}:
             found.append(
-                "The service times of the first cluster were not measured: they are assumed, or scaled from another GPU. "
-                "Measure them with mezzotint calibrate before you order."
+                "The service times of the first cluster were not measured: they are assumed, or scaled from another "
+                "GPU. Measure them with mezzotint calibrate before you order."
+            )
+        if each.error is not None and each.error > SERVICE_ERROR - 1:
+            gpus = (
+                f"{each.gpus_if_error} GPUs"
+                if each.gpus_if_error
+                else f"more than {each.measured.gpus + MORE_GPUS} GPUs"
+            )
+            found.append(
+                f"The service times of the first cluster are known to {each.error:.1%} only. If they were that "
+                f"much longer, it would take {gpus}."
+            )
+        if each.measured.numbers["quality"] is None:
+            found.append(
+                "Nobody has published the image quality of the first cluster's design with these models. --min-quality "
+                "leaves out designs of unknown quality."
             )
         if each.not_monotone:
             found.append(
-                f"More GPUs are not always better here: {', '.join(map(str, each.not_monotone))} miss the target, and the "
-                "answer is the smallest cluster above them."
+                f"More GPUs are not always better here: {', '.join(map(str, each.not_monotone))} miss the target, and "
+                "the answer is the smallest cluster above them."
             )
     undecided = sum(each.is_open for each in plan.clusters)
     if undecided:
         found.append(
-            f"{undecided} of {len(plan.clusters)} clusters lie so close to the target that {plan.question.replications} seeds "
-            "did not decide; they count as missing it."
+            f"{undecided} of {len(plan.clusters)} clusters lie so close to the target that "
+            f"{plan.question.replications} seeds did not decide; they count as missing it."
         )
     return found
 
@@ -300,7 +325,10 @@ def _figures(plan: Plan, styles: Mapping[str, SeriesStyle]) -> list[PageFigure]:
             for each in sorted(shown(plan), key=lambda each: (each.candidate.name, each.gpus))
         ]
     )
-    usd, p95 = Field("usd", "US$ per hour", ",.2~f", "log", _bounds(frame["usd"])), Field("p95", "p95 of latency (s)", ",.3~r", "log", _bounds(frame["p95"]))
+    usd, p95 = (
+        Field("usd", "US$ per hour", ",.2~f", "log", _bounds(frame["usd"])),
+        Field("p95", "p95 of latency (s)", ",.3~r", "log", _bounds(frame["p95"])),
+    )
     hover = (
         Field("gpus", "GPUs", ",d"), Field("p99", "p99 (s)"), Field("usd_1000", "US$ per 1,000 images", ",.2f"),
         Field("energy", "kJ per image"), Field("quality", "quality"), Field("meets", "meets the target", ""),
@@ -312,7 +340,7 @@ def _figures(plan: Plan, styles: Mapping[str, SeriesStyle]) -> list[PageFigure]:
         quality = Field("quality", "Quality (1: the model in full)", ".3f", "linear", _bounds(known["quality"]))
         panels_.append(Chart("Cost and quality", points(known, usd, quality, styles, hover=hover)))
     edge = front(shown(plan), lambda each: each.numbers["p95_s"])
-    ends = ", ".join(f"{each.gpus} x {each.candidate.gpu} with {each.candidate.design}" for each in edge)
+    ends = ", ".join(map(cluster_name, edge))
     figures = [
         PageFigure(
             "What a lower latency costs",
@@ -325,7 +353,7 @@ def _figures(plan: Plan, styles: Mapping[str, SeriesStyle]) -> list[PageFigure]:
             [
                 {
                     SERIES: each.measured.candidate.name,
-                    "cluster": f"{each.measured.gpus} x {each.measured.candidate.gpu}, {each.measured.candidate.design}, {each.measured.candidate.models}",
+                    "cluster": cluster_name(each.measured),
                     "load": each.headroom[0],
                     "misses": each.headroom[1],
                 }
@@ -333,10 +361,16 @@ def _figures(plan: Plan, styles: Mapping[str, SeriesStyle]) -> list[PageFigure]:
             ]
         )
         chart = bars(
-            loads, Field("load", "Load that it carries (times the asked)"), styles, name=Field("cluster", "Cluster", ""),
-            hover=[Field("misses", "misses the target at")],
+            loads, Field("load", "Load that it carries (times the asked)"), styles,
+            name=Field("cluster", "Cluster", ""), hover=[Field("misses", "misses the target at")],
         )  # fmt: skip
-        figures.append(PageFigure("Headroom", f"Loads tried: {', '.join(f'{each:g}' for each in LOADS)} times the asked.", [Chart("", chart)]))
+        figures.append(
+            PageFigure(
+                "Headroom",
+                f"Loads tried: {', '.join(f'{each:g}' for each in LOADS)} times the asked.",
+                [Chart("", chart)],
+            )
+        )
     return figures
 
 

@@ -105,7 +105,7 @@ Search = Generator[list[Ask], Mapping[Ask, Outcome], None]
 
 
 def smallest(found: Found, max_gpus: int, max_seeds: int) -> Search:
-    """Find the smallest cluster of ``found.low`` to ``max_gpus`` GPUs that meets the targets, and write it to ``found``.
+    """Find the smallest cluster of ``found.low`` to ``max_gpus`` GPUs that meets the targets, and write ``found``.
 
     Yields the runs that it needs next, and is sent their outcomes. ``found`` always tells the state, so that a caller
     may stop the search once ``found.low`` rules it out.
@@ -124,9 +124,7 @@ def smallest(found: Found, max_gpus: int, max_seeds: int) -> Search:
         found.low, found.gpus = found.gpus + 2, None
 
 
-def _bisected(
-    found: Found, max_gpus: int, max_seeds: int
-) -> Generator[list[Ask], Mapping[Ask, Outcome], int | None]:
+def _bisected(found: Found, max_gpus: int, max_seeds: int) -> Generator[list[Ask], Mapping[Ask, Outcome], int | None]:
     """Return the smallest cluster that meets the targets, if they are met from some size on; None without one."""
     high: int | None = None
     count, step = found.low, 1

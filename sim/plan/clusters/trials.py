@@ -26,7 +26,7 @@ DROPPED = ("wall",)
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A run to make: a candidate with a number of GPUs, at ``load`` times the rate and ``service`` times the seconds."""
+    """A run to make: a candidate and its number of GPUs, ``load`` times the rate, ``service`` times the seconds."""
 
     candidate: Candidate
     gpus: int
@@ -44,7 +44,7 @@ class Trials:
     Raises ConfigError: ``folder`` cannot be written.
     """
 
-    def __init__(self, folder: Path, jobs: int, tick: Callable[[], None]) -> None:
+    def __init__(self, folder: Path, jobs: int, tick: Callable[[], object]) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         check_place(folder / "run")
         self._folder, self._jobs, self._tick = folder, jobs, tick
@@ -60,7 +60,7 @@ class Trials:
         workers_end_with_us()
         configs = {trial: trial.candidate.config(trial.gpus, trial.seed, trial.load, trial.service) for trial in trials}
         paths = {trial: self._folder / f"{digest(config)}.json" for trial, config in configs.items()}
-        missing = {}
+        missing: dict[Path, Trial] = {}
         for trial, path in paths.items():
             kept = _read(path)
             if kept is None:

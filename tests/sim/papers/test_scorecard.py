@@ -10,13 +10,13 @@ import pytest
 
 from sim.cli import main
 from sim.core.errors import ConfigError
-from sim.run import run_key as key
 from sim.papers.scorecard.measures.formulas import TargetMeasure, latency_s, reduction
 from sim.papers.scorecard.rows import NOT_YET, UNEXPLAINED, Row
 from sim.papers.scorecard.runs import runner
 from sim.papers.scorecard.scorecard import Scorecard, Study, comparisons, load_study, make, read_comparisons, write
 from sim.papers.scorecard.targets import Layers, Target
 from sim.papers.verdicts import lost_rows
+from sim.run import run_key as key
 from sim.run.simulate import Outcome, simulate
 
 COSTS, TABLE2, HITS = "nirvana-figure13", "nirvana-table2", "nirvana-figure15"

@@ -9,7 +9,6 @@ import pytest
 
 from sim.cli import main
 from sim.core.errors import ConfigError
-from sim.run import run_key as key
 from sim.papers.scorecard.columns import SYNTHETIC, ColumnTrace, read_columns
 from sim.papers.scorecard.measures.formulas import TargetMeasure, latency_s
 from sim.papers.scorecard.measures.interpretations import CAPACITIES as READ_AT
@@ -19,6 +18,7 @@ from sim.papers.scorecard.runs import points
 from sim.papers.scorecard.runs.finished import Runs
 from sim.papers.scorecard.scorecard import BUILT_IN, Scorecard, Study, add_earlier_columns, load_study, make, write
 from sim.papers.scorecard.targets import Layers, Target
+from sim.run import run_key as key
 from traces.sources.file import File
 from traces.table.trace import Trace
 from traces.table.trace import make as made_trace

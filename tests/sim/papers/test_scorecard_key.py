@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from sim.run import run_key as key
 from sim.papers.scorecard.runs import points
+from sim.run import run_key as key
 from tests.conftest import REPOSITORY
 
 DIGEST = "from sim.run.run_key import digest; print(digest({'seed': 1}))"

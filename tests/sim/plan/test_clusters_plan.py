@@ -169,7 +169,11 @@ def test_fronts_hold_no_cluster_that_another_beats_in_both(kept: Path) -> None:
     clusters = ask(kept).clusters
     edge = front(clusters, lambda each: each.numbers["p95_s"])
     for each in edge:
-        beaten = [other for other in clusters if other.usd_per_h < each.usd_per_h and (other.numbers["p95_s"] or 0) <= (each.numbers["p95_s"] or 0)]
+        beaten = [
+            other
+            for other in clusters
+            if other.usd_per_h < each.usd_per_h and (other.numbers["p95_s"] or 0) <= (each.numbers["p95_s"] or 0)
+        ]
         assert not beaten
 
 
@@ -188,7 +192,9 @@ def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_impossible_target_ends_with_status_1_and_says_what_binds(there: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_impossible_target_ends_with_status_1_and_says_what_binds(
+    there: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     words = ["plan", *SDXL, "--design", "vanilla", "--rate-rpm", "30", "trace.requests=300"]
     assert main([*words, "--target", "p95<0.1s", "-o", "service"]) == 1
     assert "the service itself binds" in capsys.readouterr().out
@@ -204,7 +210,10 @@ def test_plan_from_a_csv_of_prompts_with_times(there: Path, capsys: pytest.Captu
     rows = "\n".join(f"{6 * row},a red fox in the snow {row % 7}" for row in range(400))
     (there / "log.csv").write_text(f"arrival_s,prompt\n{rows}\n")
     assert main(["plan", "log.csv", *SDXL, "--target", "p95<10s", "--design", "vanilla"]) == 0
-    assert "meets p95<10s for $0.86 per hour" in capsys.readouterr().out
+    assert (
+        "1 x l40s with vanilla serves log.csv at its own times with p95<10s for $0.86 per hour"
+        in capsys.readouterr().out
+    )
     content = json.loads((there / "results" / "plan" / "plan.json").read_text())
     assert content["ranked"][0]["gpus"] == 1
     assert content["ranked"][0]["replications"] == 1

@@ -12,9 +12,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from conf.atomic import atomic_write
 from sim.core.errors import ConfigError
-from sim.run.run_key import digest
 from sim.papers.scorecard.measures.nirvana import LONG_PROMPT, similarity_of_hits
 from sim.papers.scorecard.runs.finished import Finished, Runs, Unmeasured
+from sim.run.run_key import digest
 from traces.describe.prompts.prompt_similarity import GROUPS, prompt_similarity
 from traces.describe.prompts.survival import survival
 from traces.encoders.embeddings import embed

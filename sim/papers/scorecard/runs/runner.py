@@ -11,9 +11,9 @@ from tqdm import tqdm
 
 from sim.core.errors import REFUSED, ConfigError
 from sim.core.run_folder import check_place
-from sim.run.run_key import digest
 from sim.papers.scorecard.runs.finished import Finished, Runs, read_finished
 from sim.papers.scorecard.runs.points import Config, Point, composed
+from sim.run.run_key import digest
 from sim.run.simulate import simulate, write
 from sim.run.termination import workers_end_with_us
 
