@@ -8,6 +8,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from sim.cli import main
+from sim.plan.clusters.command import separated
 from sim.run.commands import command_of, parsed
 from sim.run.config.compose import composed
 from sim.run.config.points import points, sweep_config
@@ -69,7 +70,8 @@ def test_readme_command_is_accepted(command: str) -> None:
     if "overrides" not in options:
         return
     files = files_of(options["config_dir"], options["config_path"], options["config_name"])
-    overrides = arranged(options["overrides"] or [])
+    written = options["overrides"] or []
+    overrides = arranged(separated(written)[0] if words == "plan" else written)
     for point in points(overrides, sweep_config(overrides, files), files) if options.get("multirun") else [overrides]:
         plain = OmegaConf.to_container(composed(point, files), resolve=True, throw_on_missing=True)
         assert isinstance(plain, dict)

@@ -114,7 +114,7 @@ def plan(
     """
     from sim.plan.clusters.page import sentence, table_lines
 
-    words, trace = _separate(overrides or [])
+    words, trace = separated(overrides or [])
     options = Options(
         target or [], model, gpu or [], design or [], trace, rate_rpm, prices, min_quality, max_gpus, rank,
         replications, jobs, runs, words, config_dir, profiles, plugin or [],
@@ -218,7 +218,7 @@ def command_line(options: Options, output: Path) -> str:
     return shlex.join(words)
 
 
-def _separate(words: Sequence[str]) -> tuple[list[str], Path | None]:
+def separated(words: Sequence[str]) -> tuple[list[str], Path | None]:
     """Separate the trace, a word without ``=``, from the overrides."""
     files = [word for word in words if "=" not in word and not word.startswith("~")]
     if len(files) > 1:

@@ -32,7 +32,7 @@ def sentence(plan: Plan) -> str:
         return f"No cluster of at most {most} GPUs serves {load} with {goal}. {reasons or 'No candidate could run'}."
     best = plan.ranked[0]
     measured, numbers = best.measured, best.measured.numbers
-    text = f"{cluster_name(measured)} serves {plan.question.load} with {goal} for  ${measured.usd_per_h:.2f} per hour"
+    text = f"{cluster_name(measured)} serves {plan.question.load} with {goal} for ${measured.usd_per_h:.2f} per hour"
     if numbers["usd_per_image"] is not None:
         text += f", ${1000 * numbers['usd_per_image']:.2f} per 1,000 images"
     text += f". {_headroom_words(best)}"

@@ -34,6 +34,7 @@ def ask(tmp_path: Path, **options: Any) -> Plan:
         "rate_rpm": 120.0,
         "max_gpus": 16,
         "replications": 3,
+        "rank": 1,
         "runs": tmp_path / "runs",
         "overrides": [f"trace.requests={REQUESTS}", "trace.history=0"],
     }
@@ -160,7 +161,7 @@ def test_settings_of_a_design_are_candidates_of_their_own(kept: Path) -> None:
 
 
 def test_floor_of_quality_leaves_out_what_is_below_it_or_unknown(kept: Path) -> None:
-    plan = ask(kept, design=["vanilla", "nirvana hits=nirvana"], min_quality=0.99)
+    plan = ask(kept, design=["vanilla", "nirvana hits=nirvana"], min_quality=0.99, rank=4)
     assert {each.measured.candidate.design for each in plan.ranked} == {"vanilla"}
     assert {each.kind for each in plan.unmet} == {"quality"}
 
