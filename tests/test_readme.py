@@ -69,7 +69,7 @@ def test_readme_command_is_accepted(command: str) -> None:
         options = context.params
     if "overrides" not in options:
         return
-    files = files_of(options["config_dir"], options["config_path"], options["config_name"])
+    files = files_of(options["config_dir"], options.get("config_path"), options.get("config_name", "config"))
     written = options["overrides"] or []
     overrides = arranged(separated(written)[0] if words == "plan" else written)
     for point in points(overrides, sweep_config(overrides, files), files) if options.get("multirun") else [overrides]:
