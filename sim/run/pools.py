@@ -39,8 +39,8 @@ def pools(cluster: ClusterSettings | PooledSettings) -> list[Pool]:
     for number, pool in enumerate(found):
         if pool.gpu != by_name[pool.gpu.name]:
             raise ConfigError(
-                f"cluster.pools.{number}.gpu: found {pool.gpu}, and an earlier pool has {by_name[pool.gpu.name]}; give "
-                "GPUs of one name the same settings"
+                f"cluster.pools.{number}.gpu: found other settings of {pool.gpu.name} than in a pool before; give GPUs "
+                "of one name the same"
             )
     return found
 

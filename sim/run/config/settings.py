@@ -143,7 +143,10 @@ def check(config: Mapping[str, Any]) -> Settings:
     keys = set(cluster) if isinstance(cluster, Mapping) else set()
     pooled = "pools" in keys
     if pooled and {"gpu", "count"} & keys:
-        raise ConfigError("cluster.pools: found beside cluster.gpu or cluster.count; add cluster=pools")
+        raise ConfigError(
+            "cluster.pools: found beside cluster.gpu or cluster.count, and a cluster has one or the other; add "
+            "cluster=pools and leave these out"
+        )
     try:
         return (_OF_POOLS if pooled else _OF_ONE_KIND).model_validate(config)
     except ValidationError as error:
