@@ -280,6 +280,9 @@ def _check_left(trace: Trace, settings: Settings) -> None:
 def _assume(engine: Engine, trace: Trace, system: System, addons: str, allocated: list[Assumption]) -> None:
     if trace.notes.get("synthetic"):
         engine.assume("the trace is synthetic", trace.name, trace.source)
+    first, *others = engine.cluster.kinds
+    if others:
+        engine.assume("kind of GPU that multiples of the standalone latency refer to", first.name, "the first pool's")
     if "arrival_s" in trace.notes:
         engine.assume("arrival times of the trace", trace.notes["arrival_s"], trace.source)
     images = trace.column("images")

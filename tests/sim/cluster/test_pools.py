@@ -156,6 +156,7 @@ def test_latency_limits_are_of_the_first_pools_kind() -> None:
     for first, second in ((FAST, SLOW), (SLOW, FAST)):
         summary = simulated(*pools((first, 1), (second, 1)), *MLPERF, "slo=[2x]").summary
         assert summary["slo"]["2x"]["limit_s"] == pytest.approx(2 * standalone_s(first))
+        assert (first, "the first pool's") in [(row["value"], row["source"]) for row in summary["assumptions"]]
 
 
 def test_modm_serves_misses_on_one_kind_and_hits_on_another() -> None:
