@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from backends.base import Asset, Backend, Work
+from backends.base import Asset, Backend, BackendError, Work
 from sim.cluster.cluster import Cluster
 from sim.core.clock import ARRIVAL, COMPLETION, CONTROL, INSERTION, LAST, Clock
 from sim.core.culprit import OURS, attributed_error, caller, part_name
@@ -48,6 +48,7 @@ class Engine:
 
     Args:
         models: the models by role, largest first.
+        backend: costs on the first kind of GPU of ``cluster``.
         seed: the run's seed; every random stream is spawned from it by name.
         sample_s: seconds between rows of the time series.
     """
@@ -121,7 +122,12 @@ class Engine:
 
     def model(self, role: str) -> Model:
         model = in_role(self.models, role)
-        self.backend.require(model.name)
+        first, *others = self.cluster.kinds.values()
+        try:
+            first.require(model.name)
+        except BackendError:
+            if not any(_serves(backend, model) for backend in others):
+                raise
         return model
 
     def request(self, row: int, now_s: float) -> Request:
@@ -446,6 +452,14 @@ class Engine:
         if self.waiting:
             raise self.policy_error("scheduler", f"says that {self.waiting} requests wait, and all have ended")
         check(self._finished())
+
+
+def _serves(backend: Backend, model: Model) -> bool:
+    try:
+        backend.require(model.name)
+    except BackendError:
+        return False
+    return True
 
 
 @contextmanager

@@ -27,9 +27,9 @@ def in_use(requests: Iterable[Request]) -> set[Asset]:
     return {asset for each in requests for asset in addons(each.model or "", *(each.addons or NO_ADDONS))}
 
 
-def load(run: Run, worker: Worker, asset: Asset) -> Cost:
+def load(worker: Worker, asset: Asset) -> Cost:
     """Return the cost of loading ``asset`` onto all GPUs of ``worker``."""
-    return on_all_gpus(worker, checked_cost(run.backend.load(asset), run.backend, "load"))
+    return on_all_gpus(worker, checked_cost(worker.backend.load(asset), worker.backend, "load"))
 
 
 def on_all_gpus(worker: Worker, cost: Cost) -> Cost:
@@ -37,9 +37,9 @@ def on_all_gpus(worker: Worker, cost: Cost) -> Cost:
     return cost if cost.joules is None else Cost(cost.seconds, cost.joules * len(worker.gpus))
 
 
-def activation_bytes(run: Run, request: Request) -> int:
-    """Return the bytes that ``request`` allocates besides weights while it runs; 0 if not measured."""
-    backend, model = run.backend, request.model or ""
+def activation_bytes(worker: Worker, request: Request) -> int:
+    """Return the bytes that ``request`` allocates on ``worker`` besides weights while it runs; 0 if not measured."""
+    backend, model = worker.backend, request.model or ""
     peak = backend.peak_bytes([Work(model, request.width, request.height, request.steps)])
     weights = backend.bytes(Asset("model", model, model))
     return 0 if peak is None or weights is None else max(peak - weights, 0)

@@ -59,11 +59,11 @@ class AsyncLoading(LoraLoading):
         if merged:
             loads.append(("restore", self._restore_weights(worker)))
         if loras:
-            keep, reserved_bytes = in_use([*active, request]), activation_bytes(run, request)
+            keep, reserved_bytes = in_use([*active, request]), activation_bytes(worker, request)
             for lora in loras:
                 # Merged in place: a LoRA takes no bytes beyond the weights'.
                 if run.cluster.admit(worker, lora, 0, keep, reserved_bytes) is None:
-                    raise lora_does_not_fit(run, request, lora)
+                    raise lora_does_not_fit(worker, request, lora)
             now_s = run.clock._now
             took_s = [self.lora_fetch.seconds(worker, lora, now_s) for lora in loras]
             if not all(0.0 <= seconds < inf for seconds in took_s):
@@ -119,9 +119,9 @@ class AsyncLoading(LoraLoading):
                 continue
             del self._ready_s[request.row]
             request.loras_pending = False
-            assert isinstance(self._run.backend, AddonBackend)
+            assert isinstance(worker.backend, AddonBackend)
             loras = requested_addons(self._run, request, "lora")
-            patch = on_all_gpus(worker, self._run.backend.merge_loras(loras))
+            patch = on_all_gpus(worker, worker.backend.merge_loras(loras))
             self._stall[request.row] += stall_s
             self._step[request.row] = _steps_done(request)
             self._patch[request.row] = patch.seconds
@@ -130,7 +130,7 @@ class AsyncLoading(LoraLoading):
         return cost
 
     def _restore_weights(self, worker: Worker) -> Cost:
-        backend, merged = self._run.backend, merged_loras(worker)
+        backend, merged = worker.backend, merged_loras(worker)
         assert isinstance(backend, AddonBackend)
         for lora in merged:
             self._run.cluster.evict(worker, lora)

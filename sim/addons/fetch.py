@@ -19,8 +19,8 @@ class FromDisk(LoraFetch):
         self._run = run
 
     def seconds(self, worker: Worker, asset: Asset, now_s: float) -> float:
-        assert isinstance(self._run.backend, AddonBackend)
-        read_s = self._run.backend.read_lora(asset).seconds
+        assert isinstance(worker.backend, AddonBackend)
+        read_s = worker.backend.read_lora(asset).seconds
         self._run.record_load(asset, read_s)
         return read_s
 
@@ -54,7 +54,7 @@ class Link(LoraFetch):
 
     def seconds(self, worker: Worker, asset: Asset, now_s: float) -> float:
         latency_s = self._draw() if isinstance(self.latency_s, list) else self.latency_s
-        seconds = latency_s + (self._run.backend.bytes(asset) or 0) / self.bytes_per_s
+        seconds = latency_s + (worker.backend.bytes(asset) or 0) / self.bytes_per_s
         self._run.record_load(asset, seconds)
         return seconds
 

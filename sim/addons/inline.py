@@ -46,7 +46,7 @@ class InlineControlNets(ControlNetPlacement):
         if not nets:
             return []
         run = self._run
-        keep, reserved_bytes = in_use([*active, request]), activation_bytes(run, request)
+        keep, reserved_bytes = in_use([*active, request]), activation_bytes(worker, request)
         loads: Loads = []
         for n, net in enumerate(nets):
             absent = net not in worker.resident
@@ -54,11 +54,11 @@ class InlineControlNets(ControlNetPlacement):
             uses[net] = 1 if absent else uses[net] + 1  # as in traces.describe.loads.Cache, eviction loses the count
             if absent and (self.eviction == "lfu" or self.max_resident is not None):
                 self._evict_for(worker, net, keep, reserved_bytes)
-            if run.cluster.admit(worker, net, run.backend.bytes(net), keep, reserved_bytes) is None:
+            if run.cluster.admit(worker, net, worker.backend.bytes(net), keep, reserved_bytes) is None:
                 self._swap(worker, request, nets, n)
                 break
             if absent:
-                loads.append(("controlnet", load(run, worker, net)))
+                loads.append(("controlnet", load(worker, net)))
                 run.record_load(net, loads[-1][1].seconds)
         return loads
 
@@ -66,9 +66,9 @@ class InlineControlNets(ControlNetPlacement):
         cluster, resident, uses = self._run.cluster, worker.resident, self._uses[worker.id]
         nets = [asset for asset in resident if asset.kind == "controlnet"]
         order = sorted(nets, key=uses.__getitem__) if self.eviction == "lfu" else nets
-        memory = cluster.gpu.memory_bytes
+        memory = worker.gpu.memory_bytes
         free = inf if memory is None else memory - sum(resident.values()) - reserved_bytes
-        held, needed = len(nets), self._run.backend.bytes(net) or 0
+        held, needed = len(nets), worker.backend.bytes(net) or 0
         for other in order:
             if needed <= free and (self.max_resident is None or held < self.max_resident):
                 return
@@ -78,17 +78,16 @@ class InlineControlNets(ControlNetPlacement):
                 cluster.evict(worker, other)
 
     def _swap(self, worker: Worker, request: Request, nets: Sequence[Asset], fit: int) -> None:
-        run = self._run
         if not fit or not self.offload:
-            gpu = run.cluster.gpu
+            gpu = worker.gpu
             raise WorkFailed(
                 f"the ControlNets {', '.join(net.name for net in nets)} do not fit into the "
                 f"{(gpu.memory_bytes or 0) / 1e9:.1f} GB of a {gpu.name} beside {request.model} and its activations: "
                 f"{fit} of {len(nets)} do; choose another cluster= or addons=ignore"
             )
-        costs = [load(run, worker, net) for net in nets[fit - 1 :]]
+        costs = [load(worker, net) for net in nets[fit - 1 :]]
         self._swap_costs[request.row] = total(costs)
-        request.swapped_bytes = sum(run.backend.bytes(net) or 0 for net in nets[fit:])
+        request.swapped_bytes = sum(worker.backend.bytes(net) or 0 for net in nets[fit:])
 
     def step(self, worker: Worker, active: Sequence[Request], plain: Cost, now_s: float) -> Cost:
         if not self._swap_costs:

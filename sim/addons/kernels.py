@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from backends.base import AddonBackend
 from conf.ranges import Positive
 from sim.core.errors import ConfigError
+from sim.core.gpu import check_one_kind
 from sim.protocols import Run
 
 
@@ -25,6 +26,7 @@ class Kernels:
         if self.names and not isinstance(run.backend, AddonBackend):
             raise ConfigError(f"kernels: {type(run.backend).__name__} knows none; add backend=profiled or ~kernels")
         if self.names:
+            check_one_kind(run.cluster.kinds, "kernels", "their speedup is that on", "add ~kernels")
             run.assume("kernels that make steps faster", list(self.names), "the profile; SwiftDiffusion, 6.5")
         if self.stages != 1.0:
             run.assume("seconds of the stages beside the steps, times", self.stages, "kernels.stages")

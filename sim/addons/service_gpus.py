@@ -49,7 +49,7 @@ class ServiceGpus(ControlNetPlacement):
         nets = max((len(requested_addons(self._run, each, "controlnet")) for each in active), default=0)
         if not nets:
             return plain
-        parts = step_parts(self._run, active, worker.denoisers, self._faster)
+        parts = step_parts(self._run, worker, active, self._faster)
         extra_s = max(parts.controlnet_s - parts.encoder_s, 0.0) + nets * parts.receive_s
         return lengthen(plain, extra_s)
 
@@ -77,25 +77,27 @@ def assign_gpus(nets: Sequence[Asset], gpus: Sequence[Worker], copies: int) -> l
 def load_controlnet(run: Run, gpu: Worker, net: Asset, request: Request, keep: Collection[Asset] = ()) -> Cost | None:
     """Load ``net`` onto ``gpu`` and return the cost, None if it was resident. Raises WorkFailed if it does not fit."""
     absent = net not in gpu.resident
-    if run.cluster.admit(gpu, net, run.backend.bytes(net), keep, activation_bytes(run, request)) is None:
-        kind = run.cluster.gpu
+    if run.cluster.admit(gpu, net, gpu.backend.bytes(net), keep, activation_bytes(gpu, request)) is None:
+        kind = gpu.gpu
         raise WorkFailed(
             f"the ControlNet {net.name} does not fit into the {(kind.memory_bytes or 0) / 1e9:.1f} GB of a {kind.name} "
             f"beside {', '.join(asset.name for asset in gpu.resident) or 'nothing'}; choose another cluster="
         )
     if not absent:
         return None
-    cost = load(run, gpu, net)
+    cost = load(gpu, net)
     run.record_load(net, cost.seconds)
     return cost
 
 
-def step_parts(run: Run, active: Sequence[Request], gpus: int, faster: Callable[[str], float]) -> RemoteControlNetCosts:
-    """Return the seconds of the parts of a step of ``active``, whose denoiser runs on ``gpus`` GPUs."""
-    backend = run.backend
+def step_parts(
+    run: Run, worker: Worker, active: Sequence[Request], faster: Callable[[str], float]
+) -> RemoteControlNetCosts:
+    """Return the seconds of the parts of a step of ``active`` on ``worker``."""
+    backend = worker.backend
     assert isinstance(backend, AddonBackend)
     work = run.work(active[0])
-    parts, speedup = backend.remote_controlnet_costs(work, len(active), gpus), faster(work.model)
+    parts, speedup = backend.remote_controlnet_costs(work, len(active), worker.denoisers), faster(work.model)
     return RemoteControlNetCosts(parts.encoder_s / speedup, parts.controlnet_s / speedup, parts.receive_s)
 
 

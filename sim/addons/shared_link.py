@@ -45,7 +45,7 @@ class SharedLink(LoraFetch):
     def seconds(self, worker: Worker, asset: Asset, now_s: float) -> float:
         self._advance(now_s)
         key = (worker.id, asset.name)
-        self._left[key] = float(self._run.backend.bytes(asset) or 0)
+        self._left[key] = float(worker.backend.bytes(asset) or 0)
         self._begins_s[key] = now_s + self.latency_s
         self._ends_s |= self._run_until(inf)[1]
         seconds = self._ends_s[key] - now_s

@@ -10,6 +10,7 @@ from backends.base import Asset, Cost, WorkFailed
 from sim.addons.assets import check_addon_backend, requested_addons
 from sim.addons.service_gpus import STEP_PARTS, lengthen, load_controlnet, step_parts
 from sim.core.errors import ConfigError
+from sim.core.gpu import check_one_kind
 from sim.core.request import Request
 from sim.protocols import ControlNetPlacement, Loads, RequestColumn, Run, Worker
 
@@ -39,6 +40,8 @@ class SharedServers(ControlNetPlacement):
         self._run, self._faster = run, faster
         self._wait = run.add_column("server_wait_s", default=0.0)
         check_addon_backend(run, *STEP_PARTS)
+        remedy = "choose controlnet_placement=inline"
+        check_one_kind(run.cluster.kinds, "controlnet_placement", "ControlNet servers and workers are of", remedy)
         servers = len(run.cluster.servers)
         if run.workload.addons is not None and not servers:
             raise ConfigError("controlnet_placement: no GPU serves ControlNets; add allocation=controlnet-servers")
@@ -92,7 +95,7 @@ class SharedServers(ControlNetPlacement):
         run, calls = self._run, [net for each in active for net in requested_addons(self._run, each, "controlnet")]
         if not calls:
             return plain
-        parts = step_parts(run, active[:1], 1, self._faster)
+        parts = step_parts(run, worker, active[:1], self._faster)
         now_s, done_s, standalone_s = max(now_s, run.clock._now), 0.0, parts.controlnet_s
         for net in calls:
             server = min((each for each in run.cluster.servers if net in each.resident), key=attrgetter("busy_until_s"))

@@ -32,8 +32,8 @@ class SyncLoading(LoraLoading):
     factor: Positive = 1.0
     spread: list[float] | None = None
     _run: Run = field(init=False, repr=False)
-    _draws: dict[str, QuantileSampler | None] = field(init=False, default_factory=dict, repr=False)
-    """Spread of a LoRA's seconds, by model; None if every LoRA takes its mean."""
+    _draws: dict[tuple[str, str], QuantileSampler | None] = field(init=False, default_factory=dict, repr=False)
+    """Spread of a LoRA's seconds, by kind of GPU and model; None if every LoRA takes its mean."""
 
     def __post_init__(self) -> None:
         if self.spread is not None:
@@ -52,39 +52,40 @@ class SyncLoading(LoraLoading):
             refuse_mixed(request, active, loras, merged, worker)
             for asset in merged:
                 run.cluster.evict(worker, asset)
-        keep, reserved_bytes = in_use([*active, request]), activation_bytes(run, request)
+        keep, reserved_bytes = in_use([*active, request]), activation_bytes(worker, request)
         for n, lora in enumerate(loras):
             absent = lora not in worker.resident
-            if run.cluster.admit(worker, lora, run.backend.bytes(lora), keep, reserved_bytes) is None:
-                raise lora_does_not_fit(run, request, lora)
+            if run.cluster.admit(worker, lora, worker.backend.bytes(lora), keep, reserved_bytes) is None:
+                raise lora_does_not_fit(worker, request, lora)
             if absent:
                 loads.append(("lora", self._cost(worker, lora, loras[:n])))
                 run.record_load(lora, loads[-1][1].seconds)
         return loads
 
     def _cost(self, worker: Worker, lora: Asset, others: Sequence[Asset]) -> Cost:
-        backend = self._run.backend
+        backend = worker.backend
         if not self.create:
-            cost = load(self._run, worker, lora)
+            cost = load(worker, lora)
         else:
             assert isinstance(backend, AddonBackend)
             cost = on_all_gpus(worker, backend.read_lora(lora)).plus(
                 on_all_gpus(worker, backend.create_lora(lora, others))
             )
-        draw = self._spread(lora)
+        draw = self._spread(worker, lora)
         return cost.times(self.factor if draw is None else self.factor * draw())
 
-    def _spread(self, lora: Asset) -> QuantileSampler | None:
-        if lora.model not in self._draws:
-            spread, backend = self.spread, self._run.backend
+    def _spread(self, worker: Worker, lora: Asset) -> QuantileSampler | None:
+        key = worker.gpu.name, lora.model
+        if key not in self._draws:
+            spread, backend = self.spread, worker.backend
             if spread is None and self.create and isinstance(backend, AddonBackend):
                 spread = list(backend.lora_spread(lora)) or None
             draw = None if spread is None else QuantileSampler("lora_loading.spread", spread, self._run.rng(LORA_LOADS))
             if draw is not None:
                 basis = "lora_loading.spread, or the profile's; each LoRA draws its own (assumed)"
                 self._run.assume("seconds of a LoRA before the first step, over their mean", draw.ends, basis)
-            self._draws[lora.model] = draw
-        return self._draws[lora.model]
+            self._draws[key] = draw
+        return self._draws[key]
 
     def request_left(self, worker: Worker, request: Request, active: Sequence[Request]) -> Cost:
         if not self.keep_resident and not active:
@@ -110,8 +111,8 @@ def refuse_mixed(
         )
 
 
-def lora_does_not_fit(run: Run, request: Request, lora: Asset) -> WorkFailed:
-    gpu = run.cluster.gpu
+def lora_does_not_fit(worker: Worker, request: Request, lora: Asset) -> WorkFailed:
+    gpu = worker.gpu
     return WorkFailed(
         f"the LoRA {lora.name} does not fit into the {(gpu.memory_bytes or 0) / 1e9:.1f} GB of a {gpu.name} beside "
         f"{request.model}, its activations and its other add-ons; choose another cluster= or addons=ignore"

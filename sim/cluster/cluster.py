@@ -6,12 +6,12 @@ from typing import NoReturn
 
 from backends.base import Asset, Backend, Cost
 from sim.addons.assets import on_all_gpus
-from sim.cluster.free_workers import FreeWorkers
+from sim.cluster.free_workers import FreeWorkers, FreeWorkersByKind
 from sim.cluster.memory import Memory, own_model, resident_on_all
 from sim.core.clock import COMPLETION, Clock, Entry
 from sim.core.culprit import caller, checked_cost, innermost_kind, part_name
 from sim.core.errors import SimulationError
-from sim.core.gpu import Gpu
+from sim.core.gpu import Gpu, Kind
 from sim.core.model import Model, in_role
 from sim.core.worker import Worker
 from sim.metrics.recorder import RunRecord
@@ -20,20 +20,22 @@ from sim.protocols.cluster import SERVER
 
 
 class Cluster:
-    """The GPUs of one run, all of kind ``gpu``; the only code that changes workers (sim.protocols.Cluster).
+    """The GPUs of one run; the only code that changes workers (sim.protocols.Cluster).
 
     Args:
+        kinds: kind of each GPU, with the costs of work on it; the order in which kinds appear is that of preference.
         roles: role of each GPU when the clock starts, its model resident; SERVER for a GPU that serves ControlNets.
         models: the models by role.
-        backend: gives the cost of loading a model and its bytes.
     """
 
-    def __init__(self, gpu: Gpu, roles: Sequence[str], models: Mapping[str, Model], backend: Backend) -> None:
-        self.gpu = gpu
+    def __init__(self, kinds: Sequence[Kind], roles: Sequence[str], models: Mapping[str, Model]) -> None:
+        self.kinds: Mapping[Gpu, Backend] = dict(kinds)
         self.models = models
-        self.backend = backend
         names = ["" if role == SERVER else in_role(models, role).name for role in roles]
-        self._gpu_workers = [Worker(i, role, name) for i, (role, name) in enumerate(zip(roles, names, strict=True))]
+        self._gpu_workers = [
+            Worker(number, role, name, gpu=kind.gpu, backend=kind.backend)
+            for number, (kind, role, name) in enumerate(zip(kinds, roles, names, strict=True))
+        ]
         self._request_gpus = [worker for worker in self._gpu_workers if worker._role != SERVER]
         self.servers = [worker for worker in self._gpu_workers if worker._role == SERVER]
         self._groups: list[Worker] = []
@@ -42,6 +44,8 @@ class Cluster:
         self._loads: dict[Worker, tuple[str, float, Cost, Entry]] = {}
         self.last_order: dict[str, tuple[str, float]] = {}
         """Role -> the class that moved its last worker to another role, and the time in seconds."""
+        self.held: set[tuple[str, str]] = set()
+        """Kind of GPU and model, of each model that a GPU held."""
 
     def open(
         self,
@@ -64,7 +68,8 @@ class Cluster:
         self._clock, self._record, self._parts = clock, record, parts
         self._pull, self._worker_changed, self._has_backlog = pull, worker_changed, has_backlog
         self._kinds, self._spans = record.usage_log.kinds, record.usage_log.buffer
-        self._free, self._memory = FreeWorkers(), Memory(self.gpu, parts)
+        self._free = FreeWorkers() if len(self.kinds) == 1 else FreeWorkersByKind([gpu.name for gpu in self.kinds])
+        self._memory = Memory(parts)
         self.least_loaded, self.idle = self._free.least_loaded, self._free.idle
         self.admit, self.evict, self.check_memory = self._memory.admit, self._memory.evict, self._memory.check
         self._max_batch = max_batch
@@ -92,6 +97,9 @@ class Cluster:
 
     def gpu_counts(self) -> list[int]:
         return [1] * len(self._gpu_workers) + [len(group.gpus) for group in self._groups]
+
+    def gpu_kinds(self) -> list[Gpu]:
+        return [worker.gpu for worker in (*self._gpu_workers, *self._groups)]
 
     def gpus_of(self, worker_id: int) -> tuple[int, ...]:
         beyond = worker_id - len(self._gpu_workers)
@@ -200,6 +208,7 @@ class Cluster:
             raise SimulationError(f"{caller()} orders {worker}, which {what}")
         if role == worker.role:
             return
+        worker.backend.require(self.models[role].name)
         if worker.bucket is not None:
             self._free.remove(worker)
         self._record.decisions.append((now_s, "order", {"worker": worker.id, "from": worker.role, "to": role}))
@@ -233,7 +242,8 @@ class Cluster:
         model = in_role(self.models, worker.role).name
         worker.next_role, worker.loading = None, True
         worker.update_open()
-        cost = on_all_gpus(worker, checked_cost(self.backend.load(Asset("model", model, model)), self.backend, "load"))
+        load = worker.backend.load(Asset("model", model, model))
+        cost = on_all_gpus(worker, checked_cost(load, worker.backend, "load"))
         worker.resident.clear()
         loaded = self._clock.at(now_s + cost.seconds, COMPLETION, self._loaded, worker)
         self._loads[worker] = model, now_s, cost, loaded
@@ -258,8 +268,7 @@ class Cluster:
         now_s = self._clock._now
         model, from_s, cost, loaded = self._loads.pop(worker)
         self._clock.cancel(loaded)
-        models = self._record.usage_log.models
-        worker.model_code = models.setdefault(model, len(models))
+        self._name_model(worker, model)
         until_s = from_s + cost.seconds
         share = (now_s - from_s) / (until_s - from_s) if until_s > from_s else 1.0
         self.record_busy(worker, from_s, now_s, "load", cost.times(share).joules)
@@ -307,6 +316,8 @@ class Cluster:
                 raise SimulationError(
                     f"{caller()} wants {worker} in a group, which is not idle; take workers from Cluster.idle"
                 )
+        if any(worker.gpu != workers[0].gpu for worker in workers):
+            raise SimulationError(f"{caller()} wants a group of {list(workers)}, which are GPUs of several kinds")
         stepping = len(workers) if denoisers is None else denoisers
         if not 1 <= stepping <= len(workers):
             raise SimulationError(f"{caller()} wants {stepping} GPUs of a group of {len(workers)} to step its denoiser")
@@ -314,7 +325,9 @@ class Cluster:
         members = (*first, *others)
         group = self._group_of.get((role, stepping, members))
         if group is None:
-            group = Worker(len(self._gpu_workers) + len(self._groups), role, model, self._max_batch, members)
+            number = len(self._gpu_workers) + len(self._groups)
+            gpu, backend = workers[0].gpu, workers[0].backend
+            group = Worker(number, role, model, self._max_batch, members, gpu=gpu, backend=backend)
             group.denoisers = stepping
             self._groups.append(group)
             self._group_of[role, stepping, members] = group
@@ -367,9 +380,13 @@ class Cluster:
 
     def _install(self, worker: Worker, model: str) -> None:
         worker.model = model
+        self._name_model(worker, model)
+        self._memory.install(worker, worker.backend.bytes(own_model(worker)) or 0)
+
+    def _name_model(self, worker: Worker, model: str) -> None:
         models = self._record.usage_log.models
         worker.model_code = models.setdefault(model, len(models))
-        self._memory.install(worker, self.backend.bytes(own_model(worker)) or 0)
+        self.held.add((worker.gpu.name, model))
 
     def record_busy(
         self,
@@ -386,7 +403,7 @@ class Cluster:
             self._raise_impossible(worker, from_s, until_s, kind, batch)
         worker.busy_until_s = until_s
         if joules is None:
-            joules = self.gpu.energy_j(until_s - from_s) * len(worker.gpus)
+            joules = worker.gpu.energy_j(until_s - from_s) * len(worker.gpus)
         try:
             code = self._kinds[kind]
         except KeyError:

@@ -1,7 +1,9 @@
 """Index of the free workers, by role and number of running requests."""
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from operator import attrgetter
 
 from sim.core.worker import Worker
 
@@ -54,3 +56,29 @@ class FreeWorkers:
         if len(buckets) == 1:
             return iter(list(buckets[0]))
         return iter(sorted((worker for bucket in buckets for worker in bucket), key=lambda worker: worker.free_rank))
+
+
+class FreeWorkersByKind:
+    """The workers with capacity on GPUs of several kinds: of equal load, those of the earlier kind first.
+
+    Args:
+        kinds: names of the kinds, in the order of preference.
+    """
+
+    __slots__ = ("_by_kind",)
+
+    def __init__(self, kinds: Sequence[str]) -> None:
+        self._by_kind = {kind: FreeWorkers() for kind in kinds}
+
+    def add(self, worker: Worker) -> None:
+        self._by_kind[worker.gpu.name].add(worker)
+
+    def remove(self, worker: Worker) -> None:
+        self._by_kind[worker.gpu.name].remove(worker)
+
+    def least_loaded(self, role: str | None = None) -> Worker | None:
+        firsts = (free.least_loaded(role) for free in self._by_kind.values())
+        return min((worker for worker in firsts if worker is not None), key=attrgetter("running"), default=None)
+
+    def idle(self, role: str | None = None) -> Iterator[Worker]:
+        return chain.from_iterable([free.idle(role) for free in self._by_kind.values()])

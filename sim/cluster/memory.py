@@ -12,9 +12,8 @@ from sim.core.worker import Worker
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Checks the assets on workers against the memory of a ``gpu``; errors name one of ``parts``."""
+    """Checks the assets on workers against the memory of their GPUs; errors name one of ``parts``."""
 
-    gpu: Gpu
     parts: Mapping[str, object]
 
     def admit(
@@ -25,7 +24,7 @@ class Memory:
                 f"{caller()} puts {asset.name} of {bytes} bytes on {worker}, with {free_bytes} bytes to stay free; "
                 "expected 0 or more"
             )
-        resident, capacity = worker.resident, self.gpu.memory_bytes
+        resident, capacity = worker.resident, worker.gpu.memory_bytes
         present = asset in resident
         if present:
             resident[asset] = resident.pop(asset)  # most recently used last
@@ -59,7 +58,7 @@ class Memory:
 
         Raises SimulationError if the batch needs more than the GPU has, WorkFailed if one request with add-ons does.
         """
-        capacity = self.gpu.memory_bytes
+        capacity = worker.gpu.memory_bytes
         if capacity is None or peak_bytes is None:
             return
         if not peak_bytes >= 0:
@@ -71,7 +70,7 @@ class Memory:
             for other in _least_recent(resident, peak_bytes + uncounted - capacity, {own}.union(*runs)):
                 uncounted -= resident.pop(other)
         if peak_bytes + uncounted > capacity:
-            takes = f"takes {(peak_bytes + uncounted) / 1e9:.1f} GB of the {self._memory}"
+            takes = f"takes {(peak_bytes + uncounted) / 1e9:.1f} GB of the {_memory(worker.gpu)}"
             if runs is not None and len(runs) == 1 and runs[0]:
                 names = ", ".join(asset.name for asset in runs[0])
                 raise WorkFailed(f"with {names} it {takes}; choose another cluster= or addons=ignore")
@@ -83,16 +82,17 @@ class Memory:
     def install(self, worker: Worker, size: int) -> None:
         """Leave only the model of ``worker`` there. Raises SimulationError if it is larger than the GPU's memory."""
         worker.resident.clear()
-        capacity = self.gpu.memory_bytes
+        capacity = worker.gpu.memory_bytes
         if capacity is not None and size > capacity:
             raise SimulationError(
-                f"{worker.model} takes {size / 1e9:.1f} GB of the {self._memory}; choose another models= or cluster="
+                f"{worker.model} takes {size / 1e9:.1f} GB of the {_memory(worker.gpu)}; choose another models= or "
+                "cluster="
             )
         worker.resident[own_model(worker)] = size
 
-    @property
-    def _memory(self) -> str:
-        return f"{(self.gpu.memory_bytes or 0) / 1e9:.1f} GB that a {self.gpu.name} has (cluster.gpu.memory_bytes)"
+
+def _memory(gpu: Gpu) -> str:
+    return f"{(gpu.memory_bytes or 0) / 1e9:.1f} GB that a {gpu.name} has (cluster.gpu.memory_bytes)"
 
 
 def own_model(worker: Worker) -> Asset:

@@ -16,6 +16,7 @@ from sim.control.roles import gpus_in_role
 from sim.control.split import Demand
 from sim.control.timetable import Timetable
 from sim.core.errors import ConfigError
+from sim.core.gpu import check_one_kind
 from sim.core.model import in_role
 from sim.core.request import HIT, LOOKUPS
 from sim.core.run_folder import REQUESTS
@@ -56,7 +57,8 @@ class Hindsight(Controller):
         ladder = [role for role in run.models if role != self.miss_role]
         if not ladder:
             raise ConfigError("controller: GPUs are split between two models or more; choose another models=")
-        cluster = run.cluster
+        cluster, remedy = run.cluster, "choose controller=modm-throughput or modm-quality"
+        check_one_kind(cluster.kinds, "controller=modm-hindsight", "its plan is of a cluster of", remedy)
         start = Split(
             gpus_in_role(cluster, self.miss_role), int(np.argmax([gpus_in_role(cluster, role) for role in ladder]))
         )

@@ -1,5 +1,6 @@
 """MoDM's global monitor: sets the number of large models after every window (MoDM, 5.3, Algorithm 1)."""
 
+from collections import Counter
 from collections.abc import Generator
 from dataclasses import dataclass, field
 from functools import partial
@@ -9,11 +10,12 @@ from typing import Annotated, Any, Literal
 import simpy
 from annotated_types import Ge, Lt
 
+from backends.base import BackendError
 from conf.ranges import Count, SomeSeconds, SomeShare
 from sim.control.forecast import Forecast
 from sim.control.pid import Gain, Pid
 from sim.control.roles import apply_split, gpus_in_role
-from sim.control.split import Demand, demand, quality_split, throughput_split
+from sim.control.split import Demand, KindCapacity, demand, large_by_kind, quality_split, throughput_split
 from sim.core.culprit import class_name
 from sim.core.errors import ConfigError, SimulationError
 from sim.core.model import in_role
@@ -60,6 +62,9 @@ class GlobalMonitor(Controller):
     and Fig. 10; its artifact ends the run instead). If even the smallest cannot, GPUs are split in
     proportion to the load.
 
+    With several kinds of GPU each counts with its own capacities, and every kind must serve every model. The large
+    model goes first to the kind that is best at it: with the highest P_l / P_s, of equal ones the first of the cluster.
+
     Args:
         mode: ``quality`` (equations 9 and 10) or ``throughput`` (11 and 12).
         period_s: length of a window; 180 s in MoDM's artifact.
@@ -95,7 +100,8 @@ class GlobalMonitor(Controller):
     _last: WindowCounts = field(init=False, repr=False, default_factory=WindowCounts)
     _waiting: list[Request] = field(init=False, repr=False, default_factory=list)
     _ladder: list[str] = field(init=False, repr=False)
-    _rpm: dict[str, float] = field(init=False, repr=False)
+    _capacities: list[dict[str, KindCapacity]] = field(init=False, repr=False)
+    """Of each rung, the capacities by kind of GPU, in the order in which the kinds take the large model."""
     _rung: int = field(init=False, default=0)
     _calm_windows: int = field(init=False, default=0)
     _target: int = field(init=False, default=0)
@@ -109,7 +115,7 @@ class GlobalMonitor(Controller):
         self._ladder = [role for role in run.models if role != self.miss_role]
         if not self._ladder:
             raise ConfigError("controller: the monitor splits GPUs between two models or more; choose another models=")
-        self._rpm = {role: capacity_rpm(run.backend, run.model(role), self.batch) for role in run.models}
+        self._capacities = [self._capacities_with(role) for role in self._ladder]
         if self.forecast is not None:
             self.forecast.begin(self.period_s)
         self._target = gpus_in_role(run.cluster, self.miss_role)
@@ -119,6 +125,24 @@ class GlobalMonitor(Controller):
         run.gauge("large_target", lambda _: self._target)
         run.gauge("large_pid", lambda _: self._pid.x)
         run.process(self._watch())
+
+    def _capacities_with(self, small_role: str) -> dict[str, KindCapacity]:
+        run = self._run
+        large, small = run.model(self.miss_role), run.model(small_role)
+        counts, capacities = Counter(run.cluster.gpu_kinds()[: run.cluster.gpus]), {}
+        for gpu, backend in run.cluster.kinds.items():
+            try:
+                rpm = capacity_rpm(backend, large, self.batch), capacity_rpm(backend, small, self.batch)
+            except BackendError as error:
+                if len(run.cluster.kinds) == 1:
+                    raise
+                raise ConfigError(
+                    f"controller: the monitor may put any model on any GPU, and there is {error}; or give the pools "
+                    "roles, with controller=none"
+                ) from None
+            capacities[gpu.name] = KindCapacity(counts[gpu], *rpm)
+        ratio = {name: each.large_rpm / each.small_rpm for name, each in capacities.items()}
+        return dict(sorted(capacities.items(), key=lambda each: -ratio[each[0]]))
 
     def arrived(self, request: Request, now_s: float) -> None:
         self._window.add(request)
@@ -164,7 +188,11 @@ class GlobalMonitor(Controller):
         self._run.log_decision(
             "split", **split, target=self._target, miss_rpm=round(load.miss_rpm, 3), hit_rpm=round(load.hit_rpm, 3)
         )
-        apply_split(self._run.cluster, split, self._run.clock.now)
+        capacities, small = self._capacities[self._rung], self._ladder[self._rung]
+        of_kinds = large_by_kind(list(capacities.values()), large)
+        for (kind, capacity), count in zip(capacities.items(), of_kinds, strict=True):
+            own = {self.miss_role: count, small: capacity.gpus - count}
+            apply_split(self._run.cluster, own, self._run.clock.now, kind)
 
     def _choose_rung(self, load: Demand) -> None:
         """Step down the ladder at once if the load requires it, and up again after ``patience`` calm windows."""
@@ -179,17 +207,14 @@ class GlobalMonitor(Controller):
             self._calm_windows = 0
 
     def _can_serve(self, rung: int, load: Demand, safety: float) -> bool:
-        large_rpm, small_rpm = self._rpm[self.miss_role], self._rpm[self._ladder[rung]]
-        return quality_split(self._run.cluster.gpus, load, large_rpm, small_rpm, safety) is not None
+        return quality_split([*self._capacities[rung].values()], load, safety) is not None
 
     def _large_for(self, load: Demand) -> int:
         """Return N_l by the mode's rule, or in proportion to the load if no split serves it."""
-        gpus, large_rpm, small_rpm = (
-            self._run.cluster.gpus, self._rpm[self.miss_role], self._rpm[self._ladder[self._rung]]
-        )  # fmt: skip
+        kinds = [*self._capacities[self._rung].values()]
         if self.mode == "quality":
             for safety in (self.safety, 1.0):  # give up the margin before the load
-                found = quality_split(gpus, load, large_rpm, small_rpm, safety)
+                found = quality_split(kinds, load, safety)
                 if found is not None:
                     return found
-        return throughput_split(gpus, load, large_rpm, small_rpm)
+        return throughput_split(kinds, load)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from sim.core.gpu import check_one_kind
 from sim.protocols import Controller, Run
 
 
@@ -12,6 +13,7 @@ class OneGroup(Controller):
     role: str = "large"
 
     def bind(self, run: Run) -> None:
+        check_one_kind(run.cluster.kinds, "controller=one-group", "a group's GPUs are of", "add controller=none")
         workers = run.cluster.workers
         if len(workers) > 1:
             run.cluster.form_group(workers, self.role, 0.0)

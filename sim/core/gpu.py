@@ -1,10 +1,12 @@
 """Kinds of GPU: power, memory and price."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from annotated_types import Ge
 
+from backends.base import Backend
 from conf.ranges import Amount, Count
 from sim.core.errors import ConfigError
 
@@ -40,3 +42,17 @@ class Gpu:
     def energy_j(self, seconds: float) -> float:
         """Return the joules of ``seconds`` at work; NaN if the power is unknown."""
         return float("nan") if self.active_w is None else self.active_w * seconds
+
+
+class Kind(NamedTuple):
+    """A kind of GPU, and the costs of work on it."""
+
+    gpu: Gpu
+    backend: Backend
+
+
+def check_one_kind(kinds: Iterable[Gpu], key: str, what: str, remedy: str) -> None:
+    """Raise ConfigError for ``key`` if there are several ``kinds``, though ``what`` is of one; ``remedy`` ends it."""
+    names = [gpu.name for gpu in kinds]
+    if len(names) > 1:
+        raise ConfigError(f"{key}: {what} one kind of GPU, and cluster.pools has {', '.join(names)}; {remedy}")

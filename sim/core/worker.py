@@ -4,10 +4,11 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
-from backends.base import Asset
+from backends.base import Asset, Backend
 from sim.core.clock import Entry
 from sim.core.culprit import caller
 from sim.core.errors import SimulationError
+from sim.core.gpu import Gpu
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -18,6 +19,7 @@ class Worker:
         id: its number: 0 to n - 1 for the cluster's GPUs, from n on for groups.
         gpus: the numbers of its GPUs.
         denoisers: how many of them step the denoiser; ControlNets run on the others, if any.
+        gpu: the kind of its GPUs; backend: the costs of work on it.
         model: name of the resident model.
         running: requests that it accepted and has not released.
         max_batch: bound of ``running``; 0 once a group is disbanded.
@@ -41,6 +43,8 @@ class Worker:
     model: str
     max_batch: int = 1
     gpus: tuple[int, ...] = ()
+    gpu: Gpu = field(kw_only=True)
+    backend: Backend = field(kw_only=True)
     denoisers: int = field(init=False)
     model_code: int = field(init=False, default=0)
     running: int = field(init=False, default=0)

@@ -480,7 +480,7 @@ class ContinuousBatching(Executor):
         waiting_s = (totals.idle_s - joined.idle_s) + after.seconds
         metered_s = totals.metered_s - joined.metered_s + slot.metered_s
         gpus = len(worker_batch.worker.gpus)
-        estimated_j = self._run.cluster.gpu.energy_j(own_s + waiting_s - metered_s) * gpus
+        estimated_j = worker_batch.worker.gpu.energy_j(own_s + waiting_s - metered_s) * gpus
         self._share[request.row] = share_s * gpus
         request.energy_j = totals.joules - joined.joules + slot.joules + estimated_j
 

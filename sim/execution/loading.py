@@ -45,7 +45,7 @@ def ensure(
                 f"{worker.model} there; a scheduler must not mix models on a worker"
             )
         run.cluster.install(worker, model)
-        loads.append(("load", load(run, worker, Asset("model", model, model))))
+        loads.append(("load", load(worker, Asset("model", model, model))))
     if run.workload.addons is not None:
         try:
             addon_loads = None if load_addons is None else load_addons(worker, request, active)
@@ -76,10 +76,9 @@ def record_loads(run: Run, worker: Worker, loads: Loads, from_s: float, until_s:
     return from_s, joules
 
 
-def joules_of(run: Run, loads: Loads) -> float:
-    """Return the joules of ``loads``; NaN if the GPU's power is not known."""
-    gpu = run.cluster.gpu
-    return sum((gpu.energy_j(cost.seconds) if cost.joules is None else cost.joules for _, cost in loads), 0.0)
+def joules_of(worker: Worker, loads: Loads) -> float:
+    """Return the joules of ``loads``; NaN if the power of the GPU of ``worker`` is not known."""
+    return sum((worker.gpu.energy_j(cost.seconds) if cost.joules is None else cost.joules for _, cost in loads), 0.0)
 
 
 def cancel_due(run: Run, worker: Worker) -> tuple[float, Any] | None:

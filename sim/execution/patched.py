@@ -32,17 +32,19 @@ class PatchedSteps(Steps):
     min_side: Count = 64
     _same_size: SameSizeSteps = field(init=False, default_factory=SameSizeSteps, repr=False)
     _run: Run = field(init=False, repr=False)
-    _backend: Patching = field(init=False, repr=False)
+    _backends: dict[str, Patching] = field(init=False, default_factory=dict, repr=False)
+    """By the name of the kind of GPU."""
     _fixed_side: int | None = field(init=False, default=None, repr=False)
 
     def bind(self, run: Run, interrupt: Callable[[Worker], None]) -> None:
-        backend = run.backend
-        if not isinstance(backend, Patching):
-            raise ConfigError(
-                f"batching=patched: the backend {type(backend).__qualname__} does not step patches; choose another "
-                "backend= or batching=same-size"
-            )
-        self._run, self._backend = run, backend
+        for gpu, backend in run.cluster.kinds.items():
+            if not isinstance(backend, Patching):
+                raise ConfigError(
+                    f"batching=patched: the backend {type(backend).__qualname__} does not step patches; choose another "
+                    "backend= or batching=same-size"
+                )
+            self._backends[gpu.name] = backend
+        self._run = run
         self._same_size.bind(run, interrupt)
         if self.side == "trace":
             workload = run.workload
@@ -61,14 +63,16 @@ class PatchedSteps(Steps):
         return self._same_size.prepare(worker, request, now_s)
 
     def step(self, worker: Worker, active: Sequence[Request], now_s: float) -> Cost:
-        return self._backend.patched(works := self._same_size.works(worker, active), self._side(works))
+        works = self._same_size.works(worker, active)
+        return self._backends[worker.gpu.name].patched(works, self._side(works))
 
     def finish(self, worker: Worker, request: Request, now_s: float) -> tuple[Cost, Cost]:
         return self._same_size.finish(worker, request, now_s)
 
     def price(self, works: Sequence[Work]) -> Cost:
         self._same_size.begin_live(works)
-        return self._backend.patched(works, self._side(works))
+        (backend,) = self._backends.values()
+        return backend.patched(works, self._side(works))
 
     def _side(self, works: Sequence[Work]) -> int:
         return self._fixed_side or common_side(((work.width, work.height) for work in works), self.min_side)

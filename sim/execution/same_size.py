@@ -28,24 +28,25 @@ class SameSizeSteps(Steps):
 
     def bind(self, run: Run, interrupt: Callable[[Worker], None]) -> None:
         self._run = run
-        self._checks_memory = run.cluster.gpu.memory_bytes is not None and run.backend.measures_memory
+        kinds = run.cluster.kinds.items()
+        self._checks_memory = any(gpu.memory_bytes is not None and each.measures_memory for gpu, each in kinds)
 
     def prepare(self, worker: Worker, request: Request, now_s: float) -> Cost:
         work = self._works[request.row] = self._run.work(request)
-        return on_all_gpus(worker, self._run.backend.begin([work]))
+        return on_all_gpus(worker, worker.backend.begin([work]))
 
     def step(self, worker: Worker, active: Sequence[Request], now_s: float) -> Cost:
-        cost = self._run.backend.steps(self.works(worker, active))
+        cost = worker.backend.steps(self.works(worker, active))
         if len(worker.gpus) == 1:
             return cost
-        speedups = (speedup_of(self._run, worker, each, self.speedup, "batching.speedup") for each in active)
+        speedups = (speedup_of(worker, each, self.speedup, "batching.speedup") for each in active)
         return on_all_gpus(worker, cost.over(min(speedups)))
 
     def works(self, worker: Worker, active: Sequence[Request]) -> list[Work]:
         """Return the works of ``active``. Raises SimulationError if they do not fit into the memory of ``worker``."""
         works = [self._current_work(request) for request in active]
         if self._checks_memory:
-            peak = self._run.backend.peak_bytes(works)
+            peak = worker.backend.peak_bytes(works)
             runs = [addons(work.model, work.controlnets, work.loras) for work in works]
             if peak is not None:
                 peak -= sum(request.swapped_bytes for request in active)
@@ -63,7 +64,7 @@ class SameSizeSteps(Steps):
     def finish(self, worker: Worker, request: Request, now_s: float) -> tuple[Cost, Cost]:
         work = self._current_work(request)
         del self._works[request.row]
-        cost = self._run.backend.end([work])
+        cost = worker.backend.end([work])
         self._run.keep_artifact(request, work)
         return on_all_gpus(worker, cost), FREE
 

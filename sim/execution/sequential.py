@@ -1,6 +1,5 @@
 """Sequential execution: a worker runs one request after another, from load to decode (batch size 1)."""
 
-from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -43,18 +42,19 @@ class Sequential(Executor):
     _clock: Clock = field(init=False, repr=False)
     _cluster: Cluster = field(init=False, repr=False)
     _by_row: bool = field(init=False, repr=False)
-    _watts: float = field(init=False, repr=False)
     _addons: bool = field(init=False, repr=False)
     _share: RequestColumn | None = field(init=False, repr=False)
     _known: dict[tuple[object, ...], RequestCost] = field(init=False, default_factory=dict, repr=False)
-    """Costs by plan: rows with one plan cost the same, unless the backend costs rows one by one (``by_row``)."""
+    """Costs by kind of GPU and plan: rows with one plan cost the same, unless a backend costs rows one by one
+    (``by_row``)."""
 
     def bind(self, run: Run) -> None:
         self._run = run
-        self._clock, self._cluster, self._by_row = run.clock, run.cluster, run.backend.by_row
-        self._watts = run.cluster.gpu.energy_j(1.0)
+        self._clock, self._cluster = run.clock, run.cluster
+        backends = run.cluster.kinds.values()
+        self._by_row = any(backend.by_row for backend in backends)
         self._addons = run.workload.addons is not None
-        together: Collection[int] = self.speedup or run.backend.group_sizes()
+        together = self.speedup or any(backend.group_sizes() for backend in backends)
         self._share = run.add_column(STEP_SHARE, public=False) if together else None
 
     def accept(self, worker: Worker, request: Request) -> None:
@@ -68,7 +68,8 @@ class Sequential(Executor):
                 return
             request.load_s = seconds(loads)
         key = (
-            request.model, request.width, request.height, request.steps, request.skipped, request.refine, request.addons
+            worker.gpu.name, request.model, request.width, request.height, request.steps, request.skipped,
+            request.refine, request.addons,
         )  # fmt: skip
         cost = self._known.get(key)
         if cost is None:
@@ -132,26 +133,27 @@ class Sequential(Executor):
             return []
         until_s, (_, request, loads, *_) = cancelled
         record_interrupted(
-            self._run, worker, request.start_s, until_s, request.energy_j + joules_of(self._run, loads or [])
+            self._run, worker, request.start_s, until_s, request.energy_j + joules_of(worker, loads or [])
         )
         return [request]
 
     def _request_cost(self, worker: Worker, request: Request) -> RequestCost:
         work = self._run.work(request)
         self._check_memory(worker, work)
-        cost = standalone_cost(self._run.backend, work)
+        cost = standalone_cost(worker.backend, work)
         for part in (Cost(cost.denoise_s, cost.energy_j), Cost(cost.other_s)):
-            checked_cost(part, self._run.backend, "begin, steps or end")
+            checked_cost(part, worker.backend, "begin, steps or end")
         self._run.keep_artifact(request, work)
-        return RequestCost(cost.denoise_s, cost.other_s, cost.denoise_s + cost.other_s, cost.energy_j, self._watts)
+        busy_s, watts = cost.denoise_s + cost.other_s, worker.gpu.energy_j(1.0)
+        return RequestCost(cost.denoise_s, cost.other_s, busy_s, cost.energy_j, watts)
 
     def _check_memory(self, worker: Worker, work: Work) -> None:
         runs = [addons(work.model, work.controlnets, work.loras)]
-        self._cluster.check_memory(worker, self._run.backend.peak_bytes((work,)), runs)
+        self._cluster.check_memory(worker, worker.backend.peak_bytes((work,)), runs)
 
     def _cost_on_group(self, cost: RequestCost, worker: Worker, request: Request) -> RequestCost:
         gpus = len(worker.gpus)
-        denoise_s = cost.denoise_s / speedup_of(self._run, worker, request, self.speedup, "executor.speedup")
+        denoise_s = cost.denoise_s / speedup_of(worker, request, self.speedup, "executor.speedup")
         busy_s = denoise_s + cost.other_s
         joules = None if cost.joules is None else cost.joules * gpus * busy_s / cost.busy_s
         return RequestCost(denoise_s, cost.other_s, busy_s, joules, cost.watts * gpus)

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from backends.base import Cost, Work, WorkFailed, total_j
+from backends.base import Backend, Cost, Work, WorkFailed, total_j
 from conf.ranges import Count
 from sim.addons.assets import addons
 from sim.core.clock import COMPLETION, DISPATCH, Entry
@@ -81,8 +81,8 @@ class StaticBatch(Executor):
         works = [run.work(request) for request in batch]
         try:
             runs = [addons(work.model, work.controlnets, work.loras) for work in works]
-            run.cluster.check_memory(worker, run.backend.peak_bytes(works), runs)
-            denoise, other = _costs(run, works)
+            run.cluster.check_memory(worker, worker.backend.peak_bytes(works), runs)
+            denoise, other = _costs(worker.backend, works)
         except WorkFailed as failure:
             running: RunningBatch = (worker, batch, loads, now_s, None, str(failure))
             worker.due = run.clock.at(now_s + load_s, COMPLETION, self._complete, running)
@@ -92,7 +92,7 @@ class StaticBatch(Executor):
         busy_s = ready_s + sum(cost.seconds for cost, _ in denoise) + other.seconds
         joules = total_j([*(cost for cost, _ in denoise), other])
         if joules is not None and fetch_s:
-            joules += run.cluster.gpu.energy_j(fetch_s)
+            joules += worker.gpu.energy_j(fetch_s)
         for request, work in zip(batch, works, strict=True):
             request.start_s, request.load_s = now_s, load_s
             own = [(cost, stepping) for cost, stepping in denoise if work in stepping]
@@ -133,14 +133,15 @@ class StaticBatch(Executor):
         lost = formed + [entry[4][1] for entry in refused]
         if cancelled is not None and not formed:
             until_s, (_, batch, loads, from_s, joules, _) = cancelled
-            record_interrupted(run, worker, from_s, until_s, None if joules is None else joules + joules_of(run, loads))
+            record_interrupted(
+                run, worker, from_s, until_s, None if joules is None else joules + joules_of(worker, loads)
+            )
             lost += batch
         return lost
 
 
-def _costs(run: Run, works: Sequence[Work]) -> tuple[list[tuple[Cost, list[Work]]], Cost]:
+def _costs(backend: Backend, works: Sequence[Work]) -> tuple[list[tuple[Cost, list[Work]]], Cost]:
     """Return the cost of each stretch of steps with the works it steps, and the cost of encoding and decoding."""
-    backend = run.backend
     begin = checked_cost(backend.begin(works), backend, "begin")
     stretches: list[tuple[Cost, list[Work]]] = []
     stops = sorted({work.steps - work.skipped for work in works} - {0})

@@ -48,32 +48,42 @@ def gpu_price(gpu: Gpu) -> Price | None:
     return list_prices().get(gpu.name)
 
 
-def rate_usd_h(gpu: Gpu, count: int, services: Mapping[str, PaidService]) -> dict[str, float | None]:
-    """Return the US$ per hour of each part of a deployment: ``gpu``, then the services by name; None if not known.
+def rate_usd_h(counts: Mapping[Gpu, int], services: Mapping[str, PaidService]) -> dict[str, float | None]:
+    """Return the US$ per hour of each part of a deployment; None if not known.
 
-    GPUs are rented in whole instances: five GPUs in instances of four cost as much as eight.
+    The parts are the GPUs, called ``gpu`` if all are of one kind and else by the names of their kinds, and then the
+    services by name. GPUs are rented in whole instances: five GPUs in instances of four cost as much as eight.
+
+    Args:
+        counts: number of GPUs of each kind.
     """
-    paid = math.ceil(count / gpu.gpus_per_instance) * gpu.gpus_per_instance
-    price = gpu_price(gpu)
-    gpus = None if price is None else price.usd_per_gpu_h * paid
-    return {"gpu": gpus, **{name: service.usd_per_h for name, service in services.items()}}
+    rates: dict[str, float | None] = {}
+    for gpu, count in counts.items():
+        paid = math.ceil(count / gpu.gpus_per_instance) * gpu.gpus_per_instance
+        price = gpu_price(gpu)
+        rates["gpu" if len(counts) == 1 else gpu.name] = None if price is None else price.usd_per_gpu_h * paid
+    return rates | {name: service.usd_per_h for name, service in services.items()}
 
 
 def cost(
-    record: RunRecord, gpu: Gpu, gpus: int, services: Mapping[str, PaidService], span_s: float, images: int
+    record: RunRecord, counts: Mapping[Gpu, int], services: Mapping[str, PaidService], span_s: float, images: int
 ) -> dict[str, Any]:
-    """Return the summary's ``cost_usd`` of ``gpus`` GPUs for ``span_s`` seconds in which ``images`` were finished.
+    """Return the summary's ``cost_usd`` of the GPUs for ``span_s`` seconds in which ``images`` were finished.
 
     The total is null if the cost of one part is. Every known price is recorded as an assumption.
+
+    Args:
+        counts: number of GPUs of each kind.
     """
-    rates = rate_usd_h(gpu, gpus, services)
+    rates = rate_usd_h(counts, services)
     by_part = {name: None if rate is None else rate * span_s / 3600 for name, rate in rates.items()}
     known = [usd for usd in by_part.values() if usd is not None]
     total = sum(known) if len(known) == len(by_part) else None
-    price = gpu_price(gpu)
-    if price is not None:
-        record.assume("price of a GPU [USD/h]", price.usd_per_gpu_h, price.source)
-        record.assume("GPUs that are rented together", gpu.gpus_per_instance, gpu.source)
+    for gpu in counts:
+        price, of_kind = gpu_price(gpu), "" if len(counts) == 1 else f" ({gpu.name})"
+        if price is not None:
+            record.assume(f"price of a GPU{of_kind} [USD/h]", price.usd_per_gpu_h, price.source)
+            record.assume(f"GPUs that are rented together{of_kind}", gpu.gpus_per_instance, gpu.source)
     for name, service in services.items():
         record.assume(f"price of the {name.replace('_', ' ')} [USD/h]", service.usd_per_h, service.source)
     per_image = total / images if total is not None and images else None

@@ -153,7 +153,7 @@ def _check_values(run: FinishedRun, columns: RequestColumns, served: Flags, on_g
         ("backend", served, ["quality"]),
     ]
     unknown = {"quality", BATCH_MEAN}
-    if run.cluster.gpu.active_w is None:
+    if any(gpu.active_w is None for gpu in run.cluster.kinds):
         unknown.add("energy_j")
     bounds = {BATCH_MEAN: 1 - SHARE, "quality": np.finfo(float).min}
     for kind, where, names in written:
@@ -267,7 +267,7 @@ def _slices(ordered: NDArray[np.int32], numbers: NDArray[np.intp]) -> list[slice
 
 def _check_energy(run: FinishedRun) -> None:
     """Invariant 8: the energy of every span of the usage log is finite and not negative."""
-    if run.cluster.gpu.active_w is None:
+    if any(gpu.active_w is None for gpu in run.cluster.kinds):
         return
     spans = run.record.usage_log.spans()
     at = _first(~((spans["joules"] >= 0) & (spans["joules"] < np.inf)))

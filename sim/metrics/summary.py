@@ -4,14 +4,17 @@ All rates and times are over the measured window: from the first arrival after t
 """
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from itertools import chain
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from conf.assumption import EXTRAPOLATED
+from conf.assumption import EXTRAPOLATED, Assumption
+from sim.core.gpu import Gpu
 from sim.core.model import reference
 from sim.core.request import COMPLETED, DISCARDED, FAILED, LOOKUPS, MISSING
 from sim.core.slo import Limit
@@ -20,6 +23,7 @@ from sim.metrics.cost import PaidService, cost
 from sim.metrics.quality import QualityEstimate
 from sim.metrics.recorder import LOADS, STEP_SHARE, TRAININGS, RunRecord
 from sim.metrics.request_columns import RequestColumns
+from sim.metrics.usage_log import GpuUsage
 from sim.protocols import Run
 from traces.table.ingest import ORDER_ONLY
 from traces.table.trace import Trace
@@ -62,15 +66,19 @@ def summarise(
         judged: estimated quality of simulated images; None if a live backend made them.
     """
     view = MeasuredWindow(run, record, warmup)
-    gpu, gpus = run.cluster.gpu, run.cluster.gpus
-    usage = record.usage_log.inside(view.start_s, view.end_s, run.cluster.gpu_counts())
+    cluster = run.cluster
+    gpus, counts = cluster.gpus, Counter(cluster.gpu_kinds()[: cluster.gpus])
+    usage = record.usage_log.inside(view.start_s, view.end_s, cluster.gpu_counts())
     gpu_s = gpus * view.span_s
-    idle_w = gpu.idle_w
-    energy_j = None if usage.joules is None or idle_w is None else usage.joules + idle_w * (gpu_s - usage.busy_s)
-    if gpu.active_w is not None:
-        record.assume("GPU power, at work and idle [W]", [gpu.active_w, gpu.idle_w], gpu.source)
+    by_kind = _by_kind(run, record, view, counts, usage)
+    energies = [each["energy_j"] for each in by_kind.values()]
+    energy_j = None if None in energies else sum(energies)
+    for gpu in counts:
+        if gpu.active_w is not None:
+            of_kind = "" if len(counts) == 1 else f" ({gpu.name})"
+            record.assume(f"GPU power{of_kind}, at work and idle [W]", [gpu.active_w, gpu.idle_w], gpu.source)
     images = view.completions()
-    cost_usd = cost(record, gpu, gpus, services, view.span_s, images)
+    cost_usd = cost(record, counts, services, view.span_s, images)
     return {
         "schema": SCHEMA,
         "system": system,
@@ -83,7 +91,7 @@ def summarise(
             "digest": trace.digest,
         },
         "models": models(run, record),
-        "assumptions": [asdict(assumption) for assumption in (*record.assumptions, *run.backend.assumptions())],
+        "assumptions": [asdict(assumption) for assumption in _assumptions(run, record)],
         "requests": {
             "arrived": len(view.outcome),
             "completed": int(view.completed.sum()),
@@ -107,6 +115,7 @@ def summarise(
             "switch_s": usage.switch_s,
             "batch_mean": usage.batch_mean,
             "step_saving": view.step_saving(),
+            **({} if len(by_kind) == 1 else {"by_kind": by_kind}),
         },
         "energy_j": {"per_image": None if energy_j is None else _ratio(energy_j, images), "total": energy_j},
         "cost_usd": cost_usd,
@@ -120,19 +129,53 @@ def summarise(
 
 
 def models(run: Run, record: RunRecord) -> list[dict[str, Any]]:
-    """Describe each model that a GPU held, and the reference model, by role.
+    """Describe each model that a GPU held, and the reference model, by role and kind of GPU.
 
     Width, height and steps are null if requests bring their own. Values that the backend does not state are null.
     """
-    held = {reference(run.models).name, *record.usage_log.models}
+    kinds = run.cluster.kinds
+    held = {(next(iter(kinds)).name, reference(run.models).name), *run.cluster.held}
     described = []
     for role, model in sorted(run.models.items()):
-        if model.name in held:
-            known, own = run.backend.provenance(model.name), model if run.workload.use_model_shape else None
-            row: dict[str, Any] = {"role": role, "model": model.name, "gpu": run.cluster.gpu.name}
-            row |= {name: getattr(own, name, None) for name in ("width", "height", "steps")}
-            described.append(row | {n: getattr(known, n) for n in ("precision", "basis", "service_error", "source")})
+        for gpu, backend in kinds.items():
+            if (gpu.name, model.name) in held:
+                known, own = backend.provenance(model.name), model if run.workload.use_model_shape else None
+                row: dict[str, Any] = {"role": role, "model": model.name, "gpu": gpu.name}
+                row |= {name: getattr(own, name, None) for name in ("width", "height", "steps")}
+                stated = ("precision", "basis", "service_error", "source")
+                described.append(row | {name: getattr(known, name) for name in stated})
     return described
+
+
+def _assumptions(run: Run, record: RunRecord) -> list[Assumption]:
+    """Return the run's assumptions, and those of the costs on each kind of GPU, each once."""
+    first, *others = (backend.assumptions() for backend in run.cluster.kinds.values())
+    found = [*record.assumptions, *first]
+    for each in chain.from_iterable(others):
+        if each not in found:
+            found.append(each)
+    return found
+
+
+def _by_kind(
+    run: Run, record: RunRecord, view: "MeasuredWindow", counts: Mapping[Gpu, int], usage: GpuUsage
+) -> dict[str, dict[str, Any]]:
+    """Return count, seconds, busy fraction and joules of the GPUs of each kind; ``usage`` is that of all GPUs."""
+    found: dict[str, dict[str, Any]] = {}
+    cluster = run.cluster
+    for gpu, count in counts.items():
+        if len(counts) > 1:
+            own = [each == gpu for each in cluster.gpu_kinds()]
+            usage = record.usage_log.inside(view.start_s, view.end_s, cluster.gpu_counts(), own)
+        gpu_s = count * view.span_s
+        joules, idle_w = usage.joules, gpu.idle_w
+        found[gpu.name] = {
+            "count": count,
+            "busy_fraction": _ratio(usage.busy_s, gpu_s),
+            "seconds": gpu_s,
+            "energy_j": None if joules is None or idle_w is None else joules + idle_w * (gpu_s - usage.busy_s),
+        }
+    return found
 
 
 def extrapolations(summary: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:

@@ -17,11 +17,18 @@ GPUS, QUEUES, CONTROL = 1, 2, 3
 
 
 def write_timeline(
-    record: RunRecord, path: Path, gpus: int, gpus_of: Callable[[int], Sequence[int]], request_ids: Sequence[str]
+    record: RunRecord,
+    path: Path,
+    gpus: Sequence[str],
+    gpus_of: Callable[[int], Sequence[int]],
+    request_ids: Sequence[str],
 ) -> None:
     """Write the GPUs' busy spans, the gauges and decisions of ``record`` as gzipped JSON; same run, same bytes.
 
-    ``gpus_of`` gives the GPUs of a worker by its number; ``request_ids`` are those of every trace row.
+    Args:
+        gpus: names of the GPUs.
+        gpus_of: worker number -> its GPUs.
+        request_ids: of every trace row.
     """
     with path.open("wb") as raw, gzip.GzipFile("", "wb", 6, raw, mtime=0) as packed:
         text = io.TextIOWrapper(packed, encoding="utf-8", newline="\n")
@@ -34,14 +41,14 @@ def write_timeline(
 
 
 def events(
-    record: RunRecord, gpus: int, gpus_of: Callable[[int], Sequence[int]], request_ids: Sequence[str]
+    record: RunRecord, gpus: Sequence[str], gpus_of: Callable[[int], Sequence[int]], request_ids: Sequence[str]
 ) -> Iterator[dict[str, Any]]:
     """Yield the events of the trace, times in microseconds."""
     for process, name in ((GPUS, "GPUs"), (QUEUES, "queues"), (CONTROL, "decisions")):
         yield {"ph": "M", "name": "process_name", "pid": process, "args": {"name": name}}
         yield {"ph": "M", "name": "process_sort_index", "pid": process, "args": {"sort_index": process}}
-    for gpu in range(gpus):
-        yield {"ph": "M", "name": "thread_name", "pid": GPUS, "tid": gpu, "args": {"name": f"GPU {gpu}"}}
+    for gpu, name in enumerate(gpus):
+        yield {"ph": "M", "name": "thread_name", "pid": GPUS, "tid": gpu, "args": {"name": name}}
     kinds, models = list(record.usage_log.kinds), list(record.usage_log.models)
     for span in record.usage_log.spans().tolist():
         from_s, until_s, joules, row, worker, batch, kind, model = span

@@ -26,9 +26,18 @@ class UsageLog:
         """Return all spans, (n,) of SPAN."""
         return np.frombuffer(bytes(self.buffer), SPAN)
 
-    def inside(self, start_s: float, end_s: float, gpu_counts: Sequence[int]) -> "GpuUsage":
-        """Return the usage in the window [start_s, end_s]; ``gpu_counts`` are the GPUs of each worker, by number."""
+    def inside(
+        self, start_s: float, end_s: float, gpu_counts: Sequence[int], counted: Sequence[bool] | None = None
+    ) -> "GpuUsage":
+        """Return the usage in the window [start_s, end_s].
+
+        Args:
+            gpu_counts: GPUs of each worker, by number.
+            counted: True for each worker that counts; None counts all.
+        """
         spans = self.spans()
+        if counted is not None:
+            spans = spans[np.asarray(counted)[spans["worker"]]]
         took_s = spans["until_s"] - spans["from_s"]
         inside_s = np.clip(spans["until_s"], start_s, end_s) - np.clip(spans["from_s"], start_s, end_s)
         share = np.divide(inside_s, took_s, out=np.zeros_like(inside_s), where=took_s > 0)

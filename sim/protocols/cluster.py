@@ -1,9 +1,9 @@
 """The cluster as parts see it: which workers have capacity, and the orders that it takes."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Protocol
 
-from backends.base import Asset
+from backends.base import Asset, Backend
 from sim.core.gpu import Gpu
 from sim.core.worker import Worker
 
@@ -18,11 +18,15 @@ class Cluster(Protocol):
     """
 
     @property
-    def gpu(self) -> Gpu: ...
+    def kinds(self) -> Mapping[Gpu, Backend]:
+        """The kinds of its GPUs in the order of preference, with the costs of work on each.
+
+        A worker's own are Worker.gpu and Worker.backend.
+        """
 
     @property
     def gpus(self) -> int:
-        """The number of GPUs, each of kind ``gpu``."""
+        """The number of GPUs."""
 
     @property
     def workers(self) -> Sequence[Worker]:
@@ -38,14 +42,21 @@ class Cluster(Protocol):
     def gpu_counts(self) -> Sequence[int]:
         """Return the GPUs of each worker that ever existed, by worker number."""
 
+    @property
+    def held(self) -> Collection[tuple[str, str]]:
+        """Name of the kind of GPU and of the model, for each model that a GPU held."""
+
+    def gpu_kinds(self) -> Sequence[Gpu]:
+        """Return the kind of the GPUs of each worker that ever existed, by worker number."""
+
     def least_loaded(self, role: str | None = None) -> Worker | None:
         """Return the worker (in ``role``) with capacity and the fewest running requests; None if all are full.
 
-        Of several, the one that has had this load for the longest.
+        Of several, one of the first kind of ``kinds``; of these, the one that has had this load for the longest.
         """
 
     def idle(self, role: str | None = None) -> Iterator[Worker]:
-        """Yield the open workers (in ``role``) without requests, longest idle first."""
+        """Yield the open workers (in ``role``) without requests, in the order of ``kinds``, longest idle first."""
 
     def release(self, worker: Worker, count: int = 1) -> None:
         """Free the capacity of ``count`` requests that ended; an executor calls this after Run.end."""
@@ -120,7 +131,7 @@ class Cluster(Protocol):
             from_s, until_s: the interval in seconds of simulated time; to be recorded no later than at ``until_s``.
             kind: ``serve`` a whole request or batch, ``load``, ``prepare``, ``steps``, ``boundary``, ``finish``, or a
                 name of the executor's.
-            joules: of all its GPUs; None takes the power of the cluster's kind of GPU.
+            joules: of all its GPUs; None takes the power of its kind of GPU.
             batch: requests that are served at once.
             row: the trace row, if one request alone is served.
 

@@ -20,7 +20,7 @@ class Executor(Protocol):
     For every request that it accepts, an executor
 
     1. puts the request's model on the worker if another is there (Worker.model, Cluster.install);
-    2. asks the backend for costs: ``work = run.work(request)``, then begin, steps and end of ``run.backend``;
+    2. asks the backend for costs: ``work = run.work(request)``, then begin, steps and end of ``worker.backend``;
     3. waits for simulated time with ``run.clock.at(time_s, COMPLETION, call, arg)`` (sim.core.clock);
     4. records every second from start to end once, with Cluster.record_busy;
     5. writes the request's start_s, load_s, denoise_s, decode_s and energy_j;
@@ -55,7 +55,7 @@ class Steps(Protocol):
 
     A request joins (``prepare``), steps with the others (``step``), and leaves (``finish``). The executor does the
     rest: it counts Request.steps_left down, records busy time and energy, and ends the request. The joules of a Cost
-    are those of all GPUs of the worker; without joules, the power of the cluster's kind of GPU counts.
+    are those of all GPUs of the worker; without joules, the power of the worker's kind of GPU counts.
 
     The usual implementation asks the backend. ``prepare`` makes and keeps ``run.work(request)``. ``step`` sets
     ``work.done`` to ``request.steps - request.steps_left`` and calls Backend.steps. ``finish`` calls Backend.end and

@@ -36,7 +36,8 @@ class Run(Protocol):
     Attributes:
         clock: SimPy's environment, with calls at absolute times (``at``). ``clock.now`` is the time in seconds.
         cluster: the workers.
-        backend: the costs of encoding, steps, decoding and loads.
+        backend: the costs of work on the first kind of GPU, which latency limits refer to. Costs on a worker are those
+            of Worker.backend.
         models: the models by role, largest first.
         workload: the arrivals.
         similarity: the embeddings of the trace's prompts, and how they are searched.
@@ -70,7 +71,7 @@ class Run(Protocol):
         """Return the random stream ``name``: the same for the same seed, whatever other parts draw."""
 
     def model(self, role: str) -> Model:
-        """Return the model in ``role``. Raises ConfigError if there is none, BackendError if it was not measured."""
+        """Return the model in ``role``. Raises ConfigError if there is none, BackendError if no GPU can serve it."""
 
     def request(self, row: int, now_s: float) -> Request:
         """Return a request of trace row ``row``, such as one that only fills the cache."""

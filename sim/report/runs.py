@@ -1,6 +1,7 @@
 """Reader of finished runs: their summaries, labels and the columns that figures need."""
 
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,6 +56,12 @@ class Run:
     def models(self) -> tuple[ServedModel, ...]:
         """The run's models, the reference model first."""
         return served_models(self.summary, self.config)
+
+    @property
+    def gpu_kinds(self) -> list[str]:
+        """The names of the run's kinds of GPU."""
+        named = re.compile(r"cluster\.(gpu\.name|pools\.\d+\.gpu(\.name)?)")
+        return list(dict.fromkeys(str(value) for key, value in self.config.items() if named.fullmatch(key) and value))
 
     @property
     def images(self) -> ImageSpec | None:

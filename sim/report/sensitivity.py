@@ -94,7 +94,7 @@ def _sensitivity(run: Run, takes_s: float, has_time: bool) -> Sensitivity:
         if not isinstance(backend, Mapping) or backend.get("_target_") != PROFILED:
             reason = "it has no profile to change: its service times come from a live backend or another class"
             return Sensitivity(run, error, reason=reason)
-        validations = _validations(backend, config.get("models"))
+        validations = _validations(run.gpu_kinds, backend, config.get("models"))
         if not has_time:
             reason = f"it takes about {number(takes_s, 2)} CPU-seconds; raise --reruns-s"
             return Sensitivity(run, error, reason=reason, validations=validations)
@@ -125,14 +125,16 @@ def latencies(config: Mapping[str, Any], factor: float) -> Latencies:
     return {name: latency_s[name] for name in PERCENTILES}
 
 
-def _validations(backend: Mapping[str, Any], models: object) -> list[str]:
+def _validations(kinds: Sequence[str], backend: Mapping[str, Any], models: object) -> list[str]:
     """Return the validation and source of each profile that a configuration may use, in words."""
     folder = backend.get("folder")
-    profiles = find(str(backend.get("gpu")), [shipped(), *([Path(folder)] if folder else [])])
+    folders = [shipped(), *([Path(folder)] if folder else [])]
+    gpus = [str(backend["gpu"])] if backend.get("gpu") else kinds
+    found = [find(gpu, folders) for gpu in gpus]
     chosen = models.values() if isinstance(models, Mapping) else ()
     names = dict.fromkeys(str(model.get("name")) for model in chosen if isinstance(model, Mapping))
     result = []
-    for profile in (profiles[name] for name in names if name in profiles):
+    for profile in (profiles[name] for name in names for profiles in found if name in profiles):
         validation = " ".join((profile.validation or "not yet compared with a real service").split())
         result.append(f"{profile.model} on {profile.gpu}: {validation} (source: {' '.join(profile.source.split())})")
     return result

@@ -42,12 +42,14 @@ class ServedModel:
     Attributes:
         basis: a key of BASES; None if unknown.
         service_error: relative error of its service times, a fraction; None if unknown.
+        gpu: the kind of GPU, in a run with several kinds; else None.
     """
 
     role: str
     images: ImageSpec
     basis: str | None
     service_error: float | None
+    gpu: str | None = None
 
     @property
     def basis_text(self) -> str:
@@ -60,7 +62,7 @@ class ServedModel:
         return BASES.get(self.basis or "", f"basis {UNKNOWN}")
 
     def __str__(self) -> str:
-        return f"{self.images} ({self.basis_phrase})"
+        return f"{self.images}{f' on {self.gpu}' if self.gpu else ''} ({self.basis_phrase})"
 
 
 def served_models(summary: Mapping[str, Any], config: Mapping[str, Any]) -> tuple[ServedModel, ...]:
@@ -71,10 +73,13 @@ def served_models(summary: Mapping[str, Any], config: Mapping[str, Any]) -> tupl
     """
     roles = [key.split(".")[1] for key in config if key.startswith("models.")] or ["large"]
     found = []
-    for row in summary.get("models") or []:
+    rows = summary.get("models") or []
+    several = len({row.get("gpu") for row in rows}) > 1
+    for row in rows:
         precision = row["precision"] and printable(row["precision"])
         images = ImageSpec(printable(row["model"]), row["width"], row["height"], row["steps"], precision)
-        found.append(ServedModel(row["role"], images, row["basis"], row["service_error"]))
+        gpu = printable(row["gpu"]) if several else None
+        found.append(ServedModel(row["role"], images, row["basis"], row["service_error"], gpu))
     return tuple(sorted(found, key=lambda each: roles.index(each.role) if each.role in roles else len(roles)))
 
 

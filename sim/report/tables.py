@@ -112,9 +112,9 @@ def verdicts(runs: Sequence[Run]) -> dict[str, list[dict[str, Any]]]:
 
 
 def _system_on_gpu(run: Run) -> str:
-    """Return a run's system and kind of GPU, in words."""
-    kind = run.config.get("cluster.gpu.name")
-    return f"{run.system} on {short_value(kind)}" if kind else run.system
+    """Return a run's system and kinds of GPU, in words."""
+    kinds = " + ".join(map(short_value, run.gpu_kinds))
+    return f"{run.system} on {kinds}" if kinds else run.system
 
 
 def _verdict(cell: SeriesAtLoad, series: str) -> dict[str, Any]:

@@ -15,14 +15,11 @@ import pyarrow.parquet as pq
 import yaml
 from tqdm import tqdm
 
-from backends.base import Backend
 from conf.assumption import Assumption
 from sim.addons.async_loading import AsyncLoading
 from sim.cache.cache import ArtifactCache
 from sim.cluster.cluster import Cluster
-from sim.core.culprit import class_name
-from sim.core.errors import ConfigError, SimulationError
-from sim.core.gpu import Gpu
+from sim.core.errors import ConfigError
 from sim.core.model import Model, reference
 from sim.core.request import COMPLETED, Addons
 from sim.core.run_folder import CLUSTER, CONFIG, REQUESTS, SUMMARY, TIMELINE, Claim, claimed, config_of, holds_run
@@ -36,10 +33,10 @@ from sim.metrics.summary import source_age_trace_s, summarise
 from sim.metrics.time_series import series
 from sim.metrics.timeline import write_timeline
 from sim.protocols import Allocation, Controller, Executor, FrontEnd, Scheduler, Selector
-from sim.protocols.cluster import SERVER
 from sim.run.config.build import build
 from sim.run.config.paths import whole_paths
 from sim.run.config.settings import Settings, System, check
+from sim.run.pools import check_reference, kinds, roles
 from traces.arrivals.base import Arrivals
 from traces.arrivals.trace_clock import TraceClock
 from traces.encoders.embeddings import Encoder, embed
@@ -166,7 +163,10 @@ def replay(settings: Settings, assembled: Assembled, config: Mapping[str, Any], 
     ids = trace.table.column("request_id")
 
     def timeline(path: Path) -> None:
-        write_timeline(record, path, engine.cluster.gpus, engine.cluster.gpus_of, ids.to_pylist())
+        cluster = engine.cluster
+        of_kind = [f" ({gpu.name})" if len(cluster.kinds) > 1 else "" for gpu in cluster.gpu_kinds()[: cluster.gpus]]
+        names = [f"GPU {number}{kind}" for number, kind in enumerate(of_kind)]
+        write_timeline(record, path, names, cluster.gpus_of, ids.to_pylist())
 
     kept = timeline if settings.timeline else None
     table = record.request_columns.table(ids, source_age_trace_s(record.request_columns, trace))
@@ -196,8 +196,10 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
         trace = source.load(stream(settings.seed, TRACE))
     _check_left(trace, settings)
     models: dict[str, Model] = {role: build(m, f"models.{role}", Model) for role, m in settings.models.items()}
-    backend: Backend = build(settings.backend, "backend", Backend)
-    backend.open(TraceInputs(trace))
+    gpus = kinds(settings.backend, settings.cluster)
+    backends = list(dict(gpus).values())
+    for each in backends:
+        each.open(TraceInputs(trace))
     arrivals: Arrivals = build(settings.arrivals, "arrivals", Arrivals)
     _check_times(trace, arrivals)
     encoder: Encoder = build(settings.encoder, "encoder", Encoder)
@@ -216,13 +218,13 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
     _check_left(trace, settings)
     rows = trace
     shapes, native = _shapes(trace, reference(models), settings.shapes), settings.shapes == "model"
-    roles = allocation.roles(settings.cluster.count, models, backend)
-    _check_roles(allocation, roles, settings.cluster.count, models)
+    check_reference(gpus, models)
+    of_gpus = roles(allocation, settings.cluster, gpus, models)
     engine = Engine(
         workload=Workload(
             schedule,
             shapes,
-            standalone(backend, reference(models), shapes, native),
+            standalone(backends[0], reference(models), shapes, native),
             native,
             settings.preload,
             *_deadline(settings.slo),
@@ -236,8 +238,8 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
             f"{trace.digest} {encoder.name}",
         ),
         models=models,
-        cluster=Cluster(build(settings.cluster.gpu, "cluster.gpu", Gpu), roles, models, backend),
-        backend=backend,
+        cluster=Cluster(gpus, of_gpus, models),
+        backend=backends[0],
         frontend=frontend,
         scheduler=scheduler,
         executor=executor,
@@ -254,15 +256,6 @@ def _check_times(trace: Trace, arrivals: Arrivals) -> None:
         raise ConfigError(
             f"arrivals=trace: {trace.path or trace.name} has an order of requests and no times to replay; choose others"
             ", such as arrivals=poisson arrivals.rate_rpm=10, or map its column of times in `mezzotint trace import`"
-        )
-
-
-def _check_roles(allocation: Allocation, roles: list[str], gpus: int, models: Mapping[str, Model]) -> None:
-    known = {*models, SERVER}
-    if len(roles) != gpus or not known.issuperset(roles) or set(roles) <= {SERVER}:
-        raise SimulationError(
-            f"{class_name(allocation)} gave the roles {roles} to {gpus} GPUs; expected one of "
-            f"{', '.join(sorted(known))} for each, and a model on one"
         )
 
 
@@ -287,6 +280,9 @@ def _check_left(trace: Trace, settings: Settings) -> None:
 def _assume(engine: Engine, trace: Trace, system: System, addons: str, allocated: list[Assumption]) -> None:
     if trace.notes.get("synthetic"):
         engine.assume("the trace is synthetic", trace.name, trace.source)
+    first, *others = engine.cluster.kinds
+    if others:
+        engine.assume("kind of GPU that multiples of the standalone latency refer to", first.name, "the first pool's")
     if "arrival_s" in trace.notes:
         engine.assume("arrival times of the trace", trace.notes["arrival_s"], trace.source)
     images = trace.column("images")
@@ -306,7 +302,7 @@ def _assume(engine: Engine, trace: Trace, system: System, addons: str, allocated
             engine.assume(
                 "seconds to take LoRAs out of a model's weights again", 0, "nobody published them; not charged"
             )
-        if engine.cluster.gpu.memory_bytes is None:
+        if any(gpu.memory_bytes is None for gpu in engine.cluster.kinds):
             engine.assume(
                 "GPU memory for ControlNets",
                 "not bounded",

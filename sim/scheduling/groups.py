@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from conf.ranges import Count
 from sim.core.clock import DISPATCH
 from sim.core.errors import ConfigError
+from sim.core.gpu import check_one_kind
 from sim.core.request import FAILED, NO_ADDONS, Request
 from sim.protocols import Run, Scheduler, Worker
 
@@ -34,6 +35,7 @@ class WorkerGroups(Scheduler):
 
     def bind(self, run: Run) -> None:
         self._run = run
+        check_one_kind(run.cluster.kinds, "scheduler=groups", "a group's GPUs are of", "choose another scheduler=")
         available, min_size = run.cluster.gpus - len(run.cluster.servers), min(self.sizes, default=self.denoisers)
         if min_size > available:
             key = f"scheduler.sizes={self.sizes}" if self.sizes else f"scheduler.denoisers={self.denoisers}"

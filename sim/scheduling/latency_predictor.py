@@ -8,6 +8,7 @@ import numpy as np
 from annotated_types import Ge, Gt, Le
 
 from backends.base import Cost, Work
+from sim.core.gpu import check_one_kind
 from sim.core.streams import LATENCY
 from sim.protocols import Run, Stepper
 
@@ -133,7 +134,10 @@ def sample_works(model: str, sizes: Sequence[Size], counts: Counts, steps: int) 
 
 @dataclass(slots=True)
 class ExpectedLatency:
-    """Expected seconds of steps and stages, for a discipline of the queues in front of ``executor``."""
+    """Expected seconds of steps and stages, for a discipline of the queues in front of ``executor``.
+
+    Raises ConfigError for several kinds of GPU.
+    """
 
     run: Run
     executor: Stepper
@@ -144,6 +148,8 @@ class ExpectedLatency:
     _stages: dict[tuple[str, int, int], tuple[float, float]] = field(init=False, default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
+        remedy = "choose discipline=fifo, edf or pixel-budget"
+        check_one_kind(self.run.cluster.kinds, "discipline", "it expects the seconds of a step on", remedy)
         workload = self.run.workload
         sizes = set(zip(workload.width, workload.height, strict=True))
         if workload.use_model_shape:

@@ -9,7 +9,7 @@ from omegaconf import OmegaConf
 from backends.base import Asset, Backend, Cost, RequestInputs, Work
 from conf.assumption import Assumption
 from sim.cluster.cluster import Cluster
-from sim.core.gpu import Gpu
+from sim.core.gpu import Gpu, Kind
 from sim.core.model import Model
 from sim.core.workload import SimilarityInputs, StandaloneLatency, Workload
 from sim.engine import Engine
@@ -91,11 +91,12 @@ def engine(times: Any, full_s: Any, count: int = 1, **parts: Any) -> Engine:
         | {name: parts.pop(name) for name in ("search", "similarity_map", "content") if name in parts},
     )
     gpu = parts.pop("gpu", Gpu("test", 300.0, 60.0, "made up"))
+    roles = parts.pop("roles", ["large"] * count)
     settings: dict[str, Any] = {
         "workload": workload,
         "similarity": similarity,
         "models": models,
-        "cluster": Cluster(gpu, parts.pop("roles", ["large"] * count), models, backend),
+        "cluster": Cluster([Kind(gpu, backend)] * len(roles), roles, models),
         "backend": backend,
         "frontend": Direct(),
         "scheduler": Fcfs(),

@@ -3,7 +3,16 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    create_model,
+    field_validator,
+)
 
 from conf.assumption import Assumption
 from conf.validation import first_error
@@ -30,6 +39,29 @@ class ClusterSettings(BaseModel):
     model_config = ConfigDict(extra="forbid")
     count: Annotated[Whole, Field(ge=1, le=MAX_GPUS)]
     gpu: dict[str, Any]
+
+
+class PoolSettings(BaseModel):
+    """GPUs of one kind: a kind's name or its settings, the number, and the role, null for the allocation's."""
+
+    model_config = ConfigDict(extra="forbid")
+    gpu: str | dict[str, Any]
+    count: Annotated[Whole, Field(ge=1, le=MAX_GPUS)]
+    role: Annotated[str, Field(min_length=1)] | None = None
+
+
+class PooledSettings(BaseModel):
+    """A cluster of several pools."""
+
+    model_config = ConfigDict(extra="forbid")
+    pools: Annotated[list[PoolSettings], Field(min_length=1)]
+
+    @field_validator("pools")
+    @classmethod
+    def _not_too_many(cls, pools: list[PoolSettings]) -> list[PoolSettings]:
+        if sum(pool.count for pool in pools) > MAX_GPUS:
+            raise ValueError(f"expected {MAX_GPUS:,} GPUs at most")
+        return pools
 
 
 class RunSettings(BaseModel):
@@ -82,7 +114,7 @@ class Settings(BaseModel):
     similarity_map: dict[str, Any]
     search: dict[str, Any]
     arrivals: dict[str, Any]
-    cluster: ClusterSettings
+    cluster: ClusterSettings | PooledSettings
     backend: dict[str, Any]
     quality: dict[str, Any]
     system: System
@@ -95,17 +127,27 @@ class Settings(BaseModel):
 PARTS = {name: group.part for name, group in groups().items() if group.part is not None}
 """Groups whose choices may need each other."""
 
-_WITH_PARTS = create_model(
-    "Settings",
-    __base__=Settings,
-    **{name: (Needed, ...) if part == "needed" else (Chosen, None) for name, part in PARTS.items()},  # type: ignore[call-overload]
-)
+
+def _with_parts(cluster: type[BaseModel]) -> type[Settings]:
+    """Return the settings with all parts, and with the settings ``cluster``: errors then name keys of these alone."""
+    parts = {name: (Needed, ...) if part == "needed" else (Chosen, None) for name, part in PARTS.items()}
+    return create_model("Settings", __base__=Settings, cluster=(cluster, ...), **parts)  # type: ignore[call-overload,no-any-return]
+
+
+_OF_ONE_KIND, _OF_POOLS = _with_parts(ClusterSettings), _with_parts(PooledSettings)
 
 
 def check(config: Mapping[str, Any]) -> Settings:
     """Return the configuration with checked types. Raises ConfigError naming the first wrong key."""
+    cluster = config.get("cluster")
+    keys = set(cluster) if isinstance(cluster, Mapping) else set()
+    pooled = "pools" in keys
+    if pooled and {"gpu", "count"} & keys:
+        raise ConfigError(
+            "cluster.pools: found beside cluster.gpu or cluster.count, and a cluster has one or the other; add "
+            "cluster=pools and leave these out"
+        )
     try:
-        checked: Settings = _WITH_PARTS.model_validate(config)
-        return checked
+        return (_OF_POOLS if pooled else _OF_ONE_KIND).model_validate(config)
     except ValidationError as error:
         raise ConfigError(first_error(error)) from None

@@ -43,8 +43,8 @@ class PixelBudget(Discipline):
 
 def fits(run: Run, worker: Worker, batch: Sequence[Request]) -> bool:
     """Return True if ``batch`` fits into the memory of ``worker``, or if its peak was not measured."""
-    memory_bytes = run.cluster.gpu.memory_bytes
-    if memory_bytes is None or not run.backend.measures_memory:
+    memory_bytes = worker.gpu.memory_bytes
+    if memory_bytes is None or not worker.backend.measures_memory:
         return True
-    peak = run.backend.peak_bytes([run.work(request) for request in batch])
+    peak = worker.backend.peak_bytes([run.work(request) for request in batch])
     return peak is None or peak <= memory_bytes

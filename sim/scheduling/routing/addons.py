@@ -55,7 +55,7 @@ class ByAddons(Router):
             loras = {asset.name for asset in worker.resident if asset.kind == "lora"}
         if loras != set(wanted.loras):
             missing += [Asset("lora", name, model) for name in wanted.loras]
-        return sum(self._run.backend.load(asset).seconds for asset in missing)
+        return sum(worker.backend.load(asset).seconds for asset in missing)
 
     def sent(self, worker: Worker, request: Request, now_s: float) -> None:
         self._work.sent(worker, request, now_s, self.missing_load_s(worker, request))

@@ -105,7 +105,7 @@ class LeastWorkLeft(Router):
 
     def sent(self, worker: Worker, request: Request, now_s: float, loading_s: float = 0.0) -> None:
         """Add ``request`` to the load of ``worker``, with ``loading_s`` seconds on top of its standalone latency."""
-        nanoseconds = self._expected_ns(request) + round(loading_s * 1e9)
+        nanoseconds = self._expected_ns(worker, request) + round(loading_s * 1e9)
         self._until_s[worker] = now_s + self.left_s(worker, now_s) + nanoseconds / 1e9
         self._load.add(worker, request, nanoseconds)
 
@@ -117,9 +117,10 @@ class LeastWorkLeft(Router):
         outstanding_s = self._load.total(worker) / 1e9
         return min(max(self._until_s.get(worker, now_s) - now_s, 0.0), outstanding_s)
 
-    def _expected_ns(self, request: Request) -> int:
-        """Return the standalone latency in whole nanoseconds, whose sums have no rounding error."""
+    def _expected_ns(self, worker: Worker, request: Request) -> int:
+        """Return the standalone latency on ``worker`` in whole nanoseconds, whose sums have no rounding error."""
         key = (
+            worker.gpu.name,
             request.model,
             request.width,
             request.height,
@@ -132,7 +133,7 @@ class LeastWorkLeft(Router):
         if expected_ns is None:
             work = self._run.work(request)
             work.row = -1  # typical seconds, not this row's
-            cost = standalone_cost(self._run.backend, work)
+            cost = standalone_cost(worker.backend, work)
             expected_ns = self._cached_ns[key] = round((cost.denoise_s + cost.other_s) * 1e9)
         return expected_ns
 

@@ -24,11 +24,12 @@ SIZES = st.lists(st.tuples(st.floats(0, 10), st.floats(1, 500)), min_size=1, max
 
 
 def bound(fetch: Any, sizes: dict[str, float]) -> Any:
-    """Bind ``fetch`` to a run that knows only the bytes of add-ons; it notes each load."""
+    """Bind ``fetch`` to a run that notes each load, and whose workers know only the bytes of add-ons."""
     loaded: list[str] = []
     rng = SimpleNamespace(random=lambda: 0.5)
+    backend = SimpleNamespace(bytes=lambda asset: sizes[asset.name])
     run = SimpleNamespace(
-        backend=SimpleNamespace(bytes=lambda asset: sizes[asset.name]),
+        worker=lambda number=0: SimpleNamespace(id=number, backend=backend),
         assume=lambda *_: None,
         rng=lambda name: rng,
         record_load=lambda asset, _: loaded.append(asset.name),
@@ -36,10 +37,6 @@ def bound(fetch: Any, sizes: dict[str, float]) -> Any:
     )
     fetch.bind(run)
     return run
-
-
-def worker(number: int = 0) -> Any:
-    return SimpleNamespace(id=number)
 
 
 def lora(name: str) -> Asset:
@@ -66,7 +63,7 @@ def test_measured_fetch_draws_from_its_quantiles(quantiles_s: list[float]) -> No
     fetch = MeasuredFetch(quantiles_s)
     run = bound(fetch, {})
     run.rng("").random = iter(np.linspace(0.0, 1.0, len(quantiles_s)).tolist()).__next__
-    assert [fetch.seconds(worker(), lora("x"), 0.0) for _ in quantiles_s] == pytest.approx(quantiles_s)
+    assert [fetch.seconds(run.worker(), lora("x"), 0.0) for _ in quantiles_s] == pytest.approx(quantiles_s)
     assert len(run.noted) == len(quantiles_s)
 
 
@@ -104,7 +101,7 @@ def test_link_time_is_a_drawn_latency_plus_bytes_over_bandwidth(quantiles: list[
     run = bound(link, {"x": 50.0})
     run.rng("").random = np.random.default_rng(seed).random
     expected = QuantileSampler("key", quantiles, np.random.default_rng(seed))
-    found = [link.seconds(worker(), lora("x"), 0.0) for _ in range(5)]
+    found = [link.seconds(run.worker(), lora("x"), 0.0) for _ in range(5)]
     assert found == pytest.approx([expected() + 0.5 for _ in range(5)])
 
 
@@ -124,19 +121,21 @@ def test_kernels_need_a_backend_that_knows_them() -> None:
 def test_shared_link_matches_a_small_step_simulation(files: list[tuple[float, float]], latency_s: float) -> None:
     files = sorted(files)
     link = SharedLink(latency_s=latency_s, bytes_per_s=RATE)
-    bound(link, {str(at): size for at, (_, size) in enumerate(files)})
-    firsts = [begins_s + link.seconds(worker(at), lora(str(at)), begins_s) for at, (begins_s, _) in enumerate(files)]
-    known = [link.expected_s(worker(at), lora(str(at))) for at in range(len(files))]
+    run = bound(link, {str(at): size for at, (_, size) in enumerate(files)})
+    firsts = [
+        begins_s + link.seconds(run.worker(at), lora(str(at)), begins_s) for at, (begins_s, _) in enumerate(files)
+    ]
+    known = [link.expected_s(run.worker(at), lora(str(at))) for at in range(len(files))]
     assert known == pytest.approx(shared(files, latency_s), abs=0.05)
     assert all(first <= last + 1e-9 for first, last in zip(firsts, known, strict=True))
 
 
 def test_two_equal_files_halve_a_shared_link() -> None:
     link = SharedLink(latency_s=0.115, bytes_per_s=2**30)
-    bound(link, {"a": 384 * 2**20, "b": 384 * 2**20})
-    assert link.seconds(worker(0), lora("a"), 0.0) == pytest.approx(0.49)  # SwiftDiffusion, 4.2
-    assert link.seconds(worker(1), lora("b"), 0.0) == pytest.approx(0.115 + 0.75)
-    assert link.expected_s(worker(0), lora("a")) == pytest.approx(0.115 + 0.75)
+    run = bound(link, {"a": 384 * 2**20, "b": 384 * 2**20})
+    assert link.seconds(run.worker(0), lora("a"), 0.0) == pytest.approx(0.49)  # SwiftDiffusion, 4.2
+    assert link.seconds(run.worker(1), lora("b"), 0.0) == pytest.approx(0.115 + 0.75)
+    assert link.expected_s(run.worker(0), lora("a")) == pytest.approx(0.115 + 0.75)
 
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=50), st.integers(1, 6), st.sampled_from(["lru", "lfu"]))
@@ -149,7 +148,7 @@ def test_node_disk_fetches_match_the_offline_miss_curve(asked: list[int], files:
     run = bound(remote, sizes)
     bound(disk, sizes)
     for at, name in enumerate(asked):
-        node.seconds(worker(), lora(str(name)), float(at))
+        node.seconds(run.worker(), lora(str(name)), float(at))
     assert len(run.noted) == pytest.approx(Lookups(1, [asked]).loads(files, eviction))
 
 

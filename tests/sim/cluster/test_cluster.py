@@ -214,7 +214,8 @@ def test_random_orders_lose_no_request_and_never_use_a_gpu_twice(
 @given(max_batch=st.integers(1, 3), roles=st.lists(st.sampled_from("ab"), min_size=1, max_size=5), data=st.data())
 def test_least_loaded_and_idle_match_a_linear_search(max_batch: int, roles: list[str], data: st.DataObject) -> None:
     """Fewest running, then longest so, by a linear search over (running, time of the last change)."""
-    free, workers = FreeWorkers(), [Worker(i, role, role, max_batch) for i, role in enumerate(roles)]
+    kind: Any = {"gpu": Gpu("test", 300.0, 60.0, "made up"), "backend": FixedTimes([])}
+    free, workers = FreeWorkers(), [Worker(i, role, role, max_batch, **kind) for i, role in enumerate(roles)]
     since = list(range(len(workers)))
     for worker in workers:
         free.add(worker)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sim.control.hindsight import Hindsight, recorded_demand
 from sim.control.optimal_split import Fleet, Split, Weights, best_plan, plan_cost, serve_window, window_capacity
 from sim.control.pid import Pid
-from sim.control.split import Demand, demand, quality_split, throughput_split
+from sim.control.split import Demand, KindCapacity, demand, quality_split, throughput_split
 from sim.core.errors import ConfigError
 from sim.core.model import Model
 from sim.run.simulate import write
@@ -58,14 +58,15 @@ def test_best_plan_costs_no_more_than_the_monitor(fleet: Fleet, weigh: Weights, 
     """The monitor sees each window when it is over, and its PID lags; both begin with the most large workers."""
     start = Split(fleet.max_large)
     pid, now, plan = Pid(), start.large, []
+    kinds = [KindCapacity(fleet.gpus, fleet.large_rpm, fleet.small_rpm[0])]
     pid.x = float(now)
     for asked in load:
         plan.append(Split(now))
         wanted = None
         if fleet.shared:
-            wanted = quality_split(fleet.gpus, asked, fleet.large_rpm, fleet.small_rpm[0], 0.9)
+            wanted = quality_split(kinds, asked, 0.9)
         if wanted is None:
-            wanted = throughput_split(fleet.gpus, asked, fleet.large_rpm, fleet.small_rpm[0], fleet.max_large)
+            wanted = throughput_split(kinds, asked, fleet.max_large)
         now = min(max(round(pid.update(wanted, fleet.minutes, fleet.gpus)), 1), fleet.max_large)
     found = best_plan(fleet, weigh, start, load)
     assert found.cost <= plan_cost(fleet, weigh, start, load, plan) + 1e-9
@@ -84,8 +85,8 @@ def test_window_clears_its_queue_exactly_where_the_monitor_rule_holds(fleet: Fle
             some = some or float(misses[0] + hits[0]) <= 1e-9
     if fleet.shared and asked.miss_rpm + asked.hit_rpm > 1e-6:
         slightly = (Demand(asked.miss_rpm * f, asked.hit_rpm * f) for f in (1 - 1e-6, 1 + 1e-6))
-        rates = fleet.large_rpm, fleet.small_rpm[0]
-        rule = [quality_split(fleet.gpus, each, *rates) is not None for each in slightly]
+        kinds = [KindCapacity(fleet.gpus, fleet.large_rpm, fleet.small_rpm[0])]
+        rule = [quality_split(kinds, each) is not None for each in slightly]
         assert some in rule
 
 

@@ -8,12 +8,13 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from sim.control.pid import Pid
-from sim.control.split import Demand, capacity_left, demand, quality_split, throughput_split
+from sim.control.split import Demand, KindCapacity, capacity_left, demand, quality_split, throughput_split
 from sim.core.errors import ConfigError
 from sim.run.config.build import build
 
 LARGE, SDXL, SANA = 60 / 91.5, 60 / 16.5, 60 / 6.5
 RATES = range(6, 29, 2)
+MI210S = [KindCapacity(16, LARGE, SDXL)]
 
 loads = st.builds(demand, st.floats(0, 100), st.floats(0, 1), st.floats(0, 1))
 rates_rpm = st.floats(0.05, 60)
@@ -33,25 +34,27 @@ def test_demand_of_a_window_matches_a_worked_example() -> None:
 )
 def test_quality_split_on_16_gpus_matches_a_worked_example(small: float, chosen: list[int]) -> None:
     asked = [demand(rate, 0.75, 0.75) for rate in RATES]
-    assert [quality_split(16, each, LARGE, small, 0.9) for each in asked] == chosen
+    assert [quality_split([KindCapacity(16, LARGE, small)], each, 0.9) for each in asked] == chosen
 
 
 @given(st.integers(1, 24), loads, rates_rpm, rates_rpm, st.floats(0.5, 1))
 def test_quality_split_is_the_largest_that_serves_the_demand(
     gpus: int, asked: Demand, large: float, small: float, safety: float
 ) -> None:
+    kinds = [KindCapacity(gpus, large, small)]
+
     def serves(n: int) -> bool:
         enough = n * large >= asked.miss_rpm * (1 - 1e-9)
-        return enough and safety * capacity_left(gpus, n, asked, large, small) >= asked.hit_rpm
+        return enough and safety * capacity_left(kinds, n, asked) >= asked.hit_rpm
 
     edge = any(
         math.isclose(n * large, asked.miss_rpm, rel_tol=1e-6)
-        or math.isclose(safety * capacity_left(gpus, n, asked, large, small), asked.hit_rpm, rel_tol=1e-6, abs_tol=1e-9)
+        or math.isclose(safety * capacity_left(kinds, n, asked), asked.hit_rpm, rel_tol=1e-6, abs_tol=1e-9)
         for n in range(1, gpus + 1)
     )
     assume(not edge)
     serving = [n for n in range(1, gpus + 1) if serves(n)]
-    assert quality_split(gpus, asked, large, small, safety) == max(serving, default=None)
+    assert quality_split(kinds, asked, safety) == max(serving, default=None)
 
 
 @given(st.integers(1, 64), loads, rates_rpm, rates_rpm)
@@ -59,7 +62,7 @@ def test_throughput_split_is_the_rounded_share_within_its_bounds(
     gpus: int, asked: Demand, large: float, small: float
 ) -> None:
     for max_large in (gpus, max(1, gpus - 1)):
-        n = throughput_split(gpus, asked, large, small, max_large)
+        n = throughput_split([KindCapacity(gpus, large, small)], asked, max_large)
         assert 1 <= n <= max_large
         miss, hit = Fraction(asked.miss_rpm), Fraction(asked.hit_rpm) * Fraction(large) / Fraction(small)
         if miss + hit:
@@ -70,17 +73,17 @@ def test_throughput_split_is_the_rounded_share_within_its_bounds(
 @given(st.floats(0.1, 50), st.floats(0, 1), st.floats(0, 1), st.floats(0.1, 10))
 def test_throughput_split_does_not_depend_on_the_rate(rate: float, hit_rate: float, left: float, times: float) -> None:
     """Equation 12: the rate R cancels, up to rounding."""
-    one, other = (throughput_split(16, demand(r, hit_rate, left), LARGE, SDXL) for r in (rate, rate * times))
+    one, other = (throughput_split(MI210S, demand(r, hit_rate, left)) for r in (rate, rate * times))
     assert abs(one - other) <= 1
 
 
 def test_zero_and_excessive_demand_have_a_split() -> None:
     nothing = Demand(0.0, 0.0)
-    assert quality_split(16, nothing, LARGE, SDXL) == 16
-    assert throughput_split(16, nothing, LARGE, SDXL) == 16
-    assert throughput_split(16, nothing, LARGE, SDXL, 15) == 15
-    assert quality_split(16, Demand(1e9, 0.0), LARGE, SDXL) is None
-    assert throughput_split(16, Demand(1e9, 0.0), LARGE, SDXL) == 16
+    assert quality_split(MI210S, nothing) == 16
+    assert throughput_split(MI210S, nothing) == 16
+    assert throughput_split(MI210S, nothing, 15) == 15
+    assert quality_split(MI210S, Demand(1e9, 0.0)) is None
+    assert throughput_split(MI210S, Demand(1e9, 0.0)) == 16
 
 
 def test_pid_matches_a_worked_example() -> None:

@@ -24,7 +24,7 @@ def costs(*overrides: str) -> dict[str, Any]:
 @given(count=st.integers(1, 64), together=st.integers(1, 8), price=st.floats(0, 100), service=st.floats(0, 10))
 def test_instances_are_paid_whole(count: int, together: int, price: float, service: float) -> None:
     gpu = Gpu("test", None, None, "made up", price, together)
-    rates = rate_usd_h(gpu, count, {"store": PaidService(usd_per_h=service, source="made up")})
+    rates = rate_usd_h({gpu: count}, {"store": PaidService(usd_per_h=service, source="made up")})
     assert rates["store"] == service
     assert rates["gpu"] == pytest.approx(price * together * math.ceil(count / together))
     assert rates["gpu"] >= price * count * (1 - 1e-12)

@@ -71,7 +71,7 @@ def test_group_is_drawn_on_each_of_its_gpus(tmp_path: Path) -> None:
     run = engine([0.0], [20.0], 3, scheduler=GroupScheduler(), executor=Sequential({2: 2.0}))
     run.run()
     path = tmp_path / "t.json.gz"
-    write_timeline(run.record, path, 3, run.cluster.gpus_of, ["one"])
+    write_timeline(run.record, path, ["GPU 0", "GPU 1", "GPU 2"], run.cluster.gpus_of, ["one"])
     events = read(path)
     assert lawful(events) == 20.0
     assert sorted(event["tid"] for event in events if event["ph"] == "X") == [0, 1]
@@ -87,7 +87,7 @@ def test_values_json_cannot_hold_do_not_lose_the_timeline(tmp_path: Path) -> Non
     run.gauge("ratio", lambda now_s: float("inf"))
     run.run()
     path = tmp_path / "t.json.gz"
-    write_timeline(run.record, path, 1, run.cluster.gpus_of, ["one", "two"])
+    write_timeline(run.record, path, ["GPU 0"], run.cluster.gpus_of, ["one", "two"])
     (plan,) = [event for event in read(path) if event["ph"] == "i"]
     assert plan["args"] == {"gpus": 3, "rates": [0.5, "inf"], "why": {"1": "x"}, "none": None}
 
@@ -111,6 +111,6 @@ def test_gpu_with_unknown_power_has_no_joules_in_the_timeline(tmp_path: Path) ->
     """The spans of a run without a name have no name of a request."""
     run = engine([0.0], [20.0], gpu=Gpu("x", None, None, "not known"))
     run.run()
-    write_timeline(run.record, tmp_path / "t.json.gz", 1, run.cluster.gpus_of, ["one"])
+    write_timeline(run.record, tmp_path / "t.json.gz", ["GPU 0"], run.cluster.gpus_of, ["one"])
     (served,) = [event for event in read(tmp_path / "t.json.gz") if event["ph"] == "X"]
     assert served["args"] == {"kind": "serve", "model": "large", "batch": 1, "request": "one"}

@@ -179,10 +179,10 @@ def test_batch_fits_if_its_peak_memory_is_within_the_device_or_unknown(
         assert works == [7, 8]
         return peak
 
-    run: Any = SimpleNamespace(
-        cluster=SimpleNamespace(gpu=SimpleNamespace(memory_bytes=memory_bytes)),
+    run: Any = SimpleNamespace(work=lambda request: request)
+    worker: Any = SimpleNamespace(
+        gpu=SimpleNamespace(memory_bytes=memory_bytes),
         backend=SimpleNamespace(peak_bytes=peak_bytes, measures_memory=True),
-        work=lambda request: request,
     )
     asked: Any = [7, 8]
-    assert fits(run, run.cluster, asked) is can
+    assert fits(run, worker, asked) is can

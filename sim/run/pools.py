@@ -1,0 +1,146 @@
+"""The GPUs of a run: the pools of its configuration, the costs of work on each kind, and the role of each GPU."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from backends.base import Backend, BackendError
+from sim.core.culprit import class_name
+from sim.core.errors import ConfigError, SimulationError
+from sim.core.gpu import Gpu, Kind
+from sim.core.model import Model, reference
+from sim.protocols import Allocation
+from sim.protocols.cluster import SERVER
+from sim.run.config.build import build
+from sim.run.config.choices import gpus
+from sim.run.config.plugins import TARGET
+from sim.run.config.settings import ClusterSettings, PooledSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """``count`` GPUs of one kind; ``role`` is None if the allocation decides."""
+
+    gpu: Gpu
+    count: int
+    role: str | None = None
+
+
+def pools(cluster: ClusterSettings | PooledSettings) -> list[Pool]:
+    """Return the pools of ``cluster``. Raises ConfigError for an unknown kind, or two kinds of one name."""
+    if isinstance(cluster, ClusterSettings):
+        return [Pool(build(cluster.gpu, "cluster.gpu", Gpu), cluster.count)]
+    found = [
+        Pool(_gpu(pool.gpu, f"cluster.pools.{number}.gpu"), pool.count, pool.role)
+        for number, pool in enumerate(cluster.pools)
+    ]
+    by_name = {pool.gpu.name: pool.gpu for pool in reversed(found)}
+    for number, pool in enumerate(found):
+        if pool.gpu != by_name[pool.gpu.name]:
+            raise ConfigError(
+                f"cluster.pools.{number}.gpu: found other settings of {pool.gpu.name} than in a pool before; give GPUs "
+                "of one name the same"
+            )
+    return found
+
+
+def _gpu(given: str | dict[str, Any], key: str) -> Gpu:
+    if isinstance(given, str) and given not in gpus():
+        raise ConfigError(
+            f"{key}: found {given!r}, expected one of {', '.join(sorted(gpus()))}, or a mapping with the settings "
+            "of a kind (sim.core.gpu.Gpu)"
+        )
+    settings = gpus()[given]["cluster"]["gpu"] if isinstance(given, str) else given
+    gpu: Gpu = build({TARGET: "sim.core.gpu.Gpu", **settings}, key, Gpu)
+    return gpu
+
+
+def kinds(node: Mapping[str, Any], cluster: ClusterSettings | PooledSettings) -> list[Kind]:
+    """Return the kind of each GPU of ``cluster``, with the backend that ``node`` describes.
+
+    Raises:
+        ConfigError: several kinds, and the backend cannot be of each, or names one.
+    """
+    found = pools(cluster)
+    if isinstance(cluster, ClusterSettings):
+        return [Kind(found[0].gpu, build(node, "backend", Backend))] * found[0].count
+    if "gpu" not in node:
+        raise ConfigError(
+            f"cluster.pools: {node.get(TARGET)} has no setting gpu, so that it cannot cost work on a kind of GPU; "
+            "choose backend=profiled, or a cluster= without pools"
+        )
+    if node["gpu"] is not None:
+        raise ConfigError(f"backend.gpu: found {node['gpu']!r} beside cluster.pools, each with its own kind; remove it")
+    names = dict.fromkeys(pool.gpu.name for pool in found)
+    backends = {name: build({**node, "gpu": name}, "backend", Backend) for name in names}
+    return [Kind(pool.gpu, backends[pool.gpu.name]) for pool in found for _ in range(pool.count)]
+
+
+def roles(
+    allocation: Allocation,
+    cluster: ClusterSettings | PooledSettings,
+    of_gpus: Sequence[Kind],
+    models: Mapping[str, Model],
+) -> list[str]:
+    """Return the role of each GPU: its pool's, else the one that ``allocation`` gives it.
+
+    The allocation decides over the GPUs of each kind without a role, as over a cluster of that kind.
+
+    Raises:
+        ConfigError: a role without a model, or with one that has no profile on the kind.
+        SimulationError: the allocation returned what are no roles.
+    """
+    if isinstance(cluster, ClusterSettings):
+        backend = of_gpus[0].backend
+        found = allocation.roles(cluster.count, models, backend)
+        _check_roles(allocation, found, cluster.count, models)
+        return found
+    given = [pool.role for pool in cluster.pools for _ in range(pool.count)]
+    undecided = Counter(kind.gpu.name for kind, role in zip(of_gpus, given, strict=True) if role is None)
+    backends = {kind.gpu.name: kind.backend for kind in of_gpus}
+    decided = {}
+    for name, count in undecided.items():
+        try:
+            allocated = allocation.roles(count, models, backends[name])
+        except (ConfigError, BackendError) as error:
+            raise ConfigError(f"cluster.pools: the {count} of kind {name} that have no role: {error}") from None
+        _check_roles(allocation, allocated, count, models)
+        decided[name] = iter(allocated)
+    found = [next(decided[kind.gpu.name]) if role is None else role for kind, role in zip(of_gpus, given, strict=True)]
+    for name, role in dict.fromkeys((kind.gpu.name, role) for kind, role in zip(of_gpus, found, strict=True)):
+        if role == SERVER:
+            continue
+        if role not in models:
+            raise ConfigError(
+                f"cluster.pools: found the role {role!r}, expected one of {', '.join(models)}; choose another models="
+            )
+        try:
+            backends[name].require(models[role].name)
+        except BackendError as error:
+            raise ConfigError(f"cluster.pools: the role {role!r} on the kind {name}: {error}") from None
+    if set(found) <= {SERVER}:
+        raise ConfigError(f"cluster.pools: every GPU has the role {SERVER!r}; leave some for a model")
+    return found
+
+
+def check_reference(of_gpus: Sequence[Kind], models: Mapping[str, Model]) -> None:
+    """Raise ConfigError if the first of several kinds cannot serve the reference model of latency limits."""
+    if len({kind.gpu.name for kind in of_gpus}) > 1:
+        gpu, backend = of_gpus[0]
+        try:
+            backend.require(reference(models).name)
+        except BackendError as error:
+            raise ConfigError(
+                f"cluster.pools: latencies and savings are relative to {reference(models).name} on the first pool's "
+                f"kind, {gpu.name}, and it has {error}"
+            ) from None
+
+
+def _check_roles(allocation: Allocation, roles: list[str], gpus: int, models: Mapping[str, Model]) -> None:
+    known = {*models, SERVER}
+    if len(roles) != gpus or not known.issuperset(roles) or set(roles) <= {SERVER}:
+        raise SimulationError(
+            f"{class_name(allocation)} gave the roles {roles} to {gpus} GPUs; expected one of "
+            f"{', '.join(sorted(known))} for each, and a model on one"
+        )
