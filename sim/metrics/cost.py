@@ -60,17 +60,28 @@ def rate_usd_h(gpu: Gpu, count: int, services: Mapping[str, PaidService]) -> dic
 
 
 def cost(
-    record: RunRecord, gpu: Gpu, gpus: int, services: Mapping[str, PaidService], span_s: float, images: int
+    record: RunRecord,
+    gpu: Gpu,
+    gpus: int,
+    services: Mapping[str, PaidService],
+    span_s: float,
+    images: int,
+    off_s: float = 0.0,
 ) -> dict[str, Any]:
     """Return the summary's ``cost_usd`` of ``gpus`` GPUs for ``span_s`` seconds in which ``images`` were finished.
 
     The total is null if the cost of one part is. Every known price is recorded as an assumption.
+
+    Args:
+        off_s: GPU-seconds of instances that were off, which are not paid (UsageLog.off_s).
     """
     rates = rate_usd_h(gpu, gpus, services)
     by_part = {name: None if rate is None else rate * span_s / 3600 for name, rate in rates.items()}
+    price, gpus_usd = gpu_price(gpu), by_part["gpu"]
+    if price is not None and gpus_usd is not None:
+        by_part["gpu"] = gpus_usd - price.usd_per_gpu_h * off_s / 3600
     known = [usd for usd in by_part.values() if usd is not None]
     total = sum(known) if len(known) == len(by_part) else None
-    price = gpu_price(gpu)
     if price is not None:
         record.assume("price of a GPU [USD/h]", price.usd_per_gpu_h, price.source)
         record.assume("GPUs that are rented together", gpu.gpus_per_instance, gpu.source)

@@ -64,13 +64,14 @@ def summarise(
     view = MeasuredWindow(run, record, warmup)
     gpu, gpus = run.cluster.gpu, run.cluster.gpus
     usage = record.usage_log.inside(view.start_s, view.end_s, run.cluster.gpu_counts())
-    gpu_s = gpus * view.span_s
+    off_s = [record.usage_log.off_s(view.start_s, view.end_s, size) for size in (1, gpu.gpus_per_instance)]
+    gpu_s = gpus * view.span_s - off_s[0]
     idle_w = gpu.idle_w
     energy_j = None if usage.joules is None or idle_w is None else usage.joules + idle_w * (gpu_s - usage.busy_s)
     if gpu.active_w is not None:
         record.assume("GPU power, at work and idle [W]", [gpu.active_w, gpu.idle_w], gpu.source)
     images = view.completions()
-    cost_usd = cost(record, gpu, gpus, services, view.span_s, images)
+    cost_usd = cost(record, gpu, gpus, services, view.span_s, images, off_s[1])
     return {
         "schema": SCHEMA,
         "system": system,
