@@ -108,7 +108,8 @@ def plan_rentals(
     since_s: list[float] = []
     rentals: list[Rental] = []
     late = 0
-    for number, (now_s, service, limit) in enumerate(zip(*(each.tolist() for each in (arrival_s, service_s, limit_s)))):
+    for number, row in enumerate(np.column_stack([arrival_s, service_s, limit_s])):
+        now_s, service, limit = row.tolist()
         latest_s, on_since_s = max(now_s, now_s + limit * (1 + 1e-9) - service), now_s - lead_s - 2 * MARGIN_S
         gpu = next((gpu for gpu, at_s in enumerate(free_s) if at_s <= latest_s), len(free_s))
         is_off = gpu == len(free_s) or free_s[gpu] < on_since_s
@@ -135,7 +136,8 @@ def recorded_service_s(folder: str) -> Reals:
     except ConfigError as error:
         raise ConfigError(f"controller.folder: {folder} holds no run of the same trace; {error}") from None
     start_s, finish_s, load_s = (rows[name].to_numpy() for name in ("start_s", "finish_s", "load_s"))
-    return np.nan_to_num(finish_s - start_s - np.nan_to_num(load_s))
+    service_s: Reals = np.nan_to_num(finish_s - start_s - np.nan_to_num(load_s))
+    return service_s
 
 
 def _timetable(rentals: Iterable[Rental], lead_s: float) -> tuple[int, list[tuple[float, int]]]:

@@ -60,9 +60,7 @@ class Instances:
                 f"controller.max_gpus: found {most}, and instances of {size} GPUs cannot be {self.min_gpus} to {most} "
                 "GPUs; expected a multiple between them"
             )
-        run.assume(
-            "seconds from the order of a GPU until its model loads", self.startup_s, "a setting of controller="
-        )
+        run.assume("seconds from the order of a GPU until its model loads", self.startup_s, "a setting of controller=")
         run.assume("GPUs that start draw", "their idle power", "no measured value is published")
         run.gauge("gpus_on", lambda _: sum(worker.rental == ON for worker in workers))
         run.gauge("gpus_starting", lambda _: sum(worker.rental == STARTING for worker in workers))
@@ -103,7 +101,9 @@ class Instances:
         if wanted != len(counted):
             run.log_decision("scale", gpus=gpus, instances=wanted, before=len(counted))
         others = [number for number in range(len(self._all)) if number not in counted]
-        for number in sorted(others, key=lambda each: self._all[each][0].rental == OFF)[: max(wanted - len(counted), 0)]:
+        for number in sorted(others, key=lambda each: self._all[each][0].rental == OFF)[
+            : max(wanted - len(counted), 0)
+        ]:
             run.cluster.order(number, self.startup_s, now_s)
         for number in sorted(counted, key=self._order_to_go)[: max(len(counted) - wanted, 0)]:
             run.cluster.give_back(number, now_s)

@@ -188,7 +188,7 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
     executor: Executor = parts.get("executor", Executor)
     allocation: Allocation = parts.get("allocation", Allocation)
     controllers = [parts.get(group, Controller) for group in ("failures", "controller")]
-    _check_rented(*controllers, scheduler)
+    _check_rented(controllers[0], controllers[1], scheduler)
     parts.refuse_unread(system.name)
     selector: Selector | None = parts.get("selector", Selector)
     cache = parts.get("cache")
@@ -258,8 +258,8 @@ def _check_rented(failures: Controller | None, controller: Controller | None, sc
         return
     if failures is not None:
         raise ConfigError(
-            "failures: found outages beside a controller that gives GPUs back, and a failed GPU is not replaced; choose "
-            "failures=none or controller=none"
+            "failures: found outages beside a controller that gives GPUs back, and a failed GPU is not replaced; "
+            "choose failures=none or controller=none"
         )
     if isinstance(getattr(scheduler, "discipline", None), ShortestRemaining):
         raise ConfigError(
