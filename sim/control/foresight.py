@@ -96,7 +96,7 @@ def plan_rentals(
 
     A request goes to the first GPU that finishes it within its limit, after the requests that went there before. A
     later GPU is used only while the earlier ones are too busy. If none is in time, the one that is free first takes it.
-    A GPU stays on over a gap that is no longer than ``lead_s``, which ordering it anew would cost. None is ordered for a
+    A GPU stays on over a gap that is no longer than ``lead_s``, which a new order would cost. No GPU is ordered for a
     request that may be late.
 
     Args:
