@@ -71,7 +71,7 @@ class Autoscaler(Controller):
             raise ConfigError(
                 f"controller.start_gpus: found {start}, expected {self.min_gpus} to {most} (min_gpus to max_gpus)"
             )
-        self._instances.begin(start)
+        self._wishes.append((0.0, self._instances.begin(start)))  # as the autoscaler of Kubernetes does
         self.rule.bind(run, self._instances)
         run.process(self._watch())
 

@@ -36,7 +36,7 @@ class Foresight(Controller):
     Args:
         folder: run directory of a finished run of the same trace, whose service times are planned for: a cache shortens
             them. None takes the standalone latency of every request.
-        late_share: share of the requests that the plan lets be late.
+        late_share: share of the requests that the plan lets be late; in the run fewer are, which share their wait.
         startup_s, min_gpus, max_gpus: of Instances.
 
     Raises ConfigError without a latency limit or arrival times, or with an executor that batches.

@@ -99,7 +99,8 @@ class Instances:
         counted = [number for number, each in enumerate(self._all) if each[0].rental in (ON, STARTING)]
         wanted = self._instances_for(gpus)
         if wanted != len(counted):
-            run.log_decision("scale", gpus=gpus, instances=wanted, before=len(counted))
+            size = run.cluster.gpu.gpus_per_instance
+            run.log_decision("scale", gpus=min(wanted * size, run.cluster.gpus), before=self.ordered())
         others = [number for number in range(len(self._all)) if number not in counted]
         for number in sorted(others, key=lambda each: self._all[each][0].rental == OFF)[
             : max(wanted - len(counted), 0)

@@ -103,7 +103,14 @@ def busiest_day(path: Path, title: str) -> Day:
     arrival_s = trace.arrival_s
     ends = np.searchsorted(arrival_s, arrival_s + DAY_S)
     first = int((ends - np.arange(len(ends))).argmax())
-    where = ("trace=file", f"trace.path={path}", "arrivals=trace", f"trace.requests={ends[first]}", f"preload={first}")
+    where = (
+        "trace=file",
+        f"trace.path={path}",
+        "arrivals=trace",
+        "arrivals.rate_rpm=null",
+        f"trace.requests={ends[first]}",
+        f"preload={first}",
+    )
     return Day(title, where, trace.notes.get("arrival_s", ""))
 
 

@@ -2,7 +2,7 @@
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import PercentFormatter
+from matplotlib.ticker import FuncFormatter
 
 import conf.page
 from conf.page import percent
@@ -71,7 +71,7 @@ def _draw_prices(axes: Axes, day: Results) -> None:
         axes.plot(late, prices, color=colour, marker="o", markersize=4, label=kind)
     axes.set_xscale("symlog", linthresh=1e-3, linscale=0.5)
     axes.set_xlim(-1e-4, 1)
-    axes.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=None))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:g} %"))
     axes.set_ylim(0, None)
     axes.set_xlabel("requests over twice the standalone latency")
     axes.set_ylabel("USD per 1,000 images")
@@ -98,7 +98,7 @@ def _day(day: Results) -> Results:
         "defaults": [_cells(row) for row in shown],
         "best": [_cells(row) for row in best.values()],
         "saved": ", ".join(
-            f"{kind} {percent(1 - row['usd_per_1000'] / best[FIXED]['usd_per_1000'], 0)}"
+            f"{kind} {percent(row['usd_per_1000'] / best[FIXED]['usd_per_1000'] - 1, 0, sign=True)}"
             for kind, row in best.items()
             if FIXED in best and kind != FIXED
         ),

@@ -261,6 +261,12 @@ def test_scale_down_waits_for_the_stabilisation_window() -> None:
     assert decided(made) == [(10.0, 4), (40.0, 2), (60.0, 1)]
 
 
+def test_first_decision_does_not_forget_the_gpus_at_the_start() -> None:
+    """As in Kubernetes, whose autoscaler counts the number that it finds among its wishes."""
+    scaler = Autoscaler(Wishes([0.0]), 0.0, 10.0, stabilisation_s=30.0, start_gpus=3)
+    assert decided(served([0.0, 95.0], 5.0, scaler, 5)) == [(30.0, 1)]
+
+
 @given(st.floats(1.01, 1000))
 def test_one_at_a_time_the_queueing_rule_is_mm1(multiplier: float) -> None:
     load = sustained_load([1.0], multiplier)
