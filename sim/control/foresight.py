@@ -30,8 +30,8 @@ Rental = tuple[float, float]
 class Foresight(Controller):
     """Have each GPU ready when the first latency limit requires it, and give it back when it is not needed for long.
 
-    It knows all arrivals and service times. A plan (``plan_rentals``) is made before the clock starts. It is the
-    cheapest of its kind for requests that take equally long, and close to it otherwise; no plan is proved cheapest.
+    It knows all arrivals and service times. A plan (``plan_rentals``) is made before the clock starts. If requests take
+    equally long, all meet their limits with enough GPUs; otherwise nearly all do. No plan is proved cheapest.
 
     Args:
         folder: run directory of a finished run of the same trace, whose service times are planned for: a cache shortens
