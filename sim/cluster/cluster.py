@@ -10,10 +10,10 @@ from sim.cluster.free_workers import FreeWorkers, FreeWorkersByKind
 from sim.cluster.memory import Memory, own_model, resident_on_all
 from sim.core.clock import COMPLETION, Clock, Entry
 from sim.core.culprit import caller, checked_cost, innermost_kind, part_name
-from sim.core.errors import SimulationError
+from sim.core.errors import ConfigError, SimulationError
 from sim.core.gpu import Gpu, Kind
 from sim.core.model import Model, in_role
-from sim.core.worker import Worker
+from sim.core.worker import DRAINING, OFF, ON, STARTING, Worker
 from sim.metrics.recorder import RunRecord
 from sim.metrics.usage_log import PACK
 from sim.protocols.cluster import SERVER
@@ -42,6 +42,9 @@ class Cluster:
         self._group_of: dict[tuple[str, int, tuple[int, ...]], Worker] = {}
         self._live_groups: dict[Worker, None] = {}
         self._loads: dict[Worker, tuple[str, float, Cost, Entry]] = {}
+        self._is_rented = False
+        self._rental_since_s: dict[Worker, float] = {}
+        self._starts: dict[Worker, Entry] = {}
         self.last_order: dict[str, tuple[str, float]] = {}
         """Role -> the class that moved its last worker to another role, and the time in seconds."""
         self.held: set[tuple[str, str]] = set()
@@ -88,6 +91,8 @@ class Cluster:
 
     @property
     def workers(self) -> list[Worker]:
+        if self._is_rented:
+            return [worker for worker in self._request_gpus if worker.rental == ON]
         if not self._live_groups:
             return list(self._request_gpus)
         return [*(worker for worker in self._request_gpus if worker.group is None), *self._live_groups]
@@ -118,7 +123,7 @@ class Cluster:
         return busy
 
     def serving(self) -> bool:
-        return any(worker.running for worker in self.workers)
+        return any(worker.running for worker in (*self._request_gpus, *self._live_groups))
 
     def take(self, worker: Worker) -> None:
         """Count one more running request on ``worker``. Raises SimulationError if it has no capacity or is not open."""
@@ -154,6 +159,8 @@ class Cluster:
             pull(worker)
         elif not running and worker.next_role is not None:
             self._load(worker)
+        elif not running and worker.rental == DRAINING:
+            self._end_drained(worker)
 
     def mark_free(self, worker: Worker) -> None:
         """Add ``worker``, which has capacity and no request to take, to the free ones; if it has drained, load."""
@@ -190,6 +197,8 @@ class Cluster:
             reason = "drains or loads for another role"
         elif worker.down:
             reason = "failed and is not back"
+        elif worker.rental != ON:
+            reason = f"is {worker.rental}"
         elif worker.closed:
             reason = "runs a batch"
         else:
@@ -253,6 +262,8 @@ class Cluster:
         self._install(worker, model)
         self.record_busy(worker, from_s, from_s + cost.seconds, "load", cost.joules)
         worker.loading, worker.next_role = False, None
+        if worker.rental == STARTING:
+            worker.rental = ON
         worker.update_open()
         if in_role(self.models, worker.role).name != model:  # ordered elsewhere while it loaded
             self._load(worker)
@@ -263,6 +274,8 @@ class Cluster:
     def stop(self) -> None:
         for worker in list(self._loads):
             self._interrupt_load(worker)
+        for worker in self._gpu_workers:
+            self._record_rental(worker)
 
     def _interrupt_load(self, worker: Worker) -> None:
         now_s = self._clock._now
@@ -307,6 +320,11 @@ class Cluster:
         """Form a worker group. Raises SimulationError if a worker is not idle or named twice, or none would denoise."""
         model = in_role(self.models, role).name
         self._check_now("forms a group of", list(workers), now_s)
+        if self._is_rented:
+            raise ConfigError(
+                "controller: found one that orders and gives back single GPUs, and a worker group of several; choose "
+                "another scheduler=, or controller=none"
+            )
         if len({worker.id for worker in workers}) < len(workers) or len(workers) < 2:
             raise SimulationError(
                 f"{caller()} wants a group of {list(workers)}; expected two or more different workers"
@@ -368,6 +386,74 @@ class Cluster:
             self._worker_changed(worker, now_s)
             self._pull_later(worker)
         self._record.decisions.append((now_s, "disband", {"gpus": list(group.gpus)}))
+
+    def rent(self, on: int) -> None:
+        self._is_rented = True
+        for worker in self._gpu_workers[on:]:
+            self._set_rental(worker, OFF)
+            self._worker_changed(worker, self._clock._now)
+
+    def order(self, instance: int, startup_s: float, now_s: float) -> None:
+        members = self._instance(instance)
+        self._check_now("orders", members, now_s)
+        self._record.decisions.append((now_s, "rent", {"gpus": [worker.id for worker in members]}))
+        for worker in members:
+            if worker.rental == OFF:
+                self._set_rental(worker, STARTING)
+                self._starts[worker] = self._clock.at(now_s + startup_s, COMPLETION, self._started, worker)
+            elif worker.rental == DRAINING:
+                self._set_rental(worker, ON)
+                self._worker_changed(worker, now_s)
+                self._pull_later(worker)
+
+    def give_back(self, instance: int, now_s: float) -> None:
+        members = self._instance(instance)
+        self._check_now("gives back", members, now_s)
+        self._record.decisions.append((now_s, "give back", {"gpus": [worker.id for worker in members]}))
+        for worker in members:
+            if worker.rental == ON:
+                if worker.bucket is not None:
+                    self._free.remove(worker)
+                self._set_rental(worker, DRAINING)
+                self._worker_changed(worker, now_s)
+            elif worker.rental == STARTING:
+                if worker in self._starts:
+                    self._clock.cancel(self._starts.pop(worker))
+                else:
+                    self._interrupt_load(worker)
+                    worker.loading = False
+                self._set_rental(worker, DRAINING)
+        self._end_drained(members[0])
+
+    def _instance(self, number: int) -> list[Worker]:
+        size = self._gpu_workers[0].gpu.gpus_per_instance  # all GPUs are of one kind
+        return self._gpu_workers[number * size : (number + 1) * size]
+
+    def _end_drained(self, worker: Worker) -> None:
+        """Give the instance of ``worker`` back if all its GPUs have drained."""
+        members = self._instance(worker.id // worker.gpu.gpus_per_instance)
+        if all(each.rental == DRAINING and not each.running for each in members):
+            for each in members:
+                each.resident.clear()
+                self._set_rental(each, OFF)
+
+    def _started(self, worker: Worker) -> None:
+        del self._starts[worker]
+        self._record_rental(worker)
+        self._load(worker)
+
+    def _set_rental(self, worker: Worker, rental: str) -> None:
+        self._record_rental(worker)
+        worker.rental = rental
+        worker.update_open()
+        if rental in (OFF, STARTING):
+            self._rental_since_s[worker] = self._clock._now
+
+    def _record_rental(self, worker: Worker) -> None:
+        """Log the time that ``worker`` was off or starting up to now."""
+        since_s, now_s = self._rental_since_s.pop(worker, inf), self._clock._now
+        if since_s < now_s:
+            self._record.usage_log.rentals.append((worker.id, worker.rental, since_s, now_s))
 
     def install(self, worker: Worker, model: str) -> None:
         """Replace the model of ``worker``. Raises SimulationError if it does not fit or no executor asks for it."""

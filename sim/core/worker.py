@@ -10,6 +10,9 @@ from sim.core.culprit import caller
 from sim.core.errors import SimulationError
 from sim.core.gpu import Gpu
 
+ON, STARTING, DRAINING, OFF = "on", "starting", "draining", "off"
+"""Rental of a GPU: in service, ordered and not ready, given back and finishing its requests, not paid for."""
+
 
 @dataclass(slots=True, eq=False, repr=False)
 class Worker:
@@ -28,6 +31,7 @@ class Worker:
         draining: True while it serves its own backlog before it changes its role.
         closed: True while its executor takes no more requests.
         down: True from a failure to the repair.
+        rental: ON, STARTING, DRAINING or OFF; only a controller that rents GPUs changes it (Cluster.order).
         next_role: the role to load once it has drained; None without such an order.
         group: the group that this GPU is part of, or None.
         resident: bytes of each asset in its memory, longest unused first; 0 where they are not known.
@@ -53,6 +57,7 @@ class Worker:
     draining: bool = field(init=False, default=False)
     closed: bool = field(init=False, default=False)
     down: bool = field(init=False, default=False)
+    rental: str = field(init=False, default=ON)
     open: bool = field(init=False, default=True)
     group: "Worker | None" = field(init=False, default=None)
     bucket: "deque[Worker] | None" = field(init=False, default=None)
@@ -85,7 +90,8 @@ class Worker:
     def update_open(self) -> None:
         """Update ``open`` after a change of the attributes that it depends on."""
         waits = self.next_role is not None and not self.draining
-        self.open = not waits and not self.loading and not self.closed and not self.down and self.group is None
+        is_away = self.down or self.rental != ON
+        self.open = not waits and not self.loading and not self.closed and not is_away and self.group is None
 
     def __repr__(self) -> str:
         return f"worker {self.id} ({self._role})"

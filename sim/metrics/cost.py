@@ -66,7 +66,12 @@ def rate_usd_h(counts: Mapping[Gpu, int], services: Mapping[str, PaidService]) -
 
 
 def cost(
-    record: RunRecord, counts: Mapping[Gpu, int], services: Mapping[str, PaidService], span_s: float, images: int
+    record: RunRecord,
+    counts: Mapping[Gpu, int],
+    services: Mapping[str, PaidService],
+    span_s: float,
+    images: int,
+    off_s: float = 0.0,
 ) -> dict[str, Any]:
     """Return the summary's ``cost_usd`` of the GPUs for ``span_s`` seconds in which ``images`` were finished.
 
@@ -74,9 +79,15 @@ def cost(
 
     Args:
         counts: number of GPUs of each kind.
+        off_s: GPU-seconds of instances that were off, which are not paid (UsageLog.off_s).
     """
     rates = rate_usd_h(counts, services)
     by_part = {name: None if rate is None else rate * span_s / 3600 for name, rate in rates.items()}
+    if off_s:
+        (gpu,) = counts  # GPUs are off only in a cluster of one kind
+        price, gpus_usd = gpu_price(gpu), by_part["gpu"]
+        if price is not None and gpus_usd is not None:
+            by_part["gpu"] = gpus_usd - price.usd_per_gpu_h * off_s / 3600
     known = [usd for usd in by_part.values() if usd is not None]
     total = sum(known) if len(known) == len(by_part) else None
     for gpu in counts:

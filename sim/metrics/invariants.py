@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -75,6 +76,7 @@ def check(run: FinishedRun) -> None:
     _check_times(run, columns, served, on_gpu)
     _check_energy(run)
     _check_usage(run, columns, on_gpu)
+    _check_rentals(run)
     _check_littles_law(run, columns)
 
 
@@ -275,6 +277,23 @@ def _check_energy(run: FinishedRun) -> None:
         span = spans[at]
         spent = f"{span['joules']} J on worker {span['worker']} from {span['from_s']} s to {span['until_s']} s"
         raise run.policy_error("executor", f"spends {spent}; expected 0 or more, and finite")
+
+
+def _check_rentals(run: FinishedRun) -> None:
+    """Nothing runs on a GPU that is off or starting, so every busy second is paid."""
+    log = run.record.usage_log
+    if not log.rentals:
+        return
+    spans, rentals = log.spans(), sorted(log.rentals)
+    order = _order_by_worker(spans["worker"])
+    worker, from_s, until_s = (np.ascontiguousarray(spans[name])[order] for name in ("worker", "from_s", "until_s"))
+    for gpu, away in groupby(rentals, key=lambda rental: rental[0]):
+        own = slice(*np.searchsorted(worker, (gpu, gpu + 1)))
+        for _, rental, away_s, back_s in away:
+            at = own.start + np.searchsorted(until_s[own], away_s + GAP_S)  # the first span that ends later
+            if at < own.stop and from_s[at] < back_s - GAP_S:
+                when = f"from {from_s[at]} s to {until_s[at]} s, and it was {rental} from {away_s} s to {back_s} s"
+                raise run.policy_error("executor", f"ran something on GPU {gpu} {when}")
 
 
 def _check_littles_law(run: FinishedRun, columns: RequestColumns) -> None:

@@ -69,8 +69,10 @@ def summarise(
     cluster = run.cluster
     gpus, counts = cluster.gpus, Counter(cluster.gpu_kinds()[: cluster.gpus])
     usage = record.usage_log.inside(view.start_s, view.end_s, cluster.gpu_counts())
-    gpu_s = gpus * view.span_s
-    by_kind = _by_kind(run, record, view, counts, usage)
+    size = next(iter(counts)).gpus_per_instance  # GPUs are off only in a cluster of one kind
+    off_s = [record.usage_log.off_s(view.start_s, view.end_s, each) for each in (1, size)]
+    gpu_s = gpus * view.span_s - off_s[0]
+    by_kind = _by_kind(run, record, view, counts, usage, off_s[0])
     energies = [each["energy_j"] for each in by_kind.values()]
     energy_j = None if None in energies else sum(energies)
     for gpu in counts:
@@ -78,7 +80,7 @@ def summarise(
             of_kind = "" if len(counts) == 1 else f" ({gpu.name})"
             record.assume(f"GPU power{of_kind}, at work and idle [W]", [gpu.active_w, gpu.idle_w], gpu.source)
     images = view.completions()
-    cost_usd = cost(record, counts, services, view.span_s, images)
+    cost_usd = cost(record, counts, services, view.span_s, images, off_s[1])
     return {
         "schema": SCHEMA,
         "system": system,
@@ -158,16 +160,21 @@ def _assumptions(run: Run, record: RunRecord) -> list[Assumption]:
 
 
 def _by_kind(
-    run: Run, record: RunRecord, view: "MeasuredWindow", counts: Mapping[Gpu, int], usage: GpuUsage
+    run: Run, record: RunRecord, view: "MeasuredWindow", counts: Mapping[Gpu, int], usage: GpuUsage, off_s: float
 ) -> dict[str, dict[str, Any]]:
-    """Return count, seconds, busy fraction and joules of the GPUs of each kind; ``usage`` is that of all GPUs."""
+    """Return count, seconds, busy fraction and joules of the GPUs of each kind.
+
+    Args:
+        usage: that of all GPUs.
+        off_s: GPU-seconds in which rented GPUs were off, in a cluster of one kind.
+    """
     found: dict[str, dict[str, Any]] = {}
     cluster = run.cluster
     for gpu, count in counts.items():
         if len(counts) > 1:
             own = [each == gpu for each in cluster.gpu_kinds()]
             usage = record.usage_log.inside(view.start_s, view.end_s, cluster.gpu_counts(), own)
-        gpu_s = count * view.span_s
+        gpu_s = count * view.span_s - off_s
         joules, idle_w = usage.joules, gpu.idle_w
         found[gpu.name] = {
             "count": count,

@@ -71,6 +71,11 @@ def events(
                 "dur": (until_s - from_s) * 1e6,
                 "args": args,
             }
+    for gpu, rental, from_s, until_s in record.usage_log.rentals:
+        yield {
+            "ph": "X", "name": rental, "cat": "rental", "pid": GPUS, "tid": gpu, "ts": from_s * 1e6,
+            "dur": (until_s - from_s) * 1e6, "args": {"kind": rental},
+        }  # fmt: skip
     for at, time_s in enumerate(record.sampled_s):
         for name, gauge in record.gauges.items():
             value = float(gauge.values[at])

@@ -1,5 +1,6 @@
 """Usage log: one record for every span in which a GPU was busy, written by the cluster alone."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from struct import Struct
@@ -8,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sim.core.worker import OFF
+
 _FIELDS = ("from_s", "until_s", "joules", "row", "worker", "batch", "kind", "model")
 SPAN = np.dtype({"names": _FIELDS, "formats": ["f8"] * 3 + ["i4"] * 2 + ["u2"] * 3})
 PACK = Struct("=dddiiHHH").pack
@@ -15,16 +18,29 @@ PACK = Struct("=dddiiHHH").pack
 
 
 class UsageLog:
-    """Busy spans in the order of recording, end to end in ``buffer``; ``kinds`` and ``models`` map names to codes."""
+    """Busy spans in the order of recording, end to end in ``buffer``; ``kinds`` and ``models`` map names to codes.
+
+    ``rentals`` are the spans in which a GPU was ``off`` or ``starting``: its number, which of both, and the seconds.
+    """
 
     def __init__(self) -> None:
         self.buffer = bytearray()
         self.kinds: dict[str, int] = {}
         self.models: dict[str, int] = {}
+        self.rentals: list[tuple[int, str, float, float]] = []
 
     def spans(self) -> NDArray[Any]:
         """Return all spans, (n,) of SPAN."""
         return np.frombuffer(bytes(self.buffer), SPAN)
+
+    def off_s(self, start_s: float, end_s: float, gpus_per_instance: int = 1) -> float:
+        """Return the GPU-seconds in [start_s, end_s] of instances that were off, so that nobody paid for them."""
+        inside_s = [
+            max(min(until_s, end_s) - max(from_s, start_s), 0.0)
+            for gpu, rental, from_s, until_s in self.rentals
+            if rental == OFF and gpu % gpus_per_instance == 0
+        ]
+        return gpus_per_instance * math.fsum(inside_s)
 
     def inside(
         self, start_s: float, end_s: float, gpu_counts: Sequence[int], counted: Sequence[bool] | None = None

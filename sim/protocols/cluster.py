@@ -30,7 +30,10 @@ class Cluster(Protocol):
 
     @property
     def workers(self) -> Sequence[Worker]:
-        """The workers that serve requests now or later: a group, and not the GPUs that it is made of."""
+        """The workers that serve requests now or later: a group, and not the GPUs that it is made of.
+
+        GPUs that are starting, draining or off (Cluster.order) are not among them.
+        """
 
     @property
     def servers(self) -> Sequence[Worker]:
@@ -82,6 +85,21 @@ class Cluster(Protocol):
 
     def disband(self, group: Worker, now_s: float) -> None:
         """Let the GPUs of the idle ``group`` work on their own again."""
+
+    def rent(self, on: int) -> None:
+        """Begin a run with the first ``on`` GPUs on and the others off, for a controller that rents instances.
+
+        The GPUs of an instance have consecutive numbers: instance i has those from i * gpu.gpus_per_instance on.
+        """
+
+    def order(self, instance: int, startup_s: float, now_s: float) -> None:
+        """Order ``instance``: its GPUs start for ``startup_s``, load their model and open.
+
+        They are paid from now on. An instance that drains is kept instead, and serves at once.
+        """
+
+    def give_back(self, instance: int, now_s: float) -> None:
+        """Drain the GPUs of ``instance``, and pay for them until the last one has. A start is broken off at once."""
 
     def close(self, worker: Worker) -> None:
         """Stop new requests from reaching ``worker`` while an executor runs a static batch there."""

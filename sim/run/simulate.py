@@ -19,6 +19,8 @@ from conf.assumption import Assumption
 from sim.addons.async_loading import AsyncLoading
 from sim.cache.cache import ArtifactCache
 from sim.cluster.cluster import Cluster
+from sim.control.autoscaler import Autoscaler
+from sim.control.foresight import Foresight
 from sim.core.errors import ConfigError
 from sim.core.model import Model, reference
 from sim.core.request import COMPLETED, Addons
@@ -37,6 +39,7 @@ from sim.run.config.build import build
 from sim.run.config.paths import whole_paths
 from sim.run.config.settings import Settings, System, check
 from sim.run.pools import check_reference, kinds, roles
+from sim.scheduling.disciplines.shortest_remaining import ShortestRemaining
 from traces.arrivals.base import Arrivals
 from traces.arrivals.trace_clock import TraceClock
 from traces.encoders.embeddings import Encoder, embed
@@ -185,6 +188,7 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
     executor: Executor = parts.get("executor", Executor)
     allocation: Allocation = parts.get("allocation", Allocation)
     controllers = [parts.get(group, Controller) for group in ("failures", "controller")]
+    _check_rented(controllers[0], controllers[1], scheduler)
     parts.refuse_unread(system.name)
     selector: Selector | None = parts.get("selector", Selector)
     cache = parts.get("cache")
@@ -249,6 +253,21 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
     )
     _assume(engine, trace, system, settings.addons, allocation.assumptions())
     return Assembled(trace, engine, None if selector is None else selector.alpha, quality)
+
+
+def _check_rented(failures: Controller | None, controller: Controller | None, scheduler: Scheduler) -> None:
+    if not isinstance(controller, (Autoscaler, Foresight)):
+        return
+    if failures is not None:
+        raise ConfigError(
+            "failures: found outages beside a controller that gives GPUs back, and a failed GPU is not replaced; "
+            "choose failures=none or controller=none"
+        )
+    if isinstance(getattr(scheduler, "discipline", None), ShortestRemaining):
+        raise ConfigError(
+            "discipline: found one that preempts beside a controller that gives GPUs back, and moving a preempted "
+            "request is not modelled; choose another discipline= or controller=none"
+        )
 
 
 def _check_times(trace: Trace, arrivals: Arrivals) -> None:

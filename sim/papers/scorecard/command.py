@@ -45,7 +45,7 @@ def compare(
 
     Other studies: reproduce hardware (published runs of real machines, replayed), reproduce addons (caches of
     ControlNets and LoRAs), reproduce stages (systems with add-ons against Katz's logs), reproduce compositions
-    (untested combinations of designs).
+    (untested combinations of designs), reproduce autoscaling (fixed clusters and autoscalers over a day).
 
     Raises:
         ConfigError: an unknown system, a malformed file, a folder that cannot be used.

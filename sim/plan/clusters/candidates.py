@@ -69,7 +69,7 @@ class Candidate:
 
     def usd_per_h(self, count: int) -> float:
         """Return the US$ of an hour of ``count`` GPUs, in whole instances, and of the design's services."""
-        return sum(rate or 0.0 for rate in rate_usd_h(self._kind, count, self._services).values())
+        return sum(rate or 0.0 for rate in rate_usd_h({self._kind: count}, self._services).values())
 
     def config(self, count: int, seed: int, load: float, service: float) -> dict[str, Any]:
         """Return the resolved configuration of a run.

@@ -1,0 +1,119 @@
+"""Rented instances: the GPUs that a controller orders and gives back while a run goes on."""
+
+import math
+from dataclasses import dataclass, field
+
+from conf.ranges import Count, Seconds
+from sim.core.errors import ConfigError
+from sim.core.gpu import check_one_kind
+from sim.core.worker import OFF, ON, STARTING, Worker
+from sim.protocols import Run
+from sim.protocols.cluster import SERVER
+
+
+@dataclass(slots=True)
+class Instances:
+    """Instances of one run, of ``gpus_per_instance`` GPUs each, ordered and given back whole.
+
+    A GPU is paid from its order to its release. It starts for ``startup_s``, loads its model and serves. To go, it
+    finishes its running requests. A GPU that starts draws idle power; one that is off draws none and costs nothing.
+
+    Args:
+        startup_s: seconds from an order until the model begins to load.
+        min_gpus, max_gpus: bounds of the GPUs that are on or starting; None is ``cluster.count``.
+
+    Raises ConfigError for bounds outside the cluster, GPUs of several roles, and ControlNet servers.
+    """
+
+    startup_s: Seconds
+    min_gpus: Count
+    max_gpus: Count | None
+    _run: Run = field(init=False, repr=False)
+    _size: int = field(init=False, repr=False)
+    _all: list[list[Worker]] = field(init=False, default_factory=list, repr=False)
+
+    def bind(self, run: Run) -> None:
+        self._run = run
+        cluster = run.cluster
+        check_one_kind(cluster.kinds, "controller", "autoscalers rent GPUs of", "add controller=none")
+        workers = list(cluster.workers)
+        size = self._size = next(iter(cluster.kinds)).gpus_per_instance
+        if cluster.servers:
+            raise ConfigError(
+                f"controller: found {len(cluster.servers)} GPUs in the role {SERVER}, and autoscalers rent GPUs that "
+                "serve requests; choose controlnet_placement=inline and allocation=uniform-large, or controller=none"
+            )
+        if len({worker.role for worker in workers}) > 1 or len(workers) < cluster.gpus:
+            raise ConfigError(
+                "controller: found GPUs of several roles or in groups, and autoscalers rent GPUs that are all alike; "
+                "choose allocation=uniform-large and a scheduler= without groups, or controller=none"
+            )
+        most = cluster.gpus if self.max_gpus is None else self.max_gpus
+        if most > cluster.gpus:
+            raise ConfigError(
+                f"controller.max_gpus: found {most}, expected at most cluster.count={cluster.gpus}; raise cluster.count"
+            )
+        if self.min_gpus > most:
+            what = "max_gpus" if self.max_gpus is not None else "cluster.count"
+            raise ConfigError(
+                f"controller.min_gpus: found {self.min_gpus}, expected at most {what}={most}; lower it, or raise that"
+            )
+        self._all = [workers[first : first + size] for first in range(0, len(workers), size)]
+        if self._most < self._least:
+            raise ConfigError(
+                f"controller.max_gpus: found {most}, and instances of {size} GPUs cannot be {self.min_gpus} to {most} "
+                "GPUs; expected a multiple between them"
+            )
+        run.assume("seconds from the order of a GPU until its model loads", self.startup_s, "a setting of controller=")
+        run.assume("GPUs that start draw", "their idle power", "no measured value is published")
+        run.gauge("gpus_on", lambda _: sum(worker.rental == ON for worker in workers))
+        run.gauge("gpus_starting", lambda _: sum(worker.rental == STARTING for worker in workers))
+
+    @property
+    def _least(self) -> int:
+        return math.ceil(self.min_gpus / self._size)
+
+    @property
+    def _most(self) -> int:
+        return len(self._all) if self.max_gpus in (None, self._run.cluster.gpus) else (self.max_gpus or 0) // self._size
+
+    def begin(self, gpus: int) -> int:
+        """Start with instances for ``gpus`` GPUs within the bounds, their model loaded; return their GPUs."""
+        instances = self._instances_for(gpus)
+        on = sum(len(each) for each in self._all[:instances])
+        self._run.cluster.rent(on)
+        return on
+
+    def ready(self) -> list[Worker]:
+        """Return the GPUs that serve."""
+        return [worker for each in self._all for worker in each if worker.rental == ON]
+
+    def ordered(self) -> int:
+        """Return the number of GPUs that are on or starting."""
+        return sum(len(each) for each in self._all if each[0].rental in (ON, STARTING))
+
+    def resize(self, gpus: int) -> None:
+        """Order or give back instances until those on or starting hold ``gpus`` GPUs, within the bounds.
+
+        Draining instances are kept before others are ordered, those with the lowest numbers first. Starting instances
+        go before others, then those with the fewest running requests, of the highest numbers.
+        """
+        run, now_s = self._run, self._run.clock.now
+        counted = [number for number, each in enumerate(self._all) if each[0].rental in (ON, STARTING)]
+        wanted = self._instances_for(gpus)
+        if wanted != len(counted):
+            run.log_decision("scale", gpus=min(wanted * self._size, run.cluster.gpus), before=self.ordered())
+        others = [number for number in range(len(self._all)) if number not in counted]
+        for number in sorted(others, key=lambda each: self._all[each][0].rental == OFF)[
+            : max(wanted - len(counted), 0)
+        ]:
+            run.cluster.order(number, self.startup_s, now_s)
+        for number in sorted(counted, key=self._order_to_go)[: max(len(counted) - wanted, 0)]:
+            run.cluster.give_back(number, now_s)
+
+    def _instances_for(self, gpus: int) -> int:
+        return min(max(math.ceil(gpus / self._size), self._least), self._most)
+
+    def _order_to_go(self, number: int) -> tuple[bool, int, int]:
+        members = self._all[number]
+        return members[0].rental == ON, sum(worker.running for worker in members), -number

@@ -1,0 +1,1 @@
+"""Fixed clusters and autoscalers, compared over a day of changing load."""

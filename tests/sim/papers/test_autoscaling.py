@@ -1,0 +1,136 @@
+"""The study of autoscaling: what is compared, and a page that says what its numbers do."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sim.cli import main
+from sim.papers.autoscaling import command
+from sim.papers.autoscaling.days import NAME, STUDY, Day, busiest_day, cheapest, clusters, comparisons
+from sim.papers.autoscaling.page import draw, render
+from sim.papers.scorecard.runs.finished import Runs
+from sim.papers.scorecard.runs.points import Point, composed
+from tests.conftest import REPOSITORY
+
+TINY = (Day("tiny", ("trace.requests=300", "arrivals.rate_rpm=120")),)
+
+
+def test_every_scaler_has_the_setting_of_its_file_among_its_values() -> None:
+    for scaler in STUDY.scalers:
+        assert scaler.own in scaler.values
+        found: Any = composed(Point("", {}, (f"controller={scaler.controller}",)))["controller"]
+        for key in scaler.key.split("."):
+            found = found[key]
+        assert found == scaler.own
+
+
+def test_start_up_times_vary_on_the_first_day_alone() -> None:
+    planned = list(clusters(STUDY.days, 16, quick=False))
+    assert {each.startup_s for each in planned if each.day} == {None}
+    assert {each.startup_s for each in planned if not each.day} == {None, *STUDY.startups_s}
+    assert {each.setting for each in planned if each.kind == "fixed"} == set(range(4, 17))
+    words = [each.point.overrides for each in planned]
+    assert len(set(words)) == len(words)
+
+
+def test_busiest_day_has_the_most_requests_of_24_hours(tmp_path: Path) -> None:
+    hours = np.r_[np.arange(0, 10), np.linspace(60, 83, 30), np.arange(100, 110)]
+    table = tmp_path / "requests.csv"
+    table.write_text("prompt,arrival_s\n" + "".join(f"a cat,{3600 * hour}\n" for hour in hours), encoding="utf-8")
+    assert main(["trace", "import", "csv", str(table), "-o", str(tmp_path / "log.parquet")]) == 0
+    day = busiest_day(tmp_path / "log.parquet", "log")
+    assert {"trace.requests=40", "preload=10", "arrivals=trace"} < set(day.overrides)
+
+
+def row(kind: str, setting: float, late: float, price: float, startup_s: float | None = None) -> dict[str, Any]:
+    numbers = {"p95_s": 5.0, "gpu_h": 10.0, "busy": 0.5, "switches": 3}
+    return {"kind": kind, "setting": setting, "startup_s": startup_s, "late": late, "usd_per_1000": price} | numbers
+
+
+ROWS = [
+    row("fixed", 6, 0.2, 5.0),
+    row("fixed", 7, 0.01, 8.0),
+    row("fixed", 8, 0.0, 9.0),
+    row("utilisation", 0.7, 0.005, 6.0),
+    row("utilisation", 0.7, 0.0, 1.0, 0.0),
+    row("pending", 1.0, 0.3, 4.0),
+    row("perfect knowledge", 0.0, 0.0, 6.5),
+]
+
+
+def test_prices_are_compared_where_few_are_late() -> None:
+    assert {kind: found["usd_per_1000"] for kind, found in cheapest(ROWS).items()} == {
+        "fixed": 8.0, "utilisation": 6.0, "perfect knowledge": 6.5
+    }  # fmt: skip
+    found = comparisons({"days": [{"title": "day", "rows": ROWS}]})
+    assert {name: each.within_tolerance for name, each in found.items()} == {
+        "day: utilisation over a fixed cluster": True,
+        "day: perfect knowledge over a fixed cluster": True,
+        "day: perfect knowledge over utilisation": False,
+    }
+
+
+def test_page_states_the_saving_and_what_the_trace_says_of_its_times() -> None:
+    series = {"gpus": [2.0] * 48, "rpm": [9.0] * 48}
+    day = {
+        "title": "day",
+        "note": "made up",
+        "requests": 1234,
+        "limit_s": 9.0,
+        "rows": ROWS,
+        "series": {"fixed": series},
+    }
+    facts = {"gpus": 16, "usd_per_gpu_h": 3.99, "days": [day]}
+    text = render(facts, "a.png")
+    assert "price of the cheapest fixed cluster by: utilisation -25 %, perfect knowledge -19 %." in text
+    assert "Arrival times of the trace are made up." in text
+    assert "1,234 requests, each of 4.50 s on a GPU" in text
+    assert len(draw(facts).axes) == 3
+
+
+def test_study_runs_and_writes_its_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "STUDY", replace(STUDY, days=TINY))
+    words = ["reproduce", NAME, "--quick", "--gpus", "4", "-o", str(tmp_path), "--work", str(tmp_path / "runs")]
+    assert main([*words, "--check"]) == 2, "there is nothing to compare with"
+    assert main(words) == 0
+    lines = capsys.readouterr().out.splitlines()
+    kinds = [line.split(",")[0] for line in lines if line.startswith("tiny: ")]
+    assert kinds == [
+        *["tiny: fixed"] * 3, "tiny: utilisation", *["tiny: pending"] * 2, "tiny: queueing model",
+        *["tiny: perfect knowledge"] * 2,
+    ]  # fmt: skip
+    facts = json.loads((tmp_path / f"{NAME}-quick.json").read_text())
+    (day,) = facts["days"]
+    assert facts["usd_per_gpu_h"] == 3.99
+    for found in day["rows"]:
+        assert found["usd_per_1000"] == pytest.approx(found["gpu_h"] * 3.99 * 1000 / 300)
+    assert day["series"]["fixed"]["gpus"] == [4.0]
+    assert (tmp_path / f"{NAME}-quick.md").read_text() == render(facts, f"{NAME}-quick.png")
+    assert main([*words, "--check"]) == 0
+
+
+def test_committed_autoscaling_page_matches_its_numbers() -> None:
+    folder = REPOSITORY / "results"
+    results = json.loads((folder / f"{NAME}.json").read_text(encoding="utf-8"))
+    assert (folder / f"{NAME}.md").read_text(encoding="utf-8") == render(results, f"{NAME}.png")
+
+
+def test_failed_run_is_named_and_nothing_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def finish(points: Sequence[Point], work: Path, jobs: int) -> Runs:
+        return Runs(tuple((point, "no room") for point in points))
+
+    monkeypatch.setattr(command, "finish", finish)
+    assert main(["reproduce", NAME, "--quick", "-o", str(tmp_path)]) == 2
+    assert "reproduce autoscaling: a run failed: no room" in capsys.readouterr().err
+    assert main(["reproduce", NAME, "--name", "mine", "-o", str(tmp_path)]) == 2
+    assert "--name: found mine without a trace; add --trace FILE" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
