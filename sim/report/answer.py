@@ -88,10 +88,11 @@ def _meeting(name: str, results: Sequence[_Result], runs: Sequence[Run]) -> str:
         scope = f"at {load.label}" if len(loads) == 1 else f"at any of {len(loads)} loads"
         found = f"{here[0].cell.series} meets it in {here[0].words(per=' per image')}{_others(here[1:])}"
         return f"{subject} the {name} limit in {target} of requests {scope}. At {load.label}, {found}."
-    lead = meeting[0]
-    praise = f", the only one of {len(here)} that reaches {target}" if len(meeting) == 1 < len(here) else ""
     is_comparable = not tables.different_images(runs)
-    if len(meeting) > 1 and is_comparable and all(each.usd is not None for each in meeting):
+    lead, praise = meeting[0], ""
+    if is_comparable and len(meeting) == 1 < len(here):
+        praise = f", the only one of {len(here)} that reaches {target}"
+    elif is_comparable and len(meeting) > 1 and all(each.usd is not None for each in meeting):
         lead = min(meeting, key=lambda each: each.usd or 0.0)
         is_clear = all(_is_cheaper(lead, other) for other in meeting if other is not lead)
         praise = f", {'' if is_clear else 'among '}the cheapest of {len(meeting)} that reach {target}"

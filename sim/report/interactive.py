@@ -207,7 +207,7 @@ def bars(
     rows: Spec = {
         "field": name.column,
         "type": "nominal",
-        "sort": list(dict.fromkeys(frame[name.column])),
+        "sort": list(frame[name.column].unique()),
         "title": None,
     }
     rows |= {"axis": {"labelLimit": 150, "ticks": False, "domain": False, "grid": False}}

@@ -126,11 +126,7 @@ def hits(runs: Sequence[Run]) -> list[Chart]:
 
 def over_time(runs: Sequence[Run]) -> list[Chart]:
     """Return requests waiting and the share of GPUs busy against time, for the first seed of each series."""
-    drawn = [
-        cell
-        for cell in cells(runs)
-        if any(first_series(cell, column, _SPANS) is not None for column in ("queued", "busy"))
-    ]
+    drawn = [cell for cell in cells(runs) if first_series(cell, "queued", 1) or first_series(cell, "busy", 1)]
     loads = common_loads([run for cell in drawn for run in cell.runs])
     names = thinned(sorted({cell.series for cell in drawn if cell.load in loads}, key=natural), MAX_SERIES)
     waiting = Field("value", "Requests waiting")
