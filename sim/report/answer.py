@@ -13,7 +13,7 @@ TARGET = 0.95
 """Share of requests within the limit from which a system meets it, as in `mezzotint plan capacity`."""
 
 _MAX_NAMED = 3
-_MAX_LISTED = 8
+_MAX_LISTED = 4
 
 
 @dataclass(frozen=True, slots=True)

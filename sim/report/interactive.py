@@ -210,12 +210,12 @@ def bars(
         "sort": list(frame[name.column].unique()),
         "title": None,
     }
-    rows |= {"axis": {"labelLimit": 150, "ticks": False, "domain": False, "grid": False}}
+    rows |= {"axis": {"labelLimit": 125, "ticks": False, "domain": False, "grid": False}}
     encoding: Spec = {"y": rows, "opacity": _opacity(), "color": _colour(styles)}
     shown = [name.hover(), *([part.hover()] if part else []), x.hover(), *(each.hover() for each in hover)]
     if part is not None and colours is not None:
         scale = {"domain": list(colours), "range": list(colours.values())}
-        legend = {"title": part.title, "orient": "bottom", "columns": 4, "symbolType": "square"}
+        legend = {"title": part.title, "orient": "bottom", "columns": 3, "symbolType": "square"}
         encoding["color"] = {"field": part.column, "type": "nominal", "scale": scale, "legend": legend}
         encoding["order"] = {"field": "place", "type": "quantitative"}
         frame = frame.assign(place=frame[part.column].map(list(colours).index))

@@ -164,6 +164,9 @@ def _panel(
             saved = f", saves {saving.mean:.0%}" if saving and abs(saving.mean) >= 0.005 else ""
             text = f"{spread.mean:.1%}" if is_share else number(spread.mean, 3) + saved
             rows.append({"series": cell.series, "name": name, "value": spread.mean, "text": text, **_ends(spread)})
+        longest = max(spread.high for _, spread in panel) or 1.0
+        room = 1.3 if is_share else 2.2 * longest  # for the text after a bar
+        value = replace(value, domain=(0.0, room), ticks=(0.0, 0.25, 0.5, 0.75, 1.0) if is_share else ())
         return bars(_frame(rows), value, styles, name=Field("name", "System", ""))
     places = sorted({place for cell, _ in panel if (place := axis.value(cell)) is not None})
     for cell, spread in panel:

@@ -184,7 +184,7 @@ def test_page_fetches_nothing_and_draws_without_scripts_too() -> None:
     assert found.fetched == ["data:image/svg+xml;base64,PHN2Zy8+"]
     assert not {"link", "iframe", "object", "embed"} & set(found.tags)
     assert all("src" not in attributes for attributes, _ in found.scripts)
-    assert found.tags.count("noscript") == 1
+    assert found.tags.count("noscript") == 2
     assert not re.search(r"@import|url\(", shown().split("</style>")[0])
 
 
