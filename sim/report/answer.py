@@ -179,8 +179,8 @@ def _shared_loads(results: Sequence[_Result]) -> list[Load]:
     counts: dict[Load, int] = {}
     for each in results:
         counts[each.cell.load] = counts.get(each.cell.load, 0) + 1
-    most = max(counts.values())
-    return sorted((load for load, count in counts.items() if count == most), key=lambda load: load.order)
+    max_count = max(counts.values())
+    return sorted((load for load, count in counts.items() if count == max_count), key=lambda load: load.order)
 
 
 def _at_loads(members: Sequence[SeriesAtLoad]) -> str:

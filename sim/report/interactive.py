@@ -198,8 +198,8 @@ def bars(
     """Return a horizontal bar for each name, in the order of the rows.
 
     Args:
-        frame: columns `series`, `x.column`, those of `name`, `part` and `hover`; `low` and `high` for an interval;
-            `text` for a text after the bar.
+        frame: columns `series`, `x.column`, those of `name`, `part` and `hover`. Columns `low` and `high` give an
+            interval, column `text` a text after the bar.
         name: the text beside a bar; the series by default.
         part: the parts that are stacked to a bar, each in the colour that `colours` has for it.
     """
