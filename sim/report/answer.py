@@ -13,7 +13,7 @@ TARGET = 0.95
 """Share of requests within the limit from which a system meets it, as in `mezzotint plan capacity`."""
 
 _MAX_NAMED = 3
-_MAX_LISTED = 8
+_MAX_LISTED = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +88,11 @@ def _meeting(name: str, results: Sequence[_Result], runs: Sequence[Run]) -> str:
         scope = f"at {load.label}" if len(loads) == 1 else f"at any of {len(loads)} loads"
         found = f"{here[0].cell.series} meets it in {here[0].words(per=' per image')}{_others(here[1:])}"
         return f"{subject} the {name} limit in {target} of requests {scope}. At {load.label}, {found}."
-    lead = meeting[0]
-    praise = f", the only one of {len(here)} that reaches {target}" if len(meeting) == 1 < len(here) else ""
     is_comparable = not tables.different_images(runs)
-    if len(meeting) > 1 and is_comparable and all(each.usd is not None for each in meeting):
+    lead, praise = meeting[0], ""
+    if is_comparable and len(meeting) == 1 < len(here):
+        praise = f", the only one of {len(here)} that reaches {target}"
+    elif is_comparable and len(meeting) > 1 and all(each.usd is not None for each in meeting):
         lead = min(meeting, key=lambda each: each.usd or 0.0)
         is_clear = all(_is_cheaper(lead, other) for other in meeting if other is not lead)
         praise = f", {'' if is_clear else 'among '}the cheapest of {len(meeting)} that reach {target}"
@@ -178,8 +179,8 @@ def _shared_loads(results: Sequence[_Result]) -> list[Load]:
     counts: dict[Load, int] = {}
     for each in results:
         counts[each.cell.load] = counts.get(each.cell.load, 0) + 1
-    most = max(counts.values())
-    return sorted((load for load, count in counts.items() if count == most), key=lambda load: load.order)
+    max_count = max(counts.values())
+    return sorted((load for load, count in counts.items() if count == max_count), key=lambda load: load.order)
 
 
 def _at_loads(members: Sequence[SeriesAtLoad]) -> str:

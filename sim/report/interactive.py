@@ -198,8 +198,8 @@ def bars(
     """Return a horizontal bar for each name, in the order of the rows.
 
     Args:
-        frame: columns `series`, `x.column`, those of `name`, `part` and `hover`; `low` and `high` for an interval;
-            `text` for a text after the bar.
+        frame: columns `series`, `x.column`, those of `name`, `part` and `hover`. Columns `low` and `high` give an
+            interval, column `text` a text after the bar.
         name: the text beside a bar; the series by default.
         part: the parts that are stacked to a bar, each in the colour that `colours` has for it.
     """
@@ -207,15 +207,15 @@ def bars(
     rows: Spec = {
         "field": name.column,
         "type": "nominal",
-        "sort": list(dict.fromkeys(frame[name.column])),
+        "sort": list(frame[name.column].unique()),
         "title": None,
     }
-    rows |= {"axis": {"labelLimit": 150, "ticks": False, "domain": False, "grid": False}}
+    rows |= {"axis": {"labelLimit": 125, "ticks": False, "domain": False, "grid": False}}
     encoding: Spec = {"y": rows, "opacity": _opacity(), "color": _colour(styles)}
     shown = [name.hover(), *([part.hover()] if part else []), x.hover(), *(each.hover() for each in hover)]
     if part is not None and colours is not None:
         scale = {"domain": list(colours), "range": list(colours.values())}
-        legend = {"title": part.title, "orient": "bottom", "columns": 4, "symbolType": "square"}
+        legend = {"title": part.title, "orient": "bottom", "columns": 3, "symbolType": "square"}
         encoding["color"] = {"field": part.column, "type": "nominal", "scale": scale, "legend": legend}
         encoding["order"] = {"field": "place", "type": "quantitative"}
         frame = frame.assign(place=frame[part.column].map(list(colours).index))

@@ -126,11 +126,7 @@ def hits(runs: Sequence[Run]) -> list[Chart]:
 
 def over_time(runs: Sequence[Run]) -> list[Chart]:
     """Return requests waiting and the share of GPUs busy against time, for the first seed of each series."""
-    drawn = [
-        cell
-        for cell in cells(runs)
-        if any(first_series(cell, column, _SPANS) is not None for column in ("queued", "busy"))
-    ]
+    drawn = [cell for cell in cells(runs) if first_series(cell, "queued", 1) or first_series(cell, "busy", 1)]
     loads = common_loads([run for cell in drawn for run in cell.runs])
     names = thinned(sorted({cell.series for cell in drawn if cell.load in loads}, key=natural), MAX_SERIES)
     waiting = Field("value", "Requests waiting")
@@ -168,6 +164,9 @@ def _panel(
             saved = f", saves {saving.mean:.0%}" if saving and abs(saving.mean) >= 0.005 else ""
             text = f"{spread.mean:.1%}" if is_share else number(spread.mean, 3) + saved
             rows.append({"series": cell.series, "name": name, "value": spread.mean, "text": text, **_ends(spread)})
+        longest = max(spread.high for _, spread in panel) or 1.0
+        room = 1.3 if is_share else 2.2 * longest  # for the text after a bar
+        value = replace(value, domain=(0.0, room), ticks=(0.0, 0.25, 0.5, 0.75, 1.0) if is_share else ())
         return bars(_frame(rows), value, styles, name=Field("name", "System", ""))
     places = sorted({place for cell, _ in panel if (place := axis.value(cell)) is not None})
     for cell, spread in panel:

@@ -154,9 +154,18 @@ def test_prices_are_shown_with_their_source(fabricate: Fabricate, tmp_path: Path
     assert "A cost needs a price (cluster.gpu.usd_per_gpu_h)" in page
 
 
-def test_figures_come_before_the_cards_on_the_page(fabricate: Fabricate) -> None:
+def test_page_has_answer_figures_tables_assumptions_and_command_in_this_order(fabricate: Fabricate) -> None:
     page = write_report([fabricate("r", requests=50)])[0].read_text()
-    assert page.index('class="verdicts"') < page.index("<figure>") < page.index('class="cards"')
+    parts = [
+        '<p class="answer">',
+        '<div class="legend"',
+        "<figure",
+        'class="verdicts"',
+        "Assumptions",
+        "mezzotint run --config-path",
+    ]
+    places = [page.index(part) for part in parts]
+    assert places == sorted(places)
 
 
 @pytest.mark.parametrize("second", ["cluster=h100", "cluster=l40s"])
