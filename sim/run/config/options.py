@@ -15,6 +15,7 @@ from sim.core.former_names import present_word
 from sim.run.config.choices import groups
 from sim.run.config.compose import Files
 from sim.run.config.override import readable
+from sim.run.pool import Launcher
 
 MAX_JOBS = 1024
 """Bound of the worker processes of a sweep; joblib reserves memory for all of them, however few points there are."""
@@ -38,6 +39,11 @@ ConfigName = Annotated[
 Plugin = Annotated[
     list[str] | None,
     typer.Option(metavar="MODULE", help="a module that the configuration may name classes of; may be repeated"),
+]
+
+RunsOn = Annotated[
+    Launcher,
+    typer.Option("--launcher", help="where worker processes run: here, on Ray, or as jobs of Slurm"),
 ]
 
 
