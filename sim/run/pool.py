@@ -39,8 +39,13 @@ PASSED_ON = ("MEZZOTINT_", "PYTHONSAFEPATH", "OMP_NUM_THREADS")
 LOST = {"UncompletedJobError", "WorkerCrashedError", "OutOfMemoryError", "NodeDiedError"}
 """Errors of submitit and Ray on a worker that was killed, by name, since neither need be installed."""
 
-_PACKAGE = {"ray": "ray", "slurm": "submitit", "submitit_local": "submitit"}
-_EXTRA = {"ray": "ray", "submitit": "slurm"}
+_NEEDS = {
+    "ray": ("ray", "ray"),
+    "slurm": ("submitit", "slurm"),
+    "submitit_slurm": ("submitit", "slurm"),  # so named by Hydra
+    "submitit_local": ("submitit", "slurm"),
+}
+"""The package of a launcher, and our extra that installs it."""
 
 
 def run_calls(calls: Sequence[Callable[[], T]], jobs: int = 1, launcher: Launcher = "joblib") -> Iterator[T]:
@@ -70,11 +75,10 @@ def run_calls(calls: Sequence[Callable[[], T]], jobs: int = 1, launcher: Launche
 
 def check_launcher(launcher: str, key: str) -> None:
     """Raise ConfigError if ``launcher`` cannot be used here; ``key`` is the option that chose it."""
-    package = _PACKAGE.get(launcher.removeprefix("submitit_"), _PACKAGE.get(launcher))
-    if package is not None and find_spec(package) is None:
-        extra = _EXTRA[package]
+    package, extra = _NEEDS.get(launcher, ("joblib", ""))
+    if find_spec(package) is None:
         raise ConfigError(f"{key}: {launcher} needs the package {package}; pip install 'mezzotint[{extra}]'")
-    if launcher in ("slurm", "submitit_slurm") and shutil.which("srun") is None:
+    if launcher.endswith("slurm") and shutil.which("srun") is None:
         raise ConfigError(f"{key}: {launcher} found no srun here; run the command on a machine of the Slurm cluster")
 
 

@@ -17,7 +17,7 @@ from sim.core.errors import ConfigError
 from sim.run.config.choices import choices
 from sim.run.config.compose import Files, composed
 from sim.run.config.override import of_hydra
-from sim.run.pool import check_launcher, join_ray, lost_workers
+from sim.run.pool import join_ray, lost_workers
 from sim.run.termination import ending_without
 
 
@@ -67,10 +67,9 @@ def launch(
     Args:
         alive: a file without which jobs of submitit end, since that launcher cancels none.
 
-    Raises what a point raises, and ConfigError if the launcher cannot be used here.
+    Raises what a point raises.
     """
     launcher = str(config.hydra.runtime.choices["hydra/launcher"])
-    check_launcher(launcher, "hydra/launcher")
     if launcher.startswith("submitit"):
         task = _WhileAlive(task, alive)
     setup_globals()
