@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from sim.plan.clusters.answer import Plan as Answer
 from sim.plan.clusters.command import OUT, RUNS, Options, answered, command_line, write
 from sim.plan.clusters.page import as_json, draw, sentence
+from sim.run.pool import Launcher
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,7 @@ def plan(
     rank: int = 5,
     replications: int | None = None,
     jobs: int = 1,
+    launcher: Launcher = "joblib",
     runs: str | Path = RUNS,
     profiles: str | Path | None = None,
     config_dir: str | Path | None = None,
@@ -114,6 +116,7 @@ def plan(
         rank=rank,
         replications=replications,
         jobs=jobs,
+        launcher=launcher,
         runs=Path(runs),
         overrides=overrides,
         config_dir=None if config_dir is None else Path(config_dir),

@@ -133,8 +133,8 @@ def sweep(task: Callable[[DictConfig], None], words: Sequence[str], files: Files
         return 0
     folder = Path(text or unclaimed(Path(f"results/runs/{time.strftime('%Y-%m-%d_%H-%M-%S')}_sweep")))
     command = [word for word in words if not word.startswith(("run.dir=", "hydra."))]
-    with claimed_sweep(folder, ["-m", *command, *files.options()]):
-        _launch(task, [*words, *([] if text else [f"run.dir={folder}"])], files, folder)
+    with claimed_sweep(folder, ["-m", *command, *files.options()]) as alive:
+        _launch(task, [*words, *([] if text else [f"run.dir={folder}"])], files, folder, alive)
         ended = finished_points(folder)
         from sim.metrics.run_files import read_summaries
 
@@ -154,15 +154,26 @@ def sweep(task: Callable[[DictConfig], None], words: Sequence[str], files: Files
     return USAGE_ERROR if missing else 0
 
 
-def _launch(task: Callable[[DictConfig], None], words: Sequence[str], files: Files, folder: Path | None = None) -> None:
-    """Compose all points of a sweep, then run them. Lines are printed as points end if ``folder`` is claimed."""
+def _launch(
+    task: Callable[[DictConfig], None],
+    words: Sequence[str],
+    files: Files,
+    folder: Path | None = None,
+    alive: Path | None = None,
+) -> None:
+    """Compose all points of a sweep, then run them.
+
+    Args:
+        folder: the sweep's, if it is claimed: lines are printed as points end.
+        alive: a file without which workers on other machines end.
+    """
     config = sweep_config(words, files)
     every = points(words, config, files)
     for each in every:
         composed(each, files)
     workers_end_with_us()
     with nullcontext() if folder is None else counted(folder, len(every)):
-        launch(task, config, every, files)
+        launch(task, config, every, files, alive)
 
 
 def _warn_of_extrapolation(summaries: Mapping[str, Mapping[str, Any]]) -> None:

@@ -70,7 +70,7 @@ def refusal(error: Exception, where: str = "") -> str:
     elif isinstance(error, BrokenProcessPool):
         message = (
             "a worker process was killed, perhaps for lack of memory; the same command continues where it stopped, and "
-            "hydra.launcher.n_jobs=1 takes the least memory"
+            "fewer processes at once (hydra.launcher.n_jobs=1, --jobs 1) take less memory"
         )
     elif "@system." in message:
         message += "; the file of a system begins with the line: # @package _global_"

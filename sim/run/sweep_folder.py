@@ -7,6 +7,7 @@ its result line, and the command prints the lines.
 import json
 import sys
 import threading
+import uuid
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -31,8 +32,10 @@ _NOTE = ".point-{}-{}"
 
 
 @contextmanager
-def claimed_sweep(folder: Path, words: Sequence[str]) -> Iterator[None]:
+def claimed_sweep(folder: Path, words: Sequence[str]) -> Iterator[Path]:
     """Claim the folder of the sweep ``words`` until the block ends; remove it then if it stayed empty.
+
+    Yields a file that exists only as long as the claim, for workers that cannot see this process.
 
     Raises ConfigError if another process runs a sweep there, or the folder holds something else.
     """
@@ -40,14 +43,17 @@ def claimed_sweep(folder: Path, words: Sequence[str]) -> Iterator[None]:
     _refuse_other(folder)
     command, text = folder / COMMAND, json.dumps(list(words)).encode()
     try:
-        with part(folder, "sweep"):
+        with part(folder, "sweep") as claim:
+            alive = claim / uuid.uuid4().hex  # that of the next claim has another name
+            alive.touch()
             if not is_claimed(folder) or command.read_bytes() != text:
                 _refuse_runs(folder)
                 command.write_bytes(text)
             _remove_notes(folder)
             try:
-                yield
+                yield alive.absolute()
             except KeyboardInterrupt:
+                alive.unlink()
                 end_workers()  # which would write into the folder during the cleanup
                 raise
             finally:

@@ -10,6 +10,7 @@ from _thread import start_new_thread
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -69,8 +70,29 @@ def workers_end_with_us() -> None:
     register_parallel_backend("loky", partial(backend, initializer=_watch_parent, initargs=(os.getpid(),)))
 
 
+@contextmanager
+def ending_without(alive: Path | None) -> Iterator[None]:
+    """End this worker process, which may be on another machine than its command, once the file ``alive`` is gone."""
+    done = threading.Event()
+
+    def watch(file: Path) -> None:
+        while file.exists():
+            if done.wait(POLL_S):
+                return
+        os._exit(1)
+
+    if alive is not None:
+        threading.Thread(target=watch, args=(alive,), daemon=True).start()
+    try:
+        yield
+    finally:
+        done.set()
+
+
 def end_workers() -> None:
-    """Kill all worker processes at once."""
+    """Kill all worker processes at once, those of joblib and of Ray."""
+    if (ray := sys.modules.get("ray")) is not None:
+        ray.shutdown()
     workers = multiprocessing.active_children()
     for each in workers:
         if each.pid is not None:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from sim.core.errors import ConfigError
-from sim.papers.scorecard.options import RESULTS, RUNS, Check, Jobs, Names, Output, Quick, Traces, Work
+from sim.papers.scorecard.options import RESULTS, RUNS, Check, Jobs, Names, Output, Quick, RunsOn, Traces, Work
 from sim.papers.verdicts import read_committed, report_lost
 from sim.report.pages import write_page
 from traces.table.trace import read
@@ -28,6 +28,7 @@ def compare(
     quick: Quick = False,
     check: Check = False,
     jobs: Jobs = 1,
+    launcher: RunsOn = "joblib",
     output: Output = RESULTS,
     work: Work = RUNS,
 ) -> int:
@@ -49,7 +50,7 @@ def compare(
     points = sum(len(curve.measured) for curve in found)
     facts: dict[str, Any] = {"caches": {"curves": [asdict(curve) for curve in found], "points": points, "error": error}}
     if not check:
-        facts["served"] = run_studies(work, jobs, ROWS // 10 if quick else ROWS)
+        facts["served"] = run_studies(work, jobs, ROWS // 10 if quick else ROWS, launcher)
     facts = json.loads(json.dumps(facts))  # as read from the file
     for curve in found:
         measured = {size: f" ({load:.3f})" for size, load in curve.measured.items()}

@@ -12,11 +12,12 @@ from sim.papers.scorecard.runs.runner import finish
 from sim.plan.placement.command import CALL_S, STEPS
 from sim.plan.placement.demand import head, of_service
 from sim.plan.placement.solve import in_turn, one_each, solve
+from sim.run.pool import Launcher
 
 STUDY = choice("data", "addons")
 
 
-def run_studies(work: Path, jobs: int, rows: int) -> dict[str, Any]:
+def run_studies(work: Path, jobs: int, rows: int, launcher: Launcher = "joblib") -> dict[str, Any]:
     """Finish the runs of ``rows`` requests each, and return their results as JSON. Raises ConfigError: a run failed."""
     planned: list[tuple[str, str, float, Point]] = []
     routing, placement, common = STUDY["routing"], STUDY["placement"], STUDY["common"]
@@ -39,7 +40,7 @@ def run_studies(work: Path, jobs: int, rows: int) -> dict[str, Any]:
             f"trace.requests={2 * rows}",
         )
         planned.append(("placement", name, rate, Point("addons", {}, overrides)))
-    outcomes = finish([point for *_, point in planned], work, jobs).outcomes
+    outcomes = finish([point for *_, point in planned], work, jobs, launcher).outcomes
     found: dict[str, Any] = {"rows": rows, "routing": [], "placement": []}
     for (kind, name, rate, point), (_, outcome) in zip(planned, outcomes, strict=True):
         if not isinstance(outcome, Finished):

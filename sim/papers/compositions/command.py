@@ -6,12 +6,13 @@ from typing import Any
 
 from sim.core.errors import ConfigError
 from sim.papers.compositions.designs import TRAFFICS, comparisons
-from sim.papers.scorecard.options import RESULTS, RUNS, Check, Jobs, Output, Quick, Work
+from sim.papers.scorecard.options import RESULTS, RUNS, Check, Jobs, Output, Quick, RunsOn, Work
 from sim.papers.scorecard.runs.finished import Finished
 from sim.papers.scorecard.runs.points import Point
 from sim.papers.scorecard.runs.runner import finish
 from sim.papers.verdicts import read_committed, report_lost
 from sim.report.pages import write_page
+from sim.run.pool import Launcher
 
 NAME = "compositions"
 
@@ -24,7 +25,12 @@ ROWS, QUICK_ROWS = 600, 60
 
 
 def compare(
-    quick: Quick = False, check: Check = False, jobs: Jobs = 1, output: Output = RESULTS, work: Work = RUNS
+    quick: Quick = False,
+    check: Check = False,
+    jobs: Jobs = 1,
+    launcher: RunsOn = "joblib",
+    output: Output = RESULTS,
+    work: Work = RUNS,
 ) -> int:
     """Compare untested combinations of designs with their parts, and write compositions.md, .json and .png.
 
@@ -35,7 +41,7 @@ def compare(
 
     name = f"{NAME}-quick" if quick else NAME
     before = read_committed(output / f"{name}.json", comparisons) if check else {}
-    facts = run_designs(work, jobs, QUICK_ROWS if quick else ROWS)
+    facts = run_designs(work, jobs, QUICK_ROWS if quick else ROWS, launcher)
     for traffic in facts["traffics"]:
         for each in traffic["designs"]:
             print(f"{traffic['title']}: {each['name']}: {page.line_of(each)}")
@@ -46,7 +52,7 @@ def compare(
     return 0
 
 
-def run_designs(work: Path, jobs: int, rows: int) -> dict[str, Any]:
+def run_designs(work: Path, jobs: int, rows: int, launcher: Launcher = "joblib") -> dict[str, Any]:
     """Run every design at light load and at saturation, and return the results as JSON."""
     planned: list[Point] = []
     length = (f"trace.requests={4 * rows}", f"preload={3 * rows}")
@@ -55,7 +61,7 @@ def run_designs(work: Path, jobs: int, rows: int) -> dict[str, Any]:
         for design in traffic.designs:
             common = (*design.overrides, *traffic.overrides, *CLUSTER, *length)
             planned += [Point(NAME, {}, (*common, *load)) for load in (light, SATURATION)]
-    done = finish(planned, work, jobs).outcomes
+    done = finish(planned, work, jobs, launcher).outcomes
     for point, outcome in done:
         if isinstance(outcome, str):
             print(f"mezzotint: {point.command}: {outcome}", file=sys.stderr)

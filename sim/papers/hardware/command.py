@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from sim.papers.scorecard.options import RESULTS, Check, Jobs, Output, Quick
+from sim.papers.scorecard.options import RESULTS, Check, Jobs, Output, Quick, RunsOn
 from sim.papers.verdicts import LOST, read_committed, report_lost
 from sim.report.pages import write_page
 
@@ -22,6 +22,7 @@ def replay(
     quick: Quick = False,
     check: Check = False,
     jobs: Jobs = 1,
+    launcher: RunsOn = "joblib",
     output: Output = RESULTS,
 ) -> int:
     """Replay published runs of real machines, and write hardware.md, .json and .png.
@@ -42,6 +43,7 @@ def replay(
         quick=quick,
         with_sensitivity=not check,
         jobs=jobs,
+        launcher=launcher,
     )
     print(page.tally(facts))
     if check:

@@ -1,10 +1,10 @@
 """Results of the replayed runs of real machines: their errors, as JSON."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed
 from tqdm import tqdm
 
 from sim.papers.hardware import replay, routing
@@ -12,6 +12,7 @@ from sim.papers.hardware.replay import SERVICE_TIME_CHANGES
 from sim.papers.hardware.rows import QUANTILES, SCORED, RoutedRun, Submission
 from sim.papers.scorecard.targets import REL_TOL
 from sim.papers.verdicts import Comparison, Results
+from sim.run.pool import Launcher, run_calls
 
 COMPARED = ("p50", "p90", "p99")
 """Measures of a submission that --check compares, within REL_TOL."""
@@ -39,6 +40,7 @@ def make(
     quick: bool = False,
     with_sensitivity: bool = True,
     jobs: int = 1,
+    launcher: Launcher = "joblib",
 ) -> dict[str, Any]:
     """Replay all runs, or with ``quick`` a part of the submissions, and return the content of the JSON file.
 
@@ -49,9 +51,10 @@ def make(
         ConfigError: a row, which the message names, cannot be replayed.
     """
     part = submissions[::PART] if quick else submissions
-    calls = [delayed(replay.replay_submission)(row, with_sensitivity=with_sensitivity) for row in part]
-    calls += [delayed(routing.replay_routing)(row, routing.DRAWS, with_sensitivity=with_sensitivity) for row in routed]
-    run = Parallel(n_jobs=jobs, return_as="generator")(calls)
+    calls: list[Callable[[], Any]]
+    calls = [partial(replay.replay_submission, row, with_sensitivity=with_sensitivity) for row in part]
+    calls += [partial(routing.replay_routing, row, routing.DRAWS, with_sensitivity=with_sensitivity) for row in routed]
+    run = run_calls(calls, jobs, launcher)
     done = list(tqdm(run, total=len(calls), unit="run", desc="hardware", disable=None))
     form = f"every {PART}th submission" if quick else "in full"
     return facts_of(form, done[: len(part)], done[len(part) :])

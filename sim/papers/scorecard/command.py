@@ -8,7 +8,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sim.core.errors import ConfigError
-from sim.papers.scorecard.options import RESULTS, RUNS, Check, Encoders, Jobs, Names, Output, Quick, Traces, Work
+from sim.papers.scorecard.options import (
+    RESULTS,
+    RUNS,
+    Check,
+    Encoders,
+    Jobs,
+    Names,
+    Output,
+    Quick,
+    RunsOn,
+    Traces,
+    Work,
+)
 from sim.papers.verdicts import report_lost
 
 if TYPE_CHECKING:
@@ -35,6 +47,7 @@ def compare(
     ] = False,
     encoder: Encoders = [],  # noqa: B006
     jobs: Jobs = 1,
+    launcher: RunsOn = "joblib",
     output: Output = RESULTS,
     work: Work = RUNS,
 ) -> int:
@@ -58,7 +71,7 @@ def compare(
     before = output / f"{stem}.json"
     study = scorecard.load_study(system, quick=quick)
     committed = scorecard.read_comparisons(before, study) if check else {}
-    made = scorecard.make(study, work, jobs, _traces(trace, name, encoder, only_trace))
+    made = scorecard.make(study, work, jobs, _traces(trace, name, encoder, only_trace), launcher)
     for error, commands in made.failed.items():
         more = f" (and {len(commands) - 1} more)" if len(commands) > 1 else ""
         print(f"mezzotint: cannot run {commands[0]}{more}: {error}", file=sys.stderr)

@@ -33,6 +33,7 @@ from sim.papers.scorecard.targets import (
 from sim.papers.verdicts import Comparison
 from sim.report.pages import write_page
 from sim.run.commands import COMMANDS
+from sim.run.pool import Launcher
 
 DATA = Path(str(resources.files("conf"))) / "data"
 
@@ -147,8 +148,16 @@ BUILT_IN = (ColumnTrace(MECHANISM, layer="mechanism"), ColumnTrace())
 """The columns that need no trace file."""
 
 
-def make(study: Study, work: Path, jobs: int = 1, traces: Sequence[ColumnTrace] = BUILT_IN) -> Scorecard:
-    """Run the unfinished experiments under ``work``, in ``jobs`` processes, and compare; a column for each trace.
+def make(
+    study: Study,
+    work: Path,
+    jobs: int = 1,
+    traces: Sequence[ColumnTrace] = BUILT_IN,
+    launcher: Launcher = "joblib",
+) -> Scorecard:
+    """Run the unfinished experiments under ``work``, with ``jobs`` processes of ``launcher``, and compare.
+
+    There is a column for each trace.
 
     Raises:
         ConfigError: ``work`` cannot be used, or no target depends on the prompts of a trace.
@@ -161,7 +170,7 @@ def make(study: Study, work: Path, jobs: int = 1, traces: Sequence[ColumnTrace] 
             if trace.path is not None:
                 raise ConfigError(f"--trace: {', '.join(study.targets)} has no row that prompts decide; leave it out")
             continue
-        runs = finish(study.points(trace), work, jobs)
+        runs = finish(study.points(trace), work, jobs, launcher)
         for point, error in runs.failed():
             failed.setdefault(error, []).append(point.command)
         columns.append(_column(study, trace, description, runs, work))

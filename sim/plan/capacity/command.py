@@ -21,6 +21,7 @@ from sim.run.config.options import (
     ConfigPath,
     Overrides,
     Plugin,
+    RunsOn,
     arranged,
     files_of,
     is_dated,
@@ -28,6 +29,7 @@ from sim.run.config.options import (
 )
 from sim.run.config.plugins import named
 from sim.run.config.settings import Settings, check
+from sim.run.pool import Launcher, check_launcher
 from sim.run.sweep_folder import claimed_sweep
 from traces.arrivals.base import MAX_RPM
 
@@ -58,6 +60,7 @@ def capacity(
         float, Option(min=1e-4, max=1, metavar="SHARE", help="where bisection ends, relative to the rate")
     ] = 0.02,
     jobs: Annotated[int, Option(min=1, help="worker processes")] = 1,
+    launcher: RunsOn = "joblib",
     output: Annotated[
         Path | None,
         Option(
@@ -84,6 +87,7 @@ def capacity(
     Raises:
         ConfigError: options that conflict, or an override of the rate that is searched for.
     """
+    check_launcher(launcher, "--launcher")
     if not violations < 1:
         raise ConfigError(f"--violations: found {violations:g}, expected a share of the requests under 1")
     if not from_rpm < to_rpm:
@@ -109,11 +113,18 @@ def capacity(
         seeds = trials.replications(config, replications)
         spec = CapacitySpec(violations, slo, from_rpm, to_rpm, seeds, tolerance)
         folder = unclaimed(folder) if is_dated(config) else folder
-        print(*find_capacity(spec, config, settings, folder, [*(overrides or []), *files.options()], jobs), sep="\n")
+        command = [*(overrides or []), *files.options()]
+        print(*find_capacity(spec, config, settings, folder, command, jobs, launcher), sep="\n")
 
 
 def find_capacity(
-    spec: "CapacitySpec", config: DictConfig, settings: Settings, folder: Path, words: Sequence[str], jobs: int
+    spec: "CapacitySpec",
+    config: DictConfig,
+    settings: Settings,
+    folder: Path,
+    words: Sequence[str],
+    jobs: int,
+    launcher: Launcher = "joblib",
 ) -> list[str]:
     """Search, write rate.json and rate.png in ``folder``, and return the lines to print.
 
@@ -135,7 +146,7 @@ def find_capacity(
     words = [word for word in words if not word.startswith(("run.dir=", "hydra."))]
     with claimed_sweep(folder, ["plan rate", *words]):  # the former name, so that searches begun under it go on
         with tqdm(total=max_runs, unit="run", desc=name, disable=None, file=sys.stderr) as bar:
-            trials = Trials(config, folder, spec.slo, jobs, bar)
+            trials = Trials(config, folder, spec.slo, jobs, bar, launcher)
             capacity = search(spec, trials.measure)
         files = [folder / "rate.png", folder / "rate.json"]
         with atomic_files(files, ConfigError) as (figure, data):

@@ -1,10 +1,10 @@
 """The simulations of a capacity search: each has a run folder, is made once and kept."""
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from joblib import Parallel, delayed
 from omegaconf import DictConfig, OmegaConf
 from tqdm import tqdm
 
@@ -15,8 +15,8 @@ from sim.run.config.build import build
 from sim.run.config.options import resolved
 from sim.run.config.plugins import TARGET
 from sim.run.config.settings import Settings
+from sim.run.pool import Launcher, run_calls
 from sim.run.simulate import simulated
-from sim.run.termination import workers_end_with_us
 from traces.arrivals.trace_clock import TraceClock, own_rpm
 from traces.sources import Source
 
@@ -24,18 +24,21 @@ RATE, SEED = "arrivals.rate_rpm", "seed"
 
 
 class Trials:
-    """Runs that differ in rate and seed alone, each in a folder of its own below ``folder``, in ``jobs`` processes.
+    """Runs that differ in rate and seed alone, each in a folder of its own below ``folder``.
 
     Args:
         config: composed but not resolved, so that values that refer to the rate or the seed follow them.
+        jobs: worker processes of ``launcher``.
 
     Raises:
         ConfigError: the arrivals have no rate, or are the same for every seed.
     """
 
-    def __init__(self, config: DictConfig, folder: Path, slo: str, jobs: int, bar: "tqdm[Any]") -> None:
+    def __init__(
+        self, config: DictConfig, folder: Path, slo: str, jobs: int, bar: "tqdm[Any]", launcher: Launcher = "joblib"
+    ) -> None:
         self._config, self._folder = config.copy(), folder
-        self._slo, self._jobs, self._bar = slo, jobs, bar
+        self._slo, self._jobs, self._bar, self._launcher = slo, jobs, bar, launcher
         if not isinstance(OmegaConf.select(config, RATE), int | float) and not is_own_clock(config):
             raise ConfigError(
                 f"{RATE}: {OmegaConf.select(config, 'arrivals._target_')} has no rate to search over; choose "
@@ -62,10 +65,9 @@ class Trials:
         Raises:
             ConfigError: a folder holds another run. Errors of ``simulate`` pass through.
         """
-        workers_end_with_us()
-        calls = (delayed(_run)(self._folder / self.folder_name(*each), self._config_at(*each)) for each in requested)
+        calls = [partial(_run, self._folder / self.folder_name(*each), self._config_at(*each)) for each in requested]
         trials = []
-        for each, summary in zip(requested, Parallel(n_jobs=self._jobs, return_as="generator")(calls), strict=True):
+        for each, summary in zip(requested, run_calls(calls, self._jobs, self._launcher), strict=True):
             late = summary["slo"][self._slo]["violation_rate"]
             trials.append(Trial(*each, float(late), summary["backlog"]["grows"] is True))
             self._bar.update()

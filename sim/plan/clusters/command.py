@@ -12,8 +12,9 @@ from typer import Option
 
 from conf.atomic import atomic_files, check_target, output_folder
 from sim.core.errors import ConfigError
-from sim.run.config.options import ConfigDir, Overrides, Plugin, files_of
+from sim.run.config.options import ConfigDir, Overrides, Plugin, RunsOn, files_of
 from sim.run.config.plugins import named
+from sim.run.pool import Launcher, check_launcher
 
 if TYPE_CHECKING:
     from sim.plan.clusters.answer import Plan
@@ -40,6 +41,7 @@ class Options:
     rank: int = 5
     replications: int | None = None
     jobs: int = 1
+    launcher: Launcher = "joblib"
     runs: Path = RUNS
     overrides: Sequence[str] = ()
     config_dir: Path | None = None
@@ -95,6 +97,7 @@ def plan(
         Option(min=1, max=1000, show_default="6; 1 with the file's own times", help="most seeds of a cluster"),
     ] = None,
     jobs: Annotated[int, Option(min=1, help="worker processes")] = 1,
+    launcher: RunsOn = "joblib",
     output: Annotated[Path, Option("-o", "--output", metavar="DIR", help="folder of the answer")] = OUT,
     runs: Annotated[Path, Option(metavar="DIR", help="folder of the runs, which are kept")] = RUNS,
     profiles: Annotated[Path | None, Option(metavar="DIR", help="a folder of more profiles")] = None,
@@ -117,7 +120,7 @@ def plan(
     words, trace = separated(overrides or [])
     options = Options(
         target or [], model, gpu or [], design or [], trace, rate_rpm, prices, min_quality, max_gpus, rank,
-        replications, jobs, runs, words, config_dir, profiles, plugin or [],
+        replications, jobs, launcher, runs, words, config_dir, profiles, plugin or [],
     )  # fmt: skip
     output_folder(output, ConfigError)
     answer = answered(options, progress=True)
@@ -138,6 +141,7 @@ def answered(options: Options, *, progress: bool = False) -> "Plan":
     from sim.plan.clusters.target import check_targets, parse_target
     from sim.plan.clusters.trials import Trials
 
+    check_launcher(options.launcher, "--launcher")
     targets = tuple(parse_target(each) for each in options.target)
     check_targets(targets)
     if not options.model:
@@ -167,7 +171,7 @@ def answered(options: Options, *, progress: bool = False) -> "Plan":
                 bar.total = bar.n + left
                 bar.refresh()
 
-            trials = Trials(options.runs, options.jobs, bar.update)
+            trials = Trials(options.runs, options.jobs, bar.update, options.launcher)
             return search(question, chosen, trials, notes, expect)
 
 

@@ -4,19 +4,18 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
-
-from joblib import Parallel, delayed
 
 from backends.base import BackendError
 from conf.atomic import atomic_write
 from sim.core.errors import ConfigError
 from sim.core.run_folder import check_place
 from sim.plan.clusters.candidates import Candidate
+from sim.run.pool import Launcher, run_calls
 from sim.run.run_key import digest
 from sim.run.simulate import simulate
-from sim.run.termination import workers_end_with_us
 from traces.error import TraceError
 
 Summary = Mapping[str, Any]
@@ -40,14 +39,15 @@ class Trials:
 
     Args:
         tick: called after each run.
+        launcher: where the processes run.
 
     Raises ConfigError: ``folder`` cannot be written.
     """
 
-    def __init__(self, folder: Path, jobs: int, tick: Callable[[], object]) -> None:
+    def __init__(self, folder: Path, jobs: int, tick: Callable[[], object], launcher: Launcher = "joblib") -> None:
         folder.mkdir(parents=True, exist_ok=True)
         check_place(folder / "run")
-        self._folder, self._jobs, self._tick = folder, jobs, tick
+        self._folder, self._jobs, self._launcher, self._tick = folder.absolute(), jobs, launcher, tick
         self._known: dict[Trial, Summary | str] = {}
         self.made = 0
         """Runs that were simulated, and not read."""
@@ -57,7 +57,6 @@ class Trials:
 
         Raises what ``simulate`` raises for an input that no trial could use.
         """
-        workers_end_with_us()
         configs = {trial: trial.candidate.config(trial.gpus, trial.seed, trial.load, trial.service) for trial in trials}
         paths = {trial: self._folder / f"{digest(config)}.json" for trial, config in configs.items()}
         missing: dict[Path, Trial] = {}
@@ -67,9 +66,9 @@ class Trials:
                 missing.setdefault(path, trial)
             else:
                 self._known[trial] = kept
-        calls = (delayed(_run)(path, configs[trial]) for path, trial in missing.items())
+        calls = [partial(_run, path, configs[trial]) for path, trial in missing.items()]
         errors: dict[Path, str | None] = {}
-        for path, error in Parallel(n_jobs=self._jobs, return_as="generator_unordered")(calls):
+        for path, error in run_calls(calls, self._jobs, self._launcher):
             errors[path] = error
             self.made += 1
             self._tick()

@@ -15,6 +15,7 @@ from sim.core.former_names import present_word
 from sim.run.config.choices import groups
 from sim.run.config.compose import Files
 from sim.run.config.override import readable
+from sim.run.pool import Launcher, check_launcher
 
 MAX_JOBS = 1024
 """Bound of the worker processes of a sweep; joblib reserves memory for all of them, however few points there are."""
@@ -40,6 +41,11 @@ Plugin = Annotated[
     typer.Option(metavar="MODULE", help="a module that the configuration may name classes of; may be repeated"),
 ]
 
+RunsOn = Annotated[
+    Launcher,
+    typer.Option("--launcher", help="where worker processes run: here, on Ray, or as jobs of Slurm"),
+]
+
 
 def files_of(config_dir: Path | None, config_path: Path | None, config_name: str) -> Files:
     """Return the folders that the options name. Raises ConfigError if the options exclude each other."""
@@ -63,6 +69,8 @@ def arranged(words: Sequence[str]) -> list[str]:
         _refuse_former(word)
         _check_choice(word)
         key, _, value = word.lstrip("+~").partition("=")
+        if key == "hydra/launcher":
+            check_launcher(value, key)
         if key == "hydra.launcher.n_jobs" and value not in {"-1", *map(str, range(1, MAX_JOBS + 1))}:
             raise ConfigError(
                 f"{key}: found {value}, expected 1 to {MAX_JOBS} processes at a time, or -1 for all cores"

@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NoReturn
 
 from hydra.core.config_loader import ConfigLoader
@@ -16,6 +17,8 @@ from sim.core.errors import ConfigError
 from sim.run.config.choices import choices
 from sim.run.config.compose import Files, composed
 from sim.run.config.override import of_hydra
+from sim.run.pool import join_ray, lost_workers
+from sim.run.termination import ending_without
 
 
 def points(words: Sequence[str], config: DictConfig, files: Files) -> list[list[str]]:
@@ -52,20 +55,46 @@ def sweep_config(words: Sequence[str], files: Files) -> DictConfig:
     return composed(fixed, files, hydra_too=True, check=False)
 
 
-def launch(task: TaskFunction, config: DictConfig, overrides: Sequence[Sequence[str]], files: Files) -> None:
+def launch(
+    task: TaskFunction,
+    config: DictConfig,
+    overrides: Sequence[Sequence[str]],
+    files: Files,
+    alive: Path | None = None,
+) -> None:
     """Run ``task`` on each point with the launcher of ``config`` (``sweep_config``).
+
+    Args:
+        alive: a file without which jobs of submitit end, since that launcher cancels none.
 
     Raises what a point raises.
     """
+    launcher = str(config.hydra.runtime.choices["hydra/launcher"])
+    if launcher.startswith("submitit"):
+        task = _WhileAlive(task, alive)
     setup_globals()
     JobRuntime.instance().set("name", "mezzotint")
     # Worker processes inherit our path, and would search the working directory before it.
-    with env_override({"PYTHONSAFEPATH": "1"}):
-        launcher = Plugins.instance().instantiate_launcher(
+    with env_override({"PYTHONSAFEPATH": "1"}), lost_workers():
+        if launcher == "ray":
+            join_ray()  # Hydra's launcher then does not: it asks a cluster for memory, which recent versions refuse
+        runner = Plugins.instance().instantiate_launcher(
             hydra_context=HydraContext(Composer(files), _NoCallbacks()), task_function=task, config=config
         )
-        for outcome in launcher.launch(overrides, initial_job_idx=0):
+        for outcome in runner.launch(overrides, initial_job_idx=0):
             outcome.return_value  # noqa: B018  (raises what the point raised)
+
+
+@dataclass(frozen=True, slots=True)
+class _WhileAlive:
+    """A task whose process ends without the file ``alive``."""
+
+    task: TaskFunction
+    alive: Path | None
+
+    def __call__(self, config: DictConfig) -> Any:
+        with ending_without(self.alive):
+            return self.task(config)
 
 
 @dataclass(frozen=True, slots=True)

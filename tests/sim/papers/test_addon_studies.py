@@ -79,7 +79,7 @@ def test_addons_page_has_curves_of_user_traces_without_errors(
     row["loads_per_request"] = {"controlnet": 0.5, "lora": 0.5}
     monkeypatch.setattr(
         "sim.papers.addons.served.run_studies",
-        lambda work, jobs, rows: {"rows": rows, "routing": [row], "placement": [row]},
+        lambda work, jobs, rows, launcher: {"rows": rows, "routing": [row], "placement": [row]},
     )
     files = [write(two_nodes(loras=ASKED), tmp_path / name).path for name in ("one.parquet", "two.parquet")]
     words = ["reproduce", "addons", "--trace", str(files[0]), "--trace", str(files[1]), "--name", "first"]

@@ -74,11 +74,11 @@ def test_sweep_gives_the_bytes_of_single_runs(tmp_path: Path) -> None:
             assert Path("sweep", str(number), name).read_bytes() == Path(f"one{number}", name).read_bytes()
 
 
-@pytest.mark.parametrize("launcher", ["joblib", "submitit_local"])
+@pytest.mark.parametrize("launcher", ["joblib", "ray", "submitit_local"])
 def test_every_launcher_prints_the_same_sweep(launcher: str) -> None:
     """Point by point, also for a sweep that was finished before; errors go to standard error."""
-    if launcher == "submitit_local":
-        pytest.importorskip("hydra_plugins.hydra_submitit_launcher")
+    if launcher != "joblib":
+        pytest.importorskip(f"hydra_plugins.hydra_{launcher.removesuffix('_local')}_launcher")
     words = ("run", "-m", *SMALL, "seed=1,2,none", f"hydra/launcher={launcher}", "run.dir=sweep")
     points = [f"vanilla (trace.requests=60 arrivals.rate_rpm=9 seed={seed}): 60 of 60 requests" for seed in (1, 2)]
     error = "mezzotint: error: sweep/2 (trace.requests=60 arrivals.rate_rpm=9 seed=none): seed: input should be"

@@ -2,10 +2,10 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from hydra.errors import HydraException
-from joblib import Parallel, delayed
 from omegaconf.errors import OmegaConfBaseException
 from tqdm import tqdm
 
@@ -13,16 +13,17 @@ from sim.core.errors import REFUSED, ConfigError
 from sim.core.run_folder import check_place
 from sim.papers.scorecard.runs.finished import Finished, Runs, read_finished
 from sim.papers.scorecard.runs.points import Config, Point, composed
+from sim.run.pool import Launcher, run_calls
 from sim.run.run_key import digest
 from sim.run.simulate import simulate, write
-from sim.run.termination import workers_end_with_us
 
 
-def finish(points: Sequence[Point], work: Path, jobs: int = 1) -> Runs:
+def finish(points: Sequence[Point], work: Path, jobs: int = 1, launcher: Launcher = "joblib") -> Runs:
     """Run the unfinished points, and return the outcomes of all.
 
     A point's folder is ``work/DIGEST``, so points of equal configuration share one run, and an interrupted call does
-    not repeat finished runs. The outcome of a point that fails is its error. ``jobs`` is the number of processes.
+    not repeat finished runs. The outcome of a point that fails is its error.
+    ``jobs`` is the number of processes of ``launcher``.
 
     Raises ConfigError: ``work`` cannot be written.
     """
@@ -39,17 +40,16 @@ def finish(points: Sequence[Point], work: Path, jobs: int = 1) -> Runs:
         return config if isinstance(config, str) else read_finished(point, config, folder)
 
     unfinished = {each[1]: each[2] for each in planned if not isinstance(each[2], str) and outcome(*each) is None}
-    errors = _run_all(unfinished, jobs)
+    errors = _run_all(unfinished, jobs, launcher)
     return Runs(tuple((each[0], outcome(*each) or errors[each[1]]) for each in planned))
 
 
-def _run_all(unfinished: Mapping[Path, Config], jobs: int) -> dict[Path, str]:
+def _run_all(unfinished: Mapping[Path, Config], jobs: int, launcher: Launcher) -> dict[Path, str]:
     errors = {}
-    workers_end_with_us()
     with tqdm(total=len(unfinished), unit="run", desc="scorecard", disable=None if unfinished else True) as bar:
         for batch in _batches(unfinished):
-            calls = (delayed(_run)(folder, unfinished[folder]) for folder in batch)
-            for folder, error in Parallel(n_jobs=jobs, return_as="generator_unordered")(calls):
+            calls = [partial(_run, folder, unfinished[folder]) for folder in batch]
+            for folder, error in run_calls(calls, jobs, launcher):
                 bar.update()
                 if error is not None:
                     errors[folder] = error
