@@ -64,7 +64,7 @@ def replace_runs(monkeypatch: pytest.MonkeyPatch, failing: str | None = None, rp
     """Replace the runs: the i-th, from 1 on, takes i to i + 1 s and makes 8 i images a minute, or ``rpm``."""
     asked: list[Point] = []
 
-    def finish(points: Sequence[Point], work: Path, jobs: int) -> Runs:
+    def finish(points: Sequence[Point], work: Path, jobs: int, launcher: str) -> Runs:
         asked.extend(points)
         outcomes: list[tuple[Point, Finished | str]] = []
         for at, point in enumerate(points, 1):
