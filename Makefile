@@ -36,7 +36,7 @@ docs: $(VENV)/docs.stamp
 	mkdir -p build/pages/results
 	cp -R docs/. $(wildcard CHANGELOG.md) build/pages
 	cp results/*.* build/pages/results
-	find build/pages -name '*.py' -delete
+	find build/pages -name '*.py' -delete -o -name '*.pyc' -delete
 	find build/pages -name '*.md' -exec sed -E -i.before 's#\]\(((\.\./)*)\.\./(results/|CHANGELOG)#](\1\3#g' {} +
 	find build/pages -name '*.before' -delete
 	$(BIN)/zensical build --clean --strict
