@@ -156,7 +156,7 @@ def cache(log: Path, folder: Path) -> None:
     late.set(xlabel="requests per minute", ylim=(0, None))
     late.set_title("requests over 4 s (%)")
     late.legend()
-    (peak,) = (run for run in sweep.where(system="nirvana") if float(run.config["arrivals"]["rate_rpm"]) == 150)
+    (peak,) = sweep.where(system="nirvana", rate_rpm=150)
     shares, rate = peak.summary["cache"]["hit_share_by_k"], peak.summary["cache"]["hit_rate"]
     names = ["miss", *shares]
     hits.bar(names, [100 * (1 - rate), *(100 * rate * share for share in shares.values())], color=[GREY, *[BLUE] * 5])
