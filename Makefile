@@ -8,7 +8,7 @@ RUN := OMP_NUM_THREADS=1 $(BIN)/mezzotint
 DEMO := results/runs/demo
 SYSTEMS := vanilla,pinecone,nirvana,modm-throughput
 
-.PHONY: demo test lint bench scorecard clean
+.PHONY: demo test lint docs bench scorecard clean
 
 # The main job on the built-in trace: four systems at six request rates on 16 MI210, then the report.
 demo: $(VENV)/base.stamp
@@ -29,6 +29,18 @@ lint: $(VENV)/test.stamp
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# The documentation site, into build/docs, without network; a warning is an error. Links to results/ and CHANGELOG.md
+# hold in the repository and, a folder nearer, in the copy that the site is built from.
+docs: $(VENV)/docs.stamp
+	rm -rf build/pages build/docs
+	mkdir -p build/pages/results
+	cp -R docs/. $(wildcard CHANGELOG.md) build/pages
+	cp results/*.* build/pages/results
+	find build/pages -name '*.py' -delete -o -name '*.pyc' -delete
+	find build/pages -name '*.md' -exec sed -E -i.before 's#\]\(((\.\./)*)\.\./(results/|CHANGELOG)#](\1\3#g' {} +
+	find build/pages -name '*.before' -delete
+	$(BIN)/zensical build --clean --strict
+
 # What is timed, at full size; writes results/benchmarks.md.
 bench: $(VENV)/test.stamp
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.benchmarks
@@ -38,11 +50,15 @@ scorecard: $(VENV)/test.stamp
 	$(RUN) reproduce --jobs $$(nproc)
 
 clean:
-	rm -rf $(VENV) results/runs .coverage
+	rm -rf $(VENV) build results/runs .coverage
 
 $(VENV)/base.stamp: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) --editable .
+	touch $@
+
+$(VENV)/docs.stamp: $(VENV)/base.stamp
+	$(PIP) --editable '.[docs]'
 	touch $@
 
 # torch is pinned by name first: a range would take the newest build with several GB of CUDA packages.

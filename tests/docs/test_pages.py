@@ -1,0 +1,173 @@
+"""README.md and docs/: the stories run as written, every other command composes, and Python blocks parse."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from doctest import ELLIPSIS, NORMALIZE_WHITESPACE, OutputChecker
+from pathlib import Path
+
+import pytest
+import yaml
+from omegaconf import OmegaConf
+from sybil import Example, Sybil
+from sybil.evaluators.python import PythonEvaluator
+from sybil.parsers.markdown import CodeBlockParser, SkipParser
+
+from sim.cli import main
+from sim.plan.clusters.command import separated
+from sim.run.commands import command_of, parsed
+from sim.run.config.compose import composed
+from sim.run.config.points import points, sweep_config
+from sim.run.config.settings import check
+from sim.run.termination import end_workers
+from sim.verbs import arranged, files_of
+from tests.conftest import REPOSITORY
+
+DOCS = REPOSITORY / "docs"
+PAGES = {
+    path.relative_to(REPOSITORY).as_posix(): path.read_text(encoding="utf-8")
+    for path in [REPOSITORY / "README.md", *sorted(DOCS.rglob("*.md"))]
+}
+STORIES = {
+    "readme": ["README.md"],
+    "start": ["docs/start/install.md", "docs/start/first-figure.md", "docs/start/report.md", "docs/start/settings.md"],
+    "tutorial": sorted(page for page in PAGES if page.startswith("docs/tutorial/")),
+}
+"""Pages whose blocks are run in their order, those of a story in one folder."""
+
+
+@pytest.mark.parametrize("story", STORIES)
+def test_story_runs_and_prints_what_it_shows(
+    story: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A `text` block shows the output of the block before it; `...` stands for anything."""
+    monkeypatch.chdir(tmp_path)
+    end_workers()  # those of an earlier test have its working directory
+    run_python, flags = PythonEvaluator(), ELLIPSIS | NORMALIZE_WHITESPACE
+
+    def shell(example: Example) -> None:
+        capsys.readouterr()
+        for command in example.parsed.replace("\\\n", " ").splitlines():
+            name, *arguments = shlex.split(command, comments=True)
+            assert name == "mezzotint", "what is no command of ours is skipped by its page"
+            assert main(arguments) == 0
+
+    def python(example: Example) -> None:
+        capsys.readouterr()
+        run_python(example)
+
+    def output(example: Example) -> None:
+        shown, found = example.parsed.strip() + "\n", capsys.readouterr().out.strip() + "\n"
+        assert OutputChecker().check_output(shown, found, flags), f"{example.path}, {example.line}: {found}"
+
+    parsers = [CodeBlockParser("sh", shell), CodeBlockParser("python", python), CodeBlockParser("text", output)]
+    for page in STORIES[story]:
+        for example in Sybil([*parsers, SkipParser()]).parse(REPOSITORY / page).examples():
+            example.evaluate()
+
+
+def _commands() -> Iterator[str]:
+    """Yield the commands of the blocks, and those in running text that have arguments."""
+    for text in PAGES.values():
+        blocks = "".join(re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL)).replace("\\\n", " ")
+        within = [
+            " ".join(found.split()) for found in re.findall(r"`(mezzotint (?:run|list|plan|validate) [^`]+)`", text)
+        ]
+        yield from (
+            line
+            for line in [*blocks.splitlines(), *(" ".join(found.split()) for found in within)]
+            if line.startswith("mezzotint ")
+        )
+
+
+COMMANDS = sorted(set(_commands()))
+
+
+def test_docs_have_commands_of_every_verb() -> None:
+    verbs = {command.split()[1] for command in COMMANDS}
+    assert verbs >= {"run", "list", "plan", "validate", "trace", "report", "reproduce", "calibrate"}
+
+
+@pytest.fixture(scope="module")
+def run_before(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run, which `--config-path out` runs again."""
+    folder = tmp_path_factory.mktemp("before") / "out"
+    assert main(["run", "trace.requests=5", f"run.dir={folder}"]) == 0
+    return folder
+
+
+@pytest.fixture
+def elsewhere(run_before: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make a folder with the files that the commands read; the first line of a YAML block may name its file."""
+    monkeypatch.chdir(tmp_path)
+    Path("out").symlink_to(run_before)
+    for block in re.findall(r"^```yaml\n(.*?)^```", "".join(PAGES.values()), re.MULTILINE | re.DOTALL):
+        if (name := re.search(r"my_conf/[\w/-]+\.yaml", block)) is not None:
+            Path(name[0]).parent.mkdir(parents=True, exist_ok=True)
+            Path(name[0]).write_text(block)
+    Path("mine/selector").mkdir(parents=True)  # written by `calibrate selector -o mine`
+    Path("mine/selector/measured.yaml").write_text((REPOSITORY / "conf/selector/nirvana.yaml").read_text())
+
+
+@pytest.mark.usefixtures("elsewhere")
+@pytest.mark.parametrize("command", COMMANDS)
+def test_command_is_accepted(command: str) -> None:
+    """Commands of a launcher that is not installed are left out."""
+    if (launcher := re.search(r"launcher[ =](ray|submitit|slurm)", command)) is not None:
+        pytest.importorskip({"ray": "ray"}.get(launcher[1], "submitit"))
+    given = shlex.split(command, comments=True)[1:]
+    if given[0].startswith("--"):
+        assert main(given) == 0
+        return
+    words = command_of(given)
+    assert words is not None
+    with parsed(words, given[len(words.split()) :]) as context:
+        options = context.params
+    if "overrides" not in options:
+        return
+    files = files_of(options["config_dir"], options.get("config_path"), options.get("config_name", "config"))
+    written = options["overrides"] or []
+    overrides = arranged(separated(written)[0] if words == "plan" else written)
+    for point in points(overrides, sweep_config(overrides, files), files) if options.get("multirun") else [overrides]:
+        plain = OmegaConf.to_container(composed(point, files), resolve=True, throw_on_missing=True)
+        assert isinstance(plain, dict)
+        check({str(key): value for key, value in plain.items()})
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_python_blocks_parse(page: str) -> None:
+    for block in re.findall(r"^```python\n(.*?)^```", PAGES[page], re.MULTILINE | re.DOTALL):
+        compile(block, page, "exec")
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_and_pictures_of_a_page_exist(page: str) -> None:
+    """The site has docs/, results/*.md and CHANGELOG.md; what a page names outside of them it does not link."""
+    text = re.sub(r"^```.*?^```", "", PAGES[page], flags=re.MULTILINE | re.DOTALL)
+    for link in re.findall(r"\]\(([^)#\s]+)[^)]*\)", re.sub(r"`[^`]*`", "", text)):
+        if "://" in link:
+            continue
+        target = ((REPOSITORY / page).parent / link).resolve()
+        assert target.is_file(), f"{page}: {link}"
+        if page != "README.md":
+            place = target.relative_to(REPOSITORY).parts
+            assert place[0] in ("docs", "CHANGELOG.md") or (place[0] == "results" and len(place) == 2), (
+                f"{page}: {link}"
+            )
+
+
+def _paths(entries: object) -> Iterator[str]:
+    for entry in entries if isinstance(entries, list) else []:
+        if isinstance(entry, str):
+            yield entry
+        elif isinstance(entry, dict):
+            for value in entry.values():
+                yield from [value] if isinstance(value, str) else _paths(value)
+
+
+def test_navigation_names_each_page_once() -> None:
+    shown = sorted(_paths(yaml.safe_load((REPOSITORY / "mkdocs.yml").read_text(encoding="utf-8"))["nav"]))
+    pages = {page.removeprefix("docs/") for page in PAGES} - {"README.md"}
+    made = {path.stem for path in (REPOSITORY / "results").glob("*.md")}
+    results = {f"results/{name}.md" for name in made if not name.endswith("-quick")}
+    assert shown == sorted(pages | results | {"CHANGELOG.md"})
