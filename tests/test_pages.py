@@ -1,4 +1,4 @@
-"""The pages of docs/systems: their tables are the scorecard's, and the settings that they state are those composed."""
+"""The pages of docs: tables as in the scorecard, settings as composed, and named tests that exist."""
 
 import importlib.util
 import re
@@ -53,3 +53,11 @@ def test_stated_default_is_the_composed_one(system: str, key: str, default: str)
     config = composed([f"system={system}", *HARDWARE.get(system, [])])
     value = OmegaConf.select(config, key, throw_on_missing=True)
     assert str(OmegaConf.to_container(value) if OmegaConf.is_config(value) else value) == default
+
+
+def test_tests_of_the_invariants_exist() -> None:
+    page = (REPOSITORY / "docs" / "trust" / "invariants.md").read_text(encoding="utf-8")
+    for file, first, others in re.findall(r"`([\w/]+\.py)::(test_\w+)`((?: and `test_\w+`)*)", page):
+        source = (REPOSITORY / "tests" / file).read_text(encoding="utf-8")
+        for name in [first, *re.findall(r"test_\w+", others)]:
+            assert f"def {name}(" in source, f"{file} has no {name}"
