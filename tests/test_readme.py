@@ -50,9 +50,10 @@ def elsewhere(run_before: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     """Make a folder with the files that the README's commands read."""
     monkeypatch.chdir(tmp_path)
     Path("out").symlink_to(run_before)
-    for block in re.findall(r"^```yaml\n(.*?)^```", README, re.MULTILINE | re.DOTALL):
-        name = re.search(r"my_conf/[\w/]+\.yaml", block)
-        assert name is not None
+    for block in re.findall(r"^```yaml\n(.*?)^```", README + DOCS, re.MULTILINE | re.DOTALL):
+        name = re.search(r"my_conf/[\w/-]+\.yaml", block)
+        if name is None:
+            continue
         Path(name[0]).parent.mkdir(parents=True, exist_ok=True)
         Path(name[0]).write_text(block)
     Path("mine/selector").mkdir(parents=True)  # written by `calibrate selector -o mine`
