@@ -108,11 +108,6 @@ class Setting:
     by_choice: dict[str, Key] = field(default_factory=dict)
 
 
-def pages() -> dict[str, str]:
-    """Return the text of every generated page by its file name."""
-    return {"configuration.md": configuration(), "command-line.md": command_line()}
-
-
 # -- configuration -----------------------------------------------------------------------------------------------
 
 
@@ -525,6 +520,9 @@ def _help(words: str, *more: str) -> str:
     return f"```text\n{printed.getvalue().strip()}\n```"
 
 
+PAGES = {"configuration.md": configuration, "command-line.md": command_line}
+"""The generated pages, and what returns their text."""
+
 if __name__ == "__main__":
-    for file_name, text in pages().items():
-        (FOLDER / file_name).write_text(text, encoding="utf-8")
+    for name, page in PAGES.items():
+        (FOLDER / name).write_text(page(), encoding="utf-8")
