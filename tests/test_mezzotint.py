@@ -138,7 +138,7 @@ def test_plan_gives_what_the_command_line_writes(tmp_path: Path, monkeypatch: py
     plan = mezzotint.plan(
         *words, target="p95<10s", model="sdxl", gpus=["l40s"], designs=["vanilla"], rate_rpm=20, replications=2
     )
-    assert plan.table["gpus"].tolist() == [1]
+    assert plan.table["count"].tolist() == [1]
     assert set(plan.clusters["meets"]) == {True}
     assert isinstance(plan.plot(), Figure)
     assert plan.save("mine") == Path("mine/plan.html")

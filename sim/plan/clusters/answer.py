@@ -49,6 +49,8 @@ class Question:
 class Measured:
     """A cluster that ran: means over its replications; None where a summary has null.
 
+    ``gpus`` are those of the kind that the plan looks for (`Candidate.gpu`).
+
     ``meets`` is None if the search did not have to judge it.
     """
 
@@ -60,6 +62,16 @@ class Measured:
     usd_per_h: float
     numbers: Mapping[str, float | None]
 
+    @property
+    def cluster(self) -> str:
+        """The GPUs in words, such as ``2 x h100-sxm + 3 x l40s``."""
+        return _cluster(self.candidate, self.gpus)
+
+    @property
+    def devices(self) -> int:
+        """The number of GPUs of all kinds."""
+        return sum(self.candidate.counts(self.gpus).values())
+
 
 @dataclass(slots=True)
 class Ranked:
@@ -70,7 +82,7 @@ class Ranked:
         gpus_if_slower: GPUs that meet the targets if the service takes 3 % longer; None if `MORE_GPUS` more do not.
         error: the largest known error of its models' service times; None if nobody states one.
         gpus_if_error: GPUs that meet the targets if the service takes longer by ``error``; None likewise.
-        needed: GPUs that its work would keep busy all the time: no cluster of the design can be smaller.
+        needed: GPUs, of all kinds, that its work would keep busy all the time: no cluster can be smaller.
         not_monotone: larger clusters that miss the targets.
     """
 
@@ -187,7 +199,7 @@ class _Driver:
 
     def rank(self) -> list[Ranked]:
         met = [each for each, found in self._found.items() if found.gpus is not None]
-        met.sort(key=lambda each: (self._price(each), self._number(each, "p95_s"), each.name))
+        met.sort(key=lambda each: (self._number(each, "usd_per_h"), self._number(each, "p95_s"), each.name))
         return [self._ranked(each) for each in met[: self._question.rank]]
 
     def check(self, each: Ranked) -> None:
@@ -208,9 +220,10 @@ class _Driver:
             each.gpus_if_error = self._enough(candidate, gpus, 1 + each.error)
 
     def _enough(self, candidate: Candidate, gpus: int, service: float) -> int | None:
-        """Return the GPUs, from ``gpus`` on, that meet the targets with ``service`` times the seconds."""
+        """Return the GPUs of all kinds, from ``gpus`` on, that meet the targets at ``service`` times the seconds."""
         sizes = range(gpus, gpus + MORE_GPUS + 1)
-        return next((each for each in sizes if self._meets(candidate, each, service=service)), None)
+        enough = next((each for each in sizes if self._meets(candidate, each, service=service)), None)
+        return None if enough is None else enough + _fixed(candidate)
 
     def clusters(self) -> list[Measured]:
         """Return every cluster that ran at the asked load, by candidate and number of GPUs."""
@@ -254,7 +267,7 @@ class _Driver:
         return Outcome(
             tuple(target.ratio(summary) for target in self._question.targets),
             grows,
-            needed(summary, trial.gpus),
+            needed(summary, sum(trial.candidate.counts(trial.gpus).values())) - _fixed(trial.candidate),
             1.0 if not latency_s or queue_s is None else queue_s / latency_s,
         )
 
@@ -263,13 +276,22 @@ class _Driver:
         top = min(tops, default=max(4 * found.low, 8))
         return 2 * math.ceil(math.log2(max(top - found.low + 1, 1)) + 1)
 
-    def _price(self, candidate: Candidate) -> float:
-        found = self._found[candidate]
-        return candidate.usd_per_h(found.low if found.gpus is None else found.gpus)
+    def _usd_per_h(self, candidate: Candidate, gpus: int) -> float:
+        """Return the US$ of an hour; of rented GPUs, those of the runs."""
+        if not candidate.rents:
+            return candidate.usd_per_h(gpus)
+        hours = [
+            60 * (number_at(each, "cost_usd", "per_image") or 0.0) * (number_at(each, "throughput_rpm") or 0.0)
+            for each in self._summaries[candidate, gpus]
+        ]
+        return sum(hours) / len(hours)
 
     def _number(self, candidate: Candidate, name: str) -> float:
         gpus = self._found[candidate].gpus
-        value = None if gpus is None else self._measured(candidate, gpus).numbers[name]
+        if gpus is None:
+            return math.inf
+        measured = self._measured(candidate, gpus)
+        value = measured.usd_per_h if name == "usd_per_h" else measured.numbers[name]
         return math.inf if value is None else value
 
     def _ruled_out(self, candidate: Candidate) -> Unmet | None:
@@ -279,16 +301,17 @@ class _Driver:
             return Unmet(candidate, "refused", refused[-1])
         found = self._found[candidate]
         costs = [
-            each.usd_per_h(min(gpus for gpus, judged in other.known.items() if judged.meets))
+            self._usd_per_h(each, min(gpus for gpus, judged in other.known.items() if judged.meets))
             for each, other in self._found.items()
             if each is not candidate
             and any(judged.meets for judged in other.known.values())
             and self._allowed(each, other)
         ]
-        least = candidate.usd_per_h(found.low)
+        least = 0.0 if candidate.rents else candidate.usd_per_h(found.low)
         if len(costs) < self._question.rank or least <= sorted(costs)[self._question.rank - 1]:
             return None
-        reason = f"{found.low} GPUs, the fewest that are not ruled out, cost more than the clusters that are ranked"
+        smallest = _cluster(candidate, found.low)
+        reason = f"{smallest}, the smallest that is not ruled out, costs more than the clusters that are ranked"
         return Unmet(candidate, "dropped", reason, least, self._best(candidate))
 
     def _allowed(self, candidate: Candidate, found: Found) -> bool:
@@ -320,13 +343,13 @@ class _Driver:
         numbers = best.numbers
         if found.is_floor:
             reason = (
-                f"the service itself binds: on {best.gpus} GPUs hardly a request waits, and p95 is "
+                f"the service itself binds: on {best.cluster} hardly a request waits, and p95 is "
                 f"{_text(numbers['p95_s'])} s; more GPUs do not help"
             )
         elif any(each["backlog"]["grows"] for each in self._summaries[candidate, best.gpus]):
-            reason = f"capacity binds: the backlog grows on {best.gpus} GPUs, the most that were asked for"
+            reason = f"capacity binds: the backlog grows on {best.cluster}, the most that were asked for"
         else:
-            reason = f"waiting binds: {best.gpus} GPUs, the most that were asked for, miss the target"
+            reason = f"waiting binds: {best.cluster}, the most that were asked for, miss the target"
         return Unmet(candidate, "infeasible", reason, None, best)
 
     def _ran(self, candidate: Candidate) -> bool:
@@ -340,7 +363,8 @@ class _Driver:
         found = self._found[candidate]
         assert found.gpus is not None
         summaries = self._summaries[candidate, found.gpus]
-        least = sum(needed(each, found.gpus) for each in summaries) / len(summaries)
+        devices = sum(candidate.counts(found.gpus).values())
+        least = sum(needed(each, devices) for each in summaries) / len(summaries)
         return Ranked(self._measured(candidate, found.gpus), least, tuple(found.not_monotone), summaries[0])
 
     def _measured(self, candidate: Candidate, gpus: int) -> Measured:
@@ -356,7 +380,7 @@ class _Driver:
             None if judged is None else judged.meets,
             judged is not None and judged.is_open,
             len(summaries),
-            candidate.usd_per_h(gpus),
+            self._usd_per_h(candidate, gpus),
             numbers,
         )
 
@@ -386,6 +410,15 @@ def front(clusters: Sequence[Measured], better: Callable[[Measured], float | Non
             best.append(each)
             lowest = value
     return best
+
+
+def _fixed(candidate: Candidate) -> int:
+    return 0 if candidate.beside is None else candidate.beside[1]
+
+
+def _cluster(candidate: Candidate, gpus: int) -> str:
+    most = "up to " if candidate.rents else ""
+    return most + " + ".join(f"{count} x {kind}" for kind, count in candidate.counts(gpus).items())
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

@@ -3,7 +3,7 @@
 import itertools
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -27,6 +27,13 @@ DESIGNS = ("vanilla", "batch-server", "nirvana", "modm-quality", "modm-throughpu
 """The designs of a plan that names none: each in full, in batches, from cached latents, from cached images."""
 
 
+FEW = (1, 2, 3, 4, 6, 8)
+"""Numbers of the first kind of GPU in clusters of two kinds."""
+
+RENTING = ("sim.control.autoscaler.Autoscaler", "sim.control.foresight.Foresight")
+"""Controllers that order and give back GPUs while a run goes on."""
+
+
 class PriceRow(BaseModel):
     """Price of a kind of GPU, as in conf/data/gpu-prices.yaml."""
 
@@ -41,21 +48,24 @@ _PRICES = TypeAdapter(dict[str, PriceRow | Annotated[float, Field(ge=0, le=1e6)]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidate:
-    """A design on a kind of GPU, of which the plan looks for the number.
+    """A design on one kind of GPU, or on a few GPUs of one kind beside another; the plan looks for the number.
 
     Attributes:
         design: the choice of ``system=``, with its settings.
-        gpu: the kind of GPU; ``price`` is that of one for an hour.
+        gpu: the kind of GPU whose number is looked for.
         models: the choice of ``models=``.
-        words: the overrides of its runs, without the number of GPUs, the load and the seed.
+        beside: another kind of GPU and its number, which stays; None without one.
+        prices: price of each kind for an hour.
+        rents: True if a controller orders and gives back GPUs. Then the cost is known from a run alone.
     """
 
     design: str
     gpu: str
     models: str
-    words: tuple[str, ...]
-    price: Price
-    _kind: Gpu = field(repr=False)
+    beside: tuple[str, int] | None
+    prices: Mapping[str, Price]
+    rents: bool
+    _kinds: Mapping[str, Gpu] = field(repr=False)
     _services: Mapping[str, PaidService] = field(repr=False)
     _config: DictConfig = field(repr=False)
     _rate_key: str = field(repr=False)
@@ -63,13 +73,23 @@ class Candidate:
     _service: float = field(repr=False)
 
     @property
+    def gpus(self) -> str:
+        """The kinds of GPUs in words, without the number that is looked for."""
+        return self.gpu if self.beside is None else f"{self.beside[1]} x {self.beside[0]} + {self.gpu}"
+
+    @property
     def name(self) -> str:
         """The candidate in a few words."""
-        return f"{self.design} with {self.models} on {self.gpu}"
+        return f"{self.design} with {self.models} on {self.gpus}"
+
+    def counts(self, count: int) -> dict[str, int]:
+        """Return the number of GPUs by kind, if ``count`` are of the kind that is looked for."""
+        return ({} if self.beside is None else dict([self.beside])) | {self.gpu: count}
 
     def usd_per_h(self, count: int) -> float:
-        """Return the US$ of an hour of ``count`` GPUs, in whole instances, and of the design's services."""
-        return sum(rate or 0.0 for rate in rate_usd_h({self._kind: count}, self._services).values())
+        """Return the US$ of an hour of the cluster, in whole instances, and of the design's services."""
+        counts = {self._kinds[kind]: number for kind, number in self.counts(count).items()}
+        return sum(rate or 0.0 for rate in rate_usd_h(counts, self._services).values())
 
     def config(self, count: int, seed: int, load: float, service: float) -> dict[str, Any]:
         """Return the resolved configuration of a run.
@@ -78,7 +98,8 @@ class Candidate:
             load: factor on the arrival rate.
             service: factor on the service time.
         """
-        values = {"cluster.count": count, "seed": seed, "backend.service_factor": service * self._service}
+        where = "cluster.count" if self.beside is None else "cluster.pools[1].count"
+        values = {where: count, "seed": seed, "backend.service_factor": service * self._service}
         values[self._rate_key] = float(f"{self._rate * load:.9g}") if load != 1.0 else self._rate
         for key, value in values.items():  # on the one composition: a copy takes longer than all else
             OmegaConf.update(self._config, key, value)
@@ -103,7 +124,8 @@ class Wanted:
 
     Attributes:
         model: name of the model that makes an image in full, or a choice of ``models=``.
-        gpus: kinds of GPUs, or the beginning of their names up to a hyphen (``h100``); empty for all.
+        gpus: kinds of GPUs, or the beginning of their names up to a hyphen (``h100``); empty for all. ``h100-sxm+l40s``
+            stands for clusters of both: a few of the first kind, and as many as needed of the second.
         designs: choices of ``system=``, each with settings (``nirvana cache.capacity=1000,10000``).
         prices: kind of GPU -> its price, before conf/data/gpu-prices.yaml.
         overrides: settings of every run.
@@ -123,19 +145,19 @@ def candidates(wanted: Wanted) -> tuple[list[Candidate], list[str]]:
 
     Raises ConfigError: no model or kind of GPU has that name, or nothing is left.
     """
-    kinds, notes = _kinds(wanted.gpus), []
+    clusters, notes = _clusters(wanted.gpus), []
     folders = [shipped(), *([] if wanted.profiles is None else [wanted.profiles])]
-    measured = {kind: set(find(kind, folders)) for kind in kinds}
+    measured = {kind: set(find(kind, folders)) for kinds in clusters for kind in kinds}
     family, note = _family(wanted, measured)
     notes += [note] if note else []
     found: list[Candidate] = []
     left_out: dict[str, dict[str, list[str]]] = {}
     for design, settings in itertools.chain.from_iterable(map(_expanded, wanted.designs)):
-        for kind in kinds:
-            made, why = _made(wanted, design, settings, kind, family, measured[kind])
+        for kinds in clusters:
+            made, why = _made(wanted, design, settings, kinds, family, [measured[kind] for kind in kinds])
             found += made
             if why:
-                left_out.setdefault(why, {}).setdefault(kind, []).append(" ".join([design, *settings]))
+                left_out.setdefault(why, {}).setdefault("+".join(kinds), []).append(" ".join([design, *settings]))
     notes += [f"left out: {_listed(kinds_of, len(wanted.designs))}: {why}" for why, kinds_of in left_out.items()]
     if not found:
         raise ConfigError(f"plan: nothing is left to compare: {'; '.join(notes) or 'no design or GPU was named'}")
@@ -188,18 +210,24 @@ def _expanded(text: str) -> list[tuple[str, list[str]]]:
     ]
 
 
-def _kinds(asked: Sequence[str]) -> list[str]:
+def _clusters(asked: Sequence[str]) -> list[tuple[str, ...]]:
+    """Return the kinds of each cluster: one, or two of which the first is the few."""
     if not asked:
-        return list(gpus())
+        return [(kind,) for kind in gpus()]
     found = []
     for each in asked:
-        own = [kind for kind in gpus() if kind == each or kind.startswith(f"{each}-")]
-        if not own:
-            raise ConfigError(
-                f"--gpu {each}: is no kind of GPU; `mezzotint list cluster` shows them: {', '.join(gpus())}"
-            )
-        found += own
+        parts = [_kinds(part) for part in each.split("+")]
+        if len(parts) > 2:
+            raise ConfigError(f"--gpu {each}: found {len(parts)} kinds, expected one, or two joined by +")
+        found += [kinds for kinds in itertools.product(*parts) if len(set(kinds)) == len(kinds)]
     return list(dict.fromkeys(found))
+
+
+def _kinds(name: str) -> list[str]:
+    own = [kind for kind in gpus() if kind == name or kind.startswith(f"{name}-")]
+    if not own:
+        raise ConfigError(f"--gpu {name}: is no kind of GPU; `mezzotint list cluster` shows them: {', '.join(gpus())}")
+    return own
 
 
 def _choices() -> dict[str, dict[str, str]]:
@@ -228,8 +256,9 @@ def _family(wanted: Wanted, measured: Mapping[str, set[str]]) -> tuple[dict[str,
             f"--model {wanted.model}: is no model that can be planned for; expected one of {', '.join(sorted(larges))}"
         )
 
+    asked = [part for each in wanted.gpus for part in each.split("+")] or list(measured)
+
     def covered(name: str) -> int:
-        asked = wanted.gpus or list(measured)
         return sum(
             any(name in measured[kind] for kind in measured if kind == each or kind.startswith(f"{each}-"))
             for each in asked
@@ -248,43 +277,67 @@ def _made(
     wanted: Wanted,
     design: str,
     settings: Sequence[str],
-    kind: str,
+    kinds: Sequence[str],
     family: Mapping[str, Mapping[str, str]],
-    profiled: set[str],
+    profiled: Sequence[set[str]],
 ) -> tuple[list[Candidate], str]:
-    """Return the candidates of a design on a kind of GPU, or why there are none."""
-    if not any(set(roles.values()) <= profiled for roles in family.values()):
+    """Return the candidates of a design on a kind of GPU or two, or why there are none."""
+    if not any(set(roles.values()) & own for roles in family.values() for own in profiled):
         return [], f"no profile of {next(iter(next(iter(family.values())).values()))}"
-    words = [f"system={design}", f"cluster={kind}", *settings, *wanted.overrides]
-    plain = resolved(_composed([*words, f"models={next(iter(family))}"], wanted.files))
+    words = [f"system={design}", *settings, *wanted.overrides]
+    plain = resolved(_composed([*words, f"cluster={kinds[0]}", f"models={next(iter(family))}"], wanted.files))
     needed = _roles(plain) | {"large"}
     fits = [name for name, roles in family.items() if needed <= set(roles)]
     if not fits:
         return [], f"no models= has a {' and a '.join(sorted(needed))} model"
     fewest = min(len(family[name]) for name in fits)
     fits = [name for name in fits if len(family[name]) == fewest]
-    ready = [name for name in fits if set(family[name].values()) <= profiled]
+    split = len(kinds) > 1 and fewest > 1
+    ready = [name for name in fits if _are_profiled(list(family[name].values()), profiled, split)]
     if not ready:
         return [], f"no profile of {' or '.join(' and '.join(family[name].values()) for name in fits)}"
-    gpu: Gpu = build(plain["cluster"]["gpu"], "cluster.gpu", Gpu)
-    price = wanted.prices.get(kind) or gpu_price(gpu)
-    if price is None:
-        return [], "no price is known; give one with --prices"
+    prices, priced = {}, {}
+    for kind in kinds:
+        gpu: Gpu = build(gpus()[kind]["cluster"]["gpu"], "cluster.gpu", Gpu)
+        price = wanted.prices.get(kind) or gpu_price(gpu)
+        if price is None:
+            return [], "no price is known; give one with --prices"
+        prices[kind], priced[kind] = price, replace(gpu, usd_per_gpu_h=price.usd_per_gpu_h)
+    paid: dict[str, dict[str, Any]] = plain["system"].get("services") or {}
+    services = {key: PaidService(**value) for key, value in paid.items()}
+    if any(service.usd_per_h is None for service in services.values()):
+        return [], "the price of one of its services is not known"
+    rents = (plain.get("controller") or {}).get("_target_") in RENTING
     made = []
     for name in ready:
-        own = (*words, f"models={name}", f"++cluster.gpu.usd_per_gpu_h={price.usd_per_gpu_h!r}")
-        config = _composed(own, wanted.files)
-        paid: dict[str, dict[str, Any]] = resolved(config)["system"].get("services") or {}
-        services = {key: PaidService(**value) for key, value in paid.items()}
-        if any(service.usd_per_h is None for service in services.values()):
-            return [], "the price of one of its services is not known"
-        with open_dict(config):
-            config.run = {"dir": "unnamed"}
-        named = " ".join([design, *settings])
-        service = float(OmegaConf.select(config, "backend.service_factor"))
-        priced = replace(gpu, usd_per_gpu_h=price.usd_per_gpu_h)
-        made.append(Candidate(named, kind, name, own, price, priced, services, config, *_rate(config), service))
+        for few in FEW if len(kinds) > 1 else (0,):
+            config = _composed([*words, f"cluster={kinds[0] if not few else 'pools'}", f"models={name}"], wanted.files)
+            with open_dict(config):
+                config.run = {"dir": "unnamed"}
+                if few:
+                    roles = list(family[name]) if split else [None, None]
+                    config.cluster.pools = [
+                        {"gpu": asdict(priced[kind]), "count": few, "role": role}
+                        for kind, role in zip(kinds, roles, strict=False)
+                    ]
+                else:
+                    config.cluster.gpu.usd_per_gpu_h = prices[kinds[0]].usd_per_gpu_h
+            beside = (kinds[0], few) if few else None
+            service = float(OmegaConf.select(config, "backend.service_factor"))
+            shown = " ".join([design, *settings])
+            made.append(
+                Candidate(
+                    shown, kinds[-1], name, beside, prices, rents, priced, services, config, *_rate(config), service
+                )
+            )
     return made, ""
+
+
+def _are_profiled(models: Sequence[str], profiled: Sequence[set[str]], split: bool) -> bool:
+    """Return True if each kind has a profile of its models: of all, or if ``split`` of the first and of the others."""
+    if split:
+        return models[0] in profiled[0] and set(models[1:]) <= profiled[1]
+    return all(set(models) <= own for own in profiled)
 
 
 def _composed(words: Sequence[str], files: Files) -> DictConfig:

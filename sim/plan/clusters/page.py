@@ -43,7 +43,7 @@ def sentence(plan: Plan) -> str:
 
 def cluster_name(each: Measured) -> str:
     """Return a cluster in a few words."""
-    return f"{each.gpus} x {each.candidate.gpu} with {each.candidate.design}"
+    return f"{each.cluster} with {each.candidate.design}"
 
 
 def _headroom_words(best: Ranked) -> str:
@@ -54,7 +54,7 @@ def _headroom_words(best: Ranked) -> str:
     gpus = best.gpus_if_slower
     if gpus is None:
         slower = "more than four GPUs more would be needed"
-    elif gpus == best.measured.gpus:
+    elif gpus == best.measured.devices:
         slower = "it still does"
     else:
         slower = f"{gpus} GPUs would be needed"
@@ -69,8 +69,8 @@ def row(each: Ranked) -> list[str]:
     return [
         measured.candidate.design,
         measured.candidate.models,
-        measured.candidate.gpu,
-        str(measured.gpus),
+        measured.candidate.gpus if measured.candidate.beside is None else measured.cluster,
+        str(measured.devices),
         f"{measured.usd_per_h:.2f}",
         "-" if usd is None else f"{1000 * usd:.2f}",
         *(_number(numbers[name]) for name in ("p50_s", "p90_s", "p95_s", "p99_s")),
@@ -137,13 +137,13 @@ def _measured(each: Measured) -> dict[str, Any]:
     return {
         "design": candidate.design,
         "models_choice": candidate.models,
-        "gpu": candidate.gpu,
-        "gpus": each.gpus,
+        "cluster": each.cluster,
+        "gpus": candidate.counts(each.gpus),
+        "count": each.devices,
         "meets": each.meets,
         "undecided": each.is_open,
         "replications": each.replications,
-        "usd_per_gpu_h": candidate.price.usd_per_gpu_h,
-        "price_source": candidate.price.source,
+        "prices": {kind: asdict(price) for kind, price in candidate.prices.items()},
         "usd_per_h": each.usd_per_h,
         **each.numbers,
     }
@@ -153,7 +153,7 @@ def _unmet(each: Unmet) -> dict[str, Any]:
     return {
         "design": each.candidate.design,
         "models_choice": each.candidate.models,
-        "gpu": each.candidate.gpu,
+        "gpu": each.candidate.gpus,
         "kind": each.kind,
         "reason": each.reason,
         "usd_per_h_at_least": each.usd_per_h,
@@ -234,7 +234,7 @@ def html(plan: Plan, command: str) -> str:
         assumptions=_assumptions(plan),
         slower=f"{SERVICE_ERROR - 1:.0%}",
         command=command,
-        prices={each.candidate.gpu: each.candidate.price for each in plan.clusters},
+        prices={kind: price for each in plan.clusters for kind, price in each.candidate.prices.items()},
         kinds={
             "infeasible": "No cluster in range meets the target",
             "dropped": "Dearer than the ranked ones",
@@ -268,7 +268,7 @@ def warnings(plan: Plan) -> list[str]:
             gpus = (
                 f"{each.gpus_if_error} GPUs"
                 if each.gpus_if_error
-                else f"more than {each.measured.gpus + MORE_GPUS} GPUs"
+                else f"more than {each.measured.devices + MORE_GPUS} GPUs"
             )
             found.append(
                 f"The service times of the first cluster are known to {each.error:.1%} only. If they were that "
@@ -313,7 +313,7 @@ def _figures(plan: Plan, styles: Mapping[str, SeriesStyle]) -> list[PageFigure]:
         [
             {
                 SERIES: each.candidate.name,
-                "gpus": each.gpus,
+                "gpus": each.devices,
                 "usd": each.usd_per_h,
                 "p95": each.numbers["p95_s"],
                 "p99": each.numbers["p99_s"],

@@ -148,7 +148,8 @@ def test_unmeasured_points_are_not_drawn() -> None:
 
 def test_failed_addon_run_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "sim.papers.addons.served.finish", lambda points, work, jobs: Runs(tuple((point, "lost") for point in points))
+        "sim.papers.addons.served.finish",
+        lambda points, work, jobs, launcher: Runs(tuple((point, "lost") for point in points)),
     )
     with pytest.raises(ConfigError, match=r"a run failed: lost \(mezzotint run system=diffusers .*router=random"):
         run_studies(tmp_path, 1, 10)

@@ -153,6 +153,35 @@ def test_dollars_are_gpus_in_whole_instances_and_services(kept: Path) -> None:
         assert each.numbers["usd_per_image"] is not None
 
 
+def test_cluster_of_two_kinds_costs_and_counts_both(kept: Path) -> None:
+    plan = ask(kept, gpu=["h100-sxm+l40s"], rate_rpm=200.0, rank=3)
+    for each in plan.clusters:
+        few = each.candidate.beside
+        assert few is not None
+        assert each.devices == few[1] + each.gpus
+        assert each.usd_per_h == pytest.approx(3.99 * few[1] + 0.86 * each.gpus)
+    assert {len(each.summary["gpu"]["by_kind"]) for each in plan.ranked} == {2}
+
+
+def test_two_models_begin_on_the_two_kinds(kept: Path) -> None:
+    prices = kept / "mi210.yaml"
+    prices.write_text("mi210: 1.0\n")
+    options = {"model": "sd3.5-large", "gpu": ["mi210+a40"], "prices": prices, "rate_rpm": 4.0, "replications": 2}
+    plan = ask(kept, design=["modm-fixed hits=modm"], target=["over 4x<10%"], **options)
+    models = {row["gpu"]: row["role"] for row in plan.ranked[0].summary["models"]}
+    assert models == {"mi210": "large", "a40": "small"}
+
+
+def test_autoscaled_design_costs_what_its_runs_paid(kept: Path) -> None:
+    day = [f"trace.requests={REQUESTS}", "trace.history=0", "arrivals=day", "arrivals.rate_rpm=20"]
+    scaled = "vanilla controller=autoscale-utilisation controller.startup_s=30"
+    plan = ask(kept, design=[scaled], gpu=["l40s"], rate_rpm=None, overrides=day)
+    (best,) = plan.ranked
+    candidate, gpus = best.measured.candidate, best.measured.gpus
+    assert candidate.rents
+    assert 0 < best.measured.usd_per_h <= candidate.usd_per_h(gpus)
+
+
 def test_settings_of_a_design_are_candidates_of_their_own(kept: Path) -> None:
     plan = ask(kept, design=["vanilla models.large.steps=10,20"], gpu=["l40s"], target=["p95<30s"], rank=9)
     found = {each.measured.candidate.design: each.measured.gpus for each in plan.ranked}
@@ -216,7 +245,7 @@ def test_plan_from_a_csv_of_prompts_with_times(there: Path, capsys: pytest.Captu
         in capsys.readouterr().out
     )
     content = json.loads((there / "results" / "plan" / "plan.json").read_text())
-    assert content["ranked"][0]["gpus"] == 1
+    assert content["ranked"][0]["count"] == 1
     assert content["ranked"][0]["replications"] == 1
     assert content["command"].startswith("mezzotint plan log.csv")
 
