@@ -80,7 +80,8 @@ def _profiles(gpu: str, folder: str | None) -> str:
 def _by_content(value: Any) -> Any:
     """Return ``value`` with each file name replaced by the digest of the file's content."""
     if isinstance(value, Mapping):
-        return {key: _by_content(each) for key, each in value.items()}
+        mixed = len({type(key) for key in value}) > 1  # such as {10: 0.75, "5": 0.65}, which JSON cannot sort
+        return {str(key) if mixed else key: _by_content(each) for key, each in value.items()}
     if isinstance(value, list):
         return [_by_content(each) for each in value]
     return _content(value) if isinstance(value, str) else value

@@ -66,3 +66,8 @@ def test_key_covers_the_configuration_and_the_profiles_it_reads(tmp_path: Path) 
     same, again, slower = found
     assert same == again == key.digest(config)
     assert slower != same
+
+
+def test_keys_of_different_types_have_a_digest() -> None:
+    mixed = {"selector": {"thresholds": {5: 0.65, "10": 0.75}}}
+    assert key.digest(mixed) == key.digest({"selector": {"thresholds": {"5": 0.65, 10: 0.75}}})
