@@ -12,9 +12,11 @@ from sim.protocols import Run
 
 @dataclass(slots=True)
 class Kernels:
-    """Speed up every step by the kernels ``names``, as the profile has them.
+    """Speed up every step by kernels, as the profile has them.
 
-    ``stages`` is a factor on the seconds of the stages before and after the steps.
+    Args:
+        names: the kernels, as the profile calls them.
+        stages: factor on the seconds of the stages before and after the steps.
     """
 
     names: Sequence[str] = ()

@@ -25,7 +25,11 @@ class Misses(Admission):
 
 @dataclass(slots=True)
 class Large(Admission):
-    """Admit only images of the model of one role, made in full or by refining: MoDM's cache-large."""
+    """Admit only images of the model of one role, made in full or by refining: MoDM's cache-large.
+
+    Args:
+        role: that role.
+    """
 
     role: str = "large"
     _model: str = field(init=False, default="", repr=False)

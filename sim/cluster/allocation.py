@@ -15,7 +15,11 @@ from sim.protocols.cluster import SERVER
 
 @dataclass(slots=True)
 class Uniform(Allocation):
-    """Every GPU holds the model of one ``role``."""
+    """Every GPU holds the model of one role.
+
+    Args:
+        role: that role.
+    """
 
     role: str = "large"
 
@@ -26,7 +30,11 @@ class Uniform(Allocation):
 
 @dataclass(slots=True)
 class FewSmall(Allocation):
-    """The last ``small`` GPUs hold the model of ``hit_role``, all others that of ``miss_role``.
+    """The last GPUs hold the model of ``hit_role``, all others that of ``miss_role``.
+
+    Args:
+        small: number of GPUs of ``hit_role``.
+        miss_role, hit_role: the two roles.
 
     Raises ConfigError unless each role has at least one GPU.
     """
@@ -42,7 +50,11 @@ class FewSmall(Allocation):
 
 @dataclass(slots=True)
 class ControlNetServers(Allocation):
-    """The last ``servers`` GPUs serve ControlNets, all others hold the model of ``role``.
+    """The last GPUs serve ControlNets, all others hold the model of ``role``.
+
+    Args:
+        servers: number of GPUs that serve ControlNets.
+        role: role of the others.
 
     Raises ConfigError when no GPU is left for the model.
     """
@@ -71,6 +83,7 @@ class FixedSplit(Allocation):
     Args:
         large: GPUs of role ``miss_role``; null computes it by the rule.
         hit_rate, steps_left: h and q.
+        miss_role, hit_role: roles of the large and of the small model.
 
     Raises ConfigError unless each role has at least one GPU.
     """

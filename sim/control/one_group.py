@@ -8,7 +8,11 @@ from sim.protocols import Controller, Run
 
 @dataclass(slots=True)
 class OneGroup(Controller):
-    """Form one group of the whole cluster at the start, in ``role`` (Distrifusion: all GPUs serve one request)."""
+    """Form one group of the whole cluster at the start (Distrifusion: all GPUs serve one request).
+
+    Args:
+        role: role of the group.
+    """
 
     role: str = "large"
 

@@ -11,7 +11,13 @@ PIXELS = 8
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A model in a role: its name in the profiles, and its native steps and size in pixels."""
+    """A model in a role.
+
+    Args:
+        name: its name in the profiles.
+        steps: denoising steps of a request in full.
+        width, height: size of its images in pixels.
+    """
 
     name: str
     steps: int

@@ -146,7 +146,8 @@ class Cluster(Protocol):
         """Record busy time: the one source of utilization, energy, batch sizes and the timeline.
 
         Args:
-            from_s, until_s: the interval in seconds of simulated time; to be recorded no later than at ``until_s``.
+            from_s: begin of the interval, in seconds of simulated time.
+            until_s: its end, at which it must be recorded at the latest.
             kind: ``serve`` a whole request or batch, ``load``, ``prepare``, ``steps``, ``boundary``, ``finish``, or a
                 name of the executor's.
             joules: of all its GPUs; None takes the power of its kind of GPU.

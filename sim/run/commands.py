@@ -78,11 +78,9 @@ def command_of(given: Sequence[str]) -> str | None:
 
     A command's former words (conf/former.yaml) count as its present ones, which are as many.
     """
-    present = _longest(COMMANDS, given)
-    if present is not None:
-        return present
     former: dict[str, str] = table()["commands"]
-    return former.get(_longest(former, given) or "")
+    found = _longest([*COMMANDS, *former], given)
+    return None if found is None else former.get(found, found)
 
 
 def _longest(commands: Iterable[str], given: Sequence[str]) -> str | None:

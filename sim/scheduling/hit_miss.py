@@ -11,8 +11,11 @@ from sim.protocols import Run, Scheduler, Worker
 class HitMiss(Scheduler):
     """Two queues, each first come, first served: workers of ``miss_role`` take misses, all others take hits.
 
-    A hit is refined on the model of the worker that takes it. With ``large_takes_hits`` a miss worker without misses
-    takes a hit (MoDM's quality mode; its throughput mode does without).
+    A hit is refined on the model of the worker that takes it.
+
+    Args:
+        large_takes_hits: True if a miss worker without misses takes a hit (MoDM's quality mode alone).
+        miss_role: role of the workers that take misses.
     """
 
     large_takes_hits: bool = False

@@ -18,6 +18,9 @@ class HitMissPerWorker(Scheduler):
     If all workers are of ``miss_role``, hits go to them in turn. A worker that changes from misses to hits first serves
     the misses in its queue. One that changes from hits to misses hands its hits to the workers that still take hits.
     Workers do not steal from each other's queues.
+
+    Args:
+        miss_role: role of the workers that take misses.
     """
 
     miss_role: str = "large"

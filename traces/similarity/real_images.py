@@ -19,6 +19,9 @@ class TextToRealImage:
 
     Both vectors are of the model that the thresholds refer to, so the only similarity map is the identity.
 
+    Args:
+        images: the vectors of the images.
+
     Raises TraceError at bind, for another similarity map, or for images that do not fit the trace or the encoder.
     """
 

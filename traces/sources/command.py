@@ -44,7 +44,7 @@ def _source_in(module: ModuleType) -> type[Streamed] | None:
 
 
 def import_from(word: str | None) -> Callable[..., None]:
-    """Return the command of the source ``word``, or the command that lists all sources if it is None.
+    """Make a trace from a published table: return the command of the source ``word``, of all sources if it is None.
 
     ``word`` is a name of `sources`, or module.Class of a module on Python's path or in the working directory. Raises
     TraceError for another word.

@@ -83,6 +83,11 @@ class WholeImage:
 
     PatchedServe compares itself with it (8.2). Requests are similar independently of each other. Reuses in a row count
     from the last change of the batch, since a request that joins has nothing to reuse. Arguments as of PatchLevel.
+
+    Args:
+        likeness: shares of similar (patch, block) pairs.
+        overhead: seconds that comparing and reusing take.
+        consecutive: steps in a row that a block is reused at most.
     """
 
     likeness: FeatureSimilarity

@@ -21,6 +21,7 @@ class StepCaching:
 
     Args:
         computed: indices of the steps computed in a run of ``of_steps``, from 0; at least one.
+        of_steps: number of steps that the list was made for.
         reused_cost: cost of a reused step over that of a computed one.
         decides: ``request``: each request of a batch computes or reuses on its own and pays for its own. ``batch``: a
             step that one request computes is computed for all, as in engines with one decision per batch.

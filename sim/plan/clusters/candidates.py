@@ -334,7 +334,7 @@ def _made(
 
 
 def _are_profiled(models: Sequence[str], profiled: Sequence[set[str]], split: bool) -> bool:
-    """Return True if the kinds have profiles of all models; if ``split``, the first of the first, the other of the rest."""
+    """Return True if each kind has a profile of its models: of all, or if ``split`` of the first and of the others."""
     if split:
         return models[0] in profiled[0] and set(models[1:]) <= profiled[1]
     return all(set(models) <= own for own in profiled)

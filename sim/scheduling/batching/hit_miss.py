@@ -14,8 +14,13 @@ class HitMissBatching(Scheduler):
     """Workers of ``miss_role`` take batches of misses, all others batches of hits; a batch never mixes them.
 
     A hit is refined on the model of the worker that takes it. A batch of ``max_batch`` requests starts at once; a
-    smaller one starts when its oldest request has waited ``max_wait_s`` seconds. With ``large_takes_hits`` a miss
-    worker takes a batch of hits if none of misses is due (MoDM's quality mode).
+    smaller one starts when its oldest request has waited ``max_wait_s`` seconds.
+
+    Args:
+        max_batch: requests in a batch at most.
+        max_wait_s: seconds that the oldest request waits for a full batch.
+        large_takes_hits: True if a miss worker takes a batch of hits when none of misses is due (MoDM's quality mode).
+        miss_role: role of the workers that take misses.
 
     Raises ConfigError if ``max_batch`` is above the executor's.
     """

@@ -20,6 +20,7 @@ class ByAddons(Router):
 
     Args:
         load_weight: seconds of waiting that a second of loading counts as; 0 is ``least-work-left``.
+        ties: of workers with the same work left, the ``first`` by number or a ``random`` one.
 
     Raises ConfigError for a live backend, which cannot tell the duration of a request beforehand.
     """

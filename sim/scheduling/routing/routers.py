@@ -48,6 +48,7 @@ class LeastOutstanding(Router):
     Args:
         of: load of a request. ``requests`` counts 1, ``pixels`` its pixels (PatchedServe, 8.1), ``declared-cost`` steps
             x pixels, as llm-d's router for diffusion serving, which breaks ties at random (llm-d-router, 2053).
+        ties: of workers with the same load, the ``first`` by number or a ``random`` one.
     """
 
     of: Literal["requests", "pixels", "declared-cost"] = "requests"

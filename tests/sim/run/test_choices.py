@@ -29,6 +29,7 @@ from sim.run.config.choices import CONF, choices, groups
 from sim.run.config.compose import composed
 from sim.run.config.settings import PARTS, check
 from sim.run.config.target import located
+from sim.run.pools import pools
 from tests.conftest import REPOSITORY
 from tests.sim.lab import configured, simulated
 from traces.arrivals.base import Arrivals
@@ -137,7 +138,7 @@ def test_every_choice_composes_and_builds(turn: int) -> None:
     config = composed(["run.dir=unused", "system=modm-throughput", *words], check=False)
     settings = check(OmegaConf.to_container(config, resolve=True))
     assert all(build(node, f"models.{role}", Model) for role, node in settings.models.items())
-    assert build(settings.cluster.gpu, "cluster.gpu", Gpu)
+    assert all(isinstance(pool.gpu, Gpu) for pool in pools(settings.cluster))
     for group, kind in KINDS.items():
         assert build(getattr(settings, group), group, kind)
     nodes = {group: getattr(settings, group) for group in PARTS}

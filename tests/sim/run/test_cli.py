@@ -229,7 +229,7 @@ def test_experiment_replays_a_user_trace() -> None:
         (["run", "models=null"], "models: found null, expected one of its choices"),
         (["run", "~system=[vanilla]"], "Config group override deletion value must be a string"),
         (["run", "a{"], "a{: cannot be read, expected KEY=VALUE, GROUP=CHOICE or ~GROUP"),
-        (["plan"], "plan: found nothing, expected capacity or placement"),
+        (["plan"], "--target: found none"),
         (
             ["run", "--plugin", "broken", "scheduler._target_=broken.Policy"],
             "--plugin: broken cannot be imported (SyntaxError",

@@ -76,4 +76,4 @@ def _batches(unfinished: Mapping[Path, Config]) -> list[list[Path]]:
 
 
 def _line(error: Exception) -> str:
-    return " ".join(str(error).split("Available options")[0].split())
+    return " ".join(str(error).split("Available options")[0].split()) or type(error).__name__

@@ -1,0 +1,148 @@
+"""The reference is true: its generated pages are as generated, and its tables name what a run writes."""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Set
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+import mezzotint
+from backends.patched import PatchTiming
+from backends.profile import LoraTiming, Profile
+from docs.reference import make
+from sim.core.run_folder import CLUSTER, REQUESTS
+from tests.conftest import REPOSITORY
+from traces.table.columns import SCHEMA
+
+REFERENCE = REPOSITORY / "docs" / "reference"
+MAX_CELL = 200
+
+RUNS = {
+    "nirvana": "system=nirvana trace.requests=100",
+    "monitor": "system=modm-quality trace.requests=100",
+    "pools": "system=modm-fixed cluster=pools trace.requests=50",
+    "autoscaler": "controller=autoscale-pending trace.requests=50",
+    "feature cache": "system=patchedserve cluster=h100 trace=hybrid trace.requests=20 arrivals.rate_rpm=60",
+    "servers": (
+        "system=swiftdiffusion scheduler=fcfs controlnet_placement=shared allocation=controlnet-servers cluster=h800 "
+        "controlnet_placement.placement=[[controlnet-1]] allocation.servers=1 trace=add-ons trace.requests=5"
+    ),
+}
+"""Runs that between them write every key and every column."""
+
+
+@pytest.mark.parametrize("name", make.PAGES)
+def test_generated_page_is_current(name: str) -> None:
+    stale = f"{name} is stale: `python -m docs.reference.make` writes it anew"
+    assert (REFERENCE / name).read_text(encoding="utf-8") == make.PAGES[name](), stale
+
+
+def test_every_key_is_described() -> None:
+    """By its class or by its file: its entry has more than a type and a default."""
+    page = (REFERENCE / "configuration.md").read_text(encoding="utf-8")
+    entries = re.findall(r"^- (\*\*`[\w.]+`\*\* \(.*(?:\n    - .*)*)", page, re.MULTILINE)
+    assert len(entries) > 250
+    bare = [each for each in entries if re.fullmatch(r"[^:]*(: Default: `[^`]*`\.)?(\n    - [^(]*)*", each)]
+    assert bare == []
+
+
+@pytest.mark.parametrize("page", sorted(REFERENCE.glob("*.md")), ids=lambda page: page.name)
+def test_table_cells_are_short(page: Path) -> None:
+    rows = [line for line in page.read_text(encoding="utf-8").splitlines() if line.startswith("|")]
+    assert max((len(cell.strip()) for row in rows for cell in row.split("|")), default=0) <= MAX_CELL
+
+
+def test_glossary_is_alphabetical() -> None:
+    words = re.findall(r"^\*\*(.+?)\*\*", (REFERENCE / "glossary.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(words) > 60
+    assert words == sorted(words, key=str.casefold)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    folder = tmp_path_factory.mktemp("runs")
+    return {name: mezzotint.run(*words.split(), folder=folder / name) for name, words in RUNS.items()}
+
+
+def test_summary_page_lists_the_keys_of_summaries(runs: Mapping[str, Any]) -> None:
+    """Each key is in the page, and each of the page in a summary. A part in capitals is any name."""
+    found = {key for run in runs.values() for key in _flat(run.summary)}
+    assert _differing(_rows("summary.md"), found) == ([], [])
+
+
+@pytest.mark.parametrize("file", [REQUESTS, CLUSTER])
+def test_columns_page_lists_the_columns_of_tables(runs: Mapping[str, Any], file: str) -> None:
+    """Each column with its type."""
+    section = f"## {file}\n"
+    listed = {re.sub("[A-Z]+", "large", name): kind for name, kind in _rows("columns.md", section).items()}
+    found = {field.name: _type(field) for run in runs.values() for field in pq.read_schema(run.folder / file)}
+    found.pop("gpus_small", None)
+    assert listed == found
+
+
+def test_formats_page_lists_the_columns_of_a_trace() -> None:
+    listed = _rows("file-formats.md", "## Trace\n", until="The file's metadata")
+    assert {name: kind.strip("`") for name, kind in listed.items()} == {each.name: str(each.type) for each in SCHEMA}
+
+
+def test_formats_page_lists_the_keys_of_a_profile() -> None:
+    keys = {info.alias or name for name, info in Profile.model_fields.items()}
+    assert set(_rows("file-formats.md", "### Keys\n", until="###")) == keys
+    for section, part in (("lora", LoraTiming), ("patched", PatchTiming)):
+        assert set(_rows("file-formats.md", f"### Keys of {section}\n", until="##")) == set(part.model_fields)
+
+
+def test_formats_page_lists_the_keys_of_a_plan(tmp_path: Path) -> None:
+    words = ("trace.requests=100", "trace.history=0")
+    plan = mezzotint.plan(
+        *words, target="p95<10s", model="sdxl", gpus=["l40s"], designs=["vanilla"], rate_rpm=20, runs=tmp_path
+    )
+    content = json.loads(plan.save(tmp_path / "answer").with_name("plan.json").read_text())
+    for each in content["ranked"]:
+        each |= {"models": 0, "assumptions": 0}  # as in summary.json
+    del content["not_ranked"]
+    assert _differing(_rows("file-formats.md", "## plan.json\n"), set(_flat(content))) == ([], [])
+
+
+def _rows(page: str, section: str = "", until: str = "## ") -> dict[str, str]:
+    """Return the second cell of each row of a page's tables, by the names in the first.
+
+    Args:
+        section: the heading after which they are, up to the next line that begins with ``until``; empty for all.
+    """
+    text = (REFERENCE / page).read_text(encoding="utf-8")
+    if section:
+        text = text.partition(f"\n{section}")[2].partition(f"\n{until}")[0]
+    rows = re.findall(r"^\| (`.+?) \| (.+?) \|", text, re.MULTILINE)
+    return {name: kind for names, kind in rows for name in re.findall(r"`([^`]+)`", names)}
+
+
+def _differing(listed: Iterable[str], found: Set[str]) -> tuple[list[str], list[str]]:
+    """Return the keys found that are not listed, and those listed that are not found.
+
+    A part of a listed key in capitals is any name. A key is no difference where it is null in the place of a mapping.
+    """
+    patterns = {key: re.compile(re.sub(r"[A-Z]+", r"[^.]+", re.escape(key)) + r"(\.|$)") for key in listed}
+    above = {key.rpartition(".")[0] for key in listed}
+    parents = [re.compile(re.sub(r"[A-Z]+", r"[^.]+", re.escape(key)) + "$") for key in above]
+    new = [key for key in found if not any(each.match(key) for each in (*patterns.values(), *parents))]
+    return sorted(new), [key for key, each in patterns.items() if not any(map(each.match, found))]
+
+
+def _flat(node: Any, prefix: str = "") -> Iterator[str]:
+    """Yield the dotted keys of a summary's values; those of a list are those of its items."""
+    if isinstance(node, dict) and node:
+        for key, value in node.items():
+            yield from _flat(value, f"{prefix}.{key}" if prefix else str(key))
+    elif isinstance(node, list) and node and isinstance(node[0], dict):
+        yield from _flat(node[0], prefix)
+    elif node != {}:
+        yield prefix
+
+
+def _type(field: Any) -> str:
+    kind = str(field.type)
+    return "text" if kind == "string" or kind.startswith("dictionary") else {"double": "float"}.get(kind, kind)

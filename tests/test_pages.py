@@ -1,0 +1,63 @@
+"""The pages of docs: tables as in the scorecard, settings as composed, and named tests that exist."""
+
+import importlib.util
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from omegaconf import OmegaConf
+
+from sim.run.config.compose import composed
+from tests.conftest import REPOSITORY
+
+PAGES = sorted((REPOSITORY / "docs" / "systems").glob("*.md"))
+HARDWARE = {"patchedserve": ["cluster=h100", "models=sdxl"], "orca": ["cluster=h100", "models=sdxl"]}
+OF_PAGE = {"modm": "modm-throughput"}
+
+
+@pytest.fixture(scope="module")
+def make() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("make_system_pages", REPOSITORY / "docs" / "systems" / "make.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[page.stem for page in PAGES])
+def test_system_page_has_the_scorecards_numbers(page: Path, make: ModuleType) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert make.filled(text) == text, "run python docs/systems/make.py"
+
+
+def test_system_pictures_are_those_drawn(make: ModuleType) -> None:
+    for name, boxes in make.BOXES.items():
+        assert (REPOSITORY / "docs" / "systems" / f"{name}.svg").read_text(encoding="utf-8") == make.picture(boxes)
+
+
+def _settings() -> Iterator[tuple[str, str, str]]:
+    """Yield system, key and default of each row of a table of settings."""
+    for page in PAGES:
+        for cells in re.findall(r"^\| (?:`([\w-]+)` \| )?`([a-z_.]+)` \| `(.+?)` \|", page.read_text(), re.MULTILINE):
+            yield cells[0] or OF_PAGE.get(page.stem, page.stem), cells[1], cells[2]
+
+
+SETTINGS = list(_settings())
+
+
+@pytest.mark.parametrize(("system", "key", "default"), SETTINGS, ids=[f"{row[0]}-{row[1]}" for row in SETTINGS])
+def test_stated_default_is_the_composed_one(system: str, key: str, default: str) -> None:
+    config = composed([f"system={system}", *HARDWARE.get(system, [])])
+    value = OmegaConf.select(config, key, throw_on_missing=True)
+    assert str(OmegaConf.to_container(value) if OmegaConf.is_config(value) else value) == default
+
+
+def test_tests_of_the_invariants_exist() -> None:
+    page = (REPOSITORY / "docs" / "trust" / "invariants.md").read_text(encoding="utf-8")
+    for file, first, others in re.findall(r"`([\w/]+\.py)::(test_\w+)`((?: and `test_\w+`)*)", page):
+        source = (REPOSITORY / "tests" / file).read_text(encoding="utf-8")
+        for name in [first, *re.findall(r"test_\w+", others)]:
+            assert f"def {name}(" in source, f"{file} has no {name}"
