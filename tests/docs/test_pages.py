@@ -112,7 +112,7 @@ def elsewhere(run_before: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.usefixtures("elsewhere")
 @pytest.mark.parametrize("command", COMMANDS)
 def test_command_is_accepted(command: str) -> None:
-    """Commands of a launcher that is not installed are left out."""
+    """Of a sweep, as many points as show each value once. Commands of a launcher that is not installed are left out."""
     if (launcher := re.search(r"launcher[ =](ray|submitit|slurm)", command)) is not None:
         pytest.importorskip({"ray": "ray"}.get(launcher[1], "submitit"))
     given = shlex.split(command, comments=True)[1:]
@@ -128,7 +128,11 @@ def test_command_is_accepted(command: str) -> None:
     files = files_of(options["config_dir"], options.get("config_path"), options.get("config_name", "config"))
     written = options["overrides"] or []
     overrides = arranged(separated(written)[0] if words == "plan" else written)
+    seen: set[str] = set()
     for point in points(overrides, sweep_config(overrides, files), files) if options.get("multirun") else [overrides]:
+        if seen and set(point) <= seen:
+            continue
+        seen.update(point)
         plain = OmegaConf.to_container(composed(point, files), resolve=True, throw_on_missing=True)
         assert isinstance(plain, dict)
         check({str(key): value for key, value in plain.items()})
