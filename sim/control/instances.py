@@ -96,7 +96,8 @@ class Instances:
         """Order or give back instances until those on or starting hold ``gpus`` GPUs, within the bounds.
 
         Draining instances are kept before others are ordered, those with the lowest numbers first. Starting instances
-        go before others, then those with the fewest running requests, of the highest numbers.
+        go before others, then those with the fewest running requests, of the highest numbers. An instance of which the
+        cluster has only a part is ordered last and goes first.
         """
         run, now_s = self._run, self._run.clock.now
         counted = [number for number, each in enumerate(self._all) if each[0].rental in (ON, STARTING)]
@@ -104,9 +105,8 @@ class Instances:
         if wanted != len(counted):
             run.log_decision("scale", gpus=min(wanted * self._size, run.cluster.gpus), before=self.ordered())
         others = [number for number in range(len(self._all)) if number not in counted]
-        for number in sorted(others, key=lambda each: self._all[each][0].rental == OFF)[
-            : max(wanted - len(counted), 0)
-        ]:
+        others.sort(key=lambda each: (self._is_partial(each), self._all[each][0].rental == OFF))
+        for number in others[: max(wanted - len(counted), 0)]:
             run.cluster.order(number, self.startup_s, now_s)
         for number in sorted(counted, key=self._order_to_go)[: max(len(counted) - wanted, 0)]:
             run.cluster.give_back(number, now_s)
@@ -114,6 +114,11 @@ class Instances:
     def _instances_for(self, gpus: int) -> int:
         return min(max(math.ceil(gpus / self._size), self._least), self._most)
 
-    def _order_to_go(self, number: int) -> tuple[bool, int, int]:
+    def _order_to_go(self, number: int) -> tuple[bool, bool, int, int]:
         members = self._all[number]
-        return members[0].rental == ON, sum(worker.running for worker in members), -number
+        running = sum(worker.running for worker in members)
+        return not self._is_partial(number), members[0].rental == ON, running, -number
+
+    def _is_partial(self, number: int) -> bool:
+        """True for the last instance of a cluster that is no multiple of an instance's GPUs; it is used last."""
+        return len(self._all[number]) < self._size

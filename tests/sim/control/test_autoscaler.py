@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sim.control.autoscaler import Autoscaler, ScalingRule
@@ -179,6 +179,7 @@ def test_longer_start_never_makes_a_request_earlier(startup_s: float, longer_s: 
     wishes=st.lists(st.floats(0, 40), min_size=1, max_size=40),
     bounds=st.tuples(st.integers(1, 9), st.integers(1, 9), st.integers(1, 3)),
 )
+@example(wishes=[9.0, 0.0], bounds=(4, 9, 2))
 @settings(max_examples=40, deadline=None)
 def test_gpus_stay_within_their_bounds(wishes: list[float], bounds: tuple[int, int, int]) -> None:
     low, high, size = min(bounds[:2]), max(bounds[:2]), bounds[2]
