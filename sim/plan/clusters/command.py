@@ -24,6 +24,9 @@ RUNS = Path("results/runs/plan")
 
 OUT = Path("results/plan")
 
+STEADY_ROWS = 100_000
+"""Requests of a longer file that a steady load replays: percentiles need no more, and caches search them at speed."""
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
@@ -235,6 +238,7 @@ def _arrivals(options: Options) -> list[str]:
     words = []
     if options.trace is not None:
         words = ["trace=file", f"trace.path={_parquet(options.trace, options.runs)}"]
+    words += _first_rows(options)
     own, set_rate = _own_arrivals(options), [each for each in options.overrides if each.startswith("arrivals.")]
     if options.rate_rpm is None:
         if not own and options.trace is None:
@@ -245,6 +249,17 @@ def _arrivals(options: Options) -> list[str]:
     return [*words, "arrivals=poisson", f"arrivals.rate_rpm={options.rate_rpm!r}"]
 
 
+def _first_rows(options: Options) -> list[str]:
+    """Return the override that replays the first `STEADY_ROWS` requests of a longer file at a steady load."""
+    chosen = any(word.lstrip("+").startswith("trace.requests=") for word in options.overrides)
+    if options.trace is None or options.rate_rpm is None or chosen:
+        return []
+    from pyarrow.parquet import read_metadata
+
+    rows = read_metadata(_parquet(options.trace, options.runs)).num_rows
+    return [f"trace.requests={STEADY_ROWS}"] if rows > STEADY_ROWS else []
+
+
 def _load(options: Options) -> str:
     """Return the requests and their rate in words."""
     requests = "the built-in trace" if options.trace is None else options.trace.name
@@ -253,7 +268,8 @@ def _load(options: Options) -> str:
         return f"{requests}, {' '.join(each for each in options.overrides if each.startswith('arrivals'))}"
     if options.rate_rpm is None:
         return f"{requests} at its own times"
-    return f"{options.rate_rpm:g} requests per minute of {requests}"
+    part = f" (the first {STEADY_ROWS:,} requests)" if _first_rows(options) else ""
+    return f"{options.rate_rpm:g} requests per minute of {requests}{part}"
 
 
 def _own_arrivals(options: Options) -> list[str]:

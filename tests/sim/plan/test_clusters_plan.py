@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from sim.cli import main
-from sim.plan.clusters import trials
+from sim.plan.clusters import command, trials
 from sim.plan.clusters.answer import Plan, front
 from sim.plan.clusters.command import Options, answered
 from sim.plan.clusters.page import as_json
@@ -248,6 +248,19 @@ def test_plan_from_a_csv_of_prompts_with_times(there: Path, capsys: pytest.Captu
     assert content["ranked"][0]["count"] == 1
     assert content["ranked"][0]["replications"] == 1
     assert content["command"].startswith("mezzotint plan log.csv")
+
+
+def test_steady_load_replays_the_first_requests_of_a_long_file(
+    there: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "STEADY_ROWS", 300)
+    rows = "\n".join(f"{6 * row},a red fox in the snow {row % 7}" for row in range(400))
+    (there / "log.csv").write_text(f"arrival_s,prompt\n{rows}\n")
+    words = ["plan", "log.csv", *SDXL, "--rate-rpm", "20", "--target", "p95<10s", "--design", "vanilla", "--rank", "1"]
+    assert main(words) == 0
+    assert "of log.csv (the first 300 requests) with" in capsys.readouterr().out
+    assert main([*words, "trace.requests=350"]) == 0
+    assert "of log.csv with" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
