@@ -2,7 +2,6 @@
 
 import tempfile
 from collections.abc import Mapping
-from contextlib import suppress
 from functools import cache
 from math import ceil
 from pathlib import Path
@@ -18,7 +17,7 @@ from backends.profile import write as write_profile
 from sim.core.errors import ConfigError
 from sim.papers.hardware.rows import QUANTILES, SCORED, Submission
 from sim.papers.scorecard.runs.points import Point, composed
-from sim.plan.clusters.search import Found, Outcome, smallest
+from sim.plan.clusters.search import Ask, Found, Outcome, run_search, smallest
 from sim.run.config.settings import check
 from sim.run.simulate import Assembled, assemble
 from traces.table.trace import Trace
@@ -147,15 +146,12 @@ class Replay:
         """
         found, max_gpus = Found(1), 2 * self.row.gpus
         work = factor * self.base_s * self.row.target_qps
-        search = smallest(found, max_gpus, 1)
-        asks = next(search)
-        with suppress(StopIteration):
-            while True:
-                outcomes = {}
-                for ask in asks:
-                    p99_s = summary(self.latencies_s(factor, ask.gpus))["p99"]
-                    outcomes[ask] = Outcome((p99_s / LIMIT_S,), False, work, 1.0)
-                asks = search.send(outcomes)
+
+        def outcome(ask: Ask) -> Outcome:
+            p99_s = summary(self.latencies_s(factor, ask.gpus))["p99"]
+            return Outcome((p99_s / LIMIT_S,), False, work, 1.0)
+
+        run_search(smallest(found, max_gpus, 1), outcome)
         return found.gpus
 
 

@@ -23,7 +23,7 @@ MORE_GPUS = 4
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a plan asks.
+    """The question of a plan: the load, the targets and the bounds of the search.
 
     Attributes:
         model: the model of an image in full.
@@ -70,7 +70,7 @@ class Measured:
     @property
     def devices(self) -> int:
         """The number of GPUs of all kinds."""
-        return sum(self.candidate.counts(self.gpus).values())
+        return self.candidate.devices(self.gpus)
 
 
 @dataclass(slots=True)
@@ -198,9 +198,9 @@ class _Driver:
         return unmet + self._below_floor()
 
     def rank(self) -> list[Ranked]:
-        met = [each for each, found in self._found.items() if found.gpus is not None]
-        met.sort(key=lambda each: (self._number(each, "usd_per_h"), self._number(each, "p95_s"), each.name))
-        return [self._ranked(each) for each in met[: self._question.rank]]
+        met = [self._ranked(each) for each, found in self._found.items() if found.gpus is not None]
+        met.sort(key=lambda each: _order(each.measured))
+        return met[: self._question.rank]
 
     def check(self, each: Ranked) -> None:
         """Find the headroom of a ranked cluster, and how many GPUs it needs if the service takes longer."""
@@ -223,7 +223,7 @@ class _Driver:
         """Return the GPUs of all kinds, from ``gpus`` on, that meet the targets at ``service`` times the seconds."""
         sizes = range(gpus, gpus + MORE_GPUS + 1)
         enough = next((each for each in sizes if self._meets(candidate, each, service=service)), None)
-        return None if enough is None else enough + _fixed(candidate)
+        return None if enough is None else candidate.devices(enough)
 
     def clusters(self) -> list[Measured]:
         """Return every cluster that ran at the asked load, by candidate and number of GPUs."""
@@ -234,13 +234,11 @@ class _Driver:
 
     def _meets(self, candidate: Candidate, gpus: int, load: float = 1.0, service: float = 1.0) -> bool:
         judgement = Judgement()
-        while judgement.meets is None:
-            made = len(judgement.outcomes)
-            asks = [Ask(gpus, each) for each in range(made, max(min(2, self._question.replications), made + 1))]
+        while asks := judgement.asks(gpus, self._question.replications):
             outcomes = self._outcomes({ask: (candidate, ask, load, service) for ask in asks})
             judgement.outcomes += [outcomes[ask] for ask in asks]
             judgement.decide(self._question.replications)
-        return judgement.meets
+        return judgement.meets is True
 
     def _outcomes(self, wanted: Mapping[Any, tuple[Candidate, Ask, float, float]]) -> dict[Any, Outcome]:
         trials = {
@@ -267,13 +265,12 @@ class _Driver:
         return Outcome(
             tuple(target.ratio(summary) for target in self._question.targets),
             grows,
-            needed(summary, sum(trial.candidate.counts(trial.gpus).values())) - _fixed(trial.candidate),
+            needed(summary, trial.candidate.devices(trial.gpus)) - trial.candidate.devices(0),
             1.0 if not latency_s or queue_s is None else queue_s / latency_s,
         )
 
     def _left(self, found: Found) -> int:
-        tops = [gpus for gpus, judged in found.known.items() if judged.meets]
-        top = min(tops, default=max(4 * found.low, 8))
+        top = found.met or max(4 * found.low, 8)
         return 2 * math.ceil(math.log2(max(top - found.low + 1, 1)) + 1)
 
     def _usd_per_h(self, candidate: Candidate, gpus: int) -> float:
@@ -286,14 +283,6 @@ class _Driver:
         ]
         return sum(hours) / len(hours)
 
-    def _number(self, candidate: Candidate, name: str) -> float:
-        gpus = self._found[candidate].gpus
-        if gpus is None:
-            return math.inf
-        measured = self._measured(candidate, gpus)
-        value = measured.usd_per_h if name == "usd_per_h" else measured.numbers[name]
-        return math.inf if value is None else value
-
     def _ruled_out(self, candidate: Candidate) -> Unmet | None:
         """Return why a search can stop: it cannot run, or enough others are cheaper than its lower bound."""
         refused = self._refused.get(candidate, [])
@@ -301,31 +290,28 @@ class _Driver:
             return Unmet(candidate, "refused", refused[-1])
         found = self._found[candidate]
         costs = [
-            self._usd_per_h(each, min(gpus for gpus, judged in other.known.items() if judged.meets))
+            self._usd_per_h(each, other.met)
             for each, other in self._found.items()
-            if each is not candidate
-            and any(judged.meets for judged in other.known.values())
-            and self._allowed(each, other)
+            if each is not candidate and other.met is not None and self._allowed(each, other.met)
         ]
-        least = 0.0 if candidate.rents else candidate.usd_per_h(found.low)
-        if len(costs) < self._question.rank or least <= sorted(costs)[self._question.rank - 1]:
+        bound = 0.0 if candidate.rents else candidate.usd_per_h(found.low)
+        if len(costs) < self._question.rank or bound <= sorted(costs)[self._question.rank - 1]:
             return None
         smallest = _cluster(candidate, found.low)
         reason = f"{smallest}, the smallest that is not ruled out, costs more than the clusters that are ranked"
-        return Unmet(candidate, "dropped", reason, least, self._best(candidate))
+        return Unmet(candidate, "dropped", reason, bound, self._best(candidate))
 
-    def _allowed(self, candidate: Candidate, found: Found) -> bool:
-        """Return True if the quality of a candidate that meets the targets is known not to be below the floor."""
+    def _allowed(self, candidate: Candidate, gpus: int) -> bool:
+        """Return True if the quality of a cluster is known not to be below the floor."""
         if self._question.min_quality is None:
             return True
-        gpus = min(gpus for gpus, judged in found.known.items() if judged.meets)
         quality = self._measured(candidate, gpus).numbers["quality"]
         return quality is not None and quality >= self._question.min_quality
 
     def _below_floor(self) -> list[Unmet]:
         floor, left = self._question.min_quality, []
         for each, found in list(self._found.items()):
-            if floor is None or found.gpus is None or self._allowed(each, found):
+            if floor is None or found.gpus is None or self._allowed(each, found.gpus):
                 continue
             measured = self._measured(each, found.gpus)
             quality = measured.numbers["quality"]
@@ -363,9 +349,8 @@ class _Driver:
         found = self._found[candidate]
         assert found.gpus is not None
         summaries = self._summaries[candidate, found.gpus]
-        devices = sum(candidate.counts(found.gpus).values())
-        least = sum(needed(each, devices) for each in summaries) / len(summaries)
-        return Ranked(self._measured(candidate, found.gpus), least, tuple(found.not_monotone), summaries[0])
+        busy = sum(needed(each, candidate.devices(found.gpus)) for each in summaries) / len(summaries)
+        return Ranked(self._measured(candidate, found.gpus), busy, tuple(found.not_monotone), summaries[0])
 
     def _measured(self, candidate: Candidate, gpus: int) -> Measured:
         summaries = self._summaries[candidate, gpus]
@@ -412,13 +397,14 @@ def front(clusters: Sequence[Measured], better: Callable[[Measured], float | Non
     return best
 
 
-def _fixed(candidate: Candidate) -> int:
-    return 0 if candidate.beside is None else candidate.beside[1]
+def _order(each: Measured) -> tuple[float, float, str]:
+    p95_s = each.numbers["p95_s"]
+    return each.usd_per_h, math.inf if p95_s is None else p95_s, each.candidate.name
 
 
 def _cluster(candidate: Candidate, gpus: int) -> str:
-    most = "up to " if candidate.rents else ""
-    return most + " + ".join(f"{count} x {kind}" for kind, count in candidate.counts(gpus).items())
+    bound = "up to " if candidate.rents else ""
+    return bound + " + ".join(f"{count} x {kind}" for kind, count in candidate.counts(gpus).items())
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

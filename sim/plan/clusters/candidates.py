@@ -26,7 +26,6 @@ from sim.run.config.options import arranged, resolved
 DESIGNS = ("vanilla", "batch-server", "nirvana", "modm-quality", "modm-throughput")
 """The designs of a plan that names none: each in full, in batches, from cached latents, from cached images."""
 
-
 FEW = (1, 2, 3, 4, 6, 8)
 """Numbers of the first kind of GPU in clusters of two kinds."""
 
@@ -86,6 +85,10 @@ class Candidate:
         """Return the number of GPUs by kind, if ``count`` are of the kind that is looked for."""
         return ({} if self.beside is None else dict([self.beside])) | {self.gpu: count}
 
+    def devices(self, count: int) -> int:
+        """Return the number of GPUs of all kinds, if ``count`` are of the kind that is looked for."""
+        return sum(self.counts(count).values())
+
     def usd_per_h(self, count: int) -> float:
         """Return the US$ of an hour of the cluster, in whole instances, and of the design's services."""
         counts = {self._kinds[kind]: number for kind, number in self.counts(count).items()}
@@ -119,8 +122,8 @@ def _rate(config: DictConfig) -> tuple[str, float]:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What a plan may choose from.
+class Scope:
+    """The model, the kinds of GPUs and the designs that a plan compares.
 
     Attributes:
         model: name of the model that makes an image in full, or a choice of ``models=``.
@@ -140,25 +143,25 @@ class Wanted:
     profiles: Path | None = None
 
 
-def candidates(wanted: Wanted) -> tuple[list[Candidate], list[str]]:
+def candidates(scope: Scope) -> tuple[list[Candidate], list[str]]:
     """Return the candidates, and a line for each combination that is left out, with the reason.
 
     Raises ConfigError: no model or kind of GPU has that name, or nothing is left.
     """
-    clusters, notes = _clusters(wanted.gpus), []
-    folders = [shipped(), *([] if wanted.profiles is None else [wanted.profiles])]
+    clusters, notes = _clusters(scope.gpus), []
+    folders = [shipped(), *([] if scope.profiles is None else [scope.profiles])]
     measured = {kind: set(find(kind, folders)) for kinds in clusters for kind in kinds}
-    family, note = _family(wanted, measured)
+    family, note = _family(scope, measured)
     notes += [note] if note else []
     found: list[Candidate] = []
     left_out: dict[str, dict[str, list[str]]] = {}
-    for design, settings in itertools.chain.from_iterable(map(_expanded, wanted.designs)):
+    for design, settings in itertools.chain.from_iterable(map(_expanded, scope.designs)):
         for kinds in clusters:
-            made, why = _made(wanted, design, settings, kinds, family, [measured[kind] for kind in kinds])
+            made, why = _made(scope, design, settings, kinds, family, [measured[kind] for kind in kinds])
             found += made
             if why:
                 left_out.setdefault(why, {}).setdefault("+".join(kinds), []).append(" ".join([design, *settings]))
-    notes += [f"left out: {_listed(kinds_of, len(wanted.designs))}: {why}" for why, kinds_of in left_out.items()]
+    notes += [f"left out: {_listed(kinds_of, len(scope.designs))}: {why}" for why, kinds_of in left_out.items()]
     if not found:
         raise ConfigError(f"plan: nothing is left to compare: {'; '.join(notes) or 'no design or GPU was named'}")
     return found, notes
@@ -240,23 +243,23 @@ def _choices() -> dict[str, dict[str, str]]:
     }
 
 
-def _family(wanted: Wanted, measured: Mapping[str, set[str]]) -> tuple[dict[str, dict[str, str]], str]:
+def _family(scope: Scope, measured: Mapping[str, set[str]]) -> tuple[dict[str, dict[str, str]], str]:
     """Return the choices of ``models=`` that serve the model, all with the same large one, and what to say of it.
 
-    Where the model itself has no profile on some kind that was asked for, and a variant of it (``sdxl-mlperf``) has one
-    on more of them, the variant is taken for all, so that the kinds are compared at the same work.
+    If a variant of the model (``sdxl-mlperf``) has profiles on more of the kinds that were asked for, all kinds are
+    planned with the variant, so that they are compared at the same work.
     """
     every = _choices()
     larges = {next(iter(roles.values())) for roles in every.values()}
-    if wanted.model in every and wanted.model not in larges:
-        return {wanted.model: every[wanted.model]}, ""
-    names = [large for large in sorted(larges) if large == wanted.model or large.startswith(f"{wanted.model}-")]
+    if scope.model in every and scope.model not in larges:
+        return {scope.model: every[scope.model]}, ""
+    names = [large for large in sorted(larges) if large == scope.model or large.startswith(f"{scope.model}-")]
     if not names:
         raise ConfigError(
-            f"--model {wanted.model}: is no model that can be planned for; expected one of {', '.join(sorted(larges))}"
+            f"--model {scope.model}: is no model that can be planned for; expected one of {', '.join(sorted(larges))}"
         )
 
-    asked = [part for each in wanted.gpus for part in each.split("+")] or list(measured)
+    asked = [part for each in scope.gpus for part in each.split("+")] or list(measured)
 
     def covered(name: str) -> int:
         return sum(
@@ -264,17 +267,14 @@ def _family(wanted: Wanted, measured: Mapping[str, set[str]]) -> tuple[dict[str,
             for each in asked
         )
 
-    best = max(names, key=lambda name: (covered(name), name == wanted.model))
-    note = (
-        ""
-        if best == wanted.model
-        else (f"{wanted.model} is planned as {best}, which was measured on more of the GPUs; its steps are its own")
-    )
+    best = max(names, key=lambda name: (covered(name), name == scope.model))
+    planned = f"{scope.model} is planned as {best}, which was measured on more of the GPUs; its steps are its own"
+    note = "" if best == scope.model else planned
     return {name: roles for name, roles in every.items() if next(iter(roles.values())) == best}, note
 
 
 def _made(
-    wanted: Wanted,
+    scope: Scope,
     design: str,
     settings: Sequence[str],
     kinds: Sequence[str],
@@ -284,8 +284,8 @@ def _made(
     """Return the candidates of a design on a kind of GPU or two, or why there are none."""
     if not any(set(roles.values()) & own for roles in family.values() for own in profiled):
         return [], f"no profile of {next(iter(next(iter(family.values())).values()))}"
-    words = [f"system={design}", *settings, *wanted.overrides]
-    plain = resolved(_composed([*words, f"cluster={kinds[0]}", f"models={next(iter(family))}"], wanted.files))
+    words = [f"system={design}", *settings, *scope.overrides]
+    plain = resolved(_composed([*words, f"cluster={kinds[0]}", f"models={next(iter(family))}"], scope.files))
     needed = _roles(plain) | {"large"}
     fits = [name for name, roles in family.items() if needed <= set(roles)]
     if not fits:
@@ -299,7 +299,7 @@ def _made(
     prices, priced = {}, {}
     for kind in kinds:
         gpu: Gpu = build(gpus()[kind]["cluster"]["gpu"], "cluster.gpu", Gpu)
-        price = wanted.prices.get(kind) or gpu_price(gpu)
+        price = scope.prices.get(kind) or gpu_price(gpu)
         if price is None:
             return [], "no price is known; give one with --prices"
         prices[kind], priced[kind] = price, replace(gpu, usd_per_gpu_h=price.usd_per_gpu_h)
@@ -311,7 +311,7 @@ def _made(
     made = []
     for name in ready:
         for few in FEW if len(kinds) > 1 else (0,):
-            config = _composed([*words, f"cluster={kinds[0] if not few else 'pools'}", f"models={name}"], wanted.files)
+            config = _composed([*words, f"cluster={kinds[0] if not few else 'pools'}", f"models={name}"], scope.files)
             with open_dict(config):
                 config.run = {"dir": "unnamed"}
                 if few:

@@ -18,6 +18,7 @@ from sim.run.pool import Launcher, check_launcher
 
 if TYPE_CHECKING:
     from sim.plan.clusters.answer import Plan
+    from sim.plan.clusters.target import Target
 
 RUNS = Path("results/runs/plan")
 """Folder of the kept runs of all plans, unless --runs names another."""
@@ -156,17 +157,19 @@ def answered(options: Options, *, progress: bool = False) -> "Plan":
             ("cluster=", "cluster.count=", "seed=", "slo=", "models=", "system=", "run.dir=")
         ):
             raise ConfigError(f"{word}: the plan sets it; use --gpu, --design, --model, --rate-rpm or -o")
-    words = [*options.overrides, *_arrivals(options), *_limits(targets)]
+    trace = None if options.trace is None else _parquet(options.trace, options.runs)
+    first = _first_rows(options, trace)
+    words = [*options.overrides, *_arrivals(options, trace), *first, *_limits(targets)]
     with named(list(options.plugin)):
-        wanted = found.Wanted(
+        scope = found.Scope(
             options.model, options.gpu, options.design or found.DESIGNS,
             {} if options.prices is None else found.read_prices(options.prices),
             words, files_of(options.config_dir, None, "config"), options.profiles,
         )  # fmt: skip
-        chosen, notes = found.candidates(wanted)
+        chosen, notes = found.candidates(scope)
         question = Question(
-            options.model, _load(options), targets, 1, _replications(options), options.max_gpus, options.rank,
-            options.min_quality,
+            options.model, _load(options, is_cut=bool(first)), targets, 1, _replications(options), options.max_gpus,
+            options.rank, options.min_quality,
         )  # fmt: skip
         with tqdm(unit="run", desc="plan", disable=None if progress else True, file=sys.stderr) as bar:
 
@@ -233,15 +236,12 @@ def separated(words: Sequence[str]) -> tuple[list[str], Path | None]:
     return [word for word in words if word not in files], Path(files[0]) if files else None
 
 
-def _arrivals(options: Options) -> list[str]:
+def _arrivals(options: Options, trace: Path | None) -> list[str]:
     """Return the overrides of the requests and their times."""
-    words = []
-    if options.trace is not None:
-        words = ["trace=file", f"trace.path={_parquet(options.trace, options.runs)}"]
-    words += _first_rows(options)
+    words = [] if trace is None else ["trace=file", f"trace.path={trace}"]
     own, set_rate = _own_arrivals(options), [each for each in options.overrides if each.startswith("arrivals.")]
     if options.rate_rpm is None:
-        if not own and options.trace is None:
+        if not own and trace is None:
             raise ConfigError("--rate-rpm: found none, and no file with times of its own; name one of the two")
         return words if own else [*words, "arrivals=trace"]
     if own or set_rate:
@@ -249,18 +249,18 @@ def _arrivals(options: Options) -> list[str]:
     return [*words, "arrivals=poisson", f"arrivals.rate_rpm={options.rate_rpm!r}"]
 
 
-def _first_rows(options: Options) -> list[str]:
+def _first_rows(options: Options, trace: Path | None) -> list[str]:
     """Return the override that replays the first `STEADY_ROWS` requests of a longer file at a steady load."""
     chosen = any(word.lstrip("+").startswith("trace.requests=") for word in options.overrides)
-    if options.trace is None or options.rate_rpm is None or chosen:
+    if trace is None or options.rate_rpm is None or chosen:
         return []
     from pyarrow.parquet import read_metadata
 
-    rows = read_metadata(_parquet(options.trace, options.runs)).num_rows
+    rows = read_metadata(trace).num_rows
     return [f"trace.requests={STEADY_ROWS}"] if rows > STEADY_ROWS else []
 
 
-def _load(options: Options) -> str:
+def _load(options: Options, *, is_cut: bool) -> str:
     """Return the requests and their rate in words."""
     requests = "the built-in trace" if options.trace is None else options.trace.name
     own = _own_arrivals(options)
@@ -268,7 +268,7 @@ def _load(options: Options) -> str:
         return f"{requests}, {' '.join(each for each in options.overrides if each.startswith('arrivals'))}"
     if options.rate_rpm is None:
         return f"{requests} at its own times"
-    part = f" (the first {STEADY_ROWS:,} requests)" if _first_rows(options) else ""
+    part = f" (the first {STEADY_ROWS:,} requests)" if is_cut else ""
     return f"{options.rate_rpm:g} requests per minute of {requests}{part}"
 
 
@@ -302,10 +302,10 @@ def _parquet(path: Path, folder: Path) -> Path:
     return target.resolve()
 
 
-def _limits(targets: Sequence["object"]) -> list[str]:
-    limits = dict.fromkeys(str(target.limit) for target in targets if target.limit is not None)  # type: ignore[attr-defined]
-    shown = dict.fromkeys(["2x", "4x", *limits])
-    return [f"slo=[{','.join(shown)}]"]
+def _limits(targets: Sequence["Target"]) -> list[str]:
+    """Return the override of the latency limits: those of the targets, and the usual ones."""
+    limits = dict.fromkeys(["2x", "4x", *(str(target.limit) for target in targets if target.limit is not None)])
+    return [f"slo=[{','.join(limits)}]"]
 
 
 def _replications(options: Options) -> int:

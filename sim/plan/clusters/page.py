@@ -28,8 +28,8 @@ def sentence(plan: Plan) -> str:
     if not plan.ranked:
         close = [each for each in plan.unmet if each.kind == "infeasible"]
         reasons = "; ".join(f"{each.candidate.name}: {each.reason}" for each in close[:3])
-        most, load = plan.question.max_gpus, plan.question.load
-        return f"No cluster of at most {most} GPUs serves {load} with {goal}. {reasons or 'No candidate could run'}."
+        bound, load = plan.question.max_gpus, plan.question.load
+        return f"No cluster of at most {bound} GPUs serves {load} with {goal}. {reasons or 'No candidate could run'}."
     best = plan.ranked[0]
     measured, numbers = best.measured, best.measured.numbers
     text = f"{cluster_name(measured)} serves {plan.question.load} with {goal} for ${measured.usd_per_h:.2f} per hour"
@@ -166,7 +166,7 @@ def draw(plan: Plan) -> Figure:
     """Draw cost against p95 of every cluster that is stable, the Pareto front, and the headroom of the ranked ones."""
     figure, axes = panels(2, width=10.5, height=4.4, share_y=False)
     left, right = axes[0]
-    stable = shown(plan)
+    stable = drawn_clusters(plan)
     names = list(dict.fromkeys(each.candidate.name for each in stable))
     for number, name in enumerate(names):
         own = sorted((each for each in stable if each.candidate.name == name), key=lambda each: each.gpus)
@@ -205,11 +205,11 @@ def draw(plan: Plan) -> Figure:
     return figure
 
 
-def shown(plan: Plan) -> Sequence[Measured]:
+def drawn_clusters(plan: Plan) -> Sequence[Measured]:
     """Return the clusters to draw: those whose p95 is within ten times the lowest, and so no saturated ones."""
     known = [each for each in plan.clusters if each.numbers["p95_s"] is not None]
-    least = min((each.numbers["p95_s"] or 0.0 for each in known), default=0.0)
-    return [each for each in known if (each.numbers["p95_s"] or 0.0) <= 10 * least]
+    fastest_s = min((each.numbers["p95_s"] or 0.0 for each in known), default=0.0)
+    return [each for each in known if (each.numbers["p95_s"] or 0.0) <= 10 * fastest_s]
 
 
 def _number(value: float | None) -> str:
@@ -218,17 +218,16 @@ def _number(value: float | None) -> str:
 
 def html(plan: Plan, command: str) -> str:
     """Return the page to send: question, answer, ranked table, fronts, headroom, assumptions, accuracy, the command."""
-    names = list(dict.fromkeys(each.candidate.name for each in shown(plan)))
+    names = list(dict.fromkeys(each.candidate.name for each in drawn_clusters(plan)))
     styles = {
         name: SeriesStyle(COLOURS[number % len(COLOURS)], "-" if number < len(COLOURS) else (0, (5, 1.5)), "o")
         for number, name in enumerate(names)
     }
-    columns = [(*_split(title), each) for title, each in zip(COLUMNS, range(len(COLUMNS)), strict=True)]
     body = render(
         "sim.plan.clusters",
         "plan.html.jinja",
         plan=plan,
-        columns=columns,
+        columns=[_split(title) for title in COLUMNS],
         rows=[row(each) for each in plan.ranked],
         names=("design", "models", "GPU", "service times"),
         assumptions=_assumptions(plan),
@@ -322,7 +321,7 @@ def _figures(plan: Plan, styles: Mapping[str, SeriesStyle]) -> list[PageFigure]:
                 "energy": (each.numbers["energy_j_per_image"] or math.nan) / 1000,
                 "meets": "-" if each.meets is None else ("yes" if each.meets else "no"),
             }
-            for each in sorted(shown(plan), key=lambda each: (each.candidate.name, each.gpus))
+            for each in sorted(drawn_clusters(plan), key=lambda each: (each.candidate.name, each.gpus))
         ]
     )
     usd, p95 = (
@@ -339,7 +338,7 @@ def _figures(plan: Plan, styles: Mapping[str, SeriesStyle]) -> list[PageFigure]:
     if len(set(known["quality"])) > 1:
         quality = Field("quality", "Quality (1: the model in full)", ".3f", "linear", _bounds(known["quality"]))
         panels_.append(Chart("Cost and quality", points(known, usd, quality, styles, hover=hover)))
-    edge = front(shown(plan), lambda each: each.numbers["p95_s"])
+    edge = front(drawn_clusters(plan), lambda each: each.numbers["p95_s"])
     ends = ", ".join(map(cluster_name, edge))
     figures = [
         PageFigure(

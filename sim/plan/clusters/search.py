@@ -6,7 +6,8 @@ that one misses the targets, it goes on above it and says so.
 """
 
 import math
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from sim.plan.capacity.search import interval
@@ -20,7 +21,7 @@ IDLE_WAIT = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one run says of a cluster.
+    """The result of one run of a cluster.
 
     Attributes:
         ratios: by target, the number over its bound; above 1 misses it.
@@ -50,12 +51,20 @@ class Judgement:
     Attributes:
         outcomes: by replication.
         meets: True if the targets are met with 95 % confidence, False if not; None while it is open.
-        is_open: True if the most replications did not decide; it then counts as not met.
+        is_open: True if the largest number of replications did not decide; it then counts as not met.
     """
 
     outcomes: list[Outcome] = field(default_factory=list)
     meets: bool | None = None
     is_open: bool = False
+
+    def asks(self, gpus: int, max_seeds: int) -> list[Ask]:
+        """Return the runs of ``gpus`` GPUs that the judgement needs next; empty once it is made."""
+        if self.meets is not None:
+            return []
+        made = len(self.outcomes)
+        more = min(FIRST_SEEDS, max_seeds) if made < FIRST_SEEDS else 1
+        return [Ask(gpus, each) for each in range(made, made + more)]
 
     def decide(self, max_seeds: int) -> None:
         """Set ``meets`` from the outcomes so far.
@@ -100,6 +109,11 @@ class Found:
         """Number of runs so far."""
         return sum(len(judgement.outcomes) for judgement in self.known.values())
 
+    @property
+    def met(self) -> int | None:
+        """The smallest cluster that is known to meet the targets, before or after the search has ended."""
+        return min((gpus for gpus, judgement in self.known.items() if judgement.meets), default=None)
+
 
 Search = Generator[list[Ask], Mapping[Ask, Outcome], None]
 
@@ -122,6 +136,14 @@ def smallest(found: Found, max_gpus: int, max_seeds: int) -> Search:
             return
         found.not_monotone.append(found.gpus + 1)
         found.low, found.gpus = found.gpus + 2, None
+
+
+def run_search(search: Search, outcome: Callable[[Ask], Outcome]) -> None:
+    """Run ``search`` to its end, each run by itself."""
+    with suppress(StopIteration):
+        asks = next(search)
+        while True:
+            asks = search.send({ask: outcome(ask) for ask in asks})
 
 
 def _bisected(found: Found, max_gpus: int, max_seeds: int) -> Generator[list[Ask], Mapping[Ask, Outcome], int | None]:
@@ -151,10 +173,7 @@ def _bisected(found: Found, max_gpus: int, max_seeds: int) -> Generator[list[Ask
 
 def _judged(found: Found, gpus: int, max_seeds: int) -> Generator[list[Ask], Mapping[Ask, Outcome], Judgement]:
     judgement = found.known.setdefault(gpus, Judgement())
-    while judgement.meets is None:
-        made = len(judgement.outcomes)
-        more = min(FIRST_SEEDS, max_seeds) if made < FIRST_SEEDS else 1
-        asks = [Ask(gpus, each) for each in range(made, made + more)]
+    while asks := judgement.asks(gpus, max_seeds):
         outcomes = yield asks
         judgement.outcomes.extend(outcomes[ask] for ask in asks)
         judgement.decide(max_seeds)

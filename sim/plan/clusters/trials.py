@@ -48,9 +48,6 @@ class Trials:
         folder.mkdir(parents=True, exist_ok=True)
         check_place(folder / "run")
         self._folder, self._jobs, self._launcher, self._tick = folder.absolute(), jobs, launcher, tick
-        self._known: dict[Trial, Summary | str] = {}
-        self.made = 0
-        """Runs that were simulated, and not read."""
 
     def measure(self, trials: Sequence[Trial]) -> dict[Trial, Summary | str]:
         """Return the summary of each trial, or the error that it ended with.
@@ -59,23 +56,13 @@ class Trials:
         """
         configs = {trial: trial.candidate.config(trial.gpus, trial.seed, trial.load, trial.service) for trial in trials}
         paths = {trial: self._folder / f"{digest(config)}.json" for trial, config in configs.items()}
-        missing: dict[Path, Trial] = {}
-        for trial, path in paths.items():
-            kept = _read(path)
-            if kept is None:
-                missing.setdefault(path, trial)
-            else:
-                self._known[trial] = kept
-        calls = [partial(_run, path, configs[trial]) for path, trial in missing.items()]
-        errors: dict[Path, str | None] = {}
+        found: dict[Path, Summary | str | None] = {path: _read(path) for path in paths.values()}
+        missing = {path: configs[trial] for trial, path in paths.items() if found[path] is None}
+        calls = [partial(_run, path, config) for path, config in missing.items()]
         for path, error in run_calls(calls, self._jobs, self._launcher):
-            errors[path] = error
-            self.made += 1
+            found[path] = error or _read(path)
             self._tick()
-        for trial, path in paths.items():
-            if path in errors:
-                self._known[trial] = errors[path] or _read(path) or f"{path}: was removed while the plan ran"
-        return {trial: self._known[trial] for trial in trials}
+        return {trial: found[path] or f"{path}: was removed while the plan ran" for trial, path in paths.items()}
 
 
 def _read(path: Path) -> Summary | None:

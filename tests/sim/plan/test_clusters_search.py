@@ -6,7 +6,7 @@ from collections.abc import Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.plan.clusters.search import Ask, Found, Judgement, Outcome, smallest
+from sim.plan.clusters.search import Ask, Found, Judgement, Outcome, run_search, smallest
 
 Ratio = Callable[[int, int], float]
 
@@ -15,21 +15,15 @@ def searched(
     ratio: Ratio, max_gpus: int, seeds: int = 6, needed: Callable[[int], float] = lambda gpus: 0.0, waits: float = 1.0
 ) -> Found:
     """Run the search with ``ratio(gpus, replication)`` as the outcome of a run."""
-    found = Found(1)
-    search = smallest(found, max_gpus, seeds)
-    outcomes: dict[Ask, Outcome] = {}
-    asks = next(search)
-    try:
-        while True:
-            assert not set(asks) & set(outcomes), "a run is asked for twice"
-            outcomes |= {ask: Outcome((ratio(*_of(ask)),), False, needed(ask.gpus), waits) for ask in asks}
-            asks = search.send(outcomes)
-    except StopIteration:
-        return found
+    found, asked = Found(1), set[Ask]()
 
+    def outcome(ask: Ask) -> Outcome:
+        assert ask not in asked, "a run is asked for twice"
+        asked.add(ask)
+        return Outcome((ratio(ask.gpus, ask.replication),), False, needed(ask.gpus), waits)
 
-def _of(ask: Ask) -> tuple[int, int]:
-    return ask.gpus, ask.replication
+    run_search(smallest(found, max_gpus, seeds), outcome)
+    return found
 
 
 @given(answer=st.integers(1, 300), max_gpus=st.integers(1, 256), factor=st.floats(0.3, 1.5))
