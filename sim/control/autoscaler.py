@@ -32,11 +32,11 @@ class ScalingRule(Protocol):
 
 @dataclass(slots=True)
 class Autoscaler(Controller):
-    """Follow ``rule``: scale up at once, and down to the most that was wanted within ``stabilisation_s``.
+    """Follow ``rule``: scale up at once, and down to the maximum that was wanted within ``stabilisation_s``.
 
     The number of GPUs stays if the rule wants within ``tolerance`` of the GPUs that are on or starting. Otherwise it is
-    the least whole number that the rule allows. Source: Kubernetes, Horizontal Pod Autoscaling, "Algorithm details" and
-    "Stabilization window"; KEDA hands its metrics to the same autoscaler.
+    the smallest whole number that the rule allows. Source: Kubernetes, Horizontal Pod Autoscaling, "Algorithm details"
+    and "Stabilization window"; KEDA hands its metrics to the same autoscaler.
 
     Args:
         rule: what the number of GPUs follows.
@@ -65,11 +65,11 @@ class Autoscaler(Controller):
         self._run = run
         self._instances = Instances(self.startup_s, self.min_gpus, self.max_gpus)
         self._instances.bind(run)
-        most = self.max_gpus or run.cluster.gpus
-        start = most if self.start_gpus is None else self.start_gpus
-        if not self.min_gpus <= start <= most:
+        limit = self._instances.limit
+        start = limit if self.start_gpus is None else self.start_gpus
+        if not self.min_gpus <= start <= limit:
             raise ConfigError(
-                f"controller.start_gpus: found {start}, expected {self.min_gpus} to {most} (min_gpus to max_gpus)"
+                f"controller.start_gpus: found {start}, expected {self.min_gpus} to {limit} (min_gpus to max_gpus)"
             )
         self._wishes.append((0.0, self._instances.begin(start)))  # as the autoscaler of Kubernetes does
         self.rule.bind(run, self._instances)

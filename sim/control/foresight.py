@@ -75,8 +75,8 @@ class Foresight(Controller):
                 "run of the same trace"
             )
         load_s = run.backend.load(Asset("model", worker.model, worker.model)).seconds
-        lead_s, most = self.startup_s + load_s, self.max_gpus or run.cluster.gpus
-        rentals = plan_rentals(workload.schedule.times, service_s, limit_s, lead_s, most, self.late_share)
+        lead_s, max_gpus = self.startup_s + load_s, self._instances.limit
+        rentals = plan_rentals(workload.schedule.times, service_s, limit_s, lead_s, max_gpus, self.late_share)
         start, changes = _timetable(rentals, lead_s)
         self._instances.begin(start)
         run.process(self._follow(start, changes))

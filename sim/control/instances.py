@@ -48,21 +48,22 @@ class Instances:
                 "controller: found GPUs of several roles or in groups, and autoscalers rent GPUs that are all alike; "
                 "choose allocation=uniform-large and a scheduler= without groups, or controller=none"
             )
-        most = cluster.gpus if self.max_gpus is None else self.max_gpus
-        if most > cluster.gpus:
+        if self.limit > cluster.gpus:
             raise ConfigError(
-                f"controller.max_gpus: found {most}, expected at most cluster.count={cluster.gpus}; raise cluster.count"
+                f"controller.max_gpus: found {self.limit}, expected at most cluster.count={cluster.gpus}; raise "
+                "cluster.count"
             )
-        if self.min_gpus > most:
+        if self.min_gpus > self.limit:
             what = "max_gpus" if self.max_gpus is not None else "cluster.count"
             raise ConfigError(
-                f"controller.min_gpus: found {self.min_gpus}, expected at most {what}={most}; lower it, or raise that"
+                f"controller.min_gpus: found {self.min_gpus}, expected at most {what}={self.limit}; lower it, or raise "
+                "that"
             )
         self._all = [workers[first : first + size] for first in range(0, len(workers), size)]
-        if self._most < self._least:
+        if self._max_instances < self._min_instances:
             raise ConfigError(
-                f"controller.max_gpus: found {most}, and instances of {size} GPUs cannot be {self.min_gpus} to {most} "
-                "GPUs; expected a multiple between them"
+                f"controller.max_gpus: found {self.limit}, and instances of {size} GPUs cannot be {self.min_gpus} to "
+                f"{self.limit} GPUs; expected a multiple between them"
             )
         run.assume("seconds from the order of a GPU until its model loads", self.startup_s, "a setting of controller=")
         run.assume("GPUs that start draw", "their idle power", "no measured value is published")
@@ -70,12 +71,17 @@ class Instances:
         run.gauge("gpus_starting", lambda _: sum(worker.rental == STARTING for worker in workers))
 
     @property
-    def _least(self) -> int:
+    def limit(self) -> int:
+        """GPUs that may be on or starting at once: ``max_gpus``, or all of the cluster."""
+        return self._run.cluster.gpus if self.max_gpus is None else self.max_gpus
+
+    @property
+    def _min_instances(self) -> int:
         return math.ceil(self.min_gpus / self._size)
 
     @property
-    def _most(self) -> int:
-        return len(self._all) if self.max_gpus in (None, self._run.cluster.gpus) else (self.max_gpus or 0) // self._size
+    def _max_instances(self) -> int:
+        return len(self._all) if self.limit == self._run.cluster.gpus else self.limit // self._size
 
     def begin(self, gpus: int) -> int:
         """Start with instances for ``gpus`` GPUs within the bounds, their model loaded; return their GPUs."""
@@ -95,7 +101,7 @@ class Instances:
     def resize(self, gpus: int) -> None:
         """Order or give back instances until those on or starting hold ``gpus`` GPUs, within the bounds.
 
-        Draining instances are kept before others are ordered, those with the lowest numbers first. Starting instances
+        Draining instances are kept before others are ordered, in the order of their numbers. Starting instances
         go before others, then those with the fewest running requests, of the highest numbers. An instance of which the
         cluster has only a part is ordered last and goes first.
         """
@@ -112,7 +118,7 @@ class Instances:
             run.cluster.give_back(number, now_s)
 
     def _instances_for(self, gpus: int) -> int:
-        return min(max(math.ceil(gpus / self._size), self._least), self._most)
+        return min(max(math.ceil(gpus / self._size), self._min_instances), self._max_instances)
 
     def _order_to_go(self, number: int) -> tuple[bool, bool, int, int]:
         members = self._all[number]

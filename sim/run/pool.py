@@ -126,7 +126,7 @@ def lost_workers() -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class _Outcome(Generic[T]):
-    """What a call returned or raised; Ray and submitit would turn an error into text."""
+    """The result or the error of a call; Ray and submitit would turn an error into text."""
 
     value: Any = None
     error: Exception | None = None

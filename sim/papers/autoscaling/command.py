@@ -1,6 +1,5 @@
 """`mezzotint reproduce autoscaling`: fixed clusters and autoscalers over a day."""
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -60,20 +59,15 @@ def run_days(days: Sequence[Day], gpus: int, quick: bool, work: Path, jobs: int)
     """Run every cluster on every day, and return the results as JSON."""
     planned = list(clusters(days, gpus, quick))
     found: list[dict[str, Any]] = [{"title": day.title, "note": day.note, "rows": []} for day in days]
-    for cluster, (point, run) in zip(
-        planned, finish([each.point for each in planned], work, jobs).outcomes, strict=True
-    ):
-        if isinstance(run, str):
-            print(f"mezzotint: {point.command}: {run}", file=sys.stderr)
-            raise ConfigError(f"reproduce autoscaling: a run failed: {run}")
+    runs = finish([each.point for each in planned], work, jobs).of_study(NAME)
+    for cluster, run in zip(planned, runs, strict=True):
         day = found[cluster.day]
         day["rows"].append(_measured(cluster, run))
         if cluster.is_default:
             day.setdefault("series", {})[cluster.kind] = _over_the_day(run)
             day["requests"] = int(run.number("requests", "arrived"))
             day["limit_s"] = run.number("slo", "2x", "limit_s")
-    first = next(run for _, run in finish([planned[0].point], work, jobs).outcomes if isinstance(run, Finished))
-    assumed = {row["what"]: row["value"] for row in first.summary["assumptions"]}
+    assumed = {row["what"]: row["value"] for row in runs[0].summary["assumptions"]}
     return {"gpus": gpus, "usd_per_gpu_h": assumed["price of a GPU [USD/h]"], "days": found}
 
 

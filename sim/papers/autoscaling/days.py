@@ -50,7 +50,7 @@ class Day:
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """What is compared: days, controllers, and start-up times in seconds."""
+    """The days, controllers, and start-up times in seconds that are compared."""
 
     days: tuple[Day, ...]
     scalers: tuple[Scaler, ...]
@@ -73,7 +73,7 @@ STUDY: Study = read_data(Path(str(files("conf"))) / "data" / "autoscaling.yaml",
 
 
 def clusters(days: Sequence[Day], gpus: int, quick: bool) -> Iterator[Cluster]:
-    """Yield the clusters of each day; ``gpus`` is the most that can be rented. Start-up times vary on the first day.
+    """Yield the clusters of each day; at most ``gpus`` GPUs can be rented. Start-up times vary on the first day.
 
     ``quick`` takes the setting of each controller's file and the middle value alone.
     """
@@ -143,5 +143,5 @@ def cheapest(rows: Sequence[Results]) -> dict[str, Results]:
 
 
 def _cheaper(row: Results, other: Results) -> Comparison:
-    price, most = row["usd_per_1000"], other["usd_per_1000"]
-    return Comparison(f"at most {most:.2f} USD per 1,000 images", f"{price:.2f}", price <= most)
+    price, bound = row["usd_per_1000"], other["usd_per_1000"]
+    return Comparison(f"at most {bound:.2f} USD per 1,000 images", f"{price:.2f}", price <= bound)

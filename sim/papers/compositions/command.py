@@ -1,10 +1,8 @@
 """`mezzotint reproduce compositions`: untested combinations of designs, compared with their parts."""
 
-import sys
 from pathlib import Path
 from typing import Any
 
-from sim.core.errors import ConfigError
 from sim.papers.compositions.designs import TRAFFICS, comparisons
 from sim.papers.scorecard.options import RESULTS, RUNS, Check, Jobs, Output, Quick, RunsOn, Work
 from sim.papers.scorecard.runs.finished import Finished
@@ -61,12 +59,7 @@ def run_designs(work: Path, jobs: int, rows: int, launcher: Launcher = "joblib")
         for design in traffic.designs:
             common = (*design.overrides, *traffic.overrides, *CLUSTER, *length)
             planned += [Point(NAME, {}, (*common, *load)) for load in (light, SATURATION)]
-    done = finish(planned, work, jobs, launcher).outcomes
-    for point, outcome in done:
-        if isinstance(outcome, str):
-            print(f"mezzotint: {point.command}: {outcome}", file=sys.stderr)
-            raise ConfigError(f"reproduce compositions: a run failed: {outcome}")
-    runs = (run for _, run in done if isinstance(run, Finished))
+    runs = iter(finish(planned, work, jobs, launcher).of_study(NAME))
     traffics: list[dict[str, Any]] = []
     for traffic in TRAFFICS:
         traffics.append({"title": traffic.title, "light_rpm": traffic.light_rpm, "designs": []})

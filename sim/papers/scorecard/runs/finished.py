@@ -1,6 +1,7 @@
 """Finished runs that measures read."""
 
 import math
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,6 +71,17 @@ class Runs:
     def finished(self) -> list[Finished]:
         """Return the runs that finished."""
         return [run for _, run in self.outcomes if isinstance(run, Finished)]
+
+    def of_study(self, name: str) -> list[Finished]:
+        """Return the runs of the study ``reproduce NAME``.
+
+        Raises ConfigError: one failed; its command is printed to standard error first.
+        """
+        if failed := self.failed():
+            point, error = failed[0]
+            print(f"mezzotint: {point.command}: {error}", file=sys.stderr)
+            raise ConfigError(f"reproduce {name}: a run failed: {error}")
+        return self.finished()
 
     def failed(self) -> list[tuple[Point, str]]:
         """Return the points that failed, and their errors."""
