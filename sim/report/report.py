@@ -126,9 +126,9 @@ _FIGURES = {
     ),
     "throughput": _Figure(
         "Throughput",
-        "Requests completed per minute of the measured window. The saving beside a bar is compute: 1 − seconds of "
-        "denoising steps ÷ seconds of all steps of every request on the large model. A dotted line is the "
-        "offered rate.",
+        "Requests completed per minute of the measured window. Where bars are drawn, the number beside a bar is the "
+        "compute saving: 1 − seconds of denoising steps ÷ seconds of all steps of every request on the large model. "
+        "A dotted line is the offered rate.",
         charts.throughput,
         figures.throughput,
     ),
