@@ -98,6 +98,6 @@ def parse_target(text: str) -> Target:
 
 
 def check_targets(targets: Sequence[Target]) -> None:
-    """Raise ConfigError if there is no target, or if no latency or share can grow with a load (all are minimums)."""
+    """Raise ConfigError if there is no target."""
     if not targets:
         raise ConfigError(f"--target: found none, expected what the cluster must hold, such as {EXAMPLES}")
