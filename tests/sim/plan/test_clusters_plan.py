@@ -276,10 +276,34 @@ def test_steady_load_replays_the_first_requests_of_a_long_file(
         (["log.txt", "--target", "p95<9s", "--model", "sdxl"], "log.txt: is no file"),
         (["--target", "p95<9s", "--model", "sdxl", "--rate-rpm", "9", "--prices", "no.yaml"], "--prices no.yaml"),
         (["--target", "p95<9s", "--model", "sdxl", "--rate-rpm", "9", "--design", "moon"], "moon"),
+        (["--target", "p95<9s", "--model", "sdxl", "--rate-rpm", "9", "--gpu", "l40s+h100+l4"], "found 3 kinds"),
+        (["--target", "p95<9s", "--model", "sdxl", "--rate-rpm", "9", "arrivals=day"], "--rate-rpm: found beside"),
+        (["a.csv", "b.csv", "--target", "p95<9s", "--model", "sdxl"], "found a.csv and b.csv, expected one file"),
+        (["--target", "p95<9s", "--model", "sdxl", "--gpu", "l40s", "arrivals=saturation"], "has no rate to scale"),
     ],
 )
 def test_unusable_option_is_refused_with_its_name(
     words: list[str], message: str, there: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["plan", *words]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_own_times_leave_nothing_to_replicate(there: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (there / "log.csv").write_text("arrival_s,prompt\n0,a fox\n9,a hare\n")
+    words = ["plan", "log.csv", "--target", "p95<9s", "--model", "sdxl", "--gpu", "l40s", "--replications", "3"]
+    assert main(words) == 2
+    assert "the times of log.csv are the same for every seed" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("l40s: [", "prices.yaml"), ("l40s: dear", "expected KIND: USD"), ("l40s: -1", "expected KIND: USD")],
+)
+def test_prices_that_are_none_are_refused_with_file_and_kind(
+    text: str, message: str, there: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (there / "prices.yaml").write_text(text)
+    words = ["plan", "--target", "p95<9s", "--model", "sdxl", "--rate-rpm", "9", "--prices", "prices.yaml"]
+    assert main(words) == 2
     assert message in capsys.readouterr().err
