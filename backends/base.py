@@ -228,6 +228,14 @@ class Backend(Protocol):
         """Return the speedup of a step on ``gpus`` GPUs over one; None if not measured."""
         return None
 
+    def group_step(self, work: Work, gpus: int) -> Cost | None:
+        """Return one denoising step of ``work`` on ``gpus`` GPUs, with the joules of all; None if not measured."""
+        raise BackendError(f"{type(self).__name__} does not know a step on several GPUs; add backend=profiled")
+
+    def component_s(self, component: str, work: Work, gpus: int) -> float:
+        """Return the seconds of a ``component`` besides text encoder, denoiser and VAE, for a plan that names one."""
+        raise BackendError(f"{type(self).__name__} knows no component {component!r}; add backend=profiled")
+
 
 @runtime_checkable
 class AddonBackend(Protocol):

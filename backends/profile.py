@@ -105,6 +105,13 @@ class GroupPoint(Point):
     gpus: Annotated[int, Field(ge=2)]
 
 
+class ComponentPoint(Point):
+    """Seconds of a component besides text encoder, denoiser and VAE, on ``gpus`` GPUs, for plans that name it."""
+
+    component: Annotated[str, Field(min_length=1)]
+    gpus: Count = 1
+
+
 class RemoteControlNetPoint(Strict):
     """Parts of one step with ControlNets on other GPUs, at batch 1 and with plain kernels.
 
@@ -208,6 +215,7 @@ class Profile(Strict):
         text_encode: encoding the prompts of a batch; has no size.
         vae_encode: encoding a batch of images to be refined.
         vae_decode: decoding a batch, with post-processing.
+        component: other stages of a request. Sizes and ``gpus`` must match exactly.
         controlnet_step: extra time per step by number of inline ControlNets, interpolated linearly between numbers
             (0 adds nothing); beyond the largest number in proportion, with ``extrapolate=warn``.
         apart: parts of a step with ControlNets on other GPUs. Sizes and ``gpus`` must match exactly; the parts grow
@@ -242,6 +250,7 @@ class Profile(Strict):
     text_encode: list[Timing] = []
     vae_encode: list[Point] = []
     vae_decode: list[Point] = []
+    component: list[ComponentPoint] = []
     controlnet_step: list[ControlPoint] = []
     apart: list[RemoteControlNetPoint] = []
     kernels: dict[str, Quantity] = {}

@@ -201,6 +201,33 @@ class Profiled:
         standalone_s = self._lookup.at(profile.tables["step"], "step", model, width, height, 1)
         return standalone_s / self._lookup.at(table, f"step on {gpus} GPUs", model, width, height, 1)
 
+    def group_step(self, work: Work, gpus: int) -> Cost | None:
+        """Raises BackendError outside the grid unless ``extrapolate`` is ``warn``."""
+        if gpus == 1:
+            return self._step((work.shape, 1), work).times(self._factor(work))
+        self.require(work.model)
+        table = self.profiles[work.model].group_tables.get(gpus)
+        if table is None:
+            return None
+        seconds = self._lookup.at(table, f"step on {gpus} GPUs", work.model, work.width, work.height, 1)
+        cost = self._lookup.cost(work.model, seconds * self.service_factor * self._factor(work))
+        return cost if cost.joules is None else Cost(cost.seconds, cost.joules * gpus)
+
+    def component_s(self, component: str, work: Work, gpus: int) -> float:
+        self.require(work.model)
+        points = self.profiles[work.model].component
+        where = (component, gpus, work.width, work.height)
+        found = next((at.seconds for at in points if (at.component, at.gpus, at.width, at.height) == where), None)
+        if found is None:
+            names = ", ".join(sorted({at.component for at in points})) or "none"
+            size = f"{work.width}x{work.height} on {gpus} GPUs"
+            raise self._lookup.lacks(
+                work.model,
+                f"component: nobody measured {component} at {size} (components measured: {names})",
+                "add the figure to a profile in backend.folder, or leave the stage out of the plan",
+            )
+        return found * self.service_factor * self._factor(work)
+
     def load(self, asset: Asset) -> Cost:
         self.require(asset.model)
         profile = self.profiles[asset.model]

@@ -21,10 +21,11 @@ from sim.core.clock import ARRIVAL, COMPLETION, CONTROL, INSERTION, LAST, Clock
 from sim.core.culprit import OURS, attributed_error, caller, part_name
 from sim.core.errors import SimulationError
 from sim.core.model import Model, in_role
-from sim.core.request import COMPLETED, HIT, LOOKUPS, MISSING, Guarded, Request
+from sim.core.request import COMPLETED, FAILED, HIT, LOOKUPS, MISSING, Guarded, Request
 from sim.core.streams import stream
 from sim.core.worker import Worker
 from sim.core.workload import SimilarityInputs, Workload
+from sim.metrics.attempts import AttemptLog
 from sim.metrics.invariants import MAX_STEPS, FinishedRun, check, incomplete
 from sim.metrics.recorder import LOADS, RunRecord
 from sim.metrics.request_columns import DeclaredColumn, RequestColumns
@@ -176,6 +177,11 @@ class Engine:
     ) -> DeclaredColumn:
         return self.record.request_columns.declare(name, kind, public, default, total)
 
+    def attempts(self) -> AttemptLog:
+        if self.record.attempts is None:
+            self.record.attempts = AttemptLog()
+        return self.record.attempts
+
     def record_load(self, asset: Asset, seconds: float) -> None:
         if not 0.0 <= seconds < math.inf:
             raise SimulationError(f"{caller()} loads {asset.name} in {seconds} s; expected 0 or more seconds")
@@ -219,6 +225,8 @@ class Engine:
                 self.clock.feed(self._times, ARRIVAL, self._arrive, self._pending_rows)
                 self.clock.at(self._times[0], CONTROL, self._sample)
                 self.clock.run()
+                for request, reason in self.scheduler.stranded():
+                    self.end(request, FAILED, reason)
         took = time.perf_counter() - wall, time.process_time() - cpu
         self._check()
         return took

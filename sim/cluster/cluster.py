@@ -387,6 +387,56 @@ class Cluster:
             self._pull_later(worker)
         self._record.decisions.append((now_s, "disband", {"gpus": list(group.gpus)}))
 
+    def group(self, gpus: tuple[int, ...]) -> Worker:
+        if len(gpus) == 1:
+            return self._gpu_workers[gpus[0]]
+        first = self._gpu_workers[gpus[0]]
+        key = ("", len(gpus), tuple(sorted(gpus)))
+        group = self._group_of.get(key)
+        if group is None:
+            number = len(self._gpu_workers) + len(self._groups)
+            group = Worker(
+                number, first._role, first.model, self._max_batch, key[2], gpu=first.gpu, backend=first.backend
+            )
+            self._groups.append(group)
+            self._group_of[key] = group
+        return group
+
+    def occupy(self, group: Worker) -> None:
+        for number in group.gpus:
+            worker = self._gpu_workers[number]
+            if worker.running:
+                raise SimulationError(
+                    f"{part_name(self._parts, 'scheduler')} starts work on the GPUs {group.gpus}, and GPU {number} is "
+                    "busy; start a launch once all its GPUs are idle"
+                )
+            worker.running = 1
+
+    def vacate(self, group: Worker) -> None:
+        for number in group.gpus:
+            self._gpu_workers[number].running = 0
+
+    def lacks(self, group: Worker, model: str) -> bool:
+        return any(self._gpu_workers[number].model != model for number in group.gpus)
+
+    def hold(self, group: Worker, model: str) -> None:
+        for number in group.gpus:
+            if self._gpu_workers[number].model != model:
+                self._install(self._gpu_workers[number], model)
+
+    def record_stage(
+        self,
+        group: Worker,
+        model: str,
+        from_s: float,
+        until_s: float,
+        kind: str,
+        joules: float | None = None,
+        row: int = -1,
+    ) -> float:
+        self._name_model(group, model)
+        return self.record_busy(group, from_s, until_s, kind, joules, 1, row)
+
     def rent(self, on: int) -> None:
         self._is_rented = True
         for worker in self._gpu_workers[on:]:

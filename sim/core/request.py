@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from sim.core.culprit import caller
 from sim.core.errors import SimulationError
+from sim.core.plan import Plan
 
 MISSING = -1
 
@@ -67,6 +68,7 @@ class Request:
         source: the row whose artifact is reused; MISSING without one, DECLARED if the hit is declared.
         source_age_s, similarity: age of that artifact, and its similarity; NaN without one.
         refine: True if the artifact is an image, to be encoded and noised, not a latent.
+        stages: its stages; None for those of the executor (executor=stages), or a whole request.
         lookup: code of the cache lookup's result (LOOKUPS).
         search_s, fetch_s: duration of the search, and of fetching the artifact onto the worker.
 
@@ -100,6 +102,7 @@ class Request:
     source_age_s: float
     similarity: float
     refine: bool
+    stages: Plan | None
     lookup: int
     search_s: float
     fetch_s: float
@@ -137,6 +140,7 @@ class Request:
         self.source_age_s = nan
         self.similarity = nan
         self.refine = False
+        self.stages = None
         self.lookup = 0
         self.search_s = 0.0
         self.fetch_s = 0.0
@@ -162,7 +166,7 @@ class Request:
 
 PLAN = (
     *("row", "arrival_s", "width", "height", "steps", "deadline_s", "model", "planned", "k", "of_steps", "skipped"),
-    *("source", "source_age_s", "similarity", "refine", "lookup", "search_s", "fetch_s"),
+    *("source", "source_age_s", "similarity", "refine", "stages", "lookup", "search_s", "fetch_s"),
 )
 """Attributes that only the front end and Run.assign may write."""
 

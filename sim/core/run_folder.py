@@ -20,8 +20,8 @@ from conf.document import DocumentError, parse
 from sim.core.errors import ConfigError
 
 SUMMARY, REQUESTS, CLUSTER, CONFIG = "summary.json", "requests.parquet", "cluster.parquet", "config.yaml"
-TIMELINE = "timeline.json.gz"
-FILES = (SUMMARY, REQUESTS, CLUSTER, CONFIG, TIMELINE)
+TIMELINE, ATTEMPTS = "timeline.json.gz", "attempts.parquet"
+FILES = (SUMMARY, REQUESTS, CLUSTER, CONFIG, TIMELINE, ATTEMPTS)
 REPORT, FIGURES = "report.html", "figures"
 """Files that a report adds to the folder of a run."""
 

@@ -13,6 +13,7 @@ from sim.core.errors import SimulationError
 from sim.core.model import Model
 from sim.core.request import COMPLETED, MISSING
 from sim.core.workload import Workload
+from sim.metrics.attempts import AttemptLog
 from sim.metrics.recorder import BATCH_MEAN, STEP_SHARE, RunRecord
 from sim.metrics.request_columns import RequestColumns
 from sim.protocols import Cluster
@@ -75,7 +76,10 @@ def check(run: FinishedRun) -> None:
     _check_values(run, columns, served, on_gpu)
     _check_times(run, columns, served, on_gpu)
     _check_energy(run)
-    _check_usage(run, columns, on_gpu)
+    if run.record.attempts is None:
+        _check_usage(run, columns, on_gpu)
+    else:
+        _check_attempts(run, run.record.attempts, columns, on_gpu)
     _check_rentals(run)
     _check_littles_law(run, columns)
 
@@ -254,6 +258,36 @@ def _check_usage(run: FinishedRun, columns: RequestColumns, on_gpu: Flags) -> No
     if at is not None:
         energy = f"energy_j of {shares_j[at]} J in the requests of worker {at}, and its GPUs drew {drawn_j[at]} J"
         raise run.policy_error("executor", f"wrote {energy}")
+
+
+def _check_attempts(run: FinishedRun, log: AttemptLog, columns: RequestColumns, on_gpu: Flags) -> None:
+    """Invariants 5 and 7: no GPU works twice at one instant, and the attempts of a request add up to it."""
+    counts = np.array([len(gpus) for gpus in log.gpus], np.int64)
+    attempt = np.repeat(np.arange(len(log)), counts)
+    gpu = np.array([gpu for gpus in log.gpus for gpu in gpus], np.int64)
+    from_s, until_s, row = np.asarray(log.from_s), np.asarray(log.until_s), np.asarray(log.row, np.int64)
+    order = np.lexsort((until_s[attempt], from_s[attempt], gpu))
+    sorted_gpu, begins_s, ends_s = gpu[order], from_s[attempt[order]], until_s[attempt[order]]
+    slack_s = GAP_S + 4 * np.spacing(ends_s.max(initial=0.0))
+    at = _first((sorted_gpu[1:] == sorted_gpu[:-1]) & (begins_s[1:] < ends_s[:-1] - slack_s))
+    if at is not None:
+        first, second = (row[attempt[order[each]]] for each in (at, at + 1))
+        raise run.policy_error(
+            "executor",
+            f"ran the requests in rows {first} and {second} on GPU {sorted_gpu[at]} at the same time, "
+            f"{begins_s[at + 1]} s",
+        )
+    place = row - columns.first
+    busy_s = np.bincount(place, until_s - from_s, len(on_gpu))
+    parts_s = columns["denoise_s"] + columns["decode_s"]
+    moved_s = np.bincount(place, np.where(np.asarray(log.stage) == MISSING, until_s - from_s, 0.0), len(on_gpu))
+    at = _first(on_gpu & (np.abs(busy_s - moved_s - parts_s) > GAP_S + SHARE * parts_s))
+    if at is not None:
+        raise run.policy_error(
+            "executor",
+            f"ran the request in row {columns.first + at} for {busy_s[at]} s in its attempts, and recorded "
+            f"{parts_s[at]} s of stages",
+        )
 
 
 def _order_by_worker(numbers: NDArray[np.int32]) -> NDArray[np.intp]:

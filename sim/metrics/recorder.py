@@ -9,6 +9,7 @@ import numpy as np
 
 from conf.assumption import Assumption
 from sim.core.errors import SimulationError
+from sim.metrics.attempts import AttemptLog
 from sim.metrics.request_columns import RequestColumns
 from sim.metrics.usage_log import UsageLog
 
@@ -64,6 +65,7 @@ class RunRecord:
         logs: events that belong to no request, by name.
         decisions: time, name and details of each decision of a controller or the cluster.
         assumptions: values that the result rests on and nobody measured.
+        attempts: every run of a stage, of systems whose requests may take several; else None.
     """
 
     request_columns: RequestColumns
@@ -73,6 +75,7 @@ class RunRecord:
     logs: dict[str, EventLog] = field(default_factory=dict)
     decisions: list[tuple[float, str, dict[str, Any]]] = field(default_factory=list)
     assumptions: list[Assumption] = field(default_factory=list)
+    attempts: AttemptLog | None = None
 
     def gauge(self, name: str, read: Callable[[float], float | int | bool]) -> None:
         """Sample ``read`` as the column ``name``. Raises SimulationError if the name is taken."""

@@ -18,6 +18,7 @@ from sim.core.gpu import Gpu
 from sim.core.model import reference
 from sim.core.request import COMPLETED, DISCARDED, FAILED, LOOKUPS, MISSING
 from sim.core.slo import Limit
+from sim.metrics.attempts import AttemptLog
 from sim.metrics.backlog import backlog
 from sim.metrics.cost import PaidService, cost
 from sim.metrics.quality import QualityEstimate
@@ -119,6 +120,7 @@ def summarise(
             "step_saving": view.step_saving(),
             **({} if len(by_kind) == 1 else {"by_kind": by_kind}),
         },
+        **({} if record.attempts is None else {"stages": view.stages(record.attempts)}),
         "energy_j": {"per_image": None if energy_j is None else _ratio(energy_j, images), "total": energy_j},
         "cost_usd": cost_usd,
         "quality": view.quality(run.backend.quality_basis, alpha) if judged is None else judged.summary(view.images),
@@ -216,6 +218,11 @@ class MeasuredWindow:
     def column(self, name: str) -> NDArray[Any]:
         """Return a column of the measured requests."""
         return self._record.request_columns[name][self._warmup :]
+
+    def stages(self, attempts: AttemptLog) -> dict[str, Any]:
+        """Return the counts of attempts, pauses and moves, and the GPU-seconds, of the measured requests."""
+        counts = {"attempts": sum(row >= self._first for row in attempts.row)}
+        return counts | self._totals("stages")
 
     def _totals(self, group: str) -> dict[str, Any]:
         """Return the sums of the declared columns whose totals are keys of ``group``."""

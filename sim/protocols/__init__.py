@@ -9,6 +9,7 @@ own is made known with ``mezzotint run --plugin my_module --config-dir my_yaml``
 - Scheduler (``scheduler=``): which request runs next, and where.
 - Router, Discipline (``router=``, ``discipline=``): to which worker's queue, and in which order it is served.
 - Executor (``executor=``): how a worker runs requests.
+- GroupPolicy, Estimates (``group_policy=``, ``estimates=``): the GPUs of each stage, chosen anew at step boundaries.
 - Steps, FeatureCache (``batching=``, ``feature_cache=``): the stage costs of continuous batching.
 - Admission, Eviction, Selector, MatchPredictor (``admission=``, ...): what is stored, evicted and reused.
 - Controller, Allocation (``controller=``, ``allocation=``): the roles of GPUs.
@@ -24,7 +25,8 @@ from sim.protocols.cluster import Cluster
 from sim.protocols.control import Allocation, Controller
 from sim.protocols.execution import Executor, FeatureCache, Priced, StepCosts, Steps
 from sim.protocols.frontend import FrontEnd
-from sim.protocols.run import Log, RequestColumn, Run
+from sim.protocols.groups import CostOf, Estimates, GroupPolicy, Launch, StageCost, StageExecutor, StageView
+from sim.protocols.run import AttemptLog, Log, RequestColumn, Run
 from sim.protocols.scheduling import Discipline, Router, Scheduler, Stepper, StepsUntil
 
 __all__ = [
@@ -32,18 +34,23 @@ __all__ = [
     "Admission",
     "Allocation",
     "Asset",
+    "AttemptLog",
     "Change",
     "Cluster",
     "ControlNetPlacement",
     "Controller",
     "Cost",
+    "CostOf",
     "Delay",
     "Discipline",
+    "Estimates",
     "Eviction",
     "Executor",
     "FeatureCache",
     "FrontEnd",
+    "GroupPolicy",
     "Item",
+    "Launch",
     "Loads",
     "Log",
     "LoraFetch",
@@ -57,6 +64,9 @@ __all__ = [
     "Scheduler",
     "Selector",
     "Shape",
+    "StageCost",
+    "StageExecutor",
+    "StageView",
     "StepCosts",
     "Stepper",
     "Steps",

@@ -86,6 +86,36 @@ class Cluster(Protocol):
     def disband(self, group: Worker, now_s: float) -> None:
         """Let the GPUs of the idle ``group`` work on their own again."""
 
+    def group(self, gpus: tuple[int, ...]) -> Worker:
+        """Return the worker that stands for ``gpus`` together, for a stage that runs there (executor=stages).
+
+        Nothing is formed: a GPU may be part of many such groups, and works in one at a time.
+        """
+
+    def occupy(self, group: Worker) -> None:
+        """Count the GPUs of ``group`` as busy. Raises SimulationError if one is."""
+
+    def vacate(self, group: Worker) -> None:
+        """Count the GPUs of ``group`` as idle."""
+
+    def lacks(self, group: Worker, model: str) -> bool:
+        """Return True if a GPU of ``group`` does not hold ``model``."""
+
+    def hold(self, group: Worker, model: str) -> None:
+        """Put ``model`` on every GPU of ``group``. An executor records the load itself."""
+
+    def record_stage(
+        self,
+        group: Worker,
+        model: str,
+        from_s: float,
+        until_s: float,
+        kind: str,
+        joules: float | None = None,
+        row: int = -1,
+    ) -> float:
+        """Record busy time of all GPUs of ``group`` with ``model``, as record_busy does."""
+
     def rent(self, on: int) -> None:
         """Begin a run with the first ``on`` GPUs on and the others off, for a controller that rents instances.
 

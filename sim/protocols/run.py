@@ -24,6 +24,24 @@ class RequestColumn(Protocol):
     def __getitem__(self, row: int) -> Any: ...
 
 
+class AttemptLog(Protocol):
+    """The log of attempts (sim.metrics.attempts)."""
+
+    def add(
+        self,
+        row: int,
+        stage: int,
+        component: str,
+        model: str,
+        gpus: tuple[int, ...],
+        from_s: float,
+        until_s: float,
+        steps: int = 0,
+        estimate_s: float = ...,
+        energy_j: float = ...,
+    ) -> None: ...
+
+
 class Log(Protocol):
     """A log of events that belong to no request, each with its duration."""
 
@@ -122,6 +140,9 @@ class Run(Protocol):
 
     def log(self, name: str) -> Log:
         """Declare a log of events that belong to no request."""
+
+    def attempts(self) -> "AttemptLog":
+        """Return the log of attempts, for an executor whose requests run in several; it writes attempts.parquet."""
 
     def process(self, actor: Generator[simpy.Event, Any, Any]) -> simpy.Process:
         """Start a SimPy process. It acts in the controllers' turn and ends with the last request."""

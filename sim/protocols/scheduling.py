@@ -47,6 +47,13 @@ class Scheduler(Protocol):
         """Take note that ``request`` ended, or was lost with its GPU and will be offered anew."""
         return
 
+    def stranded(self) -> Sequence[tuple[Request, str]]:
+        """Return the waiting requests, each with the reason, that end as failed when no event is left.
+
+        Without any, a request that is left behind ends the run with an error.
+        """
+        return ()
+
     @abstractmethod
     def __len__(self) -> int:
         """Return the number of requests that wait."""

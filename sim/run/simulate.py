@@ -24,7 +24,18 @@ from sim.control.foresight import Foresight
 from sim.core.errors import ConfigError
 from sim.core.model import Model, reference
 from sim.core.request import COMPLETED, Addons
-from sim.core.run_folder import CLUSTER, CONFIG, REQUESTS, SUMMARY, TIMELINE, Claim, claimed, config_of, holds_run
+from sim.core.run_folder import (
+    ATTEMPTS,
+    CLUSTER,
+    CONFIG,
+    REQUESTS,
+    SUMMARY,
+    TIMELINE,
+    Claim,
+    claimed,
+    config_of,
+    holds_run,
+)
 from sim.core.slo import Limit
 from sim.core.streams import ARRIVALS, TRACE, stream
 from sim.core.workload import Shapes, SimilarityInputs, Workload, addon_bytes, standalone
@@ -70,7 +81,8 @@ class TraceInputs:
 class Outcome:
     """The results of a run: summary, request table, time series and configuration.
 
-    ``timeline`` writes the timeline to a path; None if it was not asked for.
+    ``timeline`` writes the timeline to a path; None if it was not asked for. ``attempts`` is None if every request ran
+    in one attempt.
     """
 
     summary: dict[str, Any]
@@ -78,6 +90,7 @@ class Outcome:
     cluster: pa.Table
     config: dict[str, Any]
     timeline: Callable[[Path], None] | None = None
+    attempts: pa.Table | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +186,8 @@ def replay(settings: Settings, assembled: Assembled, config: Mapping[str, Any], 
 
     kept = timeline if settings.timeline else None
     table = record.request_columns.table(ids, source_age_trace_s(record.request_columns, trace))
-    return Outcome(summary, table, series(record), saved_config(config), kept)
+    attempts = None if record.attempts is None else record.attempts.table(ids)
+    return Outcome(summary, table, series(record), saved_config(config), kept, attempts)
 
 
 def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None = None) -> Assembled:
@@ -368,7 +382,8 @@ def save(outcome: Outcome, claim: Claim) -> None:
     """
     staging = claim.staging
     try:
-        for table, name in ((outcome.requests, REQUESTS), (outcome.cluster, CLUSTER)):
+        tables = [(outcome.requests, REQUESTS), (outcome.cluster, CLUSTER), (outcome.attempts, ATTEMPTS)]
+        for table, name in ((table, name) for table, name in tables if table is not None):
             with (staging / name).open("wb") as file:
                 pq.write_table(table, file)
         if outcome.timeline is not None:

@@ -1,0 +1,84 @@
+"""Where a request stands in its plan: its stage, the steps left, and the GPUs that it last ran on."""
+
+from dataclasses import dataclass, field
+
+from sim.core.plan import Plan, Stage
+from sim.core.request import Request
+from sim.core.worker import Worker
+
+
+@dataclass(slots=True, eq=False)
+class Progress:
+    """A request between its first stage and its last. Policies read it; only the stage scheduler changes it.
+
+    Attributes:
+        request: the request.
+        number: its number in the order of submission, for ties.
+        plan: its stages.
+        index: number of its present stage.
+        stage: the present stage.
+        left: steps of the present stage still to run.
+        group: the GPUs that it last ran on, where its latent lies; None before its first stage.
+        running: True while GPUs work for it.
+        paused_since_s: instant at which it began to wait at a boundary.
+        pauses, paused_s: boundaries after which it did not run on at once, and the seconds until it did.
+        moves, degree_changes: changes of its GPUs, and of their number.
+    """
+
+    request: Request
+    number: int
+    plan: Plan
+    index: int = field(init=False, default=0)
+    stage: Stage = field(init=False)
+    left: int = field(init=False)
+    group: Worker | None = field(init=False, default=None)
+    running: bool = field(init=False, default=False)
+    paused_since_s: float = field(init=False, default=0.0)
+    pauses: int = field(init=False, default=0)
+    paused_s: float = field(init=False, default=0.0)
+    moves: int = field(init=False, default=0)
+    degree_changes: int = field(init=False, default=0)
+
+    def __post_init__(self) -> None:
+        self.stage = self.plan.stages[0]
+        self.left = self.stage.steps
+
+    @property
+    def done(self) -> int:
+        """Steps of the present stage that are behind it."""
+        return self.stage.steps - self.left
+
+    def advance(self, steps: int) -> bool:
+        """Count ``steps`` of the present stage as run; return True if that was the last stage's last step."""
+        self.left -= steps
+        if self.left:
+            return False
+        if self.index + 1 == len(self.plan.stages):
+            return True
+        self.index += 1
+        self.stage = self.plan.stages[self.index]
+        self.left = self.stage.steps
+        return False
+
+    def __repr__(self) -> str:
+        return f"the request in row {self.request.row} with {self.left} steps left of its {self.stage.component}"
+
+
+@dataclass(slots=True)
+class Attempt:
+    """A run of a stage on some GPUs, without a pause: one launch, or several that follow each other.
+
+    Attributes:
+        group: the GPUs.
+        index: number of the stage in the plan.
+        done: steps of the stage that were behind before it.
+        from_s, until_s: instants of its begin and end.
+        steps: steps that it ran.
+    """
+
+    group: Worker
+    index: int
+    done: int
+    from_s: float
+    until_s: float
+    steps: int = 0

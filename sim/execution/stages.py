@@ -1,0 +1,192 @@
+"""Execution of stages on groups of GPUs that change between steps (``executor=stages``)."""
+
+from dataclasses import dataclass, field
+from math import isnan
+from typing import Literal
+
+from backends.base import Asset, BackendError
+from conf.ranges import Seconds
+from sim.addons.assets import load
+from sim.core.culprit import checked_cost
+from sim.core.errors import ConfigError, SimulationError
+from sim.core.gpu import check_one_kind
+from sim.core.plan import DENOISER, TEXT_ENCODER, VAE, WHOLE, Plan, Stage, apart, whole
+from sim.core.progress import Attempt, Progress
+from sim.core.request import Request
+from sim.metrics.recorder import STEP_SHARE
+from sim.protocols import AttemptLog, Executor, RequestColumn, Run, StageCost, StageExecutor, Worker
+
+MOVE = "move"
+"""Component of a move of a latent between groups, in attempts.parquet."""
+
+BYTES_PER_LATENT_PIXEL = 2 * 16 / 64
+"""Bytes of a latent per pixel of the image: 16 channels of 2 bytes at an eighth of the side (FLUX, SD3)."""
+
+
+@dataclass(slots=True)
+class Stages(Executor, StageExecutor):
+    """Run stages on groups of any GPUs, with the costs of forming a group and of moving a latent between groups.
+
+    Args:
+        stages: ``whole`` makes a request one stage, with text encoding in its first step and decoding in its last;
+            ``apart`` makes text encoder, denoiser and VAE stages of their own.
+        forming_s: seconds to form a group of two or more GPUs that were never a group before.
+        migration_s: seconds in which a latent moves to other GPUs, besides its bytes; old and new GPUs are busy.
+        link_bytes_s: bytes per second between GPUs; 0 moves them in no time.
+    """
+
+    stages: Literal["whole", "apart"] = "whole"
+    forming_s: Seconds = 0.0
+    migration_s: Seconds = 0.0
+    link_bytes_s: Seconds = 0.0
+    _run: Run = field(init=False, repr=False)
+    _log: AttemptLog = field(init=False, repr=False)
+    _costs: dict[tuple[object, ...], StageCost] = field(init=False, default_factory=dict, repr=False)
+    _plans: dict[int, Plan] = field(init=False, default_factory=dict, repr=False)
+    _formed: set[int] = field(init=False, default_factory=set, repr=False)
+    _by_row: bool = field(init=False, repr=False)
+    _columns: dict[str, RequestColumn] = field(init=False, default_factory=dict, repr=False)
+
+    def bind(self, run: Run) -> None:
+        self._run = run
+        check_one_kind(run.cluster.kinds, "executor=stages", "a group's GPUs are of", "choose another executor=")
+        if run.workload.addons is not None:
+            raise ConfigError(
+                "addons=serve: executor=stages runs no ControlNets or LoRAs; leave addons=ignore or choose another "
+                "executor="
+            )
+        if run.backend.live:
+            raise ConfigError("backend: found a live one, and executor=stages needs profiles; add backend=profiled")
+        self._log = run.attempts()
+        self._by_row = run.backend.by_row
+        self._columns = {
+            "pauses": run.add_column("pauses", int, default=0, total="stages.pauses"),
+            "paused_s": run.add_column("paused_s", default=0.0),
+            "moves": run.add_column("moves", int, default=0, total="stages.moves"),
+            "degree_changes": run.add_column("degree_changes", int, default=0, total="stages.degree_changes"),
+            "gpu_s": run.add_column("gpu_s", default=0.0, total="stages.gpu_s"),
+            "estimate_s": run.add_column("estimate_s", default=0.0, total="stages.estimate_s"),
+            STEP_SHARE: run.add_column(STEP_SHARE, default=0.0, public=False),
+        }
+        if self.forming_s:
+            run.assume("seconds to form a group of GPUs", self.forming_s, "executor.forming_s")
+        if self.migration_s:
+            run.assume("seconds to move a latent between groups", self.migration_s, "executor.migration_s")
+
+    def accept(self, worker: Worker, request: Request) -> None:
+        raise SimulationError(
+            "executor=stages was handed a whole request; choose scheduler=stages, which gives each stage its GPUs"
+        )
+
+    def plan(self, request: Request) -> Plan:
+        if request.stages is not None:
+            return request.stages
+        steps = request.steps - request.skipped
+        plan = self._plans.get(steps)
+        if plan is None:
+            plan = self._plans[steps] = whole(steps) if self.stages == "whole" else apart(steps)
+        return plan
+
+    def cost(self, request: Request, stage: Stage, degree: int) -> StageCost:
+        row = request.row if self._by_row else -1
+        key = request.model, request.width, request.height, request.steps, stage.component, degree, request.refine, row
+        found = self._costs.get(key)
+        if found is None:
+            found = self._costs[key] = self._cost(request, stage, degree)
+        return found
+
+    def _cost(self, request: Request, stage: Stage, degree: int) -> StageCost:
+        backend, component = self._run.backend, stage.component
+        gpu = next(iter(self._run.cluster.kinds))
+        work = self._run.work(request)
+        first_s = step_s = last_s = 0.0
+        joules: float | None = None
+        if component in (WHOLE, TEXT_ENCODER):
+            first_s = checked_cost(backend.begin((work,)), backend, "begin").seconds
+        if component in (WHOLE, DENOISER):
+            cost = backend.group_step(work, degree)
+            if cost is None:
+                sizes = ", ".join(map(str, sorted({1, *backend.group_sizes()})))
+                raise BackendError(
+                    f"a step of {work.model} at {work.width}x{work.height} on {degree} GPUs was not measured (degrees "
+                    f"with a profile: {sizes}); name these degrees, or add the figure to a profile in backend.folder"
+                )
+            step_s = checked_cost(cost, backend, "group_step").seconds
+            joules = cost.joules
+        if component in (WHOLE, VAE):
+            work.done = work.steps
+            last_s = checked_cost(backend.end((work,)), backend, "end").seconds
+        if component not in (WHOLE, TEXT_ENCODER, DENOISER, VAE):
+            step_s = backend.component_s(component, work, degree)
+        watts = gpu.energy_j(1.0) * degree if joules is None or not step_s else joules / step_s
+        return StageCost(first_s, step_s, last_s, watts)
+
+    def prepare(self, progress: Progress, group: Worker, now_s: float) -> float:
+        request, cluster, took_s = progress.request, self._run.cluster, 0.0
+        model = request.model or ""
+        if self.forming_s and len(group.gpus) > 1 and group.id not in self._formed:
+            self._formed.add(group.id)
+            took_s = self.forming_s
+            cluster.record_stage(group, model, now_s, now_s + took_s, "form", None, request.row)
+        if cluster.lacks(group, model):
+            cost = load(group, Asset("model", model, model))
+            cluster.record_stage(group, model, now_s + took_s, now_s + took_s + cost.seconds, "load", cost.joules)
+            cluster.hold(group, model)
+            took_s += cost.seconds
+        if took_s:
+            request.load_s += took_s
+        if request.fetch_s and progress.group is None:
+            until_s = now_s + took_s + request.fetch_s
+            request.energy_j += cluster.record_stage(group, model, now_s + took_s, until_s, "fetch", None, request.row)
+            took_s += request.fetch_s
+        return took_s
+
+    def move_s(self, progress: Progress, group: Worker) -> float:
+        seconds = self.migration_s
+        if self.link_bytes_s:
+            request = progress.request
+            seconds += request.width * request.height * BYTES_PER_LATENT_PIXEL / self.link_bytes_s
+        return seconds
+
+    def moved(self, progress: Progress, group: Worker, from_s: float, until_s: float) -> None:
+        request = progress.request
+        joules = self._run.cluster.record_stage(group, request.model or "", from_s, until_s, MOVE, None, request.row)
+        self._log.add(
+            request.row, -1, MOVE, request.model or "", group.gpus, from_s, until_s, estimate_s=0.0, energy_j=joules
+        )
+        request.energy_j += joules
+
+    def ran(self, progress: Progress, attempt: Attempt, estimate_s: float) -> None:
+        request, group, stage = progress.request, attempt.group, progress.plan.stages[attempt.index]
+        degree, seconds = len(group.gpus), attempt.until_s - attempt.from_s
+        cost = self.cost(request, stage, degree)
+        model = request.model or ""
+        joules = self._run.cluster.record_stage(
+            group, model, attempt.from_s, attempt.until_s, "serve",
+            None if isnan(cost.watts) else cost.watts * seconds, request.row,
+        )  # fmt: skip
+        request.energy_j += joules
+        steps_s = seconds if stage.component not in (TEXT_ENCODER, VAE) else 0.0
+        if stage.component == WHOLE:
+            if not attempt.done:
+                steps_s -= cost.first_s
+            if attempt.done + attempt.steps == stage.steps:
+                steps_s -= cost.last_s
+        request.denoise_s += steps_s
+        request.decode_s += seconds - steps_s
+        row, columns = request.row, self._columns
+        columns["gpu_s"][row] += seconds * degree
+        columns["estimate_s"][row] += estimate_s
+        columns[STEP_SHARE][row] += steps_s * degree
+        self._log.add(
+            row, attempt.index, stage.component, model, group.gpus, attempt.from_s, attempt.until_s, attempt.steps,
+            estimate_s, joules,
+        )  # fmt: skip
+
+    def complete(self, progress: Progress) -> None:
+        request, row, columns = progress.request, progress.request.row, self._columns
+        assert progress.group is not None
+        request.worker, request.steps_left = progress.group.id, 0
+        for name in ("pauses", "paused_s", "moves", "degree_changes"):
+            columns[name][row] = getattr(progress, name)
+        self._run.end(request)

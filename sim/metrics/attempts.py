@@ -1,0 +1,86 @@
+"""Attempts: a record of every run of a stage on some GPUs, the table of attempts.parquet."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from sim.core.request import MISSING
+
+
+@dataclass(slots=True)
+class AttemptLog:
+    """Every attempt of a run in the order of its end, column by column.
+
+    Attributes:
+        row: trace row of the request.
+        stage: number of the stage in the request's plan; MISSING for a move.
+        component, model: names of what ran.
+        worker: number of the worker or group; its GPUs are in the table's column ``gpus``.
+        from_s, until_s: instants of begin and end.
+        steps: steps run.
+        estimate_s: seconds that the scheduler believed it to take.
+        energy_j: joules of all its GPUs; NaN where the power is not known.
+    """
+
+    row: list[int] = field(default_factory=list)
+    stage: list[int] = field(default_factory=list)
+    component: list[str] = field(default_factory=list)
+    model: list[str] = field(default_factory=list)
+    gpus: list[tuple[int, ...]] = field(default_factory=list)
+    from_s: list[float] = field(default_factory=list)
+    until_s: list[float] = field(default_factory=list)
+    steps: list[int] = field(default_factory=list)
+    estimate_s: list[float] = field(default_factory=list)
+    energy_j: list[float] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    def add(
+        self,
+        row: int,
+        stage: int,
+        component: str,
+        model: str,
+        gpus: tuple[int, ...],
+        from_s: float,
+        until_s: float,
+        steps: int = 0,
+        estimate_s: float = np.nan,
+        energy_j: float = np.nan,
+    ) -> None:
+        """Add an attempt that ended."""
+        self.row.append(row)
+        self.stage.append(stage)
+        self.component.append(component)
+        self.model.append(model)
+        self.gpus.append(gpus)
+        self.from_s.append(from_s)
+        self.until_s.append(until_s)
+        self.steps.append(steps)
+        self.estimate_s.append(estimate_s)
+        self.energy_j.append(energy_j)
+
+    def table(self, request_ids: pa.ChunkedArray) -> pa.Table:
+        """Return the table of attempts.parquet, one row an attempt, in the order of their ends.
+
+        Args:
+            request_ids: of the whole trace.
+        """
+        stage = np.asarray(self.stage, np.int32)
+        return pa.table(
+            {
+                "request_id": request_ids.take(pa.array(self.row, pa.int64())),
+                "stage": pa.array(stage, mask=stage == MISSING),
+                "component": pa.array(self.component, pa.string()).dictionary_encode(),
+                "model": pa.array(self.model, pa.string()).dictionary_encode(),
+                "degree": pa.array([len(gpus) for gpus in self.gpus], pa.int32()),
+                "gpus": pa.array([list(gpus) for gpus in self.gpus], pa.list_(pa.int32())),
+                "start_s": pa.array(self.from_s, pa.float64()),
+                "finish_s": pa.array(self.until_s, pa.float64()),
+                "steps": pa.array(self.steps, pa.int32()),
+                "estimate_s": pa.array(self.estimate_s, pa.float64(), from_pandas=True),
+                "energy_j": pa.array(self.energy_j, pa.float64(), from_pandas=True),
+            }
+        )

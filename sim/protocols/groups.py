@@ -1,0 +1,155 @@
+"""Groups of GPUs that change while a request runs: which GPUs run which stage next, and for how many steps."""
+
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple, Protocol, runtime_checkable
+
+from sim.core.plan import Plan, Stage
+from sim.core.progress import Attempt, Progress
+from sim.core.request import Request
+from sim.core.worker import Worker
+from sim.protocols.run import Run
+
+
+class StageCost(NamedTuple):
+    """Seconds of a stage on some number of GPUs: before its first step, of a step, and after its last.
+
+    ``watts`` is the power of all its GPUs; NaN where it is not known.
+    """
+
+    first_s: float
+    step_s: float
+    last_s: float
+    watts: float
+
+    def seconds(self, done: int, count: int, steps: int) -> float:
+        """Return the seconds of the next ``count`` of ``steps``, of which ``done`` are behind."""
+        seconds = self.step_s * count
+        if not done:
+            seconds += self.first_s
+        if done + count == steps:
+            seconds += self.last_s
+        return seconds
+
+
+class Launch(NamedTuple):
+    """A decision: the next ``steps`` of ``progress`` run on ``gpus``, as soon as all of them are idle."""
+
+    progress: Progress
+    gpus: tuple[int, ...]
+    steps: int = 1
+
+
+@runtime_checkable
+class Estimates(Protocol):
+    """What a scheduler believes of the cost of a stage; the machine takes the true one."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def bind(self, run: Run, cost: "CostOf") -> None:
+        """Take the run, and the true cost by request, stage and parallel degree."""
+
+    @abstractmethod
+    def cost(self, request: Request, stage: Stage, degree: int) -> StageCost:
+        """Return the estimated cost of ``stage`` of ``request`` on ``degree`` GPUs."""
+
+    def observed(self, request: Request, stage: Stage, degree: int, steps: int, seconds: float) -> None:
+        """Take note of what ``steps`` of ``stage`` really took, which ended now."""
+        return
+
+
+class CostOf(Protocol):
+    """The true cost of a stage by request, stage and parallel degree."""
+
+    def __call__(self, request: Request, stage: Stage, degree: int) -> StageCost: ...
+
+
+class StageView(Protocol):
+    """The stage scheduler, as a group policy sees it.
+
+    Attributes:
+        waiting: the requests at a boundary, on no GPU and with no launch decided, in the order of their coming there.
+        claimed: for each GPU, the number of launches decided and not ended that hold it.
+        degrees: the parallel degrees that the costs of all models allow.
+    """
+
+    waiting: Mapping[Progress, None]
+    claimed: Sequence[int]
+    degrees: Sequence[int]
+
+    def idle(self) -> list[int]:
+        """Return the GPUs that no launch claims, in ascending order."""
+
+    def cost(self, progress: Progress, degree: int) -> StageCost:
+        """Return the estimated cost of the present stage of ``progress`` on ``degree`` GPUs."""
+
+    def remaining_s(self, progress: Progress, degree: int) -> float:
+        """Return the estimated seconds of all that is left of ``progress``, on ``degree`` GPUs where a stage may."""
+
+    def interrupt(self, progress: Progress) -> None:
+        """End the running launch of ``progress`` at its next step boundary."""
+
+    def decide_at(self, time_s: float) -> None:
+        """Have the policy decide at ``time_s``, after what happens and before what starts at that instant."""
+
+
+@runtime_checkable
+class GroupPolicy(Protocol):
+    """A group policy: decides at every event which GPUs run which stage next (``scheduler=stages``).
+
+    A launch claims its GPUs until it ends; it starts once all of them are idle, after all events of the instant. The
+    scheduler decides after every event: an arrival, the end of a launch, the end of a request, ``decide_at``; and once
+    more after launches started.
+
+    Attributes:
+        decides_before_release: True to decide at the end of a launch before its GPUs are free, too.
+    """
+
+    __slots__ = ()
+    decides_before_release: bool = False
+
+    @abstractmethod
+    def bind(self, run: Run, view: StageView) -> None: ...
+
+    def arrived(self, progress: Progress, now_s: float) -> None:
+        """Take note of a new request."""
+        return
+
+    def at_boundary(self, progress: Progress, now_s: float) -> None:
+        """Take note that a launch of ``progress`` ended; its GPUs are free, and it waits."""
+        return
+
+    def ended(self, progress: Progress, now_s: float) -> None:
+        """Take note of the end of a request."""
+        return
+
+    @abstractmethod
+    def decide(self, now_s: float) -> Iterable[Launch]:
+        """Return launches of waiting requests, in the order in which they may start."""
+
+
+@runtime_checkable
+class StageExecutor(Protocol):
+    """An executor of stages on groups of GPUs, as the stage scheduler sees it."""
+
+    def plan(self, request: Request) -> Plan:
+        """Return the stages of ``request``."""
+
+    def cost(self, request: Request, stage: Stage, degree: int) -> StageCost:
+        """Return the true cost of ``stage`` of ``request`` on ``degree`` GPUs."""
+
+    def prepare(self, progress: Progress, group: Worker, now_s: float) -> float:
+        """Form ``group`` and load what its GPUs lack, if anything; return the seconds until the first step begins."""
+
+    def move_s(self, progress: Progress, group: Worker) -> float:
+        """Return the seconds of moving the latent of ``progress`` from its last GPUs to ``group``."""
+
+    def moved(self, progress: Progress, group: Worker, from_s: float, until_s: float) -> None:
+        """Record a move, on ``group`` of the old and the new GPUs."""
+
+    def ran(self, progress: Progress, attempt: Attempt, estimate_s: float) -> None:
+        """Record ``attempt``, which ended; a scheduler expected it to take ``estimate_s``."""
+
+    def complete(self, progress: Progress) -> None:
+        """Complete the request, whose last stage ended."""

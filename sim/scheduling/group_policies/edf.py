@@ -1,0 +1,97 @@
+"""Earliest deadline first on groups of any GPUs (GF-DiT, arXiv 2606.13501)."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from conf.ranges import Count
+from sim.core.progress import Progress
+from sim.protocols import GroupPolicy, Launch, Run, StageView
+
+
+def deadline_order(run: Run, waiting: Iterable[Progress]) -> list[Progress]:
+    """Return ``waiting`` by deadline, then arrival, then order of submission."""
+    return sorted(waiting, key=lambda each: (each.request.deadline_s, each.request.arrival_s, each.number))
+
+
+def take(progress: Progress, degree: int, idle: list[int]) -> tuple[int, ...]:
+    """Take ``degree`` GPUs from ``idle``: those it last ran on if they are as many, else the lowest numbers."""
+    last = progress.group
+    gpus = tuple(idle[:degree])
+    if last is not None and len(last.gpus) == degree and set(last.gpus) <= set(idle):
+        gpus = last.gpus
+    for gpu in gpus:
+        idle.remove(gpu)
+    return gpus
+
+
+@dataclass(slots=True)
+class EarliestDeadline(GroupPolicy):
+    """Requests at a boundary take GPUs in the order of their deadlines.
+
+    With ``fit=best`` each takes the smallest degree that keeps its deadline, else the fastest that fits; GPUs that are
+    left then widen the most urgent request that gains, one degree at a time. With ``fit=greedy`` each takes the fastest
+    degree that fits. A running launch is left alone.
+
+    Args:
+        degrees: parallel degrees; empty takes all that the profile has.
+        steps: steps of a launch, after which a request may get other GPUs.
+    """
+
+    fit: str = "best"
+    degrees: list[Count] = field(default_factory=list)
+    steps: Count = 1
+    _run: Run = field(init=False, repr=False)
+    _view: StageView = field(init=False, repr=False)
+    _degrees: Sequence[int] = field(init=False, repr=False)
+
+    def bind(self, run: Run, view: StageView) -> None:
+        self._run, self._view = run, view
+        self._degrees = sorted(self.degrees or view.degrees)
+
+    def decide(self, now_s: float) -> list[Launch]:
+        view = self._view
+        idle = view.idle()
+        if not idle:
+            return []
+        order = deadline_order(self._run, view.waiting)
+        chosen: dict[Progress, int] = {}
+        left = len(idle)
+        for progress in order:
+            if not left:
+                break
+            degree = self._degree(progress, left, now_s)
+            if degree:
+                chosen[progress] = degree
+                left -= degree
+        if self.fit == "best":
+            self._widen(chosen, left)
+        return [
+            Launch(progress, take(progress, degree, idle), min(self.steps, progress.left))
+            for progress, degree in chosen.items()
+        ]
+
+    def _degrees_of(self, progress: Progress, left: int) -> list[int]:
+        most = min(left, progress.stage.max_degree or left)
+        return [degree for degree in self._degrees if degree <= most]
+
+    def _degree(self, progress: Progress, left: int, now_s: float) -> int:
+        view, degrees = self._view, self._degrees_of(progress, left)
+        if self.fit == "best":
+            for degree in degrees:
+                if now_s + view.remaining_s(progress, degree) <= progress.request.deadline_s:
+                    return degree
+        return min(degrees, key=lambda degree: view.remaining_s(progress, degree), default=0)
+
+    def _widen(self, chosen: dict[Progress, int], left: int) -> None:
+        view, degrees = self._view, self._degrees
+        while left:
+            for progress, degree in chosen.items():
+                wider = next((each for each in degrees if each > degree), 0)
+                if not wider or wider - degree > left or wider > (progress.stage.max_degree or wider):
+                    continue
+                if view.cost(progress, wider).step_s < view.cost(progress, degree).step_s:
+                    chosen[progress] = wider
+                    left -= wider - degree
+                    break
+            else:
+                return
