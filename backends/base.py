@@ -220,8 +220,8 @@ class Backend(Protocol):
         """Return the origin of the costs of ``model``."""
         return Provenance()
 
-    def group_sizes(self) -> Collection[int]:
-        """Return the parallel degrees (GPUs that step one request together) with a measured speed."""
+    def group_sizes(self, model: str | None = None) -> Collection[int]:
+        """Return the parallel degrees above 1 with a measured speed, of ``model`` or of any."""
         return ()
 
     def speedup_of(self, model: str, width: int, height: int, gpus: int) -> float | None:

@@ -188,8 +188,9 @@ class Profiled:
         stages = standalone_cost(self, full)
         return stages.denoise_s + stages.other_s
 
-    def group_sizes(self) -> frozenset[int]:
-        return frozenset(n for profile in self.profiles.values() for n in profile.group_tables)
+    def group_sizes(self, model: str | None = None) -> frozenset[int]:
+        profiles = self.profiles.values() if model is None else [self.profiles[model]]
+        return frozenset(n for profile in profiles for n in profile.group_tables)
 
     def speedup_of(self, model: str, width: int, height: int, gpus: int) -> float | None:
         """Raises BackendError outside the grid unless ``extrapolate`` is ``warn``."""

@@ -71,15 +71,16 @@ class StageView(Protocol):
     Attributes:
         waiting: the requests at a boundary, on no GPU and with no launch decided, in the order of their coming there.
         claimed: for each GPU, the number of launches decided and not ended that hold it.
-        degrees: the parallel degrees that the costs of all models allow.
     """
 
     waiting: Mapping[Progress, None]
     claimed: Sequence[int]
-    degrees: Sequence[int]
 
     def idle(self) -> list[int]:
         """Return the GPUs that no launch claims, in ascending order."""
+
+    def degrees(self, progress: Progress) -> Sequence[int]:
+        """Return the parallel degrees on which the present stage of ``progress`` may run, ascending."""
 
     def cost(self, progress: Progress, degree: int) -> StageCost:
         """Return the estimated cost of the present stage of ``progress`` on ``degree`` GPUs."""

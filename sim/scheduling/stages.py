@@ -48,7 +48,7 @@ class StageScheduler(Scheduler, StageView):
     executor: StageExecutor
     waiting: dict[Progress, None] = field(init=False, default_factory=dict, repr=False)
     claimed: list[int] = field(init=False, repr=False)
-    degrees: Sequence[int] = field(init=False, repr=False)
+    _degrees: dict[tuple[str | None, int], list[int]] = field(init=False, default_factory=dict, repr=False)
     _run: Run = field(init=False, repr=False)
     _clock: Clock = field(init=False, repr=False)
     _busy: int = field(init=False, default=0, repr=False)
@@ -63,7 +63,6 @@ class StageScheduler(Scheduler, StageView):
     def bind(self, run: Run) -> None:
         self._run, self._clock = run, run.clock
         self.claimed = [0] * run.cluster.gpus
-        self.degrees = sorted({1, *run.backend.group_sizes()})
         self.estimates.bind(run, self.executor.cost)
         self.group_policy.bind(run, self)
 
@@ -74,6 +73,14 @@ class StageScheduler(Scheduler, StageView):
 
     def idle(self) -> list[int]:
         return [gpu for gpu, count in enumerate(self.claimed) if not count]
+
+    def degrees(self, progress: Progress) -> list[int]:
+        key = model, most = progress.request.model, progress.stage.max_degree or len(self.claimed)
+        found = self._degrees.get(key)
+        if found is None:
+            measured = {1, *self._run.backend.group_sizes(model)}
+            found = self._degrees[key] = sorted(degree for degree in measured if degree <= most)
+        return found
 
     def cost(self, progress: Progress, degree: int) -> StageCost:
         return self.estimates.cost(progress.request, progress.stage, degree)

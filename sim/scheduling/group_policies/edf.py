@@ -1,6 +1,6 @@
 """Earliest deadline first on groups of any GPUs (GF-DiT, arXiv 2606.13501)."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from conf.ranges import Count
@@ -42,11 +42,9 @@ class EarliestDeadline(GroupPolicy):
     steps: Count = 1
     _run: Run = field(init=False, repr=False)
     _view: StageView = field(init=False, repr=False)
-    _degrees: Sequence[int] = field(init=False, repr=False)
 
     def bind(self, run: Run, view: StageView) -> None:
         self._run, self._view = run, view
-        self._degrees = sorted(self.degrees or view.degrees)
 
     def decide(self, now_s: float) -> list[Launch]:
         view = self._view
@@ -70,12 +68,12 @@ class EarliestDeadline(GroupPolicy):
             for progress, degree in chosen.items()
         ]
 
-    def _degrees_of(self, progress: Progress, left: int) -> list[int]:
-        most = min(left, progress.stage.max_degree or left)
-        return [degree for degree in self._degrees if degree <= most]
+    def _allowed(self, progress: Progress, most: int) -> list[int]:
+        degrees = self._view.degrees(progress)
+        return [each for each in degrees if each <= most and (not self.degrees or each in self.degrees or each == 1)]
 
     def _degree(self, progress: Progress, left: int, now_s: float) -> int:
-        view, degrees = self._view, self._degrees_of(progress, left)
+        view, degrees = self._view, self._allowed(progress, left)
         if self.fit == "best":
             for degree in degrees:
                 if now_s + view.remaining_s(progress, degree) <= progress.request.deadline_s:
@@ -83,13 +81,11 @@ class EarliestDeadline(GroupPolicy):
         return min(degrees, key=lambda degree: view.remaining_s(progress, degree), default=0)
 
     def _widen(self, chosen: dict[Progress, int], left: int) -> None:
-        view, degrees = self._view, self._degrees
+        view = self._view
         while left:
             for progress, degree in chosen.items():
-                wider = next((each for each in degrees if each > degree), 0)
-                if not wider or wider - degree > left or wider > (progress.stage.max_degree or wider):
-                    continue
-                if view.cost(progress, wider).step_s < view.cost(progress, degree).step_s:
+                wider = next((each for each in self._allowed(progress, degree + left) if each > degree), 0)
+                if wider and view.cost(progress, wider).step_s < view.cost(progress, degree).step_s:
                     chosen[progress] = wider
                     left -= wider - degree
                     break
