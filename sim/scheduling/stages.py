@@ -1,8 +1,8 @@
 """Scheduling of stages: a policy gives each stage its GPUs anew at every boundary (``scheduler=stages``)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from math import ceil
+from math import ceil, inf
 
 from sim.core.clock import COMPLETION, DISPATCH, INSERTION, Clock, Entry
 from sim.core.progress import Attempt, Progress
@@ -19,18 +19,25 @@ class Running:
     Attributes:
         mask: its GPUs, one bit each.
         steps: steps that it runs; fewer after an interruption.
-        cost: true cost of its stage.
-        begin_s: instant of its first step; ``due`` is the clock's call at its end.
+        number: its place among launches that start at one instant.
+        queued_s: instant at which it was queued.
+        cost: true cost of its stage; None before its first step, also while its latent moves.
+        begin_s: instant of its first step, or of the move.
+        due: the clock's call at the end of its steps, or of the move; None before.
+        group: its GPUs; ``moving`` those of the move, while it lasts.
     """
 
     progress: Progress
     gpus: tuple[int, ...]
     mask: int
     steps: int
+    number: int = 0
+    queued_s: float = 0.0
     cost: StageCost | None = None
     begin_s: float = 0.0
     due: Entry | None = None
     group: Worker | None = None
+    moving: Worker | None = None
     is_moved: bool = False
 
 
@@ -54,8 +61,12 @@ class StageScheduler(Scheduler, StageView):
     _busy: int = field(init=False, default=0, repr=False)
     _bit: dict[tuple[int, ...], int] = field(init=False, default_factory=dict, repr=False)
     _submitted: int = field(init=False, default=0, repr=False)
+    _numbers: int = field(init=False, default=0, repr=False)
+    _turn: tuple[float, int] = field(init=False, default=(inf, 0), repr=False)
+    """Begin of the last step, and number, of the launch whose end is being handled: ends of one instant are handled in
+    this order."""
     _queue: list[Running] = field(init=False, default_factory=list, repr=False)
-    _running: dict[Progress, Running] = field(init=False, default_factory=dict, repr=False)
+    _launches: dict[Progress, Running] = field(init=False, default_factory=dict, repr=False)
     _attempts: dict[Progress, Attempt] = field(init=False, default_factory=dict, repr=False)
     _at_boundary: list[Progress] = field(init=False, default_factory=list, repr=False)
     _dispatch_due: bool = field(init=False, default=False, repr=False)
@@ -95,17 +106,21 @@ class StageScheduler(Scheduler, StageView):
         return seconds
 
     def interrupt(self, progress: Progress) -> None:
-        launch = self._running.get(progress)
-        if launch is None or launch.due is None or launch.cost is None:
+        launch = self._launches.get(progress)
+        if launch is None:
+            return
+        if launch.cost is None or launch.due is None:
+            launch.steps = 1
             return
         cost, stage, now_s = launch.cost, progress.stage, self._clock._now
-        begin_s = launch.begin_s if progress.done else launch.begin_s + cost.first_s
-        behind = (now_s - begin_s) / cost.step_s if cost.step_s else launch.steps
+        behind = self._steps_behind(launch)
         steps = max(1, ceil(behind - TOLERANCE))
+        if abs(behind - steps) <= TOLERANCE and (now_s - cost.step_s, launch.number) < self._turn:
+            steps += 1  # its boundary at this instant came before the present event
         if steps < launch.steps and self._clock.cancel(launch.due):
             launch.steps = steps
             end_s = max(now_s, launch.begin_s + cost.seconds(progress.done, steps, stage.steps))
-            launch.due = self._clock.at(end_s, COMPLETION, self._end, launch)
+            launch.due = self._clock.at(end_s, COMPLETION, self._due, launch)
 
     def decide_at(self, time_s: float) -> None:
         self._clock.at(time_s, DISPATCH, self._tick)
@@ -127,9 +142,8 @@ class StageScheduler(Scheduler, StageView):
         self._decide(self._clock._now)
 
     def _decide(self, now_s: float) -> None:
-        if self.waiting:
-            for launch in self.group_policy.decide(now_s):
-                self._claim(launch)
+        for launch in self.group_policy.decide(now_s):
+            self._claim(launch)
         if self._queue:
             self._dispatch_later(now_s)
 
@@ -138,8 +152,8 @@ class StageScheduler(Scheduler, StageView):
             self._dispatch_due = True
             self._clock.at(now_s, DISPATCH, self._dispatch)
 
-    def _claim(self, launch: Launch) -> None:
-        progress, gpus, steps = launch
+    def _claim(self, decided: Launch) -> None:
+        progress, gpus, steps = decided
         try:
             del self.waiting[progress]
         except (KeyError, TypeError):
@@ -151,7 +165,42 @@ class StageScheduler(Scheduler, StageView):
             raise self._run.policy_error("group_policy", f"launches {steps} steps of {progress!r}")
         for gpu in gpus:
             self.claimed[gpu] += 1
-        self._queue.append(Running(progress, gpus, mask, steps))
+        launch = self._launches[progress] = Running(progress, gpus, mask, steps)
+        self._enqueue(launch)
+
+    def _enqueue(self, launch: Running) -> None:
+        """Queue ``launch`` for its start, after what was decided before and before what will be at this instant."""
+        launch.number, launch.queued_s = self._numbers, self._clock._now
+        self._numbers += 1
+        self._queue.append(launch)
+        if self._turn[0] < inf:
+            self._number_after(each for each in self._passing() if self._turn_of(each) > self._turn)
+
+    def _passing(self) -> list[Running]:
+        """Return the launches that pass a step boundary at this instant without a decision.
+
+        A decision at every step would end and start them anew, in the order of the instant.
+        """
+        now_s, passing = self._clock._now, []
+        for each in self._launches.values():
+            if each.cost is not None and each.due is not None and each.due[0] > now_s:
+                behind = self._steps_behind(each)
+                if round(behind) > 0 and abs(behind - round(behind)) <= TOLERANCE:
+                    passing.append(each)
+        return passing
+
+    def _number_after(self, launches: Iterable[Running]) -> None:
+        """Number ``launches`` anew, after all others; they keep their order."""
+        for each in sorted(launches, key=self._turn_of):
+            each.number = self._numbers
+            self._numbers += 1
+
+    def _steps_behind(self, launch: Running) -> float:
+        """Return the steps of a running launch up to now."""
+        cost, progress = launch.cost, launch.progress
+        assert cost is not None
+        begin_s = launch.begin_s if progress.done else launch.begin_s + cost.first_s
+        return (self._clock._now - begin_s) / cost.step_s if cost.step_s else launch.steps
 
     def _mask(self, gpus: tuple[int, ...], progress: Progress) -> int:
         """Return the bits of ``gpus``. Raises SimulationError if they are no group of the cluster's GPUs."""
@@ -177,7 +226,7 @@ class StageScheduler(Scheduler, StageView):
                 else:
                     kept.append(launch)
             self._queue = kept
-            if not started or not self.waiting:
+            if not started:
                 break
             decided = list(self.group_policy.decide(now_s))
             if not decided:
@@ -185,6 +234,8 @@ class StageScheduler(Scheduler, StageView):
             for each in decided:
                 self._claim(each)
         self._dispatch_due = False
+        for launch in self._queue:
+            self._ask_for(launch)
         for progress in self._at_boundary:
             if not progress.running:
                 self._pause(progress, now_s)
@@ -214,6 +265,10 @@ class StageScheduler(Scheduler, StageView):
             progress.degree_changes += len(last.gpus) != len(group.gpus)
         if progress.pauses and progress.paused_since_s < now_s and last is not None:
             progress.paused_s += now_s - progress.paused_since_s
+        if launch.queued_s < now_s:
+            queued_now = [each for each in self._launches.values() if each.queued_s == now_s]
+            self._number_after([launch])
+            self._number_after([*self._passing(), *queued_now])
         progress.group, progress.running = group, True
         ready_s = self.executor.prepare(progress, group, now_s)
         if ready_s and attempt is not None:
@@ -224,9 +279,17 @@ class StageScheduler(Scheduler, StageView):
             self._attempts[progress] = Attempt(group, progress.index, progress.done, launch.begin_s, launch.begin_s)
         launch.cost = cost = self.executor.cost(progress.request, progress.stage, len(launch.gpus))
         end_s = launch.begin_s + cost.seconds(progress.done, launch.steps, progress.stage.steps)
-        launch.due = self._clock.at(end_s, COMPLETION, self._end, launch)
-        self._running[progress] = launch
+        launch.due = self._clock.at(end_s, COMPLETION, self._due, launch)
         return True
+
+    def _ask_for(self, launch: Running) -> None:
+        """Interrupt, at their next boundary, the launches on GPUs that ``launch`` waits for."""
+        mask, last = launch.mask, launch.progress.group
+        if last is not None and not launch.is_moved and launch.group is not last:
+            mask |= self._bit.get(last.gpus) or self._mask(last.gpus, launch.progress)
+        for each in list(self._launches.values()):
+            if each.cost is not None and each.mask & mask:
+                self.interrupt(each.progress)
 
     def _move(self, launch: Running, last: Worker, group: Worker, move_s: float, now_s: float) -> bool:
         both = tuple(sorted({*last.gpus, *group.gpus}))
@@ -236,20 +299,43 @@ class StageScheduler(Scheduler, StageView):
         union = self._run.cluster.group(both)
         self._busy |= mask
         self._run.cluster.occupy(union)
-        self._clock.at(now_s + move_s, COMPLETION, self._moved, (launch, union, mask, now_s))
+        launch.moving, launch.begin_s = union, now_s
+        launch.due = self._clock.at(now_s + move_s, COMPLETION, self._due, launch)
         return True
 
-    def _moved(self, moved: tuple[Running, Worker, int, float]) -> None:
-        launch, union, mask, from_s = moved
-        now_s = self._clock._now
-        self._busy &= ~mask
+    def _moved(self, launch: Running, union: Worker) -> None:
+        from_s, now_s = launch.begin_s, self._clock._now
+        self._busy &= ~self._bit[union.gpus]
         self._run.cluster.vacate(union)
+        launch.moving = launch.due = None
         if launch.progress in self._attempts:
             self._close(launch.progress, self._attempts[launch.progress])
         self.executor.moved(launch.progress, union, from_s, now_s)
         launch.is_moved = True
-        self._queue.append(launch)
+        self._enqueue(launch)
         self._decide(now_s)
+
+    def _due(self, launch: Running) -> None:
+        """End the launches and moves that end now, in the order in which their last steps began."""
+        now_s = self._clock._now
+        ending = [each for each in self._launches.values() if each.due is not None and each.due[0] == now_s]
+        if len(ending) > 1:
+            ending.sort(key=self._turn_of)
+            for each in ending:
+                if each is not launch and each.due is not None:
+                    self._clock.cancel(each.due)
+        for each in ending:
+            self._turn = self._turn_of(each)
+            if each.moving is not None:
+                self._moved(each, each.moving)
+            else:
+                self._end(each)
+        self._turn = inf, 0
+
+    def _turn_of(self, launch: Running) -> tuple[float, int]:
+        if launch.cost is None:  # it moves, or has not started
+            return launch.begin_s or launch.queued_s, launch.number
+        return self._clock._now - launch.cost.step_s, launch.number
 
     def _end(self, launch: Running) -> None:
         """End a launch at a step boundary: its GPUs are idle, and its request waits or has ended."""
@@ -263,7 +349,7 @@ class StageScheduler(Scheduler, StageView):
         for gpu in launch.gpus:
             self.claimed[gpu] -= 1
         progress.running, progress.paused_since_s = False, now_s
-        del self._running[progress]
+        del self._launches[progress]
         attempt.until_s, attempt.steps = now_s, attempt.steps + launch.steps
         self.estimates.observed(progress.request, stage, len(launch.gpus), launch.steps, now_s - launch.begin_s)
         if progress.advance(launch.steps):
