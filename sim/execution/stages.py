@@ -73,6 +73,10 @@ class Stages(Executor, StageExecutor):
         if self.migration_s:
             run.assume("seconds to move a latent between groups", self.migration_s, "executor.migration_s")
 
+    @property
+    def moves_are_free(self) -> bool:
+        return not (self.migration_s or self.link_bytes_s)
+
     def accept(self, worker: Worker, request: Request) -> None:
         raise SimulationError(
             "executor=stages was handed a whole request; choose scheduler=stages, which gives each stage its GPUs"

@@ -48,9 +48,10 @@ class Scheduler(Protocol):
         return
 
     def stranded(self) -> Sequence[tuple[Request, str]]:
-        """Return the waiting requests, each with the reason, that end as failed when no event is left.
+        """Give up the requests that wait when no event is left, each with the reason; they end as failed.
 
-        Without any, a request that is left behind ends the run with an error.
+        Returns:
+            An empty sequence by default: a request that is left behind then ends the run with an error.
         """
         return ()
 

@@ -1,10 +1,12 @@
 """Scheduling of stages: a policy gives each stage its GPUs anew at every boundary (``scheduler=stages``)."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import ceil, inf
 
 from sim.core.clock import COMPLETION, DISPATCH, INSERTION, Clock, Entry
+from sim.core.culprit import class_name
+from sim.core.errors import SimulationError
 from sim.core.progress import Attempt, Progress
 from sim.core.request import Request
 from sim.core.worker import Worker
@@ -19,7 +21,8 @@ class Running:
     Attributes:
         mask: its GPUs, one bit each.
         steps: steps that it runs; fewer after an interruption.
-        number: its place among launches that start at one instant.
+        number: its place among launches whose last steps begin at one instant.
+        former_number: the place before ``numbered_s``, which counts at that instant.
         queued_s: instant at which it was queued.
         cost: true cost of its stage; None before its first step, also while its latent moves.
         begin_s: instant of its first step, or of the move.
@@ -31,7 +34,10 @@ class Running:
     gpus: tuple[int, ...]
     mask: int
     steps: int
+    yields: bool
     number: int = 0
+    former_number: int = 0
+    numbered_s: float = -1.0
     queued_s: float = 0.0
     cost: StageCost | None = None
     begin_s: float = 0.0
@@ -54,6 +60,7 @@ class StageScheduler(Scheduler, StageView):
     estimates: Estimates
     executor: StageExecutor
     waiting: dict[Progress, None] = field(init=False, default_factory=dict, repr=False)
+    moves_are_free: bool = field(init=False, repr=False)
     claimed: list[int] = field(init=False, repr=False)
     _degrees: dict[tuple[str | None, int], list[int]] = field(init=False, default_factory=dict, repr=False)
     _run: Run = field(init=False, repr=False)
@@ -74,6 +81,7 @@ class StageScheduler(Scheduler, StageView):
     def bind(self, run: Run) -> None:
         self._run, self._clock = run, run.clock
         self.claimed = [0] * run.cluster.gpus
+        self.moves_are_free = self.executor.moves_are_free
         self.estimates.bind(run, self.executor.cost)
         self.group_policy.bind(run, self)
 
@@ -115,7 +123,7 @@ class StageScheduler(Scheduler, StageView):
         cost, stage, now_s = launch.cost, progress.stage, self._clock._now
         behind = self._steps_behind(launch)
         steps = max(1, ceil(behind - TOLERANCE))
-        if abs(behind - steps) <= TOLERANCE and (now_s - cost.step_s, launch.number) < self._turn:
+        if abs(behind - steps) <= TOLERANCE and self._turn_of(launch) < self._turn:
             steps += 1  # its boundary at this instant came before the present event
         if steps < launch.steps and self._clock.cancel(launch.due):
             launch.steps = steps
@@ -153,19 +161,20 @@ class StageScheduler(Scheduler, StageView):
             self._clock.at(now_s, DISPATCH, self._dispatch)
 
     def _claim(self, decided: Launch) -> None:
-        progress, gpus, steps = decided
+        progress, gpus, steps, yields = decided
         try:
             del self.waiting[progress]
         except (KeyError, TypeError):
-            raise self._run.policy_error(
-                "group_policy", f"launches {progress!r}, which does not wait at a boundary; launch requests of waiting"
+            raise self._error(
+                f"launches {progress!r}, which does not wait at a boundary; launch requests of StageView.waiting"
             ) from None
-        mask = self._bit.get(gpus) or self._mask(gpus, progress)
+        mask = self._bit.get(gpus, 0) if isinstance(gpus, tuple) else 0
+        mask = mask or self._mask(gpus, progress)
         if not 1 <= steps <= progress.left:
-            raise self._run.policy_error("group_policy", f"launches {steps} steps of {progress!r}")
+            raise self._error(f"launches {steps} steps of {progress!r}; expected 1 to {progress.left}")
         for gpu in gpus:
             self.claimed[gpu] += 1
-        launch = self._launches[progress] = Running(progress, gpus, mask, steps)
+        launch = self._launches[progress] = Running(progress, gpus, mask, steps, yields)
         self._enqueue(launch)
 
     def _enqueue(self, launch: Running) -> None:
@@ -173,6 +182,7 @@ class StageScheduler(Scheduler, StageView):
         launch.number, launch.queued_s = self._numbers, self._clock._now
         self._numbers += 1
         self._queue.append(launch)
+        self._ask_for(launch)
         if self._turn[0] < inf:
             self._number_after(each for each in self._passing() if self._turn_of(each) > self._turn)
 
@@ -191,7 +201,10 @@ class StageScheduler(Scheduler, StageView):
 
     def _number_after(self, launches: Iterable[Running]) -> None:
         """Number ``launches`` anew, after all others; they keep their order."""
+        now_s = self._clock._now
         for each in sorted(launches, key=self._turn_of):
+            if each.numbered_s != now_s:
+                each.former_number, each.numbered_s = each.number, now_s
             each.number = self._numbers
             self._numbers += 1
 
@@ -202,12 +215,14 @@ class StageScheduler(Scheduler, StageView):
         begin_s = launch.begin_s if progress.done else launch.begin_s + cost.first_s
         return (self._clock._now - begin_s) / cost.step_s if cost.step_s else launch.steps
 
+    def _error(self, what: str) -> SimulationError:
+        return SimulationError(f"the group policy ({class_name(self.group_policy)}) {what}")
+
     def _mask(self, gpus: tuple[int, ...], progress: Progress) -> int:
         """Return the bits of ``gpus``. Raises SimulationError if they are no group of the cluster's GPUs."""
         is_group = isinstance(gpus, tuple) and gpus and len(set(gpus)) == len(gpus)
         if not is_group or not all(type(gpu) is int and 0 <= gpu < len(self.claimed) for gpu in gpus):
-            raise self._run.policy_error(
-                "group_policy",
+            raise self._error(
                 f"launches {progress!r} on the GPUs {gpus!r}; expected a tuple of different numbers from 0 to "
                 f"{len(self.claimed) - 1}",
             )
@@ -283,12 +298,9 @@ class StageScheduler(Scheduler, StageView):
         return True
 
     def _ask_for(self, launch: Running) -> None:
-        """Interrupt, at their next boundary, the launches on GPUs that ``launch`` waits for."""
-        mask, last = launch.mask, launch.progress.group
-        if last is not None and not launch.is_moved and launch.group is not last:
-            mask |= self._bit.get(last.gpus) or self._mask(last.gpus, launch.progress)
+        """Interrupt, at their next boundary, the yielding launches on GPUs that ``launch`` waits for."""
         for each in list(self._launches.values()):
-            if each.cost is not None and each.mask & mask:
+            if each.yields and each.cost is not None and each.mask & launch.mask:
                 self.interrupt(each.progress)
 
     def _move(self, launch: Running, last: Worker, group: Worker, move_s: float, now_s: float) -> bool:
@@ -317,25 +329,23 @@ class StageScheduler(Scheduler, StageView):
 
     def _due(self, launch: Running) -> None:
         """End the launches and moves that end now, in the order in which their last steps began."""
-        now_s = self._clock._now
-        ending = [each for each in self._launches.values() if each.due is not None and each.due[0] == now_s]
-        if len(ending) > 1:
-            ending.sort(key=self._turn_of)
-            for each in ending:
-                if each is not launch and each.due is not None:
-                    self._clock.cancel(each.due)
-        for each in ending:
-            self._turn = self._turn_of(each)
-            if each.moving is not None:
-                self._moved(each, each.moving)
+        now_s, fired = self._clock._now, launch.due
+        while ending := [each for each in self._launches.values() if each.due is not None and each.due[0] == now_s]:
+            first = ending[0] if len(ending) == 1 else min(ending, key=self._turn_of)
+            if first.due is not fired and first.due is not None:
+                self._clock.cancel(first.due)
+            self._turn = self._turn_of(first)
+            if first.moving is not None:
+                self._moved(first, first.moving)
             else:
-                self._end(each)
+                self._end(first)
         self._turn = inf, 0
 
     def _turn_of(self, launch: Running) -> tuple[float, int]:
+        number = launch.former_number if launch.numbered_s == self._clock._now else launch.number
         if launch.cost is None:  # it moves, or has not started
-            return launch.begin_s or launch.queued_s, launch.number
-        return self._clock._now - launch.cost.step_s, launch.number
+            return launch.begin_s or launch.queued_s, number
+        return self._clock._now - launch.cost.step_s, number
 
     def _end(self, launch: Running) -> None:
         """End a launch at a step boundary: its GPUs are idle, and its request waits or has ended."""
@@ -382,7 +392,9 @@ class StageScheduler(Scheduler, StageView):
         estimate_s = believed.seconds(attempt.done, attempt.steps, stage.steps)
         self.executor.ran(progress, attempt, estimate_s)
 
-    def stranded(self) -> Sequence[tuple[Request, str]]:
-        """Return the requests that no event will ever run again, each with the reason."""
-        why = "its group policy never launched it again"
-        return [(progress.request, why) for progress in (*self.waiting, *(each.progress for each in self._queue))]
+    def stranded(self) -> list[tuple[Request, str]]:
+        left = [*self.waiting, *(launch.progress for launch in self._queue)]
+        self.waiting.clear()
+        self._queue.clear()
+        why = f"{class_name(self.group_policy)} never launched it again"
+        return [(progress.request, why) for progress in left]
