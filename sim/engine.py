@@ -11,7 +11,7 @@ import time
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from sim.core.clock import ARRIVAL, COMPLETION, CONTROL, INSERTION, LAST, Clock
 from sim.core.culprit import OURS, attributed_error, caller, part_name
 from sim.core.errors import SimulationError
 from sim.core.model import Model, in_role
+from sim.core.plan import WHOLE
 from sim.core.request import COMPLETED, FAILED, HIT, LOOKUPS, MISSING, Guarded, Request
 from sim.core.streams import stream
 from sim.core.worker import Worker
@@ -42,6 +43,16 @@ GUARDED_REQUESTS = 16
 
 MAX_CALLS_EACH = 100
 """Calls at one instant per request in the system and per GPU; more are an endless loop."""
+
+
+class Pass(NamedTuple):
+    """Seconds and joules of a cascade's first pass of a request."""
+
+    start_s: float
+    load_s: float
+    denoise_s: float
+    decode_s: float
+    energy_j: float
 
 
 class Engine:
@@ -111,6 +122,10 @@ class Engine:
         self._area_s = 0.0
         ignores_ends = type(scheduler).request_ended is Scheduler.request_ended
         self._request_ended = None if ignores_ends else scheduler.request_ended  # saves a call per request
+        is_cascade = type(frontend).judge_s is not FrontEnd.judge_s
+        self._judge_s = frontend.judge_s if is_cascade else None
+        self._first_passes: dict[int, Pass] = {}
+        self._answered: set[int] = set()
         self._parts: dict[str, object] = {"frontend": frontend, "scheduler": scheduler, "executor": executor}
         self._parts |= {"backend": backend} | {
             f"controller{number or ''}": controller for number, controller in enumerate(controllers)
@@ -353,6 +368,8 @@ class Engine:
             self.record.request_columns.quality[request.row] = work.quality
 
     def end(self, request: Request, outcome: int = COMPLETED, reason: str = "") -> None:
+        if self._judge_s is not None and self._is_judged(request, outcome):
+            return
         clock = self.clock
         now_s = clock._now
         try:
@@ -377,6 +394,42 @@ class Engine:
                 self.clock.at(now_s + self._think_s, ARRIVAL, self._arrive, row)
                 self._arrivals[row - self._first] = now_s + self._think_s
                 break
+
+    def _is_judged(self, request: Request, outcome: int) -> bool:
+        """Record the end of a pass of a cascade; return True if its image is to be judged, or the request goes on."""
+        assert self._judge_s is not None
+        now_s = self.clock._now
+        if outcome == COMPLETED and request.row not in self._answered:
+            gpus, steps = self.cluster.gpus_of(request.worker), request.steps - request.skipped
+            number, before = (1, self._first_passes[request.row]) if request.row in self._first_passes else (0, None)
+            self.attempts().add(
+                request.row, number, WHOLE, request.model or "", gpus, request.start_s, now_s, steps,
+                energy_j=request.energy_j,
+            )  # fmt: skip
+            seconds = self._judge_s(request)
+            if seconds is not None:
+                self.clock.at(now_s + seconds, COMPLETION, self._judged, request)
+                return True
+            if before is not None:
+                request.start_s = before.start_s
+                request.load_s += before.load_s
+                request.denoise_s += before.denoise_s
+                request.decode_s += before.decode_s
+                request.energy_j += before.energy_j
+        return False
+
+    def _judged(self, request: Request) -> None:
+        """End ``request``, whose image was judged, or offer it anew for another model."""
+        if not self.frontend.escalates(request, self.clock._now):
+            self._answered.add(request.row)
+            self.end(request)
+            return
+        self._first_passes[request.row] = Pass(
+            request.start_s, request.load_s, request.denoise_s, request.decode_s, request.energy_j
+        )
+        request.worker = MISSING
+        request.start_s = request.load_s = request.denoise_s = request.decode_s = request.energy_j = 0.0
+        self._enter(request)
 
     def _kept(self, kept: Any) -> bool:
         if isinstance(kept, np.bool_):

@@ -58,6 +58,7 @@ class Stages(Executor, StageExecutor):
         if run.backend.live:
             raise ConfigError("backend: found a live one, and executor=stages needs profiles; add backend=profiled")
         self._log = run.attempts()
+        self._log.is_exclusive = True
         self._by_row = run.backend.by_row
         self._columns = {
             "pauses": run.add_column("pauses", int, default=0, total="stages.pauses"),

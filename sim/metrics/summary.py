@@ -120,7 +120,7 @@ def summarise(
             "step_saving": view.step_saving(),
             **({} if len(by_kind) == 1 else {"by_kind": by_kind}),
         },
-        **({} if record.attempts is None else {"stages": view.stages(record.attempts)}),
+        **({} if record.attempts is None else view.attempts(record.attempts)),
         "energy_j": {"per_image": None if energy_j is None else _ratio(energy_j, images), "total": energy_j},
         "cost_usd": cost_usd,
         "quality": view.quality(run.backend.quality_basis, alpha) if judged is None else judged.summary(view.images),
@@ -219,10 +219,11 @@ class MeasuredWindow:
         """Return a column of the measured requests."""
         return self._record.request_columns[name][self._warmup :]
 
-    def stages(self, attempts: AttemptLog) -> dict[str, Any]:
-        """Return the counts of attempts, pauses and moves, and the GPU-seconds, of the measured requests."""
-        counts = {"attempts": sum(row >= self._first for row in attempts.row)}
-        return counts | self._totals("stages")
+    def attempts(self, attempts: AttemptLog) -> dict[str, Any]:
+        """Return the number of attempts, and the totals of stages or of a cascade, of the measured requests."""
+        count = {"attempts": sum(row >= self._first for row in attempts.row)}
+        totals = {group: self._totals(group) for group in ("stages", "cascade")}
+        return {group: count | found for group, found in totals.items() if found}
 
     def _totals(self, group: str) -> dict[str, Any]:
         """Return the sums of the declared columns whose totals are keys of ``group``."""

@@ -61,6 +61,19 @@ class Scheduler(Protocol):
 
 
 @runtime_checkable
+class BatchQueues(Protocol):
+    """A scheduler of batches whose sizes a controller sets by role."""
+
+    max_batch: dict[str, int]
+
+    def batch_s(self, role: str, batch: int) -> float:
+        """Return the seconds of ``batch`` requests of the model in ``role``. Raises BackendError if unknown."""
+
+    def queued(self, role: str) -> int:
+        """Return the number of requests that wait for workers of ``role``."""
+
+
+@runtime_checkable
 class Router(Protocol):
     """A router: chooses the worker of a request at arrival, where each has its own queue (``scheduler=per-worker``)."""
 
