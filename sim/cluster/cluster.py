@@ -97,6 +97,9 @@ class Cluster:
             return list(self._request_gpus)
         return [*(worker for worker in self._request_gpus if worker.group is None), *self._live_groups]
 
+    def roles(self) -> list[str]:
+        return [worker._role for worker in self.workers]
+
     def service_gpus(self, group: Worker) -> list[Worker]:
         return [self._gpu_workers[number] for number in group.gpus[group.denoisers :]]
 
