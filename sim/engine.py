@@ -11,6 +11,7 @@ import time
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from operator import add
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -147,7 +148,14 @@ class Engine:
         return model
 
     def request(self, row: int, now_s: float) -> Request:
-        return Request(row, now_s, self._width[row], self._height[row], self._steps[row])
+        deadline_s = now_s + self._limit_s[row]
+        return Request(row, now_s, self._width[row], self._height[row], self._steps[row], deadline_s)
+
+    def _scheduled(self) -> Iterator[Request]:
+        """Yield the requests whose arrival time is known; map is faster than a loop."""
+        columns = (self._width, self._height, self._steps, self._limit_s)
+        width, height, steps, limit_s = (column[self._first :] for column in columns)
+        return map(Request, self._pending_rows, self._times, width, height, steps, map(add, self._times, limit_s))
 
     def assign(self, request: Request, model: Model) -> None:
         request.model = request.planned = model.name
@@ -237,7 +245,7 @@ class Engine:
             for worker in self.cluster.workers:
                 self.pull(worker)
             if self.rows:
-                self.clock.feed(self._times, ARRIVAL, self._arrive, self._pending_rows)
+                self.clock.feed(self._times, ARRIVAL, self._arrive, self._scheduled())
                 self.clock.at(self._times[0], CONTROL, self._sample)
                 self.clock.run()
                 for request, reason in self.scheduler.stranded():
@@ -265,12 +273,10 @@ class Engine:
 
     # -- the path of a request -----------------------------------------------------------------------------------
 
-    def _arrive(self, row: int) -> None:
-        clock = self.clock
-        now_s = clock._now
+    def _arrive(self, request: Request) -> None:
+        row, now_s = request.row, request.arrival_s
         self._area_s -= now_s
         self.arrived += 1
-        request = Request(row, now_s, self._width[row], self._height[row], self._steps[row], now_s + self._limit_s[row])
         if self._addons is not None:
             request.addons = self._addons(row)
         took_s = self.frontend.admit(request, now_s)
@@ -299,7 +305,7 @@ class Engine:
                 request.worker = worker.id
                 self.executor.accept(worker, request)
         elif took_s > 0.0:
-            clock.at(now_s + took_s, ARRIVAL, self._enter, request)
+            self.clock.at(now_s + took_s, ARRIVAL, self._enter, request)
         else:
             raise self.policy_error("frontend", f"takes {took_s} s to plan row {row}; expected 0 or more seconds")
 
@@ -391,8 +397,8 @@ class Engine:
             self.clock.at(now_s, LAST, self._stop)
         elif self._arrivals is not None:
             for row in self._pending_rows:
-                self.clock.at(now_s + self._think_s, ARRIVAL, self._arrive, row)
-                self._arrivals[row - self._first] = now_s + self._think_s
+                at_s = self._arrivals[row - self._first] = now_s + self._think_s
+                self.clock.at(at_s, ARRIVAL, self._arrive, self.request(row, at_s))
                 break
 
     def _is_judged(self, request: Request, outcome: int) -> bool:

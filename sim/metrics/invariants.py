@@ -90,7 +90,7 @@ def incomplete(run: FinishedRun, arrived: int, waiting: int, failures: int) -> S
     """Return the error of a run without further events in which some request did not end (invariant 3)."""
     ended = int(np.count_nonzero(run.record.request_columns["outcome"]))
     running = {worker.id: worker.running for worker in run.cluster.workers if worker.running}
-    roles = {worker.role for worker in run.cluster.workers}
+    roles = run.cluster.roles()
     emptied = [role for role in run.last_order if role in run.models and role not in roles]
     open_requests = arrived - ended
     if running:
