@@ -17,7 +17,6 @@ import yaml
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from backends.base import size_text
 from conf.assumption import Assumption
 from sim.addons.async_loading import AsyncLoading
 from sim.cache.cache import ArtifactCache
@@ -28,7 +27,7 @@ from sim.core.errors import ConfigError
 from sim.core.model import Model, reference
 from sim.core.request import COMPLETED, Addons
 from sim.core.run_folder import CLUSTER, CONFIG, REQUESTS, SUMMARY, TIMELINE, Claim, claimed, config_of, holds_run
-from sim.core.slo import Limit, Size, own_deadlines
+from sim.core.slo import Limit, own_deadlines
 from sim.core.streams import ARRIVALS, TRACE, stream
 from sim.core.workload import Shapes, SimilarityInputs, StandaloneLatency, Workload, addon_bytes, standalone
 from sim.engine import Engine
@@ -407,27 +406,15 @@ def _deadline(slo: Sequence[Limit]) -> tuple[float, float]:
 
 
 def _own_deadlines(
-    trace: Trace, shapes: Shapes, by_size: Mapping[Size, Limit], full: StandaloneLatency
+    trace: Trace, shapes: Shapes, by_size: Mapping[str, Limit], full: StandaloneLatency
 ) -> NDArray[np.float64] | None:
-    """Return the seconds from arrival to the own deadline of every row; None if none has one.
-
-    Raises ConfigError if ``slo_by_size`` names none of the sizes.
-    """
+    """Return the seconds from arrival to the own deadline of every row; None if none has one."""
     width, height, _, frames = (*shapes, np.ones(len(trace), np.int32))[:4]
-    sizes = np.stack([width, height, frames])
-    if by_size:
-        there = [tuple(size) for size in np.unique(sizes, axis=1).T.tolist()]
-        if by_size.keys().isdisjoint(there):
-            named = ", ".join(size_text(*size) for size in there[:8]) + (", ..." if len(there) > 8 else "")
-            raise ConfigError(
-                f"slo_by_size: no request has the size {', '.join(size_text(*size) for size in by_size)}; name some of "
-                f"{named}, or add shapes=trace"
-            )
-    return own_deadlines(trace.column("slo_s"), sizes, by_size, full.total_s)
+    return own_deadlines(trace.column("slo_s"), np.stack([width, height, frames]), by_size, full.total_s)
 
 
 def _shapes(trace: Trace, model: Model, shapes: str) -> Shapes:
-    """Return width, height, steps and, of videos, frames of every row: the model's, or the trace's where it has some."""
+    """Return width, height, steps and, of videos, frames of every row: the model's, or the trace's own where known."""
     names, own = ("width", "height", "steps", "frames"), (model.width, model.height, model.steps, model.frames)
     if shapes == "model":
         columns = [np.full(len(trace), value, np.int32) for value in own]

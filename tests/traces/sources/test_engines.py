@@ -121,9 +121,7 @@ def test_engine_formats_are_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("form", "field", "value"), [("vllm-omni", "slo_ms", 1500), ("sglang", "num_frames", 49)])
-def test_field_in_the_extras_of_an_older_trace_is_exported(
-    form: str, field: str, value: int, tmp_path: Path
-) -> None:
+def test_field_in_the_extras_of_an_older_trace_is_exported(form: str, field: str, value: int, tmp_path: Path) -> None:
     """Both fields were extras before the trace had columns for them."""
     older = make(
         {"request_id": ["a"], "arrival_s": [0], "prompt": ["p"], "extras": [json.dumps({field: value})]},

@@ -4,14 +4,13 @@ from collections import Counter, defaultdict
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from traces.error import TraceError
 from traces.sources.sd_beta import SdBeta
-from traces.table.trace import Trace, read
+from traces.table.trace import Trace
 
 HEAD = "est_unix_s,channel,idx,user,prompt,width,height,steps,cfg,sampler,n_images,seed,gen_seconds\n"
 
