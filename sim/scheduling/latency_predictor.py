@@ -33,7 +33,7 @@ class LatencyPredictor(Protocol):
     """Predicts the seconds of one step of a batch for a scheduler."""
 
     def bind(self, run: Run, executor: Stepper, sizes: Sequence[Size]) -> None:
-        """Take the executor, which prices a batch's mean step, and the image sizes of the run."""
+        """Take the executor, which prices a batch's mean step, and the sizes of the run."""
 
     def step_s(self, model: str, counts: Counts) -> float:
         """Return the expected seconds of one step of a batch with ``counts[i]`` images of the i-th size."""
