@@ -26,7 +26,7 @@ from sim.core.plan import WHOLE
 from sim.core.request import COMPLETED, FAILED, HIT, LOOKUPS, MISSING, Guarded, Request
 from sim.core.streams import stream
 from sim.core.worker import Worker
-from sim.core.workload import SimilarityInputs, Workload
+from sim.core.workload import SimilarityInputs, Workload, serves_videos
 from sim.metrics.attempts import AttemptLog
 from sim.metrics.invariants import MAX_STEPS, FinishedRun, check, incomplete
 from sim.metrics.recorder import LOADS, RunRecord
@@ -117,6 +117,9 @@ class Engine:
         self._guarded_end = self._first + GUARDED_REQUESTS
         self._arrived_callbacks = [controller.arrived for controller in controllers]
         self._write = self.record.request_columns.end
+        if serves_videos(workload, models):
+            self._frames = self.add_column("frames", int)
+            self._write = self._write_video
         self._last_progress: tuple[float, int] = (-1.0, 0)
         self._ended = 0
         self._ended_at_sample, self._idle_samples = -1, 0
@@ -148,19 +151,23 @@ class Engine:
         return model
 
     def request(self, row: int, now_s: float) -> Request:
-        deadline_s = now_s + self._limit_s[row]
-        return Request(row, now_s, self._width[row], self._height[row], self._steps[row], deadline_s)
+        deadline_s, frames = now_s + self._limit_s[row], self.workload.frames[row]
+        return Request(row, now_s, self._width[row], self._height[row], self._steps[row], deadline_s, frames)
 
     def _scheduled(self) -> Iterator[Request]:
         """Yield the requests whose arrival time is known; map is faster than a loop."""
         columns = (self._width, self._height, self._steps, self._limit_s)
         width, height, steps, limit_s = (column[self._first :] for column in columns)
-        return map(Request, self._pending_rows, self._times, width, height, steps, map(add, self._times, limit_s))
+        given = [self._pending_rows, self._times, width, height, steps, map(add, self._times, limit_s)]
+        if self.workload.has_videos:
+            given.append(self.workload.frames[self._first :])
+        return map(Request, *given)
 
     def assign(self, request: Request, model: Model) -> None:
         request.model = request.planned = model.name
         if self._native:
             request.width, request.height, request.steps = model.width, model.height, model.steps
+            request.frames = model.frames
         if request.k:
             request.skipped = request.k * request.steps // request.of_steps
             request.steps_left = request.steps - request.skipped
@@ -187,6 +194,7 @@ class Engine:
             () if request.remote_controlnets else controlnets,
             () if request.loras_pending else loras,
             controlnets if request.remote_controlnets else (),
+            request.frames,
         )
 
     def add_column(
@@ -441,6 +449,10 @@ class Engine:
         if isinstance(kept, np.bool_):
             return bool(kept)
         raise self.policy_error("frontend", f"returned {kept!r} to whether an image is kept; expected True or False")
+
+    def _write_video(self, request: Request, now_s: float, outcome: int, reason: str) -> None:
+        self.record.request_columns.end(request, now_s, outcome, reason)
+        self._frames[request.row] = request.frames
 
     def _insert(self, request: Request) -> None:
         self.frontend.insert(request, self.clock._now)
