@@ -1,6 +1,7 @@
 """``python -m tests.kills --moments 200 --seed 1``: kill commands at random moments, by hand; minutes to hours."""
 
 import argparse
+import signal
 import sys
 import tempfile
 from collections import Counter
@@ -19,6 +20,8 @@ def main() -> int:
     asked = parser.parse_args()
     known = [*COMMANDS, SCORECARD]
     chosen = [each for each in known if asked.only is None or each.name in asked.only]
+    # A shell's background job ignores SIGINT, and its commands would inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     counts: Counter[str] = Counter()
     with tempfile.TemporaryDirectory(prefix="mezzotint-kills-") as folder:
         for number, (said, killed) in enumerate(

@@ -56,7 +56,7 @@ COMMANDS = (
     Command(
         "plan",
         "plan --model sdxl --gpu l40s --gpu h100-sxm --rate-rpm 90 --target p95<10s --jobs 2 --runs runs -o plan "
-        "--replications 2 --rank 2 --max-gpus 16 trace.requests=2000 trace.history=0",
+        "--replications 2 --rank 2 --max-gpus 16 trace.requests=600 trace.history=0",
         ("plan", "runs"),
         "runs/*.json",
         "--launcher {}",
@@ -103,9 +103,18 @@ def undisturbed(given: Path, home: Path, command: Command) -> tuple[dict[str, st
 
 
 def trial(
-    given: Path, home: Path, command: Command, expected: dict[str, str], moment_s: float, sign: signal.Signals
+    given: Path,
+    home: Path,
+    command: Command,
+    expected: dict[str, str],
+    moment_s: float,
+    sign: signal.Signals,
+    runs: int = 0,
 ) -> tuple[bool, int]:
-    """Kill ``command`` after ``moment_s``, check what it left, and run it again.
+    """Kill ``command``, check what it left, and run it again.
+
+    Args:
+        moment_s: seconds after which it is killed, from the moment at which it has kept ``runs`` runs.
 
     Returns:
         True if it was killed before its end, and the number of runs that it had finished and kept.
@@ -119,6 +128,8 @@ def trial(
         _command(command.words), cwd=home, env=_environment(home), stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE, text=True, start_new_session=True,
     ) as process:  # fmt: skip
+        while process.poll() is None and len(_stamps(home, command)) < runs:
+            time.sleep(0.01)
         try:
             process.wait(moment_s)
         except subprocess.TimeoutExpired:
@@ -130,7 +141,7 @@ def trial(
         for each in left:
             os.kill(each, signal.SIGKILL)
         said = process.stderr.read() if process.stderr else ""
-    where = f"{command.name}, signal {sign.name} after {moment_s:.3f} s, status {code}"
+    where = f"{command.name}, signal {sign.name} after {runs} runs and {moment_s:.3f} s, status {code}"
     assert not left, f"{where}: {len(left)} processes are still there after {LEAVE_S} s"
     assert code in (0, -sign, 128 + sign), f"{where}: {said}"
     assert "Traceback" not in said or sign == signal.SIGKILL, f"{where}: {said}"
@@ -161,7 +172,9 @@ def trial(
 def trials(
     folder: Path, commands: Sequence[Command], moments: int, seed: int, launcher: str = "joblib"
 ) -> Iterator[tuple[str, bool]]:
-    """Kill the commands in turn at ``moments`` random moments of their undisturbed time; see ``trial``.
+    """Kill the commands in turn at ``moments`` random moments; see ``trial``.
+
+    A command that keeps runs is killed after a random number of them, another within its undisturbed time.
 
     On another launcher than joblib they must write what they write on joblib.
     """
@@ -177,14 +190,15 @@ def trials(
         command = commands[number % len(commands)]
         expected, takes_s = known[command.name]
         sign = draw.choice((signal.SIGKILL, signal.SIGTERM, signal.SIGKILL, signal.SIGINT))
-        # The first half of a short command is imports, which write nothing: test the rest more often.
-        moment_s = takes_s * draw.choice((draw.uniform(0.0, 1.0), draw.uniform(0.5, 1.0)))
+        runs = draw.randint(0, len(_stamps(folder / command.name, command)))
+        if runs:
+            moment_s = draw.uniform(0.0, 1.0)
+        else:  # the first half of a short command is imports, which write nothing: test the rest more often
+            moment_s = takes_s * draw.choice((draw.uniform(0.0, 1.0), draw.uniform(0.5, 1.0)))
         where = folder / f"{number}"
-        killed, kept = trial(folder / "given", where, command, expected, moment_s, sign)
-        runs = f", {kept} runs kept" if command.once else ""
-        yield f"{command.name} {sign.name} after {moment_s:.2f} of {takes_s:.2f} s{runs}", killed
-        if not killed:  # the first time, on a cluster that had just begun, is no measure of the others
-            known[command.name] = expected, moment_s
+        killed, kept = trial(folder / "given", where, command, expected, moment_s, sign, runs)
+        after = f"{runs} runs and {moment_s:.2f} s, {kept} runs kept" if runs else f"{moment_s:.2f} of {takes_s:.2f} s"
+        yield f"{command.name} {sign.name} after {after}", killed
 
 
 def digests(home: Path, command: Command) -> dict[str, str]:
@@ -216,7 +230,8 @@ def _runs(home: Path) -> list[Path]:
 def _stamps(home: Path, command: Command) -> dict[Path, int]:
     """Return when each finished run of a command was written."""
     files = home.glob(command.once) if command.once else ()
-    return {path: path.stat().st_mtime_ns for path in files if not path.name.startswith(".")}
+    written = (path for path in files if not any(part.startswith(".") for part in path.relative_to(home).parts))
+    return {path: path.stat().st_mtime_ns for path in written}
 
 
 def _whole(folder: Path) -> None:
