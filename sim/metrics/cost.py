@@ -5,11 +5,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
-from conf.document import parse
+from conf.document import DocumentError, parse
+from conf.validation import first_error
+from sim.core.errors import ConfigError
 from sim.core.gpu import Gpu
 from sim.metrics.recorder import RunRecord
 
@@ -33,12 +36,48 @@ class Price:
     source: str
 
 
+class PriceRow(BaseModel):
+    """A row of a file of prices; a bare number is the US$ of one GPU for an hour."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    usd_per_gpu_h: Annotated[float, Field(ge=0, le=1e6)]
+    date: Any = None
+    source: str = ""
+
+
+def _row(value: Any) -> Any:
+    return {"usd_per_gpu_h": value} if isinstance(value, int | float | str) else value
+
+
+_PRICES = TypeAdapter(dict[str, Annotated[PriceRow, BeforeValidator(_row)]])
+
+
+def read_prices(path: Traversable, name: str) -> dict[str, PriceRow]:
+    """Read a YAML file of prices, by kind of GPU; ``name`` is what errors call the file.
+
+    Raises ConfigError: it cannot be read, or a row is no price.
+    """
+    try:
+        return _PRICES.validate_python(parse(path.read_text(encoding="utf-8")) or {})
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{name}: cannot be read ({error})") from None
+    except DocumentError as error:
+        raise ConfigError(f"{name}: {error}") from None
+    except ValidationError as error:
+        raise ConfigError(
+            f"{name}: {first_error(error)}; expected KIND: USD per GPU and hour, or "
+            "KIND: {usd_per_gpu_h, date, source}"
+        ) from None
+
+
 @cache
 def list_prices() -> Mapping[str, Price]:
     """Return the price of each GPU kind that conf/data/gpu-prices.yaml knows."""
-    known = parse((files("conf") / "data" / "gpu-prices.yaml").read_text(encoding="utf-8"))
-    prefixes = {name: f"list price of {row['date']}: " if row["date"] else "" for name, row in known.items()}
-    return {name: Price(row["usd_per_gpu_h"], prefixes[name] + row["source"]) for name, row in known.items()}
+    name = "gpu-prices.yaml"
+    return {
+        kind: Price(row.usd_per_gpu_h, (f"list price of {row.date}: " if row.date else "") + row.source)
+        for kind, row in read_prices(files("conf") / "data" / name, name).items()
+    }
 
 
 def gpu_price(gpu: Gpu) -> Price | None:

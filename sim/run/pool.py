@@ -108,7 +108,10 @@ def join_ray() -> None:
         )
     except ConnectionError:
         found = os.environ.get("RAY_ADDRESS", "")
-        raise ConfigError(f"RAY_ADDRESS: found no Ray cluster at {found!r}; run `ray start --head` there") from None
+        raise ConfigError(
+            f"RAY_ADDRESS: found no Ray cluster at {found!r} that lets this command in; run `ray start --head` there, "
+            "and set RAY_AUTH_MODE=token here if the cluster asks for a token"
+        ) from None
     finally:
         signal.signal(signal.SIGTERM, handler)  # Ray's own ends the process without our cleanup
 

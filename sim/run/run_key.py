@@ -40,8 +40,17 @@ def digest(config: Mapping[str, Any]) -> str:
     backend = config.get("backend", {})
     parts = {key: _by_content(value) for key, value in config.items() if key not in ("run", "backend")}
     parts["backend"] = {key: value for key, value in backend.items() if key != "folder"}
-    data = [repr(list_prices()), settings("trace"), _profiles(str(backend.get("gpu")), backend.get("folder"))]
-    return combined(arithmetic(), data, parts)
+    profiles = [_profiles(kind, backend.get("folder")) for kind in _kinds(config)]
+    return combined(arithmetic(), [repr(list_prices()), settings("trace"), *profiles], parts)
+
+
+def _kinds(config: Mapping[str, Any]) -> list[str]:
+    """Return the kinds of GPUs whose profiles a run reads."""
+    pools = config.get("cluster", {}).get("pools")
+    if not pools:
+        return [str(config.get("backend", {}).get("gpu"))]
+    found = [pool["gpu"]["name"] if isinstance(pool["gpu"], Mapping) else pool["gpu"] for pool in pools]
+    return list(dict.fromkeys(found))
 
 
 @cache

@@ -31,7 +31,14 @@ def interruptible() -> Iterator[None]:
 
     Python drops exceptions in finalizers and callbacks of weak references; the signal is then sent again.
     """
-    before, hook = signal.signal(signal.SIGTERM, _stop), sys.unraisablehook
+    is_terminated = False
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        nonlocal is_terminated
+        is_terminated = True
+        raise Terminated
+
+    before, hook = signal.signal(signal.SIGTERM, stop), sys.unraisablehook
 
     def send_again(dropped: "sys.UnraisableHookArgs") -> None:
         if isinstance(dropped.exc_value, KeyboardInterrupt):
@@ -43,6 +50,10 @@ def interruptible() -> Iterator[None]:
     sys.unraisablehook = send_again
     try:
         yield
+    except KeyboardInterrupt as error:
+        if is_terminated and not isinstance(error, Terminated):  # Ray raises one of its own in its place
+            raise Terminated from error
+        raise
     finally:
         signal.signal(signal.SIGTERM, before)
         sys.unraisablehook = hook
@@ -104,10 +115,6 @@ def end_workers() -> None:
 def _send_later(number: int) -> None:
     time.sleep(RESEND_S)
     os.kill(os.getpid(), number)
-
-
-def _stop(number: int, frame: FrameType | None) -> None:
-    raise Terminated
 
 
 def _watch_parent(parent: int) -> None:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -29,21 +29,37 @@ class Command:
     Attributes:
         words: of the command line, in a folder that has ``given/`` in it.
         out: what it writes, by name.
+        once: pattern of the files that stand for its finished runs, which the same command leaves as they are.
+        launcher: options that have its runs made beyond this process, with the launcher's name left open.
     """
 
     name: str
     words: str
     out: tuple[str, ...]
+    once: str = ""
+    launcher: str = ""
 
 
 COMMANDS = (
     Command("run", f"run {RATED} run.dir=out", ("out",)),
     Command("rerun", f"run {RATED} run.dir=given/old", ("given/old",)),
-    Command("sweep", f"run -m {RATED} seed=1,2,3,4 hydra.launcher.n_jobs=2 run.dir=sweep", ("sweep",)),
+    Command(
+        "sweep", f"run -m {RATED} seed=1,2,3,4 run.dir=sweep", ("sweep",), "sweep/*/summary.json", "hydra/launcher={}"
+    ),
     Command(
         "rate",
         f"plan capacity {RUN} --jobs 2 -o rate --from 1 --to 60 --replications 2 --tolerance 1",
         ("rate",),
+        "rate/**/summary.json",
+        "--launcher {}",
+    ),
+    Command(
+        "plan",
+        "plan --model sdxl --gpu l40s --gpu h100-sxm --rate-rpm 90 --target p95<10s --jobs 2 --runs runs -o plan "
+        "--replications 2 --rank 2 --max-gpus 16 trace.requests=600 trace.history=0",
+        ("plan", "runs"),
+        "runs/*.json",
+        "--launcher {}",
     ),
     Command("import", "trace import csv given/log.csv -o mine.parquet", ("mine.parquet",)),
     Command("report", "report given/old -o page/report.html", ("page",)),
@@ -52,6 +68,13 @@ COMMANDS = (
 
 SCORECARD = Command("scorecard", "reproduce nirvana --quick -o card --work work", ("card", "work"))
 """The quick scorecard of one paper; minutes, so only by hand."""
+
+
+def on(command: Command, launcher: str) -> Command:
+    """Return ``command`` with its runs on ``launcher``; a command without such runs as it is."""
+    if not command.launcher:
+        return command
+    return replace(command, words=f"{command.words} {command.launcher.format(launcher)}")
 
 
 def prepare(home: Path) -> None:
@@ -80,9 +103,21 @@ def undisturbed(given: Path, home: Path, command: Command) -> tuple[dict[str, st
 
 
 def trial(
-    given: Path, home: Path, command: Command, expected: dict[str, str], moment_s: float, sign: signal.Signals
-) -> bool:
-    """Kill ``command`` after ``moment_s``, check what it left, and run it again; return if it was killed in time.
+    given: Path,
+    home: Path,
+    command: Command,
+    expected: dict[str, str],
+    moment_s: float,
+    sign: signal.Signals,
+    runs: int = 0,
+) -> tuple[bool, int]:
+    """Kill ``command``, check what it left, and run it again.
+
+    Args:
+        moment_s: seconds after which it is killed, from the moment at which it has kept ``runs`` runs.
+
+    Returns:
+        True if it was killed before its end, and the number of runs that it had finished and kept.
 
     Raises:
         AssertionError: a wrong file was left, a finished one was lost, or the bytes differ.
@@ -93,6 +128,8 @@ def trial(
         _command(command.words), cwd=home, env=_environment(home), stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE, text=True, start_new_session=True,
     ) as process:  # fmt: skip
+        while process.poll() is None and len(_stamps(home, command)) < runs:
+            time.sleep(0.01)
         try:
             process.wait(moment_s)
         except subprocess.TimeoutExpired:
@@ -104,7 +141,7 @@ def trial(
         for each in left:
             os.kill(each, signal.SIGKILL)
         said = process.stderr.read() if process.stderr else ""
-    where = f"{command.name}, signal {sign.name} after {moment_s:.3f} s, status {code}"
+    where = f"{command.name}, signal {sign.name} after {runs} runs and {moment_s:.3f} s, status {code}"
     assert not left, f"{where}: {len(left)} processes are still there after {LEAVE_S} s"
     assert code in (0, -sign, 128 + sign), f"{where}: {said}"
     assert "Traceback" not in said or sign == signal.SIGKILL, f"{where}: {said}"
@@ -117,34 +154,51 @@ def trial(
         )
     for folder in _runs(home):
         _whole(folder)
-    finished = {folder: (folder / "summary.json").stat().st_mtime_ns for folder in _runs(home / "sweep")}
+    finished = _stamps(home, command)
     again = subprocess.run(
         _command(command.words), cwd=home, env=_environment(home), capture_output=True, text=True, timeout=LIMIT_S
     )
     assert again.returncode == 0, f"{where}: the same command says {again.stderr}"
     assert digests(home, command) == expected, f"{where}: other bytes than those of an undisturbed command"
-    for folder, stamp in finished.items():
-        assert (folder / "summary.json").stat().st_mtime_ns == stamp, f"{where}: {folder} was run twice"
+    after = _stamps(home, command)
+    for file, stamp in finished.items():
+        assert after[file] == stamp, f"{where}: {file} was run twice"
     parts = [path for name in (".", *command.out) for path in (home / name).glob(".*.part")]
     assert not parts, f"{where}: {parts}"
     shutil.rmtree(home)
-    return code != 0
+    return code != 0, len(finished)
 
 
-def trials(folder: Path, commands: Sequence[Command], moments: int, seed: int) -> Iterator[tuple[str, bool]]:
-    """Kill the commands in turn at ``moments`` random moments of their undisturbed time; see ``trial``."""
+def trials(
+    folder: Path, commands: Sequence[Command], moments: int, seed: int, launcher: str = "joblib"
+) -> Iterator[tuple[str, bool]]:
+    """Kill the commands in turn at ``moments`` random moments; see ``trial``.
+
+    A command that keeps runs is killed after a random number of them, another within its undisturbed time.
+
+    On another launcher than joblib they must write what they write on joblib.
+    """
     draw = random.Random(seed)
     prepare(folder / "given")
-    known = {each.name: undisturbed(folder / "given", folder / each.name, each) for each in commands}
+    known = {each.name: undisturbed(folder / "given", folder / each.name, on(each, launcher)) for each in commands}
+    if launcher != "joblib":
+        for each in commands:
+            here, _ = undisturbed(folder / "given", folder / f"{each.name}-joblib", on(each, "joblib"))
+            assert here == known[each.name][0], f"{each.name}: other bytes on {launcher} than on joblib"
+    commands = [on(each, launcher) for each in commands]
     for number in range(moments):
         command = commands[number % len(commands)]
         expected, takes_s = known[command.name]
         sign = draw.choice((signal.SIGKILL, signal.SIGTERM, signal.SIGKILL, signal.SIGINT))
-        # The first half of a short command is imports, which write nothing: test the rest more often.
-        moment_s = takes_s * draw.choice((draw.uniform(0.0, 1.0), draw.uniform(0.5, 1.0)))
+        runs = draw.randint(0, len(_stamps(folder / command.name, command)))
+        if runs:
+            moment_s = draw.uniform(0.0, 1.0)
+        else:  # the first half of a short command is imports, which write nothing: test the rest more often
+            moment_s = takes_s * draw.choice((draw.uniform(0.0, 1.0), draw.uniform(0.5, 1.0)))
         where = folder / f"{number}"
-        killed = trial(folder / "given", where, command, expected, moment_s, sign)
-        yield f"{command.name} {sign.name} after {moment_s:.2f} of {takes_s:.2f} s", killed
+        killed, kept = trial(folder / "given", where, command, expected, moment_s, sign, runs)
+        after = f"{runs} runs and {moment_s:.2f} s, {kept} runs kept" if runs else f"{moment_s:.2f} of {takes_s:.2f} s"
+        yield f"{command.name} {sign.name} after {after}", killed
 
 
 def digests(home: Path, command: Command) -> dict[str, str]:
@@ -171,6 +225,13 @@ def _runs(home: Path) -> list[Path]:
     kinds = ("summary.json", "requests.parquet")
     found = {path.parent for kind in kinds for path in home.rglob(kind)}
     return [each for each in found if not any(part.startswith(".mezzotint-") for part in each.parts)]
+
+
+def _stamps(home: Path, command: Command) -> dict[Path, int]:
+    """Return when each finished run of a command was written."""
+    files = home.glob(command.once) if command.once else ()
+    written = (path for path in files if not any(part.startswith(".") for part in path.relative_to(home).parts))
+    return {path: path.stat().st_mtime_ns for path in written}
 
 
 def _whole(folder: Path) -> None:

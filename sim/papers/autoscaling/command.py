@@ -9,11 +9,12 @@ import typer
 
 from sim.core.errors import ConfigError
 from sim.papers.autoscaling.days import NAME, STUDY, Cluster, Day, busiest_day, clusters, comparisons
-from sim.papers.scorecard.options import RESULTS, RUNS, Check, Jobs, Names, Output, Quick, Traces, Work
+from sim.papers.scorecard.options import RESULTS, RUNS, Check, Jobs, Names, Output, Quick, RunsOn, Traces, Work
 from sim.papers.scorecard.runs.finished import Finished
 from sim.papers.scorecard.runs.runner import finish
 from sim.papers.verdicts import read_committed, report_lost
 from sim.report.pages import write_page
+from sim.run.pool import Launcher
 
 BIN_S = 1800.0
 """Seconds of one point of the figure over the day."""
@@ -26,6 +27,7 @@ def compare(
     quick: Quick = False,
     check: Check = False,
     jobs: Jobs = 1,
+    launcher: RunsOn = "joblib",
     output: Output = RESULTS,
     work: Work = RUNS,
 ) -> int:
@@ -44,7 +46,7 @@ def compare(
     before = read_committed(output / f"{stem}.json", comparisons) if check else {}
     titles = [*name, *(path.stem for path in trace[len(name) :])]
     days = [*STUDY.days[: 1 if quick else None], *map(busiest_day, trace, titles)]
-    facts = run_days(days, gpus, quick, work, jobs)
+    facts = run_days(days, gpus, quick, work, jobs, launcher)
     for day in facts["days"]:
         for row in day["rows"]:
             print(f"{day['title']}: {page.line_of(row)}")
@@ -55,11 +57,13 @@ def compare(
     return 0
 
 
-def run_days(days: Sequence[Day], gpus: int, quick: bool, work: Path, jobs: int) -> dict[str, Any]:
+def run_days(
+    days: Sequence[Day], gpus: int, quick: bool, work: Path, jobs: int, launcher: Launcher = "joblib"
+) -> dict[str, Any]:
     """Run every cluster on every day, and return the results as JSON."""
     planned = list(clusters(days, gpus, quick))
     found: list[dict[str, Any]] = [{"title": day.title, "note": day.note, "rows": []} for day in days]
-    runs = finish([each.point for each in planned], work, jobs).of_study(NAME)
+    runs = finish([each.point for each in planned], work, jobs, launcher).of_study(NAME)
     for cluster, run in zip(planned, runs, strict=True):
         day = found[cluster.day]
         day["rows"].append(_measured(cluster, run))

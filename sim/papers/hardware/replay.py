@@ -151,7 +151,7 @@ class Replay:
             p99_s = summary(self.latencies_s(factor, ask.gpus))["p99"]
             return Outcome((p99_s / LIMIT_S,), False, work, 1.0)
 
-        run_search(smallest(found, max_gpus, 1), outcome)
+        run_search(smallest(found, max_gpus, 1), lambda asks: {ask: outcome(ask) for ask in asks})
         return found.gpus
 
 

@@ -3,13 +3,15 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypeVar
 
 from sim.metrics.run_files import number_at
 from sim.plan.clusters.candidates import Candidate
-from sim.plan.clusters.search import Ask, Found, Judgement, Outcome, Search, smallest
+from sim.plan.clusters.search import Ask, Found, Judgement, Outcome, Steps, judged, run_search, smallest
 from sim.plan.clusters.target import Target
 from sim.plan.clusters.trials import Summary, Trial, Trials
+
+Key = TypeVar("Key")
 
 SERVICE_ERROR = 1.03
 """Factor on the service time in the check of each answer: 3 %, the error of a good profile."""
@@ -65,7 +67,7 @@ class Measured:
     @property
     def cluster(self) -> str:
         """The GPUs in words, such as ``2 x h100-sxm + 3 x l40s``."""
-        return _cluster(self.candidate, self.gpus)
+        return self.candidate.cluster(self.gpus)
 
     @property
     def devices(self) -> int:
@@ -172,8 +174,9 @@ class _Driver:
         self.runs = 0
 
     def search(self, candidates: Sequence[Candidate], progress: Callable[[int], None]) -> list[Unmet]:
+        """Search every candidate, and return those that cannot be ranked."""
         question, unmet = self._question, []
-        searches: dict[Candidate, Search] = {}
+        searches: dict[Candidate, Steps[None]] = {}
         asks: dict[Candidate, list[Ask]] = {}
         for each in candidates:
             found = self._found[each] = Found(1)
@@ -181,9 +184,8 @@ class _Driver:
             asks[each] = next(searches[each])
         while asks:
             progress(sum(self._left(self._found[each]) for each in asks))
-            outcomes = self._outcomes(
-                {(each, ask): (each, ask, 1.0, 1.0) for each, some in asks.items() for ask in some}
-            )
+            trials = {(each, ask): self._trial(each, ask) for each, some in asks.items() for ask in some}
+            outcomes = self._outcomes(trials)
             for each in list(asks):
                 try:
                     asks[each] = searches[each].send({ask: outcomes[each, ask] for ask in asks[each]})
@@ -195,9 +197,16 @@ class _Driver:
                     unmet.append(reason)
                     del asks[each], self._found[each]
         unmet += [self._unmet(each) for each, found in self._found.items() if found.gpus is None]
-        return unmet + self._below_floor()
+        met = {each: found.gpus for each, found in self._found.items() if found.gpus is not None}
+        for each, gpus in met.items():
+            if below := self._below_floor(each, gpus):
+                measured = self._measured(each, gpus)
+                unmet.append(Unmet(each, "quality", below, measured.usd_per_h, measured))
+                del self._found[each]
+        return unmet
 
     def rank(self) -> list[Ranked]:
+        """Return the cheapest clusters that meet the targets; of equal ones the faster first."""
         met = [self._ranked(each) for each, found in self._found.items() if found.gpus is not None]
         met.sort(key=lambda each: _order(each.measured))
         return met[: self._question.rank]
@@ -233,18 +242,15 @@ class _Driver:
         ]
 
     def _meets(self, candidate: Candidate, gpus: int, load: float = 1.0, service: float = 1.0) -> bool:
-        judgement = Judgement()
-        while asks := judgement.asks(gpus, self._question.replications):
-            outcomes = self._outcomes({ask: (candidate, ask, load, service) for ask in asks})
-            judgement.outcomes += [outcomes[ask] for ask in asks]
-            judgement.decide(self._question.replications)
-        return judgement.meets is True
+        def outcomes(asks: list[Ask]) -> dict[Ask, Outcome]:
+            return self._outcomes({ask: self._trial(candidate, ask, load, service) for ask in asks})
 
-    def _outcomes(self, wanted: Mapping[Any, tuple[Candidate, Ask, float, float]]) -> dict[Any, Outcome]:
-        trials = {
-            key: Trial(candidate, ask.gpus, self._question.seed + ask.replication, load, service)
-            for key, (candidate, ask, load, service) in wanted.items()
-        }
+        return run_search(judged(Judgement(), gpus, self._question.replications), outcomes).meets is True
+
+    def _trial(self, candidate: Candidate, ask: Ask, load: float = 1.0, service: float = 1.0) -> Trial:
+        return Trial(candidate, ask.gpus, self._question.seed + ask.replication, load, service)
+
+    def _outcomes(self, trials: Mapping[Key, Trial]) -> dict[Key, Outcome]:
         summaries = self._trials.measure(list(trials.values()))
         self.runs += len(trials)
         outcomes = {}
@@ -286,41 +292,30 @@ class _Driver:
     def _ruled_out(self, candidate: Candidate) -> Unmet | None:
         """Return why a search can stop: it cannot run, or enough others are cheaper than its lower bound."""
         refused = self._refused.get(candidate, [])
-        if len(set(refused)) < len(refused) and len(refused) >= 4 and not self._ran(candidate):
+        if len(set(refused)) < len(refused) and len(refused) >= 4 and self._best(candidate) is None:
             return Unmet(candidate, "refused", refused[-1])
         found = self._found[candidate]
         costs = [
             self._usd_per_h(each, other.met)
             for each, other in self._found.items()
-            if each is not candidate and other.met is not None and self._allowed(each, other.met)
+            if each is not candidate and other.met is not None and not self._below_floor(each, other.met)
         ]
         bound = 0.0 if candidate.rents else candidate.usd_per_h(found.low)
         if len(costs) < self._question.rank or bound <= sorted(costs)[self._question.rank - 1]:
             return None
-        smallest = _cluster(candidate, found.low)
+        smallest = candidate.cluster(found.low)
         reason = f"{smallest}, the smallest that is not ruled out, costs more than the clusters that are ranked"
         return Unmet(candidate, "dropped", reason, bound, self._best(candidate))
 
-    def _allowed(self, candidate: Candidate, gpus: int) -> bool:
-        """Return True if the quality of a cluster is known not to be below the floor."""
-        if self._question.min_quality is None:
-            return True
+    def _below_floor(self, candidate: Candidate, gpus: int) -> str:
+        """Return why the quality of a cluster is not enough; empty if it is."""
+        floor = self._question.min_quality
+        if floor is None:
+            return ""
         quality = self._measured(candidate, gpus).numbers["quality"]
-        return quality is not None and quality >= self._question.min_quality
-
-    def _below_floor(self) -> list[Unmet]:
-        floor, left = self._question.min_quality, []
-        for each, found in list(self._found.items()):
-            if floor is None or found.gpus is None or self._allowed(each, found.gpus):
-                continue
-            measured = self._measured(each, found.gpus)
-            quality = measured.numbers["quality"]
-            reason = (
-                "its quality is not known" if quality is None else f"its quality of {quality:.3f} is below {floor:g}"
-            )
-            left.append(Unmet(each, "quality", reason, measured.usd_per_h, measured))
-            del self._found[each]
-        return left
+        if quality is None:
+            return "its quality is not known"
+        return "" if quality >= floor else f"its quality of {quality:.3f} is below {floor:g}"
 
     def _unmet(self, candidate: Candidate) -> Unmet:
         found, best = self._found[candidate], self._best(candidate)
@@ -338,9 +333,6 @@ class _Driver:
             reason = f"waiting binds: {best.cluster}, the most that were asked for, miss the target"
         return Unmet(candidate, "infeasible", reason, None, best)
 
-    def _ran(self, candidate: Candidate) -> bool:
-        return any(each is candidate for each, _ in self._summaries)
-
     def _best(self, candidate: Candidate) -> Measured | None:
         sizes = [gpus for each, gpus in self._summaries if each is candidate]
         return self._measured(candidate, max(sizes)) if sizes else None
@@ -355,15 +347,15 @@ class _Driver:
     def _measured(self, candidate: Candidate, gpus: int) -> Measured:
         summaries = self._summaries[candidate, gpus]
         found = self._found.get(candidate)
-        judged = None if found is None else found.known.get(gpus)
+        judgement = None if found is None else found.known.get(gpus)
         numbers = {name: _mean([number_at(each, *keys) for each in summaries]) for name, keys in NUMBERS.items()}
         for target in self._question.targets:
             numbers[target.key] = _mean([target.value(each) for each in summaries])
         return Measured(
             candidate,
             gpus,
-            None if judged is None else judged.meets,
-            judged is not None and judged.is_open,
+            None if judgement is None else judgement.meets,
+            judgement is not None and judgement.is_open,
             len(summaries),
             self._usd_per_h(candidate, gpus),
             numbers,
@@ -400,11 +392,6 @@ def front(clusters: Sequence[Measured], better: Callable[[Measured], float | Non
 def _order(each: Measured) -> tuple[float, float, str]:
     p95_s = each.numbers["p95_s"]
     return each.usd_per_h, math.inf if p95_s is None else p95_s, each.candidate.name
-
-
-def _cluster(candidate: Candidate, gpus: int) -> str:
-    bound = "up to " if candidate.rents else ""
-    return bound + " + ".join(f"{count} x {kind}" for kind, count in candidate.counts(gpus).items())
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

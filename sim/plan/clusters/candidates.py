@@ -2,24 +2,22 @@
 
 import itertools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import yaml
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from backends.profile import find, shipped
-from conf.document import DocumentError, parse
+from conf.document import parse
 from sim.core.errors import ConfigError
 from sim.core.gpu import Gpu
 from sim.metrics.cost import PaidService, Price, gpu_price, rate_usd_h
 from sim.run.config.build import build
-from sim.run.config.choices import CONF, gpus
+from sim.run.config.choices import CONF, choices, gpus
 from sim.run.config.compose import Files, composed
 from sim.run.config.options import arranged, resolved
 
@@ -31,18 +29,6 @@ FEW = (1, 2, 3, 4, 6, 8)
 
 RENTING = ("sim.control.autoscaler.Autoscaler", "sim.control.foresight.Foresight")
 """Controllers that order and give back GPUs while a run goes on."""
-
-
-class PriceRow(BaseModel):
-    """Price of a kind of GPU, as in conf/data/gpu-prices.yaml."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-    usd_per_gpu_h: Annotated[float, Field(ge=0, le=1e6)]
-    date: Any = None
-    source: str = "given"
-
-
-_PRICES = TypeAdapter(dict[str, PriceRow | Annotated[float, Field(ge=0, le=1e6)]])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,6 +75,11 @@ class Candidate:
         """Return the number of GPUs of all kinds, if ``count`` are of the kind that is looked for."""
         return sum(self.counts(count).values())
 
+    def cluster(self, count: int) -> str:
+        """Return the GPUs in words, such as ``2 x h100-sxm + 3 x l40s``, if ``count`` are of the kind looked for."""
+        bound = "up to " if self.rents else ""
+        return bound + " + ".join(f"{number} x {kind}" for kind, number in self.counts(count).items())
+
     def usd_per_h(self, count: int) -> float:
         """Return the US$ of an hour of the cluster, in whole instances, and of the design's services."""
         counts = {self._kinds[kind]: number for kind, number in self.counts(count).items()}
@@ -132,6 +123,8 @@ class Scope:
         designs: choices of ``system=``, each with settings (``nirvana cache.capacity=1000,10000``).
         prices: kind of GPU -> its price, before conf/data/gpu-prices.yaml.
         overrides: settings of every run.
+        files: the user's folder of models, GPUs and other choices.
+        profiles: a folder of profiles, which replace shipped ones of the same model and GPU.
     """
 
     model: str
@@ -142,26 +135,42 @@ class Scope:
     files: Files = field(default_factory=Files)
     profiles: Path | None = None
 
+    def composed(self, *words: str) -> DictConfig:
+        """Compose ``words`` with the user's files. Raises ConfigError if they do not compose."""
+        try:
+            return composed(arranged([*words, "run.dir=unnamed"]), self.files)
+        except (HydraException, OmegaConfBaseException) as error:
+            raise ConfigError(f"plan: {' '.join(words)}: {' '.join(str(error).split())}") from None
+
+    def own(self, group: str) -> list[str]:
+        """Return the user's own choices of a group."""
+        return [each.name for each in choices(group, self.files.groups) if each.own]
+
+
+class _LeftOut(Exception):
+    """The reason why a design is not planned on a kind of GPU."""
+
 
 def candidates(scope: Scope) -> tuple[list[Candidate], list[str]]:
     """Return the candidates, and a line for each combination that is left out, with the reason.
 
     Raises ConfigError: no model or kind of GPU has that name, or nothing is left.
     """
-    clusters, notes = _clusters(scope.gpus), []
+    known = _gpus(scope)
+    clusters, notes = _clusters(scope.gpus, list(known)), []
     folders = [shipped(), *([] if scope.profiles is None else [scope.profiles])]
-    measured = {kind: set(find(kind, folders)) for kinds in clusters for kind in kinds}
+    measured = {kind: set(find(known[kind].name, folders)) for kinds in clusters for kind in kinds}
     family, note = _family(scope, measured)
     notes += [note] if note else []
     found: list[Candidate] = []
     left_out: dict[str, dict[str, list[str]]] = {}
-    for design, settings in itertools.chain.from_iterable(map(_expanded, scope.designs)):
+    for design in itertools.chain.from_iterable(map(_expanded, scope.designs)):
         for kinds in clusters:
-            made, why = _made(scope, design, settings, kinds, family, [measured[kind] for kind in kinds])
-            found += made
-            if why:
-                left_out.setdefault(why, {}).setdefault("+".join(kinds), []).append(" ".join([design, *settings]))
-    notes += [f"left out: {_listed(kinds_of, len(scope.designs))}: {why}" for why, kinds_of in left_out.items()]
+            try:
+                found += _made(scope, design, {kind: known[kind] for kind in kinds}, family, measured)
+            except _LeftOut as reason:
+                left_out.setdefault(str(reason), {}).setdefault("+".join(kinds), []).append(design)
+    notes += [f"left out: {_listed(designs, len(scope.designs))}: {why}" for why, designs in left_out.items()]
     if not found:
         raise ConfigError(f"plan: nothing is left to compare: {'; '.join(notes) or 'no design or GPU was named'}")
     return found, notes
@@ -177,70 +186,62 @@ def _listed(designs_of: Mapping[str, Sequence[str]], every: int) -> str:
     )
 
 
-def read_prices(path: Path) -> dict[str, Price]:
-    """Read a YAML file of prices, in the form of conf/data/gpu-prices.yaml or ``KIND: USD``.
-
-    Raises ConfigError: it cannot be read, or a row is no price.
-    """
-    try:
-        rows = _PRICES.validate_python(parse(path.read_text(encoding="utf-8")) or {})
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"--prices {path}: cannot be read ({error})") from None
-    except DocumentError as error:
-        raise ConfigError(f"--prices {path}: {error}") from None
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise ConfigError(
-            f"--prices {path}: {'.'.join(map(str, first['loc']))}: {first['msg']}; expected KIND: USD per GPU and "
-            "hour, or KIND: {usd_per_gpu_h, date, source}"
-        ) from None
-    return {
-        kind: Price(row, f"{path.name}")
-        if isinstance(row, float)
-        else Price(row.usd_per_gpu_h, f"{path.name}: {row.source}")
-        for kind, row in rows.items()
-    }
-
-
-def _expanded(text: str) -> list[tuple[str, list[str]]]:
-    """Return a design and its settings for every combination of comma-separated values."""
+def _expanded(text: str) -> list[str]:
+    """Return a design with its settings, once for every combination of comma-separated values."""
     design, *settings = text.split()
     keys = [word.partition("=")[0] for word in settings]
     values = [re.split(r",(?![^\[{]*[\]}])", word.partition("=")[2]) for word in settings]
     return [
-        (design, [f"{key}={value}" for key, value in zip(keys, chosen, strict=True)])
+        " ".join([design, *(f"{key}={value}" for key, value in zip(keys, chosen, strict=True))])
         for chosen in itertools.product(*values)
     ]
 
 
-def _clusters(asked: Sequence[str]) -> list[tuple[str, ...]]:
+def _gpus(scope: Scope) -> dict[str, Gpu]:
+    """Return every kind of GPU: the shipped ones, and those of the user's own choices of ``cluster=``."""
+    nodes = {kind: settings["cluster"]["gpu"] for kind, settings in gpus().items()}
+    for kind in scope.own("cluster"):
+        gpu = OmegaConf.select(scope.composed(f"cluster={kind}"), "cluster.gpu")
+        if gpu is not None:  # else its pools may be of several kinds
+            nodes[kind] = OmegaConf.to_container(gpu, resolve=True)
+    return {kind: build(node, "cluster.gpu", Gpu) for kind, node in nodes.items()}
+
+
+def _clusters(asked: Sequence[str], known: Sequence[str]) -> list[tuple[str, ...]]:
     """Return the kinds of each cluster: one, or two of which the first is the few."""
     if not asked:
-        return [(kind,) for kind in gpus()]
+        return [(kind,) for kind in known]
     found = []
     for each in asked:
-        parts = [_kinds(part) for part in each.split("+")]
+        parts = [_kinds(part, known) for part in each.split("+")]
         if len(parts) > 2:
             raise ConfigError(f"--gpu {each}: found {len(parts)} kinds, expected one, or two joined by +")
         found += [kinds for kinds in itertools.product(*parts) if len(set(kinds)) == len(kinds)]
     return list(dict.fromkeys(found))
 
 
-def _kinds(name: str) -> list[str]:
-    own = [kind for kind in gpus() if kind == name or kind.startswith(f"{name}-")]
+def _kinds(name: str, known: Sequence[str]) -> list[str]:
+    own = _forms(name, known)
     if not own:
-        raise ConfigError(f"--gpu {name}: is no kind of GPU; `mezzotint list cluster` shows them: {', '.join(gpus())}")
+        raise ConfigError(f"--gpu {name}: is no kind of GPU; `mezzotint list cluster` shows them: {', '.join(known)}")
     return own
 
 
-def _choices() -> dict[str, dict[str, str]]:
-    """Return the choices of ``models=``: the name of each role's model."""
-    folder = CONF / "models"
-    read = {each.name.removesuffix(".yaml"): yaml.safe_load(each.read_text("utf-8")) for each in folder.iterdir()}
-    return {
-        name: {role: model["name"] for role, model in roles.items() if isinstance(model, dict)}
-        for name, roles in sorted(read.items())
+def _forms(name: str, known: Iterable[str]) -> list[str]:
+    """Return the names that are ``name`` or a form of it, such as ``h100-sxm`` of ``h100``."""
+    return [each for each in known if each == name or each.startswith(f"{name}-")]
+
+
+def _choices(scope: Scope) -> dict[str, dict[str, str]]:
+    """Return the choices of ``models=``, shipped and the user's own: the name of each role's model."""
+    found: dict[str, Any] = {name: resolved(scope.composed(f"models={name}"))["models"] for name in scope.own("models")}
+    for file in (CONF / "models").iterdir():
+        found[file.name.removesuffix(".yaml")] = parse(file.read_text("utf-8"))
+    named = {
+        name: {role: model["name"] for role, model in roles.items() if isinstance(model, dict) and "name" in model}
+        for name, roles in sorted(found.items())
     }
+    return {name: roles for name, roles in named.items() if roles}
 
 
 def _family(scope: Scope, measured: Mapping[str, set[str]]) -> tuple[dict[str, dict[str, str]], str]:
@@ -249,11 +250,11 @@ def _family(scope: Scope, measured: Mapping[str, set[str]]) -> tuple[dict[str, d
     If a variant of the model (``sdxl-mlperf``) has profiles on more of the kinds that were asked for, all kinds are
     planned with the variant, so that they are compared at the same work.
     """
-    every = _choices()
-    larges = {next(iter(roles.values())) for roles in every.values()}
+    every = _choices(scope)
+    larges = {_large(roles) for roles in every.values()}
     if scope.model in every and scope.model not in larges:
         return {scope.model: every[scope.model]}, ""
-    names = [large for large in sorted(larges) if large == scope.model or large.startswith(f"{scope.model}-")]
+    names = _forms(scope.model, sorted(larges))
     if not names:
         raise ConfigError(
             f"--model {scope.model}: is no model that can be planned for; expected one of {', '.join(sorted(larges))}"
@@ -262,89 +263,98 @@ def _family(scope: Scope, measured: Mapping[str, set[str]]) -> tuple[dict[str, d
     asked = [part for each in scope.gpus for part in each.split("+")] or list(measured)
 
     def covered(name: str) -> int:
-        return sum(
-            any(name in measured[kind] for kind in measured if kind == each or kind.startswith(f"{each}-"))
-            for each in asked
-        )
+        return sum(any(name in measured[kind] for kind in _forms(each, measured)) for each in asked)
 
     best = max(names, key=lambda name: (covered(name), name == scope.model))
     planned = f"{scope.model} is planned as {best}, which was measured on more of the GPUs; its steps are its own"
     note = "" if best == scope.model else planned
-    return {name: roles for name, roles in every.items() if next(iter(roles.values())) == best}, note
+    return {name: roles for name, roles in every.items() if _large(roles) == best}, note
+
+
+def _large(roles: Mapping[str, str]) -> str:
+    """Return the model that makes an image in full: the first role's."""
+    return next(iter(roles.values()))
 
 
 def _made(
     scope: Scope,
     design: str,
-    settings: Sequence[str],
-    kinds: Sequence[str],
+    kinds: Mapping[str, Gpu],
     family: Mapping[str, Mapping[str, str]],
-    profiled: Sequence[set[str]],
-) -> tuple[list[Candidate], str]:
-    """Return the candidates of a design on a kind of GPU or two, or why there are none."""
+    measured: Mapping[str, set[str]],
+) -> list[Candidate]:
+    """Return the candidates of a design on a kind of GPU or two. Raises _LeftOut if there are none."""
+    profiled = [measured[kind] for kind in kinds]
     if not any(set(roles.values()) & own for roles in family.values() for own in profiled):
-        return [], f"no profile of {next(iter(next(iter(family.values())).values()))}"
-    words = [f"system={design}", *settings, *scope.overrides]
-    plain = resolved(_composed([*words, f"cluster={kinds[0]}", f"models={next(iter(family))}"], scope.files))
-    needed = _roles(plain) | {"large"}
-    fits = [name for name, roles in family.items() if needed <= set(roles)]
-    if not fits:
-        return [], f"no models= has a {' and a '.join(sorted(needed))} model"
-    fewest = min(len(family[name]) for name in fits)
-    fits = [name for name in fits if len(family[name]) == fewest]
-    split = len(kinds) > 1 and fewest > 1
-    ready = [name for name in fits if _are_profiled(list(family[name].values()), profiled, split)]
-    if not ready:
-        return [], f"no profile of {' or '.join(' and '.join(family[name].values()) for name in fits)}"
-    prices, priced = {}, {}
-    for kind in kinds:
-        gpu: Gpu = build(gpus()[kind]["cluster"]["gpu"], "cluster.gpu", Gpu)
-        price = scope.prices.get(kind) or gpu_price(gpu)
-        if price is None:
-            return [], "no price is known; give one with --prices"
-        prices[kind], priced[kind] = price, replace(gpu, usd_per_gpu_h=price.usd_per_gpu_h)
+        raise _LeftOut(f"no profile of {_large(next(iter(family.values())))}")
+    system, *settings = design.split()
+    words = [f"system={system}", *settings, *scope.overrides]
+    words += [] if scope.profiles is None else [f"backend.folder={scope.profiles}"]
+    first, *others = kinds
+    plain = resolved(scope.composed(*words, f"cluster={first}", f"models={next(iter(family))}"))
+    ready = _ready(_roles(plain) | {"large"}, family, profiled)
+    prices = {kind: _price(scope, kind, gpu) for kind, gpu in kinds.items()}
+    priced = {kind: replace(gpu, usd_per_gpu_h=prices[kind].usd_per_gpu_h) for kind, gpu in kinds.items()}
     paid: dict[str, dict[str, Any]] = plain["system"].get("services") or {}
     services = {key: PaidService(**value) for key, value in paid.items()}
     if any(service.usd_per_h is None for service in services.values()):
-        return [], "the price of one of its services is not known"
+        raise _LeftOut("the price of one of its services is not known")
     rents = (plain.get("controller") or {}).get("_target_") in RENTING
     made = []
     for name in ready:
-        for few in FEW if len(kinds) > 1 else (0,):
-            config = _composed([*words, f"cluster={kinds[0] if not few else 'pools'}", f"models={name}"], scope.files)
+        for few in FEW if others else (0,):
+            config = scope.composed(*words, f"cluster={'pools' if few else first}", f"models={name}")
             with open_dict(config):
                 config.run = {"dir": "unnamed"}
                 if few:
-                    roles = list(family[name]) if split else [None, None]
+                    roles = list(family[name]) if len(family[name]) > 1 else [None, None]
                     config.cluster.pools = [
-                        {"gpu": asdict(priced[kind]), "count": few, "role": role}
-                        for kind, role in zip(kinds, roles, strict=False)
+                        {"gpu": asdict(gpu), "count": few, "role": role}
+                        for gpu, role in zip(priced.values(), roles, strict=False)
                     ]
                 else:
-                    config.cluster.gpu.usd_per_gpu_h = prices[kinds[0]].usd_per_gpu_h
-            beside = (kinds[0], few) if few else None
+                    config.cluster.gpu.usd_per_gpu_h = prices[first].usd_per_gpu_h
             service = float(OmegaConf.select(config, "backend.service_factor"))
-            shown = " ".join([design, *settings])
             made.append(
                 Candidate(
-                    shown, kinds[-1], name, beside, prices, rents, priced, services, config, *_rate(config), service
+                    design, list(kinds)[-1], name, (first, few) if few else None, prices, rents, priced, services,
+                    config, *_rate(config), service,
                 )
-            )
-    return made, ""
+            )  # fmt: skip
+    return made
 
 
-def _are_profiled(models: Sequence[str], profiled: Sequence[set[str]], split: bool) -> bool:
-    """Return True if each kind has a profile of its models: of all, or if ``split`` of the first and of the others."""
-    if split:
-        return models[0] in profiled[0] and set(models[1:]) <= profiled[1]
-    return all(set(models) <= own for own in profiled)
+def _ready(needed: set[str], family: Mapping[str, Mapping[str, str]], profiled: Sequence[set[str]]) -> list[str]:
+    """Return the choices of ``family`` with the needed roles, and the fewest, whose models have profiles.
+
+    On two kinds of GPU, the first needs one of the first role's model, and the second those of the others.
+    Raises _LeftOut if there are none.
+    """
+    fits = [name for name, roles in family.items() if needed <= set(roles)]
+    if not fits:
+        raise _LeftOut(f"no models= has a {' and a '.join(sorted(needed))} model")
+    fewest = min(len(family[name]) for name in fits)
+    models = {name: list(family[name].values()) for name in fits if len(family[name]) == fewest}
+    split = len(profiled) > 1 and fewest > 1
+    ready = [
+        name
+        for name, (large, *rest) in models.items()
+        if (
+            large in profiled[0] and set(rest) <= profiled[1]
+            if split
+            else all({large, *rest} <= own for own in profiled)
+        )
+    ]
+    if not ready:
+        raise _LeftOut(f"no profile of {' or '.join(' and '.join(names) for names in models.values())}")
+    return ready
 
 
-def _composed(words: Sequence[str], files: Files) -> DictConfig:
-    try:
-        return composed(arranged([*words, "run.dir=unnamed"]), files)
-    except (HydraException, OmegaConfBaseException) as error:
-        raise ConfigError(f"plan: {' '.join(words)}: {' '.join(str(error).split())}") from None
+def _price(scope: Scope, kind: str, gpu: Gpu) -> Price:
+    price = scope.prices.get(kind) or gpu_price(gpu)
+    if price is None:
+        raise _LeftOut("no price is known; give one with --prices")
+    return price
 
 
 def _roles(config: Mapping[str, Any]) -> set[str]:

@@ -17,6 +17,7 @@ from sim.run.config.plugins import named
 from sim.run.pool import Launcher, check_launcher
 
 if TYPE_CHECKING:
+    from sim.metrics.cost import Price
     from sim.plan.clusters.answer import Plan
     from sim.plan.clusters.target import Target
 
@@ -163,7 +164,7 @@ def answered(options: Options, *, progress: bool = False) -> "Plan":
     with named(list(options.plugin)):
         scope = found.Scope(
             options.model, options.gpu, options.design or found.DESIGNS,
-            {} if options.prices is None else found.read_prices(options.prices),
+            {} if options.prices is None else _prices(options.prices),
             words, files_of(options.config_dir, None, "config"), options.profiles,
         )  # fmt: skip
         chosen, notes = found.candidates(scope)
@@ -300,6 +301,15 @@ def _parquet(path: Path, folder: Path) -> Path:
         target.parent.mkdir(parents=True, exist_ok=True)
         store(Csv(path=path).read(np.random.default_rng(0)), target)
     return target.resolve()
+
+
+def _prices(path: Path) -> dict[str, "Price"]:
+    from sim.metrics.cost import Price, read_prices
+
+    return {
+        kind: Price(row.usd_per_gpu_h, f"{path.name}: {row.source}" if row.source else path.name)
+        for kind, row in read_prices(path, f"--prices {path}").items()
+    }
 
 
 def _limits(targets: Sequence["Target"]) -> list[str]:

@@ -167,24 +167,14 @@ def draw(plan: Plan) -> Figure:
     figure, axes = panels(2, width=10.5, height=4.4, share_y=False)
     left, right = axes[0]
     stable = drawn_clusters(plan)
-    names = list(dict.fromkeys(each.candidate.name for each in stable))
-    for number, name in enumerate(names):
-        own = sorted((each for each in stable if each.candidate.name == name), key=lambda each: each.gpus)
-        colour = COLOURS[number % len(COLOURS)]
-        costs, latencies = [each.usd_per_h for each in own], [each.numbers["p95_s"] for each in own]
-        left.plot(costs, latencies, "-o", color=colour, markersize=4, linewidth=1, label=name)
-        best = [each for each in plan.ranked if each.measured.candidate.name == name]
+    styles, best = _styles(stable), [each.measured for each in plan.ranked]
+    for name, style in styles.items():
+        own = [each for each in stable if each.candidate.name == name]
+        left.plot(*_costs_and_p95(own), "-o", color=style.colour, markersize=4, linewidth=1, label=name)
         for each in best:
-            left.plot([each.measured.usd_per_h], [each.measured.numbers["p95_s"]], "*", color=colour, markersize=13)
-    edge = front(stable, lambda each: each.numbers["p95_s"])
-    left.step(
-        [e.usd_per_h for e in edge],
-        [e.numbers["p95_s"] for e in edge],
-        where="post",
-        color=GREY,
-        linewidth=1,
-        linestyle="--",
-    )
+            if each.candidate.name == name:
+                left.plot(*_costs_and_p95([each]), "*", color=style.colour, markersize=13)
+    left.step(*_costs_and_p95(_edge(stable)), where="post", color=GREY, linewidth=1, linestyle="--")
     for target in plan.question.targets:
         if target.key == "latency_s.p95":
             left.axhline(target.bound, color=GREY, linestyle=":")
@@ -193,9 +183,8 @@ def draw(plan: Plan) -> Figure:
         axis.set_major_formatter(plain_numbers())
         axis.set_minor_formatter(plain_numbers())
     left.set_title("Cost and latency; star: cheapest that meets the target", loc="left", fontsize=10)
-    labels = [cluster_name(each.measured) for each in plan.ranked]
-    colours = [COLOURS[names.index(each.measured.candidate.name) % len(COLOURS)] for each in plan.ranked]
-    right.barh(labels, [each.headroom[0] for each in plan.ranked], color=colours)
+    colours = [styles[each.candidate.name].colour for each in best]
+    right.barh(list(map(cluster_name, best)), [each.headroom[0] for each in plan.ranked], color=colours)
     right.axvline(1.0, color=GREY, linestyle="--")
     right.invert_yaxis()
     right.set(xlabel="Load that it carries (times the asked)", xlim=(0, None))
@@ -206,10 +195,29 @@ def draw(plan: Plan) -> Figure:
 
 
 def drawn_clusters(plan: Plan) -> Sequence[Measured]:
-    """Return the clusters to draw: those whose p95 is within ten times the lowest, and so no saturated ones."""
-    known = [each for each in plan.clusters if each.numbers["p95_s"] is not None]
-    fastest_s = min((each.numbers["p95_s"] or 0.0 for each in known), default=0.0)
-    return [each for each in known if (each.numbers["p95_s"] or 0.0) <= 10 * fastest_s]
+    """Return the clusters to draw: those that meet the targets, and of the others no saturated ones.
+
+    Their p95 is within ten times the lowest.
+    """
+    known = [(each.numbers["p95_s"], each) for each in plan.clusters]
+    fastest_s = min((p95_s for p95_s, _ in known if p95_s is not None), default=0.0)
+    return [each for p95_s, each in known if p95_s is not None and (each.meets or p95_s <= 10 * fastest_s)]
+
+
+def _edge(clusters: Sequence[Measured]) -> list[Measured]:
+    return front(clusters, lambda each: each.numbers["p95_s"])
+
+
+def _costs_and_p95(clusters: Sequence[Measured]) -> tuple[list[float], list[float | None]]:
+    return [each.usd_per_h for each in clusters], [each.numbers["p95_s"] for each in clusters]
+
+
+def _styles(clusters: Sequence[Measured]) -> dict[str, SeriesStyle]:
+    """Return the style of each candidate, by name."""
+    return {
+        name: SeriesStyle(COLOURS[number % len(COLOURS)], "-" if number < len(COLOURS) else (0, (5, 1.5)), "o")
+        for number, name in enumerate(dict.fromkeys(each.candidate.name for each in clusters))
+    }
 
 
 def _number(value: float | None) -> str:
@@ -218,11 +226,8 @@ def _number(value: float | None) -> str:
 
 def html(plan: Plan, command: str) -> str:
     """Return the page to send: question, answer, ranked table, fronts, headroom, assumptions, accuracy, the command."""
-    names = list(dict.fromkeys(each.candidate.name for each in drawn_clusters(plan)))
-    styles = {
-        name: SeriesStyle(COLOURS[number % len(COLOURS)], "-" if number < len(COLOURS) else (0, (5, 1.5)), "o")
-        for number, name in enumerate(names)
-    }
+    drawn = drawn_clusters(plan)
+    styles = _styles(drawn)
     body = render(
         "sim.plan.clusters",
         "plan.html.jinja",
@@ -245,7 +250,7 @@ def html(plan: Plan, command: str) -> str:
     return page(
         f"{plan.question.model}: what to rent for {_goal(plan)}",
         sentence(plan),
-        _figures(plan, styles) if names else [],
+        _figures(plan, drawn, styles) if drawn else [],
         styles,
         Markup(body),
         generator=command,
@@ -307,7 +312,7 @@ def _assumptions(plan: Plan) -> list[tuple[str, Any, str]]:
     return list(dict.fromkeys((each["what"], str(each["value"]), each["source"]) for each in rows))
 
 
-def _figures(plan: Plan, styles: Mapping[str, SeriesStyle]) -> list[PageFigure]:
+def _figures(plan: Plan, drawn: Sequence[Measured], styles: Mapping[str, SeriesStyle]) -> list[PageFigure]:
     frame = pd.DataFrame(
         [
             {
@@ -321,7 +326,7 @@ def _figures(plan: Plan, styles: Mapping[str, SeriesStyle]) -> list[PageFigure]:
                 "energy": (each.numbers["energy_j_per_image"] or math.nan) / 1000,
                 "meets": "-" if each.meets is None else ("yes" if each.meets else "no"),
             }
-            for each in sorted(drawn_clusters(plan), key=lambda each: (each.candidate.name, each.gpus))
+            for each in drawn
         ]
     )
     usd, p95 = (
@@ -333,18 +338,17 @@ def _figures(plan: Plan, styles: Mapping[str, SeriesStyle]) -> list[PageFigure]:
         Field("energy", "kJ per image"), Field("quality", "quality"), Field("meets", "meets the target", ""),
     )  # fmt: skip
     limits = [Limit(each.bound, each.text) for each in plan.question.targets if each.key == "latency_s.p95"]
-    panels_ = [Chart("Cost and latency", points(frame, usd, p95, styles, hover=hover, connected=True, limits=limits))]
+    charts = [Chart("Cost and latency", points(frame, usd, p95, styles, hover=hover, connected=True, limits=limits))]
     known = frame.dropna(subset=["quality"])
     if len(set(known["quality"])) > 1:
         quality = Field("quality", "Quality (1: the model in full)", ".3f", "linear", _bounds(known["quality"]))
-        panels_.append(Chart("Cost and quality", points(known, usd, quality, styles, hover=hover)))
-    edge = front(drawn_clusters(plan), lambda each: each.numbers["p95_s"])
-    ends = ", ".join(map(cluster_name, edge))
+        charts.append(Chart("Cost and quality", points(known, usd, quality, styles, hover=hover)))
+    ends = ", ".join(map(cluster_name, _edge(drawn)))
     figures = [
         PageFigure(
             "What a lower latency costs",
             f"Every cluster that ran, without those that are saturated. None is both cheaper and faster than: {ends}.",
-            panels_,
+            charts,
         )
     ]
     if plan.ranked:

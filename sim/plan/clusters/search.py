@@ -7,10 +7,12 @@ that one misses the targets, it goes on above it and says so.
 
 import math
 from collections.abc import Callable, Generator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from sim.plan.capacity.search import interval
+
+T = TypeVar("T")
 
 FIRST_SEEDS = 2
 """Replications with which the judgement of a cluster begins."""
@@ -105,24 +107,23 @@ class Found:
     is_floor: bool = False
 
     @property
-    def runs(self) -> int:
-        """Number of runs so far."""
-        return sum(len(judgement.outcomes) for judgement in self.known.values())
-
-    @property
     def met(self) -> int | None:
         """The smallest cluster that is known to meet the targets, before or after the search has ended."""
         return min((gpus for gpus, judgement in self.known.items() if judgement.meets), default=None)
 
+    def judgement(self, gpus: int) -> Judgement:
+        """Return the judgement of a cluster, which may have just begun."""
+        return self.known.setdefault(gpus, Judgement())
 
-Search = Generator[list[Ask], Mapping[Ask, Outcome], None]
+
+Steps = Generator[list[Ask], Mapping[Ask, Outcome], T]
+"""Yields the runs that it needs next, and is sent their outcomes."""
 
 
-def smallest(found: Found, max_gpus: int, max_seeds: int) -> Search:
+def smallest(found: Found, max_gpus: int, max_seeds: int) -> Steps[None]:
     """Find the smallest cluster of ``found.low`` to ``max_gpus`` GPUs that meets the targets, and write ``found``.
 
-    Yields the runs that it needs next, and is sent their outcomes. ``found`` always tells the state, so that a caller
-    may stop the search once ``found.low`` rules it out.
+    ``found`` always tells the state, so that a caller may stop the search once ``found.low`` rules it out.
 
     Args:
         max_seeds: replications at most of one cluster; a cluster that they leave open counts as one that misses.
@@ -131,27 +132,39 @@ def smallest(found: Found, max_gpus: int, max_seeds: int) -> Search:
         found.gpus = yield from _bisected(found, max_gpus, max_seeds)
         if found.gpus is None or found.gpus == max_gpus:
             return
-        above = yield from _judged(found, found.gpus + 1, max_seeds)
+        above = yield from judged(found.judgement(found.gpus + 1), found.gpus + 1, max_seeds)
         if above.meets or above.is_open:
             return
         found.not_monotone.append(found.gpus + 1)
         found.low, found.gpus = found.gpus + 2, None
 
 
-def run_search(search: Search, outcome: Callable[[Ask], Outcome]) -> None:
-    """Run ``search`` to its end, each run by itself."""
-    with suppress(StopIteration):
+def run_search(search: Steps[T], outcomes: Callable[[list[Ask]], Mapping[Ask, Outcome]]) -> T:
+    """Run ``search`` to its end, and return its result."""
+    try:
         asks = next(search)
         while True:
-            asks = search.send({ask: outcome(ask) for ask in asks})
+            asks = search.send(outcomes(asks))
+    except StopIteration as end:
+        found: T = end.value
+        return found
 
 
-def _bisected(found: Found, max_gpus: int, max_seeds: int) -> Generator[list[Ask], Mapping[Ask, Outcome], int | None]:
+def judged(judgement: Judgement, gpus: int, max_seeds: int) -> Steps[Judgement]:
+    """Run a cluster until its judgement is made, and return that."""
+    while asks := judgement.asks(gpus, max_seeds):
+        outcomes = yield asks
+        judgement.outcomes.extend(outcomes[ask] for ask in asks)
+        judgement.decide(max_seeds)
+    return judgement
+
+
+def _bisected(found: Found, max_gpus: int, max_seeds: int) -> Steps[int | None]:
     """Return the smallest cluster that meets the targets, if they are met from some size on; None without one."""
     high: int | None = None
     count, step = found.low, 1
     while high is None or found.low < high:
-        judgement = yield from _judged(found, count, max_seeds)
+        judgement = yield from judged(found.judgement(count), count, max_seeds)
         outcomes = judgement.outcomes
         needed = math.ceil(min(max(each.needed for each in outcomes), max_gpus))
         if judgement.meets:
@@ -169,12 +182,3 @@ def _bisected(found: Found, max_gpus: int, max_seeds: int) -> Generator[list[Ask
             count = min(max_gpus, max(count + step, needed))
             step *= 2
     return high
-
-
-def _judged(found: Found, gpus: int, max_seeds: int) -> Generator[list[Ask], Mapping[Ask, Outcome], Judgement]:
-    judgement = found.known.setdefault(gpus, Judgement())
-    while asks := judgement.asks(gpus, max_seeds):
-        outcomes = yield asks
-        judgement.outcomes.extend(outcomes[ask] for ask in asks)
-        judgement.decide(max_seeds)
-    return judgement

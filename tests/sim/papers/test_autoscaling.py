@@ -125,12 +125,12 @@ def test_committed_autoscaling_page_matches_its_numbers() -> None:
 def test_failed_run_is_named_and_nothing_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def finish(points: Sequence[Point], work: Path, jobs: int) -> Runs:
-        return Runs(tuple((point, "no room") for point in points))
+    def finish(points: Sequence[Point], work: Path, jobs: int, launcher: str) -> Runs:
+        return Runs(tuple((point, f"no room on {launcher}") for point in points))
 
     monkeypatch.setattr(command, "finish", finish)
-    assert main(["reproduce", NAME, "--quick", "-o", str(tmp_path)]) == 2
-    assert "reproduce autoscaling: a run failed: no room" in capsys.readouterr().err
+    assert main(["reproduce", NAME, "--quick", "--launcher", "slurm", "-o", str(tmp_path)]) == 2
+    assert "reproduce autoscaling: a run failed: no room on slurm" in capsys.readouterr().err
     assert main(["reproduce", NAME, "--name", "mine", "-o", str(tmp_path)]) == 2
     assert "--name: found mine without a trace; add --trace FILE" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())

@@ -68,6 +68,21 @@ def test_key_covers_the_configuration_and_the_profiles_it_reads(tmp_path: Path) 
     assert slower != same
 
 
+def test_key_of_pools_covers_the_profiles_of_each_kind(tmp_path: Path) -> None:
+    pools = [{"gpu": "h100-sxm", "count": 1}, {"gpu": {"name": "l40s"}, "count": 1}]
+    config = {"cluster": {"pools": pools}, "backend": {"gpu": None, "folder": None}}
+    for kind in ("h100-sxm", "l40s"):
+        profile = (REPOSITORY / f"backends/profiles/{kind}_sdxl-mlperf.yaml").read_text()
+        found = []
+        for name, text in (("same", profile), ("slower", profile.replace("seconds: ", "seconds: 1"))):
+            (tmp_path / kind / name).mkdir(parents=True)
+            (tmp_path / kind / name / "mine.yaml").write_text(text)
+            backend = {"gpu": None, "folder": str(tmp_path / kind / name)}
+            found.append(key.digest(config | {"backend": backend}))
+        assert found[0] == key.digest(config)
+        assert found[1] != found[0]
+
+
 def test_keys_of_different_types_have_a_digest() -> None:
     mixed = {"selector": {"thresholds": {5: 0.65, "10": 0.75}}}
     assert key.digest(mixed) == key.digest({"selector": {"thresholds": {"5": 0.65, 10: 0.75}}})

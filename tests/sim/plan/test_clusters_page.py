@@ -10,7 +10,7 @@ from sim.core.gpu import Gpu
 from sim.metrics.cost import Price
 from sim.plan.clusters.answer import NUMBERS, Measured, Plan, Question, Ranked, Unmet, needed
 from sim.plan.clusters.candidates import Candidate
-from sim.plan.clusters.page import row, sentence, warnings
+from sim.plan.clusters.page import draw, html, row, sentence, warnings
 from sim.plan.clusters.target import parse_target
 
 GPU = Gpu("l40s", None, None, "made up", 1.0)
@@ -55,6 +55,15 @@ def test_number_that_is_not_known_is_a_dash_and_not_in_the_sentence() -> None:
     assert "misses" not in sentence(plan(found))
     assert row(found).count("-") == 4
     assert "4x or more" in row(found)
+
+
+def test_ranked_cluster_is_drawn_however_much_slower_than_the_fastest() -> None:
+    fast = replace(CANDIDATE, gpu="h100-sxm", prices={}, _kinds={"h100-sxm": GPU})
+    slow, other = ranked(p95_s=50.0), ranked(p95_s=1.0)
+    answer = plan(slow, replace(other, measured=replace(other.measured, candidate=fast)))
+    stars = [line for line in draw(answer).axes[0].lines if line.get_marker() == "*"]
+    assert [line.get_ydata()[0] for line in stars] == [50.0, 1.0]
+    assert "vanilla with sdxl on l40s" in html(answer, "mezzotint plan")
 
 
 def test_sure_answer_has_no_warning() -> None:

@@ -195,6 +195,52 @@ def test_floor_of_quality_leaves_out_what_is_below_it_or_unknown(kept: Path) -> 
     assert {each.kind for each in plan.unmet} == {"quality"}
 
 
+MODEL = "large: {_target_: sim.core.model.Model, name: my-model, steps: 10, width: 1024, height: 1024}\n"
+PROFILE = """schema: 1
+model: %s
+gpu: %s
+source: made up
+step:
+  - {width: 1024, height: 1024, seconds: %s}
+"""
+GPU = """count: 2
+gpu: {_target_: sim.core.gpu.Gpu, name: my-gpu, active_w: 300, idle_w: 50, usd_per_gpu_h: 0.5, source: made up}
+"""
+
+
+def test_own_model_on_an_own_gpu_is_planned_with_its_own_profile(tmp_path: Path, kept: Path) -> None:
+    """Its step takes 0.2 s, so ten of them 2 s: two GPUs at least for 50 requests a minute."""
+    for name, text in {
+        "conf/models/mine.yaml": MODEL,
+        "conf/cluster/my-gpu.yaml": GPU,
+        "profiles/a.yaml": PROFILE % ("my-model", "my-gpu", 0.2),
+        "profiles/b.yaml": PROFILE % ("my-model", "l40s", 0.1),
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    own = {"config_dir": tmp_path / "conf", "profiles": tmp_path / "profiles", "runs": kept / "runs", "rank": 5}
+    given = {"gpu": ["my-gpu", "l40s", "h100-sxm"], "rate_rpm": 50.0}
+    for model in ("my-model", "mine"):
+        plan = ask(tmp_path, model=model, **own, **given)
+        best, second = plan.ranked
+        assert (best.measured.candidate.gpu, best.measured.candidate.models) == ("my-gpu", "mine")
+        assert best.needed == pytest.approx(50 / 60 * 2, rel=0.1)
+        assert best.measured.usd_per_h == 0.5 * best.measured.gpus
+        assert second.measured.candidate.gpu == "l40s"
+        assert second.needed == pytest.approx(50 / 60 * 1, rel=0.1)
+        assert plan.notes == ("left out: h100-sxm: no profile of my-model",)
+    both = ask(tmp_path, model="mine", **own, gpu=["my-gpu+l40s"], rate_rpm=50.0).ranked[0].measured
+    assert both.usd_per_h == 0.5 * both.candidate.counts(both.gpus)["my-gpu"] + 0.86 * both.gpus
+
+
+def test_own_profile_replaces_the_shipped_one_of_the_model_and_gpu(tmp_path: Path, kept: Path) -> None:
+    (tmp_path / "slow.yaml").write_text(PROFILE % ("sdxl-mlperf", "l40s", 0.5))
+    shipped = ask(kept, gpu=["l40s"]).ranked[0]
+    own = ask(kept, gpu=["l40s"], profiles=tmp_path, target=["p95<30s"], max_gpus=64).ranked[0]
+    assert own.needed == pytest.approx(120 / 60 * 20 * 0.5, rel=0.1)
+    assert own.needed > 4 * shipped.needed
+
+
 def test_fronts_hold_no_cluster_that_another_beats_in_both(kept: Path) -> None:
     clusters = ask(kept).clusters
     edge = front(clusters, lambda each: each.numbers["p95_s"])

@@ -65,6 +65,21 @@ def test_signal_in_a_finalizer_is_not_lost(number: int, stop: type[KeyboardInter
         signal.signal(signal.SIGINT, before)
 
 
+def test_termination_is_told_although_a_library_raises_an_interrupt_of_its_own() -> None:
+    """As Ray does, whose calls in C++ drop the exception of a signal's handler."""
+
+    def call() -> None:
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(5)
+        except KeyboardInterrupt:
+            pass
+        raise KeyboardInterrupt
+
+    with pytest.raises(Terminated), interruptible():
+        call()
+
+
 def in_a_library(stop: type[KeyboardInterrupt]) -> None:
     """As in OmegaConf, whose cleanup fails on work begun before the signal."""
     try:
