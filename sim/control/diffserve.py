@@ -3,11 +3,14 @@
 from collections.abc import Generator
 from dataclasses import dataclass, field
 from itertools import product
-from typing import Any, NamedTuple
+from math import ceil
+from typing import Annotated, Any, Literal, NamedTuple
 
+import numpy as np
 import simpy
+from annotated_types import Ge, Le
 
-from conf.ranges import Positive
+from conf.ranges import Amount, Positive
 from sim.control.roles import apply_split, gpus_in_role
 from sim.core.request import Request
 from sim.protocols import BatchQueues, CascadeFrontEnd, Controller, Run
@@ -28,14 +31,18 @@ class Setting(NamedTuple):
 class DiffServe(Controller):
     """Every ``period_s``: the highest threshold whose load the GPUs carry within the deadline.
 
-    With the demand of the last period times ``headroom``: all of it fits the light GPUs, the share f(t) the heavy ones,
-    and both batches and both queues (by Little's law) take at most the deadline. Of several settings the one with most
-    spare light capacity. Without any, the threshold is 0 and as many GPUs are light as the demand takes.
+    With the demand times ``headroom``: all of it fits the light GPUs, the share f(t) the heavy ones, and both batches
+    and both queues (by Little's law) take at most the deadline. Of several settings the one with most spare light
+    capacity. Without any, the threshold is 0 and all GPUs but one are light.
 
     Args:
         frontend, scheduler: the cascade and its queues, whose settings it changes.
         period_s: seconds between decisions.
         headroom: factor on the demand.
+        demand: ``arrivals`` takes arrivals per second, as the paper says; ``in-flight`` the requests in the system, as
+            its artifact does.
+        smoothing: centre of mass of the moving average of the demand, in periods; 0 takes the last alone.
+        grid: thresholds that are tried, from 0 to 1.
         deadline_s: seconds that a request may take.
 
     Source: DiffServe, its allocation; solved by enumeration.
@@ -46,8 +53,12 @@ class DiffServe(Controller):
     deadline_s: Positive
     period_s: Positive = 5.0
     headroom: Positive = 1.2
+    demand: Literal["arrivals", "in-flight"] = "arrivals"
+    smoothing: Amount = 2.1
+    grid: Annotated[int, Ge(2), Le(10_001)] = 201
     _run: Run = field(init=False, repr=False)
     _arrived: int = field(init=False, default=0, repr=False)
+    _demand_s: float | None = field(init=False, default=None, repr=False)
 
     def bind(self, run: Run) -> None:
         self._run = run
@@ -63,7 +74,8 @@ class DiffServe(Controller):
         while True:
             at_s += self.period_s
             yield self._run.clock.sleep_until(at_s)
-            rate_s, self._arrived = self._arrived / self.period_s, 0
+            rate_s = self._smoothed(self._arrived / self.period_s if self.demand == "arrivals" else self._run.in_system)
+            self._arrived = 0
             light, heavy = self.frontend.light, self.frontend.heavy
             queued = self.scheduler.queued(light), self.scheduler.queued(heavy)
             setting = self.best(self.headroom * rate_s, queued)
@@ -73,6 +85,11 @@ class DiffServe(Controller):
             split = {light: setting.light, heavy: self._run.cluster.gpus - setting.light}
             apply_split(self._run.cluster, split, self._run.clock.now)
 
+    def _smoothed(self, demand_s: float) -> float:
+        before = demand_s if self._demand_s is None else self._demand_s
+        self._demand_s = before + (demand_s - before) / (1 + self.smoothing)
+        return self._demand_s
+
     def best(self, demand_s: float, queued: tuple[int, int] = (0, 0)) -> Setting:
         """Return the setting for ``demand_s`` requests per second.
 
@@ -81,30 +98,24 @@ class DiffServe(Controller):
         """
         gpus, seconds = self._run.cluster.gpus, self.scheduler.batch_s
         light, heavy = self.frontend.light, self.frontend.heavy
-        thresholds = sorted({0.0, *self.frontend.shares}, reverse=True)
-        fallback = Setting(0.0, gpus - 1, 1, 1)
-        for threshold in thresholds:
+        sizes = [(each, seconds(light, each)) for each in self._batches(light)]
+        heavy_sizes = [(each, seconds(heavy, each)) for each in self._batches(heavy)]
+        for threshold in np.linspace(1.0, 0.0, self.grid).tolist():
             share = self.frontend.escalated_share(threshold)
+            rates = demand_s, demand_s * share
+            waits_s = sum(count / rate if rate else 0.0 for count, rate in zip(queued, rates, strict=True))
             found: list[tuple[float, Setting]] = []
-            for light_batch, heavy_batch in product(self._batches(light), self._batches(heavy)):
-                light_s, heavy_s = seconds(light, light_batch), seconds(heavy, heavy_batch)
-                waits_s = sum(
-                    count / rate if rate else 0.0
-                    for count, rate in zip(queued, (demand_s, demand_s * share), strict=True)
-                )
+            for (light_batch, light_s), (heavy_batch, heavy_s) in product(sizes, heavy_sizes):
                 took_s = light_s + self.frontend.discriminator_s + waits_s + (heavy_s if share else 0.0)
-                if took_s > self.deadline_s:
-                    continue
-                for count in range(1, gpus):
-                    light_rate, heavy_rate = count * light_batch / light_s, (gpus - count) * heavy_batch / heavy_s
-                    if light_rate >= demand_s and heavy_rate >= demand_s * share:
-                        found.append((light_rate, Setting(threshold, count, light_batch, heavy_batch)))
-                        break
+                count = max(1, ceil(demand_s * light_s / light_batch))
+                heavy_rate = (gpus - count) * heavy_batch / heavy_s
+                if took_s <= self.deadline_s and count < gpus and heavy_rate >= rates[1]:
+                    setting = Setting(threshold, count, light_batch, heavy_batch)
+                    found.append((count * light_batch / light_s, setting))
             if found:
                 return max(found)[1]
-            batch = max(self._batches(light), key=lambda each: each / seconds(light, each))
-            fallback = Setting(0.0, gpus - 1, batch, 1)
-        return fallback
+        batch = max(sizes, key=lambda each: each[0] / each[1])[0]
+        return Setting(0.0, gpus - 1, batch, 1)
 
     def _batches(self, role: str) -> list[int]:
         most = self._run.cluster.workers[0].max_batch

@@ -42,6 +42,7 @@ COMMANDS: dict[str, str] = {
     "reproduce": "sim.papers.scorecard.command:compare",
     "reproduce addons": "sim.papers.addons.command:compare",
     "reproduce autoscaling": "sim.papers.autoscaling.command:compare",
+    "reproduce cascade": "sim.papers.cascade.command:compare",
     "reproduce compositions": "sim.papers.compositions.command:compare",
     "reproduce hardware": "sim.papers.hardware.command:replay",
     "reproduce stages": "sim.papers.stages.command:compare",

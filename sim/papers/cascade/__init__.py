@@ -1,0 +1,1 @@
+"""The cascade of DiffServe beside its light and its heavy model alone."""

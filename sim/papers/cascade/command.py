@@ -1,0 +1,38 @@
+"""`mezzotint reproduce cascade`: DiffServe beside its models alone."""
+
+from typing import Any
+
+from sim.papers.cascade.designs import NAME, cells, comparisons, measured
+from sim.papers.scorecard.options import RESULTS, RUNS, Check, Jobs, Output, Quick, RunsOn, Work
+from sim.papers.scorecard.runs.runner import finish
+from sim.papers.verdicts import read_committed, report_lost
+from sim.report.pages import write_page
+
+
+def compare(
+    quick: Quick = False,
+    check: Check = False,
+    jobs: Jobs = 1,
+    launcher: RunsOn = "joblib",
+    output: Output = RESULTS,
+    work: Work = RUNS,
+) -> int:
+    """Compare DiffServe's cascades with their models alone, and write cascade.md, .json and .png.
+
+    Raises:
+        ConfigError: a run failed, or a file cannot be written.
+    """
+    from sim.papers.cascade import page  # importing matplotlib takes a second
+
+    stem = f"{NAME}-quick" if quick else NAME
+    before = read_committed(output / f"{stem}.json", comparisons) if check else {}
+    planned = list(cells(quick))
+    runs = finish([each.point for each in planned], work, jobs, launcher).of_study(NAME)
+    facts: dict[str, Any] = {"rows": [measured(cell, run) for cell, run in zip(planned, runs, strict=True)]}
+    for name, each in comparisons(facts).items():
+        print(f"{name}: {each.ours} (paper: {each.expected})")
+    if check:
+        return report_lost(before, comparisons(facts))
+    image = f"{stem}.png"
+    write_page(output, stem, facts, page.render(facts, image), {image: page.draw(facts)})
+    return 0
