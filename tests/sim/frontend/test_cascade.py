@@ -7,9 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sim.control.diffserve import DiffServe
 from sim.core.errors import ConfigError
 from sim.frontend.cascade import Cascade
-from tests.sim.lab import simulated
+from sim.run.config.settings import check
+from sim.run.simulate import assemble
+from tests.sim.lab import configured, simulated
 
 DIFFSERVE = ("system=diffserve", "cluster=a100", "cluster.count=4", "quality=alpha", "slo=[5s]", "trace.requests=300")
 FIXED = (*DIFFSERVE, "controller=none", "allocation.small=2")
@@ -68,32 +71,40 @@ def test_late_requests_are_dropped_and_count_as_violations() -> None:
     assert late >= run.summary["requests"]["discarded"] / 300
 
 
+SHARES = {0.02: 0.26, 0.05: 0.36, 0.1: 0.449, 0.15: 0.514, 0.2: 0.582, 0.25: 0.69, 0.3: 0.788, 0.4: 0.878, 0.5: 0.993,
+          0.6: 1.0}  # fmt: skip
 LIGHT_S = {1: 0.10, 2: 0.15, 4: 0.22, 8: 0.41, 16: 0.77, 32: 1.56}
 HEAVY_S = {1: 1.78, 2: 2.16, 4: 3.68, 8: 6.79, 16: 12.88, 32: 25.35}
 
 
-@pytest.mark.parametrize("rate_s", [2.0, 10.0, 30.0, 60.0])
-def test_controller_chooses_the_highest_threshold_that_fits(rate_s: float) -> None:
+@pytest.mark.parametrize("demand_s", [1.0, 10.0, 30.0, 60.0, 120.0, 500.0])
+def test_controller_chooses_the_highest_threshold_that_fits(demand_s: float) -> None:
     """Brute force over splits, batches and thresholds, with DiffServe's printed times."""
-    run = simulated(*DIFFSERVE, "cluster.count=16", "allocation.small=4", "trace.requests=2000",
-                    f"arrivals.rate_rpm={60 * rate_s}", "sample_s=1", "scheduler.drop_after=100")  # fmt: skip
-    shares = {0.0: 0.0, 0.02: 0.26, 0.05: 0.36, 0.1: 0.449, 0.15: 0.514, 0.2: 0.582, 0.25: 0.69, 0.3: 0.788, 0.4: 0.878,
-              0.5: 0.993, 0.6: 1.0}  # fmt: skip
+    config = configured(*DIFFSERVE, "cluster.count=16", "allocation.small=4", "controller.grid=51")
+    engine = assemble(check(config)).engine
+    engine.open()
+    controller = next(each for each in engine.controllers if isinstance(each, DiffServe))
+    thresholds = np.linspace(0, 1, 51).tolist()
+    shares = np.interp(thresholds, [0, *SHARES], [0, *SHARES.values()])
 
-    def fits(threshold: float, count: int, light: int, heavy: int, demand_s: float) -> bool:
-        share = shares[threshold]
+    def fits(share: float, count: int, light: int, heavy: int) -> bool:
         took_s = LIGHT_S[light] + 0.02 + (HEAVY_S[heavy] if share else 0.0)
-        return (
-            took_s <= 5
-            and count * light / LIGHT_S[light] >= demand_s
-            and (16 - count) * heavy / HEAVY_S[heavy] >= demand_s * share
-        )
+        light_s, heavy_s = count * light / LIGHT_S[light], (16 - count) * heavy / HEAVY_S[heavy]
+        return took_s <= 5 and light_s >= demand_s and heavy_s >= demand_s * share
 
-    best = max(
+    fitting = [
         threshold
-        for threshold, count, light, heavy in product(shares, range(1, 16), LIGHT_S, HEAVY_S)
-        if fits(threshold, count, light, heavy, 1.2 * rate_s)
-    )
-    chosen = run.cluster["threshold"].to_numpy()[10:]
-    assert np.median(chosen) <= best + 0.05
-    assert chosen.max() >= best - 0.15
+        for threshold, share in zip(thresholds, shares, strict=True)
+        if any(fits(share, *setting) for setting in product(range(1, 16), LIGHT_S, HEAVY_S))
+    ]
+    assert controller.best(demand_s).threshold == pytest.approx(max(fitting, default=0.0))
+
+
+def test_demand_follows_arrivals_or_requests_in_flight() -> None:
+    """The requests in flight are more than the arrivals of a second where an answer takes longer than one."""
+    found = {}
+    for demand in ("arrivals", "in-flight"):
+        run = simulated(*DIFFSERVE, "cluster.count=16", "trace.requests=2000", "arrivals.rate_rpm=1200", "sample_s=5",
+                        f"controller.demand={demand}")  # fmt: skip
+        found[demand] = np.mean(run.cluster["threshold"].to_numpy())
+    assert found["in-flight"] < found["arrivals"]
