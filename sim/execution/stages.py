@@ -33,12 +33,15 @@ class Stages(Executor, StageExecutor):
         forming_s: seconds to form a group of two or more GPUs that were never a group before.
         migration_s: seconds in which a latent moves to other GPUs, besides its bytes; old and new GPUs are busy.
         link_bytes_s: bytes per second between GPUs; 0 moves them in no time.
+        handling_s: seconds from the end of the last stage to the answer, on no GPU: encoding of a video file, a client
+            that polls.
     """
 
     stages: Literal["whole", "apart"] = "whole"
     forming_s: Seconds = 0.0
     migration_s: Seconds = 0.0
     link_bytes_s: Seconds = 0.0
+    handling_s: Seconds = 0.0
     _run: Run = field(init=False, repr=False)
     _log: AttemptLog = field(init=False, repr=False)
     _costs: dict[tuple[object, ...], StageCost] = field(init=False, default_factory=dict, repr=False)
@@ -72,6 +75,8 @@ class Stages(Executor, StageExecutor):
             run.assume("seconds to form a group of GPUs", self.forming_s, "executor.forming_s")
         if self.migration_s:
             run.assume("seconds to move a latent between groups", self.migration_s, "executor.migration_s")
+        if self.handling_s:
+            run.assume("seconds from the last stage to the answer", self.handling_s, "executor.handling_s")
 
     def accept(self, worker: Worker, request: Request) -> None:
         raise SimulationError(

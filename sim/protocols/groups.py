@@ -118,11 +118,11 @@ class GroupPolicy(Protocol):
         return
 
     def at_boundary(self, progress: Progress, now_s: float) -> None:
-        """Take note that a launch of ``progress`` ended; its GPUs are free, and it waits."""
+        """Take note that a launch of ``progress`` ended; its GPUs are free, and it waits or has no steps left."""
         return
 
     def ended(self, progress: Progress, now_s: float) -> None:
-        """Take note of the end of a request."""
+        """Take note that a request was answered."""
         return
 
     @abstractmethod
@@ -132,7 +132,13 @@ class GroupPolicy(Protocol):
 
 @runtime_checkable
 class StageExecutor(Protocol):
-    """An executor of stages on groups of GPUs, as the stage scheduler sees it."""
+    """An executor of stages on groups of GPUs, as the stage scheduler sees it.
+
+    Attributes:
+        handling_s: seconds from the end of the last stage to the answer, on no GPU.
+    """
+
+    handling_s: float
 
     def plan(self, request: Request) -> Plan:
         """Return the stages of ``request``."""
