@@ -132,13 +132,7 @@ class GroupPolicy(Protocol):
 
 @runtime_checkable
 class StageExecutor(Protocol):
-    """An executor of stages on groups of GPUs, as the stage scheduler sees it.
-
-    Attributes:
-        handling_s: seconds from the end of the last stage to the answer, on no GPU.
-    """
-
-    handling_s: float
+    """An executor of stages on groups of GPUs, as the stage scheduler sees it."""
 
     def plan(self, request: Request) -> Plan:
         """Return the stages of ``request``."""
@@ -158,5 +152,8 @@ class StageExecutor(Protocol):
     def ran(self, progress: Progress, attempt: Attempt, estimate_s: float) -> None:
         """Record ``attempt``, which ended; a scheduler expected it to take ``estimate_s``."""
 
+    def answer_s(self, request: Request) -> float:
+        """Return the seconds from the end of the last stage to the answer, on no GPU."""
+
     def complete(self, progress: Progress) -> None:
-        """Complete the request, whose last stage ended."""
+        """Complete the request, which is answered now."""

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from math import nan
 
+from backends.base import size_text
 from conf.ranges import Count, Positive, SomeSeconds
 from sim.core.errors import ConfigError
 from sim.core.plan import DENOISER, WHOLE, Stage
@@ -16,7 +17,7 @@ class Scaled(Estimates):
 
     Args:
         factor: estimated over true seconds, of every stage and parallel degree.
-        by_size: WIDTHxHEIGHT -> the factor of that size, in place of ``factor``.
+        by_size: WIDTHxHEIGHT, of a video WIDTHxHEIGHTxFRAMES -> the factor of that size, in place of ``factor``.
     """
 
     factor: Positive = 1.0
@@ -32,7 +33,7 @@ class Scaled(Estimates):
         true = self._cost(request, stage, degree)
         if self._is_perfect:
             return true
-        factor = self.by_size.get(size(request), self.factor)
+        factor = self.by_size.get(size_of(request), self.factor)
         return StageCost(true.first_s * factor, true.step_s * factor, true.last_s * factor, true.watts)
 
 
@@ -43,7 +44,8 @@ class Table(Estimates):
     The steps share them evenly: text encoding and decoding are believed to take no time of their own.
 
     Args:
-        seconds: WIDTHxHEIGHT -> seconds of a request at any parallel degree, or parallel degree -> seconds.
+        seconds: WIDTHxHEIGHT, of a video WIDTHxHEIGHTxFRAMES -> seconds of a request at any parallel degree, or a
+            mapping of parallel degrees to seconds.
     """
 
     seconds: dict[str, Positive | dict[Count, Positive]] = field(default_factory=dict)
@@ -56,13 +58,13 @@ class Table(Estimates):
             )
 
     def cost(self, request: Request, stage: Stage, degree: int) -> StageCost:
-        found = self.seconds.get(size(request))
+        found = self.seconds.get(size_of(request))
         seconds = found.get(degree) if isinstance(found, dict) else found
         if seconds is None:
             lacks = "" if found is None else f" on {degree} GPUs"
             known = ", ".join(self.seconds if found is None or not isinstance(found, dict) else map(str, found))
             raise ConfigError(
-                f"estimates.seconds: found no {size(request)}{lacks} (found: {known}); add it, or choose estimates=perfect"
+                f"estimates.seconds: found no {size_of(request)}{lacks} (found: {known}); add it, or choose estimates=perfect"
             )
         return steps_alone(stage, seconds / request.steps)
 
@@ -91,18 +93,18 @@ class Learnt(Estimates):
 
     def observed(self, request: Request, stage: Stage, degree: int, steps: int, seconds: float) -> None:
         before, so_far_s = self._mean(request, stage, degree)
-        key = request.model, size(request), stage.component, degree
+        key = request.model, size_of(request), stage.component, degree
         self._observed[key] = before + steps, so_far_s + seconds
 
     def _mean(self, request: Request, stage: Stage, degree: int) -> tuple[float, float]:
         """Return steps and seconds so far, with those of the prior."""
-        key = request.model, size(request), stage.component, degree
+        key = request.model, size_of(request), stage.component, degree
         return self._observed.get(key, (self.prior_steps, self.prior_steps * self.prior_s))
 
 
-def size(request: Request) -> str:
-    """Return the size of a request's image as settings name it."""
-    return f"{request.width}x{request.height}"
+def size_of(request: Request) -> str:
+    """Return the size of a request as settings name it."""
+    return size_text(request.width, request.height, request.frames)
 
 
 def steps_alone(stage: Stage, step_s: float) -> StageCost:

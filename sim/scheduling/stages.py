@@ -270,7 +270,8 @@ class StageScheduler(Scheduler, StageView):
         self.estimates.observed(progress.request, stage, len(launch.gpus), launch.steps, now_s - launch.begin_s)
         if progress.advance(launch.steps):
             self._close(progress, attempt)
-            self._clock.at(now_s + self.executor.handling_s, INSERTION, self._complete, progress)
+            answer_s = self.executor.answer_s(progress.request)
+            self._clock.at(now_s + answer_s, INSERTION, self._complete, progress)
         else:
             self.waiting[progress] = None
             self._at_boundary.append(progress)

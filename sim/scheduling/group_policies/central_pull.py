@@ -46,7 +46,7 @@ class CentralPull(GroupPolicy):
     quota: TailQuota
     degree: Count = 1
     beta: Amount = 1.0
-    pulls: Literal["finished", "answered"] = "finished"
+    pulls: Literal["finished", "answered"] = "answered"
     band: QueueBand | None = None
     tails: Literal["spread", "pack", "sink"] = "spread"
     gate: bool = False
