@@ -123,8 +123,9 @@ class Stages(Executor, StageExecutor):
             cost = backend.group_step(work, degree)
             if cost is None:
                 sizes = ", ".join(map(str, sorted({1, *backend.group_sizes()})))
+                size = size_text(work.width, work.height, work.frames)
                 raise BackendError(
-                    f"a step of {work.model} at {size_text(work.width, work.height, work.frames)} on {degree} GPUs was not measured (degrees "
+                    f"a step of {work.model} at {size} on {degree} GPUs was not measured (degrees "
                     f"with a profile: {sizes}); name these degrees, or add the figure to a profile in backend.folder"
                 )
             step_s = checked_cost(cost, backend, "group_step").seconds

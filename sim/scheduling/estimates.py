@@ -38,7 +38,7 @@ class Scaled(Estimates):
 
 
 @dataclass(slots=True)
-class Table(Estimates):
+class EstimateTable(Estimates):
     """Seconds of a whole request by its size and parallel degree, from a table.
 
     The steps share them evenly: text encoding and decoding are believed to take no time of their own.
@@ -64,7 +64,8 @@ class Table(Estimates):
             lacks = "" if found is None else f" on {degree} GPUs"
             known = ", ".join(self.seconds if found is None or not isinstance(found, dict) else map(str, found))
             raise ConfigError(
-                f"estimates.seconds: found no {size_of(request)}{lacks} (found: {known}); add it, or choose estimates=perfect"
+                f"estimates.seconds: found no {size_of(request)}{lacks} (found: {known}); add it, or choose "
+                "estimates=perfect"
             )
         return steps_alone(stage, seconds / request.steps)
 

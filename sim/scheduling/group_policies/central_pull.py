@@ -9,7 +9,7 @@ from conf.ranges import Amount, Count
 from sim.core.errors import ConfigError
 from sim.core.progress import Progress
 from sim.protocols import GroupPolicy, Launch, RequestColumn, Run, StageView
-from sim.scheduling.group_policies.tails import Assigned, Group, Groups, TailQuota, least
+from sim.scheduling.group_policies.tails import Assigned, GroupQueue, GroupQueues, TailQuota, least
 
 
 @dataclass(slots=True)
@@ -33,13 +33,13 @@ class CentralPull(GroupPolicy):
         quota: which requests are tails.
         degree: GPUs of a group.
         beta: weight of the estimate; 1 is max risk, 0.5 cost-damped.
-        pulls: ``finished`` pulls when the last normal request leaves the GPUs; ``answered`` when it was answered, which is
-            ``executor.handling_s`` later.
+        pulls: ``answered`` pulls once the last normal request was answered, ``executor.handling_s`` after the GPUs were
+            done; ``finished`` pulls at once. In between a tail may run.
         band: another ``beta`` by the length of the queue; None has none.
         tails: the group of a tail. ``spread``: the fewest assigned seconds; ``pack``: the most seconds of tails, or as
             ``spread`` while there are none; ``sink``: the most seconds of normal requests.
-        gate: hold a tail back until the central queue is empty and its group has no normal request of its own. Tails released
-            together start with the first, then the last first, as they would if posted one after the other.
+        gate: hold a tail back until the central queue is empty and its group has no normal request of its own. Of tails
+            released together the first starts at once and the others follow last in, first out.
         backfill: groups that are idle take tails that the gate holds back at others, the earliest first.
     """
 
@@ -51,20 +51,20 @@ class CentralPull(GroupPolicy):
     tails: Literal["spread", "pack", "sink"] = "spread"
     gate: bool = False
     backfill: bool = False
-    _groups: Groups = field(init=False, repr=False)
+    _groups: GroupQueues = field(init=False, repr=False)
     _view: StageView = field(init=False, repr=False)
     _is_tail: RequestColumn = field(init=False, repr=False)
     _queued: dict[Progress, None] = field(init=False, default_factory=dict, repr=False)
     _by_risk: dict[float, list[tuple[float, int, Progress]]] = field(init=False, default_factory=dict, repr=False)
-    _free: dict[Group, None] = field(init=False, default_factory=dict, repr=False)
-    _held: dict[Group, list[Progress]] = field(init=False, default_factory=dict, repr=False)
+    _free: dict[GroupQueue, None] = field(init=False, default_factory=dict, repr=False)
+    _held: dict[GroupQueue, list[Progress]] = field(init=False, default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         if self.backfill and not self.gate:
             raise ConfigError("group_policy.backfill: found true with gate=false, which holds no tails; set gate=true")
 
     def bind(self, run: Run, view: StageView) -> None:
-        self._view, self._groups = view, Groups.of(run, view, self.degree)
+        self._view, self._groups = view, GroupQueues.of(run, view, self.degree)
         self._is_tail = run.add_column("tail", bool, default=False)
         self._free = dict.fromkeys(self._groups.all)
         self._by_risk = {beta: [] for beta in (self.beta, *(() if self.band is None else (self.band.beta,)))}
@@ -119,7 +119,7 @@ class CentralPull(GroupPolicy):
                 del self._queued[progress]
                 return progress
 
-    def _group_of_tail(self) -> Group:
+    def _group_of_tail(self) -> GroupQueue:
         groups = self._groups.all
         if self.tails == "pack" and any(each.assigned_tails for each in groups):
             return max(groups, key=lambda each: (each.tail_s, -each.number))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from conf.ranges import Count, Share
 from sim.core.progress import Progress
 from sim.protocols import GroupPolicy, Launch, RequestColumn, Run, StageView
-from sim.scheduling.group_policies.tails import Assigned, Group, Groups, TailQuota
+from sim.scheduling.group_policies.tails import Assigned, GroupQueue, GroupQueues, TailQuota
 
 
 @dataclass(slots=True)
@@ -26,12 +26,12 @@ class SuperP95(GroupPolicy):
     quota: TailQuota
     degree: Count = 1
     tail_weight: Share = 0.1
-    _groups: Groups = field(init=False, repr=False)
+    _groups: GroupQueues = field(init=False, repr=False)
     _view: StageView = field(init=False, repr=False)
     _is_tail: RequestColumn = field(init=False, repr=False)
 
     def bind(self, run: Run, view: StageView) -> None:
-        self._view, self._groups = view, Groups.of(run, view, self.degree)
+        self._view, self._groups = view, GroupQueues.of(run, view, self.degree)
         self._is_tail = run.add_column("tail", bool, default=False)
 
     def arrived(self, progress: Progress, now_s: float) -> None:
@@ -52,7 +52,7 @@ class SuperP95(GroupPolicy):
     def decide(self, now_s: float) -> Iterator[Launch]:
         return self._groups.launches()
 
-    def _load(self, group: Group) -> tuple[float, float, float, int]:
+    def _load(self, group: GroupQueue) -> tuple[float, float, float, int]:
         return (
             group.normal_s + self.tail_weight * group.tail_s,
             group.assigned_normals + self.tail_weight * group.assigned_tails,

@@ -53,7 +53,7 @@ class TailQuota:
 
 
 @dataclass(slots=True, eq=False)
-class Group:
+class GroupQueue:
     """A fixed group of GPUs with a queue: normal requests FIFO, and behind them tails LIFO.
 
     A waiting normal request preempts a running tail at its next step boundary. A normal request is never preempted.
@@ -85,11 +85,11 @@ class Assigned:
 
     estimate_s: float
     is_tail: bool
-    group: Group | None = None
+    group: GroupQueue | None = None
 
 
 @dataclass(slots=True)
-class Groups:
+class GroupQueues:
     """All GPUs in groups of a fixed parallel degree, and the requests assigned to them until they are answered.
 
     Attributes:
@@ -98,12 +98,12 @@ class Groups:
     """
 
     view: StageView
-    all: list[Group]
+    all: list[GroupQueue]
     requests: dict[Progress, Assigned] = field(default_factory=dict)
-    _changed: dict[Group, None] = field(default_factory=dict, repr=False)
+    _changed: dict[GroupQueue, None] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def of(cls, run: Run, view: StageView, degree: int) -> "Groups":
+    def of(cls, run: Run, view: StageView, degree: int) -> "GroupQueues":
         """Return the cluster's GPUs in groups of ``degree``. Raises ConfigError if they do not divide evenly."""
         gpus = run.cluster.gpus
         if gpus % degree:
@@ -112,9 +112,9 @@ class Groups:
                 "divisor of cluster.count"
             )
         starts = range(0, gpus, degree)
-        return cls(view, [Group(tuple(range(first, first + degree)), first // degree) for first in starts])
+        return cls(view, [GroupQueue(tuple(range(first, first + degree)), first // degree) for first in starts])
 
-    def assign(self, progress: Progress, group: Group) -> None:
+    def assign(self, progress: Progress, group: GroupQueue) -> None:
         """Assign ``progress`` to ``group``, and take it from the group that had it."""
         assigned = self.requests[progress]
         if assigned.group is not None:
@@ -129,7 +129,7 @@ class Groups:
         (assigned.group.tails if assigned.is_tail else assigned.group.normals).append(progress)
         self._changed[assigned.group] = None
 
-    def at_boundary(self, progress: Progress) -> Group:
+    def at_boundary(self, progress: Progress) -> GroupQueue:
         """Return the group of ``progress``, whose launch ended; what is left of it is first in the queue again.
 
         A preempted tail goes back to its place in the order of submission.
@@ -176,6 +176,6 @@ class Groups:
             group.normal_s = group.normal_s + sign * assigned.estimate_s if group.assigned_normals else 0.0
 
 
-def least(groups: Iterable[Group]) -> Group:
+def least(groups: Iterable[GroupQueue]) -> GroupQueue:
     """Return the group with the fewest assigned seconds, of normal requests and tails alike."""
     return min(groups, key=lambda each: (each.normal_s + each.tail_s, each.number))
