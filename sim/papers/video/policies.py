@@ -26,7 +26,7 @@ def policy_of(words: str) -> Policy | None:
 
     ``super_p95``; or central pull, named by one of ``max risk``, ``cost-damped``, ``beta=0.85``, ``tail gate`` and
     ``protected drain``, with ``spread``, ``pack`` or ``sink``, ``queue band`` and ``backfill``. Letters and digits
-    alone count: ``tailgate`` is ``tail gate``. A tail gate without a beta is that of the published run: beta 0.85, packed.
+    alone count: ``tailgate`` is ``tail gate``. A tail gate without a beta is the published one: beta 0.85, packed.
     """
     plain = words.casefold()
     letters = re.sub(r"[^a-z0-9.]", "", plain)
