@@ -145,8 +145,8 @@ _FIGURES = {
     ),
     "beliefs": _Figure(
         "Believed and true seconds",
-        "Mean seconds that the scheduler believed a request to take on its GPUs, against those that it took, a point for "
-        "each size. On the line y = x it was right. Waiting is not part of them.",
+        "Mean seconds that the scheduler believed a request to take on its GPUs, against those that it took, a point "
+        "for each size. On the line y = x it was right. Waiting is not part of them.",
         charts.beliefs,
         over_seeds="",
         expected=False,
