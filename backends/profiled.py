@@ -213,18 +213,19 @@ class Profiled:
         table = self.profiles[work.model].group_tables.get(gpus)
         if table is None:
             return None
-        seconds = self._lookup.at(table, f"step on {gpus} GPUs", work.model, work.width, work.height, 1)
+        seconds = self._lookup.at(table, f"step on {gpus} GPUs", work.model, work.width, work.height, 1, work.frames)
         cost = self._lookup.cost(work.model, seconds * self.service_factor * self._factor(work))
         return cost if cost.joules is None else Cost(cost.seconds, cost.joules * gpus)
 
     def component_s(self, component: str, work: Work, gpus: int) -> float:
         self.require(work.model)
         points = self.profiles[work.model].component
-        where = (component, gpus, work.width, work.height)
-        found = next((at.seconds for at in points if (at.component, at.gpus, at.width, at.height) == where), None)
+        where = (component, gpus, work.width, work.height, work.frames)
+        places = {(at.component, at.gpus, at.width, at.height, at.frames): at.seconds for at in reversed(points)}
+        found = places.get(where)
         if found is None:
             names = ", ".join(sorted({at.component for at in points})) or "none"
-            size = f"{work.width}x{work.height} on {gpus} GPUs"
+            size = f"{size_text(work.width, work.height, work.frames)} on {gpus} GPUs"
             raise self._lookup.lacks(
                 work.model,
                 f"component: nobody measured {component} at {size} (components measured: {names})",

@@ -1,10 +1,10 @@
 """Execution of stages on groups of GPUs that change between steps (``executor=stages``)."""
 
 from dataclasses import dataclass, field
-from math import isnan
+from math import ceil, isnan
 from typing import Literal
 
-from backends.base import Asset, BackendError
+from backends.base import Asset, BackendError, size_text
 from conf.ranges import Seconds
 from sim.addons.assets import load
 from sim.core.culprit import checked_cost
@@ -22,6 +22,9 @@ MOVE = "move"
 BYTES_PER_LATENT_PIXEL = 2 * 16 / 64
 """Bytes of a latent per pixel of the image: 16 channels of 2 bytes at an eighth of the side (FLUX, SD3)."""
 
+FRAMES_PER_LATENT = 4
+"""Frames of a video per frame of its latent (Wan)."""
+
 
 @dataclass(slots=True)
 class Stages(Executor, StageExecutor):
@@ -33,12 +36,18 @@ class Stages(Executor, StageExecutor):
         forming_s: seconds to form a group of two or more GPUs that were never a group before.
         migration_s: seconds in which a latent moves to other GPUs, besides its bytes; old and new GPUs are busy.
         link_bytes_s: bytes per second between GPUs; 0 moves them in no time.
+        handling_s: seconds from the end of the last stage to the answer, on no GPU: a video's file is encoded, a client
+            polls.
+        handling_by_size: WIDTHxHEIGHT, of a video WIDTHxHEIGHTxFRAMES -> the seconds of that size, in place of
+            ``handling_s``.
     """
 
     stages: Literal["whole", "apart"] = "whole"
     forming_s: Seconds = 0.0
     migration_s: Seconds = 0.0
     link_bytes_s: Seconds = 0.0
+    handling_s: Seconds = 0.0
+    handling_by_size: dict[str, Seconds] | None = None
     _run: Run = field(init=False, repr=False)
     _log: AttemptLog = field(init=False, repr=False)
     _costs: dict[tuple[object, ...], StageCost] = field(init=False, default_factory=dict, repr=False)
@@ -73,6 +82,12 @@ class Stages(Executor, StageExecutor):
             run.assume("seconds to form a group of GPUs", self.forming_s, "executor.forming_s")
         if self.migration_s:
             run.assume("seconds to move a latent between groups", self.migration_s, "executor.migration_s")
+        if self.handling_s or self.handling_by_size:
+            run.assume(
+                "seconds from the last stage to the answer",
+                self.handling_by_size or self.handling_s,
+                "executor.handling_by_size" if self.handling_by_size else "executor.handling_s",
+            )
 
     @property
     def moves_are_free(self) -> bool:
@@ -94,7 +109,8 @@ class Stages(Executor, StageExecutor):
 
     def cost(self, request: Request, stage: Stage, degree: int) -> StageCost:
         row = request.row if self._by_row else -1
-        key = request.model, request.width, request.height, request.steps, stage.component, degree, request.refine, row
+        shape = request.width, request.height, request.frames, request.steps
+        key = request.model, shape, stage.component, degree, request.refine, row
         found = self._costs.get(key)
         if found is None:
             found = self._costs[key] = self._cost(request, stage, degree)
@@ -112,8 +128,9 @@ class Stages(Executor, StageExecutor):
             cost = backend.group_step(work, degree)
             if cost is None:
                 sizes = ", ".join(map(str, sorted({1, *backend.group_sizes()})))
+                size = size_text(work.width, work.height, work.frames)
                 raise BackendError(
-                    f"a step of {work.model} at {work.width}x{work.height} on {degree} GPUs was not measured (degrees "
+                    f"a step of {work.model} at {size} on {degree} GPUs was not measured (degrees "
                     f"with a profile: {sizes}); name these degrees, or add the figure to a profile in backend.folder"
                 )
             step_s = checked_cost(cost, backend, "group_step").seconds
@@ -125,6 +142,11 @@ class Stages(Executor, StageExecutor):
             step_s = backend.component_s(component, work, degree)
         watts = gpu.energy_j(1.0) * degree if joules is None or not step_s else joules / step_s
         return StageCost(first_s, step_s, last_s, watts)
+
+    def answer_s(self, request: Request) -> float:
+        if not self.handling_by_size:
+            return self.handling_s
+        return self.handling_by_size.get(size_text(request.width, request.height, request.frames), self.handling_s)
 
     def prepare(self, progress: Progress, group: Worker, now_s: float) -> float:
         request, cluster, took_s = progress.request, self._run.cluster, 0.0
@@ -150,7 +172,8 @@ class Stages(Executor, StageExecutor):
         seconds = self.migration_s
         if self.link_bytes_s:
             request = progress.request
-            seconds += request.width * request.height * BYTES_PER_LATENT_PIXEL / self.link_bytes_s
+            pixels = request.width * request.height * ceil(request.frames / FRAMES_PER_LATENT)
+            seconds += pixels * BYTES_PER_LATENT_PIXEL / self.link_bytes_s
         return seconds
 
     def moved(self, progress: Progress, group: Worker, from_s: float, until_s: float) -> None:

@@ -124,11 +124,11 @@ class GroupPolicy(Protocol):
         return
 
     def at_boundary(self, progress: Progress, now_s: float) -> None:
-        """Take note that a launch of ``progress`` ended; its GPUs are free, and it waits."""
+        """Take note that a launch of ``progress`` ended; its GPUs are free, and it waits or has no steps left."""
         return
 
     def ended(self, progress: Progress, now_s: float) -> None:
-        """Take note of the end of a request."""
+        """Take note that a request was answered."""
         return
 
     @abstractmethod
@@ -162,5 +162,8 @@ class StageExecutor(Protocol):
     def ran(self, progress: Progress, attempt: Attempt, estimate_s: float) -> None:
         """Record ``attempt``, which ended; a scheduler expected it to take ``estimate_s``."""
 
+    def answer_s(self, request: Request) -> float:
+        """Return the seconds from the end of the last stage to the answer, on no GPU."""
+
     def complete(self, progress: Progress) -> None:
-        """Complete the request, whose last stage ended."""
+        """Complete the request, which is answered now."""

@@ -23,6 +23,7 @@ from sim.core.errors import ConfigError
 from sim.core.run_folder import REQUESTS
 from sim.report import tables
 from sim.report.answer import answer, caveats
+from sim.report.beliefs import beliefs
 from sim.report.compare import cells
 from sim.report.figures import charts
 from sim.report.figures import panels as figures
@@ -86,6 +87,7 @@ class _Figure:
     Attributes:
         charts: its panels in the page.
         draw: the same as a file; None if it is in the page alone.
+        expected: True to say so if no run has the data.
     """
 
     title: str
@@ -93,6 +95,7 @@ class _Figure:
     charts: Callable[[Sequence[Run]], list[Chart]]
     draw: Callable[[Sequence[Run]], Figure | None] | None = None
     over_seeds: str = "Means over seeds, with their range."
+    expected: bool = True
 
 
 _FIGURES = {
@@ -139,6 +142,14 @@ _FIGURES = {
         charts.over_time,
         over_time,
         "",
+    ),
+    "beliefs": _Figure(
+        "Believed and true seconds",
+        "Mean seconds that the scheduler believed a request to take on its GPUs, against those that it took, a point "
+        "for each size. On the line y = x it was right. Waiting is not part of them.",
+        charts.beliefs,
+        over_seeds="",
+        expected=False,
     ),
 }
 """Figures of the page by the name of their file, in the order of the page."""
@@ -202,7 +213,8 @@ def _page(runs: Sequence[Run], drawn: Mapping[str, bytes], title: str, reruns_s:
         example=EXAMPLE,
         by_others=any(model.basis == "published" for run in runs for model in run.models),
         checks=list(dict.fromkeys(text for each in bands for text in each.validations)),
-        undrawn=[each.title for name, each in _FIGURES.items() if name not in shown],
+        undrawn=[each.title for name, each in _FIGURES.items() if each.expected and name not in shown],
+        beliefs=beliefs(runs),
         assumptions=tables.assumptions(runs),
         reproduction=tables.reproduction(runs),
     )

@@ -131,9 +131,13 @@ def latency_quantiles(run: Run, probabilities: Floats) -> Floats | None:
     return np.quantile(latency, probabilities) if len(latency) else None
 
 
-def measured(run: Run, columns: Sequence[str]) -> pd.DataFrame:
-    """Return columns of the requests after the warm-up, by arrival: the last `requests.arrived` rows."""
-    rows = read_columns(run.path / REQUESTS, columns)
+def measured(run: Run, columns: Sequence[str], optional: Sequence[str] = ()) -> pd.DataFrame:
+    """Return columns of the requests after the warm-up, by arrival: the last `requests.arrived` rows.
+
+    Args:
+        optional: further columns, where the file has them.
+    """
+    rows = read_columns(run.path / REQUESTS, columns, optional)
     arrived = run.number("requests", "arrived")
     if arrived is None or not 0 < arrived < len(rows):
         return rows

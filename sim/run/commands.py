@@ -46,6 +46,7 @@ COMMANDS: dict[str, str] = {
     "reproduce compositions": "sim.papers.compositions.command:compare",
     "reproduce hardware": "sim.papers.hardware.command:replay",
     "reproduce stages": "sim.papers.stages.command:compare",
+    "reproduce video": "sim.papers.video.command:replay",
 }
 """The words of each command -> its module and function; a module is imported when its command is called."""
 

@@ -1,9 +1,12 @@
 """Estimates: what a scheduler believes of the cost of a stage. The machine takes the true cost (``estimates=``)."""
 
 from dataclasses import dataclass, field
+from math import nan
 
-from conf.ranges import Positive
-from sim.core.plan import Stage
+from backends.base import size_text
+from conf.ranges import Count, Positive, SomeSeconds
+from sim.core.errors import ConfigError
+from sim.core.plan import DENOISER, WHOLE, Stage
 from sim.core.request import Request
 from sim.protocols import CostOf, Estimates, Run, StageCost
 
@@ -14,7 +17,7 @@ class Scaled(Estimates):
 
     Args:
         factor: estimated over true seconds, of every stage and parallel degree.
-        by_size: WIDTHxHEIGHT -> the factor of that size, in place of ``factor``.
+        by_size: WIDTHxHEIGHT, of a video WIDTHxHEIGHTxFRAMES -> the factor of that size, in place of ``factor``.
     """
 
     factor: Positive = 1.0
@@ -30,5 +33,81 @@ class Scaled(Estimates):
         true = self._cost(request, stage, degree)
         if self._is_perfect:
             return true
-        factor = self.by_size.get(f"{request.width}x{request.height}", self.factor)
+        factor = self.by_size.get(size_of(request), self.factor)
         return StageCost(true.first_s * factor, true.step_s * factor, true.last_s * factor, true.watts)
+
+
+@dataclass(slots=True)
+class EstimateTable(Estimates):
+    """Seconds of a whole request by its size and parallel degree, from a table.
+
+    The steps share them evenly: text encoding and decoding are believed to take no time of their own.
+
+    Args:
+        seconds: WIDTHxHEIGHT, of a video WIDTHxHEIGHTxFRAMES -> seconds of a request at any parallel degree, or a
+            mapping of parallel degrees to seconds.
+    """
+
+    seconds: dict[str, Positive | dict[Count, Positive]] = field(default_factory=dict)
+
+    def bind(self, run: Run, cost: CostOf) -> None:
+        if not self.seconds:
+            raise ConfigError(
+                "estimates.seconds: found no size; give seconds by size, such as "
+                "estimates.seconds={1024x1024: {1: 4.2, 2: 2.5}}"
+            )
+
+    def cost(self, request: Request, stage: Stage, degree: int) -> StageCost:
+        found = self.seconds.get(size_of(request))
+        seconds = found.get(degree) if isinstance(found, dict) else found
+        if seconds is None:
+            lacks = "" if found is None else f" on {degree} GPUs"
+            known = ", ".join(self.seconds if found is None or not isinstance(found, dict) else map(str, found))
+            raise ConfigError(
+                f"estimates.seconds: found no {size_of(request)}{lacks} (found: {known}); add it, or choose "
+                "estimates=perfect"
+            )
+        return steps_alone(stage, seconds / request.steps)
+
+
+@dataclass(slots=True)
+class Learnt(Estimates):
+    """The mean of what was observed so far, by size and parallel degree, and a prior.
+
+    Each component has its own mean of seconds per step, in which the prior counts as ``prior_steps`` steps.
+
+    Args:
+        prior_s: seconds of a step that are believed before any was observed.
+        prior_steps: observed steps that the prior weighs as much as.
+    """
+
+    prior_s: SomeSeconds = 1.0
+    prior_steps: Positive = 1.0
+    _observed: dict[tuple[object, ...], tuple[float, float]] = field(init=False, default_factory=dict, repr=False)
+
+    def bind(self, run: Run, cost: CostOf) -> None:
+        run.assume("seconds of a step before any was observed", self.prior_s, "estimates.prior_s")
+
+    def cost(self, request: Request, stage: Stage, degree: int) -> StageCost:
+        steps, seconds = self._mean(request, stage, degree)
+        return StageCost(0.0, seconds / steps, 0.0, nan)
+
+    def observed(self, request: Request, stage: Stage, degree: int, steps: int, seconds: float) -> None:
+        before, so_far_s = self._mean(request, stage, degree)
+        key = request.model, size_of(request), stage.component, degree
+        self._observed[key] = before + steps, so_far_s + seconds
+
+    def _mean(self, request: Request, stage: Stage, degree: int) -> tuple[float, float]:
+        """Return steps and seconds so far, with those of the prior."""
+        key = request.model, size_of(request), stage.component, degree
+        return self._observed.get(key, (self.prior_steps, self.prior_steps * self.prior_s))
+
+
+def size_of(request: Request) -> str:
+    """Return the size of a request as settings name it."""
+    return size_text(request.width, request.height, request.frames)
+
+
+def steps_alone(stage: Stage, step_s: float) -> StageCost:
+    """Return the cost of a stage whose denoising steps take all the time."""
+    return StageCost(0.0, step_s if stage.component in (WHOLE, DENOISER) else 0.0, 0.0, nan)

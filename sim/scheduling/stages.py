@@ -75,6 +75,7 @@ class StageScheduler(Scheduler, StageView):
     _queue: list[Running] = field(init=False, default_factory=list, repr=False)
     _launches: dict[Progress, Running] = field(init=False, default_factory=dict, repr=False)
     _attempts: dict[Progress, Attempt] = field(init=False, default_factory=dict, repr=False)
+    _believed: dict[Progress, StageCost] = field(init=False, default_factory=dict, repr=False)
     _at_boundary: list[Progress] = field(init=False, default_factory=list, repr=False)
     _dispatch_due: bool = field(init=False, default=False, repr=False)
 
@@ -292,6 +293,7 @@ class StageScheduler(Scheduler, StageView):
         launch.begin_s = now_s + ready_s
         if attempt is None:
             self._attempts[progress] = Attempt(group, progress.index, progress.done, launch.begin_s, launch.begin_s)
+            self._believed[progress] = self.estimates.cost(progress.request, progress.stage, len(launch.gpus))
         launch.cost = cost = self.executor.cost(progress.request, progress.stage, len(launch.gpus))
         end_s = launch.begin_s + cost.seconds(progress.done, launch.steps, progress.stage.steps)
         launch.due = self._clock.at(end_s, COMPLETION, self._due, launch)
@@ -364,7 +366,8 @@ class StageScheduler(Scheduler, StageView):
         self.estimates.observed(progress.request, stage, len(launch.gpus), launch.steps, now_s - launch.begin_s)
         if progress.advance(launch.steps):
             self._close(progress, attempt)
-            self._clock.at(now_s, INSERTION, self._complete, progress)
+            answer_s = self.executor.answer_s(progress.request)
+            self._clock.at(now_s + answer_s, INSERTION, self._complete, progress)
         else:
             self.waiting[progress] = None
             self._at_boundary.append(progress)
@@ -388,9 +391,8 @@ class StageScheduler(Scheduler, StageView):
     def _close(self, progress: Progress, attempt: Attempt) -> None:
         del self._attempts[progress]
         stage = progress.plan.stages[attempt.index]
-        believed = self.estimates.cost(progress.request, stage, len(attempt.group.gpus))
-        estimate_s = believed.seconds(attempt.done, attempt.steps, stage.steps)
-        self.executor.ran(progress, attempt, estimate_s)
+        believed = self._believed.pop(progress)
+        self.executor.ran(progress, attempt, believed.seconds(attempt.done, attempt.steps, stage.steps))
 
     def stranded(self) -> list[tuple[Request, str]]:
         left = [*self.waiting, *(launch.progress for launch in self._queue)]

@@ -10,6 +10,7 @@ import pandas as pd
 
 from conf.page import number
 from sim.core.slo import OWN
+from sim.report.beliefs import beliefs as found_beliefs
 from sim.report.compare import (
     SeriesAtLoad,
     Spread,
@@ -149,6 +150,26 @@ def over_time(runs: Sequence[Run]) -> list[Chart]:
             what = "requests waiting" if column == "queued" else "GPUs busy"
             charts.append(Chart(f"{load.label}: {what}", lines(frame, x, y, series_styles(runs), sparse=False)))
     return charts
+
+
+def beliefs(runs: Sequence[Run]) -> list[Chart]:
+    """Return the mean estimated seconds against the true ones, a point for each series, load and size."""
+    rows = [
+        {
+            "series": each.series,
+            "load": each.load,
+            "size": each.size,
+            "cost_s": each.cost_s,
+            "estimate_s": each.estimate_s,
+            "ratio": each.ratio,
+        }
+        for each in found_beliefs(runs)
+    ]
+    if not rows:
+        return []
+    x, y = Field("cost_s", "Seconds on the GPUs (mean)"), Field("estimate_s", "Estimated seconds (mean)")
+    hover = [_LOAD, Field("size", "Size", ""), Field("ratio", "Estimated over true")]
+    return [Chart("", points(_frame(rows), x, y, series_styles(runs), hover=hover))]
 
 
 def _panel(

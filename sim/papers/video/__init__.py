@@ -1,0 +1,1 @@
+"""`mezzotint reproduce video`: logged runs of video requests on NPUs, replayed and compared request by request."""

@@ -1,0 +1,145 @@
+"""Central pull: one queue of normal requests, from which groups pull by a risk rule (HpSuda/vllm-omni, July 2026)."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from typing import Literal
+
+from conf.ranges import Amount, Count
+from sim.core.errors import ConfigError
+from sim.core.progress import Progress
+from sim.protocols import GroupPolicy, Launch, RequestColumn, Run, StageView
+from sim.scheduling.group_policies.tails import Assigned, GroupQueue, GroupQueues, TailQuota, least
+
+
+@dataclass(slots=True)
+class QueueBand:
+    """Another ``beta`` while ``min_waiting`` to ``max_waiting`` requests wait in the central queue."""
+
+    beta: Amount = 0.625
+    min_waiting: Count = 10
+    max_waiting: Count = 27
+
+
+@dataclass(slots=True)
+class CentralPull(GroupPolicy):
+    """Normal requests wait in one queue; a group pulls the next when its last normal request is done.
+
+    It pulls the request with the greatest risk: seconds since arrival + ``beta`` x estimate; ties: the earlier one. A
+    tail that runs on the group is preempted at its next step boundary. Of several groups an idle one pulls first, then
+    the one with the lower number. Tails go to a group at arrival.
+
+    Args:
+        quota: which requests are tails.
+        degree: GPUs of a group.
+        beta: weight of the estimate; 1 is max risk, 0.5 cost-damped.
+        pulls: ``answered`` pulls once the last normal request was answered, ``executor.handling_s`` after the GPUs were
+            done; ``finished`` pulls at once. In between a tail may run.
+        band: another ``beta`` by the length of the queue; None has none.
+        tails: the group of a tail. ``spread``: the fewest assigned seconds; ``pack``: the most seconds of tails, or as
+            ``spread`` while there are none; ``sink``: the most seconds of normal requests.
+        gate: hold a tail back until the central queue is empty and its group has no normal request of its own. Of tails
+            released together the first starts at once and the others follow last in, first out.
+        backfill: groups that are idle take tails that the gate holds back at others, the earliest first.
+    """
+
+    quota: TailQuota
+    degree: Count = 1
+    beta: Amount = 1.0
+    pulls: Literal["finished", "answered"] = "answered"
+    band: QueueBand | None = None
+    tails: Literal["spread", "pack", "sink"] = "spread"
+    gate: bool = False
+    backfill: bool = False
+    _groups: GroupQueues = field(init=False, repr=False)
+    _view: StageView = field(init=False, repr=False)
+    _is_tail: RequestColumn = field(init=False, repr=False)
+    _queued: dict[Progress, None] = field(init=False, default_factory=dict, repr=False)
+    _by_risk: dict[float, list[tuple[float, int, Progress]]] = field(init=False, default_factory=dict, repr=False)
+    _free: dict[GroupQueue, None] = field(init=False, default_factory=dict, repr=False)
+    _held: dict[GroupQueue, list[Progress]] = field(init=False, default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.backfill and not self.gate:
+            raise ConfigError("group_policy.backfill: found true with gate=false, which holds no tails; set gate=true")
+
+    def bind(self, run: Run, view: StageView) -> None:
+        self._view, self._groups = view, GroupQueues.of(run, view, self.degree)
+        self._is_tail = run.add_column("tail", bool, default=False)
+        self._free = dict.fromkeys(self._groups.all)
+        self._by_risk = {beta: [] for beta in (self.beta, *(() if self.band is None else (self.band.beta,)))}
+
+    def arrived(self, progress: Progress, now_s: float) -> None:
+        estimate_s = self._view.remaining_s(progress, self.degree)
+        is_tail = self.quota.is_tail(estimate_s)
+        self._is_tail[progress.request.row] = is_tail
+        self._groups.requests[progress] = Assigned(estimate_s, is_tail)
+        if not is_tail:
+            self._queued[progress] = None
+            for beta, heap in self._by_risk.items():
+                heappush(heap, (progress.request.arrival_s - beta * estimate_s, progress.number, progress))
+            return
+        group = self._group_of_tail()
+        self._groups.assign(progress, group)
+        if self.gate:
+            self._held.setdefault(group, []).append(progress)
+        else:
+            self._groups.enqueue(progress)
+
+    def at_boundary(self, progress: Progress, now_s: float) -> None:
+        group = self._groups.at_boundary(progress)
+        if not progress.left and self.pulls == "finished" and not self._groups.requests[progress].is_tail:
+            self._free[group] = None
+
+    def ended(self, progress: Progress, now_s: float) -> None:
+        assigned = self._groups.answered(progress)
+        if self.pulls == "answered" and not assigned.is_tail and assigned.group is not None:
+            self._free[assigned.group] = None
+
+    def decide(self, now_s: float) -> Iterator[Launch]:
+        while self._queued and self._free:
+            group = min(self._free, key=lambda each: (each.running is not None, each.number))
+            del self._free[group]
+            progress = self._riskiest()
+            self._groups.assign(progress, group)
+            self._groups.enqueue(progress)
+        if self._held and not self._queued:
+            self._release()
+        return self._groups.launches()
+
+    def _riskiest(self) -> Progress:
+        """Take the request with the greatest risk from the central queue."""
+        band, beta = self.band, self.beta
+        if band is not None and band.min_waiting <= len(self._queued) <= band.max_waiting:
+            beta = band.beta
+        heap = self._by_risk[beta]
+        while True:
+            progress = heappop(heap)[2]
+            if progress in self._queued:  # else it was pulled by the risk of another beta
+                del self._queued[progress]
+                return progress
+
+    def _group_of_tail(self) -> GroupQueue:
+        groups = self._groups.all
+        if self.tails == "pack" and any(each.assigned_tails for each in groups):
+            return max(groups, key=lambda each: (each.tail_s, -each.number))
+        if self.tails == "sink":
+            return max(groups, key=lambda each: (each.normal_s, -each.number))
+        return least(groups)
+
+    def _release(self) -> None:
+        """Open the gates of groups without a normal request, and with ``backfill`` hand tails to idle groups."""
+        for group in [each for each in self._held if each in self._free]:
+            first, *others = self._held.pop(group)
+            starts = group.running is None and not group.tails
+            for progress in [*others, first] if starts else [first, *others]:
+                self._groups.enqueue(progress)
+        if self.backfill:
+            for group in self._groups.all:
+                if self._held and group in self._free and group.running is None and not group.tails:
+                    holder = min(self._held, key=lambda each: self._held[each][0].number)
+                    progress, *others = self._held.pop(holder)
+                    if others:
+                        self._held[holder] = others
+                    self._groups.assign(progress, group)
+                    self._groups.enqueue(progress)

@@ -1,0 +1,181 @@
+"""Tail requests: the quota that names them at arrival, and groups of GPUs that run them behind all normal requests.
+
+Source: HpSuda/vllm-omni (a fork of vLLM-Omni, July 2026), super_p95 and the schedulers after it. A percentile of the
+normal requests is bought with the latency of a few long ones.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from annotated_types import Ge, Le
+
+from conf.ranges import MOST, Count, Positive, Share
+from sim.core.errors import ConfigError
+from sim.core.progress import Progress
+from sim.protocols import Launch, Run, StageView
+
+
+@dataclass(slots=True)
+class TailQuota:
+    """The requests that are tails: long ones, at most one in ``every`` on average, named at arrival.
+
+    Every ``every``-th request earns a credit, and a tail costs one. A request is a tail if there is a credit and its
+    estimate is long beside all estimates so far, its own included.
+
+    Args:
+        every: requests that earn a credit.
+        min_of_longest: least estimate of a tail, as a share of the longest one.
+        min_of_shortest: least estimate of a tail, as a multiple of the shortest one.
+        counted: requests counted before the first, such as those of a warm-up.
+    """
+
+    every: Count = 20
+    min_of_longest: Share = 0.8
+    min_of_shortest: Positive = 1.5
+    counted: Annotated[int, Ge(0), Le(MOST)] = 1
+    _credits: int = field(init=False, default=0, repr=False)
+    _shortest_s: float = field(init=False, default=float("inf"), repr=False)
+    _longest_s: float = field(init=False, default=0.0, repr=False)
+
+    def is_tail(self, estimate_s: float) -> bool:
+        """Count the next request, and return True if it is a tail."""
+        self.counted += 1
+        self._credits += self.counted % self.every == 0
+        self._shortest_s = min(self._shortest_s, estimate_s)
+        self._longest_s = max(self._longest_s, estimate_s)
+        least_s = max(self.min_of_longest * self._longest_s, self.min_of_shortest * self._shortest_s)
+        if not self._credits or estimate_s < least_s:
+            return False
+        self._credits -= 1
+        return True
+
+
+@dataclass(slots=True, eq=False)
+class GroupQueue:
+    """A fixed group of GPUs with a queue: normal requests FIFO, and behind them tails LIFO.
+
+    A waiting normal request preempts a running tail at its next step boundary. A normal request is never preempted.
+
+    Attributes:
+        gpus: its GPUs.
+        number: its place among the groups, for ties.
+        normals, tails: its queue.
+        running: the request on its GPUs; ``runs_tail`` is True if that is a tail.
+        normal_s, tail_s: full estimates of the requests assigned to it and not answered.
+        assigned_normals, assigned_tails: numbers of those requests.
+    """
+
+    gpus: tuple[int, ...]
+    number: int
+    normals: deque[Progress] = field(default_factory=deque)
+    tails: list[Progress] = field(default_factory=list)
+    running: Progress | None = None
+    runs_tail: bool = False
+    normal_s: float = 0.0
+    tail_s: float = 0.0
+    assigned_normals: int = 0
+    assigned_tails: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Assigned:
+    """A request and the group that it is assigned to; a normal one in a central queue has None yet."""
+
+    estimate_s: float
+    is_tail: bool
+    group: GroupQueue | None = None
+
+
+@dataclass(slots=True)
+class GroupQueues:
+    """All GPUs in groups of a fixed parallel degree, and the requests assigned to them until they are answered.
+
+    Attributes:
+        all: the groups.
+        requests: the requests not answered yet.
+    """
+
+    view: StageView
+    all: list[GroupQueue]
+    requests: dict[Progress, Assigned] = field(default_factory=dict)
+    _changed: dict[GroupQueue, None] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(cls, run: Run, view: StageView, degree: int) -> "GroupQueues":
+        """Return the cluster's GPUs in groups of ``degree``. Raises ConfigError if they do not divide evenly."""
+        gpus = run.cluster.gpus
+        if gpus % degree:
+            raise ConfigError(
+                f"group_policy.degree: found {degree}, and {gpus} GPUs do not divide into groups of {degree}; choose a "
+                "divisor of cluster.count"
+            )
+        starts = range(0, gpus, degree)
+        return cls(view, [GroupQueue(tuple(range(first, first + degree)), first // degree) for first in starts])
+
+    def assign(self, progress: Progress, group: GroupQueue) -> None:
+        """Assign ``progress`` to ``group``, and take it from the group that had it."""
+        assigned = self.requests[progress]
+        if assigned.group is not None:
+            self._count(assigned, -1)
+        assigned.group = group
+        self._count(assigned, 1)
+
+    def enqueue(self, progress: Progress) -> None:
+        """Append ``progress`` to the queue of its group."""
+        assigned = self.requests[progress]
+        assert assigned.group is not None
+        (assigned.group.tails if assigned.is_tail else assigned.group.normals).append(progress)
+        self._changed[assigned.group] = None
+
+    def at_boundary(self, progress: Progress) -> GroupQueue:
+        """Return the group of ``progress``, whose launch ended; what is left of it is first in the queue again.
+
+        A preempted tail goes back to its place in the order of submission.
+        """
+        assigned = self.requests[progress]
+        group = assigned.group
+        assert group is not None
+        group.running = None
+        self._changed[group] = None
+        if progress.left and not assigned.is_tail:
+            group.normals.appendleft(progress)
+        elif progress.left:
+            later = (place for place, tail in enumerate(group.tails) if tail.number > progress.number)
+            group.tails.insert(next(later, len(group.tails)), progress)
+        return group
+
+    def answered(self, progress: Progress) -> Assigned:
+        """Take ``progress`` from its group, and return what it was."""
+        assigned = self.requests.pop(progress)
+        self._count(assigned, -1)
+        return assigned
+
+    def launches(self) -> Iterator[Launch]:
+        """Launch the next request of each idle group; interrupt tails in the way of normal requests."""
+        for group in list(self._changed):
+            del self._changed[group]
+            if group.running is None:
+                group.runs_tail = not group.normals
+                if group.normals or group.tails:
+                    progress = group.running = group.normals.popleft() if group.normals else group.tails.pop()
+                    yield Launch(progress, group.gpus, progress.left)
+            if group.normals and group.runs_tail and group.running is not None:
+                self.view.interrupt(group.running)
+                self._changed[group] = None  # it may not have started yet
+
+    def _count(self, assigned: Assigned, sign: int) -> None:
+        group = assigned.group
+        assert group is not None
+        if assigned.is_tail:
+            group.assigned_tails += sign
+            group.tail_s = group.tail_s + sign * assigned.estimate_s if group.assigned_tails else 0.0
+        else:
+            group.assigned_normals += sign
+            group.normal_s = group.normal_s + sign * assigned.estimate_s if group.assigned_normals else 0.0
+
+
+def least(groups: Iterable[GroupQueue]) -> GroupQueue:
+    """Return the group with the fewest assigned seconds, of normal requests and tails alike."""
+    return min(groups, key=lambda each: (each.normal_s + each.tail_s, each.number))

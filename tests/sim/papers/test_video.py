@@ -1,0 +1,209 @@
+"""`mezzotint reproduce video`: logged runs of videos on NPUs, replayed."""
+
+import csv
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sim.cli import main
+from sim.core.errors import ConfigError
+from sim.papers.video.policies import policy_of
+from sim.papers.video.replay import FILE_S_PER_PIXEL, POLLING_S, Machine, workload
+from sim.papers.video.results import make
+from sim.papers.video.rows import MEASURES, read_folder, statistics_of
+
+SHARED = Path(__file__).parents[4] / "shared" / "data" / "wan22_npu"
+needs_logs = pytest.mark.skipif(not SHARED.is_dir(), reason=f"the logs are not at {SHARED}")
+
+SHAPES = {"short": (854, 480, 80, 3), "medium": (854, 480, 120, 4), "long": (1280, 720, 80, 6)}
+PROFILE = {"short": 100.0, "medium": 200.0, "long": 600.0}
+BELIEVED = {"short": 38.0, "medium": 71.0, "long": 120.0}
+
+
+def write(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, [*rows[0]])
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with a profile of degree 1 and one published row of each policy."""
+    rows = []
+    for degree, name, seconds in ((1, "8x1", PROFILE), ("", "estimator", BELIEVED)):
+        for size, (width, height, frames, steps) in SHAPES.items():
+            shape = {"size": size, "width": width, "height": height, "frames": frames, "steps": steps}
+            known = {"text_encoder_s": 0.12, "vae_decode_s": 12.0, "note": "compute"}
+            rows.append({"topology": name, "usp_degree": degree, **shape, "e2e_mean_s": seconds[size], **known})
+    write(tmp_path / "profiles.csv", rows)
+    run = {"topology": "8xUSP1", "num_requests": 40, "rate_rps": 0.05, "p95_s": 1000.0}
+    policies = ("super_p95", "central pull max risk", "beta=0.85 + tail pack + protected drain", "by lot")
+    write(tmp_path / "measured.csv", [run | {"policy": policy} for policy in policies])
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("words", "system", "beta", "tails"),
+    [
+        ("super_p95 (normal preempts tail)", "super-p95", None, None),
+        ("superp95", "super-p95", None, None),
+        ("costdamped", "central-pull", 0.5, "spread"),
+        ("cost_damped_risk", "central-pull", 0.5, "spread"),
+        ("central pull max risk (wait+estimate; estimator values)", "central-pull", 1.0, "spread"),
+        ("beta=0.95 + tail pack", "central-pull", 0.95, "pack"),
+        ("beta085_sink", "central-pull", 0.85, "sink"),
+        ("beta0p5_spread", "central-pull", 0.5, "spread"),
+        ("tailgate", "tail-gate", 0.85, "pack"),
+        ("beta=0.85 + tail pack + protected drain", "tail-gate", 0.85, "pack"),
+    ],
+)
+def test_policy_is_known_by_its_words(words: str, system: str, beta: float | None, tails: str | None) -> None:
+    policy = policy_of(words)
+    assert policy is not None
+    settings = dict(word.split("=", 1) for word in policy.overrides)
+    assert settings["system"] == system
+    assert settings.get("group_policy.beta") == (None if beta is None else repr(beta))
+    assert settings.get("group_policy.tails") == tails
+
+
+def test_unknown_policy_is_skipped_and_named(folder: Path) -> None:
+    assert policy_of("by lot") is None
+    assert read_folder(folder).skipped == ["8xUSP1, by lot"]
+
+
+def test_percentiles_are_of_type_7() -> None:
+    found = statistics_of(np.array([4.0, 1.0, 3.0, 2.0]), 9.0)
+    assert found == pytest.approx({"mean": 2.5, "p50": 2.5, "p95": 3.85, "p99": 3.97, "duration": 9.0})
+
+
+def test_longer_workload_of_a_rate_begins_with_the_same_arrivals() -> None:
+    sizes, arrivals = workload(100, 0.03)
+    assert arrivals[0] == 0.0
+    assert arrivals[:50] == workload(50, 0.03)[1]
+    assert np.array(arrivals[:50]) * 0.03 == pytest.approx(np.array(workload(50, 0.05)[1]) * 0.05)
+    assert 0.4 < sizes.count("long") / 100 < 0.7
+
+
+def test_run_replays_from_its_own_log_without_error(folder: Path) -> None:
+    """The log of a simulated run, replayed by its name and columns alone, gives that run again."""
+    content = read_folder(folder)
+    gate = next(run for run in content.runs if "gate" in run.policy.name)
+    machine, videos = Machine(content), Machine(content).videos(gate)
+    ours, (sizes, _) = machine.replay(gate), workload(gate.requests, gate.rate_rps)
+    assert ours.is_tail.sum() == 2
+    rows = []
+    for number, size in enumerate(sizes):
+        served_s = PROFILE[size]
+        wait_s = max(0.0, ours.latency_s[number] - served_s - POLLING_S)
+        kept = {"dispatcher_wait_s": wait_s, "scheduler_wait_s": 0, "compute_s": served_s, "preemptions": 0}
+        queue = "tail" if ours.is_tail[number] else "normal"
+        asked = {"request": f"request-{number:05d}", "size": size, "queue": queue, "backend": 0}
+        at = {"arrival_s_from_seed": ours.arrival_s[number], "e2e_s": ours.latency_s[number]}
+        rows.append(asked | at | kept)
+    write(folder / "8xusp1_n40_r0.05_tailgate.csv", rows)
+    found = next(run for run in make(folder)["runs"] if "each" in run)
+    assert found["same_tails"]
+    assert found["rules_alone"]["same_starts"] == found["rules_alone"]["normals"] == 38
+    for error in (found["error"], found["rules_alone"]["error"]):
+        assert [error[name] for name in MEASURES] == pytest.approx([0.0] * 5, abs=1e-9)
+    file_s = FILE_S_PER_PIXEL * 1280 * 720 * 80
+    assert videos["long"].answer_s == pytest.approx(POLLING_S + file_s)
+
+
+def test_command_writes_page_data_and_figure(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = folder / "out"
+    assert main(["reproduce", "video", str(folder), "-o", str(out)]) == 0
+    assert sorted(path.name for path in out.iterdir()) == ["video.json", "video.md", "video.png"]
+    facts = json.loads((out / "video.json").read_text(encoding="utf-8"))
+    assert [run["policy"].split(",")[0] for run in facts["runs"]] == ["super_p95", "central pull", "central pull"]
+    assert len(facts["changes"]) == 2
+    assert max(map(len, (out / "video.md").read_text(encoding="utf-8").splitlines())) < 400
+    assert "super_p95: mean" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("profiles.csv", "topology,usp_degree,size\n8x1,1,short\n", "row 1, column width: Field required"),
+        ("8xusp1_n3_r0.05_tailgate.csv", "request\n", "found 0 requests, expected 3 by its name"),
+    ],
+)
+def test_wrong_file_is_refused_with_its_place(folder: Path, name: str, text: str, message: str) -> None:
+    (folder / name).write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError, match=message):
+        read_folder(folder)
+
+
+def test_folder_without_a_profile_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"found no profile"):
+        read_folder(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def real() -> Mapping[tuple[object, ...], Mapping[str, Mapping[str, float]]]:
+    """The results of the real folder, by machine, requests and policy; a log in place of its published row."""
+    runs = make(SHARED)["runs"]
+    return {(run["groups"], run["degree"], run["requests"], run["policy"]): run for run in reversed(runs)}
+
+
+GATE = "central pull, beta 0.85, tails pack, gate"
+DAMPED = "central pull, beta 0.5, tails spread"
+MAX_RISK = "central pull, beta 1, tails spread"
+
+
+@needs_logs
+def test_logged_sizes_arrivals_and_tails_follow_from_the_seed() -> None:
+    for run in read_folder(SHARED).runs:
+        if run.log:
+            sizes, arrivals = workload(run.requests, run.rate_rps)
+            assert [row.size for row in run.log] == sizes
+            assert [row.arrival_s for row in run.log] == pytest.approx(arrivals, abs=6e-4)
+
+
+@needs_logs
+def test_tail_gate_is_replayed_exactly_on_its_own_seconds(real: Mapping) -> None:
+    run = real[8, 1, 100, GATE]
+    assert run["same_tails"]
+    assert run["rules_alone"]["same_starts"] == run["rules_alone"]["normals"] == 95
+    assert max(map(abs, run["rules_alone"]["error"].values())) < 5e-4
+    assert max(abs(each["rules_alone_s"] / each["measured_s"] - 1) for each in run["each"]) < 0.03
+
+
+@needs_logs
+@pytest.mark.parametrize(
+    ("run", "limits"),
+    [
+        ((8, 1, 100, GATE), {"mean": 0.005, "p50": 0.012, "p95": 0.007, "p99": 0.03, "duration": 0.01}),
+        ((4, 2, 50, DAMPED), dict.fromkeys(MEASURES, 0.015)),
+        ((4, 2, 50, MAX_RISK), dict.fromkeys(MEASURES, 0.015)),
+        ((2, 4, 50, "super_p95"), dict.fromkeys(MEASURES, 0.02)),
+        ((8, 1, 50, "super_p95"), dict.fromkeys(MEASURES, 0.015)),
+        ((8, 1, 50, GATE), {"p95": 0.005}),
+        ((8, 1, 50, "central pull, beta 0.95, tails pack"), {"p95": 0.005}),
+    ],
+)
+def test_profile_predicts_a_run_within_its_stated_error(real: Mapping, run: tuple, limits: dict[str, float]) -> None:
+    for name, limit in limits.items():
+        assert abs(real[run]["error"][name]) <= limit, name
+
+
+@needs_logs
+def test_preemptions_are_those_of_the_log(real: Mapping) -> None:
+    for run in real.values():
+        if run["preemptions"]["measured"] is not None:
+            assert run["preemptions"]["ours"] == run["preemptions"]["measured"]
+
+
+@needs_logs
+def test_max_risk_on_the_schedulers_own_estimates_gains_little_or_loses_much() -> None:
+    changes = {(each["name"], each["policy"]): each for each in make(SHARED)["changes"]}
+    few = changes["4xUSP2, 50 at 0.05/s", MAX_RISK]
+    many = changes["4xUSP2, 100 at 0.03/s", MAX_RISK]
+    assert few["measured"] == pytest.approx(-0.0007, abs=1e-4)
+    assert -0.01 < few["ours"] < 0
+    assert many["measured"] == pytest.approx(0.1195, abs=1e-4)
+    assert many["ours"] > 0.05

@@ -1,0 +1,36 @@
+"""The report's estimates beside true seconds."""
+
+from pathlib import Path
+
+import pytest
+
+from sim.report.beliefs import beliefs
+from sim.report.report import write_report
+from sim.report.runs import load_runs
+from sim.run.simulate import simulated as run_into
+from tests.sim.lab import configured
+
+RUN = (
+    *("models=qwen-image", "cluster=h100", "cluster.count=2", "quality=alpha", "slo=[]"),
+    *("trace.requests=40", "trace.history=0", "arrivals.rate_rpm=8"),
+)
+
+
+@pytest.mark.parametrize("factor", [0.5, 1.0, 3.0])
+def test_wrong_belief_shows_as_its_factor(tmp_path: Path, factor: float) -> None:
+    config = configured(*RUN, "system=super-p95", "estimates=wrong", f"estimates.factor={factor}")
+    run_into(config, tmp_path / "run", progress=False)
+    (found,) = beliefs(load_runs([tmp_path]))
+    assert (found.size, found.requests) == ("1024x1024", 40)
+    assert found.ratio == pytest.approx(factor)
+    html = write_report([tmp_path])[0].read_text(encoding="utf-8")
+    assert "<h2>Estimates</h2>" in html
+    assert "Believed and true seconds" in html
+
+
+def test_page_of_runs_without_estimates_has_no_such_section(tmp_path: Path) -> None:
+    run_into(configured(*RUN, "system=vanilla"), tmp_path / "run", progress=False)
+    assert beliefs(load_runs([tmp_path])) == []
+    html = write_report([tmp_path])[0].read_text(encoding="utf-8")
+    assert "<h2>Estimates</h2>" not in html
+    assert "Believed and true seconds" not in html
