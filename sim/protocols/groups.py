@@ -33,11 +33,15 @@ class StageCost(NamedTuple):
 
 
 class Launch(NamedTuple):
-    """A decision: the next ``steps`` of ``progress`` run on ``gpus``, as soon as all of them are idle."""
+    """A decision: the next ``steps`` of ``progress`` run on ``gpus``, as soon as all of them are idle.
+
+    ``ahead`` is True if it was made before the boundary, so that its work begins without StageExecutor.launch_s.
+    """
 
     progress: Progress
     gpus: tuple[int, ...]
     steps: int = 1
+    ahead: bool = False
 
 
 @runtime_checkable
@@ -135,7 +139,13 @@ class GroupPolicy(Protocol):
 
 @runtime_checkable
 class StageExecutor(Protocol):
-    """An executor of stages on groups of GPUs, as the stage scheduler sees it."""
+    """An executor of stages on groups of GPUs, as the stage scheduler sees it.
+
+    Attributes:
+        launch_s: seconds from a decision to the begin of its work, if its GPUs are idle by then.
+    """
+
+    launch_s: float
 
     def plan(self, request: Request) -> Plan:
         """Return the stages of ``request``."""

@@ -20,6 +20,7 @@ class Running:
         mask: its GPUs, one bit each.
         steps: steps that it runs; fewer after an interruption.
         cost: true cost of its stage.
+        earliest_s: instant before which its work cannot begin.
         begin_s: instant of its first step; ``due`` is the clock's call at its end.
     """
 
@@ -27,6 +28,7 @@ class Running:
     gpus: tuple[int, ...]
     mask: int
     steps: int
+    earliest_s: float = 0.0
     cost: StageCost | None = None
     begin_s: float = 0.0
     due: Entry | None = None
@@ -51,6 +53,7 @@ class StageScheduler(Scheduler, StageView):
     _degrees: dict[tuple[str | None, int], list[int]] = field(init=False, default_factory=dict, repr=False)
     _run: Run = field(init=False, repr=False)
     _clock: Clock = field(init=False, repr=False)
+    _launch_s: float = field(init=False, repr=False)
     _busy: int = field(init=False, default=0, repr=False)
     _bit: dict[tuple[int, ...], int] = field(init=False, default_factory=dict, repr=False)
     _submitted: int = field(init=False, default=0, repr=False)
@@ -63,6 +66,7 @@ class StageScheduler(Scheduler, StageView):
     def bind(self, run: Run) -> None:
         self._run, self._clock = run, run.clock
         self.claimed = [0] * run.cluster.gpus
+        self._launch_s = self.executor.launch_s
         self.estimates.bind(run, self.executor.cost)
         self.group_policy.bind(run, self)
 
@@ -154,7 +158,7 @@ class StageScheduler(Scheduler, StageView):
             self._clock.at(now_s, DISPATCH, self._dispatch)
 
     def _claim(self, launch: Launch) -> None:
-        progress, gpus, steps = launch
+        progress, gpus, steps, ahead = launch
         try:
             del self.waiting[progress]
         except (KeyError, TypeError):
@@ -167,6 +171,8 @@ class StageScheduler(Scheduler, StageView):
         for gpu in gpus:
             self.claimed[gpu] += 1
         decided = self._launches[progress] = Running(progress, gpus, mask, steps)
+        if self._launch_s and not ahead:
+            decided.earliest_s = self._clock._now + self._launch_s
         self._queue.append(decided)
 
     def _mask(self, gpus: tuple[int, ...], progress: Progress) -> int:
@@ -223,19 +229,20 @@ class StageScheduler(Scheduler, StageView):
         if attempt is not None and (attempt.group is not group or attempt.index != progress.index):
             self._close(progress, attempt)
             attempt = None
+        from_s = max(now_s, launch.earliest_s)
         if last is None:
-            progress.request.start_s = now_s
+            progress.request.start_s = from_s
         elif last is not group:
             progress.moves += 1
             progress.degree_changes += len(last.gpus) != len(group.gpus)
         if progress.pauses and progress.paused_since_s < now_s and last is not None:
             progress.paused_s += now_s - progress.paused_since_s
         progress.group, progress.running = group, True
-        ready_s = self.executor.prepare(progress, group, now_s)
+        ready_s = self.executor.prepare(progress, group, from_s)
         if ready_s and attempt is not None:
             self._close(progress, attempt)
             attempt = None
-        launch.begin_s = now_s + ready_s
+        launch.begin_s = from_s + ready_s
         if attempt is None:
             self._attempts[progress] = Attempt(group, progress.index, progress.done, launch.begin_s, launch.begin_s)
         launch.cost = cost = self.executor.cost(progress.request, progress.stage, len(launch.gpus))
@@ -251,7 +258,8 @@ class StageScheduler(Scheduler, StageView):
         union = self._run.cluster.group(both)
         self._busy |= mask
         self._run.cluster.occupy(union)
-        self._clock.at(now_s + move_s, COMPLETION, self._moved, (launch, union, mask, now_s))
+        from_s = max(now_s, launch.earliest_s)
+        self._clock.at(from_s + move_s, COMPLETION, self._moved, (launch, union, mask, from_s))
         return True
 
     def _moved(self, moved: tuple[Running, Worker, int, float]) -> None:
@@ -262,7 +270,7 @@ class StageScheduler(Scheduler, StageView):
         if launch.progress in self._attempts:
             self._close(launch.progress, self._attempts[launch.progress])
         self.executor.moved(launch.progress, union, from_s, now_s)
-        launch.is_moved = True
+        launch.is_moved, launch.earliest_s = True, now_s + self._launch_s
         self._queue.append(launch)
         self._decide(now_s)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Literal
 
 from conf.ranges import Count
 from sim.core.progress import Progress
@@ -13,9 +14,9 @@ def deadline_order(run: Run, waiting: Iterable[Progress]) -> list[Progress]:
     return sorted(waiting, key=lambda each: (each.request.deadline_s, each.request.arrival_s, each.number))
 
 
-def take(progress: Progress, degree: int, idle: list[int]) -> tuple[int, ...]:
-    """Take ``degree`` GPUs from ``idle``: those it last ran on if they are as many, else the lowest numbers."""
-    last = progress.group
+def take(progress: Progress, degree: int, idle: list[int], stays: bool = True) -> tuple[int, ...]:
+    """Take ``degree`` GPUs from ``idle``: if it ``stays``, those it last ran on if they are as many, else the lowest."""
+    last = progress.group if stays else None
     gpus = tuple(idle[:degree])
     if last is not None and len(last.gpus) == degree and set(last.gpus) <= set(idle):
         gpus = last.gpus
@@ -35,11 +36,14 @@ class EarliestDeadline(GroupPolicy):
     Args:
         degrees: parallel degrees; empty takes all that the profile has.
         steps: steps of a launch, after which a request may get other GPUs.
+        one_gpu_stages: GPU of a stage that runs on one alone: ``stay`` on the last one if it is idle, or the ``lowest``
+            idle number (GF-DiT).
     """
 
     fit: str = "best"
     degrees: list[Count] = field(default_factory=list)
     steps: Count = 1
+    one_gpu_stages: Literal["stay", "lowest"] = "stay"
     _run: Run = field(init=False, repr=False)
     _view: StageView = field(init=False, repr=False)
 
@@ -63,10 +67,11 @@ class EarliestDeadline(GroupPolicy):
                 left -= degree
         if self.fit == "best":
             self._widen(chosen, left)
-        return [
-            Launch(progress, take(progress, degree, idle), min(self.steps, progress.left))
-            for progress, degree in chosen.items()
-        ]
+        launches = []
+        for progress, degree in chosen.items():
+            stays = self.one_gpu_stages == "stay" or progress.stage.max_degree != 1
+            launches.append(Launch(progress, take(progress, degree, idle, stays), min(self.steps, progress.left)))
+        return launches
 
     def _allowed(self, progress: Progress, most: int) -> list[int]:
         degrees = self._view.degrees(progress)
@@ -85,7 +90,7 @@ class EarliestDeadline(GroupPolicy):
         while left:
             for progress, degree in chosen.items():
                 wider = next((each for each in self._allowed(progress, degree + left) if each > degree), 0)
-                if wider and view.cost(progress, wider).step_s < view.cost(progress, degree).step_s:
+                if wider and view.remaining_s(progress, wider) < view.remaining_s(progress, degree):
                     chosen[progress] = wider
                     left -= wider - degree
                     break

@@ -51,7 +51,9 @@ class FixedGroups(GroupPolicy):
     """Assign a request to a fixed group at arrival; a group serves one request at a time.
 
     A launch runs all steps of a stage. A group that shares GPUs with another launches one step at a time: steps start
-    in the order in which they were decided, each once all its GPUs are idle.
+    in the order in which they were decided, each once all its GPUs are idle. What follows within a request is known
+    ahead, so only its first launch takes the executor's ``launch_s``. A stage of a smaller ``max_degree`` takes the
+    group's first GPUs.
 
     Args:
         groups: ``COUNTxDEGREE`` for groups side by side, such as 2x4; or a list of groups, each a list of GPUs.
@@ -151,10 +153,11 @@ class FixedGroups(GroupPolicy):
     def decide(self, now_s: float) -> list[Launch]:
         launches = []
         for lane in self._changed:
-            progress = lane.owner = lane.owner or self._pop(lane)
+            owner = lane.owner
+            progress = lane.owner = owner or self._pop(lane)
             stage = progress.stage
             gpus = lane.gpus[: stage.max_degree] if stage.max_degree else lane.gpus
-            launches.append(Launch(progress, gpus, 1 if lane.is_shared else progress.left))
+            launches.append(Launch(progress, gpus, 1 if lane.is_shared else progress.left, owner is not None))
         self._changed.clear()
         return launches
 
