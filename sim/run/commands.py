@@ -43,6 +43,7 @@ COMMANDS: dict[str, str] = {
     "reproduce addons": "sim.papers.addons.command:compare",
     "reproduce autoscaling": "sim.papers.autoscaling.command:compare",
     "reproduce compositions": "sim.papers.compositions.command:compare",
+    "reproduce elastic": "sim.papers.elastic.command:compare",
     "reproduce hardware": "sim.papers.hardware.command:replay",
     "reproduce stages": "sim.papers.stages.command:compare",
 }
