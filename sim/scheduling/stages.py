@@ -239,10 +239,10 @@ class StageScheduler(Scheduler, StageView):
             progress.paused_s += now_s - progress.paused_since_s
         progress.group, progress.running = group, True
         ready_s = self.executor.prepare(progress, group, from_s)
-        if ready_s and attempt is not None:
+        launch.begin_s = from_s + ready_s
+        if launch.begin_s > now_s and attempt is not None:
             self._close(progress, attempt)
             attempt = None
-        launch.begin_s = from_s + ready_s
         if attempt is None:
             self._attempts[progress] = Attempt(group, progress.index, progress.done, launch.begin_s, launch.begin_s)
         launch.cost = cost = self.executor.cost(progress.request, progress.stage, len(launch.gpus))

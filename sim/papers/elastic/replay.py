@@ -218,9 +218,11 @@ def served(engine: Engine) -> list[Served]:
     columns, attempts = engine.record.request_columns, engine.record.attempts
     assert attempts is not None
     counted = _between_steps(attempts, len(columns))
-    gpu = columns["gpu_s"]
-    start = np.where(gpu > 0, columns["start_s"], np.nan)
-    finish = np.where(columns["outcome"] == COMPLETED, columns["finish_s"], np.nan)
+    gpu, is_finished = columns["gpu_s"], columns["outcome"] == COMPLETED
+    first = np.full(len(columns), np.inf)
+    np.minimum.at(first, attempts.row, attempts.from_s)  # a request that fails has no start in its record
+    start = np.where(is_finished, columns["start_s"], np.where(gpu > 0, first, np.nan))
+    finish = np.where(is_finished, columns["finish_s"], np.nan)
     rows = zip(start.tolist(), finish.tolist(), counted, gpu.tolist(), strict=True)
     return [Served(begin, end, *of_row, gpu_ms) for begin, end, of_row, gpu_ms in rows]
 

@@ -33,14 +33,14 @@ class Lane:
     """A fixed group with its queue.
 
     Attributes:
-        is_shared: True if another group has one of its GPUs.
+        rivals: other groups that have one of its GPUs.
         queue: heap of the requests that wait, by rank.
         queued_s: estimated seconds of all steps left of the requests in ``queue``.
         owner: the request that runs on it, from its first step to its last or until another preempts it.
     """
 
     gpus: tuple[int, ...]
-    is_shared: bool
+    rivals: list["Lane"] = field(default_factory=list, repr=False)
     queue: list[tuple[Rank, Progress]] = field(default_factory=list)
     queued_s: float = 0.0
     owner: Progress | None = None
@@ -50,8 +50,8 @@ class Lane:
 class FixedGroups(GroupPolicy):
     """Assign a request to a fixed group at arrival; a group serves one request at a time.
 
-    A launch runs all steps of a stage. A group that shares GPUs with another launches one step at a time: steps start
-    in the order in which they were decided, each once all its GPUs are idle. What follows within a request is known
+    A launch runs all steps of a stage. Groups that share GPUs and are busy launch one step at a time: steps start in the
+    order in which they were decided, each once all its GPUs are idle. What follows within a request is known
     ahead, so only its first launch takes the executor's ``launch_s``. A stage of a smaller ``max_degree`` takes the
     group's first GPUs.
 
@@ -93,8 +93,9 @@ class FixedGroups(GroupPolicy):
     def bind(self, run: Run, view: StageView) -> None:
         self._view = view
         groups = self._groups(run.cluster.gpus)
-        shared = [any(one is not other and set(one) & set(other) for other in groups) for one in groups]
-        self._lanes = [Lane(gpus, is_shared) for gpus, is_shared in zip(groups, shared, strict=True)]
+        self._lanes = [Lane(gpus) for gpus in groups]
+        for lane in self._lanes:
+            lane.rivals = [each for each in self._lanes if each is not lane and set(each.gpus) & set(lane.gpus)]
         for size, degree in self.degree_by_size.items():
             self._of_size[size] = [lane for lane in self._lanes if len(lane.gpus) == degree]
             if not self._of_size[size]:
@@ -151,15 +152,25 @@ class FixedGroups(GroupPolicy):
             self._changed.append(lane)
 
     def decide(self, now_s: float) -> list[Launch]:
-        launches = []
+        decided = []
         for lane in self._changed:
             owner = lane.owner
-            progress = lane.owner = owner or self._pop(lane)
-            stage = progress.stage
-            gpus = lane.gpus[: stage.max_degree] if stage.max_degree else lane.gpus
-            launches.append(Launch(progress, gpus, 1 if lane.is_shared else progress.left, owner is not None))
+            if owner is None:
+                lane.owner = self._pop(lane)
+                for rival in lane.rivals:
+                    if rival.owner is not None:
+                        self._view.interrupt(rival.owner)
+            decided.append((lane, owner is not None))
         self._changed.clear()
-        return launches
+        return [self._launch(lane, ahead) for lane, ahead in decided]
+
+    def _launch(self, lane: Lane, ahead: bool) -> Launch:
+        """Return a launch of the owner: of all steps left, or of one if its group shares GPUs with a busy one."""
+        progress = lane.owner
+        assert progress is not None
+        is_shared = any(rival.owner is not None for rival in lane.rivals)
+        most = progress.stage.max_degree
+        return Launch(progress, lane.gpus[:most] if most else lane.gpus, 1 if is_shared else progress.left, ahead)
 
     def _push(self, lane: Lane, progress: Progress) -> None:
         lane.queued_s += self._view.remaining_s(progress, len(lane.gpus))
