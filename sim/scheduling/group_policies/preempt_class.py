@@ -1,5 +1,6 @@
 """Preemption of a class of requests at step boundaries while urgent ones are in the system (GF-DiT's clean EDF)."""
 
+from bisect import bisect_left, insort
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import inf
@@ -32,6 +33,10 @@ class Selection(NamedTuple):
 
     worth: float
     chosen: tuple[tuple[Progress, Candidate], ...]
+
+
+ROUNDING = 1e-9
+"""Difference between two sums of worth that may be one of rounding."""
 
 
 @dataclass(slots=True)
@@ -85,6 +90,15 @@ class PreemptClass(GroupPolicy):
     _standalone_s: dict[Progress, float] = field(init=False, default_factory=dict, repr=False)
     _preemptible: set[Progress] = field(init=False, default_factory=set, repr=False)
     _aside_since_s: dict[Progress, float] = field(init=False, default_factory=dict, repr=False)
+    _alike: dict[Progress, tuple[object, ...]] = field(init=False, default_factory=dict, repr=False)
+    _new: dict[tuple[object, ...], list[tuple[tuple[float, float, int], Progress]]] = field(
+        init=False, default_factory=dict, repr=False
+    )
+    _stopped: dict[Progress, None] = field(init=False, default_factory=dict, repr=False)
+    _widest_first: list[int] = field(init=False, repr=False)
+    _known_costs: dict[Progress, tuple[tuple[int, int], dict[int, tuple[float, float]]]] = field(
+        init=False, default_factory=dict, repr=False
+    )
     _held: dict[Progress, int] = field(init=False, default_factory=dict, repr=False)
 
     def bind(self, run: Run, view: StageView) -> None:
@@ -96,6 +110,7 @@ class PreemptClass(GroupPolicy):
             for degree in sorted(degrees)
             if degree <= gpus
         }
+        self._widest_first = sorted(self._groups, reverse=True)
 
     def _group(self, gpus: tuple[int, ...]) -> Group:
         group = self._of_gpus.get(gpus)
@@ -105,51 +120,105 @@ class PreemptClass(GroupPolicy):
 
     def arrived(self, progress: Progress, now_s: float) -> None:
         size = size_of(progress.request)
-        self._order[progress] = -self.priority_by_size.get(size, 0.0), progress.request.deadline_s, progress.number
+        order = -self.priority_by_size.get(size, 0.0), progress.request.deadline_s, progress.number
+        self._order[progress] = order
         self._standalone_s[progress] = self._view.remaining_s(progress, 1)
         self._urgent += size in self.urgent_sizes
         if size in self.preemptible_sizes:
             self._preemptible.add(progress)
+        alike = order[0], progress in self._preemptible, *self._costs(progress).items()
+        self._alike[progress] = alike
+        insort(self._new.setdefault(alike, []), (order, progress))
 
     def at_boundary(self, progress: Progress, now_s: float) -> None:
         self._held.pop(progress, None)
+        if progress.left:
+            self._stopped[progress] = None
 
     def ended(self, progress: Progress, now_s: float) -> None:
-        del self._order[progress], self._standalone_s[progress]
+        del self._order[progress], self._standalone_s[progress], self._known_costs[progress], self._alike[progress]
         self._preemptible.discard(progress)
         if size_of(progress.request) in self.urgent_sizes:
             self._urgent -= 1
             self._debt = max(0.0, self._debt + (now_s > progress.request.deadline_s) - self.late_share)
 
     def decide(self, now_s: float) -> list[Launch]:
-        idle = self._idle()
-        launches, idle = self._starved(idle, now_s)
+        launches, idle = self._starved(self._idle(), now_s)
         is_pressed = self._urgent > 0 or self._debt > 0.0
-        offers: list[tuple[Progress, list[Candidate]]] = []
-        started = {launch.progress for launch in launches}
-        for progress in sorted(self._view.waiting, key=self._order.__getitem__):
-            if progress in started:
-                continue
+        if is_pressed:
+            self._put_aside(idle, now_s)
+        if not idle:
+            return launches
+        offers = self._offers_of_new(idle, is_pressed, now_s)
+        for progress in self._stopped:
             gives_way = is_pressed and progress in self._preemptible
-            if gives_way and self.give_way == "pause":
-                if now_s - self._aside_since_s.setdefault(progress, now_s) < self.max_aside_s:
-                    continue
-                gives_way = False
-            if not idle and (progress.group is not None or not gives_way):
-                continue
-            groups = self._eligible(progress, idle, self.demoted_degrees if gives_way else None)
-            if not groups and gives_way:
-                self._aside_since_s.setdefault(progress, now_s)
-            found = self._worth(progress, groups, idle, now_s)
-            if found:
-                offers.append((progress, found))
+            assert progress.group is not None
+            last = self._group(progress.group.gpus)
+            if last.mask & ~idle or (gives_way and self._is_put_aside(progress, now_s)):
+                continue  # any group claims the last one, too
+            groups = self._eligible(last, idle, gives_way and self.give_way == "demote")
+            offers.append((progress, self._candidates(progress, last, groups, now_s)))
+        offers.sort(key=lambda offer: self._order[offer[0]])
         for progress, candidate in _best(offers):
-            self._aside_since_s.pop(progress, None)
             extra = candidate.claims & ~candidate.group.mask
             if extra:
                 self._held[progress] = extra
-            launches.append(Launch(progress, candidate.group.gpus))
+            launches.append(self._launch(progress, candidate.group))
         return launches
+
+    def _launch(self, progress: Progress, group: Group) -> Launch:
+        self._aside_since_s.pop(progress, None)
+        if progress in self._stopped:
+            del self._stopped[progress]
+        else:
+            new = self._new[self._alike[progress]]
+            del new[bisect_left(new, (self._order[progress],))]
+            if not new:
+                del self._new[self._alike[progress]]
+        return Launch(progress, group.gpus)
+
+    def _is_put_aside(self, progress: Progress, now_s: float) -> bool:
+        """Return True if a preemptible request under pressure may not run at all."""
+        return self.give_way == "pause" and now_s - self._aside_since_s[progress] < self.max_aside_s
+
+    def _put_aside(self, idle: int, now_s: float) -> None:
+        """Begin the pause of preemptible requests under pressure; with ``demote`` only of those without any group."""
+        aside_since_s = self._aside_since_s
+        has_group = self.give_way == "demote" and bool(self._eligible(None, idle, True))
+        if self.give_way == "pause":
+            for progress in self._stopped:
+                if progress in self._preemptible:
+                    aside_since_s.setdefault(progress, now_s)
+        if not has_group:
+            for (_, is_preemptible, *_), new in self._new.items():
+                if is_preemptible:
+                    for _, progress in reversed(new):
+                        aside_since_s.setdefault(progress, now_s)
+
+    def _offers_of_new(
+        self, idle: int, is_pressed: bool, now_s: float
+    ) -> list[tuple[Progress, list[Candidate]]]:
+        """Return candidates of the requests that never ran; of many alike, only of those that can be chosen.
+
+        Among requests of the same costs and priority, a later deadline is never worth less. So from the latest on, the
+        first that is worth less than as many others as there are idle GPUs ends the search. The earliest ones stay for
+        the order of ties.
+        """
+        offers: list[tuple[Progress, list[Candidate]]] = []
+        count = idle.bit_count()
+        for (_, is_preemptible, *_), new in self._new.items():
+            gives_way = is_pressed and is_preemptible
+            groups = self._eligible(None, idle, gives_way and self.give_way == "demote")
+            ready = [each for _, each in new if not (gives_way and self._is_put_aside(each, now_s))]
+            best: list[list[Candidate]] = []
+            for progress in reversed(ready[count:]):
+                candidates = self._candidates(progress, None, groups, now_s)
+                if len(best) >= count and not _rivals(candidates, best[-count]):
+                    break
+                best.append(candidates)
+                offers.append((progress, candidates))
+            offers += [(each, self._candidates(each, None, groups, now_s)) for each in ready[:count]]
+        return offers
 
     def _idle(self) -> int:
         idle = 0
@@ -165,11 +234,10 @@ class PreemptClass(GroupPolicy):
         launches: list[Launch] = []
         if not idle or not self._aside_since_s:
             return launches, idle
-        waiting = self._view.waiting
         starved = [
             progress
             for progress, since_s in self._aside_since_s.items()
-            if now_s - since_s >= self.starved_s and progress in waiting
+            if now_s - since_s >= self.starved_s
         ]
         starved.sort(key=lambda each: (self._aside_since_s[each], each.number))
         for progress in starved:
@@ -177,57 +245,73 @@ class PreemptClass(GroupPolicy):
                 break
             gpu = (idle & -idle).bit_length() - 1
             idle &= idle - 1
-            del self._aside_since_s[progress]
-            launches.append(Launch(progress, (gpu,)))
+            launches.append(self._launch(progress, self._group((gpu,))))
         return launches, idle
 
-    def _eligible(self, progress: Progress, idle: int, degrees: Sequence[int] | None) -> list[Group]:
-        """Return the last group, and the best group of each degree: its GPUs are idle or the last group's."""
-        last = None if progress.group is None else self._group(progress.group.gpus)
-        last_mask = 0 if last is None else last.mask
-        usable = idle | last_mask
+    def _eligible(self, last: Group | None, idle: int, gives_way: bool) -> list[Group]:
+        """Return the last group, and of each degree the group with the most GPUs in common with it, if all are idle."""
         found = [] if last is None else [last]
-        allowed = self._view.degrees(progress)
-        for degree in sorted(self._groups, reverse=True) if degrees is None else degrees:
-            if degree not in allowed or (last is not None and last.degree == degree):
+        last_mask = 0 if last is None else last.mask
+        for degree in self.demoted_degrees if gives_way else self._widest_first:
+            if last is not None and last.degree == degree:
                 continue
             best, most = None, -1
             for group in self._groups.get(degree, ()):
-                if group.mask & ~usable:
-                    continue
-                common = (group.mask & last_mask).bit_count()
-                if common > most:
-                    best, most = group, common
+                if not group.mask & ~idle:
+                    common = (group.mask & last_mask).bit_count()
+                    if common > most:
+                        best, most = group, common
             if best is not None:
                 found.append(best)
         return found
 
-    def _worth(self, progress: Progress, groups: Sequence[Group], idle: int, now_s: float) -> list[Candidate]:
-        """Return the candidates of ``groups`` whose GPUs, and the last group's if it changes, are all idle."""
-        last = progress.group
-        last_mask = 0 if last is None else self._group(last.gpus).mask
+    def _candidates(
+        self, progress: Progress, last: Group | None, groups: Sequence[Group], now_s: float
+    ) -> list[Candidate]:
+        """Return the best candidates of ``groups``, by worth, then without a move, then the larger group."""
+        costs = self._costs(progress)
         standalone_s, deadline_s = self._standalone_s[progress], progress.request.deadline_s
+        last_mask = 0 if last is None else last.mask
         found: list[tuple[float, bool, int, tuple[int, ...], Candidate]] = []
         for group in groups:
-            claims = group.mask | last_mask
-            if claims & ~idle:
-                continue
-            is_move = last is not None and group.mask != last_mask
-            seconds = self._view.remaining_s(progress, group.degree)
+            known = costs.get(group.degree)
+            if known is None:
+                continue  # not measured for its model, or for its stage
+            seconds, gain = known
+            is_move = last is not None and group is not last
             late_s = now_s + seconds + (self.move_s if is_move else 0.0) - deadline_s
-            saved = max(0.0, 1.0 - seconds / standalone_s)
-            missed = max(0.0, late_s / standalone_s) if late_s > -inf else 0.0
-            worth = (1.0 + saved) / (1.0 + missed)
-            found.append((-worth, is_move, -group.degree, group.gpus, Candidate(worth, claims, group)))
-        found.sort()
+            worth = gain / (1.0 + late_s / standalone_s) if late_s > 0.0 else gain
+            found.append((-worth, is_move, -group.degree, group.gpus, Candidate(worth, group.mask | last_mask, group)))
+        if len(found) > 1:
+            found.sort()
         return [each[-1] for each in found[: self.candidates]]
 
+    def _costs(self, progress: Progress) -> dict[int, tuple[float, float]]:
+        """Return by degree the estimated seconds of what is left, and 1 + the share of the standalone latency saved."""
+        key = progress.index, progress.left
+        known = self._known_costs.get(progress)
+        if known is not None and known[0] == key:
+            return known[1]
+        standalone_s, costs = self._standalone_s[progress], {}
+        for degree in self._view.degrees(progress):
+            if degree in self._groups:
+                seconds = self._view.remaining_s(progress, degree)
+                costs[degree] = seconds, 1.0 + max(0.0, 1.0 - seconds / standalone_s)
+        self._known_costs[progress] = key, costs
+        return costs
 
-def _best(offers: Sequence[tuple[Progress, Sequence[Candidate]]]) -> tuple[tuple[Progress, Candidate], ...]:
-    """Choose at most one candidate a request, no GPU twice, with the largest sum of worth; of ties the most requests."""
-    if len(offers) == 1:
-        progress, candidates = offers[0]
-        return ((progress, candidates[0]),)
+
+def _rivals(candidates: Sequence[Candidate], better: Sequence[Candidate]) -> bool:
+    """Return True if one of ``candidates`` is worth as much as the one of ``better`` on the same group."""
+    worth = {each.claims: each.worth - ROUNDING for each in better}
+    return any(each.worth >= worth[each.claims] for each in candidates)
+
+
+def _best(offers: Sequence[tuple[Progress, list[Candidate]]]) -> tuple[tuple[Progress, Candidate], ...]:
+    """Choose at most one candidate a request, no GPU twice, with the largest sum of worth; of ties the most requests.
+
+    A later selection replaces an earlier one of the same GPUs only if it is worth more.
+    """
     selections = {0: Selection(0.0, ())}
     for progress, candidates in offers:
         longer = dict(selections)
