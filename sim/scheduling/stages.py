@@ -124,7 +124,8 @@ class StageScheduler(Scheduler, StageView):
         if not cost.step_s:
             return 0
         begin_s = launch.begin_s if launch.progress.done else launch.begin_s + cost.first_s
-        return max(0, min(launch.steps - 1, floor((self._clock._now - begin_s) / cost.step_s + TOLERANCE)))
+        now_s: float = self._clock._now
+        return max(0, min(launch.steps - 1, floor((now_s - begin_s) / cost.step_s + TOLERANCE)))
 
     def decide_at(self, time_s: float) -> None:
         self._clock.at(time_s, DISPATCH, self._tick)

@@ -28,7 +28,9 @@ def line_of(table: Results) -> str:
 
 def line_of_row(row: Results) -> str:
     """Return the comparison of a printed row in a line."""
-    wrong = [f"{name} {text}, ours {row['ours'][name]}" for name, text in row["printed"].items() if text != row["ours"][name]]
+    wrong = [
+        f"{name} {text}, ours {row['ours'][name]}" for name, text in row["printed"].items() if text != row["ours"][name]
+    ]
     return f"published {row['workload']} {row['policy']}: {'; '.join(wrong) or 'every printed digit equal'}"
 
 

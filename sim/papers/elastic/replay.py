@@ -21,7 +21,7 @@ from sim.engine import Engine
 from sim.metrics.attempts import AttemptLog
 from sim.papers.elastic import reference
 from sim.papers.elastic.policies import GPUS, PRIORITIES, overrides
-from sim.papers.elastic.reference import Reference, Row, StepCost, Workload
+from sim.papers.elastic.reference import Row, StepCost, Workload
 from sim.papers.verdicts import Comparison, Results
 from sim.run.config.compose import composed
 from sim.run.config.options import resolved
@@ -39,6 +39,9 @@ PUBLISHED_STAGES = (
     "{component: vae, max_degree: 1},{component: finalize, max_degree: 1}]"
 )
 """The tasks of a request in the published rows; their two prepares are printed as one sum."""
+
+PUBLISHED_STEPS = {"S": 25, "M": 50, "L": 100}
+"""Steps of a request of each size class in the published workloads."""
 
 PRINTED = ("S_met_pct", "S_p95_s", "M_met_pct", "M_p95_s", "L_met_pct", "L_p95_s", "makespan_s")
 
@@ -140,22 +143,18 @@ def published_rows(folder: Path) -> Iterator[PublishedRow]:
 
 
 def _apart(costs: Sequence[StepCost]) -> tuple[list[StepCost], dict[str, dict[str, float]]]:
-    """Return step costs and stages of the published costs, whose stages differ a little by degree.
+    """Return step costs and stages of the published costs, whose VAE differs a little by degree.
 
-    A stage takes what it takes on one GPU; the difference goes to the steps of that degree, which the printed totals
-    do not notice.
+    A stage takes what it takes on one GPU, and the difference goes to the steps of that degree. The two prepares are
+    printed as one sum, which the plan halves.
     """
-    alone = {each.size_class: dict(each.stages_ms) for each in costs if each.gpus == 1}
-    stages = {name: {**parts, "prepare": parts["prepare"] / 2} for name, parts in alone.items()}
-    for parts in stages.values():
-        del parts["finalize"]
-        parts.pop("end_to_end_s", None)
-    steps = {"S": 25, "M": 50, "L": 100}
+    alone = {each.size_class: each.stages_ms for each in costs if each.gpus == 1}
     fitted = []
     for each in costs:
         more = sum(each.stages_ms.values()) - sum(alone[each.size_class].values())
-        fitted.append(StepCost(each.size_class, each.gpus, each.step_ms + more / steps[each.size_class], {}))
-    return fitted, {name: {**parts, "finalize": alone[name]["finalize"]} for name, parts in stages.items()}
+        step_ms = each.step_ms + more / PUBLISHED_STEPS[each.size_class]
+        fitted.append(StepCost(each.size_class, each.gpus, step_ms, {}))
+    return fitted, {name: {**stages, "prepare": stages["prepare"] / 2} for name, stages in alone.items()}
 
 
 def write_profile(
@@ -172,7 +171,9 @@ def write_profile(
         "model": "qwen-image",
         "gpu": "h20",
         "source": "reference tables, in milliseconds",
-        "step": [{name: value for name, value in each.items() if name != "gpus"} for each in points if each["gpus"] == 1],
+        "step": [
+            {name: value for name, value in each.items() if name != "gpus"} for each in points if each["gpus"] == 1
+        ],
         "gang_step": [each for each in points if each["gpus"] > 1],
     }
     for size_class, parts in stages_ms.items():
@@ -260,7 +261,9 @@ def compare(table: Table, workload: Workload, expected: Mapping[str, Row], ours:
             also = ("moves", "width_changes", "gpu_ms")
             table.same_groups += not list(_differences(here, there, also))
         else:
-            differing.append((float(there["start_ms"] or row["arrival_ms"]), f"{row['request_id']}: {'; '.join(wrong)}"))
+            differing.append(
+                (float(there["start_ms"] or row["arrival_ms"]), f"{row['request_id']}: {'; '.join(wrong)}")
+            )
     if differing:
         table.first = min(differing)[1]
 
@@ -286,7 +289,9 @@ def printed(row: Row, workload: Workload, ours: Sequence[Served]) -> PublishedRo
     """Return a printed row and ours, to the printed digits."""
     found = PublishedRow(row["workload"], row["policy"], {name: row[name] for name in PRINTED if row.get(name)})
     finish = np.array([each.finish for each in ours])
-    arrival, deadline = (np.array([float(each[name]) for each in workload.rows]) for name in ("arrival_ms", "deadline_ms"))
+    arrival, deadline = (
+        np.array([float(each[name]) for each in workload.rows]) for name in ("arrival_ms", "deadline_ms")
+    )
     classes = np.array([each["size_class"] for each in workload.rows])
     values = {"makespan_s": finish.max() / 1000}
     for name in PRIORITIES:

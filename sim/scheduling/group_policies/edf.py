@@ -15,7 +15,7 @@ def deadline_order(run: Run, waiting: Iterable[Progress]) -> list[Progress]:
 
 
 def take(progress: Progress, degree: int, idle: list[int], stays: bool = True) -> tuple[int, ...]:
-    """Take ``degree`` GPUs from ``idle``: if it ``stays``, those it last ran on if they are as many, else the lowest."""
+    """Take ``degree`` GPUs from ``idle``: the lowest numbers, or if it ``stays`` the last ones if they are as many."""
     last = progress.group if stays else None
     gpus = tuple(idle[:degree])
     if last is not None and len(last.gpus) == degree and set(last.gpus) <= set(idle):

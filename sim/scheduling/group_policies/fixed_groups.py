@@ -50,10 +50,10 @@ class Lane:
 class FixedGroups(GroupPolicy):
     """Assign a request to a fixed group at arrival; a group serves one request at a time.
 
-    A launch runs all steps of a stage. Groups that share GPUs and are busy launch one step at a time: steps start in the
-    order in which they were decided, each once all its GPUs are idle. What follows within a request is known
-    ahead, so only its first launch takes the executor's ``launch_s``. A stage of a smaller ``max_degree`` takes the
-    group's first GPUs.
+    A launch runs all steps of a stage. Groups that share GPUs and are busy launch one step at a time: steps start in
+    the order in which they were decided, each once all its GPUs are idle. What follows within a request is known ahead,
+    so only its first launch takes the executor's ``launch_s``. A stage of a smaller ``max_degree`` takes the group's
+    first GPUs.
 
     Args:
         groups: ``COUNTxDEGREE`` for groups side by side, such as 2x4; or a list of groups, each a list of GPUs.
@@ -101,8 +101,8 @@ class FixedGroups(GroupPolicy):
             if not self._of_size[size]:
                 degrees = ", ".join(map(str, sorted({len(gpus) for gpus in groups})))
                 raise ConfigError(
-                    f"group_policy.degree_by_size: found {degree} for {size}, and no group has {degree} GPUs (degrees of "
-                    f"group_policy.groups: {degrees}); name one of these, or add such groups"
+                    f"group_policy.degree_by_size: found {degree} for {size}, and no group has {degree} GPUs (degrees "
+                    f"of group_policy.groups: {degrees}); name one of these, or add such groups"
                 )
 
     def _groups(self, gpus: int) -> list[tuple[int, ...]]:
@@ -111,15 +111,15 @@ class FixedGroups(GroupPolicy):
             found = re.fullmatch(r"(\d+)x(\d+)", self.groups)
             if found is None or int(found[1]) * int(found[2]) != gpus:
                 raise ConfigError(
-                    f"group_policy.groups: found {self.groups!r} on {gpus} GPUs; expected COUNTxDEGREE whose product is "
+                    f"group_policy.groups: found {self.groups!r} on {gpus} GPUs; expected COUNTxDEGREE with product "
                     f"{gpus}, such as {gpus}x1, or a list of lists of GPUs"
                 )
             return aligned(int(found[1]), int(found[2]))
         for group in self.groups:
             if not group or len(set(group)) < len(group) or not all(0 <= gpu < gpus for gpu in group):
                 raise ConfigError(
-                    f"group_policy.groups: found the group {group} on {gpus} GPUs; expected different numbers from 0 to "
-                    f"{gpus - 1}"
+                    f"group_policy.groups: found the group {group} on {gpus} GPUs; expected different numbers from 0 "
+                    f"to {gpus - 1}"
                 )
         if not self.groups:
             raise ConfigError("group_policy.groups: found no group; name one or more")

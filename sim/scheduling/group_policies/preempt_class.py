@@ -3,7 +3,6 @@
 from bisect import bisect_left, insort
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import inf
 from typing import Literal, NamedTuple
 
 from conf.ranges import Count, Number, Seconds, Share
@@ -26,6 +25,14 @@ class Candidate(NamedTuple):
     worth: float
     claims: int
     group: Group
+
+
+class Alike(NamedTuple):
+    """What requests have in common that differ in their deadlines alone; ``costs`` by degree."""
+
+    order: float
+    is_preemptible: bool
+    costs: tuple[tuple[int, tuple[float, float]], ...]
 
 
 class Selection(NamedTuple):
@@ -90,8 +97,8 @@ class PreemptClass(GroupPolicy):
     _standalone_s: dict[Progress, float] = field(init=False, default_factory=dict, repr=False)
     _preemptible: set[Progress] = field(init=False, default_factory=set, repr=False)
     _aside_since_s: dict[Progress, float] = field(init=False, default_factory=dict, repr=False)
-    _alike: dict[Progress, tuple[object, ...]] = field(init=False, default_factory=dict, repr=False)
-    _new: dict[tuple[object, ...], list[tuple[tuple[float, float, int], Progress]]] = field(
+    _alike: dict[Progress, Alike] = field(init=False, default_factory=dict, repr=False)
+    _new: dict[Alike, list[tuple[tuple[float, float, int], Progress]]] = field(
         init=False, default_factory=dict, repr=False
     )
     _stopped: dict[Progress, None] = field(init=False, default_factory=dict, repr=False)
@@ -126,8 +133,9 @@ class PreemptClass(GroupPolicy):
         self._urgent += size in self.urgent_sizes
         if size in self.preemptible_sizes:
             self._preemptible.add(progress)
-        alike = order[0], progress in self._preemptible, *self._costs(progress).items()
-        self._alike[progress] = alike
+        alike = self._alike[progress] = Alike(
+            order[0], progress in self._preemptible, tuple(self._costs(progress).items())
+        )
         insort(self._new.setdefault(alike, []), (order, progress))
 
     def at_boundary(self, progress: Progress, now_s: float) -> None:
@@ -159,7 +167,7 @@ class PreemptClass(GroupPolicy):
             groups = self._eligible(last, idle, gives_way and self.give_way == "demote")
             offers.append((progress, self._candidates(progress, last, groups, now_s)))
         offers.sort(key=lambda offer: self._order[offer[0]])
-        for progress, candidate in _best(offers):
+        for progress, candidate in best_selection(offers):
             extra = candidate.claims & ~candidate.group.mask
             if extra:
                 self._held[progress] = extra
@@ -190,14 +198,12 @@ class PreemptClass(GroupPolicy):
                 if progress in self._preemptible:
                     aside_since_s.setdefault(progress, now_s)
         if not has_group:
-            for (_, is_preemptible, *_), new in self._new.items():
-                if is_preemptible:
+            for alike, new in self._new.items():
+                if alike.is_preemptible:
                     for _, progress in reversed(new):
                         aside_since_s.setdefault(progress, now_s)
 
-    def _offers_of_new(
-        self, idle: int, is_pressed: bool, now_s: float
-    ) -> list[tuple[Progress, list[Candidate]]]:
+    def _offers_of_new(self, idle: int, is_pressed: bool, now_s: float) -> list[tuple[Progress, list[Candidate]]]:
         """Return candidates of the requests that never ran; of many alike, only of those that can be chosen.
 
         Among requests of the same costs and priority, a later deadline is never worth less. So from the latest on, the
@@ -206,8 +212,8 @@ class PreemptClass(GroupPolicy):
         """
         offers: list[tuple[Progress, list[Candidate]]] = []
         count = idle.bit_count()
-        for (_, is_preemptible, *_), new in self._new.items():
-            gives_way = is_pressed and is_preemptible
+        for alike, new in self._new.items():
+            gives_way = is_pressed and alike.is_preemptible
             groups = self._eligible(None, idle, gives_way and self.give_way == "demote")
             ready = [each for _, each in new if not (gives_way and self._is_put_aside(each, now_s))]
             best: list[list[Candidate]] = []
@@ -234,11 +240,7 @@ class PreemptClass(GroupPolicy):
         launches: list[Launch] = []
         if not idle or not self._aside_since_s:
             return launches, idle
-        starved = [
-            progress
-            for progress, since_s in self._aside_since_s.items()
-            if now_s - since_s >= self.starved_s
-        ]
+        starved = [progress for progress, since_s in self._aside_since_s.items() if now_s - since_s >= self.starved_s]
         starved.sort(key=lambda each: (self._aside_since_s[each], each.number))
         for progress in starved:
             if not idle:
@@ -307,7 +309,7 @@ def _rivals(candidates: Sequence[Candidate], better: Sequence[Candidate]) -> boo
     return any(each.worth >= worth[each.claims] for each in candidates)
 
 
-def _best(offers: Sequence[tuple[Progress, list[Candidate]]]) -> tuple[tuple[Progress, Candidate], ...]:
+def best_selection(offers: Sequence[tuple[Progress, list[Candidate]]]) -> tuple[tuple[Progress, Candidate], ...]:
     """Choose at most one candidate a request, no GPU twice, with the largest sum of worth; of ties the most requests.
 
     A later selection replaces an earlier one of the same GPUs only if it is worth more.

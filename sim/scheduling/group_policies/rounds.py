@@ -1,6 +1,5 @@
 """Rounds of fixed length: at each tick the GPUs are planned anew, within a round nothing changes (GF-DiT's port)."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import ceil, floor, inf
 
