@@ -1,6 +1,7 @@
 """Fixed groups of GPUs: queues, preemption at boundaries, groups that share GPUs."""
 
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -108,7 +109,7 @@ def test_groups_that_share_gpus_never_use_one_twice_and_take_turns(tmp_path: Pat
     found = spans(engine)
     for gpu in range(8):
         mine = [(begin, end) for _, gpus, begin, end, _ in found if gpu in gpus]
-        assert all(end <= begin + 1e-9 for (_, end), (begin, _) in zip(mine, mine[1:], strict=False))
+        assert all(end <= begin + 1e-9 for (_, end), (begin, _) in pairwise(mine))
     assert column(engine, "pauses").sum() > 100
     degrees = {row: len(gpus) for row, gpus, *_ in found}
     assert all(degrees[row] == (1 if name == "S" else 4) for row, (_, name, _) in enumerate(rows))
