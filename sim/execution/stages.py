@@ -1,6 +1,6 @@
 """Execution of stages on groups of GPUs that change between steps (``executor=stages``)."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import ceil, isnan
 from typing import Literal
 
@@ -32,7 +32,8 @@ class Stages(Executor, StageExecutor):
 
     Args:
         stages: ``whole`` makes a request one stage, with text encoding in its first step and decoding in its last;
-            ``apart`` makes text encoder, denoiser and VAE stages of their own.
+            ``apart`` makes text encoder, denoiser and VAE stages of their own. A list names the stages in order; its
+            ``denoiser`` runs the steps of the request, the others as many as the list says.
         forming_s: seconds to form a group of two or more GPUs that were never a group before.
         migration_s: seconds in which a latent moves to other GPUs, besides its bytes; old and new GPUs are busy.
         link_bytes_s: bytes per second between GPUs; 0 moves them in no time.
@@ -40,14 +41,16 @@ class Stages(Executor, StageExecutor):
             polls.
         handling_by_size: WIDTHxHEIGHT, of a video WIDTHxHEIGHTxFRAMES -> the seconds of that size, in place of
             ``handling_s``.
+        launch_s: seconds from a decision to the begin of its work, if its GPUs are idle by then.
     """
 
-    stages: Literal["whole", "apart"] = "whole"
+    stages: Literal["whole", "apart"] | list[Stage] = "whole"
     forming_s: Seconds = 0.0
     migration_s: Seconds = 0.0
     link_bytes_s: Seconds = 0.0
     handling_s: Seconds = 0.0
     handling_by_size: dict[str, Seconds] | None = None
+    launch_s: Seconds = 0.0
     _run: Run = field(init=False, repr=False)
     _log: AttemptLog = field(init=False, repr=False)
     _costs: dict[tuple[object, ...], StageCost] = field(init=False, default_factory=dict, repr=False)
@@ -66,6 +69,9 @@ class Stages(Executor, StageExecutor):
             )
         if run.backend.live:
             raise ConfigError("backend: found a live one, and executor=stages needs profiles; add backend=profiled")
+        if isinstance(self.stages, list) and [each.component for each in self.stages].count(DENOISER) != 1:
+            names = ", ".join(each.component for each in self.stages)
+            raise ConfigError(f"executor.stages: found {names or 'no stage'}; expected one denoiser among the stages")
         self._log = run.attempts()
         self._log.is_exclusive = True
         self._by_row = run.backend.by_row
@@ -80,6 +86,8 @@ class Stages(Executor, StageExecutor):
         }
         if self.forming_s:
             run.assume("seconds to form a group of GPUs", self.forming_s, "executor.forming_s")
+        if self.launch_s:
+            run.assume("seconds from a decision to the begin of its work", self.launch_s, "executor.launch_s")
         if self.migration_s:
             run.assume("seconds to move a latent between groups", self.migration_s, "executor.migration_s")
         if self.handling_s or self.handling_by_size:
@@ -104,8 +112,13 @@ class Stages(Executor, StageExecutor):
         steps = request.steps - request.skipped
         plan = self._plans.get(steps)
         if plan is None:
-            plan = self._plans[steps] = whole(steps) if self.stages == "whole" else apart(steps)
+            plan = self._plans[steps] = self._plan(steps)
         return plan
+
+    def _plan(self, steps: int) -> Plan:
+        if isinstance(self.stages, str):
+            return whole(steps) if self.stages == "whole" else apart(steps)
+        return Plan(tuple(replace(each, steps=steps) if each.component == DENOISER else each for each in self.stages))
 
     def cost(self, request: Request, stage: Stage, degree: int) -> StageCost:
         row = request.row if self._by_row else -1

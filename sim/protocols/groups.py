@@ -36,12 +36,14 @@ class Launch(NamedTuple):
     """A decision: the next ``steps`` of ``progress`` run on ``gpus``, as soon as all of them are idle.
 
     With ``yields`` it ends at the next step boundary once another launch waits for one of its GPUs.
+    ``ahead`` is True if it was made before the boundary, so that its work begins without StageExecutor.launch_s.
     """
 
     progress: Progress
     gpus: tuple[int, ...]
     steps: int = 1
     yields: bool = False
+    ahead: bool = False
 
 
 @runtime_checkable
@@ -92,7 +94,10 @@ class StageView(Protocol):
         """Return the estimated cost of the present stage of ``progress`` on ``degree`` GPUs."""
 
     def remaining_s(self, progress: Progress, degree: int) -> float:
-        """Return the estimated seconds of all that is left of ``progress``, on ``degree`` GPUs where a stage may."""
+        """Return the estimated seconds of all that is left of ``progress``, on ``degree`` GPUs where a stage may.
+
+        Of a running launch, the steps that ended by now are behind.
+        """
 
     def interrupt(self, progress: Progress) -> None:
         """End the running launch of ``progress`` at its next step boundary."""
@@ -138,7 +143,13 @@ class GroupPolicy(Protocol):
 
 @runtime_checkable
 class StageExecutor(Protocol):
-    """An executor of stages on groups of GPUs, as the stage scheduler sees it."""
+    """An executor of stages on groups of GPUs, as the stage scheduler sees it.
+
+    Attributes:
+        launch_s: seconds from a decision to the begin of its work, if its GPUs are idle by then.
+    """
+
+    launch_s: float
 
     @property
     def moves_are_free(self) -> bool:

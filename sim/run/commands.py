@@ -44,6 +44,7 @@ COMMANDS: dict[str, str] = {
     "reproduce autoscaling": "sim.papers.autoscaling.command:compare",
     "reproduce cascade": "sim.papers.cascade.command:compare",
     "reproduce compositions": "sim.papers.compositions.command:compare",
+    "reproduce elastic": "sim.papers.elastic.command:compare",
     "reproduce hardware": "sim.papers.hardware.command:replay",
     "reproduce stages": "sim.papers.stages.command:compare",
     "reproduce video": "sim.papers.video.command:replay",

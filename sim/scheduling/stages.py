@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from math import ceil, inf
+from math import ceil, floor, inf
 
 from sim.core.clock import COMPLETION, DISPATCH, INSERTION, Clock, Entry
 from sim.core.culprit import class_name
@@ -24,6 +24,7 @@ class Running:
         number: its place among launches whose last steps begin at one instant.
         former_number: the place before ``numbered_s``, which counts at that instant.
         queued_s: instant at which it was queued.
+        earliest_s: instant before which its work cannot begin.
         cost: true cost of its stage; None before its first step, also while its latent moves.
         begin_s: instant of its first step, or of the move.
         due: the clock's call at the end of its steps, or of the move; None before.
@@ -39,6 +40,7 @@ class Running:
     former_number: int = 0
     numbered_s: float = -1.0
     queued_s: float = 0.0
+    earliest_s: float = 0.0
     cost: StageCost | None = None
     begin_s: float = 0.0
     due: Entry | None = None
@@ -65,6 +67,7 @@ class StageScheduler(Scheduler, StageView):
     _degrees: dict[tuple[str | None, int], list[int]] = field(init=False, default_factory=dict, repr=False)
     _run: Run = field(init=False, repr=False)
     _clock: Clock = field(init=False, repr=False)
+    _launch_s: float = field(init=False, repr=False)
     _busy: int = field(init=False, default=0, repr=False)
     _bit: dict[tuple[int, ...], int] = field(init=False, default_factory=dict, repr=False)
     _submitted: int = field(init=False, default=0, repr=False)
@@ -83,6 +86,7 @@ class StageScheduler(Scheduler, StageView):
         self._run, self._clock = run, run.clock
         self.claimed = [0] * run.cluster.gpus
         self.moves_are_free = self.executor.moves_are_free
+        self._launch_s = self.executor.launch_s
         self.estimates.bind(run, self.executor.cost)
         self.group_policy.bind(run, self)
 
@@ -107,8 +111,11 @@ class StageScheduler(Scheduler, StageView):
 
     def remaining_s(self, progress: Progress, degree: int) -> float:
         stage, request = progress.stage, progress.request
+        left = progress.left
+        if progress.running:
+            left -= self._passed(self._launches[progress])
         cost = self.estimates.cost(request, stage, min(degree, stage.max_degree or degree))
-        seconds = cost.seconds(progress.done, progress.left, stage.steps)
+        seconds = cost.seconds(stage.steps - left, left, stage.steps)
         for later in progress.plan.stages[progress.index + 1 :]:
             cost = self.estimates.cost(request, later, min(degree, later.max_degree or degree))
             seconds += cost.seconds(0, later.steps, later.steps)
@@ -130,6 +137,12 @@ class StageScheduler(Scheduler, StageView):
             launch.steps = steps
             end_s = max(now_s, launch.begin_s + cost.seconds(progress.done, steps, stage.steps))
             launch.due = self._clock.at(end_s, COMPLETION, self._due, launch)
+
+    def _passed(self, launch: Running) -> int:
+        """Return the steps of a launch that ended by now; the last one ends with the launch."""
+        if launch.cost is None or not launch.cost.step_s:
+            return 0
+        return max(0, min(launch.steps - 1, floor(self._steps_behind(launch) + TOLERANCE)))
 
     def decide_at(self, time_s: float) -> None:
         self._clock.at(time_s, DISPATCH, self._tick)
@@ -162,7 +175,7 @@ class StageScheduler(Scheduler, StageView):
             self._clock.at(now_s, DISPATCH, self._dispatch)
 
     def _claim(self, decided: Launch) -> None:
-        progress, gpus, steps, yields = decided
+        progress, gpus, steps, yields, ahead = decided
         try:
             del self.waiting[progress]
         except (KeyError, TypeError):
@@ -176,6 +189,8 @@ class StageScheduler(Scheduler, StageView):
         for gpu in gpus:
             self.claimed[gpu] += 1
         launch = self._launches[progress] = Running(progress, gpus, mask, steps, yields)
+        if self._launch_s and not ahead:
+            launch.earliest_s = self._clock._now + self._launch_s
         self._enqueue(launch)
 
     def _enqueue(self, launch: Running) -> None:
@@ -274,8 +289,9 @@ class StageScheduler(Scheduler, StageView):
         if attempt is not None and (attempt.group is not group or attempt.index != progress.index):
             self._close(progress, attempt)
             attempt = None
+        from_s = max(now_s, launch.earliest_s)
         if last is None:
-            progress.request.start_s = now_s
+            progress.request.start_s = from_s
         elif last is not group:
             progress.moves += 1
             progress.degree_changes += len(last.gpus) != len(group.gpus)
@@ -286,11 +302,11 @@ class StageScheduler(Scheduler, StageView):
             self._number_after([launch])
             self._number_after([*self._passing(), *queued_now])
         progress.group, progress.running = group, True
-        ready_s = self.executor.prepare(progress, group, now_s)
-        if ready_s and attempt is not None:
+        ready_s = self.executor.prepare(progress, group, from_s)
+        launch.begin_s = from_s + ready_s
+        if launch.begin_s > now_s and attempt is not None:
             self._close(progress, attempt)
             attempt = None
-        launch.begin_s = now_s + ready_s
         if attempt is None:
             self._attempts[progress] = Attempt(group, progress.index, progress.done, launch.begin_s, launch.begin_s)
             self._believed[progress] = self.estimates.cost(progress.request, progress.stage, len(launch.gpus))
@@ -313,8 +329,8 @@ class StageScheduler(Scheduler, StageView):
         union = self._run.cluster.group(both)
         self._busy |= mask
         self._run.cluster.occupy(union)
-        launch.moving, launch.begin_s = union, now_s
-        launch.due = self._clock.at(now_s + move_s, COMPLETION, self._due, launch)
+        launch.moving, launch.begin_s = union, max(now_s, launch.earliest_s)
+        launch.due = self._clock.at(launch.begin_s + move_s, COMPLETION, self._due, launch)
         return True
 
     def _moved(self, launch: Running, union: Worker) -> None:
@@ -325,7 +341,7 @@ class StageScheduler(Scheduler, StageView):
         if launch.progress in self._attempts:
             self._close(launch.progress, self._attempts[launch.progress])
         self.executor.moved(launch.progress, union, from_s, now_s)
-        launch.is_moved = True
+        launch.is_moved, launch.earliest_s = True, now_s + self._launch_s
         self._enqueue(launch)
         self._decide(now_s)
 

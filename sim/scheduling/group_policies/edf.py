@@ -18,9 +18,9 @@ def urgency(progress: Progress) -> Urgency:
     return progress.request.deadline_s, progress.request.arrival_s, progress.number
 
 
-def take(progress: Progress, degree: int, idle: list[int]) -> tuple[int, ...]:
-    """Take ``degree`` GPUs from ``idle``: those it last ran on if they are as many, else the lowest numbers."""
-    last = progress.group
+def take(progress: Progress, degree: int, idle: list[int], stays: bool = True) -> tuple[int, ...]:
+    """Take ``degree`` GPUs from ``idle``: the lowest numbers, or if it ``stays`` the last ones if they are as many."""
+    last = progress.group if stays else None
     if last is not None and len(last.gpus) == degree and all(gpu in idle for gpu in last.gpus):
         gpus = last.gpus
     else:
@@ -45,11 +45,14 @@ class EarliestDeadline(GroupPolicy):
     Args:
         degrees: parallel degrees; empty takes all that the profile has.
         steps: steps of a launch, after which a request may get other GPUs.
+        one_gpu_stages: GPU of a stage that runs on one alone: ``stay`` on the last one if it is idle, or the ``lowest``
+            idle number (GF-DiT).
     """
 
     fit: Literal["best", "greedy"] = "best"
     degrees: list[Count] = field(default_factory=list)
     steps: Count = 1
+    one_gpu_stages: Literal["stay", "lowest"] = "stay"
     _view: StageView = field(init=False, repr=False)
     _waiting: list[tuple[Urgency, Progress]] = field(init=False, default_factory=list, repr=False)
     """The requests at a boundary, by urgency."""
@@ -94,7 +97,8 @@ class EarliestDeadline(GroupPolicy):
             steps = self._steps(progress, degree)
             if steps > self.steps:
                 self._running[progress] = degree
-            launches.append(Launch(progress, take(progress, degree, idle), steps))
+            stays = self.one_gpu_stages == "stay" or progress.stage.max_degree != 1
+            launches.append(Launch(progress, take(progress, degree, idle, stays), steps))
         return launches
 
     def _allowed(self, progress: Progress, max_degree: int) -> list[int]:

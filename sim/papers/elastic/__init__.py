@@ -1,0 +1,1 @@
+"""GF-DiT's simulator of elastic serving, compared with ours request by request."""

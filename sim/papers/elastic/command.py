@@ -1,0 +1,45 @@
+"""`mezzotint reproduce elastic`: GF-DiT's reference tables, replayed and compared request by request."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sim.papers.scorecard.options import RESULTS, Check, Output
+from sim.papers.verdicts import read_committed, report_lost
+from sim.report.pages import write_page
+
+NAME = "elastic"
+
+
+def compare(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="folder with cost.csv, policies.csv and the workloads")],
+    check: Check = False,
+    output: Output = RESULTS,
+) -> int:
+    """Replay reference tables of elastic serving request by request, and write elastic.md, .json and .png.
+
+    DIR holds cost.csv, stages.csv, policies.csv, and for each workload a folder with workload.csv and a table for each
+    policy; ``published`` in it holds printed results. A table that is absent is skipped.
+
+    Raises:
+        ConfigError: a file cannot be read or written.
+    """
+    from sim.papers.elastic import page, replay  # importing the simulator and matplotlib takes a second
+
+    before = read_committed(output / f"{NAME}.json", replay.comparisons) if check else {}
+    tables, rows = [], []
+    for table in replay.tables(folder):
+        print(page.line_of(asdict(table)))
+        tables.append(asdict(table))
+    for row in replay.published_rows(folder):
+        print(page.line_of_row(asdict(row)))
+        rows.append(asdict(row))
+    facts = {"tables": tables, "published": rows}
+    print(page.tally(facts))
+    if check:
+        return report_lost(before, replay.comparisons(facts))
+    image = f"{NAME}.png"
+    write_page(output, NAME, facts, page.render(facts, image), {image: page.draw(facts)})
+    return 0

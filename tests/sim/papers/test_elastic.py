@@ -1,0 +1,121 @@
+"""Reference tables of elastic serving, replayed and compared request by request."""
+
+import json
+import shutil
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from sim.cli import main
+from sim.core.errors import ConfigError
+from sim.papers.elastic import page, replay
+from sim.papers.elastic.policies import overrides
+
+REFERENCE = Path(__file__).parents[4] / "shared" / "peers" / "gf_dit" / "reference"
+
+SIZES = {"S": "512x512", "M": "1024x1024", "L": "1536x1536"}
+
+
+def made_up(folder: Path) -> Path:
+    """Write a folder of two workloads with a table each, of which the second is wrong in one request."""
+    (folder / "one").mkdir(parents=True)
+    (folder / "two").mkdir()
+    (folder / "cost.csv").write_text(
+        "size_class,tokens,gpus,step_ms\nS,1024,1,100\nS,1024,4,50\nM,4096,1,400\nM,4096,4,200\n"
+    )
+    (folder / "policies.csv").write_text(
+        'policy,groups,settings,agreement\nstatic_sp4,"2 of 4",,exact\nfcfs_sp1,"8 of 1",,exact\nthe_new,,,exact\n'
+        "edf_noise,,,order\n"
+    )
+    head = "request_id,arrival_ms,size_class,tokens,steps,deadline_ms\n"
+    rows = "a,0,S,1024,10,5000\nb,100,M,4096,10,9000\nc,200,S,1024,10,5000\n"
+    for name in ("one", "two"):
+        (folder / name / "workload.csv").write_text(head + rows)
+        c_start_ms = 500 if name == "one" else 450
+        (folder / name / "static_sp4.csv").write_text(
+            "request_id,start_ms,finish_ms,pauses,paused_ms,gpu_ms\n"
+            f"a,0,500,0,0,2000\nb,100,2100,0,0,8000\nc,{c_start_ms},1000,0,0,2000\n"
+        )
+    return folder
+
+
+def test_made_up_tables_are_compared_and_the_first_difference_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, results = made_up(tmp_path / "tables"), tmp_path / "results"
+    assert main(["reproduce", "elastic", str(folder), "-o", str(results)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("one static_sp4: 3 of 3 requests equal")
+    assert lines[1:4] == [
+        "one fcfs_sp1: skipped, no table",
+        "one the_new: skipped, no table",
+        "one edf_noise: skipped, for order only",
+    ]
+    assert "two static_sp4: 2 of 3 requests equal" in lines[4]
+    assert lines[4].endswith("first c: start_ms 450, ours 500.0")
+    assert "1 of 2 tables equal, 5 of 6 requests" in lines
+    facts = json.loads((results / "elastic.json").read_text())
+    assert [each["same_groups"] for each in facts["tables"] if not each["skipped"]] == [3, 2]
+    assert "the first request that differs is c" in (results / "elastic.md").read_text()
+    assert main(["reproduce", "elastic", str(folder), "-o", str(results), "--check"]) == 0
+    table = folder / "one" / "static_sp4.csv"
+    table.write_text(table.read_text().replace("500", "501"))
+    assert main(["reproduce", "elastic", str(folder), "-o", str(results), "--check"]) == 1
+
+
+def test_policy_without_a_configuration_is_skipped(tmp_path: Path) -> None:
+    folder = made_up(tmp_path / "tables")
+    shutil.copy(folder / "one" / "static_sp4.csv", folder / "one" / "the_new.csv")
+    found = {(each.workload, each.policy): each.skipped for each in replay.tables(folder)}
+    assert found["one", "the_new"] == "no such policy here"
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("static_sp2", ["system=fixed-groups", "group_policy.groups=4x2"]),
+        ("edf_best_fit_migrate7", ["system=edf-best-fit", "executor.migration_s=7"]),
+        ("edf_best_fit_chunk5", ["system=edf-best-fit", "group_policy.steps=5"]),
+        ("static_sp4_chunk5", None),
+        ("something_else", None),
+    ],
+)
+def test_names_of_policies_say_their_settings(name: str, words: list[str] | None) -> None:
+    assert overrides(name, SIZES) == words
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "message"),
+    [
+        ("cost.csv", None, r"cost.csv: cannot be read"),
+        ("cost.csv", "size_class,gpus\nS,1\n", r"cost.csv: found no column step_ms or no row"),
+        ("cost.csv", "size_class,gpus,step_ms\nS,1,fast\n", r"cost.csv: step_ms: found 'fast', expected a number"),
+        ("one/workload.csv", "request_id\n", r"workload.csv: found no column request_id or no row"),
+    ],
+)
+def test_unusable_folder_is_refused(file: str, text: str | None, message: str, tmp_path: Path) -> None:
+    folder = made_up(tmp_path / "tables")
+    (folder / file).unlink()
+    if text is not None:
+        (folder / file).write_text(text)
+    with pytest.raises(ConfigError, match=message):
+        list(replay.tables(folder))
+
+
+def test_folder_without_a_workload_is_refused(tmp_path: Path) -> None:
+    folder = made_up(tmp_path / "tables")
+    for name in ("one", "two"):
+        shutil.rmtree(folder / name)
+    with pytest.raises(ConfigError, match=r"found no WORKLOAD/workload.csv"):
+        list(replay.tables(folder))
+
+
+@pytest.mark.skipif(not REFERENCE.is_dir(), reason="the reference tables are not here")
+def test_every_reference_table_is_equal_request_by_request() -> None:
+    for table in replay.tables(REFERENCE):
+        assert table.skipped in ("", "no table", "for order only"), table
+        assert table.same == table.same_groups == table.requests, page.line_of(asdict(table))
+    rows = list(replay.published_rows(REFERENCE))
+    assert len(rows) == 11
+    assert all(row.printed == row.ours for row in rows)

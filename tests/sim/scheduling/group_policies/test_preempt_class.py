@@ -1,0 +1,82 @@
+"""Preemption of a class: who gives way, who is lost, and the choice of groups."""
+
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sim.core.request import FAILED
+from sim.scheduling.group_policies.preempt_class import Candidate, Group, best_selection
+from tests.sim.scheduling.group_policies.lab import STEP_S, amdahl, column, outcome, poisson, profile, served, spans
+
+SYSTEM = "system=preempt-class"
+DEADLINES = {"S": 20.0, "M": 60.0, "L": 400.0}
+
+
+def test_selection_of_groups_has_the_largest_sum_of_worth() -> None:
+    rng = np.random.default_rng(1)
+    for _ in range(200):
+        offers = []
+        for number in range(int(rng.integers(1, 5))):
+            masks = rng.integers(1, 64, int(rng.integers(1, 4)))
+            group = Group((0,), 1, 1)
+            offers.append((number, [Candidate(float(rng.random()), int(mask), group) for mask in masks]))
+        sums = []
+        for chosen in product(*([None, *candidates] for _, candidates in offers)):
+            taken = [each for each in chosen if each is not None]
+            claims = [each.claims for each in taken]
+            if sum(each.bit_count() for each in claims) == np.bitwise_or.reduce(claims or [0]).bit_count():
+                sums.append(sum(each.worth for each in taken))
+        found = sum(candidate.worth for _, candidate in best_selection(offers))  # type: ignore[arg-type]
+        assert found == pytest.approx(max(sums))
+
+
+def test_large_request_pauses_at_the_next_step_until_no_urgent_one_is_left(tmp_path: Path) -> None:
+    rows, folder = [(0.0, "L", 200), (20.0, "S", 50)], profile(tmp_path / "p")
+    words = [SYSTEM, "cluster.count=4", "group_policy.give_way=pause"]
+    engine = served(rows, folder, *words, deadline_s=DEADLINES)
+    alone = served(rows[:1], folder, *words, deadline_s=DEADLINES)
+    start_s, finish_s = (column(engine, name) for name in ("start_s", "finish_s"))
+    aside_s = finish_s[1] - start_s[1]
+    assert 20.0 <= start_s[1] < 20.0 + amdahl(STEP_S["L"], 4)
+    assert all(end <= start_s[1] or begin >= finish_s[1] for row, _, begin, end, _ in spans(engine) if row == 0)
+    assert finish_s[0] == pytest.approx(column(alone, "finish_s")[0] + aside_s)
+
+
+def test_demoted_request_starts_on_few_gpus(tmp_path: Path) -> None:
+    rows, folder = [(0.0, "S", 50), (1.0, "L", 20)], profile(tmp_path / "p")
+    first = {}
+    for name, here in (("pressure", rows), ("none", rows[1:])):
+        engine = served(here, folder, SYSTEM, "group_policy.demoted_degrees=[1]", deadline_s=DEADLINES)
+        first[name] = len(next(gpus for row, gpus, *_ in spans(engine) if row == len(here) - 1))
+    assert first == {"pressure": 1, "none": 4}
+
+
+def test_pausing_loses_requests_once_urgent_ones_were_late_and_reports_them(tmp_path: Path) -> None:
+    rows = [(0.0, "L", 50), (1.0, "S", 50)]
+    found = outcome(
+        rows, profile(tmp_path / "p"), SYSTEM, "group_policy.give_way=pause", deadline_s={"S": 1.0, "L": 1e4}
+    )
+    assert found.requests["outcome"].to_pylist() == ["failed", "completed"]
+    assert found.requests["reason"].to_pylist()[0] == "its group policy never launched it again"
+    assert found.summary["requests"]["failed"] == 1
+
+
+def test_demoting_loses_no_request(tmp_path: Path) -> None:
+    engine = served(poisson(80, 5.0), profile(tmp_path / "p"), SYSTEM, deadline_s=dict.fromkeys("SML", 1.0))
+    assert not (column(engine, "outcome") == FAILED).any()
+
+
+def test_request_aside_for_long_takes_an_idle_gpu_first(tmp_path: Path) -> None:
+    """A stream of small requests keeps the pressure up; the large one that was put aside still moves on."""
+    rows = [(0.0, "L", 50), *((1.0 + 5.0 * number, "S", 50) for number in range(60))]
+    words = [SYSTEM, "group_policy.give_way=pause", "group_policy.max_aside_s=1e6"]
+    deadline_s = {"S": 1.0, "L": 1e4}
+    steps = {}
+    for starved_s in (60, 1e6):
+        engine = served(
+            rows, profile(tmp_path / "p"), *words, f"group_policy.starved_s={starved_s}", deadline_s=deadline_s
+        )
+        steps[starved_s] = sum(count for row, *_, count in spans(engine) if row == 0)
+    assert steps[60] > steps[1e6] + 2
