@@ -132,7 +132,7 @@ class EarliestDeadline(GroupPolicy):
         """Return the next wider degree if ``left`` more GPUs allow it and it is faster, else 0."""
         view = self._view
         wider = next((each for each in self._allowed(progress, degree + left) if each > degree), 0)
-        return wider if wider and view.cost(progress, wider).step_s < view.cost(progress, degree).step_s else 0
+        return wider if wider and view.remaining_s(progress, wider) < view.remaining_s(progress, degree) else 0
 
     def _steps(self, progress: Progress, degree: int) -> int:
         """Return the steps until the decision for ``progress`` may be another one, if nothing else happens."""

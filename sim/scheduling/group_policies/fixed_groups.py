@@ -170,7 +170,7 @@ class FixedGroups(GroupPolicy):
         assert progress is not None
         is_shared = any(rival.owner is not None for rival in lane.rivals)
         most = progress.stage.max_degree
-        return Launch(progress, lane.gpus[:most] if most else lane.gpus, 1 if is_shared else progress.left, ahead)
+        return Launch(progress, lane.gpus[:most] if most else lane.gpus, 1 if is_shared else progress.left, ahead=ahead)
 
     def _push(self, lane: Lane, progress: Progress) -> None:
         lane.queued_s += self._view.remaining_s(progress, len(lane.gpus))
