@@ -56,7 +56,8 @@ class FixedGroups(GroupPolicy):
     first GPUs.
 
     Args:
-        groups: ``COUNTxDEGREE`` for groups side by side, such as 2x4; or a list of groups, each a list of GPUs.
+        groups: ``COUNTxDEGREE`` for groups side by side, such as 2x4, or ``xDEGREE`` for as many as the cluster holds;
+            or a list of groups, each a list of GPUs, where GPUs in none stay idle.
         assignment: ``round-robin`` takes the next group, whatever its load. ``least-backlog`` takes the group with the
             fewest estimated seconds of steps left, of ties the first. ``load-adaptive`` takes the next of the smallest
             groups under high load, and the next of the largest otherwise.
@@ -73,7 +74,7 @@ class FixedGroups(GroupPolicy):
     Source: RSSP is TetriServe's baseline (arXiv 2510.01565, 6.1), the other rules are GF-DiT's (arXiv 2606.13501).
     """
 
-    groups: str | list[list[int]] = "8x1"
+    groups: str | list[list[int]] = "x1"
     assignment: Literal["round-robin", "least-backlog", "load-adaptive"] = "round-robin"
     order: Literal["fifo", "sjf", "srtf", "priority"] = "fifo"
     degree_by_size: dict[str, Count] = field(default_factory=dict)
@@ -108,13 +109,14 @@ class FixedGroups(GroupPolicy):
     def _groups(self, gpus: int) -> list[tuple[int, ...]]:
         """Return the GPUs of each group. Raises ConfigError if they are not the cluster's."""
         if isinstance(self.groups, str):
-            found = re.fullmatch(r"(\d+)x(\d+)", self.groups)
-            if found is None or int(found[1]) * int(found[2]) != gpus:
+            found = re.fullmatch(r"(\d*)x([1-9]\d*)", self.groups)
+            count, degree = (int(found[1] or gpus // int(found[2])), int(found[2])) if found else (0, 0)
+            if count * degree != gpus:
                 raise ConfigError(
                     f"group_policy.groups: found {self.groups!r} on {gpus} GPUs; expected COUNTxDEGREE with product "
                     f"{gpus}, such as {gpus}x1, or a list of lists of GPUs"
                 )
-            return aligned(int(found[1]), int(found[2]))
+            return aligned(count, degree)
         for group in self.groups:
             if not group or len(set(group)) < len(group) or not all(0 <= gpu < gpus for gpu in group):
                 raise ConfigError(

@@ -53,6 +53,11 @@ def test_round_robin_gives_each_group_every_nth_request(tmp_path: Path) -> None:
     assert [gpus[row][0] for row in range(40)] == [2 * (row % 4) for row in range(40)]
 
 
+def test_degree_without_a_count_fills_the_cluster(tmp_path: Path) -> None:
+    engine = served([(0.0, "S", 5)] * 3, profile(tmp_path / "p"), *fixed("x2", "cluster.count=6"))
+    assert [gpus for _, gpus, *_ in spans(engine)] == [(0, 1), (2, 3), (4, 5)]
+
+
 def test_least_backlog_lets_no_request_wait_while_a_group_is_idle(tmp_path: Path) -> None:
     rows = poisson(300, 4.0, seed=3)
     engine = served(rows, profile(tmp_path / "p"), *fixed("8x1", "group_policy.assignment=least-backlog"))
@@ -162,6 +167,7 @@ def test_stages_of_a_plan_run_on_the_first_gpu_or_on_all_of_the_group(tmp_path: 
     ("words", "message"),
     [
         (["group_policy.groups=3x2"], r"group_policy.groups: found '3x2' on 8 GPUs; expected COUNTxDEGREE"),
+        (["group_policy.groups=x3"], r"group_policy.groups: found 'x3' on 8 GPUs"),
         (["group_policy.groups=wide"], r"group_policy.groups: found 'wide'"),
         (["group_policy.groups=[[0,8]]"], r"group_policy.groups: found the group \[0, 8\] on 8 GPUs"),
         (["group_policy.groups=[[0,0]]"], r"found the group \[0, 0\]"),
