@@ -48,21 +48,23 @@ class EstimateTable(Estimates):
             mapping of parallel degrees to seconds.
     """
 
-    seconds: dict[str, Positive | dict[Count, Positive]] = field(default_factory=dict)
+    seconds: dict[str, Positive | dict[Count, Positive]] | None = None
+    _seconds: dict[str, float | dict[int, float]] = field(init=False, default_factory=dict, repr=False)
 
     def bind(self, run: Run, cost: CostOf) -> None:
-        if not self.seconds:
+        self._seconds = dict(self.seconds or {})
+        if not self._seconds:
             raise ConfigError(
                 "estimates.seconds: found no size; give seconds by size, such as "
                 "estimates.seconds={1024x1024: {1: 4.2, 2: 2.5}}"
             )
 
     def cost(self, request: Request, stage: Stage, degree: int) -> StageCost:
-        found = self.seconds.get(size_of(request))
+        found = self._seconds.get(size_of(request))
         seconds = found.get(degree) if isinstance(found, dict) else found
         if seconds is None:
             lacks = "" if found is None else f" on {degree} GPUs"
-            known = ", ".join(self.seconds if found is None or not isinstance(found, dict) else map(str, found))
+            known = ", ".join(self._seconds if found is None or not isinstance(found, dict) else map(str, found))
             raise ConfigError(
                 f"estimates.seconds: found no {size_of(request)}{lacks} (found: {known}); add it, or choose "
                 "estimates=perfect"
