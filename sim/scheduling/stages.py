@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from math import ceil
 
 from sim.core.clock import COMPLETION, DISPATCH, INSERTION, Clock, Entry
+from sim.core.plan import Stage
 from sim.core.progress import Attempt, Progress
 from sim.core.request import Request
 from sim.core.worker import Worker
@@ -82,8 +83,8 @@ class StageScheduler(Scheduler, StageView):
             found = self._degrees[key] = sorted(degree for degree in measured if degree <= most)
         return found
 
-    def cost(self, progress: Progress, degree: int) -> StageCost:
-        return self.estimates.cost(progress.request, progress.stage, degree)
+    def cost(self, progress: Progress, degree: int, stage: Stage | None = None) -> StageCost:
+        return self.estimates.cost(progress.request, stage or progress.stage, degree)
 
     def remaining_s(self, progress: Progress, degree: int) -> float:
         stage, request = progress.stage, progress.request
@@ -106,6 +107,9 @@ class StageScheduler(Scheduler, StageView):
             launch.steps = steps
             end_s = max(now_s, launch.begin_s + cost.seconds(progress.done, steps, stage.steps))
             launch.due = self._clock.at(end_s, COMPLETION, self._end, launch)
+
+    def place(self, gpus: Sequence[int], components: Sequence[str]) -> None:
+        self.executor.place(gpus, components)
 
     def decide_at(self, time_s: float) -> None:
         self._clock.at(time_s, DISPATCH, self._tick)
@@ -191,15 +195,17 @@ class StageScheduler(Scheduler, StageView):
         self._at_boundary.clear()
 
     def _start(self, launch: Running, now_s: float) -> bool:
-        """Start ``launch`` if its GPUs are idle, with a move of its latent first if that takes time."""
+        """Start ``launch`` if its GPUs are idle, after a move of its latent if that takes time."""
         if launch.mask & self._busy:
             return False
-        progress, last = launch.progress, launch.progress.group
+        progress, last, moved_s = launch.progress, launch.progress.group, now_s
         group = launch.group or self._run.cluster.group(launch.gpus)
         launch.group = group
         if last is not None and last is not group and not launch.is_moved:
             move_s = self.executor.move_s(progress, group)
-            if move_s > 0.0:
+            if move_s > 0.0 and self.executor.moves_in_background:
+                moved_s = progress.paused_since_s + move_s
+            elif move_s > 0.0:
                 return self._move(launch, last, group, move_s, now_s)
         self._busy |= launch.mask
         self._run.cluster.occupy(group)
@@ -219,7 +225,7 @@ class StageScheduler(Scheduler, StageView):
         if ready_s and attempt is not None:
             self._close(progress, attempt)
             attempt = None
-        launch.begin_s = now_s + ready_s
+        launch.begin_s = max(now_s + ready_s, moved_s)
         if attempt is None:
             self._attempts[progress] = Attempt(group, progress.index, progress.done, launch.begin_s, launch.begin_s)
         launch.cost = cost = self.executor.cost(progress.request, progress.stage, len(launch.gpus))

@@ -58,7 +58,8 @@ def compare(
 
     Other studies: reproduce hardware (published runs of real machines, replayed), reproduce addons (caches of
     ControlNets and LoRAs), reproduce stages (systems with add-ons against Katz's logs), reproduce compositions
-    (untested combinations of designs), reproduce autoscaling (fixed clusters and autoscalers over a day).
+    (untested combinations of designs), reproduce autoscaling (fixed clusters and autoscalers over a day), reproduce
+    apart (text encoder, denoiser and VAE on GPUs of their own, against LightX2V and others).
 
     Raises:
         ConfigError: an unknown system, a malformed file, a folder that cannot be used.
