@@ -11,7 +11,8 @@ import time
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from operator import add
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,10 +22,11 @@ from sim.core.clock import ARRIVAL, COMPLETION, CONTROL, INSERTION, LAST, Clock
 from sim.core.culprit import OURS, attributed_error, caller, part_name
 from sim.core.errors import SimulationError
 from sim.core.model import Model, in_role
+from sim.core.plan import WHOLE
 from sim.core.request import COMPLETED, FAILED, HIT, LOOKUPS, MISSING, Guarded, Request
 from sim.core.streams import stream
 from sim.core.worker import Worker
-from sim.core.workload import SimilarityInputs, Workload
+from sim.core.workload import SimilarityInputs, Workload, serves_videos
 from sim.metrics.attempts import AttemptLog
 from sim.metrics.invariants import MAX_STEPS, FinishedRun, check, incomplete
 from sim.metrics.recorder import LOADS, RunRecord
@@ -42,6 +44,16 @@ GUARDED_REQUESTS = 16
 
 MAX_CALLS_EACH = 100
 """Calls at one instant per request in the system and per GPU; more are an endless loop."""
+
+
+class Pass(NamedTuple):
+    """Seconds and joules of a cascade's first pass of a request."""
+
+    start_s: float
+    load_s: float
+    denoise_s: float
+    decode_s: float
+    energy_j: float
 
 
 class Engine:
@@ -105,12 +117,19 @@ class Engine:
         self._guarded_end = self._first + GUARDED_REQUESTS
         self._arrived_callbacks = [controller.arrived for controller in controllers]
         self._write = self.record.request_columns.end
+        if serves_videos(workload, models):
+            self._frames = self.add_column("frames", int)
+            self._write = self._write_video
         self._last_progress: tuple[float, int] = (-1.0, 0)
         self._ended = 0
         self._ended_at_sample, self._idle_samples = -1, 0
         self._area_s = 0.0
         ignores_ends = type(scheduler).request_ended is Scheduler.request_ended
         self._request_ended = None if ignores_ends else scheduler.request_ended  # saves a call per request
+        is_cascade = type(frontend).judge_s is not FrontEnd.judge_s
+        self._judge_s = frontend.judge_s if is_cascade else None
+        self._first_passes: dict[int, Pass] = {}
+        self._answered: set[int] = set()
         self._parts: dict[str, object] = {"frontend": frontend, "scheduler": scheduler, "executor": executor}
         self._parts |= {"backend": backend} | {
             f"controller{number or ''}": controller for number, controller in enumerate(controllers)
@@ -132,12 +151,23 @@ class Engine:
         return model
 
     def request(self, row: int, now_s: float) -> Request:
-        return Request(row, now_s, self._width[row], self._height[row], self._steps[row])
+        deadline_s, frames = now_s + self._limit_s[row], self.workload.frames[row]
+        return Request(row, now_s, self._width[row], self._height[row], self._steps[row], deadline_s, frames)
+
+    def _scheduled(self) -> Iterator[Request]:
+        """Yield the requests whose arrival time is known; map is faster than a loop."""
+        columns = (self._width, self._height, self._steps, self._limit_s)
+        width, height, steps, limit_s = (column[self._first :] for column in columns)
+        given = [self._pending_rows, self._times, width, height, steps, map(add, self._times, limit_s)]
+        if self.workload.has_videos:
+            given.append(self.workload.frames[self._first :])
+        return map(Request, *given)
 
     def assign(self, request: Request, model: Model) -> None:
         request.model = request.planned = model.name
         if self._native:
             request.width, request.height, request.steps = model.width, model.height, model.steps
+            request.frames = model.frames
         if request.k:
             request.skipped = request.k * request.steps // request.of_steps
             request.steps_left = request.steps - request.skipped
@@ -164,6 +194,7 @@ class Engine:
             () if request.remote_controlnets else controlnets,
             () if request.loras_pending else loras,
             controlnets if request.remote_controlnets else (),
+            request.frames,
         )
 
     def add_column(
@@ -222,7 +253,7 @@ class Engine:
             for worker in self.cluster.workers:
                 self.pull(worker)
             if self.rows:
-                self.clock.feed(self._times, ARRIVAL, self._arrive, self._pending_rows)
+                self.clock.feed(self._times, ARRIVAL, self._arrive, self._scheduled())
                 self.clock.at(self._times[0], CONTROL, self._sample)
                 self.clock.run()
                 for request, reason in self.scheduler.stranded():
@@ -250,12 +281,10 @@ class Engine:
 
     # -- the path of a request -----------------------------------------------------------------------------------
 
-    def _arrive(self, row: int) -> None:
-        clock = self.clock
-        now_s = clock._now
+    def _arrive(self, request: Request) -> None:
+        row, now_s = request.row, request.arrival_s
         self._area_s -= now_s
         self.arrived += 1
-        request = Request(row, now_s, self._width[row], self._height[row], self._steps[row], now_s + self._limit_s[row])
         if self._addons is not None:
             request.addons = self._addons(row)
         took_s = self.frontend.admit(request, now_s)
@@ -284,7 +313,7 @@ class Engine:
                 request.worker = worker.id
                 self.executor.accept(worker, request)
         elif took_s > 0.0:
-            clock.at(now_s + took_s, ARRIVAL, self._enter, request)
+            self.clock.at(now_s + took_s, ARRIVAL, self._enter, request)
         else:
             raise self.policy_error("frontend", f"takes {took_s} s to plan row {row}; expected 0 or more seconds")
 
@@ -353,6 +382,8 @@ class Engine:
             self.record.request_columns.quality[request.row] = work.quality
 
     def end(self, request: Request, outcome: int = COMPLETED, reason: str = "") -> None:
+        if self._judge_s is not None and self._is_judged(request, outcome):
+            return
         clock = self.clock
         now_s = clock._now
         try:
@@ -374,14 +405,54 @@ class Engine:
             self.clock.at(now_s, LAST, self._stop)
         elif self._arrivals is not None:
             for row in self._pending_rows:
-                self.clock.at(now_s + self._think_s, ARRIVAL, self._arrive, row)
-                self._arrivals[row - self._first] = now_s + self._think_s
+                at_s = self._arrivals[row - self._first] = now_s + self._think_s
+                self.clock.at(at_s, ARRIVAL, self._arrive, self.request(row, at_s))
                 break
+
+    def _is_judged(self, request: Request, outcome: int) -> bool:
+        """Record the end of a pass of a cascade; return True if its image is to be judged, or the request goes on."""
+        assert self._judge_s is not None
+        now_s = self.clock._now
+        if outcome == COMPLETED and request.row not in self._answered:
+            gpus, steps = self.cluster.gpus_of(request.worker), request.steps - request.skipped
+            number, before = (1, self._first_passes[request.row]) if request.row in self._first_passes else (0, None)
+            self.attempts().add(
+                request.row, number, WHOLE, request.model or "", gpus, request.start_s, now_s, steps,
+                energy_j=request.energy_j,
+            )  # fmt: skip
+            seconds = self._judge_s(request)
+            if seconds is not None:
+                self.clock.at(now_s + seconds, COMPLETION, self._judged, request)
+                return True
+            if before is not None:
+                request.start_s = before.start_s
+                request.load_s += before.load_s
+                request.denoise_s += before.denoise_s
+                request.decode_s += before.decode_s
+                request.energy_j += before.energy_j
+        return False
+
+    def _judged(self, request: Request) -> None:
+        """End ``request``, whose image was judged, or offer it anew for another model."""
+        if not self.frontend.escalates(request, self.clock._now):
+            self._answered.add(request.row)
+            self.end(request)
+            return
+        self._first_passes[request.row] = Pass(
+            request.start_s, request.load_s, request.denoise_s, request.decode_s, request.energy_j
+        )
+        request.worker = MISSING
+        request.start_s = request.load_s = request.denoise_s = request.decode_s = request.energy_j = 0.0
+        self._enter(request)
 
     def _kept(self, kept: Any) -> bool:
         if isinstance(kept, np.bool_):
             return bool(kept)
         raise self.policy_error("frontend", f"returned {kept!r} to whether an image is kept; expected True or False")
+
+    def _write_video(self, request: Request, now_s: float, outcome: int, reason: str) -> None:
+        self.record.request_columns.end(request, now_s, outcome, reason)
+        self._frames[request.row] = request.frames
 
     def _insert(self, request: Request) -> None:
         self.frontend.insert(request, self.clock._now)

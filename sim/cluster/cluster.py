@@ -6,7 +6,7 @@ from typing import NoReturn
 
 from backends.base import Asset, Backend, Cost
 from sim.addons.assets import on_all_gpus
-from sim.cluster.free_workers import FreeWorkers, FreeWorkersByKind
+from sim.cluster.free_workers import FreeWorkers, FreeWorkersByKind, remove
 from sim.cluster.memory import Memory, own_model, resident_on_all
 from sim.core.clock import COMPLETION, Clock, Entry
 from sim.core.culprit import caller, checked_cost, innermost_kind, part_name
@@ -97,6 +97,9 @@ class Cluster:
             return list(self._request_gpus)
         return [*(worker for worker in self._request_gpus if worker.group is None), *self._live_groups]
 
+    def roles(self) -> list[str]:
+        return [worker._role for worker in self.workers]
+
     def service_gpus(self, group: Worker) -> list[Worker]:
         return [self._gpu_workers[number] for number in group.gpus[group.denoisers :]]
 
@@ -136,8 +139,7 @@ class Cluster:
             ) from None
         if running > worker.max_batch or not worker.open:
             self._raise_not_free(worker)
-        if worker.bucket is not None:
-            self._free.remove(worker)
+        remove(worker)
         worker.running = running
         if running < worker.max_batch:
             self._free.add(worker)
@@ -149,7 +151,7 @@ class Cluster:
             who = part_name(self._parts, "executor")
             raise SimulationError(f"{who} released {count} requests of {worker}, which has {worker.running} running")
         if worker.bucket is not None:
-            self._free.remove(worker)
+            remove(worker)
             worker.running = running
             self.mark_free(worker)
         else:
@@ -174,8 +176,7 @@ class Cluster:
             self._free.add(worker)
 
     def close(self, worker: Worker) -> None:
-        if worker.bucket is not None:
-            self._free.remove(worker)
+        remove(worker)
         worker.closed = True
         worker.update_open()
 
@@ -218,8 +219,7 @@ class Cluster:
         if role == worker.role:
             return
         worker.backend.require(self.models[role].name)
-        if worker.bucket is not None:
-            self._free.remove(worker)
+        remove(worker)
         self._record.decisions.append((now_s, "order", {"worker": worker.id, "from": worker.role, "to": role}))
         if not any(other._role == worker._role for other in self.workers if other is not worker):
             self.last_order[worker.role] = caller(), now_s
@@ -297,8 +297,7 @@ class Cluster:
         if worker.down or worker.group is not None or len(worker.gpus) > 1:
             what = "is down already" if worker.down else "serves in a group, of which no GPU can fail"
             raise SimulationError(f"{caller()} fails {worker}, which {what}")
-        if worker.bucket is not None:
-            self._free.remove(worker)
+        remove(worker)
         if worker in self._loads:
             self._interrupt_load(worker)
         worker.running, worker.next_role = 0, None
@@ -353,8 +352,7 @@ class Cluster:
         group.update_open()
         self._live_groups[group] = None
         for worker in workers:
-            if worker.bucket is not None:
-                self._free.remove(worker)
+            remove(worker)
             worker.group, worker.max_batch = group, 0
             worker.update_open()
             group.busy_until_s = max(group.busy_until_s, worker.busy_until_s)
@@ -371,8 +369,7 @@ class Cluster:
         self._check_now("disbands", group, now_s)
         if group not in self._live_groups or group.running or group.loading:
             raise SimulationError(f"{caller()} disbands {group}, which is not an idle group")
-        if group.bucket is not None:
-            self._free.remove(group)
+        remove(group)
         del self._live_groups[group]
         group.max_batch, group.open = 0, False
         for number in group.gpus:
@@ -462,8 +459,7 @@ class Cluster:
         self._record.decisions.append((now_s, "give back", {"gpus": [worker.id for worker in members]}))
         for worker in members:
             if worker.rental == ON:
-                if worker.bucket is not None:
-                    self._free.remove(worker)
+                remove(worker)
                 self._set_rental(worker, DRAINING)
                 self._worker_changed(worker, now_s)
             elif worker.rental == STARTING:

@@ -10,6 +10,17 @@ from sim.core.worker import Worker
 Bucket = deque[Worker]
 
 
+def remove(worker: Worker) -> None:
+    """Take ``worker`` out of the free ones, if it is among them."""
+    bucket = worker.bucket
+    if bucket is not None:
+        if bucket[0] is worker:
+            bucket.popleft()
+        else:
+            bucket.remove(worker)
+        worker.bucket = None
+
+
 class FreeWorkers:
     """The workers with capacity, in buckets of equal load by role, the longest free first; O(1) but for ``idle``."""
 
@@ -33,14 +44,6 @@ class FreeWorkers:
         worker.bucket = bucket
         bucket.append(worker)
         worker.free_rank = self._added = self._added + 1
-
-    def remove(self, worker: Worker) -> None:
-        bucket: Bucket = worker.bucket  # type: ignore[assignment]
-        if bucket[0] is worker:
-            bucket.popleft()
-        else:
-            bucket.remove(worker)
-        worker.bucket = None
 
     def least_loaded(self, role: str | None = None) -> Worker | None:
         for bucket in self._buckets if role is None else self._by_role.get(role, ()):
@@ -72,9 +75,6 @@ class FreeWorkersByKind:
 
     def add(self, worker: Worker) -> None:
         self._by_kind[worker.gpu.name].add(worker)
-
-    def remove(self, worker: Worker) -> None:
-        self._by_kind[worker.gpu.name].remove(worker)
 
     def least_loaded(self, role: str | None = None) -> Worker | None:
         firsts = (free.least_loaded(role) for free in self._by_kind.values())

@@ -1,11 +1,11 @@
 """MoDM's global monitor: sets the number of large models after every window (MoDM, 5.3, Algorithm 1)."""
 
 from collections import Counter
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import simpy
 from annotated_types import Ge, Lt
@@ -32,11 +32,15 @@ class WindowCounts:
     hits: int = 0
     left: float = 0.0
 
-    def add(self, request: Request) -> None:
-        self.requests += 1
-        if request.lookup == HIT:
-            self.hits += 1
-            self.left += 1 - request.k / request.of_steps
+    @classmethod
+    def of(cls, requests: Sequence[Request]) -> Self:
+        """Count ``requests``."""
+        hits, left = 0, 0.0
+        for request in requests:
+            if request.lookup == HIT:
+                hits += 1
+                left += 1 - request.k / request.of_steps
+        return cls(len(requests), hits, left)
 
     def demand(self, seconds: float) -> Demand:
         """Return the load of the window (equations 7 and 8), zero if no request came."""
@@ -96,9 +100,9 @@ class GlobalMonitor(Controller):
     drain: bool = True
     _pid: Pid = field(init=False, repr=False)
     _run: Run = field(init=False, repr=False)
-    _window: WindowCounts = field(init=False, repr=False, default_factory=WindowCounts)
     _last: WindowCounts = field(init=False, repr=False, default_factory=WindowCounts)
-    _waiting: list[Request] = field(init=False, repr=False, default_factory=list)
+    _arrived: list[Request] = field(init=False, repr=False, default_factory=list)
+    """The requests of this window."""
     _ladder: list[str] = field(init=False, repr=False)
     _capacities: list[dict[str, KindCapacity]] = field(init=False, repr=False)
     """Of each rung, the capacities by kind of GPU, in the order in which the kinds take the large model."""
@@ -145,21 +149,20 @@ class GlobalMonitor(Controller):
         return dict(sorted(capacities.items(), key=lambda each: -ratio[each[0]]))
 
     def arrived(self, request: Request, now_s: float) -> None:
-        self._window.add(request)
-        self._waiting.append(request)
+        self._arrived.append(request)
 
     def _watch(self) -> Generator[simpy.Event, Any, None]:
         clock, end_s = self._run.clock, 0.0
+        waiting: list[Request] = []
         while True:
             end_s += self.period_s
             yield clock.sleep_until(end_s)
-            window, self._window = self._window, WindowCounts()
-            self._waiting = [
-                request for request in self._waiting if request.worker == MISSING and request.model is not None
+            arrived, self._arrived = self._arrived, []
+            waiting = [
+                request for request in (*waiting, *arrived) if request.worker == MISSING and request.model is not None
             ]
-            if self.drain and not window.requests and self.forecast is None:
-                for request in self._waiting:
-                    window.add(request)
+            drains = self.drain and not arrived and self.forecast is None
+            window = WindowCounts.of(waiting if drains else arrived)
             if window.requests:
                 self._last = window
             if self.forecast is not None:

@@ -1,14 +1,14 @@
 """Roles of workers: count them, and order workers to change theirs."""
 
-from collections import Counter
 from collections.abc import Mapping
+from operator import attrgetter
 
 from sim.protocols import Cluster
 
 
 def gpus_in_role(cluster: Cluster, role: str, now_s: float = 0.0) -> int:
     """Return the number of GPUs that serve ``role`` or are changing to it."""
-    return [worker.role for worker in cluster.workers].count(role)
+    return cluster.roles().count(role)
 
 
 def apply_split(cluster: Cluster, split: Mapping[str, int], now_s: float, kind: str | None = None) -> None:
@@ -20,10 +20,13 @@ def apply_split(cluster: Cluster, split: Mapping[str, int], now_s: float, kind: 
         split: GPUs by role, which must add up to those of the cluster, or of ``kind``.
         kind: name of the kind of GPU whose workers are split; None is all.
     """
-    workers = [worker for worker in cluster.workers if kind in (None, worker.gpu.name)]
-    counts = Counter(worker.role for worker in workers)
-    wanted = [role for role, count in split.items() for _ in range(count - counts[role])]
-    for worker in sorted(workers, key=lambda worker: worker.running):
-        if wanted and counts[worker.role] > split.get(worker.role, 0):
-            counts[worker.role] -= 1
+    workers = [worker for worker in cluster.workers if kind is None or worker.gpu.name == kind]
+    roles = [worker.role for worker in workers]
+    surplus = {role: roles.count(role) - split.get(role, 0) for role in {*roles, *split}}
+    wanted = [role for role in split for _ in range(-surplus[role])]
+    for worker in sorted(workers, key=attrgetter("running")):
+        if not wanted:
+            return
+        if surplus[worker.role] > 0:
+            surplus[worker.role] -= 1
             cluster.change_role(worker, wanted.pop(0), now_s)

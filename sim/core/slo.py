@@ -1,8 +1,18 @@
-"""Latency limits: multiples of the standalone latency, or seconds."""
+"""Latency limits: multiples of the standalone latency, or seconds; of all requests, of a size, or a request's own."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from backends.base import size_text
+from sim.core.errors import ConfigError
+
+OWN = "own"
+"""Name of the requests' own deadlines among the limits of a summary."""
 
 MAX_MULTIPLE = 1e6
 MAX_S = 1e9
@@ -32,3 +42,54 @@ def parse_limit(found: object) -> Limit:
     if not 0 < value <= (MAX_S if unit == "s" else MAX_MULTIPLE):
         raise ValueError("expected a multiple of the standalone latency (2 or 2x) or seconds (10s), above 0")
     return Limit(unit, value)
+
+
+def parse_by_size(found: Mapping[object, object]) -> dict[str, Limit]:
+    """Read limits by size, {"512x512": "1.5s", "854x480x80": "3x"}. Raises ValueError with what was expected."""
+    limits: dict[str, Limit] = {}
+    for text, limit in found.items():
+        size = re.fullmatch(r"([1-9]\d{0,8})x([1-9]\d{0,8})(?:x([1-9]\d{0,8}))?", str(text))
+        if size is None:
+            raise ValueError("expected sizes as keys, WIDTHxHEIGHT or, of videos, WIDTHxHEIGHTxFRAMES")
+        name = size_text(int(size[1]), int(size[2]), int(size[3] or 1))
+        if name in limits:
+            raise ValueError("expected each size once; an image has 1 frame")
+        limits[name] = parse_limit(limit)
+    return limits
+
+
+def own_deadlines(
+    slo_s: NDArray[np.float64],
+    sizes: NDArray[np.int32],
+    by_size: Mapping[str, Limit],
+    standalone_s: NDArray[np.float64],
+) -> NDArray[np.float64] | None:
+    """Return the seconds from arrival to each request's own deadline, (n,): ``slo_s``, else that of its size.
+
+    Args:
+        slo_s: of the trace, (n,), NaN where it has none.
+        sizes: width, height and frames, (3, n).
+        by_size: as of ``parse_by_size``.
+        standalone_s: standalone latency, (n,), for multiples.
+
+    Returns:
+        NaN where a request has none; None if no request has one.
+
+    Raises:
+        ConfigError: no request has one of the sizes of ``by_size``.
+    """
+    if by_size:
+        kinds, which = np.unique(sizes, axis=1, return_inverse=True)
+        names = [size_text(*size) for size in kinds.T.tolist()]
+        if by_size.keys().isdisjoint(names):
+            named = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
+            raise ConfigError(
+                f"slo_by_size: no request has the size {', '.join(by_size)}; name some of {named}, or add shapes=trace"
+            )
+        limits = [by_size.get(name) for name in names]
+        fixed_s = np.array([each.value if each and each.unit == "s" else np.nan for each in limits])
+        multiple = np.array([each.value if each and each.unit == "x" else np.nan for each in limits])
+        of_size_s = np.where(np.isnan(fixed_s), multiple, fixed_s)[which.ravel()]
+        of_size_s = of_size_s * np.where(np.isnan(multiple)[which.ravel()], 1.0, standalone_s)
+        slo_s = np.where(np.isnan(slo_s), of_size_s, slo_s)
+    return None if np.isnan(slo_s).all() else slo_s

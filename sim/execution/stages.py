@@ -75,6 +75,7 @@ class Stages(Executor, StageExecutor):
         (gpu,) = run.cluster.kinds
         self._residency = Residency(run.backend, gpu.memory_bytes, self._placed)
         self._log = run.attempts()
+        self._log.is_exclusive = True
         self._by_row = run.backend.by_row
         self._columns = {
             "pauses": run.add_column("pauses", int, default=0, total="stages.pauses"),
@@ -101,6 +102,10 @@ class Stages(Executor, StageExecutor):
     def place(self, gpus: Sequence[int], components: Sequence[str]) -> None:
         for gpu in gpus:
             self._placed[gpu] = components
+
+    @property
+    def moves_are_free(self) -> bool:
+        return not (self.migration_s or self.link_bytes_s)
 
     def accept(self, worker: Worker, request: Request) -> None:
         raise SimulationError(

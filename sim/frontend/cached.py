@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass, field
 from math import nan
+from typing import Any
 
 from backends.base import standalone_cost
 from conf.ranges import Seconds
-from sim.cache.cache import ArtifactCache, StartState
+from sim.cache.cache import ArtifactCache
 from sim.cache.index import VectorIndex
 from sim.cache.store import ArtifactStore
 from sim.core.culprit import checked_bool, class_name
@@ -193,7 +194,7 @@ class CachedFrontEnd(FrontEnd):
                 took_s += self.store.timeout_s
                 request.lookup = NO_STORE
             else:
-                request.lookup = self._start_from(request, DECLARED, StartState(k, nan, None))
+                request.lookup = self._start_from(request, DECLARED, k)
         if request.lookup != HIT:
             self._run.assign(request, self._miss_model)
         request.search_s = took_s
@@ -221,7 +222,7 @@ class CachedFrontEnd(FrontEnd):
         state = self.cache.get(match, k, now_s, request)
         if state is None:
             return EMPTY, 0.0
-        return self._start_from(request, match.row, state), 0.0
+        return self._start_from(request, match.row, *state), 0.0
 
     def _check_skip(self, k: int) -> None:
         if not 0 < k <= self.selector.of_steps or k % 1:
@@ -246,16 +247,16 @@ class CachedFrontEnd(FrontEnd):
         if self._captures_latents:
             self._plan_capture(request)
 
-    def _start_from(self, request: Request, row: int, state: StartState) -> int:
-        request.k, request.of_steps = state.k, self.selector.of_steps
+    def _start_from(self, request: Request, row: int, k: int, age_s: float = nan, artifact: Any = None) -> int:
+        request.k, request.of_steps = k, self.selector.of_steps
         self._run.assign(request, self._hit_model)
         if request.skipped == 0:  # K is less than one step of a model of few steps
             request.k = 0
             self._plan_in_full(request)
             return EMPTY
         request.source = row
-        request.source_age_s = state.age_s
-        request.artifact = state.artifact
+        request.source_age_s = age_s
+        request.artifact = artifact
         request.fetch_s = self._fetch_delay.for_row(request.row)
         request.refine = not self.cache.latents_at
         if self._captures_latents:

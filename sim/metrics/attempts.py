@@ -44,7 +44,8 @@ class AttemptLog:
         from_s, until_s: instants of begin and end.
         steps: steps run.
         estimate_s: seconds that the scheduler believed it to take.
-        energy_j: joules of all its GPUs; NaN where the power is not known.
+        energy_j: joules of all its GPUs, of a batch the request's share; NaN where the power is not known.
+        is_exclusive: True if a GPU serves one attempt at a time; False for batches.
     """
 
     row: list[int] = field(default_factory=list)
@@ -57,6 +58,7 @@ class AttemptLog:
     steps: list[int] = field(default_factory=list)
     estimate_s: list[float] = field(default_factory=list)
     energy_j: list[float] = field(default_factory=list)
+    is_exclusive: bool = False
 
     def __len__(self) -> int:
         return len(self.row)

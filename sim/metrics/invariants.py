@@ -78,8 +78,10 @@ def check(run: FinishedRun) -> None:
     _check_energy(run)
     if run.record.attempts is None:
         _check_usage(run, columns, on_gpu)
-    else:
+    elif run.record.attempts.is_exclusive:
         _check_attempts(run, run.record.attempts, columns, on_gpu)
+    else:
+        _check_passes(run, run.record.attempts, columns, on_gpu)
     _check_rentals(run)
     _check_littles_law(run, columns)
 
@@ -88,7 +90,7 @@ def incomplete(run: FinishedRun, arrived: int, waiting: int, failures: int) -> S
     """Return the error of a run without further events in which some request did not end (invariant 3)."""
     ended = int(np.count_nonzero(run.record.request_columns["outcome"]))
     running = {worker.id: worker.running for worker in run.cluster.workers if worker.running}
-    roles = {worker.role for worker in run.cluster.workers}
+    roles = run.cluster.roles()
     emptied = [role for role in run.last_order if role in run.models and role not in roles]
     open_requests = arrived - ended
     if running:
@@ -129,7 +131,9 @@ def _check_plans(run: FinishedRun, columns: RequestColumns, on_gpu: Flags) -> No
         ("k", k, every),
         ("skipped", np.where(k > 0, k * columns["steps"] // np.maximum(of_steps, 1), np.maximum(-plans, 0)), every),
     ]
-    for name in ("width", "height", "steps"):
+    for name in ("width", "height", "steps", "frames"):
+        if name not in columns:  # no videos
+            continue
         if workload.use_model_shape:
             by_model = np.zeros(len(columns.model_code), np.int32)
             for model in run.models.values():
@@ -287,6 +291,26 @@ def _check_attempts(run: FinishedRun, log: AttemptLog, columns: RequestColumns, 
             "executor",
             f"ran the request in row {columns.first + at} for {busy_s[at]} s in its attempts, and recorded "
             f"{parts_s[at]} s of stages",
+        )
+
+
+def _check_passes(run: FinishedRun, log: AttemptLog, columns: RequestColumns, on_gpu: Flags) -> None:
+    """The attempts of a request follow each other between its start and its end, the last on its model."""
+    place = np.asarray(log.row, np.int64) - columns.first
+    from_s, until_s, slack_s = np.asarray(log.from_s), np.asarray(log.until_s), GAP_S
+    order = np.lexsort((from_s, place))
+    follows = place[order][1:] == place[order][:-1]
+    early = follows & (from_s[order][1:] < until_s[order][:-1] - slack_s)
+    outside = (from_s < columns["start_s"][place] - slack_s) | (until_s > columns["finish_s"][place] + slack_s)
+    counts = np.bincount(place, minlength=len(on_gpu))
+    at = _first(on_gpu & (counts == 0))
+    if at is None and early.any():
+        at = int(place[order][1:][early][0])
+    if at is None and (outside & on_gpu[place]).any():
+        at = int(place[outside & on_gpu[place]][0])
+    if at is not None:
+        raise run.policy_error(
+            "executor", f"ran the request in row {columns.first + at} in attempts that do not follow each other"
         )
 
 

@@ -17,7 +17,7 @@ from conf.assumption import EXTRAPOLATED, Assumption
 from sim.core.gpu import Gpu
 from sim.core.model import reference
 from sim.core.request import COMPLETED, DISCARDED, FAILED, LOOKUPS, MISSING
-from sim.core.slo import Limit
+from sim.core.slo import OWN, Limit
 from sim.metrics.attempts import AttemptLog
 from sim.metrics.backlog import backlog
 from sim.metrics.cost import PaidService, cost
@@ -106,7 +106,7 @@ def summarise(
         "backlog": backlog(record.request_columns, view.start_s),
         "latency_s": spread(view.latency_s[view.completed]),
         "queue_s": spread(view.queue_s[view.completed]),
-        "slo": {str(limit): view.violations(limit) for limit in slo},
+        "slo": {str(limit): view.violations(limit) for limit in slo} | view.own_violations(),
         "cache": view.cache()
         | {"source_age_trace_s": median_and_p90(source_age_trace_s(record.request_columns, trace)[warmup:])},
         "addons": view.addons(),
@@ -120,11 +120,7 @@ def summarise(
             "step_saving": view.step_saving(),
             **({} if len(by_kind) == 1 else {"by_kind": by_kind}),
         },
-        **(
-            {}
-            if record.attempts is None
-            else {"stages": view.stages(record.attempts, record.usage_log, cluster.gpus_of)}
-        ),
+        **({} if record.attempts is None else view.attempts(record.attempts, record.usage_log, cluster.gpus_of)),
         "energy_j": {"per_image": None if energy_j is None else _ratio(energy_j, images), "total": energy_j},
         "cost_usd": cost_usd,
         "quality": view.quality(run.backend.quality_basis, alpha) if judged is None else judged.summary(view.images),
@@ -150,6 +146,8 @@ def models(run: Run, record: RunRecord) -> list[dict[str, Any]]:
                 known, own = backend.provenance(model.name), model if run.workload.use_model_shape else None
                 row: dict[str, Any] = {"role": role, "model": model.name, "gpu": gpu.name}
                 row |= {name: getattr(own, name, None) for name in ("width", "height", "steps")}
+                if own is not None and own.frames > 1:
+                    row["frames"] = own.frames
                 stated = ("precision", "basis", "service_error", "source")
                 described.append(row | {name: getattr(known, name) for name in stated})
     return described
@@ -205,6 +203,7 @@ class MeasuredWindow:
 
     def __init__(self, run: Run, record: RunRecord, warmup: int) -> None:
         self._full = run.workload.standalone
+        self._own_deadline_s = run.workload.own_deadline_s
         self._first = run.workload.preload + warmup
         self._record = record
         self._warmup = warmup
@@ -223,16 +222,29 @@ class MeasuredWindow:
         """Return a column of the measured requests."""
         return self._record.request_columns[name][self._warmup :]
 
-    def stages(self, attempts: AttemptLog, usage_log: UsageLog, gpus_of: Callable[[int], Sequence[int]]) -> Any:
-        """Return counts of attempts, pauses and moves, GPU-seconds, and use and waits by component.
+    def attempts(self, attempts: AttemptLog, usage_log: UsageLog, gpus_of: Callable[[int], Sequence[int]]) -> Any:
+        """Return the number of attempts, and the totals of stages or of a cascade, of the measured requests.
+
+        Stages have their use and waits by component, too.
 
         Args:
             gpus_of: the GPUs of each worker or group, by number.
         """
+        count = {"attempts": sum(row >= self._first for row in attempts.row)}
+        totals = {group: self._totals(group) for group in ("stages", "cascade")}
+        found: dict[str, Any] = {group: count | total for group, total in totals.items() if total}
+        if "stages" in found:
+            found["stages"]["components"] = self._components(attempts, usage_log, gpus_of)
+        return found
+
+    def _components(
+        self, attempts: AttemptLog, usage_log: UsageLog, gpus_of: Callable[[int], Sequence[int]]
+    ) -> dict[str, dict[str, Any]]:
+        """Return the GPUs of each component, the seconds that it ran on them, their busy fraction, and its waits."""
         measured = np.asarray(attempts.row) >= self._first
         busy_s = usage_log.busy_s_by_gpu(self.start_s, self.end_s, gpus_of)
         parts = attempts.by_component(self._record.request_columns["arrival_s"], self._first - self._warmup, measured)
-        components = {
+        return {
             name: {
                 "gpus": len(part.gpus),
                 "gpu_s": part.gpu_s,
@@ -241,7 +253,6 @@ class MeasuredWindow:
             }
             for name, part in parts.items()
         }
-        return {"attempts": int(measured.sum()), **self._totals("stages"), "components": components}
 
     def _totals(self, group: str) -> dict[str, Any]:
         """Return the sums of the declared columns whose totals are keys of ``group``."""
@@ -262,9 +273,24 @@ class MeasuredWindow:
     def violations(self, limit: Limit) -> dict[str, float | None]:
         """Return the limit (its mean if sizes differ) and the share of requests that took longer or were not served."""
         limit_s = limit.value * (self._full.total_s[self._first :] if limit.unit == "x" else np.float64(1))
+        return {"limit_s": float(limit_s.mean()), "violation_rate": float(self._late(limit_s).mean())}
+
+    def own_violations(self) -> dict[str, dict[str, float | None]]:
+        """Return the same of the requests with a deadline of their own, and their number; empty without any."""
+        if self._own_deadline_s is None:
+            return {}
+        limit_s = self._own_deadline_s[self._first :]
+        has_own = ~np.isnan(limit_s)
+        if not has_own.any():
+            return {}
+        rate = float(self._late(limit_s)[has_own].mean())
+        mean_s, requests = float(limit_s[has_own].mean()), int(has_own.sum())
+        return {OWN: {"limit_s": mean_s, "violation_rate": rate, "requests": requests}}
+
+    def _late(self, limit_s: NDArray[np.float64] | np.float64) -> NDArray[np.bool_]:
         # A sum of step times may exceed the limit that it equals by a rounding error.
-        late = ~self.completed | (self.latency_s > limit_s * (1 + 1e-9))
-        return {"limit_s": float(limit_s.mean()), "violation_rate": float(late.mean())}
+        late: NDArray[np.bool_] = ~self.completed | (self.latency_s > limit_s * (1 + 1e-9))
+        return late
 
     def step_saving(self) -> float | None:
         """Return 1 - GPU step-seconds spent / those of every completed request in full on the large model."""

@@ -24,10 +24,10 @@ from sim.protocols.cache import Admission, Change, Delay, Eviction, Item, MatchP
 from sim.protocols.cluster import Cluster
 from sim.protocols.control import Allocation, Controller
 from sim.protocols.execution import Executor, FeatureCache, Priced, StepCosts, Steps
-from sim.protocols.frontend import FrontEnd
+from sim.protocols.frontend import CascadeFrontEnd, FrontEnd
 from sim.protocols.groups import CostOf, Estimates, GroupPolicy, Launch, StageCost, StageExecutor, StageView
 from sim.protocols.run import AttemptLog, Log, RequestColumn, Run
-from sim.protocols.scheduling import Discipline, Router, Scheduler, Stepper, StepsUntil
+from sim.protocols.scheduling import BatchQueues, Discipline, Router, Scheduler, Stepper, StepsUntil
 
 __all__ = [
     "FREE",
@@ -35,6 +35,8 @@ __all__ = [
     "Allocation",
     "Asset",
     "AttemptLog",
+    "BatchQueues",
+    "CascadeFrontEnd",
     "Change",
     "Cluster",
     "ControlNetPlacement",

@@ -35,6 +35,9 @@ class Cluster(Protocol):
         GPUs that are starting, draining or off (Cluster.order) are not among them.
         """
 
+    def roles(self) -> Sequence[str]:
+        """Return the role of each of ``workers``: the one that it serves or is changing to."""
+
     @property
     def servers(self) -> Sequence[Worker]:
         """The GPUs that serve ControlNets (role SERVER)."""

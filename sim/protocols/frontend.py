@@ -24,6 +24,17 @@ class FrontEnd(Protocol):
             The seconds that planning took. The scheduler is offered the request after them.
         """
 
+    def judge_s(self, request: Request) -> float | None:
+        """Return the seconds of judging the image that was just made, after which ``escalates`` is asked (a cascade).
+
+        None takes the image as the answer.
+        """
+        return None
+
+    def escalates(self, request: Request, now_s: float) -> bool:
+        """Return True after planning ``request`` anew (Run.assign), if another model is to make its image again."""
+        return False
+
     def completed(self, request: Request) -> bool:
         """Return True if ``insert`` must be called for ``request``, whose image was just made."""
         return False
@@ -31,3 +42,24 @@ class FrontEnd(Protocol):
     def insert(self, request: Request, now_s: float) -> None:
         """Make the artifacts of ``request`` visible to searches."""
         return
+
+
+@runtime_checkable
+class CascadeFrontEnd(FrontEnd, Protocol):
+    """The front end of a cascade, as a controller sees it.
+
+    Attributes:
+        light, heavy: roles of the models.
+        threshold: score below which an image is made again.
+        discriminator_s: seconds of scoring one.
+        shares: threshold -> share of the light model's images that score below it.
+    """
+
+    light: str
+    heavy: str
+    threshold: float
+    discriminator_s: float
+    shares: dict[float, float]
+
+    def escalated_share(self, threshold: float) -> float:
+        """Return the share of the light model's images that score below ``threshold``."""

@@ -33,11 +33,15 @@ class StageCost(NamedTuple):
 
 
 class Launch(NamedTuple):
-    """A decision: the next ``steps`` of ``progress`` run on ``gpus``, as soon as all of them are idle."""
+    """A decision: the next ``steps`` of ``progress`` run on ``gpus``, as soon as all of them are idle.
+
+    With ``yields`` it ends at the next step boundary once another launch waits for one of its GPUs.
+    """
 
     progress: Progress
     gpus: tuple[int, ...]
     steps: int = 1
+    yields: bool = False
 
 
 @runtime_checkable
@@ -70,10 +74,12 @@ class StageView(Protocol):
 
     Attributes:
         waiting: the requests at a boundary, on no GPU and with no launch decided, in the order of their coming there.
+        moves_are_free: True if a latent moves to other GPUs in no time.
         claimed: for each GPU, the number of launches decided and not ended that hold it.
     """
 
     waiting: Mapping[Progress, None]
+    moves_are_free: bool
     claimed: Sequence[int]
 
     def idle(self) -> list[int]:
@@ -136,6 +142,10 @@ class GroupPolicy(Protocol):
 @runtime_checkable
 class StageExecutor(Protocol):
     """An executor of stages on groups of GPUs, as the stage scheduler sees it."""
+
+    @property
+    def moves_are_free(self) -> bool:
+        """True if a latent moves to other GPUs in no time."""
 
     @property
     def moves_in_background(self) -> bool:

@@ -27,6 +27,8 @@ class RequestColumn(Protocol):
 class AttemptLog(Protocol):
     """The log of attempts (sim.metrics.attempts)."""
 
+    is_exclusive: bool
+
     def add(
         self,
         row: int,

@@ -48,15 +48,29 @@ class Scheduler(Protocol):
         return
 
     def stranded(self) -> Sequence[tuple[Request, str]]:
-        """Return the waiting requests, each with the reason, that end as failed when no event is left.
+        """Give up the requests that wait when no event is left, each with the reason; they end as failed.
 
-        Without any, a request that is left behind ends the run with an error.
+        Returns:
+            An empty sequence by default: a request that is left behind then ends the run with an error.
         """
         return ()
 
     @abstractmethod
     def __len__(self) -> int:
         """Return the number of requests that wait."""
+
+
+@runtime_checkable
+class BatchQueues(Protocol):
+    """A scheduler of batches whose sizes a controller sets by role."""
+
+    max_batch: dict[str, int]
+
+    def batch_s(self, role: str, batch: int) -> float:
+        """Return the seconds of ``batch`` requests of the model in ``role``. Raises BackendError if unknown."""
+
+    def queued(self, role: str) -> int:
+        """Return the number of requests that wait for workers of ``role``."""
 
 
 @runtime_checkable

@@ -1,10 +1,12 @@
 """Scheduling of stages: a policy gives each stage its GPUs anew at every boundary (``scheduler=stages``)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from math import ceil
+from math import ceil, inf
 
 from sim.core.clock import COMPLETION, DISPATCH, INSERTION, Clock, Entry
+from sim.core.culprit import class_name
+from sim.core.errors import SimulationError
 from sim.core.plan import Stage
 from sim.core.progress import Attempt, Progress
 from sim.core.request import Request
@@ -20,18 +22,29 @@ class Running:
     Attributes:
         mask: its GPUs, one bit each.
         steps: steps that it runs; fewer after an interruption.
-        cost: true cost of its stage.
-        begin_s: instant of its first step; ``due`` is the clock's call at its end.
+        number: its place among launches whose last steps begin at one instant.
+        former_number: the place before ``numbered_s``, which counts at that instant.
+        queued_s: instant at which it was queued.
+        cost: true cost of its stage; None before its first step, also while its latent moves.
+        begin_s: instant of its first step, or of the move.
+        due: the clock's call at the end of its steps, or of the move; None before.
+        group: its GPUs; ``moving`` those of the move, while it lasts.
     """
 
     progress: Progress
     gpus: tuple[int, ...]
     mask: int
     steps: int
+    yields: bool
+    number: int = 0
+    former_number: int = 0
+    numbered_s: float = -1.0
+    queued_s: float = 0.0
     cost: StageCost | None = None
     begin_s: float = 0.0
     due: Entry | None = None
     group: Worker | None = None
+    moving: Worker | None = None
     is_moved: bool = False
 
 
@@ -48,6 +61,7 @@ class StageScheduler(Scheduler, StageView):
     estimates: Estimates
     executor: StageExecutor
     waiting: dict[Progress, None] = field(init=False, default_factory=dict, repr=False)
+    moves_are_free: bool = field(init=False, repr=False)
     claimed: list[int] = field(init=False, repr=False)
     _degrees: dict[tuple[str | None, int], list[int]] = field(init=False, default_factory=dict, repr=False)
     _run: Run = field(init=False, repr=False)
@@ -55,8 +69,12 @@ class StageScheduler(Scheduler, StageView):
     _busy: int = field(init=False, default=0, repr=False)
     _bit: dict[tuple[int, ...], int] = field(init=False, default_factory=dict, repr=False)
     _submitted: int = field(init=False, default=0, repr=False)
+    _numbers: int = field(init=False, default=0, repr=False)
+    _turn: tuple[float, int] = field(init=False, default=(inf, 0), repr=False)
+    """Begin of the last step, and number, of the launch whose end is being handled: ends of one instant are handled in
+    this order."""
     _queue: list[Running] = field(init=False, default_factory=list, repr=False)
-    _running: dict[Progress, Running] = field(init=False, default_factory=dict, repr=False)
+    _launches: dict[Progress, Running] = field(init=False, default_factory=dict, repr=False)
     _attempts: dict[Progress, Attempt] = field(init=False, default_factory=dict, repr=False)
     _at_boundary: list[Progress] = field(init=False, default_factory=list, repr=False)
     _dispatch_due: bool = field(init=False, default=False, repr=False)
@@ -64,6 +82,7 @@ class StageScheduler(Scheduler, StageView):
     def bind(self, run: Run) -> None:
         self._run, self._clock = run, run.clock
         self.claimed = [0] * run.cluster.gpus
+        self.moves_are_free = self.executor.moves_are_free
         self.estimates.bind(run, self.executor.cost)
         self.group_policy.bind(run, self)
 
@@ -96,17 +115,21 @@ class StageScheduler(Scheduler, StageView):
         return seconds
 
     def interrupt(self, progress: Progress) -> None:
-        launch = self._running.get(progress)
-        if launch is None or launch.due is None or launch.cost is None:
+        launch = self._launches.get(progress)
+        if launch is None:
+            return
+        if launch.cost is None or launch.due is None:
+            launch.steps = 1
             return
         cost, stage, now_s = launch.cost, progress.stage, self._clock._now
-        begin_s = launch.begin_s if progress.done else launch.begin_s + cost.first_s
-        behind = (now_s - begin_s) / cost.step_s if cost.step_s else launch.steps
+        behind = self._steps_behind(launch)
         steps = max(1, ceil(behind - TOLERANCE))
+        if abs(behind - steps) <= TOLERANCE and self._turn_of(launch) < self._turn:
+            steps += 1  # its boundary at this instant came before the present event
         if steps < launch.steps and self._clock.cancel(launch.due):
             launch.steps = steps
             end_s = max(now_s, launch.begin_s + cost.seconds(progress.done, steps, stage.steps))
-            launch.due = self._clock.at(end_s, COMPLETION, self._end, launch)
+            launch.due = self._clock.at(end_s, COMPLETION, self._due, launch)
 
     def place(self, gpus: Sequence[int], components: Sequence[str]) -> None:
         self.executor.place(gpus, components)
@@ -131,9 +154,8 @@ class StageScheduler(Scheduler, StageView):
         self._decide(self._clock._now)
 
     def _decide(self, now_s: float) -> None:
-        if self.waiting:
-            for launch in self.group_policy.decide(now_s):
-                self._claim(launch)
+        for launch in self.group_policy.decide(now_s):
+            self._claim(launch)
         if self._queue:
             self._dispatch_later(now_s)
 
@@ -142,27 +164,69 @@ class StageScheduler(Scheduler, StageView):
             self._dispatch_due = True
             self._clock.at(now_s, DISPATCH, self._dispatch)
 
-    def _claim(self, launch: Launch) -> None:
-        progress, gpus, steps = launch
+    def _claim(self, decided: Launch) -> None:
+        progress, gpus, steps, yields = decided
         try:
             del self.waiting[progress]
         except (KeyError, TypeError):
-            raise self._run.policy_error(
-                "group_policy", f"launches {progress!r}, which does not wait at a boundary; launch requests of waiting"
+            raise self._error(
+                f"launches {progress!r}, which does not wait at a boundary; launch requests of StageView.waiting"
             ) from None
-        mask = self._bit.get(gpus) or self._mask(gpus, progress)
+        mask = self._bit.get(gpus, 0) if isinstance(gpus, tuple) else 0
+        mask = mask or self._mask(gpus, progress)
         if not 1 <= steps <= progress.left:
-            raise self._run.policy_error("group_policy", f"launches {steps} steps of {progress!r}")
+            raise self._error(f"launches {steps} steps of {progress!r}; expected 1 to {progress.left}")
         for gpu in gpus:
             self.claimed[gpu] += 1
-        self._queue.append(Running(progress, gpus, mask, steps))
+        launch = self._launches[progress] = Running(progress, gpus, mask, steps, yields)
+        self._enqueue(launch)
+
+    def _enqueue(self, launch: Running) -> None:
+        """Queue ``launch`` for its start, after what was decided before and before what will be at this instant."""
+        launch.number, launch.queued_s = self._numbers, self._clock._now
+        self._numbers += 1
+        self._queue.append(launch)
+        self._ask_for(launch)
+        if self._turn[0] < inf:
+            self._number_after(each for each in self._passing() if self._turn_of(each) > self._turn)
+
+    def _passing(self) -> list[Running]:
+        """Return the launches that pass a step boundary at this instant without a decision.
+
+        A decision at every step would end and start them anew, in the order of the instant.
+        """
+        now_s, passing = self._clock._now, []
+        for each in self._launches.values():
+            if each.cost is not None and each.due is not None and each.due[0] > now_s:
+                behind = self._steps_behind(each)
+                if round(behind) > 0 and abs(behind - round(behind)) <= TOLERANCE:
+                    passing.append(each)
+        return passing
+
+    def _number_after(self, launches: Iterable[Running]) -> None:
+        """Number ``launches`` anew, after all others; they keep their order."""
+        now_s = self._clock._now
+        for each in sorted(launches, key=self._turn_of):
+            if each.numbered_s != now_s:
+                each.former_number, each.numbered_s = each.number, now_s
+            each.number = self._numbers
+            self._numbers += 1
+
+    def _steps_behind(self, launch: Running) -> float:
+        """Return the steps of a running launch up to now."""
+        cost, progress = launch.cost, launch.progress
+        assert cost is not None
+        begin_s = launch.begin_s if progress.done else launch.begin_s + cost.first_s
+        return (self._clock._now - begin_s) / cost.step_s if cost.step_s else launch.steps
+
+    def _error(self, what: str) -> SimulationError:
+        return SimulationError(f"the group policy ({class_name(self.group_policy)}) {what}")
 
     def _mask(self, gpus: tuple[int, ...], progress: Progress) -> int:
         """Return the bits of ``gpus``. Raises SimulationError if they are no group of the cluster's GPUs."""
         is_group = isinstance(gpus, tuple) and gpus and len(set(gpus)) == len(gpus)
         if not is_group or not all(type(gpu) is int and 0 <= gpu < len(self.claimed) for gpu in gpus):
-            raise self._run.policy_error(
-                "group_policy",
+            raise self._error(
                 f"launches {progress!r} on the GPUs {gpus!r}; expected a tuple of different numbers from 0 to "
                 f"{len(self.claimed) - 1}",
             )
@@ -181,7 +245,7 @@ class StageScheduler(Scheduler, StageView):
                 else:
                     kept.append(launch)
             self._queue = kept
-            if not started or not self.waiting:
+            if not started:
                 break
             decided = list(self.group_policy.decide(now_s))
             if not decided:
@@ -189,6 +253,8 @@ class StageScheduler(Scheduler, StageView):
             for each in decided:
                 self._claim(each)
         self._dispatch_due = False
+        for launch in self._queue:
+            self._ask_for(launch)
         for progress in self._at_boundary:
             if not progress.running:
                 self._pause(progress, now_s)
@@ -220,6 +286,10 @@ class StageScheduler(Scheduler, StageView):
             progress.degree_changes += len(last.gpus) != len(group.gpus)
         if progress.pauses and progress.paused_since_s < now_s and last is not None:
             progress.paused_s += now_s - progress.paused_since_s
+        if launch.queued_s < now_s:
+            queued_now = [each for each in self._launches.values() if each.queued_s == now_s]
+            self._number_after([launch])
+            self._number_after([*self._passing(), *queued_now])
         progress.group, progress.running = group, True
         ready_s = self.executor.prepare(progress, group, now_s)
         if ready_s and attempt is not None:
@@ -230,9 +300,14 @@ class StageScheduler(Scheduler, StageView):
             self._attempts[progress] = Attempt(group, progress.index, progress.done, launch.begin_s, launch.begin_s)
         launch.cost = cost = self.executor.cost(progress.request, progress.stage, len(launch.gpus))
         end_s = launch.begin_s + cost.seconds(progress.done, launch.steps, progress.stage.steps)
-        launch.due = self._clock.at(end_s, COMPLETION, self._end, launch)
-        self._running[progress] = launch
+        launch.due = self._clock.at(end_s, COMPLETION, self._due, launch)
         return True
+
+    def _ask_for(self, launch: Running) -> None:
+        """Interrupt, at their next boundary, the yielding launches on GPUs that ``launch`` waits for."""
+        for each in list(self._launches.values()):
+            if each.yields and each.cost is not None and each.mask & launch.mask:
+                self.interrupt(each.progress)
 
     def _move(self, launch: Running, last: Worker, group: Worker, move_s: float, now_s: float) -> bool:
         both = tuple(sorted({*last.gpus, *group.gpus}))
@@ -242,20 +317,41 @@ class StageScheduler(Scheduler, StageView):
         union = self._run.cluster.group(both)
         self._busy |= mask
         self._run.cluster.occupy(union)
-        self._clock.at(now_s + move_s, COMPLETION, self._moved, (launch, union, mask, now_s))
+        launch.moving, launch.begin_s = union, now_s
+        launch.due = self._clock.at(now_s + move_s, COMPLETION, self._due, launch)
         return True
 
-    def _moved(self, moved: tuple[Running, Worker, int, float]) -> None:
-        launch, union, mask, from_s = moved
-        now_s = self._clock._now
-        self._busy &= ~mask
+    def _moved(self, launch: Running, union: Worker) -> None:
+        from_s, now_s = launch.begin_s, self._clock._now
+        self._busy &= ~self._bit[union.gpus]
         self._run.cluster.vacate(union)
+        launch.moving = launch.due = None
         if launch.progress in self._attempts:
             self._close(launch.progress, self._attempts[launch.progress])
         self.executor.moved(launch.progress, union, from_s, now_s)
         launch.is_moved = True
-        self._queue.append(launch)
+        self._enqueue(launch)
         self._decide(now_s)
+
+    def _due(self, launch: Running) -> None:
+        """End the launches and moves that end now, in the order in which their last steps began."""
+        now_s, fired = self._clock._now, launch.due
+        while ending := [each for each in self._launches.values() if each.due is not None and each.due[0] == now_s]:
+            first = ending[0] if len(ending) == 1 else min(ending, key=self._turn_of)
+            if first.due is not fired and first.due is not None:
+                self._clock.cancel(first.due)
+            self._turn = self._turn_of(first)
+            if first.moving is not None:
+                self._moved(first, first.moving)
+            else:
+                self._end(first)
+        self._turn = inf, 0
+
+    def _turn_of(self, launch: Running) -> tuple[float, int]:
+        number = launch.former_number if launch.numbered_s == self._clock._now else launch.number
+        if launch.cost is None:  # it moves, or has not started
+            return launch.begin_s or launch.queued_s, number
+        return self._clock._now - launch.cost.step_s, number
 
     def _end(self, launch: Running) -> None:
         """End a launch at a step boundary: its GPUs are idle, and its request waits or has ended."""
@@ -269,7 +365,7 @@ class StageScheduler(Scheduler, StageView):
         for gpu in launch.gpus:
             self.claimed[gpu] -= 1
         progress.running, progress.paused_since_s = False, now_s
-        del self._running[progress]
+        del self._launches[progress]
         attempt.until_s, attempt.steps = now_s, attempt.steps + launch.steps
         self.estimates.observed(progress.request, stage, len(launch.gpus), launch.steps, now_s - launch.begin_s)
         if progress.advance(launch.steps):
@@ -302,7 +398,9 @@ class StageScheduler(Scheduler, StageView):
         estimate_s = believed.seconds(attempt.done, attempt.steps, stage.steps)
         self.executor.ran(progress, attempt, estimate_s)
 
-    def stranded(self) -> Sequence[tuple[Request, str]]:
-        """Return the requests that no event will ever run again, each with the reason."""
-        why = "its group policy never launched it again"
-        return [(progress.request, why) for progress in (*self.waiting, *(each.progress for each in self._queue))]
+    def stranded(self) -> list[tuple[Request, str]]:
+        left = [*self.waiting, *(launch.progress for launch in self._queue)]
+        self.waiting.clear()
+        self._queue.clear()
+        why = f"{class_name(self.group_policy)} never launched it again"
+        return [(progress.request, why) for progress in left]

@@ -26,6 +26,7 @@ RUNS = {
     "pools": "system=modm-fixed cluster=pools trace.requests=50",
     "autoscaler": "controller=autoscale-pending trace.requests=50",
     "feature cache": "system=patchedserve cluster=h100 trace=hybrid trace.requests=20 arrivals.rate_rpm=60",
+    "videos": "models=wan2.2 cluster=ascend-910b2 trace.requests=20 slo_by_size={1280x720x80:2x}",
     "servers": (
         "system=swiftdiffusion scheduler=fcfs controlnet_placement=shared allocation=controlnet-servers cluster=h800 "
         "controlnet_placement.placement=[[controlnet-1]] allocation.servers=1 trace=add-ons trace.requests=5"

@@ -1,5 +1,6 @@
 """Small clusters to test laws on: an engine with any part replaced, and runs composed from conf/."""
 
+from array import array
 from collections.abc import Sequence
 from typing import Any
 
@@ -66,8 +67,9 @@ class FixedTimes(Backend):
 
 
 def engine(times: Any, full_s: Any, count: int = 1, **parts: Any) -> Engine:
-    """Build an engine of ``count`` whole-request workers, vanilla by default. ``preload``, ``use_model_shape`` and
-    ``shapes`` set the workload, ``embeddings``, ``search``, ``similarity_map`` and ``content`` the similarity, and
+    """Build an engine of ``count`` whole-request workers, vanilla by default. ``preload``, ``use_model_shape``,
+    ``shapes``, ``deadline``, ``own_deadline_s`` and ``priority`` set the workload, ``embeddings``, ``search``,
+    ``similarity_map`` and ``content`` the similarity, and
     ``roles`` the roles of the GPUs."""
     preload = parts.pop("preload", 0)
     total = len(full_s)
@@ -83,6 +85,8 @@ def engine(times: Any, full_s: Any, count: int = 1, **parts: Any) -> Engine:
         use_model_shape=parts.pop("use_model_shape", True),
         preload=preload,
         deadline=parts.pop("deadline", float("inf")),
+        own_deadline_s=parts.pop("own_deadline_s", None),
+        priority=array("i", parts.pop("priority", ())),
         addons=parts.pop("addons", None),
     )
     similarity = SimilarityInputs(

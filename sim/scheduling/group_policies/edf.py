@@ -1,24 +1,30 @@
 """Earliest deadline first on groups of any GPUs (GF-DiT, arXiv 2606.13501)."""
 
-from collections.abc import Iterable
+from bisect import bisect_left, insort
 from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Literal
 
 from conf.ranges import Count
 from sim.core.progress import Progress
 from sim.protocols import GroupPolicy, Launch, Run, StageView
 
+Urgency = tuple[float, float, int]
+"""Order of urgency: deadline, then arrival, then order of submission."""
 
-def deadline_order(run: Run, waiting: Iterable[Progress]) -> list[Progress]:
-    """Return ``waiting`` by deadline, then arrival, then order of submission."""
-    return sorted(waiting, key=lambda each: (each.request.deadline_s, each.request.arrival_s, each.number))
+
+def urgency(progress: Progress) -> Urgency:
+    """Return the place of ``progress`` in the order of deadlines; the least is the most urgent."""
+    return progress.request.deadline_s, progress.request.arrival_s, progress.number
 
 
 def take(progress: Progress, degree: int, idle: list[int]) -> tuple[int, ...]:
     """Take ``degree`` GPUs from ``idle``: those it last ran on if they are as many, else the lowest numbers."""
     last = progress.group
-    gpus = tuple(idle[:degree])
-    if last is not None and len(last.gpus) == degree and set(last.gpus) <= set(idle):
+    if last is not None and len(last.gpus) == degree and all(gpu in idle for gpu in last.gpus):
         gpus = last.gpus
+    else:
+        gpus = tuple(idle[:degree])
     for gpu in gpus:
         idle.remove(gpu)
     return gpus
@@ -32,45 +38,70 @@ class EarliestDeadline(GroupPolicy):
     left then widen the most urgent request that gains, one degree at a time. With ``fit=greedy`` each takes the fastest
     degree that fits. A running launch is left alone.
 
+    Where the decision at the coming boundaries cannot differ from the present one, a launch runs all steps that are
+    left, and is interrupted when a request is left waiting or GPUs become idle. The results are those of a decision at
+    every step.
+
     Args:
         degrees: parallel degrees; empty takes all that the profile has.
         steps: steps of a launch, after which a request may get other GPUs.
     """
 
-    fit: str = "best"
+    fit: Literal["best", "greedy"] = "best"
     degrees: list[Count] = field(default_factory=list)
     steps: Count = 1
-    _run: Run = field(init=False, repr=False)
     _view: StageView = field(init=False, repr=False)
+    _waiting: list[tuple[Urgency, Progress]] = field(init=False, default_factory=list, repr=False)
+    """The requests at a boundary, by urgency."""
+    _new: list[Progress] = field(init=False, default_factory=list, repr=False)
+    """The requests that came to a boundary since the last decision."""
+    _running: dict[Progress, int] = field(init=False, default_factory=dict, repr=False)
+    """Launches of several steps, with their degree."""
+    _idle: int = field(init=False, default=0, repr=False)
+    """GPUs left idle by the last decision."""
 
     def bind(self, run: Run, view: StageView) -> None:
-        self._run, self._view = run, view
+        self._view = view
+
+    def arrived(self, progress: Progress, now_s: float) -> None:
+        insort(self._waiting, (urgency(progress), progress))
+        self._new.append(progress)
+
+    def at_boundary(self, progress: Progress, now_s: float) -> None:
+        self._running.pop(progress, None)
+        if progress.left:
+            self.arrived(progress, now_s)
 
     def decide(self, now_s: float) -> list[Launch]:
-        view = self._view
-        idle = view.idle()
-        if not idle:
-            return []
-        order = deadline_order(self._run, view.waiting)
-        chosen: dict[Progress, int] = {}
+        idle = self._view.idle()
         left = len(idle)
-        for progress in order:
+        chosen: dict[Progress, int] = {}
+        for _, progress in self._waiting:
             if not left:
                 break
             degree = self._degree(progress, left, now_s)
             if degree:
                 chosen[progress] = degree
                 left -= degree
-        if self.fit == "best":
-            self._widen(chosen, left)
-        return [
-            Launch(progress, take(progress, degree, idle), min(self.steps, progress.left))
-            for progress, degree in chosen.items()
-        ]
+        if self.fit == "best" and left:
+            left = self._widen(chosen, left)
+        for progress in chosen:
+            del self._waiting[bisect_left(self._waiting, (urgency(progress),))]
+        self._interrupt([each for each in self._new if each not in chosen], left)
+        self._new.clear()
+        launches = []
+        for progress, degree in chosen.items():
+            steps = self._steps(progress, degree)
+            if steps > self.steps:
+                self._running[progress] = degree
+            launches.append(Launch(progress, take(progress, degree, idle), steps))
+        return launches
 
-    def _allowed(self, progress: Progress, most: int) -> list[int]:
+    def _allowed(self, progress: Progress, max_degree: int) -> list[int]:
         degrees = self._view.degrees(progress)
-        return [each for each in degrees if each <= most and (not self.degrees or each in self.degrees or each == 1)]
+        if self.degrees:
+            degrees = [each for each in degrees if each in self.degrees]
+        return [each for each in degrees if each <= max_degree]
 
     def _degree(self, progress: Progress, left: int, now_s: float) -> int:
         view, degrees = self._view, self._allowed(progress, left)
@@ -80,14 +111,50 @@ class EarliestDeadline(GroupPolicy):
                     return degree
         return min(degrees, key=lambda degree: view.remaining_s(progress, degree), default=0)
 
-    def _widen(self, chosen: dict[Progress, int], left: int) -> None:
-        view = self._view
+    def _widen(self, chosen: dict[Progress, int], left: int) -> int:
+        """Widen the most urgent of ``chosen`` that gains, again and again; return the GPUs that stay idle."""
         while left:
             for progress, degree in chosen.items():
-                wider = next((each for each in self._allowed(progress, degree + left) if each > degree), 0)
-                if wider and view.cost(progress, wider).step_s < view.cost(progress, degree).step_s:
+                wider = self._wider(progress, degree, left)
+                if wider:
                     chosen[progress] = wider
                     left -= wider - degree
                     break
             else:
-                return
+                break
+        return left
+
+    def _wider(self, progress: Progress, degree: int, left: int) -> int:
+        """Return the next wider degree if ``left`` more GPUs allow it and it is faster, else 0."""
+        view = self._view
+        wider = next((each for each in self._allowed(progress, degree + left) if each > degree), 0)
+        return wider if wider and view.cost(progress, wider).step_s < view.cost(progress, degree).step_s else 0
+
+    def _steps(self, progress: Progress, degree: int) -> int:
+        """Return the steps until the decision for ``progress`` may be another one, if nothing else happens."""
+        steps = min(self.steps, progress.left)
+        if self.steps > 1 or not self._view.moves_are_free or progress.index + 1 < len(progress.plan.stages):
+            return steps
+        if self._waiting:
+            settled = urgency(progress) < self._waiting[0][0] and (self.fit == "greedy" or degree == 1)
+        else:
+            settled = self.fit == "greedy" or self._is_faster_when_wider(progress, degree)
+        return progress.left if settled else steps
+
+    def _is_faster_when_wider(self, progress: Progress, degree: int) -> bool:
+        """True if each degree up to ``degree`` is faster than the one below, so that idle GPUs lead to the same one."""
+        step_s = [self._view.cost(progress, each).step_s for each in self._allowed(progress, degree)]
+        return all(wider < narrower for narrower, wider in pairwise(step_s))
+
+    def _interrupt(self, left_waiting: list[Progress], idle: int) -> None:
+        """Interrupt the launches of several steps whose next decision may be another one than when they began."""
+        for progress, degree in list(self._running.items()):
+            if left_waiting:
+                first = min(map(urgency, left_waiting))
+                if urgency(progress) < first and (self.fit == "greedy" or degree == 1):
+                    continue
+            elif idle <= self._idle or not self._wider(progress, degree, idle):
+                continue
+            del self._running[progress]
+            self._view.interrupt(progress)
+        self._idle = idle

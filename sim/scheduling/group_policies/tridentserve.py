@@ -192,6 +192,8 @@ class TridentServe(GroupPolicy):
     def decide(self, now_s: float) -> list[Launch]:
         if now_s - self._divided_s >= self.period_s and self._work_s:
             self._divide(now_s)
+        if not any(self._waiting.values()):
+            return []
         idle: dict[tuple[str, ...], list[int]] = {}
         for gpu in self._view.idle():
             idle.setdefault(self._pool_of_gpu[gpu], []).append(gpu)

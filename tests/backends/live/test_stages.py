@@ -188,3 +188,8 @@ def test_invalid_stage_call_is_refused(backend: Live) -> None:
     with pytest.raises(BackendError, match="cannot run steps 0 to 7 of 6"):
         backend.steps([begun], 7)
     assert backend.peak_bytes([begun]) is None
+
+
+def test_video_is_refused_before_anything_is_made(backend: Live) -> None:
+    with pytest.raises(BackendError, match=r"row 2 asks sdxl for a video, 64x64x49, and live pipelines make images"):
+        backend.begin([work("sdxl", 2, frames=49)])

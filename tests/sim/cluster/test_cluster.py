@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from backends.base import Asset, Cost, Work, WorkFailed
 from sim.cluster.cluster import Cluster
-from sim.cluster.free_workers import FreeWorkers
+from sim.cluster.free_workers import FreeWorkers, remove
 from sim.core.errors import ConfigError, SimulationError
 from sim.core.gpu import Gpu
 from sim.core.model import Model
@@ -223,7 +223,7 @@ def test_least_loaded_and_idle_match_a_linear_search(max_batch: int, roles: list
         worker = data.draw(st.sampled_from(workers))
         change = data.draw(st.sampled_from([n for n in (-1, 1) if 0 <= worker.running + n <= max_batch]))
         if worker.bucket is not None:
-            free.remove(worker)
+            remove(worker)
         worker.running += change
         since[worker.id] = now
         if worker.running < max_batch:

@@ -279,6 +279,5 @@ def test_monitor_has_lower_p99_than_a_wrong_fixed_split(watched: tuple[str, ...]
 def test_window_without_requests_has_zero_demand() -> None:
     """Equations 7 and 8 divide by the requests and the hits of a window, either of which may be zero."""
     assert WindowCounts().demand(60.0) == Demand(0.0, 0.0)
-    one_miss = WindowCounts()
-    one_miss.add(Request(0, 0.0, 64, 64, 50))
+    one_miss = WindowCounts.of([Request(0, 0.0, 64, 64, 50)])
     assert one_miss.demand(60.0) == Demand(1.0, 0.0)

@@ -213,3 +213,33 @@ def test_profiled_memory_bounds_the_batch(run: Run, tmp_path: Path) -> None:
     assert run(*common, "executor.max_batch=4").summary["requests"]["completed"] == 8
     with pytest.raises(Exception, match=r"executor .* takes 80.0 GB of the 64.0 GB .* lower the batch limit"):
         run(*common, "executor.max_batch=8")
+
+
+def lines_of(section: str) -> int:
+    source = Path(__file__).with_name("their_policies.py").read_text()
+    body = re.search(rf"# \[{section}\]\n(.*?)(# \[|\Z)", source, re.S)
+    assert body is not None
+    return len([line for line in body[1].splitlines() if line.strip()])
+
+
+def test_late_requests_take_wider_groups(run: Run) -> None:
+    """The degree is 1 where the deadline is far, and grows as it comes near."""
+    assert lines_of("widen late") <= 40
+    common = ("scheduler=stages", "executor=stages", "estimates=perfect", "group_policy=widen-late", "cluster=h100",
+              "models=flux-dev-xdit", "cluster.count=4", "trace.requests=100", "arrivals.rate_rpm=30")  # fmt: skip
+    degrees = {}
+    for limit in ("100x", "0.6x"):
+        outcome = run(*common, f"slo=[{limit}]")
+        assert outcome.attempts is not None
+        degrees[limit] = set(outcome.attempts["degree"].to_pylist())
+    assert degrees["100x"] == {1}
+    assert max(degrees["0.6x"]) > 1
+
+
+def test_every_third_image_is_made_again(run: Run) -> None:
+    assert lines_of("second opinion") <= 40
+    outcome = run("frontend=second-opinion", "trace.requests=30", "arrivals.rate_rpm=1", "allocation=fixed-split",
+                  "allocation.large=2", "cluster.count=4", "scheduler=per-worker", "router=least-requests",
+                  "discipline=fifo")  # fmt: skip
+    assert outcome.attempts is not None
+    assert outcome.attempts.to_pandas().groupby("request_id").size().value_counts().to_dict() == {1: 20, 2: 10}

@@ -192,6 +192,53 @@ class ShortestFirst:
         return len(self.waiting)
 
 
+# [widen late]
+class WidenLate:
+    """One GPU a request, in order of arrival; at a boundary a request that would miss its deadline takes more."""
+
+    def bind(self, run, view):
+        self.view = view
+
+    def decide(self, now_s):
+        idle, launches = self.view.idle(), []
+        for progress in self.view.waiting:
+            if not idle:
+                break
+            degrees = [each for each in self.view.degrees(progress) if each <= len(idle)]
+            left_s = progress.request.deadline_s - now_s
+            in_time = [each for each in degrees if self.view.remaining_s(progress, each) <= left_s]
+            gpus = tuple(idle[: min(in_time, default=max(degrees))])
+            idle = idle[len(gpus) :]
+            launches.append((progress, gpus, 1, False))
+        return launches
+
+
+# [second opinion]
+class SecondOpinion:
+    """The small model answers; every n-th image is made again by the large one."""
+
+    def __init__(self, every: int = 3, judge_s: float = 0.5):
+        self.every, self.seconds, self.count = every, judge_s, 0
+
+    def bind(self, run):
+        self.run = run
+        run.attempts()
+
+    def admit(self, request, now_s):
+        self.run.assign(request, self.run.model("small"))
+        return 0.0
+
+    def judge_s(self, request):
+        return self.seconds if request.model == self.run.model("small").name else None
+
+    def escalates(self, request, now_s):
+        self.count += 1
+        if self.count % self.every:
+            return False
+        self.run.assign(request, self.run.model("large"))
+        return True
+
+
 # [three stages]
 class ThreeStages:
     """Plans text encoder, denoiser and, from request ``upscale_from`` on, an upscaler in place of the VAE."""

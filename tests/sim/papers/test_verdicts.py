@@ -8,8 +8,8 @@ import pytest
 from sim.cli import main
 from sim.core.errors import ConfigError
 from sim.papers.addons import caches
-from sim.papers.autoscaling import days
 from sim.papers.apart import rows
+from sim.papers.autoscaling import days
 from sim.papers.compositions import designs
 from sim.papers.hardware import results
 from sim.papers.stages import replay

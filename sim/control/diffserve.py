@@ -1,0 +1,118 @@
+"""DiffServe's controller: the threshold of a cascade, the split of its GPUs, and their batch sizes, by demand."""
+
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any, NamedTuple
+
+import simpy
+
+from conf.ranges import Positive
+from sim.control.roles import apply_split, gpus_in_role
+from sim.core.request import Request
+from sim.protocols import BatchQueues, CascadeFrontEnd, Controller, Run
+
+BATCHES = (1, 2, 4, 8, 16, 32)
+
+
+class Setting(NamedTuple):
+    """Threshold, GPUs with the light model, and the batch sizes of both."""
+
+    threshold: float
+    light: int
+    light_batch: int
+    heavy_batch: int
+
+
+@dataclass(slots=True)
+class DiffServe(Controller):
+    """Every ``period_s``: the highest threshold whose load the GPUs carry within the deadline.
+
+    With the demand of the last period times ``headroom``: all of it fits the light GPUs, the share f(t) the heavy ones,
+    and both batches and both queues (by Little's law) take at most the deadline. Of several settings the one with most
+    spare light capacity. Without any, the threshold is 0 and as many GPUs are light as the demand takes.
+
+    Args:
+        frontend, scheduler: the cascade and its queues, whose settings it changes.
+        period_s: seconds between decisions.
+        headroom: factor on the demand.
+        deadline_s: seconds that a request may take.
+
+    Source: DiffServe, its allocation; solved by enumeration.
+    """
+
+    frontend: CascadeFrontEnd
+    scheduler: BatchQueues
+    deadline_s: Positive
+    period_s: Positive = 5.0
+    headroom: Positive = 1.2
+    _run: Run = field(init=False, repr=False)
+    _arrived: int = field(init=False, default=0, repr=False)
+
+    def bind(self, run: Run) -> None:
+        self._run = run
+        run.gauge("threshold", lambda _: self.frontend.threshold)
+        run.gauge("light_gpus", lambda now_s: gpus_in_role(run.cluster, self.frontend.light, now_s))
+        run.process(self._loop())
+
+    def arrived(self, request: Request, now_s: float) -> None:
+        self._arrived += 1
+
+    def _loop(self) -> Generator[simpy.Event, Any, None]:
+        at_s = 0.0
+        while True:
+            at_s += self.period_s
+            yield self._run.clock.sleep_until(at_s)
+            rate_s, self._arrived = self._arrived / self.period_s, 0
+            light, heavy = self.frontend.light, self.frontend.heavy
+            queued = self.scheduler.queued(light), self.scheduler.queued(heavy)
+            setting = self.best(self.headroom * rate_s, queued)
+            self.frontend.threshold = setting.threshold
+            self.scheduler.max_batch = {light: setting.light_batch, heavy: setting.heavy_batch}
+            self._run.log_decision("cascade", rate_s=rate_s, **setting._asdict())
+            split = {light: setting.light, heavy: self._run.cluster.gpus - setting.light}
+            apply_split(self._run.cluster, split, self._run.clock.now)
+
+    def best(self, demand_s: float, queued: tuple[int, int] = (0, 0)) -> Setting:
+        """Return the setting for ``demand_s`` requests per second.
+
+        Args:
+            queued: requests that wait at light and at heavy GPUs.
+        """
+        gpus, seconds = self._run.cluster.gpus, self.scheduler.batch_s
+        light, heavy = self.frontend.light, self.frontend.heavy
+        thresholds = sorted({0.0, *self.frontend.shares}, reverse=True)
+        fallback = Setting(0.0, gpus - 1, 1, 1)
+        for threshold in thresholds:
+            share = self.frontend.escalated_share(threshold)
+            found: list[tuple[float, Setting]] = []
+            for light_batch, heavy_batch in product(self._batches(light), self._batches(heavy)):
+                light_s, heavy_s = seconds(light, light_batch), seconds(heavy, heavy_batch)
+                waits_s = sum(
+                    count / rate if rate else 0.0
+                    for count, rate in zip(queued, (demand_s, demand_s * share), strict=True)
+                )
+                took_s = light_s + self.frontend.discriminator_s + waits_s + (heavy_s if share else 0.0)
+                if took_s > self.deadline_s:
+                    continue
+                for count in range(1, gpus):
+                    light_rate, heavy_rate = count * light_batch / light_s, (gpus - count) * heavy_batch / heavy_s
+                    if light_rate >= demand_s and heavy_rate >= demand_s * share:
+                        found.append((light_rate, Setting(threshold, count, light_batch, heavy_batch)))
+                        break
+            if found:
+                return max(found)[1]
+            batch = max(self._batches(light), key=lambda each: each / seconds(light, each))
+            fallback = Setting(0.0, gpus - 1, batch, 1)
+        return fallback
+
+    def _batches(self, role: str) -> list[int]:
+        most = self._run.cluster.workers[0].max_batch
+        return [each for each in BATCHES if each <= most and self._is_measured(role, each)]
+
+    def _is_measured(self, role: str, batch: int) -> bool:
+        try:
+            self.scheduler.batch_s(role, batch)
+        except ValueError:
+            return False
+        return True

@@ -1,0 +1,190 @@
+"""Stages on groups of any GPUs: laws of the stage scheduler, its executor and the EDF policies."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from backends.base import Cost, Work
+from sim.core.errors import SimulationError
+from sim.core.progress import Progress
+from sim.core.request import COMPLETED, FAILED
+from sim.engine import Engine
+from sim.execution.stages import Stages
+from sim.protocols import GroupPolicy, Launch, Run, StageView
+from sim.scheduling.estimates import Scaled
+from sim.scheduling.group_policies.edf import EarliestDeadline
+from sim.scheduling.stages import StageScheduler
+from tests.sim.lab import FixedTimes, engine
+
+STEPS = 6
+
+
+class ByDegree(FixedTimes):
+    """A step of row i takes ``step_s[degree][i]``; encoding and decoding take nothing."""
+
+    by_row = True
+
+    def __init__(self, step_s: dict[int, Sequence[float]], load_s: float = 0.0) -> None:
+        super().__init__([each * STEPS for each in step_s[1]], load_s)
+        self.step_s = step_s
+
+    def group_sizes(self, model: str | None = None) -> list[int]:
+        return [degree for degree in self.step_s if degree > 1]
+
+    def group_step(self, work: Work, gpus: int) -> Cost | None:
+        return Cost(float(self.step_s[gpus][work.row]))
+
+
+class StepByStep(EarliestDeadline):
+    """Decides at every step."""
+
+    def _steps(self, progress: Progress, degree: int) -> int:
+        return min(self.steps, progress.left)
+
+
+def run_stages(
+    times: Any, step_s: dict[int, Sequence[float]], policy: GroupPolicy, count: int = 4, **how: Any
+) -> Engine:
+    """A finished run of requests of STEPS steps whose deadlines are in ``how["limit_s"]``, none by default."""
+    limit_s, load_s = how.pop("limit_s", None), how.pop("load_s", 0.0)
+    executor = Stages(**how)
+    run = engine(
+        times, [each * STEPS for each in step_s[1]], count, backend=ByDegree(step_s, load_s),
+        scheduler=StageScheduler(policy, Scaled(), executor), executor=executor,
+        shapes=tuple(np.full(len(step_s[1]), value, np.int32) for value in (64, 64, STEPS)), use_model_shape=False,
+    )  # fmt: skip
+    if limit_s is not None:
+        run.workload.limit_s[:] = type(run.workload.limit_s)("d", limit_s)
+    run.run()
+    return run
+
+
+def attempts(run: Engine) -> list[tuple[Any, ...]]:
+    log = run.record.attempts
+    assert log is not None
+    return sorted(zip(log.from_s, log.until_s, log.row, log.gpus, log.steps, strict=True))
+
+
+REQUESTS = st.lists(
+    st.tuples(st.integers(0, 12), st.sampled_from(["small", "middle", "large"]), st.integers(1, 60)),
+    min_size=1,
+    max_size=9,
+)
+STEP_S = {"small": (2, 3, 4), "middle": (6, 4, 2), "large": (12, 7, 4)}
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    asked=REQUESTS,
+    fit=st.sampled_from(["best", "greedy"]),
+    count=st.integers(1, 5),
+    migration_s=st.sampled_from([0.0, 1.0, 3.0]),
+)
+@example([(0, "large", 5), (1, "small", 30), (0, "small", 9), (2, "middle", 1)], "greedy", 2, 1.0)
+def test_long_launches_run_as_a_decision_at_every_step(
+    asked: list[tuple[int, str, int]], fit: Any, count: int, migration_s: float
+) -> None:
+    """Whole seconds, so that events of one instant are frequent."""
+    times = np.cumsum([float(gap) for gap, _, _ in asked])
+    step_s = {degree: [float(STEP_S[size][at]) for _, size, _ in asked] for at, degree in enumerate((1, 2, 4))}
+    limit_s = [float(limit) for _, _, limit in asked]
+    runs = [
+        attempts(run_stages(times, step_s, policy(fit=fit), count, limit_s=limit_s, migration_s=migration_s))
+        for policy in (EarliestDeadline, StepByStep)
+    ]
+    assert runs[0] == runs[1]
+
+
+def test_degree_n_without_cost_is_n_times_as_fast() -> None:
+    ideal = {degree: [8.0 / degree] for degree in (1, 2, 4)}
+    for degree in (1, 2, 4):
+        run = run_stages([0.0], ideal, EarliestDeadline("greedy", degrees=[degree]))
+        assert run.record.request_columns["finish_s"][0] == STEPS * 8.0 / degree
+        assert run.record.request_columns["gpu_s"][0] == STEPS * 8.0
+
+
+@given(asked=st.lists(st.tuples(st.integers(0, 9), st.integers(1, 9)), min_size=1, max_size=20))
+def test_one_gpu_of_degree_1_equals_sequential(asked: list[tuple[int, int]]) -> None:
+    times = np.cumsum([float(gap) for gap, _ in asked])
+    step_s = [float(each) for _, each in asked]
+    stages = run_stages(times, {1: step_s}, EarliestDeadline(), 1)
+    whole = engine(times, [each * STEPS for each in step_s], 1, use_model_shape=False,
+                   shapes=tuple(np.full(len(asked), value, np.int32) for value in (64, 64, STEPS)))  # fmt: skip
+    whole.run()
+    for name in ("start_s", "finish_s", "denoise_s", "energy_j"):
+        np.testing.assert_array_equal(stages.record.request_columns[name], whole.record.request_columns[name])
+
+
+def test_wrong_estimates_change_decisions_and_not_costs() -> None:
+    """Believed a hundred times as slow, every request seems late and takes the fastest group."""
+    step_s = {1: [6.0, 6.0], 2: [4.0, 4.0], 4: [2.0, 2.0]}
+    found = {}
+    for factor in (1.0, 100.0):
+        executor = Stages()
+        run = engine(
+            [0.0, 0.0], [36.0, 36.0], 4, backend=ByDegree(step_s), executor=executor,
+            scheduler=StageScheduler(EarliestDeadline(), Scaled(factor), executor), use_model_shape=False,
+            shapes=tuple(np.full(2, value, np.int32) for value in (64, 64, STEPS)), deadline=1.1,
+        )  # fmt: skip
+        run.run()
+        log = run.record.attempts
+        assert log is not None
+        found[factor] = [len(gpus) for gpus in log.gpus]
+        cost_s = np.subtract(log.until_s, log.from_s)
+        np.testing.assert_allclose(np.asarray(log.estimate_s), factor * cost_s)
+    assert found[1.0] != found[100.0]
+
+
+def test_forming_moving_and_loading_take_time_once() -> None:
+    """The second group of the same GPUs is formed already."""
+    run = run_stages([0.0, 100.0], {1: [2.0] * 2, 4: [1.0] * 2}, EarliestDeadline("greedy"), forming_s=5.0)
+    np.testing.assert_array_equal(run.record.request_columns["finish_s"], [5.0 + STEPS, 100.0 + STEPS])
+    np.testing.assert_array_equal(run.record.request_columns["load_s"], [5.0, 0.0])
+
+
+class Abandons(EarliestDeadline):
+    """Never launches the second request."""
+
+    def decide(self, now_s: float) -> list[Launch]:
+        return [launch for launch in super().decide(now_s) if launch.progress.number != 1]
+
+
+def test_request_that_is_never_launched_again_fails_with_the_reason() -> None:
+    run = run_stages([0.0, 1.0, 50.0], {1: [1.0] * 3}, Abandons(), 2)
+    assert run.record.request_columns["outcome"].tolist() == [COMPLETED, FAILED, COMPLETED]
+    assert "never launched it again" in run.record.request_columns.reasons[1]
+
+
+class Lies(GroupPolicy):
+    """Launches what it is told to."""
+
+    def __init__(self, gpus: Any, steps: int = 1, twice: bool = False) -> None:
+        self.gpus, self.steps, self.twice = gpus, steps, twice
+
+    def bind(self, run: Run, view: StageView) -> None:
+        self.view = view
+
+    def decide(self, now_s: float) -> list[Launch]:
+        return [Launch(each, self.gpus, self.steps) for each in self.view.waiting for _ in range(1 + self.twice)]
+
+
+@pytest.mark.parametrize(
+    ("lie", "said"),
+    [
+        (Lies(()), "on the GPUs ()"),
+        (Lies((0, 0)), "on the GPUs (0, 0)"),
+        (Lies((7,)), "expected a tuple of different numbers from 0 to 1"),
+        (Lies([0]), "expected a tuple"),
+        (Lies((0,), steps=STEPS + 1), "launches 7 steps"),
+        (Lies((0,), steps=0), "launches 0 steps"),
+        (Lies((0,), twice=True), "does not wait at a boundary"),
+    ],
+)
+def test_impossible_launch_ends_the_run_with_the_policys_name(lie: Lies, said: str) -> None:
+    with pytest.raises(SimulationError, match="Lies") as error:
+        run_stages([0.0], {1: [1.0]}, lie, 2)
+    assert said in str(error.value)
