@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from conf.assumption import Assumption
 
@@ -136,6 +136,13 @@ class Asset:
     size: int | None = field(default=None, compare=False)
 
 
+class ComponentWeights(NamedTuple):
+    """Weights of a component: bytes on the GPU, and seconds to load them from the host."""
+
+    bytes: int
+    load_s: float
+
+
 @dataclass(frozen=True, slots=True)
 class RemoteControlNetCosts:
     """Seconds of the parts of one step with ControlNets on other GPUs (SwiftDiffusion, 4.1).
@@ -242,6 +249,10 @@ class Backend(Protocol):
     def component_s(self, component: str, work: Work, gpus: int) -> float:
         """Return the seconds of a ``component`` besides text encoder, denoiser and VAE, for a plan that names one."""
         raise BackendError(f"{type(self).__name__} knows no component {component!r}; add backend=profiled")
+
+    def component_weights(self, component: str, model: str) -> ComponentWeights | None:
+        """Return the weights of ``component``, of a plan's stage, of ``model``; None if not measured."""
+        return None
 
 
 @runtime_checkable

@@ -114,6 +114,13 @@ class ComponentPoint(Point):
     gpus: Count = 1
 
 
+class Weights(Strict):
+    """Weights of a component: ``bytes`` on the GPU, and ``load_s`` seconds from host memory to the GPU."""
+
+    bytes: Count
+    load_s: Seconds
+
+
 class RemoteControlNetPoint(Strict):
     """Parts of one step with ControlNets on other GPUs, at batch 1 and with plain kernels.
 
@@ -220,6 +227,8 @@ class Profile(Strict):
         vae_encode: encoding a batch of images to be refined.
         vae_decode: decoding a batch, with post-processing.
         component: other stages of a request. Sizes and ``gpus`` must match exactly.
+        component_weights: text-encoder, denoiser, vae or another component -> its weights, for stages on GPUs of their
+            own. Absent: loads of components are not charged.
         controlnet_step: extra time per step by number of inline ControlNets, interpolated linearly between numbers
             (0 adds nothing); beyond the largest number in proportion, with ``extrapolate=warn``.
         apart: parts of a step with ControlNets on other GPUs. Sizes and ``gpus`` must match exactly; the parts grow
@@ -255,6 +264,7 @@ class Profile(Strict):
     vae_encode: list[Point] = []
     vae_decode: list[Point] = []
     component: list[ComponentPoint] = []
+    component_weights: dict[str, Weights] = {}
     controlnet_step: list[ControlPoint] = []
     apart: list[RemoteControlNetPoint] = []
     kernels: dict[str, Quantity] = {}

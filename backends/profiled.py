@@ -12,6 +12,7 @@ from annotated_types import Ge, Le
 from backends.base import (
     Asset,
     BackendError,
+    ComponentWeights,
     Cost,
     Provenance,
     RemoteControlNetCosts,
@@ -232,6 +233,11 @@ class Profiled:
                 "add the figure to a profile in backend.folder, or leave the stage out of the plan",
             )
         return found * self.service_factor * self._factor(work)
+
+    def component_weights(self, component: str, model: str) -> ComponentWeights | None:
+        self.require(model)
+        found = self.profiles[model].component_weights.get(component)
+        return None if found is None else ComponentWeights(found.bytes, found.load_s)
 
     def load(self, asset: Asset) -> Cost:
         self.require(asset.model)

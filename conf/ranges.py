@@ -27,6 +27,9 @@ Seconds = Annotated[float, Ge(0), Le(1e9)]
 SomeSeconds = Annotated[float, Ge(1e-9), Le(1e9)]
 """A positive duration in simulated time."""
 
+Bandwidth = Annotated[float, Ge(0), Le(1e15)]
+"""Bytes per second; 0 where moving bytes takes no time."""
+
 Seed = Annotated[int, Ge(0), Le(2**64 - 1)]
 """Seed of an external random generator, 64 bits."""
 

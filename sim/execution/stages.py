@@ -1,11 +1,12 @@
 """Execution of stages on groups of GPUs that change between steps (``executor=stages``)."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil, isnan
 from typing import Literal
 
 from backends.base import Asset, BackendError, size_text
-from conf.ranges import Seconds
+from conf.ranges import Bandwidth, Count, Seconds
 from sim.addons.assets import load
 from sim.core.culprit import checked_cost
 from sim.core.errors import ConfigError, SimulationError
@@ -13,6 +14,7 @@ from sim.core.gpu import check_one_kind
 from sim.core.plan import DENOISER, TEXT_ENCODER, VAE, WHOLE, Plan, Stage, apart, whole
 from sim.core.progress import Attempt, Progress
 from sim.core.request import Request
+from sim.execution.residency import Residency
 from sim.metrics.recorder import STEP_SHARE
 from sim.protocols import AttemptLog, Executor, RequestColumn, Run, StageCost, StageExecutor, Worker
 
@@ -24,6 +26,10 @@ BYTES_PER_LATENT_PIXEL = 2 * 16 / 64
 
 FRAMES_PER_LATENT = 4
 """Frames of a video per frame of its latent (Wan)."""
+TEXT_BYTES = 512 * 4096 * 2
+"""Bytes of a prompt's embeddings: 512 tokens of T5-XXL at 2 bytes (FLUX, SD3, Wan)."""
+
+ALL = TEXT_ENCODER, DENOISER, VAE
 
 
 @dataclass(slots=True)
@@ -35,19 +41,24 @@ class Stages(Executor, StageExecutor):
             ``apart`` makes text encoder, denoiser and VAE stages of their own. A list names the stages in order; its
             ``denoiser`` runs the steps of the request, the others as many as the list says.
         forming_s: seconds to form a group of two or more GPUs that were never a group before.
-        migration_s: seconds in which a latent moves to other GPUs, besides its bytes; old and new GPUs are busy.
+        migration_s: seconds in which a latent moves to other GPUs, besides its bytes.
+        handover: ``blocking`` keeps old and new GPUs busy during a move, from the start of the next launch on;
+            ``background`` moves from the end of the launch before on, and no GPU is busy with it.
         link_bytes_s: bytes per second between GPUs; 0 moves them in no time.
         handling_s: seconds from the end of the last stage to the answer, on no GPU: a video's file is encoded, a client
             polls.
         handling_by_size: WIDTHxHEIGHT, of a video WIDTHxHEIGHTxFRAMES -> the seconds of that size, in place of
             ``handling_s``.
         launch_s: seconds from a decision to the begin of its work, if its GPUs are idle by then.
+        text_bytes: bytes that move from the text encoder to the denoiser; everywhere else a latent moves.
     """
 
     stages: Literal["whole", "apart"] | list[Stage] = "whole"
     forming_s: Seconds = 0.0
     migration_s: Seconds = 0.0
-    link_bytes_s: Seconds = 0.0
+    handover: Literal["blocking", "background"] = "blocking"
+    link_bytes_s: Bandwidth = 0.0
+    text_bytes: Count = TEXT_BYTES
     handling_s: Seconds = 0.0
     handling_by_size: dict[str, Seconds] | None = None
     launch_s: Seconds = 0.0
@@ -57,6 +68,9 @@ class Stages(Executor, StageExecutor):
     _plans: dict[int, Plan] = field(init=False, default_factory=dict, repr=False)
     _formed: set[int] = field(init=False, default_factory=set, repr=False)
     _by_row: bool = field(init=False, repr=False)
+    _residency: Residency = field(init=False, repr=False)
+    _placed: dict[int, Sequence[str]] = field(init=False, default_factory=dict, repr=False)
+    _charged: dict[str, bool] = field(init=False, default_factory=dict, repr=False)
     _columns: dict[str, RequestColumn] = field(init=False, default_factory=dict, repr=False)
 
     def bind(self, run: Run) -> None:
@@ -72,6 +86,8 @@ class Stages(Executor, StageExecutor):
         if isinstance(self.stages, list) and [each.component for each in self.stages].count(DENOISER) != 1:
             names = ", ".join(each.component for each in self.stages)
             raise ConfigError(f"executor.stages: found {names or 'no stage'}; expected one denoiser among the stages")
+        (gpu,) = run.cluster.kinds
+        self._residency = Residency(run.backend, gpu.memory_bytes, self._placed)
         self._log = run.attempts()
         self._log.is_exclusive = True
         self._by_row = run.backend.by_row
@@ -80,6 +96,7 @@ class Stages(Executor, StageExecutor):
             "paused_s": run.add_column("paused_s", default=0.0),
             "moves": run.add_column("moves", int, default=0, total="stages.moves"),
             "degree_changes": run.add_column("degree_changes", int, default=0, total="stages.degree_changes"),
+            "component_loads": run.add_column("component_loads", int, default=0, total="stages.component_loads"),
             "gpu_s": run.add_column("gpu_s", default=0.0, total="stages.gpu_s"),
             "estimate_s": run.add_column("estimate_s", default=0.0, total="stages.estimate_s"),
             STEP_SHARE: run.add_column(STEP_SHARE, default=0.0, public=False),
@@ -96,6 +113,17 @@ class Stages(Executor, StageExecutor):
                 self.handling_by_size or self.handling_s,
                 "executor.handling_by_size" if self.handling_by_size else "executor.handling_s",
             )
+        if self.link_bytes_s:
+            moved = {"text embeddings": self.text_bytes, "latent, per pixel": BYTES_PER_LATENT_PIXEL}
+            run.assume("bytes that move between groups", moved, "executor.text_bytes; 16 channels at an eighth")
+
+    @property
+    def moves_in_background(self) -> bool:
+        return self.handover == "background"
+
+    def place(self, gpus: Sequence[int], components: Sequence[str]) -> None:
+        for gpu in gpus:
+            self._placed[gpu] = components
 
     @property
     def moves_are_free(self) -> bool:
@@ -173,6 +201,13 @@ class Stages(Executor, StageExecutor):
             cluster.record_stage(group, model, now_s + took_s, now_s + took_s + cost.seconds, "load", cost.joules)
             cluster.hold(group, model)
             took_s += cost.seconds
+        is_charged = self._charged.get(model)
+        if is_charged is None:
+            is_charged = self._charged[model] = self._are_loads_charged(progress.plan, model)
+        if is_charged and (loads_s := self._residency.load_s(group.gpus, model, _needed(progress))):
+            cluster.record_stage(group, model, now_s + took_s, now_s + took_s + loads_s, "load")
+            self._columns["component_loads"][request.row] += 1
+            took_s += loads_s
         if took_s:
             request.load_s += took_s
         if request.fetch_s and progress.group is None:
@@ -181,13 +216,27 @@ class Stages(Executor, StageExecutor):
             took_s += request.fetch_s
         return took_s
 
+    def _are_loads_charged(self, plan: Plan, model: str) -> bool:
+        """Return True if a component's size and the memory are known; list what is not, of a plan of several stages."""
+        unknown = [each for each in ALL if self._residency.weights(model, each) is None]
+        has_memory = self._residency.memory_bytes is not None
+        if len(plan.stages) > 1 and (unknown or not has_memory):
+            why = f"component_weights of {', '.join(unknown)}" if unknown else "cluster.gpu.memory_bytes"
+            self._run.assume(f"seconds to load components of {model}", 0, f"not charged: the {why} are not known")
+        return has_memory and len(unknown) < len(ALL)
+
     def move_s(self, progress: Progress, group: Worker) -> float:
         seconds = self.migration_s
         if self.link_bytes_s:
-            request = progress.request
-            pixels = request.width * request.height * ceil(request.frames / FRAMES_PER_LATENT)
-            seconds += pixels * BYTES_PER_LATENT_PIXEL / self.link_bytes_s
+            seconds += self._moved_bytes(progress) / self.link_bytes_s
         return seconds
+
+    def _moved_bytes(self, progress: Progress) -> float:
+        request, before = progress.request, progress.index - 1
+        if not progress.done and before >= 0 and progress.plan.stages[before].component == TEXT_ENCODER:
+            return self.text_bytes
+        pixels = request.width * request.height * ceil(request.frames / FRAMES_PER_LATENT)
+        return pixels * BYTES_PER_LATENT_PIXEL
 
     def moved(self, progress: Progress, group: Worker, from_s: float, until_s: float) -> None:
         request = progress.request
@@ -231,3 +280,11 @@ class Stages(Executor, StageExecutor):
         for name in ("pauses", "paused_s", "moves", "degree_changes"):
             columns[name][row] = getattr(progress, name)
         self._run.end(request)
+
+
+def _needed(progress: Progress) -> Sequence[str]:
+    """Return the components that the next launch of ``progress`` needs."""
+    component = progress.stage.component
+    if component != WHOLE:
+        return (component,)
+    return (DENOISER,) if progress.done else ALL

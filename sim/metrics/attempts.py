@@ -4,8 +4,32 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from sim.core.request import MISSING
+
+
+@dataclass(slots=True)
+class ComponentUse:
+    """What a component's attempts used.
+
+    Attributes:
+        gpus: the GPUs that ran it.
+        gpu_s: GPU-seconds that they ran it.
+        waited_s: seconds from the end of the request's attempt before, or its arrival, to its attempts, with loads and
+            hand-overs; over all requests.
+        rows: the requests.
+    """
+
+    gpus: set[int] = field(default_factory=set)
+    gpu_s: float = 0.0
+    waited_s: float = 0.0
+    rows: set[int] = field(default_factory=set)
+
+    @property
+    def wait_s(self) -> float:
+        """Mean seconds that a request waited for it."""
+        return self.waited_s / len(self.rows)
 
 
 @dataclass(slots=True)
@@ -63,6 +87,30 @@ class AttemptLog:
         self.steps.append(steps)
         self.estimate_s.append(estimate_s)
         self.energy_j.append(energy_j)
+
+    def by_component(
+        self, arrival_s: NDArray[np.float64], first: int, counted: NDArray[np.bool_]
+    ) -> dict[str, "ComponentUse"]:
+        """Return the use of each component in the attempts that are ``counted``; moves are none.
+
+        Args:
+            arrival_s: arrival of each request, from trace row ``first`` on.
+        """
+        row, from_s = np.asarray(self.row, np.int64), np.asarray(self.from_s)
+        stages = np.flatnonzero(np.asarray(self.stage) != MISSING)
+        order = stages[np.lexsort((from_s[stages], row[stages]))]
+        before_s = np.append(0.0, np.asarray(self.until_s)[order[:-1]])
+        begins = np.append(True, row[order[1:]] != row[order[:-1]])
+        wait_s = np.zeros(len(row))
+        wait_s[order] = from_s[order] - np.where(begins, arrival_s[row[order] - first], before_s)
+        found: dict[str, ComponentUse] = {}
+        for at in stages[counted[stages]].tolist():
+            use = found.setdefault(self.component[at], ComponentUse())
+            use.gpus.update(self.gpus[at])
+            use.gpu_s += (self.until_s[at] - self.from_s[at]) * len(self.gpus[at])
+            use.waited_s += float(wait_s[at])
+            use.rows.add(self.row[at])
+        return found
 
     def table(self, request_ids: pa.ChunkedArray) -> pa.Table:
         """Return the table of attempts.parquet, one row an attempt, in the order of their ends.

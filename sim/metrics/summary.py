@@ -5,7 +5,7 @@ All rates and times are over the measured window: from the first arrival after t
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from itertools import chain
 from typing import Any
@@ -24,7 +24,7 @@ from sim.metrics.cost import PaidService, cost
 from sim.metrics.quality import QualityEstimate
 from sim.metrics.recorder import LOADS, STEP_SHARE, TRAININGS, RunRecord
 from sim.metrics.request_columns import RequestColumns
-from sim.metrics.usage_log import GpuUsage
+from sim.metrics.usage_log import GpuUsage, UsageLog
 from sim.protocols import Run
 from traces.table.ingest import ORDER_ONLY
 from traces.table.trace import Trace
@@ -120,7 +120,7 @@ def summarise(
             "step_saving": view.step_saving(),
             **({} if len(by_kind) == 1 else {"by_kind": by_kind}),
         },
-        **({} if record.attempts is None else view.attempts(record.attempts)),
+        **({} if record.attempts is None else view.attempts(record.attempts, record.usage_log, cluster.gpus_of)),
         "energy_j": {"per_image": None if energy_j is None else _ratio(energy_j, images), "total": energy_j},
         "cost_usd": cost_usd,
         "quality": view.quality(run.backend.quality_basis, alpha) if judged is None else judged.summary(view.images),
@@ -222,11 +222,37 @@ class MeasuredWindow:
         """Return a column of the measured requests."""
         return self._record.request_columns[name][self._warmup :]
 
-    def attempts(self, attempts: AttemptLog) -> dict[str, Any]:
-        """Return the number of attempts, and the totals of stages or of a cascade, of the measured requests."""
+    def attempts(self, attempts: AttemptLog, usage_log: UsageLog, gpus_of: Callable[[int], Sequence[int]]) -> Any:
+        """Return the number of attempts, and the totals of stages or of a cascade, of the measured requests.
+
+        Stages have their use and waits by component, too.
+
+        Args:
+            gpus_of: the GPUs of each worker or group, by number.
+        """
         count = {"attempts": sum(row >= self._first for row in attempts.row)}
         totals = {group: self._totals(group) for group in ("stages", "cascade")}
-        return {group: count | found for group, found in totals.items() if found}
+        found: dict[str, Any] = {group: count | total for group, total in totals.items() if total}
+        if "stages" in found:
+            found["stages"]["components"] = self._components(attempts, usage_log, gpus_of)
+        return found
+
+    def _components(
+        self, attempts: AttemptLog, usage_log: UsageLog, gpus_of: Callable[[int], Sequence[int]]
+    ) -> dict[str, dict[str, Any]]:
+        """Return the GPUs of each component, the seconds that it ran on them, their busy fraction, and its waits."""
+        measured = np.asarray(attempts.row) >= self._first
+        busy_s = usage_log.busy_s_by_gpu(self.start_s, self.end_s, gpus_of)
+        parts = attempts.by_component(self._record.request_columns["arrival_s"], self._first - self._warmup, measured)
+        return {
+            name: {
+                "gpus": len(part.gpus),
+                "gpu_s": part.gpu_s,
+                "busy_fraction": _ratio(sum(busy_s[gpu] for gpu in part.gpus), len(part.gpus) * self.span_s),
+                "wait_s": part.wait_s,
+            }
+            for name, part in parts.items()
+        }
 
     def _totals(self, group: str) -> dict[str, Any]:
         """Return the sums of the declared columns whose totals are keys of ``group``."""

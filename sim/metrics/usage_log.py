@@ -1,7 +1,7 @@
 """Usage log: one record for every span in which a GPU was busy, written by the cluster alone."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from struct import Struct
 from typing import Any
@@ -41,6 +41,17 @@ class UsageLog:
             if rental == OFF and gpu % gpus_per_instance == 0
         ]
         return gpus_per_instance * math.fsum(inside_s)
+
+    def busy_s_by_gpu(self, start_s: float, end_s: float, gpus_of: Callable[[int], Sequence[int]]) -> dict[int, float]:
+        """Return the busy seconds of each GPU in the window; ``gpus_of`` returns the GPUs of a worker or group."""
+        spans = self.spans()
+        inside_s = np.clip(spans["until_s"], start_s, end_s) - np.clip(spans["from_s"], start_s, end_s)
+        found: dict[int, float] = {}
+        for worker, seconds in enumerate(np.bincount(spans["worker"], inside_s).tolist()):
+            if seconds:
+                for gpu in gpus_of(worker):
+                    found[gpu] = found.get(gpu, 0.0) + seconds
+        return found
 
     def inside(
         self, start_s: float, end_s: float, gpu_counts: Sequence[int], counted: Sequence[bool] | None = None

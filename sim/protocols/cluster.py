@@ -95,6 +95,9 @@ class Cluster(Protocol):
         Nothing is formed: a GPU may be part of many such groups, and works in one at a time.
         """
 
+    def gpus_of(self, worker_id: int) -> tuple[int, ...]:
+        """Return the GPUs of a worker or group, by its number."""
+
     def occupy(self, group: Worker) -> None:
         """Count the GPUs of ``group`` as busy. Raises SimulationError if one is."""
 

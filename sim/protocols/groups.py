@@ -90,8 +90,8 @@ class StageView(Protocol):
     def degrees(self, progress: Progress) -> Sequence[int]:
         """Return the parallel degrees on which the present stage of ``progress`` may run, ascending."""
 
-    def cost(self, progress: Progress, degree: int) -> StageCost:
-        """Return the estimated cost of the present stage of ``progress`` on ``degree`` GPUs."""
+    def cost(self, progress: Progress, degree: int, stage: Stage | None = None) -> StageCost:
+        """Return the estimated cost of the present stage of ``progress``, or of ``stage``, on ``degree`` GPUs."""
 
     def remaining_s(self, progress: Progress, degree: int) -> float:
         """Return the estimated seconds of all that is left of ``progress``, on ``degree`` GPUs where a stage may.
@@ -101,6 +101,9 @@ class StageView(Protocol):
 
     def interrupt(self, progress: Progress) -> None:
         """End the running launch of ``progress`` at its next step boundary."""
+
+    def place(self, gpus: Sequence[int], components: Sequence[str]) -> None:
+        """State, before the run, that ``gpus`` will run ``components`` alone: they hold these at the start."""
 
     def decide_at(self, time_s: float) -> None:
         """Have the policy decide at ``time_s``, after what happens and before what starts at that instant."""
@@ -154,6 +157,18 @@ class StageExecutor(Protocol):
     @property
     def moves_are_free(self) -> bool:
         """True if a latent moves to other GPUs in no time."""
+
+    @property
+    def moves_in_background(self) -> bool:
+        """True if a move begins at the end of the launch before, and no GPU is busy with it.
+
+        The next launch begins once the move ended. If False, old and new GPUs are busy with it before the next launch.
+        """
+        return False
+
+    def place(self, gpus: Sequence[int], components: Sequence[str]) -> None:
+        """Take note, before the run, that ``gpus`` will run ``components`` alone."""
+        return
 
     def plan(self, request: Request) -> Plan:
         """Return the stages of ``request``."""

@@ -41,6 +41,7 @@ COMMANDS: dict[str, str] = {
     "plan placement": "sim.plan.placement.command:placement",
     "reproduce": "sim.papers.scorecard.command:compare",
     "reproduce addons": "sim.papers.addons.command:compare",
+    "reproduce apart": "sim.papers.apart.command:compare",
     "reproduce autoscaling": "sim.papers.autoscaling.command:compare",
     "reproduce cascade": "sim.papers.cascade.command:compare",
     "reproduce compositions": "sim.papers.compositions.command:compare",

@@ -1,12 +1,13 @@
 """Scheduling of stages: a policy gives each stage its GPUs anew at every boundary (``scheduler=stages``)."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from math import ceil, floor, inf
 
 from sim.core.clock import COMPLETION, DISPATCH, INSERTION, Clock, Entry
 from sim.core.culprit import class_name
 from sim.core.errors import SimulationError
+from sim.core.plan import Stage
 from sim.core.progress import Attempt, Progress
 from sim.core.request import Request
 from sim.core.worker import Worker
@@ -106,8 +107,8 @@ class StageScheduler(Scheduler, StageView):
             found = self._degrees[key] = sorted(degree for degree in measured if degree <= most)
         return found
 
-    def cost(self, progress: Progress, degree: int) -> StageCost:
-        return self.estimates.cost(progress.request, progress.stage, degree)
+    def cost(self, progress: Progress, degree: int, stage: Stage | None = None) -> StageCost:
+        return self.estimates.cost(progress.request, stage or progress.stage, degree)
 
     def remaining_s(self, progress: Progress, degree: int) -> float:
         stage, request = progress.stage, progress.request
@@ -143,6 +144,9 @@ class StageScheduler(Scheduler, StageView):
         if launch.cost is None or not launch.cost.step_s:
             return 0
         return max(0, min(launch.steps - 1, floor(self._steps_behind(launch) + TOLERANCE)))
+
+    def place(self, gpus: Sequence[int], components: Sequence[str]) -> None:
+        self.executor.place(gpus, components)
 
     def decide_at(self, time_s: float) -> None:
         self._clock.at(time_s, DISPATCH, self._tick)
@@ -273,15 +277,17 @@ class StageScheduler(Scheduler, StageView):
         self._at_boundary.clear()
 
     def _start(self, launch: Running, now_s: float) -> bool:
-        """Start ``launch`` if its GPUs are idle, with a move of its latent first if that takes time."""
+        """Start ``launch`` if its GPUs are idle, after a move of its latent if that takes time."""
         if launch.mask & self._busy:
             return False
-        progress, last = launch.progress, launch.progress.group
+        progress, last, moved_s = launch.progress, launch.progress.group, now_s
         group = launch.group or self._run.cluster.group(launch.gpus)
         launch.group = group
         if last is not None and last is not group and not launch.is_moved:
             move_s = self.executor.move_s(progress, group)
-            if move_s > 0.0:
+            if move_s > 0.0 and self.executor.moves_in_background:
+                moved_s = progress.paused_since_s + move_s
+            elif move_s > 0.0:
                 return self._move(launch, last, group, move_s, now_s)
         self._busy |= launch.mask
         self._run.cluster.occupy(group)
@@ -303,7 +309,7 @@ class StageScheduler(Scheduler, StageView):
             self._number_after([*self._passing(), *queued_now])
         progress.group, progress.running = group, True
         ready_s = self.executor.prepare(progress, group, from_s)
-        launch.begin_s = from_s + ready_s
+        launch.begin_s = max(from_s + ready_s, moved_s)
         if launch.begin_s > now_s and attempt is not None:
             self._close(progress, attempt)
             attempt = None

@@ -124,6 +124,30 @@ def test_worker_groups_are_disbanded_and_formed_again(run: Run) -> None:
     assert (ordered.start_s.to_numpy()[1:] >= ordered.finish_s.to_numpy()[:-1] - 1e-9).all()  # six GPUs, one group
 
 
+def test_three_stages_take_at_most_40_lines() -> None:
+    source = Path(__file__).with_name("their_policies.py").read_text()
+    assert len([line for line in source.partition("# [three stages]\n")[2].splitlines() if line.strip()]) <= 40
+
+
+def test_three_stages_of_a_front_end_run_on_three_pools(run: Run, tmp_path: Path) -> None:
+    """Three requests at once, 1 + 50 x 0.2 + 4 s, the first two without the last stage: by hand, a tandem of queues."""
+    at = {"width": 1024, "height": 1024}
+    profile: dict[str, Any] = {
+        "schema": 1, "model": "sd3.5-large", "gpu": "mi210", "source": "made up", "text_encode": [{"seconds": 1.0}],
+        "step": [at | {"seconds": 0.2}], "component": [at | {"component": "upscaler", "seconds": 4.0}],
+    }  # fmt: skip
+    (tmp_path / "mi210_sd3.5-large.yaml").write_text(yaml.safe_dump(profile))
+    outcome = run(
+        "system=pools", "frontend=three-stages", f"backend.folder={tmp_path}", "trace.requests=3", "arrivals=closed",
+        "arrivals.outstanding=3", "cluster.count=3", "++group_policy.pools={denoiser: 1, vae: upscaler, upscaler: 1}",
+    )  # fmt: skip
+    rows = conserved(outcome)
+    assert rows.finish_s.tolist() == pytest.approx([11.0, 21.0, 35.0])
+    assert outcome.attempts is not None
+    ran = outcome.attempts.to_pandas().groupby("request_id", sort=False).component.agg(list).tolist()
+    assert ran == [["text-encoder", "denoiser"]] * 2 + [["text-encoder", "denoiser", "upscaler"]]
+
+
 def test_second_chance_beats_fifo_and_shortest_first_beats_fcfs(run: Run) -> None:
     second, fifo = (
         run("system=modm-throughput", f"eviction={name}", "cache.capacity=200", "trace.requests=4000")

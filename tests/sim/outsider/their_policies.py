@@ -3,6 +3,7 @@
 from collections import deque
 
 from sim.core.clock import COMPLETION, CONTROL
+from sim.core.plan import Plan, Stage
 
 
 # [step batcher]
@@ -236,3 +237,25 @@ class SecondOpinion:
             return False
         self.run.assign(request, self.run.model("large"))
         return True
+
+
+# [three stages]
+class ThreeStages:
+    """Plans text encoder, denoiser and, from request ``upscale_from`` on, an upscaler in place of the VAE."""
+
+    def __init__(self, upscale_from: int = 2):
+        self.upscale_from = upscale_from
+
+    def bind(self, run):
+        self.run, self.model = run, run.model("large")
+
+    def admit(self, request, now_s):
+        self.run.assign(request, self.model)
+        stages = [Stage("text-encoder", max_degree=1), Stage("denoiser", request.steps)]
+        if request.row >= self.upscale_from:
+            stages.append(Stage("upscaler", max_degree=1))
+        request.stages = Plan((*stages,))
+        return 0.0
+
+    def completed(self, request):
+        return False

@@ -8,6 +8,7 @@ import pytest
 from sim.cli import main
 from sim.core.errors import ConfigError
 from sim.papers.addons import caches
+from sim.papers.apart import rows
 from sim.papers.autoscaling import days
 from sim.papers.compositions import designs
 from sim.papers.hardware import results
@@ -20,6 +21,7 @@ COMMITTED = {
     "swiftdiffusion": replay.comparisons,
     "addons": caches.comparisons,
     "addons-quick": caches.comparisons,
+    "apart": rows.comparisons,
     "autoscaling": days.comparisons,
     "autoscaling-quick": days.comparisons,
     "compositions": designs.comparisons,
@@ -56,7 +58,7 @@ def test_file_of_another_study_is_refused(text: str, tmp_path: Path) -> None:
         read_committed(file, replay.comparisons)
 
 
-@pytest.mark.parametrize("study", ["", "hardware", "stages", "addons", "autoscaling", "compositions"])
+@pytest.mark.parametrize("study", ["", "hardware", "stages", "addons", "apart", "autoscaling", "compositions"])
 def test_check_outside_a_clone_is_refused_before_any_run(
     study: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
