@@ -91,6 +91,9 @@ class StageView(Protocol):
     def interrupt(self, progress: Progress) -> None:
         """End the running launch of ``progress`` at its next step boundary."""
 
+    def discard(self, progress: Progress, reason: str) -> None:
+        """End the request of ``progress``, which waits, as discarded by the policy."""
+
     def decide_at(self, time_s: float) -> None:
         """Have the policy decide at ``time_s``, after what happens and before what starts at that instant."""
 

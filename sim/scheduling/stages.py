@@ -6,7 +6,7 @@ from math import ceil
 
 from sim.core.clock import COMPLETION, DISPATCH, INSERTION, Clock, Entry
 from sim.core.progress import Attempt, Progress
-from sim.core.request import Request
+from sim.core.request import DISCARDED, Request
 from sim.core.worker import Worker
 from sim.protocols import Estimates, GroupPolicy, Launch, Run, Scheduler, StageCost, StageExecutor, StageView
 from sim.protocols.execution import TOLERANCE
@@ -106,6 +106,15 @@ class StageScheduler(Scheduler, StageView):
             launch.steps = steps
             end_s = max(now_s, launch.begin_s + cost.seconds(progress.done, steps, stage.steps))
             launch.due = self._clock.at(end_s, COMPLETION, self._end, launch)
+
+    def discard(self, progress: Progress, reason: str) -> None:
+        if progress not in self.waiting:
+            raise self._run.policy_error("group_policy", f"discards {progress!r}, which does not wait at a boundary")
+        del self.waiting[progress]
+        attempt = self._attempts.get(progress)
+        if attempt is not None:
+            self._close(progress, attempt)
+        self._run.end(progress.request, DISCARDED, reason)
 
     def decide_at(self, time_s: float) -> None:
         self._clock.at(time_s, DISPATCH, self._tick)
