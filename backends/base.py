@@ -31,6 +31,7 @@ class Work:
         loras: LoRAs in the denoiser's weights.
         remote_controlnets: ControlNets on other GPUs. Their seconds are not part of the cost of a step
             (AddonBackend.remote_controlnet_costs).
+        frames: frames of a video; 1 is an image.
 
     Attributes:
         done: steps already run or skipped; starts at K, and Backend.steps advances it.
@@ -52,6 +53,7 @@ class Work:
     controlnets: tuple[str, ...] = ()
     loras: tuple[str, ...] = ()
     remote_controlnets: tuple[str, ...] = ()
+    frames: int = 1
     done: int = field(init=False)
     state: Any = field(init=False, default=None, repr=False)
     made: Any = field(init=False, default=None, repr=False)
@@ -61,7 +63,12 @@ class Work:
     def __post_init__(self) -> None:
         self.done = self.skipped
         # Text, because it is hashed once: batches are counted by shape whenever one joins or leaves.
-        self.shape = f"{self.model} {self.width}x{self.height}+{len(self.controlnets)}"
+        self.shape = f"{self.model} {size_text(self.width, self.height, self.frames)}+{len(self.controlnets)}"
+
+
+def size_text(width: int, height: int, frames: int = 1) -> str:
+    """Return a size as text: WIDTHxHEIGHT, and of a video WIDTHxHEIGHTxFRAMES."""
+    return f"{width}x{height}" if frames == 1 else f"{width}x{height}x{frames}"
 
 
 @dataclass(slots=True)
@@ -224,7 +231,7 @@ class Backend(Protocol):
         """Return the parallel degrees above 1 with a measured speed, of ``model`` or of any."""
         return ()
 
-    def speedup_of(self, model: str, width: int, height: int, gpus: int) -> float | None:
+    def speedup_of(self, model: str, width: int, height: int, gpus: int, frames: int = 1) -> float | None:
         """Return the speedup of a step on ``gpus`` GPUs over one; None if not measured."""
         return None
 

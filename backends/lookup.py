@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from math import fsum
 from typing import Literal
 
-from backends.base import BackendError, Cost, Work
+from backends.base import BackendError, Cost, Work, size_text
 from backends.lookup_record import LookupRecord
 from backends.patched import Size
 from backends.profile import Profile
@@ -23,7 +23,7 @@ class Lookup:
     extrapolate: Literal["error", "warn"]
     service_factor: float
     record: LookupRecord = field(init=False, default_factory=LookupRecord)
-    _times: dict[tuple[str, str, int, int, int], float] = field(init=False, default_factory=dict, repr=False)
+    _times: dict[tuple[str, str, int, int, int, int], float] = field(init=False, default_factory=dict, repr=False)
 
     def require(self, model: str) -> None:
         if model in self.profiles:
@@ -36,7 +36,7 @@ class Lookup:
     def lacks(self, model: str, what: str, remedy: str) -> BackendError:
         return BackendError(f"profile of {model} on {self.gpu}: {what}; {remedy}")
 
-    def seconds(self, operation: str, model: str, width: int, height: int, batch: int = 1) -> float:
+    def seconds(self, operation: str, model: str, width: int, height: int, batch: int = 1, frames: int = 1) -> float:
         """Return the seconds of one ``operation`` (step, text_encode, vae_encode, vae_decode) of a batch of one size.
 
         An operation without a table costs nothing: profiles from papers include it in the step. Encoding or decoding
@@ -45,35 +45,36 @@ class Lookup:
         Raises:
             BackendError: the size or batch is outside the grid and ``extrapolate`` is ``error``.
         """
-        key = (operation, model, width, height, batch)
+        key = (operation, model, width, height, batch, frames)
         found = self._times.get(key)
         if found is None:
             self.require(model)
             table = self.profiles[model].tables.get(operation)
-            size = (1, 1) if operation == "text_encode" else (width, height)
+            width, height, frames = (1, 1, 1) if operation == "text_encode" else (width, height, frames)
             if table is None:
                 found = 0.0
             elif operation != "step" and batch > (largest := table.max_batch):
                 self.record.in_turn.add((model, operation, largest))
-                found = self.at(table, operation, model, *size, largest) * (batch / largest) * self.service_factor
+                whole_s = self.at(table, operation, model, width, height, largest, frames)
+                found = whole_s * (batch / largest) * self.service_factor
             else:
-                found = self.at(table, operation, model, *size, batch) * self.service_factor
+                found = self.at(table, operation, model, width, height, batch, frames) * self.service_factor
             self._times[key] = found
         return found
 
     def step(self, work: Work, batch: int) -> Cost:
-        model, width, height = work.model, work.width, work.height
-        plain_s = seconds = self.seconds("step", model, width, height, batch)
+        model, width, height, frames = work.model, work.width, work.height, work.frames
+        plain_s = seconds = self.seconds("step", model, width, height, batch, frames)
         if work.controlnets:
             tables: dict[int, Table | None] = {0: None, **self.profiles[model].controlnet_tables}
             nets = len(work.controlnets)
-            extra_s = self.of_nets(tables, "controlnet_step", model, width, height, batch, nets)
+            extra_s = self.of_nets(tables, "controlnet_step", model, width, height, batch, nets, frames)
             seconds += extra_s * self.service_factor
         table = self.profiles[model].energy_table
         if table is None:
             joules = self.cost(model, seconds).joules
         else:
-            drawn_j = self.at(table, "energy", model, width, height, batch)
+            drawn_j = self.at(table, "energy", model, width, height, batch, frames)
             joules = drawn_j * (seconds / plain_s) * self.service_factor
         self.record.stepped.add(model)
         return Cost(seconds, joules)
@@ -86,6 +87,8 @@ class Lookup:
             said = f"patches of {named}: several models, or ControlNets, share no batch of patches"
             raise BackendError(f"{said}; give each model workers of its own and leave addons=ignore")
         self.require(model)
+        if any(work.frames > 1 for work in works):
+            raise self.lacks(model, "patched: nobody measured patches of a video", "choose batching=same-size")
         timing = self.profiles[model].patched
         if timing is None:
             there = ", ".join(sorted(name for name, each in self.profiles.items() if each.patched)) or "none"
@@ -99,25 +102,34 @@ class Lookup:
     def peak_bytes(self, work: Work, batch: int) -> int | None:
         """Return the peak bytes of ``batch`` works like ``work``, weights included; None if not measured."""
         model, width, height, nets = work.model, work.width, work.height, len(work.controlnets)
+        frames = work.frames
         self.require(model)
         tables = self.profiles[model].peak_tables
         with_nets = {n: table for (what, n), table in tables.items() if what == "controlnet_step"}
         plain, decoding = tables.get(("step", 0)), tables.get(("vae_decode", 0))
         if plain is None or (nets and not with_nets):
             return None
-        peaks = [self.of_nets({0: plain} | with_nets, "memory of a step", model, width, height, batch, nets)]
+        peaks = [self.of_nets({0: plain} | with_nets, "memory of a step", model, width, height, batch, nets, frames)]
         if decoding is not None:
-            peaks.append(self.at(decoding, "memory of vae_decode", model, width, height, batch))
+            peaks.append(self.at(decoding, "memory of vae_decode", model, width, height, batch, frames))
         return round(max(peaks)) + (self.profiles[model].weights_bytes or 0)
 
     def of_nets(
-        self, tables: Mapping[int, Table | None], what: str, model: str, width: int, height: int, batch: int, nets: int
+        self,
+        tables: Mapping[int, Table | None],
+        what: str,
+        model: str,
+        width: int,
+        height: int,
+        batch: int,
+        nets: int,
+        frames: int = 1,
     ) -> float:
         """Return the value for ``nets`` inline ControlNets, from tables by their number; a None table is all zeros."""
 
         def at(count: int) -> float:
             table = tables[count]
-            return 0.0 if table is None else self.at(table, what, model, width, height, batch)
+            return 0.0 if table is None else self.at(table, what, model, width, height, batch, frames)
 
         if nets in tables:
             return at(nets)
@@ -134,15 +146,16 @@ class Lookup:
         share = (nets - low) / (high - low)
         return at(low) + (at(high) - at(low)) * share
 
-    def at(self, table: Table, what: str, model: str, width: int, height: int, batch: int) -> float:
+    def at(self, table: Table, what: str, model: str, width: int, height: int, batch: int, frames: int = 1) -> float:
         """Return the value of ``table`` at a size and batch; ``what`` names the table in errors."""
-        pixels = width * height
+        pixels = width * height * frames
         if not table.covers(pixels, batch):
             if self.extrapolate == "error":
-                where = f"{what} at {width}x{height} ({pixels} pixels), batch {batch}"
+                size = size_text(width, height, frames)
+                where = f"{what} at {size} ({pixels} pixels{' of all frames' * (frames > 1)}), batch {batch}"
                 remedy = "use shapes=model, measure that size and batch, or allow it with extrapolate=warn"
                 raise self.lacks(model, f"{where} is outside the measured grid ({table.grid()})", remedy)
-            self.record.extrapolated.add((model, width, height, batch))
+            self.record.extrapolated.add((model, width, height, frames, batch))
         return table.at(pixels, batch)
 
     def cost(self, model: str, seconds: float) -> Cost:

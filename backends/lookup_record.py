@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from backends.base import size_text
 from backends.profile import Profile
 from conf.assumption import EXTRAPOLATED, Assumption
 
@@ -16,7 +17,7 @@ class LookupRecord:
         patched: models that ran a step of patches.
         unpublished_loads: models loaded without a published load time.
         between: (model, number of inline ControlNets) that were interpolated.
-        extrapolated: (model, width, height, batch) outside the measured grid.
+        extrapolated: (model, width, height, frames, batch) outside the measured grid.
         in_turn: (model, stage, largest measured batch) of batches beyond that.
         mixed: True if a batch had works of several shapes.
     """
@@ -25,7 +26,7 @@ class LookupRecord:
     patched: set[str] = field(default_factory=set)
     unpublished_loads: set[str] = field(default_factory=set)
     between: set[tuple[str, int]] = field(default_factory=set)
-    extrapolated: set[tuple[str, int, int, int]] = field(default_factory=set)
+    extrapolated: set[tuple[str, int, int, int, int]] = field(default_factory=set)
     in_turn: set[tuple[str, str, int]] = field(default_factory=set)
     mixed: bool = False
 
@@ -43,7 +44,7 @@ class LookupRecord:
         for name, profile in used.items():
             for point in profile.step:
                 if point.source is not None:
-                    size = f"{point.width}x{point.height} in batches of {point.batch} [s]"
+                    size = f"{size_text(point.width, point.height, point.frames)} in batches of {point.batch} [s]"
                     say(f"step time of {name} on {gpu} at {size}", point.seconds, point.source)
         for name, profile in used.items():
             if (basis := _energy(profile)) is not None:

@@ -16,8 +16,8 @@ positive, times are seconds, sizes are pixels of the image. Times of a list are 
 
 How a cost follows from the points of a list:
 
-- A point measures one width, height and ``batch``; only the product of width and height matters. Points of one batch
-  form a row of the grid.
+- A point measures one width, height and ``batch``, and of a video its ``frames`` (1 if absent); only the product of
+  width, height and frames, the pixels of all frames, matters. Points of one batch form a row of the grid.
 - Between two sizes of a row, and between two batches, the cost is interpolated linearly, in pixels and in batch. A
   point between two batches needs its size in both rows.
 - Outside the grid a run stops (``extrapolate=error``). With ``extrapolate=warn`` the nearest edge is scaled in
@@ -51,6 +51,7 @@ from conf.validation import first_error
 
 Seconds = Annotated[float, Field(gt=0, le=MAX_S)]
 Count = Annotated[int, Field(gt=0, lt=2**53)]
+Frames = Annotated[int, Field(gt=0, le=2**31 - 1, exclude_if=lambda frames: frames == 1)]
 Quantity = Annotated[float, Field(gt=0, le=1e12)]
 Key = TypeVar("Key", int, str, tuple[str, int])
 
@@ -83,14 +84,15 @@ class Timing(Strict):
 
 
 class Point(Timing):
-    """A timing at one image size, ``width`` x ``height`` pixels."""
+    """A timing at one size, ``width`` x ``height`` pixels and ``frames`` of a video; 1 frame is an image."""
 
     width: Count
     height: Count
+    frames: Frames = 1
 
     @property
     def pixels(self) -> int:
-        return self.width * self.height
+        return self.width * self.height * self.frames
 
 
 class ControlPoint(Point):
@@ -183,6 +185,7 @@ class MemoryPoint(Strict):
     nets: Annotated[int, Field(ge=0)] = 0
     width: Count
     height: Count
+    frames: Frames = 1
     batch: Count
     bytes: Count
 
@@ -192,6 +195,7 @@ class EnergyPoint(Strict):
 
     width: Count
     height: Count
+    frames: Frames = 1
     batch: Count
     joules: Quantity
 
@@ -288,13 +292,15 @@ class Profile(Strict):
         """
         weights = self.weights_bytes or 0
         return _tables(
-            ((str(at.operation), at.nets), at.width * at.height, at.batch, at.bytes - weights) for at in self.memory
+            ((str(at.operation), at.nets), at.width * at.height * at.frames, at.batch, at.bytes - weights)
+            for at in self.memory
         )
 
     @cached_property
     def energy_table(self) -> Table | None:
         """Joules per denoising step of a batch; None if not measured."""
-        return Table((at.width * at.height, at.batch, at.joules) for at in self.energy) if self.energy else None
+        points = ((at.width * at.height * at.frames, at.batch, at.joules) for at in self.energy)
+        return Table(points) if self.energy else None
 
 
 def _tables(points: Iterable[tuple[Key, int, int, float]]) -> dict[Key, Table]:

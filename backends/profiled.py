@@ -18,6 +18,7 @@ from backends.base import (
     RequestInputs,
     Work,
     check_done,
+    size_text,
     standalone_cost,
 )
 from backends.lookup import Lookup, exact_total
@@ -38,8 +39,9 @@ MAX_PATCH_BATCHES = 100_000
 class Profiled:
     """Costs of work on ``gpu``, looked up in profile files (backends.profile), each of one model on one GPU.
 
-    Works of one model, size and number of ControlNets form a batch. Images of different sizes share no tensor, so a
-    mixed batch costs the sum over its groups. A LoRA in the weights costs its load and nothing per step.
+    Works of one model, size (with the frames of a video) and number of ControlNets form a batch. Images of different
+    sizes share no tensor, so a mixed batch costs the sum over its groups. A LoRA in the weights costs its load and
+    nothing per step.
 
     If a profile has a ``scatter``, a request alone takes its typical seconds times one factor drawn for its row. A
     batch and the standalone latency, which has no row, take the typical seconds.
@@ -108,9 +110,9 @@ class Profiled:
             seconds = self._lookup.seconds("text_encode", work.model, 1, 1)
             return self._lookup.cost(work.model, seconds * self._factor(work))
         prompts = Counter(work.model for work in works)
-        artifacts = Counter((work.model, work.width, work.height) for work in works if work.refine)
+        artifacts = Counter((work.model, work.width, work.height, work.frames) for work in works if work.refine)
         parts = [(model, self._lookup.seconds("text_encode", model, 1, 1, n)) for model, n in prompts.items()]
-        parts += [(size[0], self._lookup.seconds("vae_encode", *size, n)) for size, n in artifacts.items()]
+        parts += [(size[0], self._lookup.seconds("vae_encode", *size[:3], n, size[3])) for size, n in artifacts.items()]
         if len(works) == 1:
             parts = [(model, seconds * self._factor(work)) for model, seconds in parts]
         return self._lookup.in_turn(parts)
@@ -161,10 +163,10 @@ class Profiled:
         check_done(works)
         if len(works) == 1:
             work = works[0]
-            seconds = self._lookup.seconds("vae_decode", work.model, work.width, work.height)
+            seconds = self._lookup.seconds("vae_decode", work.model, work.width, work.height, 1, work.frames)
             return self._lookup.cost(work.model, seconds * self._factor(work))
-        sizes = Counter((work.model, work.width, work.height) for work in works)
-        parts = [(size[0], self._lookup.seconds("vae_decode", *size, n)) for size, n in sizes.items()]
+        sizes = Counter((work.model, work.width, work.height, work.frames) for work in works)
+        parts = [(size[0], self._lookup.seconds("vae_decode", *size[:3], n, size[3])) for size, n in sizes.items()]
         return self._lookup.in_turn(parts)
 
     def _factor(self, work: Work) -> float:
@@ -179,12 +181,13 @@ class Profiled:
         found = self._scatters[key]
         return 1.0 if found is None else float(np.interp(drawn(self.seed, work.row), *found))
 
-    def seconds(self, operation: str, model: str, width: int, height: int, batch: int = 1) -> float:
-        return self._lookup.seconds(operation, model, width, height, batch)
+    def seconds(self, operation: str, model: str, width: int, height: int, batch: int = 1, frames: int = 1) -> float:
+        return self._lookup.seconds(operation, model, width, height, batch, frames)
 
     def typical_s(self, work: Work) -> float:
         """Return the seconds that a request like ``work`` typically takes in full, alone on a GPU."""
-        full = Work(work.model, work.width, work.height, work.steps, controlnets=work.controlnets)
+        nets, frames = work.controlnets, work.frames
+        full = Work(work.model, work.width, work.height, work.steps, controlnets=nets, frames=frames)
         stages = standalone_cost(self, full)
         return stages.denoise_s + stages.other_s
 
@@ -192,15 +195,15 @@ class Profiled:
         profiles = self.profiles.values() if model is None else [self.profiles[model]]
         return frozenset(n for profile in profiles for n in profile.group_tables)
 
-    def speedup_of(self, model: str, width: int, height: int, gpus: int) -> float | None:
+    def speedup_of(self, model: str, width: int, height: int, gpus: int, frames: int = 1) -> float | None:
         """Raises BackendError outside the grid unless ``extrapolate`` is ``warn``."""
         self.require(model)
         profile = self.profiles[model]
         table = profile.group_tables.get(gpus)
         if table is None:
             return None
-        standalone_s = self._lookup.at(profile.tables["step"], "step", model, width, height, 1)
-        return standalone_s / self._lookup.at(table, f"step on {gpus} GPUs", model, width, height, 1)
+        standalone_s = self._lookup.at(profile.tables["step"], "step", model, width, height, 1, frames)
+        return standalone_s / self._lookup.at(table, f"step on {gpus} GPUs", model, width, height, 1, frames)
 
     def group_step(self, work: Work, gpus: int) -> Cost | None:
         """Raises BackendError outside the grid unless ``extrapolate`` is ``warn``."""
@@ -299,10 +302,10 @@ class Profiled:
         """Scale the parts measured at batch 1 as the plain step scales with the batch."""
         self.require(work.model)
         measured = {(p.gpus, p.width, p.height): p for p in self.profiles[work.model].apart}
-        found = measured.get((gpus, work.width, work.height))
+        found = measured.get((gpus, work.width, work.height)) if work.frames == 1 else None
         if found is None:
             there = "; ".join(f"{g} GPUs at {w}x{h}" for g, w, h in measured) or "nothing"
-            size = f"{gpus} GPUs at {work.width}x{work.height} with ControlNets on others"
+            size = f"{gpus} GPUs at {size_text(work.width, work.height, work.frames)} with ControlNets on others"
             what = f"apart: nobody measured a step on {size} (measured: {there})"
             remedy = (
                 "serve them inline (controlnet_placement=inline), or add the figures to a profile in backend.folder"

@@ -24,8 +24,12 @@ from sim.core.model import Model, in_role
 from sim.core.request import COMPLETED, FAILED, HIT, LOOKUPS, MISSING, Guarded, Request
 from sim.core.streams import stream
 from sim.core.worker import Worker
+<<<<<<< HEAD
 from sim.core.workload import SimilarityInputs, Workload
 from sim.metrics.attempts import AttemptLog
+=======
+from sim.core.workload import SimilarityInputs, Workload, serves_videos
+>>>>>>> wt-video
 from sim.metrics.invariants import MAX_STEPS, FinishedRun, check, incomplete
 from sim.metrics.recorder import LOADS, RunRecord
 from sim.metrics.request_columns import DeclaredColumn, RequestColumns
@@ -93,6 +97,10 @@ class Engine:
         self._first = workload.preload
         self._native = workload.use_model_shape
         self._width, self._height, self._steps = workload.width, workload.height, workload.steps
+        self._frames = workload.frames if workload.has_videos else None
+        self._frames_column: DeclaredColumn | None = None
+        if serves_videos(workload, models):
+            self._frames_column = self.record.request_columns.declare("frames", int, True, None)
         self._limit_s = workload.limit_s
         self._addons = workload.addons
         times = array("d", workload.schedule.times.tobytes())
@@ -132,12 +140,15 @@ class Engine:
         return model
 
     def request(self, row: int, now_s: float) -> Request:
-        return Request(row, now_s, self._width[row], self._height[row], self._steps[row])
+        request = Request(row, now_s, self._width[row], self._height[row], self._steps[row])
+        request.frames = self.workload.frames[row]
+        return request
 
     def assign(self, request: Request, model: Model) -> None:
         request.model = request.planned = model.name
         if self._native:
             request.width, request.height, request.steps = model.width, model.height, model.steps
+            request.frames = model.frames
         if request.k:
             request.skipped = request.k * request.steps // request.of_steps
             request.steps_left = request.steps - request.skipped
@@ -164,6 +175,7 @@ class Engine:
             () if request.remote_controlnets else controlnets,
             () if request.loras_pending else loras,
             controlnets if request.remote_controlnets else (),
+            request.frames,
         )
 
     def add_column(
@@ -256,6 +268,8 @@ class Engine:
         self._area_s -= now_s
         self.arrived += 1
         request = Request(row, now_s, self._width[row], self._height[row], self._steps[row], now_s + self._limit_s[row])
+        if self._frames is not None:
+            request.frames = self._frames[row]
         if self._addons is not None:
             request.addons = self._addons(row)
         took_s = self.frontend.admit(request, now_s)
@@ -362,6 +376,8 @@ class Engine:
                 f"{caller()} ended the request in row {request.row} with values that cannot be recorded "
                 f"({type(error).__name__}: {error})"
             ) from error
+        if self._frames_column is not None:
+            self._frames_column[request.row] = request.frames
         self._area_s += now_s
         self._ended += 1
         if self._request_ended is not None:

@@ -21,6 +21,7 @@ from backends.base import (
     Work,
     WorkFailed,
     check_done,
+    size_text,
 )
 from backends.diffusers_ import stages
 from backends.diffusers_.addons.library import AddOns
@@ -120,7 +121,14 @@ class Live(Backend):
         self.model(model)
 
     def begin(self, works: Sequence[Work]) -> Cost:
-        """Encode one batch of prompts per model, and one of artifacts per size."""
+        """Encode one batch of prompts per model, and one of artifacts per size. Raises LiveError for a video."""
+        for work in works:
+            if work.frames > 1:
+                size = size_text(work.width, work.height, work.frames)
+                raise LiveError(
+                    f"row {work.row} asks {work.model} for a video, {size}, and live pipelines make images; take a "
+                    "trace without frames, or add backend=profiled"
+                )
         with self._failing_alone(works):
             parts = self._by_model(works)
             return Cost(sum(stages.begin(model, beside, those, self._asked) for model, beside, those in parts))

@@ -40,7 +40,7 @@ def on_all_gpus(worker: Worker, cost: Cost) -> Cost:
 def activation_bytes(worker: Worker, request: Request) -> int:
     """Return the bytes that ``request`` allocates on ``worker`` besides weights while it runs; 0 if not measured."""
     backend, model = worker.backend, request.model or ""
-    peak = backend.peak_bytes([Work(model, request.width, request.height, request.steps)])
+    peak = backend.peak_bytes([Work(model, request.width, request.height, request.steps, frames=request.frames)])
     weights = backend.bytes(Asset("model", model, model))
     return 0 if peak is None or weights is None else max(peak - weights, 0)
 

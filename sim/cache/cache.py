@@ -11,7 +11,7 @@ from sim.core.culprit import class_name
 from sim.core.errors import ConfigError, SimulationError
 from sim.core.request import Request
 from sim.core.streams import IMAGES, stream
-from sim.protocols import Eviction, RequestColumn, Run, Selector, Watcher
+from sim.protocols import Eviction, RequestColumn, Run, Selector, Shape, Watcher
 from traces.similarity.similarities import SimilaritySource
 
 
@@ -38,7 +38,7 @@ class CacheEntry:
 
     row: int
     created_s: float
-    shape: tuple[int, int, int] | None
+    shape: Shape
     artifact: Any
 
 
@@ -60,8 +60,8 @@ class ArtifactCache:
     is none, the request is a miss and its states become a new entry (MoDM's artifact; the paper has no rule). An entry
     without states leaves the index.
 
-    Only a request of the same width, height and number of steps can resume a latent, so each such shape is searched on
-    its own. Final images are resized, so all are searched together.
+    Only a request of the same width, height, frames and number of steps can resume a latent, so each such shape is
+    searched on its own. Final images are resized, so all are searched together.
     """
 
     capacity: Count | None
@@ -215,7 +215,7 @@ class ArtifactCache:
     def _refuse_victims(self, what: str) -> NoReturn:
         raise SimulationError(f"the eviction ({class_name(self.eviction)}) {what}")
 
-    def _shape(self, request: Request) -> tuple[int, int, int] | None:
+    def _shape(self, request: Request) -> Shape:
         if self._ks[0] == FINAL:
             return None
-        return request.width, request.height, request.steps
+        return request.width, request.height, request.frames, request.steps

@@ -8,6 +8,9 @@ from sim.core.errors import ConfigError
 PIXELS = 8
 """Image pixels per latent pixel on a side: the VAE of every latent diffusion model shrinks by 8 or more."""
 
+MAX_FRAMES = 100_000
+"""Most frames of a video: an hour of film."""
+
 
 @dataclass(frozen=True, slots=True)
 class Model:
@@ -17,15 +20,21 @@ class Model:
         name: its name in the profiles.
         steps: denoising steps of a request in full.
         width, height: size of its images in pixels.
+        frames: frames of its videos; 1 is an image.
     """
 
     name: str
     steps: int
     width: int
     height: int
+    frames: int = 1
 
     def __post_init__(self) -> None:
         sides = (self.width, self.height)
+        if not 0 < self.frames <= MAX_FRAMES:
+            raise ConfigError(
+                f"models: {self.name}: expected 1 to {MAX_FRAMES:,} frames, found {self.frames}; 1 is an image"
+            )
         if not (0 < self.steps <= 10_000 and all(0 < side <= 65_536 and side % PIXELS == 0 for side in sides)):
             raise ConfigError(
                 f"models: {self.name}: expected 1 to 10,000 steps, and sides of {PIXELS} to 65,536 pixels in multiples "

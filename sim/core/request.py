@@ -56,8 +56,9 @@ class Request:
         row: its number from the head of the trace, counting rows that only fill a cache.
         arrival_s: instant of arrival.
         width, height: size in pixels.
+        frames: frames of a video; 1 is an image.
         steps: denoising steps N.
-        deadline_s: instant of its deadline, the first of the run's SLO limits; infinite without one.
+        deadline_s: instant of its deadline: its own, else the first of the run's SLO limits; infinite without one.
         addons: its ControlNets and LoRAs; None without any.
 
     Attributes, the plan (written by the front end, then changed by Run.assign alone):
@@ -91,6 +92,7 @@ class Request:
     width: int
     height: int
     steps: int
+    frames: int
     deadline_s: float
     model: str | None
     planned: str | None
@@ -123,12 +125,13 @@ class Request:
     def __init__(
         self, row: int, arrival_s: float, width: int, height: int, steps: int, deadline_s: float = inf
     ) -> None:
-        # Written out, since a dataclass with 33 arguments is slower to make.
+        # Written out, since a dataclass with 34 arguments is slower to make.
         self.row = row
         self.arrival_s = arrival_s
         self.width = width
         self.height = height
         self.steps = steps
+        self.frames = 1
         self.deadline_s = deadline_s
         self.model = None
         self.planned = None
@@ -165,8 +168,13 @@ class Request:
 
 
 PLAN = (
+<<<<<<< HEAD
     *("row", "arrival_s", "width", "height", "steps", "deadline_s", "model", "planned", "k", "of_steps", "skipped"),
     *("source", "source_age_s", "similarity", "refine", "stages", "lookup", "search_s", "fetch_s"),
+=======
+    *("row", "arrival_s", "width", "height", "frames", "steps", "deadline_s", "model", "planned", "k", "of_steps"),
+    *("skipped", "source", "source_age_s", "similarity", "refine", "lookup", "search_s", "fetch_s"),
+>>>>>>> wt-video
 )
 """Attributes that only the front end and Run.assign may write."""
 

@@ -1,8 +1,18 @@
-"""Latency limits: multiples of the standalone latency, or seconds."""
+"""Latency limits: multiples of the standalone latency, or seconds; of all requests, of a size, or a request's own."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+OWN = "own"
+"""Name of the requests' own deadlines among the limits of a summary."""
+
+Size = tuple[int, int, int]
+"""Width, height and frames."""
 
 MAX_MULTIPLE = 1e6
 MAX_S = 1e9
@@ -32,3 +42,39 @@ def parse_limit(found: object) -> Limit:
     if not 0 < value <= (MAX_S if unit == "s" else MAX_MULTIPLE):
         raise ValueError("expected a multiple of the standalone latency (2 or 2x) or seconds (10s), above 0")
     return Limit(unit, value)
+
+
+def parse_by_size(found: Mapping[object, object]) -> dict[Size, Limit]:
+    """Read limits by size, {"512x512": "1.5s", "854x480x80": "3x"}. Raises ValueError with what was expected."""
+    limits: dict[Size, Limit] = {}
+    for text, limit in found.items():
+        size = re.fullmatch(r"([1-9]\d{0,8})x([1-9]\d{0,8})(?:x([1-9]\d{0,8}))?", str(text))
+        if size is None:
+            raise ValueError("expected sizes as keys, WIDTHxHEIGHT or, of videos, WIDTHxHEIGHTxFRAMES")
+        width, height, frames = int(size[1]), int(size[2]), int(size[3] or 1)
+        if (width, height, frames) in limits:
+            raise ValueError("expected each size once; an image has 1 frame")
+        limits[width, height, frames] = parse_limit(limit)
+    return limits
+
+
+def own_deadlines(
+    slo_s: NDArray[np.float64],
+    sizes: NDArray[np.int32],
+    by_size: Mapping[Size, Limit],
+    standalone_s: NDArray[np.float64],
+) -> NDArray[np.float64] | None:
+    """Return the seconds from arrival to each request's own deadline, (n,): ``slo_s``, else that of its size.
+
+    Args:
+        slo_s: of the trace, (n,), NaN where it has none.
+        sizes: width, height and frames, (3, n).
+        standalone_s: standalone latency, (n,), for multiples.
+
+    Returns:
+        NaN where a request has none; None if no request has one.
+    """
+    for (width, height, frames), limit in by_size.items():
+        of_size = (sizes[0] == width) & (sizes[1] == height) & (sizes[2] == frames) & np.isnan(slo_s)
+        slo_s = np.where(of_size, limit.value * (standalone_s if limit.unit == "x" else 1.0), slo_s)
+    return None if np.isnan(slo_s).all() else slo_s

@@ -16,8 +16,8 @@ from traces.similarity.search import Search
 from traces.similarity.similarity_map import Identity, SimilarityMap
 from traces.table.trace import ADDON_BYTES, Trace
 
-Shapes = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]
-"""Width, height and steps of every trace row, (preload + rows,) each."""
+Shapes = tuple[NDArray[np.int32], ...]
+"""Width, height and steps of every trace row, and frames if there are videos, (preload + rows,) each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +31,17 @@ class StandaloneLatency:
     total_s: NDArray[np.float64]
 
 
+def own_work(model: Model) -> Work:
+    """Return a request of the model's own shape."""
+    return Work(model.name, model.width, model.height, model.steps, frames=model.frames)
+
+
 def standalone_s(backend: Backend, model: Model, batch: int = 1) -> float:
     """Return the seconds that ``batch`` requests of the model's own shape take together, alone on a GPU."""
     if batch == 1:
-        cost = standalone_cost(backend, Work(model.name, model.width, model.height, model.steps))
+        cost = standalone_cost(backend, own_work(model))
         return cost.denoise_s + cost.other_s
-    works = [Work(model.name, model.width, model.height, model.steps) for _ in range(batch)]
+    works = [own_work(model) for _ in range(batch)]
     stages = (backend.begin(works), backend.steps(works, model.steps), backend.end(works))
     return sum(stage.seconds for stage in stages)
 
@@ -56,9 +61,11 @@ def standalone(backend: Backend, model: Model, shapes: Shapes, use_model_shape: 
         BackendError: a shape is outside the measured ones.
     """
     rows = len(shapes[0])
-    asked = np.array([[model.width], [model.height], [model.steps]]) if use_model_shape else np.stack(shapes)
+    own = [[model.width], [model.height], [model.steps], [model.frames]]
+    asked = np.array(own) if use_model_shape else np.stack(shapes)
     kinds, which = np.unique(asked, axis=1, return_inverse=True)
-    costs = [standalone_cost(backend, Work(model.name, int(w), int(h), int(n))) for w, h, n in kinds.T]
+    works = [Work(model.name, w, h, n, frames=frames[0] if frames else 1) for w, h, n, *frames in kinds.T.tolist()]
+    costs = [standalone_cost(backend, work) for work in works]
     denoise_s = np.array([cost.denoise_s for cost in costs])[which]
     total_s = np.array([cost.denoise_s + cost.other_s for cost in costs])[which]
     return StandaloneLatency(np.broadcast_to(denoise_s, rows), np.broadcast_to(total_s, rows))
@@ -90,12 +97,16 @@ class Workload:
         preload: rows at the head of the trace that fill the caches at the start and are not served.
         deadline: deadline as a multiple of the standalone latency; infinite is none.
         deadline_s: deadline in seconds after arrival; infinite is none. The earlier of both counts.
+        own_deadline_s: deadline of each trace row's own, in seconds after arrival, (preload + rows,), instead of these;
+            NaN where it has none. None if no row has one.
+        priority: priority of each trace row, higher first; if empty, 0 for all.
         addons: trace row -> its add-ons; None if none are served.
         addon_bytes: size of add-ons by name, where the trace states it.
 
     Attributes:
         rows: number of served rows: trace rows ``preload`` to ``preload + rows - 1``.
-        width, height, steps: shape of every trace row.
+        width, height, steps, frames: shape of every trace row.
+        has_videos: True if some row has more than one frame.
         limit_s: seconds from arrival to deadline of every trace row.
     """
 
@@ -106,20 +117,39 @@ class Workload:
     preload: int = 0
     deadline: float = float("inf")
     deadline_s: float = float("inf")
+    own_deadline_s: NDArray[np.float64] | None = None
+    priority: "array[int]" = field(default_factory=lambda: array("i"), repr=False)
     addons: Callable[[int], Addons | None] | None = None
     addon_bytes: Mapping[str, int] = field(default_factory=dict)
     rows: int = field(init=False)
     width: "array[int]" = field(init=False, repr=False)
     height: "array[int]" = field(init=False, repr=False)
     steps: "array[int]" = field(init=False, repr=False)
+    frames: "array[int]" = field(init=False, repr=False)
+    has_videos: bool = field(init=False)
     limit_s: "array[float]" = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         self.rows = len(self.shapes[0]) - self.preload
-        self.width, self.height, self.steps = (array("i", column.astype(np.int32).tobytes()) for column in self.shapes)
+        one = np.ones(len(self.shapes[0]), np.int32)
+        width, height, steps, frames = (*self.shapes, one)[:4]
+        self.has_videos = bool((frames > 1).any())
+        self.width, self.height, self.steps, self.frames = (
+            array("i", column.astype(np.int32).tobytes()) for column in (width, height, steps, frames)
+        )
+        self.priority = self.priority or array("i", bytes(4 * len(one)))
         none = self.deadline == float("inf")  # and not NaN, of a standalone latency of 0
         limit_s = np.full(len(self.standalone.total_s), np.inf) if none else self.deadline * self.standalone.total_s
-        self.limit_s = array("d", np.minimum(limit_s, self.deadline_s).tobytes())
+        limit_s = np.minimum(limit_s, self.deadline_s)
+        if self.own_deadline_s is not None:
+            limit_s = np.where(np.isnan(self.own_deadline_s), limit_s, self.own_deadline_s)
+        self.limit_s = array("d", limit_s.tobytes())
+
+
+def serves_videos(workload: Workload, models: Mapping[str, Model]) -> bool:
+    """Return True if a request may have more than one frame, by its own shape or that of its model."""
+    by_model = workload.use_model_shape and any(model.frames > 1 for model in models.values())
+    return workload.has_videos or by_model
 
 
 @dataclass(slots=True)

@@ -487,5 +487,5 @@ class ContinuousBatching(Executor):
 
 def _request_for(work: Work) -> Request:
     request = Request(work.row, 0.0, work.width, work.height, work.steps)
-    request.model, request.steps_left = work.model, work.steps
+    request.model, request.frames, request.steps_left = work.model, work.frames, work.steps
     return request

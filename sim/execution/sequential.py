@@ -68,8 +68,8 @@ class Sequential(Executor):
                 return
             request.load_s = seconds(loads)
         key = (
-            worker.gpu.name, request.model, request.width, request.height, request.steps, request.skipped,
-            request.refine, request.addons,
+            worker.gpu.name, request.model, request.width, request.height, request.frames, request.steps,
+            request.skipped, request.refine, request.addons,
         )  # fmt: skip
         cost = self._known.get(key)
         if cost is None:

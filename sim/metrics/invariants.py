@@ -129,7 +129,9 @@ def _check_plans(run: FinishedRun, columns: RequestColumns, on_gpu: Flags) -> No
         ("k", k, every),
         ("skipped", np.where(k > 0, k * columns["steps"] // np.maximum(of_steps, 1), np.maximum(-plans, 0)), every),
     ]
-    for name in ("width", "height", "steps"):
+    for name in ("width", "height", "steps", "frames"):
+        if name not in columns:  # no videos
+            continue
         if workload.use_model_shape:
             by_model = np.zeros(len(columns.model_code), np.int32)
             for model in run.models.values():

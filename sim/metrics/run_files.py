@@ -29,14 +29,15 @@ _SHARE = _or_null(core_schema.float_schema(ge=-1e-9, le=1 + 1e-9))
 
 
 def _keys(**kinds: CoreSchema) -> CoreSchema:
-    """A mapping with these keys; older summaries have no ``models``."""
-    fields = {key: core_schema.typed_dict_field(kind, required=key != "models") for key, kind in kinds.items()}
+    """A mapping with these keys; older summaries have no ``models``, and models of images no ``frames``."""
+    optional = ("models", "frames")
+    fields = {key: core_schema.typed_dict_field(kind, required=key not in optional) for key, kind in kinds.items()}
     return core_schema.typed_dict_schema(fields)
 
 
 _MODEL = _keys(
     **dict.fromkeys(("role", "model"), _TEXT),
-    **dict.fromkeys(("width", "height", "steps"), _WHOLE),
+    **dict.fromkeys(("width", "height", "steps", "frames"), _WHOLE),
     **dict.fromkeys(("precision", "basis"), _or_null(_TEXT)),
     service_error=_SHARE,
 )

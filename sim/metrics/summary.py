@@ -17,8 +17,12 @@ from conf.assumption import EXTRAPOLATED, Assumption
 from sim.core.gpu import Gpu
 from sim.core.model import reference
 from sim.core.request import COMPLETED, DISCARDED, FAILED, LOOKUPS, MISSING
+<<<<<<< HEAD
 from sim.core.slo import Limit
 from sim.metrics.attempts import AttemptLog
+=======
+from sim.core.slo import OWN, Limit
+>>>>>>> wt-video
 from sim.metrics.backlog import backlog
 from sim.metrics.cost import PaidService, cost
 from sim.metrics.quality import QualityEstimate
@@ -106,7 +110,7 @@ def summarise(
         "backlog": backlog(record.request_columns, view.start_s),
         "latency_s": spread(view.latency_s[view.completed]),
         "queue_s": spread(view.queue_s[view.completed]),
-        "slo": {str(limit): view.violations(limit) for limit in slo},
+        "slo": {str(limit): view.violations(limit) for limit in slo} | view.own_violations(),
         "cache": view.cache()
         | {"source_age_trace_s": median_and_p90(source_age_trace_s(record.request_columns, trace)[warmup:])},
         "addons": view.addons(),
@@ -146,6 +150,8 @@ def models(run: Run, record: RunRecord) -> list[dict[str, Any]]:
                 known, own = backend.provenance(model.name), model if run.workload.use_model_shape else None
                 row: dict[str, Any] = {"role": role, "model": model.name, "gpu": gpu.name}
                 row |= {name: getattr(own, name, None) for name in ("width", "height", "steps")}
+                if own is not None and own.frames > 1:
+                    row["frames"] = own.frames
                 stated = ("precision", "basis", "service_error", "source")
                 described.append(row | {name: getattr(known, name) for name in stated})
     return described
@@ -201,6 +207,7 @@ class MeasuredWindow:
 
     def __init__(self, run: Run, record: RunRecord, warmup: int) -> None:
         self._full = run.workload.standalone
+        self._own_deadline_s = run.workload.own_deadline_s
         self._first = run.workload.preload + warmup
         self._record = record
         self._warmup = warmup
@@ -243,9 +250,24 @@ class MeasuredWindow:
     def violations(self, limit: Limit) -> dict[str, float | None]:
         """Return the limit (its mean if sizes differ) and the share of requests that took longer or were not served."""
         limit_s = limit.value * (self._full.total_s[self._first :] if limit.unit == "x" else np.float64(1))
+        return {"limit_s": float(limit_s.mean()), "violation_rate": float(self._late(limit_s).mean())}
+
+    def own_violations(self) -> dict[str, dict[str, float | None]]:
+        """Return the same of the requests with a deadline of their own, and their number; empty without any."""
+        if self._own_deadline_s is None:
+            return {}
+        limit_s = self._own_deadline_s[self._first :]
+        has_own = ~np.isnan(limit_s)
+        if not has_own.any():
+            return {}
+        rate = float(self._late(limit_s)[has_own].mean())
+        mean_s, requests = float(limit_s[has_own].mean()), int(has_own.sum())
+        return {OWN: {"limit_s": mean_s, "violation_rate": rate, "requests": requests}}
+
+    def _late(self, limit_s: NDArray[np.float64] | np.float64) -> NDArray[np.bool_]:
         # A sum of step times may exceed the limit that it equals by a rounding error.
-        late = ~self.completed | (self.latency_s > limit_s * (1 + 1e-9))
-        return {"limit_s": float(limit_s.mean()), "violation_rate": float(late.mean())}
+        late: NDArray[np.bool_] = ~self.completed | (self.latency_s > limit_s * (1 + 1e-9))
+        return late
 
     def step_saving(self) -> float | None:
         """Return 1 - GPU step-seconds spent / those of every completed request in full on the large model."""

@@ -18,8 +18,8 @@ Item = int
 entry, then K. An integer takes half the memory of a tuple, and the garbage collector does not scan it.
 """
 
-Shape = tuple[int, int, int] | None
-"""A partition of the index: width, height and steps of a latent; None where all artifacts are searched together."""
+Shape = tuple[int, int, int, int] | None
+"""A partition of the index: width, height, frames and steps of a latent; None where all artifacts are searched together."""
 
 Change = tuple[float, Shape, int, int, bool]
 """A change of the index: when it was requested (s), shape, entry, the trace row that made it, and True if inserted (or

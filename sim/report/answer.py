@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from conf.page import number, percent
+from sim.core.slo import OWN
 from sim.report import tables
-from sim.report.compare import SeriesAtLoad, beyond_noise, cells, slo_multiples
+from sim.report.compare import SeriesAtLoad, beyond_noise, cells, limit_name, slo_multiples
 from sim.report.labels import Load
 from sim.report.runs import Run
 
@@ -87,7 +88,7 @@ def _meeting(name: str, results: Sequence[_Result], runs: Sequence[Run]) -> str:
         subject = "The system does not meet" if len(here) == 1 else "No system meets"
         scope = f"at {load.label}" if len(loads) == 1 else f"at any of {len(loads)} loads"
         found = f"{here[0].cell.series} meets it in {here[0].words(per=' per image')}{_others(here[1:])}"
-        return f"{subject} the {name} limit in {target} of requests {scope}. At {load.label}, {found}."
+        return f"{subject} the {limit_name(name)} in {target} of requests {scope}. At {load.label}, {found}."
     is_comparable = not tables.different_images(runs)
     lead, praise = meeting[0], ""
     if is_comparable and len(meeting) == 1 < len(here):
@@ -99,7 +100,9 @@ def _meeting(name: str, results: Sequence[_Result], runs: Sequence[Run]) -> str:
     rest = _others([each for each in here if each is not lead])
     best = _best_quality(here, lead) if is_comparable else ""
     beyond = f" At {loads[-1].label}, none does." if loads[-1] not in met else ""
-    found = f"{lead.cell.series} meets the {name} limit in {lead.words(' of requests', ' per image')}{praise}{rest}"
+    found = (
+        f"{lead.cell.series} meets the {limit_name(name)} in {lead.words(' of requests', ' per image')}{praise}{rest}"
+    )
     return f"At {load.label}, {found}.{beyond}{best}"
 
 
@@ -152,7 +155,8 @@ def _sustained(name: str, results: Sequence[_Result]) -> str:
         f"{_list(names)} {f'up to {rate:g} rpm' if rate else 'at no rate'}"
         for rate, names in sorted(highest.items(), reverse=True)
     ]
-    return f"At least {percent(TARGET, 0)} of requests are within {name}: {'; '.join(parts)}."
+    within = limit_name(name) if name == OWN else name
+    return f"At least {percent(TARGET, 0)} of requests are within {within}: {'; '.join(parts)}."
 
 
 def _fastest(grid: Sequence[SeriesAtLoad]) -> str:

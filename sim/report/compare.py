@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from sim.core.slo import parse_limit
+from sim.core.slo import OWN, parse_limit
 from sim.report.labels import Load, Scalar, natural
 from sim.report.runs import Run
 
@@ -105,20 +105,30 @@ def thinned(values: Sequence[T], max_count: int) -> list[T]:
 
 
 def slo_multiples(runs: Sequence[Run]) -> list[str]:
-    """Return every SLO name that some run measured ("2x", "4x", "10s"): multiples first, each by size."""
+    """Return every SLO name that some run measured: own deadlines ("own"), then multiples ("2x"), then seconds ("10s").
 
-    def size(name: str) -> tuple[bool, float, str]:
+    Multiples and seconds are in order of size.
+    """
+
+    def size(name: str) -> tuple[bool, bool, float, str]:
         try:
             limit = parse_limit(name)
         except ValueError:
-            return (True, math.inf, name)
-        return (limit.unit == "s", limit.value, name)
+            return (name != OWN, True, math.inf, name)
+        return (True, limit.unit == "s", limit.value, name)
 
     return sorted({name for run in runs for name in run.summary["slo"] or {}}, key=size)
 
 
+def limit_name(name: str) -> str:
+    """Return an SLO's name for a sentence: "2x limit", "own deadline"."""
+    return "own deadline" if name == OWN else f"{name} limit"
+
+
 def limit_text(name: str) -> str:
-    """Return an SLO's name for a title: "2x standalone latency", "10s"."""
+    """Return an SLO's name for a title: "2x standalone latency", "10s", "own deadline"."""
+    if name == OWN:
+        return limit_name(name)
     return name if name.endswith("s") else f"{name} standalone latency"
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from backends.base import size_text
 from conf.printable import printable
 
 BASES = {
@@ -28,9 +29,13 @@ class ImageSpec:
     height: int | None
     steps: int | None
     precision: str | None
+    frames: int = 1
 
     def __str__(self) -> str:
-        size = "own sizes" if self.width is None or self.height is None else f"{self.width}x{self.height}"
+        if self.width is None or self.height is None:
+            size = "own sizes"
+        else:
+            size = size_text(self.width, self.height, self.frames)
         steps = "own steps" if self.steps is None else f"{self.steps} steps"
         return f"{self.model}, {size}, {steps}, {self.precision or f'precision {UNKNOWN}'}"
 
@@ -77,7 +82,9 @@ def served_models(summary: Mapping[str, Any], config: Mapping[str, Any]) -> tupl
     several = len({row.get("gpu") for row in rows}) > 1
     for row in rows:
         precision = row["precision"] and printable(row["precision"])
-        images = ImageSpec(printable(row["model"]), row["width"], row["height"], row["steps"], precision)
+        images = ImageSpec(
+            printable(row["model"]), row["width"], row["height"], row["steps"], precision, row.get("frames") or 1
+        )
         gpu = printable(row["gpu"]) if several else None
         found.append(ServedModel(row["role"], images, row["basis"], row["service_error"], gpu))
     return tuple(sorted(found, key=lambda each: roles.index(each.role) if each.role in roles else len(roles)))

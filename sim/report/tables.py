@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from conf.page import DASH, number
-from sim.report.compare import SeriesAtLoad, beyond_noise, cells, slo_multiples
+from sim.report.compare import SeriesAtLoad, beyond_noise, cells, limit_name, slo_multiples
 from sim.report.labels import natural, short_value
 from sim.report.runs import Run
 from sim.report.served import UNKNOWN, runs_by_images
@@ -62,7 +62,7 @@ def columns(runs: Sequence[Run]) -> list[Column]:
     shares = ("p50", "p95", "p99", "mean")
     offered = [
         *(
-            Column(f"Over {name} limit", "%", ("slo", name, "violation_rate"), better=-1, settles=False)
+            Column(f"Over {limit_name(name)}", "%", ("slo", name, "violation_rate"), better=-1, settles=False)
             for name in slo_multiples(runs)
         ),
         *(Column(f"Latency {at}", "s", ("latency_s", at), better=-1, settles=False) for at in shares),

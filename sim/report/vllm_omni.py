@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from sim.core.errors import ConfigError
-from sim.core.slo import parse_limit
+from sim.core.slo import OWN, parse_limit
 from sim.report.compare import slo_multiples
 from sim.report.runs import Run, load_runs, measured
 
@@ -51,16 +51,18 @@ def vllm_omni(dirs: Sequence[Path]) -> dict[str, Any]:
 
 
 def _slo(run: Run, arrived: int) -> dict[str, Any]:
-    """Return the results for the tightest multiple of the standalone latency, else the tightest limit in seconds."""
+    """Return the results for the requests' own deadlines, else the tightest multiple of the standalone latency, else
+    the tightest limit in seconds."""
     names = slo_multiples([run])
     if not names:
         return {"slo_attainment_rate": None, "slo_met_success": None, "slo_scale": None}
-    limit = parse_limit(names[0])
+    limit = None if names[0] == OWN else parse_limit(names[0])
     late = run.number("slo", names[0], "violation_rate")
+    arrived = round(run.number("slo", OWN, "requests") or 0) if limit is None else arrived
     return {
         "slo_attainment_rate": None if late is None else 1 - late,
         "slo_met_success": None if late is None else round((1 - late) * arrived),
-        "slo_scale": limit.value if limit.unit == "x" else None,
+        "slo_scale": limit.value if limit is not None and limit.unit == "x" else None,
     }
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from backends.base import BackendError
+from backends.base import BackendError, size_text
 from backends.profile import Profile, Timing, shipped, within
 from sim.core.errors import ConfigError
 
@@ -32,7 +32,7 @@ def _line(profile: Profile) -> tuple[str, ...]:
     return (
         profile.gpu,
         profile.model if profile.step else f"{profile.model} (no steps: VAE alone)",
-        _sizes(sorted({(point.width * point.height, point.width, point.height) for point in measured})),
+        _sizes(sorted({(point.pixels, point.width, point.height, point.frames) for point in measured})),
         ", ".join(map(str, sorted({point.batch for point in _timed(profile)}))),
         ", ".join(map(str, groups)) or "-",
         " ".join(source.split()),
@@ -43,6 +43,6 @@ def _timed(profile: Profile) -> Sequence[Timing]:
     return profile.step or [*profile.text_encode, *profile.vae_encode, *profile.vae_decode]
 
 
-def _sizes(sizes: Sequence[tuple[int, int, int]]) -> str:
-    names = [f"{width}x{height}" for _, width, height in sizes]
+def _sizes(sizes: Sequence[tuple[int, int, int, int]]) -> str:
+    names = [size_text(*size) for _, *size in sizes]
     return ", ".join(names) if len(names) <= 4 else f"{len(names)} from {names[0]} to {names[-1]}"

@@ -2,6 +2,7 @@
 
 import json
 import math
+from array import array
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,8 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import yaml
+from numpy.typing import NDArray
 from tqdm import tqdm
 
+from backends.base import size_text
 from conf.assumption import Assumption
 from sim.addons.async_loading import AsyncLoading
 from sim.cache.cache import ArtifactCache
@@ -36,9 +39,9 @@ from sim.core.run_folder import (
     config_of,
     holds_run,
 )
-from sim.core.slo import Limit
+from sim.core.slo import Limit, Size, own_deadlines
 from sim.core.streams import ARRIVALS, TRACE, stream
-from sim.core.workload import Shapes, SimilarityInputs, Workload, addon_bytes, standalone
+from sim.core.workload import Shapes, SimilarityInputs, StandaloneLatency, Workload, addon_bytes, standalone
 from sim.engine import Engine
 from sim.metrics.quality import Quality, QualityEstimate, unknown_quality
 from sim.metrics.run_files import read_summary
@@ -236,16 +239,19 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
     _check_left(trace, settings)
     rows = trace
     shapes, native = _shapes(trace, reference(models), settings.shapes), settings.shapes == "model"
+    full = standalone(backends[0], reference(models), shapes, native)
     check_reference(gpus, models)
     of_gpus = roles(allocation, settings.cluster, gpus, models)
     engine = Engine(
         workload=Workload(
             schedule,
             shapes,
-            standalone(backends[0], reference(models), shapes, native),
+            full,
             native,
             settings.preload,
             *_deadline(settings.slo),
+            _own_deadlines(trace, shapes, settings.slo_by_size, full),
+            array("i", np.maximum(trace.column("priority"), 0).astype(np.int32).tobytes()),
             _addons(trace) if settings.addons == "serve" else None,
             addon_bytes(trace),
         ),
@@ -415,14 +421,34 @@ def _deadline(slo: Sequence[Limit]) -> tuple[float, float]:
     return (limit.value, math.inf) if limit.unit == "x" else (math.inf, limit.value)
 
 
+def _own_deadlines(
+    trace: Trace, shapes: Shapes, by_size: Mapping[Size, Limit], full: StandaloneLatency
+) -> NDArray[np.float64] | None:
+    """Return the seconds from arrival to the own deadline of every row; None if none has one.
+
+    Raises ConfigError if ``slo_by_size`` names none of the sizes.
+    """
+    width, height, _, frames = (*shapes, np.ones(len(trace), np.int32))[:4]
+    sizes = np.stack([width, height, frames])
+    if by_size:
+        there = [tuple(size) for size in np.unique(sizes, axis=1).T.tolist()]
+        if by_size.keys().isdisjoint(there):
+            named = ", ".join(size_text(*size) for size in there[:8]) + (", ..." if len(there) > 8 else "")
+            raise ConfigError(
+                f"slo_by_size: no request has the size {', '.join(size_text(*size) for size in by_size)}; name some of "
+                f"{named}, or add shapes=trace"
+            )
+    return own_deadlines(trace.column("slo_s"), sizes, by_size, full.total_s)
+
+
 def _shapes(trace: Trace, model: Model, shapes: str) -> Shapes:
-    """Return width, height and steps of every row: the reference model's own, or the trace's where it has them."""
-    own = (model.width, model.height, model.steps)
+    """Return width, height, steps and, of videos, frames of every row: the model's, or the trace's where it has some."""
+    names, own = ("width", "height", "steps", "frames"), (model.width, model.height, model.steps, model.frames)
     if shapes == "model":
-        width, height, steps = (np.full(len(trace), value, np.int32) for value in own)
+        columns = [np.full(len(trace), value, np.int32) for value in own]
     else:
-        columns = (trace.column(name) for name in ("width", "height", "steps"))
-        width, height, steps = (
-            np.where(column > 0, column, value).astype(np.int32) for column, value in zip(columns, own, strict=True)
-        )
-    return width, height, steps
+        columns = [
+            np.where((column := trace.column(name)) > 0, column, value).astype(np.int32)
+            for name, value in zip(names, own, strict=True)
+        ]
+    return tuple(columns if (columns[3] > 1).any() else columns[:3])

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from typing import Annotated, Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -9,10 +10,12 @@ from annotated_types import Ge, Gt, Le
 
 from backends.base import Cost, Work
 from sim.core.gpu import check_one_kind
+from sim.core.request import Request
 from sim.core.streams import LATENCY
 from sim.protocols import Run, Stepper
 
-Size = tuple[int, int]
+Size = tuple[int, int, int]
+"""Width, height and frames."""
 
 Counts = tuple[int, ...]
 """Requests of each size in a batch, in the order of ``ExpectedLatency.sizes``."""
@@ -123,13 +126,17 @@ class Svr:
         return regression
 
     def _features(self, counts: Counts) -> list[float]:
-        pixels = sum(n * width * height for n, (width, height) in zip(counts, self._sizes, strict=True))
+        pixels = sum(n * prod(size) for n, size in zip(counts, self._sizes, strict=True))
         return [*counts, sum(n > 0 for n in counts), pixels]
 
 
 def sample_works(model: str, sizes: Sequence[Size], counts: Counts, steps: int) -> list[Work]:
     """Return the works of a batch that belongs to no request; row 0 gives a live backend a prompt."""
-    return [Work(model, *size, steps, row=0) for size, n in zip(sizes, counts, strict=True) for _ in range(n)]
+    return [
+        Work(model, width, height, steps, row=0, frames=frames)
+        for (width, height, frames), n in zip(sizes, counts, strict=True)
+        for _ in range(n)
+    ]
 
 
 @dataclass(slots=True)
@@ -145,30 +152,31 @@ class ExpectedLatency:
     sizes: list[Size] = field(init=False)
     step_s: Callable[[str, Counts], float] = field(init=False, repr=False)
     _index: dict[Size, int] = field(init=False, default_factory=dict, repr=False)
-    _stages: dict[tuple[str, int, int], tuple[float, float]] = field(init=False, default_factory=dict, repr=False)
+    _stages: dict[tuple[str, Size], tuple[float, float]] = field(init=False, default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         remedy = "choose discipline=fifo, edf or pixel-budget"
         check_one_kind(self.run.cluster.kinds, "discipline", "it expects the seconds of a step on", remedy)
         workload = self.run.workload
-        sizes = set(zip(workload.width, workload.height, strict=True))
+        sizes = set(zip(workload.width, workload.height, workload.frames, strict=True))
         if workload.use_model_shape:
-            sizes |= {(model.width, model.height) for model in self.run.models.values()}
-        self.sizes = sorted(sizes, key=lambda size: (size[0] * size[1], size))
+            sizes |= {(model.width, model.height, model.frames) for model in self.run.models.values()}
+        self.sizes = sorted(sizes, key=lambda size: (prod(size), size))
         self._index = {size: index for index, size in enumerate(self.sizes)}
         self.latency_predictor.bind(self.run, self.executor, self.sizes)
         self.step_s = self.latency_predictor.step_s
 
-    def size_index(self, width: int, height: int) -> int:
-        return self._index[width, height]
+    def size_index(self, request: Request) -> int:
+        return self._index[request.width, request.height, request.frames]
 
-    def stages_s(self, model: str, width: int, height: int) -> tuple[float, float]:
-        """Return the seconds before the first step and after the last one of a request alone."""
-        key = (model, width, height)
+    def stages_s(self, request: Request) -> tuple[float, float]:
+        """Return the seconds before the first step and after the last one of ``request`` alone."""
+        model, size = request.model or "", (request.width, request.height, request.frames)
+        key = (model, size)
         stages = self._stages.get(key)
         if stages is None:
             backend = self.run.backend
-            works = [Work(model, width, height, 1, row=0 if backend.live else -1)]
+            works = [Work(model, *size[:2], 1, row=0 if backend.live else -1, frames=size[2])]
             before_s = backend.begin(works).seconds
             backend.steps(works)
             stages = self._stages[key] = before_s, backend.end(works).seconds

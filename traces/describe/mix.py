@@ -19,15 +19,29 @@ Mix = dict[str, list[tuple[str, float]]]
 
 
 def mix(trace: Trace) -> Mix:
-    """Count sizes (as width x height, pixels), steps and images per request."""
+    """Count sizes (as width x height, pixels, and x frames of a video), steps and images per request."""
     width, height, steps, images = (
         trace.table.column(name).cast(pa.string()) for name in ("width", "height", "steps", "images")
     )
-    columns = (pc.binary_join_element_wise(width, height, "x"), steps, images)
+    sizes = pc.binary_join_element_wise(width, height, "x")
+    frames = trace.table.column("frames")
+    is_video = pc.fill_null(pc.greater(frames, 1), False)
+    sizes = pc.if_else(is_video, pc.binary_join_element_wise(sizes, frames.cast(pa.string()), "x"), sizes)
+    columns = (sizes, steps, images)
     return {
         name: [(value, count / len(trace)) for value, count in tally(column.drop_null())]
         for name, column in zip(COLUMNS, columns, strict=True)
     }
+
+
+def deadlines(trace: Trace) -> dict[str, Any] | None:
+    """Return the number of requests with a deadline of their own, and quantiles of its seconds; None without any."""
+    slo_s = trace.column("slo_s")
+    known = slo_s[~np.isnan(slo_s)]
+    if not len(known):
+        return None
+    quantiles = dict(zip(("p10", "p50", "p90"), np.quantile(known, (0.1, 0.5, 0.9)).tolist(), strict=True))
+    return {"known_requests": len(known), "quantiles_s": quantiles}
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from traces.describe.addons import addons
 from traces.describe.arrivals import ArrivalStatistics, arrival_statistics
-from traces.describe.mix import Mix, Popularity, mix, popularity
+from traces.describe.mix import Mix, Popularity, deadlines, mix, popularity
 from traces.describe.prompts.coverage import Coverage, coverage
 from traces.describe.prompts.nearest import Nearest, nearest
 from traces.describe.prompts.prompt_similarity import PromptSimilarity, prompt_similarity
@@ -72,6 +72,7 @@ class TraceStatistics:
             **{name: part.to_dict() if part else None for name, part in measured.items()},
             **{name: {"distinct": len(found), "most": dict(found[:MAX_LISTED])} for name, found in self.mix.items()},
             **{name: use.to_dict() if use else None for name, use in self.popularity.items()},
+            "deadlines": deadlines(trace),
             "addons": self.addons,
             "null_columns": [name for name in SCHEMA.names if trace.table.column(name).null_count == count],
             "notes": trace.notes,

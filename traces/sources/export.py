@@ -13,7 +13,7 @@ from traces.table.trace import Trace
 FORMATS: Mapping[str, tuple[Callable[[Trace], Iterator[str]], Collection[str]]] = {
     "vllm-omni": (
         vllm_omni.lines,
-        {"arrival_s", *(ours for name, (ours, _) in vllm_omni.FIELDS.items() if name not in vllm_omni.OTHERS)},
+        {"arrival_s", *(ours for ours, _ in vllm_omni.FIELDS.values())},
     ),
     "sglang": (sglang.lines, sglang.COLUMNS.values()),
 }
@@ -22,7 +22,7 @@ FORMATS: Mapping[str, tuple[Callable[[Trace], Iterator[str]], Collection[str]]] 
 START: Mapping[str, bytes] = {"vllm-omni": b"Request(", "sglang": b'{"'}
 """Name of a format -> first bytes of its files."""
 
-KEPT: Mapping[str, Collection[str]] = {"vllm-omni": vllm_omni.OTHERS, "sglang": sglang.OTHERS}
+KEPT: Mapping[str, Collection[str]] = {"vllm-omni": ("slo_ms",), "sglang": (*sglang.OTHERS, "num_frames")}
 """Name of a format -> fields from a trace's extras."""
 
 

@@ -25,7 +25,7 @@ class Mix:
     benchmarks, so that the same seed gives the requests that were really sent.
 
     Args:
-        shapes: [width, height, steps, weight] rows, sizes in pixels.
+        shapes: [width, height, steps, weight] rows, sizes in pixels; of videos [width, height, frames, steps, weight].
         requests: number of rows.
         drawn: ``weight``, or ``turn``: the shapes in turn, whatever their weights.
         seed: seed of Python's `random`.
@@ -41,25 +41,26 @@ class Mix:
     name: str = "mix"
 
     def __post_init__(self) -> None:
-        if (split_weights(self.shapes, "shapes", 3, WHERE)[0] > 65_536).any():
+        if (split_weights(self.shapes, "shapes", (3, 4), WHERE)[0] > 65_536).any():
             raise TraceError(f"{WHERE}: shapes={self.shapes!r}, expected sizes of at most 65,536 pixels")
 
     def load(self, rng: np.random.Generator) -> Trace:
         """Draw the requests; nothing is drawn from `rng`."""
-        weights = [float(row[3]) for row in self.shapes]
+        weights = [float(row[-1]) for row in self.shapes]
         if self.drawn == "turn":
             which, order = [row % len(weights) for row in range(self.requests)], "one after another"
         else:
             which = random.Random(self.seed).choices(range(len(weights)), weights, k=self.requests)
             order = f"drawn by weight from Python's random, seed {self.seed}"
-        drawn = split_weights(self.shapes, "shapes", 3, WHERE)[0][which]
+        drawn = split_weights(self.shapes, "shapes", (3, 4), WHERE)[0][which]
         return make(
             {
                 "request_id": [f"r{row}" for row in range(self.requests)],
                 "arrival_s": np.arange(self.requests, dtype=np.float64),
                 "width": drawn[:, 0],
                 "height": drawn[:, 1],
-                "steps": drawn[:, 2],
+                "frames": drawn[:, 2] if drawn.shape[1] == 4 else None,
+                "steps": drawn[:, -1],
                 "images": np.ones(self.requests, np.int64),
                 "seed": np.arange(self.requests),
             },

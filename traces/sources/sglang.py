@@ -48,6 +48,7 @@ COLUMNS: Mapping[str, str] = {
     "request_id": "request_id",
     "width": "width",
     "height": "height",
+    "num_frames": "frames",
     "num_inference_steps": "steps",
     "seed": "seed",
     "num_outputs_per_prompt": "images",
@@ -110,8 +111,10 @@ def lines(trace: Trace) -> Iterator[str]:
     Raises TraceError if a request has no prompt, or its extras are not a JSON object.
     """
     for row in range(len(trace)):
-        others = {name: value for name, value in extras(trace, row).items() if name in OTHERS}
-        values = {theirs: trace.table.column(ours)[row].as_py() for theirs, ours in COLUMNS.items()} | others
+        others = extras(trace, row)  # num_frames, too, of traces from before the column frames
+        own = {theirs: trace.table.column(ours)[row].as_py() for theirs, ours in COLUMNS.items()}
+        values = {name: others[name] for name in (*OTHERS, "num_frames") if name in others}
+        values |= {name: value for name, value in own.items() if value is not None or name not in values}
         if values["prompt"] is None:
             raise TraceError(
                 f"{trace.path or trace.name}: row {row}, column prompt: found null, expected text, which the "

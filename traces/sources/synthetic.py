@@ -29,6 +29,8 @@ WHERE = "synthetic trace"
 
 STREAMS = ("visits", "channels", "wording", "sizes", "steps", "images", "models", "addons", "seeds")
 
+SIZE, ONE = (2, 3), (1,)
+"""Numbers beside the weight in rows of `sizes`, with and without frames, and in rows of other settings."""
 
 UpToMillion = Annotated[int, Ge(1), Le(10**6)]
 Above0 = Annotated[float, Ge(1e-300), Le(1e300)]
@@ -72,7 +74,7 @@ class Synthetic:
         one_channel: true: the trace is a single channel's, of rate `rate_rpm` / `channels`; false: all of them.
         users: number of possible users; None is `users_per_rpm` x `rate_rpm`, so that a higher rate means more
             users, not busier ones.
-        sizes: [width, height, weight] rows, pixels.
+        sizes: [width, height, weight] rows, pixels; of videos [width, height, frames, weight].
         steps: [steps, weight] rows.
         images: [images per request, weight] rows.
         base_models: share of each base model.
@@ -134,9 +136,9 @@ class Synthetic:
         check_number(WHERE, "session_mean", self.session_mean, max_value=self.session_most)
         if self.gap_median_s <= self.gap_least_s:
             raise TraceError(f"{WHERE}: gap_median_s={self.gap_median_s!r}, expected more than gap_least_s")
-        split_weights(self.sizes, "sizes", 2)
-        split_weights(self.steps, "steps", 1)
-        split_weights(self.images, "images", 1)
+        split_weights(self.sizes, "sizes", SIZE)
+        split_weights(self.steps, "steps", ONE)
+        split_weights(self.images, "images", ONE)
         settings.check_shares(self.base_models, "base_models")
         if self.service is not None and self.service not in self.services:
             raise TraceError(f"{WHERE}: service={self.service!r}, expected null or one of {', '.join(self.services)}")
@@ -171,7 +173,7 @@ class Synthetic:
         def inherited(part: str, change: float) -> tuple[Indices, np.random.Generator]:
             return settings.inherited(previous, change, streams[part]), streams[part]
 
-        sizes = settings.numbers(self.sizes, "sizes", 2, *inherited("sizes", self.settings_change))
+        sizes = settings.numbers(self.sizes, "sizes", SIZE, *inherited("sizes", self.settings_change))
         nothing, ids = pa.nulls(count, pa.list_(pa.string())), numbered_names("r", np.arange(count), count)
         controlnets, loras = nothing, nothing
         if self.service is not None:
@@ -187,8 +189,9 @@ class Synthetic:
                 "prompt": prompts.texts(rows, self.comma_share),
                 "width": sizes[:, 0],
                 "height": sizes[:, 1],
-                "steps": settings.numbers(self.steps, "steps", 1, *inherited("steps", self.settings_change))[:, 0],
-                "images": settings.numbers(self.images, "images", 1, *inherited("images", self.images_change))[:, 0],
+                "frames": sizes[:, 2] if sizes.shape[1] == 3 else None,
+                "steps": settings.numbers(self.steps, "steps", ONE, *inherited("steps", self.settings_change))[:, 0],
+                "images": settings.numbers(self.images, "images", ONE, *inherited("images", self.images_change))[:, 0],
                 "base_model": settings.models(self.base_models, *inherited("models", self.model_change)),
                 "controlnets": controlnets,
                 "loras": loras,

@@ -1,12 +1,12 @@
 """The trace of vLLM-Omni's diffusion benchmark, one `Request(...)` per line, read and written."""
 
 import ast
-import json
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from math import inf, nextafter
 from pathlib import Path
 from typing import Any
 
@@ -28,15 +28,16 @@ FIELDS: Mapping[str, tuple[str, type]] = {
     "prompt": ("prompt", str),
     "width": ("width", int),
     "height": ("height", int),
+    "num_frames": ("frames", int),
     "num_inference_steps": ("steps", int),
     "timestamp": ("time", float),
-    "slo_ms": ("extras", float),
+    "slo_ms": ("slo_s", float),
     "seed": ("seed", int),
 }
 """Field, in the order of writing -> column of a trace, and type of its values."""
 
-OTHERS = frozenset(("slo_ms",))
-"""Fields kept in the column extras."""
+MS = 1000.0
+"""Milliseconds in a second."""
 
 SINCE_1970_S = 1e8
 """Timestamps above this are seconds since 1970; as seconds of a benchmark they would be three years."""
@@ -57,8 +58,7 @@ class VllmOmni(Streamed):
 
     A line is not run as code: it is split into keywords and values, and each value is a literal string, number or
     constant. A timestamp is seconds from the start, or, above 1e8, seconds since 1970. Without timestamps the lines are
-    an order and no times. A field without a column (`slo_ms`) is kept in the extras, so that `lines` writes what was
-    read.
+    an order and no times. The deadline `slo_ms` becomes `slo_s`, in seconds.
 
     Args:
         path: the file, UTF-8, plain or gzipped; a leading ~ is the home folder.
@@ -106,12 +106,13 @@ def lines(trace: Trace) -> Iterator[str]:
 
     Raises TraceError if extras are not a JSON object.
     """
-    columns = {ours: trace.table.column(ours) for ours in ("request_id", "prompt", "width", "height", "steps", "seed")}
+    columns = {ours: trace.table.column(ours) for ours, _ in FIELDS.values() if ours != "time"}
     order_only = trace.notes.get("arrival_s") == ORDER_ONLY
     for row, time in enumerate(trace.arrival_s.tolist()):
-        others = extras(trace, row)
         own = {"time": None if order_only else time, **{name: column[row].as_py() for name, column in columns.items()}}
-        values = {name: others.get(name) if name in OTHERS else own[ours] for name, (ours, _) in FIELDS.items()}
+        values = {name: own[ours] for name, (ours, _) in FIELDS.items()}
+        slo_s = own["slo_s"]  # in the extras of traces from before its column
+        values["slo_ms"] = extras(trace, row).get("slo_ms") if slo_s is None else milliseconds(slo_s)
         yield f"Request({', '.join(f'{name}={value!r}' for name, value in values.items() if value is not None)})"
 
 
@@ -174,11 +175,18 @@ def _columns(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         if theirs == "request_id":
             if all(value is not None for value in values):
                 columns[ours] = values
-        elif theirs not in OTHERS and ours != "time":
+        elif theirs == "slo_ms":
+            columns[ours] = pa.array([None if value is None else value / MS for value in values], pa.float64())
+        elif ours != "time":
             columns[ours] = pa.array(values, pa.string() if kind is str else pa.int64())
-    others = [{name: each[name] for name in OTHERS if name in each} for each in found]
-    columns["extras"] = pa.array([json.dumps(each) if each else None for each in others], pa.string())
     return columns
+
+
+def milliseconds(seconds: float) -> float:
+    """Return the shortest number of milliseconds that is read as ``seconds``: a product may be off by a rounding."""
+    near = seconds * MS
+    same = [each for each in (near, nextafter(near, 0.0), nextafter(near, inf)) if each / MS == seconds]
+    return min(same, key=lambda each: len(repr(each)), default=near)
 
 
 def _counted(table: pa.Table) -> pa.Table:

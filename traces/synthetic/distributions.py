@@ -53,9 +53,12 @@ def numbered_names(prefix: str, numbers: Indices, size: int) -> pa.Array:
 
 
 def split_weights(
-    rows: Sequence[Sequence[Any]], name: str, width: int, where: str = "synthetic trace"
+    rows: Sequence[Sequence[Any]], name: str, widths: Sequence[int], where: str = "synthetic trace"
 ) -> tuple[Indices, Floats]:
-    """Split rows of `width` positive whole numbers and a weight: (n, width) values, (n,) weights that sum to 1.
+    """Split rows of positive whole numbers and a weight: (n, width) values, (n,) weights that sum to 1.
+
+    Args:
+        widths: the numbers of values that rows may have; all rows have one of them.
 
     Raises TraceError if `rows`, the setting `name`, has another form, or is empty.
     """
@@ -63,8 +66,9 @@ def split_weights(
         table = np.array([list(row) for row in rows], np.float64)
     except (TypeError, ValueError):
         table = np.empty(0)
-    positive = table.shape[1:] == (width + 1,) and ((table > 0) & (table < 2.0**63)).all()
+    positive = table.ndim == 2 and table.shape[1] - 1 in widths and ((table > 0) & (table < 2.0**63)).all()
     if not positive or (table[:, :-1] % 1.0).any():
-        expected = f"expected rows of {width} positive whole numbers and a positive weight, each below 2^63"
+        numbers = " or ".join(map(str, widths))
+        expected = f"expected rows of {numbers} positive whole numbers and a positive weight, each below 2^63"
         raise TraceError(f"{where}: {name}={rows!r}, {expected}")
     return table[:, :-1].astype(np.int64), table[:, -1] / table[:, -1].sum()

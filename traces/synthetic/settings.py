@@ -19,9 +19,11 @@ def inherited(previous: Indices, change: float, rng: np.random.Generator) -> Ind
     return inherited_from((previous < 0) | (rng.random(len(previous)) < change), previous)
 
 
-def numbers(rows: Sequence[Sequence[Any]], name: str, width: int, source: Indices, rng: np.random.Generator) -> Indices:
-    """Draw `width` numbers for each row of `source` by the weights of the setting `name`, (n, width)."""
-    values, weights = split_weights(rows, name, width)
+def numbers(
+    rows: Sequence[Sequence[Any]], name: str, widths: Sequence[int], source: Indices, rng: np.random.Generator
+) -> Indices:
+    """Draw numbers for each row of `source` by the weights of the setting `name`: (n, width), one of `widths`."""
+    values, weights = split_weights(rows, name, widths)
     return np.asarray(values[choices(weights, len(source), rng)[source]], np.int64)
 
 

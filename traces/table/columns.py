@@ -15,6 +15,7 @@ _COLUMNS: Mapping[str, tuple[pa.DataType, str]] = {
     "prompt": (pa.string(), "text"),
     "width": (pa.int32(), "pixels"),
     "height": (pa.int32(), "pixels"),
+    "frames": (pa.int32(), "frames of a video; null is an image"),
     "steps": (pa.int32(), "denoising steps"),
     "images": (pa.int32(), "images per request"),
     "base_model": (pa.string(), "name of the base model"),
@@ -22,6 +23,8 @@ _COLUMNS: Mapping[str, tuple[pa.DataType, str]] = {
     "loras": (pa.list_(pa.string()), "names of LoRAs"),
     "seed": (pa.int64(), "seed of the noise"),
     "gen_s": (pa.float64(), "seconds that the service took to generate it"),
+    "slo_s": (pa.float64(), "seconds from arrival to the request's own deadline"),
+    "priority": (pa.int32(), "priority, higher first; null is 0"),
     "extras": (pa.string(), "what else the source's own format says of the request, a JSON object"),
 }
 
@@ -32,7 +35,7 @@ SCHEMA: pa.Schema = pa.schema(
 )
 """Columns of every trace. A value that the source lacks is null; an empty list means that none were used."""
 
-LATER = ("gen_s", "extras")
+LATER = ("frames", "gen_s", "slo_s", "priority", "extras")
 """Columns added later. A file without them is read as if they were null. An all-null one does not enter the digest, so
 that older traces keep their digests."""
 

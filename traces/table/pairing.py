@@ -20,6 +20,8 @@ TAKEN = {
     "base_model": "base_model",
     "controlnets": "controlnets",
     "loras": "loras",
+    "deadlines": "slo_s",
+    "priority": "priority",
 }
 """Name of what can be taken from the second trace -> its column."""
 

@@ -76,7 +76,8 @@ class Trace:
         return float(arrival_s[-1] - arrival_s[0])
 
     def column(self, name: str) -> npt.NDArray[Any]:
-        """Return a numeric column, (n,): float64 for `arrival_s` and `gen_s`, int64 for the others.
+        """Return a numeric column, (n,): float64 for `arrival_s`, `gen_s` and `slo_s`, int64 for the
+        others.
 
         A null integer is -1, which no valid trace contains. A null float is NaN.
         """
@@ -107,8 +108,8 @@ def make(
 
     Raises:
         TraceError: as `conform`. There are no rows, a required value is null, or text is not UTF-8. An arrival is
-            negative, not finite, or earlier than the one before it. A request_id occurs twice, a size is not positive,
-            or a seed is negative. `notes` is not JSON-able.
+            negative, not finite, or earlier than the one before it. A request_id occurs twice, a size or a deadline is
+            not positive, or a seed or priority is negative. `notes` is not JSON-able.
     """
     notes = dict(notes or {})
     check_notes(notes, where)

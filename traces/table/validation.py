@@ -26,7 +26,7 @@ OWN = (
     "seconds since the start of the trace (csv reads seconds since 1970 with --arrival unix, milliseconds with unix-ms)"
 )
 
-POSITIVE = ("width", "height", "steps", "images")
+POSITIVE = ("width", "height", "frames", "steps", "images")
 
 BOUNDS: Mapping[type, str] = {Gt: "above", Ge: "min_value", Le: "max_value"}
 """Bounds of an annotation -> arguments of `check_number`."""
@@ -62,7 +62,7 @@ def excerpt(text: str, limit: int = 120) -> str:
 
 
 def check_cells(table: pa.Table, origin: Origin) -> None:
-    """Check the rules of a canonical trace, (n, 14), that do not depend on the order of its rows.
+    """Check the rules of a canonical trace, (n, 17), that do not depend on the order of its rows.
 
     Raises TraceError as `traces.table.trace.make`.
     """
@@ -84,8 +84,12 @@ def check_cells(table: pa.Table, origin: Origin) -> None:
     gen_s = table.column("gen_s")
     refuse(gen_s, pc.invert(pc.and_(pc.is_finite(gen_s), pc.greater_equal(gen_s, 0.0))), "gen_s",
            "finite seconds, 0 or more, or null", origin)  # fmt: skip
-    seeds = table.column("seed")
-    refuse(seeds, pc.less(seeds, 0), "seed", "an integer, 0 or more, or null", origin)
+    slo_s = table.column("slo_s")
+    refuse(slo_s, pc.invert(pc.and_(pc.is_finite(slo_s), pc.greater(slo_s, 0.0))), "slo_s",
+           "finite seconds above 0, or null", origin)  # fmt: skip
+    for name in ("seed", "priority"):
+        column = table.column(name)
+        refuse(column, pc.less(column, 0), name, "an integer, 0 or more, or null", origin)
 
 
 def check_times(times: pa.ChunkedArray, origin: Origin, *, relative: bool = True) -> None:
@@ -126,7 +130,7 @@ def check_span(arrival_s: pa.ChunkedArray, rows: pa.ChunkedArray, origin: Origin
 
 
 def check_text(table: pa.Table, origin: Origin, limit: int) -> None:
-    """Check the texts, valid UTF-8 of unknown origin, in the cells of a table, (n, 14).
+    """Check the texts, valid UTF-8 of unknown origin, in the cells of a table, (n, 17).
 
     Raises TraceError if a text is longer than `limit` bytes, or holds a NUL character.
     """

@@ -105,7 +105,7 @@ class Optimum(Eviction):
         work = self._run.workload
         if work.use_model_shape:
             return np.zeros(rows, np.int64)
-        columns = [np.frombuffer(column, np.int32) for column in (work.width, work.height, work.steps)]
+        columns = [np.frombuffer(column, np.int32) for column in (work.width, work.height, work.frames, work.steps)]
         return np.unique(np.stack(columns), axis=1, return_inverse=True)[1].ravel()
 
 

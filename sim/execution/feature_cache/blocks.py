@@ -6,7 +6,9 @@ from itertools import accumulate
 
 from backends.base import Cost
 from conf.ranges import Count
+from sim.core.errors import ConfigError
 from sim.core.request import Request
+from sim.core.workload import serves_videos
 from sim.execution.feature_cache.feature_similarity import AssumedFeatureSimilarity, MeasuredFeatureSimilarity
 from sim.execution.feature_cache.overhead import Overhead
 from sim.execution.feature_cache.step_costs import MixedStepCosts, PerStepCosts
@@ -121,6 +123,11 @@ class WholeImage:
 
 
 def _assume(run: Run, consecutive: int) -> None:
+    if serves_videos(run.workload, run.models):
+        raise ConfigError(
+            "feature_cache: found videos, and the similarity of blocks is that of images; choose feature_cache=none, "
+            "or one that skips whole steps"
+        )
     run.assume(
         "steps in a row in which a block is reused, at most", consecutive, "assumed; PatchedServe does not print N"
     )

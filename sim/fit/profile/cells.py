@@ -31,6 +31,7 @@ class Cell:
 
     width: int
     height: int
+    frames: int
     steps: int
     requests: int
     mean_s: float
@@ -56,19 +57,20 @@ def cells(held_out: Observed, backend: Profiled, model: str, min_requests: int) 
     Raises:
         BackendError: a size is outside the profile's grid.
     """
-    shapes = np.stack([held_out.width, held_out.height, held_out.steps])
+    shapes = np.stack([held_out.width, held_out.height, held_out.steps, held_out.frames])
     kinds, kind_of, counts = np.unique(shapes, axis=1, return_inverse=True, return_counts=True)
     scatter, found = backend.profiles[model].scatter, []
     for kind in np.argsort(-counts, kind="stable"):
         if counts[kind] < min_requests:
             break
-        work, seconds = Work(model, *kinds[:, kind].tolist()), held_out.seconds[kind_of.ravel() == kind]
+        width, height, steps, frames = kinds[:, kind].tolist()
+        work, seconds = Work(model, width, height, steps, frames=frames), held_out.seconds[kind_of.ravel() == kind]
         typical_s = backend.typical_s(work)
         mean, p90 = (1.0, 1.0) if scatter is None else (scatter.mean(typical_s), scatter.quantile(typical_s, 0.9))
         mean_s, p90_s = float(seconds.mean()), float(np.quantile(seconds, 0.9))
         errors = typical_s * mean / mean_s - 1, typical_s * p90 / p90_s - 1
         noise = float(seconds.std() / np.sqrt(len(seconds)) / mean_s)
-        found.append(Cell(work.width, work.height, work.steps, len(seconds), mean_s, p90_s, *errors, noise))
+        found.append(Cell(width, height, frames, steps, len(seconds), mean_s, p90_s, *errors, noise))
     return found
 
 

@@ -38,9 +38,9 @@ def fit(seen: Observed, *, gpu: str, model: str, source: str, notes: str | None 
 
     def point(size: int, seconds: float) -> Point:
         at = pixels == size
-        shapes = Counter(zip(seen.width[at].tolist(), seen.height[at].tolist(), strict=True))
-        width, height = min(shapes, key=lambda shape: (-shapes[shape], shape))  # the most common
-        return Point(width=width, height=height, seconds=_short(seconds))
+        shapes = Counter(zip(*(column[at].tolist() for column in (seen.width, seen.height, seen.frames)), strict=True))
+        width, height, frames = min(shapes, key=lambda shape: (-shapes[shape], shape))  # the most common
+        return Point(width=width, height=height, frames=frames, seconds=_short(seconds))
 
     return Profile(
         schema=1,

@@ -1,6 +1,6 @@
 """Size, steps and generation seconds of every request of a log, in order of arrival."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 
 import numpy as np
@@ -12,24 +12,25 @@ from traces.table.trace import Trace
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """Size, steps and generation seconds of requests in order of arrival; every array is (n,)."""
+    """Size, steps, generation seconds and frames of requests in order of arrival; every array is (n,)."""
 
     arrival_s: NDArray[np.float64]
     width: NDArray[np.int64]
     height: NDArray[np.int64]
     steps: NDArray[np.int64]
     seconds: NDArray[np.float64]
+    frames: NDArray[np.int64]
 
     def __len__(self) -> int:
         return len(self.seconds)
 
     @property
     def pixels(self) -> NDArray[np.int64]:
-        """Pixels per image, (n,)."""
-        return self.width * self.height
+        """Pixels of all frames, (n,)."""
+        return self.width * self.height * self.frames
 
     def __getitem__(self, rows: NDArray[np.bool_] | slice) -> "Observed":
-        return Observed(self.arrival_s[rows], self.width[rows], self.height[rows], self.steps[rows], self.seconds[rows])
+        return Observed(*(getattr(self, each.name)[rows] for each in fields(self)))
 
     def period(self, begins: datetime | None) -> str:
         """Return the times of the first and last request in words: dates, or hours of the trace without ``begins``."""
@@ -52,7 +53,7 @@ def observed(trace: Trace) -> Observed:
             f"trace {trace.name}: {int(known.sum())} of {len(trace)} requests have a size, steps and seconds, "
             "expected 2 or more; take a trace with generation seconds (mezzotint trace import sd-beta)"
         )
-    return Observed(arrival_s, width, height, steps, seconds)[known]
+    return Observed(arrival_s, width, height, steps, seconds, np.maximum(trace.column("frames"), 1))[known]
 
 
 def first_arrival(trace: Trace) -> datetime | None:

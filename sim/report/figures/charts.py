@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from conf.page import number
+from sim.core.slo import OWN
 from sim.report.compare import (
     SeriesAtLoad,
     Spread,
@@ -185,6 +186,8 @@ def _limits(drawn: Sequence[SeriesAtLoad]) -> list[Limit]:
     """Return a line for each limit (s): one for all series that share it, else one for each."""
     found = []
     for name in slo_multiples([run for cell in drawn for run in cell.runs]):
+        if name == OWN:
+            continue  # each request has another
         limits = {cell.series: round(value.mean, 6) for cell in drawn if (value := cell.spread("slo", name, "limit_s"))}
         for limit in sorted(set(limits.values())):
             owners = [series for series, value in limits.items() if value == limit]

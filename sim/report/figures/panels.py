@@ -15,6 +15,7 @@ from matplotlib.ticker import FixedLocator, LogLocator, MaxNLocator, NullFormatt
 
 from conf.page import number
 from conf.palette import EDGE, GREY, house_style, plain_numbers
+from sim.core.slo import OWN
 from sim.report.compare import (
     SeriesAtLoad,
     Spread,
@@ -356,6 +357,8 @@ def _slo_limits(panel: Axes, drawn: Sequence[SeriesAtLoad], styles: Mapping[str,
     """
     any_drawn = False
     for name in slo_multiples([run for cell in drawn for run in cell.runs]):
+        if name == OWN:
+            continue  # each request has another
         limits = {cell.series: value.mean for cell in drawn if (value := cell.spread("slo", name, "limit_s"))}
         distinct = {round(limit, 6) for limit in limits.values()}
         for limit in sorted(distinct):

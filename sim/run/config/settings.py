@@ -17,7 +17,7 @@ from pydantic import (
 from conf.assumption import Assumption
 from conf.validation import first_error
 from sim.core.errors import ConfigError
-from sim.core.slo import Limit, parse_limit
+from sim.core.slo import Limit, Size, parse_by_size, parse_limit
 from sim.metrics.cost import PaidService
 from sim.run.config.build import Parts
 from sim.run.config.choices import groups
@@ -31,6 +31,14 @@ def _distinct(limits: list[Limit]) -> list[Limit]:
     if len({str(limit) for limit in limits}) < len(limits):
         raise ValueError("expected limits that differ in their first six digits")
     return limits
+
+
+def _by_size(found: Any) -> dict[Size, Limit]:
+    if found is None:
+        return {}
+    if not isinstance(found, Mapping):
+        raise ValueError("expected sizes and their limits, such as {512x512: 1.5s}")
+    return parse_by_size(found)
 
 
 class ClusterSettings(BaseModel):
@@ -103,6 +111,7 @@ class Settings(BaseModel):
     addons: Literal["ignore", "serve"]
     extrapolate: Literal["error", "warn"]
     slo: Annotated[list[Annotated[Limit, BeforeValidator(parse_limit)]], AfterValidator(_distinct)]
+    slo_by_size: Annotated[dict[Size, Limit], BeforeValidator(_by_size)] = {}
     warmup: Annotated[Whole, Field(ge=0)]
     preload: Annotated[Whole, Field(ge=0)]
     sample_s: Annotated[Real, Field(ge=1e-3, le=1e9)]

@@ -1,21 +1,29 @@
 """Earliest deadline first."""
 
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from sim.core.request import Request
-from sim.protocols import Discipline, Worker
+from sim.protocols import Discipline, Run, Worker
 from sim.scheduling.disciplines.priority_queue import PriorityQueue
 
 
 @dataclass(slots=True)
 class Edf(Discipline):
-    """Earliest deadline first: it joins as soon as its worker has capacity."""
+    """Earliest deadline first: it joins as soon as its worker has capacity.
 
+    Of equal deadlines the higher priority goes first, then the earlier arrival.
+    """
+
+    _priority: "array[int]" = field(init=False, repr=False)
     _queue: PriorityQueue = field(init=False, default_factory=PriorityQueue, repr=False)
 
+    def bind(self, run: Run) -> None:
+        self._priority = run.workload.priority
+
     def add(self, worker: Worker, request: Request, now_s: float) -> None:
-        self._queue.add(worker, request.deadline_s, request)
+        self._queue.add(worker, (request.deadline_s, -self._priority[request.row]), request)
 
     def next(self, worker: Worker, now_s: float) -> Request | None:
         return self._queue.next(worker)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from sim.core.request import Request
 from sim.protocols import Discipline, Stepper, Worker
 
-Resolution = tuple[str | None, int, int]
+Resolution = tuple[str | None, int, int, int]
 
 
 @dataclass(slots=True)
@@ -57,4 +57,4 @@ class OneResolution(Discipline):
 
 
 def _resolution(request: Request) -> Resolution:
-    return request.model, request.width, request.height
+    return request.model, request.width, request.height, request.frames

@@ -11,7 +11,10 @@ from sim.scheduling.disciplines.fifo import FifoQueue
 
 @dataclass(slots=True)
 class PixelBudget(Discipline):
-    """First in, first out, while the batch has at most ``max_pixels`` and fits into memory; larger images run alone."""
+    """First in, first out, while the batch has at most ``max_pixels`` and fits into memory; larger images run alone.
+
+    Pixels of a video are those of all frames.
+    """
 
     executor: Stepper
     max_pixels: Count = 4 * 1024 * 1024
@@ -29,7 +32,7 @@ class PixelBudget(Discipline):
         if head is None:
             return None
         batch = [*self.executor.active(worker), *self.executor.joining(worker), head]
-        over_budget = sum(request.width * request.height for request in batch) > self.max_pixels
+        over_budget = sum(request.width * request.height * request.frames for request in batch) > self.max_pixels
         if len(batch) > 1 and (over_budget or not fits(self._run, worker, batch)):
             return None
         return self._queue.next(worker, now_s)

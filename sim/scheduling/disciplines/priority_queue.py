@@ -3,11 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
+from typing import Any
 
 from sim.core.request import Request
 from sim.protocols import Worker
 
-Ranked = tuple[float, int, Request]
+Rank = float | tuple[float, int]
+"""All ranks of a queue are of one kind."""
+
+Ranked = tuple[Any, int, Request]
 """Rank, trace row and request: equal ranks are served in the order of rows."""
 
 
@@ -18,7 +22,7 @@ class PriorityQueue:
     _queues: dict[Worker, list[Ranked]] = field(init=False, default_factory=dict, repr=False)
     _waiting: int = field(init=False, default=0, repr=False)
 
-    def add(self, worker: Worker, rank: float, request: Request) -> None:
+    def add(self, worker: Worker, rank: Rank, request: Request) -> None:
         heappush(self._queues.setdefault(worker, []), (rank, request.row, request))
         self._waiting += 1
 

@@ -38,7 +38,7 @@ class RequestClass:
     waiting: list[tuple[float, int, Request]] = field(default_factory=list)
 
 
-ClassKey = tuple[str | None, int, int, int, int]
+ClassKey = tuple[str | None, int, int, int, int, int]
 
 ActiveRequests = Sequence[tuple[Request, float, float]]
 """For each request of a batch: the request, its remaining seconds besides its own steps, and its standalone latency."""
@@ -87,8 +87,11 @@ class Slack(Discipline):
 
     def bind(self, run: Run) -> None:
         workload = run.workload
-        if min(workload.deadline, workload.deadline_s) == inf:
-            raise ConfigError("discipline: slack is the time left to a deadline, and slo is empty; add slo=[5]")
+        if inf in workload.limit_s[workload.preload :]:
+            raise ConfigError(
+                "discipline: slack is the time left to a deadline, and slo is empty and not every request has one of "
+                "its own; add slo=[5]"
+            )
         self._run = run
         self._standalone_s = array("d", workload.standalone.total_s.tobytes())
         self._expected = ExpectedLatency(run, self.executor, self.latency_predictor)
@@ -102,12 +105,12 @@ class Slack(Discipline):
 
     def add(self, worker: Worker, request: Request, now_s: float) -> None:
         classes = self._queues.setdefault(worker, {})
-        key = (request.model, request.width, request.height, request.steps, request.steps_left)
+        key = _class_key(request)
         request_class = classes.get(key)
         if request_class is None:
             assert request.model is not None
-            size = self._expected.size_index(request.width, request.height)
-            stages = self._expected.stages_s(request.model, request.width, request.height)
+            size = self._expected.size_index(request)
+            stages = self._expected.stages_s(request)
             request_class = classes[key] = RequestClass(
                 request.model, size, request.steps_left, *stages, self._standalone_s[request.row]
             )
@@ -230,7 +233,7 @@ class Slack(Discipline):
         request = heappop(taken_from.waiting)[2]
         self._waiting -= 1
         if not taken_from.waiting:
-            del classes[request.model, request.width, request.height, request.steps, request.steps_left]
+            del classes[_class_key(request)]
         return request
 
     def __len__(self) -> int:
@@ -287,6 +290,10 @@ class Refusal:
                 slack = (request.deadline_s - now_s - (request.steps_left * cur_s + besides_s)) / other_s
                 steps = min(steps, (slack - urgent_slack) / faster)
         return steps
+
+
+def _class_key(request: Request) -> ClassKey:
+    return request.model, request.width, request.height, request.frames, request.steps, request.steps_left
 
 
 def _add_one(counts: Counts, size: int) -> Counts:

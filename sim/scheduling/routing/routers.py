@@ -46,8 +46,9 @@ class LeastOutstanding(Router):
     """Choose the worker with the least outstanding load, waiting or running; no profile is needed.
 
     Args:
-        of: load of a request. ``requests`` counts 1, ``pixels`` its pixels (PatchedServe, 8.1), ``declared-cost`` steps
-            x pixels, as llm-d's router for diffusion serving, which breaks ties at random (llm-d-router, 2053).
+        of: load of a request. ``requests`` counts 1, ``pixels`` the pixels of all its frames (PatchedServe, 8.1),
+            ``declared-cost`` steps x pixels, as llm-d's router for diffusion serving, which breaks ties at random
+            (llm-d-router, 2053).
         ties: of workers with the same load, the ``first`` by number or a ``random`` one.
     """
 
@@ -70,7 +71,7 @@ class LeastOutstanding(Router):
     def _load_of(self, request: Request) -> int:
         if self.of == "requests":
             return 1
-        pixels = request.width * request.height
+        pixels = request.width * request.height * request.frames
         return pixels if self.of == "pixels" else request.steps * pixels
 
 
@@ -125,6 +126,7 @@ class LeastWorkLeft(Router):
             request.model,
             request.width,
             request.height,
+            request.frames,
             request.steps,
             request.skipped,
             request.refine,

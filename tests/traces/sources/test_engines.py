@@ -15,7 +15,7 @@ from traces.error import TraceError
 from traces.sources.export import FORMATS, export
 from traces.sources.sglang import SGLang
 from traces.sources.synthetic import Synthetic
-from traces.sources.vllm_omni import VllmOmni
+from traces.sources.vllm_omni import VllmOmni, milliseconds
 from traces.table.trace import Trace, make
 
 READERS: dict[str, Any] = {"vllm-omni": VllmOmni, "sglang": SGLang}
@@ -59,11 +59,19 @@ sizes = st.integers(1, 2**31 - 1)
     width=sizes,
     steps=sizes,
     seed=st.integers(0, 2**63 - 1),
-    slo_ms=st.floats(0, 1e9),
+    frames=st.none() | sizes,
+    slo_ms=st.floats(0.001, 1e9),
     gaps=st.lists(st.floats(0, 1e4), min_size=6, max_size=6),
 )
 def test_any_prompt_round_trips(
-    prompts: list[str], width: int, steps: int, seed: int, slo_ms: float, gaps: list[float], tmp_path_factory: Any
+    prompts: list[str],
+    width: int,
+    steps: int,
+    seed: int,
+    frames: int | None,
+    slo_ms: float,
+    gaps: list[float],
+    tmp_path_factory: Any,
 ) -> None:
     folder = tmp_path_factory.mktemp("t")
     count = len(prompts)
@@ -73,11 +81,11 @@ def test_any_prompt_round_trips(
         "width": [width] * count,
         "steps": [steps] * count,
         "seed": [seed] * count,
+        "frames": [frames] * count,
     }
     timed = make(
-        columns | {"arrival_s": np.cumsum(gaps[:count]), "extras": [json.dumps({"slo_ms": slo_ms})] * count},
-        name="t", source="s",
-    )  # fmt: skip
+        columns | {"arrival_s": np.cumsum(gaps[:count]), "slo_s": [slo_ms / 1000] * count}, name="t", source="s"
+    )
     assert back(timed, "vllm-omni", folder).digest == timed.digest
     others = {"guidance_scale": slo_ms, "sampling_params": {"a": [1, {"b": prompts[0]}]}, "image_paths": prompts}
     columns |= {"images": [3] * count, "extras": [json.dumps(others, ensure_ascii=False)] * count}
@@ -98,13 +106,40 @@ def test_engine_formats_are_read(tmp_path: Path) -> None:
     assert found.table.column("prompt").to_pylist() == ["it's", "x\n)"]
     assert found.table.column("width").to_pylist() == [512, None]
     assert found.arrival_s.tolist() == [0.5, 2.0]
-    assert found.table.column("extras").to_pylist() == ['{"slo_ms": 3000}', None]
+    assert found.table.column("slo_s").to_pylist() == [3.0, None]
+    assert found.table.column("extras").to_pylist() == [None, None]
     assert found.notes["skipped"] == {"blank lines": 1}
     (tmp_path / "t.txt").write_text("Request(timestamp=1700000000.5)\nRequest(timestamp=1700000000.0)\n")
     assert load("vllm-omni", tmp_path).arrival_s.tolist() == [0.0, 0.5]
+    (tmp_path / "t.txt").write_text("Request(width=832, height=480, num_frames=81)\nRequest(num_frames=None)\n")
+    assert load("vllm-omni", tmp_path).table.column("frames").to_pylist() == [81, None]
+    (tmp_path / "t.jsonl").write_text('{"prompt": "a", "num_frames": 49}')
+    assert load("sglang", tmp_path).table.column("frames").to_pylist() == [49]
     (tmp_path / "t.jsonl").write_text('{"prompt": "a", "width": 64}\n{"prompt": "b", "fps": 8.5, "seed": null}\n')
     found = load("sglang", tmp_path)
     assert found.table.column("extras").to_pylist() == [None, '{"fps": 8.5}']
+
+
+@pytest.mark.parametrize(("form", "field", "value"), [("vllm-omni", "slo_ms", 1500), ("sglang", "num_frames", 49)])
+def test_field_in_the_extras_of_an_older_trace_is_exported(
+    form: str, field: str, value: int, tmp_path: Path
+) -> None:
+    """Both fields were extras before the trace had columns for them."""
+    older = make(
+        {"request_id": ["a"], "arrival_s": [0], "prompt": ["p"], "extras": [json.dumps({field: value})]},
+        name="t",
+        source="s",
+    )
+    assert field not in export(older, form, tmp_path / "t.out")
+    assert str(value) in (tmp_path / "t.out").read_text()
+
+
+@given(ms=st.integers(1, 10**9).map(float) | st.floats(1e-3, 1e9))
+def test_deadline_in_milliseconds_survives_its_seconds(ms: float) -> None:
+    """Written again it is read as the same seconds; a deadline of six digits is written as it was."""
+    assert milliseconds(ms / 1000) / 1000 == ms / 1000
+    short = float(f"{ms:.6g}")
+    assert milliseconds(short / 1000) == short
 
 
 CANARY = "canary"

@@ -92,21 +92,3 @@ def test_sd_beta_log_is_imported_whole(data: Path) -> None:
     assert trace.table.column("user_id").null_count == trace.notes["users_unknown"] == 0
     assert trace.column("gen_s").min() > 0
     assert np.median(trace.column("images")) == 9
-
-
-def test_trace_without_gen_s_keeps_its_digest(tmp_path: Path) -> None:
-    """A trace without seconds keeps its digest from before the column existed, and is read as before."""
-    from traces.table.columns import SCHEMA
-    from traces.table.digest import content_digest
-    from traces.table.trace import make, write
-
-    trace = make({"request_id": ["a"], "arrival_s": [0.0]}, name="n", source="s")
-    older = trace.table.drop_columns(["gen_s"])
-    assert content_digest(older) == trace.digest
-    path = write(trace, tmp_path / "t.parquet").path
-    assert path is not None
-    whole = pq.read_table(path)
-    pq.write_table(whole.drop_columns(["gen_s"]), path)
-    assert read(path).table.schema.names == SCHEMA.names
-    known = make({"request_id": ["a"], "arrival_s": [0.0], "gen_s": [1.0]}, name="n", source="s")
-    assert known.digest != trace.digest

@@ -41,6 +41,8 @@ def arrivals_of(count: int, **columns: Any) -> Trace:
             "images": [4] * count,
             "base_model": [f"m{i}" for i in range(count)],
             "loras": [["l"]] * count,
+            "slo_s": [5.0] * count,
+            "priority": [1] * count,
             **columns,
         },
         name="service",
@@ -58,6 +60,7 @@ def test_pairing_takes_arrivals_from_the_second_trace() -> None:
     everything = pair(one, two, take=[what for what in TAKEN if what != "controlnets"])
     assert everything.table.column("user_id").to_pylist() == ["u0", "u1", "u2"]
     assert everything.table.column("steps").to_pylist() == [30] * 3
+    assert everything.table.column("slo_s").to_pylist() == [5.0] * 3
     only = pair(one, two, take=["images"])
     assert only.arrival_s.tolist() == one.arrival_s.tolist()
 

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from traces.error import TraceError
-from traces.table.columns import SCHEMA
+from traces.table.columns import LATER, SCHEMA
 from traces.table.digest import content_digest
 from traces.table.trace import Trace, make, read, write
 
@@ -26,12 +26,15 @@ requests = st.fixed_dictionaries(
         "prompt": st.none() | st.text(max_size=12),
         "width": st.none() | st.integers(1, 4096),
         "height": st.none() | st.integers(1, 4096),
+        "frames": st.none() | st.integers(1, 999),
         "steps": st.none() | st.integers(1, 999),
         "images": st.none() | st.integers(1, 8),
         "base_model": st.none() | st.text(max_size=3),
         "controlnets": st.none() | st.lists(st.none() | st.text(max_size=3), max_size=3),
         "loras": st.none() | st.lists(st.text(max_size=3), max_size=3),
         "seed": st.none() | st.integers(0, 2**63 - 1),
+        "slo_s": st.none() | st.floats(1e-3, 1e9),
+        "priority": st.none() | st.integers(0, 9),
     }
 )
 
@@ -123,6 +126,10 @@ def test_digest_depends_on_rows_beyond_one_block() -> None:
     [
         ("width", [512, -512, 512], "t: row 1, column width: found -512, expected a positive integer"),
         ("seed", [1, 1, -5], "t: row 2, column seed: found -5"),
+        ("frames", [1, 0, 1], "t: row 1, column frames: found 0, expected a positive integer"),
+        ("slo_s", [1.0, 2.0, 0.0], r"t: row 2, column slo_s: found 0\.0, expected finite seconds above 0, or null"),
+        ("slo_s", [float("inf"), 2.0, 1.0], "t: row 0, column slo_s: found inf"),
+        ("priority", [1, -1, 0], "t: row 1, column priority: found -1, expected an integer, 0 or more, or null"),
         ("arrival_s", [0.0, float("nan"), 1.0], "t: row 1, column arrival_s: found nan"),
         ("arrival_s", [-1.0, 0.0, 1.0], r"t: row 0, column arrival_s: found -1\.0"),
         ("arrival_s", [0.0, None, 1.0], "t: row 1, column arrival_s: found null, expected a value"),
@@ -236,11 +243,25 @@ def test_full_disk_keeps_the_old_file(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["t.parquet"]
 
 
+@pytest.mark.parametrize("column", LATER)
+def test_trace_without_a_later_column_keeps_its_digest(column: str, tmp_path: Path) -> None:
+    """An all-null column does not enter the digest, and a file from before the column is read as before."""
+    trace = make({"request_id": ["a"], "arrival_s": [0.0]}, name="n", source="s")
+    assert trace.digest == "8c6335befe532faf1a2282b28645d6a5d0b33964b76fd14b4d101d24d2da4503"
+    assert content_digest(trace.table.drop_columns([column])) == trace.digest
+    write(trace, tmp_path / "t.parquet")
+    whole = pq.read_table(tmp_path / "t.parquet")
+    pq.write_table(whole.drop_columns([column]), tmp_path / "t.parquet")
+    assert read(tmp_path / "t.parquet").table.schema.names == SCHEMA.names
+    value = "{}" if pa.types.is_string(SCHEMA.field(column).type) else 1
+    assert make({"request_id": ["a"], "arrival_s": [0.0], column: [value]}, name="n", source="s").digest != trace.digest
+
+
 def test_too_many_rows_are_refused_before_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A million rows, all alike, in some kilobytes of file: every request still has a name of its own."""
     rows = pa.table({field.name: pa.repeat(None, 10**6).cast(field.type) for field in SCHEMA})
     about = {"schema": 1, "name": "b", "source": "s", "notes": {}, "digest": "0" * 64}
     pq.write_table(rows.replace_schema_metadata({"mezzotint": json.dumps(about)}), tmp_path / "t.parquet")
     monkeypatch.setattr(pq.ParquetFile, "read", lambda *_: pytest.fail("was read"))
-    with pytest.raises(TraceError, match=r"t.parquet: found 1,000,000 rows, at least 68,000,000 bytes in memory, in "):
+    with pytest.raises(TraceError, match=r"t.parquet: found 1,000,000 rows, at least 84,000,000 bytes in memory, in "):
         read(tmp_path / "t.parquet")
