@@ -86,7 +86,10 @@ class StageView(Protocol):
         """Return the estimated cost of the present stage of ``progress`` on ``degree`` GPUs."""
 
     def remaining_s(self, progress: Progress, degree: int) -> float:
-        """Return the estimated seconds of all that is left of ``progress``, on ``degree`` GPUs where a stage may."""
+        """Return the estimated seconds of all that is left of ``progress``, on ``degree`` GPUs where a stage may.
+
+        Of a running launch, the steps that ended by now are behind.
+        """
 
     def interrupt(self, progress: Progress) -> None:
         """End the running launch of ``progress`` at its next step boundary."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import ceil
+from math import ceil, floor
 
 from sim.core.clock import COMPLETION, DISPATCH, INSERTION, Clock, Entry
 from sim.core.progress import Attempt, Progress
@@ -55,7 +55,7 @@ class StageScheduler(Scheduler, StageView):
     _bit: dict[tuple[int, ...], int] = field(init=False, default_factory=dict, repr=False)
     _submitted: int = field(init=False, default=0, repr=False)
     _queue: list[Running] = field(init=False, default_factory=list, repr=False)
-    _running: dict[Progress, Running] = field(init=False, default_factory=dict, repr=False)
+    _launches: dict[Progress, Running] = field(init=False, default_factory=dict, repr=False)
     _attempts: dict[Progress, Attempt] = field(init=False, default_factory=dict, repr=False)
     _at_boundary: list[Progress] = field(init=False, default_factory=list, repr=False)
     _dispatch_due: bool = field(init=False, default=False, repr=False)
@@ -87,16 +87,22 @@ class StageScheduler(Scheduler, StageView):
 
     def remaining_s(self, progress: Progress, degree: int) -> float:
         stage, request = progress.stage, progress.request
+        left = progress.left
+        if progress.running:
+            left -= self._passed(self._launches[progress])
         cost = self.estimates.cost(request, stage, min(degree, stage.max_degree or degree))
-        seconds = cost.seconds(progress.done, progress.left, stage.steps)
+        seconds = cost.seconds(stage.steps - left, left, stage.steps)
         for later in progress.plan.stages[progress.index + 1 :]:
             cost = self.estimates.cost(request, later, min(degree, later.max_degree or degree))
             seconds += cost.seconds(0, later.steps, later.steps)
         return seconds
 
     def interrupt(self, progress: Progress) -> None:
-        launch = self._running.get(progress)
-        if launch is None or launch.due is None or launch.cost is None:
+        launch = self._launches.get(progress)
+        if launch is None:
+            return
+        if launch.due is None or launch.cost is None:
+            launch.steps = 1
             return
         cost, stage, now_s = launch.cost, progress.stage, self._clock._now
         begin_s = launch.begin_s if progress.done else launch.begin_s + cost.first_s
@@ -115,6 +121,15 @@ class StageScheduler(Scheduler, StageView):
         if attempt is not None:
             self._close(progress, attempt)
         self._run.end(progress.request, DISCARDED, reason)
+
+    def _passed(self, launch: Running) -> int:
+        """Return the steps of a launch that ended by now; the last one ends with the launch."""
+        cost = launch.cost
+        assert cost is not None
+        if not cost.step_s:
+            return 0
+        begin_s = launch.begin_s if launch.progress.done else launch.begin_s + cost.first_s
+        return max(0, min(launch.steps - 1, floor((self._clock._now - begin_s) / cost.step_s + TOLERANCE)))
 
     def decide_at(self, time_s: float) -> None:
         self._clock.at(time_s, DISPATCH, self._tick)
@@ -160,7 +175,8 @@ class StageScheduler(Scheduler, StageView):
             raise self._run.policy_error("group_policy", f"launches {steps} steps of {progress!r}")
         for gpu in gpus:
             self.claimed[gpu] += 1
-        self._queue.append(Running(progress, gpus, mask, steps))
+        decided = self._launches[progress] = Running(progress, gpus, mask, steps)
+        self._queue.append(decided)
 
     def _mask(self, gpus: tuple[int, ...], progress: Progress) -> int:
         """Return the bits of ``gpus``. Raises SimulationError if they are no group of the cluster's GPUs."""
@@ -234,7 +250,6 @@ class StageScheduler(Scheduler, StageView):
         launch.cost = cost = self.executor.cost(progress.request, progress.stage, len(launch.gpus))
         end_s = launch.begin_s + cost.seconds(progress.done, launch.steps, progress.stage.steps)
         launch.due = self._clock.at(end_s, COMPLETION, self._end, launch)
-        self._running[progress] = launch
         return True
 
     def _move(self, launch: Running, last: Worker, group: Worker, move_s: float, now_s: float) -> bool:
@@ -272,7 +287,7 @@ class StageScheduler(Scheduler, StageView):
         for gpu in launch.gpus:
             self.claimed[gpu] -= 1
         progress.running, progress.paused_since_s = False, now_s
-        del self._running[progress]
+        del self._launches[progress]
         attempt.until_s, attempt.steps = now_s, attempt.steps + launch.steps
         self.estimates.observed(progress.request, stage, len(launch.gpus), launch.steps, now_s - launch.begin_s)
         if progress.advance(launch.steps):
@@ -306,6 +321,9 @@ class StageScheduler(Scheduler, StageView):
         self.executor.ran(progress, attempt, estimate_s)
 
     def stranded(self) -> Sequence[tuple[Request, str]]:
-        """Return the requests that no event will ever run again, each with the reason."""
+        """Give up the requests that no event will ever run again, and return each with the reason."""
         why = "its group policy never launched it again"
-        return [(progress.request, why) for progress in (*self.waiting, *(each.progress for each in self._queue))]
+        left = [*self.waiting, *(launch.progress for launch in self._queue)]
+        self.waiting.clear()
+        self._queue.clear()
+        return [(progress.request, why) for progress in left]

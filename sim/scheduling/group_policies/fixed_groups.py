@@ -1,0 +1,206 @@
+"""Fixed groups: GPUs that stay together, each group with a queue of its own (``group_policy=fixed-groups``)."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from math import inf
+from typing import Literal
+
+from conf.ranges import Count, Number, Seconds
+from sim.core.errors import ConfigError
+from sim.core.progress import Progress
+from sim.core.request import Request
+from sim.protocols import GroupPolicy, Launch, Run, StageView
+
+
+def size_of(request: Request) -> str:
+    """Return the size class of ``request``, WIDTHxHEIGHT, by which settings name it."""
+    return f"{request.width}x{request.height}"
+
+
+def aligned(count: int, degree: int) -> list[tuple[int, ...]]:
+    """Return ``count`` groups of ``degree`` GPUs side by side, from GPU 0 on."""
+    return [tuple(range(first * degree, (first + 1) * degree)) for first in range(count)]
+
+
+Rank = tuple[float, float, int]
+"""The order of a queue: the least rank first; the last number differs between requests."""
+
+
+@dataclass(slots=True, eq=False)
+class Lane:
+    """A fixed group with its queue.
+
+    Attributes:
+        is_shared: True if another group has one of its GPUs.
+        queue: heap of the requests that wait, by rank.
+        queued_s: estimated seconds of all steps left of the requests in ``queue``.
+        owner: the request that runs on it, from its first step to its last or until another preempts it.
+    """
+
+    gpus: tuple[int, ...]
+    is_shared: bool
+    queue: list[tuple[Rank, Progress]] = field(default_factory=list)
+    queued_s: float = 0.0
+    owner: Progress | None = None
+
+
+@dataclass(slots=True)
+class FixedGroups(GroupPolicy):
+    """Assign a request to a fixed group at arrival; a group serves one request at a time.
+
+    A launch runs all steps of a stage. A group that shares GPUs with another launches one step at a time: steps start
+    in the order in which they were decided, each once all its GPUs are idle.
+
+    Args:
+        groups: ``COUNTxDEGREE`` for groups side by side, such as 2x4; or a list of groups, each a list of GPUs.
+        assignment: ``round-robin`` takes the next group, whatever its load. ``least-backlog`` takes the group with the
+            fewest estimated seconds of steps left, of ties the first. ``load-adaptive`` takes the next of the smallest
+            groups under high load, and the next of the largest otherwise.
+        order: ``fifo``; ``sjf``, the shortest request first; ``srtf``, the least remaining time first, which preempts
+            at a step boundary; ``priority``, the highest priority first, then the earliest deadline. Ties go to the
+            request that ran last, then to the earlier one.
+        degree_by_size: WIDTHxHEIGHT -> degree of the groups for that size (RSSP); empty leaves all groups to all. Each
+            size takes its turns separately.
+        priority_by_size: WIDTHxHEIGHT -> priority with ``order=priority``; 0 for others.
+        busy_gap_s: with ``load-adaptive``: after a gap of at most these seconds between two arrivals the load is high
+            for ``busy_hold_s``.
+        busy_requests: with ``load-adaptive``: the load is high while so many other requests are in the system.
+
+    Source: RSSP is TetriServe's baseline (arXiv 2510.01565, 6.1), the other rules are GF-DiT's (arXiv 2606.13501).
+    """
+
+    groups: str | list[list[int]] = "8x1"
+    assignment: Literal["round-robin", "least-backlog", "load-adaptive"] = "round-robin"
+    order: Literal["fifo", "sjf", "srtf", "priority"] = "fifo"
+    degree_by_size: dict[str, Count] = field(default_factory=dict)
+    priority_by_size: dict[str, Number] = field(default_factory=dict)
+    busy_gap_s: Seconds = 120.0
+    busy_hold_s: Seconds = 60.0
+    busy_requests: Count = 2
+    _view: StageView = field(init=False, repr=False)
+    _lanes: list[Lane] = field(init=False, repr=False)
+    _lane_of: dict[Progress, Lane] = field(init=False, default_factory=dict, repr=False)
+    _turns: dict[str, int] = field(init=False, default_factory=dict, repr=False)
+    _of_size: dict[str, list[Lane]] = field(init=False, default_factory=dict, repr=False)
+    _changed: list[Lane] = field(init=False, default_factory=list, repr=False)
+    _last_arrival_s: float = field(init=False, default=-inf, repr=False)
+    _busy_until_s: float = field(init=False, default=-inf, repr=False)
+
+    def bind(self, run: Run, view: StageView) -> None:
+        self._view = view
+        groups = self._groups(run.cluster.gpus)
+        shared = [any(one is not other and set(one) & set(other) for other in groups) for one in groups]
+        self._lanes = [Lane(gpus, is_shared) for gpus, is_shared in zip(groups, shared, strict=True)]
+        for size, degree in self.degree_by_size.items():
+            self._of_size[size] = [lane for lane in self._lanes if len(lane.gpus) == degree]
+            if not self._of_size[size]:
+                degrees = ", ".join(map(str, sorted({len(gpus) for gpus in groups})))
+                raise ConfigError(
+                    f"group_policy.degree_by_size: found {degree} for {size}, and no group has {degree} GPUs (degrees of "
+                    f"group_policy.groups: {degrees}); name one of these, or add such groups"
+                )
+
+    def _groups(self, gpus: int) -> list[tuple[int, ...]]:
+        """Return the GPUs of each group. Raises ConfigError if they are not the cluster's."""
+        if isinstance(self.groups, str):
+            found = re.fullmatch(r"(\d+)x(\d+)", self.groups)
+            if found is None or int(found[1]) * int(found[2]) != gpus:
+                raise ConfigError(
+                    f"group_policy.groups: found {self.groups!r} on {gpus} GPUs; expected COUNTxDEGREE whose product is "
+                    f"{gpus}, such as {gpus}x1, or a list of lists of GPUs"
+                )
+            return aligned(int(found[1]), int(found[2]))
+        for group in self.groups:
+            if not group or len(set(group)) < len(group) or not all(0 <= gpu < gpus for gpu in group):
+                raise ConfigError(
+                    f"group_policy.groups: found the group {group} on {gpus} GPUs; expected different numbers from 0 to "
+                    f"{gpus - 1}"
+                )
+        if not self.groups:
+            raise ConfigError("group_policy.groups: found no group; name one or more")
+        return [tuple(group) for group in self.groups]
+
+    def arrived(self, progress: Progress, now_s: float) -> None:
+        lane = self._assigned(progress, now_s)
+        self._last_arrival_s = now_s
+        self._lane_of[progress] = lane
+        owner = lane.owner
+        self._push(lane, progress)
+        if owner is None:
+            self._changed.append(lane)
+        elif self.order == "srtf" and self._rank(progress, lane) < self._rank(owner, lane):
+            self._view.interrupt(owner)
+
+    def at_boundary(self, progress: Progress, now_s: float) -> None:
+        if not progress.left:
+            return
+        lane = self._lane_of[progress]
+        if self.order == "srtf" and lane.queue and lane.queue[0][0][:2] < self._rank(progress, lane)[:2]:
+            self._push(lane, progress)
+            lane.owner = None
+        self._changed.append(lane)
+
+    def ended(self, progress: Progress, now_s: float) -> None:
+        lane = self._lane_of.pop(progress)
+        lane.owner = None
+        if lane.queue:
+            self._changed.append(lane)
+
+    def decide(self, now_s: float) -> list[Launch]:
+        launches = []
+        for lane in self._changed:
+            progress = lane.owner = lane.owner or self._pop(lane)
+            stage = progress.stage
+            gpus = lane.gpus[: stage.max_degree] if stage.max_degree else lane.gpus
+            launches.append(Launch(progress, gpus, 1 if lane.is_shared else progress.left))
+        self._changed.clear()
+        return launches
+
+    def _push(self, lane: Lane, progress: Progress) -> None:
+        lane.queued_s += self._view.remaining_s(progress, len(lane.gpus))
+        heappush(lane.queue, (self._rank(progress, lane), progress))
+
+    def _pop(self, lane: Lane) -> Progress:
+        _, progress = heappop(lane.queue)
+        lane.queued_s -= self._view.remaining_s(progress, len(lane.gpus))
+        if not lane.queue:
+            lane.queued_s = 0.0
+        return progress
+
+    def _rank(self, progress: Progress, lane: Lane) -> Rank:
+        if self.order == "fifo":
+            return 0.0, 0.0, progress.number
+        if self.order == "priority":
+            priority = self.priority_by_size.get(size_of(progress.request), 0.0)
+            return -priority, progress.request.deadline_s, progress.number
+        return self._view.remaining_s(progress, len(lane.gpus)), 0.0, progress.number
+
+    def _assigned(self, progress: Progress, now_s: float) -> Lane:
+        """Return the group of a new request."""
+        size = size_of(progress.request) if self.degree_by_size else ""
+        lanes: Sequence[Lane] = self._of_size.get(size, ()) if size else self._lanes
+        if not lanes:
+            raise ConfigError(
+                f"group_policy.degree_by_size: found no degree for {size}, the size of the request in row "
+                f"{progress.request.row}; name one for each size of the trace"
+            )
+        if self.assignment == "least-backlog":
+            return min(lanes, key=self._backlog_s)
+        if self.assignment == "load-adaptive":
+            degrees = [len(lane.gpus) for lane in lanes]
+            degree = min(degrees) if self._is_busy(now_s) else max(degrees)
+            lanes, size = [lane for lane in lanes if len(lane.gpus) == degree], f"{size} {degree}"
+        turn = self._turns.get(size, 0)
+        self._turns[size] = turn + 1
+        return lanes[turn % len(lanes)]
+
+    def _backlog_s(self, lane: Lane) -> float:
+        owner = lane.owner
+        return lane.queued_s + (0.0 if owner is None else self._view.remaining_s(owner, len(lane.gpus)))
+
+    def _is_busy(self, now_s: float) -> bool:
+        if now_s - self._last_arrival_s <= self.busy_gap_s:
+            self._busy_until_s = now_s + self.busy_hold_s
+        return now_s < self._busy_until_s or len(self._lane_of) >= self.busy_requests

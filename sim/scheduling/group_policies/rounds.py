@@ -1,0 +1,139 @@
+"""Rounds of fixed length: at each tick the GPUs are planned anew, within a round nothing changes (GF-DiT's port)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import ceil, floor, inf
+
+from conf.ranges import Count, SomeSeconds
+from sim.core.clock import DISPATCH, Clock
+from sim.core.progress import Progress
+from sim.protocols import GroupPolicy, Launch, Run, StageView
+from sim.protocols.execution import TOLERANCE
+from sim.scheduling.group_policies.edf import deadline_order, take
+
+DEGREE_PENALTY = 1e-6
+"""What a GPU of a request's group subtracts from the worth of running it: fewer GPUs are preferred."""
+
+
+@dataclass(slots=True)
+class Rounds(GroupPolicy):
+    """Plan all requests at each tick of ``round_s``; those that survive a deferral of one round may wait.
+
+    At a tick, a request may run on the fewest GPUs that keep its deadline, or be deferred, which is as good if it can
+    still be in time on the fastest degree after the round. A knapsack over the GPUs chooses so that most survive. GPUs
+    that are left go by deadline to the others: the fewest that keep the deadline, else one; the largest degree if the
+    request is late anyway. With ``scale_up`` GPUs still left widen the most urgent request that gains, a degree at a
+    time. A request that runs on in its group stops at the last boundary before the next tick.
+
+    Args:
+        round_s: seconds of a round; the first tick is the first arrival.
+        scale_up: widen groups while GPUs are idle.
+        degrees: parallel degrees; empty takes all that the profile has.
+
+    Source: GF-DiT's port of TetriServe (arXiv 2606.13501). The paper's own algorithm differs (arXiv 2510.01565, 4.2).
+    """
+
+    round_s: SomeSeconds = 2.0
+    scale_up: bool = True
+    degrees: list[Count] = field(default_factory=list)
+    _run: Run = field(init=False, repr=False)
+    _view: StageView = field(init=False, repr=False)
+    _clock: Clock = field(init=False, repr=False)
+    _in_system: int = field(init=False, default=0, repr=False)
+    _first_s: float = field(init=False, default=-inf, repr=False)
+    _tick_s: float = field(init=False, default=-inf, repr=False)
+    _due_s: float = field(init=False, default=-inf, repr=False)
+
+    def bind(self, run: Run, view: StageView) -> None:
+        self._run, self._view, self._clock = run, view, run.clock
+
+    def arrived(self, progress: Progress, now_s: float) -> None:
+        self._in_system += 1
+        if self._first_s == -inf:
+            self._first_s = now_s
+        if self._tick_s < now_s:
+            self._schedule(ceil((now_s - self._first_s) / self.round_s))
+
+    def ended(self, progress: Progress, now_s: float) -> None:
+        self._in_system -= 1
+
+    def _schedule(self, number: int) -> None:
+        self._tick_s = self._first_s + number * self.round_s
+        self._clock.at(self._tick_s, DISPATCH, self._tick, number)
+        self._view.decide_at(self._tick_s)
+
+    def _tick(self, number: int) -> None:
+        self._due_s = self._tick_s
+        if self._in_system:
+            self._schedule(number + 1)
+
+    def decide(self, now_s: float) -> list[Launch]:
+        if now_s != self._due_s:
+            return []
+        self._due_s = -inf
+        idle = self._view.idle()
+        chosen = self._fill(self._knapsack(len(idle), now_s), len(idle), now_s)
+        launches = []
+        for progress, degree in chosen.items():
+            step_s = self._view.cost(progress, degree).step_s
+            steps = floor((self._tick_s - now_s) / step_s + TOLERANCE) if step_s else progress.left
+            launches.append(Launch(progress, take(progress, degree, idle), max(1, min(progress.left, steps))))
+        return launches
+
+    def _allowed(self, progress: Progress) -> list[int]:
+        degrees = self._view.degrees(progress)
+        return [each for each in degrees if not self.degrees or each in self.degrees or each == 1]
+
+    def _kept(self, progress: Progress, now_s: float) -> int:
+        """Return the smallest degree that keeps the deadline of ``progress``; 0 if none does."""
+        deadline_s, remaining_s = progress.request.deadline_s, self._view.remaining_s
+        degrees = self._allowed(progress)
+        return next((each for each in degrees if now_s + remaining_s(progress, each) <= deadline_s), 0)
+
+    def _knapsack(self, gpus: int, now_s: float) -> dict[Progress, int]:
+        """Choose the requests that must run in this round, each with its smallest degree."""
+        worth: list[float] = [0.0, *(-inf for _ in range(gpus))]
+        chosen: list[tuple[tuple[Progress, int], ...]] = [() for _ in worth]
+        remaining_s = self._view.remaining_s
+        for progress in sorted(self._view.waiting, key=lambda each: each.number):
+            best_s = min(remaining_s(progress, degree) for degree in self._allowed(progress))
+            if now_s + self.round_s + best_s <= progress.request.deadline_s:
+                worth = [each + 1.0 for each in worth]  # deferred: always worth more than running it on any GPU
+                continue
+            degree = self._kept(progress, now_s)
+            gain = 1.0 - DEGREE_PENALTY * degree
+            if degree:
+                for used in range(gpus, degree - 1, -1):
+                    if worth[used - degree] + gain >= worth[used]:  # of ties the later request
+                        worth[used] = worth[used - degree] + gain
+                        chosen[used] = (*chosen[used - degree], (progress, degree))
+        return dict(chosen[worth.index(max(worth))])
+
+    def _fill(self, chosen: dict[Progress, int], gpus: int, now_s: float) -> dict[Progress, int]:
+        """Return the degrees of all requests that run in this round, by deadline."""
+        left = gpus - sum(chosen.values())
+        order = deadline_order(self._run, self._view.waiting)
+        degrees: dict[Progress, int] = {}
+        for progress in order:
+            degree = chosen.get(progress, 0)
+            if not degree and left:
+                wanted = self._kept(progress, now_s) or self._allowed(progress)[-1]
+                degree = wanted if wanted <= left else 1
+                left -= degree
+            if degree:
+                degrees[progress] = degree
+        if self.scale_up:
+            self._widen(degrees, left)
+        return degrees
+
+    def _widen(self, degrees: dict[Progress, int], left: int) -> None:
+        view = self._view
+        while left:
+            for progress, degree in degrees.items():
+                wider = next((each for each in self._allowed(progress) if degree < each <= degree + left), 0)
+                if wider and view.cost(progress, wider).step_s < view.cost(progress, degree).step_s:
+                    degrees[progress] = wider
+                    left -= wider - degree
+                    break
+            else:
+                return
