@@ -24,12 +24,8 @@ from sim.core.model import Model, in_role
 from sim.core.request import COMPLETED, FAILED, HIT, LOOKUPS, MISSING, Guarded, Request
 from sim.core.streams import stream
 from sim.core.worker import Worker
-<<<<<<< HEAD
-from sim.core.workload import SimilarityInputs, Workload
-from sim.metrics.attempts import AttemptLog
-=======
 from sim.core.workload import SimilarityInputs, Workload, serves_videos
->>>>>>> wt-video
+from sim.metrics.attempts import AttemptLog
 from sim.metrics.invariants import MAX_STEPS, FinishedRun, check, incomplete
 from sim.metrics.recorder import LOADS, RunRecord
 from sim.metrics.request_columns import DeclaredColumn, RequestColumns

@@ -168,13 +168,8 @@ class Request:
 
 
 PLAN = (
-<<<<<<< HEAD
-    *("row", "arrival_s", "width", "height", "steps", "deadline_s", "model", "planned", "k", "of_steps", "skipped"),
-    *("source", "source_age_s", "similarity", "refine", "stages", "lookup", "search_s", "fetch_s"),
-=======
     *("row", "arrival_s", "width", "height", "frames", "steps", "deadline_s", "model", "planned", "k", "of_steps"),
-    *("skipped", "source", "source_age_s", "similarity", "refine", "lookup", "search_s", "fetch_s"),
->>>>>>> wt-video
+    *("skipped", "source", "source_age_s", "similarity", "refine", "stages", "lookup", "search_s", "fetch_s"),
 )
 """Attributes that only the front end and Run.assign may write."""
 

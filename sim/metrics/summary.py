@@ -17,12 +17,8 @@ from conf.assumption import EXTRAPOLATED, Assumption
 from sim.core.gpu import Gpu
 from sim.core.model import reference
 from sim.core.request import COMPLETED, DISCARDED, FAILED, LOOKUPS, MISSING
-<<<<<<< HEAD
-from sim.core.slo import Limit
-from sim.metrics.attempts import AttemptLog
-=======
 from sim.core.slo import OWN, Limit
->>>>>>> wt-video
+from sim.metrics.attempts import AttemptLog
 from sim.metrics.backlog import backlog
 from sim.metrics.cost import PaidService, cost
 from sim.metrics.quality import QualityEstimate
