@@ -239,8 +239,10 @@ class StageScheduler(Scheduler, StageView):
             progress.degree_changes += len(last.gpus) != len(group.gpus)
         if progress.pauses and progress.paused_since_s < now_s and last is not None:
             progress.paused_s += now_s - progress.paused_since_s
-        progress.group, progress.running = group, True
+        if self._at_boundary and last is not group:
+            self._close_on(launch.mask)
         ready_s = self.executor.prepare(progress, group, now_s)
+        progress.group, progress.running = group, True
         if ready_s and attempt is not None:
             self._close(progress, attempt)
             attempt = None
@@ -312,6 +314,13 @@ class StageScheduler(Scheduler, StageView):
         attempt = self._attempts.get(progress)
         if attempt is not None:
             self._close(progress, attempt)
+
+    def _close_on(self, mask: int) -> None:
+        """Close the attempts at a boundary whose GPUs another request takes, before anything is recorded on these."""
+        for progress in self._at_boundary:
+            attempt = self._attempts.get(progress)
+            if attempt is not None and not progress.running and self._bit[attempt.group.gpus] & mask:
+                self._close(progress, attempt)
 
     def _close(self, progress: Progress, attempt: Attempt) -> None:
         del self._attempts[progress]

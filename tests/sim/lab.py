@@ -66,8 +66,8 @@ class FixedTimes(Backend):
 
 
 def engine(times: Any, full_s: Any, count: int = 1, **parts: Any) -> Engine:
-    """Build an engine of ``count`` whole-request workers, vanilla by default. ``preload``, ``use_model_shape`` and
-    ``shapes`` set the workload, ``embeddings``, ``search``, ``similarity_map`` and ``content`` the similarity, and
+    """Build an engine of ``count`` whole-request workers, vanilla by default. ``preload``, ``use_model_shape``,
+    ``own_deadline_s`` and ``shapes`` set the workload, ``embeddings``, ``search``, ``similarity_map`` and ``content`` the similarity, and
     ``roles`` the roles of the GPUs."""
     preload = parts.pop("preload", 0)
     total = len(full_s)
@@ -83,6 +83,7 @@ def engine(times: Any, full_s: Any, count: int = 1, **parts: Any) -> Engine:
         use_model_shape=parts.pop("use_model_shape", True),
         preload=preload,
         deadline=parts.pop("deadline", float("inf")),
+        own_deadline_s=parts.pop("own_deadline_s", None),
         addons=parts.pop("addons", None),
     )
     similarity = SimilarityInputs(

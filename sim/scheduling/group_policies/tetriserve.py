@@ -10,6 +10,7 @@ import numpy as np
 
 from conf.ranges import Count, Seconds
 from sim.core.clock import DISPATCH
+from sim.core.errors import ConfigError
 from sim.core.plan import whole
 from sim.core.progress import Progress
 from sim.protocols import GroupPolicy, Launch, Run, StageCost, StageView
@@ -27,7 +28,8 @@ class Costs:
     Attributes:
         index: number of the stage in the plan.
         by_degree: cost by parallel degree, ascending.
-        frontier: (degree, seconds of a step) of the degrees that no other beats in seconds and in GPU-seconds.
+        frontier: (degree, seconds of a step) of the degrees on which a step fits into a round, and that no other beats
+            in seconds and in GPU-seconds.
         fastest_s: seconds of a step on the fastest degree.
         later_s: seconds of the later stages, each on its fastest degree.
         is_late: True once no degree meets the deadline.
@@ -132,9 +134,11 @@ class TetriServe(GroupPolicy):
     2. A group knapsack chooses at most one pair a request, so that most requests can still be in time after the round;
        of equal plans the one that runs more requests, then the one with fewer GPUs. The paper leaves ties open.
     3. A request that cannot be in time gets one GPU of those left, the earliest deadline first.
-    4. ``scale_up``: GPUs still idle widen the request whose step gains most, one degree at a time.
+    4. ``scale_up``: GPUs still idle widen the request whose step gains most, one degree at a time; those of step 3 are
+       the last.
     5. ``placement``: a request keeps the GPUs of its last round where it can.
 
+    Text encoder and VAE may outlast a round, and so may a late request's step; their GPUs then miss the next one.
     A pair whose request ends within the round survives if that end is in time; the paper's formula asks for the end of
     the round. Batches of identical small requests (selective continuous batching) are not modelled.
 
@@ -186,9 +190,7 @@ class TetriServe(GroupPolicy):
             return
         costs = self._known[progress]
         if costs.index != progress.index:
-            is_late = costs.is_late
             costs = self._known[progress] = self._costs(progress)
-            costs.is_late = is_late
         if costs.is_late:
             self._push_late(progress)
         else:
@@ -232,7 +234,14 @@ class TetriServe(GroupPolicy):
                 for degree, cost in by_degree.items()
             )
         step_s = [(degree, cost.step_s) for degree, cost in by_degree.items()]
-        return Costs(progress.index, by_degree, frontier(step_s), min(each for _, each in step_s), later_s)
+        fastest_s = min(each for _, each in step_s)
+        if fastest_s > self._length_s:
+            raise ConfigError(
+                f"group_policy.round_s: found {self._length_s:g} s, and a step of {progress!r} takes {fastest_s:g} s on "
+                "the fastest degree; raise it, or leave it null"
+            )
+        candidates = [(degree, each) for degree, each in step_s if each <= self._length_s]
+        return Costs(progress.index, by_degree, frontier(candidates), fastest_s, later_s)
 
     # -- the decision ------------------------------------------------------------------------------------------------
 
@@ -246,9 +255,11 @@ class TetriServe(GroupPolicy):
         left = len(idle)
         if left:
             left = self._pack(options, chosen, left)
+            in_time = list(chosen)
             left = self._add_late(chosen, left)
             if self.scale_up and left:
-                self._widen(chosen, left)
+                left = self._widen(in_time, chosen, left)
+                self._widen(list(chosen), chosen, left)
         groups = self._place(chosen, idle)
         return [
             Launch(progress, gpus, steps)
@@ -283,9 +294,7 @@ class TetriServe(GroupPolicy):
             options, counts = [(0, SURVIVES * survives)], [0]
             for pair_steps, degree in pairs:
                 cost = costs.by_degree[degree]
-                count = fitting(cost, done, steps, pair_steps, length_s)
-                if not count:
-                    continue
+                count = max(1, fitting(cost, done, steps, pair_steps, length_s))
                 if count == stage_left:
                     end_s = now_s + cost.seconds(done, count, steps) if not costs.later_s else after_s + costs.later_s
                 else:
@@ -334,11 +343,12 @@ class TetriServe(GroupPolicy):
             self._push_late(progress)
         return left
 
-    def _widen(self, chosen: dict[Progress, tuple[int, int]], left: int) -> None:
-        """Widen the request whose step gains most by its next degree, while GPUs are left."""
+    def _widen(self, among: Sequence[Progress], chosen: dict[Progress, tuple[int, int]], left: int) -> int:
+        """Widen the request of ``among`` whose step gains most by its next degree, while GPUs are left; return these."""
         while left:
             most, widened = 1.0, None
-            for progress, (degree, count) in chosen.items():
+            for progress in among:
+                degree, count = chosen[progress]
                 by_degree = self._known[progress].by_degree
                 wider = next((each for each in by_degree if each > degree), 0)
                 if not wider or wider - degree > left or not by_degree[wider].step_s:
@@ -351,10 +361,11 @@ class TetriServe(GroupPolicy):
                 if more >= count:
                     most, widened = gain, (progress, wider, more)
             if widened is None:
-                return
+                break
             progress, wider, more = widened
             left -= wider - chosen[progress][0]
             chosen[progress] = wider, more
+        return left
 
     def _place(self, chosen: dict[Progress, tuple[int, int]], idle: list[int]) -> list[tuple[int, ...]]:
         """Return the GPUs of each request of ``chosen``: those of its last round if it keeps them, else the lowest."""
