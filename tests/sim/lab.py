@@ -67,8 +67,8 @@ class FixedTimes(Backend):
 
 def engine(times: Any, full_s: Any, count: int = 1, **parts: Any) -> Engine:
     """Build an engine of ``count`` whole-request workers, vanilla by default. ``preload``, ``use_model_shape``,
-    ``own_deadline_s`` and ``shapes`` set the workload, ``embeddings``, ``search``, ``similarity_map`` and ``content`` the similarity, and
-    ``roles`` the roles of the GPUs."""
+    ``own_deadline_s`` and ``shapes`` set the workload, ``embeddings``, ``search``, ``similarity_map`` and ``content``
+    the similarity, and ``roles`` the roles of the GPUs."""
     preload = parts.pop("preload", 0)
     total = len(full_s)
     schedule = times if isinstance(times, Schedule) else Schedule(np.asarray(times, float))

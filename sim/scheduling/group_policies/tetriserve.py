@@ -237,8 +237,8 @@ class TetriServe(GroupPolicy):
         fastest_s = min(each for _, each in step_s)
         if fastest_s > self._length_s:
             raise ConfigError(
-                f"group_policy.round_s: found {self._length_s:g} s, and a step of {progress!r} takes {fastest_s:g} s on "
-                "the fastest degree; raise it, or leave it null"
+                f"group_policy.round_s: found {self._length_s:g} s, and a step of {progress!r} takes {fastest_s:g} s "
+                "on the fastest degree; raise it, or leave it null"
             )
         candidates = [(degree, each) for degree, each in step_s if each <= self._length_s]
         return Costs(progress.index, by_degree, frontier(candidates), fastest_s, later_s)
@@ -344,7 +344,7 @@ class TetriServe(GroupPolicy):
         return left
 
     def _widen(self, among: Sequence[Progress], chosen: dict[Progress, tuple[int, int]], left: int) -> int:
-        """Widen the request of ``among`` whose step gains most by its next degree, while GPUs are left; return these."""
+        """Widen the request of ``among`` whose step gains most by its next degree; return the number of GPUs left."""
         while left:
             most, widened = 1.0, None
             for progress in among:
