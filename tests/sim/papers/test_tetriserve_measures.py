@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sim.papers.scorecard.measures.tetriserve import MEASURES
+from sim.papers.scorecard.measures.tetriserve import MEASURES, share
 from sim.papers.scorecard.runs.finished import Finished, Runs, Unmeasured
 from sim.papers.scorecard.runs.points import Point
 
@@ -28,23 +28,20 @@ def test_share_is_the_mean_over_the_seeds_of_one_mix_and_scale() -> None:
     )
     assert MEASURES["T3a"](runs) == pytest.approx(0.4)
     assert MEASURES["T3e"](runs) == pytest.approx(0.1)
-    with pytest.raises(Unmeasured, match="no run of the skewed mix at 1 times the deadlines"):
-        MEASURES["T3f"](runs)
+    with pytest.raises(Unmeasured, match="no run of the uniform mix at 1.5 times the deadlines"):
+        share(runs, "uniform", 1.5)
 
 
 def compared(tetriserve: float, xdit: float) -> Runs:
-    scales = (1.0, 1.1, 1.2, 1.5)
-    return Runs(
-        tuple(
-            run(f"tetriserve-figure7{other}", late, "uniform", scale, **choice)
-            for scale in scales
-            for other, late, choice in (
-                ("", tetriserve, {"system": "tetriserve"}),
-                ("", 0.8, {"system": "rssp"}),
-                *(("-xdit", late, {"group_policy.degree": degree}) for degree, late in zip("1248", (0.9, xdit, 0.9, 0.9), strict=True)),
-            )
-        )
-    )  # fmt: skip
+    """Return runs with these shares of late requests; xDiT's are of degree 2, and the other baselines' larger."""
+    runs = []
+    for scale in (1.0, 1.1, 1.2, 1.5):
+        runs.append(run("tetriserve-figure7", tetriserve, scale=scale, system="tetriserve"))
+        runs.append(run("tetriserve-figure7", 0.8, scale=scale, system="rssp"))
+        for degree in "1248":
+            late = xdit if degree == "2" else 0.9
+            runs.append(run("tetriserve-figure7-xdit", late, scale=scale, **{"group_policy.degree": degree}))
+    return Runs(tuple(runs))
 
 
 def test_first_is_ahead_of_every_fixed_degree_at_every_scale() -> None:
