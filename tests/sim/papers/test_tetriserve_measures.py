@@ -28,7 +28,7 @@ def test_share_is_the_mean_over_the_seeds_of_one_mix_and_scale() -> None:
     )
     assert MEASURES["T3a"](runs) == pytest.approx(0.4)
     assert MEASURES["T3e"](runs) == pytest.approx(0.1)
-    with pytest.raises(Unmeasured, match="no run of the uniform mix at 1.5 times the deadlines"):
+    with pytest.raises(Unmeasured, match=r"no run of the uniform mix at 1\.5 times the deadlines"):
         share(runs, "uniform", 1.5)
 
 
