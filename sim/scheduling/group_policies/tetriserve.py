@@ -324,23 +324,21 @@ class TetriServe(GroupPolicy):
         """Give the requests that cannot be in time one GPU each; return the number of GPUs left.
 
         If no step fits into a round on one GPU, ``scale_up`` gives the smallest degree on which one does; without it
-        the step outlasts the round.
+        the step outlasts the round. No request overtakes one that needs more GPUs than are left.
         """
-        round_s, waits = self._length_s, []
+        round_s = self._length_s
         while left and self._late:
-            progress = heappop(self._late)[-1]
+            progress = self._late[0][-1]
             stage, chances = progress.stage, self._known[progress].by_degree.items()
             counts = {each: fitting(cost, progress.done, stage.steps, progress.left, round_s) for each, cost in chances}
             degree = next(iter(counts))
             if self.scale_up:
                 degree = next((each for each, count in counts.items() if count), degree)
             if degree > left:
-                waits.append(progress)
-                continue
+                break
+            heappop(self._late)
             chosen[progress] = degree, max(1, counts[degree])
             left -= degree
-        for progress in waits:
-            self._push_late(progress)
         return left
 
     def _widen(self, among: Sequence[Progress], chosen: dict[Progress, tuple[int, int]], left: int) -> int:
