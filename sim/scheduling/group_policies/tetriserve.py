@@ -118,9 +118,12 @@ def pack(options: Sequence[Sequence[tuple[int, int]]], gpus: int) -> list[int]:
 
 def fitting(cost: StageCost, done: int, steps: int, most: int, round_s: float) -> int:
     """Return how many of the next ``most`` of ``steps`` fit into ``round_s``, with ``done`` behind."""
-    count = most
-    if cost.step_s > 0.0:
-        count = min(most, int(round_s / cost.step_s) + 1)
+    step_s = cost.step_s
+    count = min(most, int(round_s / step_s) + 1) if step_s > 0.0 else most
+    if done and done + count < steps:  # neither the text encoder nor the VAE
+        while count and step_s * count > round_s:
+            count -= 1
+        return count
     while count and cost.seconds(done, count, steps) > round_s:
         count -= 1
     return count
@@ -321,25 +324,31 @@ class TetriServe(GroupPolicy):
         return left
 
     def _add_late(self, chosen: dict[Progress, tuple[int, int]], left: int) -> int:
-        """Give the requests that cannot be in time one GPU each; return the number of GPUs left.
+        """Give GPUs to the requests that cannot be in time; return the number of GPUs left.
 
-        If no step fits into a round on one GPU, ``scale_up`` gives the smallest degree on which one does; without it
-        the step outlasts the round. No request overtakes one that needs more GPUs than are left.
+        No request overtakes one that needs more GPUs than are left.
         """
-        round_s = self._length_s
         while left and self._late:
             progress = self._late[0][-1]
-            stage, chances = progress.stage, self._known[progress].by_degree.items()
-            counts = {each: fitting(cost, progress.done, stage.steps, progress.left, round_s) for each, cost in chances}
-            degree = next(iter(counts))
-            if self.scale_up:
-                degree = next((each for each, count in counts.items() if count), degree)
+            degree, steps = self._best_effort(progress)
             if degree > left:
                 break
             heappop(self._late)
-            chosen[progress] = degree, max(1, counts[degree])
+            chosen[progress] = degree, steps
             left -= degree
         return left
+
+    def _best_effort(self, progress: Progress) -> tuple[int, int]:
+        """Return the GPUs and steps of a request that cannot be in time: one GPU, and the steps that fit into a round.
+
+        If no step fits, ``scale_up`` takes the smallest degree on which one does; else one step outlasts the round.
+        """
+        by_degree, steps = self._known[progress].by_degree, progress.stage.steps
+        for degree, cost in by_degree.items():
+            count = fitting(cost, progress.done, steps, progress.left, self._length_s)
+            if count or not self.scale_up:
+                return degree, max(1, count)
+        return next(iter(by_degree)), 1
 
     def _widen(self, among: Sequence[Progress], chosen: dict[Progress, tuple[int, int]], left: int) -> int:
         """Widen the request of ``among`` whose step gains most by its next degree; return the number of GPUs left."""
