@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from conf.ranges import Count, Seconds
+from conf.ranges import Count, SomeSeconds
 from sim.core.clock import DISPATCH
 from sim.core.errors import ConfigError
 from sim.core.plan import whole
@@ -152,7 +152,7 @@ class TetriServe(GroupPolicy):
     """
 
     granularity: Count = 5
-    round_s: Seconds | None = None
+    round_s: SomeSeconds | None = None
     placement: bool = True
     scale_up: bool = True
     late: Literal["run", "drop"] = "run"
