@@ -145,6 +145,9 @@ class TetriServe(GroupPolicy):
     A pair whose request ends within the round survives if that end is in time; the paper's formula asks for the end of
     the round. Batches of identical small requests (selective continuous batching) are not modelled.
 
+    A round holds whole steps, so GPUs idle for what its length is above a multiple of a step. The paper fits the length
+    to the steps of all sizes and prints no rule; ``granularity`` looks at the slowest size alone.
+
     Args:
         granularity: steps in a round of the slowest size in the trace, on its fastest degree.
         round_s: seconds of a round, in place of ``granularity``.
