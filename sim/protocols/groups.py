@@ -105,6 +105,9 @@ class StageView(Protocol):
     def place(self, gpus: Sequence[int], components: Sequence[str]) -> None:
         """State, before the run, that ``gpus`` will run ``components`` alone: they hold these at the start."""
 
+    def discard(self, progress: Progress, reason: str) -> None:
+        """End the request of ``progress``, which waits, as discarded by the policy."""
+
     def decide_at(self, time_s: float) -> None:
         """Have the policy decide at ``time_s``, after what happens and before what starts at that instant."""
 

@@ -9,7 +9,7 @@ from sim.core.culprit import class_name
 from sim.core.errors import SimulationError
 from sim.core.plan import Stage
 from sim.core.progress import Attempt, Progress
-from sim.core.request import Request
+from sim.core.request import DISCARDED, Request
 from sim.core.worker import Worker
 from sim.protocols import Estimates, GroupPolicy, Launch, Run, Scheduler, StageCost, StageExecutor, StageView
 from sim.protocols.execution import TOLERANCE
@@ -138,6 +138,15 @@ class StageScheduler(Scheduler, StageView):
             launch.steps = steps
             end_s = max(now_s, launch.begin_s + cost.seconds(progress.done, steps, stage.steps))
             launch.due = self._clock.at(end_s, COMPLETION, self._due, launch)
+
+    def discard(self, progress: Progress, reason: str) -> None:
+        if progress not in self.waiting:
+            raise self._error(f"discards {progress!r}, which does not wait at a boundary")
+        del self.waiting[progress]
+        attempt = self._attempts.get(progress)
+        if attempt is not None:
+            self._close(progress, attempt)
+        self._run.end(progress.request, DISCARDED, reason)
 
     def _passed(self, launch: Running) -> int:
         """Return the steps of a launch that ended by now; the last one ends with the launch."""
@@ -307,8 +316,10 @@ class StageScheduler(Scheduler, StageView):
             queued_now = [each for each in self._launches.values() if each.queued_s == now_s]
             self._number_after([launch])
             self._number_after([*self._passing(), *queued_now])
-        progress.group, progress.running = group, True
+        if self._at_boundary and last is not group:
+            self._close_on(launch.mask)
         ready_s = self.executor.prepare(progress, group, from_s)
+        progress.group, progress.running = group, True
         launch.begin_s = max(from_s + ready_s, moved_s)
         if launch.begin_s > now_s and attempt is not None:
             self._close(progress, attempt)
@@ -409,6 +420,13 @@ class StageScheduler(Scheduler, StageView):
         attempt = self._attempts.get(progress)
         if attempt is not None:
             self._close(progress, attempt)
+
+    def _close_on(self, mask: int) -> None:
+        """Close the attempts at a boundary whose GPUs another request takes, before anything is recorded on these."""
+        for progress in self._at_boundary:
+            attempt = self._attempts.get(progress)
+            if attempt is not None and not progress.running and mask & sum(1 << gpu for gpu in attempt.group.gpus):
+                self._close(progress, attempt)
 
     def _close(self, progress: Progress, attempt: Attempt) -> None:
         del self._attempts[progress]

@@ -11,7 +11,7 @@ from sim.core.errors import ConfigError
 from sim.papers.scorecard import page
 from sim.papers.scorecard.columns import MECHANISM, Column, ColumnTrace, follows_from, read_columns
 from sim.papers.scorecard.figure import draw
-from sim.papers.scorecard.measures import modm, nirvana, patchedserve, swiftdiffusion
+from sim.papers.scorecard.measures import modm, nirvana, patchedserve, swiftdiffusion, tetriserve
 from sim.papers.scorecard.measures.formulas import TargetMeasure, load_measures
 from sim.papers.scorecard.measures.interpretations import EXPERIMENTS as INTERPRETED
 from sim.papers.scorecard.measures.interpretations import Interpretation, measure
@@ -39,7 +39,13 @@ DATA = Path(str(resources.files("conf"))) / "data"
 
 MEASURES: Mapping[str, TargetMeasure] = load_measures(
     DATA / "scorecard-measures.yaml",
-    {**nirvana.MEASURES, **modm.MEASURES, **patchedserve.MEASURES, **swiftdiffusion.MEASURES},
+    {
+        **nirvana.MEASURES,
+        **modm.MEASURES,
+        **patchedserve.MEASURES,
+        **swiftdiffusion.MEASURES,
+        **tetriserve.MEASURES,
+    },
 )
 """Measures of all systems, by target id."""
 

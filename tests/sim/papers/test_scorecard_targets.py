@@ -17,6 +17,8 @@ IDS = {
     "M24 M26 M27 M30",
     "patchedserve": "P1 P2 P3 P4 P5 P5b P6 P6b P9 P10 P11 P15",
     "swiftdiffusion": "S1 S2 S3 S4 S5 S6 S7 S8 S13 S15 S16 S18 S21 S25 K1 K4",
+    "tetriserve": "T3a T3b T3c T3d T3e T3f T3g T3h T5a T5b T5c T5d T5e T5f T5g T5h T5i T5j T5k T5l T5-latency1 "
+    "T5-latency2 T5-latency3 T5-latency4 T5-order T7a T7b T7-uniform T7-skewed T7-rssp",
 }
 
 
@@ -32,7 +34,7 @@ def test_every_target_of_every_system_is_present() -> None:
         system: ids.split() for system, ids in IDS.items()
     }
     scored = [target for listed in targets.values() for target in listed if target.role in ("predict", "order")]
-    assert len(scored) == 76
+    assert len(scored) == 106
 
 
 def test_every_measure_has_a_target_and_its_experiments_a_quick_form() -> None:

@@ -1,0 +1,65 @@
+"""A fixed parallel degree: first come, first served on any idle GPUs (``group_policy=fixed-degree``)."""
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from conf.ranges import Count
+from sim.core.errors import ConfigError
+from sim.core.progress import Progress
+from sim.protocols import GroupPolicy, Launch, Run, StageView
+from sim.scheduling.group_policies.fixed_groups import size_of
+
+
+@dataclass(slots=True)
+class FixedDegree(GroupPolicy):
+    """A request waits for as many idle GPUs as its size takes, and holds them to its end; no request overtakes it.
+
+    Args:
+        degree: GPUs of a request.
+        degree_by_size: WIDTHxHEIGHT -> GPUs of a request of that size, in place of ``degree``.
+
+    Source: xDiT with one degree, and RSSP, a degree by size: baselines of TetriServe (arXiv 2510.01565, 6.1).
+    """
+
+    degree: Count = 1
+    degree_by_size: dict[str, Count] = field(default_factory=dict)
+    _queue: deque[Progress] = field(init=False, default_factory=deque, repr=False)
+    _between: list[Progress] = field(init=False, default_factory=list, repr=False)
+    """Requests between two stages."""
+    _held: dict[Progress, tuple[int, ...]] = field(init=False, default_factory=dict, repr=False)
+    _free: list[int] = field(init=False, repr=False)
+    """GPUs that no request holds, ascending."""
+
+    def bind(self, run: Run, view: StageView) -> None:
+        gpus = run.cluster.gpus
+        self._free = list(range(gpus))
+        stated = {"degree": self.degree, **{f"degree_by_size.{size}": n for size, n in self.degree_by_size.items()}}
+        key, most = max(stated.items(), key=lambda each: each[1])
+        if most > gpus:
+            raise ConfigError(f"group_policy.{key}: found {most}, and the cluster has {gpus} GPUs; lower it")
+
+    def arrived(self, progress: Progress, now_s: float) -> None:
+        self._queue.append(progress)
+
+    def at_boundary(self, progress: Progress, now_s: float) -> None:
+        if progress.left:
+            self._between.append(progress)
+
+    def ended(self, progress: Progress, now_s: float) -> None:
+        self._free = sorted([*self._free, *self._held.pop(progress)])
+
+    def decide(self, now_s: float) -> list[Launch]:
+        ready, queue = self._between, self._queue
+        self._between = []
+        while queue:
+            degree = self.degree_by_size.get(size_of(queue[0].request), self.degree)
+            if degree > len(self._free):
+                break
+            progress = queue.popleft()
+            self._held[progress], self._free = tuple(self._free[:degree]), self._free[degree:]
+            ready.append(progress)
+        launches = []
+        for progress in ready:
+            gpus, most = self._held[progress], progress.stage.max_degree
+            launches.append(Launch(progress, gpus[:most] if most else gpus, progress.left))
+        return launches

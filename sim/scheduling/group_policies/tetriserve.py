@@ -1,0 +1,408 @@
+"""TetriServe: rounds of fixed length, each packed so that the most requests can still be in time (arXiv 2510.01565)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from math import ceil, inf
+from typing import Literal
+
+import numpy as np
+
+from conf.ranges import Count, SomeSeconds
+from sim.core.clock import DISPATCH
+from sim.core.errors import ConfigError
+from sim.core.plan import whole
+from sim.core.progress import Progress
+from sim.protocols import GroupPolicy, Launch, Run, StageCost, StageView
+
+SURVIVES = 1 << 20
+"""Value of a request that can still be in time, in units of a request that runs: survivors count first."""
+
+LATE = "no parallel degree meets its deadline any more"
+
+
+@dataclass(slots=True, eq=False)
+class Costs:
+    """Estimated costs of the present stage of a request.
+
+    Attributes:
+        index: number of the stage in the plan.
+        by_degree: cost by parallel degree, ascending.
+        frontier: (degree, seconds of a step) of the degrees on which a step fits into a round, and that no other beats
+            in seconds and in GPU-seconds.
+        fastest_s: seconds of a step on the fastest degree.
+        later_s: seconds of the later stages, each on its fastest degree.
+        is_late: True once no degree meets the deadline.
+    """
+
+    index: int
+    by_degree: dict[int, StageCost]
+    frontier: list[tuple[int, float]]
+    fastest_s: float
+    later_s: float
+    is_late: bool = False
+
+
+def frontier(step_s: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
+    """Return the (degree, seconds of a step) that no other of them beats in seconds and in GPU-seconds, ascending."""
+    found: list[tuple[int, float]] = []
+    for degree, seconds in step_s:
+        if found and seconds >= found[-1][1]:
+            continue
+        while found and degree * seconds <= found[-1][0] * found[-1][1]:
+            found.pop()
+        found.append((degree, seconds))
+    return found
+
+
+def least_gpu_seconds(steps: int, budget_s: float, step_s: Sequence[tuple[int, float]]) -> list[tuple[int, int]]:
+    """Return the (steps, degree) pairs of the least GPU-seconds that run ``steps`` within ``budget_s``.
+
+    Two degrees are enough for the paper's figure 6: as many steps as the budget allows on the narrower, the rest on the
+    wider. They are ascending by degree; the list is empty if the budget is too short for the fastest degree.
+
+    Args:
+        step_s: a ``frontier``.
+    """
+    found: list[tuple[int, int]] = []
+    least = inf
+    narrower: list[tuple[int, float]] = []
+    for degree, seconds in step_s:
+        if steps * seconds > budget_s:
+            narrower.append((degree, seconds))
+            continue
+        cost = steps * degree * seconds
+        if cost < least:
+            least, found = cost, [(steps, degree)]
+        for other, other_s in narrower:
+            count = int((budget_s - steps * seconds) / (other_s - seconds))
+            while count and count * other_s + (steps - count) * seconds > budget_s:
+                count -= 1
+            cost = count * other * other_s + (steps - count) * degree * seconds
+            if count and cost < least:
+                least, found = cost, [(count, other), (steps - count, degree)]
+        if not narrower:
+            break
+    return found
+
+
+def pack(options: Sequence[Sequence[tuple[int, int]]], gpus: int) -> list[int]:
+    """Return the number of the chosen option of each request: the greatest sum of values on at most ``gpus`` GPUs.
+
+    Of equal sums, the fewest GPUs count, then the earlier options (algorithm 1 of the paper, a group knapsack).
+
+    Args:
+        options: (GPUs, value) of each option of each request; the first takes no GPU.
+    """
+    best = [max(range(len(each)), key=lambda number: (each[number][1], -each[number][0])) for each in options]
+    if sum(each[number][0] for each, number in zip(options, best, strict=True)) <= gpus:
+        return best
+    sums = [0] + [-1] * gpus
+    picks: list[list[int]] = []
+    for each in options:
+        after, pick = [-1] * (gpus + 1), [0] * (gpus + 1)
+        for number, (width, value) in enumerate(each):
+            for taken in range(width, gpus + 1):
+                before = sums[taken - width]
+                if before >= 0 and before + value > after[taken]:
+                    after[taken], pick[taken] = before + value, number
+        sums = after
+        picks.append(pick)
+    taken = max(range(gpus + 1), key=lambda count: (sums[count], -count))
+    chosen = []
+    for each, pick in zip(reversed(options), reversed(picks), strict=True):
+        chosen.append(pick[taken])
+        taken -= each[pick[taken]][0]
+    return chosen[::-1]
+
+
+def fitting(cost: StageCost, done: int, steps: int, most: int, round_s: float) -> int:
+    """Return how many of the next ``most`` of ``steps`` fit into ``round_s``, with ``done`` behind."""
+    step_s = cost.step_s
+    count = min(most, int(round_s / step_s) + 1) if step_s > 0.0 else most
+    if done and done + count < steps:  # neither the text encoder nor the VAE
+        while count and step_s * count > round_s:
+            count -= 1
+        return count
+    while count and cost.seconds(done, count, steps) > round_s:
+        count -= 1
+    return count
+
+
+@dataclass(slots=True)
+class TetriServe(GroupPolicy):
+    """Decide once a round which requests run, on how many GPUs, for how many steps; nothing changes within a round.
+
+    1. Each request gets the pairs (steps, degree) of the least GPU-seconds that meet its deadline.
+    2. A group knapsack chooses at most one pair a request, so that most requests can still be in time after the round;
+       of equal plans the one that runs more requests, then the one with fewer GPUs. The paper leaves ties open.
+    3. A request that cannot be in time gets one GPU of those left, the earliest deadline first.
+    4. ``scale_up``: GPUs still idle widen the request whose step gains most, one degree at a time; those of step 3 are
+       the last.
+    5. ``placement``: a request keeps the GPUs of its last round where it can.
+
+    Text encoder and VAE may outlast a round, and so may a late request's step; their GPUs then miss the next one.
+    A pair whose request ends within the round survives if that end is in time; the paper's formula asks for the end of
+    the round. Batches of identical small requests (selective continuous batching) are not modelled.
+
+    A round holds whole steps, so GPUs idle for what its length is above a multiple of a step. The paper fits the length
+    to the steps of all sizes and prints no rule; ``granularity`` looks at the slowest size alone.
+
+    Args:
+        granularity: steps in a round of the slowest size in the trace, on its fastest degree.
+        round_s: seconds of a round, in place of ``granularity``.
+        late: ``run`` what cannot be in time, or ``drop`` it.
+    """
+
+    granularity: Count = 5
+    round_s: SomeSeconds | None = None
+    placement: bool = True
+    scale_up: bool = True
+    late: Literal["run", "drop"] = "run"
+    _run: Run = field(init=False, repr=False)
+    _view: StageView = field(init=False, repr=False)
+    _length_s: float = field(init=False, default=0.0)
+    """Seconds of a round; 0 before the first arrival."""
+    _next_s: float = field(init=False, default=-inf)
+    """Instant of the next round, or of the last if no request was left."""
+    _is_due: bool = field(init=False, default=False)
+    _opened_s: float = field(init=False, default=-inf)
+    """Instant of a round to be decided: after all other events of the instant."""
+    _known: dict[Progress, Costs] = field(init=False, default_factory=dict, repr=False)
+    _waiting: dict[Progress, None] = field(init=False, default_factory=dict, repr=False)
+    """Requests at a boundary that may still be in time."""
+    _late: list[tuple[float, float, int, Progress]] = field(init=False, default_factory=list, repr=False)
+    """Heap of the others at a boundary, by deadline."""
+
+    def bind(self, run: Run, view: StageView) -> None:
+        self._run, self._view = run, view
+
+    # -- rounds ------------------------------------------------------------------------------------------------------
+
+    def arrived(self, progress: Progress, now_s: float) -> None:
+        if not self._length_s:
+            self._length_s = self.round_s or self._derived_round_s()
+            self._run.assume("seconds of a round", self._length_s, "group_policy.granularity")
+        self._known[progress] = self._costs(progress)
+        self._waiting[progress] = None
+        if not self._is_due:
+            if self._next_s == -inf:
+                self._next_s = now_s
+            rounds = ceil((now_s - self._next_s) / self._length_s)
+            self._open_at(max(now_s, self._next_s + rounds * self._length_s))
+
+    def at_boundary(self, progress: Progress, now_s: float) -> None:
+        if progress not in self._view.waiting:
+            return
+        costs = self._known[progress]
+        if costs.index != progress.index:
+            costs = self._known[progress] = self._costs(progress)
+        if costs.is_late:
+            self._push_late(progress)
+        else:
+            self._waiting[progress] = None
+
+    def ended(self, progress: Progress, now_s: float) -> None:
+        del self._known[progress]
+
+    def _open_at(self, time_s: float) -> None:
+        self._next_s, self._is_due = time_s, True
+        self._run.clock.at(time_s, DISPATCH, self._open, time_s)
+        self._view.decide_at(time_s)
+
+    def _open(self, now_s: float) -> None:
+        self._opened_s, self._is_due = now_s, False
+        if self._known:
+            self._open_at(now_s + self._length_s)
+
+    def _derived_round_s(self) -> float:
+        """Return ``granularity`` steps of the slowest size of the trace, each on its fastest degree, in seconds."""
+        run, view, workload = self._run, self._view, self._run.workload
+        model = next(iter(run.models.values()))
+        served = slice(workload.preload, workload.preload + workload.rows)
+        sizes = np.stack([workload.width[served], workload.height[served]])
+        slowest_s = 0.0
+        for row in np.unique(sizes, axis=1, return_index=True)[1]:
+            request = run.request(workload.preload + int(row), 0.0)
+            run.assign(request, model)
+            progress = Progress(request, 0, whole(request.steps))
+            step_s = min(view.cost(progress, degree).step_s for degree in view.degrees(progress))
+            slowest_s = max(slowest_s, step_s)
+        return self.granularity * slowest_s
+
+    def _costs(self, progress: Progress) -> Costs:
+        view, stage = self._view, progress.stage
+        by_degree = {degree: view.cost(progress, degree) for degree in view.degrees(progress)}
+        later_s = 0.0
+        if progress.index + 1 < len(progress.plan.stages):
+            later_s = min(
+                view.remaining_s(progress, degree) - cost.seconds(progress.done, progress.left, stage.steps)
+                for degree, cost in by_degree.items()
+            )
+        step_s = [(degree, cost.step_s) for degree, cost in by_degree.items()]
+        fastest_s = min(each for _, each in step_s)
+        if fastest_s > self._length_s:
+            raise ConfigError(
+                f"group_policy.round_s: found {self._length_s:g} s, and a step of {progress!r} takes {fastest_s:g} s "
+                "on the fastest degree; raise it, or leave it null"
+            )
+        candidates = [(degree, each) for degree, each in step_s if each <= self._length_s]
+        return Costs(progress.index, by_degree, frontier(candidates), fastest_s, later_s)
+
+    # -- the decision ------------------------------------------------------------------------------------------------
+
+    def decide(self, now_s: float) -> list[Launch]:
+        if now_s != self._opened_s:
+            return []
+        self._opened_s = -inf
+        idle = self._view.idle()
+        options = self._options(now_s)
+        chosen: dict[Progress, tuple[int, int]] = {}
+        left = len(idle)
+        if left:
+            left = self._pack(options, chosen, left)
+            in_time = list(chosen)
+            left = self._add_late(chosen, left)
+            if self.scale_up and left:
+                left = self._widen(in_time, chosen, left)
+                self._widen(list(chosen), chosen, left)
+        groups = self._place(chosen, idle)
+        return [
+            Launch(progress, gpus, steps)
+            for (progress, (_, steps)), gpus in zip(chosen.items(), groups, strict=True)
+        ]  # fmt: skip
+
+    def _options(self, now_s: float) -> list[tuple[Progress, list[tuple[int, int]], list[int]]]:
+        """Return each request that can be in time, with its (GPUs, value) and the steps of each, urgent ones first.
+
+        Requests that cannot any more are put aside, or dropped.
+        """
+        length_s, after_s = self._length_s, now_s + self._length_s
+        found = []
+        for progress in sorted(self._waiting, key=_urgency):
+            costs, deadline_s = self._known[progress], progress.request.deadline_s
+            done, steps, stage_left = progress.done, progress.stage.steps, progress.left
+            any_cost = next(iter(costs.by_degree.values()))
+            besides_s = any_cost.last_s + costs.later_s
+            begin_s = 0.0 if done else any_cost.first_s
+            pairs = least_gpu_seconds(stage_left, deadline_s - now_s - besides_s - begin_s, costs.frontier)
+            if not pairs:
+                del self._waiting[progress]
+                if self.late == "drop":
+                    del self._known[progress]
+                    self._view.discard(progress, LATE)
+                else:
+                    costs.is_late = True
+                    self._push_late(progress)
+                continue
+            fastest_s = costs.fastest_s
+            survives = after_s + begin_s + stage_left * fastest_s + besides_s <= deadline_s
+            options, counts = [(0, SURVIVES * survives)], [0]
+            for pair_steps, degree in pairs:
+                cost = costs.by_degree[degree]
+                count = max(1, fitting(cost, done, steps, pair_steps, length_s))
+                if count == stage_left:
+                    end_s = now_s + cost.seconds(done, count, steps) if not costs.later_s else after_s + costs.later_s
+                else:
+                    end_s = after_s + (stage_left - count) * fastest_s + besides_s
+                options.append((degree, SURVIVES * (end_s <= deadline_s) + 1))
+                counts.append(count)
+            found.append((progress, options, counts))
+        return found
+
+    def _pack(
+        self,
+        options: Sequence[tuple[Progress, list[tuple[int, int]], list[int]]],
+        chosen: dict[Progress, tuple[int, int]],
+        left: int,
+    ) -> int:
+        """Add the requests that run to ``chosen``, as (GPUs, steps); return the number of GPUs left."""
+        numbers = pack([each for _, each, _ in options], left)
+        for (progress, widths, counts), number in zip(options, numbers, strict=True):
+            if number:
+                degree = widths[number][0]
+                chosen[progress] = degree, counts[number]
+                del self._waiting[progress]
+                left -= degree
+        return left
+
+    def _add_late(self, chosen: dict[Progress, tuple[int, int]], left: int) -> int:
+        """Give GPUs to the requests that cannot be in time; return the number of GPUs left.
+
+        No request overtakes one that needs more GPUs than are left.
+        """
+        while left and self._late:
+            progress = self._late[0][-1]
+            degree, steps = self._best_effort(progress)
+            if degree > left:
+                break
+            heappop(self._late)
+            chosen[progress] = degree, steps
+            left -= degree
+        return left
+
+    def _best_effort(self, progress: Progress) -> tuple[int, int]:
+        """Return the GPUs and steps of a request that cannot be in time: one GPU, and the steps that fit into a round.
+
+        If no step fits, ``scale_up`` takes the smallest degree on which one does; else one step outlasts the round.
+        """
+        by_degree, steps = self._known[progress].by_degree, progress.stage.steps
+        for degree, cost in by_degree.items():
+            count = fitting(cost, progress.done, steps, progress.left, self._length_s)
+            if count or not self.scale_up:
+                return degree, max(1, count)
+        return next(iter(by_degree)), 1
+
+    def _widen(self, among: Sequence[Progress], chosen: dict[Progress, tuple[int, int]], left: int) -> int:
+        """Widen the request of ``among`` whose step gains most by its next degree; return the number of GPUs left."""
+        while left:
+            most, widened = 1.0, None
+            for progress in among:
+                degree, count = chosen[progress]
+                by_degree = self._known[progress].by_degree
+                wider = next((each for each in by_degree if each > degree), 0)
+                if not wider or wider - degree > left or not by_degree[wider].step_s:
+                    continue
+                gain = by_degree[degree].step_s / by_degree[wider].step_s
+                if gain <= most:
+                    continue
+                steps, behind = progress.stage.steps, progress.done
+                more = fitting(by_degree[wider], behind, steps, progress.left, self._length_s)
+                if more >= count:
+                    most, widened = gain, (progress, wider, more)
+            if widened is None:
+                break
+            progress, wider, more = widened
+            left -= wider - chosen[progress][0]
+            chosen[progress] = wider, more
+        return left
+
+    def _place(self, chosen: dict[Progress, tuple[int, int]], idle: list[int]) -> list[tuple[int, ...]]:
+        """Return the GPUs of each request of ``chosen``: those of its last round if it keeps them, else the lowest."""
+        free = dict.fromkeys(idle)
+        kept: dict[Progress, tuple[int, ...]] = {}
+        if self.placement:
+            for progress, (degree, _) in chosen.items():
+                last = progress.group
+                if last is not None and len(last.gpus) == degree and all(gpu in free for gpu in last.gpus):
+                    kept[progress] = last.gpus
+                    for gpu in last.gpus:
+                        del free[gpu]
+        groups = []
+        for progress, (degree, _) in chosen.items():
+            gpus = kept.get(progress)
+            if gpus is None:
+                last = progress.group if self.placement else None
+                own = [] if last is None else [gpu for gpu in last.gpus if gpu in free]
+                gpus = tuple(sorted([*own, *(gpu for gpu in free if gpu not in own)][:degree]))
+                for gpu in gpus:
+                    del free[gpu]
+            groups.append(gpus)
+        return groups
+
+    def _push_late(self, progress: Progress) -> None:
+        heappush(self._late, (*_urgency(progress), progress))
+
+
+def _urgency(progress: Progress) -> tuple[float, float, int]:
+    return progress.request.deadline_s, progress.request.arrival_s, progress.number

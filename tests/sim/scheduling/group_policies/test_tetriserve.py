@@ -1,0 +1,251 @@
+"""TetriServe: its allocation and its packing against brute force, and the laws of its rounds."""
+
+from collections.abc import Sequence
+from itertools import combinations, product
+from math import inf
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from backends.base import Cost, Work
+from sim.core.request import COMPLETED, DISCARDED
+from sim.engine import Engine
+from sim.execution.stages import Stages
+from sim.protocols import GroupPolicy
+from sim.scheduling.estimates import Scaled
+from sim.scheduling.group_policies.fixed_degree import FixedDegree
+from sim.scheduling.group_policies.tetriserve import TetriServe, frontier, least_gpu_seconds, pack
+from sim.scheduling.stages import StageScheduler
+from tests.sim import lab
+
+DEGREES = (1, 2, 4, 8)
+
+STEP_S = {
+    64: {1: 0.25, 2: 0.25, 4: 0.25, 8: 0.25},
+    128: {1: 0.5, 2: 0.375, 4: 0.25, 8: 0.1875},
+    256: {1: 2.0, 2: 1.125, 4: 0.625, 8: 0.375},
+}
+"""Seconds of a step by side in pixels and parallel degree."""
+
+
+class Scaling(lab.FixedTimes):
+    """A step takes STEP_S, and nothing else takes time."""
+
+    def __init__(self) -> None:
+        super().__init__([])
+
+    def group_sizes(self, model: str | None = None) -> Sequence[int]:
+        return DEGREES
+
+    def group_step(self, work: Work, gpus: int) -> Cost | None:
+        return Cost(STEP_S[work.width][gpus])
+
+
+def served(
+    policy: GroupPolicy, times: Sequence[float], sides: Sequence[int], limits_s: Sequence[float], steps: int = 10
+) -> Engine:
+    """Serve requests of these sides in pixels and deadlines on 8 GPUs, and return the engine that ran."""
+    executor = Stages()
+    side = np.array(sides, np.int32)
+    engine = lab.engine(
+        np.array(times), np.ones(len(times)), 8,
+        backend=Scaling(),
+        shapes=(side, side, np.full(len(side), steps, np.int32)),
+        use_model_shape=False,
+        own_deadline_s=np.array(limits_s, float),
+        scheduler=StageScheduler(policy, Scaled(), executor),
+        executor=executor,
+    )  # fmt: skip
+    engine.run()
+    return engine
+
+
+def in_time(engine: Engine, limits_s: Sequence[float]) -> int:
+    columns = engine.record.request_columns
+    latency_s = columns["finish_s"] - columns["arrival_s"]
+    return int(((columns["outcome"] == COMPLETED) & (latency_s <= np.array(limits_s) + 1e-9)).sum())
+
+
+def attempts(engine: Engine) -> list[dict[str, Any]]:
+    log = engine.record.attempts
+    assert log is not None
+    return [
+        {"row": row, "gpus": gpus, "from_s": from_s, "until_s": until_s, "steps": steps}
+        for row, gpus, from_s, until_s, steps in zip(log.row, log.gpus, log.from_s, log.until_s, log.steps, strict=True)
+    ]
+
+
+step_times = st.lists(st.integers(1, 40), min_size=4, max_size=4).map(
+    lambda seconds: list(zip(DEGREES, map(float, seconds), strict=True))
+)
+
+
+@given(steps=st.integers(1, 12), budget_s=st.integers(0, 300), step_s=step_times)
+def test_allocation_has_the_least_gpu_seconds_of_all_pairs_that_meet_the_deadline(
+    steps: int, budget_s: int, step_s: list[tuple[int, float]]
+) -> None:
+    costs = [
+        count * degree * seconds + (steps - count) * other * other_s
+        for (degree, seconds), (other, other_s) in product(step_s, step_s)
+        for count in range(steps + 1)
+        if count * seconds + (steps - count) * other_s <= budget_s
+    ]
+    by_degree = dict(step_s)
+    found = least_gpu_seconds(steps, budget_s, frontier(step_s))
+    assert bool(found) == bool(costs)
+    if found:
+        assert sum(count for count, _ in found) == steps
+        assert sum(count * by_degree[degree] for count, degree in found) <= budget_s
+        assert sum(count * degree * by_degree[degree] for count, degree in found) == min(costs)
+
+
+@given(steps=st.integers(1, 9), budget_s=st.integers(1, 250), step_s=step_times)
+def test_more_than_two_degrees_save_less_than_a_step(
+    steps: int, budget_s: int, step_s: list[tuple[int, float]]
+) -> None:
+    by_degree = dict(step_s)
+    found = least_gpu_seconds(steps, budget_s, frontier(step_s))
+    if not found:
+        return
+    ours = sum(count * degree * by_degree[degree] for count, degree in found)
+    for cuts in combinations(range(steps + 3), 3):
+        counts = np.diff([-1, *cuts, steps + 3]) - 1
+        seconds = sum(count * by_degree[degree] for count, degree in zip(counts, DEGREES, strict=True))
+        if seconds <= budget_s:
+            cost = sum(count * degree * by_degree[degree] for count, degree in zip(counts, DEGREES, strict=True))
+            assert cost > ours - max(degree * each for degree, each in step_s)
+
+
+options = st.lists(
+    st.tuples(
+        st.integers(0, 1), st.lists(st.tuples(st.sampled_from(DEGREES), st.integers(0, 1)), min_size=0, max_size=2)
+    ).map(lambda each: [(0, each[0]), *each[1]]),
+    max_size=6,
+)
+
+
+@given(options=options, gpus=st.integers(0, 8))
+def test_packing_has_as_many_survivors_as_exhaustive_search(options: list[list[tuple[int, int]]], gpus: int) -> None:
+    chosen = pack(options, gpus)
+    taken = [each[number] for each, number in zip(options, chosen, strict=True)]
+    assert sum(width for width, _ in taken) <= gpus
+    plans = [plan for plan in product(*options) if sum(width for width, _ in plan) <= gpus]
+    assert sum(value for _, value in taken) == max(sum(value for _, value in plan) for plan in plans)
+
+
+requests = st.lists(
+    st.tuples(st.integers(0, 40), st.sampled_from(sorted(STEP_S)), st.integers(2, 60)), min_size=1, max_size=12
+)
+
+
+@given(requests=requests, scale_up=st.booleans(), placement=st.booleans())
+@settings(max_examples=40)
+def test_a_request_keeps_its_group_within_a_round(
+    requests: list[tuple[int, int, int]], scale_up: bool, placement: bool
+) -> None:
+    """Rounds are counted from the first arrival; a launch begins with a round and ends in it."""
+    times = sorted(each[0] / 4 for each in requests)
+    sides, limits = [each[1] for each in requests], [each[2] / 4 for each in requests]
+    policy = TetriServe(round_s=2.25, scale_up=scale_up, placement=placement)
+    engine = served(policy, times, sides, limits)
+    rounds: dict[tuple[int, int], tuple[int, ...]] = {}
+    for attempt in attempts(engine):
+        began = (attempt["from_s"] - times[0]) / 2.25
+        assert began == pytest.approx(round(began), abs=1e-9)
+        for number in range(round(began), int(np.ceil((attempt["until_s"] - times[0]) / 2.25 - 1e-9))):
+            assert rounds.setdefault((attempt["row"], number), attempt["gpus"]) == attempt["gpus"]
+
+
+@given(requests=requests)
+@settings(max_examples=30)
+def test_without_deadlines_nothing_is_late_and_every_step_runs_once(requests: list[tuple[int, int, int]]) -> None:
+    times = sorted(each[0] / 4 for each in requests)
+    limits = [inf] * len(times)
+    engine = served(TetriServe(late="drop"), times, [each[1] for each in requests], limits)
+    assert in_time(engine, limits) == len(times)
+    steps = np.bincount([each["row"] for each in attempts(engine)], [each["steps"] for each in attempts(engine)])
+    assert steps.tolist() == [10] * len(times)
+
+
+@given(sides=st.lists(st.sampled_from(sorted(STEP_S)), min_size=1, max_size=6), limit=st.integers(8, 60))
+@settings(max_examples=30)
+def test_scale_up_of_a_request_alone_never_makes_it_late(sides: list[int], limit: int) -> None:
+    """With others beside it, it may: a request ahead of its plan is deferred by the knapsack, and needs more later."""
+    times = [100.0 * number for number in range(len(sides))]
+    limits = [limit / 4] * len(sides)
+    plain, scaled = (in_time(served(TetriServe(scale_up=each), times, sides, limits), limits) for each in (False, True))
+    assert scaled >= plain
+
+
+def test_scale_up_uses_idle_gpus_for_the_request_that_gains_most() -> None:
+    engine = served(TetriServe(round_s=4.0), [0.0, 0.0], [64, 256], [50.0, 50.0])
+    first = {each["row"]: len(each["gpus"]) for each in attempts(engine) if each["from_s"] == 0.0}
+    assert first == {0: 1, 1: 4}  # a small image gains nothing; 8 GPUs do not fit beside it
+
+
+def test_a_tight_deadline_takes_more_gpus_than_a_loose_one() -> None:
+    policy = {"scale_up": False, "round_s": 4.0}
+    widths = [len(attempts(served(TetriServe(**policy), [0.0], [128], [limit]))[0]["gpus"]) for limit in (5.0, 2.5)]  # type: ignore[arg-type]
+    assert widths == [1, 4]
+
+
+def test_the_most_requests_survive_not_the_most_urgent() -> None:
+    """One request needs all GPUs to be in time, or else two others do, with four each."""
+    limits = [3.75, 6.25, 6.25]
+    engine = served(TetriServe(round_s=6.25, scale_up=False), [0.0] * 3, [256] * 3, limits)
+    assert in_time(engine, limits) == 2
+
+
+def test_late_requests_run_last_on_one_gpu_or_are_dropped() -> None:
+    limits = [1.0, 40.0]
+    run = served(TetriServe(scale_up=False, round_s=4.0), [0.0, 0.0], [256, 64], limits)
+    dropped = served(TetriServe(scale_up=False, round_s=4.0, late="drop"), [0.0, 0.0], [256, 64], limits)
+    assert {len(each["gpus"]) for each in attempts(run) if each["row"] == 0} == {1}
+    assert run.record.request_columns["outcome"].tolist() == [COMPLETED, COMPLETED]
+    assert dropped.record.request_columns["outcome"].tolist() == [DISCARDED, COMPLETED]
+    assert {each["row"] for each in attempts(dropped)} == {1}
+
+
+def test_placement_keeps_the_gpus_of_the_last_round() -> None:
+    """The first request ends and leaves GPU 0 idle, which is the lowest number."""
+    times, sides, limits = [0.0, 0.0], [64, 128], [40.0, 50.0]
+    kept, moved = (
+        served(TetriServe(scale_up=False, round_s=1.25, placement=each), times, sides, limits) for each in (True, False)
+    )
+    assert kept.record.request_columns["moves"].tolist() == [0, 0]
+    assert moved.record.request_columns["moves"].tolist() == [0, 1]
+
+
+def test_a_round_is_five_steps_of_the_slowest_size_on_its_fastest_degree() -> None:
+    engine = served(TetriServe(), [0.0, 0.0], [64, 256], [40.0, 40.0])
+    (length_s,) = (each.value for each in engine.record.assumptions if each.what == "seconds of a round")
+    assert length_s == 5 * 0.375
+
+
+@given(requests=requests)
+@settings(max_examples=30)
+def test_a_fixed_degree_serves_in_the_order_of_arrival(requests: list[tuple[int, int, int]]) -> None:
+    times, sides = sorted(each[0] / 4 for each in requests), [each[1] for each in requests]
+    engine = served(FixedDegree(degree_by_size={"256x256": 8, "128x128": 2}), times, sides, [inf] * len(sides))
+    columns = engine.record.request_columns
+    assert (np.diff(columns["start_s"]) >= 0).all()
+    assert [len(each["gpus"]) for each in sorted(attempts(engine), key=lambda each: each["row"])] == [
+        {256: 8, 128: 2, 64: 1}[side] for side in sides
+    ]
+
+
+@pytest.mark.parametrize("system", ["tetriserve-nirvana", "rssp-nirvana"])
+def test_a_hit_leaves_fewer_steps_to_pack(system: str) -> None:
+    outcome = lab.simulated(
+        f"system={system}", "hits=declared", "hits.hit_rate=1.0", "hits.mean_k=20", "trace=mix", "models=flux-dev-xdit",
+        "trace.requests=30", "arrivals=poisson", "cluster=h100", "cluster.count=8", "shapes=model", "slo=[10s]",
+    )  # fmt: skip
+    requests, attempted = outcome.requests.to_pandas(), outcome.attempts.to_pandas()
+    assert (requests["skipped"] > 0).all()
+    ran = attempted.groupby("request_id", observed=True)["steps"].sum()
+    left = requests["steps"] - requests["skipped"]
+    assert ran.reindex(requests["request_id"]).tolist() == left.tolist()
+    assert (requests["fetch_s"] > 0).all()
