@@ -1,4 +1,4 @@
-"""README.md and docs/: the stories run as written, every other command composes, and Python blocks parse."""
+"""README.md and docs/: stories and quick commands run, every other command composes, and Python blocks parse."""
 
 import re
 import shlex
@@ -114,7 +114,7 @@ def elsewhere(run_before: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.chdir(tmp_path)
     Path("out").symlink_to(run_before)
     for block in re.findall(r"^```yaml\n(.*?)^```", "".join(PAGES.values()), re.MULTILINE | re.DOTALL):
-        if (name := re.search(r"my_conf/[\w/-]+\.yaml", block)) is not None:
+        if (name := re.search(r"(?:my_conf|profiles)/[\w/-]+\.yaml", block)) is not None:
             Path(name[0]).parent.mkdir(parents=True, exist_ok=True)
             Path(name[0]).write_text(block)
     Path("mine/selector").mkdir(parents=True)  # written by `calibrate selector -o mine`
@@ -145,6 +145,18 @@ def test_command_is_accepted(command: str) -> None:
         plain = OmegaConf.to_container(composed(point, files), resolve=True, throw_on_missing=True)
         assert isinstance(plain, dict)
         check({str(key): value for key, value in plain.items()})
+
+
+QUICK = re.compile(
+    r"mezzotint (?:list (?!.*[A-Z]{3})|run cluster=pools .*sdxl-mlperf|run models=sdxl-mlperf cluster=h100-sxm )"
+)
+"""Commands that end within two seconds; `python -m tests.docs.commands` runs the others."""
+
+
+@pytest.mark.usefixtures("elsewhere")
+@pytest.mark.parametrize("command", list(filter(QUICK.match, COMMANDS)))
+def test_quick_command_runs(command: str) -> None:
+    assert main(shlex.split(command)[1:]) == 0
 
 
 def _covering(points: Sequence[Sequence[str]]) -> Iterator[Sequence[str]]:
