@@ -206,10 +206,14 @@ def draw(plan: Plan) -> Figure:
 
 
 def drawn_clusters(plan: Plan) -> Sequence[Measured]:
-    """Return the clusters to draw: those whose p95 is within ten times the lowest, and so no saturated ones."""
+    """Return the clusters to draw: the ranked ones, and others with a p95 within ten times the lowest.
+
+    Slower ones that are not ranked are saturated.
+    """
+    ranked = [each.measured for each in plan.ranked]
     known = [each for each in plan.clusters if each.numbers["p95_s"] is not None]
     fastest_s = min((each.numbers["p95_s"] or 0.0 for each in known), default=0.0)
-    return [each for each in known if (each.numbers["p95_s"] or 0.0) <= 10 * fastest_s]
+    return [each for each in known if each in ranked or (each.numbers["p95_s"] or 0.0) <= 10 * fastest_s]
 
 
 def _number(value: float | None) -> str:

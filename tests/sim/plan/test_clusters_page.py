@@ -10,7 +10,7 @@ from sim.core.gpu import Gpu
 from sim.metrics.cost import Price
 from sim.plan.clusters.answer import NUMBERS, Measured, Plan, Question, Ranked, Unmet, needed
 from sim.plan.clusters.candidates import Candidate
-from sim.plan.clusters.page import row, sentence, warnings
+from sim.plan.clusters.page import draw, drawn_clusters, row, sentence, warnings
 from sim.plan.clusters.target import parse_target
 
 GPU = Gpu("l40s", None, None, "made up", 1.0)
@@ -55,6 +55,18 @@ def test_number_that_is_not_known_is_a_dash_and_not_in_the_sentence() -> None:
     assert "misses" not in sentence(plan(found))
     assert row(found).count("-") == 4
     assert "4x or more" in row(found)
+
+
+def test_every_ranked_cluster_is_drawn_however_slow() -> None:
+    """A design that retrieves most images is far faster than the cheapest that meets the target."""
+    slow = ranked(p95_s=9.0)
+    fast = replace(
+        slow.measured, candidate=replace(CANDIDATE, design="pinecone"), numbers=slow.measured.numbers | {"p95_s": 0.1}
+    )
+    saturated = replace(slow.measured, gpus=1, numbers=slow.measured.numbers | {"p95_s": 500.0})
+    answer = replace(plan(slow), clusters=(slow.measured, fast, saturated))
+    assert drawn_clusters(answer) == [slow.measured, fast]
+    assert len(draw(answer).axes) == 2
 
 
 def test_sure_answer_has_no_warning() -> None:
