@@ -1,5 +1,6 @@
-"""The pages of docs: tables as in the scorecard, settings as composed, and named tests that exist."""
+"""The pages of docs: tables as in the scorecard, settings as composed, and the tests of each invariant."""
 
+import ast
 import importlib.util
 import re
 from collections.abc import Iterator
@@ -55,9 +56,21 @@ def test_stated_default_is_the_composed_one(system: str, key: str, default: str)
     assert str(OmegaConf.to_container(value) if OmegaConf.is_config(value) else value) == default
 
 
-def test_tests_of_the_invariants_exist() -> None:
+def test_page_of_invariants_names_the_tests_marked_with_each_number() -> None:
+    """Every invariant has a test, marked ``@pytest.mark.invariant(number)``."""
     page = (REPOSITORY / "docs" / "trust" / "invariants.md").read_text(encoding="utf-8")
-    for file, first, others in re.findall(r"`([\w/]+\.py)::(test_\w+)`((?: and `test_\w+`)*)", page):
-        source = (REPOSITORY / "tests" / file).read_text(encoding="utf-8")
-        for name in [first, *re.findall(r"test_\w+", others)]:
-            assert f"def {name}(" in source, f"{file} has no {name}"
+    sections = re.findall(r"^## (\d+)\. (.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
+    named = [(int(number), test) for number, text in sections for test in re.findall(r"^- `(.+)`$", text, re.MULTILINE)]
+    assert sorted(named) == sorted(_marked())
+    assert [int(number) for number, _ in sections] == list(range(1, 14))
+    assert {number for number, _ in named} == set(range(1, 14))
+
+
+def _marked() -> Iterator[tuple[int, str]]:
+    """Yield the number of each invariant marker, with file and name of its test."""
+    for path in sorted((REPOSITORY / "tests").rglob("test_*.py")):
+        for test in ast.parse(path.read_text(encoding="utf-8")).body:
+            for mark in test.decorator_list if isinstance(test, ast.FunctionDef) else []:
+                if isinstance(mark, ast.Call) and ast.unparse(mark.func) == "pytest.mark.invariant":
+                    name = path.relative_to(REPOSITORY / "tests").as_posix()
+                    yield ast.literal_eval(mark.args[0]), f"{name}::{test.name}"

@@ -43,22 +43,21 @@ class LatencyPredictor(Protocol):
 class Known:
     """A perfect predictor: the cost that the backend will charge."""
 
+    _run: Run = field(init=False, repr=False)
     _price: Callable[[Sequence[Work]], Cost] = field(init=False, repr=False)
     _sizes: Sequence[Size] = field(init=False, repr=False)
-    _steps: int = field(init=False, repr=False)
     _cached: dict[tuple[str, Counts], float] = field(init=False, default_factory=dict, repr=False)
 
     def bind(self, run: Run, executor: Stepper, sizes: Sequence[Size]) -> None:
-        self._price, self._sizes, self._steps = executor.price, sizes, max(run.workload.steps)
+        self._run, self._price, self._sizes = run, executor.price, sizes
 
     def step_s(self, model: str, counts: Counts) -> float:
         step_s = self._cached.get((model, counts))
         if step_s is None:
             if len(self._cached) >= MAX_CACHED:
                 self._cached.clear()
-            step_s = self._cached[model, counts] = self._price(
-                sample_works(model, self._sizes, counts, self._steps)
-            ).seconds
+            works = sample_works(self._run, model, self._sizes, counts)
+            step_s = self._cached[model, counts] = self._price(works).seconds
         return step_s
 
 
@@ -110,8 +109,7 @@ class Svr:
             tuple(int(n) for n in np.bincount(rng.integers(kinds, size=count), minlength=kinds))
             for count in rng.integers(1, self._executor.max_batch + 1, self.combinations)
         ]
-        steps = max(self._run.workload.steps)
-        samples = [sample_works(model, self._sizes, counts, steps) for counts in batches]
+        samples = [sample_works(self._run, model, self._sizes, counts) for counts in batches]
         step_ms = np.array([self._executor.price(works).seconds * MS for works in samples])
         features = np.array([self._features(counts) for counts in batches])
         trained = max(round(self.train * self.combinations), 1)
@@ -130,10 +128,14 @@ class Svr:
         return [*counts, sum(n > 0 for n in counts), pixels]
 
 
-def sample_works(model: str, sizes: Sequence[Size], counts: Counts, steps: int) -> list[Work]:
-    """Return the works of a batch that belongs to no request; row 0 gives a live backend a prompt."""
+def sample_works(run: Run, model: str, sizes: Sequence[Size], counts: Counts) -> list[Work]:
+    """Return the works of a batch that belongs to no request, with the most steps of any request.
+
+    Row 0 gives a live backend a prompt; for others no row, since a row may draw its own seconds.
+    """
+    steps, row = max(run.workload.steps), 0 if run.backend.live else -1
     return [
-        Work(model, width, height, steps, row=0, frames=frames)
+        Work(model, width, height, steps, row=row, frames=frames)
         for (width, height, frames), n in zip(sizes, counts, strict=True)
         for _ in range(n)
     ]

@@ -69,6 +69,7 @@ def test_refinement_encodes_the_image_first() -> None:
     assert cost.denoise_s + cost.other_s == pytest.approx(2.38, rel=0.02)
 
 
+@pytest.mark.invariant(9)
 def test_time_outside_the_grid_is_refused_with_the_grid() -> None:
     with pytest.raises(
         BackendError, match=r"sdxl on mi210: step at 512x512 .* grid .batch 1: 1048576 .*extrapolate=warn"
@@ -76,6 +77,7 @@ def test_time_outside_the_grid_is_refused_with_the_grid() -> None:
         standalone_cost(Profiled("mi210"), Work("sdxl", 512, 512, 50))
 
 
+@pytest.mark.invariant(9)
 def test_extrapolation_scales_by_pixels_and_is_stated() -> None:
     backend = Profiled("mi210", extrapolate="warn")
     assert standalone_cost(backend, Work("sdxl", 512, 512, 50)).denoise_s == pytest.approx(16.5 / 4)

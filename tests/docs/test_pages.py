@@ -1,8 +1,8 @@
-"""README.md and docs/: the stories run as written, every other command composes, and Python blocks parse."""
+"""README.md and docs/: stories and quick commands run, every other command composes, and Python blocks parse."""
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from doctest import ELLIPSIS, NORMALIZE_WHITESPACE, OutputChecker
 from pathlib import Path
 
@@ -34,6 +34,11 @@ STORIES = {
     "tutorial": sorted(page for page in PAGES if page.startswith("docs/tutorial/")),
 }
 """Pages whose blocks are run in their order, those of a story in one folder."""
+SHORTER = {
+    "mezzotint plan log.parquet ": "trace.requests=1000",
+    "mezzotint report first --reruns-s ": "--reruns-s 1",
+}
+"""What the tests add to a command that begins like this: it prints what its page shows, sooner."""
 
 
 @pytest.mark.parametrize("story", STORIES)
@@ -48,7 +53,8 @@ def test_story_runs_and_prints_what_it_shows(
     def shell(example: Example) -> None:
         capsys.readouterr()
         for command in example.parsed.replace("\\\n", " ").splitlines():
-            name, *arguments = shlex.split(command, comments=True)
+            shorter = [words for begin, words in SHORTER.items() if command.startswith(begin)]
+            name, *arguments = shlex.split(" ".join([command, *shorter]), comments=True)
             assert name == "mezzotint", "what is no command of ours is skipped by its page"
             assert main(arguments) == 0
 
@@ -57,13 +63,19 @@ def test_story_runs_and_prints_what_it_shows(
         run_python(example)
 
     def output(example: Example) -> None:
-        shown, found = example.parsed.strip() + "\n", capsys.readouterr().out.strip() + "\n"
+        found, shown = (_points_in_order(text.strip()) + "\n" for text in (capsys.readouterr().out, example.parsed))
         assert OutputChecker().check_output(shown, found, flags), f"{example.path}, {example.line}: {found}"
 
     parsers = [CodeBlockParser("sh", shell), CodeBlockParser("python", python), CodeBlockParser("text", output)]
     for page in STORIES[story]:
         for example in Sybil([*parsers, SkipParser()]).parse(REPOSITORY / page).examples():
             example.evaluate()
+
+
+def _points_in_order(text: str) -> str:
+    """Sort the lines that end with a run's folder: a sweep prints them as its points end."""
+    points = iter(sorted(re.findall(r"^.*-> \S+/\d+$", text, re.MULTILINE), key=lambda line: line.rpartition("-> ")[2]))
+    return re.sub(r"^.*-> \S+/\d+$", lambda _: next(points), text, flags=re.MULTILINE)
 
 
 def _commands() -> Iterator[str]:
@@ -102,7 +114,7 @@ def elsewhere(run_before: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.chdir(tmp_path)
     Path("out").symlink_to(run_before)
     for block in re.findall(r"^```yaml\n(.*?)^```", "".join(PAGES.values()), re.MULTILINE | re.DOTALL):
-        if (name := re.search(r"my_conf/[\w/-]+\.yaml", block)) is not None:
+        if (name := re.search(r"(?:my_conf|profiles)/[\w/-]+\.yaml", block)) is not None:
             Path(name[0]).parent.mkdir(parents=True, exist_ok=True)
             Path(name[0]).write_text(block)
     Path("mine/selector").mkdir(parents=True)  # written by `calibrate selector -o mine`
@@ -114,7 +126,7 @@ def elsewhere(run_before: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_command_is_accepted(command: str) -> None:
     """Of a sweep, as many points as show each value once. Commands of a launcher that is not installed are left out."""
     if (launcher := re.search(r"launcher[ =](ray|submitit|slurm)", command)) is not None:
-        pytest.importorskip({"ray": "ray"}.get(launcher[1], "submitit"))
+        pytest.importorskip("hydra_plugins.hydra_ray_launcher" if launcher[1] == "ray" else "submitit")
     given = shlex.split(command, comments=True)[1:]
     if given[0].startswith("--"):
         assert main(given) == 0
@@ -128,14 +140,34 @@ def test_command_is_accepted(command: str) -> None:
     files = files_of(options["config_dir"], options.get("config_path"), options.get("config_name", "config"))
     written = options["overrides"] or []
     overrides = arranged(separated(written)[0] if words == "plan" else written)
-    seen: set[str] = set()
-    for point in points(overrides, sweep_config(overrides, files), files) if options.get("multirun") else [overrides]:
-        if seen and set(point) <= seen:
-            continue
-        seen.update(point)
+    swept = points(overrides, sweep_config(overrides, files), files) if options.get("multirun") else [overrides]
+    for point in _covering(swept):
         plain = OmegaConf.to_container(composed(point, files), resolve=True, throw_on_missing=True)
         assert isinstance(plain, dict)
         check({str(key): value for key, value in plain.items()})
+
+
+QUICK = re.compile(
+    r"mezzotint (?:list (?!.*[A-Z]{3})|run cluster=pools .*sdxl-mlperf|run models=sdxl-mlperf cluster=h100-sxm )"
+)
+"""Commands that end within two seconds; `python -m tests.docs.commands` runs the others."""
+
+
+@pytest.mark.usefixtures("elsewhere")
+@pytest.mark.parametrize("command", list(filter(QUICK.match, COMMANDS)))
+def test_quick_command_runs(command: str) -> None:
+    assert main(shlex.split(command)[1:]) == 0
+
+
+def _covering(points: Sequence[Sequence[str]]) -> Iterator[Sequence[str]]:
+    """Yield a few of ``points`` that between them have every value."""
+    left = {value for point in points for value in point}
+    while True:
+        best = max(points, key=lambda point: len(left.intersection(point)))
+        yield best
+        left.difference_update(best)
+        if not left:
+            return
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -130,6 +130,7 @@ def test_honest_policy_is_not_refused(
     assert counts["completed"] == counts["arrived"] > 0
 
 
+@pytest.mark.invariant(7)
 def test_preempted_request_cannot_resume_away_from_its_state() -> None:
     with pytest.raises(
         SimulationError,

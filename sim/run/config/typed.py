@@ -10,7 +10,7 @@ import math
 import types
 import typing
 from collections.abc import Callable, Mapping
-from functools import partial, reduce
+from functools import lru_cache, partial, reduce
 from operator import or_
 from typing import Annotated, Any
 
@@ -71,10 +71,16 @@ def validated(value: Any, hint: Any) -> Any:
     Raises pydantic's ValidationError if it does not fit, and PydanticUserError or SchemaError for a hint that cannot be
     validated, such as a protocol.
     """
+    return _adapter(hint).validate_python(value)
+
+
+@lru_cache(maxsize=1024)
+def _adapter(hint: Any) -> TypeAdapter[Any]:
+    """Return the validator of ``hint``, which takes longer to make than to use."""
     # pydantic refuses a second configuration for a dataclass.
     own = isinstance(hint, type) and dataclasses.is_dataclass(hint)
     config = None if own else ConfigDict(arbitrary_types_allowed=True)
-    return TypeAdapter(strict(hint), config=config).validate_python(value)
+    return TypeAdapter(strict(hint), config=config)
 
 
 def strict(hint: Any) -> Any:

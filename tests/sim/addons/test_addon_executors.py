@@ -172,6 +172,7 @@ def test_shared_controlnet_server_waits_less_than_md1(workers: int) -> None:
 GB = 10**9
 
 
+@pytest.mark.invariant(6)
 @settings(max_examples=12, phases=[Phase.generate])
 @given(
     system=st.sampled_from(["diffusers", "swiftdiffusion", "servers"]),

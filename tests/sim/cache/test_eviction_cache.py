@@ -154,6 +154,7 @@ def compared(
     return run
 
 
+@pytest.mark.invariant(6)
 @pytest.mark.parametrize("policy", MAKE)
 @settings(max_examples=40)
 @given(

@@ -167,6 +167,7 @@ def test_load_cut_by_the_end_of_the_run_counts_up_to_that_time() -> None:
     assert run.record.usage_log.inside(0.0, 10.0, run.cluster.gpu_counts()).joules == pytest.approx(300 * 14)
 
 
+@pytest.mark.invariant(5)
 @settings(max_examples=80)
 @given(
     gaps=st.lists(st.tuples(st.floats(0, 8), st.booleans(), st.floats(0.1, 20)), min_size=1, max_size=40),

@@ -11,6 +11,7 @@ from simpy.core import EmptySchedule
 from sim.core.clock import ARRIVAL, COMPLETION, CONTROL, Clock
 
 
+@pytest.mark.invariant(2)
 @given(asked=st.lists(st.tuples(st.sampled_from([0.0, 0.1, 0.1 + 0.2, 1e9]), st.integers(0, 3))))
 def test_calls_run_by_time_then_order_then_insertion(asked: list[tuple[float, int]]) -> None:
     clock = Clock()

@@ -39,6 +39,7 @@ def test_failed_work_ends_its_request_and_frees_the_worker() -> None:
     assert run.cluster.busy(0.0) == 0
 
 
+@pytest.mark.invariant(3)
 def test_scheduler_that_keeps_requests_is_reported() -> None:
     class Hoarder(Scheduler):
         def bind(self, run: Run) -> None: ...
@@ -54,6 +55,7 @@ def test_scheduler_that_keeps_requests_is_reported() -> None:
         engine([0.0, 1.0, 2.0], [1.0] * 3, scheduler=Hoarder()).run()
 
 
+@pytest.mark.invariant(3)
 def test_request_that_ends_twice_is_reported() -> None:
     run = engine([0.0], [1.0])
     end = run.end
@@ -80,6 +82,7 @@ def test_arrival_times_are_kept_exactly() -> None:
     assert list(run.record.request_columns["arrival_s"]) == sorted(times)
 
 
+@pytest.mark.invariant(4)
 def test_littles_law_is_checked_in_every_run() -> None:
     """A discarded request runs nowhere, so that no other invariant notices a later end in its record."""
 
@@ -98,6 +101,7 @@ def test_littles_law_is_checked_in_every_run() -> None:
         run.run()
 
 
+@pytest.mark.invariant(2)
 def test_sample_precedes_the_arrivals_of_its_instant() -> None:
     """The sample at 60 s does not yet count the request that arrives at 60 s."""
     run = engine([0.0, 60.0, 61.0], [1.0] * 3, sample_s=60.0)

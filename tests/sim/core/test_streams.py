@@ -4,6 +4,8 @@ import ast
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
+
 from sim.core import streams
 from tests.conftest import REPOSITORY
 
@@ -11,6 +13,7 @@ TABLE = [value for name, value in vars(streams).items() if name.isupper()]
 NAMES = tuple(name for value in TABLE for name in (value.values() if isinstance(value, dict) else [value]))
 
 
+@pytest.mark.invariant(1)
 def test_stream_names_are_frozen() -> None:
     """Renaming a stream would change the random numbers of every run."""
     assert NAMES == (
@@ -20,6 +23,7 @@ def test_stream_names_are_frozen() -> None:
     )  # fmt: skip
 
 
+@pytest.mark.invariant(1)
 def test_code_uses_only_streams_of_the_table() -> None:
     asked = {name for package in ("sim", "traces", "backends", "notebooks") for name in _asked(package)}
     assert asked == set(NAMES)

@@ -106,6 +106,7 @@ def test_larger_fifo_window_never_has_fewer_hits(seed: int) -> None:
     assert hits == sorted(hits)
 
 
+@pytest.mark.invariant(2)
 def test_artifact_is_visible_to_an_arrival_at_its_completion_time() -> None:
     """At one instant completions come before insertions, and insertions before arrivals."""
     frontend = cached(None, admission=Misses())

@@ -44,6 +44,7 @@ def served(*words: str) -> tuple[Outcome, dict[tuple[str, str], float]]:
     return outcome, seconds
 
 
+@pytest.mark.invariant(8)
 def test_energy_is_busy_time_times_model_power_plus_idle_time_times_idle_power(measured: Path) -> None:
     outcome, seconds = served(f"backend.folder={measured}")
     summary = outcome.summary

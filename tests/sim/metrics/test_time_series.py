@@ -25,6 +25,7 @@ def means(run: Engine) -> tuple[float, float, float]:
     return float(rows.in_system.mean()), weighted, float((finish_s - arrival_s).sum() / span_s)
 
 
+@pytest.mark.invariant(4)
 @given(
     gaps=st.lists(st.one_of(st.floats(0, 5), st.floats(0, 5000)), min_size=1, max_size=60),
     services=st.lists(st.floats(0.01, 9), min_size=60, max_size=60),

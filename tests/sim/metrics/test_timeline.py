@@ -46,6 +46,7 @@ def lawful(events: list[dict[str, Any]]) -> float:
     return sum(event["dur"] for event in events if event["ph"] == "X") / 1e6
 
 
+@pytest.mark.invariant(8)
 @pytest.mark.parametrize(
     "executor", [("executor=sequential",), ("executor=continuous-batching", "executor.max_batch=1")]
 )

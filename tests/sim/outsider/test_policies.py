@@ -59,6 +59,7 @@ def test_step_batcher_of_four_matches_a_worked_example(run: Run) -> None:
     assert max(outcome.cluster["busy"].to_pylist()) == 1
 
 
+@pytest.mark.invariant(6)
 def test_step_batcher_never_exceeds_its_max_batch(run: Run) -> None:
     outcome = run("executor=step-batcher", "trace.requests=3000", "arrivals.rate_rpm=8", "cluster.count=4", "seed=3")
     rows = conserved(outcome)
@@ -182,6 +183,7 @@ WRONG: list[tuple[tuple[str, ...], str, str]] = [
 ]
 
 
+@pytest.mark.invariant(6)
 @pytest.mark.parametrize(("overrides", "policy", "what"), WRONG, ids=[" ".join(overrides) for overrides, _, _ in WRONG])
 def test_impossible_action_ends_the_run_and_names_the_policy(
     run: Run, overrides: tuple[str, ...], policy: str, what: str

@@ -64,6 +64,7 @@ def test_sweep_warns_once_about_extrapolation_of_several_runs() -> None:
     assert "on mi210 is extrapolated: in 2 of 2 runs; outside the measured grid" in line
 
 
+@pytest.mark.invariant(1)
 def test_sweep_gives_the_bytes_of_single_runs(tmp_path: Path) -> None:
     """Worker processes (joblib) write the same bytes as this one."""
     done = mezzotint("run", "-m", *SMALL, "system=vanilla,nirvana", "run.dir=sweep")
@@ -74,6 +75,7 @@ def test_sweep_gives_the_bytes_of_single_runs(tmp_path: Path) -> None:
             assert Path("sweep", str(number), name).read_bytes() == Path(f"one{number}", name).read_bytes()
 
 
+@pytest.mark.invariant(1)
 @pytest.mark.parametrize("launcher", ["joblib", "ray", "submitit_local"])
 def test_every_launcher_prints_the_same_sweep(launcher: str) -> None:
     """Point by point, also for a sweep that was finished before; errors go to standard error."""

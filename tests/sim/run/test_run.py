@@ -102,6 +102,7 @@ def test_latency_is_the_sum_of_its_parts(finished: dict[str, Outcome], system: s
     np.testing.assert_allclose(rows.finish_s - rows.arrival_s, parts + queued, atol=1e-6)
 
 
+@pytest.mark.invariant(5)
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_no_gpu_serves_two_requests_at_once(finished: dict[str, Outcome], system: str) -> None:
     rows = finished[system].requests.to_pandas().dropna(subset="worker").sort_values("start_s")
@@ -133,6 +134,7 @@ def test_hit_shares_by_k_sum_to_one_and_give_the_compute_saving(finished: dict[s
     assert cache["compute_saving"] == pytest.approx(saved)
 
 
+@pytest.mark.invariant(10)
 def test_summary_lists_its_assumptions(finished: dict[str, Outcome]) -> None:
     assumptions = {a["what"] for a in finished["modm-throughput"].summary["assumptions"]}
     assert {"the trace is synthetic", "text-to-image similarity", "GPU power, at work and idle [W]"} <= assumptions
@@ -142,6 +144,8 @@ def test_summary_lists_its_assumptions(finished: dict[str, Outcome]) -> None:
     assert "hit rate and share of steps left that the split is planned for" in planned
     assert "similarity for retrieval" in {a["what"] for a in finished["pinecone"].summary["assumptions"]}
     assert "text-to-image similarity" not in {a["what"] for a in finished["nirvana"].summary["assumptions"]}
+    stated = [each for outcome in finished.values() for each in outcome.summary["assumptions"]]
+    assert all(each["source"] and each["value"] is not None for each in stated)
 
 
 @pytest.mark.parametrize("arrivals", ["arrivals.rate_rpm=20", "arrivals=saturation"])
@@ -174,6 +178,7 @@ def test_nirvana_obeys_its_latency_equation_for_every_request() -> None:
     assert (rows.skipped[~hit] == 0).all()
 
 
+@pytest.mark.invariant(1)
 @pytest.mark.parametrize("system", ["vanilla", "nirvana", "modm-throughput"])
 def test_same_seed_gives_the_same_bytes(tmp_path: Path, system: str) -> None:
     files = []

@@ -82,6 +82,7 @@ def test_shortest_remaining_runs_the_requests_with_fewest_steps_left(
     assert run.record.request_columns["finish_s"].tolist() == list(finish.values())
 
 
+@pytest.mark.invariant(7)
 def test_preemption_keeps_finished_steps_and_adds_no_cost() -> None:
     """A long request with a short one in between: alone they take 100 and 10 units, and so they do when one
     preempts."""

@@ -232,6 +232,7 @@ def test_slack_discards_only_unstarted_requests_that_would_be_late(instance: dic
     assert not len(spans) or spans["batch"].max() <= instance["max_batch"]
 
 
+@pytest.mark.invariant(6)
 @settings(max_examples=60)
 @given(instance=INSTANCES, patches=st.integers(16, 40))
 def test_slack_batch_never_exceeds_device_memory(instance: dict[str, Any], patches: int) -> None:

@@ -65,6 +65,7 @@ def test_interrupted_computation_resumes_after_its_last_whole_block(home: Path, 
     assert same(2) == [0, 6, 12, 18]
 
 
+@pytest.mark.invariant(12)
 def test_damaged_entry_is_reported_and_computed_again(home: Path, capsys: Capture) -> None:
     same(1)
     (path,) = home.rglob("pairs")
@@ -73,6 +74,7 @@ def test_damaged_entry_is_reported_and_computed_again(home: Path, capsys: Captur
     assert capsys.readouterr().err.endswith(": was damaged; computed again\n")
 
 
+@pytest.mark.invariant(12)
 @pytest.mark.parametrize("where", ["file/below", "n" * 300, "folder"])
 def test_unusable_cache_folder_changes_no_result_and_is_reported(
     tmp_path: Path, where: str, monkeypatch: pytest.MonkeyPatch, capsys: Capture

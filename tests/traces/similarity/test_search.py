@@ -125,6 +125,7 @@ def test_cached_search_falls_back_only_if_its_cut_list_holds_no_live_row() -> No
     assert index.best(4) == (1, 0.9998)
 
 
+@pytest.mark.invariant(12)
 def test_neighbours_are_computed_once_and_an_interrupted_search_resumes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
