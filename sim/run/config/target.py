@@ -66,11 +66,12 @@ def _making(made: Any, product: type, kind: Any, key: str) -> Any:
     required = kind.__abstractmethods__ or members
     missing = [name for name in required if not _has(product, name)]
     methods = [name for name in missing if inspect.isfunction(inspect.getattr_static(kind, name, None))]
+    values = [name for name in members - required if not hasattr(kind, name) and not _has(product, name)]
     abstract = getattr(product, "__abstractmethods__", ())  # if it inherits from the protocol
-    if methods or abstract:
-        raise no_such(product, kind, key, [*missing, *abstract])
+    if methods or abstract or values:
+        raise no_such(product, kind, key, [*missing, *abstract, *values])
     for name in members - required:  # if it does not inherit: take the protocol's default bodies
-        if not hasattr(product, name):
+        if not _has(product, name):
             setattr(product, name, inspect.getattr_static(kind, name))
     return made
 

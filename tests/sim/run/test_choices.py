@@ -57,7 +57,9 @@ NEEDED = {
     "hits=declared": ["hits.hit_rate=0.5"],
     "encoder=clip": ["encoder.weights=f"],
     "encoder=precomputed": ["encoder.path=v.npy", "encoder.prompts=p.parquet"],
+    "cluster=pools": ["backend.gpu=mi210"],
     "scheduler=per-worker": ["router=random"],
+    "controller=diffserve": ["frontend=cascade-sd-turbo", "scheduler=random-dispatch", "scheduler.max_batch={}"],
     "controlnet_placement=shared": ["feature_cache=none"],
     **{
         f"discipline={name}": ["executor=continuous-batching"]
@@ -135,6 +137,10 @@ def test_every_choice_composes_and_builds(turn: int) -> None:
     if "backend=live" in words:
         pytest.importorskip("diffusers")
     words += [add for word in words for add in NEEDED.get(word, ())]
+    if "scheduler=stages" in words:
+        words += ["executor=stages", "discipline=fifo"]
+    elif "executor=stages" in words:
+        words += ["executor=continuous-batching"]
     config = composed(["run.dir=unused", "system=modm-throughput", *words], check=False)
     settings = check(OmegaConf.to_container(config, resolve=True))
     assert all(build(node, f"models.{role}", Model) for role, node in settings.models.items())
