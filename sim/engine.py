@@ -126,7 +126,7 @@ class Engine:
         self._area_s = 0.0
         ignores_ends = type(scheduler).request_ended is Scheduler.request_ended
         self._request_ended = None if ignores_ends else scheduler.request_ended  # saves a call per request
-        is_cascade = type(frontend).judge_s is not FrontEnd.judge_s
+        is_cascade = getattr(type(frontend), "judge_s", FrontEnd.judge_s) is not FrontEnd.judge_s
         self._judge_s = frontend.judge_s if is_cascade else None
         self._first_passes: dict[int, Pass] = {}
         self._answered: set[int] = set()

@@ -21,6 +21,8 @@ LORA_FETCHES = "fetch of LoRAs"
 LORA_LOADS = "LoRAs before the first step"
 PAIRS = "pairs"
 HITS = "declared hits"
+SCORES = "cascade.score"
+DISPATCH = "scheduler.dispatch"
 SERVICE = "service {}"
 """For a production service whose add-ons are drawn (sim.papers.addons)."""
 

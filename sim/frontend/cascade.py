@@ -11,6 +11,7 @@ from conf.ranges import Seconds, Share
 from sim.core.errors import ConfigError
 from sim.core.model import Model
 from sim.core.request import Request
+from sim.core.streams import SCORES
 from sim.protocols import FrontEnd, RequestColumn, Run
 
 ESCALATED = "escalated"
@@ -58,7 +59,7 @@ class Cascade(FrontEnd):
     def bind(self, run: Run) -> None:
         self._run = run
         self._light, self._heavy = run.model(self.light), run.model(self.heavy)
-        self._draws = run.rng("cascade.score")
+        self._draws = run.rng(SCORES)
         self._escalated = run.add_column(ESCALATED, bool, total="cascade.escalated")
         run.attempts()
         if run.backend.live:

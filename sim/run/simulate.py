@@ -238,8 +238,8 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
     _check_left(trace, settings)
     rows = trace
     shapes, native = _shapes(trace, reference(models), settings.shapes), settings.shapes == "model"
-    full = standalone(backends[0], reference(models), shapes, native)
     check_reference(gpus, models)
+    full = standalone(backends[0], reference(models), shapes, native)
     of_gpus = roles(allocation, settings.cluster, gpus, models)
     engine = Engine(
         workload=Workload(

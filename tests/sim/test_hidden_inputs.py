@@ -156,7 +156,7 @@ def test_predicted_step_does_not_depend_on_what_rows_draw(predictor: type[Known 
         backend = Profiled("sd-beta", extrapolate="warn", seed=seed)
         run = engine([0.0], [1.0], models={"large": model}, backend=backend, executor=executor)
         run.open()
-        expected.bind(run, executor, [(512, 512)])
+        expected.bind(run, executor, [(512, 512, 1)])
         found.append(expected.step_s(model.name, (1,)))
     assert found[0] == found[1]
 

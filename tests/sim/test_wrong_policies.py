@@ -175,6 +175,6 @@ def test_inconsistent_choices_are_refused(overrides: tuple[str, ...], what: str)
 
 
 def test_every_gpu_kind_states_its_memory() -> None:
-    """Except for the local device, and a service that did not state its machine."""
+    """Except for the local device, a service that did not state its machine, and one whose source does not state it."""
     bare = [name for name, settings in gpus().items() if settings["cluster"]["gpu"].get("memory_bytes") is None]
-    assert bare == ["local", "sd-beta"]
+    assert bare == ["ascend-910b2", "local", "sd-beta"]

@@ -8,6 +8,7 @@ import numpy as np
 from conf.ranges import Count, Positive
 from sim.core.model import Model
 from sim.core.request import DISCARDED, Request
+from sim.core.streams import DISPATCH
 from sim.core.workload import standalone_s
 from sim.protocols import Run, Scheduler, Worker
 from sim.scheduling.batching.former import check_max_batch
@@ -38,7 +39,7 @@ class RandomDispatch(Scheduler):
     _unsent: list[Request] = field(init=False, default_factory=list, repr=False)
 
     def bind(self, run: Run) -> None:
-        self._run, self._rng = run, run.rng("scheduler.dispatch")
+        self._run, self._rng = run, run.rng(DISPATCH)
         for role, count in self.max_batch.items():
             run.model(role)
             check_max_batch(run, count, f"scheduler.max_batch.{role}")

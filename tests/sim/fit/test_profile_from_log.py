@@ -125,7 +125,7 @@ def test_run_serves_the_sizes_of_the_log(tmp_path: Path, capsys: pytest.CaptureF
 def seen(*groups: tuple[int, int, int, float]) -> Observed:
     """Build ``count`` requests for each width, number of steps and service time."""
     width, steps, seconds = (np.repeat([each[at] for each in groups], [each[0] for each in groups]) for at in (1, 2, 3))
-    return Observed(np.arange(len(width), dtype=float), width, np.ones_like(width), steps, seconds)
+    return Observed(np.arange(len(width), dtype=float), width, np.ones_like(width), steps, seconds, np.ones_like(width))
 
 
 def test_fixed_seconds_are_fitted_on_sizes_with_several_step_counts() -> None:

@@ -4,6 +4,7 @@ from collections import deque
 
 from sim.core.clock import COMPLETION, CONTROL
 from sim.core.plan import Plan, Stage
+from sim.protocols import Launch
 
 
 # [step batcher]
@@ -209,7 +210,7 @@ class WidenLate:
             in_time = [each for each in degrees if self.view.remaining_s(progress, each) <= left_s]
             gpus = tuple(idle[: min(in_time, default=max(degrees))])
             idle = idle[len(gpus) :]
-            launches.append((progress, gpus, 1, False))
+            launches.append(Launch(progress, gpus))
         return launches
 
 

@@ -255,7 +255,7 @@ def test_missing_extra_leaves_rows_not_run_and_is_no_failure(
     ("words", "message"),
     [
         (["nirvana", "--sizes", "1,2"], "reproduce: No such option: --sizes"),
-        (["nope"], "another study: addons, autoscaling, compositions, hardware, stages"),
+        (["nope"], "another study: addons, apart, autoscaling, cascade, compositions, elastic, hardware"),
     ],
 )
 def test_option_of_another_study_is_refused(
