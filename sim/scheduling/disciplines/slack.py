@@ -206,14 +206,15 @@ class Slack(Discipline):
             if slack < min_slack or (slack == min_slack and request.row < active[urgent][0].row):
                 min_slack, urgent = slack, place
         request, besides_s, _ = active[urgent]
-        extra_s = 0.0
+        extra_s, ends_first = 0.0, candidate.steps_left < request.steps_left
         if self.interruptions:
-            extra_s = candidate.before_s + (candidate.after_s if candidate.steps_left < request.steps_left else 0.0)
+            extra_s = candidate.before_s + (candidate.after_s if ends_first else 0.0)
         if now_s + (request.steps_left * new_s + besides_s + extra_s) <= request.deadline_s:
             return None
         if joining:  # joining requests are prepared before the next step
             active = self._active(batch, batch_classes, 0)
-        return Refusal(now_s, heads, active, urgent, cur_s, new_s, extra_s)
+        counted = candidate.steps_left if self.interruptions and ends_first else None
+        return Refusal(now_s, heads, active, urgent, cur_s, new_s, extra_s, counted)
 
     def _active(self, batch: Sequence[Request], batch_classes: Sequence[RequestClass], joining: int) -> ActiveRequests:
         """Return the ActiveRequests of ``batch``, the last ``joining`` of which are still to be prepared."""
@@ -252,6 +253,8 @@ class Refusal:
         heads: heads of the waiting classes, the candidate first.
         active, urgent: the batch, and the index of the request that would be late; empty for another reason.
         cur_s, new_s, extra_s: expected seconds of a step without and with the candidate, and of its stages.
+        candidate_steps: steps of the candidate, if ``extra_s`` counts its last stage: that comes after the urgent
+            request once this one has no more steps left. None if it is not counted.
     """
 
     refused_s: float
@@ -261,6 +264,7 @@ class Refusal:
     cur_s: float = 0.0
     new_s: float = 0.0
     extra_s: float = 0.0
+    candidate_steps: int | None = None
 
     def __call__(self, now_s: float, step_s: float) -> int:
         latest_s, standalone_s = self.heads[0]
@@ -283,6 +287,8 @@ class Refusal:
             return 0.0
         gain_s, drift_s, cur_s = self.new_s - step_s, step_s - self.cur_s, self.cur_s
         steps = late_s / gain_s if gain_s > 0.0 else inf
+        if self.candidate_steps is not None:
+            steps = min(steps, max(request.steps_left - self.candidate_steps, 0))
         urgent_slack = (request.deadline_s - now_s - (request.steps_left * cur_s + besides_s)) / standalone_s
         for request, besides_s, other_s in self.active:
             faster = drift_s / other_s - drift_s / standalone_s

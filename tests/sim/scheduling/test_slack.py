@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from backends.base import Cost, Work
@@ -191,6 +191,12 @@ INSTANCES = st.fixed_dictionaries(
 
 @settings(max_examples=150)
 @given(instance=INSTANCES)
+@example(
+    {
+        "backend": MixedTimes(6, 7, 0, 0, 9), "gaps": [0, 0, 19, 13], "sides": [64] * 4, "steps": [1, 1, 17, 1],
+        "max_batch": 2, "deadline": 1.0, "gpus": 1, "interruptions": True, "reading": "merged", "threshold": 0.5,
+    }
+)  # fmt: skip
 def test_slack_scheduler_matches_algorithm_1(instance: dict[str, Any]) -> None:
     """Joins and discards agree in time, to the bit, though the scheduler tests few boundaries."""
     found, expected = served(**instance), served(**instance, plain=True)
