@@ -2,10 +2,11 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from sim.papers.apart.command import NAME, run_setups
+from sim.papers.apart.command import NAME, compare, run_setups
 from sim.papers.apart.page import draw, render
 from sim.papers.apart.rows import Study, comparisons, study
 from tests.conftest import REPOSITORY
@@ -35,6 +36,18 @@ def test_split_of_two_gpus_is_the_tandem_of_its_stage_times(short: Study) -> Non
     assert 0.04 < facts["capacity_hz"] < 6 / 74.5
     assert any("rate, 8 at once" in name and row.within_tolerance for name, row in comparisons(facts).items())
     assert len(draw(facts).axes) == 2
+
+
+def test_command_prints_every_row_and_checks_itself(
+    short: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sim.papers.apart.command.study", lambda: short)
+    monkeypatch.setattr("sim.papers.apart.rows.study", lambda: short)
+    assert compare(output=tmp_path) == 0
+    rows = comparisons(json.loads((tmp_path / "apart.json").read_text()))
+    said = capsys.readouterr().out
+    assert all(f"{name}: expected" in said for name in rows)
+    assert compare(check=True, output=tmp_path) == 0
 
 
 def test_every_row_and_every_division_names_a_setup() -> None:

@@ -64,6 +64,45 @@ def test_made_up_tables_are_compared_and_the_first_difference_is_named(
     assert main(["reproduce", "elastic", str(folder), "-o", str(results), "--check"]) == 1
 
 
+def test_table_with_stages_counts_their_sum_and_names_what_is_not_in_it(tmp_path: Path) -> None:
+    """One GPU group of four: 20 + 5 + 1 ms before ten steps of 50 ms, then 30 and 2 ms; the launch delay comes once."""
+    folder = made_up(tmp_path / "tables")
+    others = {"text_encode": 20, "dit_prepare": 5, "timestep_prepare": 1, "vae_decode": 30, "finalize": 2}
+    lines = [f"{stage},{size},{ms},1" for size in "SM" for stage, ms in others.items()]
+    (folder / "stages.csv").write_text("\n".join(["stage,size_class,ms,gpus", *lines]) + "\n")
+    (folder / "policies.csv").write_text("policy,agreement\nstatic_sp4_stages,exact\n")
+    (folder / "one" / "static_sp4_stages.csv").write_text(
+        "request_id,start_ms,finish_ms,pauses\na,0.005,558.005,0\nb,100.005,2158.005,0\n"
+    )
+    found = next(each for each in replay.tables(folder) if not each.skipped)
+    assert (found.requests, found.same) == (3, 2)
+    assert found.first == "c: not in the table"
+    (folder / "stages.csv").unlink()
+    assert [each.skipped for each in replay.tables(folder)] == ["no stages.csv", "no table"]
+
+
+def test_printed_rows_are_replayed_to_their_digits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """25 steps of 50 ms on all eight GPUs, with 50 + 20 + 55 + 10 ms around them: a ends at 1,385 ms, b at 2,770."""
+    folder = made_up(tmp_path / "tables")
+    inner = folder / "published"
+    inner.mkdir()
+    (inner / "cost.csv").write_text(
+        "size_class,gpus,text_encode_ms,prepare_ms,step_ms,vae_decode_ms,finalize_ms\n"
+        "S,1,50,20,100,30,10\nS,8,50,20,50,55,10\n"
+    )
+    (inner / "rows.csv").write_text(
+        "workload,policy,S_met_pct,S_p95_s,makespan_s,rebuilt\n"
+        "w,static_sp8,50.0,,2.77,exact\nw,static_sp8,0,,,not here\n"
+    )
+    (inner / "workload_w.csv").write_text(
+        "request_id,arrival_ms,size_class,steps,deadline_ms\na,0,S,25,1500\nb,1,S,25,2000\n"
+    )
+    (row,) = replay.published_rows(folder)
+    assert row.ours == row.printed == {"S_met_pct": "50.0", "makespan_s": "2.77"}
+    assert main(["reproduce", "elastic", str(folder), "-o", str(tmp_path / "results")]) == 0
+    assert "published w static_sp8" in capsys.readouterr().out
+
+
 def test_policy_without_a_configuration_is_skipped(tmp_path: Path) -> None:
     folder = made_up(tmp_path / "tables")
     shutil.copy(folder / "one" / "static_sp4.csv", folder / "one" / "the_new.csv")

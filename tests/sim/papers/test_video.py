@@ -10,6 +10,7 @@ import pytest
 
 from sim.cli import main
 from sim.core.errors import ConfigError
+from sim.papers.video.page import draw
 from sim.papers.video.policies import policy_of
 from sim.papers.video.replay import FILE_S_PER_PIXEL, POLLING_S, Machine, workload
 from sim.papers.video.results import make
@@ -105,7 +106,9 @@ def test_run_replays_from_its_own_log_without_error(folder: Path) -> None:
         at = {"arrival_s_from_seed": ours.arrival_s[number], "e2e_s": ours.latency_s[number]}
         rows.append(asked | at | kept)
     write(folder / "8xusp1_n40_r0.05_tailgate.csv", rows)
-    found = next(run for run in make(folder)["runs"] if "each" in run)
+    facts = make(folder)
+    found = next(run for run in facts["runs"] if "each" in run)
+    assert draw(facts).axes[0].get_title(loc="left") == found["name"]
     assert found["same_tails"]
     assert found["rules_alone"]["same_starts"] == found["rules_alone"]["normals"] == 38
     for error in (found["error"], found["rules_alone"]["error"]):

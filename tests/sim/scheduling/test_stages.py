@@ -9,16 +9,18 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from backends.base import Cost, Work
-from sim.core.errors import SimulationError
+from sim.core.errors import ConfigError, SimulationError
+from sim.core.plan import whole
 from sim.core.progress import Progress
-from sim.core.request import COMPLETED, FAILED
+from sim.core.request import COMPLETED, DISCARDED, FAILED, Request
 from sim.engine import Engine
 from sim.execution.stages import Stages
+from sim.frontend.direct import Direct
 from sim.protocols import GroupPolicy, Launch, Run, StageView
 from sim.scheduling.estimates import Scaled
 from sim.scheduling.group_policies.edf import EarliestDeadline
 from sim.scheduling.stages import StageScheduler
-from tests.sim.lab import FixedTimes, engine
+from tests.sim.lab import FixedTimes, engine, simulated
 
 STEPS = 6
 
@@ -188,3 +190,111 @@ def test_impossible_launch_ends_the_run_with_the_policys_name(lie: Lies, said: s
     with pytest.raises(SimulationError, match="Lies") as error:
         run_stages([0.0], {1: [1.0]}, lie, 2)
     assert said in str(error.value)
+
+
+class Scripted(GroupPolicy):
+    """Does what ``acts`` says at each decision, by its number; otherwise starts each request on one idle GPU."""
+
+    def __init__(self, **acts: Any) -> None:
+        self.acts, self.count = acts, 0
+
+    def bind(self, run: Run, view: StageView) -> None:
+        self.view = view
+
+    def decide(self, now_s: float) -> list[Launch]:
+        act = self.acts.get(f"at_{self.count}")
+        self.count += 1
+        if act is not None:
+            return list(act(self.view))
+        idle = self.view.idle()
+        return [Launch(each, (gpu,), each.left) for each, gpu in zip(self.view.waiting, idle, strict=False)]
+
+
+def test_discarded_request_ends_with_the_reason_and_others_run_on() -> None:
+    def discard(view: StageView) -> list[Launch]:
+        view.discard(next(iter(view.waiting)), "not today")
+        return []
+
+    run = run_stages([0.0, 1.0], {1: [1.0] * 2}, Scripted(at_0=discard), 1)
+    assert run.record.request_columns["outcome"].tolist() == [DISCARDED, COMPLETED]
+    assert run.record.request_columns.reasons == {0: "not today"}
+
+
+def test_request_that_runs_cannot_be_discarded() -> None:
+    def late(view: StageView) -> list[Launch]:
+        view.discard(Progress(Request(7, 0.0, 64, 64, 1), 7, whole(1)), "no")
+        return []
+
+    with pytest.raises(SimulationError, match=r"Scripted.* discards .*, which does not wait"):
+        run_stages([0.0], {1: [1.0]}, Scripted(at_0=late), 1)
+
+
+def test_yielding_launch_ends_at_the_boundary_after_another_waits_for_its_gpu() -> None:
+    """The second arrives in the first's third step of 2 s, and starts at its end."""
+
+    def start(view: StageView) -> list[Launch]:
+        return [Launch(each, (0,), each.left, yields=True) for each in view.waiting]
+
+    run = run_stages([0.0, 5.0], {1: [2.0, 1.0]}, Scripted(at_0=start, at_1=start, at_2=start), 1)
+    assert attempts(run)[:2] == [(0.0, 6.0, 0, (0,), 3), (6.0, 12.0, 1, (0,), 6)]
+
+
+def test_degree_without_a_cost_is_refused() -> None:
+    both = Scripted(at_0=lambda view: [Launch(each, (0, 1), 1) for each in view.waiting])
+    with pytest.raises(Exception, match="on 2 GPUs was not measured"):
+        run_stages([0.0], {1: [1.0]}, OnlyOne(both), 2)
+
+
+class OnlyOne(GroupPolicy):
+    """Another policy, whose view is asked for no degree."""
+
+    def __init__(self, inner: Scripted) -> None:
+        self.inner = inner
+
+    def bind(self, run: Run, view: StageView) -> None:
+        run.backend.group_step = lambda work, gpus: None if gpus > 1 else Cost(1.0)  # type: ignore[method-assign]
+        self.inner.bind(run, view)
+
+    def decide(self, now_s: float) -> list[Launch]:
+        return self.inner.decide(now_s)
+
+
+def test_gpu_loads_the_model_that_it_lacks() -> None:
+    executor = Stages()
+    run = engine(
+        [0.0, 0.0], [6.0, 6.0], 2, backend=ByDegree({1: [1.0, 1.0]}, load_s=7.0), executor=executor,
+        scheduler=StageScheduler(EarliestDeadline(), Scaled(), executor),
+        frontend=Direct("small"), use_model_shape=False,
+        shapes=tuple(np.full(2, value, np.int32) for value in (64, 64, STEPS)),
+    )  # fmt: skip
+    run.run()
+    np.testing.assert_array_equal(run.record.request_columns["load_s"], [7.0, 7.0])
+    np.testing.assert_array_equal(run.record.request_columns["finish_s"], [13.0, 13.0])
+    assert {name for _, name in run.cluster.held} == {"large", "small"}
+
+
+@pytest.mark.parametrize(
+    ("factor", "said"),
+    [(2.0, "at the same time"), (0.5, "in its attempts, and recorded")],
+)
+def test_executor_that_logs_other_times_than_it_took_is_named(factor: float, said: str) -> None:
+    class Misreports(Stages):
+        def ran(self, progress: Progress, attempt: Any, estimate_s: float) -> None:
+            super().ran(progress, attempt, estimate_s)
+            log = self._run.attempts()
+            log.until_s[-1] = log.from_s[-1] + factor * (log.until_s[-1] - log.from_s[-1])
+
+    executor = Misreports()
+    run = engine(
+        [0.0, 0.0], [6.0, 6.0], 1, backend=ByDegree({1: [1.0, 1.0]}), executor=executor, use_model_shape=False,
+        scheduler=StageScheduler(EarliestDeadline(), Scaled(), executor),
+        shapes=tuple(np.full(2, value, np.int32) for value in (64, 64, STEPS)),
+    )  # fmt: skip
+    with pytest.raises(SimulationError, match=said):
+        run.run()
+
+
+def test_add_ons_and_live_backends_are_refused() -> None:
+    with pytest.raises(ConfigError, match="executor=stages runs no ControlNets"):
+        simulated("system=edf-best-fit", "models=sdxl", "cluster=h800", "trace=synthetic-service-a", "addons=serve",
+                  "trace.requests=20")  # fmt: skip
