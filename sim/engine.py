@@ -22,8 +22,8 @@ from sim.core.clock import ARRIVAL, COMPLETION, CONTROL, INSERTION, LAST, Clock
 from sim.core.culprit import OURS, attributed_error, caller, part_name
 from sim.core.errors import SimulationError
 from sim.core.model import Model, in_role
-from sim.core.plan import WHOLE
-from sim.core.request import COMPLETED, FAILED, HIT, LOOKUPS, MISSING, Guarded, Request
+from sim.core.plan import HIT, LOOKUPS, MISSING, WHOLE, Plan
+from sim.core.request import COMPLETED, FAILED, Guarded, Request
 from sim.core.streams import stream
 from sim.core.worker import Worker
 from sim.core.workload import SimilarityInputs, Workload, serves_videos
@@ -103,7 +103,7 @@ class Engine:
         self.gpu_failures = 0
         self.progress: Callable[[int], object] | None = None
         self._first = workload.preload
-        self._native = workload.use_model_shape
+        self._by_name = {each.name: each for each in models.values()} if workload.use_model_shape else None
         self._width, self._height, self._steps = workload.width, workload.height, workload.steps
         self._limit_s = workload.limit_s
         self._addons = workload.addons
@@ -163,32 +163,33 @@ class Engine:
             given.append(self.workload.frames[self._first :])
         return map(Request, *given)
 
-    def assign(self, request: Request, model: Model) -> None:
-        request.model = request.planned = model.name
-        if self._native:
+    def assign(self, request: Request, plan: Plan) -> None:
+        request.plan = request.planned = plan
+        if self._by_name is not None and plan.model in self._by_name:
+            model = self._by_name[plan.model]
             request.width, request.height, request.steps = model.width, model.height, model.steps
             request.frames = model.frames
-        if request.k:
-            request.skipped = request.k * request.steps // request.of_steps
-            request.steps_left = request.steps - request.skipped
-        else:
-            request.steps_left = request.steps
+        if plan.k:
+            request.skipped = plan.k * request.steps // plan.of_steps
+        elif plan.skip_fraction or request.skipped:
+            request.skipped = round(plan.skip_fraction * request.steps)
+        request.steps_left = request.steps - request.skipped
 
     def work(self, request: Request) -> Work:
-        if request.model is None:
+        plan, addons = request.plan, request.addons
+        if plan.model is None:
             raise SimulationError(
                 f"the plan of the request in row {request.row} names no model; plan it with Run.assign"
             )
-        addons = request.addons
         controlnets, loras = ((), ()) if addons is None else addons
         return Work(
-            request.model,
+            plan.model,
             request.width,
             request.height,
             request.steps,
             request.skipped,
             request.row,
-            request.refine,
+            plan.refine,
             request.artifact,
             request.capture,
             () if request.remote_controlnets else controlnets,
@@ -288,21 +289,19 @@ class Engine:
         if self._addons is not None:
             request.addons = self._addons(row)
         took_s = self.frontend.admit(request, now_s)
-        if request.lookup:
+        plan = request.plan
+        if plan.lookup:
             self.lookups += 1
-            self.hits += request.lookup == HIT
-            if request.k:
-                self._plans[row - self._first] = request.k * MAX_STEPS + request.of_steps
-        elif request.skipped:
-            plan = request.k * MAX_STEPS + request.of_steps if request.k else -request.skipped
-            self._plans[row - self._first] = plan
+            self.hits += plan.lookup == HIT
+        if request.skipped or plan.k:
+            self._plans[row - self._first] = plan.k * MAX_STEPS + plan.of_steps if plan.k else -request.skipped
         if row < self._guarded_end:
             self._check_plan(request)
             request.__class__ = Guarded
         for arrived in self._arrived_callbacks:
             arrived(request, now_s)
         if took_s == 0.0:
-            if request.model is None:
+            if plan.model is None:
                 self._enter(request)
                 return
             worker = self.scheduler.offer(request, now_s)
@@ -319,9 +318,9 @@ class Engine:
 
     def _enter(self, request: Request) -> None:
         now_s = self.clock._now
-        if request.model is None:
+        if request.plan.model is None:
             request.start_s = now_s
-            self.clock.at(now_s + request.fetch_s, COMPLETION, self.end, request)
+            self.clock.at(now_s + request.plan.fetch_s, COMPLETION, self.end, request)
             return
         worker = self.scheduler.offer(request, now_s)
         if worker is not None:
@@ -360,18 +359,18 @@ class Engine:
         )
 
     def _check_plan(self, request: Request) -> None:
-        model, k, skipped, steps = request.model, request.k, request.skipped, request.steps
-        took = (request.search_s, request.fetch_s)
+        plan, skipped, steps = request.plan, request.skipped, request.steps
+        model, k, took = plan.model, plan.k, (plan.search_s, plan.fetch_s)
         if model is not None and all(model != each.name for each in self.models.values()):
             what = f"the model {model!r}; expected one of {', '.join(each.name for each in self.models.values())}"
-        elif not (0 <= k <= request.of_steps and 0 <= skipped <= steps and int(k) == k and int(skipped) == skipped):
-            what = f"{skipped} of {steps} steps skipped (K = {k} of {request.of_steps}); expected 0 to {steps}"
+        elif not (0 <= k <= plan.of_steps and 0 <= skipped <= steps and int(k) == k and int(skipped) == skipped):
+            what = f"{skipped} of {steps} steps skipped (K = {k} of {plan.of_steps}); expected 0 to {steps}"
         elif model is not None and request.steps_left != steps - skipped:
             what = f"{skipped} of {steps} steps skipped and {request.steps_left} left"
         elif not all(0.0 <= seconds < math.inf for seconds in took):
             what = f"seconds of {took[0]} to search and {took[1]} to fetch; expected 0 or more"
-        elif not 0 <= request.lookup < len(LOOKUPS):
-            what = f"the outcome {request.lookup!r} of a lookup; expected a code of LOOKUPS"
+        elif not 0 <= plan.lookup < len(LOOKUPS):
+            what = f"the outcome {plan.lookup!r} of a lookup; expected a code of LOOKUPS"
         else:
             return
         raise self.policy_error("frontend", f"planned for row {request.row} {what}")
@@ -417,12 +416,11 @@ class Engine:
             gpus, steps = self.cluster.gpus_of(request.worker), request.steps - request.skipped
             number, before = (1, self._first_passes[request.row]) if request.row in self._first_passes else (0, None)
             self.attempts().add(
-                request.row, number, WHOLE, request.model or "", gpus, request.start_s, now_s, steps,
+                request.row, number, WHOLE, request.plan.model or "", gpus, request.start_s, now_s, steps,
                 energy_j=request.energy_j,
             )  # fmt: skip
-            seconds = self._judge_s(request)
-            if seconds is not None:
-                self.clock.at(now_s + seconds, COMPLETION, self._judged, request)
+            if request.plan.then is not None:
+                self.clock.at(now_s + self._judge_s(request), COMPLETION, self._judged, request)
                 return True
             if before is not None:
                 request.start_s = before.start_s
@@ -433,8 +431,9 @@ class Engine:
         return False
 
     def _judged(self, request: Request) -> None:
-        """End ``request``, whose image was judged, or offer it anew for another model."""
-        if not self.frontend.escalates(request, self.clock._now):
+        """End ``request``, whose image was judged, or offer it anew with the plan of the next try."""
+        then = request.plan.then
+        if then is None or not self.frontend.escalates(request, self.clock._now):
             self._answered.add(request.row)
             self.end(request)
             return
@@ -443,6 +442,7 @@ class Engine:
         )
         request.worker = MISSING
         request.start_s = request.load_s = request.denoise_s = request.decode_s = request.energy_j = 0.0
+        self.assign(request, then)
         self._enter(request)
 
     def _kept(self, kept: Any) -> bool:

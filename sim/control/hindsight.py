@@ -18,7 +18,7 @@ from sim.control.timetable import Timetable
 from sim.core.errors import ConfigError
 from sim.core.gpu import check_one_kind
 from sim.core.model import in_role
-from sim.core.request import HIT, LOOKUPS
+from sim.core.plan import HIT, LOOKUPS
 from sim.core.run_folder import REQUESTS
 from sim.core.workload import capacity_rpm
 from sim.metrics.run_files import read_columns

@@ -19,7 +19,8 @@ from sim.control.split import Demand, KindCapacity, demand, large_by_kind, quali
 from sim.core.culprit import class_name
 from sim.core.errors import ConfigError, SimulationError
 from sim.core.model import in_role
-from sim.core.request import HIT, MISSING, Request
+from sim.core.plan import HIT, MISSING
+from sim.core.request import Request
 from sim.core.workload import capacity_rpm
 from sim.protocols import Controller, Run
 
@@ -37,9 +38,9 @@ class WindowCounts:
         """Count ``requests``."""
         hits, left = 0, 0.0
         for request in requests:
-            if request.lookup == HIT:
+            if request.plan.lookup == HIT:
                 hits += 1
-                left += 1 - request.k / request.of_steps
+                left += 1 - request.plan.k / request.plan.of_steps
         return cls(len(requests), hits, left)
 
     def demand(self, seconds: float) -> Demand:
@@ -159,7 +160,9 @@ class GlobalMonitor(Controller):
             yield clock.sleep_until(end_s)
             arrived, self._arrived = self._arrived, []
             waiting = [
-                request for request in (*waiting, *arrived) if request.worker == MISSING and request.model is not None
+                request
+                for request in (*waiting, *arrived)
+                if request.worker == MISSING and request.plan.model is not None
             ]
             drains = self.drain and not arrived and self.forecast is None
             window = WindowCounts.of(waiting if drains else arrived)

@@ -1,14 +1,36 @@
-"""Plans: the stages of a request, each of which queues, runs and moves between GPUs on its own."""
+"""Plans: what a front end decides about a request before it queues, and the stages of which it consists."""
 
 from dataclasses import dataclass
+from math import nan
+from typing import NamedTuple
 
 WHOLE, TEXT_ENCODER, DENOISER, VAE = "whole", "text-encoder", "denoiser", "vae"
 """Components. WHOLE is all of them in one stage: text encoding is part of its first step, decoding of its last."""
 
+MISSING = -1
+
+DECLARED = -2
+"""Source of a declared hit, which no row of the trace made."""
+
+MISS, HIT, EMPTY, STALE, PREDICTED_MISS, FORGONE_MATCH, NO_DATABASE, NO_STORE = range(1, 9)
+LOOKUPS = ("", "miss", "hit", "empty", "stale", "predicted miss", "forgone match", "no database", "no store")
+"""The results of a cache lookup by code; 0 is a request without a lookup. All but a hit are generated in full.
+
+| result | meaning |
+|---|---|
+| miss | no artifact is similar enough |
+| hit | an artifact to start from |
+| empty | the match has no stored state at or below K (holes) |
+| stale | the match was deleted, and the index has not applied that yet |
+| predicted miss | no search: the match predictor expected a miss, rightly |
+| forgone match | no search: the match predictor expected a miss, wrongly |
+| no database, no store | the vector index or the artifact store was out of service |
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A stage of a plan.
+    """A stage of a plan: the unit that queues, runs, is preempted and moves between GPUs.
 
     Attributes:
         component: what runs: WHOLE, TEXT_ENCODER, DENOISER, VAE, or another that the backend knows.
@@ -23,18 +45,58 @@ class Stage:
     max_degree: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """The stages of a request, in the order in which they run."""
+class Plan(NamedTuple):
+    """The plan of a request. It is immutable: a part that decides otherwise assigns another one (Run.assign).
 
-    stages: tuple[Stage, ...]
+    Attributes:
+        model: name of the model that runs it; None if the artifact itself is the answer and no GPU runs.
+        k, of_steps: steps that may be skipped, K of N in the selector's table.
+        lookup: code of the cache lookup's result (LOOKUPS).
+        search_s: seconds of the search.
+        source: the row whose artifact is reused; MISSING without one, DECLARED if the hit is declared.
+        source_age_s, similarity: age of that artifact, and its similarity; NaN without one.
+        fetch_s: seconds of fetching the artifact onto the worker.
+        refine: True if the artifact is an image, to be encoded and noised, not a latent.
+        skip_fraction: share of the steps that is skipped if K is 0.
+        stages: its stages; empty for those of the executor, which are one whole stage unless executor=stages.
+        then: the plan of the next try, if the image of this one is judged too poor (a cascade); None without one.
+    """
+
+    model: str | None
+    k: int = 0
+    of_steps: int = 1
+    lookup: int = 0
+    search_s: float = 0.0
+    source: int = MISSING
+    source_age_s: float = nan
+    similarity: float = nan
+    fetch_s: float = 0.0
+    refine: bool = False
+    skip_fraction: float = 0.0
+    stages: tuple[Stage, ...] = ()
+    then: "Plan | None" = None
+
+    def on(self, model: str | None) -> "Plan":
+        """Return the same plan for another model."""
+        return self._replace(model=model)
 
 
-def whole(steps: int) -> Plan:
-    """Return the plan of one fused stage of ``steps`` denoising steps."""
-    return Plan((Stage(WHOLE, steps),))
+UNPLANNED = Plan(None)
 
 
-def apart(steps: int) -> Plan:
-    """Return the plan of three stages: text encoder and VAE on one GPU, the denoiser on any number."""
-    return Plan((Stage(TEXT_ENCODER, max_degree=1), Stage(DENOISER, steps), Stage(VAE, max_degree=1)))
+def difference(planned: Plan, found: Plan) -> tuple[str, object, object]:
+    """Return the name of the first attribute in which two plans differ, and both values."""
+    for name, before, after in zip(Plan._fields, planned, found, strict=True):
+        if before is not after and before != after:
+            return name, before, after
+    return "plan", planned, found
+
+
+def whole(steps: int) -> tuple[Stage, ...]:
+    """Return one stage of ``steps`` denoising steps, with text encoding in its first and decoding in its last."""
+    return (Stage(WHOLE, steps),)
+
+
+def apart(steps: int) -> tuple[Stage, ...]:
+    """Return three stages: text encoder and VAE on one GPU, the denoiser on any number."""
+    return Stage(TEXT_ENCODER, max_degree=1), Stage(DENOISER, steps), Stage(VAE, max_degree=1)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from sim.core.plan import Plan, Stage
+from sim.core.plan import Stage
 from sim.core.request import Request
 from sim.core.worker import Worker
 
@@ -14,7 +14,7 @@ class Progress:
     Attributes:
         request: the request.
         number: its number in the order of submission, for ties.
-        plan: its stages.
+        stages: its stages.
         index: number of its present stage.
         stage: the present stage.
         left: steps of the present stage still to run.
@@ -27,7 +27,7 @@ class Progress:
 
     request: Request
     number: int
-    plan: Plan
+    stages: tuple[Stage, ...]
     index: int = field(init=False, default=0)
     stage: Stage = field(init=False)
     left: int = field(init=False)
@@ -40,7 +40,7 @@ class Progress:
     degree_changes: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
-        self.stage = self.plan.stages[0]
+        self.stage = self.stages[0]
         self.left = self.stage.steps
 
     @property
@@ -53,10 +53,10 @@ class Progress:
         self.left -= steps
         if self.left:
             return False
-        if self.index + 1 == len(self.plan.stages):
+        if self.index + 1 == len(self.stages):
             return True
         self.index += 1
-        self.stage = self.plan.stages[self.index]
+        self.stage = self.stages[self.index]
         self.left = self.stage.steps
         return False
 

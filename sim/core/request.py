@@ -3,36 +3,16 @@
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import inf, nan
+from math import inf
 from typing import Any, NamedTuple
 
 from sim.core.culprit import caller
 from sim.core.errors import SimulationError
-from sim.core.plan import Plan
-
-MISSING = -1
-
-DECLARED = -2
-"""Source of a declared hit, which no row of the trace made."""
+from sim.core.plan import MISSING, UNPLANNED, Plan, difference
 
 COMPLETED, DISCARDED, FAILED = 1, 2, 3
 OUTCOMES = ("", "completed", "discarded", "failed")
 """The outcomes of a request by code; 0 is a request that has not ended."""
-
-MISS, HIT, EMPTY, STALE, PREDICTED_MISS, FORGONE_MATCH, NO_DATABASE, NO_STORE = range(1, 9)
-LOOKUPS = ("", "miss", "hit", "empty", "stale", "predicted miss", "forgone match", "no database", "no store")
-"""The results of a cache lookup by code; 0 is a request without a lookup. All but a hit are generated in full.
-
-| result | meaning |
-|---|---|
-| miss | no artifact is similar enough |
-| hit | an artifact to start from |
-| empty | the match has no stored state at or below K (holes) |
-| stale | the match was deleted, and the index has not applied that yet |
-| predicted miss | no search: the match predictor expected a miss, rightly |
-| forgone match | no search: the match predictor expected a miss, wrongly |
-| no database, no store | the vector index or the artifact store was out of service |
-"""
 
 
 class Addons(NamedTuple):
@@ -61,17 +41,10 @@ class Request:
         deadline_s: instant of its deadline: its own, else the first of the run's SLO limits; infinite without one.
         addons: its ControlNets and LoRAs; None without any.
 
-    Attributes, the plan (written by the front end, then changed by Run.assign alone):
-        model: name of the model that runs it; None if the artifact itself is the answer and no GPU runs.
-        planned: the model that Run.assign planned; ``model`` must equal it when the request ends.
-        k, of_steps: steps that may be skipped, K of N in the selector's table.
-        skipped: the same share of its own ``steps``; it runs ``steps - skipped``.
-        source: the row whose artifact is reused; MISSING without one, DECLARED if the hit is declared.
-        source_age_s, similarity: age of that artifact, and its similarity; NaN without one.
-        refine: True if the artifact is an image, to be encoded and noised, not a latent.
-        stages: its stages; None for those of the executor (executor=stages), or a whole request.
-        lookup: code of the cache lookup's result (LOOKUPS).
-        search_s, fetch_s: duration of the search, and of fetching the artifact onto the worker.
+    Attributes, the plan (Run.assign writes them):
+        plan: what the front end decided; immutable.
+        planned: the plan of the last Run.assign; ``plan`` must be the same when the request ends.
+        skipped: steps that the plan skips; it runs ``steps - skipped``.
 
     Attributes, execution:
         steps_left: steps still to run; continuous batching counts them down.
@@ -94,20 +67,10 @@ class Request:
     steps: int
     frames: int
     deadline_s: float
-    model: str | None
-    planned: str | None
-    k: int
-    of_steps: int
+    plan: Plan
+    planned: Plan
     skipped: int
     steps_left: int
-    source: int
-    source_age_s: float
-    similarity: float
-    refine: bool
-    stages: Plan | None
-    lookup: int
-    search_s: float
-    fetch_s: float
     start_s: float
     load_s: float
     denoise_s: float
@@ -125,7 +88,7 @@ class Request:
     def __init__(
         self, row: int, arrival_s: float, width: int, height: int, steps: int, deadline_s: float = inf, frames: int = 1
     ) -> None:
-        # Written out, since a dataclass with 35 arguments is slower to make.
+        # Written out, since a dataclass with many arguments is slower to make.
         self.row = row
         self.arrival_s = arrival_s
         self.width = width
@@ -133,20 +96,9 @@ class Request:
         self.steps = steps
         self.frames = frames
         self.deadline_s = deadline_s
-        self.model = None
-        self.planned = None
-        self.k = 0
-        self.of_steps = 1
+        self.plan = self.planned = UNPLANNED
         self.skipped = 0
         self.steps_left = 0
-        self.source = MISSING
-        self.source_age_s = nan
-        self.similarity = nan
-        self.refine = False
-        self.stages = None
-        self.lookup = 0
-        self.search_s = 0.0
-        self.fetch_s = 0.0
         self.start_s = 0.0
         self.load_s = 0.0
         self.denoise_s = 0.0
@@ -164,13 +116,10 @@ class Request:
     @property
     def hit(self) -> bool:
         """True if an artifact is reused."""
-        return self.source != MISSING
+        return self.plan.source != MISSING
 
 
-PLAN = (
-    *("row", "arrival_s", "width", "height", "frames", "steps", "deadline_s", "model", "planned", "k", "of_steps"),
-    *("skipped", "source", "source_age_s", "similarity", "refine", "stages", "lookup", "search_s", "fetch_s"),
-)
+PLAN = ("row", "arrival_s", "width", "height", "frames", "steps", "deadline_s", "plan", "planned", "skipped")
 """Attributes that only the front end and Run.assign may write."""
 
 
@@ -190,9 +139,10 @@ def _guard(name: str) -> property:
     def change(request: Request, value: Any) -> None:
         planned = slot.__get__(request)
         if sys._getframe(1).f_globals["__name__"] != "sim.engine" and value is not planned and value != planned:
+            what = difference(planned, value) if isinstance(value, Plan) else (name, planned, value)
             raise SimulationError(
-                f"{caller()} changed {name} of the request in row {request.row} from {planned!r} to {value!r}; the "
-                "front end plans a request, and after it only Run.assign does"
+                f"{caller()} changed {what[0]} of the request in row {request.row} from {what[1]!r} to {what[2]!r}; "
+                "the front end plans a request, and after it only Run.assign does"
             )
         slot.__set__(request, value)
 

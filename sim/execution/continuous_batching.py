@@ -16,7 +16,8 @@ from sim.addons.sync_loading import SyncLoading
 from sim.core.clock import COMPLETION, DISPATCH
 from sim.core.culprit import caller, checked_cost, class_name
 from sim.core.errors import ConfigError, SimulationError
-from sim.core.request import FAILED, MISSING, Request
+from sim.core.plan import MISSING, Plan
+from sim.core.request import FAILED, Request
 from sim.execution.loading import DoesNotFit, ensure, record_loads, seconds
 from sim.execution.same_size import SameSizeSteps
 from sim.execution.worker_batch import BatchTotals, ConstantStepCosts, Slot, WorkerBatch
@@ -263,7 +264,7 @@ class ContinuousBatching(Executor):
             return
         if not (0.0 <= cost.seconds < inf and (cost.joules is None or 0.0 <= cost.joules < inf)):
             self._raise_invalid_cost(cost, "prepare")
-        worker_batch.loading_s += request.fetch_s
+        worker_batch.loading_s += request.plan.fetch_s
         worker_batch.other_s += cost.seconds
         slot = Slot(request, worker_batch.totals.copy())
         for _, load in loads:
@@ -274,21 +275,21 @@ class ContinuousBatching(Executor):
     def _resume(self, worker: Worker, request: Request) -> Slot:
         at, slot, left, preempted_by = self._preempted.pop(request)
         found = (worker.id, worker.model, request.steps_left)
-        if found == (at, request.model, left):
+        if found == (at, request.plan.model, left):
             return slot
         raise self._run.policy_error(
             "scheduler",
             f"resumes the request in row {request.row}, preempted by {preempted_by} with {left} steps left, on "
             f"{worker} with {worker.model} and {request.steps_left} steps left; its state is on worker {at}, for "
-            f"{request.model}: resume it there, since the cost of moving it is not modelled",
+            f"{request.plan.model}: resume it there, since the cost of moving it is not modelled",
         )
 
     def _prepare_done(self, ended: tuple[WorkerBatch, Slot, Loads, Cost]) -> None:
         worker_batch, slot, loads, cost = ended
         request, worker, until_s = slot.request, worker_batch.worker, worker_batch.now_s()
         from_s, _ = record_loads(self._run, worker, loads, request.start_s, until_s)
-        if request.fetch_s:
-            fetched_s = min(from_s + request.fetch_s, until_s)
+        if request.plan.fetch_s:
+            fetched_s = min(from_s + request.plan.fetch_s, until_s)
             self._run.cluster.record_busy(worker, from_s, fetched_s, "fetch", None, 1, request.row)
             from_s = fetched_s
         if until_s > from_s:
@@ -476,7 +477,7 @@ class ContinuousBatching(Executor):
         if self.feature_cache is not None:
             self._reused[request.row] = slot.reused_steps / max(request.steps - request.skipped, 1)
         request.decode_s += before.seconds
-        own_s = request.load_s + request.fetch_s + share_s + request.decode_s
+        own_s = request.load_s + request.plan.fetch_s + share_s + request.decode_s
         waiting_s = (totals.idle_s - joined.idle_s) + after.seconds
         metered_s = totals.metered_s - joined.metered_s + slot.metered_s
         gpus = len(worker_batch.worker.gpus)
@@ -487,5 +488,5 @@ class ContinuousBatching(Executor):
 
 def _request_for(work: Work) -> Request:
     request = Request(work.row, 0.0, work.width, work.height, work.steps)
-    request.model, request.frames, request.steps_left = work.model, work.frames, work.steps
+    request.plan, request.frames, request.steps_left = Plan(work.model), work.frames, work.steps
     return request

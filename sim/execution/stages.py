@@ -11,7 +11,7 @@ from sim.addons.assets import load
 from sim.core.culprit import checked_cost
 from sim.core.errors import ConfigError, SimulationError
 from sim.core.gpu import check_one_kind
-from sim.core.plan import DENOISER, TEXT_ENCODER, VAE, WHOLE, Plan, Stage, apart, whole
+from sim.core.plan import DENOISER, TEXT_ENCODER, VAE, WHOLE, Stage, apart, whole
 from sim.core.progress import Attempt, Progress
 from sim.core.request import Request
 from sim.execution.residency import Residency
@@ -65,7 +65,7 @@ class Stages(Executor, StageExecutor):
     _run: Run = field(init=False, repr=False)
     _log: AttemptLog = field(init=False, repr=False)
     _costs: dict[tuple[object, ...], StageCost] = field(init=False, default_factory=dict, repr=False)
-    _plans: dict[int, Plan] = field(init=False, default_factory=dict, repr=False)
+    _stages: dict[int, tuple[Stage, ...]] = field(init=False, default_factory=dict, repr=False)
     _formed: set[int] = field(init=False, default_factory=set, repr=False)
     _by_row: bool = field(init=False, repr=False)
     _residency: Residency = field(init=False, repr=False)
@@ -134,24 +134,24 @@ class Stages(Executor, StageExecutor):
             "executor=stages was handed a whole request; choose scheduler=stages, which gives each stage its GPUs"
         )
 
-    def plan(self, request: Request) -> Plan:
-        if request.stages is not None:
-            return request.stages
+    def stages_of(self, request: Request) -> tuple[Stage, ...]:
+        if request.plan.stages:
+            return request.plan.stages
         steps = request.steps - request.skipped
-        plan = self._plans.get(steps)
-        if plan is None:
-            plan = self._plans[steps] = self._plan(steps)
-        return plan
+        stages = self._stages.get(steps)
+        if stages is None:
+            stages = self._stages[steps] = self._own_stages(steps)
+        return stages
 
-    def _plan(self, steps: int) -> Plan:
+    def _own_stages(self, steps: int) -> tuple[Stage, ...]:
         if isinstance(self.stages, str):
             return whole(steps) if self.stages == "whole" else apart(steps)
-        return Plan(tuple(replace(each, steps=steps) if each.component == DENOISER else each for each in self.stages))
+        return tuple(replace(each, steps=steps) if each.component == DENOISER else each for each in self.stages)
 
     def cost(self, request: Request, stage: Stage, degree: int) -> StageCost:
         row = request.row if self._by_row else -1
         shape = request.width, request.height, request.frames, request.steps
-        key = request.model, shape, stage.component, degree, request.refine, row
+        key = request.plan.model, shape, stage.component, degree, request.plan.refine, row
         found = self._costs.get(key)
         if found is None:
             found = self._costs[key] = self._cost(request, stage, degree)
@@ -191,7 +191,7 @@ class Stages(Executor, StageExecutor):
 
     def prepare(self, progress: Progress, group: Worker, now_s: float) -> float:
         request, cluster, took_s = progress.request, self._run.cluster, 0.0
-        model = request.model or ""
+        model = request.plan.model or ""
         if self.forming_s and len(group.gpus) > 1 and group.id not in self._formed:
             self._formed.add(group.id)
             took_s = self.forming_s
@@ -203,24 +203,24 @@ class Stages(Executor, StageExecutor):
             took_s += cost.seconds
         is_charged = self._charged.get(model)
         if is_charged is None:
-            is_charged = self._charged[model] = self._are_loads_charged(progress.plan, model)
+            is_charged = self._charged[model] = self._are_loads_charged(progress.stages, model)
         if is_charged and (loads_s := self._residency.load_s(group.gpus, model, _needed(progress))):
             cluster.record_stage(group, model, now_s + took_s, now_s + took_s + loads_s, "load")
             self._columns["component_loads"][request.row] += 1
             took_s += loads_s
         if took_s:
             request.load_s += took_s
-        if request.fetch_s and progress.group is None:
-            until_s = now_s + took_s + request.fetch_s
+        if request.plan.fetch_s and progress.group is None:
+            until_s = now_s + took_s + request.plan.fetch_s
             request.energy_j += cluster.record_stage(group, model, now_s + took_s, until_s, "fetch", None, request.row)
-            took_s += request.fetch_s
+            took_s += request.plan.fetch_s
         return took_s
 
-    def _are_loads_charged(self, plan: Plan, model: str) -> bool:
+    def _are_loads_charged(self, stages: tuple[Stage, ...], model: str) -> bool:
         """Return True if a component's size and the memory are known; list what is not, of a plan of several stages."""
         unknown = [each for each in ALL if self._residency.weights(model, each) is None]
         has_memory = self._residency.memory_bytes is not None
-        if len(plan.stages) > 1 and (unknown or not has_memory):
+        if len(stages) > 1 and (unknown or not has_memory):
             why = f"component_weights of {', '.join(unknown)}" if unknown else "cluster.gpu.memory_bytes"
             self._run.assume(f"seconds to load components of {model}", 0, f"not charged: the {why} are not known")
         return has_memory and len(unknown) < len(ALL)
@@ -233,24 +233,34 @@ class Stages(Executor, StageExecutor):
 
     def _moved_bytes(self, progress: Progress) -> float:
         request, before = progress.request, progress.index - 1
-        if not progress.done and before >= 0 and progress.plan.stages[before].component == TEXT_ENCODER:
+        if not progress.done and before >= 0 and progress.stages[before].component == TEXT_ENCODER:
             return self.text_bytes
         pixels = request.width * request.height * ceil(request.frames / FRAMES_PER_LATENT)
         return pixels * BYTES_PER_LATENT_PIXEL
 
     def moved(self, progress: Progress, group: Worker, from_s: float, until_s: float) -> None:
         request = progress.request
-        joules = self._run.cluster.record_stage(group, request.model or "", from_s, until_s, MOVE, None, request.row)
+        joules = self._run.cluster.record_stage(
+            group, request.plan.model or "", from_s, until_s, MOVE, None, request.row
+        )
         self._log.add(
-            request.row, -1, MOVE, request.model or "", group.gpus, from_s, until_s, estimate_s=0.0, energy_j=joules
+            request.row,
+            -1,
+            MOVE,
+            request.plan.model or "",
+            group.gpus,
+            from_s,
+            until_s,
+            estimate_s=0.0,
+            energy_j=joules,
         )
         request.energy_j += joules
 
     def ran(self, progress: Progress, attempt: Attempt, estimate_s: float) -> None:
-        request, group, stage = progress.request, attempt.group, progress.plan.stages[attempt.index]
+        request, group, stage = progress.request, attempt.group, progress.stages[attempt.index]
         degree, seconds = len(group.gpus), attempt.until_s - attempt.from_s
         cost = self.cost(request, stage, degree)
-        model = request.model or ""
+        model = request.plan.model or ""
         joules = self._run.cluster.record_stage(
             group, model, attempt.from_s, attempt.until_s, "serve",
             None if isnan(cost.watts) else cost.watts * seconds, request.row,

@@ -47,7 +47,7 @@ class StaticBatch(Executor):
     def accept(self, worker: Worker, request: Request) -> None:
         run = self._run
         formed = self._formed.setdefault(worker.id, [])
-        if worker.model != request.model or self._addons:
+        if worker.model != request.plan.model or self._addons:
             try:
                 self._loads.setdefault(worker.id, []).extend(ensure(run, worker, request, formed))
             except DoesNotFit as failure:
@@ -87,7 +87,7 @@ class StaticBatch(Executor):
             running: RunningBatch = (worker, batch, loads, now_s, None, str(failure))
             worker.due = run.clock.at(now_s + load_s, COMPLETION, self._complete, running)
             return
-        fetch_s = max(request.fetch_s for request in batch)
+        fetch_s = max(request.plan.fetch_s for request in batch)
         ready_s = load_s + fetch_s
         busy_s = ready_s + sum(cost.seconds for cost, _ in denoise) + other.seconds
         joules = total_j([*(cost for cost, _ in denoise), other])

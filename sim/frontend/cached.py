@@ -11,19 +11,20 @@ from sim.cache.index import VectorIndex
 from sim.cache.store import ArtifactStore
 from sim.core.culprit import checked_bool, class_name
 from sim.core.errors import ConfigError, SimulationError
-from sim.core.model import Model
-from sim.core.request import (
+from sim.core.plan import (
     DECLARED,
     EMPTY,
     FORGONE_MATCH,
     HIT,
     MISS,
+    MISSING,
     NO_DATABASE,
     NO_STORE,
     PREDICTED_MISS,
     STALE,
-    Request,
+    Plan,
 )
+from sim.core.request import Request
 from sim.core.streams import FRONT_END
 from sim.frontend.declared_hits import FORGONE, DeclaredHits
 from sim.frontend.delay import Constant, RowDelays, as_delay
@@ -80,8 +81,9 @@ class CachedFrontEnd(FrontEnd):
     _checked_skips: set[int] = field(init=False, default_factory=set, repr=False)
     """Valid numbers of steps that the selector returned so far."""
     _wasted_s: RequestColumn = field(init=False, repr=False)
-    _hit_model: Model = field(init=False, repr=False)
-    _miss_model: Model = field(init=False, repr=False)
+    _hit_model: str = field(init=False, repr=False)
+    _miss_model: str = field(init=False, repr=False)
+    _in_full: Plan = field(init=False, repr=False)
     _delays: dict[str, Delay] = field(init=False, repr=False)
     _embed_delay: RowDelays = field(init=False, repr=False)
     _search_delay: RowDelays = field(init=False, repr=False)
@@ -99,8 +101,8 @@ class CachedFrontEnd(FrontEnd):
         """Bind the parts, and insert the rows to preload as full generations made at time 0."""
         self._run = run
         self._captures_latents = run.backend.live and bool(self.cache.latents_at)
-        self._hit_model = run.model(self.hit_role)
-        self._miss_model = run.model(self.miss_role)
+        self._hit_model, self._miss_model = run.model(self.hit_role).name, run.model(self.miss_role).name
+        self._in_full = Plan(self._miss_model)
         self._embed_delay, self._search_delay, self._fetch_delay = (
             RowDelays(delay, run.rng(FRONT_END[name]), run.workload.preload) for name, delay in self._delays.items()
         )
@@ -126,7 +128,9 @@ class CachedFrontEnd(FrontEnd):
         """Insert the rows to preload, and make the index serve."""
         for row in range(run.workload.preload):
             request = run.request(row, 0.0)
-            self._plan_in_full(request)
+            run.assign(request, self._in_full)
+            if self._captures_latents:
+                self._plan_capture(request)
             if run.backend.live:
                 work = run.work(request)
                 standalone_cost(run.backend, work)
@@ -149,10 +153,8 @@ class CachedFrontEnd(FrontEnd):
     def admit(self, request: Request, now_s: float) -> float:
         if self._draws:
             return self._admit_declared(request, now_s)
-        self._run.assign(request, self._miss_model)
-        if self._captures_latents:
-            self._plan_capture(request)
         row = request.row
+        self._run.assign(request, self._in_full)  # the search is among artifacts of its shape
         took_s = self._embed_delay.for_row(row)
         if self.index.due_s <= now_s:
             self.index.advance(now_s)
@@ -161,18 +163,10 @@ class CachedFrontEnd(FrontEnd):
         ):
             match = self.cache.find(request)
             forgone = match is not None and self.selector.skip(match.similarity) > 0
-            request.lookup = FORGONE_MATCH if forgone else PREDICTED_MISS
-        elif self._has_outages and self.index.outage.is_down(now_s):
-            took_s += self.index.timeout_s
-            request.lookup = NO_DATABASE
-        else:
-            searched_s = self._search_delay.for_row(row)
-            request.lookup, failed_s = self._search_cache(request, now_s)
-            if request.lookup == MISS:
-                self._wasted_s[row] = searched_s
-            took_s += searched_s + failed_s
-        request.search_s = took_s
-        return took_s
+            return self._generate(request, FORGONE_MATCH if forgone else PREDICTED_MISS, took_s)
+        if self._has_outages and self.index.outage.is_down(now_s):
+            return self._generate(request, NO_DATABASE, took_s + self.index.timeout_s)
+        return self._search_cache(request, now_s, took_s)
 
     def _admit_declared(self, request: Request, now_s: float) -> float:
         """Plan ``request`` by its declared hit, with the delays and outages of a search."""
@@ -180,49 +174,46 @@ class CachedFrontEnd(FrontEnd):
         k = self._draws[row - self._first]
         took_s = self._embed_delay.for_row(row)
         if k < 0:
-            request.lookup = FORGONE_MATCH if k == FORGONE else PREDICTED_MISS
-        elif self._has_outages and self.index.outage.is_down(now_s):
-            took_s += self.index.timeout_s
-            request.lookup = NO_DATABASE
-        else:
-            searched_s = self._search_delay.for_row(row)
-            took_s += searched_s
-            if k == 0:
-                request.lookup = MISS
-                self._wasted_s[row] = searched_s
-            elif self._has_outages and self.store.outage.is_down(now_s):
-                took_s += self.store.timeout_s
-                request.lookup = NO_STORE
-            else:
-                request.lookup = self._start_from(request, DECLARED, k)
-        if request.lookup != HIT:
-            self._run.assign(request, self._miss_model)
-        request.search_s = took_s
-        return took_s
-
-    def _search_cache(self, request: Request, now_s: float) -> tuple[int, float]:
-        """Search, and start from the match; return the outcome and the seconds of a failed fetch."""
-        match = self.cache.find(request)
-        if match is None:
-            return MISS, 0.0
-        request.similarity = similarity = match.similarity
-        if similarity != similarity:
-            raise SimulationError(
-                f"{class_name(self.cache.similarity)} returned {similarity} from similar; expected a number"
-            )
-        k = self.selector.skip(similarity)
+            return self._generate(request, FORGONE_MATCH if k == FORGONE else PREDICTED_MISS, took_s)
+        if self._has_outages and self.index.outage.is_down(now_s):
+            return self._generate(request, NO_DATABASE, took_s + self.index.timeout_s)
+        searched_s = self._search_delay.for_row(row)
+        took_s += searched_s
         if k == 0:
-            return MISS, 0.0
+            self._wasted_s[row] = searched_s
+            return self._generate(request, MISS, took_s)
+        if self._has_outages and self.store.outage.is_down(now_s):
+            return self._generate(request, NO_STORE, took_s + self.store.timeout_s)
+        return self._start_from(request, DECLARED, k, took_s)
+
+    def _search_cache(self, request: Request, now_s: float, took_s: float) -> float:
+        """Search, and start from the match if it can be used; return the seconds of planning, ``took_s`` included."""
+        searched_s = self._search_delay.for_row(request.row)
+        match = self.cache.find(request)
+        similarity, k = nan, 0
+        if match is not None:
+            similarity = match.similarity
+            if similarity != similarity:
+                raise SimulationError(
+                    f"{class_name(self.cache.similarity)} returned {similarity} from similar; expected a number"
+                )
+            k = self.selector.skip(similarity)
+        if match is None or k == 0:
+            self._wasted_s[request.row] = searched_s
+            return self._generate(request, MISS, took_s + searched_s, similarity)
         if k not in self._checked_skips:
             self._check_skip(k)
         if self._has_outages and self.store.outage.is_down(now_s):
-            return NO_STORE, self.store.timeout_s
+            return self._generate(request, NO_STORE, took_s + (searched_s + self.store.timeout_s), similarity)
         if match.row is None:
-            return STALE, self._fetch_delay.for_row(request.row)
+            failed_s = self._fetch_delay.for_row(request.row)
+            return self._generate(request, STALE, took_s + (searched_s + failed_s), similarity)
         state = self.cache.get(match, k, now_s, request)
         if state is None:
-            return EMPTY, 0.0
-        return self._start_from(request, match.row, *state), 0.0
+            return self._generate(request, EMPTY, took_s + searched_s, similarity)
+        return self._start_from(
+            request, match.row, state.k, took_s + searched_s, similarity, state.age_s, state.artifact
+        )
 
     def _check_skip(self, k: int) -> None:
         if not 0 < k <= self.selector.of_steps or k % 1:
@@ -242,33 +233,35 @@ class CachedFrontEnd(FrontEnd):
             if service.outages:
                 run.assume(f"time-out of the {name} [s]", service.timeout_s, "a setting; not published")
 
-    def _plan_in_full(self, request: Request) -> None:
-        self._run.assign(request, self._miss_model)
+    def _generate(self, request: Request, lookup: int, took_s: float, similarity: float = nan) -> float:
+        """Plan ``request`` in full, after a lookup that found nothing to start from."""
+        self._run.assign(request, Plan(self._miss_model, 0, 1, lookup, took_s, MISSING, nan, similarity))
         if self._captures_latents:
             self._plan_capture(request)
+        return took_s
 
-    def _start_from(self, request: Request, row: int, k: int, age_s: float = nan, artifact: Any = None) -> int:
-        request.k, request.of_steps = k, self.selector.of_steps
-        self._run.assign(request, self._hit_model)
+    def _start_from(
+        self, request: Request, row: int, k: int, took_s: float, similarity: float = nan, age_s: float = nan,
+        artifact: Any = None,
+    ) -> float:  # fmt: skip
+        """Plan ``request`` from the artifact of ``row`` on."""
+        fetch_s, refine = self._fetch_delay.for_row(request.row), not self.cache.latents_at
+        of_steps = self.selector.of_steps
+        plan = Plan(self._hit_model, k, of_steps, HIT, took_s, row, age_s, similarity, fetch_s, refine)
+        self._run.assign(request, plan)
         if request.skipped == 0:  # K is less than one step of a model of few steps
-            request.k = 0
-            self._plan_in_full(request)
-            return EMPTY
-        request.source = row
-        request.source_age_s = age_s
+            return self._generate(request, EMPTY, took_s, similarity)
         request.artifact = artifact
-        request.fetch_s = self._fetch_delay.for_row(request.row)
-        request.refine = not self.cache.latents_at
         if self._captures_latents:
             self._plan_capture(request)
         if request.skipped >= request.steps:
-            request.model = None
-        return HIT
+            self._run.assign(request, plan.on(None))
+        return took_s
 
     def _plan_capture(self, request: Request) -> None:
         """Make a live backend keep the states after K that this run passes through."""
         of_steps = self.selector.of_steps
-        passed = [k for k in self.cache.latents_at if k > request.k]
+        passed = [k for k in self.cache.latents_at if k > request.plan.k]
         request.capture = {k: k * request.steps // of_steps for k in passed}
 
     def completed(self, request: Request) -> bool:

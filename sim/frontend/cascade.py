@@ -9,7 +9,7 @@ import numpy as np
 
 from conf.ranges import Seconds, Share
 from sim.core.errors import ConfigError
-from sim.core.model import Model
+from sim.core.plan import Plan
 from sim.core.request import Request
 from sim.core.streams import SCORES
 from sim.protocols import FrontEnd, RequestColumn, Run
@@ -40,8 +40,7 @@ class Cascade(FrontEnd):
     light: str = "light"
     heavy: str = "heavy"
     _run: Run = field(init=False, repr=False)
-    _light: Model = field(init=False, repr=False)
-    _heavy: Model = field(init=False, repr=False)
+    _plan: Plan = field(init=False, repr=False)
     _draws: np.random.Generator = field(init=False, repr=False)
     _escalated: RequestColumn = field(init=False, repr=False)
     _points: tuple[list[float], list[float]] = field(init=False, repr=False)
@@ -58,7 +57,7 @@ class Cascade(FrontEnd):
 
     def bind(self, run: Run) -> None:
         self._run = run
-        self._light, self._heavy = run.model(self.light), run.model(self.heavy)
+        self._plan = Plan(run.model(self.light).name, then=Plan(run.model(self.heavy).name))
         self._draws = run.rng(SCORES)
         self._escalated = run.add_column(ESCALATED, bool, total="cascade.escalated")
         run.attempts()
@@ -73,15 +72,14 @@ class Cascade(FrontEnd):
         return float(np.interp(threshold, *self._points))
 
     def admit(self, request: Request, now_s: float) -> float:
-        self._run.assign(request, self._light)
+        self._run.assign(request, self._plan)
         return 0.0
 
-    def judge_s(self, request: Request) -> float | None:
-        return self.discriminator_s if request.model == self._light.name else None
+    def judge_s(self, request: Request) -> float:
+        return self.discriminator_s
 
     def escalates(self, request: Request, now_s: float) -> bool:
         if self._draws.random() >= self.escalated_share(self.threshold):
             return False
         self._escalated[request.row] = True
-        self._run.assign(request, self._heavy)
         return True

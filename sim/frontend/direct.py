@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from conf.ranges import Seconds, Share
 from sim.core.errors import ConfigError
-from sim.core.model import Model
+from sim.core.plan import Plan
 from sim.core.request import Request
 from sim.protocols import FrontEnd, Run
 
@@ -26,12 +26,13 @@ class Direct(FrontEnd):
     fetch_s: Seconds = 0.0
     refine: bool = False
     _run: Run = field(init=False, repr=False)
-    _model: Model = field(init=False, repr=False)
+    _plan: Plan = field(init=False, repr=False)
 
     def bind(self, run: Run) -> None:
         self._run = run
-        self._model = run.model(self.role)
+        self._plan = Plan(run.model(self.role).name)
         if self.skip_fraction:
+            self._plan = self._plan._replace(skip_fraction=self.skip_fraction, refine=self.refine, fetch_s=self.fetch_s)
             if run.backend.live:
                 raise ConfigError("frontend.skip_fraction: a live backend runs every step; choose another frontend=")
             run.assume(
@@ -41,9 +42,5 @@ class Direct(FrontEnd):
             )
 
     def admit(self, request: Request, now_s: float) -> float:
-        self._run.assign(request, self._model)
-        if self.skip_fraction:
-            request.skipped = round(self.skip_fraction * request.steps)
-            request.steps_left = request.steps - request.skipped
-            request.refine, request.fetch_s = self.refine, self.fetch_s
+        self._run.assign(request, self._plan)
         return 0.0

@@ -11,7 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from sim.core.culprit import part_name, part_names
 from sim.core.errors import SimulationError
 from sim.core.model import Model
-from sim.core.request import COMPLETED, MISSING
+from sim.core.plan import MISSING, difference
+from sim.core.request import COMPLETED
 from sim.core.workload import Workload
 from sim.metrics.attempts import AttemptLog
 from sim.metrics.recorder import BATCH_MEAN, STEP_SHARE, RunRecord
@@ -128,7 +129,6 @@ def _check_plans(run: FinishedRun, columns: RequestColumns, on_gpu: Flags) -> No
     k, of_steps = np.divmod(np.maximum(plans, 0), MAX_STEPS)
     planned: list[tuple[str, NDArray[Any], Flags]] = [
         ("arrival_s", np.asarray(run.arrival_s), every),
-        ("k", k, every),
         ("skipped", np.where(k > 0, k * columns["steps"] // np.maximum(of_steps, 1), np.maximum(-plans, 0)), every),
     ]
     for name in ("width", "height", "steps", "frames"):
@@ -145,8 +145,9 @@ def _check_plans(run: FinishedRun, columns: RequestColumns, on_gpu: Flags) -> No
         at = _first(where & (columns[name] != expected))
         if at is not None:
             raise run.plan_error(name, columns.first + at, expected[at], columns[name][at])
-    for row, (intended, ran) in columns.replanned.items():
-        raise run.plan_error("model", row, intended, ran)
+    for row, changed in columns.replanned.items():
+        name, intended, ran = difference(*changed)
+        raise run.plan_error(name, row, intended, ran)
     steps = columns["steps"] - columns["skipped"]
     at = _first(on_gpu & (columns["steps_left"] != 0) & (columns["steps_left"] != steps))
     if at is not None:

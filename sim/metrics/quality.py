@@ -16,7 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from conf.validation import first_error
 from sim.core.errors import ConfigError
 from sim.core.model import Model, reference
-from sim.core.request import COMPLETED, MISSING
+from sim.core.plan import MISSING
+from sim.core.request import COMPLETED
 from sim.metrics.design import Design, check_design, departure
 from sim.metrics.recorder import RunRecord
 

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from sim.core.culprit import caller
 from sim.core.errors import SimulationError
-from sim.core.request import COMPLETED, LOOKUPS, MISSING, OUTCOMES, Request
+from sim.core.plan import LOOKUPS, MISSING, Plan
+from sim.core.request import COMPLETED, OUTCOMES, Request
 
 REAL, WHOLE, CODE = "d", "i", "B"
 """float64, int32 and uint8, by the letters of struct and NumPy. NaN and -1 stand for null."""
@@ -95,7 +96,7 @@ class RequestColumns:
     Attributes:
         model_code: code of each model in the column ``model``.
         reasons: why a request was discarded or failed, by trace row.
-        replanned: planned model and the other one that ran, by trace row; each entry is a defect of a part.
+        replanned: assigned plan and the other one that ran, by trace row; each entry is a defect of a part.
         quality: quality factor of each image, if known.
     """
 
@@ -109,7 +110,7 @@ class RequestColumns:
         for name in ("source", "model", "worker"):
             self._records[name] = MISSING
         self.reasons: dict[int, str] = {}
-        self.replanned: dict[int, tuple[str, str]] = {}
+        self.replanned: dict[int, tuple[Plan, Plan]] = {}
         self.declared: dict[str, DeclaredColumn] = {}
         self.quality = self.declare("quality", float, False, None)
 
@@ -151,21 +152,22 @@ class RequestColumns:
         if outcome != COMPLETED:
             self._end_unserved(request, now_s, outcome, reason)
             return
-        model = request.model
+        plan = request.plan
+        if plan is not request.planned:
+            self.replanned[request.row] = request.planned, plan
+        model, k, _, lookup, search_s, source, source_age_s, similarity, fetch_s, *_ = plan
         code = MISSING if model is None else self.model_code[model]
-        if model is not request.planned and model and request.planned and model != request.planned:
-            self.replanned[request.row] = request.planned, model
         write_record(  # in one call: value by value takes twice the time
             buffer,
             at,
-            request.search_s,
-            request.similarity,
-            request.source_age_s,
-            request.fetch_s,
+            search_s,
+            similarity,
+            source_age_s,
+            fetch_s,
             request.skipped,
-            request.k,
-            request.source,
-            request.lookup,
+            k,
+            source,
+            lookup,
             request.arrival_s,
             now_s,
             request.width,
@@ -189,7 +191,7 @@ class RequestColumns:
             self.reasons[request.row] = reason
         for name in (*PLANNED, *ENDED):
             if name not in ("finish_s", "outcome"):
-                self._records[name][row] = getattr(request, name)
+                self._records[name][row] = getattr(request.plan if name in Plan._fields else request, name)
         self._records["finish_s"][row] = now_s
         self._records["outcome"][row] = outcome
 

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from conf.assumption import EXTRAPOLATED, Assumption
 from sim.core.gpu import Gpu
 from sim.core.model import reference
-from sim.core.request import COMPLETED, DISCARDED, FAILED, LOOKUPS, MISSING
+from sim.core.plan import LOOKUPS, MISSING
+from sim.core.request import COMPLETED, DISCARDED, FAILED
 from sim.core.slo import OWN, Limit
 from sim.metrics.attempts import AttemptLog
 from sim.metrics.backlog import backlog
@@ -248,7 +249,7 @@ class MeasuredWindow:
             name: {
                 "gpus": len(part.gpus),
                 "gpu_s": part.gpu_s,
-                "busy_fraction": _ratio(sum(busy_s[gpu] for gpu in part.gpus), len(part.gpus) * self.span_s),
+                "busy_fraction": _ratio(sum(busy_s.get(gpu, 0.0) for gpu in part.gpus), len(part.gpus) * self.span_s),
                 "wait_s": part.wait_s,
             }
             for name, part in parts.items()

@@ -3,7 +3,7 @@
 import numpy as np
 import pyarrow as pa
 
-from sim.core.request import HIT, NO_DATABASE, NO_STORE
+from sim.core.plan import HIT, NO_DATABASE, NO_STORE
 from sim.metrics.recorder import RunRecord
 
 SERVICES = ("database_up", "store_up")

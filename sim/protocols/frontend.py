@@ -18,21 +18,19 @@ class FrontEnd(Protocol):
 
     @abstractmethod
     def admit(self, request: Request, now_s: float) -> float:
-        """Plan ``request``: set what it skips, then call Run.assign with its model.
+        """Plan ``request``: call Run.assign with its plan.
 
         Returns:
             The seconds that planning took. The scheduler is offered the request after them.
         """
 
-    def judge_s(self, request: Request) -> float | None:
-        """Return the seconds of judging the image that was just made, after which ``escalates`` is asked (a cascade).
-
-        None takes the image as the answer.
-        """
-        return None
+    def judge_s(self, request: Request) -> float:
+        """Return the seconds of judging the image that was just made, of a request whose plan has a next try (a
+        cascade). ``escalates`` is asked after them."""
+        return 0.0
 
     def escalates(self, request: Request, now_s: float) -> bool:
-        """Return True after planning ``request`` anew (Run.assign), if another model is to make its image again."""
+        """Return True if the image is too poor, so that the next try runs (Plan.then)."""
         return False
 
     def completed(self, request: Request) -> bool:

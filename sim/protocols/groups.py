@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
-from sim.core.plan import Plan, Stage
+from sim.core.plan import Stage
 from sim.core.progress import Attempt, Progress
 from sim.core.request import Request
 from sim.core.worker import Worker
@@ -173,8 +173,8 @@ class StageExecutor(Protocol):
         """Take note, before the run, that ``gpus`` will run ``components`` alone."""
         return
 
-    def plan(self, request: Request) -> Plan:
-        """Return the stages of ``request``."""
+    def stages_of(self, request: Request) -> tuple[Stage, ...]:
+        """Return the stages of ``request``: those of its plan, else the executor's own."""
 
     def cost(self, request: Request, stage: Stage, degree: int) -> StageCost:
         """Return the true cost of ``stage`` of ``request`` on ``degree`` GPUs."""

@@ -10,6 +10,7 @@ from backends.base import Asset, Backend, Work
 from sim.core.clock import Clock
 from sim.core.errors import SimulationError
 from sim.core.model import Model
+from sim.core.plan import Plan
 from sim.core.request import COMPLETED, Request
 from sim.core.worker import Worker
 from sim.core.workload import SimilarityInputs, Workload
@@ -96,11 +97,11 @@ class Run(Protocol):
     def request(self, row: int, now_s: float) -> Request:
         """Return a request of trace row ``row``, such as one that only fills the cache."""
 
-    def assign(self, request: Request, model: Model) -> None:
-        """Plan ``request`` for ``model``; allowed until a worker starts it, also after another plan.
+    def assign(self, request: Request, plan: Plan) -> None:
+        """Give ``request`` its plan; allowed until a worker starts it, also after another plan.
 
-        With ``shapes=model`` the request takes the model's shape and steps. The skipped share K / N is kept, and
-        ``skipped`` and ``steps_left`` follow from it.
+        With ``shapes=model`` the request takes the shape and the steps of the plan's model. ``skipped`` and
+        ``steps_left`` follow from the plan.
         """
 
     def work(self, request: Request) -> Work:

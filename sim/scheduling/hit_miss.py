@@ -3,7 +3,8 @@
 from collections import deque
 from dataclasses import dataclass, field
 
-from sim.core.request import MISSING, Request
+from sim.core.plan import MISSING
+from sim.core.request import Request
 from sim.protocols import Run, Scheduler, Worker
 
 
@@ -33,7 +34,7 @@ class HitMiss(Scheduler):
 
     def offer(self, request: Request, now_s: float) -> Worker | None:
         find_worker = self._run.cluster.least_loaded
-        if request.source == MISSING:
+        if request.plan.source == MISSING:
             worker = find_worker(self.miss_role)
             if worker is None:
                 self._misses.append(request)
@@ -64,6 +65,6 @@ class HitMiss(Scheduler):
 
 def refine_on(run: Run, worker: Worker, request: Request) -> None:
     """Plan ``request``, a hit, for the model of ``worker``."""
-    model = run.models[worker.role]
-    if request.model != model.name:
-        run.assign(request, model)
+    model = run.models[worker.role].name
+    if request.plan.model != model:
+        run.assign(request, request.plan.on(model))

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import cycle
 
-from sim.core.request import MISSING, Request
+from sim.core.plan import MISSING
+from sim.core.request import Request
 from sim.protocols import Run, Scheduler, Worker
 
 Queue = deque[Request]
@@ -87,18 +88,18 @@ class HitMissPerWorker(Scheduler):
         self._for_hits = cycle(small) if small else None
 
     def _next_in_turn(self, request: Request) -> Worker | None:
-        turn = self._for_misses if request.source == MISSING else self._for_hits or self._for_misses
+        turn = self._for_misses if request.plan.source == MISSING else self._for_hits or self._for_misses
         return None if turn is None else next(turn)
 
     def _queue(self, worker: Worker, request: Request) -> Queue:
-        return (self._misses if request.source == MISSING else self._hits).setdefault(worker, deque())
+        return (self._misses if request.plan.source == MISSING else self._hits).setdefault(worker, deque())
 
     def _has_role_model(self, worker: Worker) -> bool:
         return worker.model == self._run.models[worker.role].name
 
     def _refine_on(self, worker: Worker, request: Request) -> None:
-        if request.source != MISSING and request.model != worker.model:
-            self._run.assign(request, self._run.models[worker.role])
+        if request.plan.source != MISSING and request.plan.model != worker.model:
+            self._run.assign(request, request.plan.on(self._run.models[worker.role].name))
 
     def __len__(self) -> int:
         return self._waiting

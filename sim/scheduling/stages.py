@@ -100,7 +100,7 @@ class StageScheduler(Scheduler, StageView):
         return [gpu for gpu, count in enumerate(self.claimed) if not count]
 
     def degrees(self, progress: Progress) -> list[int]:
-        key = model, most = progress.request.model, progress.stage.max_degree or len(self.claimed)
+        key = model, most = progress.request.plan.model, progress.stage.max_degree or len(self.claimed)
         found = self._degrees.get(key)
         if found is None:
             measured = {1, *self._run.backend.group_sizes(model)}
@@ -117,7 +117,7 @@ class StageScheduler(Scheduler, StageView):
             left -= self._passed(self._launches[progress])
         cost = self.estimates.cost(request, stage, min(degree, stage.max_degree or degree))
         seconds = cost.seconds(stage.steps - left, left, stage.steps)
-        for later in progress.plan.stages[progress.index + 1 :]:
+        for later in progress.stages[progress.index + 1 :]:
             cost = self.estimates.cost(request, later, min(degree, later.max_degree or degree))
             seconds += cost.seconds(0, later.steps, later.steps)
         return seconds
@@ -163,7 +163,7 @@ class StageScheduler(Scheduler, StageView):
     # -- events ------------------------------------------------------------------------------------------------------
 
     def offer(self, request: Request, now_s: float) -> None:
-        progress = Progress(request, self._submitted, self.executor.plan(request))
+        progress = Progress(request, self._submitted, self.executor.stages_of(request))
         self._submitted += 1
         progress.paused_since_s = now_s
         self.waiting[progress] = None
@@ -430,7 +430,7 @@ class StageScheduler(Scheduler, StageView):
 
     def _close(self, progress: Progress, attempt: Attempt) -> None:
         del self._attempts[progress]
-        stage = progress.plan.stages[attempt.index]
+        stage = progress.stages[attempt.index]
         believed = self._believed.pop(progress)
         self.executor.ran(progress, attempt, believed.seconds(attempt.done, attempt.steps, stage.steps))
 

@@ -13,7 +13,7 @@ import mezzotint
 from backends.patched import PatchTiming
 from backends.profile import LoraTiming, Profile
 from docs.reference import make
-from sim.core.run_folder import CLUSTER, REQUESTS
+from sim.core.run_folder import ATTEMPTS, CLUSTER, REQUESTS
 from tests.conftest import REPOSITORY
 from traces.table.columns import SCHEMA
 
@@ -27,6 +27,10 @@ RUNS = {
     "autoscaler": "controller=autoscale-pending trace.requests=50",
     "feature cache": "system=patchedserve cluster=h100 trace=hybrid trace.requests=20 arrivals.rate_rpm=60",
     "videos": "models=wan2.2 cluster=ascend-910b2 trace.requests=20 slo_by_size={1280x720x80:2x}",
+    "tails": "system=tail-gate trace.requests=20",
+    "stage pools": "system=pools cluster.count=8 trace.requests=20",
+    "tridentserve": "system=tridentserve trace.requests=20",
+    "cascade": "system=diffserve cluster=a100 trace.requests=50",
     "servers": (
         "system=swiftdiffusion scheduler=fcfs controlnet_placement=shared allocation=controlnet-servers cluster=h800 "
         "controlnet_placement.placement=[[controlnet-1]] allocation.servers=1 trace=add-ons trace.requests=5"
@@ -74,13 +78,17 @@ def test_summary_page_lists_the_keys_of_summaries(runs: Mapping[str, Any]) -> No
     assert _differing(_rows("summary.md"), found) == ([], [])
 
 
-@pytest.mark.parametrize("file", [REQUESTS, CLUSTER])
+@pytest.mark.parametrize("file", [REQUESTS, CLUSTER, ATTEMPTS])
 def test_columns_page_lists_the_columns_of_tables(runs: Mapping[str, Any], file: str) -> None:
     """Each column with its type."""
     section = f"## {file}\n"
-    listed = {re.sub("[A-Z]+", "large", name): kind for name, kind in _rows("columns.md", section).items()}
-    found = {field.name: _type(field) for run in runs.values() for field in pq.read_schema(run.folder / file)}
-    found.pop("gpus_small", None)
+    rows = _rows("columns.md", section)
+    listed = {name.replace("ROLE", "large").replace("COMPONENT", "denoiser"): kind for name, kind in rows.items()}
+    files = [run.folder / file for run in runs.values() if (run.folder / file).exists()]
+    found = {field.name: _type(field) for each in files for field in pq.read_schema(each)}
+    for one in ("small", "text-encoder", "vae"):  # large and denoiser stand for them
+        for kind in ("gpus", "queued", "busy"):
+            found.pop(f"{kind}_{one}", None)
     assert listed == found
 
 

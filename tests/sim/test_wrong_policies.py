@@ -48,7 +48,7 @@ WRONG = [
     ("executor", "InThePast", VANILLA, "{policy} asked for a call at -1"),
     ("executor", "NoLimit", VANILLA, "takes 'many' requests at once"),
     ("scheduler", "Edits skipped 49", VANILLA, "{policy} changed skipped of the request in row 0 from 0 to 49"),
-    ("scheduler", "Edits k 5", VANILLA, "{policy} changed k of the request in row 0"),
+    ("scheduler", "EditsPlan k 5", VANILLA, "{policy} changed k of the request in row 0 from 0 to 5"),
     ("scheduler", "Edits steps 1", VANILLA, "{policy} changed steps of the request in row 0 from 50 to 1"),
     ("scheduler", "Edits arrival_s 90", VANILLA, "{policy} changed arrival_s of the request in row 0"),
     ("scheduler", "Edits deadline_s 9e9", VANILLA, "{policy} changed deadline_s of the request in row 0"),

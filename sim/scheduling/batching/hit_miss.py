@@ -3,7 +3,8 @@
 from dataclasses import dataclass, field
 
 from conf.ranges import Count, Seconds
-from sim.core.request import MISSING, Request
+from sim.core.plan import MISSING
+from sim.core.request import Request
 from sim.protocols import Run, Scheduler, Worker
 from sim.scheduling.batching.former import BatchFormer
 from sim.scheduling.hit_miss import refine_on
@@ -36,7 +37,7 @@ class HitMissBatching(Scheduler):
         self._run = run
         smaller = [role for role in run.models if role != self.miss_role]
         takers = {"miss": [self.miss_role], "hit": [*smaller, self.miss_role] if self.large_takes_hits else smaller}
-        kind = lambda request: "miss" if request.source == MISSING else "hit"  # noqa: E731
+        kind = lambda request: "miss" if request.plan.source == MISSING else "hit"  # noqa: E731
         self._former = BatchFormer(run, self.max_batch, self.max_wait_s, takers, kind)
 
     def offer(self, request: Request, now_s: float) -> Worker | None:
@@ -45,7 +46,7 @@ class HitMissBatching(Scheduler):
 
     def next(self, worker: Worker, now_s: float) -> Request | None:
         request = self._former.next(worker, now_s)
-        if request is not None and request.source != MISSING:
+        if request is not None and request.plan.source != MISSING:
             refine_on(self._run, worker, request)
         return request
 

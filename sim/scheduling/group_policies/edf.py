@@ -137,7 +137,7 @@ class EarliestDeadline(GroupPolicy):
     def _steps(self, progress: Progress, degree: int) -> int:
         """Return the steps until the decision for ``progress`` may be another one, if nothing else happens."""
         steps = min(self.steps, progress.left)
-        if self.steps > 1 or not self._view.moves_are_free or progress.index + 1 < len(progress.plan.stages):
+        if self.steps > 1 or not self._view.moves_are_free or progress.index + 1 < len(progress.stages):
             return steps
         if self._waiting:
             settled = urgency(progress) < self._waiting[0][0] and (self.fit == "greedy" or degree == 1)

@@ -112,7 +112,7 @@ class Pools(GroupPolicy):
             ) from None
 
     def arrived(self, progress: Progress, now_s: float) -> None:
-        pools = [self._pool(stage.component) for stage in progress.plan.stages]
+        pools = [self._pool(stage.component) for stage in progress.stages]
         pools[0].queue.append(progress)
 
     def at_boundary(self, progress: Progress, now_s: float) -> None:

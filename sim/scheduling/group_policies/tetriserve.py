@@ -11,7 +11,7 @@ import numpy as np
 from conf.ranges import Count, SomeSeconds
 from sim.core.clock import DISPATCH
 from sim.core.errors import ConfigError
-from sim.core.plan import whole
+from sim.core.plan import Plan, whole
 from sim.core.progress import Progress
 from sim.protocols import GroupPolicy, Launch, Run, StageCost, StageView
 
@@ -218,13 +218,13 @@ class TetriServe(GroupPolicy):
     def _derived_round_s(self) -> float:
         """Return ``granularity`` steps of the slowest size of the trace, each on its fastest degree, in seconds."""
         run, view, workload = self._run, self._view, self._run.workload
-        model = next(iter(run.models.values()))
+        plan = Plan(next(iter(run.models.values())).name)
         served = slice(workload.preload, workload.preload + workload.rows)
         sizes = np.stack([workload.width[served], workload.height[served]])
         slowest_s = 0.0
         for row in np.unique(sizes, axis=1, return_index=True)[1]:
             request = run.request(workload.preload + int(row), 0.0)
-            run.assign(request, model)
+            run.assign(request, plan)
             progress = Progress(request, 0, whole(request.steps))
             step_s = min(view.cost(progress, degree).step_s for degree in view.degrees(progress))
             slowest_s = max(slowest_s, step_s)
@@ -234,7 +234,7 @@ class TetriServe(GroupPolicy):
         view, stage = self._view, progress.stage
         by_degree = {degree: view.cost(progress, degree) for degree in view.degrees(progress)}
         later_s = 0.0
-        if progress.index + 1 < len(progress.plan.stages):
+        if progress.index + 1 < len(progress.stages):
             later_s = min(
                 view.remaining_s(progress, degree) - cost.seconds(progress.done, progress.left, stage.steps)
                 for degree, cost in by_degree.items()

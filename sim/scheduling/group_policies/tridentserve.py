@@ -174,7 +174,7 @@ class TridentServe(GroupPolicy):
         return sum(component in pool for pool in self._pool_of_gpu)
 
     def arrived(self, progress: Progress, now_s: float) -> None:
-        for stage in progress.plan.stages:
+        for stage in progress.stages:
             if stage.component not in self._waiting:
                 raise ConfigError(
                     f"group_policy=tridentserve: found a stage of {stage.component}, expected stages of text-encoder, "

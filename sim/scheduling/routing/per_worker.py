@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 
 from sim.core.culprit import class_name
 from sim.core.errors import SimulationError
-from sim.core.request import MISSING, Request
+from sim.core.plan import MISSING
+from sim.core.request import Request
 from sim.protocols import Discipline, Router, Run, Scheduler, Worker
 from sim.scheduling.disciplines.fifo import FifoQueue
 from sim.scheduling.hit_miss import refine_on
@@ -69,14 +70,14 @@ class PerWorkerQueues(Scheduler):
             self._run.pull(worker)
 
     def _route(self, request: Request, now_s: float) -> Worker:
-        of_model = self._by_model.get(request.model or "")
+        of_model = self._by_model.get(request.plan.model or "")
         worker = self.router.choose(request, of_model or self._all, now_s)
-        if worker not in self._seen or (of_model and self._run.models[worker.role].name != request.model):
+        if worker not in self._seen or (of_model and self._run.models[worker.role].name != request.plan.model):
             raise SimulationError(
                 f"{class_name(self.router)} chose {worker!r} for the request in row {request.row}, planned for "
-                f"{request.model}; expected one of {of_model or self._all}"
+                f"{request.plan.model}; expected one of {of_model or self._all}"
             )
-        if request.source != MISSING:
+        if request.plan.source != MISSING:
             refine_on(self._run, worker, request)
         self._worker_of[request] = worker
         self.router.sent(worker, request, now_s)

@@ -14,7 +14,7 @@ from sim.cache.admission import All, Misses
 from sim.cache.cache import ArtifactCache
 from sim.cache.eviction import K_BITS, Fifo, Lcbfu, Lfu, Lru, Optimum
 from sim.cache.selector import Thresholds
-from sim.core.request import MISSING
+from sim.core.plan import MISSING
 from sim.engine import Engine
 from sim.frontend.cached import CachedFrontEnd
 from sim.protocols import Eviction

@@ -12,7 +12,7 @@ from sim.cache.admission import Misses
 from sim.cache.cache import ArtifactCache
 from sim.cache.eviction import Fifo, Lcbfu, Lfu, Lru, Optimum
 from sim.cache.selector import Thresholds
-from sim.core.request import MISSING
+from sim.core.plan import MISSING
 from sim.frontend.cached import CachedFrontEnd
 from sim.protocols import Eviction
 from tests.sim.lab import engine

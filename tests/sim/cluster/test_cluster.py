@@ -15,7 +15,8 @@ from sim.cluster.free_workers import FreeWorkers, remove
 from sim.core.errors import ConfigError, SimulationError
 from sim.core.gpu import Gpu
 from sim.core.model import Model
-from sim.core.request import HIT, MISS, Request
+from sim.core.plan import HIT, MISS, Plan
+from sim.core.request import Request
 from sim.core.worker import Worker
 from sim.engine import Engine
 from sim.execution.continuous_batching import ContinuousBatching
@@ -63,10 +64,10 @@ class Marked:
         self.run = run
 
     def admit(self, request: Request, now_s: float) -> float:
-        request.lookup = MISS
-        if self.hits[request.row]:
-            request.lookup, request.source, request.k, request.of_steps = HIT, 0, 1, 2
-        self.run.assign(request, self.run.models["large"])
+        hit = {"lookup": HIT, "source": 0, "k": 1, "of_steps": 2}
+        self.run.assign(
+            request, Plan(self.run.models["large"].name, **hit if self.hits[request.row] else {"lookup": MISS})
+        )
         return 0.0
 
     def completed(self, request: Request) -> bool:
@@ -334,7 +335,7 @@ def test_executor_without_capacity_is_refused() -> None:
 def test_worker_refuses_a_second_model_while_requests_run() -> None:
     class Both(Marked):
         def admit(self, request: Request, now_s: float) -> float:
-            self.run.assign(request, self.run.models["small" if self.hits[request.row] else "large"])
+            self.run.assign(request, Plan(self.run.models["small" if self.hits[request.row] else "large"].name))
             return 0.0
 
     message = r"row 1, for small, was given to worker 0 while others run on large there; .* must not mix models"

@@ -15,7 +15,8 @@ from sim.control.roles import apply_split
 from sim.control.split import Demand
 from sim.core.errors import ConfigError
 from sim.core.model import Model
-from sim.core.request import COMPLETED, HIT, MISS, Request
+from sim.core.plan import HIT, MISS, Plan
+from sim.core.request import COMPLETED, Request
 from sim.execution.sequential import Sequential
 from sim.execution.static_batch import StaticBatch
 from sim.frontend.direct import Direct
@@ -49,10 +50,10 @@ class Cached(Direct):
         self.run = run
 
     def admit(self, request: Request, now_s: float) -> float:
-        request.lookup = HIT if request.row in self.hits else MISS
-        if request.lookup == HIT:
-            request.source, request.k, request.of_steps = 0, 25, 50
-        self.run.assign(request, self.run.model("small" if request.lookup == HIT else "large"))
+        plan = Plan(self.run.model("large").name, lookup=MISS)
+        if request.row in self.hits:
+            plan = Plan(self.run.model("small").name, 25, 50, HIT, source=0)
+        self.run.assign(request, plan)
         return 0.0
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from backends.base import Cost, Work
 from sim.addons.kernels import Kernels
 from sim.core.errors import ConfigError
+from sim.core.plan import Plan
 from sim.core.request import Request
 from sim.core.workload import StandaloneLatency, Workload, standalone
 from sim.engine import Engine
@@ -289,9 +290,8 @@ def test_request_that_skips_steps_leaves_its_static_batch_early() -> None:
     run = engine([0.0, 0.0], [1.0] * 2, backend=backend, executor=StaticBatch(2), scheduler=DynamicBatching(2, 1.0))
     assign = run.assign
 
-    def skipping(request: Request, model: Any) -> None:
-        request.k, request.of_steps = (30, 50) if request.row else (0, 50)
-        assign(request, model)
+    def skipping(request: Request, plan: Plan) -> None:
+        assign(request, plan._replace(k=30, of_steps=50) if request.row else plan)
 
     run.assign = skipping  # type: ignore[method-assign]
     run.run()

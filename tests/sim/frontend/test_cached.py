@@ -11,7 +11,7 @@ from sim.cache.eviction import Fifo
 from sim.cache.selector import Thresholds
 from sim.core.errors import ConfigError
 from sim.core.model import Model
-from sim.core.request import MISSING
+from sim.core.plan import MISSING
 from sim.engine import Engine
 from sim.frontend.cached import CachedFrontEnd
 from sim.protocols import Admission

@@ -19,7 +19,7 @@ from sim.cache.index import VectorIndex
 from sim.cache.selector import Thresholds
 from sim.cli import main
 from sim.core.errors import ConfigError
-from sim.core.request import DECLARED, LOOKUPS
+from sim.core.plan import DECLARED, LOOKUPS
 from sim.engine import Engine
 from sim.frontend.cached import CachedFrontEnd
 from sim.frontend.declared_hits import DeclaredHits

@@ -12,7 +12,8 @@ from sim.cache.cache import ArtifactCache
 from sim.cache.eviction import Fifo
 from sim.cache.selector import Thresholds
 from sim.core.errors import ConfigError
-from sim.core.request import FORGONE_MATCH, HIT, MISS, PREDICTED_MISS, Request
+from sim.core.plan import FORGONE_MATCH, HIT, MISS, PREDICTED_MISS
+from sim.core.request import Request
 from sim.engine import Engine
 from sim.frontend.cached import CachedFrontEnd
 from sim.frontend.match_predictor import Always, OneClassSvm, cheapest_threshold

@@ -15,7 +15,7 @@ from sim.cache.index import VectorIndex
 from sim.cache.selector import Thresholds
 from sim.cache.store import ArtifactStore
 from sim.core.errors import ConfigError
-from sim.core.request import HIT, LOOKUPS, MISS, MISSING, NO_DATABASE, STALE
+from sim.core.plan import HIT, LOOKUPS, MISS, MISSING, NO_DATABASE, STALE
 from sim.engine import Engine
 from sim.frontend.cached import CachedFrontEnd
 from sim.frontend.match_predictor import OneClassSvm

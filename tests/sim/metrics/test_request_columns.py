@@ -1,5 +1,7 @@
 """NumPy and requests.parquet agree on the columns of a request."""
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -7,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sim.core.errors import SimulationError
-from sim.core.request import COMPLETED, DISCARDED, FAILED, HIT, LOOKUPS, MISSING, Request
+from sim.core.plan import HIT, LOOKUPS, MISSING, Plan
+from sim.core.request import COMPLETED, DISCARDED, FAILED, Request
 from sim.metrics.request_columns import ENDED, PLANNED, REAL, RECORD, SERVED, RequestColumns
 
 MODELS = ["sdxl", "sana"]
@@ -24,12 +27,16 @@ def asked(draw: st.DrawFn) -> Request:
 def reused(draw: st.DrawFn) -> Request:
     """Every column has some value."""
     request = asked(draw)
+    plan: dict[str, Any] = {}
     for name, kind in (PLANNED | ENDED | SERVED).items():
-        if name not in OWN:
+        if name in Plan._fields:
+            plan[name] = draw(reals if kind == REAL else wholes)
+        elif name not in OWN:
             setattr(request, name, draw(reals if kind == REAL else wholes))
-    request.lookup = draw(st.integers(1, len(LOOKUPS) - 1))
-    request.source = draw(st.integers(MISSING, FIRST + ROWS - 1))
-    request.model = draw(st.sampled_from([None, *MODELS]))
+    plan["lookup"] = draw(st.integers(1, len(LOOKUPS) - 1))
+    plan["source"] = draw(st.integers(MISSING, FIRST + ROWS - 1))
+    plan["model"] = draw(st.sampled_from([None, *MODELS]))
+    request.plan = request.planned = Plan(**plan)
     return request
 
 
@@ -40,7 +47,7 @@ def direct(draw: st.DrawFn) -> Request:
     for name, kind in SERVED.items():
         if name not in OWN:
             setattr(request, name, draw(reals if kind == REAL else wholes))
-    request.model = draw(st.sampled_from(MODELS))
+    request.plan = request.planned = Plan(draw(st.sampled_from(MODELS)))
     return request
 
 
@@ -56,9 +63,9 @@ def test_every_column_of_a_completed_request_reads_as_written(request: Request, 
     columns.end(request, finish_s, COMPLETED, "")
     at = request.row - FIRST
     beside = {"finish_s": finish_s, "outcome": COMPLETED}
-    beside["model"] = MISSING if request.model is None else MODELS.index(request.model)
+    beside["model"] = MISSING if request.plan.model is None else MODELS.index(request.plan.model)
     for name in RECORD.names or ():
-        written = beside.get(name, getattr(request, name, None))
+        written = beside.get(name, getattr(request.plan if name in Plan._fields else request, name, None))
         assert columns[name][at] == written or np.isnan([columns[name][at], written]).all(), name
     others = np.delete(columns["outcome"], at)
     assert not others.any()
@@ -79,10 +86,10 @@ def test_every_row_of_the_table_is_its_own_request(requests: list[Request]) -> N
         else:
             request = ended[at]
             assert written["outcome"][at] == "completed"
-            assert written["model"][at] == request.model
+            assert written["model"][at] == request.plan.model
             assert written["steps"][at] == request.steps
-            assert written["lookup"][at] == (LOOKUPS[request.lookup] or None)
-            assert (written["batch_mean"][at] is None) == (request.model is None)
+            assert written["lookup"][at] == (LOOKUPS[request.plan.lookup] or None)
+            assert (written["batch_mean"][at] is None) == (request.plan.model is None)
 
 
 @given(request=reused(), outcome=st.sampled_from([DISCARDED, FAILED]))
@@ -92,7 +99,7 @@ def test_dropped_request_has_no_start_or_model_and_ends_once(request: Request, o
     at = request.row - FIRST
     assert columns["finish_s"][at] == 7.0
     assert columns["arrival_s"][at] == request.arrival_s
-    assert columns["lookup"][at] == request.lookup
+    assert columns["lookup"][at] == request.plan.lookup
     assert np.isnan(columns["start_s"][at])
     assert columns["model"][at] == columns["worker"][at] == MISSING
     assert columns["denoise_s"][at] == columns["energy_j"][at] == 0.0
@@ -160,6 +167,6 @@ def test_hit_names_its_source_request() -> None:
     """The source may be one of the rows that were not served."""
     columns = RequestColumns(ROWS, MODELS, FIRST)
     request = Request(FIRST, 0.0, 64, 64, 50)
-    request.source, request.lookup, request.model = 1, HIT, "sana"
+    request.plan = request.planned = Plan("sana", lookup=HIT, source=1)
     columns.end(request, 1.0, COMPLETED, "")
     assert table(columns)["source_id"] == ["r1", *[None] * (ROWS - 1)]

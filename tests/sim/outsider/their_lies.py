@@ -7,6 +7,7 @@ from collections import deque
 
 from backends.base import Cost
 from sim.core.clock import COMPLETION
+from sim.core.plan import Plan
 
 # -- executors -------------------------------------------------------------------------------------------------------
 
@@ -212,6 +213,14 @@ class Edits(Queue):
         return super().offer(request, now_s)
 
 
+class EditsPlan(Edits):
+    """Replaces the plan of every request that it is offered by one that differs in an attribute."""
+
+    def offer(self, request, now_s):
+        request.plan = request.plan._replace(**{self.name: self.value})
+        return Queue.offer(self, request, now_s)
+
+
 class EditsLater(Queue):
     """Changes the arrival of one request late in the run."""
 
@@ -226,7 +235,7 @@ class OtherModel(Queue):
 
     def offer(self, request, now_s):
         if request.row > 150:
-            request.model = "sdxl"
+            request.plan = request.plan.on("sdxl")
         return super().offer(request, now_s)
 
 
@@ -522,7 +531,7 @@ class NegativeSkip:
         self.run = run
 
     def admit(self, request, now_s):
-        self.run.assign(request, self.run.model("large"))
+        self.run.assign(request, Plan(self.run.model("large").name))
         request.skipped = -3
         return 0.0
 
@@ -537,7 +546,7 @@ class NegativePlanning(NegativeSkip):
     """A front end that plans in less than no time."""
 
     def admit(self, request, now_s):
-        self.run.assign(request, self.run.model("large"))
+        self.run.assign(request, Plan(self.run.model("large").name))
         return -1.0
 
 

@@ -222,22 +222,20 @@ class SecondOpinion:
         self.every, self.seconds, self.count = every, judge_s, 0
 
     def bind(self, run):
-        self.run = run
+        self.run, small, large = run, run.model("small"), run.model("large")
+        self.plan = Plan(small.name, then=Plan(large.name))
         run.attempts()
 
     def admit(self, request, now_s):
-        self.run.assign(request, self.run.model("small"))
+        self.run.assign(request, self.plan)
         return 0.0
 
     def judge_s(self, request):
-        return self.seconds if request.model == self.run.model("small").name else None
+        return self.seconds
 
     def escalates(self, request, now_s):
         self.count += 1
-        if self.count % self.every:
-            return False
-        self.run.assign(request, self.run.model("large"))
-        return True
+        return self.count % self.every == 0
 
 
 # [three stages]
@@ -251,11 +249,10 @@ class ThreeStages:
         self.run, self.model = run, run.model("large")
 
     def admit(self, request, now_s):
-        self.run.assign(request, self.model)
         stages = [Stage("text-encoder", max_degree=1), Stage("denoiser", request.steps)]
         if request.row >= self.upscale_from:
             stages.append(Stage("upscaler", max_degree=1))
-        request.stages = Plan((*stages,))
+        self.run.assign(request, Plan(self.model.name, stages=(*stages,)))
         return 0.0
 
     def completed(self, request):

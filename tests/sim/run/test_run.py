@@ -9,6 +9,7 @@ import pytest
 
 from backends.base import Asset, Cost, Work
 from sim.core.errors import ConfigError
+from sim.core.plan import Plan
 from sim.core.request import Request
 from sim.frontend.direct import Direct
 from sim.metrics.summary import MeasuredWindow, models
@@ -305,7 +306,7 @@ class Alternating(Direct):
         self.run = run
 
     def admit(self, request: Request, now_s: float) -> float:
-        self.run.assign(request, self.run.model(("large", "small")[request.row % 2]))
+        self.run.assign(request, Plan(self.run.model(("large", "small")[request.row % 2]).name))
         return 0.0
 
 

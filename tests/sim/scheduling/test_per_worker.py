@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from backends.base import Asset, Cost, Work
 from sim.core.errors import ConfigError
 from sim.core.model import Model
+from sim.core.plan import Plan
 from sim.core.request import Addons, Request
 from sim.execution.sequential import Sequential
 from sim.frontend.direct import Direct
@@ -131,7 +132,7 @@ def test_missing_load_counts_only_the_loras_that_are_not_resident() -> None:
         (Addons(("depth",), ("papercut",)), 3.0),
     ):
         request = run.request(0, 0.0)
-        request.model, request.addons = "large", addons
+        request.plan, request.addons = Plan("large"), addons
         assert router.missing_load_s(worker, request) == lacking_s
 
 
@@ -215,7 +216,7 @@ def test_request_answered_by_the_cache_is_outstanding_at_no_worker(router: Calla
         def admit(self, request: Request, now_s: float) -> float:
             took_s = super().admit(request, now_s)
             if request.row % 3 == 2:
-                request.model = None
+                self._run.assign(request, Plan(None))
             return took_s
 
     def sent(rows: Any, frontend: Direct) -> Any:
