@@ -103,7 +103,10 @@ class Engine:
         self.gpu_failures = 0
         self.progress: Callable[[int], object] | None = None
         self._first = workload.preload
-        self._by_name = {each.name: each for each in models.values()} if workload.use_model_shape else None
+        native = models.values() if workload.use_model_shape else ()
+        self._shapes: dict[str | None, tuple[int, int, int, int]] = {
+            each.name: (each.width, each.height, each.steps, each.frames) for each in native
+        }
         self._width, self._height, self._steps = workload.width, workload.height, workload.steps
         self._limit_s = workload.limit_s
         self._addons = workload.addons
@@ -165,10 +168,9 @@ class Engine:
 
     def assign(self, request: Request, plan: Plan) -> None:
         request.plan = request.planned = plan
-        if self._by_name is not None and plan.model in self._by_name:
-            model = self._by_name[plan.model]
-            request.width, request.height, request.steps = model.width, model.height, model.steps
-            request.frames = model.frames
+        request.model = model = plan.model
+        if model in self._shapes:
+            request.width, request.height, request.steps, request.frames = self._shapes[model]
         if plan.k:
             request.skipped = plan.k * request.steps // plan.of_steps
         elif plan.skip_fraction or request.skipped:
@@ -177,13 +179,13 @@ class Engine:
 
     def work(self, request: Request) -> Work:
         plan, addons = request.plan, request.addons
-        if plan.model is None:
+        if request.model is None:
             raise SimulationError(
                 f"the plan of the request in row {request.row} names no model; plan it with Run.assign"
             )
         controlnets, loras = ((), ()) if addons is None else addons
         return Work(
-            plan.model,
+            request.model,
             request.width,
             request.height,
             request.steps,
@@ -289,11 +291,12 @@ class Engine:
         if self._addons is not None:
             request.addons = self._addons(row)
         took_s = self.frontend.admit(request, now_s)
-        plan = request.plan
-        if plan.lookup:
+        lookup = request.plan.lookup
+        if lookup:
             self.lookups += 1
-            self.hits += plan.lookup == HIT
-        if request.skipped or plan.k:
+            self.hits += lookup == HIT
+        if request.skipped:
+            plan = request.plan
             self._plans[row - self._first] = plan.k * MAX_STEPS + plan.of_steps if plan.k else -request.skipped
         if row < self._guarded_end:
             self._check_plan(request)
@@ -301,7 +304,7 @@ class Engine:
         for arrived in self._arrived_callbacks:
             arrived(request, now_s)
         if took_s == 0.0:
-            if plan.model is None:
+            if request.model is None:
                 self._enter(request)
                 return
             worker = self.scheduler.offer(request, now_s)
@@ -318,7 +321,7 @@ class Engine:
 
     def _enter(self, request: Request) -> None:
         now_s = self.clock._now
-        if request.plan.model is None:
+        if request.model is None:
             request.start_s = now_s
             self.clock.at(now_s + request.plan.fetch_s, COMPLETION, self.end, request)
             return
@@ -416,7 +419,7 @@ class Engine:
             gpus, steps = self.cluster.gpus_of(request.worker), request.steps - request.skipped
             number, before = (1, self._first_passes[request.row]) if request.row in self._first_passes else (0, None)
             self.attempts().add(
-                request.row, number, WHOLE, request.plan.model or "", gpus, request.start_s, now_s, steps,
+                request.row, number, WHOLE, request.model or "", gpus, request.start_s, now_s, steps,
                 energy_j=request.energy_j,
             )  # fmt: skip
             if request.plan.then is not None:

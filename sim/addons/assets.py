@@ -18,13 +18,13 @@ def addons(model: str, controlnets: Iterable[str], loras: Iterable[str]) -> list
 
 def requested_addons(run: Run, request: Request, kind: str) -> list[Asset]:
     """Return the add-ons of ``kind`` that ``request`` asks for, with their bytes if the trace states them."""
-    wanted, model, sizes = request.addons or NO_ADDONS, request.plan.model, run.workload.addon_bytes
+    wanted, model, sizes = request.addons or NO_ADDONS, request.model, run.workload.addon_bytes
     return [replace(asset, size=sizes.get(asset.name)) for asset in addons(model or "", *wanted) if asset.kind == kind]
 
 
 def in_use(requests: Iterable[Request]) -> set[Asset]:
     """Return the add-ons that ``requests`` ask for."""
-    return {asset for each in requests for asset in addons(each.plan.model or "", *(each.addons or NO_ADDONS))}
+    return {asset for each in requests for asset in addons(each.model or "", *(each.addons or NO_ADDONS))}
 
 
 def load(worker: Worker, asset: Asset) -> Cost:
@@ -39,7 +39,7 @@ def on_all_gpus(worker: Worker, cost: Cost) -> Cost:
 
 def activation_bytes(worker: Worker, request: Request) -> int:
     """Return the bytes that ``request`` allocates on ``worker`` besides weights while it runs; 0 if not measured."""
-    backend, model = worker.backend, request.plan.model or ""
+    backend, model = worker.backend, request.model or ""
     peak = backend.peak_bytes([Work(model, request.width, request.height, request.steps, frames=request.frames)])
     weights = backend.bytes(Asset("model", model, model))
     return 0 if peak is None or weights is None else max(peak - weights, 0)

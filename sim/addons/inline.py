@@ -82,7 +82,7 @@ class InlineControlNets(ControlNetPlacement):
             gpu = worker.gpu
             raise WorkFailed(
                 f"the ControlNets {', '.join(net.name for net in nets)} do not fit into the "
-                f"{(gpu.memory_bytes or 0) / 1e9:.1f} GB of a {gpu.name} beside {request.plan.model} and its "
+                f"{(gpu.memory_bytes or 0) / 1e9:.1f} GB of a {gpu.name} beside {request.model} and its "
                 f"activations: {fit} of {len(nets)} do; choose another cluster= or addons=ignore"
             )
         costs = [load(worker, net) for net in nets[fit - 1 :]]

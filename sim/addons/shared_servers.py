@@ -54,7 +54,7 @@ class SharedServers(ControlNetPlacement):
     def _place(self, request: Request) -> None:
         """Load the initial ``placement``, at no cost: it was there before the clock started."""
         self._placed = True
-        cluster, model = self._run.cluster, request.plan.model or ""
+        cluster, model = self._run.cluster, request.model or ""
         for server, names in zip(cluster.servers, self.placement, strict=False):
             for name in names:
                 net = Asset("controlnet", name, model, self._run.workload.addon_bytes.get(name))

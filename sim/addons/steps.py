@@ -51,7 +51,7 @@ class WithAddons(Steps):
 
     def step(self, worker: Worker, active: Sequence[Request], now_s: float) -> Cost:
         plain = checked_cost(self.base.step(worker, active, now_s), self.base, "step")
-        faster = self.kernels.faster(active[0].plan.model or "")
+        faster = self.kernels.faster(active[0].model or "")
         if faster != 1.0:
             plain = plain.times(1.0 / faster)
         if self._run.workload.addons is None:

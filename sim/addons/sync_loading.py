@@ -115,5 +115,5 @@ def lora_does_not_fit(worker: Worker, request: Request, lora: Asset) -> WorkFail
     gpu = worker.gpu
     return WorkFailed(
         f"the LoRA {lora.name} does not fit into the {(gpu.memory_bytes or 0) / 1e9:.1f} GB of a {gpu.name} beside "
-        f"{request.plan.model}, its activations and its other add-ons; choose another cluster= or addons=ignore"
+        f"{request.model}, its activations and its other add-ons; choose another cluster= or addons=ignore"
     )

@@ -12,7 +12,7 @@ class All(Admission):
     """Admit every image that a GPU made: MoDM's cache-all."""
 
     def admits(self, request: Request) -> bool:
-        return request.plan.model is not None
+        return request.model is not None
 
 
 @dataclass(slots=True)
@@ -38,4 +38,4 @@ class Large(Admission):
         self._model = in_role(run.models, self.role).name
 
     def admits(self, request: Request) -> bool:
-        return request.plan.model == self._model
+        return request.model == self._model

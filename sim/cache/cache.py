@@ -158,7 +158,8 @@ class ArtifactCache:
         """Store the artifacts of ``request``, after evicting items if needed. A request that started at K leaves only
         the states after K. An entry larger than the capacity is not stored."""
         ks = self._ks
-        first = bisect_right(ks, request.plan.k) if request.plan.k and ks[0] != FINAL else 0
+        k = request.plan.k
+        first = bisect_right(ks, k) if k and ks[0] != FINAL else 0
         if first:
             ks = ks[first:]
         size = len(ks)

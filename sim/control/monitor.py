@@ -160,9 +160,7 @@ class GlobalMonitor(Controller):
             yield clock.sleep_until(end_s)
             arrived, self._arrived = self._arrived, []
             waiting = [
-                request
-                for request in (*waiting, *arrived)
-                if request.worker == MISSING and request.plan.model is not None
+                request for request in (*waiting, *arrived) if request.worker == MISSING and request.model is not None
             ]
             drains = self.drain and not arrived and self.forecast is None
             window = WindowCounts.of(waiting if drains else arrived)

@@ -103,7 +103,7 @@ class QueueingModel(ScalingRule):
         self.max_load = sustained_load(speeds, self.slo_multiplier)
 
     def arrived(self, request: Request, now_s: float) -> None:
-        if request.plan.model is not None and request.steps:
+        if request.model is not None and request.steps:
             self._work_s += self._standalone_s[request.row] * request.steps_left / request.steps
 
     def wanted(self, now_s: float) -> float:

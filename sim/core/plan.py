@@ -51,13 +51,13 @@ class Plan(NamedTuple):
     Attributes:
         model: name of the model that runs it; None if the artifact itself is the answer and no GPU runs.
         k, of_steps: steps that may be skipped, K of N in the selector's table.
+        skip_fraction: share of the steps that is skipped if K is 0.
         lookup: code of the cache lookup's result (LOOKUPS).
         search_s: seconds of the search.
         source: the row whose artifact is reused; MISSING without one, DECLARED if the hit is declared.
         source_age_s, similarity: age of that artifact, and its similarity; NaN without one.
         fetch_s: seconds of fetching the artifact onto the worker.
         refine: True if the artifact is an image, to be encoded and noised, not a latent.
-        skip_fraction: share of the steps that is skipped if K is 0.
         stages: its stages; empty for those of the executor, which are one whole stage unless executor=stages.
         then: the plan of the next try, if the image of this one is judged too poor (a cascade); None without one.
     """
@@ -65,6 +65,7 @@ class Plan(NamedTuple):
     model: str | None
     k: int = 0
     of_steps: int = 1
+    skip_fraction: float = 0.0
     lookup: int = 0
     search_s: float = 0.0
     source: int = MISSING
@@ -72,7 +73,6 @@ class Plan(NamedTuple):
     similarity: float = nan
     fetch_s: float = 0.0
     refine: bool = False
-    skip_fraction: float = 0.0
     stages: tuple[Stage, ...] = ()
     then: "Plan | None" = None
 

@@ -44,6 +44,7 @@ class Request:
     Attributes, the plan (Run.assign writes them):
         plan: what the front end decided; immutable.
         planned: the plan of the last Run.assign; ``plan`` must be the same when the request ends.
+        model: name of the plan's model; None if the artifact itself is the answer and no GPU runs.
         skipped: steps that the plan skips; it runs ``steps - skipped``.
 
     Attributes, execution:
@@ -69,6 +70,7 @@ class Request:
     deadline_s: float
     plan: Plan
     planned: Plan
+    model: str | None
     skipped: int
     steps_left: int
     start_s: float
@@ -97,6 +99,7 @@ class Request:
         self.frames = frames
         self.deadline_s = deadline_s
         self.plan = self.planned = UNPLANNED
+        self.model = None
         self.skipped = 0
         self.steps_left = 0
         self.start_s = 0.0
@@ -119,7 +122,10 @@ class Request:
         return self.plan.source != MISSING
 
 
-PLAN = ("row", "arrival_s", "width", "height", "frames", "steps", "deadline_s", "plan", "planned", "skipped")
+PLAN = (
+    *("row", "arrival_s", "width", "height", "frames", "steps", "deadline_s"),
+    *("plan", "planned", "model", "skipped"),
+)
 """Attributes that only the front end and Run.assign may write."""
 
 

@@ -275,13 +275,13 @@ class ContinuousBatching(Executor):
     def _resume(self, worker: Worker, request: Request) -> Slot:
         at, slot, left, preempted_by = self._preempted.pop(request)
         found = (worker.id, worker.model, request.steps_left)
-        if found == (at, request.plan.model, left):
+        if found == (at, request.model, left):
             return slot
         raise self._run.policy_error(
             "scheduler",
             f"resumes the request in row {request.row}, preempted by {preempted_by} with {left} steps left, on "
             f"{worker} with {worker.model} and {request.steps_left} steps left; its state is on worker {at}, for "
-            f"{request.plan.model}: resume it there, since the cost of moving it is not modelled",
+            f"{request.model}: resume it there, since the cost of moving it is not modelled",
         )
 
     def _prepare_done(self, ended: tuple[WorkerBatch, Slot, Loads, Cost]) -> None:

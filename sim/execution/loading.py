@@ -34,7 +34,7 @@ def ensure(
 
     Raises SimulationError without a plan or while others run on another model, DoesNotFit if the memory is too small.
     """
-    model = request.plan.model
+    model = request.model
     if model is None:
         raise SimulationError(f"the plan of the request in row {request.row} names no model; plan it with Run.assign")
     loads: Loads = []

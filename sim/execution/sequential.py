@@ -60,16 +60,17 @@ class Sequential(Executor):
     def accept(self, worker: Worker, request: Request) -> None:
         clock = self._clock
         loads: Loads | None = None
-        if worker.model != request.plan.model or self._addons:
+        if worker.model != request.model or self._addons:
             try:
                 loads = ensure(self._run, worker, request)
             except DoesNotFit as failure:
                 self._fail_after_loads(worker, request, failure.loads, str(failure))
                 return
             request.load_s = seconds(loads)
+        plan = request.plan
         key = (
-            worker.gpu.name, request.plan.model, request.width, request.height, request.frames, request.steps,
-            request.skipped, request.plan.refine, request.addons,
+            worker.gpu.name, request.model, request.width, request.height, request.frames, request.steps,
+            request.skipped, plan.refine, request.addons,
         )  # fmt: skip
         cost = self._known.get(key)
         if cost is None:
@@ -89,8 +90,9 @@ class Sequential(Executor):
         denoise_s, other_s, busy_s, joules, watts = cost
         if len(worker.gpus) > 1:
             denoise_s, other_s, busy_s, joules, watts = self._cost_on_group(cost, worker, request)
-        if request.plan.fetch_s or loads:
-            busy_s = request.load_s + request.plan.fetch_s + denoise_s + other_s
+        fetch_s = plan.fetch_s
+        if fetch_s or loads:
+            busy_s = request.load_s + fetch_s + denoise_s + other_s
         now_s = clock._now
         request.start_s = now_s
         request.denoise_s = denoise_s
@@ -100,7 +102,7 @@ class Sequential(Executor):
         if joules is None:
             request.energy_j = watts * (busy_s - request.load_s)
         else:
-            request.energy_j = joules + watts * request.plan.fetch_s if request.plan.fetch_s else joules
+            request.energy_j = joules + watts * fetch_s if fetch_s else joules
         worker.due = clock.at(now_s + busy_s, COMPLETION, self._complete, (worker, request, loads))
 
     def _fail_after_loads(self, worker: Worker, request: Request, loads: Loads | None, reason: str) -> None:

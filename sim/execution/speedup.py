@@ -24,8 +24,8 @@ def speedup_of(worker: Worker, request: Request, speedup: Mapping[int, float], k
         return 1.0
     if gpus in speedup:
         return speedup[gpus]
-    assert request.plan.model is not None
-    measured = worker.backend.speedup_of(request.plan.model, request.width, request.height, gpus, request.frames)
+    assert request.model is not None
+    measured = worker.backend.speedup_of(request.model, request.width, request.height, gpus, request.frames)
     if measured is None:
         raise ConfigError(
             f"{key}: a request runs on {gpus} GPUs and nothing says how much faster that is (neither this key nor the "

@@ -151,7 +151,7 @@ class Stages(Executor, StageExecutor):
     def cost(self, request: Request, stage: Stage, degree: int) -> StageCost:
         row = request.row if self._by_row else -1
         shape = request.width, request.height, request.frames, request.steps
-        key = request.plan.model, shape, stage.component, degree, request.plan.refine, row
+        key = request.model, shape, stage.component, degree, request.plan.refine, row
         found = self._costs.get(key)
         if found is None:
             found = self._costs[key] = self._cost(request, stage, degree)
@@ -191,7 +191,7 @@ class Stages(Executor, StageExecutor):
 
     def prepare(self, progress: Progress, group: Worker, now_s: float) -> float:
         request, cluster, took_s = progress.request, self._run.cluster, 0.0
-        model = request.plan.model or ""
+        model = request.model or ""
         if self.forming_s and len(group.gpus) > 1 and group.id not in self._formed:
             self._formed.add(group.id)
             took_s = self.forming_s
@@ -210,10 +210,11 @@ class Stages(Executor, StageExecutor):
             took_s += loads_s
         if took_s:
             request.load_s += took_s
-        if request.plan.fetch_s and progress.group is None:
-            until_s = now_s + took_s + request.plan.fetch_s
+        fetch_s = request.plan.fetch_s
+        if fetch_s and progress.group is None:
+            until_s = now_s + took_s + fetch_s
             request.energy_j += cluster.record_stage(group, model, now_s + took_s, until_s, "fetch", None, request.row)
-            took_s += request.plan.fetch_s
+            took_s += fetch_s
         return took_s
 
     def _are_loads_charged(self, stages: tuple[Stage, ...], model: str) -> bool:
@@ -240,14 +241,12 @@ class Stages(Executor, StageExecutor):
 
     def moved(self, progress: Progress, group: Worker, from_s: float, until_s: float) -> None:
         request = progress.request
-        joules = self._run.cluster.record_stage(
-            group, request.plan.model or "", from_s, until_s, MOVE, None, request.row
-        )
+        joules = self._run.cluster.record_stage(group, request.model or "", from_s, until_s, MOVE, None, request.row)
         self._log.add(
             request.row,
             -1,
             MOVE,
-            request.plan.model or "",
+            request.model or "",
             group.gpus,
             from_s,
             until_s,
@@ -260,7 +259,7 @@ class Stages(Executor, StageExecutor):
         request, group, stage = progress.request, attempt.group, progress.stages[attempt.index]
         degree, seconds = len(group.gpus), attempt.until_s - attempt.from_s
         cost = self.cost(request, stage, degree)
-        model = request.plan.model or ""
+        model = request.model or ""
         joules = self._run.cluster.record_stage(
             group, model, attempt.from_s, attempt.until_s, "serve",
             None if isnan(cost.watts) else cost.watts * seconds, request.row,

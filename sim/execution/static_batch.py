@@ -47,7 +47,7 @@ class StaticBatch(Executor):
     def accept(self, worker: Worker, request: Request) -> None:
         run = self._run
         formed = self._formed.setdefault(worker.id, [])
-        if worker.model != request.plan.model or self._addons:
+        if worker.model != request.model or self._addons:
             try:
                 self._loads.setdefault(worker.id, []).extend(ensure(run, worker, request, formed))
             except DoesNotFit as failure:

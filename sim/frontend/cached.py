@@ -84,6 +84,7 @@ class CachedFrontEnd(FrontEnd):
     _hit_model: str = field(init=False, repr=False)
     _miss_model: str = field(init=False, repr=False)
     _in_full: Plan = field(init=False, repr=False)
+    _searches_by_shape: bool = field(init=False, default=False)
     _delays: dict[str, Delay] = field(init=False, repr=False)
     _embed_delay: RowDelays = field(init=False, repr=False)
     _search_delay: RowDelays = field(init=False, repr=False)
@@ -103,6 +104,7 @@ class CachedFrontEnd(FrontEnd):
         self._captures_latents = run.backend.live and bool(self.cache.latents_at)
         self._hit_model, self._miss_model = run.model(self.hit_role).name, run.model(self.miss_role).name
         self._in_full = Plan(self._miss_model)
+        self._searches_by_shape = run.workload.use_model_shape and bool(self.cache.latents_at)
         self._embed_delay, self._search_delay, self._fetch_delay = (
             RowDelays(delay, run.rng(FRONT_END[name]), run.workload.preload) for name, delay in self._delays.items()
         )
@@ -154,7 +156,8 @@ class CachedFrontEnd(FrontEnd):
         if self._draws:
             return self._admit_declared(request, now_s)
         row = request.row
-        self._run.assign(request, self._in_full)  # the search is among artifacts of its shape
+        if self._searches_by_shape:
+            self._run.assign(request, self._in_full)  # the shape is the model's
         took_s = self._embed_delay.for_row(row)
         if self.index.due_s <= now_s:
             self.index.advance(now_s)
@@ -235,7 +238,7 @@ class CachedFrontEnd(FrontEnd):
 
     def _generate(self, request: Request, lookup: int, took_s: float, similarity: float = nan) -> float:
         """Plan ``request`` in full, after a lookup that found nothing to start from."""
-        self._run.assign(request, Plan(self._miss_model, 0, 1, lookup, took_s, MISSING, nan, similarity))
+        self._run.assign(request, Plan(self._miss_model, 0, 1, 0.0, lookup, took_s, MISSING, nan, similarity))
         if self._captures_latents:
             self._plan_capture(request)
         return took_s
@@ -247,7 +250,7 @@ class CachedFrontEnd(FrontEnd):
         """Plan ``request`` from the artifact of ``row`` on."""
         fetch_s, refine = self._fetch_delay.for_row(request.row), not self.cache.latents_at
         of_steps = self.selector.of_steps
-        plan = Plan(self._hit_model, k, of_steps, HIT, took_s, row, age_s, similarity, fetch_s, refine)
+        plan = Plan(self._hit_model, k, of_steps, 0.0, HIT, took_s, row, age_s, similarity, fetch_s, refine)
         self._run.assign(request, plan)
         if request.skipped == 0:  # K is less than one step of a model of few steps
             return self._generate(request, EMPTY, took_s, similarity)

@@ -155,7 +155,8 @@ class RequestColumns:
         plan = request.plan
         if plan is not request.planned:
             self.replanned[request.row] = request.planned, plan
-        model, k, _, lookup, search_s, source, source_age_s, similarity, fetch_s, *_ = plan
+        _, k, _, _, lookup, search_s, source, source_age_s, similarity, fetch_s, _, _, _ = plan
+        model = request.model
         code = MISSING if model is None else self.model_code[model]
         write_record(  # in one call: value by value takes twice the time
             buffer,

@@ -96,12 +96,12 @@ class Learnt(Estimates):
 
     def observed(self, request: Request, stage: Stage, degree: int, steps: int, seconds: float) -> None:
         before, so_far_s = self._mean(request, stage, degree)
-        key = request.plan.model, size_of(request), stage.component, degree
+        key = request.model, size_of(request), stage.component, degree
         self._observed[key] = before + steps, so_far_s + seconds
 
     def _mean(self, request: Request, stage: Stage, degree: int) -> tuple[float, float]:
         """Return steps and seconds so far, with those of the prior."""
-        key = request.plan.model, size_of(request), stage.component, degree
+        key = request.model, size_of(request), stage.component, degree
         return self._observed.get(key, (self.prior_steps, self.prior_steps * self.prior_s))
 
 

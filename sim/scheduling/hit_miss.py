@@ -66,5 +66,5 @@ class HitMiss(Scheduler):
 def refine_on(run: Run, worker: Worker, request: Request) -> None:
     """Plan ``request``, a hit, for the model of ``worker``."""
     model = run.models[worker.role].name
-    if request.plan.model != model:
+    if request.model != model:
         run.assign(request, request.plan.on(model))

@@ -98,7 +98,7 @@ class HitMissPerWorker(Scheduler):
         return worker.model == self._run.models[worker.role].name
 
     def _refine_on(self, worker: Worker, request: Request) -> None:
-        if request.plan.source != MISSING and request.plan.model != worker.model:
+        if request.plan.source != MISSING and request.model != worker.model:
             self._run.assign(request, request.plan.on(self._run.models[worker.role].name))
 
     def __len__(self) -> int:

@@ -173,7 +173,7 @@ class ExpectedLatency:
 
     def stages_s(self, request: Request) -> tuple[float, float]:
         """Return the seconds before the first step and after the last one of ``request`` alone."""
-        model, size = request.plan.model or "", (request.width, request.height, request.frames)
+        model, size = request.model or "", (request.width, request.height, request.frames)
         key = (model, size)
         stages = self._stages.get(key)
         if stages is None:

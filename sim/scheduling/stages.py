@@ -100,7 +100,7 @@ class StageScheduler(Scheduler, StageView):
         return [gpu for gpu, count in enumerate(self.claimed) if not count]
 
     def degrees(self, progress: Progress) -> list[int]:
-        key = model, most = progress.request.plan.model, progress.stage.max_degree or len(self.claimed)
+        key = model, most = progress.request.model, progress.stage.max_degree or len(self.claimed)
         found = self._degrees.get(key)
         if found is None:
             measured = {1, *self._run.backend.group_sizes(model)}

@@ -70,7 +70,7 @@ class PatchLevel:
         return MixedStepCosts(step(active), self.overhead.seconds(active), rows, count)
 
     def _reused_sums(self, request: Request) -> list[float]:
-        model = request.plan.model or ""
+        model = request.model or ""
         key = (model, request.width, request.height, request.steps, request.skipped)
         sums = self._sums.get(key)
         if sums is None:
@@ -105,7 +105,7 @@ class WholeImage:
     def step_costs(self, active: Sequence[Request], count: int, step: Step) -> StepCosts:
         together = [1.0] * count
         for request in active:
-            key = (request.plan.model or "", request.width, request.height, request.steps)
+            key = (request.model or "", request.width, request.height, request.steps)
             similar = self._similar.get(key)
             if similar is None:
                 similar = self._similar[key] = self.likeness.image_shares(*key)

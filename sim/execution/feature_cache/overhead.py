@@ -36,9 +36,7 @@ class Overhead:
     def seconds(self, active: Sequence[Request]) -> float:
         """Return the overhead in seconds of one step of ``active``."""
         patches = sum(request.width * request.height for request in active) / self.patch_px**2
-        return max(self._blocks(request.plan.model or "") for request in active) * (
-            self.block_s + self.patch_s * patches
-        )
+        return max(self._blocks(request.model or "") for request in active) * (self.block_s + self.patch_s * patches)
 
     def _blocks(self, model: str) -> int:
         found = self.blocks.get(model)

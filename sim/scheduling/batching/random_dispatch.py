@@ -46,7 +46,7 @@ class RandomDispatch(Scheduler):
         self._roles = {model.name: role for role, model in run.models.items()}
 
     def offer(self, request: Request, now_s: float) -> Worker | None:
-        role = self._roles[request.plan.model or ""]
+        role = self._roles[request.model or ""]
         able = [worker for worker in self._run.cluster.workers if worker.role == role]
         if not able:
             self._unsent.append(request)

@@ -57,4 +57,4 @@ class OneResolution(Discipline):
 
 
 def _resolution(request: Request) -> Resolution:
-    return request.plan.model, request.width, request.height, request.frames
+    return request.model, request.width, request.height, request.frames

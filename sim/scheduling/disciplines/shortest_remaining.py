@@ -53,12 +53,12 @@ class ShortestRemaining(Discipline):
             self.executor.preempt(worker, longest)
 
     def _remaining_s(self, request: Request) -> float:
-        key = request.plan.model, request.width, request.height, request.frames
+        key = request.model, request.width, request.height, request.frames
         step_s = self._steps_s.get(key)
         if step_s is None:
             index = self._expected.size_index(request)
             counts = tuple(int(i == index) for i in range(len(self._expected.sizes)))
-            step_s = self._steps_s[key] = self._expected.step_s(request.plan.model or "", counts)
+            step_s = self._steps_s[key] = self._expected.step_s(request.model or "", counts)
         return request.steps_left * step_s
 
     def __len__(self) -> int:

@@ -108,11 +108,11 @@ class Slack(Discipline):
         key = _class_key(request)
         request_class = classes.get(key)
         if request_class is None:
-            assert request.plan.model is not None
+            assert request.model is not None
             size = self._expected.size_index(request)
             stages = self._expected.stages_s(request)
             request_class = classes[key] = RequestClass(
-                request.plan.model, size, request.steps_left, *stages, self._standalone_s[request.row]
+                request.model, size, request.steps_left, *stages, self._standalone_s[request.row]
             )
         heappush(request_class.waiting, (request.deadline_s, request.row, request))
         self._waiting += 1
@@ -299,7 +299,7 @@ class Refusal:
 
 
 def _class_key(request: Request) -> ClassKey:
-    return request.plan.model, request.width, request.height, request.frames, request.steps, request.steps_left
+    return request.model, request.width, request.height, request.frames, request.steps, request.steps_left
 
 
 def _add_one(counts: Counts, size: int) -> Counts:

@@ -43,7 +43,7 @@ class ByAddons(Router):
 
     def missing_load_s(self, worker: Worker, request: Request) -> float:
         """Return the seconds of loading the add-ons of ``request`` that ``worker`` will not hold."""
-        wanted, model = request.addons or NO_ADDONS, request.plan.model or ""
+        wanted, model = request.addons or NO_ADDONS, request.model or ""
         outstanding = self._outstanding.get(worker, ())
         nets = {name for each in outstanding for name in (each.addons or NO_ADDONS).controlnets}
         loras = set((outstanding[-1].addons or NO_ADDONS).loras) if outstanding else None

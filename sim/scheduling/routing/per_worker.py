@@ -70,12 +70,12 @@ class PerWorkerQueues(Scheduler):
             self._run.pull(worker)
 
     def _route(self, request: Request, now_s: float) -> Worker:
-        of_model = self._by_model.get(request.plan.model or "")
+        of_model = self._by_model.get(request.model or "")
         worker = self.router.choose(request, of_model or self._all, now_s)
-        if worker not in self._seen or (of_model and self._run.models[worker.role].name != request.plan.model):
+        if worker not in self._seen or (of_model and self._run.models[worker.role].name != request.model):
             raise SimulationError(
                 f"{class_name(self.router)} chose {worker!r} for the request in row {request.row}, planned for "
-                f"{request.plan.model}; expected one of {of_model or self._all}"
+                f"{request.model}; expected one of {of_model or self._all}"
             )
         if request.plan.source != MISSING:
             refine_on(self._run, worker, request)

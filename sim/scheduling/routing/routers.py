@@ -36,8 +36,8 @@ class RoundRobin(Router):
     _turns: dict[str | None, int] = field(init=False, default_factory=dict, repr=False)
 
     def choose(self, request: Request, workers: Sequence[Worker], now_s: float) -> Worker:
-        turn = self._turns.get(request.plan.model, 0)
-        self._turns[request.plan.model] = turn + 1
+        turn = self._turns.get(request.model, 0)
+        self._turns[request.model] = turn + 1
         return workers[turn % len(workers)]
 
 
@@ -123,7 +123,7 @@ class LeastWorkLeft(Router):
         """Return the standalone latency on ``worker`` in whole nanoseconds, whose sums have no rounding error."""
         key = (
             worker.gpu.name,
-            request.plan.model,
+            request.model,
             request.width,
             request.height,
             request.frames,

@@ -52,7 +52,7 @@ class Cached(Direct):
     def admit(self, request: Request, now_s: float) -> float:
         plan = Plan(self.run.model("large").name, lookup=MISS)
         if request.row in self.hits:
-            plan = Plan(self.run.model("small").name, 25, 50, HIT, source=0)
+            plan = Plan(self.run.model("small").name, 25, 50, lookup=HIT, source=0)
         self.run.assign(request, plan)
         return 0.0
 

@@ -63,7 +63,7 @@ def test_every_column_of_a_completed_request_reads_as_written(request: Request, 
     columns.end(request, finish_s, COMPLETED, "")
     at = request.row - FIRST
     beside = {"finish_s": finish_s, "outcome": COMPLETED}
-    beside["model"] = MISSING if request.plan.model is None else MODELS.index(request.plan.model)
+    beside["model"] = MISSING if request.model is None else MODELS.index(request.model)
     for name in RECORD.names or ():
         written = beside.get(name, getattr(request.plan if name in Plan._fields else request, name, None))
         assert columns[name][at] == written or np.isnan([columns[name][at], written]).all(), name
@@ -86,10 +86,10 @@ def test_every_row_of_the_table_is_its_own_request(requests: list[Request]) -> N
         else:
             request = ended[at]
             assert written["outcome"][at] == "completed"
-            assert written["model"][at] == request.plan.model
+            assert written["model"][at] == request.model
             assert written["steps"][at] == request.steps
             assert written["lookup"][at] == (LOOKUPS[request.plan.lookup] or None)
-            assert (written["batch_mean"][at] is None) == (request.plan.model is None)
+            assert (written["batch_mean"][at] is None) == (request.model is None)
 
 
 @given(request=reused(), outcome=st.sampled_from([DISCARDED, FAILED]))
