@@ -48,9 +48,14 @@ class Launch(NamedTuple):
 
 @runtime_checkable
 class Estimates(Protocol):
-    """What a scheduler believes of the cost of a stage; the machine takes the true one."""
+    """What a scheduler believes of the cost of a stage; the machine takes the true one.
+
+    Attributes:
+        are_exact: True, once bound, if every estimate is the true cost.
+    """
 
     __slots__ = ()
+    are_exact: bool = False
 
     @abstractmethod
     def bind(self, run: Run, cost: "CostOf") -> None:
@@ -77,11 +82,15 @@ class StageView(Protocol):
     Attributes:
         waiting: the requests at a boundary, on no GPU and with no launch decided, in the order of their coming there.
         moves_are_free: True if a latent moves to other GPUs in no time.
+        launches_are_free: True if a launch begins at its decision, so that single steps take as long as many at once.
+        estimates_are_exact: True if every estimate is the true cost.
         claimed: for each GPU, the number of launches decided and not ended that hold it.
     """
 
     waiting: Mapping[Progress, None]
     moves_are_free: bool
+    launches_are_free: bool
+    estimates_are_exact: bool
     claimed: Sequence[int]
 
     def idle(self) -> list[int]:

@@ -21,6 +21,7 @@ class Running:
 
     Attributes:
         mask: its GPUs, one bit each.
+        needed: the GPUs that must be idle for its start, those of a move among them.
         steps: steps that it runs; fewer after an interruption.
         number: its place among launches whose last steps begin at one instant.
         former_number: the place before ``numbered_s``, which counts at that instant.
@@ -35,6 +36,7 @@ class Running:
     progress: Progress
     gpus: tuple[int, ...]
     mask: int
+    needed: int
     steps: int
     yields: bool
     number: int = 0
@@ -64,11 +66,14 @@ class StageScheduler(Scheduler, StageView):
     executor: StageExecutor
     waiting: dict[Progress, None] = field(init=False, default_factory=dict, repr=False)
     moves_are_free: bool = field(init=False, repr=False)
+    launches_are_free: bool = field(init=False, repr=False)
+    estimates_are_exact: bool = field(init=False, repr=False)
     claimed: list[int] = field(init=False, repr=False)
     _degrees: dict[tuple[str | None, int], list[int]] = field(init=False, default_factory=dict, repr=False)
     _run: Run = field(init=False, repr=False)
     _clock: Clock = field(init=False, repr=False)
     _launch_s: float = field(init=False, repr=False)
+    _moves_block: bool = field(init=False, repr=False)
     _busy: int = field(init=False, default=0, repr=False)
     _bit: dict[tuple[int, ...], int] = field(init=False, default_factory=dict, repr=False)
     _submitted: int = field(init=False, default=0, repr=False)
@@ -88,7 +93,10 @@ class StageScheduler(Scheduler, StageView):
         self.claimed = [0] * run.cluster.gpus
         self.moves_are_free = self.executor.moves_are_free
         self._launch_s = self.executor.launch_s
+        self.launches_are_free = not self._launch_s
+        self._moves_block = not (self.moves_are_free or self.executor.moves_in_background)
         self.estimates.bind(run, self.executor.cost)
+        self.estimates_are_exact = self.estimates.are_exact
         self.group_policy.bind(run, self)
 
     def __len__(self) -> int:
@@ -201,7 +209,10 @@ class StageScheduler(Scheduler, StageView):
             raise self._error(f"launches {steps} steps of {progress!r}; expected 1 to {progress.left}")
         for gpu in gpus:
             self.claimed[gpu] += 1
-        launch = self._launches[progress] = Running(progress, gpus, mask, steps, yields)
+        needed, last = mask, progress.group
+        if last is not None and last.gpus != gpus and self._moves_block:
+            needed |= self._bit[last.gpus]
+        launch = self._launches[progress] = Running(progress, gpus, mask, needed, steps, yields)
         if self._launch_s and not ahead:
             launch.earliest_s = self._clock._now + self._launch_s
         self._enqueue(launch)
@@ -335,7 +346,7 @@ class StageScheduler(Scheduler, StageView):
     def _ask_for(self, launch: Running) -> None:
         """Interrupt, at their next boundary, the yielding launches on GPUs that ``launch`` waits for."""
         for each in list(self._launches.values()):
-            if each.yields and each.cost is not None and each.mask & launch.mask:
+            if each.yields and each.cost is not None and each.mask & launch.needed:
                 self.interrupt(each.progress)
 
     def _move(self, launch: Running, last: Worker, group: Worker, move_s: float, now_s: float) -> bool:
@@ -358,6 +369,7 @@ class StageScheduler(Scheduler, StageView):
         if launch.progress in self._attempts:
             self._close(launch.progress, self._attempts[launch.progress])
         self.executor.moved(launch.progress, union, from_s, now_s)
+        launch.needed = launch.mask
         launch.is_moved, launch.earliest_s = True, now_s + self._launch_s
         self._enqueue(launch)
         self._decide(now_s)

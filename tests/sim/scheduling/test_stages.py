@@ -16,9 +16,10 @@ from sim.core.request import COMPLETED, DISCARDED, FAILED, Request
 from sim.engine import Engine
 from sim.execution.stages import Stages
 from sim.frontend.direct import Direct
-from sim.protocols import GroupPolicy, Launch, Run, StageView
+from sim.protocols import CostOf, GroupPolicy, Launch, Run, StageView
 from sim.scheduling.estimates import Scaled
 from sim.scheduling.group_policies.edf import EarliestDeadline
+from sim.scheduling.group_policies.preempt_class import PreemptClass
 from sim.scheduling.stages import StageScheduler
 from tests.sim.lab import FixedTimes, engine, simulated
 
@@ -48,16 +49,25 @@ class StepByStep(EarliestDeadline):
         return min(self.steps, progress.left)
 
 
+class Unsure(Scaled):
+    """Perfect estimates that are not known to be."""
+
+    def bind(self, run: Run, cost: CostOf) -> None:
+        super().bind(run, cost)
+        self.are_exact = False
+
+
 def run_stages(
     times: Any, step_s: dict[int, Sequence[float]], policy: GroupPolicy, count: int = 4, **how: Any
 ) -> Engine:
-    """A finished run of requests of STEPS steps whose deadlines are in ``how["limit_s"]``, none by default."""
+    """A finished run of requests of STEPS steps; deadlines and sides of images may be in ``how``, one for each."""
     limit_s, load_s = how.pop("limit_s", None), how.pop("load_s", 0.0)
+    estimates, side = how.pop("estimates", Scaled()), how.pop("side", 64)
     executor = Stages(**how)
     run = engine(
         times, [each * STEPS for each in step_s[1]], count, backend=ByDegree(step_s, load_s),
-        scheduler=StageScheduler(policy, Scaled(), executor), executor=executor,
-        shapes=tuple(np.full(len(step_s[1]), value, np.int32) for value in (64, 64, STEPS)), use_model_shape=False,
+        scheduler=StageScheduler(policy, estimates, executor), executor=executor,
+        shapes=tuple(np.full(len(step_s[1]), value, np.int32) for value in (side, side, STEPS)), use_model_shape=False,
     )  # fmt: skip
     if limit_s is not None:
         run.workload.limit_s[:] = type(run.workload.limit_s)("d", limit_s)
@@ -98,6 +108,40 @@ def test_long_launches_run_as_a_decision_at_every_step(
         attempts(run_stages(times, step_s, policy(fit=fit), count, limit_s=limit_s, migration_s=migration_s))
         for policy in (EarliestDeadline, StepByStep)
     ]
+    assert runs[0] == runs[1]
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    asked=REQUESTS,
+    give_way=st.sampled_from(["demote", "pause"]),
+    count=st.integers(1, 5),
+    starved_s=st.sampled_from([0.0, 3.0, 20.0]),
+    max_aside_s=st.sampled_from([2.0, 30.0]),
+    migration_s=st.sampled_from([0.0, 1.0]),
+)
+def test_settled_launches_run_as_a_decision_at_every_step(
+    asked: list[tuple[int, str, int]],
+    give_way: Any,
+    count: int,
+    starved_s: float,
+    max_aside_s: float,
+    migration_s: float,
+) -> None:
+    """Without exact estimates the policy decides at every step."""
+    times = np.cumsum([float(gap) for gap, _, _ in asked])
+    step_s = {degree: [float(STEP_S[size][at]) for _, size, _ in asked] for at, degree in enumerate((1, 2, 4))}
+    side = [{"small": 64, "middle": 128, "large": 256}[size] for _, size, _ in asked]
+    runs = []
+    for estimates in (Scaled(), Unsure()):
+        policy = PreemptClass(
+            ["64x64"], ["256x256"], give_way, starved_s=starved_s, max_aside_s=max_aside_s, move_s=migration_s
+        )
+        limit_s = [float(limit) for _, _, limit in asked]
+        run = run_stages(
+            times, step_s, policy, count, limit_s=limit_s, side=side, estimates=estimates, migration_s=migration_s
+        )
+        runs.append(attempts(run))
     assert runs[0] == runs[1]
 
 
