@@ -35,7 +35,8 @@ class StageCost(NamedTuple):
 class Launch(NamedTuple):
     """A decision: the next ``steps`` of ``progress`` run on ``gpus``, as soon as all of them are idle.
 
-    With ``yields`` it ends at the next step boundary once another launch waits for one of its GPUs.
+    With ``yields`` it ends at the next boundary once another launch waits for one of its GPUs. Its boundaries, at which
+    it can be interrupted, are ``every`` so many steps.
     ``ahead`` is True if it was made before the boundary, so that its work begins without StageExecutor.launch_s.
     """
 
@@ -44,6 +45,7 @@ class Launch(NamedTuple):
     steps: int = 1
     yields: bool = False
     ahead: bool = False
+    every: int = 1
 
 
 @runtime_checkable
@@ -109,7 +111,7 @@ class StageView(Protocol):
         """
 
     def interrupt(self, progress: Progress) -> None:
-        """End the running launch of ``progress`` at its next step boundary."""
+        """End the running launch of ``progress`` at its next boundary."""
 
     def place(self, gpus: Sequence[int], components: Sequence[str]) -> None:
         """State, before the run, that ``gpus`` will run ``components`` alone: they hold these at the start."""

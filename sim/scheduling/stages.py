@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from math import ceil, floor, inf
+from operator import itemgetter
 
 from sim.core.clock import COMPLETION, DISPATCH, INSERTION, Clock, Entry
 from sim.core.culprit import class_name
@@ -23,8 +24,11 @@ class Running:
         mask: its GPUs, one bit each.
         needed: the GPUs that must be idle for its start, those of a move among them.
         steps: steps that it runs; fewer after an interruption.
+        every: steps from one boundary to the next.
         number: its place among launches whose last steps begin at one instant.
-        former_number: the place before ``numbered_s``, which counts at that instant.
+        number_s: instant at which it got its number.
+        numbered_s: instant at which it got another one.
+        former_number, former_s: number and ``number_s`` before ``numbered_s``, which count at that instant.
         queued_s: instant at which it was queued.
         earliest_s: instant before which its work cannot begin.
         cost: true cost of its stage; None before its first step, also while its latent moves.
@@ -38,10 +42,13 @@ class Running:
     mask: int
     needed: int
     steps: int
+    every: int
     yields: bool
     number: int = 0
-    former_number: int = 0
+    number_s: float = 0.0
     numbered_s: float = -1.0
+    former_number: int = 0
+    former_s: float = 0.0
     queued_s: float = 0.0
     earliest_s: float = 0.0
     cost: StageCost | None = None
@@ -78,9 +85,8 @@ class StageScheduler(Scheduler, StageView):
     _bit: dict[tuple[int, ...], int] = field(init=False, default_factory=dict, repr=False)
     _submitted: int = field(init=False, default=0, repr=False)
     _numbers: int = field(init=False, default=0, repr=False)
-    _turn: tuple[float, int] = field(init=False, default=(inf, 0), repr=False)
-    """Begin of the last step, and number, of the launch whose end is being handled: ends of one instant are handled in
-    this order."""
+    _turn: tuple[float, float, int] = field(init=False, default=(inf, 0.0, 0), repr=False)
+    """The place of the launch whose end is being handled: ends of one instant are handled in this order."""
     _queue: list[Running] = field(init=False, default_factory=list, repr=False)
     _launches: dict[Progress, Running] = field(init=False, default_factory=dict, repr=False)
     _attempts: dict[Progress, Attempt] = field(init=False, default_factory=dict, repr=False)
@@ -135,13 +141,13 @@ class StageScheduler(Scheduler, StageView):
         if launch is None:
             return
         if launch.cost is None or launch.due is None:
-            launch.steps = 1
+            launch.steps = min(launch.every, launch.steps)
             return
         cost, stage, now_s = launch.cost, progress.stage, self._clock._now
-        behind = self._steps_behind(launch)
-        steps = max(1, ceil(behind - TOLERANCE))
+        behind, every = self._steps_behind(launch), launch.every
+        steps = max(1, ceil((behind - TOLERANCE) / every)) * every
         if abs(behind - steps) <= TOLERANCE and self._turn_of(launch) < self._turn:
-            steps += 1  # its boundary at this instant came before the present event
+            steps += every  # its boundary at this instant came before the present event
         if steps < launch.steps and self._clock.cancel(launch.due):
             launch.steps = steps
             end_s = max(now_s, launch.begin_s + cost.seconds(progress.done, steps, stage.steps))
@@ -196,7 +202,7 @@ class StageScheduler(Scheduler, StageView):
             self._clock.at(now_s, DISPATCH, self._dispatch)
 
     def _claim(self, decided: Launch) -> None:
-        progress, gpus, steps, yields, ahead = decided
+        progress, gpus, steps, yields, ahead, every = decided
         try:
             del self.waiting[progress]
         except (KeyError, TypeError):
@@ -212,7 +218,7 @@ class StageScheduler(Scheduler, StageView):
         needed, last = mask, progress.group
         if last is not None and last.gpus != gpus and self._moves_block:
             needed |= self._bit[last.gpus]
-        launch = self._launches[progress] = Running(progress, gpus, mask, needed, steps, yields)
+        launch = self._launches[progress] = Running(progress, gpus, mask, needed, steps, every, yields)
         if self._launch_s and not ahead:
             launch.earliest_s = self._clock._now + self._launch_s
         self._enqueue(launch)
@@ -220,14 +226,16 @@ class StageScheduler(Scheduler, StageView):
     def _enqueue(self, launch: Running) -> None:
         """Queue ``launch`` for its start, after what was decided before and before what will be at this instant."""
         launch.number, launch.queued_s = self._numbers, self._clock._now
+        launch.number_s = launch.queued_s
         self._numbers += 1
         self._queue.append(launch)
         self._ask_for(launch)
         if self._turn[0] < inf:
-            self._number_after(each for each in self._passing() if self._turn_of(each) > self._turn)
+            later = [each for each in self._passing() if self._turn_of(each) > self._turn]
+            self._number_after(sorted(later, key=self._turn_of))
 
     def _passing(self) -> list[Running]:
-        """Return the launches that pass a step boundary at this instant without a decision.
+        """Return the launches that pass a boundary at this instant without a decision.
 
         A decision at every step would end and start them anew, in the order of the instant.
         """
@@ -235,17 +243,29 @@ class StageScheduler(Scheduler, StageView):
         for each in self._launches.values():
             if each.cost is not None and each.due is not None and each.due[0] > now_s:
                 behind = self._steps_behind(each)
-                if round(behind) > 0 and abs(behind - round(behind)) <= TOLERANCE:
+                boundary = round(behind / each.every) * each.every
+                if boundary > 0 and abs(behind - boundary) <= TOLERANCE:
                     passing.append(each)
         return passing
 
+    def _as_queued(self, now_s: float) -> list[Running]:
+        """Return the launches queued at this instant, and those passing a boundary as if they were, in their order."""
+        places = [
+            ((each.begin_s or now_s, each.number), each) for each in self._launches.values() if each.queued_s == now_s
+        ]
+        number = 0
+        for each in sorted(self._passing(), key=self._turn_of):
+            number = max(number, each.number)
+            places.append(((now_s, number), each))
+        return [each for _, each in sorted(places, key=itemgetter(0))]
+
     def _number_after(self, launches: Iterable[Running]) -> None:
-        """Number ``launches`` anew, after all others; they keep their order."""
+        """Number ``launches`` anew, in this order, after all others."""
         now_s = self._clock._now
-        for each in sorted(launches, key=self._turn_of):
+        for each in launches:
             if each.numbered_s != now_s:
-                each.former_number, each.numbered_s = each.number, now_s
-            each.number = self._numbers
+                each.former_number, each.former_s, each.numbered_s = each.number, each.number_s, now_s
+            each.number, each.number_s = self._numbers, now_s
             self._numbers += 1
 
     def _steps_behind(self, launch: Running) -> float:
@@ -324,9 +344,8 @@ class StageScheduler(Scheduler, StageView):
         if progress.pauses and progress.paused_since_s < now_s and last is not None:
             progress.paused_s += now_s - progress.paused_since_s
         if launch.queued_s < now_s:
-            queued_now = [each for each in self._launches.values() if each.queued_s == now_s]
             self._number_after([launch])
-            self._number_after([*self._passing(), *queued_now])
+            self._number_after(self._as_queued(now_s))
         if self._at_boundary and last is not group:
             self._close_on(launch.mask)
         ready_s = self.executor.prepare(progress, group, from_s)
@@ -386,13 +405,30 @@ class StageScheduler(Scheduler, StageView):
                 self._moved(first, first.moving)
             else:
                 self._end(first)
-        self._turn = inf, 0
+        self._turn = inf, 0.0, 0
 
-    def _turn_of(self, launch: Running) -> tuple[float, int]:
-        number = launch.former_number if launch.numbered_s == self._clock._now else launch.number
-        if launch.cost is None:  # it moves, or has not started
-            return launch.begin_s or launch.queued_s, number
-        return self._clock._now - launch.cost.step_s, number
+    def _turn_of(self, launch: Running) -> tuple[float, float, int]:
+        """Return the place of ``launch`` among those that end, or pass a boundary, at this instant.
+
+        The begin of its last step counts, then when its number was given, as a decision at every boundary gives it.
+        """
+        now_s, cost, number, number_s = self._clock._now, launch.cost, launch.number, launch.number_s
+        if launch.numbered_s == now_s:
+            number, number_s = launch.former_number, launch.former_s
+        if cost is None:  # it moves, or has not started
+            begin_s = launch.begin_s or launch.queued_s
+            step_s = now_s - begin_s
+        else:
+            step_s = cost.step_s
+            begin_s = now_s - step_s
+        if not step_s:
+            return begin_s, 0.0, number
+        steps_ago = round((now_s - number_s) / step_s, 6)
+        if steps_ago > launch.every and cost is not None:
+            behind = round(self._steps_behind(launch))
+            if behind > launch.every:
+                steps_ago = min(steps_ago, (behind - 1) % launch.every + 1)
+        return begin_s, -steps_ago, number
 
     def _end(self, launch: Running) -> None:
         """End a launch at a step boundary: its GPUs are idle, and its request waits or has ended."""

@@ -43,9 +43,9 @@ class ByDegree(FixedTimes):
 
 
 class StepByStep(EarliestDeadline):
-    """Decides at every step."""
+    """Decides at every boundary."""
 
-    def _steps(self, progress: Progress, degree: int) -> int:
+    def _steps(self, progress: Progress, degree: int, now_s: float) -> int:
         return min(self.steps, progress.left)
 
 
@@ -94,18 +94,19 @@ STEP_S = {"small": (2, 3, 4), "middle": (6, 4, 2), "large": (12, 7, 4)}
     asked=REQUESTS,
     fit=st.sampled_from(["best", "greedy"]),
     count=st.integers(1, 5),
-    migration_s=st.sampled_from([0.0, 1.0, 3.0]),
+    delays=st.sampled_from([{}, {"migration_s": 1.0}, {"migration_s": 3.0}, {"launch_s": 1.0}]),
+    steps=st.sampled_from([1, 1, 2, 4]),
 )
-@example([(0, "large", 5), (1, "small", 30), (0, "small", 9), (2, "middle", 1)], "greedy", 2, 1.0)
-def test_long_launches_run_as_a_decision_at_every_step(
-    asked: list[tuple[int, str, int]], fit: Any, count: int, migration_s: float
+@example([(0, "large", 5), (1, "small", 30), (0, "small", 9), (2, "middle", 1)], "greedy", 2, {"migration_s": 1.0}, 1)
+def test_long_launches_run_as_a_decision_at_every_boundary(
+    asked: list[tuple[int, str, int]], fit: Any, count: int, delays: dict[str, float], steps: int
 ) -> None:
     """Whole seconds, so that events of one instant are frequent."""
     times = np.cumsum([float(gap) for gap, _, _ in asked])
     step_s = {degree: [float(STEP_S[size][at]) for _, size, _ in asked] for at, degree in enumerate((1, 2, 4))}
     limit_s = [float(limit) for _, _, limit in asked]
     runs = [
-        attempts(run_stages(times, step_s, policy(fit=fit), count, limit_s=limit_s, migration_s=migration_s))
+        attempts(run_stages(times, step_s, policy(fit=fit, steps=steps), count, limit_s=limit_s, **delays))
         for policy in (EarliestDeadline, StepByStep)
     ]
     assert runs[0] == runs[1]
