@@ -122,15 +122,25 @@ class StageScheduler(Scheduler, StageView):
         return found
 
     def cost(self, progress: Progress, degree: int, stage: Stage | None = None) -> StageCost:
-        return self.estimates.cost(progress.request, stage or progress.stage, degree)
+        if stage is not None and stage is not progress.stage:
+            return self.estimates.cost(progress.request, stage, degree)
+        found: StageCost | None = progress.costs.get(degree)
+        if found is None:
+            found = self.estimates.cost(progress.request, progress.stage, degree)
+            if self.estimates_are_exact:
+                progress.costs[degree] = found
+        return found
 
     def remaining_s(self, progress: Progress, degree: int) -> float:
         stage, request = progress.stage, progress.request
         left = progress.left
         if progress.running:
             left -= self._passed(self._launches[progress])
-        cost = self.estimates.cost(request, stage, min(degree, stage.max_degree or degree))
+        most = stage.max_degree
+        cost = self.cost(progress, min(degree, most) if most else degree)
         seconds = cost.seconds(stage.steps - left, left, stage.steps)
+        if progress.index + 1 == len(progress.plan.stages):
+            return seconds
         for later in progress.plan.stages[progress.index + 1 :]:
             cost = self.estimates.cost(request, later, min(degree, later.max_degree or degree))
             seconds += cost.seconds(0, later.steps, later.steps)
@@ -354,10 +364,13 @@ class StageScheduler(Scheduler, StageView):
         if launch.begin_s > now_s and attempt is not None:
             self._close(progress, attempt)
             attempt = None
+        believed = cost = self.cost(progress, len(launch.gpus))
+        if not self.estimates_are_exact:
+            cost = self.executor.cost(progress.request, progress.stage, len(launch.gpus))
         if attempt is None:
             self._attempts[progress] = Attempt(group, progress.index, progress.done, launch.begin_s, launch.begin_s)
-            self._believed[progress] = self.estimates.cost(progress.request, progress.stage, len(launch.gpus))
-        launch.cost = cost = self.executor.cost(progress.request, progress.stage, len(launch.gpus))
+            self._believed[progress] = believed
+        launch.cost = cost
         end_s = launch.begin_s + cost.seconds(progress.done, launch.steps, progress.stage.steps)
         launch.due = self._clock.at(end_s, COMPLETION, self._due, launch)
         return True
@@ -423,6 +436,8 @@ class StageScheduler(Scheduler, StageView):
             begin_s = now_s - step_s
         if not step_s:
             return begin_s, 0.0, number
+        if cost is not None and launch.every == 1:
+            return begin_s, -1.0, number
         steps_ago = round((now_s - number_s) / step_s, 6)
         if steps_ago > launch.every and cost is not None:
             behind = round(self._steps_behind(launch))
