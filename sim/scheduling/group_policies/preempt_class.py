@@ -1,8 +1,9 @@
 """Preemption of a class of requests at step boundaries while urgent ones are in the system (GF-DiT's clean EDF)."""
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from heapq import heappop, heappush
 from math import ceil, inf
 from typing import Literal, NamedTuple
@@ -76,6 +77,10 @@ ROUNDING = 1e-9
 """Difference between two sums of worth that may be one of rounding."""
 
 
+MAX_SEARCHES = 10_000
+"""Searches for groups whose results are kept."""
+
+
 @dataclass(slots=True)
 class PreemptClass(GroupPolicy):
     """Pack requests at a boundary into aligned groups by worth; a preemptible class gives way to an urgent one.
@@ -124,6 +129,7 @@ class PreemptClass(GroupPolicy):
     priority_by_size: dict[str, Number] = field(default_factory=dict)
     decides_before_release: bool = field(init=False, default=True)
     _view: StageView = field(init=False, repr=False)
+    _eligible: Callable[[Group | None, int, bool], tuple[Group, ...]] = field(init=False, repr=False)
     _groups: dict[int, list[Group]] = field(init=False, repr=False)
     _of_gpus: dict[tuple[int, ...], Group] = field(init=False, default_factory=dict, repr=False)
     _urgent: int = field(init=False, default=0, repr=False)
@@ -157,6 +163,7 @@ class PreemptClass(GroupPolicy):
 
     def bind(self, run: Run, view: StageView) -> None:
         self._view = view
+        self._eligible = lru_cache(MAX_SEARCHES)(self._find)
         self._is_predictable = view.launches_are_free and view.estimates_are_exact and self.starved_s > 0.0
         degrees = self.degrees or sorted({1, *run.backend.group_sizes()})
         gpus = run.cluster.gpus
@@ -327,11 +334,13 @@ class PreemptClass(GroupPolicy):
         came, self._came = self._came, []
         due_s = self._aside_s() + min(self.starved_s, self.max_aside_s)
         before, self._state = self._state, (idle, is_pressed, due_s)
-        others = self._others(is_pressed, now_s) if self._is_predictable else None
-        if others is None:
+        if not self._is_predictable:
             return launches
+        others: Others | None = None
         launched = {each.progress for each in launches}
-        if idle & ~before[0] or before[1:] != self._state[1:] or not launched.issuperset(came):
+        is_changed = idle & ~before[0] or before[1:] != self._state[1:] or not launched.issuperset(came)
+        if is_changed and self._settled:
+            others = self._others(is_pressed, now_s)
             for progress, settled in list(self._settled.items()):
                 if not self._stays(progress, settled, others):
                     del self._settled[progress]
@@ -340,15 +349,17 @@ class PreemptClass(GroupPolicy):
             last, steps = progress.group, progress.left
             if last is None or last.gpus != gpus or progress.paused_since_s < now_s:
                 continue
+            if steps == 1 or progress.index + 1 < len(progress.plan.stages):
+                continue
             step_s = self._view.cost(progress, len(gpus)).step_s
             seconds, _ = self._costs(progress)[len(gpus)]
             late_s = max(0.0, now_s + seconds - progress.request.deadline_s)
             if due_s < inf and step_s:
                 steps = min(steps, max(1, ceil((due_s - now_s) / step_s - TOLERANCE)))
-            is_last_stage = progress.index + 1 == len(progress.plan.stages)
             lateness, last_s = 1.0 + late_s / self._standalone_s[progress], now_s + (steps - 1) * step_s
             settled = Settled(self._group(gpus), lateness, last_s)
-            if steps > 1 and is_last_stage and self._stays(progress, settled, others):
+            others = others or self._others(is_pressed, now_s)
+            if steps > 1 and self._stays(progress, settled, others):
                 self._settled[progress] = settled
                 launches[at] = Launch(progress, gpus, steps, yields=True)
         return launches
@@ -426,7 +437,7 @@ class PreemptClass(GroupPolicy):
         saved = 1.0 - self._view.remaining_s(progress, group.degree) / self._standalone_s[progress]
         return (1.0 + max(0.0, saved)) / settled.lateness > self._most(others, idle | group.mask) + ROUNDING
 
-    def _eligible(self, last: Group | None, idle: int, gives_way: bool) -> list[Group]:
+    def _find(self, last: Group | None, idle: int, gives_way: bool) -> tuple[Group, ...]:
         """Return the last group, and of each degree the group with the most GPUs in common with it, if all are idle."""
         found = [] if last is None else [last]
         last_mask = 0 if last is None else last.mask
@@ -441,7 +452,7 @@ class PreemptClass(GroupPolicy):
                         best, most = group, common
             if best is not None:
                 found.append(best)
-        return found
+        return tuple(found)
 
     def _candidates(
         self, progress: Progress, last: Group | None, groups: Sequence[Group], now_s: float
