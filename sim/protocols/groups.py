@@ -110,6 +110,9 @@ class StageView(Protocol):
         Of a running launch, the steps that ended by now are behind.
         """
 
+    def begin_s(self, progress: Progress) -> float:
+        """Return the instant at which the first step of the running launch of ``progress`` begins, after any load."""
+
     def interrupt(self, progress: Progress) -> None:
         """End the running launch of ``progress`` at its next boundary."""
 

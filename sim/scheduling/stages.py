@@ -146,6 +146,9 @@ class StageScheduler(Scheduler, StageView):
             seconds += cost.seconds(0, later.steps, later.steps)
         return seconds
 
+    def begin_s(self, progress: Progress) -> float:
+        return self._launches[progress].begin_s
+
     def interrupt(self, progress: Progress) -> None:
         launch = self._launches.get(progress)
         if launch is None:

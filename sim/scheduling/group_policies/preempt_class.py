@@ -43,13 +43,15 @@ class Settled(NamedTuple):
     """A launch of all steps that are left of a request.
 
     Attributes:
-        group: its GPUs, those of its last launch.
+        group: its GPUs.
         lateness: the factor by which being late divides its worth, the same at all its boundaries.
+        from_s: instant of its decision, at which it must begin.
         last_s: instant at which its last step begins.
     """
 
     group: Group
     lateness: float
+    from_s: float
     last_s: float
 
 
@@ -155,6 +157,8 @@ class PreemptClass(GroupPolicy):
     _held: dict[Progress, int] = field(init=False, default_factory=dict, repr=False)
     _settled: dict[Progress, Settled] = field(init=False, default_factory=dict, repr=False)
     """The launches of several steps."""
+    _unstarted: dict[Progress, None] = field(init=False, default_factory=dict, repr=False)
+    """Those not known to have begun at their decision."""
     _came: list[Progress] = field(init=False, default_factory=list, repr=False)
     """The requests that came to a boundary since the last decision."""
     _state: tuple[int, bool, float] = field(init=False, default=(0, False, inf), repr=False)
@@ -217,7 +221,7 @@ class PreemptClass(GroupPolicy):
             self._debt = max(0.0, self._debt + (now_s > progress.request.deadline_s) - self.late_share)
 
     def decide(self, now_s: float) -> list[Launch]:
-        if not self._view.moves_are_free:
+        if self._unstarted:
             self._interrupt_delayed(now_s)
         idle, is_pressed = self._idle(), self._urgent > 0 or self._debt > 0.0
         if not (idle or self._came or (is_pressed and self._not_aside)) and is_pressed == self._state[1]:
@@ -347,29 +351,38 @@ class PreemptClass(GroupPolicy):
                     self._view.interrupt(progress)
         for at, (progress, gpus, *_) in enumerate(launches):
             last, steps = progress.group, progress.left
-            if last is None or last.gpus != gpus or progress.paused_since_s < now_s:
+            if last is not None and last.gpus != gpus:
                 continue
             if steps == 1 or progress.index + 1 < len(progress.plan.stages):
                 continue
-            step_s = self._view.cost(progress, len(gpus)).step_s
+            cost, stage_steps = self._view.cost(progress, len(gpus)), progress.stage.steps
             seconds, _ = self._costs(progress)[len(gpus)]
             late_s = max(0.0, now_s + seconds - progress.request.deadline_s)
-            if due_s < inf and step_s:
-                steps = min(steps, max(1, ceil((due_s - now_s) / step_s - TOLERANCE)))
-            lateness, last_s = 1.0 + late_s / self._standalone_s[progress], now_s + (steps - 1) * step_s
-            settled = Settled(self._group(gpus), lateness, last_s)
+            if due_s < inf and cost.step_s:
+                until_due_s = due_s - now_s - cost.seconds(progress.done, 0, stage_steps)
+                steps = min(steps, max(1, ceil(until_due_s / cost.step_s - TOLERANCE)))
+            lateness = 1.0 + late_s / self._standalone_s[progress]
+            last_s = now_s + cost.seconds(progress.done, steps - 1, stage_steps)
+            settled = Settled(self._group(gpus), lateness, now_s, last_s)
             others = others or self._others(is_pressed, now_s)
             if steps > 1 and self._stays(progress, settled, others):
                 self._settled[progress] = settled
+                self._unstarted[progress] = None
                 launches[at] = Launch(progress, gpus, steps, yields=True)
         return launches
 
     def _interrupt_delayed(self, now_s: float) -> None:
-        """Interrupt the launches that a move of another request delays: their boundaries are not those expected."""
-        delayed = [each for each in self._settled if not each.running and each.paused_since_s < now_s]
-        for progress in delayed:
-            del self._settled[progress]
-            self._view.interrupt(progress)
+        """Interrupt settled launches that loads or a move delay: their boundaries are not those expected."""
+        for progress in list(self._unstarted):
+            settled = self._settled.get(progress)
+            if settled is not None:
+                begin_s = self._view.begin_s(progress) if progress.running else now_s
+                if begin_s > settled.from_s:
+                    del self._settled[progress]
+                    self._view.interrupt(progress)
+                elif not progress.running:
+                    continue
+            del self._unstarted[progress]
 
     def _others(self, is_pressed: bool, now_s: float) -> Others:
         """Return what the requests that wait are worth now; later they are not worth more."""

@@ -119,7 +119,7 @@ def test_long_launches_run_as_a_decision_at_every_boundary(
     count=st.integers(1, 5),
     starved_s=st.sampled_from([0.0, 3.0, 20.0]),
     max_aside_s=st.sampled_from([2.0, 30.0]),
-    migration_s=st.sampled_from([0.0, 1.0]),
+    delays=st.sampled_from([{}, {"migration_s": 1.0}, {"forming_s": 3.0}, {"load_s": 5.0}]),
 )
 def test_settled_launches_run_as_a_decision_at_every_step(
     asked: list[tuple[int, str, int]],
@@ -127,7 +127,7 @@ def test_settled_launches_run_as_a_decision_at_every_step(
     count: int,
     starved_s: float,
     max_aside_s: float,
-    migration_s: float,
+    delays: dict[str, float],
 ) -> None:
     """Without exact estimates the policy decides at every step."""
     times = np.cumsum([float(gap) for gap, _, _ in asked])
@@ -135,13 +135,9 @@ def test_settled_launches_run_as_a_decision_at_every_step(
     side = [{"small": 64, "middle": 128, "large": 256}[size] for _, size, _ in asked]
     runs = []
     for estimates in (Scaled(), Unsure()):
-        policy = PreemptClass(
-            ["64x64"], ["256x256"], give_way, starved_s=starved_s, max_aside_s=max_aside_s, move_s=migration_s
-        )
+        policy = PreemptClass(["64x64"], ["256x256"], give_way, starved_s=starved_s, max_aside_s=max_aside_s)
         limit_s = [float(limit) for _, _, limit in asked]
-        run = run_stages(
-            times, step_s, policy, count, limit_s=limit_s, side=side, estimates=estimates, migration_s=migration_s
-        )
+        run = run_stages(times, step_s, policy, count, limit_s=limit_s, side=side, estimates=estimates, **delays)
         runs.append(attempts(run))
     assert runs[0] == runs[1]
 
