@@ -92,6 +92,8 @@ class StageScheduler(Scheduler, StageView):
     _attempts: dict[Progress, Attempt] = field(init=False, default_factory=dict, repr=False)
     _believed: dict[Progress, StageCost] = field(init=False, default_factory=dict, repr=False)
     _at_boundary: list[Progress] = field(init=False, default_factory=list, repr=False)
+    _has_launched: bool = field(init=False, default=False, repr=False)
+    """True if the last decision launched something."""
     _dispatch_due: bool = field(init=False, default=False, repr=False)
 
     def bind(self, run: Run) -> None:
@@ -204,8 +206,10 @@ class StageScheduler(Scheduler, StageView):
         self._decide(self._clock._now)
 
     def _decide(self, now_s: float) -> None:
+        self._has_launched = False
         for launch in self.group_policy.decide(now_s):
             self._claim(launch)
+            self._has_launched = True
         if self._queue:
             self._dispatch_later(now_s)
 
@@ -244,8 +248,7 @@ class StageScheduler(Scheduler, StageView):
         self._queue.append(launch)
         self._ask_for(launch)
         if self._turn[0] < inf:
-            later = [each for each in self._passing() if self._turn_of(each) > self._turn]
-            self._number_after(sorted(later, key=self._turn_of))
+            self._number_after(self._passing_later())
 
     def _passing(self) -> list[Running]:
         """Return the launches that pass a boundary at this instant without a decision.
@@ -260,6 +263,11 @@ class StageScheduler(Scheduler, StageView):
                 if boundary > 0 and abs(behind - boundary) <= TOLERANCE:
                     passing.append(each)
         return passing
+
+    def _passing_later(self) -> list[Running]:
+        """Return the launches whose turn to pass a boundary at this instant is yet to come, in their order."""
+        later = [each for each in self._passing() if self._turn_of(each) > self._turn]
+        return sorted(later, key=self._turn_of)
 
     def _as_queued(self, now_s: float) -> list[Running]:
         """Return the launches queued at this instant, and those passing a boundary as if they were, in their order."""
@@ -410,13 +418,26 @@ class StageScheduler(Scheduler, StageView):
         self._decide(now_s)
 
     def _due(self, launch: Running) -> None:
-        """End the launches and moves that end now, in the order in which their last steps began."""
-        now_s, fired = self._clock._now, launch.due
-        while ending := [each for each in self._launches.values() if each.due is not None and each.due[0] == now_s]:
-            first = ending[0] if len(ending) == 1 else min(ending, key=self._turn_of)
-            if first.due is not fired and first.due is not None:
-                self._clock.cancel(first.due)
+        """End the launches and moves that end now, in the order in which their last steps began.
+
+        While a policy that decides before the release launches more at each decision, launches that pass a boundary
+        take their turns for one, too.
+        """
+        now_s, fired, self._has_launched = self._clock._now, launch.due, False
+        while True:
+            ready = [each for each in self._launches.values() if each.due is not None and each.due[0] == now_s]
+            if self._has_launched and self.group_policy.decides_before_release:
+                ready += self._passing_later()
+            if not ready:
+                break
+            first = ready[0] if len(ready) == 1 else min(ready, key=self._turn_of)
             self._turn = self._turn_of(first)
+            if first.due is None or first.due[0] > now_s:
+                self._decide(now_s)
+                self._number_after([first, *self._passing_later()])
+                continue
+            if first.due is not fired:
+                self._clock.cancel(first.due)
             if first.moving is not None:
                 self._moved(first, first.moving)
             else:
@@ -439,8 +460,8 @@ class StageScheduler(Scheduler, StageView):
             begin_s = now_s - step_s
         if not step_s:
             return begin_s, 0.0, number
-        if cost is not None and launch.every == 1:
-            return begin_s, -1.0, number
+        if cost is not None and launch.every == 1 and launch.begin_s <= number_s:
+            return begin_s, -1.0, number  # for speed: no load and no move delayed it
         steps_ago = round((now_s - number_s) / step_s, 6)
         if steps_ago > launch.every and cost is not None:
             behind = round(self._steps_behind(launch))

@@ -112,7 +112,7 @@ def test_long_launches_run_as_a_decision_at_every_boundary(
     assert runs[0] == runs[1]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     asked=REQUESTS,
     give_way=st.sampled_from(["demote", "pause"]),
