@@ -1,6 +1,7 @@
 """Where a request stands in its plan: its stage, the steps left, and the GPUs that it last ran on."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from sim.core.plan import Stage
 from sim.core.request import Request
@@ -18,6 +19,7 @@ class Progress:
         index: number of its present stage.
         stage: the present stage.
         left: steps of the present stage still to run.
+        costs: estimated costs of the present stage by parallel degree, as far as they were asked for and cannot change.
         group: the GPUs that it last ran on, where its latent lies; None before its first stage.
         running: True while GPUs work for it.
         paused_since_s: instant at which it began to wait at a boundary.
@@ -31,6 +33,7 @@ class Progress:
     index: int = field(init=False, default=0)
     stage: Stage = field(init=False)
     left: int = field(init=False)
+    costs: dict[int, Any] = field(init=False, default_factory=dict)
     group: Worker | None = field(init=False, default=None)
     running: bool = field(init=False, default=False)
     paused_since_s: float = field(init=False, default=0.0)
@@ -57,6 +60,7 @@ class Progress:
             return True
         self.index += 1
         self.stage = self.stages[self.index]
+        self.costs = {}
         self.left = self.stage.steps
         return False
 

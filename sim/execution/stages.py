@@ -150,8 +150,10 @@ class Stages(Executor, StageExecutor):
 
     def cost(self, request: Request, stage: Stage, degree: int) -> StageCost:
         row = request.row if self._by_row else -1
-        shape = request.width, request.height, request.frames, request.steps
-        key = request.model, shape, stage.component, degree, request.plan.refine, row
+        key = (
+            request.model, request.width, request.height, request.frames, request.steps, stage.component, degree,
+            request.plan.refine, row,
+        )  # fmt: skip
         found = self._costs.get(key)
         if found is None:
             found = self._costs[key] = self._cost(request, stage, degree)

@@ -35,7 +35,8 @@ class StageCost(NamedTuple):
 class Launch(NamedTuple):
     """A decision: the next ``steps`` of ``progress`` run on ``gpus``, as soon as all of them are idle.
 
-    With ``yields`` it ends at the next step boundary once another launch waits for one of its GPUs.
+    With ``yields`` it ends at the next boundary once another launch waits for one of its GPUs. Its boundaries, at which
+    it can be interrupted, are ``every`` so many steps.
     ``ahead`` is True if it was made before the boundary, so that its work begins without StageExecutor.launch_s.
     """
 
@@ -44,13 +45,19 @@ class Launch(NamedTuple):
     steps: int = 1
     yields: bool = False
     ahead: bool = False
+    every: int = 1
 
 
 @runtime_checkable
 class Estimates(Protocol):
-    """What a scheduler believes of the cost of a stage; the machine takes the true one."""
+    """What a scheduler believes of the cost of a stage; the machine takes the true one.
+
+    Attributes:
+        are_exact: True, once bound, if every estimate is the true cost.
+    """
 
     __slots__ = ()
+    are_exact: bool = False
 
     @abstractmethod
     def bind(self, run: Run, cost: "CostOf") -> None:
@@ -77,11 +84,15 @@ class StageView(Protocol):
     Attributes:
         waiting: the requests at a boundary, on no GPU and with no launch decided, in the order of their coming there.
         moves_are_free: True if a latent moves to other GPUs in no time.
+        launches_are_free: True if a launch begins at its decision, so that single steps take as long as many at once.
+        estimates_are_exact: True if every estimate is the true cost.
         claimed: for each GPU, the number of launches decided and not ended that hold it.
     """
 
     waiting: Mapping[Progress, None]
     moves_are_free: bool
+    launches_are_free: bool
+    estimates_are_exact: bool
     claimed: Sequence[int]
 
     def idle(self) -> list[int]:
@@ -99,8 +110,11 @@ class StageView(Protocol):
         Of a running launch, the steps that ended by now are behind.
         """
 
+    def begin_s(self, progress: Progress) -> float:
+        """Return the instant at which the first step of the running launch of ``progress`` begins, after any load."""
+
     def interrupt(self, progress: Progress) -> None:
-        """End the running launch of ``progress`` at its next step boundary."""
+        """End the running launch of ``progress`` at its next boundary."""
 
     def place(self, gpus: Sequence[int], components: Sequence[str]) -> None:
         """State, before the run, that ``gpus`` will run ``components`` alone: they hold these at the start."""

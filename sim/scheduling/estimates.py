@@ -22,16 +22,16 @@ class Scaled(Estimates):
 
     factor: Positive = 1.0
     by_size: dict[str, Positive] = field(default_factory=dict)
+    are_exact: bool = field(init=False, default=False, repr=False)
     _cost: CostOf = field(init=False, repr=False)
-    _is_perfect: bool = field(init=False, repr=False)
 
     def bind(self, run: Run, cost: CostOf) -> None:
         self._cost = cost
-        self._is_perfect = self.factor == 1.0 and not self.by_size
+        self.are_exact = self.factor == 1.0 and not self.by_size
 
     def cost(self, request: Request, stage: Stage, degree: int) -> StageCost:
         true = self._cost(request, stage, degree)
-        if self._is_perfect:
+        if self.are_exact:
             return true
         factor = self.by_size.get(size_of(request), self.factor)
         return StageCost(true.first_s * factor, true.step_s * factor, true.last_s * factor, true.watts)

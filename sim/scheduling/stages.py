@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from math import ceil, floor, inf
+from operator import itemgetter
 
 from sim.core.clock import COMPLETION, DISPATCH, INSERTION, Clock, Entry
 from sim.core.culprit import class_name
@@ -21,9 +22,13 @@ class Running:
 
     Attributes:
         mask: its GPUs, one bit each.
+        needed: the GPUs that must be idle for its start, those of a move among them.
         steps: steps that it runs; fewer after an interruption.
+        every: steps from one boundary to the next.
         number: its place among launches whose last steps begin at one instant.
-        former_number: the place before ``numbered_s``, which counts at that instant.
+        number_s: instant at which it got its number.
+        numbered_s: instant at which it got another one.
+        former_number, former_s: number and ``number_s`` before ``numbered_s``, which count at that instant.
         queued_s: instant at which it was queued.
         earliest_s: instant before which its work cannot begin.
         cost: true cost of its stage; None before its first step, also while its latent moves.
@@ -35,11 +40,15 @@ class Running:
     progress: Progress
     gpus: tuple[int, ...]
     mask: int
+    needed: int
     steps: int
+    every: int
     yields: bool
     number: int = 0
-    former_number: int = 0
+    number_s: float = 0.0
     numbered_s: float = -1.0
+    former_number: int = 0
+    former_s: float = 0.0
     queued_s: float = 0.0
     earliest_s: float = 0.0
     cost: StageCost | None = None
@@ -64,23 +73,27 @@ class StageScheduler(Scheduler, StageView):
     executor: StageExecutor
     waiting: dict[Progress, None] = field(init=False, default_factory=dict, repr=False)
     moves_are_free: bool = field(init=False, repr=False)
+    launches_are_free: bool = field(init=False, repr=False)
+    estimates_are_exact: bool = field(init=False, repr=False)
     claimed: list[int] = field(init=False, repr=False)
     _degrees: dict[tuple[str | None, int], list[int]] = field(init=False, default_factory=dict, repr=False)
     _run: Run = field(init=False, repr=False)
     _clock: Clock = field(init=False, repr=False)
     _launch_s: float = field(init=False, repr=False)
+    _moves_block: bool = field(init=False, repr=False)
     _busy: int = field(init=False, default=0, repr=False)
     _bit: dict[tuple[int, ...], int] = field(init=False, default_factory=dict, repr=False)
     _submitted: int = field(init=False, default=0, repr=False)
     _numbers: int = field(init=False, default=0, repr=False)
-    _turn: tuple[float, int] = field(init=False, default=(inf, 0), repr=False)
-    """Begin of the last step, and number, of the launch whose end is being handled: ends of one instant are handled in
-    this order."""
+    _turn: tuple[float, float, int] = field(init=False, default=(inf, 0.0, 0), repr=False)
+    """The place of the launch whose end is being handled: ends of one instant are handled in this order."""
     _queue: list[Running] = field(init=False, default_factory=list, repr=False)
     _launches: dict[Progress, Running] = field(init=False, default_factory=dict, repr=False)
     _attempts: dict[Progress, Attempt] = field(init=False, default_factory=dict, repr=False)
     _believed: dict[Progress, StageCost] = field(init=False, default_factory=dict, repr=False)
     _at_boundary: list[Progress] = field(init=False, default_factory=list, repr=False)
+    _has_launched: bool = field(init=False, default=False, repr=False)
+    """True if the last decision launched something."""
     _dispatch_due: bool = field(init=False, default=False, repr=False)
 
     def bind(self, run: Run) -> None:
@@ -88,7 +101,10 @@ class StageScheduler(Scheduler, StageView):
         self.claimed = [0] * run.cluster.gpus
         self.moves_are_free = self.executor.moves_are_free
         self._launch_s = self.executor.launch_s
+        self.launches_are_free = not self._launch_s
+        self._moves_block = not (self.moves_are_free or self.executor.moves_in_background)
         self.estimates.bind(run, self.executor.cost)
+        self.estimates_are_exact = self.estimates.are_exact
         self.group_policy.bind(run, self)
 
     def __len__(self) -> int:
@@ -108,32 +124,45 @@ class StageScheduler(Scheduler, StageView):
         return found
 
     def cost(self, progress: Progress, degree: int, stage: Stage | None = None) -> StageCost:
-        return self.estimates.cost(progress.request, stage or progress.stage, degree)
+        if stage is not None and stage is not progress.stage:
+            return self.estimates.cost(progress.request, stage, degree)
+        found: StageCost | None = progress.costs.get(degree)
+        if found is None:
+            found = self.estimates.cost(progress.request, progress.stage, degree)
+            if self.estimates_are_exact:
+                progress.costs[degree] = found
+        return found
 
     def remaining_s(self, progress: Progress, degree: int) -> float:
         stage, request = progress.stage, progress.request
         left = progress.left
         if progress.running:
             left -= self._passed(self._launches[progress])
-        cost = self.estimates.cost(request, stage, min(degree, stage.max_degree or degree))
+        most = stage.max_degree
+        cost = self.cost(progress, min(degree, most) if most else degree)
         seconds = cost.seconds(stage.steps - left, left, stage.steps)
+        if progress.index + 1 == len(progress.stages):
+            return seconds
         for later in progress.stages[progress.index + 1 :]:
             cost = self.estimates.cost(request, later, min(degree, later.max_degree or degree))
             seconds += cost.seconds(0, later.steps, later.steps)
         return seconds
+
+    def begin_s(self, progress: Progress) -> float:
+        return self._launches[progress].begin_s
 
     def interrupt(self, progress: Progress) -> None:
         launch = self._launches.get(progress)
         if launch is None:
             return
         if launch.cost is None or launch.due is None:
-            launch.steps = 1
+            launch.steps = min(launch.every, launch.steps)
             return
         cost, stage, now_s = launch.cost, progress.stage, self._clock._now
-        behind = self._steps_behind(launch)
-        steps = max(1, ceil(behind - TOLERANCE))
+        behind, every = self._steps_behind(launch), launch.every
+        steps = max(1, ceil((behind - TOLERANCE) / every)) * every
         if abs(behind - steps) <= TOLERANCE and self._turn_of(launch) < self._turn:
-            steps += 1  # its boundary at this instant came before the present event
+            steps += every  # its boundary at this instant came before the present event
         if steps < launch.steps and self._clock.cancel(launch.due):
             launch.steps = steps
             end_s = max(now_s, launch.begin_s + cost.seconds(progress.done, steps, stage.steps))
@@ -177,8 +206,10 @@ class StageScheduler(Scheduler, StageView):
         self._decide(self._clock._now)
 
     def _decide(self, now_s: float) -> None:
+        self._has_launched = False
         for launch in self.group_policy.decide(now_s):
             self._claim(launch)
+            self._has_launched = True
         if self._queue:
             self._dispatch_later(now_s)
 
@@ -188,7 +219,7 @@ class StageScheduler(Scheduler, StageView):
             self._clock.at(now_s, DISPATCH, self._dispatch)
 
     def _claim(self, decided: Launch) -> None:
-        progress, gpus, steps, yields, ahead = decided
+        progress, gpus, steps, yields, ahead, every = decided
         try:
             del self.waiting[progress]
         except (KeyError, TypeError):
@@ -201,7 +232,10 @@ class StageScheduler(Scheduler, StageView):
             raise self._error(f"launches {steps} steps of {progress!r}; expected 1 to {progress.left}")
         for gpu in gpus:
             self.claimed[gpu] += 1
-        launch = self._launches[progress] = Running(progress, gpus, mask, steps, yields)
+        needed, last = mask, progress.group
+        if last is not None and last.gpus != gpus and self._moves_block:
+            needed |= self._bit[last.gpus]
+        launch = self._launches[progress] = Running(progress, gpus, mask, needed, steps, every, yields)
         if self._launch_s and not ahead:
             launch.earliest_s = self._clock._now + self._launch_s
         self._enqueue(launch)
@@ -209,14 +243,15 @@ class StageScheduler(Scheduler, StageView):
     def _enqueue(self, launch: Running) -> None:
         """Queue ``launch`` for its start, after what was decided before and before what will be at this instant."""
         launch.number, launch.queued_s = self._numbers, self._clock._now
+        launch.number_s = launch.queued_s
         self._numbers += 1
         self._queue.append(launch)
         self._ask_for(launch)
         if self._turn[0] < inf:
-            self._number_after(each for each in self._passing() if self._turn_of(each) > self._turn)
+            self._number_after(self._passing_later())
 
     def _passing(self) -> list[Running]:
-        """Return the launches that pass a step boundary at this instant without a decision.
+        """Return the launches that pass a boundary at this instant without a decision.
 
         A decision at every step would end and start them anew, in the order of the instant.
         """
@@ -224,17 +259,34 @@ class StageScheduler(Scheduler, StageView):
         for each in self._launches.values():
             if each.cost is not None and each.due is not None and each.due[0] > now_s:
                 behind = self._steps_behind(each)
-                if round(behind) > 0 and abs(behind - round(behind)) <= TOLERANCE:
+                boundary = round(behind / each.every) * each.every
+                if boundary > 0 and abs(behind - boundary) <= TOLERANCE:
                     passing.append(each)
         return passing
 
+    def _passing_later(self) -> list[Running]:
+        """Return the launches whose turn to pass a boundary at this instant is yet to come, in their order."""
+        later = [each for each in self._passing() if self._turn_of(each) > self._turn]
+        return sorted(later, key=self._turn_of)
+
+    def _as_queued(self, now_s: float) -> list[Running]:
+        """Return the launches queued at this instant, and those passing a boundary as if they were, in their order."""
+        places = [
+            ((each.begin_s or now_s, each.number), each) for each in self._launches.values() if each.queued_s == now_s
+        ]
+        number = 0
+        for each in sorted(self._passing(), key=self._turn_of):
+            number = max(number, each.number)
+            places.append(((now_s, number), each))
+        return [each for _, each in sorted(places, key=itemgetter(0))]
+
     def _number_after(self, launches: Iterable[Running]) -> None:
-        """Number ``launches`` anew, after all others; they keep their order."""
+        """Number ``launches`` anew, in this order, after all others."""
         now_s = self._clock._now
-        for each in sorted(launches, key=self._turn_of):
+        for each in launches:
             if each.numbered_s != now_s:
-                each.former_number, each.numbered_s = each.number, now_s
-            each.number = self._numbers
+                each.former_number, each.former_s, each.numbered_s = each.number, each.number_s, now_s
+            each.number, each.number_s = self._numbers, now_s
             self._numbers += 1
 
     def _steps_behind(self, launch: Running) -> float:
@@ -313,9 +365,8 @@ class StageScheduler(Scheduler, StageView):
         if progress.pauses and progress.paused_since_s < now_s and last is not None:
             progress.paused_s += now_s - progress.paused_since_s
         if launch.queued_s < now_s:
-            queued_now = [each for each in self._launches.values() if each.queued_s == now_s]
             self._number_after([launch])
-            self._number_after([*self._passing(), *queued_now])
+            self._number_after(self._as_queued(now_s))
         if self._at_boundary and last is not group:
             self._close_on(launch.mask)
         ready_s = self.executor.prepare(progress, group, from_s)
@@ -324,10 +375,13 @@ class StageScheduler(Scheduler, StageView):
         if launch.begin_s > now_s and attempt is not None:
             self._close(progress, attempt)
             attempt = None
+        believed = cost = self.cost(progress, len(launch.gpus))
+        if not self.estimates_are_exact:
+            cost = self.executor.cost(progress.request, progress.stage, len(launch.gpus))
         if attempt is None:
             self._attempts[progress] = Attempt(group, progress.index, progress.done, launch.begin_s, launch.begin_s)
-            self._believed[progress] = self.estimates.cost(progress.request, progress.stage, len(launch.gpus))
-        launch.cost = cost = self.executor.cost(progress.request, progress.stage, len(launch.gpus))
+            self._believed[progress] = believed
+        launch.cost = cost
         end_s = launch.begin_s + cost.seconds(progress.done, launch.steps, progress.stage.steps)
         launch.due = self._clock.at(end_s, COMPLETION, self._due, launch)
         return True
@@ -335,7 +389,7 @@ class StageScheduler(Scheduler, StageView):
     def _ask_for(self, launch: Running) -> None:
         """Interrupt, at their next boundary, the yielding launches on GPUs that ``launch`` waits for."""
         for each in list(self._launches.values()):
-            if each.yields and each.cost is not None and each.mask & launch.mask:
+            if each.yields and each.cost is not None and each.mask & launch.needed:
                 self.interrupt(each.progress)
 
     def _move(self, launch: Running, last: Worker, group: Worker, move_s: float, now_s: float) -> bool:
@@ -358,29 +412,62 @@ class StageScheduler(Scheduler, StageView):
         if launch.progress in self._attempts:
             self._close(launch.progress, self._attempts[launch.progress])
         self.executor.moved(launch.progress, union, from_s, now_s)
+        launch.needed = launch.mask
         launch.is_moved, launch.earliest_s = True, now_s + self._launch_s
         self._enqueue(launch)
         self._decide(now_s)
 
     def _due(self, launch: Running) -> None:
-        """End the launches and moves that end now, in the order in which their last steps began."""
-        now_s, fired = self._clock._now, launch.due
-        while ending := [each for each in self._launches.values() if each.due is not None and each.due[0] == now_s]:
-            first = ending[0] if len(ending) == 1 else min(ending, key=self._turn_of)
-            if first.due is not fired and first.due is not None:
-                self._clock.cancel(first.due)
+        """End the launches and moves that end now, in the order in which their last steps began.
+
+        While a policy that decides before the release launches more at each decision, launches that pass a boundary
+        take their turns for one, too.
+        """
+        now_s, fired, self._has_launched = self._clock._now, launch.due, False
+        while True:
+            ready = [each for each in self._launches.values() if each.due is not None and each.due[0] == now_s]
+            if self._has_launched and self.group_policy.decides_before_release:
+                ready += self._passing_later()
+            if not ready:
+                break
+            first = ready[0] if len(ready) == 1 else min(ready, key=self._turn_of)
             self._turn = self._turn_of(first)
+            if first.due is None or first.due[0] > now_s:
+                self._decide(now_s)
+                self._number_after([first, *self._passing_later()])
+                continue
+            if first.due is not fired:
+                self._clock.cancel(first.due)
             if first.moving is not None:
                 self._moved(first, first.moving)
             else:
                 self._end(first)
-        self._turn = inf, 0
+        self._turn = inf, 0.0, 0
 
-    def _turn_of(self, launch: Running) -> tuple[float, int]:
-        number = launch.former_number if launch.numbered_s == self._clock._now else launch.number
-        if launch.cost is None:  # it moves, or has not started
-            return launch.begin_s or launch.queued_s, number
-        return self._clock._now - launch.cost.step_s, number
+    def _turn_of(self, launch: Running) -> tuple[float, float, int]:
+        """Return the place of ``launch`` among those that end, or pass a boundary, at this instant.
+
+        The begin of its last step counts, then when its number was given, as a decision at every boundary gives it.
+        """
+        now_s, cost, number, number_s = self._clock._now, launch.cost, launch.number, launch.number_s
+        if launch.numbered_s == now_s:
+            number, number_s = launch.former_number, launch.former_s
+        if cost is None:  # it moves, or has not started
+            begin_s = launch.begin_s or launch.queued_s
+            step_s = now_s - begin_s
+        else:
+            step_s = cost.step_s
+            begin_s = now_s - step_s
+        if not step_s:
+            return begin_s, 0.0, number
+        if cost is not None and launch.every == 1 and launch.begin_s <= number_s:
+            return begin_s, -1.0, number  # for speed: no load and no move delayed it
+        steps_ago = round((now_s - number_s) / step_s, 6)
+        if steps_ago > launch.every and cost is not None:
+            behind = round(self._steps_behind(launch))
+            if behind > launch.every:
+                steps_ago = min(steps_ago, (behind - 1) % launch.every + 1)
+        return begin_s, -steps_ago, number
 
     def _end(self, launch: Running) -> None:
         """End a launch at a step boundary: its GPUs are idle, and its request waits or has ended."""

@@ -10,6 +10,7 @@ approximate search of a 100k cache: 4,000.
 import os
 import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ from sim.scheduling.routing.routers import LeastOutstanding
 from tests.benchmarks import yardstick
 from tests.benchmarks.families import neighbours
 from tests.sim.lab import configured, engine
+from tests.sim.scheduling.group_policies.lab import assembled, poisson, profile
 from traces.arrivals.base import Schedule
 from traces.similarity.approximate import Approximate
 from traces.similarity.cached import CachedIndex
@@ -366,3 +368,38 @@ def test_speed_of_slack_and_patches_at_batch_16(benchmark: Benchmark, waiting: i
     run = timed(benchmark, count, make, 5_000, SHORT)
     assert run.arrived == count
     assert run.record.usage_log.spans()["batch"].max() <= 16
+
+
+GROUP_POLICIES = {
+    "lanes": ["system=fixed-groups"],
+    "rssp-shared": ["system=rssp-shared"],
+    "edf": ["system=edf-best-fit"],
+    "edf-greedy": ["system=edf-best-fit", "group_policy=edf-greedy"],
+    "edf-every-5-steps": ["system=edf-best-fit", "group_policy.steps=5"],
+    "edf-moves-of-50-ms": ["system=edf-best-fit", "executor.migration_s=0.05"],
+    "preempt-class": ["system=preempt-class"],
+    "preempt-class-pause": ["system=preempt-class", "group_policy.give_way=pause"],
+    "rounds": ["system=rounds"],
+    "tetriserve": ["system=tetriserve"],
+    "tridentserve": ["system=tridentserve"],
+    "super-p95": ["system=super-p95"],
+    "tail-gate": ["system=tail-gate"],
+}
+
+
+@pytest.mark.parametrize("policy", GROUP_POLICIES)
+def test_speed_of_groups(benchmark: Benchmark, policy: str, tmp_path: Path) -> None:
+    """Requests of 50 steps and three sizes on 8 GPUs, of which the steps on one GPU each would keep 70 % busy.
+
+    The deadline of a size is 1.5 times (S), 0.8 times (M) or 0.6 times (L) its seconds on one GPU, as GF-DiT's uniform
+    workload has it.
+    """
+    rows = poisson(4_000 // (SCALE // 4 or 1), 6.9)
+    folder, limits = profile(tmp_path / "profile"), {"S": 11.625, "M": 24.2, "L": 46.71}
+    run = timed(
+        benchmark,
+        len(rows),
+        lambda: assembled(rows, folder, *GROUP_POLICIES[policy], deadline_s=limits)[-1].engine,
+        10_000,
+    )
+    assert run.arrived == len(rows)

@@ -3,11 +3,13 @@
 from bisect import bisect_left, insort
 from dataclasses import dataclass, field
 from itertools import pairwise
+from math import ceil
 from typing import Literal
 
 from conf.ranges import Count
 from sim.core.progress import Progress
 from sim.protocols import GroupPolicy, Launch, Run, StageView
+from sim.protocols.execution import TOLERANCE
 
 Urgency = tuple[float, float, int]
 """Order of urgency: deadline, then arrival, then order of submission."""
@@ -40,7 +42,7 @@ class EarliestDeadline(GroupPolicy):
 
     Where the decision at the coming boundaries cannot differ from the present one, a launch runs all steps that are
     left, and is interrupted when a request is left waiting or GPUs become idle. The results are those of a decision at
-    every step.
+    every ``steps``.
 
     Args:
         degrees: parallel degrees; empty takes all that the profile has.
@@ -58,8 +60,8 @@ class EarliestDeadline(GroupPolicy):
     """The requests at a boundary, by urgency."""
     _new: list[Progress] = field(init=False, default_factory=list, repr=False)
     """The requests that came to a boundary since the last decision."""
-    _running: dict[Progress, int] = field(init=False, default_factory=dict, repr=False)
-    """Launches of several steps, with their degree."""
+    _running: dict[Progress, tuple[int, bool]] = field(init=False, default_factory=dict, repr=False)
+    """Launches of several steps, with their degree, and whether no request was left waiting when they began."""
     _idle: int = field(init=False, default=0, repr=False)
     """GPUs left idle by the last decision."""
 
@@ -78,6 +80,9 @@ class EarliestDeadline(GroupPolicy):
     def decide(self, now_s: float) -> list[Launch]:
         idle = self._view.idle()
         left = len(idle)
+        if not self._new and (not left or (left <= self._idle and not self._waiting)):
+            self._idle = left
+            return []
         chosen: dict[Progress, int] = {}
         for _, progress in self._waiting:
             if not left:
@@ -94,11 +99,12 @@ class EarliestDeadline(GroupPolicy):
         self._new.clear()
         launches = []
         for progress, degree in chosen.items():
-            steps = self._steps(progress, degree)
+            steps = self._steps(progress, degree, now_s)
             if steps > self.steps:
-                self._running[progress] = degree
+                self._running[progress] = degree, not self._waiting
             stays = self.one_gpu_stages == "stay" or progress.stage.max_degree != 1
-            launches.append(Launch(progress, take(progress, degree, idle, stays), steps))
+            gpus = take(progress, degree, idle, stays)
+            launches.append(Launch(progress, gpus, steps, yields=steps > self.steps, every=self.steps))
         return launches
 
     def _allowed(self, progress: Progress, max_degree: int) -> list[int]:
@@ -134,16 +140,33 @@ class EarliestDeadline(GroupPolicy):
         wider = next((each for each in self._allowed(progress, degree + left) if each > degree), 0)
         return wider if wider and view.remaining_s(progress, wider) < view.remaining_s(progress, degree) else 0
 
-    def _steps(self, progress: Progress, degree: int) -> int:
+    def _steps(self, progress: Progress, degree: int, now_s: float) -> int:
         """Return the steps until the decision for ``progress`` may be another one, if nothing else happens."""
         steps = min(self.steps, progress.left)
-        if self.steps > 1 or not self._view.moves_are_free or progress.index + 1 < len(progress.stages):
+        if not self._view.launches_are_free or progress.index + 1 < len(progress.stages):
             return steps
-        if self._waiting:
-            settled = urgency(progress) < self._waiting[0][0] and (self.fit == "greedy" or degree == 1)
-        else:
+        if not self._waiting:
             settled = self.fit == "greedy" or self._is_faster_when_wider(progress, degree)
-        return progress.left if settled else steps
+            return progress.left if settled else steps
+        if self._waiting[0][0] < urgency(progress):
+            return steps
+        if self.fit == "greedy" or degree == 1:
+            return progress.left
+        return steps if self._idle else self._steps_until_narrower(progress, degree, now_s)
+
+    def _steps_until_narrower(self, progress: Progress, degree: int, now_s: float) -> int:
+        """Return the steps on ``degree`` GPUs until fewer of them keep the deadline, or all that are left."""
+        view, steps = self._view, progress.left
+        if not view.estimates_are_exact:
+            return min(self.steps, steps)
+        step_s = view.cost(progress, degree).step_s
+        for narrower in self._allowed(progress, degree - 1):
+            gained_s = view.cost(progress, narrower).step_s - step_s
+            late_s = now_s + view.remaining_s(progress, narrower) - progress.request.deadline_s
+            if gained_s > 0.0:
+                rounds = ceil((late_s / gained_s - TOLERANCE) / self.steps)
+                steps = min(steps, max(1, rounds) * self.steps)
+        return steps
 
     def _is_faster_when_wider(self, progress: Progress, degree: int) -> bool:
         """True if each degree up to ``degree`` is faster than the one below, so that idle GPUs lead to the same one."""
@@ -152,10 +175,10 @@ class EarliestDeadline(GroupPolicy):
 
     def _interrupt(self, left_waiting: list[Progress], idle: int) -> None:
         """Interrupt the launches of several steps whose next decision may be another one than when they began."""
-        for progress, degree in list(self._running.items()):
-            if left_waiting:
-                first = min(map(urgency, left_waiting))
-                if urgency(progress) < first and (self.fit == "greedy" or degree == 1):
+        first = min(map(urgency, left_waiting), default=None)
+        for progress, (degree, is_alone) in list(self._running.items()):
+            if first is not None:
+                if urgency(progress) < first and (self.fit == "greedy" or degree == 1 or not is_alone):
                     continue
             elif idle <= self._idle or not self._wider(progress, degree, idle):
                 continue

@@ -1,13 +1,17 @@
 """Preemption of a class of requests at step boundaries while urgent ones are in the system (GF-DiT's clean EDF)."""
 
 from bisect import bisect_left, insort
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
+from heapq import heappop, heappush
+from math import ceil, inf
 from typing import Literal, NamedTuple
 
 from conf.ranges import Count, Number, Seconds, Share
 from sim.core.progress import Progress
 from sim.protocols import GroupPolicy, Launch, Run, StageView
+from sim.protocols.execution import TOLERANCE
 from sim.scheduling.group_policies.fixed_groups import aligned, size_of
 
 
@@ -35,6 +39,35 @@ class Alike(NamedTuple):
     costs: tuple[tuple[int, tuple[float, float]], ...]
 
 
+class Settled(NamedTuple):
+    """A launch of all steps that are left of a request.
+
+    Attributes:
+        group: its GPUs.
+        lateness: the factor by which being late divides its worth, the same at all its boundaries.
+        from_s: instant of its decision, at which it must begin.
+        last_s: instant at which its last step begins.
+    """
+
+    group: Group
+    lateness: float
+    from_s: float
+    last_s: float
+
+
+class Others(NamedTuple):
+    """The requests that wait at a decision.
+
+    Attributes:
+        new: the greatest worth of a request that never ran, by degree.
+        stopped: the greatest worth of another request, by the GPUs of its last launch; filled where it is asked for.
+    """
+
+    now_s: float
+    new: dict[int, float]
+    stopped: dict[int, float]
+
+
 class Selection(NamedTuple):
     """Candidates of several requests without a common GPU, and the sum of their worth."""
 
@@ -44,6 +77,10 @@ class Selection(NamedTuple):
 
 ROUNDING = 1e-9
 """Difference between two sums of worth that may be one of rounding."""
+
+
+MAX_SEARCHES = 10_000
+"""Searches for groups whose results are kept."""
 
 
 @dataclass(slots=True)
@@ -57,6 +94,11 @@ class PreemptClass(GroupPolicy):
     The others take groups so that no GPU is taken twice and the sum of their worth is greatest. A group on which a
     request saves time is worth more, one on which it misses its deadline less; both count in standalone latencies. A
     request that changes its group claims both groups until the next boundary.
+
+    The rule decides at every step. Where nothing but time can pass between two decisions, a launch runs all steps that
+    are left: while a request runs, its worth on its group never falls, and that of those that wait never rises. It is
+    interrupted once others may be worth more on its GPUs, a faster group falls idle, or one aside is due. The results
+    are those of a decision at every step.
 
     With ``give_way=pause`` requests can be lost: once urgent requests were late, only more of them lower the debt, and
     without further events nothing decides again. Such requests end as failed.
@@ -89,6 +131,7 @@ class PreemptClass(GroupPolicy):
     priority_by_size: dict[str, Number] = field(default_factory=dict)
     decides_before_release: bool = field(init=False, default=True)
     _view: StageView = field(init=False, repr=False)
+    _eligible: Callable[[Group | None, int, bool], tuple[Group, ...]] = field(init=False, repr=False)
     _groups: dict[int, list[Group]] = field(init=False, repr=False)
     _of_gpus: dict[tuple[int, ...], Group] = field(init=False, default_factory=dict, repr=False)
     _urgent: int = field(init=False, default=0, repr=False)
@@ -97,19 +140,35 @@ class PreemptClass(GroupPolicy):
     _standalone_s: dict[Progress, float] = field(init=False, default_factory=dict, repr=False)
     _preemptible: set[Progress] = field(init=False, default_factory=set, repr=False)
     _aside_since_s: dict[Progress, float] = field(init=False, default_factory=dict, repr=False)
+    _aside: list[tuple[float, int, Progress]] = field(init=False, default_factory=list, repr=False)
+    """Heap of those in ``_aside_since_s``, the first put aside first; some of them were launched since."""
+    _not_aside: dict[Progress, None] = field(init=False, default_factory=dict, repr=False)
+    """The preemptible requests at a boundary that were not put aside, with ``demote`` only those that never ran."""
     _alike: dict[Progress, Alike] = field(init=False, default_factory=dict, repr=False)
     _new: dict[Alike, list[tuple[tuple[float, float, int], Progress]]] = field(
         init=False, default_factory=dict, repr=False
     )
-    _stopped: dict[Progress, None] = field(init=False, default_factory=dict, repr=False)
+    _stopped: dict[int, dict[Progress, None]] = field(init=False, default_factory=dict, repr=False)
+    """The other requests at a boundary, by the GPUs of their last launch."""
     _widest_first: list[int] = field(init=False, repr=False)
     _known_costs: dict[Progress, tuple[tuple[int, int], dict[int, tuple[float, float]]]] = field(
         init=False, default_factory=dict, repr=False
     )
     _held: dict[Progress, int] = field(init=False, default_factory=dict, repr=False)
+    _settled: dict[Progress, Settled] = field(init=False, default_factory=dict, repr=False)
+    """The launches of several steps."""
+    _unstarted: dict[Progress, None] = field(init=False, default_factory=dict, repr=False)
+    """Those not known to have begun at their decision."""
+    _came: list[Progress] = field(init=False, default_factory=list, repr=False)
+    """The requests that came to a boundary since the last decision."""
+    _state: tuple[int, bool, float] = field(init=False, default=(0, False, inf), repr=False)
+    """The GPUs that the last decision left idle, whether there was pressure, and when one aside is due."""
+    _is_predictable: bool = field(init=False, repr=False)
 
     def bind(self, run: Run, view: StageView) -> None:
         self._view = view
+        self._eligible = lru_cache(MAX_SEARCHES)(self._find)
+        self._is_predictable = view.launches_are_free and view.estimates_are_exact and self.starved_s > 0.0
         degrees = self.degrees or sorted({1, *run.backend.group_sizes()})
         gpus = run.cluster.gpus
         self._groups = {
@@ -133,15 +192,26 @@ class PreemptClass(GroupPolicy):
         self._urgent += size in self.urgent_sizes
         if size in self.preemptible_sizes:
             self._preemptible.add(progress)
+            self._not_aside[progress] = None
         alike = self._alike[progress] = Alike(
             order[0], progress in self._preemptible, tuple(self._costs(progress).items())
         )
         insort(self._new.setdefault(alike, []), (order, progress))
+        self._came.append(progress)
 
     def at_boundary(self, progress: Progress, now_s: float) -> None:
         self._held.pop(progress, None)
+        self._settled.pop(progress, None)
         if progress.left:
-            self._stopped[progress] = None
+            self._stopped.setdefault(self._last(progress).mask, {})[progress] = None
+            self._came.append(progress)
+            if self.give_way == "pause" and progress in self._preemptible:
+                self._not_aside[progress] = None
+
+    def _last(self, progress: Progress) -> Group:
+        """Return the group of the last launch of ``progress``."""
+        assert progress.group is not None
+        return self._group(progress.group.gpus)
 
     def ended(self, progress: Progress, now_s: float) -> None:
         del self._order[progress], self._standalone_s[progress], self._known_costs[progress], self._alike[progress]
@@ -151,33 +221,47 @@ class PreemptClass(GroupPolicy):
             self._debt = max(0.0, self._debt + (now_s > progress.request.deadline_s) - self.late_share)
 
     def decide(self, now_s: float) -> list[Launch]:
-        launches, idle = self._starved(self._idle(), now_s)
-        is_pressed = self._urgent > 0 or self._debt > 0.0
+        if self._unstarted:
+            self._interrupt_delayed(now_s)
+        idle, is_pressed = self._idle(), self._urgent > 0 or self._debt > 0.0
+        if not (idle or self._came or (is_pressed and self._not_aside)) and is_pressed == self._state[1]:
+            return []
+        launches, idle = self._starved(idle, now_s)
         if is_pressed:
             self._put_aside(idle, now_s)
-        if not idle:
-            return launches
-        offers = self._offers_of_new(idle, is_pressed, now_s)
-        for progress in self._stopped:
-            gives_way = is_pressed and progress in self._preemptible
-            assert progress.group is not None
-            last = self._group(progress.group.gpus)
-            if last.mask & ~idle or (gives_way and self._is_put_aside(progress, now_s)):
-                continue  # any group claims the last one, too
-            groups = self._eligible(last, idle, gives_way and self.give_way == "demote")
-            offers.append((progress, self._candidates(progress, last, groups, now_s)))
-        offers.sort(key=lambda offer: self._order[offer[0]])
-        for progress, candidate in best_selection(offers):
-            extra = candidate.claims & ~candidate.group.mask
-            if extra:
-                self._held[progress] = extra
-            launches.append(self._launch(progress, candidate.group))
-        return launches
+        if idle and (self._new or self._stopped):
+            chosen = self._chosen(idle, is_pressed, now_s)
+            for _, candidate in chosen:
+                idle &= ~candidate.claims
+            launches += [self._launch(progress, candidate) for progress, candidate in chosen]
+        return self._settle(launches, idle, is_pressed, now_s)
 
-    def _launch(self, progress: Progress, group: Group) -> Launch:
+    def _chosen(self, idle: int, is_pressed: bool, now_s: float) -> tuple[tuple[Progress, Candidate], ...]:
+        """Return the requests that run next, each with its candidate, by priority and deadline."""
+        offers = self._offers_of_new(idle, is_pressed, now_s)
+        for mask, stopped in self._stopped.items():
+            if mask & ~idle:
+                continue  # any group claims the last one, too
+            for progress in stopped:
+                gives_way = is_pressed and progress in self._preemptible
+                if not (gives_way and self._is_put_aside(progress, now_s)):
+                    last = self._last(progress)
+                    groups = self._eligible(last, idle, gives_way and self.give_way == "demote")
+                    offers.append((progress, self._candidates(progress, last, groups, now_s)))
+        offers.sort(key=lambda offer: self._order[offer[0]])
+        return best_selection(offers)
+
+    def _launch(self, progress: Progress, candidate: Candidate) -> Launch:
+        group, extra = candidate.group, candidate.claims & ~candidate.group.mask
+        if extra:
+            self._held[progress] = extra
         self._aside_since_s.pop(progress, None)
-        if progress in self._stopped:
-            del self._stopped[progress]
+        self._not_aside.pop(progress, None)
+        if progress.group is not None:
+            last = self._last(progress).mask
+            del self._stopped[last][progress]
+            if not self._stopped[last]:
+                del self._stopped[last]
         else:
             new = self._new[self._alike[progress]]
             del new[bisect_left(new, (self._order[progress],))]
@@ -191,17 +275,11 @@ class PreemptClass(GroupPolicy):
 
     def _put_aside(self, idle: int, now_s: float) -> None:
         """Begin the pause of preemptible requests under pressure; with ``demote`` only of those without any group."""
-        aside_since_s = self._aside_since_s
-        has_group = self.give_way == "demote" and bool(self._eligible(None, idle, True))
-        if self.give_way == "pause":
-            for progress in self._stopped:
-                if progress in self._preemptible:
-                    aside_since_s.setdefault(progress, now_s)
-        if not has_group:
-            for alike, new in self._new.items():
-                if alike.is_preemptible:
-                    for _, progress in reversed(new):
-                        aside_since_s.setdefault(progress, now_s)
+        if self._not_aside and not (self.give_way == "demote" and self._eligible(None, idle, True)):
+            for progress in self._not_aside:
+                self._aside_since_s[progress] = now_s
+                heappush(self._aside, (now_s, progress.number, progress))
+            self._not_aside.clear()
 
     def _offers_of_new(self, idle: int, is_pressed: bool, now_s: float) -> list[tuple[Progress, list[Candidate]]]:
         """Return candidates of the requests that never ran; of many alike, only of those that can be chosen.
@@ -215,15 +293,18 @@ class PreemptClass(GroupPolicy):
         for alike, new in self._new.items():
             gives_way = is_pressed and alike.is_preemptible
             groups = self._eligible(None, idle, gives_way and self.give_way == "demote")
-            ready = [each for _, each in new if not (gives_way and self._is_put_aside(each, now_s))]
+            ready = new
+            if gives_way and self.give_way == "pause":
+                ready = [each for each in new if not self._is_put_aside(each[1], now_s)]
             best: list[list[Candidate]] = []
-            for progress in reversed(ready[count:]):
+            for at in range(len(ready) - 1, count - 1, -1):
+                progress = ready[at][1]
                 candidates = self._candidates(progress, None, groups, now_s)
                 if len(best) >= count and not _rivals(candidates, best[-count]):
                     break
                 best.append(candidates)
                 offers.append((progress, candidates))
-            offers += [(each, self._candidates(each, None, groups, now_s)) for each in ready[:count]]
+            offers += [(each, self._candidates(each, None, groups, now_s)) for _, each in ready[:count]]
         return offers
 
     def _idle(self) -> int:
@@ -238,19 +319,138 @@ class PreemptClass(GroupPolicy):
     def _starved(self, idle: int, now_s: float) -> tuple[list[Launch], int]:
         """Return launches of the requests that were aside for too long, each on one idle GPU, and what stays idle."""
         launches: list[Launch] = []
-        if not idle or not self._aside_since_s:
-            return launches, idle
-        starved = [progress for progress, since_s in self._aside_since_s.items() if now_s - since_s >= self.starved_s]
-        starved.sort(key=lambda each: (self._aside_since_s[each], each.number))
-        for progress in starved:
-            if not idle:
-                break
-            gpu = (idle & -idle).bit_length() - 1
-            idle &= idle - 1
-            launches.append(self._launch(progress, self._group((gpu,))))
+        while idle and now_s - self._aside_s() >= self.starved_s:
+            progress = heappop(self._aside)[-1]
+            group = self._group(((idle & -idle).bit_length() - 1,))
+            idle &= ~group.mask
+            launches.append(self._launch(progress, Candidate(0.0, group.mask, group)))
         return launches, idle
 
-    def _eligible(self, last: Group | None, idle: int, gives_way: bool) -> list[Group]:
+    def _aside_s(self) -> float:
+        """Return since when the first of the requests aside is aside; infinity if there is none."""
+        aside = self._aside
+        while aside and self._aside_since_s.get(aside[0][-1]) != aside[0][0]:
+            heappop(aside)
+        return aside[0][0] if aside else inf
+
+    def _settle(self, launches: list[Launch], idle: int, is_pressed: bool, now_s: float) -> list[Launch]:
+        """Return ``launches``, those of all steps left that will not change; interrupt earlier ones that now may."""
+        came, self._came = self._came, []
+        due_s = self._aside_s() + min(self.starved_s, self.max_aside_s)
+        before, self._state = self._state, (idle, is_pressed, due_s)
+        if not self._is_predictable:
+            return launches
+        others: Others | None = None
+        launched = {each.progress for each in launches}
+        is_changed = idle & ~before[0] or before[1:] != self._state[1:] or not launched.issuperset(came)
+        if is_changed and self._settled:
+            others = self._others(is_pressed, now_s)
+            for progress, settled in list(self._settled.items()):
+                if not self._stays(progress, settled, others):
+                    del self._settled[progress]
+                    self._view.interrupt(progress)
+        for at, (progress, gpus, *_) in enumerate(launches):
+            last, steps = progress.group, progress.left
+            if last is not None and last.gpus != gpus:
+                continue
+            if steps == 1 or progress.index + 1 < len(progress.stages):
+                continue
+            cost, stage_steps = self._view.cost(progress, len(gpus)), progress.stage.steps
+            seconds, _ = self._costs(progress)[len(gpus)]
+            late_s = max(0.0, now_s + seconds - progress.request.deadline_s)
+            if due_s < inf and cost.step_s:
+                until_due_s = due_s - now_s - cost.seconds(progress.done, 0, stage_steps)
+                steps = min(steps, max(1, ceil(until_due_s / cost.step_s - TOLERANCE)))
+            lateness = 1.0 + late_s / self._standalone_s[progress]
+            last_s = now_s + cost.seconds(progress.done, steps - 1, stage_steps)
+            settled = Settled(self._group(gpus), lateness, now_s, last_s)
+            others = others or self._others(is_pressed, now_s)
+            if steps > 1 and self._stays(progress, settled, others):
+                self._settled[progress] = settled
+                self._unstarted[progress] = None
+                launches[at] = Launch(progress, gpus, steps, yields=True)
+        return launches
+
+    def _interrupt_delayed(self, now_s: float) -> None:
+        """Interrupt settled launches that loads or a move delay: their boundaries are not those expected."""
+        for progress in list(self._unstarted):
+            settled = self._settled.get(progress)
+            if settled is not None:
+                begin_s = self._view.begin_s(progress) if progress.running else now_s
+                if begin_s > settled.from_s:
+                    del self._settled[progress]
+                    self._view.interrupt(progress)
+                elif not progress.running:
+                    continue
+            del self._unstarted[progress]
+
+    def _others(self, is_pressed: bool, now_s: float) -> Others:
+        """Return what the requests that wait are worth now; later they are not worth more."""
+        are_out = is_pressed and self.give_way == "pause"
+        new: dict[int, float] = {}
+        for alike, requests in self._new.items():
+            if not (are_out and alike.is_preemptible):
+                for degree, worth in self._worth(requests[-1][1], now_s):
+                    new[degree] = max(new.get(degree, 0.0), worth)
+        return Others(now_s, new, {})
+
+    def _worth(self, progress: Progress, now_s: float) -> list[tuple[int, float]]:
+        """Return the worth of ``progress`` on a group of each degree, with no move."""
+        standalone_s, early_s = self._standalone_s[progress], progress.request.deadline_s - now_s
+        return [
+            (degree, gain / (1.0 + max(0.0, seconds - early_s) / standalone_s))
+            for degree, (seconds, gain) in self._costs(progress).items()
+        ]
+
+    def _most(self, others: Others, free: int) -> float:
+        """Return what no selection of ``others`` on the GPUs ``free`` is worth more than.
+
+        Those that never ran all have the same candidates, and the others claim their last GPUs. Candidates with the
+        same first GPU exclude each other.
+        """
+        by_gpu: dict[int, float] = {}
+        if others.new:
+            for group in self._eligible(None, free, False):
+                first = group.mask & -group.mask
+                by_gpu[first] = max(by_gpu.get(first, 0.0), others.new.get(group.degree, 0.0))
+        for last, stopped in self._stopped.items():
+            if last & ~free:
+                continue
+            worth = others.stopped.get(last)
+            if worth is None:
+                worth = others.stopped[last] = self._most_of(stopped, others.now_s)
+            first = last & -last
+            by_gpu[first] = max(by_gpu.get(first, 0.0), worth)
+        return sum(by_gpu.values())
+
+    def _most_of(self, stopped: Iterable[Progress], now_s: float) -> float:
+        """Return the greatest worth of a request of ``stopped``."""
+        are_out = self._state[1] and self.give_way == "pause"
+        return max(
+            (
+                worth
+                for progress in stopped
+                if not (are_out and progress in self._preemptible)
+                for _, worth in self._worth(progress, now_s)
+            ),
+            default=0.0,
+        )
+
+    def _stays(self, progress: Progress, settled: Settled, others: Others) -> bool:
+        """Return True if ``progress`` would stay on its group at each of its boundaries if nothing else happens."""
+        idle, is_pressed, due_s = self._state
+        group, costs = settled.group, self._costs(progress)
+        gives_way = is_pressed and progress in self._preemptible
+        if settled.last_s >= due_s or (gives_way and self.give_way == "pause"):
+            return False
+        seconds = costs[group.degree][0]
+        for each in self._eligible(group, idle | group.mask, gives_way):
+            if each.degree in costs and costs[each.degree][0] < seconds:
+                return False
+        saved = 1.0 - self._view.remaining_s(progress, group.degree) / self._standalone_s[progress]
+        return (1.0 + max(0.0, saved)) / settled.lateness > self._most(others, idle | group.mask) + ROUNDING
+
+    def _find(self, last: Group | None, idle: int, gives_way: bool) -> tuple[Group, ...]:
         """Return the last group, and of each degree the group with the most GPUs in common with it, if all are idle."""
         found = [] if last is None else [last]
         last_mask = 0 if last is None else last.mask
@@ -265,7 +465,7 @@ class PreemptClass(GroupPolicy):
                         best, most = group, common
             if best is not None:
                 found.append(best)
-        return found
+        return tuple(found)
 
     def _candidates(
         self, progress: Progress, last: Group | None, groups: Sequence[Group], now_s: float

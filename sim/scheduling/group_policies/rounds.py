@@ -1,5 +1,6 @@
 """Rounds of fixed length: at each tick the GPUs are planned anew, within a round nothing changes (GF-DiT's port)."""
 
+from bisect import bisect_left, insort
 from dataclasses import dataclass, field
 from math import ceil, floor, inf
 
@@ -8,7 +9,10 @@ from sim.core.clock import DISPATCH, Clock
 from sim.core.progress import Progress
 from sim.protocols import GroupPolicy, Launch, Run, StageView
 from sim.protocols.execution import TOLERANCE
-from sim.scheduling.group_policies.edf import take, urgency
+from sim.scheduling.group_policies.edf import Urgency, take, urgency
+
+Options = list[tuple[int, float]]
+"""Parallel degrees, each with the estimated seconds that are left of a request on it."""
 
 DEGREE_PENALTY = 1e-6
 """What a GPU of a request's group subtracts from the worth of running it: fewer GPUs are preferred."""
@@ -38,6 +42,12 @@ class Rounds(GroupPolicy):
     _run: Run = field(init=False, repr=False)
     _view: StageView = field(init=False, repr=False)
     _clock: Clock = field(init=False, repr=False)
+    _waiting: list[tuple[Urgency, Progress]] = field(init=False, default_factory=list, repr=False)
+    """The requests at a boundary, by urgency."""
+    _options: dict[Progress, Options] = field(init=False, default_factory=dict, repr=False)
+    """What is left of each of them; it does not change while it waits."""
+    _in_time: dict[int, Progress] = field(init=False, default_factory=dict, repr=False)
+    """Those that may still be in time, by number."""
     _in_system: int = field(init=False, default=0, repr=False)
     _first_s: float = field(init=False, default=-inf, repr=False)
     _tick_s: float = field(init=False, default=-inf, repr=False)
@@ -48,10 +58,15 @@ class Rounds(GroupPolicy):
 
     def arrived(self, progress: Progress, now_s: float) -> None:
         self._in_system += 1
+        self._wait(progress)
         if self._first_s == -inf:
             self._first_s = now_s
         if self._tick_s < now_s:
             self._schedule(ceil((now_s - self._first_s) / self.round_s))
+
+    def at_boundary(self, progress: Progress, now_s: float) -> None:
+        if progress.left:
+            self._wait(progress)
 
     def ended(self, progress: Progress, now_s: float) -> None:
         self._in_system -= 1
@@ -77,29 +92,45 @@ class Rounds(GroupPolicy):
             step_s = self._view.cost(progress, degree).step_s
             steps = floor((self._tick_s - now_s) / step_s + TOLERANCE) if step_s else progress.left
             launches.append(Launch(progress, take(progress, degree, idle), max(1, min(progress.left, steps))))
+            del self._waiting[bisect_left(self._waiting, (urgency(progress),))], self._options[progress]
+            if progress.number in self._in_time:
+                del self._in_time[progress.number]
         return launches
 
-    def _allowed(self, progress: Progress) -> list[int]:
+    def _wait(self, progress: Progress) -> None:
+        insort(self._waiting, (urgency(progress), progress))
+        self._options[progress] = self._remaining(progress)
+        self._in_time[progress.number] = progress
+
+    def _remaining(self, progress: Progress) -> Options:
+        """Return the allowed degrees of ``progress``, ascending, each with the estimated seconds left on it."""
         degrees = self._view.degrees(progress)
-        return [each for each in degrees if not self.degrees or each in self.degrees or each == 1]
+        allowed = [each for each in degrees if not self.degrees or each in self.degrees or each == 1]
+        return [(degree, self._view.remaining_s(progress, degree)) for degree in allowed]
 
     def _kept(self, progress: Progress, now_s: float) -> int:
         """Return the smallest degree that keeps the deadline of ``progress``; 0 if none does."""
-        deadline_s, remaining_s = progress.request.deadline_s, self._view.remaining_s
-        degrees = self._allowed(progress)
-        return next((each for each in degrees if now_s + remaining_s(progress, each) <= deadline_s), 0)
+        deadline_s = progress.request.deadline_s
+        for degree, seconds in self._options[progress]:
+            if now_s + seconds <= deadline_s:
+                return degree
+        return 0
 
     def _knapsack(self, gpus: int, now_s: float) -> dict[Progress, int]:
         """Choose the requests that must run in this round, each with its smallest degree."""
         worth: list[float] = [0.0, *(-inf for _ in range(gpus))]
         chosen: list[tuple[tuple[Progress, int], ...]] = [() for _ in worth]
-        remaining_s = self._view.remaining_s
-        for progress in sorted(self._view.waiting, key=lambda each: each.number):
-            best_s = min(remaining_s(progress, degree) for degree in self._allowed(progress))
+        for number in sorted(self._in_time):
+            progress = self._in_time[number]
+            if not self._view.estimates_are_exact:
+                self._options[progress] = self._remaining(progress)
+            best_s = min(seconds for _, seconds in self._options[progress])
             if now_s + self.round_s + best_s <= progress.request.deadline_s:
                 worth = [each + 1.0 for each in worth]  # deferred: always worth more than running it on any GPU
                 continue
             degree = self._kept(progress, now_s)
+            if not degree and self._view.estimates_are_exact:
+                del self._in_time[number]  # and never again
             gain = 1.0 - DEGREE_PENALTY * degree
             if degree:
                 for used in range(gpus, degree - 1, -1):
@@ -111,12 +142,16 @@ class Rounds(GroupPolicy):
     def _fill(self, chosen: dict[Progress, int], gpus: int, now_s: float) -> dict[Progress, int]:
         """Return the degrees of all requests that run in this round, by deadline."""
         left = gpus - sum(chosen.values())
-        order = sorted(self._view.waiting, key=urgency)
         degrees: dict[Progress, int] = {}
-        for progress in order:
+        to_come = len(chosen)
+        for _, progress in self._waiting:
+            if not (left or to_come):
+                break
             degree = chosen.get(progress, 0)
-            if not degree and left:
-                wanted = self._kept(progress, now_s) or self._allowed(progress)[-1]
+            if degree:
+                to_come -= 1
+            elif left:
+                wanted = self._kept(progress, now_s) or self._options[progress][-1][0]
                 degree = wanted if wanted <= left else 1
                 left -= degree
             if degree:
@@ -129,7 +164,7 @@ class Rounds(GroupPolicy):
         view = self._view
         while left:
             for progress, degree in degrees.items():
-                wider = next((each for each in self._allowed(progress) if degree < each <= degree + left), 0)
+                wider = next((each for each, _ in self._options[progress] if degree < each <= degree + left), 0)
                 if wider and view.cost(progress, wider).step_s < view.cost(progress, degree).step_s:
                     degrees[progress] = wider
                     left -= wider - degree

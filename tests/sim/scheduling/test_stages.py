@@ -16,9 +16,10 @@ from sim.core.request import COMPLETED, DISCARDED, FAILED, Request
 from sim.engine import Engine
 from sim.execution.stages import Stages
 from sim.frontend.direct import Direct
-from sim.protocols import GroupPolicy, Launch, Run, StageView
+from sim.protocols import CostOf, GroupPolicy, Launch, Run, StageView
 from sim.scheduling.estimates import Scaled
 from sim.scheduling.group_policies.edf import EarliestDeadline
+from sim.scheduling.group_policies.preempt_class import PreemptClass
 from sim.scheduling.stages import StageScheduler
 from tests.sim.lab import FixedTimes, engine, simulated
 
@@ -42,22 +43,31 @@ class ByDegree(FixedTimes):
 
 
 class StepByStep(EarliestDeadline):
-    """Decides at every step."""
+    """Decides at every boundary."""
 
-    def _steps(self, progress: Progress, degree: int) -> int:
+    def _steps(self, progress: Progress, degree: int, now_s: float) -> int:
         return min(self.steps, progress.left)
+
+
+class Unsure(Scaled):
+    """Perfect estimates that are not known to be."""
+
+    def bind(self, run: Run, cost: CostOf) -> None:
+        super().bind(run, cost)
+        self.are_exact = False
 
 
 def run_stages(
     times: Any, step_s: dict[int, Sequence[float]], policy: GroupPolicy, count: int = 4, **how: Any
 ) -> Engine:
-    """A finished run of requests of STEPS steps whose deadlines are in ``how["limit_s"]``, none by default."""
+    """A finished run of requests of STEPS steps; deadlines and sides of images may be in ``how``, one for each."""
     limit_s, load_s = how.pop("limit_s", None), how.pop("load_s", 0.0)
+    estimates, side = how.pop("estimates", Scaled()), how.pop("side", 64)
     executor = Stages(**how)
     run = engine(
         times, [each * STEPS for each in step_s[1]], count, backend=ByDegree(step_s, load_s),
-        scheduler=StageScheduler(policy, Scaled(), executor), executor=executor,
-        shapes=tuple(np.full(len(step_s[1]), value, np.int32) for value in (64, 64, STEPS)), use_model_shape=False,
+        scheduler=StageScheduler(policy, estimates, executor), executor=executor,
+        shapes=tuple(np.full(len(step_s[1]), value, np.int32) for value in (side, side, STEPS)), use_model_shape=False,
     )  # fmt: skip
     if limit_s is not None:
         run.workload.limit_s[:] = type(run.workload.limit_s)("d", limit_s)
@@ -84,20 +94,51 @@ STEP_S = {"small": (2, 3, 4), "middle": (6, 4, 2), "large": (12, 7, 4)}
     asked=REQUESTS,
     fit=st.sampled_from(["best", "greedy"]),
     count=st.integers(1, 5),
-    migration_s=st.sampled_from([0.0, 1.0, 3.0]),
+    delays=st.sampled_from([{}, {"migration_s": 1.0}, {"migration_s": 3.0}, {"launch_s": 1.0}]),
+    steps=st.sampled_from([1, 1, 2, 4]),
 )
-@example([(0, "large", 5), (1, "small", 30), (0, "small", 9), (2, "middle", 1)], "greedy", 2, 1.0)
-def test_long_launches_run_as_a_decision_at_every_step(
-    asked: list[tuple[int, str, int]], fit: Any, count: int, migration_s: float
+@example([(0, "large", 5), (1, "small", 30), (0, "small", 9), (2, "middle", 1)], "greedy", 2, {"migration_s": 1.0}, 1)
+def test_long_launches_run_as_a_decision_at_every_boundary(
+    asked: list[tuple[int, str, int]], fit: Any, count: int, delays: dict[str, float], steps: int
 ) -> None:
     """Whole seconds, so that events of one instant are frequent."""
     times = np.cumsum([float(gap) for gap, _, _ in asked])
     step_s = {degree: [float(STEP_S[size][at]) for _, size, _ in asked] for at, degree in enumerate((1, 2, 4))}
     limit_s = [float(limit) for _, _, limit in asked]
     runs = [
-        attempts(run_stages(times, step_s, policy(fit=fit), count, limit_s=limit_s, migration_s=migration_s))
+        attempts(run_stages(times, step_s, policy(fit=fit, steps=steps), count, limit_s=limit_s, **delays))
         for policy in (EarliestDeadline, StepByStep)
     ]
+    assert runs[0] == runs[1]
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    asked=REQUESTS,
+    give_way=st.sampled_from(["demote", "pause"]),
+    count=st.integers(1, 5),
+    starved_s=st.sampled_from([0.0, 3.0, 20.0]),
+    max_aside_s=st.sampled_from([2.0, 30.0]),
+    delays=st.sampled_from([{}, {"migration_s": 1.0}, {"forming_s": 3.0}, {"load_s": 5.0}]),
+)
+def test_settled_launches_run_as_a_decision_at_every_step(
+    asked: list[tuple[int, str, int]],
+    give_way: Any,
+    count: int,
+    starved_s: float,
+    max_aside_s: float,
+    delays: dict[str, float],
+) -> None:
+    """Without exact estimates the policy decides at every step."""
+    times = np.cumsum([float(gap) for gap, _, _ in asked])
+    step_s = {degree: [float(STEP_S[size][at]) for _, size, _ in asked] for at, degree in enumerate((1, 2, 4))}
+    side = [{"small": 64, "middle": 128, "large": 256}[size] for _, size, _ in asked]
+    runs = []
+    for estimates in (Scaled(), Unsure()):
+        policy = PreemptClass(["64x64"], ["256x256"], give_way, starved_s=starved_s, max_aside_s=max_aside_s)
+        limit_s = [float(limit) for _, _, limit in asked]
+        run = run_stages(times, step_s, policy, count, limit_s=limit_s, side=side, estimates=estimates, **delays)
+        runs.append(attempts(run))
     assert runs[0] == runs[1]
 
 
