@@ -16,7 +16,7 @@ from sim.addons.sync_loading import SyncLoading
 from sim.core.clock import COMPLETION, DISPATCH
 from sim.core.culprit import caller, checked_cost, class_name
 from sim.core.errors import ConfigError, SimulationError
-from sim.core.plan import MISSING, Plan
+from sim.core.plan import MISSING
 from sim.core.request import FAILED, Request
 from sim.execution.loading import DoesNotFit, ensure, record_loads, seconds
 from sim.execution.same_size import SameSizeSteps
@@ -488,5 +488,5 @@ class ContinuousBatching(Executor):
 
 def _request_for(work: Work) -> Request:
     request = Request(work.row, 0.0, work.width, work.height, work.steps)
-    request.plan, request.frames, request.steps_left = Plan(work.model), work.frames, work.steps
+    request.model, request.frames, request.steps_left = work.model, work.frames, work.steps
     return request

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from backends.base import Cost, Work
 from sim.core.errors import ConfigError
-from sim.core.plan import Plan
 from sim.core.request import Request
 from sim.engine import Engine
 from sim.execution.continuous_batching import ContinuousBatching
@@ -88,7 +87,7 @@ def requests(sides: Sequence[int], lefts: Sequence[int]) -> list[Request]:
     made = []
     for row, (side, left) in enumerate(zip(sides, lefts, strict=True)):
         request = Request(row, 0.0, side, side, STEPS)
-        request.plan, request.steps_left = Plan("large"), left
+        request.model, request.steps_left = "large", left
         made.append(request)
     return made
 

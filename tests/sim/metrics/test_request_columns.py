@@ -37,6 +37,7 @@ def reused(draw: st.DrawFn) -> Request:
     plan["source"] = draw(st.integers(MISSING, FIRST + ROWS - 1))
     plan["model"] = draw(st.sampled_from([None, *MODELS]))
     request.plan = request.planned = Plan(**plan)
+    request.model = request.plan.model
     return request
 
 
@@ -48,6 +49,7 @@ def direct(draw: st.DrawFn) -> Request:
         if name not in OWN:
             setattr(request, name, draw(reals if kind == REAL else wholes))
     request.plan = request.planned = Plan(draw(st.sampled_from(MODELS)))
+    request.model = request.plan.model
     return request
 
 

@@ -11,7 +11,6 @@ import pytest
 from sim.control.monitor import GlobalMonitor
 from sim.core.errors import ConfigError, SimulationError
 from sim.core.gpu import Gpu
-from sim.core.plan import Plan
 from sim.core.workload import addon_bytes
 from sim.execution.feature_cache.overhead import Overhead
 from sim.frontend.delay import Constant, LogNormal, as_delay
@@ -91,9 +90,9 @@ def test_setting_at_the_edge_of_its_range_is_accepted() -> None:
 def test_overhead_of_a_model_with_unknown_blocks_is_refused() -> None:
     """... one such part is made up: it is refused, with what to add."""
     cache = Overhead({"sdxl": 10}, block_s=0.001, patch_s=0.0)
-    request: Any = SimpleNamespace(width=512, height=512, plan=Plan("sdxl"))
+    request: Any = SimpleNamespace(width=512, height=512, model="sdxl")
     assert cache.seconds([request]) == pytest.approx(0.01)
-    request.plan = Plan("sd3")
+    request.model = "sd3"
     with pytest.raises(ConfigError, match=r"overhead.blocks: no number of blocks for sd3, only for sdxl"):
         cache.seconds([request])
 

@@ -132,7 +132,7 @@ def test_missing_load_counts_only_the_loras_that_are_not_resident() -> None:
         (Addons(("depth",), ("papercut",)), 3.0),
     ):
         request = run.request(0, 0.0)
-        request.plan, request.addons = Plan("large"), addons
+        request.model, request.addons = "large", addons
         assert router.missing_load_s(worker, request) == lacking_s
 
 
