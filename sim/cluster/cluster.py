@@ -361,6 +361,7 @@ class Cluster:
         else:
             self._install(group, model)
             group.resident |= resident_on_all([worker.resident for worker in workers[:stepping]])
+            self._worker_changed(group, now_s)
         self._record.decisions.append((now_s, "group", {"gpus": list(members), "role": role}))
         return group
 
