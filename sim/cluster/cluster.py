@@ -119,7 +119,7 @@ class Cluster:
             if worker.running or worker.loading:
                 busy += 1
         for worker in self.servers:
-            busy += worker.busy_until_s > now_s
+            busy += worker.running > 0 or worker.busy_until_s > now_s
         for group in self._live_groups:
             if group.running or group.loading:
                 busy += len(group.gpus)

@@ -38,7 +38,7 @@ class AttemptLog:
 
     Attributes:
         row: trace row of the request.
-        stage: number of the stage in the request's plan; MISSING for a move.
+        stage: number of the stage in the request's plan; MISSING for a move, and for a GPU that serves ControlNets.
         component, model: names of what ran.
         worker: number of the worker or group; its GPUs are in the table's column ``gpus``.
         from_s, until_s: instants of begin and end.
@@ -91,7 +91,7 @@ class AttemptLog:
     def by_component(
         self, arrival_s: NDArray[np.float64], first: int, counted: NDArray[np.bool_]
     ) -> dict[str, "ComponentUse"]:
-        """Return the use of each component in the attempts that are ``counted``; moves are none.
+        """Return the use of each component in the attempts that are ``counted``; those of no stage do not count.
 
         Args:
             arrival_s: arrival of each request, from trace row ``first`` on.

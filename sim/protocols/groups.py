@@ -77,7 +77,8 @@ class StageView(Protocol):
     Attributes:
         waiting: the requests at a boundary, on no GPU and with no launch decided, in the order of their coming there.
         moves_are_free: True if a latent moves to other GPUs in no time.
-        claimed: for each GPU, the number of launches decided and not ended that hold it.
+        claimed: for each GPU that runs stages, the number of launches decided and not ended that hold it. GPUs that
+            serve ControlNets (Cluster.servers), the last ones, are not among them.
     """
 
     waiting: Mapping[Progress, None]
@@ -173,11 +174,34 @@ class StageExecutor(Protocol):
         """Take note, before the run, that ``gpus`` will run ``components`` alone."""
         return
 
+    def refusal(self, request: Request) -> str:
+        """Return why no group can run ``request``, which then fails at once; empty if one can."""
+        return ""
+
+    def max_degree(self, request: Request, stage: Stage, most: int) -> int:
+        """Return the greatest parallel degree of ``stage`` of ``request``, of ``most`` at most."""
+        return min(most, stage.max_degree or most)
+
     def plan(self, request: Request) -> Plan:
         """Return the stages of ``request``."""
 
     def cost(self, request: Request, stage: Stage, degree: int) -> StageCost:
         """Return the true cost of ``stage`` of ``request`` on ``degree`` GPUs."""
+
+    def reserve(self, progress: Progress, group: Worker) -> bool:
+        """Take what the next launch of ``progress`` needs besides the GPUs of ``group``, which are idle.
+
+        Returns:
+            False if it is not to be had now. The launch then waits, and asks again after the next event.
+        """
+        return True
+
+    def launch_ended(self, progress: Progress, group: Worker, stage: Stage, is_last: bool, now_s: float) -> None:
+        """Free what was reserved for the launch of ``stage`` on ``group``, which ended now.
+
+        ``is_last`` is True if no step of the stage is left.
+        """
+        return
 
     def prepare(self, progress: Progress, group: Worker, now_s: float) -> float:
         """Form ``group`` and load what its GPUs lack, if anything; return the seconds until the first step begins."""

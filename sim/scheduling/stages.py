@@ -6,10 +6,10 @@ from math import ceil, floor, inf
 
 from sim.core.clock import COMPLETION, DISPATCH, INSERTION, Clock, Entry
 from sim.core.culprit import class_name
-from sim.core.errors import SimulationError
+from sim.core.errors import ConfigError, SimulationError
 from sim.core.plan import Stage
 from sim.core.progress import Attempt, Progress
-from sim.core.request import DISCARDED, Request
+from sim.core.request import DISCARDED, FAILED, Request
 from sim.core.worker import Worker
 from sim.protocols import Estimates, GroupPolicy, Launch, Run, Scheduler, StageCost, StageExecutor, StageView
 from sim.protocols.execution import TOLERANCE
@@ -85,7 +85,10 @@ class StageScheduler(Scheduler, StageView):
 
     def bind(self, run: Run) -> None:
         self._run, self._clock = run, run.clock
-        self.claimed = [0] * run.cluster.gpus
+        gpus = run.cluster.gpus - len(run.cluster.servers)
+        if any(server.id < gpus for server in run.cluster.servers):
+            raise ConfigError("allocation: scheduler=stages takes the first GPUs, and some of them serve ControlNets")
+        self.claimed = [0] * gpus
         self.moves_are_free = self.executor.moves_are_free
         self._launch_s = self.executor.launch_s
         self.estimates.bind(run, self.executor.cost)
@@ -100,7 +103,8 @@ class StageScheduler(Scheduler, StageView):
         return [gpu for gpu, count in enumerate(self.claimed) if not count]
 
     def degrees(self, progress: Progress) -> list[int]:
-        key = model, most = progress.request.model, progress.stage.max_degree or len(self.claimed)
+        request = progress.request
+        key = model, most = request.model, self.executor.max_degree(request, progress.stage, len(self.claimed))
         found = self._degrees.get(key)
         if found is None:
             measured = {1, *self._run.backend.group_sizes(model)}
@@ -115,10 +119,11 @@ class StageScheduler(Scheduler, StageView):
         left = progress.left
         if progress.running:
             left -= self._passed(self._launches[progress])
-        cost = self.estimates.cost(request, stage, min(degree, stage.max_degree or degree))
+        max_degree = self.executor.max_degree
+        cost = self.estimates.cost(request, stage, max_degree(request, stage, degree))
         seconds = cost.seconds(stage.steps - left, left, stage.steps)
         for later in progress.plan.stages[progress.index + 1 :]:
-            cost = self.estimates.cost(request, later, min(degree, later.max_degree or degree))
+            cost = self.estimates.cost(request, later, max_degree(request, later, degree))
             seconds += cost.seconds(0, later.steps, later.steps)
         return seconds
 
@@ -163,6 +168,10 @@ class StageScheduler(Scheduler, StageView):
     # -- events ------------------------------------------------------------------------------------------------------
 
     def offer(self, request: Request, now_s: float) -> None:
+        reason = self.executor.refusal(request)
+        if reason:
+            self._run.end(request, FAILED, reason)
+            return
         progress = Progress(request, self._submitted, self.executor.plan(request))
         self._submitted += 1
         progress.paused_since_s = now_s
@@ -298,6 +307,8 @@ class StageScheduler(Scheduler, StageView):
                 moved_s = progress.paused_since_s + move_s
             elif move_s > 0.0:
                 return self._move(launch, last, group, move_s, now_s)
+        if not self.executor.reserve(progress, group):
+            return False
         self._busy |= launch.mask
         self._run.cluster.occupy(group)
         attempt = self._attempts.get(progress)
@@ -397,6 +408,8 @@ class StageScheduler(Scheduler, StageView):
         del self._launches[progress]
         attempt.until_s, attempt.steps = now_s, attempt.steps + launch.steps
         self.estimates.observed(progress.request, stage, len(launch.gpus), launch.steps, now_s - launch.begin_s)
+        is_last = launch.steps == progress.left
+        self.executor.launch_ended(progress, group, stage, is_last, now_s)
         if progress.advance(launch.steps):
             self._close(progress, attempt)
             answer_s = self.executor.answer_s(progress.request)

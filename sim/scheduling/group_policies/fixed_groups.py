@@ -93,7 +93,7 @@ class FixedGroups(GroupPolicy):
 
     def bind(self, run: Run, view: StageView) -> None:
         self._view = view
-        groups = self._groups(run.cluster.gpus)
+        groups = self._groups(len(view.claimed))
         self._lanes = [Lane(gpus) for gpus in groups]
         for lane in self._lanes:
             lane.rivals = [each for each in self._lanes if each is not lane and set(each.gpus) & set(lane.gpus)]

@@ -111,7 +111,7 @@ class PreemptClass(GroupPolicy):
     def bind(self, run: Run, view: StageView) -> None:
         self._view = view
         degrees = self.degrees or sorted({1, *run.backend.group_sizes()})
-        gpus = run.cluster.gpus
+        gpus = len(view.claimed)
         self._groups = {
             degree: [self._group(each) for each in aligned(gpus // degree, degree)]
             for degree in sorted(degrees)

@@ -210,10 +210,10 @@ class TridentServe(GroupPolicy):
         (gpu,), model = run.cluster.kinds, next(iter(run.models.values())).name
         measured = {each: run.backend.component_weights(each, model) for each in self._waiting}
         weights = {each: found for each, found in measured.items() if found is not None}
-        best = best_placement(self._work_s, self._runs, weights, gpu.memory_bytes, run.cluster.gpus)
+        best = best_placement(self._work_s, self._runs, weights, gpu.memory_bytes, len(self._view.claimed))
         if first or best.load < self._present_load(weights, gpu.memory_bytes) * (1 - self.min_gain):
             left = dict(zip(best.pools, best.gpus, strict=True))
-            placed: list[tuple[str, ...] | None] = [None] * run.cluster.gpus
+            placed: list[tuple[str, ...] | None] = [None] * len(self._view.claimed)
             for at, pool in enumerate(self._pool_of_gpu):
                 if left.get(pool, 0):
                     placed[at], left[pool] = pool, left[pool] - 1
