@@ -312,7 +312,8 @@ class StageScheduler(Scheduler, StageView):
         self._busy |= launch.mask
         self._run.cluster.occupy(group)
         attempt = self._attempts.get(progress)
-        if attempt is not None and (attempt.group is not group or attempt.index != progress.index):
+        has_addons = progress.request.addons is not None  # its next launch may load some, on other service GPUs
+        if attempt is not None and (attempt.group is not group or attempt.index != progress.index or has_addons):
             self._close(progress, attempt)
             attempt = None
         from_s = max(now_s, launch.earliest_s)
@@ -327,8 +328,10 @@ class StageScheduler(Scheduler, StageView):
             queued_now = [each for each in self._launches.values() if each.queued_s == now_s]
             self._number_after([launch])
             self._number_after([*self._passing(), *queued_now])
-        if self._at_boundary and last is not group:
-            self._close_on(launch.mask)
+        if self._at_boundary and (
+            last is not group or has_addons or self._run.cluster.lacks(group, progress.request.model or "")
+        ):
+            self._close_on(launch)
         ready_s = self.executor.prepare(progress, group, from_s)
         progress.group, progress.running = group, True
         launch.begin_s = max(from_s + ready_s, moved_s)
@@ -434,11 +437,17 @@ class StageScheduler(Scheduler, StageView):
         if attempt is not None:
             self._close(progress, attempt)
 
-    def _close_on(self, mask: int) -> None:
-        """Close the attempts at a boundary whose GPUs another request takes, before anything is recorded on these."""
+    def _close_on(self, launch: Running) -> None:
+        """Close the attempts at a boundary whose GPUs ``launch`` takes from another, before it records anything there.
+
+        Its own attempt goes on.
+        """
+        mask = launch.mask
         for progress in self._at_boundary:
             attempt = self._attempts.get(progress)
-            if attempt is not None and not progress.running and mask & sum(1 << gpu for gpu in attempt.group.gpus):
+            if progress is launch.progress or progress.running:
+                continue
+            if attempt is not None and mask & sum(1 << gpu for gpu in attempt.group.gpus):
                 self._close(progress, attempt)
 
     def _close(self, progress: Progress, attempt: Attempt) -> None:

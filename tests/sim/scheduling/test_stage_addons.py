@@ -130,7 +130,7 @@ def test_service_is_faster_than_inline_and_slower_than_no_controlnets(degree: in
 NAMES = st.lists(st.sampled_from(["canny", "depth", "pose", "tile"]), min_size=2, max_size=2, unique=True)
 
 
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None)
 @given(asked=st.lists(st.tuples(st.integers(0, 9), NAMES), min_size=1, max_size=12))
 def test_one_gpu_with_service_equals_a_fixed_group_with_service_exactly(asked: list[tuple[int, list[str]]]) -> None:
     """One request at a time on one GPU with two service GPUs, in a fixed group and in one that could change."""
@@ -167,7 +167,7 @@ def test_launch_that_needs_more_service_gpus_is_not_overtaken() -> None:
     assert column(run, "start_s") == [0.0, first_s, first_s, min(later_s)]
 
 
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None)
 @given(
     asked=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 2), st.integers(0, 1)), min_size=1, max_size=15),
     gpus=st.integers(1, 4), servers=st.integers(2, 5), fit=st.sampled_from(["best", "greedy"]),
