@@ -248,7 +248,7 @@ class MeasuredWindow:
             name: {
                 "gpus": len(part.gpus),
                 "gpu_s": part.gpu_s,
-                "busy_fraction": _ratio(sum(busy_s[gpu] for gpu in part.gpus), len(part.gpus) * self.span_s),
+                "busy_fraction": _ratio(sum(busy_s.get(gpu, 0.0) for gpu in part.gpus), len(part.gpus) * self.span_s),
                 "wait_s": part.wait_s,
             }
             for name, part in parts.items()
