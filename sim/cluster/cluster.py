@@ -435,6 +435,11 @@ class Cluster:
         self._name_model(group, model)
         return self.record_busy(group, from_s, until_s, kind, joules, 1, row)
 
+    def cut_short(self, group: Worker) -> None:
+        if group.busy_until_s > self._clock._now:
+            self._record.usage_log.cut(group.id, self._clock._now)
+            group.busy_until_s = self._clock._now
+
     def rent(self, on: int) -> None:
         self._is_rented = True
         for worker in self._gpu_workers[on:]:

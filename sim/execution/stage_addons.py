@@ -182,13 +182,14 @@ class StageAddons:
         """
         cluster, request, service = self.run.cluster, progress.request, self._held.pop(progress, None)
         if service is not None:
+            from_s = min(service.from_s, now_s)  # it may fail before it begins
+            seconds = now_s - from_s
             for server in service.gpus:
-                seconds = now_s - service.from_s
                 drawn_j = None if isnan(watts) else watts * seconds
-                joules = cluster.record_busy(server, service.from_s, now_s, CONTROLNET, drawn_j, 1, request.row)
+                joules = cluster.record_busy(server, from_s, now_s, CONTROLNET, drawn_j, 1, request.row)
                 request.energy_j += joules
                 self.run.attempts().add(
-                    request.row, MISSING, CONTROLNET, request.model or "", server.gpus, service.from_s, now_s,
+                    request.row, MISSING, CONTROLNET, request.model or "", server.gpus, from_s, now_s,
                     estimate_s=0.0, energy_j=joules,
                 )  # fmt: skip
                 cluster.vacate(server)
@@ -203,7 +204,7 @@ class StageAddons:
     def service_gpu_s(self, progress: Progress, now_s: float) -> float:
         """Return the GPU-seconds that a launch of ``progress`` has held service GPUs."""
         service = self._held.get(progress)
-        return 0.0 if service is None else (now_s - service.from_s) * len(service.gpus)
+        return 0.0 if service is None else max(now_s - service.from_s, 0.0) * len(service.gpus)
 
     def _count(self, request: Request, stage: Stage) -> int:
         """Return the ControlNets of ``stage`` of ``request`` that run on service GPUs."""

@@ -1,8 +1,8 @@
 """Execution of stages on groups of GPUs that change between steps (``executor=stages``)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from math import ceil, isnan
+from math import ceil, isnan, nan
 from typing import Literal
 
 from backends.base import Asset, BackendError, Cost, Work, size_text
@@ -15,7 +15,7 @@ from sim.core.errors import ConfigError, SimulationError
 from sim.core.gpu import check_one_kind
 from sim.core.plan import DENOISER, TEXT_ENCODER, VAE, WHOLE, Plan, Stage, apart, whole
 from sim.core.progress import Attempt, Progress
-from sim.core.request import Request
+from sim.core.request import MISSING, Request
 from sim.execution.residency import Residency
 from sim.execution.stage_addons import StageAddons
 from sim.metrics.recorder import STEP_SHARE
@@ -80,6 +80,7 @@ class Stages(Executor, StageExecutor):
     controlnet_placement: ControlNetPlacement | None = None
     lora_loading: LoraLoading | None = None
     _addons: StageAddons | None = field(init=False, default=None, repr=False)
+    _abort: Callable[[Worker, float], list[Request]] = field(init=False, repr=False)
     _run: Run = field(init=False, repr=False)
     _log: AttemptLog = field(init=False, repr=False)
     _costs: dict[tuple[object, ...], StageCost] = field(init=False, default_factory=dict, repr=False)
@@ -150,6 +151,37 @@ class Stages(Executor, StageExecutor):
         raise SimulationError(
             "executor=stages was handed a whole request; choose scheduler=stages, which gives each stage its GPUs"
         )
+
+    def bind_abort(self, abort: Callable[[Worker, float], list[Request]]) -> None:
+        self._abort = abort
+
+    def abort(self, worker: Worker, now_s: float) -> list[Request]:
+        lost = self._abort(worker, now_s)
+        self._residency.forget(worker.id)
+        self._formed = {group for group in self._formed if worker.id not in self._run.cluster.gpus_of(group)}
+        return lost
+
+    def lost(self, progress: Progress, group: Worker, from_s: float, now_s: float) -> None:
+        request, stage, cluster = progress.request, progress.stage, self._run.cluster
+        model = request.model or ""
+        cluster.cut_short(group)
+        if from_s < now_s:
+            watts = self.cost(request, stage, len(group.gpus)).watts if group is progress.group else nan
+            drawn_j = None if isnan(watts) else watts * (now_s - from_s)
+            joules = cluster.record_stage(group, model, from_s, now_s, "lost", drawn_j, request.row)
+            self._log.add(
+                request.row, MISSING, stage.component, model, group.gpus, from_s, now_s, estimate_s=0.0, energy_j=joules
+            )
+        if group is progress.group:  # else it moved
+            self.launch_ended(progress, group, stage, False, now_s)
+        self.restarted(progress)
+
+    def restarted(self, progress: Progress) -> None:
+        request, columns = progress.request, self._columns
+        self._log.lose(request.row, request.arrival_s)
+        request.start_s = request.load_s = request.denoise_s = request.decode_s = request.energy_j = 0.0
+        for name in ("gpu_s", "estimate_s", "component_loads", STEP_SHARE):
+            columns[name][request.row] = 0
 
     def refusal(self, request: Request) -> str:
         return "" if self._addons is None else self._addons.refusal(request)

@@ -1,7 +1,7 @@
 """Groups of GPUs that change while a request runs: which GPUs run which stage next, and for how many steps."""
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from sim.core.plan import Plan, Stage
@@ -78,7 +78,8 @@ class StageView(Protocol):
         waiting: the requests at a boundary, on no GPU and with no launch decided, in the order of their coming there.
         moves_are_free: True if a latent moves to other GPUs in no time.
         claimed: for each GPU that runs stages, the number of launches decided and not ended that hold it. GPUs that
-            serve ControlNets (Cluster.servers), the last ones, are not among them.
+            serve ControlNets (Cluster.servers), the last ones, are not among them. A GPU that is down, or loads after
+            a repair, counts as held.
     """
 
     waiting: Mapping[Progress, None]
@@ -117,9 +118,10 @@ class StageView(Protocol):
 class GroupPolicy(Protocol):
     """A group policy: decides at every event which GPUs run which stage next (``scheduler=stages``).
 
-    A launch claims its GPUs until it ends; it starts once all of them are idle, after all events of the instant. The
-    scheduler decides after every event: an arrival, the end of a launch, the end of a request, ``decide_at``; and once
-    more after launches started.
+    A launch claims its GPUs until it ends; it starts once all of them are idle and up, after all events of the instant.
+    The scheduler decides after every event: an arrival, the end of a launch, the end of a request, ``decide_at``, the
+    failure of a GPU and its return; and once more after launches started. A launch that is lost with a GPU ends
+    (``at_boundary``) with no steps left, and then its request (``ended``).
 
     Attributes:
         decides_before_release: True to decide at the end of a launch before its GPUs are free, too.
@@ -140,7 +142,11 @@ class GroupPolicy(Protocol):
         return
 
     def ended(self, progress: Progress, now_s: float) -> None:
-        """Take note that a request was answered."""
+        """Take note that a request was answered, or was lost with its GPU; one that is lost arrives anew."""
+        return
+
+    def restarted(self, progress: Progress, now_s: float) -> None:
+        """Take note that a waiting request begins its plan anew, since a GPU that held its latent failed."""
         return
 
     @abstractmethod
@@ -169,6 +175,13 @@ class StageExecutor(Protocol):
         The next launch begins once the move ended. If False, old and new GPUs are busy with it before the next launch.
         """
         return False
+
+    def bind_abort(self, abort: Callable[[Worker, float], list[Request]]) -> None:
+        """Take the scheduler's function that ends the launch on a GPU that fails, for Executor.abort.
+
+        It returns the requests that are lost.
+        """
+        return
 
     def place(self, gpus: Sequence[int], components: Sequence[str]) -> None:
         """Take note, before the run, that ``gpus`` will run ``components`` alone."""
@@ -214,6 +227,12 @@ class StageExecutor(Protocol):
 
     def ran(self, progress: Progress, attempt: Attempt, estimate_s: float) -> None:
         """Record ``attempt``, which ended; a scheduler expected it to take ``estimate_s``."""
+
+    def lost(self, progress: Progress, group: Worker, from_s: float, now_s: float) -> None:
+        """Record the work of ``progress`` on ``group`` from ``from_s``, if it began by now: a GPU of it failed."""
+
+    def restarted(self, progress: Progress) -> None:
+        """Forget what ``progress`` has run so far: it begins its plan anew."""
 
     def answer_s(self, request: Request) -> float:
         """Return the seconds from the end of the last stage to the answer, on no GPU."""

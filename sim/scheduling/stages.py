@@ -71,6 +71,8 @@ class StageScheduler(Scheduler, StageView):
     _launch_s: float = field(init=False, repr=False)
     _busy: int = field(init=False, default=0, repr=False)
     _bit: dict[tuple[int, ...], int] = field(init=False, default_factory=dict, repr=False)
+    _away: set[int] = field(init=False, default_factory=set, repr=False)
+    """GPUs that are down, or load after a repair."""
     _submitted: int = field(init=False, default=0, repr=False)
     _numbers: int = field(init=False, default=0, repr=False)
     _turn: tuple[float, int] = field(init=False, default=(inf, 0), repr=False)
@@ -91,6 +93,7 @@ class StageScheduler(Scheduler, StageView):
         self.claimed = [0] * gpus
         self.moves_are_free = self.executor.moves_are_free
         self._launch_s = self.executor.launch_s
+        self.executor.bind_abort(self._abort)
         self.estimates.bind(run, self.executor.cost)
         self.group_policy.bind(run, self)
 
@@ -455,6 +458,76 @@ class StageScheduler(Scheduler, StageView):
         stage = progress.plan.stages[attempt.index]
         believed = self._believed.pop(progress)
         self.executor.ran(progress, attempt, believed.seconds(attempt.done, attempt.steps, stage.steps))
+
+    # -- GPUs that fail ----------------------------------------------------------------------------------------------
+
+    def worker_changed(self, worker: Worker, now_s: float) -> None:
+        """Hold a GPU that is down or loads, as a launch would, until it is back."""
+        gpu, is_away = worker.id, worker.down or worker.loading
+        if is_away == (gpu in self._away):
+            return
+        if is_away:
+            self._away.add(gpu)
+            self._busy |= 1 << gpu
+            self.claimed[gpu] += 1
+        else:
+            self._away.remove(gpu)
+            self._busy &= ~(1 << gpu)
+            self.claimed[gpu] -= 1
+        self._decide(now_s)
+
+    def _abort(self, worker: Worker, now_s: float) -> list[Request]:
+        """End the launch on ``worker``, which fails, and restart the requests at a boundary with their latent there.
+
+        A launch that was decided and has not started stays, and waits until the GPU is back.
+        """
+        lost: list[Request] = []
+        for launch in list(self._launches.values()):
+            progress, on = launch.progress, launch.moving or launch.group
+            if launch.due is not None and on is not None:
+                if worker.id in on.gpus:
+                    self._lose(launch, on, now_s)
+                    lost.append(progress.request)
+            elif self._restart(progress, launch.group if launch.is_moved else progress.group, worker, now_s):
+                launch.is_moved, launch.steps = False, min(launch.steps, progress.left)
+        for progress in self.waiting:
+            if self._restart(progress, progress.group, worker, now_s):
+                self.group_policy.restarted(progress, now_s)
+        if lost:
+            self._run.cluster.occupy(worker)  # it counts as running what it lost, until it is down
+        return lost
+
+    def _lose(self, launch: Running, on: Worker, now_s: float) -> None:
+        """End a launch, or the move before it, whose GPUs ``on`` have one that fails; its request is lost."""
+        progress, attempt = launch.progress, self._attempts.get(launch.progress)
+        assert launch.due is not None
+        self._clock.cancel(launch.due)
+        self._busy &= ~(launch.mask if launch.moving is None else self._bit[on.gpus])
+        self._run.cluster.vacate(on)
+        for gpu in launch.gpus:
+            self.claimed[gpu] -= 1
+        del self._launches[progress]
+        from_s = launch.begin_s
+        if attempt is not None and launch.moving is not None:
+            self._close(progress, attempt)
+        elif attempt is not None:
+            from_s = attempt.from_s
+            del self._attempts[progress], self._believed[progress]
+        self.executor.lost(progress, on, from_s, now_s)
+        progress.running, progress.left, progress.group = False, 0, launch.group
+        self.group_policy.at_boundary(progress, now_s)
+        self.group_policy.ended(progress, now_s)
+
+    def _restart(self, progress: Progress, at: Worker | None, worker: Worker, now_s: float) -> bool:
+        """Restart ``progress``, which does not run, if its latent is ``at`` GPUs with ``worker``; return True then."""
+        if at is None or worker.id not in at.gpus:
+            return False
+        attempt = self._attempts.get(progress)
+        if attempt is not None:
+            self._close(progress, attempt)
+        progress.restart(now_s)
+        self.executor.restarted(progress)
+        return True
 
     def stranded(self) -> list[tuple[Request, str]]:
         left = [*self.waiting, *(launch.progress for launch in self._queue)]

@@ -147,6 +147,15 @@ class FixedGroups(GroupPolicy):
             lane.owner = None
         self._changed.append(lane)
 
+    def restarted(self, progress: Progress, now_s: float) -> None:
+        lane = self._lane_of[progress]
+        queued = [each for _, each in lane.queue]
+        if progress in queued:
+            lane.queue.clear()
+            lane.queued_s = 0.0
+            for each in queued:
+                self._push(lane, each)
+
     def ended(self, progress: Progress, now_s: float) -> None:
         lane = self._lane_of.pop(progress)
         lane.owner = None

@@ -129,6 +129,12 @@ class Pools(GroupPolicy):
         else:
             pool.queue.append(progress)
 
+    def restarted(self, progress: Progress, now_s: float) -> None:
+        for pool in self._pools:
+            if progress in pool.queue:
+                pool.queue.remove(progress)
+        self._pool(progress.stage.component).queue.append(progress)
+
     def decide(self, now_s: float) -> list[Launch]:
         """Start what fits, the last stages first: a hand-over then precedes the next request on its old GPUs."""
         launches = []

@@ -143,6 +143,10 @@ class PreemptClass(GroupPolicy):
         if progress.left:
             self._stopped[progress] = None
 
+    def restarted(self, progress: Progress, now_s: float) -> None:
+        del self._stopped[progress]
+        insort(self._new.setdefault(self._alike[progress], []), (self._order[progress], progress))
+
     def ended(self, progress: Progress, now_s: float) -> None:
         del self._order[progress], self._standalone_s[progress], self._known_costs[progress], self._alike[progress]
         self._preemptible.discard(progress)

@@ -189,6 +189,11 @@ class TridentServe(GroupPolicy):
         if progress.left:
             self._waiting[progress.stage.component][progress] = self._options(progress)
 
+    def restarted(self, progress: Progress, now_s: float) -> None:
+        for waiting in self._waiting.values():
+            waiting.pop(progress, None)
+        self.at_boundary(progress, now_s)
+
     def decide(self, now_s: float) -> list[Launch]:
         if now_s - self._divided_s >= self.period_s and self._work_s:
             self._divide(now_s)
