@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from backends.base import Cost, Work
 from sim.addons.service_gpus import ServiceGpus
 from sim.cluster.failures import Failures
+from sim.core.errors import ConfigError
 from sim.core.request import COMPLETED, FAILED, Addons
 from sim.engine import Engine
 from sim.execution.stages import Stages
@@ -291,3 +292,8 @@ def test_same_seed_gives_the_same_failures_and_every_request_completes() -> None
     assert one.attempts.equals(other.attempts)
     assert one.summary["requests"]["completed"] == 120
     assert one.summary["gpu"]["switches"] > 0
+
+
+def test_outage_of_a_service_gpu_is_refused() -> None:
+    with pytest.raises(ConfigError, match="found GPU 2, which serves ControlNets"):
+        run_stages([0.0], [Addons(("canny",))], 2, 1, controllers=[Failures({2: [(1.0, 2.0)]})])
