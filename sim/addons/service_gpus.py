@@ -50,13 +50,16 @@ class ServiceGpus(ControlNetPlacement):
         if not nets:
             return plain
         parts = step_parts(self._run, worker, active, self._faster)
-        extra_s = max(parts.controlnet_s - parts.encoder_s, 0.0) + nets * parts.receive_s
-        return lengthen(plain, extra_s)
+        return lengthen(plain, remote_extra_s(parts, nets))
 
     def request_left(self, worker: Worker, request: Request, active: Sequence[Request]) -> None:
+        self.evict_all(self._run.cluster.service_gpus(worker))
+
+    def evict_all(self, gpus: Sequence[Worker]) -> None:
+        """Evict the ControlNets of ``gpus``, whose request is done, unless they are to stay."""
         if self.keep_resident:
             return
-        for gpu in self._run.cluster.service_gpus(worker):
+        for gpu in gpus:
             for asset in [each for each in gpu.resident if each.kind == "controlnet"]:
                 self._run.cluster.evict(gpu, asset)
 
@@ -99,6 +102,11 @@ def step_parts(
     work = run.work(active[0])
     parts, speedup = backend.remote_controlnet_costs(work, len(active), worker.denoisers), faster(work.model)
     return RemoteControlNetCosts(parts.encoder_s / speedup, parts.controlnet_s / speedup, parts.receive_s)
+
+
+def remote_extra_s(parts: RemoteControlNetCosts, nets: int) -> float:
+    """Return the seconds that ``nets`` ControlNets on other GPUs add to a step without any."""
+    return max(parts.controlnet_s - parts.encoder_s, 0.0) + nets * parts.receive_s
 
 
 def lengthen(plain: Cost, extra_s: float) -> Cost:

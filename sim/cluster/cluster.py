@@ -119,7 +119,7 @@ class Cluster:
             if worker.running or worker.loading:
                 busy += 1
         for worker in self.servers:
-            busy += worker.busy_until_s > now_s
+            busy += worker.running > 0 or worker.busy_until_s > now_s
         for group in self._live_groups:
             if group.running or group.loading:
                 busy += len(group.gpus)
@@ -361,6 +361,7 @@ class Cluster:
         else:
             self._install(group, model)
             group.resident |= resident_on_all([worker.resident for worker in workers[:stepping]])
+            self._worker_changed(group, now_s)
         self._record.decisions.append((now_s, "group", {"gpus": list(members), "role": role}))
         return group
 
@@ -433,6 +434,11 @@ class Cluster:
     ) -> float:
         self._name_model(group, model)
         return self.record_busy(group, from_s, until_s, kind, joules, 1, row)
+
+    def cut_short(self, group: Worker) -> None:
+        if group.busy_until_s > self._clock._now:
+            self._record.usage_log.cut(group.id, self._clock._now)
+            group.busy_until_s = self._clock._now
 
     def rent(self, on: int) -> None:
         self._is_rented = True

@@ -50,6 +50,12 @@ class Failures(Controller):
         absent = sorted(set(self.outages) - set(range(run.cluster.gpus)))
         if absent:
             raise ConfigError(f"failures.outages: found GPU {absent[0]}, expected 0 to {run.cluster.gpus - 1}")
+        for server in run.cluster.servers:
+            if server.id in self.outages:
+                raise ConfigError(
+                    f"failures.outages: found GPU {server.id}, which serves ControlNets, and the failure of such a GPU "
+                    "is not modelled; name others"
+                )
         for worker in run.cluster.workers:
             if worker.id in self.outages:
                 run.process(self._take_down(worker, iter(self.outages[worker.id])))

@@ -64,6 +64,11 @@ class Progress:
         self.left = self.stage.steps
         return False
 
+    def restart(self, now_s: float) -> None:
+        """Begin the plan anew, on any GPUs: the latent was lost."""
+        self.index, self.stage, self.group, self.costs = 0, self.stages[0], None, {}
+        self.left, self.paused_since_s = self.stage.steps, now_s
+
     def __repr__(self) -> str:
         return f"the request in row {self.request.row} with {self.left} steps left of its {self.stage.component}"
 

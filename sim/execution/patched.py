@@ -10,6 +10,7 @@ from conf.ranges import Count
 from sim.core.errors import ConfigError
 from sim.core.request import Request
 from sim.execution.same_size import SameSizeSteps
+from sim.execution.speedup import Speedup, price_on_groups, step_on_group
 from sim.protocols import Run, Steps, Worker
 
 
@@ -18,18 +19,21 @@ class PatchedSteps(Steps):
     """Step all running requests as one batch of patches, whatever their sizes (PatchedServe, section 4).
 
     Text encoding and decoding run one request at a time. The backend's cost of a step of patches includes splitting,
-    stitching and the halo.
+    stitching and the halo. A group of GPUs steps each patch together: its speedup over one GPU is that of whole images.
 
     Args:
         side: side of a patch in pixels. ``trace`` takes the greatest common divisor of all sizes of the trace, which
             PatchedServe keeps for the whole run (6.1.1). ``active`` takes that of the sizes in the batch.
         min_side: in pixels; if the common divisor is smaller, images are padded to multiples of this.
+        speedup: GPUs of a group -> speedup of its steps over one GPU, the same for any batch; overrides the backend's
+            profile, of which a batch takes the smallest of its requests.
 
-    Raises ConfigError for a backend without patches.
+    Raises ConfigError for a backend without patches, or a group size with a speedup neither here nor in the profile.
     """
 
     side: Count | Literal["trace", "active"] = "trace"
     min_side: Count = 64
+    speedup: Speedup = field(default_factory=dict)
     _same_size: SameSizeSteps = field(init=False, default_factory=SameSizeSteps, repr=False)
     _run: Run = field(init=False, repr=False)
     _backends: dict[str, Patching] = field(init=False, default_factory=dict, repr=False)
@@ -64,7 +68,8 @@ class PatchedSteps(Steps):
 
     def step(self, worker: Worker, active: Sequence[Request], now_s: float) -> Cost:
         works = self._same_size.works(worker, active)
-        return self._backends[worker.gpu.name].patched(works, self._side(works))
+        cost = self._backends[worker.gpu.name].patched(works, self._side(works))
+        return step_on_group(worker, active, cost, self.speedup)
 
     def finish(self, worker: Worker, request: Request, now_s: float) -> tuple[Cost, Cost]:
         return self._same_size.finish(worker, request, now_s)
@@ -72,7 +77,7 @@ class PatchedSteps(Steps):
     def price(self, works: Sequence[Work]) -> Cost:
         self._same_size.begin_live(works)
         (backend,) = self._backends.values()
-        return backend.patched(works, self._side(works))
+        return price_on_groups(self._run, works, backend.patched(works, self._side(works)), self.speedup)
 
     def _side(self, works: Sequence[Work]) -> int:
         return self._fixed_side or common_side(((work.width, work.height) for work in works), self.min_side)

@@ -37,6 +37,10 @@ class Residency:
             return 0.0
         return max(sum(self._load_s(gpu, model, component) for component in components) for gpu in gpus)
 
+    def forget(self, gpu: int) -> None:
+        """Let ``gpu`` hold what it held at the start: it failed, and its repair loads that."""
+        self._held.pop(gpu, None)
+
     def _load_s(self, gpu: int, model: str, component: str) -> float:
         key, weights, memory_bytes = (model, component), self.weights(model, component), self.memory_bytes
         if weights is None or memory_bytes is None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from backends.base import FREE, Cost, Work
 from sim.addons.assets import addons, on_all_gpus
 from sim.core.request import Request
-from sim.execution.speedup import Speedup, speedup_of
+from sim.execution.speedup import Speedup, price_on_groups, step_on_group
 from sim.protocols import Run, Steps, Worker
 
 
@@ -36,11 +36,7 @@ class SameSizeSteps(Steps):
         return on_all_gpus(worker, worker.backend.begin([work]))
 
     def step(self, worker: Worker, active: Sequence[Request], now_s: float) -> Cost:
-        cost = worker.backend.steps(self.works(worker, active))
-        if len(worker.gpus) == 1:
-            return cost
-        speedups = (speedup_of(worker, each, self.speedup, "batching.speedup") for each in active)
-        return on_all_gpus(worker, cost.over(min(speedups)))
+        return step_on_group(worker, active, worker.backend.steps(self.works(worker, active)), self.speedup)
 
     def works(self, worker: Worker, active: Sequence[Request]) -> list[Work]:
         """Return the works of ``active``. Raises SimulationError if they do not fit into the memory of ``worker``."""
@@ -55,7 +51,7 @@ class SameSizeSteps(Steps):
 
     def price(self, works: Sequence[Work]) -> Cost:
         self.begin_live(works)
-        return self._run.backend.steps(works)
+        return price_on_groups(self._run, works, self._run.backend.steps(works), self.speedup)
 
     def begin_live(self, works: Sequence[Work]) -> None:
         if self._run.backend.live:

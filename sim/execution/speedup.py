@@ -1,20 +1,22 @@
 """Speedup of the denoising steps on a group of GPUs over one GPU."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 from annotated_types import Ge
 
+from backends.base import Cost, Work
 from conf.ranges import Positive
+from sim.addons.assets import on_all_gpus
 from sim.core.errors import ConfigError
 from sim.core.request import Request
-from sim.protocols import Worker
+from sim.protocols import Run, Worker
 
 Speedup = dict[Annotated[int, Ge(2)], Positive]
 """GPUs of a group -> speedup of its steps over one GPU."""
 
 
-def speedup_of(worker: Worker, request: Request, speedup: Mapping[int, float], key: str) -> float:
+def speedup_of(worker: Worker, request: Request | Work, speedup: Mapping[int, float], key: str) -> float:
     """Return the speedup of a step on ``worker`` over one GPU: from ``speedup`` if it is there, else from the profile.
 
     Raises ConfigError, naming ``key``, if neither has it.
@@ -32,3 +34,27 @@ def speedup_of(worker: Worker, request: Request, speedup: Mapping[int, float], k
             f"backend's profile); add {key}={{{gpus}: ...}}"
         )
     return measured
+
+
+KEY = "batching.speedup"
+
+
+def step_on_group(worker: Worker, active: Sequence[Request], one_gpu: Cost, speedup: Mapping[int, float]) -> Cost:
+    """Return the cost on ``worker`` of a step of ``active`` that costs ``one_gpu`` on one GPU, with all GPUs' joules.
+
+    A batch is sped up as its request with the smallest speedup. Raises ConfigError as `speedup_of` does.
+    """
+    if len(worker.gpus) == 1:
+        return one_gpu
+    return on_all_gpus(worker, one_gpu.over(min(speedup_of(worker, each, speedup, KEY) for each in active)))
+
+
+def price_on_groups(run: Run, works: Sequence[Work], one_gpu: Cost, speedup: Mapping[int, float]) -> Cost:
+    """Return the cost of a step of ``works`` as ``step_on_group`` would, if all workers are groups of one size.
+
+    Otherwise it is that of one GPU, since no worker is named.
+    """
+    worker, *others = run.cluster.workers
+    if worker.denoisers == 1 or any(each.denoisers != worker.denoisers for each in others):
+        return one_gpu
+    return on_all_gpus(worker, one_gpu.over(min(speedup_of(worker, each, speedup, KEY) for each in works)))

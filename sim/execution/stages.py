@@ -1,22 +1,35 @@
 """Execution of stages on groups of GPUs that change between steps (``executor=stages``)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from math import ceil, isnan
+from math import ceil, isnan, nan
 from typing import Literal
 
-from backends.base import Asset, BackendError, size_text
+from backends.base import Asset, BackendError, Cost, Work, size_text
 from conf.ranges import Bandwidth, Count, Seconds
 from sim.addons.assets import load
+from sim.addons.inline import InlineControlNets
+from sim.addons.sync_loading import SyncLoading
 from sim.core.culprit import checked_cost
 from sim.core.errors import ConfigError, SimulationError
 from sim.core.gpu import check_one_kind
-from sim.core.plan import DENOISER, TEXT_ENCODER, VAE, WHOLE, Stage, apart, whole
+from sim.core.plan import DENOISER, MISSING, TEXT_ENCODER, VAE, WHOLE, Stage, apart, whole
 from sim.core.progress import Attempt, Progress
 from sim.core.request import Request
 from sim.execution.residency import Residency
+from sim.execution.stage_addons import StageAddons
 from sim.metrics.recorder import STEP_SHARE
-from sim.protocols import AttemptLog, Executor, RequestColumn, Run, StageCost, StageExecutor, Worker
+from sim.protocols import (
+    AttemptLog,
+    ControlNetPlacement,
+    Executor,
+    LoraLoading,
+    RequestColumn,
+    Run,
+    StageCost,
+    StageExecutor,
+    Worker,
+)
 
 MOVE = "move"
 """Component of a move of a latent between groups, in attempts.parquet."""
@@ -51,6 +64,8 @@ class Stages(Executor, StageExecutor):
             ``handling_s``.
         launch_s: seconds from a decision to the begin of its work, if its GPUs are idle by then.
         text_bytes: bytes that move from the text encoder to the denoiser; everywhere else a latent moves.
+        controlnet_placement, lora_loading: where ControlNets run, and when LoRAs are loaded, as of `StageAddons`; if
+            neither is given, ControlNets run inline and all add-ons are loaded before the first step.
     """
 
     stages: Literal["whole", "apart"] | list[Stage] = "whole"
@@ -62,6 +77,10 @@ class Stages(Executor, StageExecutor):
     handling_s: Seconds = 0.0
     handling_by_size: dict[str, Seconds] | None = None
     launch_s: Seconds = 0.0
+    controlnet_placement: ControlNetPlacement | None = None
+    lora_loading: LoraLoading | None = None
+    _addons: StageAddons | None = field(init=False, default=None, repr=False)
+    _abort: Callable[[Worker, float], list[Request]] = field(init=False, repr=False)
     _run: Run = field(init=False, repr=False)
     _log: AttemptLog = field(init=False, repr=False)
     _costs: dict[tuple[object, ...], StageCost] = field(init=False, default_factory=dict, repr=False)
@@ -77,9 +96,8 @@ class Stages(Executor, StageExecutor):
         self._run = run
         check_one_kind(run.cluster.kinds, "executor=stages", "a group's GPUs are of", "choose another executor=")
         if run.workload.addons is not None:
-            raise ConfigError(
-                "addons=serve: executor=stages runs no ControlNets or LoRAs; leave addons=ignore or choose another "
-                "executor="
+            self._addons = StageAddons(
+                run, self.controlnet_placement or InlineControlNets(), self.lora_loading or SyncLoading()
             )
         if run.backend.live:
             raise ConfigError("backend: found a live one, and executor=stages needs profiles; add backend=profiled")
@@ -134,7 +152,46 @@ class Stages(Executor, StageExecutor):
             "executor=stages was handed a whole request; choose scheduler=stages, which gives each stage its GPUs"
         )
 
+    def bind_abort(self, abort: Callable[[Worker, float], list[Request]]) -> None:
+        self._abort = abort
+
+    def abort(self, worker: Worker, now_s: float) -> list[Request]:
+        lost = self._abort(worker, now_s)
+        self._residency.forget(worker.id)
+        self._formed = {group for group in self._formed if worker.id not in self._run.cluster.gpus_of(group)}
+        return lost
+
+    def lost(self, progress: Progress, group: Worker, from_s: float, now_s: float) -> None:
+        request, stage, cluster = progress.request, progress.stage, self._run.cluster
+        model = request.model or ""
+        cluster.cut_short(group)
+        if from_s < now_s:
+            watts = self.cost(request, stage, len(group.gpus)).watts if group is progress.group else nan
+            drawn_j = None if isnan(watts) else watts * (now_s - from_s)
+            joules = cluster.record_stage(group, model, from_s, now_s, "lost", drawn_j, request.row)
+            self._log.add(
+                request.row, MISSING, stage.component, model, group.gpus, from_s, now_s, estimate_s=0.0, energy_j=joules
+            )
+        if group is progress.group:  # else it moved
+            self.launch_ended(progress, group, stage, False, now_s)
+        self.restarted(progress)
+
+    def restarted(self, progress: Progress) -> None:
+        request, columns = progress.request, self._columns
+        self._log.lose(request.row, request.arrival_s)
+        request.start_s = request.load_s = request.denoise_s = request.decode_s = request.energy_j = 0.0
+        for name in ("gpu_s", "estimate_s", "component_loads", STEP_SHARE):
+            columns[name][request.row] = 0
+
+    def refusal(self, request: Request) -> str:
+        return "" if self._addons is None else self._addons.refusal(request)
+
+    def max_degree(self, request: Request, stage: Stage, most: int) -> int:
+        most = min(most, stage.max_degree or most)
+        return most if self._addons is None else self._addons.max_degree(request, stage, most)
+
     def stages_of(self, request: Request) -> tuple[Stage, ...]:
+        request.remote_controlnets = self._addons is not None and self._addons.is_service
         if request.plan.stages:
             return request.plan.stages
         steps = request.steps - request.skipped
@@ -150,9 +207,10 @@ class Stages(Executor, StageExecutor):
 
     def cost(self, request: Request, stage: Stage, degree: int) -> StageCost:
         row = request.row if self._by_row else -1
+        nets = 0 if request.addons is None else len(request.addons.controlnets)
         key = (
             request.model, request.width, request.height, request.frames, request.steps, stage.component, degree,
-            request.plan.refine, row,
+            request.plan.refine, nets, row,
         )  # fmt: skip
         found = self._costs.get(key)
         if found is None:
@@ -168,7 +226,7 @@ class Stages(Executor, StageExecutor):
         if component in (WHOLE, TEXT_ENCODER):
             first_s = checked_cost(backend.begin((work,)), backend, "begin").seconds
         if component in (WHOLE, DENOISER):
-            cost = backend.group_step(work, degree)
+            cost = self._group_step(work, degree)
             if cost is None:
                 sizes = ", ".join(map(str, sorted({1, *backend.group_sizes()})))
                 size = size_text(work.width, work.height, work.frames)
@@ -178,6 +236,10 @@ class Stages(Executor, StageExecutor):
                 )
             step_s = checked_cost(cost, backend, "group_step").seconds
             joules = cost.joules
+            extra_s = 0.0 if self._addons is None else self._addons.extra_s(work, degree)
+            if extra_s and joules is not None:
+                joules *= (step_s + extra_s) / step_s
+            step_s += extra_s
         if component in (WHOLE, VAE):
             work.done = work.steps
             last_s = checked_cost(backend.end((work,)), backend, "end").seconds
@@ -185,6 +247,17 @@ class Stages(Executor, StageExecutor):
             step_s = backend.component_s(component, work, degree)
         watts = gpu.energy_j(1.0) * degree if joules is None or not step_s else joules / step_s
         return StageCost(first_s, step_s, last_s, watts)
+
+    def _group_step(self, work: Work, degree: int) -> Cost | None:
+        """Return a step on ``degree`` GPUs; inline ControlNets are as much faster there as the denoiser."""
+        backend = self._run.backend
+        if degree == 1 or not work.controlnets:
+            return backend.group_step(work, degree)
+        plain = replace(work, controlnets=())
+        found, alone, with_nets = (backend.group_step(*each) for each in ((plain, degree), (plain, 1), (work, 1)))
+        if found is None or alone is None or with_nets is None:
+            return None
+        return found.times(with_nets.seconds / alone.seconds)
 
     def answer_s(self, request: Request) -> float:
         if not self.handling_by_size:
@@ -210,6 +283,11 @@ class Stages(Executor, StageExecutor):
             cluster.record_stage(group, model, now_s + took_s, now_s + took_s + loads_s, "load")
             self._columns["component_loads"][request.row] += 1
             took_s += loads_s
+        if self._addons is not None and progress.stage.component in (WHOLE, DENOISER):
+            for kind, load_cost in self._addons.load(progress, group, now_s):
+                begun_s, took_s = now_s + took_s, took_s + load_cost.seconds
+                until_s = now_s + took_s
+                request.energy_j += cluster.record_stage(group, model, begun_s, until_s, kind, load_cost.joules)
         if took_s:
             request.load_s += took_s
         fetch_s = request.plan.fetch_s
@@ -227,6 +305,17 @@ class Stages(Executor, StageExecutor):
             why = f"component_weights of {', '.join(unknown)}" if unknown else "cluster.gpu.memory_bytes"
             self._run.assume(f"seconds to load components of {model}", 0, f"not charged: the {why} are not known")
         return has_memory and len(unknown) < len(ALL)
+
+    def reserve(self, progress: Progress, group: Worker) -> bool:
+        return self._addons is None or self._addons.reserve(progress, group)
+
+    def launch_ended(self, progress: Progress, group: Worker, stage: Stage, is_last: bool, now_s: float) -> None:
+        if self._addons is None or stage.component not in (WHOLE, DENOISER):
+            return
+        request, degree = progress.request, len(group.gpus)
+        self._columns["gpu_s"][request.row] += self._addons.service_gpu_s(progress, now_s)
+        watts = self.cost(request, stage, degree).watts / degree
+        self._addons.launch_ended(progress, group, watts, is_last, now_s)
 
     def move_s(self, progress: Progress, group: Worker) -> float:
         seconds = self.migration_s

@@ -38,7 +38,8 @@ class AttemptLog:
 
     Attributes:
         row: trace row of the request.
-        stage: number of the stage in the request's plan; MISSING for a move.
+        stage: number of the stage in the request's plan; MISSING for a move, for a GPU that serves ControlNets,
+            and for work that was lost with a GPU.
         component, model: names of what ran.
         worker: number of the worker or group; its GPUs are in the table's column ``gpus``.
         from_s, until_s: instants of begin and end.
@@ -88,10 +89,18 @@ class AttemptLog:
         self.estimate_s.append(estimate_s)
         self.energy_j.append(energy_j)
 
+    def lose(self, row: int, arrival_s: float) -> None:
+        """Take the attempts of ``row``, which arrived at ``arrival_s``, out of its stages: their work is lost."""
+        for at in reversed(range(len(self))):
+            if self.until_s[at] < arrival_s:
+                return
+            if self.row[at] == row:
+                self.stage[at] = MISSING
+
     def by_component(
         self, arrival_s: NDArray[np.float64], first: int, counted: NDArray[np.bool_]
     ) -> dict[str, "ComponentUse"]:
-        """Return the use of each component in the attempts that are ``counted``; moves are none.
+        """Return the use of each component in the attempts that are ``counted``; those of no stage do not count.
 
         Args:
             arrival_s: arrival of each request, from trace row ``first`` on.

@@ -33,6 +33,16 @@ class UsageLog:
         """Return all spans, (n,) of SPAN."""
         return np.frombuffer(bytes(self.buffer), SPAN)
 
+    def cut(self, worker: int, now_s: float) -> None:
+        """End at ``now_s`` the spans of ``worker`` that were recorded ahead, their joules in proportion; O(spans)."""
+        spans = self.spans().copy()
+        ahead = (spans["worker"] == worker) & (spans["until_s"] > now_s)
+        begun = ahead & (spans["from_s"] < now_s)
+        from_s, until_s = spans["from_s"][begun], spans["until_s"][begun]
+        spans["joules"][begun] *= (now_s - from_s) / (until_s - from_s)
+        spans["until_s"][begun] = now_s
+        self.buffer[:] = spans[begun | ~ahead].tobytes()
+
     def off_s(self, start_s: float, end_s: float, gpus_per_instance: int = 1) -> float:
         """Return the GPU-seconds in [start_s, end_s] of instances that were off, so that nobody paid for them."""
         inside_s = [

@@ -122,6 +122,9 @@ class Cluster(Protocol):
     ) -> float:
         """Record busy time of all GPUs of ``group`` with ``model``, as record_busy does."""
 
+    def cut_short(self, group: Worker) -> None:
+        """End now the busy time of ``group`` that was recorded ahead, since its GPU failed."""
+
     def rent(self, on: int) -> None:
         """Begin a run with the first ``on`` GPUs on and the others off, for a controller that rents instances.
 

@@ -1,7 +1,7 @@
 """Groups of GPUs that change while a request runs: which GPUs run which stage next, and for how many steps."""
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from sim.core.plan import Stage
@@ -86,7 +86,9 @@ class StageView(Protocol):
         moves_are_free: True if a latent moves to other GPUs in no time.
         launches_are_free: True if a launch begins at its decision, so that single steps take as long as many at once.
         estimates_are_exact: True if every estimate is the true cost.
-        claimed: for each GPU, the number of launches decided and not ended that hold it.
+        claimed: for each GPU that runs stages, the number of launches decided and not ended that hold it. GPUs that
+            serve ControlNets (Cluster.servers), the last ones, are not among them. A GPU that is down, or loads after
+            a repair, counts as held.
     """
 
     waiting: Mapping[Progress, None]
@@ -130,9 +132,10 @@ class StageView(Protocol):
 class GroupPolicy(Protocol):
     """A group policy: decides at every event which GPUs run which stage next (``scheduler=stages``).
 
-    A launch claims its GPUs until it ends; it starts once all of them are idle, after all events of the instant. The
-    scheduler decides after every event: an arrival, the end of a launch, the end of a request, ``decide_at``; and once
-    more after launches started.
+    A launch claims its GPUs until it ends; it starts once all of them are idle and up, after all events of the instant.
+    The scheduler decides after every event: an arrival, the end of a launch, the end of a request, ``decide_at``, the
+    failure of a GPU and its return; and once more after launches started. A launch that is lost with a GPU ends
+    (``at_boundary``) with no steps left, and then its request (``ended``).
 
     Attributes:
         decides_before_release: True to decide at the end of a launch before its GPUs are free, too.
@@ -153,7 +156,11 @@ class GroupPolicy(Protocol):
         return
 
     def ended(self, progress: Progress, now_s: float) -> None:
-        """Take note that a request was answered."""
+        """Take note that a request was answered, or was lost with its GPU; one that is lost arrives anew."""
+        return
+
+    def restarted(self, progress: Progress, now_s: float) -> None:
+        """Take note that a waiting request begins its plan anew, since a GPU that held its latent failed."""
         return
 
     @abstractmethod
@@ -183,15 +190,45 @@ class StageExecutor(Protocol):
         """
         return False
 
+    def bind_abort(self, abort: Callable[[Worker, float], list[Request]]) -> None:
+        """Take the scheduler's function that ends the launch on a GPU that fails, for Executor.abort.
+
+        It returns the requests that are lost.
+        """
+        return
+
     def place(self, gpus: Sequence[int], components: Sequence[str]) -> None:
         """Take note, before the run, that ``gpus`` will run ``components`` alone."""
         return
+
+    def refusal(self, request: Request) -> str:
+        """Return why no group can run ``request``, which then fails at once; empty if one can."""
+        return ""
+
+    def max_degree(self, request: Request, stage: Stage, most: int) -> int:
+        """Return the greatest parallel degree of ``stage`` of ``request``, of ``most`` at most."""
+        return min(most, stage.max_degree or most)
 
     def stages_of(self, request: Request) -> tuple[Stage, ...]:
         """Return the stages of ``request``: those of its plan, else the executor's own."""
 
     def cost(self, request: Request, stage: Stage, degree: int) -> StageCost:
         """Return the true cost of ``stage`` of ``request`` on ``degree`` GPUs."""
+
+    def reserve(self, progress: Progress, group: Worker) -> bool:
+        """Take what the next launch of ``progress`` needs besides the GPUs of ``group``, which are idle.
+
+        Returns:
+            False if it is not to be had now. The launch then waits, and asks again after the next event.
+        """
+        return True
+
+    def launch_ended(self, progress: Progress, group: Worker, stage: Stage, is_last: bool, now_s: float) -> None:
+        """Free what was reserved for the launch of ``stage`` on ``group``, which ended now.
+
+        ``is_last`` is True if no step of the stage is left.
+        """
+        return
 
     def prepare(self, progress: Progress, group: Worker, now_s: float) -> float:
         """Form ``group`` and load what its GPUs lack, if anything; return the seconds until the first step begins."""
@@ -204,6 +241,12 @@ class StageExecutor(Protocol):
 
     def ran(self, progress: Progress, attempt: Attempt, estimate_s: float) -> None:
         """Record ``attempt``, which ended; a scheduler expected it to take ``estimate_s``."""
+
+    def lost(self, progress: Progress, group: Worker, from_s: float, now_s: float) -> None:
+        """Record the work of ``progress`` on ``group`` from ``from_s``, if it began by now: a GPU of it failed."""
+
+    def restarted(self, progress: Progress) -> None:
+        """Forget what ``progress`` has run so far: it begins its plan anew."""
 
     def answer_s(self, request: Request) -> float:
         """Return the seconds from the end of the last stage to the answer, on no GPU."""

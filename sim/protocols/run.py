@@ -44,6 +44,8 @@ class AttemptLog(Protocol):
         energy_j: float = ...,
     ) -> None: ...
 
+    def lose(self, row: int, arrival_s: float) -> None: ...
+
 
 class Log(Protocol):
     """A log of events that belong to no request, each with its duration."""

@@ -7,10 +7,10 @@ from operator import itemgetter
 
 from sim.core.clock import COMPLETION, DISPATCH, INSERTION, Clock, Entry
 from sim.core.culprit import class_name
-from sim.core.errors import SimulationError
+from sim.core.errors import ConfigError, SimulationError
 from sim.core.plan import Stage
 from sim.core.progress import Attempt, Progress
-from sim.core.request import DISCARDED, Request
+from sim.core.request import DISCARDED, FAILED, Request
 from sim.core.worker import Worker
 from sim.protocols import Estimates, GroupPolicy, Launch, Run, Scheduler, StageCost, StageExecutor, StageView
 from sim.protocols.execution import TOLERANCE
@@ -83,6 +83,8 @@ class StageScheduler(Scheduler, StageView):
     _moves_block: bool = field(init=False, repr=False)
     _busy: int = field(init=False, default=0, repr=False)
     _bit: dict[tuple[int, ...], int] = field(init=False, default_factory=dict, repr=False)
+    _away: set[int] = field(init=False, default_factory=set, repr=False)
+    """GPUs that are down, or load after a repair."""
     _submitted: int = field(init=False, default=0, repr=False)
     _numbers: int = field(init=False, default=0, repr=False)
     _turn: tuple[float, float, int] = field(init=False, default=(inf, 0.0, 0), repr=False)
@@ -98,11 +100,15 @@ class StageScheduler(Scheduler, StageView):
 
     def bind(self, run: Run) -> None:
         self._run, self._clock = run, run.clock
-        self.claimed = [0] * run.cluster.gpus
+        gpus = run.cluster.gpus - len(run.cluster.servers)
+        if any(server.id < gpus for server in run.cluster.servers):
+            raise ConfigError("allocation: scheduler=stages takes the first GPUs, and some of them serve ControlNets")
+        self.claimed = [0] * gpus
         self.moves_are_free = self.executor.moves_are_free
         self._launch_s = self.executor.launch_s
         self.launches_are_free = not self._launch_s
         self._moves_block = not (self.moves_are_free or self.executor.moves_in_background)
+        self.executor.bind_abort(self._abort)
         self.estimates.bind(run, self.executor.cost)
         self.estimates_are_exact = self.estimates.are_exact
         self.group_policy.bind(run, self)
@@ -116,7 +122,8 @@ class StageScheduler(Scheduler, StageView):
         return [gpu for gpu, count in enumerate(self.claimed) if not count]
 
     def degrees(self, progress: Progress) -> list[int]:
-        key = model, most = progress.request.model, progress.stage.max_degree or len(self.claimed)
+        request = progress.request
+        key = model, most = request.model, self.executor.max_degree(request, progress.stage, len(self.claimed))
         found = self._degrees.get(key)
         if found is None:
             measured = {1, *self._run.backend.group_sizes(model)}
@@ -138,13 +145,13 @@ class StageScheduler(Scheduler, StageView):
         left = progress.left
         if progress.running:
             left -= self._passed(self._launches[progress])
-        most = stage.max_degree
-        cost = self.cost(progress, min(degree, most) if most else degree)
+        max_degree = self.executor.max_degree
+        cost = self.cost(progress, max_degree(request, stage, degree))
         seconds = cost.seconds(stage.steps - left, left, stage.steps)
         if progress.index + 1 == len(progress.stages):
             return seconds
         for later in progress.stages[progress.index + 1 :]:
-            cost = self.estimates.cost(request, later, min(degree, later.max_degree or degree))
+            cost = self.estimates.cost(request, later, max_degree(request, later, degree))
             seconds += cost.seconds(0, later.steps, later.steps)
         return seconds
 
@@ -192,6 +199,10 @@ class StageScheduler(Scheduler, StageView):
     # -- events ------------------------------------------------------------------------------------------------------
 
     def offer(self, request: Request, now_s: float) -> None:
+        reason = self.executor.refusal(request)
+        if reason:
+            self._run.end(request, FAILED, reason)
+            return
         progress = Progress(request, self._submitted, self.executor.stages_of(request))
         self._submitted += 1
         progress.paused_since_s = now_s
@@ -350,10 +361,13 @@ class StageScheduler(Scheduler, StageView):
                 moved_s = progress.paused_since_s + move_s
             elif move_s > 0.0:
                 return self._move(launch, last, group, move_s, now_s)
+        if not self.executor.reserve(progress, group):
+            return False
         self._busy |= launch.mask
         self._run.cluster.occupy(group)
         attempt = self._attempts.get(progress)
-        if attempt is not None and (attempt.group is not group or attempt.index != progress.index):
+        has_addons = progress.request.addons is not None  # its next launch may load some, on other service GPUs
+        if attempt is not None and (attempt.group is not group or attempt.index != progress.index or has_addons):
             self._close(progress, attempt)
             attempt = None
         from_s = max(now_s, launch.earliest_s)
@@ -367,8 +381,10 @@ class StageScheduler(Scheduler, StageView):
         if launch.queued_s < now_s:
             self._number_after([launch])
             self._number_after(self._as_queued(now_s))
-        if self._at_boundary and last is not group:
-            self._close_on(launch.mask)
+        if self._at_boundary and (
+            last is not group or has_addons or self._run.cluster.lacks(group, progress.request.model or "")
+        ):
+            self._close_on(launch)
         ready_s = self.executor.prepare(progress, group, from_s)
         progress.group, progress.running = group, True
         launch.begin_s = max(from_s + ready_s, moved_s)
@@ -484,6 +500,8 @@ class StageScheduler(Scheduler, StageView):
         del self._launches[progress]
         attempt.until_s, attempt.steps = now_s, attempt.steps + launch.steps
         self.estimates.observed(progress.request, stage, len(launch.gpus), launch.steps, now_s - launch.begin_s)
+        is_last = launch.steps == progress.left
+        self.executor.launch_ended(progress, group, stage, is_last, now_s)
         if progress.advance(launch.steps):
             self._close(progress, attempt)
             answer_s = self.executor.answer_s(progress.request)
@@ -508,11 +526,17 @@ class StageScheduler(Scheduler, StageView):
         if attempt is not None:
             self._close(progress, attempt)
 
-    def _close_on(self, mask: int) -> None:
-        """Close the attempts at a boundary whose GPUs another request takes, before anything is recorded on these."""
+    def _close_on(self, launch: Running) -> None:
+        """Close the attempts at a boundary whose GPUs ``launch`` takes from another, before it records anything there.
+
+        Its own attempt goes on.
+        """
+        mask = launch.mask
         for progress in self._at_boundary:
             attempt = self._attempts.get(progress)
-            if attempt is not None and not progress.running and mask & sum(1 << gpu for gpu in attempt.group.gpus):
+            if progress is launch.progress or progress.running:
+                continue
+            if attempt is not None and mask & sum(1 << gpu for gpu in attempt.group.gpus):
                 self._close(progress, attempt)
 
     def _close(self, progress: Progress, attempt: Attempt) -> None:
@@ -520,6 +544,76 @@ class StageScheduler(Scheduler, StageView):
         stage = progress.stages[attempt.index]
         believed = self._believed.pop(progress)
         self.executor.ran(progress, attempt, believed.seconds(attempt.done, attempt.steps, stage.steps))
+
+    # -- GPUs that fail ----------------------------------------------------------------------------------------------
+
+    def worker_changed(self, worker: Worker, now_s: float) -> None:
+        """Hold a GPU that is down or loads, as a launch would, until it is back."""
+        gpu, is_away = worker.id, worker.down or worker.loading
+        if is_away == (gpu in self._away):
+            return
+        if is_away:
+            self._away.add(gpu)
+            self._busy |= 1 << gpu
+            self.claimed[gpu] += 1
+        else:
+            self._away.remove(gpu)
+            self._busy &= ~(1 << gpu)
+            self.claimed[gpu] -= 1
+        self._decide(now_s)
+
+    def _abort(self, worker: Worker, now_s: float) -> list[Request]:
+        """End the launch on ``worker``, which fails, and restart the requests at a boundary with their latent there.
+
+        A launch that was decided and has not started stays, and waits until the GPU is back.
+        """
+        lost: list[Request] = []
+        for launch in list(self._launches.values()):
+            progress, on = launch.progress, launch.moving or launch.group
+            if launch.due is not None and on is not None:
+                if worker.id in on.gpus:
+                    self._lose(launch, on, now_s)
+                    lost.append(progress.request)
+            elif self._restart(progress, launch.group if launch.is_moved else progress.group, worker, now_s):
+                launch.is_moved, launch.steps = False, min(launch.steps, progress.left)
+        for progress in self.waiting:
+            if self._restart(progress, progress.group, worker, now_s):
+                self.group_policy.restarted(progress, now_s)
+        if lost:
+            self._run.cluster.occupy(worker)  # it counts as running what it lost, until it is down
+        return lost
+
+    def _lose(self, launch: Running, on: Worker, now_s: float) -> None:
+        """End a launch, or the move before it, whose GPUs ``on`` have one that fails; its request is lost."""
+        progress, attempt = launch.progress, self._attempts.get(launch.progress)
+        assert launch.due is not None
+        self._clock.cancel(launch.due)
+        self._busy &= ~(launch.mask if launch.moving is None else self._bit[on.gpus])
+        self._run.cluster.vacate(on)
+        for gpu in launch.gpus:
+            self.claimed[gpu] -= 1
+        del self._launches[progress]
+        from_s = launch.begin_s
+        if attempt is not None and launch.moving is not None:
+            self._close(progress, attempt)
+        elif attempt is not None:
+            from_s = attempt.from_s
+            del self._attempts[progress], self._believed[progress]
+        self.executor.lost(progress, on, from_s, now_s)
+        progress.running, progress.left, progress.group = False, 0, launch.group
+        self.group_policy.at_boundary(progress, now_s)
+        self.group_policy.ended(progress, now_s)
+
+    def _restart(self, progress: Progress, at: Worker | None, worker: Worker, now_s: float) -> bool:
+        """Restart ``progress``, which does not run, if its latent is ``at`` GPUs with ``worker``; return True then."""
+        if at is None or worker.id not in at.gpus:
+            return False
+        attempt = self._attempts.get(progress)
+        if attempt is not None:
+            self._close(progress, attempt)
+        progress.restart(now_s)
+        self.executor.restarted(progress)
+        return True
 
     def stranded(self) -> list[tuple[Request, str]]:
         left = [*self.waiting, *(launch.progress for launch in self._queue)]

@@ -31,7 +31,7 @@ class FixedDegree(GroupPolicy):
     """GPUs that no request holds, ascending."""
 
     def bind(self, run: Run, view: StageView) -> None:
-        gpus = run.cluster.gpus
+        gpus = len(view.claimed)
         self._free = list(range(gpus))
         stated = {"degree": self.degree, **{f"degree_by_size.{size}": n for size, n in self.degree_by_size.items()}}
         key, most = max(stated.items(), key=lambda each: each[1])

@@ -93,7 +93,7 @@ class FixedGroups(GroupPolicy):
 
     def bind(self, run: Run, view: StageView) -> None:
         self._view = view
-        groups = self._groups(run.cluster.gpus)
+        groups = self._groups(len(view.claimed))
         self._lanes = [Lane(gpus) for gpus in groups]
         for lane in self._lanes:
             lane.rivals = [each for each in self._lanes if each is not lane and set(each.gpus) & set(lane.gpus)]
@@ -146,6 +146,15 @@ class FixedGroups(GroupPolicy):
             self._push(lane, progress)
             lane.owner = None
         self._changed.append(lane)
+
+    def restarted(self, progress: Progress, now_s: float) -> None:
+        lane = self._lane_of[progress]
+        queued = [each for _, each in lane.queue]
+        if progress in queued:
+            lane.queue.clear()
+            lane.queued_s = 0.0
+            for each in queued:
+                self._push(lane, each)
 
     def ended(self, progress: Progress, now_s: float) -> None:
         lane = self._lane_of.pop(progress)

@@ -64,7 +64,8 @@ class Pools(GroupPolicy):
     _of_gpu: list[Pool] = field(init=False, default_factory=list, repr=False)
 
     def bind(self, run: Run, view: StageView) -> None:
-        for components, count in self._members(run.cluster.gpus):
+        gpus = len(view.claimed)
+        for components, count in self._members(gpus):
             pool = Pool(components, range(len(self._of_gpu), len(self._of_gpu) + count))
             self._pools.append(pool)
             self._of_gpu += [pool] * count
@@ -74,10 +75,10 @@ class Pools(GroupPolicy):
                 name = "+".join(components)
                 run.gauge(f"queued_{name}", pool.queued)
                 run.gauge(f"busy_{name}", pool.busy)
-        if len(self._of_gpu) != run.cluster.gpus:
+        if len(self._of_gpu) != gpus:
             raise ConfigError(
-                f"group_policy.pools: found {len(self._of_gpu)} GPUs in pools of a cluster of {run.cluster.gpus}; give "
-                "every GPU to a pool, or set cluster.count"
+                f"group_policy.pools: found {len(self._of_gpu)} GPUs in pools of a cluster of {gpus}; give every "
+                "GPU to a pool, or set cluster.count"
             )
         for component, degree in self.degrees.items():
             if component in (self._of_component or COMPONENTS) and degree > len(self._pool(component).gpus):
@@ -127,6 +128,12 @@ class Pools(GroupPolicy):
             pool.queue.appendleft(progress)
         else:
             pool.queue.append(progress)
+
+    def restarted(self, progress: Progress, now_s: float) -> None:
+        for pool in self._pools:
+            if progress in pool.queue:
+                pool.queue.remove(progress)
+        self._pool(progress.stage.component).queue.append(progress)
 
     def decide(self, now_s: float) -> list[Launch]:
         """Start what fits, the last stages first: a hand-over then precedes the next request on its old GPUs."""

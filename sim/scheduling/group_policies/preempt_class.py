@@ -170,7 +170,7 @@ class PreemptClass(GroupPolicy):
         self._eligible = lru_cache(MAX_SEARCHES)(self._find)
         self._is_predictable = view.launches_are_free and view.estimates_are_exact and self.starved_s > 0.0
         degrees = self.degrees or sorted({1, *run.backend.group_sizes()})
-        gpus = run.cluster.gpus
+        gpus = len(view.claimed)
         self._groups = {
             degree: [self._group(each) for each in aligned(gpus // degree, degree)]
             for degree in sorted(degrees)
@@ -212,6 +212,18 @@ class PreemptClass(GroupPolicy):
         """Return the group of the last launch of ``progress``."""
         assert progress.group is not None
         return self._group(progress.group.gpus)
+
+    def _leave(self, last: int, progress: Progress) -> None:
+        """Take ``progress`` from the requests at a boundary whose last GPUs are ``last``."""
+        del self._stopped[last][progress]
+        if not self._stopped[last]:
+            del self._stopped[last]
+
+    def restarted(self, progress: Progress, now_s: float) -> None:
+        last = next(mask for mask, stopped in self._stopped.items() if progress in stopped)
+        self._leave(last, progress)
+        self._came.append(progress)
+        insort(self._new.setdefault(self._alike[progress], []), (self._order[progress], progress))
 
     def ended(self, progress: Progress, now_s: float) -> None:
         del self._order[progress], self._standalone_s[progress], self._known_costs[progress], self._alike[progress]
@@ -258,10 +270,7 @@ class PreemptClass(GroupPolicy):
         self._aside_since_s.pop(progress, None)
         self._not_aside.pop(progress, None)
         if progress.group is not None:
-            last = self._last(progress).mask
-            del self._stopped[last][progress]
-            if not self._stopped[last]:
-                del self._stopped[last]
+            self._leave(self._last(progress).mask, progress)
         else:
             new = self._new[self._alike[progress]]
             del new[bisect_left(new, (self._order[progress],))]

@@ -105,7 +105,7 @@ class GroupQueues:
     @classmethod
     def of(cls, run: Run, view: StageView, degree: int) -> "GroupQueues":
         """Return the cluster's GPUs in groups of ``degree``. Raises ConfigError if they do not divide evenly."""
-        gpus = run.cluster.gpus
+        gpus = len(view.claimed)
         if gpus % degree:
             raise ConfigError(
                 f"group_policy.degree: found {degree}, and {gpus} GPUs do not divide into groups of {degree}; choose a "

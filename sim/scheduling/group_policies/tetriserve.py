@@ -202,6 +202,11 @@ class TetriServe(GroupPolicy):
         else:
             self._waiting[progress] = None
 
+    def restarted(self, progress: Progress, now_s: float) -> None:
+        is_late = self._known[progress].is_late
+        costs = self._known[progress] = self._costs(progress)
+        costs.is_late = is_late
+
     def ended(self, progress: Progress, now_s: float) -> None:
         del self._known[progress]
 

@@ -189,6 +189,11 @@ class TridentServe(GroupPolicy):
         if progress.left:
             self._waiting[progress.stage.component][progress] = self._options(progress)
 
+    def restarted(self, progress: Progress, now_s: float) -> None:
+        for waiting in self._waiting.values():
+            waiting.pop(progress, None)
+        self.at_boundary(progress, now_s)
+
     def decide(self, now_s: float) -> list[Launch]:
         if now_s - self._divided_s >= self.period_s and self._work_s:
             self._divide(now_s)
@@ -210,10 +215,10 @@ class TridentServe(GroupPolicy):
         (gpu,), model = run.cluster.kinds, next(iter(run.models.values())).name
         measured = {each: run.backend.component_weights(each, model) for each in self._waiting}
         weights = {each: found for each, found in measured.items() if found is not None}
-        best = best_placement(self._work_s, self._runs, weights, gpu.memory_bytes, run.cluster.gpus)
+        best = best_placement(self._work_s, self._runs, weights, gpu.memory_bytes, len(self._view.claimed))
         if first or best.load < self._present_load(weights, gpu.memory_bytes) * (1 - self.min_gain):
             left = dict(zip(best.pools, best.gpus, strict=True))
-            placed: list[tuple[str, ...] | None] = [None] * run.cluster.gpus
+            placed: list[tuple[str, ...] | None] = [None] * len(self._view.claimed)
             for at, pool in enumerate(self._pool_of_gpu):
                 if left.get(pool, 0):
                     placed[at], left[pool] = pool, left[pool] - 1

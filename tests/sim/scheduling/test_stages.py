@@ -335,7 +335,7 @@ def test_executor_that_logs_other_times_than_it_took_is_named(factor: float, sai
         run.run()
 
 
-def test_add_ons_and_live_backends_are_refused() -> None:
-    with pytest.raises(ConfigError, match="executor=stages runs no ControlNets"):
+def test_asynchronous_loras_are_refused() -> None:
+    with pytest.raises(ConfigError, match="executor=stages loads LoRAs before the first step"):
         simulated("system=edf-best-fit", "models=sdxl", "cluster=h800", "trace=synthetic-service-a", "addons=serve",
-                  "trace.requests=20")  # fmt: skip
+                  "lora_loading=async", "lora_fetch=link", "trace.requests=20")  # fmt: skip

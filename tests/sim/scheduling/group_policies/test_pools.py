@@ -148,3 +148,13 @@ def test_pools_that_are_not_the_cluster_are_refused(overrides: tuple[str, ...], 
         simulated(
             "system=pools", "cluster=h100", "models=qwen-image", "cluster.count=8", "trace.requests=5", *overrides
         )
+
+
+def test_pool_whose_component_takes_no_time_is_idle() -> None:
+    """The profile has no seconds for text encoding."""
+    outcome = simulated(
+        "system=pools", "models=flux-dev-xdit", "cluster=h100", "cluster.count=8", "shapes=model", "trace.requests=20"
+    )
+    components = outcome.summary["stages"]["components"]
+    assert components["text-encoder"]["busy_fraction"] == 0.0
+    assert components["denoiser"]["busy_fraction"] > 0.0

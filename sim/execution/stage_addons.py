@@ -1,0 +1,212 @@
+"""Add-ons of stages: ControlNets on the group's own GPUs or on service GPUs, and LoRAs in the denoiser's weights."""
+
+from dataclasses import dataclass, field
+from math import isnan
+
+from backends.base import AddonBackend, Asset, Cost, Work
+from sim.addons.assets import activation_bytes, on_all_gpus, requested_addons
+from sim.addons.inline import InlineControlNets
+from sim.addons.service_gpus import ServiceGpus, assign_gpus, load_controlnet, remote_extra_s
+from sim.addons.sync_loading import SyncLoading
+from sim.core.culprit import class_name
+from sim.core.errors import ConfigError
+from sim.core.plan import DENOISER, MISSING, WHOLE, Stage
+from sim.core.progress import Progress
+from sim.core.request import Request
+from sim.protocols import ControlNetPlacement, LoraLoading, RequestColumn, Run, Worker
+
+CONTROLNET = "controlnet"
+"""Component of a service GPU's work, in attempts.parquet, and kind of its busy time."""
+
+
+@dataclass(slots=True, eq=False)
+class Service:
+    """The service GPUs that a launch holds.
+
+    Attributes:
+        assigned: each ControlNet with its service GPUs.
+        from_s: instant at which the group began to prepare.
+    """
+
+    assigned: list[tuple[Asset, list[Worker]]]
+    from_s: float = 0.0
+
+    @property
+    def gpus(self) -> list[Worker]:
+        return [gpu for _, gpus in self.assigned for gpu in gpus]
+
+
+@dataclass(slots=True)
+class StageAddons:
+    """Place the ControlNets and LoRAs of a denoiser's launches (SwiftDiffusion, 4.1, on groups that change).
+
+    Inline, each GPU of the group holds the ControlNets and runs its share of them, as much faster as the denoiser is on
+    the group. With ``service`` a launch on d GPUs holds d service GPUs for each of its ControlNets, from its start to
+    its end. While too few are idle it waits, on its own idle GPUs. Launches take service GPUs in the order in which
+    they first found too few, so that none waits for ever. A service GPU keeps its ControlNets, and evicts the least
+    recently used ones for others; absent ones are loaded before the launch's first step, all at once.
+
+    LoRAs are loaded before the first step on every GPU of the group, one after another. Without ``keep_resident`` of
+    either, a request's add-ons leave the GPUs of its last launch with it.
+
+    Args:
+        controlnet_placement: inline, or on service GPUs.
+
+    Raises ConfigError for other placements and LoRA loadings, and without a service GPU.
+    """
+
+    run: Run
+    controlnet_placement: ControlNetPlacement = field(default_factory=InlineControlNets)
+    lora_loading: LoraLoading = field(default_factory=SyncLoading)
+    is_service: bool = field(init=False)
+    _wait: RequestColumn = field(init=False, repr=False)
+    _short_since_s: dict[Progress, float] = field(init=False, default_factory=dict, repr=False)
+    """Launches that found too few idle service GPUs, in the order in which they may take them."""
+    _held: dict[Progress, Service] = field(init=False, default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        run, placement = self.run, self.controlnet_placement
+        self.is_service = isinstance(placement, ServiceGpus)
+        if not isinstance(placement, ServiceGpus | InlineControlNets):
+            raise ConfigError(
+                f"controlnet_placement: found {class_name(placement)}, and executor=stages runs ControlNets inline or "
+                "on service GPUs; add controlnet_placement=inline or service"
+            )
+        if not isinstance(self.lora_loading, SyncLoading):
+            raise ConfigError(
+                f"lora_loading: found {class_name(self.lora_loading)}, and executor=stages loads LoRAs before the "
+                "first step; add lora_loading=sync ~lora_fetch"
+            )
+        if self.is_service and not run.cluster.servers:
+            raise ConfigError(
+                "controlnet_placement=service: executor=stages takes GPUs that the allocation sets aside, and found "
+                "none; add allocation=controlnet-servers"
+            )
+        placement.bind(run, lambda model: 1.0)
+        self.lora_loading.bind(run, lambda worker: None)
+        if self.is_service:
+            self._wait = run.add_column("server_wait_s", default=0.0)
+        else:
+            run.assume("inline ControlNets on several GPUs", "as much faster as the denoiser", "assumed")
+
+    def refusal(self, request: Request) -> str:
+        """Return why the add-ons of ``request`` can run on no group; empty if they can."""
+        run, servers = self.run, self.run.cluster.servers
+        nets, loras = (requested_addons(run, request, kind) for kind in ("controlnet", "lora"))
+        if self.is_service and len(nets) > len(servers):
+            return (
+                f"its {len(nets)} ControlNets need as many service GPUs, found {len(servers)}; raise allocation.servers"
+            )
+        worker = run.cluster.group((0,))
+        model = request.model or ""
+        on_group = [Asset("model", model, model), *loras, *(() if self.is_service else nets)]
+        for where, assets in (("its GPU", on_group), *(("a service GPU", [net]) for net in nets if self.is_service)):
+            needed = sum(worker.backend.bytes(each) or 0 for each in assets) + activation_bytes(worker, request)
+            memory_bytes = worker.gpu.memory_bytes
+            if len(assets) > (where == "its GPU") and memory_bytes is not None and needed > memory_bytes:
+                names = ", ".join(each.name for each in assets)
+                return (
+                    f"{names} and its activations take {needed / 1e9:.1f} GB of the {memory_bytes / 1e9:.1f} GB of "
+                    f"{where}; choose another cluster= or addons=ignore"
+                )
+        return ""
+
+    def max_degree(self, request: Request, stage: Stage, most: int) -> int:
+        """Return the greatest parallel degree up to ``most`` for which there are enough service GPUs."""
+        nets = self._count(request, stage)
+        return min(most, len(self.run.cluster.servers) // nets) if nets else most
+
+    def extra_s(self, work: Work, degree: int) -> float:
+        """Return the seconds that ControlNets on service GPUs add to a step of ``work`` on ``degree`` GPUs."""
+        if not work.remote_controlnets:
+            return 0.0
+        backend = self.run.backend
+        assert isinstance(backend, AddonBackend)
+        return remote_extra_s(backend.remote_controlnet_costs(work, 1, degree), len(work.remote_controlnets))
+
+    def reserve(self, progress: Progress, group: Worker) -> bool:
+        """Take the service GPUs of the next launch of ``progress`` on ``group``; return False if too few are idle.
+
+        Raises ConfigError if there will never be enough.
+        """
+        request, degree, now_s = progress.request, len(group.gpus), self.run.clock._now
+        needed = self._count(request, progress.stage) * degree
+        if not needed:
+            return True
+        servers = self.run.cluster.servers
+        if needed > len(servers):
+            raise ConfigError(
+                f"allocation.servers: the request in row {request.row} was launched on {degree} GPUs, where its "
+                f"{needed // degree} ControlNets need {needed} service GPUs, and found {len(servers)}; raise it, or "
+                "lower the degree of the group policy"
+            )
+        idle = [server for server in servers if not server.running]
+        if next(iter(self._short_since_s), progress) is not progress or len(idle) < needed:
+            self._short_since_s.setdefault(progress, now_s)
+            return False
+        self._wait[request.row] += now_s - self._short_since_s.pop(progress, now_s)
+        nets = requested_addons(self.run, request, "controlnet")
+        service = self._held[progress] = Service(assign_gpus(nets, idle, degree))
+        for server in service.gpus:
+            self.run.cluster.occupy(server)
+        return True
+
+    def load(self, progress: Progress, group: Worker, now_s: float) -> list[tuple[str, Cost]]:
+        """Load the absent add-ons of ``progress``, whose ``group`` prepares from ``now_s`` on; return kinds and costs.
+
+        They follow one another. GPUs side by side load at once, and the slowest counts.
+        """
+        run, request = self.run, progress.request
+        loads: list[tuple[str, Cost]] = []
+        service = self._held.get(progress)
+        if service is not None:
+            service.from_s = now_s
+            costs = [load_controlnet(run, gpu, net, request) for net, gpus in service.assigned for gpu in gpus]
+            seconds = [cost.seconds for cost in costs if cost is not None]
+            if seconds:
+                loads.append((CONTROLNET, Cost(max(seconds))))
+        workers = [run.cluster.group((gpu,)) for gpu in group.gpus]
+        parts = (self.lora_loading,) if self.is_service else (self.controlnet_placement, self.lora_loading)
+        for part in parts:
+            by_gpu = [part.load_addons(worker, request, ()) for worker in workers]
+            slowest = max(by_gpu, key=lambda each: sum(cost.seconds for _, cost in each))
+            loads += [(kind, on_all_gpus(group, cost)) for kind, cost in slowest]
+        return loads
+
+    def launch_ended(self, progress: Progress, group: Worker, watts: float, is_last: bool, now_s: float) -> None:
+        """Record the service GPUs of a launch of ``progress`` that ended, and free them.
+
+        Args:
+            watts: of each service GPU, as of each GPU of ``group``; NaN where it is not known.
+            is_last: True if the request has no denoising steps left, so that its add-ons may leave ``group``.
+        """
+        cluster, request, service = self.run.cluster, progress.request, self._held.pop(progress, None)
+        if service is not None:
+            from_s = min(service.from_s, now_s)  # it may fail before it begins
+            seconds = now_s - from_s
+            for server in service.gpus:
+                drawn_j = None if isnan(watts) else watts * seconds
+                joules = cluster.record_busy(server, from_s, now_s, CONTROLNET, drawn_j, 1, request.row)
+                request.energy_j += joules
+                self.run.attempts().add(
+                    request.row, MISSING, CONTROLNET, request.model or "", server.gpus, from_s, now_s,
+                    estimate_s=0.0, energy_j=joules,
+                )  # fmt: skip
+                cluster.vacate(server)
+            if is_last and isinstance(self.controlnet_placement, ServiceGpus):
+                self.controlnet_placement.evict_all(service.gpus)
+        if is_last:
+            for worker in [cluster.group((gpu,)) for gpu in group.gpus]:
+                if not self.is_service:
+                    self.controlnet_placement.request_left(worker, request, ())
+                self.lora_loading.request_left(worker, request, ())
+
+    def service_gpu_s(self, progress: Progress, now_s: float) -> float:
+        """Return the GPU-seconds that a launch of ``progress`` has held service GPUs."""
+        service = self._held.get(progress)
+        return 0.0 if service is None else max(now_s - service.from_s, 0.0) * len(service.gpus)
+
+    def _count(self, request: Request, stage: Stage) -> int:
+        """Return the ControlNets of ``stage`` of ``request`` that run on service GPUs."""
+        has_nets = self.is_service and request.addons is not None and stage.component in (WHOLE, DENOISER)
+        return len(request.addons.controlnets) if has_nets and request.addons is not None else 0
