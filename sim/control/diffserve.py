@@ -118,8 +118,8 @@ class DiffServe(Controller):
         return Setting(0.0, gpus - 1, batch, 1)
 
     def _batches(self, role: str) -> list[int]:
-        most = self._run.cluster.workers[0].max_batch
-        return [each for each in BATCHES if each <= most and self._is_measured(role, each)]
+        max_batch = self._run.cluster.workers[0].max_batch
+        return [each for each in BATCHES if each <= max_batch and self._is_measured(role, each)]
 
     def _is_measured(self, role: str, batch: int) -> bool:
         try:

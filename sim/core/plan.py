@@ -92,11 +92,11 @@ def difference(planned: Plan, found: Plan) -> tuple[str, object, object]:
     return "plan", planned, found
 
 
-def whole(steps: int) -> tuple[Stage, ...]:
+def whole_stage(steps: int) -> tuple[Stage, ...]:
     """Return one stage of ``steps`` denoising steps, with text encoding in its first and decoding in its last."""
     return (Stage(WHOLE, steps),)
 
 
-def apart(steps: int) -> tuple[Stage, ...]:
+def three_stages(steps: int) -> tuple[Stage, ...]:
     """Return three stages: text encoder and VAE on one GPU, the denoiser on any number."""
     return Stage(TEXT_ENCODER, max_degree=1), Stage(DENOISER, steps), Stage(VAE, max_degree=1)

@@ -1,4 +1,4 @@
-"""Where a request stands in its plan: its stage, the steps left, and the GPUs that it last ran on."""
+"""Progress of a request through its plan: its stage, the steps left, and the GPUs that it last ran on."""
 
 from dataclasses import dataclass, field
 from typing import Any

@@ -111,10 +111,10 @@ class StageAddons:
                 )
         return ""
 
-    def max_degree(self, request: Request, stage: Stage, most: int) -> int:
-        """Return the greatest parallel degree up to ``most`` for which there are enough service GPUs."""
+    def max_degree(self, request: Request, stage: Stage, gpus: int) -> int:
+        """Return the greatest parallel degree up to ``gpus`` for which there are enough service GPUs."""
         nets = self._count(request, stage)
-        return min(most, len(self.run.cluster.servers) // nets) if nets else most
+        return min(gpus, len(self.run.cluster.servers) // nets) if nets else gpus
 
     def extra_s(self, work: Work, degree: int) -> float:
         """Return the seconds that ControlNets on service GPUs add to a step of ``work`` on ``degree`` GPUs."""

@@ -13,7 +13,7 @@ from sim.addons.sync_loading import SyncLoading
 from sim.core.culprit import checked_cost
 from sim.core.errors import ConfigError, SimulationError
 from sim.core.gpu import check_one_kind
-from sim.core.plan import DENOISER, MISSING, TEXT_ENCODER, VAE, WHOLE, Stage, apart, whole
+from sim.core.plan import DENOISER, MISSING, TEXT_ENCODER, VAE, WHOLE, Stage, three_stages, whole_stage
 from sim.core.progress import Attempt, Progress
 from sim.core.request import Request
 from sim.execution.residency import Residency
@@ -186,9 +186,9 @@ class Stages(Executor, StageExecutor):
     def refusal(self, request: Request) -> str:
         return "" if self._addons is None else self._addons.refusal(request)
 
-    def max_degree(self, request: Request, stage: Stage, most: int) -> int:
-        most = min(most, stage.max_degree or most)
-        return most if self._addons is None else self._addons.max_degree(request, stage, most)
+    def max_degree(self, request: Request, stage: Stage, gpus: int) -> int:
+        gpus = min(gpus, stage.max_degree or gpus)
+        return gpus if self._addons is None else self._addons.max_degree(request, stage, gpus)
 
     def stages_of(self, request: Request) -> tuple[Stage, ...]:
         request.remote_controlnets = self._addons is not None and self._addons.is_service
@@ -202,7 +202,7 @@ class Stages(Executor, StageExecutor):
 
     def _own_stages(self, steps: int) -> tuple[Stage, ...]:
         if isinstance(self.stages, str):
-            return whole(steps) if self.stages == "whole" else apart(steps)
+            return whole_stage(steps) if self.stages == "whole" else three_stages(steps)
         return tuple(replace(each, steps=steps) if each.component == DENOISER else each for each in self.stages)
 
     def cost(self, request: Request, stage: Stage, degree: int) -> StageCost:
@@ -330,7 +330,7 @@ class Stages(Executor, StageExecutor):
         pixels = request.width * request.height * ceil(request.frames / FRAMES_PER_LATENT)
         return pixels * BYTES_PER_LATENT_PIXEL
 
-    def moved(self, progress: Progress, group: Worker, from_s: float, until_s: float) -> None:
+    def record_move(self, progress: Progress, group: Worker, from_s: float, until_s: float) -> None:
         request = progress.request
         joules = self._run.cluster.record_stage(group, request.model or "", from_s, until_s, MOVE, None, request.row)
         self._log.add(

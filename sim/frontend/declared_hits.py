@@ -159,10 +159,10 @@ class DeclaredHits:
         in_vain = hit_rate * (1 / self.precision - 1)
         forgone = hit_rate * (1 / self.recall - 1) if self.recall else np.zeros(len(hit_rate))
         if (in_vain + forgone > misses + TOLERANCE).any():
-            least = float(hit_rate[(in_vain + forgone - misses).argmax()])
+            lowest = float(hit_rate[(in_vain + forgone - misses).argmax()])
             raise ConfigError(
                 f"hits.precision: found {self.precision:g} and recall {self.recall or 1:g}, which need more "
-                f"misses than a hit rate of {least:g} leaves; raise them"
+                f"misses than a hit rate of {lowest:g} leaves; raise them"
             )
         u = searched * misses
         return np.where(drawn > 0, drawn, np.where(u < in_vain, 0, np.where(u < in_vain + forgone, FORGONE, PREDICTED)))

@@ -11,7 +11,7 @@ from sim.core.plan import MISSING
 
 @dataclass(slots=True)
 class ComponentUse:
-    """What a component's attempts used.
+    """Use of GPUs by the attempts of a component.
 
     Attributes:
         gpus: the GPUs that ran it.
@@ -41,7 +41,7 @@ class AttemptLog:
         stage: number of the stage in the request's plan; MISSING for a move, for a GPU that serves ControlNets,
             and for work that was lost with a GPU.
         component, model: names of what ran.
-        worker: number of the worker or group; its GPUs are in the table's column ``gpus``.
+        gpus: the GPUs, by number.
         from_s, until_s: instants of begin and end.
         steps: steps run.
         estimate_s: seconds that the scheduler believed it to take.

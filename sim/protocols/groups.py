@@ -50,7 +50,7 @@ class Launch(NamedTuple):
 
 @runtime_checkable
 class Estimates(Protocol):
-    """What a scheduler believes of the cost of a stage; the machine takes the true one.
+    """Estimates of the cost of a stage, for the scheduler; the machine takes the true one.
 
     Attributes:
         are_exact: True, once bound, if every estimate is the true cost.
@@ -205,9 +205,9 @@ class StageExecutor(Protocol):
         """Return why no group can run ``request``, which then fails at once; empty if one can."""
         return ""
 
-    def max_degree(self, request: Request, stage: Stage, most: int) -> int:
-        """Return the greatest parallel degree of ``stage`` of ``request``, of ``most`` at most."""
-        return min(most, stage.max_degree or most)
+    def max_degree(self, request: Request, stage: Stage, gpus: int) -> int:
+        """Return the greatest parallel degree of ``stage`` of ``request``, on ``gpus`` GPUs."""
+        return min(gpus, stage.max_degree or gpus)
 
     def stages_of(self, request: Request) -> tuple[Stage, ...]:
         """Return the stages of ``request``: those of its plan, else the executor's own."""
@@ -236,7 +236,7 @@ class StageExecutor(Protocol):
     def move_s(self, progress: Progress, group: Worker) -> float:
         """Return the seconds of moving the latent of ``progress`` from its last GPUs to ``group``."""
 
-    def moved(self, progress: Progress, group: Worker, from_s: float, until_s: float) -> None:
+    def record_move(self, progress: Progress, group: Worker, from_s: float, until_s: float) -> None:
         """Record a move, on ``group`` of the old and the new GPUs."""
 
     def ran(self, progress: Progress, attempt: Attempt, estimate_s: float) -> None:

@@ -1,4 +1,4 @@
-"""What schedulers believed requests to take, beside what the GPUs took (``scheduler=stages``)."""
+"""Estimates of schedulers beside the seconds that the GPUs took (``scheduler=stages``)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -123,11 +123,11 @@ class StageScheduler(Scheduler, StageView):
 
     def degrees(self, progress: Progress) -> list[int]:
         request = progress.request
-        key = model, most = request.model, self.executor.max_degree(request, progress.stage, len(self.claimed))
+        key = model, max_degree = request.model, self.executor.max_degree(request, progress.stage, len(self.claimed))
         found = self._degrees.get(key)
         if found is None:
             measured = {1, *self._run.backend.group_sizes(model)}
-            found = self._degrees[key] = sorted(degree for degree in measured if degree <= most)
+            found = self._degrees[key] = sorted(degree for degree in measured if degree <= max_degree)
         return found
 
     def cost(self, progress: Progress, degree: int, stage: Stage | None = None) -> StageCost:
@@ -427,7 +427,7 @@ class StageScheduler(Scheduler, StageView):
         launch.moving = launch.due = None
         if launch.progress in self._attempts:
             self._close(launch.progress, self._attempts[launch.progress])
-        self.executor.moved(launch.progress, union, from_s, now_s)
+        self.executor.record_move(launch.progress, union, from_s, now_s)
         launch.needed = launch.mask
         launch.is_moved, launch.earliest_s = True, now_s + self._launch_s
         self._enqueue(launch)

@@ -73,7 +73,7 @@ class Video:
 
     @property
     def size(self) -> str:
-        """Its size as settings name it."""
+        """The size as settings name it."""
         return size_text(self.width, self.height, self.frames)
 
 
@@ -94,7 +94,7 @@ class Replayed:
 
     @property
     def statistics(self) -> dict[str, float]:
-        """Its statistics by MEASURES."""
+        """The statistics by MEASURES."""
         return statistics_of(self.latency_s, float(self.finish_s.max()))
 
 

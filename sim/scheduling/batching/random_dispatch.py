@@ -68,9 +68,9 @@ class RandomDispatch(Scheduler):
     def _close(self, worker: Worker, now_s: float) -> deque[Request]:
         """Take the batch that ``worker`` runs next, without the requests that would end too late."""
         queue, batch = self._queues.get(worker.id, deque[Request]()), deque[Request]()
-        most = self.max_batch.get(worker.role, 1)
-        batch_s = self.batch_s(worker.role, min(len(queue), most)) if queue else 0.0
-        while queue and len(batch) < most:
+        max_batch = self.max_batch.get(worker.role, 1)
+        batch_s = self.batch_s(worker.role, min(len(queue), max_batch)) if queue else 0.0
+        while queue and len(batch) < max_batch:
             request = queue.popleft()
             limit_s = request.deadline_s - request.arrival_s
             if now_s - request.arrival_s + batch_s > self.drop_after * limit_s:

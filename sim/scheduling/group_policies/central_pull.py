@@ -36,8 +36,9 @@ class CentralPull(GroupPolicy):
         pulls: ``answered`` pulls once the last normal request was answered, ``executor.handling_s`` after the GPUs were
             done; ``finished`` pulls at once. In between a tail may run.
         band: another ``beta`` by the length of the queue; None has none.
-        tails: the group of a tail. ``spread``: the fewest assigned seconds; ``pack``: the most seconds of tails, or as
-            ``spread`` while there are none; ``sink``: the most seconds of normal requests.
+        tails: the group of a tail. ``spread`` takes the one with the fewest assigned seconds. ``pack`` takes the one
+            with the most seconds of tails, or as ``spread`` while there are none. ``sink`` takes the one with the
+            most seconds of normal requests.
         gate: hold a tail back until the central queue is empty and its group has no normal request of its own. Of tails
             released together the first starts at once and the others follow last in, first out.
         backfill: groups that are idle take tails that the gate holds back at others, the earliest first.

@@ -34,9 +34,9 @@ class FixedDegree(GroupPolicy):
         gpus = len(view.claimed)
         self._free = list(range(gpus))
         stated = {"degree": self.degree, **{f"degree_by_size.{size}": n for size, n in self.degree_by_size.items()}}
-        key, most = max(stated.items(), key=lambda each: each[1])
-        if most > gpus:
-            raise ConfigError(f"group_policy.{key}: found {most}, and the cluster has {gpus} GPUs; lower it")
+        key, widest = max(stated.items(), key=lambda each: each[1])
+        if widest > gpus:
+            raise ConfigError(f"group_policy.{key}: found {widest}, and the cluster has {gpus} GPUs; lower it")
 
     def arrived(self, progress: Progress, now_s: float) -> None:
         self._queue.append(progress)
@@ -60,6 +60,6 @@ class FixedDegree(GroupPolicy):
             ready.append(progress)
         launches = []
         for progress in ready:
-            gpus, most = self._held[progress], progress.stage.max_degree
-            launches.append(Launch(progress, gpus[:most] if most else gpus, progress.left))
+            gpus, max_degree = self._held[progress], progress.stage.max_degree
+            launches.append(Launch(progress, gpus[:max_degree] if max_degree else gpus, progress.left))
         return launches

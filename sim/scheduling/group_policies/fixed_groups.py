@@ -56,14 +56,14 @@ class FixedGroups(GroupPolicy):
     first GPUs.
 
     Args:
-        groups: ``COUNTxDEGREE`` for groups side by side, such as 2x4, or ``xDEGREE`` for as many as the cluster holds;
-            or a list of groups, each a list of GPUs, where GPUs in none stay idle.
+        groups: ``COUNTxDEGREE`` for groups side by side, such as 2x4. ``xDEGREE`` for as many as the cluster holds.
+            Or a list of groups, each a list of GPUs; GPUs in none stay idle.
         assignment: ``round-robin`` takes the next group, whatever its load. ``least-backlog`` takes the group with the
             fewest estimated seconds of steps left, of ties the first. ``load-adaptive`` takes the next of the smallest
             groups under high load, and the next of the largest otherwise.
-        order: ``fifo``; ``sjf``, the shortest request first; ``srtf``, the least remaining time first, which preempts
-            at a step boundary; ``priority``, the highest priority first, then the earliest deadline. Ties go to the
-            request that ran last, then to the earlier one.
+        order: ``fifo``. ``sjf`` runs the shortest request first. ``srtf`` runs the one with the least remaining time,
+            and preempts at a step boundary. ``priority`` runs the highest priority first, then the earliest deadline.
+            Ties go to the request that ran last, then to the earlier one.
         degree_by_size: WIDTHxHEIGHT -> degree of the groups for that size (RSSP); empty leaves all groups to all. Each
             size takes its turns separately.
         priority_by_size: WIDTHxHEIGHT -> priority with ``order=priority``; 0 for others.
@@ -180,8 +180,9 @@ class FixedGroups(GroupPolicy):
         progress = lane.owner
         assert progress is not None
         is_shared = any(rival.owner is not None for rival in lane.rivals)
-        most = progress.stage.max_degree
-        return Launch(progress, lane.gpus[:most] if most else lane.gpus, 1 if is_shared else progress.left, ahead=ahead)
+        max_degree = progress.stage.max_degree
+        gpus = lane.gpus[:max_degree] if max_degree else lane.gpus
+        return Launch(progress, gpus, 1 if is_shared else progress.left, ahead=ahead)
 
     def _push(self, lane: Lane, progress: Progress) -> None:
         lane.queued_s += self._view.remaining_s(progress, len(lane.gpus))

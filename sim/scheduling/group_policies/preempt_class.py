@@ -32,7 +32,7 @@ class Candidate(NamedTuple):
 
 
 class Alike(NamedTuple):
-    """What requests have in common that differ in their deadlines alone; ``costs`` by degree."""
+    """Key of requests that differ in their deadlines alone; ``costs`` by degree."""
 
     order: float
     is_preemptible: bool
@@ -96,7 +96,7 @@ class PreemptClass(GroupPolicy):
     request that changes its group claims both groups until the next boundary.
 
     The rule decides at every step. Where nothing but time can pass between two decisions, a launch runs all steps that
-    are left: while a request runs, its worth on its group never falls, and that of those that wait never rises. It is
+    are left. While a request runs, its worth on its group never falls, and that of those that wait never rises. It is
     interrupted once others may be worth more on its GPUs, a faster group falls idle, or one aside is due. The results
     are those of a decision at every step.
 
@@ -466,12 +466,12 @@ class PreemptClass(GroupPolicy):
         for degree in self.demoted_degrees if gives_way else self._widest_first:
             if last is not None and last.degree == degree:
                 continue
-            best, most = None, -1
+            best, most_common = None, -1
             for group in self._groups.get(degree, ()):
                 if not group.mask & ~idle:
                     common = (group.mask & last_mask).bit_count()
-                    if common > most:
-                        best, most = group, common
+                    if common > most_common:
+                        best, most_common = group, common
             if best is not None:
                 found.append(best)
         return tuple(found)

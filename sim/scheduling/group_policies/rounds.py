@@ -22,11 +22,11 @@ DEGREE_PENALTY = 1e-6
 class Rounds(GroupPolicy):
     """Plan all requests at each tick of ``round_s``; those that survive a deferral of one round may wait.
 
-    At a tick, a request may run on the fewest GPUs that keep its deadline, or be deferred, which is as good if it can
-    still be in time on the fastest degree after the round. A knapsack over the GPUs chooses so that most survive. GPUs
-    that are left go by deadline to the others: the fewest that keep the deadline, else one; the largest degree if the
-    request is late anyway. With ``scale_up`` GPUs still left widen the most urgent request that gains, a degree at a
-    time. A request that runs on in its group stops at the last boundary before the next tick.
+    At a tick, a request may run on the fewest GPUs that keep its deadline, or be deferred. To defer it is as good if it
+    can still be in time on the fastest degree after the round. A knapsack over the GPUs chooses so that most survive.
+    GPUs that are left go by deadline to the others: the fewest that keep the deadline, else one; the largest degree if
+    the request is late anyway. With ``scale_up`` GPUs still left widen the most urgent request that gains, a degree at
+    a time. A request that runs on in its group stops at the last boundary before the next tick.
 
     Args:
         round_s: seconds of a round; the first tick is the first arrival.

@@ -45,8 +45,8 @@ class TailQuota:
         self._credits += self.counted % self.every == 0
         self._shortest_s = min(self._shortest_s, estimate_s)
         self._longest_s = max(self._longest_s, estimate_s)
-        least_s = max(self.min_of_longest * self._longest_s, self.min_of_shortest * self._shortest_s)
-        if not self._credits or estimate_s < least_s:
+        min_s = max(self.min_of_longest * self._longest_s, self.min_of_shortest * self._shortest_s)
+        if not self._credits or estimate_s < min_s:
             return False
         self._credits -= 1
         return True

@@ -11,7 +11,7 @@ import numpy as np
 from conf.ranges import Count, SomeSeconds
 from sim.core.clock import DISPATCH
 from sim.core.errors import ConfigError
-from sim.core.plan import Plan, whole
+from sim.core.plan import Plan, whole_stage
 from sim.core.progress import Progress
 from sim.protocols import GroupPolicy, Launch, Run, StageCost, StageView
 
@@ -65,22 +65,22 @@ def least_gpu_seconds(steps: int, budget_s: float, step_s: Sequence[tuple[int, f
         step_s: a ``frontier``.
     """
     found: list[tuple[int, int]] = []
-    least = inf
+    lowest = inf
     narrower: list[tuple[int, float]] = []
     for degree, seconds in step_s:
         if steps * seconds > budget_s:
             narrower.append((degree, seconds))
             continue
         cost = steps * degree * seconds
-        if cost < least:
-            least, found = cost, [(steps, degree)]
+        if cost < lowest:
+            lowest, found = cost, [(steps, degree)]
         for other, other_s in narrower:
             count = int((budget_s - steps * seconds) / (other_s - seconds))
             while count and count * other_s + (steps - count) * seconds > budget_s:
                 count -= 1
             cost = count * other * other_s + (steps - count) * degree * seconds
-            if count and cost < least:
-                least, found = cost, [(count, other), (steps - count, degree)]
+            if count and cost < lowest:
+                lowest, found = cost, [(count, other), (steps - count, degree)]
         if not narrower:
             break
     return found
@@ -116,10 +116,10 @@ def pack(options: Sequence[Sequence[tuple[int, int]]], gpus: int) -> list[int]:
     return chosen[::-1]
 
 
-def fitting(cost: StageCost, done: int, steps: int, most: int, round_s: float) -> int:
-    """Return how many of the next ``most`` of ``steps`` fit into ``round_s``, with ``done`` behind."""
+def fitting(cost: StageCost, done: int, steps: int, left: int, round_s: float) -> int:
+    """Return how many of the ``left`` of ``steps`` fit into ``round_s``, with ``done`` behind."""
     step_s = cost.step_s
-    count = min(most, int(round_s / step_s) + 1) if step_s > 0.0 else most
+    count = min(left, int(round_s / step_s) + 1) if step_s > 0.0 else left
     if done and done + count < steps:  # neither the text encoder nor the VAE
         while count and step_s * count > round_s:
             count -= 1
@@ -230,7 +230,7 @@ class TetriServe(GroupPolicy):
         for row in np.unique(sizes, axis=1, return_index=True)[1]:
             request = run.request(workload.preload + int(row), 0.0)
             run.assign(request, plan)
-            progress = Progress(request, 0, whole(request.steps))
+            progress = Progress(request, 0, whole_stage(request.steps))
             step_s = min(view.cost(progress, degree).step_s for degree in view.degrees(progress))
             slowest_s = max(slowest_s, step_s)
         return self.granularity * slowest_s
@@ -361,7 +361,7 @@ class TetriServe(GroupPolicy):
     def _widen(self, among: Sequence[Progress], chosen: dict[Progress, tuple[int, int]], left: int) -> int:
         """Widen the request of ``among`` whose step gains most by its next degree; return the number of GPUs left."""
         while left:
-            most, widened = 1.0, None
+            best_gain, widened = 1.0, None
             for progress in among:
                 degree, count = chosen[progress]
                 by_degree = self._known[progress].by_degree
@@ -369,12 +369,12 @@ class TetriServe(GroupPolicy):
                 if not wider or wider - degree > left or not by_degree[wider].step_s:
                     continue
                 gain = by_degree[degree].step_s / by_degree[wider].step_s
-                if gain <= most:
+                if gain <= best_gain:
                     continue
                 steps, behind = progress.stage.steps, progress.done
                 more = fitting(by_degree[wider], behind, steps, progress.left, self._length_s)
                 if more >= count:
-                    most, widened = gain, (progress, wider, more)
+                    best_gain, widened = gain, (progress, wider, more)
             if widened is None:
                 break
             progress, wider, more = widened

@@ -102,8 +102,8 @@ def best_placement(
 def knapsack(rewards: Sequence[Mapping[int, float]], gpus: int) -> list[int]:
     """Return the parallel degree of each request, 0 for none, with the greatest sum of rewards on ``gpus`` GPUs.
 
-    An idle GPU costs a reward of 1 (efficient_ilp.py), so that of equal plans the one on more GPUs is taken; of plans
-    that are equal in that, too, the one that serves the first requests.
+    An idle GPU costs a reward of 1 (efficient_ilp.py), so that of equal plans the one on more GPUs is taken. Of plans
+    that are equal in that, too, the one that serves the first requests is taken.
     """
     if all(len(each) == 1 and 1 in each for each in rewards):
         order = sorted(range(len(rewards)), key=lambda at: -rewards[at][1])  # stable: of equals the first

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from backends.base import Cost, Work
 from sim.core.errors import ConfigError, SimulationError
-from sim.core.plan import whole
+from sim.core.plan import whole_stage
 from sim.core.progress import Progress
 from sim.core.request import COMPLETED, DISCARDED, FAILED, Request
 from sim.engine import Engine
@@ -263,7 +263,7 @@ def test_discarded_request_ends_with_the_reason_and_others_run_on() -> None:
 
 def test_request_that_runs_cannot_be_discarded() -> None:
     def late(view: StageView) -> list[Launch]:
-        view.discard(Progress(Request(7, 0.0, 64, 64, 1), 7, whole(1)), "no")
+        view.discard(Progress(Request(7, 0.0, 64, 64, 1), 7, whole_stage(1)), "no")
         return []
 
     with pytest.raises(SimulationError, match=r"Scripted.* discards .*, which does not wait"):
