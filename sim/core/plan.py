@@ -35,13 +35,11 @@ class Stage:
     Attributes:
         component: what runs: WHOLE, TEXT_ENCODER, DENOISER, VAE, or another that the backend knows.
         steps: steps, with a boundary after each; 1 for a component that runs once.
-        role: role of the GPUs that may run it; None for any.
         max_degree: greatest parallel degree; 0 for any. Text encoders and VAEs do not gain from several GPUs.
     """
 
     component: str
     steps: int = 1
-    role: str | None = None
     max_degree: int = 0
 
 
