@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,17 +28,17 @@ _WHOLE = _or_null(core_schema.int_schema())
 _SHARE = _or_null(core_schema.float_schema(ge=-1e-9, le=1 + 1e-9))
 
 
-def _keys(**kinds: CoreSchema) -> CoreSchema:
-    """A mapping with these keys; older summaries have no ``models``, and models of images no ``frames``."""
-    optional = ("models", "frames")
+def _keys(optional: Container[str] = ("models",), **kinds: CoreSchema) -> CoreSchema:
+    """A mapping with these keys; older summaries have no ``models``."""
     fields = {key: core_schema.typed_dict_field(kind, required=key not in optional) for key, kind in kinds.items()}
     return core_schema.typed_dict_schema(fields)
 
 
 _MODEL = _keys(
+    ("gpu", "frames"),  # older summaries have no kind of GPU, and models of images no frames
     **dict.fromkeys(("role", "model"), _TEXT),
     **dict.fromkeys(("width", "height", "steps", "frames"), _WHOLE),
-    **dict.fromkeys(("precision", "basis"), _or_null(_TEXT)),
+    **dict.fromkeys(("precision", "basis", "gpu"), _or_null(_TEXT)),
     service_error=_SHARE,
 )
 _SECONDS = _or_null(_keys(mean=_NUMBER, p50=_NUMBER, p99=_NUMBER))

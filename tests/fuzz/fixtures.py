@@ -132,6 +132,7 @@ def recipes() -> tuple[tuple[str, ...], ...]:
             host = (brings or ["vanilla" if group == "frontend" else "nirvana"])[0]
             base = ["trace=synthetic", "trace.requests=20"] if group == "trace" else SMALL[:2]
             beside = [] if brings else needed(group)
-            words = (f"system={host}", *base, *beside, f"{group}={choice.name}", "cluster.count=2")
+            count = [] if (group, choice.name) == ("cluster", "pools") else ["cluster.count=2"]  # pools have their own
+            words = (f"system={host}", *base, *beside, f"{group}={choice.name}", *count)
             found.append(words if (group, choice.name) != ("trace", "file") else (f"system={host}", *SMALL))
     return tuple(dict.fromkeys(found))
