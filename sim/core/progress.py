@@ -1,5 +1,6 @@
 """Progress of a request through its plan: its stage, the steps left, and the GPUs that it last ran on."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +21,7 @@ class Progress:
         stage: the present stage.
         left: steps of the present stage still to run.
         costs: estimated costs of the present stage by parallel degree, as far as they were asked for and cannot change.
+        degrees: parallel degrees of the present stage; None until they are asked for.
         group: the GPUs that it last ran on, where its latent lies; None before its first stage.
         running: True while GPUs work for it.
         paused_since_s: instant at which it began to wait at a boundary.
@@ -34,6 +36,7 @@ class Progress:
     stage: Stage = field(init=False)
     left: int = field(init=False)
     costs: dict[int, Any] = field(init=False, default_factory=dict)
+    degrees: Sequence[int] | None = field(init=False, default=None)
     group: Worker | None = field(init=False, default=None)
     running: bool = field(init=False, default=False)
     paused_since_s: float = field(init=False, default=0.0)
@@ -60,13 +63,14 @@ class Progress:
             return True
         self.index += 1
         self.stage = self.stages[self.index]
-        self.costs = {}
+        self.costs, self.degrees = {}, None
         self.left = self.stage.steps
         return False
 
     def restart(self, now_s: float) -> None:
         """Begin the plan anew, on any GPUs: the latent was lost."""
-        self.index, self.stage, self.group, self.costs = 0, self.stages[0], None, {}
+        self.index, self.stage, self.group = 0, self.stages[0], None
+        self.costs, self.degrees = {}, None
         self.left, self.paused_since_s = self.stage.steps, now_s
 
     def __repr__(self) -> str:

@@ -121,13 +121,16 @@ class StageScheduler(Scheduler, StageView):
     def idle(self) -> list[int]:
         return [gpu for gpu, count in enumerate(self.claimed) if not count]
 
-    def degrees(self, progress: Progress) -> list[int]:
+    def degrees(self, progress: Progress) -> Sequence[int]:
+        if progress.degrees is not None:
+            return progress.degrees
         request = progress.request
         key = model, max_degree = request.model, self.executor.max_degree(request, progress.stage, len(self.claimed))
         found = self._degrees.get(key)
         if found is None:
             measured = {1, *self._run.backend.group_sizes(model)}
             found = self._degrees[key] = sorted(degree for degree in measured if degree <= max_degree)
+        progress.degrees = found
         return found
 
     def cost(self, progress: Progress, degree: int, stage: Stage | None = None) -> StageCost:
@@ -145,8 +148,8 @@ class StageScheduler(Scheduler, StageView):
         left = progress.left
         if progress.running:
             left -= self._passed(self._launches[progress])
-        max_degree = self.executor.max_degree
-        cost = self.cost(progress, max_degree(request, stage, degree))
+        max_degree, degrees = self.executor.max_degree, self.degrees(progress)
+        cost = self.cost(progress, degree if degree <= degrees[-1] else max_degree(request, stage, degree))
         seconds = cost.seconds(stage.steps - left, left, stage.steps)
         if progress.index + 1 == len(progress.stages):
             return seconds

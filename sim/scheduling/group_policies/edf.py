@@ -1,6 +1,7 @@
 """Earliest deadline first on groups of any GPUs (GF-DiT, arXiv 2606.13501)."""
 
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from math import ceil
@@ -107,11 +108,11 @@ class EarliestDeadline(GroupPolicy):
             launches.append(Launch(progress, gpus, steps, yields=steps > self.steps, every=self.steps))
         return launches
 
-    def _allowed(self, progress: Progress, max_degree: int) -> list[int]:
+    def _allowed(self, progress: Progress, max_degree: int) -> Sequence[int]:
         degrees = self._view.degrees(progress)
         if self.degrees:
             degrees = [each for each in degrees if each in self.degrees]
-        return [each for each in degrees if each <= max_degree]
+        return degrees[: bisect_right(degrees, max_degree)]
 
     def _degree(self, progress: Progress, left: int, now_s: float) -> int:
         view, degrees = self._view, self._allowed(progress, left)
