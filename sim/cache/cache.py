@@ -61,7 +61,7 @@ class ArtifactCache:
     without states leaves the index.
 
     Only a request of the same width, height, frames and number of steps can resume a latent, so each such shape is
-    searched on its own. Final images are resized, so all are searched together.
+    searched on its own. Final images are resized, so all are searched together; so are latents with ``shapes=model``.
     """
 
     capacity: Count | None
@@ -82,6 +82,7 @@ class ArtifactCache:
     """Bits of the states still stored, for each entry ever made (8 bytes each). Entries evicted in turn are neighbours,
     so a look seldom leaves the processor's cache."""
     _has_artifacts: bool = field(init=False, default=False)
+    _has_one_shape: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
         self._ks = tuple(sorted(set(self.latents_at))) or (FINAL,)
@@ -92,6 +93,7 @@ class ArtifactCache:
     ) -> None:
         """Bind the parts to the trace's embeddings. Artifacts below the floor of ``selector`` are never found; without
         an ``index`` all others are found at once."""
+        self._has_one_shape = not self.latents_at or run.workload.use_model_shape
         inputs = run.similarity
         vectors = inputs.embeddings()
         self._holes = run.add_column("hole", bool, public=False, total="cache.holes")
@@ -217,6 +219,4 @@ class ArtifactCache:
         raise SimulationError(f"the eviction ({class_name(self.eviction)}) {what}")
 
     def _shape(self, request: Request) -> Shape:
-        if self._ks[0] == FINAL:
-            return None
-        return request.width, request.height, request.frames, request.steps
+        return None if self._has_one_shape else (request.width, request.height, request.frames, request.steps)

@@ -84,7 +84,6 @@ class CachedFrontEnd(FrontEnd):
     _hit_model: str = field(init=False, repr=False)
     _miss_model: str = field(init=False, repr=False)
     _in_full: Plan = field(init=False, repr=False)
-    _searches_by_shape: bool = field(init=False, default=False)
     _delays: dict[str, Delay] = field(init=False, repr=False)
     _embed_delay: RowDelays = field(init=False, repr=False)
     _search_delay: RowDelays = field(init=False, repr=False)
@@ -104,7 +103,6 @@ class CachedFrontEnd(FrontEnd):
         self._captures_latents = run.backend.live and bool(self.cache.latents_at)
         self._hit_model, self._miss_model = run.model(self.hit_role).name, run.model(self.miss_role).name
         self._in_full = Plan(self._miss_model)
-        self._searches_by_shape = run.workload.use_model_shape and bool(self.cache.latents_at)
         self._embed_delay, self._search_delay, self._fetch_delay = (
             RowDelays(delay, run.rng(FRONT_END[name]), run.workload.preload) for name, delay in self._delays.items()
         )
@@ -156,8 +154,6 @@ class CachedFrontEnd(FrontEnd):
         if self._draws:
             return self._admit_declared(request, now_s)
         row = request.row
-        if self._searches_by_shape:
-            self._run.assign(request, self._in_full)  # the shape is the model's
         took_s = self._embed_delay.for_row(row)
         if self.index.due_s <= now_s:
             self.index.advance(now_s)
