@@ -37,6 +37,7 @@ STORIES = {
 SHORTER = {
     "mezzotint plan log.parquet ": "trace.requests=1000",
     "mezzotint report first --reruns-s ": "--reruns-s 1",
+    "mezzotint run -m ": "hydra.launcher.n_jobs=1",
 }
 """What the tests add to a command that begins like this: it prints what its page shows, sooner."""
 

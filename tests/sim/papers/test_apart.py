@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,10 +25,15 @@ def short() -> Study:
     return replace(whole, setups=setups, rows=rows, sensitivity={"Wan2.2": ("wan-1-6-1",)})
 
 
-def test_split_of_two_gpus_is_the_tandem_of_its_stage_times(short: Study) -> None:
+@pytest.fixture(scope="module")
+def facts(short: Study) -> dict[str, Any]:
+    """The results of the short study."""
+    return run_setups(short)
+
+
+def test_split_of_two_gpus_is_the_tandem_of_its_stage_times(facts: dict[str, Any]) -> None:
     """0.40 + 5 x 3.76 + 0.31 s for the first of eight at once, then one in 18.8 s. Alone on a GPU each request loads
     text encoder and VAE: 0.40 + 12.49 + 5 x 5.75 + 0.31 + 0.23 s."""
-    facts = run_setups(short)
     assert facts["setups"]["split-1"]["p50"] == pytest.approx(0.40 + 18.8 + 0.31)
     assert facts["setups"]["split-8"]["rate"] == pytest.approx(8 / (19.51 + 7 * 18.8))
     assert facts["setups"]["one-1"]["p50"] == pytest.approx(42.18)
@@ -39,10 +45,15 @@ def test_split_of_two_gpus_is_the_tandem_of_its_stage_times(short: Study) -> Non
 
 
 def test_command_prints_every_row_and_checks_itself(
-    short: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    short: Study,
+    facts: dict[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    """The command runs its study, whose results are those of the fixture."""
     monkeypatch.setattr("sim.papers.apart.command.study", lambda: short)
-    monkeypatch.setattr("sim.papers.apart.rows.study", lambda: short)
+    monkeypatch.setattr("sim.papers.apart.command.run_setups", lambda given: facts if given is short else {})
     assert compare(output=tmp_path) == 0
     rows = comparisons(json.loads((tmp_path / "apart.json").read_text()))
     said = capsys.readouterr().out

@@ -230,7 +230,12 @@ def test_each_target_belongs_to_a_layer_and_those_of_both_to_two() -> None:
 
 
 def test_the_mechanism_declares_the_hits_of_the_systems_that_have_them() -> None:
-    study = load_study("modm", quick=False)
+    whole = load_study("modm", quick=False)
+    asked = {"modm-figure7", "modm-figure7-mjhq", "modm-figure9", "modm-figure9-nirvana", "modm-figure11"}
+    few = [each for each in whole.targets["modm"] if each.id in whole.measures]
+    few = [each for each in few if asked.issuperset(whole.measures[each.id].experiments)]
+    study = replace(whole, targets={"modm": few})
+    assert asked <= set(study.experiments(BUILT_IN[0]))
     points = study.points(BUILT_IN[0])
     declared = {(point.experiment, point.choices.get("system")): "hits=modm" in point.overrides for point in points}
     assert declared["modm-figure7", "modm-throughput"]

@@ -83,10 +83,7 @@ def test_needs_of_a_group_match_the_classes_that_take_it() -> None:
     """conf/groups.yaml states it once; the classes of our choices have the parameter."""
     for group, settings in groups().items():
         for other, allowed in settings.needs.items():
-            takers = set()
-            for choice in choices(other):
-                node = configured(*_NEEDED_BY.get(f"{other}={choice.name}", ()), f"{other}={choice.name}")[other]
-                takers |= {choice.name} if group in _taken(node) else set()
+            takers = {choice.name for choice in choices(other) if group in _taken(_file_of(other, choice.name))}
             direct = takers or {
                 "gpt-cache",
                 "modm",
@@ -96,13 +93,12 @@ def test_needs_of_a_group_match_the_classes_that_take_it() -> None:
             assert direct == set(allowed), group
 
 
-_NEEDED_BY = {
-    **{
-        f"discipline={name}": ("scheduler=per-worker", "router=random", "executor=continuous-batching")
-        for name in ("pixel-budget", "one-resolution", "shortest-remaining", "slack", "edf", "fifo")
-    },
-    **{f"lora_loading={name}": ("executor=continuous-batching",) for name in ("async", "sync")},
-}
+def _file_of(group: str, choice: str) -> Any:
+    """Return the file of a choice that names a class: its own, or the one that it builds on."""
+    node = yaml.safe_load((CONF / group / f"{choice}.yaml").read_text(encoding="utf-8"))
+    if node and "_target_" not in node and "defaults" in node:
+        return _file_of(group, node["defaults"][0])
+    return node
 
 
 def _taken(node: Any) -> set[str]:
