@@ -23,8 +23,6 @@ def data() -> Path:
 
 @pytest.fixture(autouse=True)
 def disk_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Put the disk cache into a folder of this test session, of all its workers; allow test doubles as plug-ins."""
-    base = tmp_path_factory.getbasetemp()
-    session = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    """Put the disk cache into a folder of this test session; allow test doubles as plug-ins."""
     monkeypatch.setenv("MEZZOTINT_PLUGINS", "tests")
-    monkeypatch.setenv("MEZZOTINT_CACHE", str(session / "disk_cache"))
+    monkeypatch.setenv("MEZZOTINT_CACHE", str(tmp_path_factory.getbasetemp() / "disk_cache"))
