@@ -321,7 +321,7 @@ class StageScheduler(Scheduler, StageView):
                 f"launches {progress!r} on the GPUs {gpus!r}; expected a tuple of different numbers from 0 to "
                 f"{len(self.claimed) - 1}",
             )
-        mask = self._bit[gpus] = sum(1 << gpu for gpu in gpus)
+        mask = self._bit[gpus] = self._bit[tuple(sorted(gpus))] = sum(1 << gpu for gpu in gpus)  # Worker.gpus ascend
         return mask
 
     def _dispatch(self, _: None) -> None:

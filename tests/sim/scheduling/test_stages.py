@@ -261,6 +261,17 @@ def test_discarded_request_ends_with_the_reason_and_others_run_on() -> None:
     assert run.record.request_columns.reasons == {0: "not today"}
 
 
+@pytest.mark.parametrize("first", [(0, 1), (1, 0)])
+def test_order_in_which_a_launch_names_its_gpus_is_of_no_account(first: tuple[int, ...]) -> None:
+    """Two steps on both GPUs, a move of 1 s, and the other steps on GPU 0."""
+
+    def start(view: StageView) -> list[Launch]:
+        return [Launch(next(iter(view.waiting)), first, 2)]
+
+    run = run_stages([0.0], {1: [1.0], 2: [0.5]}, Scripted(at_0=start), 2, migration_s=1.0)
+    assert run.record.request_columns["finish_s"].tolist() == [2 * 0.5 + 1.0 + (STEPS - 2) * 1.0]
+
+
 def test_request_that_runs_cannot_be_discarded() -> None:
     def late(view: StageView) -> list[Launch]:
         view.discard(Progress(Request(7, 0.0, 64, 64, 1), 7, whole_stage(1)), "no")
