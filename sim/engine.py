@@ -178,7 +178,7 @@ class Engine:
         request.steps_left = request.steps - request.skipped
 
     def work(self, request: Request) -> Work:
-        plan, addons = request.plan, request.addons
+        addons = request.addons
         if request.model is None:
             raise SimulationError(
                 f"the plan of the request in row {request.row} names no model; plan it with Run.assign"
@@ -191,7 +191,7 @@ class Engine:
             request.steps,
             request.skipped,
             request.row,
-            plan.refine,
+            request.plan.refine,
             request.artifact,
             request.capture,
             () if request.remote_controlnets else controlnets,
@@ -444,7 +444,7 @@ class Engine:
             request.start_s, request.load_s, request.denoise_s, request.decode_s, request.energy_j
         )
         request.worker = MISSING
-        request.start_s = request.load_s = request.denoise_s = request.decode_s = request.energy_j = 0.0
+        request.forget_execution()
         self.assign(request, then)
         self._enter(request)
 
@@ -481,7 +481,7 @@ class Engine:
 
     def requeue(self, request: Request) -> None:
         request.worker = MISSING
-        request.start_s = request.load_s = request.denoise_s = request.decode_s = request.energy_j = 0.0
+        request.forget_execution()
         request.steps_left = request.steps - request.skipped
         if self._request_ended is not None:
             self._request_ended(request, self.clock._now)

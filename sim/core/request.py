@@ -116,6 +116,10 @@ class Request:
         self.artifact = None
         self.made = None
 
+    def forget_execution(self) -> None:
+        """Forget the times and the energy of its execution so far: it is run anew."""
+        self.start_s = self.load_s = self.denoise_s = self.decode_s = self.energy_j = 0.0
+
     @property
     def hit(self) -> bool:
         """True if an artifact is reused."""

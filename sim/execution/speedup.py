@@ -39,7 +39,9 @@ def speedup_of(worker: Worker, request: Request | Work, speedup: Mapping[int, fl
 KEY = "batching.speedup"
 
 
-def step_on_group(worker: Worker, active: Sequence[Request], one_gpu: Cost, speedup: Mapping[int, float]) -> Cost:
+def step_on_group(
+    worker: Worker, active: Sequence[Request | Work], one_gpu: Cost, speedup: Mapping[int, float]
+) -> Cost:
     """Return the cost on ``worker`` of a step of ``active`` that costs ``one_gpu`` on one GPU, with all GPUs' joules.
 
     A batch is sped up as its request with the smallest speedup. Raises ConfigError as `speedup_of` does.
@@ -57,4 +59,4 @@ def price_on_groups(run: Run, works: Sequence[Work], one_gpu: Cost, speedup: Map
     worker, *others = run.cluster.workers
     if worker.denoisers == 1 or any(each.denoisers != worker.denoisers for each in others):
         return one_gpu
-    return on_all_gpus(worker, one_gpu.over(min(speedup_of(worker, each, speedup, KEY) for each in works)))
+    return step_on_group(worker, works, one_gpu, speedup)

@@ -55,8 +55,8 @@ class Stages(Executor, StageExecutor):
             ``denoiser`` runs the steps of the request, the others as many as the list says.
         forming_s: seconds to form a group of two or more GPUs that were never a group before.
         migration_s: seconds in which a latent moves to other GPUs, besides its bytes.
-        handover: ``blocking`` keeps old and new GPUs busy during a move, from the start of the next launch on;
-            ``background`` moves from the end of the launch before on, and no GPU is busy with it.
+        handover: ``blocking`` moves a latent once the next launch can start, and keeps old and new GPUs busy meanwhile.
+            ``background`` moves it from the end of the launch before on, and no GPU is busy with it.
         link_bytes_s: bytes per second between GPUs; 0 moves them in no time.
         handling_s: seconds from the end of the last stage to the answer, on no GPU: a video's file is encoded, a client
             polls.
@@ -179,7 +179,7 @@ class Stages(Executor, StageExecutor):
     def restarted(self, progress: Progress) -> None:
         request, columns = progress.request, self._columns
         self._log.lose(request.row, request.arrival_s)
-        request.start_s = request.load_s = request.denoise_s = request.decode_s = request.energy_j = 0.0
+        request.forget_execution()
         for name in ("gpu_s", "estimate_s", "component_loads", STEP_SHARE):
             columns[name][request.row] = 0
 
@@ -331,19 +331,9 @@ class Stages(Executor, StageExecutor):
         return pixels * BYTES_PER_LATENT_PIXEL
 
     def record_move(self, progress: Progress, group: Worker, from_s: float, until_s: float) -> None:
-        request = progress.request
-        joules = self._run.cluster.record_stage(group, request.model or "", from_s, until_s, MOVE, None, request.row)
-        self._log.add(
-            request.row,
-            -1,
-            MOVE,
-            request.model or "",
-            group.gpus,
-            from_s,
-            until_s,
-            estimate_s=0.0,
-            energy_j=joules,
-        )
+        request, model = progress.request, progress.request.model or ""
+        joules = self._run.cluster.record_stage(group, model, from_s, until_s, MOVE, None, request.row)
+        self._log.add(request.row, MISSING, MOVE, model, group.gpus, from_s, until_s, estimate_s=0.0, energy_j=joules)
         request.energy_j += joules
 
     def ran(self, progress: Progress, attempt: Attempt, estimate_s: float) -> None:

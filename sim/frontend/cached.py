@@ -83,7 +83,6 @@ class CachedFrontEnd(FrontEnd):
     _wasted_s: RequestColumn = field(init=False, repr=False)
     _hit_model: str = field(init=False, repr=False)
     _miss_model: str = field(init=False, repr=False)
-    _in_full: Plan = field(init=False, repr=False)
     _delays: dict[str, Delay] = field(init=False, repr=False)
     _embed_delay: RowDelays = field(init=False, repr=False)
     _search_delay: RowDelays = field(init=False, repr=False)
@@ -102,7 +101,6 @@ class CachedFrontEnd(FrontEnd):
         self._run = run
         self._captures_latents = run.backend.live and bool(self.cache.latents_at)
         self._hit_model, self._miss_model = run.model(self.hit_role).name, run.model(self.miss_role).name
-        self._in_full = Plan(self._miss_model)
         self._embed_delay, self._search_delay, self._fetch_delay = (
             RowDelays(delay, run.rng(FRONT_END[name]), run.workload.preload) for name, delay in self._delays.items()
         )
@@ -128,7 +126,7 @@ class CachedFrontEnd(FrontEnd):
         """Insert the rows to preload, and make the index serve."""
         for row in range(run.workload.preload):
             request = run.request(row, 0.0)
-            run.assign(request, self._in_full)
+            run.assign(request, Plan(self._miss_model))
             if self._captures_latents:
                 self._plan_capture(request)
             if run.backend.live:

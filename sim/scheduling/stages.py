@@ -182,9 +182,7 @@ class StageScheduler(Scheduler, StageView):
         if progress not in self.waiting:
             raise self._error(f"discards {progress!r}, which does not wait at a boundary")
         del self.waiting[progress]
-        attempt = self._attempts.get(progress)
-        if attempt is not None:
-            self._close(progress, attempt)
+        self._close(progress)
         self._run.end(progress.request, DISCARDED, reason)
 
     def _passed(self, launch: Running) -> int:
@@ -371,7 +369,7 @@ class StageScheduler(Scheduler, StageView):
         attempt = self._attempts.get(progress)
         has_addons = progress.request.addons is not None  # its next launch may load some, on other service GPUs
         if attempt is not None and (attempt.group is not group or attempt.index != progress.index or has_addons):
-            self._close(progress, attempt)
+            self._close(progress)
             attempt = None
         from_s = max(now_s, launch.earliest_s)
         if last is None:
@@ -392,7 +390,7 @@ class StageScheduler(Scheduler, StageView):
         progress.group, progress.running = group, True
         launch.begin_s = max(from_s + ready_s, moved_s)
         if launch.begin_s > now_s and attempt is not None:
-            self._close(progress, attempt)
+            self._close(progress)
             attempt = None
         believed = cost = self.cost(progress, len(launch.gpus))
         if not self.estimates_are_exact:
@@ -428,8 +426,7 @@ class StageScheduler(Scheduler, StageView):
         self._busy &= ~self._bit[union.gpus]
         self._run.cluster.vacate(union)
         launch.moving = launch.due = None
-        if launch.progress in self._attempts:
-            self._close(launch.progress, self._attempts[launch.progress])
+        self._close(launch.progress)
         self.executor.record_move(launch.progress, union, from_s, now_s)
         launch.needed = launch.mask
         launch.is_moved, launch.earliest_s = True, now_s + self._launch_s
@@ -495,18 +492,14 @@ class StageScheduler(Scheduler, StageView):
         if self.group_policy.decides_before_release:
             self._decide(now_s)
         stage, attempt = progress.stage, self._attempts[progress]
-        self._busy &= ~launch.mask
-        self._run.cluster.vacate(group)
-        for gpu in launch.gpus:
-            self.claimed[gpu] -= 1
+        self._release(launch, group)
         progress.running, progress.paused_since_s = False, now_s
-        del self._launches[progress]
         attempt.until_s, attempt.steps = now_s, attempt.steps + launch.steps
         self.estimates.observed(progress.request, stage, len(launch.gpus), launch.steps, now_s - launch.begin_s)
         is_last = launch.steps == progress.left
         self.executor.launch_ended(progress, group, stage, is_last, now_s)
         if progress.advance(launch.steps):
-            self._close(progress, attempt)
+            self._close(progress)
             answer_s = self.executor.answer_s(progress.request)
             self._clock.at(now_s + answer_s, INSERTION, self._complete, progress)
         else:
@@ -515,6 +508,14 @@ class StageScheduler(Scheduler, StageView):
             self._dispatch_later(now_s)
         self.group_policy.at_boundary(progress, now_s)
         self._decide(now_s)
+
+    def _release(self, launch: Running, on: Worker) -> None:
+        """Free the GPUs of ``launch``, which ended ``on`` its group, or on that of its move."""
+        self._busy &= ~self._bit[on.gpus]
+        self._run.cluster.vacate(on)
+        for gpu in launch.gpus:
+            self.claimed[gpu] -= 1
+        del self._launches[launch.progress]
 
     def _complete(self, progress: Progress) -> None:
         self.executor.complete(progress)
@@ -525,9 +526,7 @@ class StageScheduler(Scheduler, StageView):
     def _pause(self, progress: Progress, now_s: float) -> None:
         """Count a boundary after which ``progress`` does not run on at once, and end its attempt."""
         progress.pauses += 1
-        attempt = self._attempts.get(progress)
-        if attempt is not None:
-            self._close(progress, attempt)
+        self._close(progress)
 
     def _close_on(self, launch: Running) -> None:
         """Close the attempts at a boundary whose GPUs ``launch`` takes from another, before it records anything there.
@@ -539,11 +538,14 @@ class StageScheduler(Scheduler, StageView):
             attempt = self._attempts.get(progress)
             if progress is launch.progress or progress.running:
                 continue
-            if attempt is not None and mask & sum(1 << gpu for gpu in attempt.group.gpus):
-                self._close(progress, attempt)
+            if attempt is not None and mask & self._bit[attempt.group.gpus]:
+                self._close(progress)
 
-    def _close(self, progress: Progress, attempt: Attempt) -> None:
-        del self._attempts[progress]
+    def _close(self, progress: Progress) -> None:
+        """Record the attempt of ``progress``, if it has one."""
+        attempt = self._attempts.pop(progress, None)
+        if attempt is None:
+            return
         stage = progress.stages[attempt.index]
         believed = self._believed.pop(progress)
         self.executor.ran(progress, attempt, believed.seconds(attempt.done, attempt.steps, stage.steps))
@@ -588,20 +590,15 @@ class StageScheduler(Scheduler, StageView):
 
     def _lose(self, launch: Running, on: Worker, now_s: float) -> None:
         """End a launch, or the move before it, whose GPUs ``on`` have one that fails; its request is lost."""
-        progress, attempt = launch.progress, self._attempts.get(launch.progress)
+        progress, from_s = launch.progress, launch.begin_s
         assert launch.due is not None
         self._clock.cancel(launch.due)
-        self._busy &= ~(launch.mask if launch.moving is None else self._bit[on.gpus])
-        self._run.cluster.vacate(on)
-        for gpu in launch.gpus:
-            self.claimed[gpu] -= 1
-        del self._launches[progress]
-        from_s = launch.begin_s
-        if attempt is not None and launch.moving is not None:
-            self._close(progress, attempt)
-        elif attempt is not None:
-            from_s = attempt.from_s
-            del self._attempts[progress], self._believed[progress]
+        self._release(launch, on)
+        if launch.moving is not None:
+            self._close(progress)
+        elif progress in self._attempts:
+            from_s = self._attempts.pop(progress).from_s
+            del self._believed[progress]
         self.executor.lost(progress, on, from_s, now_s)
         progress.running, progress.left, progress.group = False, 0, launch.group
         self.group_policy.at_boundary(progress, now_s)
@@ -611,9 +608,7 @@ class StageScheduler(Scheduler, StageView):
         """Restart ``progress``, which does not run, if its latent is ``at`` GPUs with ``worker``; return True then."""
         if at is None or worker.id not in at.gpus:
             return False
-        attempt = self._attempts.get(progress)
-        if attempt is not None:
-            self._close(progress, attempt)
+        self._close(progress)
         progress.restart(now_s)
         self.executor.restarted(progress)
         return True

@@ -466,12 +466,12 @@ class PreemptClass(GroupPolicy):
         for degree in self.demoted_degrees if gives_way else self._widest_first:
             if last is not None and last.degree == degree:
                 continue
-            best, most_common = None, -1
+            best, best_overlap = None, -1
             for group in self._groups.get(degree, ()):
                 if not group.mask & ~idle:
-                    common = (group.mask & last_mask).bit_count()
-                    if common > most_common:
-                        best, most_common = group, common
+                    overlap = (group.mask & last_mask).bit_count()
+                    if overlap > best_overlap:
+                        best, best_overlap = group, overlap
             if best is not None:
                 found.append(best)
         return tuple(found)

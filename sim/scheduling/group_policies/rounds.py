@@ -93,8 +93,7 @@ class Rounds(GroupPolicy):
             steps = floor((self._tick_s - now_s) / step_s + TOLERANCE) if step_s else progress.left
             launches.append(Launch(progress, take(progress, degree, idle), max(1, min(progress.left, steps))))
             del self._waiting[bisect_left(self._waiting, (urgency(progress),))], self._options[progress]
-            if progress.number in self._in_time:
-                del self._in_time[progress.number]
+            self._in_time.pop(progress.number, None)
         return launches
 
     def _wait(self, progress: Progress) -> None:

@@ -134,8 +134,9 @@ class TetriServe(GroupPolicy):
     """Decide once a round which requests run, on how many GPUs, for how many steps; nothing changes within a round.
 
     1. Each request gets the pairs (steps, degree) of the least GPU-seconds that meet its deadline.
-    2. A group knapsack chooses at most one pair a request, so that most requests can still be in time after the round;
-       of equal plans the one that runs more requests, then the one with fewer GPUs. The paper leaves ties open.
+    2. A group knapsack chooses at most one pair a request, so that most requests can still be in time after the round.
+       Of equal choices it takes the one that runs more requests, then the one with fewer GPUs. The paper leaves ties
+       open.
     3. A request that cannot be in time gets one GPU of those left, the earliest deadline first.
     4. ``scale_up``: GPUs still idle widen the request whose step gains most, one degree at a time; those of step 3 are
        the last.
