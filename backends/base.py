@@ -242,8 +242,11 @@ class Backend(Protocol):
         """Return the speedup of a step on ``gpus`` GPUs over one; None if not measured."""
         return None
 
-    def group_step(self, work: Work, gpus: int) -> Cost | None:
-        """Return one denoising step of ``work`` on ``gpus`` GPUs, with the joules of all; None if not measured."""
+    def group_step(self, work: Work, gpus: int, batch: int = 1) -> Cost | None:
+        """Return one step of a batch of ``batch`` requests like ``work`` on ``gpus`` GPUs; None if not measured.
+
+        Its joules are those of all GPUs.
+        """
         raise BackendError(f"{type(self).__name__} does not know a step on several GPUs; add backend=profiled")
 
     def component_s(self, component: str, work: Work, gpus: int) -> float:

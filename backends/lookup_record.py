@@ -18,6 +18,7 @@ class LookupRecord:
         unpublished_loads: models loaded without a published load time.
         between: (model, number of inline ControlNets) that were interpolated.
         extrapolated: (model, width, height, frames, batch) outside the measured grid.
+        grouped: (model, GPUs, largest batch measured on them) of larger batches on groups.
         in_turn: (model, stage, largest measured batch) of batches beyond that.
         mixed: True if a batch had works of several shapes.
     """
@@ -27,6 +28,7 @@ class LookupRecord:
     unpublished_loads: set[str] = field(default_factory=set)
     between: set[tuple[str, int]] = field(default_factory=set)
     extrapolated: set[tuple[str, int, int, int, int]] = field(default_factory=set)
+    grouped: set[tuple[str, int, int]] = field(default_factory=set)
     in_turn: set[tuple[str, str, int]] = field(default_factory=set)
     mixed: bool = False
 
@@ -68,6 +70,9 @@ class LookupRecord:
             if profile.scatter is not None:
                 one = "one factor for each request, drawn from the run's seed"
                 say(f"scatter of the seconds of {name} on {gpu}", one, profile.source)
+        for name, gpus, largest in sorted(self.grouped):
+            what = f"step of {name} on {gpus} GPUs of {gpu} in batches above {largest}, the largest measured"
+            say(what, f"as much faster than on one GPU as in batches of {largest}", "assumed")
         for name, stage, largest in sorted(self.in_turn):
             what = f"seconds of {stage} of {name} on {gpu} in batches above {largest}, the largest measured"
             say(what, "in proportion to the images", "not measured; the images one after another, an upper bound")

@@ -206,16 +206,29 @@ class Profiled:
         standalone_s = self._lookup.at(profile.tables["step"], "step", model, width, height, 1, frames)
         return standalone_s / self._lookup.at(table, f"step on {gpus} GPUs", model, width, height, 1, frames)
 
-    def group_step(self, work: Work, gpus: int) -> Cost | None:
-        """Raises BackendError outside the grid unless ``extrapolate`` is ``warn``."""
+    def group_step(self, work: Work, gpus: int, batch: int = 1) -> Cost | None:
+        """Return the cost of a step; of a batch that was not measured on a group, from that on one GPU.
+
+        The group is then as much faster as with the largest batch that was measured on it. A batch costs its typical
+        seconds, whatever the rows.
+
+        Raises BackendError outside the grid unless ``extrapolate`` is ``warn``.
+        """
+        factor = self._factor(work) if batch == 1 else 1.0
         if gpus == 1:
-            return self._step((work.shape, 1), work).times(self._factor(work))
+            return self._step((work.shape, batch), work).times(factor)
         self.require(work.model)
         table = self.profiles[work.model].group_tables.get(gpus)
         if table is None:
             return None
-        seconds = self._lookup.at(table, f"step on {gpus} GPUs", work.model, work.width, work.height, 1, work.frames)
-        cost = self._lookup.cost(work.model, seconds * self.service_factor * self._factor(work))
+        measured = min(batch, table.max_batch)
+        what, size = f"step on {gpus} GPUs", (work.width, work.height)
+        seconds = self._lookup.at(table, what, work.model, *size, measured, work.frames)
+        if measured < batch:
+            many, few = (self._step((work.shape, count), work).seconds for count in (batch, measured))
+            seconds *= many / few
+            self._lookup.record.grouped.add((work.model, gpus, measured))
+        cost = self._lookup.cost(work.model, seconds * self.service_factor * factor)
         return cost if cost.joules is None else Cost(cost.seconds, cost.joules * gpus)
 
     def component_s(self, component: str, work: Work, gpus: int) -> float:

@@ -400,7 +400,7 @@ class Cluster:
             self._group_of[key] = group
         return group
 
-    def occupy(self, group: Worker) -> None:
+    def occupy(self, group: Worker, requests: int = 1) -> None:
         for number in group.gpus:
             worker = self._gpu_workers[number]
             if worker.running:
@@ -408,7 +408,7 @@ class Cluster:
                     f"{part_name(self._parts, 'scheduler')} starts work on the GPUs {group.gpus}, and GPU {number} is "
                     "busy; start a launch once all its GPUs are idle"
                 )
-            worker.running = 1
+            worker.running = requests
 
     def vacate(self, group: Worker) -> None:
         for number in group.gpus:
@@ -431,9 +431,11 @@ class Cluster:
         kind: str,
         joules: float | None = None,
         row: int = -1,
+        batch: int = 1,
     ) -> float:
         self._name_model(group, model)
-        return self.record_busy(group, from_s, until_s, kind, joules, 1, row)
+        group.max_batch = max(group.max_batch, batch)
+        return self.record_busy(group, from_s, until_s, kind, joules, batch, row)
 
     def cut_short(self, group: Worker) -> None:
         if group.busy_until_s > self._clock._now:

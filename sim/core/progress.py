@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sim.core.plan import Stage
+from sim.core.plan import DENOISER, WHOLE, Stage
 from sim.core.request import Request
 from sim.core.worker import Worker
 
@@ -23,7 +23,7 @@ class Progress:
         costs: estimated costs of the present stage by parallel degree, as far as they were asked for and cannot change.
         degrees: parallel degrees of the present stage; None until they are asked for.
         group: the GPUs that it last ran on, where its latent lies; None before its first stage.
-        running: True while GPUs work for it.
+        running: True while GPUs work for it, alone or in a batch.
         paused_since_s: instant at which it began to wait at a boundary.
         pauses, paused_s: boundaries after which it did not run on at once, and the seconds until it did.
         moves, degree_changes: changes of its GPUs, and of their number.
@@ -53,6 +53,17 @@ class Progress:
     def done(self) -> int:
         """Steps of the present stage that are behind it."""
         return self.stage.steps - self.left
+
+    @property
+    def batch_key(self) -> tuple[object, ...] | None:
+        """What the requests of a batch have in common: stage, model and size; None if this one runs alone.
+
+        Only steps of a denoiser without ControlNets and LoRAs are batched.
+        """
+        request, component = self.request, self.stage.component
+        if component not in (WHOLE, DENOISER) or request.addons is not None:
+            return None
+        return component, request.model, request.width, request.height, request.frames
 
     def advance(self, steps: int) -> bool:
         """Count ``steps`` of the present stage as run; return True if that was the last stage's last step."""
@@ -87,6 +98,7 @@ class Attempt:
         done: steps of the stage that were behind before it.
         from_s, until_s: instants of its begin and end.
         steps: steps that it ran.
+        batch: requests that ran them together.
     """
 
     group: Worker
@@ -95,3 +107,4 @@ class Attempt:
     from_s: float
     until_s: float
     steps: int = 0
+    batch: int = 1

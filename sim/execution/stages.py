@@ -205,28 +205,30 @@ class Stages(Executor, StageExecutor):
             return whole_stage(steps) if self.stages == "whole" else three_stages(steps)
         return tuple(replace(each, steps=steps) if each.component == DENOISER else each for each in self.stages)
 
-    def cost(self, request: Request, stage: Stage, degree: int) -> StageCost:
-        row = request.row if self._by_row else -1
+    def cost(self, request: Request, stage: Stage, degree: int, batch: int = 1) -> StageCost:
+        row = request.row if self._by_row and batch == 1 else -1
         nets = 0 if request.addons is None else len(request.addons.controlnets)
         key = (
             request.model, request.width, request.height, request.frames, request.steps, stage.component, degree,
-            request.plan.refine, nets, row,
+            request.plan.refine, nets, row, batch,
         )  # fmt: skip
         found = self._costs.get(key)
         if found is None:
-            found = self._costs[key] = self._cost(request, stage, degree)
+            found = self._costs[key] = self._cost(request, stage, degree, batch)
         return found
 
-    def _cost(self, request: Request, stage: Stage, degree: int) -> StageCost:
+    def _cost(self, request: Request, stage: Stage, degree: int, batch: int) -> StageCost:
         backend, component = self._run.backend, stage.component
         gpu = next(iter(self._run.cluster.kinds))
         work = self._run.work(request)
+        if batch > 1 and degree == 1:
+            self._run.cluster.check_memory(self._run.cluster.group((0,)), backend.peak_bytes([work] * batch))
         first_s = step_s = last_s = 0.0
         joules: float | None = None
         if component in (WHOLE, TEXT_ENCODER):
             first_s = checked_cost(backend.begin((work,)), backend, "begin").seconds
         if component in (WHOLE, DENOISER):
-            cost = self._group_step(work, degree)
+            cost = self._group_step(work, degree, batch)
             if cost is None:
                 sizes = ", ".join(map(str, sorted({1, *backend.group_sizes()})))
                 size = size_text(work.width, work.height, work.frames)
@@ -248,11 +250,12 @@ class Stages(Executor, StageExecutor):
         watts = gpu.energy_j(1.0) * degree if joules is None or not step_s else joules / step_s
         return StageCost(first_s, step_s, last_s, watts)
 
-    def _group_step(self, work: Work, degree: int) -> Cost | None:
+    def _group_step(self, work: Work, degree: int, batch: int) -> Cost | None:
         """Return a step on ``degree`` GPUs; inline ControlNets are as much faster there as the denoiser."""
         backend = self._run.backend
         if degree == 1 or not work.controlnets:
-            return backend.group_step(work, degree)
+            return backend.group_step(work, degree, batch)
+        assert batch == 1
         plain = replace(work, controlnets=())
         found, alone, with_nets = (backend.group_step(*each) for each in ((plain, degree), (plain, 1), (work, 1)))
         if found is None or alone is None or with_nets is None:
@@ -337,30 +340,48 @@ class Stages(Executor, StageExecutor):
         request.energy_j += joules
 
     def ran(self, progress: Progress, attempt: Attempt, estimate_s: float) -> None:
-        request, group, stage = progress.request, attempt.group, progress.stages[attempt.index]
-        degree, seconds = len(group.gpus), attempt.until_s - attempt.from_s
-        cost = self.cost(request, stage, degree)
-        model = request.model or ""
-        joules = self._run.cluster.record_stage(
-            group, model, attempt.from_s, attempt.until_s, "serve",
-            None if isnan(cost.watts) else cost.watts * seconds, request.row,
-        )  # fmt: skip
-        request.energy_j += joules
+        stage, seconds = progress.stages[attempt.index], attempt.until_s - attempt.from_s
+        cost = self.cost(progress.request, stage, len(attempt.group.gpus))
         steps_s = seconds if stage.component not in (TEXT_ENCODER, VAE) else 0.0
         if stage.component == WHOLE:
             if not attempt.done:
                 steps_s -= cost.first_s
             if attempt.done + attempt.steps == stage.steps:
                 steps_s -= cost.last_s
+        joules = self._record(progress, attempt, cost, progress.request.row)
+        self._add(progress, attempt, estimate_s, steps_s, joules)
+
+    def ran_together(self, batch: Sequence[Progress], attempt: Attempt, estimate_s: float) -> None:
+        first, stage = batch[0], batch[0].stages[attempt.index]
+        cost = self.cost(first.request, stage, len(attempt.group.gpus), len(batch))
+        joules = self._record(first, attempt, cost, MISSING) / len(batch)
+        steps_s = min(cost.step_s * attempt.steps, attempt.until_s - attempt.from_s)  # their rounding differs
+        for progress in batch:
+            self._add(progress, attempt, estimate_s, steps_s, joules)
+
+    def _record(self, progress: Progress, attempt: Attempt, cost: StageCost, row: int) -> float:
+        """Record the busy time of ``attempt``; return its joules."""
+        from_s, until_s = attempt.from_s, attempt.until_s
+        drawn_j = None if isnan(cost.watts) else cost.watts * (until_s - from_s)
+        model = progress.request.model or ""
+        return self._run.cluster.record_stage(
+            attempt.group, model, from_s, until_s, "serve", drawn_j, row, attempt.batch
+        )
+
+    def _add(self, progress: Progress, attempt: Attempt, estimate_s: float, steps_s: float, joules: float) -> None:
+        """Add ``attempt`` to its request, with its share of the GPUs and of ``joules``."""
+        request, gpus, batch = progress.request, attempt.group.gpus, attempt.batch
+        seconds = attempt.until_s - attempt.from_s
+        request.energy_j += joules
         request.denoise_s += steps_s
         request.decode_s += seconds - steps_s
         row, columns = request.row, self._columns
-        columns["gpu_s"][row] += seconds * degree
+        columns["gpu_s"][row] += seconds * len(gpus) / batch
         columns["estimate_s"][row] += estimate_s
-        columns[STEP_SHARE][row] += steps_s * degree
+        columns[STEP_SHARE][row] += steps_s * len(gpus) / batch
         self._log.add(
-            row, attempt.index, stage.component, model, group.gpus, attempt.from_s, attempt.until_s, attempt.steps,
-            estimate_s, joules,
+            row, attempt.index, progress.stages[attempt.index].component, request.model or "", gpus, attempt.from_s,
+            attempt.until_s, attempt.steps, estimate_s, joules, batch,
         )  # fmt: skip
 
     def complete(self, progress: Progress) -> None:

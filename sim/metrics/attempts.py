@@ -46,7 +46,9 @@ class AttemptLog:
         steps: steps run.
         estimate_s: seconds that the scheduler believed it to take.
         energy_j: joules of all its GPUs, of a batch the request's share; NaN where the power is not known.
-        is_exclusive: True if a GPU serves one attempt at a time; False for batches.
+        batch: requests that ran it together.
+        is_exclusive: True if a GPU serves one attempt at a time, or one batch whose requests begin and end together;
+            False where requests join and leave running batches.
     """
 
     row: list[int] = field(default_factory=list)
@@ -59,6 +61,7 @@ class AttemptLog:
     steps: list[int] = field(default_factory=list)
     estimate_s: list[float] = field(default_factory=list)
     energy_j: list[float] = field(default_factory=list)
+    batch: list[int] = field(default_factory=list)
     is_exclusive: bool = False
 
     def __len__(self) -> int:
@@ -76,6 +79,7 @@ class AttemptLog:
         steps: int = 0,
         estimate_s: float = np.nan,
         energy_j: float = np.nan,
+        batch: int = 1,
     ) -> None:
         """Add an attempt that ended."""
         self.row.append(row)
@@ -88,6 +92,7 @@ class AttemptLog:
         self.steps.append(steps)
         self.estimate_s.append(estimate_s)
         self.energy_j.append(energy_j)
+        self.batch.append(batch)
 
     def lose(self, row: int, arrival_s: float) -> None:
         """Take the attempts of ``row``, which arrived at ``arrival_s``, out of its stages: their work is lost."""
@@ -116,7 +121,7 @@ class AttemptLog:
         for at in stages[counted[stages]].tolist():
             use = found.setdefault(self.component[at], ComponentUse())
             use.gpus.update(self.gpus[at])
-            use.gpu_s += (self.until_s[at] - self.from_s[at]) * len(self.gpus[at])
+            use.gpu_s += (self.until_s[at] - self.from_s[at]) * len(self.gpus[at]) / self.batch[at]
             use.waited_s += float(wait_s[at])
             use.rows.add(self.row[at])
         return found
@@ -139,6 +144,7 @@ class AttemptLog:
                 "start_s": pa.array(self.from_s, pa.float64()),
                 "finish_s": pa.array(self.until_s, pa.float64()),
                 "steps": pa.array(self.steps, pa.int32()),
+                "batch": pa.array(np.asarray(self.batch, np.int32), mask=np.full(len(self), not self.is_exclusive)),
                 "estimate_s": pa.array(self.estimate_s, pa.float64(), from_pandas=True),
                 "energy_j": pa.array(self.energy_j, pa.float64(), from_pandas=True),
             }

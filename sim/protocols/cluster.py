@@ -98,8 +98,8 @@ class Cluster(Protocol):
     def gpus_of(self, worker_id: int) -> tuple[int, ...]:
         """Return the GPUs of a worker or group, by its number."""
 
-    def occupy(self, group: Worker) -> None:
-        """Count the GPUs of ``group`` as busy. Raises SimulationError if one is."""
+    def occupy(self, group: Worker, requests: int = 1) -> None:
+        """Count the GPUs of ``group`` as busy with so many requests. Raises SimulationError if one is busy."""
 
     def vacate(self, group: Worker) -> None:
         """Count the GPUs of ``group`` as idle."""
@@ -119,8 +119,9 @@ class Cluster(Protocol):
         kind: str,
         joules: float | None = None,
         row: int = -1,
+        batch: int = 1,
     ) -> float:
-        """Record busy time of all GPUs of ``group`` with ``model``, as record_busy does."""
+        """Record busy time of all GPUs of ``group`` with ``model``, as record_busy does, in a batch of any size."""
 
     def cut_short(self, group: Worker) -> None:
         """End now the busy time of ``group`` that was recorded ahead, since its GPU failed."""

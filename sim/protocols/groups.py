@@ -14,6 +14,7 @@ from sim.protocols.run import Run
 class StageCost(NamedTuple):
     """Seconds of a stage on some number of GPUs: before its first step, of a step, and after its last.
 
+    In a batch the steps are those of all its requests; the rest each request does on its own, one after another.
     ``watts`` is the power of all its GPUs; NaN where it is not known.
     """
 
@@ -31,6 +32,11 @@ class StageCost(NamedTuple):
             seconds += self.last_s
         return seconds
 
+    def batch_s(self, batch: Iterable[Progress], count: int) -> float:
+        """Return the seconds of the next ``count`` steps of the requests of ``batch`` together."""
+        alone_s = self.step_s * count
+        return alone_s + sum(self.seconds(each.done, count, each.stage.steps) - alone_s for each in batch)
+
 
 class Launch(NamedTuple):
     """A decision: the next ``steps`` of ``progress`` run on ``gpus``, as soon as all of them are idle.
@@ -38,6 +44,7 @@ class Launch(NamedTuple):
     With ``yields`` it ends at the next boundary once another launch waits for one of its GPUs. Its boundaries, at which
     it can be interrupted, are ``every`` so many steps.
     ``ahead`` is True if it was made before the boundary, so that its work begins without StageExecutor.launch_s.
+    ``batch`` are requests that run the same steps with it, as one batch, with its Progress.batch_key.
     """
 
     progress: Progress
@@ -46,6 +53,7 @@ class Launch(NamedTuple):
     yields: bool = False
     ahead: bool = False
     every: int = 1
+    batch: tuple[Progress, ...] = ()
 
 
 @runtime_checkable
@@ -61,21 +69,21 @@ class Estimates(Protocol):
 
     @abstractmethod
     def bind(self, run: Run, cost: "CostOf") -> None:
-        """Take the run, and the true cost by request, stage and parallel degree."""
+        """Take the run, and the function of true costs."""
 
     @abstractmethod
-    def cost(self, request: Request, stage: Stage, degree: int) -> StageCost:
-        """Return the estimated cost of ``stage`` of ``request`` on ``degree`` GPUs."""
+    def cost(self, request: Request, stage: Stage, degree: int, batch: int = 1) -> StageCost:
+        """Return the estimated cost of ``stage`` on ``degree`` GPUs, of ``batch`` requests like ``request``."""
 
-    def observed(self, request: Request, stage: Stage, degree: int, steps: int, seconds: float) -> None:
-        """Take note of what ``steps`` of ``stage`` really took, which ended now."""
+    def observed(self, request: Request, stage: Stage, degree: int, steps: int, seconds: float, batch: int = 1) -> None:
+        """Take note of what ``steps`` of ``stage`` of ``batch`` requests together really took, which ended now."""
         return
 
 
 class CostOf(Protocol):
-    """The true cost of a stage by request, stage and parallel degree."""
+    """The true cost of a stage by request, stage, parallel degree, and number of requests in a batch."""
 
-    def __call__(self, request: Request, stage: Stage, degree: int) -> StageCost: ...
+    def __call__(self, request: Request, stage: Stage, degree: int, batch: int = 1) -> StageCost: ...
 
 
 class StageView(Protocol):
@@ -103,11 +111,14 @@ class StageView(Protocol):
     def degrees(self, progress: Progress) -> Sequence[int]:
         """Return the parallel degrees on which the present stage of ``progress`` may run, ascending."""
 
-    def cost(self, progress: Progress, degree: int, stage: Stage | None = None) -> StageCost:
-        """Return the estimated cost of the present stage of ``progress``, or of ``stage``, on ``degree`` GPUs."""
+    def cost(self, progress: Progress, degree: int, stage: Stage | None = None, batch: int = 1) -> StageCost:
+        """Return the estimated cost of the present stage of ``progress``, or of ``stage``, on ``degree`` GPUs.
+
+        Of ``batch`` requests like it together, if that is above 1.
+        """
 
     def remaining_s(self, progress: Progress, degree: int) -> float:
-        """Return the estimated seconds of all that is left of ``progress``, on ``degree`` GPUs where a stage may.
+        """Return the estimated seconds of all that is left of ``progress`` alone, on ``degree`` GPUs where a stage may.
 
         Of a running launch, the steps that ended by now are behind.
         """
@@ -212,8 +223,8 @@ class StageExecutor(Protocol):
     def stages_of(self, request: Request) -> tuple[Stage, ...]:
         """Return the stages of ``request``: those of its plan, else the executor's own."""
 
-    def cost(self, request: Request, stage: Stage, degree: int) -> StageCost:
-        """Return the true cost of ``stage`` of ``request`` on ``degree`` GPUs."""
+    def cost(self, request: Request, stage: Stage, degree: int, batch: int = 1) -> StageCost:
+        """Return the true cost of ``stage`` on ``degree`` GPUs, of ``batch`` requests like ``request`` together."""
 
     def reserve(self, progress: Progress, group: Worker) -> bool:
         """Take what the next launch of ``progress`` needs besides the GPUs of ``group``, which are idle.
@@ -241,6 +252,9 @@ class StageExecutor(Protocol):
 
     def ran(self, progress: Progress, attempt: Attempt, estimate_s: float) -> None:
         """Record ``attempt``, which ended; a scheduler expected it to take ``estimate_s``."""
+
+    def ran_together(self, batch: Sequence[Progress], attempt: Attempt, estimate_s: float) -> None:
+        """Record ``attempt``, which the requests of ``batch`` ran as one batch, and which ended."""
 
     def lost(self, progress: Progress, group: Worker, from_s: float, now_s: float) -> None:
         """Record the work of ``progress`` on ``group`` from ``from_s``, if it began by now: a GPU of it failed."""

@@ -42,6 +42,7 @@ class AttemptLog(Protocol):
         steps: int = 0,
         estimate_s: float = ...,
         energy_j: float = ...,
+        batch: int = ...,
     ) -> None: ...
 
     def lose(self, row: int, arrival_s: float) -> None: ...

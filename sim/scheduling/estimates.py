@@ -29,8 +29,8 @@ class Scaled(Estimates):
         self._cost = cost
         self.are_exact = self.factor == 1.0 and not self.by_size
 
-    def cost(self, request: Request, stage: Stage, degree: int) -> StageCost:
-        true = self._cost(request, stage, degree)
+    def cost(self, request: Request, stage: Stage, degree: int, batch: int = 1) -> StageCost:
+        true = self._cost(request, stage, degree, batch)
         if self.are_exact:
             return true
         factor = self.by_size.get(size_of(request), self.factor)
@@ -59,7 +59,12 @@ class EstimateTable(Estimates):
                 "estimates.seconds={1024x1024: {1: 4.2, 2: 2.5}}"
             )
 
-    def cost(self, request: Request, stage: Stage, degree: int) -> StageCost:
+    def cost(self, request: Request, stage: Stage, degree: int, batch: int = 1) -> StageCost:
+        if batch > 1:
+            raise ConfigError(
+                f"estimates.seconds: a batch of {batch} was asked for, and the table has requests alone; choose "
+                "estimates=perfect, or group_policy.max_batch=1"
+            )
         found = self._seconds.get(size_of(request))
         seconds = found.get(degree) if isinstance(found, dict) else found
         if seconds is None:
@@ -74,7 +79,7 @@ class EstimateTable(Estimates):
 
 @dataclass(slots=True)
 class Learnt(Estimates):
-    """The mean of what was observed so far, by size and parallel degree, and a prior.
+    """The mean of what was observed so far, by size, parallel degree and batch, and a prior.
 
     Each component has its own mean of seconds per step, in which the prior counts as ``prior_steps`` steps.
 
@@ -90,18 +95,18 @@ class Learnt(Estimates):
     def bind(self, run: Run, cost: CostOf) -> None:
         run.assume("seconds of a step before any was observed", self.prior_s, "estimates.prior_s")
 
-    def cost(self, request: Request, stage: Stage, degree: int) -> StageCost:
-        steps, seconds = self._mean(request, stage, degree)
+    def cost(self, request: Request, stage: Stage, degree: int, batch: int = 1) -> StageCost:
+        steps, seconds = self._mean(request, stage, degree, batch)
         return StageCost(0.0, seconds / steps, 0.0, nan)
 
-    def observed(self, request: Request, stage: Stage, degree: int, steps: int, seconds: float) -> None:
-        before, so_far_s = self._mean(request, stage, degree)
-        key = request.model, size_of(request), stage.component, degree
+    def observed(self, request: Request, stage: Stage, degree: int, steps: int, seconds: float, batch: int = 1) -> None:
+        before, so_far_s = self._mean(request, stage, degree, batch)
+        key = request.model, size_of(request), stage.component, degree, batch
         self._observed[key] = before + steps, so_far_s + seconds
 
-    def _mean(self, request: Request, stage: Stage, degree: int) -> tuple[float, float]:
+    def _mean(self, request: Request, stage: Stage, degree: int, batch: int) -> tuple[float, float]:
         """Return steps and seconds so far, with those of the prior."""
-        key = request.model, size_of(request), stage.component, degree
+        key = request.model, size_of(request), stage.component, degree, batch
         return self._observed.get(key, (self.prior_steps, self.prior_steps * self.prior_s))
 
 

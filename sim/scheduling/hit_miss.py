@@ -1,6 +1,7 @@
 """MoDM's shared queues: hits in one, misses in another (MoDM, 5; its artifact's request scheduler)."""
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from sim.core.plan import MISSING
@@ -24,16 +25,18 @@ class HitMiss(Scheduler):
     _misses: deque[Request] = field(init=False, default_factory=deque, repr=False)
     _hits: deque[Request] = field(init=False, default_factory=deque, repr=False)
     _run: Run = field(init=False, repr=False)
+    _find_worker: Callable[[str], Worker | None] = field(init=False, repr=False)
     _hit_roles: list[str] = field(init=False, default_factory=list, repr=False)
 
     def bind(self, run: Run) -> None:
         self._run = run
+        self._find_worker = run.cluster.least_loaded
         self._hit_roles = [role for role in run.models if role != self.miss_role]
         if self.large_takes_hits:
             self._hit_roles.append(self.miss_role)
 
     def offer(self, request: Request, now_s: float) -> Worker | None:
-        find_worker = self._run.cluster.least_loaded
+        find_worker = self._find_worker  # reading and then calling is faster than calling an attribute
         if request.plan.source == MISSING:
             worker = find_worker(self.miss_role)
             if worker is None:

@@ -32,9 +32,12 @@ class Running:
         queued_s: instant at which it was queued.
         earliest_s: instant before which its work cannot begin.
         cost: true cost of its stage; None before its first step, also while its latent moves.
-        begin_s: instant of its first step, or of the move.
+        batch: the other requests of its batch.
+        begin_s: instant at which its work begins, or the move.
+        steps_from_s: instant of its first step, after the text encoding that is part of its stage.
         due: the clock's call at the end of its steps, or of the move; None before.
         group: its GPUs; ``moving`` those of the move, while it lasts.
+        moves: the requests whose latents move before it, and the seconds of each.
     """
 
     progress: Progress
@@ -44,6 +47,7 @@ class Running:
     steps: int
     every: int
     yields: bool
+    batch: tuple[Progress, ...] = ()
     number: int = 0
     number_s: float = 0.0
     numbered_s: float = -1.0
@@ -53,10 +57,23 @@ class Running:
     earliest_s: float = 0.0
     cost: StageCost | None = None
     begin_s: float = 0.0
+    steps_from_s: float = 0.0
     due: Entry | None = None
     group: Worker | None = None
     moving: Worker | None = None
+    moves: list[tuple[Progress, float]] = field(default_factory=list)
     is_moved: bool = False
+
+    def requests(self) -> tuple[Progress, ...]:
+        """Return all requests that it runs."""
+        return (self.progress, *self.batch)
+
+    def end_s(self, cost: StageCost, steps: int) -> float:
+        """Return the instant at which ``steps`` steps of ``cost`` end."""
+        progress = self.progress
+        if self.batch:
+            return self.begin_s + cost.batch_s(self.requests(), steps)
+        return self.begin_s + cost.seconds(progress.done, steps, progress.stage.steps)
 
 
 @dataclass(slots=True)
@@ -91,6 +108,8 @@ class StageScheduler(Scheduler, StageView):
     """The place of the launch whose end is being handled: ends of one instant are handled in this order."""
     _queue: list[Running] = field(init=False, default_factory=list, repr=False)
     _launches: dict[Progress, Running] = field(init=False, default_factory=dict, repr=False)
+    _in_batch_of: dict[Progress, Running] = field(init=False, default_factory=dict, repr=False)
+    """The launches of the other requests of batches."""
     _attempts: dict[Progress, Attempt] = field(init=False, default_factory=dict, repr=False)
     _believed: dict[Progress, StageCost] = field(init=False, default_factory=dict, repr=False)
     _at_boundary: list[Progress] = field(init=False, default_factory=list, repr=False)
@@ -114,7 +133,7 @@ class StageScheduler(Scheduler, StageView):
         self.group_policy.bind(run, self)
 
     def __len__(self) -> int:
-        return len(self.waiting) + len(self._queue)
+        return len(self.waiting) + sum(1 + len(launch.batch) for launch in self._queue)
 
     # -- for the policy (sim.protocols.StageView) --------------------------------------------------------------------
 
@@ -133,9 +152,9 @@ class StageScheduler(Scheduler, StageView):
         progress.degrees = found
         return found
 
-    def cost(self, progress: Progress, degree: int, stage: Stage | None = None) -> StageCost:
-        if stage is not None and stage is not progress.stage:
-            return self.estimates.cost(progress.request, stage, degree)
+    def cost(self, progress: Progress, degree: int, stage: Stage | None = None, batch: int = 1) -> StageCost:
+        if batch > 1 or (stage is not None and stage is not progress.stage):
+            return self.estimates.cost(progress.request, stage or progress.stage, degree, batch)
         found: StageCost | None = progress.costs.get(degree)
         if found is None:
             found = self.estimates.cost(progress.request, progress.stage, degree)
@@ -147,7 +166,7 @@ class StageScheduler(Scheduler, StageView):
         stage, request = progress.stage, progress.request
         left = progress.left
         if progress.running:
-            left -= self._passed(self._launches[progress])
+            left -= self._passed(self._launch_of(progress))
         max_degree, degrees = self.executor.max_degree, self.degrees(progress)
         cost = self.cost(progress, degree if degree <= degrees[-1] else max_degree(request, stage, degree))
         seconds = cost.seconds(stage.steps - left, left, stage.steps)
@@ -159,24 +178,23 @@ class StageScheduler(Scheduler, StageView):
         return seconds
 
     def begin_s(self, progress: Progress) -> float:
-        return self._launches[progress].begin_s
+        return self._launch_of(progress).begin_s
 
     def interrupt(self, progress: Progress) -> None:
-        launch = self._launches.get(progress)
+        launch = self._launches.get(progress) or self._in_batch_of.get(progress)
         if launch is None:
             return
         if launch.cost is None or launch.due is None:
             launch.steps = min(launch.every, launch.steps)
             return
-        cost, stage, now_s = launch.cost, progress.stage, self._clock._now
+        cost, now_s = launch.cost, self._clock._now
         behind, every = self._steps_behind(launch), launch.every
         steps = max(1, ceil((behind - TOLERANCE) / every)) * every
         if abs(behind - steps) <= TOLERANCE and self._turn_of(launch) < self._turn:
             steps += every  # its boundary at this instant came before the present event
         if steps < launch.steps and self._clock.cancel(launch.due):
             launch.steps = steps
-            end_s = max(now_s, launch.begin_s + cost.seconds(progress.done, steps, stage.steps))
-            launch.due = self._clock.at(end_s, COMPLETION, self._due, launch)
+            launch.due = self._clock.at(max(now_s, launch.end_s(cost, steps)), COMPLETION, self._due, launch)
 
     def discard(self, progress: Progress, reason: str) -> None:
         if progress not in self.waiting:
@@ -184,6 +202,9 @@ class StageScheduler(Scheduler, StageView):
         del self.waiting[progress]
         self._close(progress)
         self._run.end(progress.request, DISCARDED, reason)
+
+    def _launch_of(self, progress: Progress) -> Running:
+        return self._launches.get(progress) or self._in_batch_of[progress]
 
     def _passed(self, launch: Running) -> int:
         """Return the steps of a launch that ended by now; the last one ends with the launch."""
@@ -231,7 +252,7 @@ class StageScheduler(Scheduler, StageView):
             self._clock.at(now_s, DISPATCH, self._dispatch)
 
     def _claim(self, decided: Launch) -> None:
-        progress, gpus, steps, yields, ahead, every = decided
+        progress, gpus, steps, yields, ahead, every, batch = decided
         try:
             del self.waiting[progress]
         except (KeyError, TypeError):
@@ -247,10 +268,31 @@ class StageScheduler(Scheduler, StageView):
         needed, last = mask, progress.group
         if last is not None and last.gpus != gpus and self._moves_block:
             needed |= self._bit[last.gpus]
-        launch = self._launches[progress] = Running(progress, gpus, mask, needed, steps, every, yields)
+        launch = self._launches[progress] = Running(progress, gpus, mask, needed, steps, every, yields, batch)
+        if batch:
+            self._claim_batch(launch)
         if self._launch_s and not ahead:
             launch.earliest_s = self._clock._now + self._launch_s
         self._enqueue(launch)
+
+    def _claim_batch(self, launch: Running) -> None:
+        """Take the other requests of a batch. Raises SimulationError if they cannot run with the first."""
+        progress = launch.progress
+        for other in launch.batch:
+            try:
+                del self.waiting[other]
+            except (KeyError, TypeError):
+                raise self._error(f"launches {other!r} in a batch, which does not wait at a boundary") from None
+            if progress.batch_key is None or progress.batch_key != other.batch_key:
+                raise self._error(
+                    f"launches {other!r} in a batch with {progress!r}; expected the same model, size and stage, of a "
+                    "denoiser, and no ControlNets and LoRAs (Progress.batch_key)"
+                )
+            if launch.steps > other.left:
+                raise self._error(f"launches {launch.steps} steps of {other!r} in a batch; expected 1 to {other.left}")
+            self._in_batch_of[other] = launch
+            if self._moves_block and other.group is not None:
+                launch.needed |= self._bit[other.group.gpus]
 
     def _enqueue(self, launch: Running) -> None:
         """Queue ``launch`` for its start, after what was decided before and before what will be at this instant."""
@@ -303,10 +345,9 @@ class StageScheduler(Scheduler, StageView):
 
     def _steps_behind(self, launch: Running) -> float:
         """Return the steps of a running launch up to now."""
-        cost, progress = launch.cost, launch.progress
+        cost = launch.cost
         assert cost is not None
-        begin_s = launch.begin_s if progress.done else launch.begin_s + cost.first_s
-        return (self._clock._now - begin_s) / cost.step_s if cost.step_s else launch.steps
+        return (self._clock._now - launch.steps_from_s) / cost.step_s if cost.step_s else launch.steps
 
     def _error(self, what: str) -> SimulationError:
         return SimulationError(f"the group policy ({class_name(self.group_policy)}) {what}")
@@ -356,29 +397,27 @@ class StageScheduler(Scheduler, StageView):
         progress, last, moved_s = launch.progress, launch.progress.group, now_s
         group = launch.group or self._run.cluster.group(launch.gpus)
         launch.group = group
-        if last is not None and last is not group and not launch.is_moved:
-            move_s = self.executor.move_s(progress, group)
-            if move_s > 0.0 and self.executor.moves_in_background:
-                moved_s = progress.paused_since_s + move_s
-            elif move_s > 0.0:
-                return self._move(launch, last, group, move_s, now_s)
+        if not launch.is_moved and (launch.batch or (last is not None and last is not group)):
+            moves = [
+                (each, each.group, self.executor.move_s(each, group))
+                for each in launch.requests()
+                if each.group is not None and each.group is not group
+            ]
+            moves = [each for each in moves if each[-1] > 0.0]
+            if moves and not self.executor.moves_in_background:
+                return self._move(launch, moves, now_s)
+            moved_s = max([moved_s, *(each.paused_since_s + move_s for each, _, move_s in moves)])
         if not self.executor.reserve(progress, group):
             return False
         self._busy |= launch.mask
-        self._run.cluster.occupy(group)
+        self._run.cluster.occupy(group, 1 + len(launch.batch))
         attempt = self._attempts.get(progress)
         has_addons = progress.request.addons is not None  # its next launch may load some, on other service GPUs
         if attempt is not None and (attempt.group is not group or attempt.index != progress.index or has_addons):
             self._close(progress)
             attempt = None
         from_s = max(now_s, launch.earliest_s)
-        if last is None:
-            progress.request.start_s = from_s
-        elif last is not group:
-            progress.moves += 1
-            progress.degree_changes += len(last.gpus) != len(group.gpus)
-        if progress.pauses and progress.paused_since_s < now_s and last is not None:
-            progress.paused_s += now_s - progress.paused_since_s
+        self._begin(progress, group, from_s, now_s)
         if launch.queued_s < now_s:
             self._number_after([launch])
             self._number_after(self._as_queued(now_s))
@@ -388,20 +427,47 @@ class StageScheduler(Scheduler, StageView):
             self._close_on(launch)
         ready_s = self.executor.prepare(progress, group, from_s)
         progress.group, progress.running = group, True
+        if launch.batch:
+            ready_s = self._begin_batch(launch, group, from_s, ready_s, now_s)
         launch.begin_s = max(from_s + ready_s, moved_s)
-        if launch.begin_s > now_s and attempt is not None:
+        if attempt is not None and (launch.begin_s > now_s or launch.batch):
             self._close(progress)
             attempt = None
-        believed = cost = self.cost(progress, len(launch.gpus))
-        if not self.estimates_are_exact:
-            cost = self.executor.cost(progress.request, progress.stage, len(launch.gpus))
-        if attempt is None:
+        launch.cost = cost = self._true_cost(launch)
+        if attempt is None and not launch.batch:
             self._attempts[progress] = Attempt(group, progress.index, progress.done, launch.begin_s, launch.begin_s)
-            self._believed[progress] = believed
-        launch.cost = cost
-        end_s = launch.begin_s + cost.seconds(progress.done, launch.steps, progress.stage.steps)
-        launch.due = self._clock.at(end_s, COMPLETION, self._due, launch)
+            self._believed[progress] = self.cost(progress, len(launch.gpus))
+        launch.steps_from_s = launch.begin_s
+        if cost.first_s:
+            launch.steps_from_s += cost.first_s * sum(not each.done for each in launch.requests())
+        launch.due = self._clock.at(launch.end_s(cost, launch.steps), COMPLETION, self._due, launch)
         return True
+
+    def _begin(self, progress: Progress, group: Worker, from_s: float, now_s: float) -> None:
+        """Count the begin of a launch on ``group``, and the pause and the move before it."""
+        last = progress.group
+        if last is None:
+            progress.request.start_s = from_s
+        elif last is not group:
+            progress.moves += 1
+            progress.degree_changes += len(last.gpus) != len(group.gpus)
+        if progress.pauses and progress.paused_since_s < now_s and last is not None:
+            progress.paused_s += now_s - progress.paused_since_s
+
+    def _begin_batch(self, launch: Running, group: Worker, from_s: float, ready_s: float, now_s: float) -> float:
+        """Begin the other requests of a batch, whose first is ready after ``ready_s``; return when the last one is."""
+        for other in launch.batch:
+            self._close(other)
+            self._begin(other, group, from_s, now_s)
+            ready_s += self.executor.prepare(other, group, from_s + ready_s)
+            other.group, other.running = group, True
+        return ready_s
+
+    def _true_cost(self, launch: Running) -> StageCost:
+        progress, degree = launch.progress, len(launch.gpus)
+        if self.estimates_are_exact:
+            return self.cost(progress, degree, batch=1 + len(launch.batch))
+        return self.executor.cost(progress.request, progress.stage, degree, 1 + len(launch.batch))
 
     def _ask_for(self, launch: Running) -> None:
         """Interrupt, at their next boundary, the yielding launches on GPUs that ``launch`` waits for."""
@@ -409,15 +475,22 @@ class StageScheduler(Scheduler, StageView):
             if each.yields and each.cost is not None and each.mask & launch.needed:
                 self.interrupt(each.progress)
 
-    def _move(self, launch: Running, last: Worker, group: Worker, move_s: float, now_s: float) -> bool:
-        both = tuple(sorted({*last.gpus, *group.gpus}))
-        mask = self._bit.get(both) or self._mask(both, launch.progress)
+    def _move(self, launch: Running, moves: Sequence[tuple[Progress, Worker, float]], now_s: float) -> bool:
+        """Move the latents of ``launch``, one after another, if all their GPUs are idle; return False if not.
+
+        Args:
+            moves: the requests, their last groups, and the seconds that they take.
+        """
+        gpus = tuple(sorted({*launch.gpus, *(gpu for _, last, _ in moves for gpu in last.gpus)}))
+        mask = self._bit.get(gpus) or self._mask(gpus, launch.progress)
         if mask & self._busy:
             return False
-        union = self._run.cluster.group(both)
+        union = self._run.cluster.group(gpus)
         self._busy |= mask
-        self._run.cluster.occupy(union)
+        self._run.cluster.occupy(union, 1 + len(launch.batch))
         launch.moving, launch.begin_s = union, max(now_s, launch.earliest_s)
+        launch.moves = [(progress, move_s) for progress, _, move_s in moves]
+        move_s = sum(seconds for _, seconds in launch.moves)
         launch.due = self._clock.at(launch.begin_s + move_s, COMPLETION, self._due, launch)
         return True
 
@@ -426,8 +499,11 @@ class StageScheduler(Scheduler, StageView):
         self._busy &= ~self._bit[union.gpus]
         self._run.cluster.vacate(union)
         launch.moving = launch.due = None
-        self._close(launch.progress)
-        self.executor.record_move(launch.progress, union, from_s, now_s)
+        for progress, move_s in launch.moves:
+            until_s = now_s if progress is launch.moves[-1][0] else from_s + move_s
+            self._close(progress)
+            self.executor.record_move(progress, union, from_s, until_s)
+            from_s = until_s
         launch.needed = launch.mask
         launch.is_moved, launch.earliest_s = True, now_s + self._launch_s
         self._enqueue(launch)
@@ -491,14 +567,32 @@ class StageScheduler(Scheduler, StageView):
         assert group is not None
         if self.group_policy.decides_before_release:
             self._decide(now_s)
-        stage, attempt = progress.stage, self._attempts[progress]
         self._release(launch, group)
+        if launch.batch:
+            self._record_batch(launch, group, now_s)
+        else:
+            attempt = self._attempts[progress]
+            attempt.until_s, attempt.steps = now_s, attempt.steps + launch.steps
+        taken_s, batch = now_s - launch.begin_s, 1 + len(launch.batch)
+        self.estimates.observed(progress.request, progress.stage, len(launch.gpus), launch.steps, taken_s, batch)
+        self._advance(progress, group, launch.steps, now_s)
+        for other in launch.batch:
+            self._advance(other, group, launch.steps, now_s)
+        self._decide(now_s)
+
+    def _record_batch(self, launch: Running, group: Worker, now_s: float) -> None:
+        progress, requests = launch.progress, launch.requests()
+        believed = self.cost(progress, len(launch.gpus), batch=len(requests))
+        attempt = Attempt(
+            group, progress.index, progress.done, launch.begin_s, now_s, launch.steps, len(requests)
+        )  # fmt: skip
+        self.executor.ran_together(requests, attempt, believed.batch_s(requests, launch.steps))
+
+    def _advance(self, progress: Progress, group: Worker, steps: int, now_s: float) -> None:
+        """Count ``steps`` of a launch that ended: the request waits at a boundary, goes on, or has ended."""
         progress.running, progress.paused_since_s = False, now_s
-        attempt.until_s, attempt.steps = now_s, attempt.steps + launch.steps
-        self.estimates.observed(progress.request, stage, len(launch.gpus), launch.steps, now_s - launch.begin_s)
-        is_last = launch.steps == progress.left
-        self.executor.launch_ended(progress, group, stage, is_last, now_s)
-        if progress.advance(launch.steps):
+        self.executor.launch_ended(progress, group, progress.stage, steps == progress.left, now_s)
+        if progress.advance(steps):
             self._close(progress)
             answer_s = self.executor.answer_s(progress.request)
             self._clock.at(now_s + answer_s, INSERTION, self._complete, progress)
@@ -507,7 +601,6 @@ class StageScheduler(Scheduler, StageView):
             self._at_boundary.append(progress)
             self._dispatch_later(now_s)
         self.group_policy.at_boundary(progress, now_s)
-        self._decide(now_s)
 
     def _release(self, launch: Running, on: Worker) -> None:
         """Free the GPUs of ``launch``, which ended ``on`` its group, or on that of its move."""
@@ -516,6 +609,8 @@ class StageScheduler(Scheduler, StageView):
         for gpu in launch.gpus:
             self.claimed[gpu] -= 1
         del self._launches[launch.progress]
+        for other in launch.batch:
+            del self._in_batch_of[other]
 
     def _complete(self, progress: Progress) -> None:
         self.executor.complete(progress)
@@ -574,35 +669,42 @@ class StageScheduler(Scheduler, StageView):
         """
         lost: list[Request] = []
         for launch in list(self._launches.values()):
-            progress, on = launch.progress, launch.moving or launch.group
+            on = launch.moving or launch.group
             if launch.due is not None and on is not None:
                 if worker.id in on.gpus:
                     self._lose(launch, on, now_s)
-                    lost.append(progress.request)
-            elif self._restart(progress, launch.group if launch.is_moved else progress.group, worker, now_s):
-                launch.is_moved, launch.steps = False, min(launch.steps, progress.left)
+                    lost += [progress.request for progress in launch.requests()]
+                continue
+            for progress in launch.requests():
+                key = progress.batch_key if launch.batch else None
+                if self._restart(progress, launch.group if launch.is_moved else progress.group, worker, now_s):
+                    launch.is_moved, launch.steps = False, min(launch.steps, progress.left)
+                    if progress.batch_key != key and launch.batch:
+                        self._part(launch, progress, now_s)
         for progress in self.waiting:
             if self._restart(progress, progress.group, worker, now_s):
                 self.group_policy.restarted(progress, now_s)
         if lost:
-            self._run.cluster.occupy(worker)  # it counts as running what it lost, until it is down
+            self._run.cluster.occupy(worker, len(lost))  # it counts as running what it lost, until it is down
         return lost
 
     def _lose(self, launch: Running, on: Worker, now_s: float) -> None:
-        """End a launch, or the move before it, whose GPUs ``on`` have one that fails; its request is lost."""
-        progress, from_s = launch.progress, launch.begin_s
+        """End a launch, or the move before it, whose GPUs ``on`` have one that fails; its requests are lost."""
+        from_s = launch.begin_s
         assert launch.due is not None
         self._clock.cancel(launch.due)
         self._release(launch, on)
-        if launch.moving is not None:
-            self._close(progress)
-        elif progress in self._attempts:
-            from_s = self._attempts.pop(progress).from_s
-            del self._believed[progress]
-        self.executor.lost(progress, on, from_s, now_s)
-        progress.running, progress.left, progress.group = False, 0, launch.group
-        self.group_policy.at_boundary(progress, now_s)
-        self.group_policy.ended(progress, now_s)
+        for progress in launch.requests():
+            if launch.moving is not None:
+                self._close(progress)
+            elif progress in self._attempts:
+                from_s = self._attempts.pop(progress).from_s
+                del self._believed[progress]
+            self.executor.lost(progress, on, from_s, now_s)
+            from_s = now_s  # the GPUs' time is recorded once
+            progress.running, progress.left, progress.group = False, 0, launch.group
+            self.group_policy.at_boundary(progress, now_s)
+            self.group_policy.ended(progress, now_s)
 
     def _restart(self, progress: Progress, at: Worker | None, worker: Worker, now_s: float) -> bool:
         """Restart ``progress``, which does not run, if its latent is ``at`` GPUs with ``worker``; return True then."""
@@ -613,8 +715,20 @@ class StageScheduler(Scheduler, StageView):
         self.executor.restarted(progress)
         return True
 
+    def _part(self, launch: Running, progress: Progress, now_s: float) -> None:
+        """Take ``progress``, which is at another stage than its batch now, and has not started, out of ``launch``.
+
+        If it is the first of the batch, all others are taken out.
+        """
+        parted = launch.batch if progress is launch.progress else (progress,)
+        launch.batch = tuple(each for each in launch.batch if each not in parted)
+        for each in parted:
+            del self._in_batch_of[each]
+            self.waiting[each] = None
+            self.group_policy.at_boundary(each, now_s)
+
     def stranded(self) -> list[tuple[Request, str]]:
-        left = [*self.waiting, *(launch.progress for launch in self._queue)]
+        left = [*self.waiting, *(progress for launch in self._queue for progress in launch.requests())]
         self.waiting.clear()
         self._queue.clear()
         why = f"{class_name(self.group_policy)} never launched it again"

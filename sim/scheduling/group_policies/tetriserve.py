@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from math import ceil, inf
 from typing import Literal
 
@@ -140,11 +140,14 @@ class TetriServe(GroupPolicy):
     3. A request that cannot be in time gets one GPU of those left, the earliest deadline first.
     4. ``scale_up``: GPUs still idle widen the request whose step gains most, one degree at a time; those of step 3 are
        the last.
-    5. ``placement``: a request keeps the GPUs of its last round where it can.
+    5. ``max_batch``: a request that has got no GPU joins one of its size and model that has, if all of the batch that
+       can be in time still can after the round, and the batch runs more steps in all. The paper batches identical
+       small requests if no deadline suffers (selective continuous batching), and prints no rule.
+    6. ``placement``: a request keeps the GPUs of its last round where it can.
 
     Text encoder and VAE may outlast a round, and so may a late request's step; their GPUs then miss the next one.
     A pair whose request ends within the round survives if that end is in time; the paper's formula asks for the end of
-    the round. Batches of identical small requests (selective continuous batching) are not modelled.
+    the round.
 
     A round holds whole steps, so GPUs idle for what its length is above a multiple of a step. The paper fits the length
     to the steps of all sizes and prints no rule; ``granularity`` looks at the slowest size alone.
@@ -153,6 +156,7 @@ class TetriServe(GroupPolicy):
         granularity: steps in a round of the slowest size in the trace, on its fastest degree.
         round_s: seconds of a round, in place of ``granularity``.
         late: ``run`` what cannot be in time, or ``drop`` it.
+        max_batch: requests of a batch; 1 runs each alone. The profile must have the batches.
     """
 
     granularity: Count = 5
@@ -160,6 +164,7 @@ class TetriServe(GroupPolicy):
     placement: bool = True
     scale_up: bool = True
     late: Literal["run", "drop"] = "run"
+    max_batch: Count = 1
     _run: Run = field(init=False, repr=False)
     _view: StageView = field(init=False, repr=False)
     _length_s: float = field(init=False, default=0.0)
@@ -272,11 +277,12 @@ class TetriServe(GroupPolicy):
             if self.scale_up and left:
                 left = self._widen(in_time, chosen, left)
                 self._widen(list(chosen), chosen, left)
+        batches = self._join(chosen, now_s) if self.max_batch > 1 else {}
         groups = self._place(chosen, idle)
         return [
-            Launch(progress, gpus, steps)
+            Launch(progress, gpus, steps, batch=tuple(batches.get(progress, ())))
             for (progress, (_, steps)), gpus in zip(chosen.items(), groups, strict=True)
-        ]  # fmt: skip
+        ]
 
     def _options(self, now_s: float) -> list[tuple[Progress, list[tuple[int, int]], list[int]]]:
         """Return each request that can be in time, with its (GPUs, value) and the steps of each, urgent ones first.
@@ -382,6 +388,50 @@ class TetriServe(GroupPolicy):
             left -= wider - chosen[progress][0]
             chosen[progress] = wider, more
         return left
+
+    def _join(self, chosen: dict[Progress, tuple[int, int]], now_s: float) -> dict[Progress, list[Progress]]:
+        """Have requests without GPUs join those of ``chosen``; return the joined of each, and set its steps anew."""
+        batches: dict[Progress, list[Progress]] = {}
+        late = [progress for *_, progress in sorted(self._late)]
+        for joining in [*sorted(self._waiting, key=_urgency), *late]:
+            if joining.batch_key is None:
+                continue
+            for progress, (degree, count) in chosen.items():
+                batch = [progress, *batches.get(progress, ())]
+                if len(batch) == self.max_batch or progress.batch_key != joining.batch_key:
+                    continue
+                steps = self._steps_together([*batch, joining], degree)
+                if steps * (len(batch) + 1) > count * len(batch) and all(
+                    self._can_be_in_time(each, steps, now_s) for each in [*batch, joining]
+                ):
+                    batches.setdefault(progress, []).append(joining)
+                    chosen[progress] = degree, steps
+                    self._waiting.pop(joining, None)
+                    break
+        joined = {joining for batch in batches.values() for joining in batch}
+        self._late = [each for each in self._late if each[-1] not in joined]
+        heapify(self._late)
+        return batches
+
+    def _steps_together(self, batch: Sequence[Progress], degree: int) -> int:
+        """Return the steps that ``batch`` can run within a round on ``degree`` GPUs."""
+        cost, count = self._view.cost(batch[0], degree, batch=len(batch)), min(each.left for each in batch)
+        if cost.step_s > 0.0:
+            count = min(count, int(self._length_s / cost.step_s))
+        while count and cost.batch_s(batch, count) > self._length_s:
+            count -= 1
+        return count
+
+    def _can_be_in_time(self, progress: Progress, steps: int, now_s: float) -> bool:
+        """True if ``progress`` can be in time after ``steps`` in this round, or could not without them either."""
+        costs, left = self._known[progress], progress.left - steps
+        if costs.is_late:
+            return True
+        last_s = next(iter(costs.by_degree.values())).last_s
+        after_s = now_s + self._length_s
+        if left or costs.later_s:
+            after_s += left * costs.fastest_s + (last_s if left else 0.0) + costs.later_s
+        return after_s <= progress.request.deadline_s
 
     def _place(self, chosen: dict[Progress, tuple[int, int]], idle: list[int]) -> list[tuple[int, ...]]:
         """Return the GPUs of each request of ``chosen``: those of its last round if it keeps them, else the lowest."""

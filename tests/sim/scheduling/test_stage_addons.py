@@ -61,7 +61,7 @@ class AddonTimes(FixedTimes, AddonBackend):
     def group_sizes(self, model: str | None = None) -> list[int]:
         return [2]
 
-    def group_step(self, work: Work, gpus: int) -> Cost | None:
+    def group_step(self, work: Work, gpus: int, batch: int = 1) -> Cost | None:
         return Cost((STEP_S + NET_S * len(work.controlnets) * (gpus == 1)) / gpus)
 
     def remote_controlnet_costs(self, work: Work, batch: int, gpus: int) -> RemoteControlNetCosts:

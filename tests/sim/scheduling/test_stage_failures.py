@@ -199,6 +199,7 @@ POLICIES: dict[str, Callable[[], GroupPolicy]] = {
     "pause": lambda: PreemptClass(["64x64"], ["128x128"], "pause", [1, 2], late_share=0.9, max_aside_s=2.0),
     "rounds": lambda: Rounds(4.0),
     "tetriserve": lambda: TetriServe(round_s=6.0),
+    "tetriserve-batches": lambda: TetriServe(round_s=6.0, max_batch=3),
     "super-p95": lambda: SuperP95(quota(), 2),
     "central-pull": lambda: CentralPull(quota(), 2),
     "pools": lambda: Pools({"text-encoder": 1, "denoiser": 2, "vae": 1}),

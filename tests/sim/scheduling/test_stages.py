@@ -38,7 +38,7 @@ class ByDegree(FixedTimes):
     def group_sizes(self, model: str | None = None) -> list[int]:
         return [degree for degree in self.step_s if degree > 1]
 
-    def group_step(self, work: Work, gpus: int) -> Cost | None:
+    def group_step(self, work: Work, gpus: int, batch: int = 1) -> Cost | None:
         return Cost(float(self.step_s[gpus][work.row]))
 
 
@@ -304,7 +304,7 @@ class OnlyOne(GroupPolicy):
         self.inner = inner
 
     def bind(self, run: Run, view: StageView) -> None:
-        run.backend.group_step = lambda work, gpus: None if gpus > 1 else Cost(1.0)  # type: ignore[method-assign]
+        run.backend.group_step = lambda work, gpus, batch=1: None if gpus > 1 else Cost(1.0)  # type: ignore[method-assign]
         self.inner.bind(run, view)
 
     def decide(self, now_s: float) -> list[Launch]:

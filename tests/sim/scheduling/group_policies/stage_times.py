@@ -46,7 +46,7 @@ class StageTimes(FixedTimes):
     def group_sizes(self, model: str | None = None) -> Collection[int]:
         return self.degrees
 
-    def group_step(self, work: Work, gpus: int) -> Cost:
+    def group_step(self, work: Work, gpus: int, batch: int = 1) -> Cost:
         return Cost(self.times[work.row][1] / work.steps / gpus)
 
     def component_weights(self, component: str, model: str) -> ComponentWeights | None:

@@ -30,7 +30,7 @@ class EqualSteps(FixedTimes):
     def group_sizes(self, model: str | None = None) -> tuple[int, ...]:
         return (2, 4)
 
-    def group_step(self, work: Work, gpus: int) -> Cost:
+    def group_step(self, work: Work, gpus: int, batch: int = 1) -> Cost:
         return Cost(self.full_s[work.row] / work.steps / gpus)
 
 

@@ -40,7 +40,7 @@ class Scaling(lab.FixedTimes):
     def group_sizes(self, model: str | None = None) -> Sequence[int]:
         return DEGREES
 
-    def group_step(self, work: Work, gpus: int) -> Cost | None:
+    def group_step(self, work: Work, gpus: int, batch: int = 1) -> Cost | None:
         return Cost(STEP_S[work.width][gpus])
 
 

@@ -1,0 +1,292 @@
+"""Batches of several requests on groups that change: costs, shares, moves, failures, and what is no batch."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from backends.base import BackendError, Cost, Work
+from backends.profiled import Profiled
+from sim.cluster.failures import Failures
+from sim.core.errors import ConfigError, SimulationError
+from sim.core.plan import Plan, whole_stage
+from sim.core.request import COMPLETED, Addons
+from sim.engine import Engine
+from sim.execution.stages import Stages
+from sim.protocols import GroupPolicy, Launch, Run, StageView
+from sim.scheduling.estimates import EstimateTable, Learnt, Scaled
+from sim.scheduling.group_policies.tetriserve import TetriServe
+from sim.scheduling.stages import StageScheduler
+from tests.sim import lab
+from tests.sim.scheduling.test_stage_addons import column, run_stages
+
+STEPS = 6
+
+
+class Batches(lab.FixedTimes):
+    """A step takes ``step_s[batch - 1]`` on one GPU and half of it on two, encoding 1 s and decoding 2 s."""
+
+    by_row = False
+
+    def __init__(self, step_s: Sequence[float]) -> None:
+        super().__init__([])
+        self.step_s = step_s
+
+    def group_sizes(self, model: str | None = None) -> list[int]:
+        return [2]
+
+    def begin(self, works: Sequence[Work]) -> Cost:
+        return Cost(1.0 * len(works))
+
+    def group_step(self, work: Work, gpus: int, batch: int = 1) -> Cost | None:
+        return Cost(self.step_s[batch - 1] / gpus)
+
+    def end(self, works: Sequence[Work]) -> Cost:
+        return Cost(2.0 * len(works))
+
+
+class Together(GroupPolicy):
+    """Launches all waiting requests, if they are at least ``size``, as one batch of ``steps`` steps."""
+
+    def __init__(self, size: int = 1, steps: int = 1) -> None:
+        self.size, self.steps = size, steps
+
+    def bind(self, run: Run, view: StageView) -> None:
+        self.view = view
+
+    def decide(self, now_s: float) -> list[Launch]:
+        waiting = list(self.view.waiting)
+        if len(waiting) < self.size or self.view.claimed[0]:
+            return []
+        steps = min([self.steps, *(each.left for each in waiting)])
+        return [Launch(waiting[0], (0,), steps, batch=tuple(waiting[1:]))]
+
+
+def run_batches(times: Sequence[float], step_s: Sequence[float], policy: GroupPolicy, **how: Any) -> Engine:
+    count, parts = how.pop("count", 2), how.pop("parts", {})
+    estimates, side = how.pop("estimates", Scaled()), how.pop("side", 64)
+    executor = Stages(**how)
+    run = lab.engine(
+        np.array(times), np.ones(len(times)), count, backend=Batches(step_s), executor=executor,
+        scheduler=StageScheduler(policy, estimates, executor), use_model_shape=False,
+        shapes=tuple(np.full(len(times), value, np.int32) for value in (side, side, STEPS)), **parts,
+    )  # fmt: skip
+    run.run()
+    return run
+
+
+def test_batch_shares_its_steps_and_encodes_and_decodes_one_after_another() -> None:
+    """3 encodings of 1 s, 6 steps of 1.5 s and 3 decodings of 2 s make 18 s, of which each request has a third."""
+    run = run_batches([0.0] * 3, [1.0, 1.25, 1.5], Together(3, STEPS))
+    assert column(run, "finish_s") == [18.0] * 3
+    assert column(run, "denoise_s") == [9.0] * 3
+    assert column(run, "decode_s") == [9.0] * 3
+    assert column(run, "gpu_s") == [6.0] * 3
+    log = run.record.attempts
+    assert log is not None
+    assert log.batch == [3] * 3
+    drawn_j = run.record.usage_log.spans()["joules"].sum()
+    assert sum(column(run, "energy_j")) == pytest.approx(drawn_j)
+    assert len(set(column(run, "energy_j"))) == 1
+
+
+def test_request_joins_a_running_batch_at_its_next_boundary() -> None:
+    """The second comes in the first's third step, which ends at 4 s, and encodes for 1 s. Both run 3 steps of 1.5 s."""
+    run = run_batches([0.0, 3.5], [1.0, 1.5], Together())
+    assert column(run, "start_s") == [0.0, 4.0]
+    assert column(run, "finish_s") == [4.0 + 1.0 + 3 * 1.5 + 2.0, 4.0 + 1.0 + 3 * 1.5 + 2.0 + 3 * 1.0 + 2.0]
+
+
+@settings(max_examples=40, deadline=None)
+@given(gaps=st.lists(st.integers(0, 9), min_size=1, max_size=7), steps=st.integers(1, STEPS))
+def test_batch_as_slow_as_its_requests_in_turn_keeps_a_gpu_busy_as_long(gaps: list[int], steps: int) -> None:
+    times = np.cumsum(gaps).astype(float).tolist()
+    linear = [1.0 + extra for extra in range(len(gaps))]
+    alone = run_batches(times, linear, Alone())
+    batched = run_batches(times, linear, Together(steps=steps))
+    assert max(column(batched, "finish_s")) == pytest.approx(max(column(alone, "finish_s")))
+    assert sum(column(batched, "gpu_s")) == pytest.approx(sum(column(alone, "gpu_s")))
+
+
+class Alone(Together):
+    """Launches the first waiting request with all its steps."""
+
+    def decide(self, now_s: float) -> list[Launch]:
+        waiting = [] if self.view.claimed[0] else list(self.view.waiting)
+        return [Launch(each, (0,), each.left) for each in waiting[:1]]
+
+
+class Meet(Together):
+    """Runs one step of each of two requests on a GPU of its own, and the others as a batch on both GPUs."""
+
+    def decide(self, now_s: float) -> list[Launch]:
+        waiting = list(self.view.waiting)
+        if any(self.view.claimed) or len(waiting) < 2:
+            return []
+        if not waiting[0].done:
+            return [Launch(each, (gpu,)) for gpu, each in enumerate(waiting)]
+        return [Launch(waiting[0], (0, 1), waiting[0].left, batch=tuple(waiting[1:]))]
+
+
+@pytest.mark.parametrize(
+    ("handover", "begin_s"),
+    [("blocking", 2.0 + 2 * 3.0), ("background", 2.0 + 3.0)],
+)
+def test_latents_of_a_batch_move_to_its_group(handover: Any, begin_s: float) -> None:
+    """One latent after another if both groups are busy with it; else both at once."""
+    run = run_batches([0.0, 0.0], [1.0, 1.5], Meet(), migration_s=3.0, handover=handover)
+    assert column(run, "finish_s") == [begin_s + 5 * 0.75 + 2 * 2.0] * 2
+    assert column(run, "moves") == [1, 1]
+    assert column(run, "degree_changes") == [1, 1]
+    log = run.record.attempts
+    assert log is not None
+    moves = [each for each in zip(log.component, log.from_s, log.until_s, log.row, strict=True) if each[0] == "move"]
+    assert moves == ([("move", 2.0, 5.0, 0), ("move", 5.0, 8.0, 1)] if handover == "blocking" else [])
+
+
+def test_failed_gpu_loses_all_requests_of_its_batch() -> None:
+    """At 4 s both are in their second step; GPU 0 is back at 10 s, and both begin anew."""
+    failures = Failures({0: [(4.0, 10.0)]})
+    run = run_batches([0.0, 0.0], [1.0, 1.5], Together(2), parts={"controllers": [failures]})
+    assert column(run, "outcome") == [COMPLETED] * 2
+    assert column(run, "start_s") == [10.0, 10.0]
+    assert column(run, "finish_s") == [10.0 + 2 * 1.0 + 6 * 1.5 + 2 * 2.0] * 2
+    log = run.record.attempts
+    assert log is not None
+    assert (log.from_s[0], log.until_s[0]) == (0.0, 3.5)
+
+
+class Regroups(Together):
+    """Encodes and denoises each request on a GPU of its own for a step, then decides a batch while GPU 0 is busy."""
+
+    def decide(self, now_s: float) -> list[Launch]:
+        waiting = list(self.view.waiting)
+        if len(waiting) == 3 and not any(self.view.claimed):
+            if waiting[0].stage.component != "denoiser":
+                return [Launch(each, (gpu,), each.left) for gpu, each in enumerate(waiting)]
+            blocker, *others = waiting
+            return [Launch(blocker, (0,), blocker.left), Launch(others[0], (0,), 2, batch=(others[1],))]
+        return [Launch(each, (gpu,), each.left) for gpu, each in zip(self.view.idle(), waiting, strict=False)]
+
+
+@pytest.mark.parametrize("fails", [1, 2])
+def test_request_that_begins_anew_leaves_the_batch_that_waits(fails: int) -> None:
+    """The batch of the second and third waits for GPU 0 when the GPU with one of the latents fails."""
+    failures = Failures({fails: [(3.0, 3.5)]})
+    run = run_batches(
+        [0.0] * 3, [1.0, 1.5, 2.0], Regroups(), count=3, stages="apart", parts={"controllers": [failures]}
+    )
+    assert column(run, "outcome") == [COMPLETED] * 3
+    log = run.record.attempts
+    assert log is not None
+    encoded = [row for row, what in zip(log.row, log.component, strict=True) if what == "text-encoder"]
+    assert sorted(encoded) == sorted([0, 1, 2, fails])
+
+
+@pytest.mark.parametrize(
+    ("parts", "said"),
+    [
+        ({"side": [64, 128]}, "expected the same model, size and stage"),
+        ({"stages": "apart"}, "of a denoiser"),
+    ],
+)
+def test_unlike_requests_are_no_batch(parts: dict[str, Any], said: str) -> None:
+    with pytest.raises(SimulationError, match=said):
+        run_batches([0.0, 0.0], [1.0, 1.5], Together(2), **parts)
+
+
+def test_requests_with_addons_are_no_batch() -> None:
+    with pytest.raises(SimulationError, match="no ControlNets and LoRAs"):
+        run_stages([0.0] * 2, [Addons(("canny",))] * 2, 2, 1, Together(2))
+
+
+class Twice(Together):
+    """Launches a request in its own batch."""
+
+    def decide(self, now_s: float) -> list[Launch]:
+        return [Launch(each, (0,), batch=(each,)) for each in list(self.view.waiting)[:1]]
+
+
+class TooFar(Together):
+    """Runs a step of the first request, then all steps of the second in one batch with it."""
+
+    def decide(self, now_s: float) -> list[Launch]:
+        waiting = [] if self.view.claimed[0] else sorted(self.view.waiting, key=lambda each: each.done)
+        if len(waiting) == 2:
+            return [Launch(waiting[0], (0,), STEPS, batch=(waiting[1],))]
+        return [Launch(each, (0,)) for each in waiting]
+
+
+def test_batch_that_cannot_be_ends_the_run_with_the_policys_name() -> None:
+    with pytest.raises(SimulationError, match=r"Twice\) launches .* in a batch, which does not wait"):
+        run_batches([0.0], [1.0], Twice())
+    with pytest.raises(SimulationError, match=r"TooFar\) launches 6 steps .* in a batch; expected 1 to 4"):
+        run_batches([0.0, 2.5], [1.0, 1.5], TooFar(2))
+
+
+def test_learnt_estimates_learn_each_batch_apart() -> None:
+    learnt = Learnt(prior_s=4.0)
+    run = run_batches([0.0, 1.0, 2.0], [1.0, 1.5], Together(steps=STEPS), estimates=learnt)
+    request, stage = run.request(0, 0.0), whole_stage(STEPS)[0]
+    run.assign(request, Plan("large"))
+    alone_s, together_s = (learnt.cost(request, stage, 1, batch).step_s for batch in (1, 2))
+    assert alone_s == pytest.approx((4.0 + 1.0 + 6 * 1.0 + 2.0) / (1 + STEPS))
+    assert together_s == pytest.approx((4.0 + 2 * 1.0 + 6 * 1.5 + 2 * 2.0) / (1 + STEPS))
+
+
+def test_table_of_requests_alone_knows_no_batch() -> None:
+    with pytest.raises(ConfigError, match=r"a batch of 2 was asked for"):
+        run_batches([0.0, 0.0], [1.0, 1.5], Together(2), estimates=EstimateTable({"64x64": 3.0}))
+
+
+def test_batch_on_a_group_is_as_much_faster_as_one_request() -> None:
+    backend = Profiled("h100")
+    work = Work("sdxl", 1024, 1024, 50)
+    one, four = (backend.group_step(work, gpus, 4) for gpus in (1, 2))
+    assert one is not None
+    assert four is not None
+    assert one.seconds / four.seconds == pytest.approx(0.091 / 0.0561728)
+    assert any("2 GPUs of h100 in batches above 1" in each.what for each in backend.assumptions())
+    with pytest.raises(BackendError, match="outside the measured grid"):
+        backend.group_step(work, 1, 17)
+
+
+def test_tetriserve_batches_requests_without_a_gpu_if_no_deadline_suffers() -> None:
+    """Four requests of 6 steps of 1 s on one GPU; a step of four takes 1.5 s. Encoding and decoding take 3 s each."""
+    step_s = [1.0, 1.1, 1.3, 1.5]
+    finish = {}
+    for max_batch, limit_s in ((1, 100.0), (4, 100.0), (4, 14.5)):
+        run = run_batches(
+            [0.0] * 4, step_s, TetriServe(round_s=12.0, max_batch=max_batch), count=1,
+            parts={"own_deadline_s": np.full(4, limit_s)},
+        )  # fmt: skip
+        finish[max_batch, limit_s] = column(run, "finish_s")
+    assert max(finish[4, 100.0]) < 0.8 * max(finish[1, 100.0])
+    assert finish[4, 14.5][0] <= 14.5  # a batch of four would end later than that
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    gaps=st.lists(st.integers(0, 8), min_size=1, max_size=10),
+    limit_s=st.sampled_from([12.0, 20.0, 60.0, 1000.0]),
+    max_batch=st.integers(2, 4),
+    how=st.sampled_from([{}, {"stages": "apart"}, {"migration_s": 1.0}, {"launch_s": 0.5, "forming_s": 1.0}]),
+)
+def test_tetriserve_serves_every_request_once_in_batches(
+    gaps: list[int], limit_s: float, max_batch: int, how: dict[str, Any]
+) -> None:
+    times = np.cumsum(gaps).astype(float).tolist()
+    side = np.where(np.arange(len(gaps)) % 3 == 0, 128, 64)
+    run = run_batches(
+        times, [1.0, 1.2, 1.4, 1.6], TetriServe(round_s=8.0, max_batch=max_batch), side=side,
+        parts={"own_deadline_s": np.full(len(gaps), limit_s)}, **how,
+    )  # fmt: skip
+    log = run.record.attempts
+    assert log is not None
+    assert max(log.batch) <= max_batch
+    rows, steps = np.array(log.row), np.array(log.steps)
+    denoised = np.isin(log.component, ("whole", "denoiser"))
+    assert np.bincount(rows[denoised], steps[denoised]).tolist() == [STEPS] * len(gaps)
