@@ -61,7 +61,7 @@ class Running:
     due: Entry | None = None
     group: Worker | None = None
     moving: Worker | None = None
-    moves: list[tuple[Progress, float]] = field(default_factory=list)
+    moves: Sequence[tuple[Progress, float]] = ()
     is_moved: bool = False
 
     def requests(self) -> tuple[Progress, ...]:
@@ -163,19 +163,21 @@ class StageScheduler(Scheduler, StageView):
         return found
 
     def remaining_s(self, progress: Progress, degree: int) -> float:
-        stage, request = progress.stage, progress.request
-        left = progress.left
+        stage, left = progress.stage, progress.left
         if progress.running:
             left -= self._passed(self._launch_of(progress))
-        max_degree, degrees = self.executor.max_degree, self.degrees(progress)
-        cost = self.cost(progress, degree if degree <= degrees[-1] else max_degree(request, stage, degree))
+        cost: StageCost | None = progress.costs.get(degree)
+        if cost is None:
+            is_allowed = degree <= self.degrees(progress)[-1]
+            cost = self.cost(progress, degree if is_allowed else self._max_degree(progress, stage, degree))
         seconds = cost.seconds(stage.steps - left, left, stage.steps)
-        if progress.index + 1 == len(progress.stages):
-            return seconds
         for later in progress.stages[progress.index + 1 :]:
-            cost = self.estimates.cost(request, later, max_degree(request, later, degree))
+            cost = self.estimates.cost(progress.request, later, self._max_degree(progress, later, degree))
             seconds += cost.seconds(0, later.steps, later.steps)
         return seconds
+
+    def _max_degree(self, progress: Progress, stage: Stage, gpus: int) -> int:
+        return self.executor.max_degree(progress.request, stage, gpus)
 
     def begin_s(self, progress: Progress) -> float:
         return self._launch_of(progress).begin_s
@@ -311,7 +313,7 @@ class StageScheduler(Scheduler, StageView):
         """
         now_s, passing = self._clock._now, []
         for each in self._launches.values():
-            if each.cost is not None and each.due is not None and each.due[0] > now_s:
+            if each.steps > each.every and each.cost is not None and each.due is not None and each.due[0] > now_s:
                 behind = self._steps_behind(each)
                 boundary = round(behind / each.every) * each.every
                 if boundary > 0 and abs(behind - boundary) <= TOLERANCE:
@@ -394,19 +396,12 @@ class StageScheduler(Scheduler, StageView):
         """Start ``launch`` if its GPUs are idle, after a move of its latent if that takes time."""
         if launch.mask & self._busy:
             return False
-        progress, last, moved_s = launch.progress, launch.progress.group, now_s
+        progress, last = launch.progress, launch.progress.group
         group = launch.group or self._run.cluster.group(launch.gpus)
         launch.group = group
-        if not launch.is_moved and (launch.batch or (last is not None and last is not group)):
-            moves = [
-                (each, each.group, self.executor.move_s(each, group))
-                for each in launch.requests()
-                if each.group is not None and each.group is not group
-            ]
-            moves = [each for each in moves if each[-1] > 0.0]
-            if moves and not self.executor.moves_in_background:
-                return self._move(launch, moves, now_s)
-            moved_s = max([moved_s, *(each.paused_since_s + move_s for each, _, move_s in moves)])
+        moves = () if self.moves_are_free or launch.is_moved else self._moves(launch, group)
+        if moves and not self.executor.moves_in_background:
+            return self._move(launch, group, moves, now_s)
         if not self.executor.reserve(progress, group):
             return False
         self._busy |= launch.mask
@@ -429,7 +424,9 @@ class StageScheduler(Scheduler, StageView):
         progress.group, progress.running = group, True
         if launch.batch:
             ready_s = self._begin_batch(launch, group, from_s, ready_s, now_s)
-        launch.begin_s = max(from_s + ready_s, moved_s)
+        launch.begin_s = from_s + ready_s
+        if moves:
+            launch.begin_s = max(launch.begin_s, *(each.paused_since_s + seconds for each, seconds in moves))
         if attempt is not None and (launch.begin_s > now_s or launch.batch):
             self._close(progress)
             attempt = None
@@ -475,13 +472,15 @@ class StageScheduler(Scheduler, StageView):
             if each.yields and each.cost is not None and each.mask & launch.needed:
                 self.interrupt(each.progress)
 
-    def _move(self, launch: Running, moves: Sequence[tuple[Progress, Worker, float]], now_s: float) -> bool:
-        """Move the latents of ``launch``, one after another, if all their GPUs are idle; return False if not.
+    def _moves(self, launch: Running, group: Worker) -> Sequence[tuple[Progress, float]]:
+        """Return the requests of ``launch`` whose latents must move to ``group``, and the seconds of each move."""
+        moved = [each for each in launch.requests() if each.group is not None and each.group is not group]
+        moves = [(each, self.executor.move_s(each, group)) for each in moved]
+        return [(each, seconds) for each, seconds in moves if seconds > 0.0]
 
-        Args:
-            moves: the requests, their last groups, and the seconds that they take.
-        """
-        gpus = tuple(sorted({*launch.gpus, *(gpu for _, last, _ in moves for gpu in last.gpus)}))
+    def _move(self, launch: Running, group: Worker, moves: Sequence[tuple[Progress, float]], now_s: float) -> bool:
+        """Move latents to ``group``, one after another, if all their GPUs are idle; return False if not."""
+        gpus = tuple(sorted({*group.gpus, *(gpu for each, _ in moves if each.group for gpu in each.group.gpus)}))
         mask = self._bit.get(gpus) or self._mask(gpus, launch.progress)
         if mask & self._busy:
             return False
@@ -489,9 +488,9 @@ class StageScheduler(Scheduler, StageView):
         self._busy |= mask
         self._run.cluster.occupy(union, 1 + len(launch.batch))
         launch.moving, launch.begin_s = union, max(now_s, launch.earliest_s)
-        launch.moves = [(progress, move_s) for progress, _, move_s in moves]
-        move_s = sum(seconds for _, seconds in launch.moves)
-        launch.due = self._clock.at(launch.begin_s + move_s, COMPLETION, self._due, launch)
+        launch.moves = moves
+        until_s = launch.begin_s + sum(seconds for _, seconds in moves)
+        launch.due = self._clock.at(until_s, COMPLETION, self._due, launch)
         return True
 
     def _moved(self, launch: Running, union: Worker) -> None:
