@@ -56,7 +56,7 @@ class Progress:
 
     @property
     def batch_key(self) -> tuple[object, ...] | None:
-        """What the requests of a batch have in common: stage, model and size; None if this one runs alone.
+        """Stage, model and size, which all requests of a batch share; None if this one runs alone.
 
         Only steps of a denoiser without ControlNets and LoRAs are batched.
         """

@@ -140,9 +140,9 @@ class TetriServe(GroupPolicy):
     3. A request that cannot be in time gets one GPU of those left, the earliest deadline first.
     4. ``scale_up``: GPUs still idle widen the request whose step gains most, one degree at a time; those of step 3 are
        the last.
-    5. ``max_batch``: a request that has got no GPU joins one of its size and model that has, if all of the batch that
-       can be in time still can after the round, and the batch runs more steps in all. The paper batches identical
-       small requests if no deadline suffers (selective continuous batching), and prints no rule.
+    5. ``max_batch``: a request without a GPU joins one of its size and model, if the batch runs more steps in all and
+       no deadline suffers: all that can be in time still can after the round. This is the paper's selective continuous
+       batching of identical small requests. It prints no rule.
     6. ``placement``: a request keeps the GPUs of its last round where it can.
 
     Text encoder and VAE may outlast a round, and so may a late request's step; their GPUs then miss the next one.
