@@ -1,11 +1,10 @@
 """Scheduling of stages: a policy gives each stage its GPUs anew at every boundary (``scheduler=stages``)."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import ceil, floor, inf
-from operator import itemgetter
+from math import ceil, floor
 
-from sim.core.clock import COMPLETION, DISPATCH, INSERTION, Clock, Entry
+from sim.core.clock import COMPLETION, DISPATCH, INSERTION, Clock
 from sim.core.culprit import class_name
 from sim.core.errors import ConfigError, SimulationError
 from sim.core.plan import Stage
@@ -14,66 +13,7 @@ from sim.core.request import DISCARDED, FAILED, Request
 from sim.core.worker import Worker
 from sim.protocols import Estimates, GroupPolicy, Launch, Run, Scheduler, StageCost, StageExecutor, StageView
 from sim.protocols.execution import TOLERANCE
-
-
-@dataclass(slots=True, eq=False)
-class Running:
-    """A launch from the decision to its end.
-
-    Attributes:
-        mask: its GPUs, one bit each.
-        needed: the GPUs that must be idle for its start, those of a move among them.
-        steps: steps that it runs; fewer after an interruption.
-        every: steps from one boundary to the next.
-        number: its place among launches whose last steps begin at one instant.
-        number_s: instant at which it got its number.
-        numbered_s: instant at which it got another one.
-        former_number, former_s: number and ``number_s`` before ``numbered_s``, which count at that instant.
-        queued_s: instant at which it was queued.
-        earliest_s: instant before which its work cannot begin.
-        cost: true cost of its stage; None before its first step, also while its latent moves.
-        batch: the other requests of its batch.
-        begin_s: instant at which its work begins, or the move.
-        steps_from_s: instant of its first step, after the text encoding that is part of its stage.
-        due: the clock's call at the end of its steps, or of the move; None before.
-        group: its GPUs; ``moving`` those of the move, while it lasts.
-        moves: the requests whose latents move before it, and the seconds of each.
-    """
-
-    progress: Progress
-    gpus: tuple[int, ...]
-    mask: int
-    needed: int
-    steps: int
-    every: int
-    yields: bool
-    batch: tuple[Progress, ...] = ()
-    number: int = 0
-    number_s: float = 0.0
-    numbered_s: float = -1.0
-    former_number: int = 0
-    former_s: float = 0.0
-    queued_s: float = 0.0
-    earliest_s: float = 0.0
-    cost: StageCost | None = None
-    begin_s: float = 0.0
-    steps_from_s: float = 0.0
-    due: Entry | None = None
-    group: Worker | None = None
-    moving: Worker | None = None
-    moves: Sequence[tuple[Progress, float]] = ()
-    is_moved: bool = False
-
-    def requests(self) -> tuple[Progress, ...]:
-        """Return all requests that it runs."""
-        return (self.progress, *self.batch)
-
-    def end_s(self, cost: StageCost, steps: int) -> float:
-        """Return the instant at which ``steps`` steps of ``cost`` end."""
-        progress = self.progress
-        if self.batch:
-            return self.begin_s + cost.batch_s(self.requests(), steps)
-        return self.begin_s + cost.seconds(progress.done, steps, progress.stage.steps)
+from sim.scheduling.launches import LAST, Running, Turns
 
 
 @dataclass(slots=True)
@@ -103,9 +43,7 @@ class StageScheduler(Scheduler, StageView):
     _away: set[int] = field(init=False, default_factory=set, repr=False)
     """GPUs that are down, or load after a repair."""
     _submitted: int = field(init=False, default=0, repr=False)
-    _numbers: int = field(init=False, default=0, repr=False)
-    _turn: tuple[float, float, int] = field(init=False, default=(inf, 0.0, 0), repr=False)
-    """The place of the launch whose end is being handled: ends of one instant are handled in this order."""
+    _turns: Turns = field(init=False, repr=False)
     _queue: list[Running] = field(init=False, default_factory=list, repr=False)
     _launches: dict[Progress, Running] = field(init=False, default_factory=dict, repr=False)
     _in_batch_of: dict[Progress, Running] = field(init=False, default_factory=dict, repr=False)
@@ -119,6 +57,7 @@ class StageScheduler(Scheduler, StageView):
 
     def bind(self, run: Run) -> None:
         self._run, self._clock = run, run.clock
+        self._turns = Turns(run.clock, self._launches)
         gpus = run.cluster.gpus - len(run.cluster.servers)
         if any(server.id < gpus for server in run.cluster.servers):
             raise ConfigError("allocation: scheduler=stages takes the first GPUs, and some of them serve ControlNets")
@@ -190,9 +129,9 @@ class StageScheduler(Scheduler, StageView):
             launch.steps = min(launch.every, launch.steps)
             return
         cost, now_s = launch.cost, self._clock._now
-        behind, every = self._steps_behind(launch), launch.every
+        behind, every = launch.steps_behind(now_s), launch.every
         steps = max(1, ceil((behind - TOLERANCE) / every)) * every
-        if abs(behind - steps) <= TOLERANCE and self._turn_of(launch) < self._turn:
+        if abs(behind - steps) <= TOLERANCE and self._turns.of(launch) < self._turns.present:
             steps += every  # its boundary at this instant came before the present event
         if steps < launch.steps and self._clock.cancel(launch.due):
             launch.steps = steps
@@ -212,7 +151,7 @@ class StageScheduler(Scheduler, StageView):
         """Return the steps of a launch that ended by now; the last one ends with the launch."""
         if launch.cost is None or not launch.cost.step_s:
             return 0
-        return max(0, min(launch.steps - 1, floor(self._steps_behind(launch) + TOLERANCE)))
+        return max(0, min(launch.steps - 1, floor(launch.steps_behind(self._clock._now) + TOLERANCE)))
 
     def place(self, gpus: Sequence[int], components: Sequence[str]) -> None:
         self.executor.place(gpus, components)
@@ -298,58 +237,11 @@ class StageScheduler(Scheduler, StageView):
 
     def _enqueue(self, launch: Running) -> None:
         """Queue ``launch`` for its start, after what was decided before and before what will be at this instant."""
-        launch.number, launch.queued_s = self._numbers, self._clock._now
-        launch.number_s = launch.queued_s
-        self._numbers += 1
+        self._turns.queue(launch)
         self._queue.append(launch)
         self._ask_for(launch)
-        if self._turn[0] < inf:
-            self._number_after(self._passing_later())
-
-    def _passing(self) -> list[Running]:
-        """Return the launches that pass a boundary at this instant without a decision.
-
-        A decision at every step would end and start them anew, in the order of the instant.
-        """
-        now_s, passing = self._clock._now, []
-        for each in self._launches.values():
-            if each.steps > each.every and each.cost is not None and each.due is not None and each.due[0] > now_s:
-                behind = self._steps_behind(each)
-                boundary = round(behind / each.every) * each.every
-                if boundary > 0 and abs(behind - boundary) <= TOLERANCE:
-                    passing.append(each)
-        return passing
-
-    def _passing_later(self) -> list[Running]:
-        """Return the launches whose turn to pass a boundary at this instant is yet to come, in their order."""
-        later = [each for each in self._passing() if self._turn_of(each) > self._turn]
-        return sorted(later, key=self._turn_of)
-
-    def _as_queued(self, now_s: float) -> list[Running]:
-        """Return the launches queued at this instant, and those passing a boundary as if they were, in their order."""
-        places = [
-            ((each.begin_s or now_s, each.number), each) for each in self._launches.values() if each.queued_s == now_s
-        ]
-        number = 0
-        for each in sorted(self._passing(), key=self._turn_of):
-            number = max(number, each.number)
-            places.append(((now_s, number), each))
-        return [each for _, each in sorted(places, key=itemgetter(0))]
-
-    def _number_after(self, launches: Iterable[Running]) -> None:
-        """Number ``launches`` anew, in this order, after all others."""
-        now_s = self._clock._now
-        for each in launches:
-            if each.numbered_s != now_s:
-                each.former_number, each.former_s, each.numbered_s = each.number, each.number_s, now_s
-            each.number, each.number_s = self._numbers, now_s
-            self._numbers += 1
-
-    def _steps_behind(self, launch: Running) -> float:
-        """Return the steps of a running launch up to now."""
-        cost = launch.cost
-        assert cost is not None
-        return (self._clock._now - launch.steps_from_s) / cost.step_s if cost.step_s else launch.steps
+        if self._turns.present is not LAST:
+            self._turns.number_after(self._turns.passing_later())
 
     def _error(self, what: str) -> SimulationError:
         return SimulationError(f"the group policy ({class_name(self.group_policy)}) {what}")
@@ -414,8 +306,8 @@ class StageScheduler(Scheduler, StageView):
         from_s = max(now_s, launch.earliest_s)
         self._begin(progress, group, from_s, now_s)
         if launch.queued_s < now_s:
-            self._number_after([launch])
-            self._number_after(self._as_queued(now_s))
+            self._turns.number_after([launch])
+            self._turns.number_after(self._turns.as_queued(now_s))
         if self._at_boundary and (
             last is not group or has_addons or self._run.cluster.lacks(group, progress.request.model or "")
         ):
@@ -514,18 +406,18 @@ class StageScheduler(Scheduler, StageView):
         While a policy that decides before the release launches more at each decision, launches that pass a boundary
         take their turns for one, too.
         """
-        now_s, fired, self._has_launched = self._clock._now, launch.due, False
+        now_s, fired, turns, self._has_launched = self._clock._now, launch.due, self._turns, False
         while True:
             ready = [each for each in self._launches.values() if each.due is not None and each.due[0] == now_s]
             if self._has_launched and self.group_policy.decides_before_release:
-                ready += self._passing_later()
+                ready += turns.passing_later()
             if not ready:
                 break
-            first = ready[0] if len(ready) == 1 else min(ready, key=self._turn_of)
-            self._turn = self._turn_of(first)
+            first = ready[0] if len(ready) == 1 else min(ready, key=turns.of)
+            turns.present = turns.of(first)
             if first.due is None or first.due[0] > now_s:
                 self._decide(now_s)
-                self._number_after([first, *self._passing_later()])
+                turns.number_after([first, *turns.passing_later()])
                 continue
             if first.due is not fired:
                 self._clock.cancel(first.due)
@@ -533,32 +425,7 @@ class StageScheduler(Scheduler, StageView):
                 self._moved(first, first.moving)
             else:
                 self._end(first)
-        self._turn = inf, 0.0, 0
-
-    def _turn_of(self, launch: Running) -> tuple[float, float, int]:
-        """Return the place of ``launch`` among those that end, or pass a boundary, at this instant.
-
-        The begin of its last step counts, then when its number was given, as a decision at every boundary gives it.
-        """
-        now_s, cost, number, number_s = self._clock._now, launch.cost, launch.number, launch.number_s
-        if launch.numbered_s == now_s:
-            number, number_s = launch.former_number, launch.former_s
-        if cost is None:  # it moves, or has not started
-            begin_s = launch.begin_s or launch.queued_s
-            step_s = now_s - begin_s
-        else:
-            step_s = cost.step_s
-            begin_s = now_s - step_s
-        if not step_s:
-            return begin_s, 0.0, number
-        if cost is not None and launch.every == 1 and launch.begin_s <= number_s:
-            return begin_s, -1.0, number  # for speed: no load and no move delayed it
-        steps_ago = round((now_s - number_s) / step_s, 6)
-        if steps_ago > launch.every and cost is not None:
-            behind = round(self._steps_behind(launch))
-            if behind > launch.every:
-                steps_ago = min(steps_ago, (behind - 1) % launch.every + 1)
-        return begin_s, -steps_ago, number
+        turns.present = LAST
 
     def _end(self, launch: Running) -> None:
         """End a launch at a step boundary: its GPUs are idle, and its request waits or has ended."""
