@@ -79,11 +79,11 @@ class EarliestDeadline(GroupPolicy):
             self.arrived(progress, now_s)
 
     def decide(self, now_s: float) -> list[Launch]:
-        idle = self._view.idle()
-        left = len(idle)
+        left = self._view.claimed.count(0)
         if not self._new and (not left or (left <= self._idle and not self._waiting)):
             self._idle = left
             return []
+        idle = self._view.idle()
         chosen: dict[Progress, int] = {}
         for _, progress in self._waiting:
             if not left:
