@@ -1,12 +1,63 @@
 """Progress of a request through its plan: its stage, the steps left, and the GPUs that it last ran on."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import NamedTuple
 
 from sim.core.plan import DENOISER, WHOLE, Stage
 from sim.core.request import Request
 from sim.core.worker import Worker
+
+
+class StageCost(NamedTuple):
+    """Seconds of a stage on some number of GPUs: before its first step, of a step, and after its last.
+
+    In a batch the steps are those of all its requests; the rest each request does on its own, one after another.
+    ``watts`` is the power of all its GPUs; NaN where it is not known.
+    """
+
+    first_s: float
+    step_s: float
+    last_s: float
+    watts: float
+
+    def seconds(self, done: int, count: int, steps: int) -> float:
+        """Return the seconds of the next ``count`` of ``steps``, of which ``done`` are behind."""
+        seconds = self.step_s * count
+        if not done:
+            seconds += self.first_s
+        if done + count == steps:
+            seconds += self.last_s
+        return seconds
+
+    def batch_s(self, batch: "Iterable[Progress]", count: int) -> float:
+        """Return the seconds of the next ``count`` steps of the requests of ``batch`` together."""
+        alone_s = self.step_s * count
+        return alone_s + sum(self.seconds(each.done, count, each.stage.steps) - alone_s for each in batch)
+
+
+@dataclass(slots=True)
+class Attempt:
+    """A run of a stage on some GPUs, without a pause: one launch, or several that follow each other.
+
+    Attributes:
+        group: the GPUs.
+        index: number of the stage in the plan.
+        done: steps of the stage that were behind before it.
+        from_s, until_s: instants of its begin and end.
+        believed: the scheduler's estimate of its cost.
+        steps: steps that it ran.
+        batch: requests that ran them together.
+    """
+
+    group: Worker
+    index: int
+    done: int
+    from_s: float
+    until_s: float
+    believed: StageCost
+    steps: int = 0
+    batch: int = 1
 
 
 @dataclass(slots=True, eq=False)
@@ -24,6 +75,7 @@ class Progress:
         degrees: parallel degrees of the present stage; None until they are asked for.
         group: the GPUs that it last ran on, where its latent lies; None before its first stage.
         running: True while GPUs work for it, alone or in a batch.
+        attempt: its attempt that runs, or ended and may go on with the next launch; None without one.
         paused_since_s: instant at which it began to wait at a boundary.
         pauses, paused_s: boundaries after which it did not run on at once, and the seconds until it did.
         moves, degree_changes: changes of its GPUs, and of their number.
@@ -35,10 +87,11 @@ class Progress:
     index: int = field(init=False, default=0)
     stage: Stage = field(init=False)
     left: int = field(init=False)
-    costs: dict[int, Any] = field(init=False, default_factory=dict)
+    costs: dict[int, StageCost] = field(init=False, default_factory=dict)
     degrees: Sequence[int] | None = field(init=False, default=None)
     group: Worker | None = field(init=False, default=None)
     running: bool = field(init=False, default=False)
+    attempt: Attempt | None = field(init=False, default=None)
     paused_since_s: float = field(init=False, default=0.0)
     pauses: int = field(init=False, default=0)
     paused_s: float = field(init=False, default=0.0)
@@ -86,25 +139,3 @@ class Progress:
 
     def __repr__(self) -> str:
         return f"the request in row {self.request.row} with {self.left} steps left of its {self.stage.component}"
-
-
-@dataclass(slots=True)
-class Attempt:
-    """A run of a stage on some GPUs, without a pause: one launch, or several that follow each other.
-
-    Attributes:
-        group: the GPUs.
-        index: number of the stage in the plan.
-        done: steps of the stage that were behind before it.
-        from_s, until_s: instants of its begin and end.
-        steps: steps that it ran.
-        batch: requests that ran them together.
-    """
-
-    group: Worker
-    index: int
-    done: int
-    from_s: float
-    until_s: float
-    steps: int = 0
-    batch: int = 1

@@ -339,7 +339,7 @@ class Stages(Executor, StageExecutor):
         self._log.add(request.row, MISSING, MOVE, model, group.gpus, from_s, until_s, estimate_s=0.0, energy_j=joules)
         request.energy_j += joules
 
-    def ran(self, progress: Progress, attempt: Attempt, estimate_s: float) -> None:
+    def ran(self, progress: Progress, attempt: Attempt) -> None:
         stage, seconds = progress.stages[attempt.index], attempt.until_s - attempt.from_s
         cost = self.cost(progress.request, stage, len(attempt.group.gpus))
         steps_s = seconds if stage.component not in (TEXT_ENCODER, VAE) else 0.0
@@ -348,14 +348,16 @@ class Stages(Executor, StageExecutor):
                 steps_s -= cost.first_s
             if attempt.done + attempt.steps == stage.steps:
                 steps_s -= cost.last_s
+        estimate_s = attempt.believed.seconds(attempt.done, attempt.steps, stage.steps)
         joules = self._record(progress, attempt, cost, progress.request.row)
         self._add(progress, attempt, estimate_s, steps_s, joules)
 
-    def ran_together(self, batch: Sequence[Progress], attempt: Attempt, estimate_s: float) -> None:
+    def ran_together(self, batch: Sequence[Progress], attempt: Attempt) -> None:
         first, stage = batch[0], batch[0].stages[attempt.index]
         cost = self.cost(first.request, stage, len(attempt.group.gpus), len(batch))
         joules = self._record(first, attempt, cost, MISSING) / len(batch)
         steps_s = min(cost.step_s * attempt.steps, attempt.until_s - attempt.from_s)  # their rounding differs
+        estimate_s = attempt.believed.batch_s(batch, attempt.steps)
         for progress in batch:
             self._add(progress, attempt, estimate_s, steps_s, joules)
 

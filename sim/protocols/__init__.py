@@ -17,6 +17,7 @@ own is made known with ``mezzotint run --plugin my_module --config-dir my_yaml``
 """
 
 from backends.base import FREE, Asset, Cost, Work, WorkFailed
+from sim.core.progress import StageCost
 from sim.core.request import Request
 from sim.core.worker import Worker
 from sim.protocols.addons import ControlNetPlacement, Loads, LoraFetch, LoraLoading
@@ -25,7 +26,7 @@ from sim.protocols.cluster import Cluster
 from sim.protocols.control import Allocation, Controller
 from sim.protocols.execution import Executor, FeatureCache, Priced, StepCosts, Steps
 from sim.protocols.frontend import CascadeFrontEnd, FrontEnd
-from sim.protocols.groups import CostOf, Estimates, GroupPolicy, Launch, StageCost, StageExecutor, StageView
+from sim.protocols.groups import CostOf, Estimates, GroupPolicy, Launch, StageExecutor, StageView
 from sim.protocols.run import AttemptLog, Log, RequestColumn, Run
 from sim.protocols.scheduling import BatchQueues, Discipline, Router, Scheduler, Stepper, StepsUntil
 

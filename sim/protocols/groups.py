@@ -5,37 +5,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from sim.core.plan import Stage
-from sim.core.progress import Attempt, Progress
+from sim.core.progress import Attempt, Progress, StageCost
 from sim.core.request import Request
 from sim.core.worker import Worker
 from sim.protocols.run import Run
-
-
-class StageCost(NamedTuple):
-    """Seconds of a stage on some number of GPUs: before its first step, of a step, and after its last.
-
-    In a batch the steps are those of all its requests; the rest each request does on its own, one after another.
-    ``watts`` is the power of all its GPUs; NaN where it is not known.
-    """
-
-    first_s: float
-    step_s: float
-    last_s: float
-    watts: float
-
-    def seconds(self, done: int, count: int, steps: int) -> float:
-        """Return the seconds of the next ``count`` of ``steps``, of which ``done`` are behind."""
-        seconds = self.step_s * count
-        if not done:
-            seconds += self.first_s
-        if done + count == steps:
-            seconds += self.last_s
-        return seconds
-
-    def batch_s(self, batch: Iterable[Progress], count: int) -> float:
-        """Return the seconds of the next ``count`` steps of the requests of ``batch`` together."""
-        alone_s = self.step_s * count
-        return alone_s + sum(self.seconds(each.done, count, each.stage.steps) - alone_s for each in batch)
 
 
 class Launch(NamedTuple):
@@ -250,11 +223,11 @@ class StageExecutor(Protocol):
     def record_move(self, progress: Progress, group: Worker, from_s: float, until_s: float) -> None:
         """Record a move, on ``group`` of the old and the new GPUs."""
 
-    def ran(self, progress: Progress, attempt: Attempt, estimate_s: float) -> None:
-        """Record ``attempt``, which ended; a scheduler expected it to take ``estimate_s``."""
+    def ran(self, progress: Progress, attempt: Attempt) -> None:
+        """Record ``attempt``, which ended."""
 
-    def ran_together(self, batch: Sequence[Progress], attempt: Attempt, estimate_s: float) -> None:
-        """Record ``attempt``, which the requests of ``batch`` ran as one batch, and which ended."""
+    def ran_together(self, batch: Sequence[Progress], attempt: Attempt) -> None:
+        """Record ``attempt`` of the requests of ``batch`` as one batch, which ended now."""
 
     def lost(self, progress: Progress, group: Worker, from_s: float, now_s: float) -> None:
         """Record the work of ``progress`` on ``group`` from ``from_s``, if it began by now: a GPU of it failed."""

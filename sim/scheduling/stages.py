@@ -48,8 +48,6 @@ class StageScheduler(Scheduler, StageView):
     _launches: dict[Progress, Running] = field(init=False, default_factory=dict, repr=False)
     _in_batch_of: dict[Progress, Running] = field(init=False, default_factory=dict, repr=False)
     """The launches of the other requests of batches."""
-    _attempts: dict[Progress, Attempt] = field(init=False, default_factory=dict, repr=False)
-    _believed: dict[Progress, StageCost] = field(init=False, default_factory=dict, repr=False)
     _at_boundary: list[Progress] = field(init=False, default_factory=list, repr=False)
     _has_launched: bool = field(init=False, default=False, repr=False)
     """True if the last decision launched something."""
@@ -298,7 +296,7 @@ class StageScheduler(Scheduler, StageView):
             return False
         self._busy |= launch.mask
         self._run.cluster.occupy(group, 1 + len(launch.batch))
-        attempt = self._attempts.get(progress)
+        attempt = progress.attempt
         has_addons = progress.request.addons is not None  # its next launch may load some, on other service GPUs
         if attempt is not None and (attempt.group is not group or attempt.index != progress.index or has_addons):
             self._close(progress)
@@ -324,8 +322,8 @@ class StageScheduler(Scheduler, StageView):
             attempt = None
         launch.cost = cost = self._true_cost(launch)
         if attempt is None and not launch.batch:
-            self._attempts[progress] = Attempt(group, progress.index, progress.done, launch.begin_s, launch.begin_s)
-            self._believed[progress] = self.cost(progress, len(launch.gpus))
+            believed, begin_s = self.cost(progress, len(launch.gpus)), launch.begin_s
+            progress.attempt = Attempt(group, progress.index, progress.done, begin_s, begin_s, believed)
         launch.steps_from_s = launch.begin_s
         if cost.first_s:
             launch.steps_from_s += cost.first_s * sum(not each.done for each in launch.requests())
@@ -437,7 +435,8 @@ class StageScheduler(Scheduler, StageView):
         if launch.batch:
             self._record_batch(launch, group, now_s)
         else:
-            attempt = self._attempts[progress]
+            attempt = progress.attempt
+            assert attempt is not None
             attempt.until_s, attempt.steps = now_s, attempt.steps + launch.steps
         taken_s, batch = now_s - launch.begin_s, 1 + len(launch.batch)
         self.estimates.observed(progress.request, progress.stage, len(launch.gpus), launch.steps, taken_s, batch)
@@ -449,10 +448,9 @@ class StageScheduler(Scheduler, StageView):
     def _record_batch(self, launch: Running, group: Worker, now_s: float) -> None:
         progress, requests = launch.progress, launch.requests()
         believed = self.cost(progress, len(launch.gpus), batch=len(requests))
-        attempt = Attempt(
-            group, progress.index, progress.done, launch.begin_s, now_s, launch.steps, len(requests)
-        )  # fmt: skip
-        self.executor.ran_together(requests, attempt, believed.batch_s(requests, launch.steps))
+        attempt = Attempt(group, progress.index, progress.done, launch.begin_s, now_s, believed)
+        attempt.steps, attempt.batch = launch.steps, len(requests)
+        self.executor.ran_together(requests, attempt)
 
     def _advance(self, progress: Progress, group: Worker, steps: int, now_s: float) -> None:
         """Count ``steps`` of a launch that ended: the request waits at a boundary, goes on, or has ended."""
@@ -496,7 +494,7 @@ class StageScheduler(Scheduler, StageView):
         """
         mask = launch.mask
         for progress in self._at_boundary:
-            attempt = self._attempts.get(progress)
+            attempt = progress.attempt
             if progress is launch.progress or progress.running:
                 continue
             if attempt is not None and mask & self._bit[attempt.group.gpus]:
@@ -504,12 +502,9 @@ class StageScheduler(Scheduler, StageView):
 
     def _close(self, progress: Progress) -> None:
         """Record the attempt of ``progress``, if it has one."""
-        attempt = self._attempts.pop(progress, None)
-        if attempt is None:
-            return
-        stage = progress.stages[attempt.index]
-        believed = self._believed.pop(progress)
-        self.executor.ran(progress, attempt, believed.seconds(attempt.done, attempt.steps, stage.steps))
+        if progress.attempt is not None:
+            self.executor.ran(progress, progress.attempt)
+            progress.attempt = None
 
     # -- GPUs that fail ----------------------------------------------------------------------------------------------
 
@@ -563,9 +558,8 @@ class StageScheduler(Scheduler, StageView):
         for progress in launch.requests():
             if launch.moving is not None:
                 self._close(progress)
-            elif progress in self._attempts:
-                from_s = self._attempts.pop(progress).from_s
-                del self._believed[progress]
+            elif progress.attempt is not None:
+                from_s, progress.attempt = progress.attempt.from_s, None
             self.executor.lost(progress, on, from_s, now_s)
             from_s = now_s  # the GPUs' time is recorded once
             progress.running, progress.left, progress.group = False, 0, launch.group

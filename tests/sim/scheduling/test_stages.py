@@ -331,8 +331,8 @@ def test_gpu_loads_the_model_that_it_lacks() -> None:
 )
 def test_executor_that_logs_other_times_than_it_took_is_named(factor: float, said: str) -> None:
     class Misreports(Stages):
-        def ran(self, progress: Progress, attempt: Any, estimate_s: float) -> None:
-            super().ran(progress, attempt, estimate_s)
+        def ran(self, progress: Progress, attempt: Any) -> None:
+            super().ran(progress, attempt)
             log = self._run.attempts()
             log.until_s[-1] = log.from_s[-1] + factor * (log.until_s[-1] - log.from_s[-1])
 
