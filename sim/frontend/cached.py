@@ -75,6 +75,8 @@ class CachedFrontEnd(FrontEnd):
     _predicts: bool = field(init=False, default=False)
     _draws: list[int] = field(init=False, default_factory=list, repr=False)
     """Declared hits of the served rows: K, or a code of DeclaredHits."""
+    _plan_by_draw: dict[int, Plan] = field(init=False, default_factory=dict, repr=False)
+    """Plans of declared hits; empty if they depend on the row or the time, by a random delay or an outage."""
     _first: int = field(init=False, default=0)
     _has_outages: bool = field(init=False, default=False)
     """True if the index or the store has outages."""
@@ -143,6 +145,8 @@ class CachedFrontEnd(FrontEnd):
             )
         self._draws = hits.draw(run, self.selector, self.cache.latents_at)
         self._first = run.workload.preload
+        if all(isinstance(delay, Constant) for delay in self._delays.values()) and not self._has_outages:
+            self._plan_by_draw = {drawn: self._declared_plan(drawn, self._first, 0.0) for drawn in set(self._draws)}
         run.assume("hits by K", hits.described(self.selector), hits.basis)
         run.assume(
             "cache", "not simulated: its size, similarity, eviction and predictor have no effect", "hits are declared"
@@ -166,22 +170,29 @@ class CachedFrontEnd(FrontEnd):
         return self._search_cache(request, now_s, took_s)
 
     def _admit_declared(self, request: Request, now_s: float) -> float:
-        """Plan ``request`` by its declared hit, with the delays and outages of a search."""
         row = request.row
-        k = self._draws[row - self._first]
+        drawn = self._draws[row - self._first]
+        plan = self._plan_by_draw.get(drawn) or self._declared_plan(drawn, row, now_s)
+        if plan.source == DECLARED:
+            return self._start_from(request, plan)
+        if plan.lookup == MISS:
+            self._wasted_s[row] = self._search_delay.for_row(row)
+        self._run.assign(request, plan)
+        return plan.search_s
+
+    def _declared_plan(self, drawn: int, row: int, now_s: float) -> Plan:
+        """Return the plan of what was drawn for ``row``, with the delays and outages of a search."""
         took_s = self._embed_delay.for_row(row)
-        if k < 0:
-            return self._generate(request, FORGONE_MATCH if k == FORGONE else PREDICTED_MISS, took_s)
+        if drawn < 0:
+            return self._full_plan(FORGONE_MATCH if drawn == FORGONE else PREDICTED_MISS, took_s)
         if self._has_outages and self.index.outage.is_down(now_s):
-            return self._generate(request, NO_DATABASE, took_s + self.index.timeout_s)
-        searched_s = self._search_delay.for_row(row)
-        took_s += searched_s
-        if k == 0:
-            self._wasted_s[row] = searched_s
-            return self._generate(request, MISS, took_s)
+            return self._full_plan(NO_DATABASE, took_s + self.index.timeout_s)
+        took_s += self._search_delay.for_row(row)
+        if drawn == 0:
+            return self._full_plan(MISS, took_s)
         if self._has_outages and self.store.outage.is_down(now_s):
-            return self._generate(request, NO_STORE, took_s + self.store.timeout_s)
-        return self._start_from(request, DECLARED, k, took_s)
+            return self._full_plan(NO_STORE, took_s + self.store.timeout_s)
+        return self._hit_plan(row, DECLARED, drawn, took_s)
 
     def _search_cache(self, request: Request, now_s: float, took_s: float) -> float:
         """Search, and start from the match if it can be used; return the seconds of planning, ``took_s`` included."""
@@ -208,9 +219,8 @@ class CachedFrontEnd(FrontEnd):
         state = self.cache.get(match, k, now_s, request)
         if state is None:
             return self._generate(request, EMPTY, took_s + searched_s, similarity)
-        return self._start_from(
-            request, match.row, state.k, took_s + searched_s, similarity, state.age_s, state.artifact
-        )
+        plan = self._hit_plan(request.row, match.row, state.k, took_s + searched_s, similarity, state.age_s)
+        return self._start_from(request, plan, state.artifact)
 
     def _check_skip(self, k: int) -> None:
         if not 0 < k <= self.selector.of_steps or k % 1:
@@ -230,30 +240,36 @@ class CachedFrontEnd(FrontEnd):
             if service.outages:
                 run.assume(f"time-out of the {name} [s]", service.timeout_s, "a setting; not published")
 
+    def _full_plan(self, lookup: int, took_s: float, similarity: float = nan) -> Plan:
+        """Return the plan of a full generation, after a lookup that found nothing to start from."""
+        return Plan(self._miss_model, 0, 1, 0.0, lookup, took_s, MISSING, nan, similarity)
+
+    def _hit_plan(
+        self, row: int, source: int, k: int, took_s: float, similarity: float = nan, age_s: float = nan
+    ) -> Plan:
+        """Return the plan of the request in ``row`` from the artifact of ``source`` on."""
+        fetch_s, refine = self._fetch_delay.for_row(row), not self.cache.latents_at
+        of_steps = self.selector.of_steps
+        return Plan(self._hit_model, k, of_steps, 0.0, HIT, took_s, source, age_s, similarity, fetch_s, refine)
+
     def _generate(self, request: Request, lookup: int, took_s: float, similarity: float = nan) -> float:
-        """Plan ``request`` in full, after a lookup that found nothing to start from."""
-        self._run.assign(request, Plan(self._miss_model, 0, 1, 0.0, lookup, took_s, MISSING, nan, similarity))
+        """Generate ``request`` in full; return the seconds of planning."""
+        self._run.assign(request, self._full_plan(lookup, took_s, similarity))
         if self._captures_latents:
             self._plan_capture(request)
         return took_s
 
-    def _start_from(
-        self, request: Request, row: int, k: int, took_s: float, similarity: float = nan, age_s: float = nan,
-        artifact: Any = None,
-    ) -> float:  # fmt: skip
-        """Plan ``request`` from the artifact of ``row`` on."""
-        fetch_s, refine = self._fetch_delay.for_row(request.row), not self.cache.latents_at
-        of_steps = self.selector.of_steps
-        plan = Plan(self._hit_model, k, of_steps, 0.0, HIT, took_s, row, age_s, similarity, fetch_s, refine)
+    def _start_from(self, request: Request, plan: Plan, artifact: Any = None) -> float:
+        """Start ``request`` from an artifact by ``plan``; return the seconds of planning."""
         self._run.assign(request, plan)
         if request.skipped == 0:  # K is less than one step of a model of few steps
-            return self._generate(request, EMPTY, took_s, similarity)
+            return self._generate(request, EMPTY, plan.search_s, plan.similarity)
         request.artifact = artifact
         if self._captures_latents:
             self._plan_capture(request)
         if request.skipped >= request.steps:
             self._run.assign(request, plan.on(None))
-        return took_s
+        return plan.search_s
 
     def _plan_capture(self, request: Request) -> None:
         """Make a live backend keep the states after K that this run passes through."""

@@ -130,7 +130,8 @@ class DeclaredHits:
         drawn = ks[np.where(scaled < 1, np.minimum(bounds.searchsorted(scaled, "right"), len(by_k) - 1), len(by_k))]
         if self.precision is not None:
             drawn = self._predicted(drawn, hit_rate, searched)
-        return [int(k) for k in drawn]
+        found: list[int] = drawn.tolist()
+        return found
 
     def _factors(self, run: Run, rows: int) -> NDArray[np.float64]:
         """Return the factor on the hit rate of every served request, (rows,)."""
