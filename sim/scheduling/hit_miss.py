@@ -1,6 +1,7 @@
 """MoDM's shared queues: hits in one, misses in another (MoDM, 5; its artifact's request scheduler)."""
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from sim.core.plan import MISSING
@@ -24,16 +25,18 @@ class HitMiss(Scheduler):
     _misses: deque[Request] = field(init=False, default_factory=deque, repr=False)
     _hits: deque[Request] = field(init=False, default_factory=deque, repr=False)
     _run: Run = field(init=False, repr=False)
+    _find_worker: Callable[[str], Worker | None] = field(init=False, repr=False)
     _hit_roles: list[str] = field(init=False, default_factory=list, repr=False)
 
     def bind(self, run: Run) -> None:
         self._run = run
+        self._find_worker = run.cluster.least_loaded
         self._hit_roles = [role for role in run.models if role != self.miss_role]
         if self.large_takes_hits:
             self._hit_roles.append(self.miss_role)
 
     def offer(self, request: Request, now_s: float) -> Worker | None:
-        find_worker = self._run.cluster.least_loaded
+        find_worker = self._find_worker  # reading and then calling is faster than calling an attribute
         if request.plan.source == MISSING:
             worker = find_worker(self.miss_role)
             if worker is None:
@@ -42,29 +45,26 @@ class HitMiss(Scheduler):
         for role in self._hit_roles:
             worker = find_worker(role)
             if worker is not None:
-                refine_on(self._run, worker, request)
+                refine_on(self._run, role, request)
                 return worker
         self._hits.append(request)
         return None
 
     def next(self, worker: Worker, now_s: float) -> Request | None:
-        if worker.role == self.miss_role:
-            if self._misses:
-                return self._misses.popleft()
-            if not self.large_takes_hits:
-                return None
-        if not self._hits:
-            return None
-        request = self._hits.popleft()
-        refine_on(self._run, worker, request)
-        return request
+        if self._misses and worker.role == self.miss_role:
+            return self._misses.popleft()
+        if self._hits and (self.large_takes_hits or worker.role != self.miss_role):
+            request = self._hits.popleft()
+            refine_on(self._run, worker.role, request)
+            return request
+        return None
 
     def __len__(self) -> int:
         return len(self._misses) + len(self._hits)
 
 
-def refine_on(run: Run, worker: Worker, request: Request) -> None:
-    """Plan ``request``, a hit, for the model of ``worker``."""
-    model = run.models[worker.role].name
+def refine_on(run: Run, role: str, request: Request) -> None:
+    """Plan ``request``, a hit, for the model in ``role``."""
+    model = run.models[role].name
     if request.model != model:
         run.assign(request, request.plan.on(model))
