@@ -66,6 +66,15 @@ class Engine:
         sample_s: seconds between rows of the time series.
     """
 
+    __slots__ = (  # faster to read and write than a dictionary of this many attributes
+        "_addons", "_answered", "_area_s", "_arrivals", "_arrived_callbacks", "_ended", "_ended_at_sample", "_first",
+        "_first_passes", "_frames", "_guarded_end", "_height", "_idle_samples", "_judge_s", "_last_progress",
+        "_limit_s", "_open_loop", "_parts", "_pending_rows", "_plans", "_request_ended", "_shapes", "_steps",
+        "_think_s", "_times", "_width", "_write", "arrived", "assume", "backend", "clock", "cluster", "controllers",
+        "executor", "frontend", "gauge", "gpu_failures", "hits", "log", "lookups", "models", "process", "progress",
+        "record", "rows", "sample_s", "scheduler", "seed", "similarity", "workload",
+    )  # fmt: skip
+
     def __init__(
         self,
         *,
@@ -171,8 +180,9 @@ class Engine:
         request.model = model = plan.model
         if model in self._shapes:
             request.width, request.height, request.steps, request.frames = self._shapes[model]
-        if plan.k:
-            request.skipped = plan.k * request.steps // plan.of_steps
+        k = plan.k
+        if k:
+            request.skipped = k * request.steps // plan.of_steps
         elif plan.skip_fraction or request.skipped:
             request.skipped = round(plan.skip_fraction * request.steps)
         request.steps_left = request.steps - request.skipped
@@ -291,13 +301,14 @@ class Engine:
         if self._addons is not None:
             request.addons = self._addons(row)
         took_s = self.frontend.admit(request, now_s)
-        lookup = request.plan.lookup
+        plan = request.plan
+        lookup, k, skipped = plan.lookup, plan.k, request.skipped
         if lookup:
             self.lookups += 1
-            self.hits += lookup == HIT
-        if request.skipped:
-            plan = request.plan
-            self._plans[row - self._first] = plan.k * MAX_STEPS + plan.of_steps if plan.k else -request.skipped
+            if lookup == HIT:
+                self.hits += 1
+        if skipped:
+            self._plans[row - self._first] = k * MAX_STEPS + plan.of_steps if k else -skipped
         if row < self._guarded_end:
             self._check_plan(request)
             request.__class__ = Guarded
@@ -386,10 +397,10 @@ class Engine:
     def end(self, request: Request, outcome: int = COMPLETED, reason: str = "") -> None:
         if self._judge_s is not None and self._is_judged(request, outcome):
             return
-        clock = self.clock
+        clock, write = self.clock, self._write  # reading and then calling is faster than calling an attribute
         now_s = clock._now
         try:
-            self._write(request, now_s, outcome, reason)
+            write(request, now_s, outcome, reason)
         except (KeyError, TypeError, OverflowError, struct.error) as error:
             raise SimulationError(
                 f"{caller()} ended the request in row {request.row} with values that cannot be recorded "

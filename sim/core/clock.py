@@ -44,7 +44,6 @@ class Clock(simpy.Environment):  # type: ignore[misc]
         self._arrivals: Iterator[Entry] = iter(())
         self._next_arrival = NEVER
         self.overdue: Callable[[], int] = lambda: MAX_SAME_TIME_CALLS
-        self._number = self._eid.__next__
         self._instant, self._calls = -inf, 0
         self._max_calls: float = MAX_SAME_TIME_CALLS
 
@@ -61,7 +60,7 @@ class Clock(simpy.Environment):  # type: ignore[misc]
             self._calls = calls = self._calls + 1
             if calls > self._max_calls or time_s != self._now:
                 self._check_progress(time_s)
-        entry = (time_s, order, self._number(), call, arg)
+        entry = (time_s, order, next(self._eid), call, arg)
         heappush(self._queue, entry)
         return entry
 

@@ -1,7 +1,6 @@
 """Sequential execution: a worker runs one request after another, from load to decode (batch size 1)."""
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from backends.base import Cost, Work, WorkFailed, standalone_cost
 from sim.addons.assets import addons
@@ -14,7 +13,8 @@ from sim.metrics.recorder import STEP_SHARE
 from sim.protocols import Cluster, Executor, Loads, RequestColumn, Run, Worker
 
 
-class RequestCost(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class RequestCost:
     """Cost of a whole request after loads and fetches; if ``joules`` were not measured, the GPU draws ``watts``."""
 
     denoise_s: float
@@ -87,9 +87,9 @@ class Sequential(Executor):
             except WorkFailed as failure:
                 self._fail_after_loads(worker, request, loads, str(failure))
                 return
-        denoise_s, other_s, busy_s, joules, watts = cost
         if len(worker.gpus) > 1:
-            denoise_s, other_s, busy_s, joules, watts = self._cost_on_group(cost, worker, request)
+            cost = self._cost_on_group(cost, worker, request)
+        denoise_s, other_s, busy_s, joules, watts = cost.denoise_s, cost.other_s, cost.busy_s, cost.joules, cost.watts
         fetch_s = plan.fetch_s
         if fetch_s or loads:
             busy_s = request.load_s + fetch_s + denoise_s + other_s

@@ -68,7 +68,7 @@ class FinishedRun:
 
 def check(run: FinishedRun) -> None:
     """Raise SimulationError if an invariant does not hold."""
-    columns = run.record.request_columns
+    columns = run.record.request_columns.contiguous()
     if not len(columns):
         return
     served = columns["outcome"] == COMPLETED

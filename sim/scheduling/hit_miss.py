@@ -45,29 +45,26 @@ class HitMiss(Scheduler):
         for role in self._hit_roles:
             worker = find_worker(role)
             if worker is not None:
-                refine_on(self._run, worker, request)
+                refine_on(self._run, role, request)
                 return worker
         self._hits.append(request)
         return None
 
     def next(self, worker: Worker, now_s: float) -> Request | None:
-        if worker.role == self.miss_role:
-            if self._misses:
-                return self._misses.popleft()
-            if not self.large_takes_hits:
-                return None
-        if not self._hits:
-            return None
-        request = self._hits.popleft()
-        refine_on(self._run, worker, request)
-        return request
+        if self._misses and worker.role == self.miss_role:
+            return self._misses.popleft()
+        if self._hits and (self.large_takes_hits or worker.role != self.miss_role):
+            request = self._hits.popleft()
+            refine_on(self._run, worker.role, request)
+            return request
+        return None
 
     def __len__(self) -> int:
         return len(self._misses) + len(self._hits)
 
 
-def refine_on(run: Run, worker: Worker, request: Request) -> None:
-    """Plan ``request``, a hit, for the model of ``worker``."""
-    model = run.models[worker.role].name
+def refine_on(run: Run, role: str, request: Request) -> None:
+    """Plan ``request``, a hit, for the model in ``role``."""
+    model = run.models[role].name
     if request.model != model:
         run.assign(request, request.plan.on(model))

@@ -47,7 +47,7 @@ class HitMissBatching(Scheduler):
     def next(self, worker: Worker, now_s: float) -> Request | None:
         request = self._former.next(worker, now_s)
         if request is not None and request.plan.source != MISSING:
-            refine_on(self._run, worker, request)
+            refine_on(self._run, worker.role, request)
         return request
 
     def __len__(self) -> int:

@@ -78,7 +78,7 @@ class PerWorkerQueues(Scheduler):
                 f"{request.model}; expected one of {of_model or self._all}"
             )
         if request.plan.source != MISSING:
-            refine_on(self._run, worker, request)
+            refine_on(self._run, worker.role, request)
         self._worker_of[request] = worker
         self.router.sent(worker, request, now_s)
         return worker

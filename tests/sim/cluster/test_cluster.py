@@ -445,10 +445,11 @@ def test_misuse_of_worker_groups_is_refused() -> None:
         run.cluster.form_group([run.cluster.workers[1], run.cluster.workers[2]], "large", now_s)
 
     def disbanded(run: Any, now_s: float) -> None:
-        run.disbanded_group = run.cluster.workers[-1]
-        run.cluster.disband(run.disbanded_group, now_s)
+        groups.append(run.cluster.workers[-1])
+        run.cluster.disband(groups[0], now_s)
 
     singles: list[Any] = []
+    groups: list[Any] = []
     first = tried(
         lambda c, t: c.form_group([c.workers[0], c.workers[1]], "large", t),  # the first is busy
         lambda c, t: c.form_group([c.workers[1], c.workers[1]], "large", t),
@@ -465,15 +466,12 @@ def test_misuse_of_worker_groups_is_refused() -> None:
         lambda c, t: c.take(singles[1]),
         lambda c, t: c.record_busy(singles[1], t, t, "serve"),
     )
-    third = (
-        4.0,
-        lambda run, t: tried(
-            lambda c, t: c.change_role(run.disbanded_group, "small", t),
-            lambda c, t: c.take(run.disbanded_group),
-            lambda c, t: c.record_busy(run.disbanded_group, t, t, "serve"),
-        )(run, t),
+    third = tried(
+        lambda c, t: c.change_role(groups[0], "small", t),
+        lambda c, t: c.take(groups[0]),
+        lambda c, t: c.record_busy(groups[0], t, t, "serve"),
     )
-    acts = ((1.0, first), (2.0, formed), (2.5, second), (3.0, disbanded), third)
+    acts = ((1.0, first), (2.0, formed), (2.5, second), (3.0, disbanded), (4.0, third))
     run = engine([0.0, 5.0], [10.0] * 2, 4, controllers=[Acts(*acts)])
     run.run()
     found = (

@@ -284,16 +284,16 @@ def test_dynamic_batch_respects_max_batch_and_max_wait(
             assert len(set(spans["worker"][busy])) == count
 
 
-def test_request_that_skips_steps_leaves_its_static_batch_early() -> None:
+def test_request_that_skips_steps_leaves_its_static_batch_early(monkeypatch: pytest.MonkeyPatch) -> None:
     """As MoDM with static batches: a hit skips 30 steps and shares 20 with a full request, which finishes alone."""
     backend = Stepped(1.0, 0.5)
     run = engine([0.0, 0.0], [1.0] * 2, backend=backend, executor=StaticBatch(2), scheduler=DynamicBatching(2, 1.0))
-    assign = run.assign
+    assign = Engine.assign
 
-    def skipping(request: Request, plan: Plan) -> None:
-        assign(request, plan._replace(k=30, of_steps=50) if request.row else plan)
+    def skipping(run: Engine, request: Request, plan: Plan) -> None:
+        assign(run, request, plan._replace(k=30, of_steps=50) if request.row else plan)
 
-    run.assign = skipping  # type: ignore[method-assign]
+    monkeypatch.setattr(Engine, "assign", skipping)
     run.run()
     assert run.record.request_columns["finish_s"].tolist() == [60.0, 60.0]  # 20 steps of 1.5 s and 30 of 1 s
     assert run.record.request_columns["denoise_s"].tolist() == [60.0, 30.0]
