@@ -1,7 +1,8 @@
 """Match predictors: decide if a search is worth its time (NIRVANA, 5.2)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from math import inf
 from typing import Annotated, Any
 
@@ -75,8 +76,8 @@ class OneClassSvm(MatchPredictor):
     _rows: dict[int, int] = field(init=False, default_factory=dict, repr=False)
     _changes: int = field(init=False, default=0)
     _trained_on: int = field(init=False, default=0)
-    _model: "TrainedSvm | None" = field(init=False, default=None, repr=False)
-    _pending_model: "TrainedSvm | None" = field(init=False, default=None, repr=False)
+    _model: "Callable[[], TrainedSvm] | None" = field(init=False, default=None, repr=False)
+    _pending_model: "Callable[[], TrainedSvm] | None" = field(init=False, default=None, repr=False)
     _ready_s: float = field(init=False, default=inf)
     _start: int = field(init=False, default=0)
     _block: list[bool] = field(init=False, default_factory=list, repr=False)
@@ -125,7 +126,8 @@ class OneClassSvm(MatchPredictor):
             self._start, offset = row, 0
             work = self._run.workload
             stop = min(row + BLOCK, work.preload + work.rows)
-            self._block = (self._model.scores(self._similarity.queries(row, stop)) > self._model.threshold).tolist()
+            model = self._model()
+            self._block = (model.scores(self._similarity.queries(row, stop)) > model.threshold).tolist()
         return self._block[offset]
 
     def _activate_pending(self) -> None:
@@ -142,14 +144,21 @@ class OneClassSvm(MatchPredictor):
         self._ready_s = now_s + seconds
         self._trainings.add(now_s, seconds)
 
-    def _fit(self, rows: NDArray[np.int64]) -> "TrainedSvm":
+    def _fit(self, rows: NDArray[np.int64]) -> "Callable[[], TrainedSvm]":
+        """Return a function that trains a model on ``rows`` once: half of the models are never used."""
         if self._holdout is not None:
             rows = np.setdiff1d(rows, self._holdout)
         if self.sample is not None and len(rows) > self.sample:
             rows = np.sort(self._rng.choice(rows, self.sample, replace=False))
-        trained = TrainedSvm(self._similarity.artifacts(rows), self, int(self._rng.integers(2**31)))
-        if self._holdout_queries is not None:
-            trained.threshold = self._matching_threshold(np.sort(trained.scores(self._holdout_queries)))
+        seed, holdout_queries = int(self._rng.integers(2**31)), self._holdout_queries
+
+        @cache
+        def trained() -> TrainedSvm:
+            model = TrainedSvm(self._similarity.artifacts(rows), self, seed)
+            if holdout_queries is not None:
+                model.threshold = self._matching_threshold(np.sort(model.scores(holdout_queries)))
+            return model
+
         return trained
 
     def _matching_threshold(self, scores: NDArray[np.float64]) -> float:
@@ -179,7 +188,7 @@ class OneClassSvm(MatchPredictor):
         forgone = np.array(saved) * standalone_s(run.backend, reference(run.models)) / self.search_s
         if forgone.all() or not forgone.any():
             return
-        scores = np.asarray(self._fit(earlier).scores(queries), np.float64)
+        scores = np.asarray(self._fit(earlier)().scores(queries), np.float64)
         self._searched_holdouts = int((scores > cheapest_threshold(scores, forgone)).sum())
         self._holdout, self._holdout_queries = rows[-holdout:], queries
 
@@ -188,15 +197,18 @@ class TrainedSvm:
     """One-class SVM trained on ``vectors`` (n, d)."""
 
     def __init__(self, vectors: Any, settings: OneClassSvm, seed: int) -> None:
-        from sklearn.kernel_approximation import Nystroem  # a slow import, not always needed
+        from sklearn import config_context  # a slow import, not always needed
+        from sklearn.kernel_approximation import Nystroem
         from sklearn.linear_model import SGDOneClassSVM
 
         self._map = None
-        if settings.landmarks is not None:
-            landmarks = min(settings.landmarks, len(vectors))
-            self._map = Nystroem(gamma=settings.gamma, n_components=landmarks, random_state=seed)
-            vectors = self._map.fit_transform(vectors)
-        self._svm = SGDOneClassSVM(nu=settings.nu, random_state=seed).fit(vectors)
+        # Settings and vectors were checked before.
+        with config_context(assume_finite=True, skip_parameter_validation=True):
+            if settings.landmarks is not None:
+                landmarks = min(settings.landmarks, len(vectors))
+                self._map = Nystroem(gamma=settings.gamma, n_components=landmarks, random_state=seed)
+                vectors = self._map.fit_transform(vectors)
+            self._svm = SGDOneClassSVM(nu=settings.nu, random_state=seed).fit(vectors)
         self.threshold = settings.threshold or 0.0
 
     def scores(self, vectors: Any) -> Any:
