@@ -10,7 +10,6 @@ from typing import Annotated, Any
 import numpy as np
 from annotated_types import Ge, Lt
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 
 from conf.ranges import Share, SomeShare, Steps
 from sim.core.errors import ConfigError
@@ -206,6 +205,8 @@ def _largest_entropy(ks: Sequence[int], mean: float | None) -> list[float]:
     """
     if mean is None:
         return [1 / len(ks)] * len(ks)
+    from scipy.optimize import brentq  # a slow import, not always needed
+
     low, high = ks[0], ks[-1]
     if not low - TOLERANCE <= mean <= high + TOLERANCE:
         raise ConfigError(
