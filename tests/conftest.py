@@ -1,5 +1,6 @@
 """Fixtures of all tests."""
 
+import gc
 import os
 from pathlib import Path
 
@@ -8,6 +9,8 @@ from hypothesis import settings
 
 settings.register_profile("mezzotint", deadline=None)  # no test depends on the wall clock
 settings.load_profile("mezzotint")
+
+gc.set_threshold(50_000, 20, 50)  # with torch loaded, the default searches a million objects for cycles again and again
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 
