@@ -18,6 +18,9 @@ NAME = "apart"
 DISAGFUSION, LIMIT_S, LATE = "wan-1-6-1", 136, 0.1
 """The setup whose capacity is searched, its limit (1.5 x 91.0 s, to whole seconds), and the share that may be late."""
 
+REQUESTS = 2000
+"""Requests of each run of that search."""
+
 
 def compare(check: Check = False, output: Output = RESULTS) -> int:
     """Replay stages on GPUs of their own and together, compare them with LightX2V's, DisagFusion's and vLLM-Omni's
@@ -114,7 +117,7 @@ def _capacity_hz(overrides: list[str]) -> float:
             "arrivals=poisson",
             "arrivals.rate_rpm=1",
             f"slo=[{LIMIT_S}s]",
-            "trace.requests=2000",
+            f"trace.requests={REQUESTS}",
             "run.dir=unused",
         ]
     )

@@ -27,8 +27,10 @@ def short() -> Study:
 
 @pytest.fixture(scope="module")
 def facts(short: Study) -> dict[str, Any]:
-    """The results of the short study."""
-    return run_setups(short)
+    """The results of the short study, with a capacity of short runs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sim.papers.apart.command.REQUESTS", 200)
+        return run_setups(short)
 
 
 def test_split_of_two_gpus_is_the_tandem_of_its_stage_times(facts: dict[str, Any]) -> None:
