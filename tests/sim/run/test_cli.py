@@ -195,7 +195,10 @@ def test_user_policy_is_one_class_and_one_yaml_file() -> None:
     assert "scheduler.patience_s: found 'long', expected float" in wrong.stderr
 
 
-def test_user_system_combines_shipped_and_own_choices(capsys: pytest.CaptureFixture[str]) -> None:
+def test_user_system_combines_shipped_and_own_choices(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "my_policies", raising=False)  # another test's
     Path("my_policies.py").write_text(POLICY)
     for group in ("scheduler", "system"):
         Path("my_conf", group).mkdir(parents=True)
