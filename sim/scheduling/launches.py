@@ -113,7 +113,7 @@ class Turns:
         """
         now_s, passing = self.clock._now, []
         for each in self.launches.values():
-            if each.steps > each.every and each.cost is not None and each.due is not None and each.due[0] > now_s:
+            if each.cost is not None and each.due is not None and each.due[0] > now_s:
                 behind = each.steps_behind(now_s)
                 boundary = round(behind / each.every) * each.every
                 if boundary > 0 and abs(behind - boundary) <= TOLERANCE:
