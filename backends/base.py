@@ -245,7 +245,7 @@ class Backend(Protocol):
     def group_step(self, work: Work, gpus: int, batch: int = 1) -> Cost | None:
         """Return one step of a batch of ``batch`` requests like ``work`` on ``gpus`` GPUs; None if not measured.
 
-        Its joules are those of all GPUs.
+        Its joules are those of all GPUs. Of two or more requests ``work`` has no row.
         """
         raise BackendError(f"{type(self).__name__} does not know a step on several GPUs; add backend=profiled")
 

@@ -103,7 +103,7 @@ def refuse_mixed(
     request: Request, active: Sequence[Request], loras: Sequence[Asset], merged: Sequence[Asset], worker: Worker
 ) -> None:
     """Raise SimulationError if ``active`` run with the ``merged`` LoRAs and ``request`` asks for other ``loras``."""
-    if worker.running > 1:
+    if active:
         asked, found = (", ".join(asset.name for asset in which) or "(none)" for which in (loras, merged))
         raise SimulationError(
             f"a request for the LoRAs {asked} (row {request.row}) was given to worker {worker.id}, whose running "

@@ -111,12 +111,14 @@ class Progress:
     def batch_key(self) -> tuple[object, ...] | None:
         """Stage, model and size, which all requests of a batch share; None if this one runs alone.
 
-        Only steps of a denoiser without ControlNets and LoRAs are batched.
+        Only steps of a denoiser without ControlNets and LoRAs are batched. A whole request that starts from an image is
+        in no batch with others, since it is encoded first.
         """
         request, component = self.request, self.stage.component
         if component not in (WHOLE, DENOISER) or request.addons is not None:
             return None
-        return component, request.model, request.width, request.height, request.frames
+        encodes_image = component == WHOLE and request.plan.refine
+        return component, request.model, request.width, request.height, request.frames, encodes_image
 
     def advance(self, steps: int) -> bool:
         """Count ``steps`` of the present stage as run; return True if that was the last stage's last step."""

@@ -18,7 +18,7 @@ from sim.core.progress import Attempt, Progress
 from sim.core.request import Request
 from sim.execution.residency import Residency
 from sim.execution.stage_addons import StageAddons
-from sim.metrics.recorder import STEP_SHARE
+from sim.metrics.recorder import BATCH_MEAN, STEP_SHARE
 from sim.protocols import (
     AttemptLog,
     ControlNetPlacement,
@@ -117,6 +117,7 @@ class Stages(Executor, StageExecutor):
             "component_loads": run.add_column("component_loads", int, default=0, total="stages.component_loads"),
             "gpu_s": run.add_column("gpu_s", default=0.0, total="stages.gpu_s"),
             "estimate_s": run.add_column("estimate_s", default=0.0, total="stages.estimate_s"),
+            BATCH_MEAN: run.add_column(BATCH_MEAN, default=1.0),
             STEP_SHARE: run.add_column(STEP_SHARE, default=0.0, public=False),
         }
         if self.forming_s:
@@ -161,12 +162,12 @@ class Stages(Executor, StageExecutor):
         self._formed = {group for group in self._formed if worker.id not in self._run.cluster.gpus_of(group)}
         return lost
 
-    def lost(self, progress: Progress, group: Worker, from_s: float, now_s: float) -> None:
+    def lost(self, progress: Progress, group: Worker, from_s: float, now_s: float, batch: int = 1) -> None:
         request, stage, cluster = progress.request, progress.stage, self._run.cluster
         model = request.model or ""
         cluster.cut_short(group)
         if from_s < now_s:
-            watts = self.cost(request, stage, len(group.gpus)).watts if group is progress.group else nan
+            watts = self.cost(request, stage, len(group.gpus), batch).watts if group is progress.group else nan
             drawn_j = None if isnan(watts) else watts * (now_s - from_s)
             joules = cluster.record_stage(group, model, from_s, now_s, "lost", drawn_j, request.row)
             self._log.add(
@@ -182,6 +183,7 @@ class Stages(Executor, StageExecutor):
         request.forget_execution()
         for name in ("gpu_s", "estimate_s", "component_loads", STEP_SHARE):
             columns[name][request.row] = 0
+        columns[BATCH_MEAN][request.row] = 1.0
 
     def refusal(self, request: Request) -> str:
         return "" if self._addons is None else self._addons.refusal(request)
@@ -221,8 +223,10 @@ class Stages(Executor, StageExecutor):
         backend, component = self._run.backend, stage.component
         gpu = next(iter(self._run.cluster.kinds))
         work = self._run.work(request)
+        if batch > 1:
+            work.row = -1  # a batch takes the typical seconds, whatever its rows
         if batch > 1 and degree == 1:
-            self._run.cluster.check_memory(self._run.cluster.group((0,)), backend.peak_bytes([work] * batch))
+            self._check_memory(work, batch)
         first_s = step_s = last_s = 0.0
         joules: float | None = None
         if component in (WHOLE, TEXT_ENCODER):
@@ -249,6 +253,16 @@ class Stages(Executor, StageExecutor):
             step_s = backend.component_s(component, work, degree)
         watts = gpu.energy_j(1.0) * degree if joules is None or not step_s else joules / step_s
         return StageCost(first_s, step_s, last_s, watts)
+
+    def _check_memory(self, work: Work, batch: int) -> None:
+        (gpu,) = self._run.cluster.kinds
+        peak_bytes = self._run.backend.peak_bytes([work] * batch)
+        if peak_bytes is not None and gpu.memory_bytes is not None and peak_bytes > gpu.memory_bytes:
+            raise SimulationError(
+                f"a batch of {batch} requests of {work.model} at {size_text(work.width, work.height, work.frames)} "
+                f"takes {peak_bytes / 1e9:.1f} GB of the {gpu.memory_bytes / 1e9:.1f} GB of a {gpu.name}; lower the "
+                "batch limit of the group policy"
+            )
 
     def _group_step(self, work: Work, degree: int, batch: int) -> Cost | None:
         """Return a step on ``degree`` GPUs; inline ControlNets are as much faster there as the denoiser."""
@@ -374,10 +388,13 @@ class Stages(Executor, StageExecutor):
         """Add ``attempt`` to its request, with its share of the GPUs and of ``joules``."""
         request, gpus, batch = progress.request, attempt.group.gpus, attempt.batch
         seconds = attempt.until_s - attempt.from_s
+        row, columns = request.row, self._columns
         request.energy_j += joules
         request.denoise_s += steps_s
         request.decode_s += seconds - steps_s
-        row, columns = request.row, self._columns
+        mean = columns[BATCH_MEAN][row]
+        if batch != mean and steps_s:
+            columns[BATCH_MEAN][row] = mean + (batch - mean) * steps_s / request.denoise_s
         columns["gpu_s"][row] += seconds * len(gpus) / batch
         columns["estimate_s"][row] += estimate_s
         columns[STEP_SHARE][row] += steps_s * len(gpus) / batch

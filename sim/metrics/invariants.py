@@ -275,7 +275,9 @@ def _check_attempts(run: FinishedRun, log: AttemptLog, columns: RequestColumns, 
     sorted_gpu, begins_s, ends_s = gpu[order], from_s[attempt[order]], until_s[attempt[order]]
     slack_s = GAP_S + 4 * np.spacing(ends_s.max(initial=0.0))
     batch = np.asarray(log.batch)[attempt[order]]
-    together = (batch[1:] > 1) & (begins_s[1:] == begins_s[:-1]) & (ends_s[1:] == ends_s[:-1])
+    together = (
+        (batch[1:] > 1) & (batch[1:] == batch[:-1]) & (begins_s[1:] == begins_s[:-1]) & (ends_s[1:] == ends_s[:-1])
+    )
     at = _first((sorted_gpu[1:] == sorted_gpu[:-1]) & ~together & (begins_s[1:] < ends_s[:-1] - slack_s))
     if at is not None:
         first, second = (row[attempt[order[each]]] for each in (at, at + 1))

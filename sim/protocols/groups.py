@@ -229,8 +229,11 @@ class StageExecutor(Protocol):
     def ran_together(self, batch: Sequence[Progress], attempt: Attempt) -> None:
         """Record ``attempt`` of the requests of ``batch`` as one batch, which ended now."""
 
-    def lost(self, progress: Progress, group: Worker, from_s: float, now_s: float) -> None:
-        """Record the work of ``progress`` on ``group`` from ``from_s``, if it began by now: a GPU of it failed."""
+    def lost(self, progress: Progress, group: Worker, from_s: float, now_s: float, batch: int = 1) -> None:
+        """Record the work of ``progress`` on ``group`` from ``from_s``, if it began by now: a GPU of it failed.
+
+        Of a ``batch`` of requests the first is recorded with the work of all.
+        """
 
     def restarted(self, progress: Progress) -> None:
         """Forget what ``progress`` has run so far: it begins its plan anew."""

@@ -208,7 +208,7 @@ class StageScheduler(Scheduler, StageView):
         if last is not None and last.gpus != gpus and self._moves_block:
             needed |= self._bit[last.gpus]
         launch = self._launches[progress] = Running(progress, gpus, mask, needed, steps, every, yields, batch)
-        if batch:
+        if batch != ():
             self._claim_batch(launch)
         if self._launch_s and not ahead:
             launch.earliest_s = self._clock._now + self._launch_s
@@ -217,6 +217,8 @@ class StageScheduler(Scheduler, StageView):
     def _claim_batch(self, launch: Running) -> None:
         """Take the other requests of a batch. Raises SimulationError if they cannot run with the first."""
         progress = launch.progress
+        if not isinstance(launch.batch, tuple):
+            raise self._error(f"launches {progress!r} with the batch {launch.batch!r}; expected a tuple of requests")
         for other in launch.batch:
             try:
                 del self.waiting[other]
@@ -225,7 +227,7 @@ class StageScheduler(Scheduler, StageView):
             if progress.batch_key is None or progress.batch_key != other.batch_key:
                 raise self._error(
                     f"launches {other!r} in a batch with {progress!r}; expected the same model, size and stage, of a "
-                    "denoiser, and no ControlNets and LoRAs (Progress.batch_key)"
+                    "denoiser, both or none from an image, and no ControlNets and LoRAs (Progress.batch_key)"
                 )
             if launch.steps > other.left:
                 raise self._error(f"launches {launch.steps} steps of {other!r} in a batch; expected 1 to {other.left}")
@@ -298,7 +300,9 @@ class StageScheduler(Scheduler, StageView):
         self._run.cluster.occupy(group, 1 + len(launch.batch))
         attempt = progress.attempt
         has_addons = progress.request.addons is not None  # its next launch may load some, on other service GPUs
-        if attempt is not None and (attempt.group is not group or attempt.index != progress.index or has_addons):
+        if attempt is not None and (
+            attempt.group is not group or attempt.index != progress.index or has_addons or launch.batch
+        ):
             self._close(progress)
             attempt = None
         from_s = max(now_s, launch.earliest_s)
@@ -307,7 +311,10 @@ class StageScheduler(Scheduler, StageView):
             self._turns.number_after([launch])
             self._turns.number_after(self._turns.as_queued(now_s))
         if self._at_boundary and (
-            last is not group or has_addons or self._run.cluster.lacks(group, progress.request.model or "")
+            last is not group
+            or has_addons
+            or launch.batch
+            or self._run.cluster.lacks(group, progress.request.model or "")
         ):
             self._close_on(launch)
         ready_s = self.executor.prepare(progress, group, from_s)
@@ -317,13 +324,12 @@ class StageScheduler(Scheduler, StageView):
         launch.begin_s = from_s + ready_s
         if moves:
             launch.begin_s = max(launch.begin_s, *(each.paused_since_s + seconds for each, seconds in moves))
-        if attempt is not None and (launch.begin_s > now_s or launch.batch):
+        if attempt is not None and launch.begin_s > now_s:
             self._close(progress)
             attempt = None
         launch.cost = cost = self._true_cost(launch)
-        if attempt is None and not launch.batch:
-            believed, begin_s = self.cost(progress, len(launch.gpus)), launch.begin_s
-            progress.attempt = Attempt(group, progress.index, progress.done, begin_s, begin_s, believed)
+        if attempt is None:
+            self._open(launch, group)
         launch.steps_from_s = launch.begin_s
         if cost.first_s:
             launch.steps_from_s += cost.first_s * sum(not each.done for each in launch.requests())
@@ -340,6 +346,16 @@ class StageScheduler(Scheduler, StageView):
             progress.degree_changes += len(last.gpus) != len(group.gpus)
         if progress.pauses and progress.paused_since_s < now_s and last is not None:
             progress.paused_s += now_s - progress.paused_since_s
+
+    def _open(self, launch: Running, group: Worker) -> None:
+        """Open the attempt of ``launch``, with the estimate at its begin."""
+        progress, begin_s, batch = launch.progress, launch.begin_s, 1 + len(launch.batch)
+        believed = self.cost(progress, len(launch.gpus), batch=batch)
+        attempt = Attempt(group, progress.index, progress.done, begin_s, begin_s, believed, batch=batch)
+        if launch.batch:
+            launch.attempt = attempt
+        else:
+            progress.attempt = attempt
 
     def _begin_batch(self, launch: Running, group: Worker, from_s: float, ready_s: float, now_s: float) -> float:
         """Begin the other requests of a batch, whose first is ready after ``ready_s``; return when the last one is."""
@@ -432,25 +448,17 @@ class StageScheduler(Scheduler, StageView):
         if self.group_policy.decides_before_release:
             self._decide(now_s)
         self._release(launch, group)
+        attempt = launch.attempt or progress.attempt
+        assert attempt is not None
+        attempt.until_s, attempt.steps = now_s, attempt.steps + launch.steps
         if launch.batch:
-            self._record_batch(launch, group, now_s)
-        else:
-            attempt = progress.attempt
-            assert attempt is not None
-            attempt.until_s, attempt.steps = now_s, attempt.steps + launch.steps
+            self.executor.ran_together(launch.requests(), attempt)
         taken_s, batch = now_s - launch.begin_s, 1 + len(launch.batch)
         self.estimates.observed(progress.request, progress.stage, len(launch.gpus), launch.steps, taken_s, batch)
         self._advance(progress, group, launch.steps, now_s)
         for other in launch.batch:
             self._advance(other, group, launch.steps, now_s)
         self._decide(now_s)
-
-    def _record_batch(self, launch: Running, group: Worker, now_s: float) -> None:
-        progress, requests = launch.progress, launch.requests()
-        believed = self.cost(progress, len(launch.gpus), batch=len(requests))
-        attempt = Attempt(group, progress.index, progress.done, launch.begin_s, now_s, believed)
-        attempt.steps, attempt.batch = launch.steps, len(requests)
-        self.executor.ran_together(requests, attempt)
 
     def _advance(self, progress: Progress, group: Worker, steps: int, now_s: float) -> None:
         """Count ``steps`` of a launch that ended: the request waits at a boundary, goes on, or has ended."""
@@ -536,12 +544,13 @@ class StageScheduler(Scheduler, StageView):
                     self._lose(launch, on, now_s)
                     lost += [progress.request for progress in launch.requests()]
                 continue
-            for progress in launch.requests():
-                key = progress.batch_key if launch.batch else None
-                if self._restart(progress, launch.group if launch.is_moved else progress.group, worker, now_s):
-                    launch.is_moved, launch.steps = False, min(launch.steps, progress.left)
-                    if progress.batch_key != key and launch.batch:
-                        self._part(launch, progress, now_s)
+            restarted = [
+                self._restart(progress, launch.group if launch.is_moved else progress.group, worker, now_s)
+                for progress in launch.requests()
+            ]
+            if any(restarted):
+                launch.is_moved = False
+                self._part(launch, now_s)
         for progress in self.waiting:
             if self._restart(progress, progress.group, worker, now_s):
                 self.group_policy.restarted(progress, now_s)
@@ -560,7 +569,7 @@ class StageScheduler(Scheduler, StageView):
                 self._close(progress)
             elif progress.attempt is not None:
                 from_s, progress.attempt = progress.attempt.from_s, None
-            self.executor.lost(progress, on, from_s, now_s)
+            self.executor.lost(progress, on, from_s, now_s, 1 + len(launch.batch))
             from_s = now_s  # the GPUs' time is recorded once
             progress.running, progress.left, progress.group = False, 0, launch.group
             self.group_policy.at_boundary(progress, now_s)
@@ -575,13 +584,12 @@ class StageScheduler(Scheduler, StageView):
         self.executor.restarted(progress)
         return True
 
-    def _part(self, launch: Running, progress: Progress, now_s: float) -> None:
-        """Take ``progress``, which is at another stage than its batch now, and has not started, out of ``launch``.
-
-        If it is the first of the batch, all others are taken out.
-        """
-        parted = launch.batch if progress is launch.progress else (progress,)
+    def _part(self, launch: Running, now_s: float) -> None:
+        """Take the requests that are at another stage than the first now out of ``launch``, which has not started."""
+        key = launch.progress.batch_key
+        parted = [each for each in launch.batch if key is None or each.batch_key != key]
         launch.batch = tuple(each for each in launch.batch if each not in parted)
+        launch.steps = min(launch.steps, *(each.left for each in launch.requests()))
         for each in parted:
             del self._in_batch_of[each]
             self.waiting[each] = None

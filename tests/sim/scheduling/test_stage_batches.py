@@ -10,18 +10,22 @@ from hypothesis import strategies as st
 
 from backends.base import BackendError, Cost, Work
 from backends.profiled import Profiled
+from sim.addons.sync_loading import SyncLoading
 from sim.cluster.failures import Failures
 from sim.core.errors import ConfigError, SimulationError
-from sim.core.plan import Plan, whole_stage
-from sim.core.request import COMPLETED, Addons
+from sim.core.gpu import Gpu
+from sim.core.plan import MISSING, Plan, whole_stage
+from sim.core.progress import Progress
+from sim.core.request import COMPLETED, Addons, Request
 from sim.engine import Engine
 from sim.execution.stages import Stages
+from sim.frontend.direct import Direct
 from sim.protocols import GroupPolicy, Launch, Run, StageView
 from sim.scheduling.estimates import EstimateTable, Learnt, Scaled
 from sim.scheduling.group_policies.tetriserve import TetriServe
 from sim.scheduling.stages import StageScheduler
 from tests.sim import lab
-from tests.sim.scheduling.test_stage_addons import column, run_stages
+from tests.sim.scheduling.test_stage_addons import column, run_stages, spans
 
 STEPS = 6
 
@@ -67,10 +71,10 @@ class Together(GroupPolicy):
 
 def run_batches(times: Sequence[float], step_s: Sequence[float], policy: GroupPolicy, **how: Any) -> Engine:
     count, parts = how.pop("count", 2), how.pop("parts", {})
-    estimates, side = how.pop("estimates", Scaled()), how.pop("side", 64)
+    estimates, side, backend = how.pop("estimates", Scaled()), how.pop("side", 64), how.pop("backend", Batches)
     executor = Stages(**how)
     run = lab.engine(
-        np.array(times), np.ones(len(times)), count, backend=Batches(step_s), executor=executor,
+        np.array(times), np.ones(len(times)), count, backend=backend(step_s), executor=executor,
         scheduler=StageScheduler(policy, estimates, executor), use_model_shape=False,
         shapes=tuple(np.full(len(times), value, np.int32) for value in (side, side, STEPS)), **parts,
     )  # fmt: skip
@@ -88,6 +92,7 @@ def test_batch_shares_its_steps_and_encodes_and_decodes_one_after_another() -> N
     log = run.record.attempts
     assert log is not None
     assert log.batch == [3] * 3
+    assert column(run, "batch_mean") == [3.0] * 3
     drawn_j = run.record.usage_log.spans()["joules"].sum()
     assert sum(column(run, "energy_j")) == pytest.approx(drawn_j)
     assert len(set(column(run, "energy_j"))) == 1
@@ -98,6 +103,26 @@ def test_request_joins_a_running_batch_at_its_next_boundary() -> None:
     run = run_batches([0.0, 3.5], [1.0, 1.5], Together())
     assert column(run, "start_s") == [0.0, 4.0]
     assert column(run, "finish_s") == [4.0 + 1.0 + 3 * 1.5 + 2.0, 4.0 + 1.0 + 3 * 1.5 + 2.0 + 3 * 1.0 + 2.0]
+    assert column(run, "batch_mean") == pytest.approx([(3 * 1.0 + 2 * 4.5) / 7.5, (2 * 4.5 + 3 * 1.0) / 7.5])
+
+
+class OldestFirst(Together):
+    """Names the first to arrive as the first of the batch."""
+
+    def decide(self, now_s: float) -> list[Launch]:
+        waiting = [] if self.view.claimed[0] else sorted(self.view.waiting, key=lambda each: each.number)
+        return [Launch(waiting[0], (0,), batch=tuple(waiting[1:]))] if waiting else []
+
+
+@pytest.mark.parametrize("policy", [Together, OldestFirst])
+def test_fetch_of_a_request_that_joins_delays_the_batch(policy: type[Together]) -> None:
+    """Half of the steps are skipped, and the artifact takes 2 s to fetch. The second comes in the first's first step,
+    which ends at 4 s, and both run two steps from 7 s on."""
+    parts = {"frontend": Direct(skip_fraction=0.5, fetch_s=2.0)}
+    run = run_batches([0.0, 3.5], [1.0, 1.5], policy(), parts=parts)
+    both_s = 4.0 + 2.0 + 1.0 + 2 * 1.5 + 2.0
+    assert column(run, "finish_s") == [both_s, both_s + 1.0 + 2.0]
+    assert spans(run, "fetch") == [(0.0, 2.0, 0), (4.0, 6.0, 0)]
 
 
 @settings(max_examples=40, deadline=None)
@@ -159,6 +184,70 @@ def test_failed_gpu_loses_all_requests_of_its_batch() -> None:
     assert (log.from_s[0], log.until_s[0]) == (0.0, 3.5)
 
 
+class MovesBehind(Together):
+    """Runs a step of the first two on GPUs of their own, then moves both to GPU 2, which the third takes meanwhile."""
+
+    def decide(self, now_s: float) -> list[Launch]:
+        launches = []
+        waiting = list(self.view.waiting)
+        pair = [each for each in waiting if each.request.row < 2]
+        if len(pair) == 2 and not pair[0].done:
+            launches += [Launch(each, (gpu,)) for gpu, each in enumerate(pair)]
+        elif len(pair) == 2:
+            launches.append(Launch(pair[0], (2,), pair[0].left, batch=(pair[1],)))
+        return launches + [Launch(each, (2,), each.left) for each in waiting if each.request.row == 2]
+
+
+def test_failed_gpu_loses_all_latents_that_moved_there() -> None:
+    """Both moves end at 8 s. The third runs on GPU 2 from then on, which fails at 12 s."""
+    failures = Failures({2: [(12.0, 13.0)]})
+    run = run_batches(
+        [0.0, 0.0, 3.0], [1.0, 1.5], MovesBehind(), count=3, migration_s=3.0, parts={"controllers": [failures]}
+    )
+    assert column(run, "outcome") == [COMPLETED] * 3
+    log = run.record.attempts
+    assert log is not None
+    before = zip(log.row, log.stage, log.until_s, strict=True)
+    assert [row for row, stage, until_s in before if until_s <= 12.0 and stage != MISSING] == []
+
+
+class Told(Together):
+    """Encodes the first on GPU 0 and the others on GPU 1, then decides a batch of the others while GPU 0 is busy.
+
+    It checks that it was told the stage of each waiting request.
+    """
+
+    def bind(self, run: Run, view: StageView) -> None:
+        super().bind(run, view)
+        self.stage = dict[Progress, str]()
+
+    def arrived(self, progress: Progress, now_s: float) -> None:
+        self.stage[progress] = progress.stage.component
+
+    at_boundary = restarted = arrived
+
+    def decide(self, now_s: float) -> list[Launch]:
+        waiting = list(self.view.waiting)
+        assert all(self.stage[each] == each.stage.component for each in waiting)
+        if now_s <= 2.0 and len(waiting) < 3:
+            return []
+        if now_s <= 2.0 and waiting[0].stage.component == "denoiser":
+            first, *others = sorted(waiting, key=lambda each: each.request.row)
+            return [Launch(first, (0,), first.left), Launch(others[0], (0,), 2, batch=(others[1],))]
+        return [Launch(each, (min(each.request.row, 1),), each.left) for each in waiting]
+
+
+def test_policy_is_told_the_stage_of_all_that_leave_a_batch() -> None:
+    """The batch of the second and third waits for GPU 0 when GPU 1 fails, which has both latents."""
+    failures = Failures({1: [(3.0, 3.5)]})
+    run = run_batches([0.0] * 3, [1.0, 1.5, 2.0], Told(), stages="apart", parts={"controllers": [failures]})
+    assert column(run, "outcome") == [COMPLETED] * 3
+    log = run.record.attempts
+    assert log is not None
+    encoded = [row for row, what in zip(log.row, log.component, strict=True) if what == "text-encoder"]
+    assert sorted(encoded) == [0, 1, 1, 2, 2]
+
+
 class Regroups(Together):
     """Encodes and denoises each request on a GPU of its own for a step, then decides a batch while GPU 0 is busy."""
 
@@ -203,6 +292,40 @@ def test_requests_with_addons_are_no_batch() -> None:
         run_stages([0.0] * 2, [Addons(("canny",))] * 2, 2, 1, Together(2))
 
 
+def test_batch_without_addons_replaces_the_loras_of_a_request_before() -> None:
+    lora, plain = Addons((), ("ink",)), None
+    asked: list[Any] = [lora, plain, plain]
+    run = run_stages([0.0, 1.0, 1.0], asked, 1, 0, Together(steps=4), lora_loading=SyncLoading(keep_resident=True))
+    assert column(run, "batch_mean") == [1.0, 2.0, 2.0]
+
+
+class SomeImages(Direct):
+    """Every second request starts from an image."""
+
+    def admit(self, request: Request, now_s: float) -> float:
+        run, plan = self._run, self._plan
+        run.assign(request, plan._replace(skip_fraction=0.5, refine=bool(request.row % 2)))
+        return 0.0
+
+
+def test_request_from_an_image_is_in_no_batch_with_one_from_noise() -> None:
+    """Its image is encoded in its first step, which takes longer."""
+    with pytest.raises(SimulationError, match="both or none from an image"):
+        run_batches([0.0, 0.0], [1.0, 1.5], Together(2), parts={"frontend": SomeImages()})
+    run = run_batches([0.0] * 2, [1.0, 1.5], Denoises(), stages="apart", parts={"frontend": SomeImages()})
+    assert column(run, "outcome") == [COMPLETED] * 2
+
+
+class Denoises(Together):
+    """Launches both requests as a batch at the denoiser, and other stages alone."""
+
+    def decide(self, now_s: float) -> list[Launch]:
+        waiting = list(self.view.waiting)
+        both = [each for each in waiting if each.stage.component == "denoiser"]
+        others = [Launch(each, (0,), each.left) for each in waiting if each not in both]
+        return others + ([Launch(both[0], (0,), both[0].left, batch=(both[1],))] if len(both) == 2 else [])
+
+
 class Twice(Together):
     """Launches a request in its own batch."""
 
@@ -225,6 +348,80 @@ def test_batch_that_cannot_be_ends_the_run_with_the_policys_name() -> None:
         run_batches([0.0], [1.0], Twice())
     with pytest.raises(SimulationError, match=r"TooFar\) launches 6 steps .* in a batch; expected 1 to 4"):
         run_batches([0.0, 2.5], [1.0, 1.5], TooFar(2))
+
+
+@pytest.mark.parametrize("batch", [None, 1, "both"])
+def test_batch_is_a_tuple(batch: Any) -> None:
+    class Odd(Together):
+        def decide(self, now_s: float) -> list[Launch]:
+            waiting = list(self.view.waiting)
+            return [Launch(waiting[0], (0,), batch=waiting[1:] if batch == "both" else batch)] if waiting[1:] else []
+
+    with pytest.raises(SimulationError, match=r"Odd\) launches .* with the batch .*; expected a tuple of requests"):
+        run_batches([0.0, 0.0], [1.0, 1.5], Odd())
+
+
+class ByRow(Batches):
+    """Encoding and decoding take 10 s times the row and a typical request's."""
+
+    by_row = True
+
+    def begin(self, works: Sequence[Work]) -> Cost:
+        return Cost(1.0 + 10.0 * max(works[0].row, 0))
+
+    def end(self, works: Sequence[Work]) -> Cost:
+        return Cost(2.0 + 10.0 * max(works[0].row, 0))
+
+
+def test_batch_takes_typical_seconds_whatever_its_rows() -> None:
+    run = run_batches([0.0, 1.0, 1.0], [1.0, 1.5], Together(steps=STEPS), backend=ByRow)
+    assert column(run, "finish_s")[1:] == [9.0 + 2 * 1.0 + STEPS * 1.5 + 2 * 2.0] * 2
+
+
+class Metered(Batches):
+    """A step draws 50 W for each request of its batch."""
+
+    def group_step(self, work: Work, gpus: int, batch: int = 1) -> Cost | None:
+        seconds = self.step_s[batch - 1] / gpus
+        return Cost(seconds, 50.0 * batch * seconds)
+
+
+def test_lost_work_of_a_batch_draws_the_power_of_the_batch() -> None:
+    failures = Failures({0: [(4.0, 10.0)]})
+    run = run_batches([0.0, 0.0], [1.0, 1.5], Together(2, STEPS), backend=Metered, parts={"controllers": [failures]})
+    log = run.record.usage_log
+    lost = log.spans()[log.spans()["kind"] == log.kinds["lost"]]
+    assert lost["joules"].tolist() == [4.0 * 2 * 50.0]
+
+
+class Pairs(Together):
+    """Launches each two waiting requests as a batch on an idle GPU, with all their steps."""
+
+    def decide(self, now_s: float) -> list[Launch]:
+        waiting, idle = list(self.view.waiting), self.view.idle()
+        return [Launch(waiting[0], (idle[0],), STEPS, batch=(waiting[1],))] if idle and len(waiting) == 2 else []
+
+
+def test_estimate_of_a_batch_is_that_of_its_begin() -> None:
+    """The first pair ends at 15 s, and what it took is learnt before the second pair ends at 16 s."""
+    run = run_batches([0.0, 0.0, 1.0, 1.0], [1.0, 1.5], Pairs(), estimates=Learnt(prior_s=4.0))
+    assert column(run, "estimate_s") == [STEPS * 4.0] * 4
+
+
+class Sized(Batches):
+    """A batch takes 10 GB for each of its requests."""
+
+    def peak_bytes(self, works: Sequence[Work]) -> int | None:
+        return len(works) * 10**10
+
+
+@pytest.mark.parametrize("policy", [Together(3), TetriServe(round_s=12.0, max_batch=3)])
+def test_batch_that_does_not_fit_into_memory_ends_the_run(policy: GroupPolicy) -> None:
+    gpu = Gpu("test", 300.0, 60.0, "made up", memory_bytes=20 * 10**9)
+    with pytest.raises(
+        SimulationError, match=r"a batch of 3 .* takes 30.0 GB of the 20.0 GB of a test; lower the batch"
+    ):
+        run_batches([0.0] * 3, [1.0, 1.1, 1.2], policy, count=1, backend=Sized, parts={"gpu": gpu})
 
 
 def test_learnt_estimates_learn_each_batch_apart() -> None:
