@@ -222,7 +222,8 @@ class Profile(Strict):
         validation: how far replayed runs are from measured ones.
         step: one denoising step of a batch, both halves of classifier-free guidance included. Without any, nothing can
             be served; another stage must then have points.
-        gang_step: a step on several GPUs together; only its speedup over ``step`` at batch 1 counts.
+        gang_step: a step on several GPUs together. Fixed groups take its speedup over ``step`` at batch 1, groups that
+            change take its seconds.
         text_encode: encoding the prompts of a batch; has no size.
         vae_encode: encoding a batch of images to be refined.
         vae_decode: decoding a batch, with post-processing.

@@ -423,7 +423,7 @@ class TetriServe(GroupPolicy):
         return count
 
     def _can_be_in_time(self, progress: Progress, steps: int, now_s: float) -> bool:
-        """True if ``progress`` can be in time after ``steps`` in this round, or could not without them either."""
+        """Return True if ``progress`` can be in time after ``steps`` in this round, or is late already."""
         costs, left = self._known[progress], progress.left - steps
         if costs.is_late:
             return True

@@ -195,7 +195,7 @@ class ShortestFirst:
 
 # [widen late]
 class WidenLate:
-    """One GPU a request, in order of arrival; at a boundary a request that would miss its deadline takes more."""
+    """One GPU a request, the longest waiting first; a request that would miss its deadline takes more."""
 
     def bind(self, run, view):
         self.view = view
