@@ -281,6 +281,12 @@ class Stages(Executor, StageExecutor):
             return self.handling_s
         return self.handling_by_size.get(size_text(request.width, request.height, request.frames), self.handling_s)
 
+    def loads(self, progress: Progress, group: Worker) -> bool:
+        model = progress.request.model or ""
+        if self._run.cluster.lacks(group, model):
+            return True
+        return self._is_charged(progress, model) and self._residency.lacks(group.gpus, model, _needed(progress))
+
     def prepare(self, progress: Progress, group: Worker, now_s: float) -> float:
         request, cluster, took_s = progress.request, self._run.cluster, 0.0
         model = request.model or ""
@@ -293,10 +299,9 @@ class Stages(Executor, StageExecutor):
             cluster.record_stage(group, model, now_s + took_s, now_s + took_s + cost.seconds, "load", cost.joules)
             cluster.hold(group, model)
             took_s += cost.seconds
-        is_charged = self._charged.get(model)
-        if is_charged is None:
-            is_charged = self._charged[model] = self._are_loads_charged(progress.stages, model)
-        if is_charged and (loads_s := self._residency.load_s(group.gpus, model, _needed(progress))):
+        if self._is_charged(progress, model) and (
+            loads_s := self._residency.load_s(group.gpus, model, _needed(progress))
+        ):
             cluster.record_stage(group, model, now_s + took_s, now_s + took_s + loads_s, "load")
             self._columns["component_loads"][request.row] += 1
             took_s += loads_s
@@ -313,6 +318,13 @@ class Stages(Executor, StageExecutor):
             request.energy_j += cluster.record_stage(group, model, now_s + took_s, until_s, "fetch", None, request.row)
             took_s += fetch_s
         return took_s
+
+    def _is_charged(self, progress: Progress, model: str) -> bool:
+        """Return True if loads of the components of ``model`` are charged."""
+        found = self._charged.get(model)
+        if found is None:
+            found = self._charged[model] = self._are_loads_charged(progress.stages, model)
+        return found
 
     def _are_loads_charged(self, stages: tuple[Stage, ...], model: str) -> bool:
         """Return True if a component's size and the memory are known; list what is not, of a plan of several stages."""

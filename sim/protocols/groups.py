@@ -214,6 +214,10 @@ class StageExecutor(Protocol):
         """
         return
 
+    def loads(self, progress: Progress, group: Worker) -> bool:
+        """Return True if ``prepare`` would load something; what ran on ``group`` before is then recorded first."""
+        return False
+
     def prepare(self, progress: Progress, group: Worker, now_s: float) -> float:
         """Form ``group`` and load what its GPUs lack, if anything; return the seconds until the first step begins."""
 

@@ -301,7 +301,11 @@ class StageScheduler(Scheduler, StageView):
         attempt = progress.attempt
         has_addons = progress.request.addons is not None  # its next launch may load some, on other service GPUs
         if attempt is not None and (
-            attempt.group is not group or attempt.index != progress.index or has_addons or launch.batch
+            attempt.group is not group
+            or attempt.index != progress.index
+            or has_addons
+            or launch.batch
+            or self.executor.loads(progress, group)
         ):
             self._close(progress)
             attempt = None
@@ -311,10 +315,7 @@ class StageScheduler(Scheduler, StageView):
             self._turns.number_after([launch])
             self._turns.number_after(self._turns.as_queued(now_s))
         if self._at_boundary and (
-            last is not group
-            or has_addons
-            or launch.batch
-            or self._run.cluster.lacks(group, progress.request.model or "")
+            last is not group or has_addons or launch.batch or self.executor.loads(progress, group)
         ):
             self._close_on(launch)
         ready_s = self.executor.prepare(progress, group, from_s)

@@ -6,6 +6,7 @@ import pytest
 from sim.core.errors import ConfigError
 from sim.core.plan import DENOISER, TEXT_ENCODER, VAE
 from sim.metrics.time_series import series
+from sim.protocols import GroupPolicy, Launch, Run, StageView
 from sim.scheduling.group_policies.pools import Pools
 from tests.sim.lab import simulated
 from tests.sim.scheduling.group_policies.stage_times import drawn, finish_s, served, served_in_sequence
@@ -105,6 +106,24 @@ def test_component_larger_than_the_memory_is_loaded_at_every_step_and_drives_out
     weights = {TEXT_ENCODER: (6, 3.0), DENOISER: (20, 5.0), VAE: (1, 0.5)}
     run = served([0.0] * 3, [(1.0, 4.0, 1.0)] * 3, Pools(), 1, memory_bytes=10, weights=weights)
     assert finish_s(run).tolist() == [9.5, 19.0, 28.5]
+
+
+class TakesTurns(GroupPolicy):
+    """Launches half of the denoiser's steps, or another stage, of the request that waits longest."""
+
+    def bind(self, run: Run, view: StageView) -> None:
+        self.view = view
+
+    def decide(self, now_s: float) -> list[Launch]:
+        waiting = [] if self.view.claimed[0] else list(self.view.waiting)[:1]
+        return [Launch(each, (0,), min(each.left, 32)) for each in waiting]
+
+
+def test_component_is_loaded_after_the_stage_of_another_request() -> None:
+    """Both texts are encoded by 5 s. The denoiser is loaded by 10 s, and the VAE from 18 s on."""
+    weights = {TEXT_ENCODER: (6, 3.0), DENOISER: (8, 5.0), VAE: (1, 0.5)}
+    run = served([0.0] * 2, [(1.0, 4.0, 1.0)] * 2, TakesTurns(), 1, memory_bytes=10, weights=weights)
+    assert finish_s(run).tolist() == [19.5, 20.5]
 
 
 def test_busy_fraction_of_a_pool_is_its_offered_load() -> None:
