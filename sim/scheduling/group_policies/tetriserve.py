@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from math import ceil, inf
 from typing import Literal
 
@@ -392,14 +392,23 @@ class TetriServe(GroupPolicy):
     def _join(self, chosen: dict[Progress, tuple[int, int]], now_s: float) -> dict[Progress, list[Progress]]:
         """Have requests without GPUs join those of ``chosen``; return the joined of each, and set its steps anew."""
         batches: dict[Progress, list[Progress]] = {}
-        late = [progress for *_, progress in sorted(self._late)]
-        for joining in [*sorted(self._waiting, key=_urgency), *late]:
-            if joining.batch_key is None:
-                continue
-            for progress, (degree, count) in chosen.items():
-                batch = [progress, *batches.get(progress, ())]
-                if len(batch) == self.max_batch or progress.batch_key != joining.batch_key:
+        with_room: dict[object, list[Progress]] = {}
+        for progress in chosen:
+            if progress.batch_key is not None:
+                with_room.setdefault(progress.batch_key, []).append(progress)
+        refused: set[tuple[Progress, int, int, bool]] = set()  # late requests alike are refused alike
+        self._late.sort()  # a sorted list is a heap
+        for joining in [*sorted(self._waiting, key=_urgency), *(progress for *_, progress in self._late)]:
+            if not with_room:
+                break
+            key, is_late = joining.batch_key, self._known[joining].is_late
+            for progress in with_room.get(key, ()):
+                others = batches.get(progress, ())
+                alike = progress, len(others), joining.left, bool(joining.done)
+                if is_late and alike in refused:
                     continue
+                batch = [progress, *others]
+                degree, count = chosen[progress]
                 steps = self._steps_together([*batch, joining], degree)
                 if steps * (len(batch) + 1) > count * len(batch) and all(
                     self._can_be_in_time(each, steps, now_s) for each in [*batch, joining]
@@ -407,10 +416,16 @@ class TetriServe(GroupPolicy):
                     batches.setdefault(progress, []).append(joining)
                     chosen[progress] = degree, steps
                     self._waiting.pop(joining, None)
+                    if len(batch) + 1 == self.max_batch:
+                        with_room[key].remove(progress)
+                        if not with_room[key]:
+                            del with_room[key]
                     break
+                if is_late:
+                    refused.add(alike)
         joined = {joining for batch in batches.values() for joining in batch}
-        self._late = [each for each in self._late if each[-1] not in joined]
-        heapify(self._late)
+        if joined:
+            self._late = [each for each in self._late if each[-1] not in joined]
         return batches
 
     def _steps_together(self, batch: Sequence[Progress], degree: int) -> int:
