@@ -10,7 +10,7 @@ from sim.core.errors import ConfigError, SimulationError
 from sim.core.plan import Stage
 from sim.core.progress import Attempt, Progress
 from sim.core.request import DISCARDED, FAILED, Request
-from sim.core.worker import Worker
+from sim.core.worker import ON, Worker
 from sim.protocols import Estimates, GroupPolicy, Launch, Run, Scheduler, StageCost, StageExecutor, StageView
 from sim.protocols.execution import TOLERANCE
 from sim.scheduling.launches import LAST, Running, Turns
@@ -518,7 +518,15 @@ class StageScheduler(Scheduler, StageView):
     # -- GPUs that fail ----------------------------------------------------------------------------------------------
 
     def worker_changed(self, worker: Worker, now_s: float) -> None:
-        """Hold a GPU that is down or loads, as a launch would, until it is back."""
+        """Hold a GPU that is down or loads, as a launch would, until it is back.
+
+        Raises ConfigError for a GPU that an autoscaler gives back.
+        """
+        if worker.rental != ON:
+            raise ConfigError(
+                "controller: an autoscaler gives back GPUs, and scheduler=stages keeps all of the cluster; choose "
+                "another scheduler=, or controller=none"
+            )
         gpu, is_away = worker.id, worker.down or worker.loading
         if is_away == (gpu in self._away):
             return

@@ -400,6 +400,10 @@ UTILISATION, FORESIGHT = "controller=autoscale-utilisation", "controller=autosca
             (UTILISATION, "system=patchedserve", "discipline=shortest-remaining", "latency_predictor=known"),
             "discipline: found one that preempts beside a controller",
         ),
+        (
+            (UTILISATION, "system=edf-best-fit", "models=flux-dev-xdit", "arrivals.rate_rpm=4"),
+            "controller: an autoscaler gives back GPUs, and scheduler=stages keeps all of the cluster",
+        ),
         ((FORESIGHT, "slo=[]"), "perfect knowledge plans for the first latency limit"),
         ((FORESIGHT, "arrivals=closed"), "perfect knowledge needs arrival times"),
         ((FORESIGHT, "executor=continuous-batching"), "plans one request at a time, and the executor runs 16"),
