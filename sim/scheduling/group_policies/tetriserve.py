@@ -140,9 +140,9 @@ class TetriServe(GroupPolicy):
     3. A request that cannot be in time gets one GPU of those left, the earliest deadline first.
     4. ``scale_up``: GPUs still idle widen the request whose step gains most, one degree at a time; those of step 3 are
        the last.
-    5. ``max_batch``: a request without a GPU joins one of its size and model, if the batch runs more steps in all and
-       no deadline suffers: all that can be in time still can after the round. This is the paper's selective continuous
-       batching of identical small requests. It prints no rule.
+    5. ``max_batch``: a request without a GPU joins a batch of its size and model if the batch then runs more steps in
+       all, and all that can be in time still can after the round. This is the paper's selective continuous batching
+       of identical small requests. It prints no rule.
     6. ``placement``: a request keeps the GPUs of its last round where it can.
 
     Text encoder and VAE may outlast a round, and so may a late request's step; their GPUs then miss the next one.
@@ -280,7 +280,7 @@ class TetriServe(GroupPolicy):
         batches = self._join(chosen, now_s) if self.max_batch > 1 else {}
         groups = self._place(chosen, idle)
         return [
-            Launch(progress, gpus, steps, batch=tuple(batches.get(progress, ())))
+            Launch(progress, gpus, steps, batch=tuple(batches[progress][1:]) if batches else ())
             for (progress, (_, steps)), gpus in zip(chosen.items(), groups, strict=True)
         ]
 
@@ -390,43 +390,53 @@ class TetriServe(GroupPolicy):
         return left
 
     def _join(self, chosen: dict[Progress, tuple[int, int]], now_s: float) -> dict[Progress, list[Progress]]:
-        """Have requests without GPUs join those of ``chosen``; return the joined of each, and set its steps anew."""
-        batches: dict[Progress, list[Progress]] = {}
+        """Have requests without GPUs join those of ``chosen``; return the batch of each, and set its steps anew."""
+        batches = {progress: [progress] for progress in chosen}
         with_room: dict[object, list[Progress]] = {}
         for progress in chosen:
             if progress.batch_key is not None:
                 with_room.setdefault(progress.batch_key, []).append(progress)
         refused: set[tuple[Progress, int, int, bool]] = set()  # late requests alike are refused alike
         self._late.sort()  # a sorted list is a heap
+        joined: set[Progress] = set()
         for joining in [*sorted(self._waiting, key=_urgency), *(progress for *_, progress in self._late)]:
             if not with_room:
                 break
             key, is_late = joining.batch_key, self._known[joining].is_late
             for progress in with_room.get(key, ()):
-                others = batches.get(progress, ())
-                alike = progress, len(others), joining.left, bool(joining.done)
+                batch = batches[progress]
+                alike = progress, len(batch), joining.left, bool(joining.done)
                 if is_late and alike in refused:
                     continue
-                batch = [progress, *others]
-                degree, count = chosen[progress]
-                steps = self._steps_together([*batch, joining], degree)
-                if steps * (len(batch) + 1) > count * len(batch) and all(
-                    self._can_be_in_time(each, steps, now_s) for each in [*batch, joining]
-                ):
-                    batches.setdefault(progress, []).append(joining)
-                    chosen[progress] = degree, steps
-                    self._waiting.pop(joining, None)
-                    if len(batch) + 1 == self.max_batch:
-                        with_room[key].remove(progress)
-                        if not with_room[key]:
-                            del with_room[key]
-                    break
-                if is_late:
-                    refused.add(alike)
-        joined = {joining for batch in batches.values() for joining in batch}
+                steps = self._steps_with(joining, batch, chosen[progress], now_s)
+                if not steps:
+                    if is_late:
+                        refused.add(alike)
+                    continue
+                batch.append(joining)
+                joined.add(joining)
+                chosen[progress] = chosen[progress][0], steps
+                if len(batch) == self.max_batch:
+                    with_room[key].remove(progress)
+                    if not with_room[key]:
+                        del with_room[key]
+                break
+        for progress in joined:
+            self._waiting.pop(progress, None)
         if joined:
             self._late = [each for each in self._late if each[-1] not in joined]
         return batches
+
+    def _steps_with(self, joining: Progress, batch: Sequence[Progress], running: tuple[int, int], now_s: float) -> int:
+        """Return the steps of ``batch`` in this round if ``joining`` joins it; 0 if it may not.
+
+        Args:
+            running: (GPUs, steps) of ``batch`` without it.
+        """
+        degree, count = running
+        steps = self._steps_together([*batch, joining], degree)
+        runs_more = steps * (len(batch) + 1) > count * len(batch)
+        return steps if runs_more and all(self._can_be_in_time(each, steps, now_s) for each in [*batch, joining]) else 0
 
     def _steps_together(self, batch: Sequence[Progress], degree: int) -> int:
         """Return the steps that ``batch`` can run within a round on ``degree`` GPUs."""
