@@ -441,7 +441,7 @@ class Cluster:
         batch: int = 1,
     ) -> float:
         self._name_model(group, model)
-        group.max_batch = max(group.max_batch, batch)
+        group.max_batch = max(group.max_batch, batch)  # the group policy bounds its batches
         return self.record_busy(group, from_s, until_s, kind, joules, batch, row)
 
     def cut_short(self, group: Worker) -> None:

@@ -75,7 +75,8 @@ class Progress:
         degrees: parallel degrees of the present stage; None until they are asked for.
         group: the GPUs that it last ran on, where its latent lies; None before its first stage.
         running: True while GPUs work for it, alone or in a batch.
-        attempt: its attempt that runs, or ended and may go on with the next launch; None without one.
+        attempt: its attempt that runs, or ended and may go on with the next launch; None without one. The first request
+            of a batch has the attempt of all.
         paused_since_s: instant at which it began to wait at a boundary.
         pauses, paused_s: boundaries after which it did not run on at once, and the seconds until it did.
         moves, degree_changes: changes of its GPUs, and of their number.

@@ -225,8 +225,8 @@ class Stages(Executor, StageExecutor):
         work = self._run.work(request)
         if batch > 1:
             work.row = -1  # a batch takes the typical seconds, whatever its rows
-        if batch > 1 and degree == 1:
-            self._check_memory(work, batch)
+            if degree == 1:
+                self._check_memory(work, batch)
         first_s = step_s = last_s = 0.0
         joules: float | None = None
         if component in (WHOLE, TEXT_ENCODER):

@@ -6,7 +6,7 @@ from math import inf
 from operator import itemgetter
 
 from sim.core.clock import Clock, Entry
-from sim.core.progress import Attempt, Progress
+from sim.core.progress import Progress
 from sim.core.worker import Worker
 from sim.protocols import StageCost
 from sim.protocols.execution import TOLERANCE
@@ -34,7 +34,6 @@ class Running:
         earliest_s: instant before which its work cannot begin.
         cost: true cost of its stage; None before its first step, also while its latent moves.
         batch: the other requests of its batch.
-        attempt: what it records of its batch; that of a request alone is kept with its progress.
         begin_s: instant at which its work begins, or the move.
         steps_from_s: instant of its first step, after the text encoding that is part of its stage.
         due: the clock's call at the end of its steps, or of the move; None before.
@@ -50,7 +49,6 @@ class Running:
     every: int
     yields: bool
     batch: tuple[Progress, ...] = ()
-    attempt: Attempt | None = None
     number: int = 0
     number_s: float = 0.0
     numbered_s: float = -1.0

@@ -300,28 +300,22 @@ class StageScheduler(Scheduler, StageView):
         self._run.cluster.occupy(group, 1 + len(launch.batch))
         attempt = progress.attempt
         has_addons = progress.request.addons is not None  # its next launch may load some, on other service GPUs
-        if attempt is not None and (
-            attempt.group is not group
-            or attempt.index != progress.index
-            or has_addons
-            or launch.batch
-            or self.executor.loads(progress, group)
-        ):
+        records_first = has_addons or bool(launch.batch) or self.executor.loads(progress, group)
+        if attempt is not None and (attempt.group is not group or attempt.index != progress.index or records_first):
             self._close(progress)
             attempt = None
-        from_s = max(now_s, launch.earliest_s)
-        self._begin(progress, group, from_s, now_s)
         if launch.queued_s < now_s:
             self._turns.number_after([launch])
             self._turns.number_after(self._turns.as_queued(now_s))
-        if self._at_boundary and (
-            last is not group or has_addons or launch.batch or self.executor.loads(progress, group)
-        ):
+        if self._at_boundary and (last is not group or records_first):
             self._close_on(launch)
-        ready_s = self.executor.prepare(progress, group, from_s)
-        progress.group, progress.running = group, True
-        if launch.batch:
-            ready_s = self._begin_batch(launch, group, from_s, ready_s, now_s)
+        for other in launch.batch:
+            self._close(other)
+        from_s, ready_s = max(now_s, launch.earliest_s), 0.0
+        for each in launch.requests():
+            self._begin(each, group, from_s, now_s)
+            ready_s += self.executor.prepare(each, group, from_s + ready_s)
+            each.group, each.running = group, True
         launch.begin_s = from_s + ready_s
         if moves:
             launch.begin_s = max(launch.begin_s, *(each.paused_since_s + seconds for each, seconds in moves))
@@ -330,7 +324,8 @@ class StageScheduler(Scheduler, StageView):
             attempt = None
         launch.cost = cost = self._true_cost(launch)
         if attempt is None:
-            self._open(launch, group)
+            believed, begin_s, batch = self._believed(launch), launch.begin_s, 1 + len(launch.batch)
+            progress.attempt = Attempt(group, progress.index, progress.done, begin_s, begin_s, believed, batch=batch)
         launch.steps_from_s = launch.begin_s
         if cost.first_s:
             launch.steps_from_s += cost.first_s * sum(not each.done for each in launch.requests())
@@ -348,30 +343,14 @@ class StageScheduler(Scheduler, StageView):
         if progress.pauses and progress.paused_since_s < now_s and last is not None:
             progress.paused_s += now_s - progress.paused_since_s
 
-    def _open(self, launch: Running, group: Worker) -> None:
-        """Open the attempt of ``launch``, with the estimate at its begin."""
-        progress, begin_s, batch = launch.progress, launch.begin_s, 1 + len(launch.batch)
-        believed = self.cost(progress, len(launch.gpus), batch=batch)
-        attempt = Attempt(group, progress.index, progress.done, begin_s, begin_s, believed, batch=batch)
-        if launch.batch:
-            launch.attempt = attempt
-        else:
-            progress.attempt = attempt
-
-    def _begin_batch(self, launch: Running, group: Worker, from_s: float, ready_s: float, now_s: float) -> float:
-        """Begin the other requests of a batch, whose first is ready after ``ready_s``; return when the last one is."""
-        for other in launch.batch:
-            self._close(other)
-            self._begin(other, group, from_s, now_s)
-            ready_s += self.executor.prepare(other, group, from_s + ready_s)
-            other.group, other.running = group, True
-        return ready_s
+    def _believed(self, launch: Running) -> StageCost:
+        return self.cost(launch.progress, len(launch.gpus), batch=1 + len(launch.batch))
 
     def _true_cost(self, launch: Running) -> StageCost:
-        progress, degree = launch.progress, len(launch.gpus)
         if self.estimates_are_exact:
-            return self.cost(progress, degree, batch=1 + len(launch.batch))
-        return self.executor.cost(progress.request, progress.stage, degree, 1 + len(launch.batch))
+            return self._believed(launch)
+        progress = launch.progress
+        return self.executor.cost(progress.request, progress.stage, len(launch.gpus), 1 + len(launch.batch))
 
     def _ask_for(self, launch: Running) -> None:
         """Interrupt, at their next boundary, the yielding launches on GPUs that ``launch`` waits for."""
@@ -449,16 +428,16 @@ class StageScheduler(Scheduler, StageView):
         if self.group_policy.decides_before_release:
             self._decide(now_s)
         self._release(launch, group)
-        attempt = launch.attempt or progress.attempt
+        attempt = progress.attempt
         assert attempt is not None
         attempt.until_s, attempt.steps = now_s, attempt.steps + launch.steps
         if launch.batch:
             self.executor.ran_together(launch.requests(), attempt)
+            progress.attempt = None
         taken_s, batch = now_s - launch.begin_s, 1 + len(launch.batch)
         self.estimates.observed(progress.request, progress.stage, len(launch.gpus), launch.steps, taken_s, batch)
-        self._advance(progress, group, launch.steps, now_s)
-        for other in launch.batch:
-            self._advance(other, group, launch.steps, now_s)
+        for each in launch.requests():
+            self._advance(each, group, launch.steps, now_s)
         self._decide(now_s)
 
     def _advance(self, progress: Progress, group: Worker, steps: int, now_s: float) -> None:
