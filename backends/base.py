@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from conf.assumption import Assumption
+from conf.ranges import Bytes, Count, Joules, Positive, Seconds
 
 
 class BackendError(ValueError):
@@ -75,8 +76,8 @@ def size_text(width: int, height: int, frames: int = 1) -> str:
 class Cost:
     """GPU seconds and joules; joules are None if neither energy nor power was measured."""
 
-    seconds: float
-    joules: float | None = None
+    seconds: Seconds
+    joules: Joules | None = None
 
     def plus(self, other: "Cost") -> "Cost":
         """Add ``other``; the joules are None if either is unknown."""
@@ -220,10 +221,10 @@ class Backend(Protocol):
     def load(self, asset: Asset) -> Cost:
         """Load ``asset`` onto a GPU: a model replaces another, a LoRA is read and patched into its model."""
 
-    def bytes(self, asset: Asset) -> int | None:
+    def bytes(self, asset: Asset) -> Bytes | None:
         """Return the bytes of the resident ``asset``; None if not measured."""
 
-    def peak_bytes(self, works: Sequence[Work]) -> int | None:
+    def peak_bytes(self, works: Sequence[Work]) -> Bytes | None:
         """Return the peak bytes while ``works`` step and decode together, weights included; None if not measured."""
         return None
 
@@ -234,11 +235,11 @@ class Backend(Protocol):
         """Return the origin of the costs of ``model``."""
         return Provenance()
 
-    def group_sizes(self, model: str | None = None) -> Collection[int]:
+    def group_sizes(self, model: str | None = None) -> Collection[Count]:
         """Return the parallel degrees above 1 with a measured speed, of ``model`` or of any."""
         return ()
 
-    def speedup_of(self, model: str, width: int, height: int, gpus: int, frames: int = 1) -> float | None:
+    def speedup_of(self, model: str, width: int, height: int, gpus: int, frames: int = 1) -> Positive | None:
         """Return the speedup of a step on ``gpus`` GPUs over one; None if not measured."""
         return None
 
@@ -249,7 +250,7 @@ class Backend(Protocol):
         """
         raise BackendError(f"{type(self).__name__} does not know a step on several GPUs; add backend=profiled")
 
-    def component_s(self, component: str, work: Work, gpus: int) -> float:
+    def component_s(self, component: str, work: Work, gpus: int) -> Seconds:
         """Return the seconds of a ``component`` besides text encoder, denoiser and VAE, for a plan that names one."""
         raise BackendError(f"{type(self).__name__} knows no component {component!r}; add backend=profiled")
 
@@ -294,7 +295,7 @@ class AddonBackend(Protocol):
             Seconds with plain kernels; of a live backend, those of the last step of ``work``.
         """
 
-    def faster(self, model: str, kernels: Sequence[str]) -> float:
+    def faster(self, model: str, kernels: Sequence[str]) -> Positive:
         """Return the speedup of a step with ``kernels`` over plain ones."""
 
 

@@ -27,8 +27,17 @@ Seconds = Annotated[float, Ge(0), Le(1e9)]
 SomeSeconds = Annotated[float, Ge(1e-9), Le(1e9)]
 """A positive duration in simulated time."""
 
+Joules = Annotated[float, Ge(0), Le(1e15)]
+"""Energy."""
+
+Bytes = Annotated[int, Ge(0), Le(10**18)]
+"""Bytes in memory."""
+
 Bandwidth = Annotated[float, Ge(0), Le(1e15)]
 """Bytes per second; 0 where moving bytes takes no time."""
+
+Rate = Annotated[float, Ge(0), Le(1e9)]
+"""Requests a minute, or GPUs that a load needs."""
 
 Seed = Annotated[int, Ge(0), Le(2**64 - 1)]
 """Seed of an external random generator, 64 bits."""

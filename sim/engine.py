@@ -9,17 +9,18 @@ import math
 import struct
 import time
 from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from operator import add
 from typing import Any, NamedTuple
 
 import numpy as np
+import simpy
 
 from backends.base import Asset, Backend, BackendError, Work
 from sim.cluster.cluster import Cluster
 from sim.core.clock import ARRIVAL, COMPLETION, CONTROL, INSERTION, LAST, Clock
-from sim.core.culprit import OURS, attributed_error, caller, part_name
+from sim.core.culprit import OURS, attributed_error, caller, has_outsiders, part_name
 from sim.core.errors import SimulationError
 from sim.core.model import Model, in_role
 from sim.core.plan import HIT, LOOKUPS, MISSING, WHOLE, Plan
@@ -38,9 +39,6 @@ ARITHMETIC = 1
 
 MAX_IDLE_SAMPLES = 1_000
 """Samples in a row without arrival, work or end, after which the run stops: controllers alone would never end it."""
-
-GUARDED_REQUESTS = 16
-"""Requests at the head of a run that are Guarded; guarding all would double the time of a run."""
 
 MAX_CALLS_EACH = 100
 """Calls at one instant per request in the system and per GPU; more are an endless loop."""
@@ -67,12 +65,12 @@ class Engine:
     """
 
     __slots__ = (  # faster to read and write than a dictionary of this many attributes
-        "_addons", "_answered", "_area_s", "_arrivals", "_arrived_callbacks", "_ended", "_ended_at_sample", "_first",
-        "_first_passes", "_frames", "_guarded_end", "_height", "_idle_samples", "_judge_s", "_last_progress",
+        "_actors", "_addons", "_answered", "_area_s", "_arrivals", "_arrived_callbacks", "_ended", "_ended_at_sample",
+        "_first", "_first_passes", "_frames", "_height", "_idle_samples", "_is_guarded", "_judge_s", "_last_progress",
         "_limit_s", "_open_loop", "_parts", "_pending_rows", "_plans", "_request_ended", "_shapes", "_steps",
         "_think_s", "_times", "_width", "_write", "arrived", "assume", "backend", "clock", "cluster", "controllers",
-        "executor", "frontend", "gauge", "gpu_failures", "hits", "log", "lookups", "models", "process", "progress",
-        "record", "rows", "sample_s", "scheduler", "seed", "similarity", "workload",
+        "executor", "frontend", "gauge", "gpu_failures", "hits", "log", "lookups", "models", "progress", "record",
+        "rows", "sample_s", "scheduler", "seed", "similarity", "workload",
     )  # fmt: skip
 
     def __init__(
@@ -105,7 +103,6 @@ class Engine:
         self.rows = workload.rows
         self.record = RunRecord(RequestColumns(self.rows, [model.name for model in models.values()], workload.preload))
         self.assume, self.gauge, self.log = self.record.assume, self.record.gauge, self.record.log
-        self.process = self.clock.process
         self.arrived = 0
         self.lookups = 0
         self.hits = 0
@@ -126,7 +123,6 @@ class Engine:
         self._pending_rows = iter(range(self._first, self._first + self.rows))
         self._plans = array("q", bytes(8 * self.rows))
         self._arrivals = None if self._open_loop else times + array("d", bytes(8 * (self.rows - len(times))))
-        self._guarded_end = self._first + GUARDED_REQUESTS
         self._arrived_callbacks = [controller.arrived for controller in controllers]
         self._write = self.record.request_columns.end
         if serves_videos(workload, models):
@@ -146,6 +142,8 @@ class Engine:
         self._parts |= {"backend": backend} | {
             f"controller{number or ''}": controller for number, controller in enumerate(controllers)
         }
+        self._is_guarded = has_outsiders(self._parts)
+        self._actors: dict[simpy.Process, str] = {}
 
     # -- for parts (sim.protocols.Run) -------------------------------------------------------------------------------
 
@@ -176,7 +174,7 @@ class Engine:
         return map(Request, *given)
 
     def assign(self, request: Request, plan: Plan) -> None:
-        request.plan = request.planned = plan
+        request.plan = plan
         request.model = model = plan.model
         if model in self._shapes:
             request.width, request.height, request.steps, request.frames = self._shapes[model]
@@ -226,6 +224,11 @@ class Engine:
             self.record.attempts = AttemptLog()
         return self.record.attempts
 
+    def process(self, actor: Generator[simpy.Event, Any, Any]) -> simpy.Process:
+        process = self.clock.process(actor)
+        self._actors[process] = caller()
+        return process
+
     def record_load(self, asset: Asset, seconds: float) -> None:
         if not 0.0 <= seconds < math.inf:
             raise SimulationError(f"{caller()} loads {asset.name} in {seconds} s; expected 0 or more seconds")
@@ -259,10 +262,10 @@ class Engine:
         Raises:
             SimulationError: a part broke a law or raised, a request was lost or ended twice, or Little's law fails.
         """
-        with attributed():
+        with attributed(self._actors):
             self.open()
         wall, cpu = time.perf_counter(), time.process_time()
-        with attributed(), uncollected(not self.backend.live):
+        with attributed(self._actors), uncollected(not self.backend.live):
             for worker in self.cluster.workers:
                 self.pull(worker)
             if self.rows:
@@ -309,7 +312,7 @@ class Engine:
                 self.hits += 1
         if skipped:
             self._plans[row - self._first] = k * MAX_STEPS + plan.of_steps if k else -skipped
-        if row < self._guarded_end:
+        if self._is_guarded:
             self._check_plan(request)
             request.__class__ = Guarded
         for arrived in self._arrived_callbacks:
@@ -325,14 +328,15 @@ class Engine:
                     self._refuse(worker, request)
                 request.worker = worker.id
                 self.executor.accept(worker, request)
-        elif took_s > 0.0:
-            self.clock.at(now_s + took_s, ARRIVAL, self._enter, request)
         else:
-            raise self.policy_error("frontend", f"takes {took_s} s to plan row {row}; expected 0 or more seconds")
+            self.clock.at(now_s + took_s, ARRIVAL, self._enter, request)
 
     def _enter(self, request: Request) -> None:
         now_s = self.clock._now
         if request.model is None:
+            if request.plan.source == MISSING:
+                what = f"planned for row {request.row} neither a model nor an artifact as the answer; call Run.assign"
+                raise self.policy_error("frontend", what)
             request.start_s = now_s
             self.clock.at(now_s + request.plan.fetch_s, COMPLETION, self.end, request)
             return
@@ -410,10 +414,8 @@ class Engine:
         self._ended += 1
         if self._request_ended is not None:
             self._request_ended(request, now_s)
-        if outcome == COMPLETED:
-            kept = self.frontend.completed(request)
-            if kept is not False and (kept is True or self._kept(kept)):
-                clock.at(now_s, INSERTION, self._insert, request)
+        if outcome == COMPLETED and self.frontend.completed(request):
+            clock.at(now_s, INSERTION, self._insert, request)
         if self._ended == self.rows:
             self.clock.at(now_s, LAST, self._stop)
         elif self._arrivals is not None:
@@ -458,11 +460,6 @@ class Engine:
         request.forget_execution()
         self.assign(request, then)
         self._enter(request)
-
-    def _kept(self, kept: Any) -> bool:
-        if isinstance(kept, np.bool_):
-            return bool(kept)
-        raise self.policy_error("frontend", f"returned {kept!r} to whether an image is kept; expected True or False")
 
     def _write_video(self, request: Request, now_s: float, outcome: int, reason: str) -> None:
         self.record.request_columns.end(request, now_s, outcome, reason)
@@ -556,15 +553,18 @@ def _serves(backend: Backend, model: Model) -> bool:
 
 
 @contextmanager
-def attributed() -> Iterator[None]:
-    """Turn an exception of a part into one that names the part; our own errors and the system's pass unchanged."""
+def attributed(actors: Mapping[simpy.Process, str]) -> Iterator[None]:
+    """Turn an exception of a part into one that names the part; our own errors and the system's pass unchanged.
+
+    ``actors`` names the parts of SimPy's processes, which SimPy resumes without them on the stack.
+    """
     try:
         yield
     except (OSError, MemoryError):
         raise
     except Exception as error:
         ours = type(error).__module__.partition(".")[0] in OURS
-        attributed_to_part = None if ours else attributed_error(error)
+        attributed_to_part = None if ours else attributed_error(error, actors)
         if attributed_to_part is None:
             raise
         raise attributed_to_part from error

@@ -4,7 +4,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from backends.base import AddonBackend, Asset, Cost, Work
-from sim.core.culprit import checked_cost
 from sim.core.errors import ConfigError
 from sim.core.request import NO_ADDONS, Request
 from sim.protocols import Run, Worker
@@ -29,7 +28,7 @@ def in_use(requests: Iterable[Request]) -> set[Asset]:
 
 def load(worker: Worker, asset: Asset) -> Cost:
     """Return the cost of loading ``asset`` onto all GPUs of ``worker``."""
-    return on_all_gpus(worker, checked_cost(worker.backend.load(asset), worker.backend, "load"))
+    return on_all_gpus(worker, worker.backend.load(asset))
 
 
 def on_all_gpus(worker: Worker, cost: Cost) -> Cost:

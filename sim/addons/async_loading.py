@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from math import inf
 
 from backends.base import FREE, AddonBackend, Cost
 from conf.ranges import Count
@@ -10,8 +9,6 @@ from sim.addons.assets import activation_bytes, check_addon_backend, in_use, on_
 from sim.addons.fetch import FromDisk
 from sim.addons.sync_loading import lora_does_not_fit, merged_loras, refuse_mixed
 from sim.core.clock import COMPLETION
-from sim.core.culprit import class_name
-from sim.core.errors import SimulationError
 from sim.core.request import Request
 from sim.protocols import Loads, LoraFetch, LoraLoading, RequestColumn, Run, Worker
 
@@ -66,10 +63,6 @@ class AsyncLoading(LoraLoading):
                     raise lora_does_not_fit(worker, request, lora)
             now_s = run.clock._now
             took_s = [self.lora_fetch.seconds(worker, lora, now_s) for lora in loras]
-            if not all(0.0 <= seconds < inf for seconds in took_s):
-                raise SimulationError(
-                    f"{class_name(self.lora_fetch)} fetches in {took_s} s; expected 0 or more, and finite"
-                )
             ready_s = now_s + max(took_s)
             self._ready_s[request.row] = ready_s
             request.loras_pending = True

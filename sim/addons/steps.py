@@ -7,7 +7,6 @@ from backends.base import FREE, Cost, Work
 from sim.addons.inline import InlineControlNets
 from sim.addons.kernels import Kernels
 from sim.addons.sync_loading import SyncLoading
-from sim.core.culprit import checked_cost
 from sim.core.errors import ConfigError
 from sim.core.request import Request
 from sim.protocols import ControlNetPlacement, Loads, LoraLoading, Priced, Run, Steps, Worker
@@ -42,15 +41,14 @@ class WithAddons(Steps):
         self._active.setdefault(worker.id, []).append(request)
         loads = Loads()
         for part in (self.controlnet_placement, self.lora_loading):
-            for kind, cost in part.load_addons(worker, request, active):
-                loads.append((kind, checked_cost(cost, part, "load_addons")))
+            loads += part.load_addons(worker, request, active)
         return loads
 
     def prepare(self, worker: Worker, request: Request, now_s: float) -> Cost:
-        return checked_cost(self.base.prepare(worker, request, now_s), self.base, "prepare").times(self.kernels.stages)
+        return self.base.prepare(worker, request, now_s).times(self.kernels.stages)
 
     def step(self, worker: Worker, active: Sequence[Request], now_s: float) -> Cost:
-        plain = checked_cost(self.base.step(worker, active, now_s), self.base, "step")
+        plain = self.base.step(worker, active, now_s)
         faster = self.kernels.faster(active[0].model or "")
         if faster != 1.0:
             plain = plain.times(1.0 / faster)
@@ -60,9 +58,7 @@ class WithAddons(Steps):
         until_change = self.controlnet_placement.stable_steps(worker, active)
         if until_merge is not None and (until_change is None or until_merge <= until_change):
             self._interrupt(worker)  # LoRAs are due at the boundary after these steps
-        return checked_cost(
-            self.controlnet_placement.step(worker, active, plain, now_s), self.controlnet_placement, "step"
-        )
+        return self.controlnet_placement.step(worker, active, plain, now_s)
 
     def stable_steps(self, worker: Worker, active: Sequence[Request]) -> int | None:
         if self._run.workload.addons is None:
@@ -74,13 +70,12 @@ class WithAddons(Steps):
         return priced(self.base).price(works).times(1.0 / self.kernels.faster(works[0].model))
 
     def boundary(self, worker: Worker, active: Sequence[Request], now_s: float) -> Cost:
-        base = checked_cost(self.base.boundary(worker, active, now_s), self.base, "boundary")
-        merged = checked_cost(self.lora_loading.boundary(worker, active, now_s), self.lora_loading, "boundary")
+        base = self.base.boundary(worker, active, now_s)
+        merged = self.lora_loading.boundary(worker, active, now_s)
         return base.plus(merged) if merged.seconds else base
 
     def finish(self, worker: Worker, request: Request, now_s: float) -> tuple[Cost, Cost]:
         before, after = self.base.finish(worker, request, now_s)
-        checked_cost(before, self.base, "finish")
         restoring = self._remove(worker, request)
         if restoring.seconds:
             after = after.plus(restoring)
@@ -95,7 +90,7 @@ class WithAddons(Steps):
             return FREE
         active.remove(request)
         self.controlnet_placement.request_left(worker, request, active)
-        return checked_cost(self.lora_loading.request_left(worker, request, active), self.lora_loading, "request_left")
+        return self.lora_loading.request_left(worker, request, active)
 
 
 def priced(steps: Steps) -> Priced:

@@ -9,7 +9,7 @@ from sim.addons.assets import on_all_gpus
 from sim.cluster.free_workers import FreeWorkers, FreeWorkersByKind, remove
 from sim.cluster.memory import Memory, own_model, resident_on_all
 from sim.core.clock import COMPLETION, Clock, Entry
-from sim.core.culprit import caller, checked_cost, innermost_kind, part_name
+from sim.core.culprit import caller, innermost_kind, part_name
 from sim.core.errors import ConfigError, SimulationError
 from sim.core.gpu import Gpu, Kind
 from sim.core.model import Model, in_role
@@ -29,8 +29,8 @@ class Cluster:
     """
 
     __slots__ = (  # faster to read and write than a dictionary of this many attributes
-        "_clock", "_free", "_gpu_workers", "_group_of", "_groups", "_has_backlog", "_is_rented", "_kinds",
-        "_live_groups", "_loads", "_max_batch", "_memory", "_parts", "_pull", "_record", "_rental_since_s",
+        "_clock", "_free", "_gpu_workers", "_group_of", "_groups", "_has_backlog", "_is_rented", "_kept_roles",
+        "_kinds", "_live_groups", "_loads", "_max_batch", "_memory", "_parts", "_pull", "_record", "_rental_since_s",
         "_request_gpus", "_spans", "_starts", "_worker_changed", "admit", "check_memory", "evict", "held", "idle",
         "kinds", "last_order", "least_loaded", "models", "servers",
     )  # fmt: skip
@@ -50,10 +50,11 @@ class Cluster:
         self._live_groups: dict[Worker, None] = {}
         self._loads: dict[Worker, tuple[str, float, Cost, Entry]] = {}
         self._is_rented = False
+        self._kept_roles = ""
         self._rental_since_s: dict[Worker, float] = {}
         self._starts: dict[Worker, Entry] = {}
-        self.last_order: dict[str, tuple[str, float]] = {}
-        """Role -> the class that moved its last worker to another role, and the time in seconds."""
+        self.last_order: dict[str, str] = {}
+        """Role -> the class that took its last worker away, how and when, in words."""
         self.held: set[tuple[str, str]] = set()
         """Kind of GPU and model, of each model that a GPU held."""
 
@@ -215,7 +216,18 @@ class Cluster:
             f"{who} gave a request to {worker}, which {reason}; ask Cluster.least_loaded or Cluster.idle"
         )
 
+    def keep_roles(self, why: str) -> None:
+        self._kept_roles = why
+
+    def _check_may_order(self) -> None:
+        if self._kept_roles:
+            raise SimulationError(
+                f"{caller()} orders GPUs to another role, into a group or back, and {self._kept_roles}; choose another "
+                "scheduler=, or no such controller"
+            )
+
     def change_role(self, worker: Worker, role: str, now_s: float) -> None:
+        self._check_may_order()
         in_role(self.models, role)
         self._check_now("orders", worker, now_s)
         if worker.role == SERVER:
@@ -229,7 +241,8 @@ class Cluster:
         remove(worker)
         self._record.decisions.append((now_s, "order", {"worker": worker.id, "from": worker.role, "to": role}))
         if not any(other._role == worker._role for other in self.workers if other is not worker):
-            self.last_order[worker.role] = caller(), now_s
+            what = f"ordered the last worker of role {worker.role!r} elsewhere at {now_s} s"
+            self.last_order[worker.role] = f"{caller()} {what}"
         worker._role = role
         worker.draining = False
         if worker.down:
@@ -258,8 +271,7 @@ class Cluster:
         model = in_role(self.models, worker.role).name
         worker.next_role, worker.loading = None, True
         worker.update_open()
-        load = worker.backend.load(Asset("model", model, model))
-        cost = on_all_gpus(worker, checked_cost(load, worker.backend, "load"))
+        cost = on_all_gpus(worker, worker.backend.load(Asset("model", model, model)))
         worker.resident.clear()
         loaded = self._clock.at(now_s + cost.seconds, COMPLETION, self._loaded, worker)
         self._loads[worker] = model, now_s, cost, loaded
@@ -324,6 +336,7 @@ class Cluster:
 
     def form_group(self, workers: Sequence[Worker], role: str, now_s: float, denoisers: int | None = None) -> Worker:
         """Form a worker group. Raises SimulationError if a worker is not idle or named twice, or none would denoise."""
+        self._check_may_order()
         model = in_role(self.models, role).name
         self._check_now("forms a group of", list(workers), now_s)
         if self._is_rented:
@@ -450,6 +463,7 @@ class Cluster:
             group.busy_until_s = self._clock._now
 
     def rent(self, on: int) -> None:
+        self._check_may_order()
         self._is_rented = True
         for worker in self._gpu_workers[on:]:
             self._set_rental(worker, OFF)
@@ -484,6 +498,8 @@ class Cluster:
                     self._interrupt_load(worker)
                     worker.loading = False
                 self._set_rental(worker, DRAINING)
+        for role in {worker.role for worker in members}.difference(self.roles()):
+            self.last_order[role] = f"{caller()} gave back the last worker of role {role!r} at {now_s} s"
         self._end_drained(members[0])
 
     def _instance(self, number: int) -> list[Worker]:

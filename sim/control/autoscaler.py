@@ -8,10 +8,9 @@ from typing import Any, Protocol, runtime_checkable
 
 import simpy
 
-from conf.ranges import Count, Seconds, Share, SomeSeconds
+from conf.ranges import Count, Rate, Seconds, Share, SomeSeconds
 from sim.control.instances import Instances
-from sim.core.culprit import class_name
-from sim.core.errors import ConfigError, SimulationError
+from sim.core.errors import ConfigError
 from sim.core.request import Request
 from sim.protocols import Controller, Run
 
@@ -26,7 +25,7 @@ class ScalingRule(Protocol):
         """Take note that ``request`` arrived and was planned."""
         return
 
-    def wanted(self, now_s: float) -> float:
+    def wanted(self, now_s: float) -> Rate:
         """Return the GPUs that the load of the past needs, as a real number. Called once every period."""
 
 
@@ -87,8 +86,6 @@ class Autoscaler(Controller):
 
     def _decide(self, now_s: float) -> int:
         wanted, ordered = self.rule.wanted(now_s), self._instances.ordered()
-        if not 0.0 <= wanted < math.inf:
-            raise SimulationError(f"{class_name(self.rule)} wants {wanted} GPUs; expected 0 or more, and finite")
         wish = ordered if abs(wanted / ordered - 1) <= self.tolerance else math.ceil(wanted - 1e-9)
         while self._wishes and self._wishes[0][0] <= now_s - self.stabilisation_s:
             self._wishes.popleft()

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
-from conf.ranges import Count, Share, SomeSeconds
+from conf.ranges import Count, Rate, Share, SomeSeconds
 from sim.core.errors import ConfigError
 
 
@@ -17,7 +17,7 @@ class Forecast(Protocol):
     def observed(self, rate_rpm: float) -> None:
         """Take the request rate of the window that just ended, in requests a minute."""
 
-    def expected(self, ahead: int) -> float:
+    def expected(self, ahead: int) -> Rate:
         """Return the rate ``ahead`` windows after the last observed one (1 is the next), in requests a minute."""
 
 

@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from math import inf
 from typing import Annotated, Any, Literal, Self
 
 import simpy
@@ -16,8 +15,7 @@ from sim.control.forecast import Forecast
 from sim.control.pid import Gain, Pid
 from sim.control.roles import apply_split, gpus_in_role
 from sim.control.split import Demand, KindCapacity, demand, large_by_kind, quality_split, throughput_split
-from sim.core.culprit import class_name
-from sim.core.errors import ConfigError, SimulationError
+from sim.core.errors import ConfigError
 from sim.core.model import in_role
 from sim.core.plan import HIT, MISSING
 from sim.core.request import Request
@@ -174,10 +172,6 @@ class GlobalMonitor(Controller):
 
     def _expected_demand(self, forecast: Forecast) -> Demand:
         rate = max(forecast.expected(ahead) for ahead in range(1, self.ahead + 1))
-        if not 0.0 <= rate < inf:
-            raise SimulationError(
-                f"{class_name(forecast)} expects {rate} requests a minute; expected 0 or more, and finite"
-            )
         last = self._last.demand(self.period_s)
         growth = rate * self.period_s / (60 * self._last.requests) if self._last.requests else 0.0
         return Demand(last.miss_rpm * growth, last.hit_rpm * growth)

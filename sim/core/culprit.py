@@ -2,12 +2,13 @@
 
 import sys
 from collections.abc import Iterator, Mapping
-from math import inf
 from pathlib import Path
 from traceback import walk_stack, walk_tb
 from types import FrameType
+from typing import Any
 
-from backends.base import Cost
+import simpy
+
 from sim.core.errors import SimulationError
 
 MACHINERY = (
@@ -26,8 +27,8 @@ MACHINERY = (
 
 OURS = ("sim", "backends", "traces", "conf")
 
-BINDS = ("bind", "draw", "skip", "observed", "roles", "require")
-"""A part has one of these methods: most parts bind; a delay draws, a selector skips, a forecast observes, and so on."""
+BINDS = ("bind", "draw", "skip", "observed", "roles", "require", "load", "schedule", "encode")
+"""A part has one of these methods: most parts bind; a delay draws, a selector skips, a source loads, and so on."""
 
 
 def class_name(part: object) -> str:
@@ -39,7 +40,7 @@ def class_name(part: object) -> str:
 def part_name(parts: Mapping[str, object], kind: str) -> str:
     """Return the kind of a part with its class, and the classes from outside the package that it is composed of."""
     part = parts.get(kind)
-    within = [class_name(each) for each in _inner_parts(part, [*parts.values()]) if not _is_ours(class_name(each))]
+    within = [class_name(each) for each in inner_parts(part, [*parts.values()]) if not is_ours(class_name(each))]
     return f"the {kind.rstrip('0123456789')} ({class_name(part)}{' with ' if within else ''}{', '.join(within)})"
 
 
@@ -52,40 +53,24 @@ def part_names(parts: Mapping[str, object], *kinds: str) -> str:
 def caller(out: int = 0) -> str:
     """Return the class of the part that made the present call, or the module and name of a function outside classes.
 
+    Of several parts on the stack, the innermost one from outside the package counts, before ours.
+
     Args:
         out: calls to leave out; 1 names the caller of the method that asks, not the method's own class.
     """
-    function = ""
+    function = first = ""
     for frame, _ in walk_stack(sys._getframe(1 + out)):
         module = frame.f_globals.get("__name__", "")
         if module.startswith(MACHINERY):
             continue
-        if "self" in frame.f_locals:
-            return class_name(frame.f_locals["self"])
-        function = function or f"{module}.{frame.f_code.co_qualname}"
-    return function or "a part"
-
-
-def checked_cost(cost: Cost, part: object, method: str) -> Cost:
-    """Return ``cost``, the result of ``method`` of ``part``. Raises SimulationError if it is negative or not finite."""
-    try:
-        if 0.0 <= cost.seconds < inf and (cost.joules is None or 0.0 <= cost.joules < inf):
-            return cost
-    except (AttributeError, TypeError):
-        pass
-    raise SimulationError(
-        f"{class_name(part)} returned {cost!r} from {method}; expected a Cost of 0 or more seconds and 0 or more "
-        "joules, None where they are not known"
-    )
-
-
-def checked_bool(found: object, part: object, method: str) -> bool:
-    """Return ``found``, the result of ``method`` of ``part``. Raises SimulationError if it is not a boolean."""
-    if found is True or found is False:
-        return found
-    if type(found).__name__ == "bool":  # NumPy's
-        return bool(found)
-    raise SimulationError(f"{class_name(part)} returned {found!r} from {method}; expected True or False")
+        if "self" not in frame.f_locals:
+            function = function or f"{module}.{frame.f_code.co_qualname}"
+            continue
+        part = frame.f_locals["self"]
+        first = first or class_name(part)
+        if _is_part(part) and not is_ours(class_name(part)):
+            return class_name(part)
+    return first or function or "a part"
 
 
 def innermost_kind(parts: Mapping[str, object]) -> str | None:
@@ -98,41 +83,57 @@ def innermost_kind(parts: Mapping[str, object]) -> str | None:
     return None
 
 
-def attributed_error(error: Exception) -> SimulationError | None:
+def has_outsiders(parts: Mapping[str, object]) -> bool:
+    """Return True if the class of one of ``parts``, or of a part within them, is not of the package."""
+    outer = [part for part in parts.values() if part is not None]
+    inner = [each for part in outer for each in inner_parts(part, list(outer))]
+    return not all(is_ours(class_name(part)) for part in (*outer, *inner))
+
+
+def attributed_error(error: Exception, actors: Mapping[Any, str]) -> SimulationError | None:
     """Return a SimulationError that names the part which raised ``error``; None if no part did.
+
+    ``actors`` names the part of each of SimPy's processes.
 
     Of several parts on the stack, the innermost one counts, and one from outside the package before ours.
     """
     found: tuple[object, FrameType, int] | None = None
+    resumed: list[simpy.Process] = []
     for frame, line in walk_tb(error.__traceback__):
         part = frame.f_locals.get("self")
+        if isinstance(part, simpy.Process):
+            resumed.append(part)
         if not _is_part(part) or type(part).__module__.startswith(MACHINERY):
             continue
-        if found is None or _is_ours(class_name(found[0])) or not _is_ours(class_name(part)):
+        if found is None or is_ours(class_name(found[0])) or not is_ours(class_name(part)):
             found = part, frame, line
     if found is None:
-        return None
+        who = next((actors[each] for each in resumed if each in actors), None)
+        what = f"{who}: {str(error).splitlines()[-1]}; a process yields events of the clock, such as clock.timeout(60)"
+        return None if who is None else SimulationError(what)
     part, frame, line = found
     code = frame.f_code
     where = f"in {code.co_name}, {Path(code.co_filename).name} line {line}"
     within = (
-        [class_name(each) for each in _inner_parts(part, []) if not _is_ours(class_name(each))]
-        if _is_ours(class_name(part))
+        [class_name(each) for each in inner_parts(part, []) if not is_ours(class_name(each))]
+        if is_ours(class_name(part))
         else []
     )
     who = f"{class_name(part)} with {', '.join(within)}" if within else class_name(part)
     return SimulationError(f"{who} raised {type(error).__name__}: {error} ({where}); correct the class")
 
 
-def _is_ours(module: str) -> bool:
+def is_ours(module: str) -> bool:
+    """Return True for the name of a module, or of a class in it, of the package itself."""
     return module.partition(".")[0] in OURS
 
 
 def _is_part(found: object) -> bool:
-    return any(callable(getattr(type(found), name, None)) for name in BINDS)
+    made = type(found)
+    return made.__module__ != "builtins" and any(callable(getattr(made, name, None)) for name in BINDS)
 
 
-def _inner_parts(part: object, seen: list[object]) -> Iterator[object]:
+def inner_parts(part: object, seen: list[object]) -> Iterator[object]:
     """Yield the parts in the attributes of ``part``, and in theirs, without those ``seen``."""
     names = list(getattr(part, "__dict__", ()))
     for made in type(part).__mro__:
@@ -143,4 +144,4 @@ def _inner_parts(part: object, seen: list[object]) -> Iterator[object]:
         if _is_part(inner) and not any(inner is each for each in seen):
             seen.append(inner)
             yield inner
-            yield from _inner_parts(inner, seen)
+            yield from inner_parts(inner, seen)

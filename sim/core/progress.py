@@ -1,9 +1,10 @@
 """Progress of a request through its plan: its stage, the steps left, and the GPUs that it last ran on."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from conf.ranges import Seconds
 from sim.core.plan import DENOISER, WHOLE, Stage
 from sim.core.request import Request
 from sim.core.worker import Worker
@@ -16,9 +17,9 @@ class StageCost(NamedTuple):
     ``watts`` is the power of all its GPUs; NaN where it is not known.
     """
 
-    first_s: float
-    step_s: float
-    last_s: float
+    first_s: Seconds
+    step_s: Seconds
+    last_s: Seconds
     watts: float
 
     def seconds(self, done: int, count: int, steps: int) -> float:
@@ -60,9 +61,9 @@ class Attempt:
     batch: int = 1
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Progress:
-    """A request between its first stage and its last. Policies read it; only the stage scheduler changes it.
+    """A request between its first stage and its last. It is frozen for policies; the stage scheduler changes it.
 
     Attributes:
         request: the request.
@@ -71,12 +72,8 @@ class Progress:
         index: number of its present stage.
         stage: the present stage.
         left: steps of the present stage still to run.
-        costs: estimated costs of the present stage by parallel degree, as far as they were asked for and cannot change.
-        degrees: parallel degrees of the present stage; None until they are asked for.
         group: the GPUs that it last ran on, where its latent lies; None before its first stage.
         running: True while GPUs work for it, alone or in a batch.
-        attempt: its attempt that runs, or ended and may go on with the next launch; None without one. The first request
-            of a batch has the attempt of all.
         paused_since_s: instant at which it began to wait at a boundary.
         pauses, paused_s: boundaries after which it did not run on at once, and the seconds until it did.
         moves, degree_changes: changes of its GPUs, and of their number.
@@ -85,23 +82,19 @@ class Progress:
     request: Request
     number: int
     stages: tuple[Stage, ...]
+    paused_since_s: float = 0.0
     index: int = field(init=False, default=0)
     stage: Stage = field(init=False)
     left: int = field(init=False)
-    costs: dict[int, StageCost] = field(init=False, default_factory=dict)
-    degrees: Sequence[int] | None = field(init=False, default=None)
     group: Worker | None = field(init=False, default=None)
     running: bool = field(init=False, default=False)
-    attempt: Attempt | None = field(init=False, default=None)
-    paused_since_s: float = field(init=False, default=0.0)
     pauses: int = field(init=False, default=0)
     paused_s: float = field(init=False, default=0.0)
     moves: int = field(init=False, default=0)
     degree_changes: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
-        self.stage = self.stages[0]
-        self.left = self.stage.steps
+        _enter(self, 0)
 
     @property
     def done(self) -> int:
@@ -121,24 +114,35 @@ class Progress:
         encodes_image = component == WHOLE and request.plan.refine
         return component, request.model, request.width, request.height, request.frames, encodes_image
 
-    def advance(self, steps: int) -> bool:
-        """Count ``steps`` of the present stage as run; return True if that was the last stage's last step."""
-        self.left -= steps
-        if self.left:
-            return False
-        if self.index + 1 == len(self.stages):
-            return True
-        self.index += 1
-        self.stage = self.stages[self.index]
-        self.costs, self.degrees = {}, None
-        self.left = self.stage.steps
-        return False
-
-    def restart(self, now_s: float) -> None:
-        """Begin the plan anew, on any GPUs: the latent was lost."""
-        self.index, self.stage, self.group = 0, self.stages[0], None
-        self.costs, self.degrees = {}, None
-        self.left, self.paused_since_s = self.stage.steps, now_s
-
     def __repr__(self) -> str:
         return f"the request in row {self.request.row} with {self.left} steps left of its {self.stage.component}"
+
+
+write: Callable[[Progress, str, Any], None] = object.__setattr__
+"""Set an attribute of a Progress, for the stage scheduler alone."""
+
+
+def advance(progress: Progress, steps: int) -> bool:
+    """Count ``steps`` of the present stage as run; return True if that was the last stage's last step."""
+    left = progress.left - steps
+    write(progress, "left", left)
+    if left:
+        return False
+    if progress.index + 1 == len(progress.stages):
+        return True
+    _enter(progress, progress.index + 1)
+    return False
+
+
+def restart(progress: Progress, now_s: float) -> None:
+    """Begin the plan of ``progress`` anew, on any GPUs: the latent was lost."""
+    _enter(progress, 0)
+    write(progress, "group", None)
+    write(progress, "paused_since_s", now_s)
+
+
+def _enter(progress: Progress, index: int) -> None:
+    stage = progress.stages[index]
+    write(progress, "index", index)
+    write(progress, "stage", stage)
+    write(progress, "left", stage.steps)

@@ -43,7 +43,6 @@ class Request:
 
     Attributes, the plan (Run.assign writes them):
         plan: what the front end decided; immutable.
-        planned: the plan of the last Run.assign; ``plan`` must be the same when the request ends.
         model: name of the plan's model; None if the artifact itself is the answer and no GPU runs.
         skipped: steps that the plan skips; it runs ``steps - skipped``.
 
@@ -69,7 +68,6 @@ class Request:
     frames: int
     deadline_s: float
     plan: Plan
-    planned: Plan
     model: str | None
     skipped: int
     steps_left: int
@@ -98,7 +96,7 @@ class Request:
         self.steps = steps
         self.frames = frames
         self.deadline_s = deadline_s
-        self.plan = self.planned = UNPLANNED
+        self.plan = UNPLANNED
         self.model = None
         self.skipped = 0
         self.steps_left = 0
@@ -128,7 +126,7 @@ class Request:
 
 PLAN = (
     *("row", "arrival_s", "width", "height", "frames", "steps", "deadline_s"),
-    *("plan", "planned", "model", "skipped"),
+    *("plan", "model", "skipped"),
 )
 """Attributes that only the front end and Run.assign may write."""
 
@@ -136,8 +134,8 @@ PLAN = (
 class Guarded(Request):
     """A request that refuses changes of its plan and names the caller.
 
-    Only the first requests of a run are guarded, since a property is several times slower than a slot. The plans of all
-    are compared when the run ends.
+    A property is several times slower than a slot, so requests are guarded where a class from outside the package sees
+    them; what our own do is held by their tests.
     """
 
     __slots__ = ()

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from backends.base import Backend, Work, standalone_cost
+from backends.base import Backend, Work, size_text, standalone_cost
+from sim.core.culprit import class_name
+from sim.core.errors import SimulationError
 from sim.core.model import Model
 from sim.core.request import Addons
 from traces.arrivals.base import Schedule
@@ -66,6 +68,10 @@ def standalone(backend: Backend, model: Model, shapes: Shapes, use_model_shape: 
     kinds, which = np.unique(asked, axis=1, return_inverse=True)
     works = [Work(model.name, w, h, n, frames=frames[0] if frames else 1) for w, h, n, *frames in kinds.T.tolist()]
     costs = [standalone_cost(backend, work) for work in works]
+    for work, cost in zip(works, costs, strict=True):
+        if not cost.denoise_s > 0:
+            found = f"{work.steps} steps of {work.model} at {size_text(work.width, work.height, work.frames)}"
+            raise SimulationError(f"{class_name(backend)} runs {found} in {cost.denoise_s} s; a step takes time")
     denoise_s = np.array([cost.denoise_s for cost in costs])[which]
     total_s = np.array([cost.denoise_s + cost.other_s for cost in costs])[which]
     return StandaloneLatency(np.broadcast_to(denoise_s, rows), np.broadcast_to(total_s, rows))

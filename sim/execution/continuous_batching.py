@@ -3,18 +3,18 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import inf
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 from annotated_types import Ge
 
-from backends.base import FREE, Cost, Work, WorkFailed
+from backends.base import Cost, Work, WorkFailed
 from sim.addons.inline import InlineControlNets
 from sim.addons.kernels import Kernels
 from sim.addons.shared_servers import SharedServers
 from sim.addons.steps import WithAddons, priced
 from sim.addons.sync_loading import SyncLoading
 from sim.core.clock import COMPLETION, DISPATCH
-from sim.core.culprit import caller, checked_cost, class_name
+from sim.core.culprit import caller, class_name
 from sim.core.errors import ConfigError, SimulationError
 from sim.core.plan import MISSING
 from sim.core.request import FAILED, Request
@@ -35,8 +35,6 @@ from sim.protocols import (
     StepsUntil,
     Worker,
 )
-
-EXPECTED_COST = "expected a Cost of 0 or more seconds, and 0 or more joules or None"
 
 
 @dataclass(slots=True)
@@ -262,8 +260,6 @@ class ContinuousBatching(Executor):
         except WorkFailed as failure:
             self._run_stage(worker_batch, self._prepare_failed, (worker_batch, request, loads, str(failure)), request)
             return
-        if not (0.0 <= cost.seconds < inf and (cost.joules is None or 0.0 <= cost.joules < inf)):
-            self._raise_invalid_cost(cost, "prepare")
         worker_batch.loading_s += request.plan.fetch_s
         worker_batch.other_s += cost.seconds
         slot = Slot(request, worker_batch.totals.copy())
@@ -308,8 +304,6 @@ class ContinuousBatching(Executor):
         worker_batch.boundary_pending = False
         start_s = worker_batch.now_s()
         cost = self.batching.boundary(worker_batch.worker, [slot.request for slot in worker_batch.slots], start_s)
-        if cost is not FREE and not (0.0 <= cost.seconds < inf and (cost.joules is None or 0.0 <= cost.joules < inf)):
-            self._raise_invalid_cost(cost, "boundary")
         if worker_batch.overhead_s:
             cost, worker_batch.overhead_s = Cost(cost.seconds + worker_batch.overhead_s), 0.0
         worker_batch.other_s += cost.seconds
@@ -333,8 +327,6 @@ class ContinuousBatching(Executor):
         try:
             if self.feature_cache is None:
                 cost = self.batching.step(worker_batch.worker, active, worker_batch.run_start_s)
-                if not (0.0 <= cost.seconds < inf and (cost.joules is None or 0.0 <= cost.joules < inf)):
-                    self._raise_invalid_cost(cost, "step")
                 worker_batch.step_costs = ConstantStepCosts(cost)
             else:
                 worker_batch.step_costs = self._cached_step_costs(worker_batch, active, count)
@@ -362,10 +354,6 @@ class ContinuousBatching(Executor):
                 return
             count = min(count, steps_until)
         if (stable := self.batching.stable_steps(worker_batch.worker, active)) is not None:
-            if stable < 1:
-                raise SimulationError(
-                    f"{class_name(self.batching)} returned {stable} from stable_steps; expected 1 or more, or None"
-                )
             count = min(count, stable)
         worker_batch.planned_steps = count
         self._schedule(worker_batch, COMPLETION, worker_batch.now_s(worker_batch.planned_steps))
@@ -373,23 +361,8 @@ class ContinuousBatching(Executor):
     def _cached_step_costs(self, worker_batch: WorkerBatch, active: Sequence[Request], count: int) -> StepCosts:
         cache = self.feature_cache
         assert cache is not None
-        step_costs = cache.step_costs(
-            active,
-            count,
-            lambda subset: checked_cost(
-                self.batching.step(worker_batch.worker, subset, worker_batch.run_start_s), self.batching, "step"
-            ),
-        )
-        checked_cost(Cost(step_costs.seconds(count), step_costs.joules(count)), cache, "step_costs")
-        return step_costs
-
-    def _raise_invalid_cost(self, cost: object, method: str) -> NoReturn:
-        backend = class_name(self._run.backend)
-        if class_name(self.batching).startswith("sim."):
-            raise SimulationError(
-                f"{backend}, by {class_name(self.batching)}.{method}, returned {cost}; {EXPECTED_COST}"
-            )
-        raise SimulationError(f"{class_name(self.batching)} returned {cost} from {method}; {EXPECTED_COST}")
+        worker, from_s = worker_batch.worker, worker_batch.run_start_s
+        return cache.step_costs(active, count, lambda subset: self.batching.step(worker, subset, from_s))
 
     def _record_steps(self, worker_batch: WorkerBatch) -> None:
         count, batch, totals = worker_batch.planned_steps, len(worker_batch.slots), worker_batch.totals
@@ -418,12 +391,6 @@ class ContinuousBatching(Executor):
         except WorkFailed as failure:
             self._fail_requests(worker_batch, [request], str(failure))
             return
-        if not (0.0 <= before.seconds < inf and (before.joules is None or 0.0 <= before.joules < inf)):
-            self._raise_invalid_cost(before, "finish")
-        if after is not FREE and not (
-            0.0 <= after.seconds < inf and (after.joules is None or 0.0 <= after.joules < inf)
-        ):
-            self._raise_invalid_cost(after, "finish")
         worker_batch.other_s += before.seconds
         slot.meter(before)
         slot.meter(after)

@@ -10,7 +10,6 @@ from conf.ranges import Bandwidth, Count, Seconds
 from sim.addons.assets import load
 from sim.addons.inline import InlineControlNets
 from sim.addons.sync_loading import SyncLoading
-from sim.core.culprit import checked_cost
 from sim.core.errors import ConfigError, SimulationError
 from sim.core.gpu import check_one_kind
 from sim.core.plan import DENOISER, MISSING, TEXT_ENCODER, VAE, WHOLE, Stage, three_stages, whole_stage
@@ -230,7 +229,7 @@ class Stages(Executor, StageExecutor):
         first_s = step_s = last_s = 0.0
         joules: float | None = None
         if component in (WHOLE, TEXT_ENCODER):
-            first_s = checked_cost(backend.begin((work,)), backend, "begin").seconds
+            first_s = backend.begin((work,)).seconds
         if component in (WHOLE, DENOISER):
             cost = self._group_step(work, degree, batch)
             if cost is None:
@@ -240,7 +239,7 @@ class Stages(Executor, StageExecutor):
                     f"a step of {work.model} at {size} on {degree} GPUs was not measured (degrees "
                     f"with a profile: {sizes}); name these degrees, or add the figure to a profile in backend.folder"
                 )
-            step_s = checked_cost(cost, backend, "group_step").seconds
+            step_s = cost.seconds
             joules = cost.joules
             extra_s = 0.0 if self._addons is None else self._addons.extra_s(work, degree)
             if extra_s and joules is not None:
@@ -248,7 +247,7 @@ class Stages(Executor, StageExecutor):
             step_s += extra_s
         if component in (WHOLE, VAE):
             work.done = work.steps
-            last_s = checked_cost(backend.end((work,)), backend, "end").seconds
+            last_s = backend.end((work,)).seconds
         if component not in (WHOLE, TEXT_ENCODER, DENOISER, VAE):
             step_s = backend.component_s(component, work, degree)
         watts = gpu.energy_j(1.0) * degree if joules is None or not step_s else joules / step_s

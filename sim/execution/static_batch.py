@@ -8,7 +8,6 @@ from backends.base import Backend, Cost, Work, WorkFailed, total_j
 from conf.ranges import Count
 from sim.addons.assets import addons
 from sim.core.clock import COMPLETION, DISPATCH, Entry
-from sim.core.culprit import checked_cost
 from sim.core.errors import SimulationError
 from sim.core.request import FAILED, Request
 from sim.execution.loading import DoesNotFit, cancel_due, ensure, joules_of, record_interrupted, record_loads, seconds
@@ -142,11 +141,11 @@ class StaticBatch(Executor):
 
 def _costs(backend: Backend, works: Sequence[Work]) -> tuple[list[tuple[Cost, list[Work]]], Cost]:
     """Return the cost of each stretch of steps with the works it steps, and the cost of encoding and decoding."""
-    begin = checked_cost(backend.begin(works), backend, "begin")
+    begin = backend.begin(works)
     stretches: list[tuple[Cost, list[Work]]] = []
     stops = sorted({work.steps - work.skipped for work in works} - {0})
     for at, stop in zip([0, *stops], stops, strict=False):
         stepping, count = [work for work in works if work.steps - work.skipped >= stop], stop - at
-        stretches.append((checked_cost(backend.steps(stepping, count), backend, "steps"), stepping))
-    end = checked_cost(backend.end(works), backend, "end")
+        stretches.append((backend.steps(stepping, count), stepping))
+    end = backend.end(works)
     return stretches, begin.plus(end)

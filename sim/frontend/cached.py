@@ -9,7 +9,7 @@ from conf.ranges import Seconds
 from sim.cache.cache import ArtifactCache
 from sim.cache.index import VectorIndex
 from sim.cache.store import ArtifactStore
-from sim.core.culprit import checked_bool, class_name
+from sim.core.culprit import class_name
 from sim.core.errors import ConfigError, SimulationError
 from sim.core.plan import (
     DECLARED,
@@ -159,9 +159,7 @@ class CachedFrontEnd(FrontEnd):
         took_s = self._embed_delay.for_row(row)
         if self.index.due_s <= now_s:
             self.index.advance(now_s)
-        if self._predicts and not checked_bool(
-            self.match_predictor.expects(row, now_s), self.match_predictor, "expects"
-        ):
+        if self._predicts and not self.match_predictor.expects(row, now_s):
             match = self.cache.find(request)
             forgone = match is not None and self.selector.skip(match.similarity) > 0
             return self._generate(request, FORGONE_MATCH if forgone else PREDICTED_MISS, took_s)

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sim.core.culprit import part_name, part_names
 from sim.core.errors import SimulationError
 from sim.core.model import Model
-from sim.core.plan import MISSING, difference
+from sim.core.plan import DECLARED, DENOISER, MISSING, WHOLE
 from sim.core.request import COMPLETED
 from sim.core.workload import Workload
 from sim.metrics.attempts import AttemptLog
@@ -25,6 +25,9 @@ GAP_S = 1e-6
 SHARE = 1e-6
 """Relative tolerance for rounding."""
 
+MIN_STEP_SHARE = 1e-5
+"""Least seconds of a step, in those of the reference model's alone on a GPU: no model, group or cache is as fast."""
+
 MAX_STEPS = 2**20
 """Greater than the steps of any request: the base in which a plan packs K and of_steps."""
 
@@ -37,7 +40,7 @@ class FinishedRun:
 
     Attributes:
         parts: the parts by kind, for errors.
-        last_order: part and time of the last order that took a worker from a role, by role.
+        last_order: which part took the last worker of a role away, and when, in words, by role.
         area_s: integral of the number of requests in the system over time.
         arrival_s: arrival of each request, as the engine scheduled it.
         plans: plan of each request, K * MAX_STEPS + of_steps; with K = 0, minus the steps skipped for another reason.
@@ -46,7 +49,7 @@ class FinishedRun:
     record: RunRecord
     parts: Mapping[str, object]
     cluster: Cluster
-    last_order: Mapping[str, tuple[str, float]]
+    last_order: Mapping[str, str]
     workload: Workload
     models: Mapping[str, Model]
     area_s: float
@@ -74,6 +77,7 @@ def check(run: FinishedRun) -> None:
     served = columns["outcome"] == COMPLETED
     on_gpu = served & (columns["model"] != MISSING)
     _check_plans(run, columns, on_gpu)
+    _check_sources(run, columns, served)
     _check_values(run, columns, served, on_gpu)
     _check_times(run, columns, served, on_gpu)
     _check_energy(run)
@@ -101,8 +105,7 @@ def incomplete(run: FinishedRun, arrived: int, waiting: int, failures: int) -> S
         if waiting == open_requests:
             what += ": all of those have ended, so Cluster.release was not called"
     elif emptied:
-        who, at_s = run.last_order[emptied[0]]
-        what = f"{who} ordered the last worker of role {emptied[0]!r} elsewhere at {at_s} s; leave one for the queue"
+        what = f"{run.last_order[emptied[0]]}; leave one for the queue"
     elif waiting < open_requests:
         what = (
             f"{part_name(run.parts, 'scheduler')} dropped {open_requests - waiting} requests: it neither handed them "
@@ -145,14 +148,39 @@ def _check_plans(run: FinishedRun, columns: RequestColumns, on_gpu: Flags) -> No
         at = _first(where & (columns[name] != expected))
         if at is not None:
             raise run.plan_error(name, columns.first + at, expected[at], columns[name][at])
-    for row, changed in columns.replanned.items():
-        name, intended, ran = difference(*changed)
-        raise run.plan_error(name, row, intended, ran)
     steps = columns["steps"] - columns["skipped"]
     at = _first(on_gpu & (columns["steps_left"] != 0) & (columns["steps_left"] != steps))
     if at is not None:
         left = f"{columns['steps_left'][at]} of its {steps[at]} steps left; run all of them"
         raise run.policy_error("executor", f"completed the request in row {columns.first + at} with {left}")
+
+
+def _check_sources(run: FinishedRun, columns: RequestColumns, served: Flags) -> None:
+    """A request starts from an artifact that existed when it arrived, of a similarity in range."""
+    source, hits = columns["source"], served & (columns["source"] != MISSING)
+    known = hits & (source != DECLARED)
+    last = columns.first + len(columns) - 1
+    at = _first(known & ((source < 0) | (source > last)))
+    if at is not None:
+        found = f"started the request in row {columns.first + at} from the artifact of row {source[at]}"
+        raise run.policy_error("frontend", f"{found}; the trace has rows 0 to {last}")
+    at_source = np.where(known, source - columns.first, -1)
+    of_run = at_source >= 0  # artifacts of earlier rows filled the cache before the clock started
+    made_s = np.where(columns["outcome"] == COMPLETED, columns["finish_s"], np.inf)[at_source]
+    at = _first(of_run & ~(made_s <= columns["arrival_s"] + GAP_S))
+    if at is not None:
+        when = "never was" if made_s[at] == np.inf else f"was at {made_s[at]} s"
+        raise run.policy_error(
+            "frontend",
+            f"started the request in row {columns.first + at}, which arrived at {columns['arrival_s'][at]} s, from "
+            f"the artifact of row {source[at]}, which {when}; an artifact can be reused once it is completed",
+        )
+    for name, minimum, maximum in (("similarity", -1 - SHARE, 1 + SHARE), ("source_age_s", 0.0, np.inf)):
+        values = columns[name]
+        at = _first(served & ~((values >= minimum) & (values <= maximum)) & ~np.isnan(values))
+        if at is not None:
+            found = f"wrote {name} = {values[at]} of the request in row {columns.first + at}"
+            raise run.policy_error("frontend", f"{found}; expected {minimum:g} to {maximum:g}")
 
 
 def _check_values(run: FinishedRun, columns: RequestColumns, served: Flags, on_gpu: Flags) -> None:
@@ -200,19 +228,27 @@ def _check_times(run: FinishedRun, columns: RequestColumns, served: Flags, on_gp
     head = slice(columns.first, columns.first + len(columns))
     stepped = on_gpu & (columns["steps"] > columns["skipped"]) & (run.workload.standalone.denoise_s[head] > 0)
     shared = columns[STEP_SHARE if STEP_SHARE in columns else "denoise_s"]
-    at = _first(stepped & ~((denoise_s > 0) & (shared > 0)))
+    run_steps = columns["steps"] - columns["skipped"]
+    standalone = run.workload.standalone.denoise_s[head] / columns["steps"]
+    at = _first(stepped & ~(np.minimum(denoise_s, shared) > MIN_STEP_SHARE * run_steps * standalone))
     if at is not None:
-        steps = columns["steps"][at] - columns["skipped"][at]
+        steps = run_steps[at]
         raise run.policy_error(
             "executor",
             f"ran {steps} steps of the request in row {columns.first + at} in {denoise_s[at]} s (its share of them: "
-            f"{shared[at]} s), from {start_s[at]} s to {finish_s[at]} s; a step takes time",
+            f"{shared[at]} s), from {start_s[at]} s to {finish_s[at]} s; a step takes time, and alone on a GPU the "
+            f"profile has {standalone[at]:.3g} s",
         )
 
 
 def _check_usage(run: FinishedRun, columns: RequestColumns, on_gpu: Flags) -> None:
     """Invariant 8: by the usage log, a request's GPU was busy with its model all the time, and drew its energy."""
     spans, worker = run.record.usage_log.spans(), columns["worker"]
+    max_batch = getattr(run.parts["executor"], "max_batch", np.inf)
+    at = _first(spans["batch"] > max_batch)
+    if at is not None:
+        found = f"ran {spans['batch'][at]} requests at once on worker {spans['worker'][at]}, of at most {max_batch}"
+        raise SimulationError(f"{part_names(run.parts, 'executor', 'scheduler')} {found}")
     at = _first(on_gpu & ((worker < 0) | (worker >= len(run.cluster.gpu_counts()))))
     if at is not None:
         raise SimulationError(
@@ -226,6 +262,12 @@ def _check_usage(run: FinishedRun, columns: RequestColumns, on_gpu: Flags) -> No
     )
     number, start_s, finish_s = (columns[name][rows] for name in ("worker", "start_s", "finish_s"))
     slack_s = GAP_S + 4 * np.spacing(finish_s.max(initial=0.0))
+    at = _first((span_worker[1:] == span_worker[:-1]) & (from_s[1:] < until_s[:-1] - slack_s))
+    if at is not None:
+        when = f"until {until_s[at]} s, and something else from {from_s[at + 1]} s"
+        raise run.policy_error(
+            "executor", f"was busy on worker {span_worker[at]} {when}; a GPU does one thing at a time"
+        )
     begins = np.ones(len(span_worker), bool)  # a busy period, after a gap
     begins[1:] = (span_worker[1:] != span_worker[:-1]) | (from_s[1:] > until_s[:-1] + slack_s)
     first = np.flatnonzero(begins)
@@ -297,6 +339,19 @@ def _check_attempts(run: FinishedRun, log: AttemptLog, columns: RequestColumns, 
             f"ran the request in row {columns.first + at} for {busy_s[at]} s in its attempts, and recorded "
             f"{parts_s[at]} s of stages",
         )
+    component, stage = np.asarray(log.component), np.asarray(log.stage)
+    denoises = (stage != MISSING) & ((component == WHOLE) | (component == DENOISER))
+    ran = np.bincount(place, np.where(denoises, np.asarray(log.steps), 0), len(on_gpu))
+    steps = columns["steps"] - columns["skipped"]
+    at = _first(on_gpu & (ran != steps))
+    if at is not None:
+        raise run.policy_error(
+            "executor", f"ran {ran[at]:g} of the {steps[at]} steps of the request in row {columns.first + at}"
+        )
+    at = _first(denoises & (until_s > from_s) & ~(np.asarray(log.estimate_s) > 0))
+    if at is not None:
+        found = f"believed that steps of the request in row {row[at]} take {log.estimate_s[at]} s"
+        raise run.policy_error("scheduler", f"{found}; an estimate is positive")
 
 
 def _check_passes(run: FinishedRun, log: AttemptLog, columns: RequestColumns, on_gpu: Flags) -> None:

@@ -97,7 +97,6 @@ class RequestColumns:
     Attributes:
         model_code: code of each model in the column ``model``.
         reasons: why a request was discarded or failed, by trace row.
-        replanned: assigned plan and the other one that ran, by trace row; each entry is a defect of a part.
         quality: quality factor of each image, if known.
     """
 
@@ -112,7 +111,6 @@ class RequestColumns:
             self._records[name] = MISSING
         self._columns: dict[str, NDArray[Any]] = {name: self._records[name] for name in OFFSETS}
         self.reasons: dict[int, str] = {}
-        self.replanned: dict[int, tuple[Plan, Plan]] = {}
         self.declared: dict[str, DeclaredColumn] = {}
         self.quality = self.declare("quality", float, False, None)
 
@@ -158,8 +156,6 @@ class RequestColumns:
             self._end_unserved(request, now_s, outcome, reason)
             return
         plan = request.plan
-        if plan is not request.planned:
-            self.replanned[request.row] = request.planned, plan
         _, k, _, _, lookup, search_s, source, source_age_s, similarity, fetch_s, _, _, _ = plan
         model = request.model
         code = MISSING if model is None else self.model_code[model]

@@ -6,6 +6,7 @@ from math import inf
 from typing import ClassVar, Protocol, runtime_checkable
 
 from backends.base import FREE, Asset, Cost
+from conf.ranges import Count, Seconds
 from sim.core.request import Request
 from sim.core.worker import Worker
 from sim.protocols.run import Run
@@ -35,7 +36,7 @@ class ControlNetPlacement(Protocol):
     def step(self, worker: Worker, active: Sequence[Request], plain: Cost, now_s: float) -> Cost:
         """Return the cost of one step of ``active`` with their ControlNets; without them it is ``plain``."""
 
-    def stable_steps(self, worker: Worker, active: Sequence[Request]) -> int | None:
+    def stable_steps(self, worker: Worker, active: Sequence[Request]) -> Count | None:
         """Return for how many steps the last answer of ``step`` holds; None is until something changes."""
         return None
 
@@ -61,7 +62,7 @@ class LoraLoading(Protocol):
         Raises WorkFailed if they do not fit, SimulationError if ``active`` run with others.
         """
 
-    def stable_steps(self, worker: Worker, active: Sequence[Request]) -> int | None:
+    def stable_steps(self, worker: Worker, active: Sequence[Request]) -> Count | None:
         """Return the steps to the boundary at which one of ``active`` waits for absent LoRAs; None is never."""
         return None
 
@@ -85,7 +86,7 @@ class LoraFetch(Protocol):
     def bind(self, run: Run) -> None: ...
 
     @abstractmethod
-    def seconds(self, worker: Worker, asset: Asset, now_s: float) -> float:
+    def seconds(self, worker: Worker, asset: Asset, now_s: float) -> Seconds:
         """Fetch ``asset`` into the host memory of ``worker``, and return the seconds until it is there.
 
         Report a file that was absent with Run.record_load.

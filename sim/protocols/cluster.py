@@ -126,6 +126,9 @@ class Cluster(Protocol):
     def cut_short(self, group: Worker) -> None:
         """End now the busy time of ``group`` that was recorded ahead, since its GPU failed."""
 
+    def keep_roles(self, why: str) -> None:
+        """Refuse orders of roles, groups and rentals in this run; ``why`` says which part cannot follow them."""
+
     def rent(self, on: int) -> None:
         """Begin a run with the first ``on`` GPUs on and the others off, for a controller that rents instances.
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
 
 from backends.base import FREE, Cost, Work
+from conf.ranges import Count, Joules, Seconds
 from sim.core.culprit import class_name
 from sim.core.errors import SimulationError
 from sim.core.request import Request
@@ -95,7 +96,7 @@ class Steps(Protocol):
         have passed. With a live backend it is asked before each step.
         """
 
-    def stable_steps(self, worker: Worker, active: Sequence[Request]) -> int | None:
+    def stable_steps(self, worker: Worker, active: Sequence[Request]) -> Count | None:
         """Return for how many steps, 1 or more, the last answer of ``step`` holds; None is for all."""
         return None
 
@@ -116,16 +117,17 @@ TOLERANCE = 1e-9
 """A share of a step: a time no further than this past a step boundary counts as at it."""
 
 
+@runtime_checkable
 class StepCosts(Protocol):
     """Cumulative costs of the next steps of a fixed batch, where one step may cost more than the next."""
 
     @property
-    def longest_s(self) -> float:
+    def longest_s(self) -> Seconds:
         """The seconds of the longest of the steps, or an upper bound of them."""
 
-    def seconds(self, count: int) -> float: ...
+    def seconds(self, count: int) -> Seconds: ...
 
-    def joules(self, count: int) -> float | None:
+    def joules(self, count: int) -> Joules | None:
         """Return the joules of the first ``count`` steps; None where they are not known."""
 
     def steps_by(self, elapsed_s: float) -> int:

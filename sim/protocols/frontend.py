@@ -3,6 +3,7 @@
 from abc import abstractmethod
 from typing import Protocol, runtime_checkable
 
+from conf.ranges import Seconds, Share
 from sim.core.request import Request
 from sim.protocols.run import Run
 
@@ -17,14 +18,14 @@ class FrontEnd(Protocol):
     def bind(self, run: Run) -> None: ...
 
     @abstractmethod
-    def admit(self, request: Request, now_s: float) -> float:
+    def admit(self, request: Request, now_s: float) -> Seconds:
         """Plan ``request``: call Run.assign with its plan.
 
         Returns:
             The seconds that planning took. The scheduler is offered the request after them.
         """
 
-    def judge_s(self, request: Request) -> float:
+    def judge_s(self, request: Request) -> Seconds:
         """Return the seconds of judging the image that was just made, of a request whose plan has a next try (a
         cascade). ``escalates`` is asked after them."""
         return 0.0
@@ -56,8 +57,8 @@ class CascadeFrontEnd(FrontEnd, Protocol):
     light: str
     heavy: str
     threshold: float
-    discriminator_s: float
-    shares: dict[float, float]
+    discriminator_s: Seconds
+    shares: dict[float, Share]
 
-    def escalated_share(self, threshold: float) -> float:
+    def escalated_share(self, threshold: float) -> Share:
         """Return the share of the light model's images that score below ``threshold``."""

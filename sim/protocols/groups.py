@@ -4,6 +4,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
+from conf.ranges import Count, Seconds
 from sim.core.plan import Stage
 from sim.core.progress import Attempt, Progress, StageCost
 from sim.core.request import Request
@@ -22,10 +23,10 @@ class Launch(NamedTuple):
 
     progress: Progress
     gpus: tuple[int, ...]
-    steps: int = 1
+    steps: Count = 1
     yields: bool = False
     ahead: bool = False
-    every: int = 1
+    every: Count = 1
     batch: tuple[Progress, ...] = ()
 
 
@@ -60,7 +61,7 @@ class CostOf(Protocol):
 
 
 class StageView(Protocol):
-    """The stage scheduler, as a group policy sees it.
+    """The stage scheduler, as a group policy sees it. Nothing in it can be set, nor in a Progress.
 
     Attributes:
         waiting: the requests at a boundary, on no GPU and with no launch decided, in the order of their coming there.
@@ -72,11 +73,20 @@ class StageView(Protocol):
             a repair, counts as held.
     """
 
-    waiting: Mapping[Progress, None]
-    moves_are_free: bool
-    launches_are_free: bool
-    estimates_are_exact: bool
-    claimed: Sequence[int]
+    @property
+    def waiting(self) -> Mapping[Progress, None]: ...
+
+    @property
+    def claimed(self) -> Sequence[int]: ...
+
+    @property
+    def moves_are_free(self) -> bool: ...
+
+    @property
+    def launches_are_free(self) -> bool: ...
+
+    @property
+    def estimates_are_exact(self) -> bool: ...
 
     def idle(self) -> list[int]:
         """Return the GPUs that no launch claims, in ascending order."""
@@ -160,7 +170,7 @@ class StageExecutor(Protocol):
         launch_s: seconds from a decision to the begin of its work, if its GPUs are idle by then.
     """
 
-    launch_s: float
+    launch_s: Seconds
 
     @property
     def moves_are_free(self) -> bool:
@@ -189,7 +199,7 @@ class StageExecutor(Protocol):
         """Return why no group can run ``request``, which then fails at once; empty if one can."""
         return ""
 
-    def max_degree(self, request: Request, stage: Stage, gpus: int) -> int:
+    def max_degree(self, request: Request, stage: Stage, gpus: int) -> Count:
         """Return the greatest parallel degree of ``stage`` of ``request``, on ``gpus`` GPUs."""
         return min(gpus, stage.max_degree or gpus)
 
@@ -218,10 +228,10 @@ class StageExecutor(Protocol):
         """Return True if ``prepare`` would load something; what ran on ``group`` before is then recorded first."""
         return False
 
-    def prepare(self, progress: Progress, group: Worker, now_s: float) -> float:
+    def prepare(self, progress: Progress, group: Worker, now_s: float) -> Seconds:
         """Form ``group`` and load what its GPUs lack, if anything; return the seconds until the first step begins."""
 
-    def move_s(self, progress: Progress, group: Worker) -> float:
+    def move_s(self, progress: Progress, group: Worker) -> Seconds:
         """Return the seconds of moving the latent of ``progress`` from its last GPUs to ``group``."""
 
     def record_move(self, progress: Progress, group: Worker, from_s: float, until_s: float) -> None:
@@ -242,7 +252,7 @@ class StageExecutor(Protocol):
     def restarted(self, progress: Progress) -> None:
         """Forget what ``progress`` has run so far: it begins its plan anew."""
 
-    def answer_s(self, request: Request) -> float:
+    def answer_s(self, request: Request) -> Seconds:
         """Return the seconds from the end of the last stage to the answer, on no GPU."""
 
     def complete(self, progress: Progress) -> None:

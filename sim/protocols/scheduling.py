@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
 
 from backends.base import Cost, Work
+from conf.ranges import Seconds
 from sim.core.request import Request
 from sim.core.worker import Worker
 from sim.protocols.run import Run
@@ -66,7 +67,7 @@ class BatchQueues(Protocol):
 
     max_batch: dict[str, int]
 
-    def batch_s(self, role: str, batch: int) -> float:
+    def batch_s(self, role: str, batch: int) -> Seconds:
         """Return the seconds of ``batch`` requests of the model in ``role``. Raises BackendError if unknown."""
 
     def queued(self, role: str) -> int:

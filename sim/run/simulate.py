@@ -23,6 +23,7 @@ from sim.cache.cache import ArtifactCache
 from sim.cluster.cluster import Cluster
 from sim.control.autoscaler import Autoscaler
 from sim.control.foresight import Foresight
+from sim.core.culprit import class_name, is_ours
 from sim.core.errors import ConfigError
 from sim.core.model import Model, reference
 from sim.core.request import COMPLETED, Addons
@@ -41,7 +42,7 @@ from sim.core.run_folder import (
 from sim.core.slo import Limit, own_deadlines
 from sim.core.streams import ARRIVALS, TRACE, stream
 from sim.core.workload import Shapes, SimilarityInputs, StandaloneLatency, Workload, addon_bytes, standalone
-from sim.engine import Engine
+from sim.engine import Engine, attributed
 from sim.metrics.quality import Quality, QualityEstimate, unknown_quality
 from sim.metrics.run_files import read_summary
 from sim.metrics.summary import source_age_trace_s, summarise
@@ -53,6 +54,7 @@ from sim.run.config.paths import whole_paths
 from sim.run.config.settings import Settings, System, check
 from sim.run.pools import check_reference, kinds, roles
 from sim.scheduling.disciplines.shortest_remaining import ShortestRemaining
+from sim.scheduling.stages import StageScheduler
 from traces.arrivals.base import Arrivals
 from traces.arrivals.trace_clock import TraceClock
 from traces.encoders.embeddings import Encoder, embed
@@ -192,6 +194,7 @@ def replay(settings: Settings, assembled: Assembled, config: Mapping[str, Any], 
     return Outcome(summary, table, series(record), saved_config(config), kept, attempts)
 
 
+@attributed({})
 def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None = None) -> Assembled:
     """Load the trace and build the system. Raises what ``simulate`` raises.
 
@@ -204,7 +207,7 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
     executor: Executor = parts.get("executor", Executor)
     allocation: Allocation = parts.get("allocation", Allocation)
     controllers = [parts.get(group, Controller) for group in ("failures", "controller")]
-    _check_rented(controllers[0], controllers[1], scheduler)
+    _check_together(controllers[0], controllers[1], scheduler)
     parts.refuse_unread(system.name)
     selector: Selector | None = parts.get("selector", Selector)
     cache = parts.get("cache")
@@ -233,6 +236,10 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
         return embed(rows, encoder, progress=None if progress else False)
 
     schedule = arrivals.schedule(trace.arrival_s[settings.preload :], stream(settings.seed, ARRIVALS))
+    expected = len(trace) - settings.preload
+    if len(schedule.times) > expected:
+        found = f"{class_name(arrivals)} gave {len(schedule.times)} times for the {expected} requests"
+        raise ConfigError(f"arrivals: {found} of the trace; expected as many, or fewer in a closed loop")
     if schedule.rows is not None:
         trace = trace.head(settings.preload + schedule.rows)
     _check_left(trace, settings)
@@ -274,7 +281,13 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
     return Assembled(trace, engine, None if selector is None else selector.alpha, quality)
 
 
-def _check_rented(failures: Controller | None, controller: Controller | None, scheduler: Scheduler) -> None:
+def _check_together(failures: Controller | None, controller: Controller | None, scheduler: Scheduler) -> None:
+    """Raise ConfigError if the parts cannot work together."""
+    if isinstance(scheduler, StageScheduler) and controller is not None and is_ours(class_name(controller)):
+        raise ConfigError(
+            f"controller: found {type(controller).__name__}, which orders GPUs to other roles, into groups or back; "
+            "scheduler=stages gives every stage any GPU; choose controller=none, or another scheduler="
+        )
     if not isinstance(controller, (Autoscaler, Foresight)):
         return
     if failures is not None:

@@ -9,6 +9,7 @@ import numpy as np
 from annotated_types import Ge, Gt, Le
 
 from backends.base import Cost, Work
+from conf.ranges import Seconds
 from sim.core.gpu import check_one_kind
 from sim.core.request import Request
 from sim.core.streams import LATENCY
@@ -35,7 +36,7 @@ class LatencyPredictor(Protocol):
     def bind(self, run: Run, executor: Stepper, sizes: Sequence[Size]) -> None:
         """Take the executor, which prices a batch's mean step, and the sizes of the run."""
 
-    def step_s(self, model: str, counts: Counts) -> float:
+    def step_s(self, model: str, counts: Counts) -> Seconds:
         """Return the expected seconds of one step of a batch with ``counts[i]`` images of the i-th size."""
 
 

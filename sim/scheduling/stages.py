@@ -1,23 +1,83 @@
 """Scheduling of stages: a policy gives each stage its GPUs anew at every boundary (``scheduler=stages``)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil, floor
+from types import MappingProxyType
+from typing import NoReturn
 
 from sim.core.clock import COMPLETION, DISPATCH, INSERTION, Clock
-from sim.core.culprit import class_name
+from sim.core.culprit import caller, class_name
 from sim.core.errors import ConfigError, SimulationError
-from sim.core.plan import Stage
-from sim.core.progress import Attempt, Progress
+from sim.core.plan import DENOISER, WHOLE, Stage
+from sim.core.progress import Attempt, Progress, advance, restart, write
 from sim.core.request import DISCARDED, FAILED, Request
-from sim.core.worker import ON, Worker
-from sim.protocols import Estimates, GroupPolicy, Launch, Run, Scheduler, StageCost, StageExecutor, StageView
+from sim.core.worker import Worker
+from sim.protocols import Estimates, GroupPolicy, Launch, Run, Scheduler, StageCost, StageExecutor
 from sim.protocols.execution import TOLERANCE
 from sim.scheduling.launches import LAST, Running, Turns
 
 
+class Claims(list[int]):
+    """Launches that hold each GPU, which policies may read and not change; reading is as fast as a list's."""
+
+    __slots__ = ()
+
+    def add(self, gpu: int, count: int) -> None:
+        """Count ``count`` more launches on ``gpu``, for the scheduler alone."""
+        super().__setitem__(gpu, self[gpu] + count)
+
+    def _refuse(self, *_: object) -> NoReturn:
+        raise SimulationError(
+            f"{caller()} changes StageView.claimed; a group policy claims GPUs by the launches that it returns"
+        )
+
+    __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
+    append = extend = insert = pop = remove = clear = sort = reverse = _refuse  # type: ignore[assignment]
+
+
 @dataclass(slots=True)
-class StageScheduler(Scheduler, StageView):
+class Track:
+    """What the scheduler keeps of a request.
+
+    Attributes:
+        costs: estimated costs of the present stage by parallel degree, as far as they were asked for and cannot change.
+        degrees: parallel degrees of the present stage; empty until they are asked for.
+        attempt: its attempt that runs, or ended and may go on with the next launch; None without one. The first request
+            of a batch has the attempt of all.
+    """
+
+    costs: dict[int, StageCost] = field(default_factory=dict)
+    degrees: Sequence[int] = ()
+    attempt: Attempt | None = None
+
+    def forget_stage(self) -> None:
+        """Forget costs and degrees, which are those of the stage before."""
+        self.costs, self.degrees = {}, ()
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The scheduler as its group policy sees it (sim.protocols.StageView): nothing in it can be set."""
+
+    waiting: Mapping[Progress, None]
+    claimed: Sequence[int]
+    moves_are_free: bool
+    launches_are_free: bool
+    estimates_are_exact: bool
+    idle: Callable[[], list[int]]
+    degrees: Callable[[Progress], Sequence[int]]
+    cost: Callable[..., StageCost]
+    remaining_s: Callable[[Progress, int], float]
+    begin_s: Callable[[Progress], float]
+    interrupt: Callable[[Progress], None]
+    place: Callable[[Sequence[int], Sequence[str]], None]
+    discard: Callable[[Progress, str], None]
+    decide_at: Callable[[float], None]
+
+
+@dataclass(slots=True)
+class StageScheduler(Scheduler):
     """The group policy decides, this scheduler keeps time: launches, boundaries, moves and claims.
 
     After every event the policy decides. Its launches claim their GPUs at once. They start after all events of the
@@ -28,12 +88,14 @@ class StageScheduler(Scheduler, StageView):
     group_policy: GroupPolicy
     estimates: Estimates
     executor: StageExecutor
-    waiting: dict[Progress, None] = field(init=False, default_factory=dict, repr=False)
-    moves_are_free: bool = field(init=False, repr=False)
-    launches_are_free: bool = field(init=False, repr=False)
-    estimates_are_exact: bool = field(init=False, repr=False)
-    claimed: list[int] = field(init=False, repr=False)
-    _degrees: dict[tuple[str | None, int], list[int]] = field(init=False, default_factory=dict, repr=False)
+    _waiting: dict[Progress, None] = field(init=False, default_factory=dict, repr=False)
+    _tracks: dict[Progress, Track] = field(init=False, default_factory=dict, repr=False)
+    _moves_are_free: bool = field(init=False, repr=False)
+    _estimates_are_exact: bool = field(init=False, repr=False)
+    _claimed: Claims = field(init=False, repr=False)
+    _degrees: dict[tuple[str | None, int], Sequence[int]] = field(init=False, default_factory=dict, repr=False)
+    _known_stages: set[tuple[int, tuple[Stage, ...]]] = field(init=False, default_factory=set, repr=False)
+    """Steps to run and stages that were checked to fit."""
     _run: Run = field(init=False, repr=False)
     _clock: Clock = field(init=False, repr=False)
     _launch_s: float = field(init=False, repr=False)
@@ -59,51 +121,60 @@ class StageScheduler(Scheduler, StageView):
         gpus = run.cluster.gpus - len(run.cluster.servers)
         if any(server.id < gpus for server in run.cluster.servers):
             raise ConfigError("allocation: scheduler=stages takes the first GPUs, and some of them serve ControlNets")
-        self.claimed = [0] * gpus
-        self.moves_are_free = self.executor.moves_are_free
+        run.cluster.keep_roles("scheduler=stages gives every stage any GPU")
+        self._claimed = Claims([0] * gpus)
+        self._moves_are_free = self.executor.moves_are_free
         self._launch_s = self.executor.launch_s
-        self.launches_are_free = not self._launch_s
-        self._moves_block = not (self.moves_are_free or self.executor.moves_in_background)
+        self._moves_block = not (self._moves_are_free or self.executor.moves_in_background)
         self.executor.bind_abort(self._abort)
         self.estimates.bind(run, self.executor.cost)
-        self.estimates_are_exact = self.estimates.are_exact
-        self.group_policy.bind(run, self)
+        self._estimates_are_exact = self.estimates.are_exact
+        view = View(
+            MappingProxyType(self._waiting), self._claimed, self._moves_are_free, not self._launch_s,
+            self._estimates_are_exact, self.idle, self.degrees, self.cost, self.remaining_s, self.begin_s,
+            self.interrupt, self.place, self.discard, self.decide_at,
+        )  # fmt: skip
+        self.group_policy.bind(run, view)
 
     def __len__(self) -> int:
-        return len(self.waiting) + sum(1 + len(launch.batch) for launch in self._queue)
+        return len(self._waiting) + sum(1 + len(launch.batch) for launch in self._queue)
 
     # -- for the policy (sim.protocols.StageView) --------------------------------------------------------------------
 
     def idle(self) -> list[int]:
-        return [gpu for gpu, count in enumerate(self.claimed) if not count]
+        return [gpu for gpu, count in enumerate(self._claimed) if not count]
 
     def degrees(self, progress: Progress) -> Sequence[int]:
-        if progress.degrees is not None:
-            return progress.degrees
+        track = self._tracks.get(progress)
+        if track is not None and track.degrees:
+            return track.degrees
         request = progress.request
-        key = model, max_degree = request.model, self.executor.max_degree(request, progress.stage, len(self.claimed))
+        key = model, max_degree = request.model, self.executor.max_degree(request, progress.stage, len(self._claimed))
         found = self._degrees.get(key)
         if found is None:
             measured = {1, *self._run.backend.group_sizes(model)}
-            found = self._degrees[key] = sorted(degree for degree in measured if degree <= max_degree)
-        progress.degrees = found
+            found = self._degrees[key] = tuple(sorted(degree for degree in measured if degree <= max_degree))
+        if track is not None:
+            track.degrees = found
         return found
 
     def cost(self, progress: Progress, degree: int, stage: Stage | None = None, batch: int = 1) -> StageCost:
         if batch > 1 or (stage is not None and stage is not progress.stage):
             return self.estimates.cost(progress.request, stage or progress.stage, degree, batch)
-        found: StageCost | None = progress.costs.get(degree)
+        track = self._tracks.get(progress)
+        found = None if track is None else track.costs.get(degree)
         if found is None:
             found = self.estimates.cost(progress.request, progress.stage, degree)
-            if self.estimates_are_exact:
-                progress.costs[degree] = found
+            if self._estimates_are_exact and track is not None:
+                track.costs[degree] = found
         return found
 
     def remaining_s(self, progress: Progress, degree: int) -> float:
         stage, left = progress.stage, progress.left
         if progress.running:
             left -= self._passed(self._launch_of(progress))
-        cost: StageCost | None = progress.costs.get(degree)
+        track = self._tracks.get(progress)
+        cost = None if track is None else track.costs.get(degree)
         if cost is None:
             is_allowed = degree <= self.degrees(progress)[-1]
             cost = self.cost(progress, degree if is_allowed else self._max_degree(progress, stage, degree))
@@ -136,10 +207,11 @@ class StageScheduler(Scheduler, StageView):
             launch.due = self._clock.at(max(now_s, launch.end_s(cost, steps)), COMPLETION, self._due, launch)
 
     def discard(self, progress: Progress, reason: str) -> None:
-        if progress not in self.waiting:
+        if progress not in self._waiting:
             raise self._error(f"discards {progress!r}, which does not wait at a boundary")
-        del self.waiting[progress]
+        del self._waiting[progress]
         self._close(progress)
+        del self._tracks[progress]
         self._run.end(progress.request, DISCARDED, reason)
 
     def _launch_of(self, progress: Progress) -> Running:
@@ -164,12 +236,26 @@ class StageScheduler(Scheduler, StageView):
         if reason:
             self._run.end(request, FAILED, reason)
             return
-        progress = Progress(request, self._submitted, self.executor.stages_of(request))
+        progress = Progress(request, self._submitted, self._stages_of(request), now_s)
+        self._tracks[progress] = Track()
         self._submitted += 1
-        progress.paused_since_s = now_s
-        self.waiting[progress] = None
+        self._waiting[progress] = None
         self.group_policy.arrived(progress, now_s)
         self._decide(now_s)
+
+    def _stages_of(self, request: Request) -> tuple[Stage, ...]:
+        """Return the stages of ``request``. Raises SimulationError if they do not run the steps of its plan."""
+        stages, steps = self.executor.stages_of(request), request.steps - request.skipped
+        if (steps, stages) not in self._known_stages:
+            denoised = [stage.steps for stage in stages if stage.component in (WHOLE, DENOISER)]
+            if denoised != [steps]:
+                raise self._run.policy_error(
+                    "frontend" if request.plan.stages else "executor",
+                    f"gives the request in row {request.row} stages with {denoised} denoising steps; expected one such "
+                    f"stage, with the {steps} steps of its plan",
+                )
+            self._known_stages.add((steps, stages))
+        return stages
 
     def next(self, worker: Worker, now_s: float) -> None:
         return None
@@ -191,19 +277,24 @@ class StageScheduler(Scheduler, StageView):
             self._clock.at(now_s, DISPATCH, self._dispatch)
 
     def _claim(self, decided: Launch) -> None:
-        progress, gpus, steps, yields, ahead, every, batch = decided
         try:
-            del self.waiting[progress]
+            progress, gpus, steps, yields, ahead, every, batch = decided
+        except (TypeError, ValueError):
+            raise self._error(f"decides on {decided!r}; expected a Launch") from None
+        try:
+            del self._waiting[progress]
         except (KeyError, TypeError):
             raise self._error(
                 f"launches {progress!r}, which does not wait at a boundary; launch requests of StageView.waiting"
             ) from None
         mask = self._bit.get(gpus, 0) if isinstance(gpus, tuple) else 0
         mask = mask or self._mask(gpus, progress)
-        if not 1 <= steps <= progress.left:
-            raise self._error(f"launches {steps} steps of {progress!r}; expected 1 to {progress.left}")
+        if type(steps) is not int or not 1 <= steps <= progress.left:
+            raise self._error(f"launches {steps!r} steps of {progress!r}; expected 1 to {progress.left}")
+        if type(every) is not int or every < 1:
+            raise self._error(f"launches {progress!r} with boundaries every {every!r} steps; expected 1 or more")
         for gpu in gpus:
-            self.claimed[gpu] += 1
+            self._claimed.add(gpu, 1)
         needed, last = mask, progress.group
         if last is not None and last.gpus != gpus and self._moves_block:
             needed |= self._bit[last.gpus]
@@ -221,7 +312,7 @@ class StageScheduler(Scheduler, StageView):
             raise self._error(f"launches {progress!r} with the batch {launch.batch!r}; expected a tuple of requests")
         for other in launch.batch:
             try:
-                del self.waiting[other]
+                del self._waiting[other]
             except (KeyError, TypeError):
                 raise self._error(f"launches {other!r} in a batch, which does not wait at a boundary") from None
             if progress.batch_key is None or progress.batch_key != other.batch_key:
@@ -249,10 +340,10 @@ class StageScheduler(Scheduler, StageView):
     def _mask(self, gpus: tuple[int, ...], progress: Progress) -> int:
         """Return the bits of ``gpus``. Raises SimulationError if they are no group of the cluster's GPUs."""
         is_group = isinstance(gpus, tuple) and gpus and len(set(gpus)) == len(gpus)
-        if not is_group or not all(type(gpu) is int and 0 <= gpu < len(self.claimed) for gpu in gpus):
+        if not is_group or not all(type(gpu) is int and 0 <= gpu < len(self._claimed) for gpu in gpus):
             raise self._error(
                 f"launches {progress!r} on the GPUs {gpus!r}; expected a tuple of different numbers from 0 to "
-                f"{len(self.claimed) - 1}",
+                f"{len(self._claimed) - 1}",
             )
         mask = self._bit[gpus] = self._bit[tuple(sorted(gpus))] = sum(1 << gpu for gpu in gpus)  # Worker.gpus ascend
         return mask
@@ -291,14 +382,15 @@ class StageScheduler(Scheduler, StageView):
         progress, last = launch.progress, launch.progress.group
         group = launch.group or self._run.cluster.group(launch.gpus)
         launch.group = group
-        moves = () if self.moves_are_free or launch.is_moved else self._moves(launch, group)
+        moves = () if self._moves_are_free or launch.is_moved else self._moves(launch, group)
         if moves and not self.executor.moves_in_background:
             return self._move(launch, group, moves, now_s)
         if not self.executor.reserve(progress, group):
             return False
         self._busy |= launch.mask
         self._run.cluster.occupy(group, 1 + len(launch.batch))
-        attempt = progress.attempt
+        track = self._tracks[progress]
+        attempt = track.attempt
         has_addons = progress.request.addons is not None  # its next launch may load some, on other service GPUs
         records_first = has_addons or bool(launch.batch) or self.executor.loads(progress, group)
         if attempt is not None and (attempt.group is not group or attempt.index != progress.index or records_first):
@@ -315,7 +407,8 @@ class StageScheduler(Scheduler, StageView):
         for each in launch.requests():
             self._begin(each, group, from_s, now_s)
             ready_s += self.executor.prepare(each, group, from_s + ready_s)
-            each.group, each.running = group, True
+            write(each, "group", group)
+            write(each, "running", True)
         launch.begin_s = from_s + ready_s
         if moves:
             launch.begin_s = max(launch.begin_s, *(each.paused_since_s + seconds for each, seconds in moves))
@@ -325,7 +418,7 @@ class StageScheduler(Scheduler, StageView):
         launch.cost = cost = self._true_cost(launch)
         if attempt is None:
             believed, begin_s, batch = self._believed(launch), launch.begin_s, 1 + len(launch.batch)
-            progress.attempt = Attempt(group, progress.index, progress.done, begin_s, begin_s, believed, batch=batch)
+            track.attempt = Attempt(group, progress.index, progress.done, begin_s, begin_s, believed, batch=batch)
         launch.steps_from_s = launch.begin_s
         if cost.first_s:
             launch.steps_from_s += cost.first_s * sum(not each.done for each in launch.requests())
@@ -338,16 +431,16 @@ class StageScheduler(Scheduler, StageView):
         if last is None:
             progress.request.start_s = from_s
         elif last is not group:
-            progress.moves += 1
-            progress.degree_changes += len(last.gpus) != len(group.gpus)
+            write(progress, "moves", progress.moves + 1)
+            write(progress, "degree_changes", progress.degree_changes + (len(last.gpus) != len(group.gpus)))
         if progress.pauses and progress.paused_since_s < now_s and last is not None:
-            progress.paused_s += now_s - progress.paused_since_s
+            write(progress, "paused_s", progress.paused_s + (now_s - progress.paused_since_s))
 
     def _believed(self, launch: Running) -> StageCost:
         return self.cost(launch.progress, len(launch.gpus), batch=1 + len(launch.batch))
 
     def _true_cost(self, launch: Running) -> StageCost:
-        if self.estimates_are_exact:
+        if self._estimates_are_exact:
             return self._believed(launch)
         progress = launch.progress
         return self.executor.cost(progress.request, progress.stage, len(launch.gpus), 1 + len(launch.batch))
@@ -428,12 +521,13 @@ class StageScheduler(Scheduler, StageView):
         if self.group_policy.decides_before_release:
             self._decide(now_s)
         self._release(launch, group)
-        attempt = progress.attempt
+        track = self._tracks[progress]
+        attempt = track.attempt
         assert attempt is not None
         attempt.until_s, attempt.steps = now_s, attempt.steps + launch.steps
         if launch.batch:
             self.executor.ran_together(launch.requests(), attempt)
-            progress.attempt = None
+            track.attempt = None
         taken_s, batch = now_s - launch.begin_s, 1 + len(launch.batch)
         self.estimates.observed(progress.request, progress.stage, len(launch.gpus), launch.steps, taken_s, batch)
         for each in launch.requests():
@@ -442,14 +536,19 @@ class StageScheduler(Scheduler, StageView):
 
     def _advance(self, progress: Progress, group: Worker, steps: int, now_s: float) -> None:
         """Count ``steps`` of a launch that ended: the request waits at a boundary, goes on, or has ended."""
-        progress.running, progress.paused_since_s = False, now_s
-        self.executor.launch_ended(progress, group, progress.stage, steps == progress.left, now_s)
-        if progress.advance(steps):
+        write(progress, "running", False)
+        write(progress, "paused_since_s", now_s)
+        stage = progress.stage
+        self.executor.launch_ended(progress, group, stage, steps == progress.left, now_s)
+        is_last = advance(progress, steps)
+        if progress.stage is not stage:
+            self._tracks[progress].forget_stage()
+        if is_last:
             self._close(progress)
             answer_s = self.executor.answer_s(progress.request)
             self._clock.at(now_s + answer_s, INSERTION, self._complete, progress)
         else:
-            self.waiting[progress] = None
+            self._waiting[progress] = None
             self._at_boundary.append(progress)
             self._dispatch_later(now_s)
         self.group_policy.at_boundary(progress, now_s)
@@ -459,12 +558,13 @@ class StageScheduler(Scheduler, StageView):
         self._busy &= ~self._bit[on.gpus]
         self._run.cluster.vacate(on)
         for gpu in launch.gpus:
-            self.claimed[gpu] -= 1
+            self._claimed.add(gpu, -1)
         del self._launches[launch.progress]
         for other in launch.batch:
             del self._in_batch_of[other]
 
     def _complete(self, progress: Progress) -> None:
+        del self._tracks[progress]
         self.executor.complete(progress)
         now_s = self._clock._now
         self.group_policy.ended(progress, now_s)
@@ -472,7 +572,7 @@ class StageScheduler(Scheduler, StageView):
 
     def _pause(self, progress: Progress, now_s: float) -> None:
         """Count a boundary after which ``progress`` does not run on at once, and end its attempt."""
-        progress.pauses += 1
+        write(progress, "pauses", progress.pauses + 1)
         self._close(progress)
 
     def _close_on(self, launch: Running) -> None:
@@ -482,41 +582,34 @@ class StageScheduler(Scheduler, StageView):
         """
         mask = launch.mask
         for progress in self._at_boundary:
-            attempt = progress.attempt
-            if progress is launch.progress or progress.running:
+            track = self._tracks.get(progress)
+            if track is None or progress is launch.progress or progress.running:
                 continue
-            if attempt is not None and mask & self._bit[attempt.group.gpus]:
+            if track.attempt is not None and mask & self._bit[track.attempt.group.gpus]:
                 self._close(progress)
 
     def _close(self, progress: Progress) -> None:
         """Record the attempt of ``progress``, if it has one."""
-        if progress.attempt is not None:
-            self.executor.ran(progress, progress.attempt)
-            progress.attempt = None
+        track = self._tracks.get(progress)
+        if track is not None and track.attempt is not None:
+            self.executor.ran(progress, track.attempt)
+            track.attempt = None
 
     # -- GPUs that fail ----------------------------------------------------------------------------------------------
 
     def worker_changed(self, worker: Worker, now_s: float) -> None:
-        """Hold a GPU that is down or loads, as a launch would, until it is back.
-
-        Raises ConfigError for a GPU that an autoscaler gives back.
-        """
-        if worker.rental != ON:
-            raise ConfigError(
-                "controller: an autoscaler gives back GPUs, and scheduler=stages keeps all of the cluster; choose "
-                "another scheduler=, or controller=none"
-            )
+        """Hold a GPU that is down or loads, as a launch would, until it is back."""
         gpu, is_away = worker.id, worker.down or worker.loading
         if is_away == (gpu in self._away):
             return
         if is_away:
             self._away.add(gpu)
             self._busy |= 1 << gpu
-            self.claimed[gpu] += 1
+            self._claimed.add(gpu, 1)
         else:
             self._away.remove(gpu)
             self._busy &= ~(1 << gpu)
-            self.claimed[gpu] -= 1
+            self._claimed.add(gpu, -1)
         self._decide(now_s)
 
     def _abort(self, worker: Worker, now_s: float) -> list[Request]:
@@ -539,7 +632,7 @@ class StageScheduler(Scheduler, StageView):
             if any(restarted):
                 launch.is_moved = False
                 self._part(launch, now_s)
-        for progress in self.waiting:
+        for progress in self._waiting:
             if self._restart(progress, progress.group, worker, now_s):
                 self.group_policy.restarted(progress, now_s)
         if lost:
@@ -553,13 +646,16 @@ class StageScheduler(Scheduler, StageView):
         self._clock.cancel(launch.due)
         self._release(launch, on)
         for progress in launch.requests():
+            track = self._tracks[progress]
             if launch.moving is not None:
                 self._close(progress)
-            elif progress.attempt is not None:
-                from_s, progress.attempt = progress.attempt.from_s, None
+            elif track.attempt is not None:
+                from_s, track.attempt = track.attempt.from_s, None
             self.executor.lost(progress, on, from_s, now_s, 1 + len(launch.batch))
             from_s = now_s  # the GPUs' time is recorded once
-            progress.running, progress.left, progress.group = False, 0, launch.group
+            for name, value in (("running", False), ("left", 0), ("group", launch.group)):
+                write(progress, name, value)
+            del self._tracks[progress]
             self.group_policy.at_boundary(progress, now_s)
             self.group_policy.ended(progress, now_s)
 
@@ -568,7 +664,8 @@ class StageScheduler(Scheduler, StageView):
         if at is None or worker.id not in at.gpus:
             return False
         self._close(progress)
-        progress.restart(now_s)
+        restart(progress, now_s)
+        self._tracks[progress].forget_stage()
         self.executor.restarted(progress)
         return True
 
@@ -580,12 +677,12 @@ class StageScheduler(Scheduler, StageView):
         launch.steps = min(launch.steps, *(each.left for each in launch.requests()))
         for each in parted:
             del self._in_batch_of[each]
-            self.waiting[each] = None
+            self._waiting[each] = None
             self.group_policy.at_boundary(each, now_s)
 
     def stranded(self) -> list[tuple[Request, str]]:
-        left = [*self.waiting, *(progress for launch in self._queue for progress in launch.requests())]
-        self.waiting.clear()
+        left = [*self._waiting, *(progress for launch in self._queue for progress in launch.requests())]
+        self._waiting.clear()
         self._queue.clear()
         why = f"{class_name(self.group_policy)} never launched it again"
         return [(progress.request, why) for progress in left]

@@ -45,6 +45,9 @@ class Schedule:
 
     def __post_init__(self) -> None:
         times = self.times
+        if not isinstance(times, np.ndarray) or times.dtype.kind not in "fiu":
+            found = times.dtype if isinstance(times, np.ndarray) else type(times).__name__
+            raise TraceError(f"arrival times: expected an array of seconds, found {found}; correct the process")
         if times.ndim != 1 or not (times >= 0).all() or (times[1:] < times[:-1]).any():
             raise TraceError(
                 "arrival times: expected one row of seconds, 0 or later, that never fall; correct the process"

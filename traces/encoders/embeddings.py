@@ -16,6 +16,9 @@ VERSION = 1
 BLOCK = 2048
 """Requests embedded at a time by `embed`."""
 
+MAX_LENGTH = 1.01
+"""Longest vector of an encoder, whose dot products are similarities of at most 1; rounded ones are a little longer."""
+
 Vectors = npt.NDArray[np.float32]
 
 
@@ -88,6 +91,10 @@ def _encoded(prompts: pa.ChunkedArray, encoder: Encoder, quiet: bool | None, don
                     raise TraceError(f"{found}, expected float32 {expected}; correct the encoder")
                 if not np.isfinite(given).all():
                     raise TraceError(f"encoder {encoder.name}: gave a vector that is not finite; correct the encoder")
+                lengths = np.linalg.norm(given, axis=1)
+                if (lengths > MAX_LENGTH).any():
+                    found = f"gave a vector of length {lengths.max():.6g}"
+                    raise TraceError(f"encoder {encoder.name}: {found}, expected 1; scale what it returns")
                 vectors[~known] = given
             yield (vectors[place],)
             bar.update(stop - start)

@@ -21,6 +21,7 @@ from typing_extensions import get_protocol_members, is_protocol
 
 from sim.core.errors import ConfigError
 from sim.core.former_names import present_word
+from sim.run.config.checked_calls import checked_calls
 from sim.run.config.choices import choices
 from sim.run.config.plugins import TARGET
 from sim.run.config.target import located, no_such
@@ -57,7 +58,7 @@ class Parts:
             self._building.append(name)
             self._built[name] = build(self._nodes[name], name, kind, parts=self)
             self._building.pop()
-        return _checked(self._built[name], kind, name)
+        return checked_calls(_checked(self._built[name], kind, name), kind)
 
     def refuse_unread(self, system: str) -> None:
         """Raise ConfigError if a chosen part is used by nothing in ``system``."""
@@ -106,7 +107,7 @@ def build(node: Any, key: str, kind: Any = None, parts: Parts | None = None) -> 
     if lacking:
         raise ConfigError(f"{key}.{lacking[0]}: {node[TARGET]} needs this setting and nothing sets it")
     arguments = {name: _argument(value, f"{key}.{name}", hints.get(name), parts) for name, value in given.items()}
-    return _checked(target(**arguments, **wired), kind, key)
+    return checked_calls(_checked(target(**arguments, **wired), kind, key), kind)
 
 
 _ANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)

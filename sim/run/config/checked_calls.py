@@ -1,0 +1,294 @@
+"""Checked calls of parts from outside the package: what a method returns must be what its protocol says.
+
+The return types of a protocol are the law. ``-> Seconds`` is a finite number of seconds, 0 or more; ``-> bool`` is True
+or False, and not what Python takes for it. The class at fault is named at the call, before the value changes anything.
+
+Our own classes are not checked call by call, so that they cost nothing: their tests hold them, and what any part wrote
+is verified in bulk when the run ends (sim.metrics.invariants).
+"""
+
+import dataclasses
+import inspect
+import reprlib
+import types
+import typing
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import lru_cache, wraps
+from typing import Annotated, Any
+
+import numpy as np
+from pydantic import TypeAdapter, ValidationError
+from typing_extensions import get_protocol_members, is_protocol
+
+from sim.core.culprit import class_name, is_ours
+from sim.core.errors import SimulationError
+from sim.core.progress import Progress
+from sim.core.request import Request
+from sim.run.config.typed import spelled, strict
+
+Law = Callable[[Any], Any]
+"""Return the value, as a plain number where it is NumPy's. Raises Broken if it is not what it must be."""
+
+
+CHECKED = "is_checked"
+"""Mark of a checked method."""
+
+SHORT = reprlib.Repr()
+SHORT.maxother = SHORT.maxstring = 120
+
+
+class Broken(Exception):
+    """A value is not what the law says; the text is what was expected."""
+
+
+def checked_calls(part: Any, kind: Any) -> Any:
+    """Have every call of a method of ``part`` checked that its own class defines and a protocol of it describes.
+
+    Args:
+        part: an object; one of our own classes is returned as it is.
+        kind: the protocol that is expected of it; None if that is not known.
+    """
+    made: Any = type(part)
+    if is_ours(class_name(part)):
+        return part
+    checked: type | None = _checked_class(made, kind)
+    if checked is not None:
+        object.__setattr__(part, "__class__", checked)  # it may be a frozen dataclass
+        if "bind" not in vars(checked):
+            _check_attributes(part, kind)
+    return part
+
+
+@lru_cache(maxsize=256)
+def _checked_class(made: Any, kind: Any) -> type | None:
+    """Return a subclass of ``made`` with checked methods, of the same name; None if there is nothing to check."""
+    body: dict[str, Any] = {}
+    for protocol in _protocols(made, kind):
+        for name in get_protocol_members(protocol):
+            own = inspect.getattr_static(made, name, None)
+            stated = inspect.getattr_static(protocol, name, None)
+            function = _function(own)
+            if name in body or is_ours(getattr(function, "__module__", "sim")):
+                continue  # an attribute, or a default body of the protocol
+            if hasattr(function, CHECKED):
+                continue  # as a member of another protocol
+            if name == "bind" and inspect.isfunction(own):
+                body[name] = _binding(own, kind)
+                continue
+            hint = typing.get_type_hints(_function(stated), include_extras=True).get("return")
+            if law_of(hint) is None:
+                continue
+            if isinstance(own, property):
+                body[name] = property(_checked(function, name, hint))
+            elif inspect.isfunction(own):
+                body[name] = _checked(own, name, hint)
+    if not body:
+        return None
+    body |= {"__slots__": (), "__module__": made.__module__, "__qualname__": made.__qualname__}
+    return type(made.__name__, (made,), body)
+
+
+def _protocols(made: type, kind: Any) -> Sequence[Any]:
+    """Return ``kind`` and what it extends, and the protocols that ``made`` inherits from."""
+    above = [*(kind.__mro__ if inspect.isclass(kind) else ()), *made.__mro__]
+    return [each for each in dict.fromkeys(above) if is_protocol(each)]
+
+
+def _function(member: Any) -> Any:
+    return member.fget if isinstance(member, property) else member
+
+
+def _checked(method: Callable[..., Any], name: str, hint: Any) -> Callable[..., Any]:
+    """Return ``method``, whose results must be a ``hint``; items of an iterable are checked as they are taken."""
+    is_lazy = typing.get_origin(hint) is Iterable
+    law = law_of(typing.get_args(hint)[0] if is_lazy else hint)
+    assert law is not None
+
+    def checked(part: Any, args: Sequence[Any], found: Any) -> Any:
+        try:
+            return law(found)
+        except Broken as broken:
+            raise _error(part, name, args, found, str(broken)) from None
+
+    @wraps(method)
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        found = method(self, *args, **kwargs)
+        if not is_lazy:
+            return checked(self, args, found)
+        if not isinstance(found, Iterable):
+            raise _error(self, name, args, found, "an iterable")
+        return (checked(self, args, item) for item in found)
+
+    setattr(call, CHECKED, True)
+    return call
+
+
+def _binding(method: Callable[..., Any], kind: Any) -> Callable[..., Any]:
+    @wraps(method)
+    def bind(self: Any, *args: Any, **kwargs: Any) -> None:
+        method(self, *args, **kwargs)
+        _check_attributes(self, kind)
+
+    setattr(bind, CHECKED, True)
+    return bind
+
+
+def _check_attributes(part: Any, kind: Any) -> None:
+    """Check the attributes that the protocol states, once the part is bound. Raises SimulationError."""
+    for protocol in _protocols(type(part), kind):
+        for name, hint in typing.get_type_hints(protocol, include_extras=True).items():
+            law = law_of(hint)
+            if law is None or name.startswith("_") or not hasattr(part, name):
+                continue
+            try:
+                law(getattr(part, name))
+            except Broken as broken:
+                found = SHORT.repr(getattr(part, name))
+                raise SimulationError(f"{class_name(part)} has {name} = {found}; expected {broken}") from None
+
+
+def _error(part: Any, name: str, args: Sequence[Any], found: Any, expected: str) -> SimulationError:
+    rows = [each.row for each in args if isinstance(each, Request)]
+    rows += [each.request.row for each in args if isinstance(each, Progress)]
+    where = f" for the request in row {rows[0]}" if rows else ""
+    return SimulationError(f"{class_name(part)} returned {SHORT.repr(found)} from {name}{where}; expected {expected}")
+
+
+# -- laws of types ---------------------------------------------------------------------------------------------------
+
+
+def law_of(hint: Any) -> Law | None:
+    """Return the law of the type ``hint``; None if anything is allowed, or if only a run could tell."""
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if hint is float:
+        return _real
+    if hint in (bool, int, str) or origin in (Annotated, typing.Literal):
+        return _plain(hint)
+    if origin in (types.UnionType, typing.Union):
+        return _any_of(inner)
+    if origin is tuple:
+        return _tuple(inner)
+    if origin is Iterable:
+        return law_of(inner[0])  # of its items
+    if inspect.isclass(origin) and issubclass(origin, Collection) and origin is not np.ndarray:
+        return _collection(origin, [law_of(each) for each in inner])
+    if not inspect.isclass(hint) or hint is type(None):
+        return None
+    if is_protocol(hint) and not getattr(hint, "_is_runtime_protocol", False):
+        return None
+    fields = _fields(hint)
+    return _instance(hint) if fields is None else _composed(hint, fields)
+
+
+def _real(value: Any) -> Any:
+    if isinstance(value, float | int | np.floating | np.integer) and not isinstance(value, bool):
+        return value
+    raise Broken("a number")
+
+
+def _plain(hint: Any) -> Law:
+    adapter: TypeAdapter[Any] = TypeAdapter(strict(hint))
+
+    def law(value: Any) -> Any:
+        value = value.item() if isinstance(value, np.generic) else value
+        try:
+            return adapter.validate_python(value, strict=True)
+        except ValidationError:
+            raise Broken("True or False" if hint is bool else spelled(hint)) from None
+
+    return law
+
+
+def _instance(kind: type) -> Law:
+    """Return the law of an object of ``kind``; the calls of one of a protocol are checked in turn."""
+
+    def law(value: Any) -> Any:
+        if isinstance(value, kind):
+            return checked_calls(value, kind) if is_protocol(kind) else value
+        raise Broken(f"a {kind.__name__}")
+
+    return law
+
+
+def _any_of(options: Sequence[Any]) -> Law | None:
+    laws = [law_of(option) for option in options if option is not type(None)]
+    known = [law for law in laws if law is not None]
+    if len(known) < len(laws):
+        return None
+    is_optional = type(None) in options
+
+    def law(value: Any) -> Any:
+        if value is None and is_optional:
+            return None
+        expected = []
+        for option in known:
+            try:
+                return option(value)
+            except Broken as broken:
+                expected.append(str(broken))
+        raise Broken(" or ".join([*expected, *(["None"] if is_optional else [])]))
+
+    return law
+
+
+def _tuple(inner: Sequence[Any]) -> Law:
+    laws = [law_of(hint) for hint in inner if hint is not ...]
+    is_any_length = len(laws) < len(inner)
+
+    def law(value: Any) -> Any:
+        if not isinstance(value, tuple) or not (is_any_length or len(value) == len(laws)):
+            raise Broken("a tuple" if is_any_length else f"a tuple of {len(laws)}")
+        of_items = laws * len(value) if is_any_length else laws
+        return tuple(item if each is None else each(item) for item, each in zip(value, of_items, strict=True))
+
+    return law
+
+
+def _collection(origin: type, laws: Sequence[Law | None]) -> Law:
+    """Return the law of a list and the like of one type of items, or of a mapping of keys and values."""
+
+    def law(value: Any) -> Any:
+        if not isinstance(value, origin) or isinstance(value, str):
+            raise Broken(f"a {origin.__name__.lower()}")
+        columns: Any = (value.keys(), value.values()) if isinstance(value, Mapping) else (value,)
+        for column, item_law in zip(columns, laws, strict=False):
+            if item_law is not None:
+                for item in column:
+                    item_law(item)
+        return value
+
+    return law
+
+
+def _fields(kind: type) -> Mapping[str, Any] | None:
+    """Return the types of the fields of a tuple with names, or of a dataclass of numbers alone; None of others."""
+    is_tuple = issubclass(kind, tuple) and hasattr(kind, "_fields")
+    if not is_tuple and not dataclasses.is_dataclass(kind):
+        return None
+    hints = typing.get_type_hints(kind, include_extras=True)
+    return hints if is_tuple or all(_is_number(hint) for hint in hints.values()) else None
+
+
+def _is_number(hint: Any) -> bool:
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Annotated:
+        return _is_number(inner[0])
+    if origin in (types.UnionType, typing.Union):
+        return all(option is type(None) or _is_number(option) for option in inner)
+    return hint in (float, int)
+
+
+def _composed(kind: type, fields: Mapping[str, Any]) -> Law:
+    laws = {name: law for name, hint in fields.items() if (law := law_of(hint)) is not None}
+
+    def law_of_fields(value: Any) -> Any:
+        if not isinstance(value, kind):
+            raise Broken(f"a {kind.__name__}")
+        for name, law in laws.items():
+            try:
+                law(getattr(value, name))
+            except Broken as broken:
+                raise Broken(f"{broken} as its {name}") from None
+        return value
+
+    return law_of_fields
