@@ -143,6 +143,8 @@ class Engine:
             f"controller{number or ''}": controller for number, controller in enumerate(controllers)
         }
         self._is_guarded = has_outsiders(self._parts)
+        if self._is_guarded:
+            cluster.guard()
         self._actors: dict[simpy.Process, str] = {}
 
     # -- for parts (sim.protocols.Run) -------------------------------------------------------------------------------

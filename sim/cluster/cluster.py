@@ -13,7 +13,7 @@ from sim.core.culprit import caller, innermost_kind, part_name
 from sim.core.errors import ConfigError, SimulationError
 from sim.core.gpu import Gpu, Kind
 from sim.core.model import Model, in_role
-from sim.core.worker import DRAINING, OFF, ON, STARTING, Worker
+from sim.core.worker import DRAINING, OFF, ON, STARTING, Guarded, Worker
 from sim.metrics.recorder import RunRecord
 from sim.metrics.usage_log import PACK
 from sim.protocols.cluster import SERVER
@@ -31,8 +31,8 @@ class Cluster:
     __slots__ = (  # faster to read and write than a dictionary of this many attributes
         "_clock", "_free", "_gpu_workers", "_group_of", "_groups", "_has_backlog", "_is_rented", "_kept_roles",
         "_kinds", "_live_groups", "_loads", "_max_batch", "_memory", "_parts", "_pull", "_record", "_rental_since_s",
-        "_request_gpus", "_spans", "_starts", "_worker_changed", "admit", "check_memory", "evict", "held", "idle",
-        "kinds", "last_order", "least_loaded", "models", "servers",
+        "_request_gpus", "_spans", "_starts", "_worker_changed", "_worker_class", "admit", "check_memory", "evict",
+        "held", "idle", "kinds", "last_order", "least_loaded", "models", "servers",
     )  # fmt: skip
 
     def __init__(self, kinds: Sequence[Kind], roles: Sequence[str], models: Mapping[str, Model]) -> None:
@@ -51,6 +51,7 @@ class Cluster:
         self._loads: dict[Worker, tuple[str, float, Cost, Entry]] = {}
         self._is_rented = False
         self._kept_roles = ""
+        self._worker_class: type[Worker] = Worker
         self._rental_since_s: dict[Worker, float] = {}
         self._starts: dict[Worker, Entry] = {}
         self.last_order: dict[str, str] = {}
@@ -216,6 +217,12 @@ class Cluster:
             f"{who} gave a request to {worker}, which {reason}; ask Cluster.least_loaded or Cluster.idle"
         )
 
+    def guard(self) -> None:
+        """Refuse changes of workers by others, where a class from outside the package sees them."""
+        self._worker_class = Guarded
+        for worker in self._gpu_workers:
+            worker.__class__ = Guarded
+
     def keep_roles(self, why: str) -> None:
         self._kept_roles = why
 
@@ -364,7 +371,7 @@ class Cluster:
         if group is None:
             number = len(self._gpu_workers) + len(self._groups)
             gpu, backend = workers[0].gpu, workers[0].backend
-            group = Worker(number, role, model, self._max_batch, members, gpu=gpu, backend=backend)
+            group = self._worker_class(number, role, model, self._max_batch, members, gpu=gpu, backend=backend)
             group.denoisers = stepping
             self._groups.append(group)
             self._group_of[role, stepping, members] = group
@@ -413,7 +420,7 @@ class Cluster:
         group = self._group_of.get(key)
         if group is None:
             number = len(self._gpu_workers) + len(self._groups)
-            group = Worker(
+            group = self._worker_class(
                 number, first._role, first.model, self._max_batch, key[2], gpu=first.gpu, backend=first.backend
             )
             self._groups.append(group)

@@ -1,12 +1,13 @@
 """Workers: one GPU, or a group of GPUs, with its running requests and resident assets."""
 
+import sys
 from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
 from backends.base import Asset, Backend
 from sim.core.clock import Entry
-from sim.core.culprit import caller
+from sim.core.culprit import caller, is_ours
 from sim.core.errors import SimulationError
 from sim.core.gpu import Gpu
 
@@ -95,3 +96,17 @@ class Worker:
 
     def __repr__(self) -> str:
         return f"worker {self.id} ({self._role})"
+
+
+class Guarded(Worker):
+    """A worker that refuses changes by a class from outside the package, but of ``due``, which an executor writes."""
+
+    __slots__ = ()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in ("due", "role") and not is_ours(sys._getframe(1).f_globals["__name__"]):
+            raise SimulationError(
+                f"{caller()} sets {name} of {self} to {value!r}; only the cluster changes a worker, and its methods "
+                "take the orders"
+            )
+        object.__setattr__(self, name, value)

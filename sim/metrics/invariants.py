@@ -164,8 +164,8 @@ def _check_sources(run: FinishedRun, columns: RequestColumns, served: Flags) -> 
     if at is not None:
         found = f"started the request in row {columns.first + at} from the artifact of row {source[at]}"
         raise run.policy_error("frontend", f"{found}; the trace has rows 0 to {last}")
-    at_source = np.where(known, source - columns.first, -1)
-    of_run = at_source >= 0  # artifacts of earlier rows filled the cache before the clock started
+    of_run = known & (source >= columns.first)  # artifacts of earlier rows filled the cache before the clock started
+    at_source = np.where(of_run, source - columns.first, 0)
     made_s = np.where(columns["outcome"] == COMPLETED, columns["finish_s"], np.inf)[at_source]
     at = _first(of_run & ~(made_s <= columns["arrival_s"] + GAP_S))
     if at is not None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from conf.assumption import Assumption
+from sim.core.culprit import caller
 from sim.core.errors import SimulationError
 from sim.metrics.attempts import AttemptLog
 from sim.metrics.request_columns import RequestColumns
@@ -80,13 +81,13 @@ class RunRecord:
     def gauge(self, name: str, read: Callable[[float], float | int | bool]) -> None:
         """Sample ``read`` as the column ``name``. Raises SimulationError if the name is taken."""
         if name in self.gauges or name in DERIVED_SERIES:
-            raise SimulationError(f"a part declares the gauge {name!r}, and there is one already; rename it")
+            raise SimulationError(f"{caller()} declares the gauge {name!r}, and there is one already; rename it")
         self.gauges[name] = Gauge(read)
 
     def log(self, name: str) -> EventLog:
         """Add a log called ``name``. Raises SimulationError if the name is taken."""
         if name in self.logs:
-            raise SimulationError(f"a part declares the log {name!r}, and there is one already; rename it")
+            raise SimulationError(f"{caller()} declares the log {name!r}, and there is one already; rename it")
         self.logs[name] = EventLog()
         return self.logs[name]
 

@@ -139,7 +139,7 @@ class RequestColumns:
     ) -> DeclaredColumn:
         """Add a column of a part's own. Raises SimulationError if its name is taken or its type is none of NULLS."""
         if name in self or name in DERIVED or kind not in NULLS:
-            wrong = f"a part declares the column {name!r} as {kind}"
+            wrong = f"{caller()} declares the column {name!r} as {kind}"
             raise SimulationError(f"{wrong}: expected a name that is not taken, and float, int or bool")
         values = np.full(len(self), NULLS[kind] if default is None else default)
         self.declared[name] = DeclaredColumn(values, self.first, public, total)

@@ -113,7 +113,7 @@ FALSE = [
     ("backend", "NanLoad", (*VANILLA, "allocation=fixed-split"), r"{part} returned Cost\(seconds=nan.* from load"),
     ("backend", "HalfBytes", VANILLA, "{part} returned 0.5 from bytes; expected int"),
     # executors of whole requests
-    ("executor", "Twice", VANILLA, r"\({part}\) was busy on worker \d+ until .* something else from"),
+    ("executor", "Twice", VANILLA, r"{part} sets busy_until_s of worker \d+ .* to 0.0"),
     ("executor", "Nanoseconds", VANILLA, r"\({part}\) ran 50 steps of the request in row 0 in"),
 ]  # fmt: skip
 

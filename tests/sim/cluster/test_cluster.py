@@ -15,7 +15,7 @@ from sim.cluster.free_workers import FreeWorkers, remove
 from sim.core.errors import ConfigError, SimulationError
 from sim.core.gpu import Gpu
 from sim.core.model import Model
-from sim.core.plan import HIT, MISS, Plan
+from sim.core.plan import DECLARED, HIT, MISS, Plan
 from sim.core.request import Request
 from sim.core.worker import Worker
 from sim.engine import Engine
@@ -64,7 +64,7 @@ class Marked:
         self.run = run
 
     def admit(self, request: Request, now_s: float) -> float:
-        hit = {"lookup": HIT, "source": 0, "k": 1, "of_steps": 2}
+        hit = {"lookup": HIT, "source": DECLARED, "k": 1, "of_steps": 2}
         self.run.assign(
             request, Plan(self.run.models["large"].name, **hit if self.hits[request.row] else {"lookup": MISS})
         )

@@ -402,7 +402,7 @@ UTILISATION, FORESIGHT = "controller=autoscale-utilisation", "controller=autosca
         ),
         (
             (UTILISATION, "system=edf-best-fit", "models=flux-dev-xdit", "arrivals.rate_rpm=4"),
-            "controller: an autoscaler gives back GPUs, and scheduler=stages keeps all of the cluster",
+            "controller: found Autoscaler, which orders GPUs to other roles, into groups or back; scheduler=stages",
         ),
         ((FORESIGHT, "slo=[]"), "perfect knowledge plans for the first latency limit"),
         ((FORESIGHT, "arrivals=closed"), "perfect knowledge needs arrival times"),
@@ -414,8 +414,3 @@ def test_what_cannot_be_is_refused(words: tuple[str, ...], message: str) -> None
     with pytest.raises(ConfigError) as refused:
         simulated("cluster=h100", "cluster.count=8", "trace.requests=100", *words)
     assert message in str(refused.value)
-
-
-def test_rule_that_wants_no_number_is_named() -> None:
-    with pytest.raises(SimulationError, match=r"Wishes wants nan GPUs; expected 0 or more"):
-        served([0.0, 20.0], 5.0, Autoscaler(Wishes([math.nan]), 0.0, 10.0))

@@ -15,7 +15,7 @@ from sim.control.roles import apply_split
 from sim.control.split import Demand
 from sim.core.errors import ConfigError
 from sim.core.model import Model
-from sim.core.plan import HIT, MISS, Plan
+from sim.core.plan import DECLARED, HIT, MISS, Plan
 from sim.core.request import COMPLETED, Request
 from sim.execution.sequential import Sequential
 from sim.execution.static_batch import StaticBatch
@@ -52,7 +52,7 @@ class Cached(Direct):
     def admit(self, request: Request, now_s: float) -> float:
         plan = Plan(self.run.model("large").name, lookup=MISS)
         if request.row in self.hits:
-            plan = Plan(self.run.model("small").name, 25, 50, lookup=HIT, source=0)
+            plan = Plan(self.run.model("small").name, 25, 50, lookup=HIT, source=DECLARED)
         self.run.assign(request, plan)
         return 0.0
 

@@ -36,7 +36,7 @@ def reused(draw: st.DrawFn) -> Request:
     plan["lookup"] = draw(st.integers(1, len(LOOKUPS) - 1))
     plan["source"] = draw(st.integers(MISSING, FIRST + ROWS - 1))
     plan["model"] = draw(st.sampled_from([None, *MODELS]))
-    request.plan = request.planned = Plan(**plan)
+    request.plan = Plan(**plan)
     request.model = request.plan.model
     return request
 
@@ -48,7 +48,7 @@ def direct(draw: st.DrawFn) -> Request:
     for name, kind in SERVED.items():
         if name not in OWN:
             setattr(request, name, draw(reals if kind == REAL else wholes))
-    request.plan = request.planned = Plan(draw(st.sampled_from(MODELS)))
+    request.plan = Plan(draw(st.sampled_from(MODELS)))
     request.model = request.plan.model
     return request
 
@@ -169,6 +169,6 @@ def test_hit_names_its_source_request() -> None:
     """The source may be one of the rows that were not served."""
     columns = RequestColumns(ROWS, MODELS, FIRST)
     request = Request(FIRST, 0.0, 64, 64, 50)
-    request.plan = request.planned = Plan("sana", lookup=HIT, source=1)
+    request.plan = Plan("sana", lookup=HIT, source=1)
     columns.end(request, 1.0, COMPLETED, "")
     assert table(columns)["source_id"] == ["r1", *[None] * (ROWS - 1)]

@@ -12,7 +12,7 @@ from backends.base import Cost, Work
 from sim.cluster.allocation import ControlNetServers, FewSmall, FixedSplit
 from sim.core.errors import ConfigError
 from sim.core.model import Model
-from sim.core.plan import Plan
+from sim.core.plan import DECLARED, MISSING, Plan
 from sim.core.request import Request
 from sim.frontend.direct import Direct
 from sim.protocols import Run
@@ -35,7 +35,9 @@ class Marked(Direct):
 
     def admit(self, request: Request, now_s: float) -> float:
         hit = request.row in self.hits
-        self.run.assign(request, Plan(self.run.model("small" if hit else "large").name, source=0 if hit else -1))
+        self.run.assign(
+            request, Plan(self.run.model("small" if hit else "large").name, source=DECLARED if hit else MISSING)
+        )
         return 0.0
 
 
