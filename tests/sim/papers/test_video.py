@@ -15,9 +15,9 @@ from sim.papers.video.policies import policy_of
 from sim.papers.video.replay import FILE_S_PER_PIXEL, POLLING_S, Machine, workload
 from sim.papers.video.results import make
 from sim.papers.video.rows import MEASURES, read_folder, statistics_of
+from tests.conftest import ORACLES
 
-SHARED = Path(__file__).parents[4] / "shared" / "data" / "wan22_npu"
-needs_logs = pytest.mark.skipif(not SHARED.is_dir(), reason=f"the logs are not at {SHARED}")
+LOGS = ORACLES / "wan22_npu"
 
 SHAPES = {"short": (854, 480, 80, 3), "medium": (854, 480, 120, 4), "long": (1280, 720, 80, 6)}
 PROFILE = {"short": 100.0, "medium": 200.0, "long": 600.0}
@@ -149,7 +149,7 @@ def test_folder_without_a_profile_is_refused(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def real() -> Mapping[tuple[object, ...], Mapping[str, Mapping[str, float]]]:
     """The results of the real folder, by machine, requests and policy; a log in place of its published row."""
-    runs = make(SHARED)["runs"]
+    runs = make(LOGS)["runs"]
     return {(run["groups"], run["degree"], run["requests"], run["policy"]): run for run in reversed(runs)}
 
 
@@ -158,16 +158,16 @@ DAMPED = "central pull, beta 0.5, tails spread"
 MAX_RISK = "central pull, beta 1, tails spread"
 
 
-@needs_logs
+@pytest.mark.oracle
 def test_logged_sizes_arrivals_and_tails_follow_from_the_seed() -> None:
-    for run in read_folder(SHARED).runs:
+    for run in read_folder(LOGS).runs:
         if run.log:
             sizes, arrivals = workload(run.requests, run.rate_rps)
             assert [row.size for row in run.log] == sizes
             assert [row.arrival_s for row in run.log] == pytest.approx(arrivals, abs=6e-4)
 
 
-@needs_logs
+@pytest.mark.oracle
 def test_tail_gate_is_replayed_exactly_on_its_own_seconds(real: Mapping) -> None:
     run = real[8, 1, 100, GATE]
     assert run["same_tails"]
@@ -176,7 +176,7 @@ def test_tail_gate_is_replayed_exactly_on_its_own_seconds(real: Mapping) -> None
     assert max(abs(each["rules_alone_s"] / each["measured_s"] - 1) for each in run["each"]) < 0.03
 
 
-@needs_logs
+@pytest.mark.oracle
 @pytest.mark.parametrize(
     ("run", "limits"),
     [
@@ -194,16 +194,16 @@ def test_profile_predicts_a_run_within_its_stated_error(real: Mapping, run: tupl
         assert abs(real[run]["error"][name]) <= limit, name
 
 
-@needs_logs
+@pytest.mark.oracle
 def test_preemptions_are_those_of_the_log(real: Mapping) -> None:
     for run in real.values():
         if run["preemptions"]["measured"] is not None:
             assert run["preemptions"]["ours"] == run["preemptions"]["measured"]
 
 
-@needs_logs
+@pytest.mark.oracle
 def test_max_risk_on_the_schedulers_own_estimates_gains_little_or_loses_much() -> None:
-    changes = {(each["name"], each["policy"]): each for each in make(SHARED)["changes"]}
+    changes = {(each["name"], each["policy"]): each for each in make(LOGS)["changes"]}
     few = changes["4xUSP2, 50 at 0.05/s", MAX_RISK]
     many = changes["4xUSP2, 100 at 0.03/s", MAX_RISK]
     assert few["measured"] == pytest.approx(-0.0007, abs=1e-4)
