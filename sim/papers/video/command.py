@@ -27,11 +27,12 @@ def replay(
     """Replay logged runs of Wan2.2 on eight NPUs, and write video.md, .json and .png.
 
     DIR holds a log per run, named as 4xusp2_n50_r0.05_costdamped.csv (groups x degree, requests, requests a second,
-    policy), the profiles by parallel degree, and a table of published statistics. Without DIR, a clone of the
+    policy), the profiles by parallel degree, and a table of published statistics. What cannot be replayed is skipped
+    and named. Without DIR, a clone of the
     repository takes the logs that it holds.
 
     Raises:
-        ConfigError: a file cannot be read or written, a run cannot be replayed, or there is no DIR outside of a clone.
+        ConfigError: a file cannot be read or written, no run can be replayed, or there is no DIR outside of a clone.
     """
     from sim.papers.video import page, results  # importing matplotlib and scipy takes a second
 
@@ -41,6 +42,9 @@ def replay(
     facts = results.make(folder)
     for run in facts["runs"]:
         print(page.line_of(run))
+    for each in facts["skipped"]:
+        print(f"skipped: {each}")
+    print(f"{len(facts['runs'])} runs replayed, {len(facts['skipped'])} skipped")
     image = f"{NAME}.png"
     write_page(output, NAME, facts, page.render(facts, image), {image: page.draw(facts)})
     return 0

@@ -87,7 +87,7 @@ MAX_SEARCHES = 10_000
 class PreemptClass(GroupPolicy):
     """Pack requests at a boundary into aligned groups by worth; a preemptible class gives way to an urgent one.
 
-    There is pressure while an urgent request is in the system or too many of them were late. Under pressure a
+    There is pressure while an urgent request has steps left or too many of them were late. Under pressure a
     preemptible request at a boundary is put aside (``give_way=pause``), or confined to few GPUs (``demote``) and put
     aside only if no group is left for it. One that was put aside for ``starved_s`` takes any idle GPU first.
 
