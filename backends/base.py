@@ -250,6 +250,17 @@ class Backend(Protocol):
         """
         raise BackendError(f"{type(self).__name__} does not know a step on several GPUs; add backend=profiled")
 
+    def unequal_sizes(self, model: str) -> Collection[tuple[int, int, int]]:
+        """Return the (width, height, frames) at which the steps of ``model`` take unequal seconds (``step_ends``)."""
+        return ()
+
+    def step_ends(self, work: Work) -> Sequence[float]:
+        """Return the ends of the steps of a full run like ``work``, from 0 to N, in mean steps; empty if all are equal.
+
+        The first is 0 and the last N. ``steps`` charges them, and ``group_step`` is the mean step.
+        """
+        return ()
+
     def component_s(self, component: str, work: Work, gpus: int) -> Seconds:
         """Return the seconds of a ``component`` besides text encoder, denoiser and VAE, for a plan that names one."""
         raise BackendError(f"{type(self).__name__} knows no component {component!r}; add backend=profiled")

@@ -23,6 +23,7 @@ How a cost follows from the points of a list:
 - Outside the grid a run stops (``extrapolate=error``). With ``extrapolate=warn`` the nearest edge is scaled in
   proportion to the pixels and to the batch, and the summary says so.
 - Encoding and decoding beyond the largest batch take that batch's time in proportion to the images, without a warning.
+- A time of ``step`` or ``gang_step`` is the mean step of a full run; ``step_shares`` says which steps take longer.
 - Works of different sizes or numbers of ControlNets share no batch: their times add up (except in ``patched``).
 - ``text_encode``, ``vae_encode`` and ``vae_decode`` cost nothing if absent: ``step`` is then taken to include them.
   Other absent keys stop a run that needs them, except ``load_s`` (``backend.unpublished_load_s``), and ``energy`` with
@@ -41,7 +42,7 @@ from typing import Annotated, Literal, TypeVar
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from backends.base import BackendError
+from backends.base import BackendError, size_text
 from backends.patched import MAX_S, PatchTiming
 from backends.scatter import Scatter
 from backends.table import Table
@@ -105,6 +106,15 @@ class GroupPoint(Point):
     """Seconds of one step on ``gpus`` GPUs together; ``source`` says how they share it."""
 
     gpus: Annotated[int, Field(ge=2)]
+
+
+class StepShares(Strict):
+    """Weights of the steps of a full run at one size by index, the first step first; later ones weigh as the last."""
+
+    width: Count
+    height: Count
+    frames: Frames = 1
+    shares: Annotated[list[Quantity], Field(min_length=1)]
 
 
 class ComponentPoint(Point):
@@ -224,6 +234,9 @@ class Profile(Strict):
             be served; another stage must then have points.
         gang_step: a step on several GPUs together. Fixed groups take its speedup over ``step`` at batch 1, groups that
             change take its seconds.
+        step_shares: sizes whose steps are not equal. Of N steps, each takes the seconds of ``step`` or ``gang_step``
+            times its weight over the mean weight of the N, so that a full run takes N times those seconds. Sizes must
+            match exactly; the steps of others are equal.
         text_encode: encoding the prompts of a batch; has no size.
         vae_encode: encoding a batch of images to be refined.
         vae_decode: decoding a batch, with post-processing.
@@ -261,6 +274,7 @@ class Profile(Strict):
     validation: str | None = None
     step: list[Point]
     gang_step: list[GroupPoint] = []
+    step_shares: list[StepShares] = []
     text_encode: list[Timing] = []
     vae_encode: list[Point] = []
     vae_decode: list[Point] = []
@@ -278,6 +292,14 @@ class Profile(Strict):
     power_w: Quantity | None = None
     scatter: Scatter | None = None
     patched: PatchTiming | None = None
+
+    @field_validator("step_shares")
+    @classmethod
+    def _one_of_a_size(cls, found: list[StepShares]) -> list[StepShares]:
+        sizes = [size_text(each.width, each.height, each.frames) for each in found]
+        if twice := [size for size in sizes if sizes.count(size) > 1]:
+            raise ValueError(f"found {sizes.count(twice[0])} entries of {twice[0]}, expected one of each size")
+        return found
 
     @cached_property
     def group_tables(self) -> dict[int, Table]:

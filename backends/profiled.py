@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import fsum
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -24,13 +25,16 @@ from backends.base import (
 )
 from backends.lookup import Lookup, exact_total
 from backends.patched import Size
-from backends.profile import LoraTiming, Profile, find, shipped
+from backends.profile import LoraTiming, Profile, StepShares, find, shipped
 from backends.scatter import drawn
 from conf.assumption import Assumption
 from conf.ranges import Seconds
 
 Factor = Annotated[float, Ge(1e-6), Le(1e6)]
 """A factor on measured seconds; the bounds lie far beyond the ratio of any two GPUs."""
+
+ROUNDING = 1e-9
+"""Greatest difference of two sums of equal steps, as a share of them."""
 
 MAX_PATCH_BATCHES = 100_000
 """Size of the cache of patch batches; traces of many sizes have more than memory holds."""
@@ -73,11 +77,14 @@ class Profiled:
     measures_memory: bool = field(init=False)
     profiles: dict[str, Profile] = field(init=False)
     _lookup: Lookup = field(init=False, repr=False)
+    _has_unequal_steps: bool = field(init=False, repr=False)
     # (shape, batch) -> one step: batches change often, and a look-up in a dict is cheap.
     _steps: dict[tuple[str, int], Cost] = field(init=False, default_factory=dict)
     _peaks: dict[tuple[str, int], int | None] = field(init=False, default_factory=dict)
     # (model, sorted sizes, side) -> one step of patches.
     _patch_steps: dict[tuple[str, tuple[Size, ...], int], Cost] = field(init=False, default_factory=dict)
+    # (shape, steps) -> ends of the steps.
+    _step_ends: dict[tuple[str, int], tuple[float, ...]] = field(init=False, default_factory=dict)
     # (shape, steps) -> probabilities and factors of the scatter.
     _scatters: dict[tuple[str, int], tuple[Any, Any] | None] = field(init=False, default_factory=dict)
 
@@ -90,6 +97,7 @@ class Profiled:
         self.profiles = find(self.gpu, folders)
         self._lookup = Lookup(self.gpu, self.profiles, self.extrapolate, self.service_factor)
         self.measures_memory = any(profile.memory for profile in self.profiles.values())
+        self._has_unequal_steps = any(profile.step_shares for profile in self.profiles.values())
         self.by_row = any(profile.scatter is not None for profile in self.profiles.values())
 
     def open(self, asked: RequestInputs) -> None:
@@ -119,14 +127,16 @@ class Profiled:
         return self._lookup.in_turn(parts)
 
     def steps(self, works: Sequence[Work], count: int = 1) -> Cost:
+        """Raises BackendError for a batch whose next steps are unequal."""
         known = self._steps
+        mean_steps = self._mean_steps(works, count) if self._has_unequal_steps else count
         if len(works) == 1:
             work = works[0]
             work.done += count
             one = known.get((work.shape, 1)) or self._step((work.shape, 1), work)
             if self.by_row and (factor := self._factor(work)) != 1.0:
                 one = one.times(factor)
-            return one.times(count)
+            return one.times(mean_steps)
         groups: dict[str, int] = {}
         so_far = groups.get
         for work in works:
@@ -135,16 +145,52 @@ class Profiled:
             groups[shape] = so_far(shape, 0) + 1
         costs = [known.get(group) or self._step(group, _first_of_shape(works, group[0])) for group in groups.items()]
         if len(groups) == 1:
-            return costs[0].times(count)
+            return costs[0].times(mean_steps)
         self._lookup.record.mixed = True
-        return exact_total(costs).times(count)
+        return exact_total(costs).times(mean_steps)
+
+    def _mean_steps(self, works: Sequence[Work], count: int) -> float:
+        """Return in how many mean steps the next ``count`` steps of ``works`` are run."""
+        found = [
+            ends[work.done + count] - ends[work.done] if (ends := self.step_ends(work)) else count for work in works
+        ]
+        longest = max(found)
+        if longest - min(found) > ROUNDING * longest:
+            what = (
+                f"step_shares: {len(works)} requests are at steps of unequal seconds, and no batch of such was measured"
+            )
+            raise self._lookup.lacks(works[0].model, what, "serve one request at a time, or take step_shares out")
+        return longest
+
+    def unequal_sizes(self, model: str) -> list[tuple[int, int, int]]:
+        profile = self.profiles.get(model)
+        return [] if profile is None else [_size(at) for at in profile.step_shares if len(set(at.shares)) > 1]
+
+    def step_ends(self, work: Work) -> tuple[float, ...]:
+        key = (work.shape, work.steps)
+        ends = self._step_ends.get(key)
+        if ends is None:
+            ends = self._step_ends[key] = self._ends(work)
+        return ends
+
+    def _ends(self, work: Work) -> tuple[float, ...]:
+        size = (work.width, work.height, work.frames)
+        shares = next((at.shares for at in self.profiles[work.model].step_shares if size == _size(at)), None)
+        if shares is None:
+            return ()
+        weights = [shares[min(step, len(shares) - 1)] for step in range(work.steps)]
+        if len(set(weights)) < 2:
+            return ()
+        whole = fsum(weights)
+        return tuple(work.steps * (fsum(weights[:step]) / whole) for step in range(work.steps + 1))
 
     def _step(self, group: tuple[str, int], work: Work) -> Cost:
         cost = self._steps[group] = self._lookup.step(work, group[1])
         return cost
 
     def patched(self, works: Sequence[Work], side: int, count: int = 1) -> Cost:
-        """Return the typical cost, whatever the rows."""
+        """Return the typical cost, whatever the rows. Raises BackendError for a batch whose next steps are unequal."""
+        mean_steps = self._mean_steps(works, count) if self._has_unequal_steps else count
         sizes = []
         for work in works:
             work.done += count
@@ -157,7 +203,7 @@ class Profiled:
                 self._patch_steps.clear()
             self._lookup.record.patched.add(works[0].model)
             one = self._patch_steps[key] = self._lookup.patched(works, sizes, side)
-        return one.times(count)
+        return one.times(mean_steps)
 
     def end(self, works: Sequence[Work]) -> Cost:
         """Decode one batch per model and size."""
@@ -366,6 +412,10 @@ class Profiled:
 
 def _first_of_shape(works: Sequence[Work], shape: str) -> Work:
     return next(work for work in works if work.shape == shape)
+
+
+def _size(at: StepShares) -> tuple[int, int, int]:
+    return at.width, at.height, at.frames
 
 
 def _relative_size(asset: Asset, measured: int) -> float:

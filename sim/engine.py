@@ -34,7 +34,7 @@ from sim.metrics.recorder import LOADS, RunRecord
 from sim.metrics.request_columns import DeclaredColumn, RequestColumns
 from sim.protocols import Controller, Executor, FrontEnd, Scheduler
 
-ARITHMETIC = 1
+ARITHMETIC = 2
 """Version of the results: raise it with a change that alters any number, so that the scorecard repeats its runs."""
 
 MAX_IDLE_SAMPLES = 1_000

@@ -14,6 +14,9 @@ gc.set_threshold(50_000, 20, 50)  # with torch loaded, the default searches a mi
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 
+ORACLES = REPOSITORY / "tests" / "oracles"
+"""Tables and logs of others, each folder with its source and licence."""
+
 
 @pytest.fixture(scope="session")
 def data() -> Path:

@@ -1,5 +1,6 @@
 """Progress of a request through its plan: its stage, the steps left, and the GPUs that it last ran on."""
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -14,22 +15,46 @@ class StageCost(NamedTuple):
     """Seconds of a stage on some number of GPUs: before its first step, of a step, and after its last.
 
     In a batch the steps are those of all its requests; the rest each request does on its own, one after another.
-    ``watts`` is the power of all its GPUs; NaN where it is not known.
+    ``watts`` is the power of all its GPUs; NaN where it is not known. ``step_s`` is the mean step of a full run, and
+    ``ends`` the ends of its steps in mean steps, from 0 to N; it is empty where all steps are equal. The steps of a
+    stage are the last ones of a full run.
     """
 
     first_s: Seconds
     step_s: Seconds
     last_s: Seconds
     watts: float
+    ends: tuple[float, ...] = ()
 
     def seconds(self, done: int, count: int, steps: int) -> float:
         """Return the seconds of the next ``count`` of ``steps``, of which ``done`` are behind."""
-        seconds = self.step_s * count
+        seconds = self.step_s * (self._mean_steps(done, count, steps) if self.ends else count)
         if not done:
             seconds += self.first_s
         if done + count == steps:
             seconds += self.last_s
         return seconds
+
+    def _mean_steps(self, done: int, count: int, steps: int) -> float:
+        at = len(self.ends) - 1 - steps + done
+        return self.ends[at + count] - self.ends[at]
+
+    def one_step_s(self, done: int, steps: int) -> float:
+        """Return the seconds of the next of ``steps``, of which ``done`` are behind."""
+        return self.step_s * (self._mean_steps(done, 1, steps) if self.ends else 1)
+
+    def steps_in(self, seconds: float, done: int, steps: int) -> float:
+        """Return how many of ``steps``, after ``done``, end in ``seconds`` of steps; a part of a step is a fraction.
+
+        Before the first and after the last of them, steps are taken to be like it.
+        """
+        mean_steps, ends = seconds / self.step_s, self.ends
+        if not ends:
+            return mean_steps
+        first = len(ends) - 1 - steps + done
+        mean_steps += ends[first]
+        at = min(max(bisect_right(ends, mean_steps) - 1, first), len(ends) - 2)
+        return at - first + (mean_steps - ends[at]) / (ends[at + 1] - ends[at])
 
     def batch_s(self, batch: "Iterable[Progress]", count: int) -> float:
         """Return the seconds of the next ``count`` steps of the requests of ``batch`` together."""

@@ -1,15 +1,16 @@
 """The input of a run: the arriving rows of a trace, and the similarity of their prompts."""
 
 from array import array
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
 
 from backends.base import Backend, Work, size_text, standalone_cost
 from sim.core.culprit import class_name
-from sim.core.errors import SimulationError
+from sim.core.errors import ConfigError, SimulationError
 from sim.core.model import Model
 from sim.core.request import Addons
 from traces.arrivals.base import Schedule
@@ -173,3 +174,21 @@ class SimilarityInputs:
     search: Search
     similarity_map: SimilarityMap = field(default_factory=Identity)
     content: str | None = None
+
+
+def check_equal_steps(
+    workload: Workload, models: Iterable[Model], backends: Iterable[Backend], part: str, remedy: str
+) -> None:
+    """Raise ConfigError if a request may have steps of unequal seconds, which ``part`` takes as equal."""
+    for backend, model in product(backends, models):
+        unequal = set(backend.unequal_sizes(model.name))
+        if not unequal:
+            continue
+        sizes = set(zip(workload.width, workload.height, workload.frames, strict=True))
+        if workload.use_model_shape:
+            sizes = {(each.width, each.height, each.frames) for each in models}
+        for size in sorted(sizes & unequal):
+            raise ConfigError(
+                f"{part}: it takes the steps of a request as equal, and those of {model.name} at {size_text(*size)} "
+                f"are not (step_shares of its profile); {remedy}"
+            )

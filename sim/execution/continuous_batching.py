@@ -18,6 +18,7 @@ from sim.core.culprit import caller, class_name
 from sim.core.errors import ConfigError, SimulationError
 from sim.core.plan import MISSING
 from sim.core.request import FAILED, Request
+from sim.core.workload import check_equal_steps
 from sim.execution.loading import DoesNotFit, ensure, record_loads, seconds
 from sim.execution.same_size import SameSizeSteps
 from sim.execution.worker_batch import BatchTotals, ConstantStepCosts, Slot, WorkerBatch
@@ -82,6 +83,13 @@ class ContinuousBatching(Executor):
 
     def bind(self, run: Run) -> None:
         self._run = run
+        check_equal_steps(
+            run.workload,
+            run.models.values(),
+            run.cluster.kinds.values(),
+            "executor=continuous-batching",
+            "choose scheduler=stages, executor=sequential or static-batch, or a profile without step_shares",
+        )
         self._share, self._batch = run.add_column(STEP_SHARE, public=False), run.add_column(BATCH_MEAN)
         self.batching.bind(run, self.interrupt)
         if self.feature_cache is not None:

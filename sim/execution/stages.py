@@ -251,7 +251,21 @@ class Stages(Executor, StageExecutor):
         if component not in (WHOLE, TEXT_ENCODER, DENOISER, VAE):
             step_s = backend.component_s(component, work, degree)
         watts = gpu.energy_j(1.0) * degree if joules is None or not step_s else joules / step_s
-        return StageCost(first_s, step_s, last_s, watts)
+        ends = self._step_ends(request, work, batch) if component in (WHOLE, DENOISER) else ()
+        return StageCost(first_s, step_s, last_s, watts, ends)
+
+    def _step_ends(self, request: Request, work: Work, batch: int) -> tuple[float, ...]:
+        """Return the ends of unequal steps. Raises BackendError where it is not known which of them run."""
+        ends = tuple(self._run.backend.step_ends(work))
+        stages = [each for each in request.plan.stages if each.component in (WHOLE, DENOISER)]
+        if ends and (batch > 1 or len(stages) > 1):
+            found = f"a batch of {batch} requests" if batch > 1 else f"a plan with {len(stages)} stages of steps"
+            size = size_text(work.width, work.height, work.frames)
+            raise BackendError(
+                f"step_shares: the steps of {work.model} at {size} are unequal, and found {found}; expected one "
+                "request in one stage of steps (a group policy's max_batch=1)"
+            )
+        return ends
 
     def _check_memory(self, work: Work, batch: int) -> None:
         (gpu,) = self._run.cluster.kinds

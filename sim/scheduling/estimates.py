@@ -34,14 +34,15 @@ class Scaled(Estimates):
         if self.are_exact:
             return true
         factor = self.by_size.get(size_of(request), self.factor)
-        return StageCost(true.first_s * factor, true.step_s * factor, true.last_s * factor, true.watts)
+        return StageCost(true.first_s * factor, true.step_s * factor, true.last_s * factor, true.watts, true.ends)
 
 
 @dataclass(slots=True)
 class EstimateTable(Estimates):
     """Seconds of a whole request by its size and parallel degree, from a table.
 
-    The steps share them evenly: text encoding and decoding are believed to take no time of their own.
+    The steps share them evenly, also where the profile has ``step_shares``: text encoding and decoding are believed to
+    take no time of their own.
 
     Args:
         seconds: WIDTHxHEIGHT, of a video WIDTHxHEIGHTxFRAMES -> seconds of a request at any parallel degree, or a

@@ -80,7 +80,16 @@ class Running:
         """Return the steps up to now; it runs."""
         assert self.cost is not None
         step_s = self.cost.step_s
+        if self.cost.ends:
+            progress = self.progress
+            return self.cost.steps_in(now_s - self.steps_from_s, progress.done, progress.stage.steps)
         return (now_s - self.steps_from_s) / step_s if step_s else self.steps
+
+    def last_step_s(self, now_s: float) -> float:
+        """Return the seconds of its step that ends now; it runs, and its steps are unequal."""
+        assert self.cost is not None
+        last = min(max(round(self.steps_behind(now_s)), 1), self.steps) - 1
+        return self.cost.one_step_s(self.progress.done + last, self.progress.stage.steps)
 
 
 @dataclass(slots=True)
@@ -157,6 +166,8 @@ class Turns:
             begin_s = launch.begin_s or launch.queued_s
             step_s = now_s - begin_s
         else:
+            if cost.ends:
+                return now_s - launch.last_step_s(now_s), -1.0, number
             step_s = cost.step_s
             begin_s = now_s - step_s
         if not step_s:

@@ -6,28 +6,41 @@ from typing import Annotated
 
 import typer
 
+from sim.papers.oracles import committed
 from sim.papers.scorecard.options import RESULTS, Check, Output
 from sim.papers.verdicts import read_committed, report_lost
 from sim.report.pages import write_page
 
 NAME = "elastic"
 
+ORACLE = "tests/oracles/gf_dit"
+
+SOURCE = "GF-DiT's policy simulator (SJTU-Liquid/GF-DiT at 442531e4, Apache-2.0), run unmodified"
+"""Where the tables of a clone are from."""
+
 
 def compare(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="folder with cost.csv, policies.csv and the workloads")],
+    folder: Annotated[
+        Path | None,
+        typer.Argument(metavar="DIR", help=f"folder with cost.csv, policies.csv and the workloads [default: {ORACLE}]"),
+    ] = None,
     check: Check = False,
     output: Output = RESULTS,
 ) -> int:
     """Replay reference tables of elastic serving request by request, and write elastic.md, .json and .png.
 
     DIR holds cost.csv, stages.csv, policies.csv, and for each workload a folder with workload.csv and a table for each
-    policy; ``published`` in it holds printed results. A table that is absent is skipped.
+    policy; ``published`` in it holds printed results. A table that is absent is skipped. Each may be Parquet. Without
+    DIR, a clone of the repository takes the tables that it holds.
 
     Raises:
-        ConfigError: a file cannot be read or written.
+        ConfigError: a file cannot be read or written, or there is no DIR outside of a clone.
     """
     from sim.papers.elastic import page, replay  # importing the simulator and matplotlib takes a second
 
+    if folder is None:
+        folder = committed(ORACLE, "reference tables")
+        print(f"{ORACLE}: made by {SOURCE}")
     before = read_committed(output / f"{NAME}.json", replay.comparisons) if check else {}
     tables, rows = [], []
     for table in replay.tables(folder):

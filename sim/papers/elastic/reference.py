@@ -6,9 +6,15 @@ from dataclasses import dataclass
 from math import isqrt
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from sim.core.errors import ConfigError
 
 Row = Mapping[str, str]
+
+PARQUET = ".parquet"
+"""Suffix of a table that is kept as Parquet instead of CSV."""
 
 TOKEN_PIXELS = 16
 """Pixels of a side of the image for each token of a side of the latent."""
@@ -54,7 +60,9 @@ class Reference:
     def table(self, workload: str, policy: str) -> dict[str, Row] | None:
         """Return the table of a policy by request; None if the folder has none."""
         path = self.folder / workload / f"{policy}.csv"
-        return {row["request_id"]: row for row in read_rows(path)} if path.is_file() else None
+        if not (path.is_file() or path.with_suffix(PARQUET).is_file()):
+            return None
+        return {row["request_id"]: row for row in read_rows(path)}
 
 
 def read(folder: Path) -> Reference:
@@ -65,8 +73,8 @@ def read(folder: Path) -> Reference:
         for row in read_rows(folder / "stages.csv", "stage", "size_class", "ms"):
             stages_ms.setdefault(row["size_class"], {})[row["stage"]] = number(row, "ms", folder / "stages.csv")
     policies = read_rows(folder / "policies.csv", "policy", "agreement")
-    paths = sorted(folder.glob("*/workload.csv"))
-    if not paths:
+    workloads = sorted({path.parent for end in (".csv", PARQUET) for path in folder.glob(f"*/workload{end}")})
+    if not workloads:
         raise ConfigError(f"{folder}: found no WORKLOAD/workload.csv in it; name the folder of the reference tables")
     return Reference(
         folder,
@@ -77,7 +85,7 @@ def read(folder: Path) -> Reference:
         stages_ms,
         sides(cost_rows),
         {row["policy"]: row["agreement"] for row in policies},
-        {path.parent.name: Workload(path.parent.name, workload_rows(path)) for path in paths},
+        {inner.name: Workload(inner.name, workload_rows(inner / "workload.csv")) for inner in workloads},
     )
 
 
@@ -112,15 +120,31 @@ def workload_rows(path: Path) -> list[Row]:
 
 
 def read_rows(path: Path, *needed: str) -> list[Row]:
-    """Return the rows of a CSV file. Raises ConfigError if it cannot be read or lacks a column."""
+    """Return the rows of a CSV file, or of the Parquet file in its place, as the CSV would have them.
+
+    Raises:
+        ConfigError: it cannot be read or lacks a column.
+    """
+    if not path.is_file() and path.with_suffix(PARQUET).is_file():
+        path = path.with_suffix(PARQUET)
     try:
-        with path.open(encoding="utf-8", newline="") as file:
-            rows: list[Row] = list(csv.DictReader(file))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        rows = _parquet_rows(path) if path.suffix == PARQUET else _csv_rows(path)
+    except (OSError, UnicodeDecodeError, csv.Error, pa.ArrowInvalid) as error:
         raise ConfigError(f"{path}: cannot be read ({error}); name the folder of the reference tables") from None
     for name in _absent(rows, needed):
         raise ConfigError(f"{path}: found no column {name} or no row; expected the columns {', '.join(needed)}")
     return rows
+
+
+def _csv_rows(path: Path) -> list[Row]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def _parquet_rows(path: Path) -> list[Row]:
+    """Return the rows of a Parquet file as text; the text of a float is the shortest that gives it back exactly."""
+    rows = pq.read_table(path).to_pylist()
+    return [{name: "" if value is None else str(value) for name, value in row.items()} for row in rows]
 
 
 def _absent(rows: Sequence[Row], needed: Sequence[str]) -> Iterator[str]:

@@ -5,29 +5,46 @@ from typing import Annotated
 
 import typer
 
+from sim.papers.oracles import committed
 from sim.papers.scorecard.options import RESULTS, Output
 from sim.report.pages import write_page
 
 NAME = "video"
 
+ORACLE = "tests/oracles/wan22_npu"
+
+SOURCE = "the authors of HpSuda/vllm-omni (benchmarks/diffusion, July 2026, Apache-2.0) on 8 Ascend 910B2"
+"""Where the logs of a clone are from."""
+
 
 def replay(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="folder of the runs' logs, profiles and statistics")],
+    folder: Annotated[
+        Path | None,
+        typer.Argument(metavar="DIR", help=f"folder of the runs' logs, profiles and statistics [default: {ORACLE}]"),
+    ] = None,
     output: Output = RESULTS,
 ) -> int:
     """Replay logged runs of Wan2.2 on eight NPUs, and write video.md, .json and .png.
 
     DIR holds a log per run, named as 4xusp2_n50_r0.05_costdamped.csv (groups x degree, requests, requests a second,
-    policy), the profiles by parallel degree, and a table of published statistics.
+    policy), the profiles by parallel degree, and a table of published statistics. What cannot be replayed is skipped
+    and named. Without DIR, a clone of the
+    repository takes the logs that it holds.
 
     Raises:
-        ConfigError: a file cannot be read or written, or a run cannot be replayed.
+        ConfigError: a file cannot be read or written, no run can be replayed, or there is no DIR outside of a clone.
     """
     from sim.papers.video import page, results  # importing matplotlib and scipy takes a second
 
+    if folder is None:
+        folder = committed(ORACLE, "logged runs")
+        print(f"{ORACLE}: measured by {SOURCE}")
     facts = results.make(folder)
     for run in facts["runs"]:
         print(page.line_of(run))
+    for each in facts["skipped"]:
+        print(f"skipped: {each}")
+    print(f"{len(facts['runs'])} runs replayed, {len(facts['skipped'])} skipped")
     image = f"{NAME}.png"
     write_page(output, NAME, facts, page.render(facts, image), {image: page.draw(facts)})
     return 0

@@ -9,7 +9,7 @@ import conf.page
 from conf.page import DASH, percent
 from conf.palette import COLOURS, EDGE, house_style, panels
 from sim.papers.verdicts import Results
-from sim.papers.video.replay import FILE_S_PER_PIXEL, POLLING_S, SIZES
+from sim.papers.video.replay import FILE_S_PER_PIXEL, POLLING_S, SIZES, STEP_SHARES
 from sim.papers.video.results import LIMIT
 from sim.papers.video.rows import MEASURES
 
@@ -31,7 +31,8 @@ def render(facts: Results, image: str) -> str:
         limit=LIMIT,
         measures=[*MEASURES],
         rows=[_row(run) for run in runs],
-        rules=[_rules(run) for run in runs if "each" in run],
+        rules=[_rules(run, steps) for run in runs if "each" in run for steps in ("equal_steps", "rules_alone")],
+        shares=STEP_SHARES,
         changes=[_change(each) for each in facts["changes"]],
         seconds=_seconds(runs),
         polling_s=POLLING_S,
@@ -60,10 +61,11 @@ def _row(run: Results) -> list[str]:
     return [run["name"], run["policy"], *(_cell(run, name) for name in MEASURES), f"{pauses['ours']} ({measured})"]
 
 
-def _rules(run: Results) -> list[str]:
-    alone = run["rules_alone"]
-    starts = f"{alone['same_starts']} of {alone['normals']}"
-    return [run["name"], *(_cell(run, name, "rules_alone") for name in MEASURES), starts]
+def _rules(run: Results, steps: str) -> list[str]:
+    alone = run[steps]
+    starts, furthest = f"{alone['same_starts']} of {alone['normals']}", f"{alone['furthest_s']:.1f} s"
+    words = "equal" if steps == "equal_steps" else "unequal"
+    return [run["name"], words, *(_cell(run, name, steps) for name in MEASURES), starts, furthest]
 
 
 def _change(change: Results) -> list[str]:

@@ -21,38 +21,47 @@ class Policy:
     estimates: Literal["scheduler", "calibrated"]
 
 
+BETA = r"beta(\d*[.p]\d+|\d+)"
+
+PLACE = r"(?:tails?)?(spread|pack|sink)"
+
+GATE = r"tailgate|gated?|protecteddrain"
+
+WORD = re.compile(rf"centralpull|maxrisk|(?:cost)?damped(?:risk)?|{BETA}|{PLACE}|{GATE}|queueband|(?:idle)?backfill")
+"""A word of a central pull's name, of letters and digits alone."""
+
+
 def policy_of(words: str) -> Policy | None:
     """Return the policy that ``words`` name; None if it is not one of ours.
 
-    ``super_p95``; or central pull, named by one of ``max risk``, ``cost-damped``, ``beta=0.85``, ``tail gate`` and
-    ``protected drain``, with ``spread``, ``pack`` or ``sink``, ``queue band`` and ``backfill``. Letters and digits
-    alone count: ``tailgate`` is ``tail gate``. A tail gate without a beta is the published one: beta 0.85, packed.
+    ``super_p95``, or ``original``; or central pull, named by one of ``max risk``, ``cost-damped``, ``beta=0.85``,
+    ``tail gate`` and ``protected drain``, with ``spread``, ``pack`` or ``sink``, ``queue band`` and ``backfill``.
+    Nothing else may be in the name but a remark in brackets. Letters and digits alone count: ``tailgate`` is ``tail
+    gate``. A tail gate without a beta is the published one: beta 0.85, packed.
     """
-    plain = words.casefold()
+    plain, _, remark = words.casefold().partition("(")
     letters = re.sub(r"[^a-z0-9.]", "", plain)
-    if "superp95" in letters or "original" in letters:
+    if letters in ("superp95", "original"):
         return Policy("super_p95", ("system=super-p95",), "scheduler")
-    gate = any(each in letters for each in ("tailgate", "drain", "gated"))
-    beta = re.search(r"beta(\d*[.p]\d+|\d+)", letters)
-    if beta is not None:
-        weight = _share(beta[1])
-    elif "maxrisk" in letters:
-        weight = 1.0
-    elif "damped" in letters:
-        weight = 0.5
-    elif gate:
-        weight = 0.85
-    elif "centralpull" in letters:
-        weight = 1.0
-    else:
+    betas = {_share(digits) for digits in re.findall(BETA, letters)}
+    betas |= {1.0} if "maxrisk" in letters else set()
+    places = set(re.findall(PLACE, letters))
+    if WORD.sub("", letters) or len(betas) > 1 or len(places) > 1:
         return None
-    place = next((each for each in ("sink", "pack", "spread") if each in letters), "pack" if gate else "spread")
+    gate = re.search(GATE, letters) is not None
+    if not betas:
+        defaults = {"damped": 0.5, "gate": 0.85, "drain": 0.85, "centralpull": 1.0}
+        betas = {next((beta for word, beta in defaults.items() if word in letters), -1.0)}
+    (weight,) = betas
+    if weight < 0.0:
+        return None
+    place = next(iter(places), "pack" if gate else "spread")
     name = f"central pull, beta {weight:g}, tails {place}"
     overrides = [f"system={'tail-gate' if gate else 'central-pull'}", f"group_policy.beta={weight!r}"]
     overrides.append(f"group_policy.tails={place}")
     if gate:
         name += ", gate"
-    if "band" in letters:
+    if "queueband" in letters:
         name += ", queue band"
         overrides.append(
             "group_policy.band={_target_: sim.scheduling.group_policies.central_pull.QueueBand, beta: 0.625}"
@@ -60,7 +69,7 @@ def policy_of(words: str) -> Policy | None:
     if "backfill" in letters:
         name += ", backfill"
         overrides.append("group_policy.backfill=true")
-    own = "estimator" in letters or "maxrisk" in letters
+    own = "estimator" in remark or "maxrisk" in letters
     return Policy(name, tuple(overrides), "scheduler" if own else "calibrated")
 
 

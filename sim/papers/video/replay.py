@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backends.base import size_text
-from backends.profile import GroupPoint, Profile, Timing
+from backends.profile import GroupPoint, Profile, StepShares, Timing
 from backends.profile import Point as At
 from backends.profile import write as write_profile
 from sim.core.errors import ConfigError
@@ -39,6 +39,10 @@ CALIBRATED_S: Mapping[int, Mapping[str, float]] = {1: {"short": 110.7, "medium":
 """Seconds that the later schedulers believed, by parallel degree; of other degrees the profile's. Every pull in the
 logs is the one that these seconds ask for."""
 
+STEP_SHARES: Mapping[str, Sequence[float]] = {"long": (70.6, 70.8, 70.8, 35.3, 35.6, 36.8)}
+"""Seconds of the steps of a size by index, for their shares; of other sizes the steps are equal. The mean over the two
+tails of the 4 x 2 log, each preempted after every step: a step ends where the next normal request begins."""
+
 MODEL, NPU = "wan2.2", "npu"
 
 SERVER = (
@@ -60,6 +64,7 @@ class Video:
         vae_s: seconds of decoding in it.
         answer_s: seconds from its end on the NPUs to the answer.
         believed_s: seconds that the scheduler believes.
+        shares: weights of its steps by index; empty if they are equal.
     """
 
     width: int
@@ -70,6 +75,7 @@ class Video:
     vae_s: float
     answer_s: float
     believed_s: float
+    shares: Sequence[float] = ()
 
     @property
     def size(self) -> str:
@@ -113,13 +119,14 @@ class Machine:
     """The NPUs by a folder's profile.
 
     The seconds of a size on the NPUs are the profile's mean, less POLLING_S where the profile has end-to-end seconds,
-    less the seconds of its file.
+    less the seconds of its file. The steps of a size take them by ``shares``, or evenly.
 
     Raises:
         ConfigError: the profile lacks a size on some degree.
     """
 
     folder: VideoRuns
+    shares: Mapping[str, Sequence[float]] = field(default_factory=lambda: STEP_SHARES)
     _rows: Mapping[tuple[int, str], ProfileRow] = field(init=False, repr=False)
     text_s: float = field(init=False)
 
@@ -142,7 +149,8 @@ class Machine:
             shape = first.width, first.height, first.frames, first.steps
             gpu_s = {degree: _worker_s(row) - file_s for degree, row in zip(degrees, rows, strict=True)}
             vae_s = fmean(decoding) if decoding else 1e-3
-            found[size] = Video(*shape, gpu_s, vae_s, POLLING_S + file_s, self._believed_s(run, size))
+            believed_s, shares = self._believed_s(run, size), self.shares.get(size, ())
+            found[size] = Video(*shape, gpu_s, vae_s, POLLING_S + file_s, believed_s, shares)
         return found
 
     def replay(self, run: LoggedRun) -> Replayed:
@@ -164,7 +172,8 @@ class Machine:
             gpu_s, answer_s = _logged(row, video)
             gpu_s = video.gpu_s[run.degree] if gpu_s is None else gpu_s
             own = {1: gpu_s, run.degree: gpu_s}
-            asked.append(Video(1000 + number, 8, 1, video.steps, own, video.vae_s, answer_s, video.believed_s))
+            shape = 1000 + number, 8, 1, video.steps
+            asked.append(Video(*shape, own, video.vae_s, answer_s, video.believed_s, video.shares))
         return replayed(run, asked, [row.arrival_s for row in run.log], self.text_s)
 
     def _believed_s(self, run: LoggedRun, size: str) -> float:
@@ -243,13 +252,18 @@ def _profile(videos: Sequence[Video], text_s: float) -> Profile:
         schema=1,
         model=MODEL,
         gpu=NPU,
-        source="HpSuda/vllm-omni (Apache-2.0), benchmarks/diffusion, July 2026",
+        source="HpSuda/vllm-omni (Apache-2.0), benchmarks/diffusion, July 2026; step_shares fitted to the 4 x 2 log",
         step=[At(**at(video, step_s(video, degrees[0]))) for video in videos],
         gang_step=[
             GroupPoint(**at(video, step_s(video, degree)), gpus=degree)
             for degree in degrees
             if degree > 1
             for video in videos
+        ],
+        step_shares=[
+            StepShares(width=video.width, height=video.height, frames=video.frames, shares=list(video.shares))
+            for video in videos
+            if video.shares
         ],
         text_encode=[Timing(seconds=text_s)],
         vae_decode=[At(**at(video, video.vae_s)) for video in videos],

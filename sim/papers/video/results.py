@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
+from backends.base import BackendError
+from sim.core.errors import ConfigError
 from sim.papers.verdicts import Results
 from sim.papers.video.replay import Machine, Replayed
 from sim.papers.video.rows import MEASURES, LoggedRun, read_folder
@@ -24,13 +26,21 @@ BASELINE = "super_p95"
 def make(folder: Path) -> dict[str, Any]:
     """Replay every run of ``folder`` and return the content of the JSON file.
 
+    A run that cannot be replayed is skipped.
+
     Raises:
-        ConfigError: the folder cannot be read, or a run not replayed.
+        ConfigError: the folder cannot be read, or none of its runs be replayed.
     """
     content = read_folder(folder)
-    machine = Machine(content)
-    done = [result(machine, run) for run in tqdm(content.runs, unit="run", desc="video", disable=None)]
-    return {"folder": folder.name, "runs": done, "changes": changes(done), "skipped": list(content.skipped)}
+    machine, done, skipped = Machine(content), [], list(content.skipped)
+    for run in tqdm(content.runs, unit="run", desc="video", disable=None):
+        try:
+            done.append(result(machine, run))
+        except (ConfigError, BackendError) as error:
+            skipped.append(f"{run.name}, {run.policy.name}: {error}")
+    if not done:
+        raise ConfigError(f"{folder}: none of its runs can be replayed; the last is {skipped[-1]}")
+    return {"folder": folder.name, "runs": done, "changes": changes(done), "skipped": skipped}
 
 
 def result(machine: Machine, run: LoggedRun) -> dict[str, Any]:
@@ -58,17 +68,11 @@ def result(machine: Machine, run: LoggedRun) -> dict[str, Any]:
 
 def _of_log(machine: Machine, run: LoggedRun, ours: Replayed) -> dict[str, Any]:
     """Return every request of a log beside ours, and the replay on its own logged seconds."""
-    rules = machine.rules_alone(run)
+    rules, equal = machine.rules_alone(run), Machine(machine.folder, {}).rules_alone(run)
     normal = [number for number, row in enumerate(run.log) if row.queue == "normal" and not ours.is_tail[number]]
-    from_s = np.array([row.arrival_s + row.wait_s for row in run.log])
-    same = np.abs(rules.start_s - from_s) <= SAME_S
     return {
-        "rules_alone": {
-            "ours": rules.statistics,
-            "error": _errors(rules, run),
-            "same_starts": int(same[normal].sum()),
-            "normals": len(normal),
-        },
+        "rules_alone": _of_rules(rules, run, normal),
+        "equal_steps": _of_rules(equal, run, normal),
         "same_tails": [row.queue == "tail" for row in run.log] == ours.is_tail.tolist(),
         "each": [
             {
@@ -81,6 +85,19 @@ def _of_log(machine: Machine, run: LoggedRun, ours: Replayed) -> dict[str, Any]:
             }
             for number, row in enumerate(run.log)
         ],
+    }
+
+
+def _of_rules(rules: Replayed, run: LoggedRun, normal: Sequence[int]) -> dict[str, Any]:
+    """Return how far a replay on the logged seconds is from the log."""
+    from_s = np.array([row.arrival_s + row.wait_s for row in run.log])
+    same = np.abs(rules.start_s - from_s) <= SAME_S
+    return {
+        "ours": rules.statistics,
+        "error": _errors(rules, run),
+        "same_starts": int(same[normal].sum()),
+        "normals": len(normal),
+        "furthest_s": round(float(np.abs(rules.latency_s - [row.e2e_s for row in run.log]).max()), 3),
     }
 
 

@@ -122,7 +122,7 @@ class VideoRuns:
         profile: rows of all parallel degrees.
         believed: what the scheduler of super_p95 believes.
         runs: logged runs, then those with statistics alone.
-        skipped: names of files and rows whose policy is not one of ours.
+        skipped: files, and rows of statistics, that cannot be replayed, each with why.
     """
 
     profile: Sequence[ProfileRow]
@@ -140,10 +140,11 @@ LOG_NAME = re.compile(rf"{TOPOLOGY.pattern}_n(\d+)_r(\d*\.?\d+)_(\w[\w.\-+=]*)\.
 def read_folder(folder: Path) -> VideoRuns:
     """Read the profiles, logs and published statistics of a folder.
 
-    A file is a log by its name, and the profile or the statistics by its columns.
+    A file is a log by its name, and the profile or the statistics by its columns. A log, or a row of statistics, of
+    which a value is missing or wrong, or whose policy is not known, is skipped.
 
     Raises:
-        ConfigError: the folder or a file cannot be read, a value is missing or wrong, or there is no profile or run.
+        ConfigError: the folder or a file cannot be read, the profile is wrong, or there is no profile or run.
     """
     try:
         files = sorted(folder.glob("*.csv"))
@@ -155,32 +156,46 @@ def read_folder(folder: Path) -> VideoRuns:
     skipped: list[str] = []
     for file in files:
         if name := LOG_NAME.fullmatch(file.name):
-            log = _log(file, name)
-            logs += [] if log is None else [log]
-            skipped += [file.name] if log is None else []
+            try:
+                logs.append(_log(file, name))
+            except ConfigError as error:
+                skipped.append(_skipped(file, error))
             continue
         columns = {name for cells in _cells(file)[:1] for name in cells}
         if "usp_degree" in columns:
             profile += _rows(file, ProfileRow)
         elif "policy" in columns:
-            published = {row: _published(row) for row in _rows(file, MeasuredRow)}
-            statistics += [run for run in published.values() if run is not None]
-            skipped += [f"{row.topology}, {row.policy}" for row, run in published.items() if run is None]
+            for number, cells in enumerate(_cells(file), start=1):
+                try:
+                    statistics.append(_published(file, number, _row(file, number, cells, MeasuredRow)))
+                except ConfigError as error:
+                    skipped.append(_skipped(file, error))
         else:
-            skipped.append(file.name)
+            skipped.append(f"{file.name}: neither a log by its name nor a profile or statistics by its columns")
     degrees = [row for row in profile if row.usp_degree is not None]
     if not degrees or not (logs or statistics):
-        lacks = "profile (columns usp_degree and e2e_mean_s)" if not degrees else "run whose policy is known"
-        raise ConfigError(f"{folder}: found no {lacks} among {len(files)} CSV files; name a folder of logged runs")
+        lacks = "profile (columns usp_degree and e2e_mean_s)" if not degrees else "run that can be replayed"
+        why = f" (skipped {skipped[0]})" if degrees and skipped else ""
+        raise ConfigError(f"{folder}: found no {lacks} among {len(files)} CSV files{why}; name a folder of logged runs")
     believed = [row for row in profile if row.usp_degree is None]
     return VideoRuns(degrees, believed, [*logs, *statistics], skipped)
 
 
-def _log(file: Path, name: re.Match[str]) -> LoggedRun | None:
-    """Return the run of a log; None if its policy is not one of ours."""
-    policy = policy_of(name[5])
+def _skipped(file: Path, error: ConfigError) -> str:
+    """Return the words for what is skipped: the file's name, without its folder, and why."""
+    return str(error).replace(str(file), file.name, 1)
+
+
+def _known(words: str, where: str) -> Policy:
+    policy = policy_of(words)
     if policy is None:
-        return None
+        raise ConfigError(f"{where}: found the policy {words[:80]!r}, which is none that is known here")
+    return policy
+
+
+def _log(file: Path, name: re.Match[str]) -> LoggedRun:
+    """Return the run of a log. Raises ConfigError if a row is wrong or its policy not known."""
+    policy = _known(name[5], str(file))
     rows = _rows(file, LogRow)
     if len(rows) != int(name[3]):
         raise ConfigError(f"{file}: found {len(rows)} requests, expected {name[3]} by its name; correct either")
@@ -197,11 +212,12 @@ def statistics_of(latency_s: NDArray[np.float64], duration_s: float) -> dict[str
     return dict(zip(MEASURES, [float(latency_s.mean()), *levels, float(duration_s)], strict=True))
 
 
-def _published(row: MeasuredRow) -> LoggedRun | None:
-    """Return the run of a row of published statistics; None if its policy or topology is not one of ours."""
-    policy, topology = policy_of(row.policy), TOPOLOGY.fullmatch(row.topology)
-    if policy is None or topology is None:
-        return None
+def _published(file: Path, number: int, row: MeasuredRow) -> LoggedRun:
+    """Return the run of a row of published statistics. Raises ConfigError if its policy or topology is not known."""
+    where = f"{file}: row {number}"
+    policy, topology = _known(row.policy, where), TOPOLOGY.fullmatch(row.topology)
+    if topology is None:
+        raise ConfigError(f"{where}: found the topology {row.topology[:40]!r}, expected one such as 4xUSP2")
     title = f"{row.topology}, {row.num_requests} at {row.rate_rps:g}/s"
     groups, degree = int(topology[1]), int(topology[2])
     return LoggedRun(title, groups, degree, row.num_requests, row.rate_rps, policy, row.measured, row.preemptions)
@@ -220,14 +236,15 @@ def _cells(file: Path) -> list[dict[str, str]]:
 
 def _rows(file: Path, kind: type[Row]) -> list[Row]:
     """Return the rows of ``file``; empty cells are absent."""
-    adapter, rows = TypeAdapter(kind), []
-    for number, cells in enumerate(_cells(file), start=1):
-        filled = {name: cell.strip() for name, cell in cells.items() if isinstance(cell, str) and cell.strip()}
-        try:
-            rows.append(adapter.validate_python(filled))
-        except ValidationError as error:
-            first = error.errors()[0]
-            column = ".".join(map(str, first["loc"]))
-            found = "" if first["type"] == "missing" else f"found {str(first['input'])[:60]!r}: "
-            raise ConfigError(f"{file}: row {number}, column {column}: {found}{first['msg']}; correct it") from None
-    return rows
+    return [_row(file, number, cells, kind) for number, cells in enumerate(_cells(file), start=1)]
+
+
+def _row(file: Path, number: int, cells: Mapping[str, str], kind: type[Row]) -> Row:
+    filled = {name: cell.strip() for name, cell in cells.items() if isinstance(cell, str) and cell.strip()}
+    try:
+        return TypeAdapter(kind).validate_python(filled)
+    except ValidationError as error:
+        first = error.errors()[0]
+        column = ".".join(map(str, first["loc"]))
+        found = "" if first["type"] == "missing" else f"found {str(first['input'])[:60]!r}: "
+        raise ConfigError(f"{file}: row {number}, column {column}: {found}{first['msg']}; correct it") from None

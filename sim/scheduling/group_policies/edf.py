@@ -101,6 +101,8 @@ class EarliestDeadline(GroupPolicy):
         launches = []
         for progress, degree in chosen.items():
             steps = self._steps(progress, degree, now_s)
+            if steps > self.steps and self._view.cost(progress, degree).ends:
+                steps = self.steps  # of unequal steps, the order of boundaries at one instant depends on all before
             if steps > self.steps:
                 self._running[progress] = degree, not self._waiting
             stays = self.one_gpu_stages == "stay" or progress.stage.max_degree != 1

@@ -87,7 +87,7 @@ MAX_SEARCHES = 10_000
 class PreemptClass(GroupPolicy):
     """Pack requests at a boundary into aligned groups by worth; a preemptible class gives way to an urgent one.
 
-    There is pressure while an urgent request is in the system or too many of them were late. Under pressure a
+    There is pressure while an urgent request has steps left or too many of them were late. Under pressure a
     preemptible request at a boundary is put aside (``give_way=pause``), or confined to few GPUs (``demote``) and put
     aside only if no group is left for it. One that was put aside for ``starved_s`` takes any idle GPU first.
 
@@ -207,6 +207,8 @@ class PreemptClass(GroupPolicy):
             self._came.append(progress)
             if self.give_way == "pause" and progress in self._preemptible:
                 self._not_aside[progress] = None
+        else:  # the decision at its last boundary sees neither the request nor, before ``ended``, its debt
+            self._urgent -= size_of(progress.request) in self.urgent_sizes
 
     def _last(self, progress: Progress) -> Group:
         """Return the group of the last launch of ``progress``."""
@@ -229,7 +231,6 @@ class PreemptClass(GroupPolicy):
         del self._order[progress], self._standalone_s[progress], self._known_costs[progress], self._alike[progress]
         self._preemptible.discard(progress)
         if size_of(progress.request) in self.urgent_sizes:
-            self._urgent -= 1
             self._debt = max(0.0, self._debt + (now_s > progress.request.deadline_s) - self.late_share)
 
     def decide(self, now_s: float) -> list[Launch]:

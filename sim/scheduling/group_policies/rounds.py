@@ -89,8 +89,10 @@ class Rounds(GroupPolicy):
         chosen = self._fill(self._knapsack(len(idle), now_s), len(idle), now_s)
         launches = []
         for progress, degree in chosen.items():
-            step_s = self._view.cost(progress, degree).step_s
-            steps = floor((self._tick_s - now_s) / step_s + TOLERANCE) if step_s else progress.left
+            cost, steps = self._view.cost(progress, degree), progress.left
+            if cost.step_s:
+                within = cost.steps_in(self._tick_s - now_s, progress.done, progress.stage.steps)
+                steps = floor(within + TOLERANCE)
             launches.append(Launch(progress, take(progress, degree, idle), max(1, min(progress.left, steps))))
             del self._waiting[bisect_left(self._waiting, (urgency(progress),))], self._options[progress]
             self._in_time.pop(progress.number, None)

@@ -13,6 +13,7 @@ from sim.core.clock import DISPATCH
 from sim.core.errors import ConfigError
 from sim.core.plan import Plan, whole_stage
 from sim.core.progress import Progress
+from sim.core.workload import check_equal_steps
 from sim.protocols import GroupPolicy, Launch, Run, StageCost, StageView
 
 SURVIVES = 1 << 20
@@ -182,6 +183,13 @@ class TetriServe(GroupPolicy):
 
     def bind(self, run: Run, view: StageView) -> None:
         self._run, self._view = run, view
+        check_equal_steps(
+            run.workload,
+            run.models.values(),
+            run.cluster.kinds.values(),
+            "group_policy=tetriserve",
+            "choose group_policy=rounds or another, or a profile without step_shares",
+        )
 
     # -- rounds ------------------------------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from sim.core.model import Model
 from sim.report.runs import load_runs
 from sim.run.simulate import Outcome, simulate
 from sim.run.simulate import write as write_run
+from tests.conftest import ORACLES
 from tests.sim.lab import configured, simulated
 from traces.error import TraceError
 from traces.sources.mix import Mix
@@ -193,9 +194,9 @@ def test_model_is_an_image_model_unless_it_names_frames() -> None:
     assert Model("m", 50, 512, 512).frames == 1
 
 
-def test_logged_npu_workload_is_drawn_again_from_its_seed(data: Path) -> None:
+def test_logged_npu_workload_is_drawn_again_from_its_seed() -> None:
     """Sizes and arrivals of a real run of 100 videos; the profile's seconds are within 3 % of the logged compute."""
-    with (data / "wan22_npu" / "8xusp1_n100_r0.03_tailgate.csv").open() as file:
+    with (ORACLES / "wan22_npu" / "8xusp1_n100_r0.03_tailgate.csv").open() as file:
         logged = list(csv.DictReader(file))
     outcome = _logged_workload()
     rows = outcome.requests.to_pandas()

@@ -5,14 +5,17 @@ import shutil
 from dataclasses import asdict
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from sim.cli import main
 from sim.core.errors import ConfigError
 from sim.papers.elastic import page, replay
 from sim.papers.elastic.policies import overrides
+from sim.papers.oracles import committed
+from tests.conftest import ORACLES
 
-REFERENCE = Path(__file__).parents[4] / "shared" / "peers" / "gf_dit" / "reference"
+REFERENCE = ORACLES / "gf_dit"
 
 SIZES = {"S": "512x512", "M": "1024x1024", "L": "1536x1536"}
 
@@ -103,6 +106,15 @@ def test_printed_rows_are_replayed_to_their_digits(tmp_path: Path, capsys: pytes
     assert "published w static_sp8" in capsys.readouterr().out
 
 
+def test_tables_kept_as_parquet_are_those_of_their_csv(tmp_path: Path) -> None:
+    folder = made_up(tmp_path / "tables")
+    before = [(each.workload, each.policy, each.same, each.skipped) for each in replay.tables(folder)]
+    for path in folder.glob("*/*.csv"):
+        pd.read_csv(path).to_parquet(path.with_suffix(".parquet"))
+        path.unlink()
+    assert [(each.workload, each.policy, each.same, each.skipped) for each in replay.tables(folder)] == before
+
+
 def test_policy_without_a_configuration_is_skipped(tmp_path: Path) -> None:
     folder = made_up(tmp_path / "tables")
     shutil.copy(folder / "one" / "static_sp4.csv", folder / "one" / "the_new.csv")
@@ -131,11 +143,12 @@ def test_names_of_policies_say_their_settings(name: str, words: list[str] | None
         ("cost.csv", "size_class,gpus\nS,1\n", r"cost.csv: found no column step_ms or no row"),
         ("cost.csv", "size_class,gpus,step_ms\nS,1,fast\n", r"cost.csv: step_ms: found 'fast', expected a number"),
         ("one/workload.csv", "request_id\n", r"workload.csv: found no column request_id or no row"),
+        ("one/workload.parquet", "request_id\n", r"workload.parquet: cannot be read"),
     ],
 )
 def test_unusable_folder_is_refused(file: str, text: str | None, message: str, tmp_path: Path) -> None:
     folder = made_up(tmp_path / "tables")
-    (folder / file).unlink()
+    (folder / file).with_suffix(".csv").unlink()
     if text is not None:
         (folder / file).write_text(text)
     with pytest.raises(ConfigError, match=message):
@@ -150,11 +163,44 @@ def test_folder_without_a_workload_is_refused(tmp_path: Path) -> None:
         list(replay.tables(folder))
 
 
-@pytest.mark.skipif(not REFERENCE.is_dir(), reason="the reference tables are not here")
-def test_every_reference_table_is_equal_request_by_request() -> None:
-    for table in replay.tables(REFERENCE):
-        assert table.skipped in ("", "no table", "for order only"), table
+def test_outside_of_a_clone_the_folder_is_asked_for() -> None:
+    """No wheel has the folder of the tests."""
+    with pytest.raises(ConfigError, match=r"^DIR: found none, and tests/none is in a clone .* name a folder of tables"):
+        committed("tests/none", "tables")
+
+
+def test_without_a_folder_the_clone_says_where_its_tables_are_from(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = replay.Table("one", "x", "exact", skipped="here")
+    monkeypatch.setattr(replay, "tables", lambda folder: iter([table] if folder == REFERENCE else []))
+    monkeypatch.setattr(replay, "published_rows", lambda folder: iter([]))
+    assert main(["reproduce", "elastic", "-o", str(tmp_path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith(
+        "tests/oracles/gf_dit: made by GF-DiT's policy simulator (SJTU-Liquid/GF-DiT at 442531e4"
+    )
+    assert lines[1] == "one x: skipped, here"
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize(
+    ("workload", "tables", "requests"), [("burst", 10, 2570), ("shift", 10, 2460), ("uniform", 21, 4200)]
+)
+def test_every_reference_table_is_equal_request_by_request(
+    workload: str, tables: int, requests: int, tmp_path: Path
+) -> None:
+    """To a millionth of a millisecond: start, finish, pauses, moves, degree changes and GPU time of 9,230 requests."""
+    for path in (*REFERENCE.glob("*.csv"), REFERENCE / workload):
+        (tmp_path / path.name).symlink_to(path)
+    found = [table for table in replay.tables(tmp_path) if table.skipped not in ("no table", "for order only")]
+    for table in found:
         assert table.same == table.same_groups == table.requests, page.line_of(asdict(table))
+    assert (len(found), sum(table.requests for table in found)) == (tables, requests)
+
+
+@pytest.mark.oracle
+def test_printed_rows_of_the_reference_are_equal_to_their_digits() -> None:
     rows = list(replay.published_rows(REFERENCE))
     assert len(rows) == 11
     assert all(row.printed == row.ours for row in rows)

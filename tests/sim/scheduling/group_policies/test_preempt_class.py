@@ -53,6 +53,23 @@ def test_demoted_request_starts_on_few_gpus(tmp_path: Path) -> None:
     assert first == {"pressure": 1, "none": 4}
 
 
+@pytest.mark.parametrize(("give_way", "runs"), [("demote", [((0, 1, 2, 3), 20)]), ("pause", [((0, 1, 2, 3), 1)])])
+def test_late_end_adds_to_the_debt_after_the_decision_at_its_last_boundary(
+    give_way: str, runs: list[tuple[tuple[int, ...], int]], tmp_path: Path
+) -> None:
+    """At that boundary no urgent request is left and the debt is not there yet: the large one takes all GPUs.
+
+    From its next boundary on the debt counts. Demoted, it stays on its group; paused, it is lost after one step.
+    """
+    rows, deadline_s = [(0.0, "S", 50), (1.0, "L", 20)], {"S": 1.0, "L": 1e4}
+    words = [SYSTEM, "cluster.count=4", f"group_policy.give_way={give_way}"]
+    engine = served(rows, profile(tmp_path / "p"), *words, deadline_s=deadline_s)
+    ended_s = column(engine, "finish_s")[0]
+    of_large = [span for span in spans(engine) if span[0] == 1]
+    assert of_large[0][2] == ended_s
+    assert [(gpus, steps) for _, gpus, _, _, steps in of_large] == runs
+
+
 def test_pausing_loses_requests_once_urgent_ones_were_late_and_reports_them(tmp_path: Path) -> None:
     rows = [(0.0, "L", 50), (1.0, "S", 50)]
     found = outcome(
