@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from backends.base import Asset, Cost, Work
 from sim.core.errors import ConfigError
 from sim.core.model import Model
-from sim.core.plan import Plan
+from sim.core.plan import DECLARED, Plan
 from sim.core.request import Addons, Request
 from sim.execution.sequential import Sequential
 from sim.frontend.direct import Direct
@@ -125,7 +125,7 @@ def test_missing_load_counts_only_the_loras_that_are_not_resident() -> None:
     router = ByAddons()
     router.bind(run)
     (worker,) = run.cluster.workers
-    worker.resident |= {Asset("lora", "papercut", "large"): 1, Asset("controlnet", "canny", "large"): 1}
+    worker.resident.update({Asset("lora", "papercut", "large"): 1, Asset("controlnet", "canny", "large"): 1})
     for addons, lacking_s in (
         (Addons(("canny",), ("papercut",)), 0.0),
         (Addons((), ("pixel-art",)), 3.0),
@@ -216,7 +216,7 @@ def test_request_answered_by_the_cache_is_outstanding_at_no_worker(router: Calla
         def admit(self, request: Request, now_s: float) -> float:
             took_s = super().admit(request, now_s)
             if request.row % 3 == 2:
-                self._run.assign(request, Plan(None))
+                self._run.assign(request, Plan(None, source=DECLARED))
             return took_s
 
     def sent(rows: Any, frontend: Direct) -> Any:
