@@ -7,13 +7,13 @@ The user's files may set keys of a simulation and parameters of a sweep. Other s
 import hashlib
 import json
 import os
-import pickle
+import secrets
 import shutil
 import sys
 import warnings
-import zlib
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from pathlib import Path
@@ -24,6 +24,7 @@ import hydra
 import omegaconf
 import yaml
 from hydra import compose, initialize_config_dir, initialize_config_module
+from hydra.conf import HydraConf
 from hydra.core.config_store import ConfigStore
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
@@ -38,7 +39,7 @@ from sim.core.errors import ConfigError
 from sim.core.former_names import present_config, present_word
 from sim.run.config.choices import CONF, check_groups, gpus, groups
 from sim.run.config.override import of_hydra
-from traces.encoders.disk_cache import home
+from traces.encoders.disk_cache import DAMAGED, home, keyed_hash, note, secret
 
 LAUNCHING = ("hydra/launcher=joblib", "hydra/job_logging=none", "hydra/hydra_logging=none")
 """The choices of Hydra's own groups, as in conf/config.yaml."""
@@ -65,6 +66,8 @@ class Files:
 
 
 OURS = Files()
+
+_DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
 def composed(words: Sequence[str], files: Files = OURS, *, hydra_too: bool = False, check: bool = True) -> DictConfig:
@@ -98,7 +101,7 @@ def _with_values(words: Sequence[str]) -> DictConfig | None:
     if any("searchpath" in word for word in choices):  # the user's files may change
         return None
     setup_globals()  # registers Hydra's resolvers
-    config: DictConfig = pickle.loads(_choices(tuple(choices)))
+    config = deepcopy(_choices(tuple(choices)))
     try:
         for override in filter(_sets_value, parsed):
             OmegaConf.update(config, override.key_or_group, override.value(), force_add=override.is_force_add())
@@ -121,25 +124,47 @@ def _sets_value(override: Override) -> bool:
 
 
 @lru_cache(maxsize=64)
-def _choices(words: tuple[str, ...]) -> bytes:
-    """Compose the choices of ``words``, or read their composition from the disk cache."""
-    cached = home() / "compositions" / _version() / hashlib.sha256("\0".join(words).encode()).hexdigest()[:32]
-    with suppress(OSError, zlib.error):
-        return zlib.decompress(cached.read_bytes())  # detects damage
-    composition = pickle.dumps(_by_hydra(words, OURS))
-    with suppress(OSError, ConfigError):  # the cache is optional
-        if not cached.parent.is_dir():
-            shutil.rmtree(cached.parent.parent, ignore_errors=True)  # of another version
-            cached.parent.mkdir(parents=True)
-        with atomic_write(cached, ConfigError) as temporary:
-            temporary.write_bytes(zlib.compress(composition, 1))
-    return composition
+def _choices(words: tuple[str, ...]) -> DictConfig:
+    """Compose the choices of ``words``, or read their composition from the disk cache. Callers change a copy."""
+    name = hashlib.sha256("\0".join((_version(), *words)).encode()).hexdigest()[:32]
+    kept = home() / "compositions" / _version() / f"{name}.yaml"
+    with suppress(OSError):  # the cache is optional
+        found, _, text = kept.read_bytes().partition(b"\n")
+        if secrets.compare_digest(found, _seal(name, text)):
+            return _restored(text)
+        note(f"{kept}: {DAMAGED}; composed again")
+    config = _by_hydra(words, OURS)
+    plain = OmegaConf.to_container(config, resolve=False, enum_to_str=True)
+    text = yaml.dump(plain, Dumper=_DUMPER, sort_keys=False).encode()
+    with suppress(OSError, ConfigError):
+        if not kept.parent.is_dir():
+            shutil.rmtree(kept.parent.parent, ignore_errors=True)  # of another version
+            kept.parent.mkdir(parents=True)
+        with atomic_write(kept, ConfigError) as temporary:
+            temporary.write_bytes(_seal(name, text) + b"\n" + text)
+    return config
+
+
+def _seal(name: str, text: bytes) -> bytes:
+    seal = keyed_hash(name, secret())
+    seal.update(text)
+    return seal.hexdigest().encode()
+
+
+def _restored(text: bytes) -> DictConfig:
+    """Return a composition from its YAML, with Hydra's settings in the class that its launchers expect."""
+    plain = parse(text)
+    settings = OmegaConf.structured(HydraConf, flags={"struct": False})
+    del settings["defaults"]
+    settings.merge_with(plain.pop("hydra"))
+    OmegaConf.set_struct(settings, None)
+    return OmegaConf.create({**plain, "hydra": settings}, flags={"struct": True})
 
 
 @cache
 def _version() -> str:
-    """Return a digest of the files of conf/ and of the libraries that compose them."""
-    libraries = (hydra.__version__, omegaconf.__version__, sys.version)
+    """Return a digest of the form of what is kept, of the libraries that compose, and of the files of conf/."""
+    libraries = ("sealed YAML", hydra.__version__, omegaconf.__version__, sys.version)
     found = hashlib.sha256(json.dumps(libraries).encode())
     for file in sorted(Path(str(CONF)).rglob("*.yaml")):
         found.update(f"{file}\0".encode() + file.read_bytes())
@@ -231,7 +256,7 @@ def _ours() -> dict[str, Any]:
 
 def _check_hydra(config: DictConfig, words: tuple[str, ...]) -> None:
     """Raise ConfigError for settings of Hydra's that come from a user's file."""
-    found, expected = (_plain(each.hydra) for each in (config, pickle.loads(_choices(words))))
+    found, expected = (_plain(each.hydra) for each in (config, _choices(words)))
     for key in expected:
         if key not in ("job", "runtime", "overrides", "searchpath") and found.get(key) != expected[key]:
             raise ConfigError(
