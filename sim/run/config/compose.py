@@ -11,7 +11,7 @@ import secrets
 import shutil
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -229,8 +229,9 @@ def _store_gpus() -> None:
 def _check_primary(files: Files) -> dict[str, Any] | None:
     """Return the configuration in present names; None if it has no former names.
 
-    Raises ConfigError for a file that is not YAML, or has settings of Hydra's that no run's config.yaml has. This must
-    precede Hydra, which follows the search path of a primary file and imports its packages.
+    Raises ConfigError for a file that is not YAML, names other files, computes a value, or has settings of Hydra's that
+    no run's config.yaml has. This must precede Hydra, which follows the search path of a primary file, imports its
+    packages, and resolves references in its list of defaults.
     """
     file = Path(files.folder or ".", f"{files.name.removesuffix('.yaml')}.yaml")
     if not file.is_file():
@@ -244,8 +245,41 @@ def _check_primary(files: Files) -> dict[str, Any] | None:
             f"{file}: hydra: found settings that no run's config.yaml has; remove that key, and choose launchers on "
             "the command line"
         )
-    present = present_config(found) if isinstance(found, Mapping) else found
+    if not isinstance(found, Mapping):
+        return None
+    _check_whole(file, found)
+    present = present_config(found)
     return present if present != found else None
+
+
+def _check_whole(file: Path, found: Mapping[Any, Any]) -> None:
+    """Raise ConfigError for a file that is not whole, as a run's config.yaml is.
+
+    It could read files beside it and, by a reference such as ``${oc.env:HOME}``, the environment of whoever runs it.
+    """
+    defaults = found.get("defaults") or []
+    for each in defaults if isinstance(defaults, list) else [defaults]:
+        word = next(iter(each), None) if isinstance(each, Mapping) else each
+        if not (word == "_self_" or (isinstance(word, str) and word.startswith("override hydra/"))):
+            raise ConfigError(
+                f"{file}: defaults: found {each!r}, expected a whole configuration, which names no other file; put what "
+                "that one says into this one, or choose it on the command line (--config-dir)"
+            )
+    for key, text in _texts({key: value for key, value in found.items() if key != "hydra"}):
+        if "${" in text:
+            raise ConfigError(
+                f"{file}: {key}: found {text!r}, expected a value: a configuration from a file refers to nothing and "
+                f"reads no environment; write the value there, or as an override"
+            )
+
+
+def _texts(node: Any, key: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the dotted key and the text of every text below ``node``."""
+    if isinstance(node, str):
+        yield key, node
+    elif isinstance(node, Mapping | list):
+        for name, value in node.items() if isinstance(node, Mapping) else enumerate(node):
+            yield from _texts(value, f"{key}.{name}" if key else str(name))
 
 
 @cache
