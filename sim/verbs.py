@@ -205,6 +205,7 @@ def point(config: DictConfig) -> None:
         from sim.run.simulate import simulated
 
         plain = resolved(config)
+        check(plain)  # before the folder is claimed, which may be named after the system
         summary, folder, kept = simulated(plain, folder, keep=True)
         note(_result_line(summary, plain, folder, _overrides()), kept)
 

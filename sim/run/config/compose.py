@@ -262,9 +262,14 @@ def _check_whole(file: Path, found: Mapping[Any, Any]) -> None:
         word = next(iter(each), None) if isinstance(each, Mapping) else each
         if not (word == "_self_" or (isinstance(word, str) and word.startswith("override hydra/"))):
             raise ConfigError(
-                f"{file}: defaults: found {each!r}, expected a whole configuration, which names no other file; put what "
-                "that one says into this one, or choose it on the command line (--config-dir)"
+                f"{file}: defaults: found {each!r}, expected a whole configuration, which names no other file; put "
+                "what that one says into this one, or choose it on the command line (--config-dir)"
             )
+    run = found.get("run") or {}
+    if not isinstance(run, Mapping) or run.get("dir", "???") != "???":
+        raise ConfigError(
+            f"{file}: run: found {run}, expected none; name the new folder on the command line (run.dir=...)"
+        )
     for key, text in _texts({key: value for key, value in found.items() if key != "hydra"}):
         if "${" in text:
             raise ConfigError(

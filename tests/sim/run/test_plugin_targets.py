@@ -161,7 +161,14 @@ def test_shared_configuration_cannot_configure_hydra(
     assert not Path("again").exists()
 
 
-READS = ["${oc.env:HOME}", "${hydra:runtime.cwd}", "${hydra.runtime.cwd}", "${oc.decode:x}", "${now:%Y}", "${${x}:HOME}"]
+READS = [
+    "${oc.env:HOME}",
+    "${hydra:runtime.cwd}",
+    "${hydra.runtime.cwd}",
+    "${oc.decode:x}",
+    "${now:%Y}",
+    "${${x}:HOME}",
+]
 
 
 @pytest.mark.parametrize("text", READS)
@@ -200,3 +207,12 @@ def test_user_may_refer_to_the_environment_on_the_command_line(capsys: pytest.Ca
     words = ["--config-path", "out", "--config-name", "config", "run.dir=${oc.env:PWD}/again"]
     assert main(["run", "--cfg", "job", *words]) == 0
     assert "${oc.env:PWD}/again" in capsys.readouterr().out
+
+
+def test_configuration_of_another_names_no_folder_to_write(capsys: pytest.CaptureFixture[str]) -> None:
+    config = saved_config(resolved(composed(["system=vanilla", "trace.requests=20", "run.dir=out"])))
+    Path("out").mkdir()
+    Path("out/config.yaml").write_text(yaml.safe_dump(config | {"run": {"dir": "../escaped"}}))
+    assert main(["run", "--config-path", "out", "--config-name", "config"]) == 2
+    assert "name the new folder on the command line" in capsys.readouterr().err
+    assert not Path("../escaped").exists()
