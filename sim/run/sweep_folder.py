@@ -118,6 +118,15 @@ def is_claimed(folder: Path) -> bool:
     return (folder / COMMAND).is_file()
 
 
+def command_of(folder: Path) -> list[str]:
+    """Return the words of the command that claimed ``folder``; empty if there is none, or it cannot be read."""
+    try:
+        found = json.loads((folder / COMMAND).read_bytes())
+    except (OSError, ValueError, RecursionError):  # ValueError: interrupted while it was written
+        return []
+    return found if isinstance(found, list) and all(isinstance(word, str) for word in found) else []
+
+
 def mark(folder: Path, number: int, end: Literal["done", "kept", "failed"], line: str) -> None:
     """Leave a note on the end of point ``number`` with its line; ``kept`` is a run from before this command."""
     note = folder / _NOTE.format(number, end)

@@ -27,6 +27,7 @@ import platformdirs
 from numpy.typing import NDArray
 
 from conf.atomic import part
+from conf.printable import printable
 from traces.error import TraceError
 
 GIB = 1 << 30
@@ -238,4 +239,4 @@ def _evict(newest: Path, limit: float) -> None:
 
 def note(text: str) -> None:
     """Print ``text`` as a line on standard error."""
-    print(f"mezzotint: note: {' '.join(text.split())}", file=sys.stderr, flush=True)
+    print(f"mezzotint: note: {printable(' '.join(text.split()))}", file=sys.stderr, flush=True)
