@@ -195,7 +195,7 @@ def _by_hydra(words: tuple[str, ...], files: Files) -> DictConfig:
         except MissingConfigException as error:
             _refuse_choice(error)
             raise
-        except (ValueError, TypeError, AttributeError) as error:  # raised for a file that is no configuration
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:  # of a file that is no configuration
             raise ConfigError(f"the configuration cannot be composed ({error}); see `mezzotint run --help`") from error
     if files != OURS or any("searchpath" in word for word in words):
         _check_hydra(config, tuple(word for word in words if of_hydra(word) and "searchpath" not in word))
