@@ -10,6 +10,7 @@ Blocks that are damaged, or from another entry or another cache folder, do not m
 
 import fcntl
 import hashlib
+import hmac
 import json
 import os
 import secrets
@@ -35,7 +36,7 @@ DEFAULT_GIB = 20.0
 """Size of the cache unless $MEZZOTINT_CACHE_GIB is set: ten million embeddings of 512 dimensions."""
 
 BLOCKS, SECRET = "blocks", "secret"
-SECRET_BYTES, SEAL_BYTES = 32, 16
+SECRET_BYTES, SEAL_BYTES = 32, 32
 FORMAT = 2
 """Version of the files of an entry."""
 
@@ -65,9 +66,9 @@ def secret() -> bytes:
     return path.read_bytes()[:SECRET_BYTES]
 
 
-def keyed_hash(name: str, secret: bytes) -> "hashlib.blake2b":
+def keyed_hash(name: str, secret: bytes) -> hmac.HMAC:
     """Return a hash that has taken in ``name`` and takes in the content that is kept under it."""
-    return hashlib.blake2b(name.encode(), digest_size=SEAL_BYTES, key=secret)
+    return hmac.new(secret, name.encode(), "sha256")
 
 
 def cached(kind: str, facts: Mapping[str, Any], rows: int, columns: Columns, make: Make) -> Arrays:
@@ -120,7 +121,7 @@ def max_bytes() -> float:
     return gib * GIB
 
 
-def _computed(folder: Path, seal: "hashlib.blake2b", rows: int, columns: Columns, make: Make) -> Arrays:
+def _computed(folder: Path, seal: hmac.HMAC, rows: int, columns: Columns, make: Make) -> Arrays:
     """Compute the missing blocks of an entry. Raises OSError if it cannot be written."""
     with ExitStack() as stack:
         folder.mkdir(parents=True, exist_ok=True)
@@ -139,9 +140,7 @@ class _Entry:
     Rows already there are overwritten with equal values, so processes that map them see no change.
     """
 
-    def __init__(
-        self, folder: Path, seal: "hashlib.blake2b", rows: int, columns: Columns, mode: str, stack: ExitStack
-    ) -> None:
+    def __init__(self, folder: Path, seal: hmac.HMAC, rows: int, columns: Columns, mode: str, stack: ExitStack) -> None:
         self._columns, self._seal = columns, seal
         self._ends_of = struct.Struct(f"<{len(columns)}Q")
         self._files = []
@@ -209,7 +208,7 @@ class _Entry:
                 for file, old, new in zip(files, self._ends, ends, strict=True):
                     seal.update(file.read(new - old))
                 seal.update(record[SEAL_BYTES:])
-            if not fits or not secrets.compare_digest(seal.digest(), record[:SEAL_BYTES]):
+            if not fits or not hmac.compare_digest(seal.digest(), record[:SEAL_BYTES]):
                 self.is_damaged = True
                 break
             self._seal, self._ends = seal, list(ends)

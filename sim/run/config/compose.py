@@ -5,9 +5,9 @@ The user's files may set keys of a simulation and parameters of a sweep. Other s
 """
 
 import hashlib
+import hmac
 import json
 import os
-import secrets
 import shutil
 import sys
 import warnings
@@ -130,7 +130,7 @@ def _choices(words: tuple[str, ...]) -> DictConfig:
     kept = home() / "compositions" / _version() / f"{name}.yaml"
     with suppress(OSError):  # the cache is optional
         found, _, text = kept.read_bytes().partition(b"\n")
-        if secrets.compare_digest(found, _seal(name, text)):
+        if hmac.compare_digest(found, _seal(name, text)):
             return _restored(text)
         note(f"{kept}: {DAMAGED}; composed again")
     config = _by_hydra(words, OURS)

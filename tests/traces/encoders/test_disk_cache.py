@@ -99,7 +99,7 @@ def test_entry_from_elsewhere_is_reported_and_computed_again(
         content = b"".join((foreign / name).read_bytes() for name in COLUMNS)
         ends = struct.pack("<2Q", *((foreign / name).stat().st_size for name in COLUMNS))
         checksum = zlib.crc32(content, zlib.crc32(entry.name.encode())).to_bytes(4, "little")
-        (foreign / "blocks").write_bytes(checksum.ljust(16, b"\0") + ends)
+        (foreign / "blocks").write_bytes(checksum.ljust(32, b"\0") + ends)
     shutil.rmtree(entry)
     shutil.copytree(foreign, entry)
     capsys.readouterr()
