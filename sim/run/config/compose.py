@@ -83,34 +83,58 @@ def composed(words: Sequence[str], files: Files = OURS, *, hydra_too: bool = Fal
         HydraException, OmegaConfBaseException: a key does not exist, or a value does not fit.
         ConfigError: a choice does not exist, a group lacks the choice that it needs, or a file has settings of Hydra's.
     """
-    config = _with_values(words) if files == OURS else None
-    if config is None:
-        config = _by_hydra(tuple(words), files)
+    found = _with_values(words) if files == OURS else None
+    if found is None:
+        found = _split(_by_hydra(tuple(words), files))
     if check:
-        check_groups(OmegaConf.to_container(config.hydra.runtime.choices))
-    if not hydra_too:
-        with open_dict(config):
-            del config["hydra"]
-    return config
+        check_groups(found.hydra["runtime"]["choices"])
+    if hydra_too:
+        settings = OmegaConf.structured(HydraConf, flags={"struct": False})  # the class that launchers expect
+        del settings["defaults"]
+        settings.merge_with(found.hydra)
+        OmegaConf.set_struct(settings, None)
+        with open_dict(found.config):
+            found.config.hydra = settings
+    return found.config
 
 
-def _with_values(words: Sequence[str]) -> DictConfig | None:
+@dataclass(frozen=True, slots=True)
+class _Composition:
+    """A configuration without Hydra's own settings, and these in plain values."""
+
+    config: DictConfig
+    hydra: dict[str, Any]
+
+
+def _split(config: DictConfig) -> _Composition:
+    settings = _settings(config)
+    with open_dict(config):
+        del config["hydra"]
+    return _Composition(config, settings)
+
+
+def _settings(config: DictConfig) -> dict[str, Any]:
+    found: Any = OmegaConf.to_container(config.hydra, resolve=False, enum_to_str=True)
+    return {str(key): value for key, value in found.items()}
+
+
+def _with_values(words: Sequence[str]) -> _Composition | None:
     """Compose the choices among ``words``, then set the values; None if Hydra has to compose all of them."""
     parsed = OverridesParser.create().parse_overrides(list(words))
     choices = [word for word, override in zip(words, parsed, strict=True) if not _sets_value(override)]
     if any("searchpath" in word for word in choices):  # the user's files may change
         return None
     setup_globals()  # registers Hydra's resolvers
-    config = deepcopy(_choices(tuple(choices)))
+    found = deepcopy(_choices(tuple(choices)))
     try:
         for override in filter(_sets_value, parsed):
-            OmegaConf.update(config, override.key_or_group, override.value(), force_add=override.is_force_add())
+            OmegaConf.update(found.config, override.key_or_group, override.value(), force_add=override.is_force_add())
     except OmegaConfBaseException:
         return None
-    config.hydra.overrides.task = [
+    found.hydra["overrides"]["task"] = [
         word for word, each in zip(words, parsed, strict=True) if not each.is_hydra_override()
     ]
-    return config
+    return found
 
 
 def _sets_value(override: Override) -> bool:
@@ -124,17 +148,18 @@ def _sets_value(override: Override) -> bool:
 
 
 @lru_cache(maxsize=64)
-def _choices(words: tuple[str, ...]) -> DictConfig:
+def _choices(words: tuple[str, ...]) -> _Composition:
     """Compose the choices of ``words``, or read their composition from the disk cache. Callers change a copy."""
     name = hashlib.sha256("\0".join((_version(), *words)).encode()).hexdigest()[:32]
     kept = home() / "compositions" / _version() / f"{name}.yaml"
     with suppress(OSError):  # the cache is optional
         found, _, text = kept.read_bytes().partition(b"\n")
         if hmac.compare_digest(found, _seal(name, text)):
-            return _restored(text)
+            plain = parse(text)
+            return _Composition(OmegaConf.create(plain["config"], flags={"struct": True}), plain["hydra"])
         note(f"{kept}: {DAMAGED}; composed again")
-    config = _by_hydra(words, OURS)
-    plain = OmegaConf.to_container(config, resolve=False, enum_to_str=True)
+    made = _split(_by_hydra(words, OURS))
+    plain = {"config": OmegaConf.to_container(made.config, resolve=False), "hydra": made.hydra}
     text = yaml.dump(plain, Dumper=_DUMPER, sort_keys=False).encode()
     with suppress(OSError, ConfigError):
         if not kept.parent.is_dir():
@@ -142,7 +167,7 @@ def _choices(words: tuple[str, ...]) -> DictConfig:
             kept.parent.mkdir(parents=True)
         with atomic_write(kept, ConfigError) as temporary:
             temporary.write_bytes(_seal(name, text) + b"\n" + text)
-    return config
+    return made
 
 
 def _seal(name: str, text: bytes) -> bytes:
@@ -151,20 +176,10 @@ def _seal(name: str, text: bytes) -> bytes:
     return seal.hexdigest().encode()
 
 
-def _restored(text: bytes) -> DictConfig:
-    """Return a composition from its YAML, with Hydra's settings in the class that its launchers expect."""
-    plain = parse(text)
-    settings = OmegaConf.structured(HydraConf, flags={"struct": False})
-    del settings["defaults"]
-    settings.merge_with(plain.pop("hydra"))
-    OmegaConf.set_struct(settings, None)
-    return OmegaConf.create({**plain, "hydra": settings}, flags={"struct": True})
-
-
 @cache
 def _version() -> str:
     """Return a digest of the form of what is kept, of the libraries that compose, and of the files of conf/."""
-    libraries = ("sealed YAML", hydra.__version__, omegaconf.__version__, sys.version)
+    libraries = ("sealed YAML, 2", hydra.__version__, omegaconf.__version__, sys.version)
     found = hashlib.sha256(json.dumps(libraries).encode())
     for file in sorted(Path(str(CONF)).rglob("*.yaml")):
         found.update(f"{file}\0".encode() + file.read_bytes())
@@ -295,7 +310,7 @@ def _ours() -> dict[str, Any]:
 
 def _check_hydra(config: DictConfig, words: tuple[str, ...]) -> None:
     """Raise ConfigError for settings of Hydra's that come from a user's file."""
-    found, expected = (_plain(each.hydra) for each in (config, _choices(words)))
+    found, expected = _plain(_settings(config)), _plain(_choices(words).hydra)
     for key in expected:
         if key not in ("job", "runtime", "overrides", "searchpath") and found.get(key) != expected[key]:
             raise ConfigError(
@@ -307,11 +322,10 @@ def _check_hydra(config: DictConfig, words: tuple[str, ...]) -> None:
             raise ConfigError(f"hydra.job.{key}: found {found['job'][key]}, expected none; remove it")
 
 
-def _plain(node: DictConfig) -> dict[str, Any]:
+def _plain(settings: dict[str, Any]) -> dict[str, Any]:
     """Return Hydra's settings without the parameters of a sweep, which a file may give as plain values."""
-    plain: Any = OmegaConf.to_container(node, resolve=False)
+    plain = deepcopy(settings)
     params = (plain.get("sweeper") or {}).pop("params", None) or {}
     if not all(isinstance(value, str | int | float) for value in params.values()):
         raise ConfigError(f"hydra.sweeper.params: found {params}, expected values as text, as in eviction: fifo,lru")
-    found: dict[str, Any] = plain
-    return found
+    return plain
