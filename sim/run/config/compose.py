@@ -294,11 +294,13 @@ def _check_whole(file: Path, found: Mapping[Any, Any]) -> None:
 
 
 def _texts(node: Any, key: str = "") -> Iterator[tuple[str, str]]:
-    """Yield the dotted key and the text of every text below ``node``."""
+    """Yield every text below ``node``, keys included, each after its dotted key."""
     if isinstance(node, str):
         yield key, node
     elif isinstance(node, Mapping | list):
         for name, value in node.items() if isinstance(node, Mapping) else enumerate(node):
+            if isinstance(name, str):
+                yield key, name
             yield from _texts(value, f"{key}.{name}" if key else str(name))
 
 
