@@ -1,6 +1,5 @@
 """Local CLIP models: transformers' own, in float32."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -8,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from conf.digest import digest
+from conf.document import parse_json
 from conf.quiet import quiet
 
 VIT_L14 = "openai/clip-vit-large-patch14"
@@ -158,7 +158,7 @@ class ClipModel:
     def _config(self) -> dict[str, Any]:
         path = self.folder / "config.json"
         try:
-            found = json.loads(path.read_text(encoding="utf-8"))
+            found = parse_json(path.read_bytes())
         except (ValueError, OSError) as error:
             raise self.error(f"{path}: cannot be read ({_line(error)}); {REMEDY}") from error
         if not isinstance(found, dict):

@@ -1,5 +1,6 @@
-"""YAML of users: parsed in bounded time and memory, or refused in one line."""
+"""YAML and JSON of users: parsed in bounded time and memory, or refused in one line."""
 
+import json
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any
@@ -10,6 +11,16 @@ MAX_VALUES = 100_000
 """Limit on values with aliases expanded; a configuration has two thousand. Nested aliases in a few lines can expand to
 more than memory holds."""
 
+MAX_DEPTH = 50
+"""Limit on lists and mappings within one another; a configuration has ten. Deeper ones exceed Python's stack in what
+copies, compares or writes them."""
+
+_MANY_BRACKETS, _MANY_CHARACTERS = 5000, 10_000_000
+"""Brackets, dashes and question marks, or characters, without which YAML is not so deep that libyaml's own recursion
+would exceed the stack of the process."""
+
+_TOO_DEEP = "it is nested too deeply, or a part of itself"
+
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -18,7 +29,7 @@ _WRONG = (yaml.YAMLError, ValueError, TypeError, AttributeError, LookupError, Ov
 
 
 class DocumentError(ValueError):
-    """A text is not usable YAML. The message is part of a line: the place in the text, and the error."""
+    """A text is not usable YAML or JSON. The message is part of a line: the place in the text, and the error."""
 
 
 def parse(content: str | bytes) -> Any:
@@ -30,6 +41,7 @@ def parse(content: str | bytes) -> Any:
     loader: Any = None
     nodes: list[yaml.Node] = []
     try:
+        _check_depth(content)
         loader = _Loader(content)
         node = loader.get_single_node()
         if node is None:
@@ -45,20 +57,55 @@ def parse(content: str | bytes) -> Any:
     except yaml.reader.ReaderError as error:
         raise DocumentError(f"byte {error.position}: {error.reason}") from None
     except RecursionError:
-        raise DocumentError("it is nested too deeply, or a part of itself") from None
+        raise DocumentError(_TOO_DEEP) from None
     except DocumentError:
         raise
     except _WRONG:
         raise DocumentError(_culprit(loader, nodes)) from None
 
 
-def _nodes(node: yaml.Node) -> Iterator[yaml.Node]:
-    """Yield all nodes below ``node`` with aliases expanded; endless if it contains itself."""
+def _check_depth(content: str | bytes) -> None:
+    """Raise DocumentError if libyaml could not build the nodes: it parses without recursion, and builds with it."""
+    raw = content if isinstance(content, bytes) else content.encode("utf-8", "replace")
+    if sum(map(raw.count, (b"[", b"{", b"-", b"?"))) <= _MANY_BRACKETS and len(content) <= _MANY_CHARACTERS:
+        return
+    depth = 0
+    for event in yaml.parse(content, _Loader):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > MAX_DEPTH:
+            raise DocumentError(_TOO_DEEP)
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Return a JSON document. Raises DocumentError if it is not JSON, or nested too deeply."""
+    try:
+        found = json.loads(text)
+    except RecursionError:
+        raise DocumentError(_TOO_DEEP) from None
+    except ValueError as error:
+        raise DocumentError(str(error)) from None
+    level, depth = [found], 0
+    while level := [
+        below
+        for each in level
+        if isinstance(each, dict | list)
+        for below in (each.values() if isinstance(each, dict) else each)
+    ]:
+        depth += 1
+        if depth > MAX_DEPTH:
+            raise DocumentError(_TOO_DEEP)
+    return found
+
+
+def _nodes(node: yaml.Node, depth: int = 0) -> Iterator[yaml.Node]:
+    """Yield all nodes below ``node`` with aliases expanded. Raises DocumentError at more than MAX_DEPTH levels."""
+    if depth > MAX_DEPTH:
+        raise DocumentError(_TOO_DEEP)
     yield node
     if isinstance(node, yaml.CollectionNode):
         for each in node.value:
             for below in each if isinstance(each, tuple) else (each,):
-                yield from _nodes(below)
+                yield from _nodes(below, depth + 1)
 
 
 def _culprit(loader: Any, nodes: list[yaml.Node]) -> str:

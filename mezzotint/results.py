@@ -1,6 +1,5 @@
 """Results of simulations as pandas frames and matplotlib figures."""
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -24,8 +23,9 @@ from sim.report.runs import Run as ReportRun
 from sim.report.runs import load_runs
 from sim.report.tables import QUALITY
 from sim.run.config.compose import Files
+from sim.run.config.override import of_hydra
 from sim.run.config.points import points, sweep_config
-from sim.run.sweep_folder import COMMAND, is_claimed
+from sim.run.sweep_folder import command_of
 
 METRICS = {
     "throughput_rpm": ("throughput_rpm",),
@@ -202,16 +202,13 @@ def _choices(folder: Path) -> dict[str, dict[str, Any]]:
 
     Empty of a folder that no sweep has made, or whose experiment or groups are gone.
     """
-    if not is_claimed(folder):
+    words = command_of(folder)
+    if not words:
         return {}
-    try:
-        _, *words = json.loads((folder / COMMAND).read_bytes())
-    except ValueError:  # interrupted while it was written
-        return {}
-    options = dict(word[2:].split("=", 1) for word in words if word.startswith("--"))
+    options = {name: value for name, _, value in (word[2:].partition("=") for word in words if word.startswith("--"))}
     groups, whole = (Path(options[name]) if name in options else None for name in ("config-dir", "config-path"))
     files = Files(groups, whole, options.get("config-name", "config"))
-    words = [word for word in words if not word.startswith("--")]
+    words = [word for word in words if not (word.startswith("-") or of_hydra(word) or "${" in word)]
     try:
         every = points(words, sweep_config(words, files), files)
     except (ConfigError, HydraException, OmegaConfBaseException):

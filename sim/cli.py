@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 
+from conf.printable import printable_output
 from sim.run.commands import command_of, overview, refuse_words, run_command, words_after
 from sim.run.refusal import OUTPUT_GONE, USAGE_ERROR, check_memory_limit, is_refused, refuse
 from sim.run.termination import Terminated, end_workers, interruptible, interruption
@@ -16,6 +17,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. Returns the exit status: 0, or 2 for anything that the user can put right."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     _open_closed_streams()
+    with printable_output():  # names come from files of others
+        return _status(given)
+
+
+def _status(given: Sequence[str]) -> int:
     status = 0
     try:
         os.getcwd()  # raises here, since libraries fail obscurely without a working directory

@@ -168,9 +168,9 @@ def _launch(
         alive: a file without which workers on other machines end.
     """
     config = sweep_config(words, files)
-    every = points(words, config, files)
+    every, launcher = points(words, config, files), list(config.hydra.overrides.hydra)
     for each in every:
-        composed(each, files)
+        composed([*launcher, *each], files)  # as the launcher does, so that it finds the composition
     workers_end_with_us()
     with nullcontext() if folder is None else counted(folder, len(every)):
         launch(task, config, every, files, alive)
@@ -205,6 +205,7 @@ def point(config: DictConfig) -> None:
         from sim.run.simulate import simulated
 
         plain = resolved(config)
+        check(plain)  # before the folder is claimed, which may be named after the system
         summary, folder, kept = simulated(plain, folder, keep=True)
         note(_result_line(summary, plain, folder, _overrides()), kept)
 

@@ -1,5 +1,6 @@
 """The Python interface gives what the command line writes."""
 
+import json
 import shlex
 import shutil
 import subprocess
@@ -145,3 +146,24 @@ def test_plan_gives_what_the_command_line_writes(tmp_path: Path, monkeypatch: py
     assert main(shlex.split(plan.command)[1:]) == 0
     mine, theirs = ((tmp_path / each / "plan.json").read_text() for each in ("mine", "results/plan"))
     assert mine == theirs
+
+
+def test_command_in_the_folder_of_another_configures_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its words choose values of points; they add no package to Hydra's search path, and read no environment."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "evil").mkdir()
+    (tmp_path / "evil/__init__.py").write_text("open('harm', 'w')\n")
+    monkeypatch.setenv("SECRET", "fifo")
+    mezzotint.sweep("trace.requests=20", seed="1,2", folder="sweep")
+    for words in (
+        ["-m", "hydra.searchpath=[pkg://evil]", "seed=1,2"],
+        ["-m", "++hydra.searchpath=[pkg://evil]", "seed=1,2"],
+        ["-m", "system=${oc.env:SECRET}", "seed=1,2"],
+    ):
+        (tmp_path / "sweep/.sweep").write_text(json.dumps(words))
+        assert [dict(run.choices) for run in mezzotint.load("sweep")] == [{"seed": 1}, {"seed": 2}]
+    for text in ("5", "[1]", "null", "[" * 100_000, "{}"):
+        (tmp_path / "sweep/.sweep").write_text(text)
+        assert [dict(run.choices) for run in mezzotint.load("sweep")] == [{}, {}]
+    assert not (tmp_path / "harm").exists()

@@ -35,6 +35,7 @@ from backends.diffusers_.stages import grouped
 from backends.patched import Size
 from backends.quality import Metric
 from conf.assumption import Assumption
+from conf.names import inside
 from conf.ranges import Count
 
 WARM_UP_STEPS = 2
@@ -362,7 +363,7 @@ class Live(Backend):
     def _stored(self, name: str, spec: ModelSpec) -> ModelSpec:
         if self.store is None or spec.weights != "random":
             return spec
-        folder = Path(self.store) / name
+        folder = inside(Path(self.store), name, LiveError)
         if not (folder / "model_index.json").is_file():
             build(spec, self._place).save(folder)
             free_memory(self._place)

@@ -6,7 +6,6 @@ were written.
 
 import hashlib
 import itertools
-import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +15,7 @@ from pathlib import Path
 from filelock import Timeout
 
 from conf.atomic import READY, check_name, check_room, clear, contents, move_files, part
-from conf.document import DocumentError, parse
+from conf.document import DocumentError, parse, parse_json
 from sim.core.errors import ConfigError
 
 SUMMARY, REQUESTS, CLUSTER, CONFIG = "summary.json", "requests.parquet", "cluster.parquet", "config.yaml"
@@ -129,7 +128,7 @@ def unclaimed(folder: Path) -> Path:
 def holds_run(folder: Path) -> bool:
     """Return True if ``folder`` holds a finished run."""
     try:
-        summary = json.loads((folder / SUMMARY).read_bytes())
+        summary = parse_json((folder / SUMMARY).read_bytes())
     except (OSError, ValueError):
         return False
     return isinstance(summary, dict) and "schema" in summary and (folder / CONFIG).is_file()

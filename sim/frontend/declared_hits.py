@@ -1,6 +1,5 @@
 """Declared hits: the share of requests by K is given, and neither prompts nor a cache decide."""
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ import numpy as np
 from annotated_types import Ge, Lt
 from numpy.typing import NDArray
 
+from conf.document import parse_json
 from conf.ranges import Share, SomeShare, Steps
 from sim.core.errors import ConfigError
 from sim.core.run_folder import SUMMARY
@@ -234,7 +234,7 @@ def _of_run(folder: Path) -> dict[int, float]:
     """Return the share of all requests by K of a finished run. Raises ConfigError if it has none."""
     file = folder / SUMMARY
     try:
-        cache: Mapping[str, Any] = json.loads(file.read_bytes())["cache"]
+        cache: Mapping[str, Any] = parse_json(file.read_bytes())["cache"]
         hit_rate, by_k = cache["hit_rate"], cache["hit_share_by_k"]
         found = {int(k): hit_rate * share for k, share in sorted(by_k.items(), key=lambda item: int(item[0]))}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

@@ -1,12 +1,12 @@
 """Compare the verdicts of a study with those of its committed JSON file, for ``--check``."""
 
-import json
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from conf.document import parse_json
 from sim.core.errors import ConfigError
 
 LOST = 1
@@ -42,7 +42,7 @@ def read_committed(path: Path, compare: Callable[[Results], Comparisons]) -> Com
     except OSError as error:
         raise unreadable(path, error) from None
     try:
-        return compare(json.loads(text))
+        return compare(parse_json(text))
     except (ValueError, LookupError, TypeError, AttributeError):
         wrong = "found no results of this study and version; make it again without --check"
         raise ConfigError(f"{path}: {wrong}") from None

@@ -25,6 +25,10 @@ MAX_S = 1e12
 """Bound of every plausible time (30,000 years) and queue length of a run."""
 
 
+MAX_FOLDERS = 20_000
+"""Bound of the folders without a run among which runs are searched for; reading their names takes a second."""
+
+
 @dataclass(frozen=True, slots=True)
 class Run:
     """One finished run.
@@ -177,18 +181,27 @@ def _inside(time: Floats, held_s: Floats, edges: Floats, rate: Floats) -> Floats
 
 
 def _find(directory: Path) -> Iterator[Path]:
-    """Yield run folders in or below `directory`, without hidden ones: runs that are still being written."""
+    """Yield run folders in or below `directory`, without hidden ones: runs that are still being written.
+
+    Raises ConfigError where there is none, or where MAX_FOLDERS hold none: the search would take minutes.
+    """
     if not directory.exists():
         raise ConfigError(f"{directory}: no such directory; give the run.dir of a run, or a folder of runs")
     if not directory.is_dir():
         raise ConfigError(f"{directory}: found a file, expected a run directory; give the directory that holds it")
-    found = False
-    for here, below, files in os.walk(directory):
+    found, others = False, 0
+    walked = tqdm(os.walk(directory), desc="look for runs", unit="folder", disable=None, delay=0.5, leave=False)
+    for here, below, files in walked:
         below[:] = sorted(name for name in below if not name.startswith("."))
         if SUMMARY in files:
             below.clear()
             found = True
             yield Path(here)
+        elif (others := others + 1) > MAX_FOLDERS:
+            raise ConfigError(
+                f"{directory}: holds more than {MAX_FOLDERS:,} folders without a run; give the run directories, or the "
+                "folder that holds nothing else"
+            )
     if not found:
         remedy = "make one with `mezzotint run run.dir=PATH`, or wait until the run has ended"
         raise ConfigError(f"{directory}: holds no finished run (no summary.json in it or below it); {remedy}")

@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 
 from backends.base import Asset
 from backends.calibrate import Plan, grid
+from backends.profile import file_name
 from backends.profile import write as write_profile
 from conf.atomic import atomic_files
 from conf.page import number, percent, table
@@ -78,7 +79,7 @@ def validate(config: Mapping[str, Any], folder: Path, *, progress: bool = False)
         if len(names) > 1:
             updates["load_s"] = backend.load(Asset("model", name, name)).seconds
         if updates:
-            write_profile(profile.model_copy(update=updates), profiles / f"{GPU}_{name}.yaml")
+            write_profile(profile.model_copy(update=updates), profiles / file_name(GPU, name))
     profiled = {"_target_": "backends.profiled.Profiled", "gpu": GPU, "folder": str(profiles)}
     simulated = simulate({**config, "backend": profiled}, progress=progress)
     write(simulated, folder / "simulated")

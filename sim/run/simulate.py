@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 from array import array
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -53,6 +54,7 @@ from sim.run.config.build import build
 from sim.run.config.paths import whole_paths
 from sim.run.config.settings import Settings, System, check
 from sim.run.pools import check_reference, kinds, roles
+from sim.run.sweep_folder import is_claimed
 from sim.scheduling.disciplines.shortest_remaining import ShortestRemaining
 from sim.scheduling.stages import StageScheduler
 from traces.arrivals.base import Arrivals
@@ -138,6 +140,8 @@ def simulated(
     Raises:
         ConfigError: ``folder`` cannot be used or holds a run of another configuration; also what ``simulate`` raises.
     """
+    if not keep:
+        _refuse_point(plain, folder)
     with claimed(folder, fresh=fresh) as claim:
         if keep and holds_run(folder):
             if config_of(folder) != saved_config(plain):
@@ -146,6 +150,16 @@ def simulated(
         outcome = simulate(plain, progress=progress and not keep)
         save(outcome, claim)
         return outcome.summary, claim.folder, False
+
+
+def _refuse_point(plain: dict[str, Any], folder: Path) -> None:
+    """Raise ConfigError for a folder in that of a sweep, unless it holds a run of the configuration ``plain``."""
+    sweep = Path(os.path.realpath(folder)).parent
+    if is_claimed(sweep) and config_of(folder) != saved_config(plain):
+        raise ConfigError(
+            f"run.dir: {folder} belongs to a sweep, and would no longer be what its command makes; name a folder "
+            f"outside of {folder.parent}, or add the point to that sweep's command and give it another run.dir"
+        )
 
 
 def replay(settings: Settings, assembled: Assembled, config: Mapping[str, Any], *, progress: bool = False) -> Outcome:

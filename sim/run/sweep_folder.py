@@ -18,6 +18,7 @@ from filelock import Timeout
 from tqdm import tqdm
 
 from conf.atomic import atomic_write, clear, contents, part
+from conf.document import parse_json
 from sim.core.errors import ConfigError
 from sim.core.run_folder import FIGURES, REPORT, SUMMARY, check_place
 from sim.run.termination import end_workers
@@ -116,6 +117,15 @@ def counted(folder: Path, points: int) -> Iterator[None]:
 def is_claimed(folder: Path) -> bool:
     """Return True if ``folder`` belongs to a sweep."""
     return (folder / COMMAND).is_file()
+
+
+def command_of(folder: Path) -> list[str]:
+    """Return the words of the command that claimed ``folder``; empty if there is none, or it cannot be read."""
+    try:
+        found = parse_json((folder / COMMAND).read_bytes())
+    except (OSError, ValueError):  # ValueError: interrupted while it was written
+        return []
+    return found if isinstance(found, list) and all(isinstance(word, str) for word in found) else []
 
 
 def mark(folder: Path, number: int, end: Literal["done", "kept", "failed"], line: str) -> None:

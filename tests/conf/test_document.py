@@ -1,11 +1,13 @@
 """YAML of unknown origin parses as a safe loader parses it, or is refused in one part of a line."""
 
+from collections.abc import Callable
+
 import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conf.document import MAX_VALUES, DocumentError, parse
+from conf.document import MAX_DEPTH, MAX_VALUES, DocumentError, parse, parse_json
 
 plain = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=9),
@@ -60,3 +62,24 @@ def test_harmless_aliases_are_read() -> None:
         "a": {"x": 1}, "b": [{"x": 1}, {"x": 1}], "c": {"x": 1, "y": 2},
     }  # fmt: skip
     assert parse("") is None
+
+
+@pytest.mark.parametrize("levels", [MAX_DEPTH, MAX_DEPTH + 2, 900, 100_000])
+@pytest.mark.parametrize(("read", "bracket"), [(parse, "[]"), (parse_json, "[]"), (parse_json, '{"a":}')])
+def test_deep_nesting_is_refused_before_it_exceeds_the_stack(
+    levels: int, read: Callable[[str], object], bracket: str
+) -> None:
+    inner = "" if bracket == "[]" else "1"
+    text = bracket[:-1] * levels + inner + bracket[-1] * levels
+    if levels <= MAX_DEPTH:
+        assert read(text)
+    else:
+        with pytest.raises(DocumentError, match="nested too deeply"):
+            read(text)
+
+
+def test_malformed_json_is_one_line() -> None:
+    for text in ("", "{", "[1,", "1" * 9999, b"\xff"):
+        with pytest.raises(DocumentError) as refused:
+            parse_json(text)
+        assert "\n" not in str(refused.value)

@@ -1,19 +1,23 @@
 """The disk cache of embeddings and neighbours: a size-limited LRU cache, keyed by content.
 
 An entry is a folder, named by a hash of all that decides its content. It has a file of plain values for each array, and
-a file `blocks`. For each block of rows, `blocks` holds the CRC-32 of its values and the ends of the arrays in bytes. An
-interrupted computation resumes after its last complete block, and damaged blocks are computed again.
+a file `blocks`. For each block of rows, `blocks` holds a seal and the ends of the arrays in bytes. An interrupted
+computation resumes after its last complete block.
+
+A seal is a hash of the name of the entry and of all its content so far, keyed with the secret of the cache folder.
+Blocks that are damaged, or from another entry or another cache folder, do not match theirs and are computed again.
 """
 
 import fcntl
 import hashlib
+import hmac
 import json
 import os
+import secrets
 import shutil
 import struct
 import sys
 import tempfile
-import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -23,13 +27,20 @@ import numpy as np
 import platformdirs
 from numpy.typing import NDArray
 
+from conf.atomic import part
+from conf.printable import printable
 from traces.error import TraceError
 
 GIB = 1 << 30
 DEFAULT_GIB = 20.0
 """Size of the cache unless $MEZZOTINT_CACHE_GIB is set: ten million embeddings of 512 dimensions."""
 
-BLOCKS = "blocks"
+BLOCKS, SECRET = "blocks", "secret"
+SECRET_BYTES, SEAL_BYTES = 32, 32
+FORMAT = 2
+"""Version of the files of an entry."""
+
+DAMAGED = "is damaged or from elsewhere"
 
 Columns = Mapping[str, tuple[Any, tuple[int, ...]]]
 """Arrays of an entry: name -> type of the values and shape of a row."""
@@ -42,6 +53,22 @@ Make = Callable[[Arrays], Iterable[Sequence[NDArray[Any]]]]
 def home() -> Path:
     """Return the folder of the cache: $MEZZOTINT_CACHE, or the user's cache folder."""
     return Path(os.environ.get("MEZZOTINT_CACHE") or platformdirs.user_cache_dir("mezzotint"))
+
+
+def secret() -> bytes:
+    """Return the secret of the cache folder, random bytes that are made with it. Raises OSError if it cannot be."""
+    path = home() / SECRET
+    if not path.exists():
+        with part(home(), SECRET, wait=True) as folder:
+            if not path.exists():
+                (folder / SECRET).write_bytes(secrets.token_bytes(SECRET_BYTES))
+                os.replace(folder / SECRET, path)
+    return path.read_bytes()[:SECRET_BYTES]
+
+
+def keyed_hash(name: str, secret: bytes) -> hmac.HMAC:
+    """Return a hash that has taken in ``name`` and takes in the content that is kept under it."""
+    return hmac.new(secret, name.encode(), "sha256")
 
 
 def cached(kind: str, facts: Mapping[str, Any], rows: int, columns: Columns, make: Make) -> Arrays:
@@ -60,21 +87,21 @@ def cached(kind: str, facts: Mapping[str, Any], rows: int, columns: Columns, mak
     Raises TraceError if $MEZZOTINT_CACHE_GIB is not a number, or temporary files cannot be written either.
     """
     limit = max_bytes()  # reject a wrong setting before the work
-    key = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]
+    key = hashlib.sha256(json.dumps([FORMAT, facts], sort_keys=True).encode()).hexdigest()[:32]
     folder = home() / kind / key
     with suppress(OSError), ExitStack() as stack:
-        entry = _Entry(folder, key, rows, columns, "rb", stack)
+        entry = _Entry(folder, keyed_hash(key, secret()), rows, columns, "rb", stack)
         if entry.is_complete:
             return entry.arrays()
     try:
-        found = _computed(folder, key, rows, columns, make)
+        found = _computed(folder, keyed_hash(key, secret()), rows, columns, make)
         _evict(folder, limit)
         return found
     except OSError as error:
-        _note(f"{folder}: cannot be written ({error}); {kind} are computed for this run alone; set MEZZOTINT_CACHE")
+        note(f"{folder}: cannot be written ({error}); {kind} are computed for this run alone; set MEZZOTINT_CACHE")
     try:
         with tempfile.TemporaryDirectory(prefix="mezzotint-") as temporary:
-            return _computed(Path(temporary), key, rows, columns, make)
+            return _computed(Path(temporary), keyed_hash(key, b""), rows, columns, make)
     except OSError as error:
         raise TraceError(
             f"{tempfile.gettempdir()}: {kind} cannot be written ({error}), neither here nor in the cache; free "
@@ -94,13 +121,13 @@ def max_bytes() -> float:
     return gib * GIB
 
 
-def _computed(folder: Path, key: str, rows: int, columns: Columns, make: Make) -> Arrays:
+def _computed(folder: Path, seal: hmac.HMAC, rows: int, columns: Columns, make: Make) -> Arrays:
     """Compute the missing blocks of an entry. Raises OSError if it cannot be written."""
     with ExitStack() as stack:
         folder.mkdir(parents=True, exist_ok=True)
-        entry = _Entry(folder, key, rows, columns, "r+b", stack)
+        entry = _Entry(folder, seal, rows, columns, "r+b", stack)
         if entry.is_damaged:
-            _note(f"{folder}: was damaged; computed again")
+            note(f"{folder}: {DAMAGED}; computed again")
         if not entry.is_complete:
             for block in make(entry.arrays()):
                 entry.append(block)
@@ -113,9 +140,9 @@ class _Entry:
     Rows already there are overwritten with equal values, so processes that map them see no change.
     """
 
-    def __init__(self, folder: Path, key: str, rows: int, columns: Columns, mode: str, stack: ExitStack) -> None:
-        self._columns, self._seed = columns, zlib.crc32(key.encode())
-        self._record = struct.Struct(f"<I{len(columns)}Q")
+    def __init__(self, folder: Path, seal: hmac.HMAC, rows: int, columns: Columns, mode: str, stack: ExitStack) -> None:
+        self._columns, self._seal = columns, seal
+        self._ends_of = struct.Struct(f"<{len(columns)}Q")
         self._files = []
         for name in (BLOCKS, *columns):
             if mode != "rb":
@@ -144,15 +171,16 @@ class _Entry:
 
     def append(self, block: Sequence[NDArray[Any]]) -> None:
         """Append one block; its record is written last."""
-        total = self._seed
         for at, (values, (kind, _)) in enumerate(zip(block, self._columns.values(), strict=True)):
             data, file = np.ascontiguousarray(values, kind).tobytes(), self._files[at + 1]
             file.seek(self._ends[at])
             file.write(data)
             file.flush()
             self._ends[at] += len(data)
-            total = zlib.crc32(data, total)
-        self._files[0].write(self._record.pack(total, *self._ends))
+            self._seal.update(data)
+        ends = self._ends_of.pack(*self._ends)
+        self._seal.update(ends)
+        self._files[0].write(self._seal.digest() + ends)
         self._files[0].flush()
 
     def _lock(self, folder: Path) -> None:
@@ -161,7 +189,7 @@ class _Entry:
         try:
             fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            _note(f"{folder}: another process is computing it; waiting")
+            note(f"{folder}: another process is computing it; waiting")
             fcntl.flock(log, fcntl.LOCK_EX)
         except OSError:  # a file system without locks
             return
@@ -172,19 +200,21 @@ class _Entry:
         """Check the blocks up to the first incomplete one; `blocks` is cut after the last complete one."""
         log, *files = self._files
         sizes = [os.fstat(file.fileno()).st_size for file in files]
-        while not self.is_complete and len(record := log.read(self._record.size)) == self._record.size:
-            wanted, *ends = self._record.unpack(record)
-            fits = all(old <= new <= size for old, new, size in zip(self._ends, ends, sizes, strict=True))
-            total = self._seed
-            for file, old, new in zip(files, self._ends, ends, strict=True):
-                total = zlib.crc32(file.read(new - old), total) if fits else total
-            if not fits or total != wanted:
+        record_bytes, verified = SEAL_BYTES + self._ends_of.size, 0
+        while not self.is_complete and len(record := log.read(record_bytes)) == record_bytes:
+            ends = self._ends_of.unpack(record[SEAL_BYTES:])
+            seal = self._seal.copy()
+            if fits := all(old <= new <= size for old, new, size in zip(self._ends, ends, sizes, strict=True)):
+                for file, old, new in zip(files, self._ends, ends, strict=True):
+                    seal.update(file.read(new - old))
+                seal.update(record[SEAL_BYTES:])
+            if not fits or not hmac.compare_digest(seal.digest(), record[:SEAL_BYTES]):
                 self.is_damaged = True
-                log.seek(-len(record), os.SEEK_CUR)
                 break
-            self._ends = ends
+            self._seal, self._ends = seal, list(ends)
+            verified += record_bytes
         if log.writable():
-            log.seek(log.tell() // self._record.size * self._record.size)
+            log.seek(verified)
             log.truncate()
 
 
@@ -206,5 +236,6 @@ def _evict(newest: Path, limit: float) -> None:
             total -= size
 
 
-def _note(text: str) -> None:
-    print(f"mezzotint: note: {' '.join(text.split())}", file=sys.stderr, flush=True)
+def note(text: str) -> None:
+    """Print ``text`` as a line on standard error."""
+    print(f"mezzotint: note: {printable(' '.join(text.split()))}", file=sys.stderr, flush=True)

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from conf.atomic import atomic_write
+from conf.document import parse_json
 from traces.error import TraceError
 from traces.table.columns import SCHEMA, UNITS, conform
 from traces.table.digest import content_digest
@@ -227,7 +228,7 @@ def _read_about(schema: pa.Schema, path: Path) -> dict[str, Any]:
             " bring it in with `mezzotint trace import`"
         )
     try:
-        about = json.loads(raw)
+        about = parse_json(raw)
         version = about["schema"]
     except (ValueError, KeyError, TypeError) as error:
         raise TraceError(f"{path}: its `mezzotint` metadata is damaged; import the file again") from error

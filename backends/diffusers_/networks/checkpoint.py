@@ -1,6 +1,5 @@
 """Pipelines with real weights, from a local folder or the hub."""
 
-import json
 import re
 from math import prod
 from pathlib import Path
@@ -14,6 +13,7 @@ from backends.diffusers_.device.memory import ensure_fits
 from backends.diffusers_.errors import LiveError
 from backends.diffusers_.networks.architectures import FamilyEntry
 from backends.diffusers_.networks.spec import ModelSpec
+from conf.document import parse_json
 
 _PLAIN = re.compile(r"[A-Za-z_]+(-\d+-of-\d+)?")
 
@@ -78,7 +78,7 @@ def _pipeline_slots(folder: Path, family: str, entry: FamilyEntry) -> list[str]:
         instead = "the folder that save_pretrained wrote (or that the hub gave), or use weights='random'"
         raise LiveError(f"{folder} is not a pipeline folder: it has no model_index.json; point at {instead}")
     try:
-        listed = json.loads(index.read_text(encoding="utf-8"))
+        listed = parse_json(index.read_bytes())
         found = listed["_class_name"]
     except (ValueError, KeyError, TypeError) as broken:
         raise LiveError(f"{index} is not a readable pipeline index ({broken!r}); fetch it anew") from broken

@@ -7,7 +7,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from backends.base import BackendError
-from backends.profile import Profile, write
+from backends.profile import Profile, file_name, write
 from backends.profiled import Profiled
 from conf.atomic import atomic_write, check_ours, check_target, output_folder
 from conf.page import render
@@ -33,7 +33,7 @@ def log(
     Raises:
         ConfigError, TraceError, BackendError: the trace has no seconds, or a file cannot be read or written.
     """
-    path = output / f"{gpu}_{model}.yaml"
+    path = output / file_name(gpu, model)
     check_ours(path, ConfigError, "a profile", b"", b"gpu:", b"schema:")
     if page is not None:
         check_ours(page, ConfigError, "a page of calibrate log", b"# Generation seconds")
@@ -78,5 +78,5 @@ def log(
 def backend(profile: Profile) -> Profiled:
     """Return a backend that reads costs from ``profile``."""
     with tempfile.TemporaryDirectory() as folder:
-        write(profile, Path(folder) / f"{profile.gpu}_{profile.model}.yaml")
+        write(profile, Path(folder) / "profile.yaml")
         return Profiled(profile.gpu, folder=folder)

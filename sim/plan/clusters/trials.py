@@ -1,19 +1,18 @@
 """Runs of a plan: each is made once, and its summary is kept under the key of its configuration and of the code."""
 
-import json
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from backends.base import BackendError
-from conf.atomic import atomic_write
+from conf.digest import keep, kept
 from sim.core.errors import ConfigError
 from sim.core.run_folder import check_place
 from sim.plan.clusters.candidates import Candidate
 from sim.run.pool import Launcher, run_calls
+from sim.run.refusal import warn
 from sim.run.run_key import digest
 from sim.run.simulate import simulate
 from traces.error import TraceError
@@ -66,10 +65,8 @@ class Trials:
 
 
 def _read(path: Path) -> Summary | None:
-    with suppress(OSError, ValueError):
-        found: Summary = json.loads(path.read_bytes())
-        return found
-    return None
+    found: Summary | None = kept(path, warn)
+    return found
 
 
 def _run(path: Path, config: Mapping[str, Any]) -> tuple[Path, str | None]:
@@ -78,7 +75,5 @@ def _run(path: Path, config: Mapping[str, Any]) -> tuple[Path, str | None]:
         summary = simulate(config).summary
     except (ConfigError, BackendError, TraceError) as error:  # of this candidate, such as too few GPUs for two models
         return path, " ".join(str(error).split())
-    kept = {key: value for key, value in summary.items() if key not in DROPPED}
-    with atomic_write(path, ConfigError) as temporary:
-        temporary.write_text(json.dumps(kept, allow_nan=False), encoding="utf-8")
+    keep(path, {key: value for key, value in summary.items() if key not in DROPPED}, ConfigError)
     return path, None

@@ -11,8 +11,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from conf.document import parse
 from sim.core.errors import ConfigError
 
 CONF = resources.files("conf")
@@ -113,8 +112,7 @@ def dependents(group: str, choice: str) -> Iterator[str]:
 
 @cache
 def _read(name: str) -> dict[str, dict[str, Any]]:
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    found: dict[str, dict[str, Any]] = yaml.load((CONF / name).read_text(encoding="utf-8"), loader)
+    found: dict[str, dict[str, Any]] = parse((CONF / name).read_bytes())
     return found
 
 

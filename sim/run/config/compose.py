@@ -5,15 +5,15 @@ The user's files may set keys of a simulation and parameters of a sweep. Other s
 """
 
 import hashlib
+import hmac
 import json
 import os
-import pickle
 import shutil
 import sys
 import warnings
-import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from pathlib import Path
@@ -24,6 +24,7 @@ import hydra
 import omegaconf
 import yaml
 from hydra import compose, initialize_config_dir, initialize_config_module
+from hydra.conf import HydraConf
 from hydra.core.config_store import ConfigStore
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
@@ -38,7 +39,7 @@ from sim.core.errors import ConfigError
 from sim.core.former_names import present_config, present_word
 from sim.run.config.choices import CONF, check_groups, gpus, groups
 from sim.run.config.override import of_hydra
-from traces.encoders.disk_cache import home
+from traces.encoders.disk_cache import DAMAGED, home, keyed_hash, note, secret
 
 LAUNCHING = ("hydra/launcher=joblib", "hydra/job_logging=none", "hydra/hydra_logging=none")
 """The choices of Hydra's own groups, as in conf/config.yaml."""
@@ -66,6 +67,8 @@ class Files:
 
 OURS = Files()
 
+_DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+
 
 def composed(words: Sequence[str], files: Files = OURS, *, hydra_too: bool = False, check: bool = True) -> DictConfig:
     """Compose overrides (sim/run/config/override.py) into an unresolved configuration.
@@ -80,34 +83,58 @@ def composed(words: Sequence[str], files: Files = OURS, *, hydra_too: bool = Fal
         HydraException, OmegaConfBaseException: a key does not exist, or a value does not fit.
         ConfigError: a choice does not exist, a group lacks the choice that it needs, or a file has settings of Hydra's.
     """
-    config = _with_values(words) if files == OURS else None
-    if config is None:
-        config = _by_hydra(tuple(words), files)
+    found = _with_values(words) if files == OURS else None
+    if found is None:
+        found = _split(_by_hydra(tuple(words), files))
     if check:
-        check_groups(OmegaConf.to_container(config.hydra.runtime.choices))
-    if not hydra_too:
-        with open_dict(config):
-            del config["hydra"]
-    return config
+        check_groups(found.hydra["runtime"]["choices"])
+    if hydra_too:
+        settings = OmegaConf.structured(HydraConf, flags={"struct": False})  # the class that launchers expect
+        del settings["defaults"]
+        settings.merge_with(found.hydra)
+        OmegaConf.set_struct(settings, None)
+        with open_dict(found.config):
+            found.config.hydra = settings
+    return found.config
 
 
-def _with_values(words: Sequence[str]) -> DictConfig | None:
+@dataclass(frozen=True, slots=True)
+class _Composition:
+    """A configuration without Hydra's own settings, and these in plain values."""
+
+    config: DictConfig
+    hydra: dict[str, Any]
+
+
+def _split(config: DictConfig) -> _Composition:
+    settings = _settings(config)
+    with open_dict(config):
+        del config["hydra"]
+    return _Composition(config, settings)
+
+
+def _settings(config: DictConfig) -> dict[str, Any]:
+    found: Any = OmegaConf.to_container(config.hydra, resolve=False, enum_to_str=True)
+    return {str(key): value for key, value in found.items()}
+
+
+def _with_values(words: Sequence[str]) -> _Composition | None:
     """Compose the choices among ``words``, then set the values; None if Hydra has to compose all of them."""
     parsed = OverridesParser.create().parse_overrides(list(words))
     choices = [word for word, override in zip(words, parsed, strict=True) if not _sets_value(override)]
     if any("searchpath" in word for word in choices):  # the user's files may change
         return None
     setup_globals()  # registers Hydra's resolvers
-    config: DictConfig = pickle.loads(_choices(tuple(choices)))
+    found = deepcopy(_choices(tuple(choices)))
     try:
         for override in filter(_sets_value, parsed):
-            OmegaConf.update(config, override.key_or_group, override.value(), force_add=override.is_force_add())
+            OmegaConf.update(found.config, override.key_or_group, override.value(), force_add=override.is_force_add())
     except OmegaConfBaseException:
         return None
-    config.hydra.overrides.task = [
+    found.hydra["overrides"]["task"] = [
         word for word, each in zip(words, parsed, strict=True) if not each.is_hydra_override()
     ]
-    return config
+    return found
 
 
 def _sets_value(override: Override) -> bool:
@@ -121,25 +148,38 @@ def _sets_value(override: Override) -> bool:
 
 
 @lru_cache(maxsize=64)
-def _choices(words: tuple[str, ...]) -> bytes:
-    """Compose the choices of ``words``, or read their composition from the disk cache."""
-    cached = home() / "compositions" / _version() / hashlib.sha256("\0".join(words).encode()).hexdigest()[:32]
-    with suppress(OSError, zlib.error):
-        return zlib.decompress(cached.read_bytes())  # detects damage
-    composition = pickle.dumps(_by_hydra(words, OURS))
-    with suppress(OSError, ConfigError):  # the cache is optional
-        if not cached.parent.is_dir():
-            shutil.rmtree(cached.parent.parent, ignore_errors=True)  # of another version
-            cached.parent.mkdir(parents=True)
-        with atomic_write(cached, ConfigError) as temporary:
-            temporary.write_bytes(zlib.compress(composition, 1))
-    return composition
+def _choices(words: tuple[str, ...]) -> _Composition:
+    """Compose the choices of ``words``, or read their composition from the disk cache. Callers change a copy."""
+    name = hashlib.sha256("\0".join((_version(), *words)).encode()).hexdigest()[:32]
+    kept = home() / "compositions" / _version() / f"{name}.yaml"
+    with suppress(OSError):  # the cache is optional
+        found, _, text = kept.read_bytes().partition(b"\n")
+        if hmac.compare_digest(found, _seal(name, text)):
+            plain = parse(text)
+            return _Composition(OmegaConf.create(plain["config"], flags={"struct": True}), plain["hydra"])
+        note(f"{kept}: {DAMAGED}; composed again")
+    made = _split(_by_hydra(words, OURS))
+    plain = {"config": OmegaConf.to_container(made.config, resolve=False), "hydra": made.hydra}
+    text = yaml.dump(plain, Dumper=_DUMPER, sort_keys=False).encode()
+    with suppress(OSError, ConfigError):
+        if not kept.parent.is_dir():
+            shutil.rmtree(kept.parent.parent, ignore_errors=True)  # of another version
+            kept.parent.mkdir(parents=True)
+        with atomic_write(kept, ConfigError) as temporary:
+            temporary.write_bytes(_seal(name, text) + b"\n" + text)
+    return made
+
+
+def _seal(name: str, text: bytes) -> bytes:
+    seal = keyed_hash(name, secret())
+    seal.update(text)
+    return seal.hexdigest().encode()
 
 
 @cache
 def _version() -> str:
-    """Return a digest of the files of conf/ and of the libraries that compose them."""
-    libraries = (hydra.__version__, omegaconf.__version__, sys.version)
+    """Return a digest of the form of what is kept, of the libraries that compose, and of the files of conf/."""
+    libraries = ("sealed YAML, 2", hydra.__version__, omegaconf.__version__, sys.version)
     found = hashlib.sha256(json.dumps(libraries).encode())
     for file in sorted(Path(str(CONF)).rglob("*.yaml")):
         found.update(f"{file}\0".encode() + file.read_bytes())
@@ -170,7 +210,7 @@ def _by_hydra(words: tuple[str, ...], files: Files) -> DictConfig:
         except MissingConfigException as error:
             _refuse_choice(error)
             raise
-        except (ValueError, TypeError, AttributeError) as error:  # raised for a file that is no configuration
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:  # of a file that is no configuration
             raise ConfigError(f"the configuration cannot be composed ({error}); see `mezzotint run --help`") from error
     if files != OURS or any("searchpath" in word for word in words):
         _check_hydra(config, tuple(word for word in words if of_hydra(word) and "searchpath" not in word))
@@ -204,8 +244,9 @@ def _store_gpus() -> None:
 def _check_primary(files: Files) -> dict[str, Any] | None:
     """Return the configuration in present names; None if it has no former names.
 
-    Raises ConfigError for a file that is not YAML, or has settings of Hydra's that no run's config.yaml has. This must
-    precede Hydra, which follows the search path of a primary file and imports its packages.
+    Raises ConfigError for a file that is not YAML, names other files, computes a value, or has settings of Hydra's that
+    no run's config.yaml has. This must precede Hydra, which follows the search path of a primary file, imports its
+    packages, and resolves references in its list of defaults.
     """
     file = Path(files.folder or ".", f"{files.name.removesuffix('.yaml')}.yaml")
     if not file.is_file():
@@ -219,8 +260,48 @@ def _check_primary(files: Files) -> dict[str, Any] | None:
             f"{file}: hydra: found settings that no run's config.yaml has; remove that key, and choose launchers on "
             "the command line"
         )
-    present = present_config(found) if isinstance(found, Mapping) else found
+    if not isinstance(found, Mapping):
+        return None
+    _check_whole(file, found)
+    present = present_config(found)
     return present if present != found else None
+
+
+def _check_whole(file: Path, found: Mapping[Any, Any]) -> None:
+    """Raise ConfigError for a file that is not whole, as a run's config.yaml is.
+
+    It could read files beside it and, by a reference such as ``${oc.env:HOME}``, the environment of whoever runs it.
+    """
+    defaults = found.get("defaults") or []
+    for each in defaults if isinstance(defaults, list) else [defaults]:
+        word = next(iter(each), None) if isinstance(each, Mapping) else each
+        if not (word == "_self_" or (isinstance(word, str) and word.startswith("override hydra/"))):
+            raise ConfigError(
+                f"{file}: defaults: found {each!r}, expected a whole configuration, which names no other file; put "
+                "what that one says into this one, or choose it on the command line (--config-dir)"
+            )
+    run = found.get("run") or {}
+    if not isinstance(run, Mapping) or run.get("dir", "???") != "???":
+        raise ConfigError(
+            f"{file}: run: found {run}, expected none; name the new folder on the command line (run.dir=...)"
+        )
+    for key, text in _texts({key: value for key, value in found.items() if key != "hydra"}):
+        if "${" in text:
+            raise ConfigError(
+                f"{file}: {key}: found {text!r}, expected a value: a configuration from a file refers to nothing and "
+                f"reads no environment; write the value there, or as an override"
+            )
+
+
+def _texts(node: Any, key: str = "") -> Iterator[tuple[str, str]]:
+    """Yield every text below ``node``, keys included, each after its dotted key."""
+    if isinstance(node, str):
+        yield key, node
+    elif isinstance(node, Mapping | list):
+        for name, value in node.items() if isinstance(node, Mapping) else enumerate(node):
+            if isinstance(name, str):
+                yield key, name
+            yield from _texts(value, f"{key}.{name}" if key else str(name))
 
 
 @cache
@@ -231,7 +312,7 @@ def _ours() -> dict[str, Any]:
 
 def _check_hydra(config: DictConfig, words: tuple[str, ...]) -> None:
     """Raise ConfigError for settings of Hydra's that come from a user's file."""
-    found, expected = (_plain(each.hydra) for each in (config, pickle.loads(_choices(words))))
+    found, expected = _plain(_settings(config)), _plain(_choices(words).hydra)
     for key in expected:
         if key not in ("job", "runtime", "overrides", "searchpath") and found.get(key) != expected[key]:
             raise ConfigError(
@@ -243,11 +324,10 @@ def _check_hydra(config: DictConfig, words: tuple[str, ...]) -> None:
             raise ConfigError(f"hydra.job.{key}: found {found['job'][key]}, expected none; remove it")
 
 
-def _plain(node: DictConfig) -> dict[str, Any]:
+def _plain(settings: dict[str, Any]) -> dict[str, Any]:
     """Return Hydra's settings without the parameters of a sweep, which a file may give as plain values."""
-    plain: Any = OmegaConf.to_container(node, resolve=False)
+    plain = deepcopy(settings)
     params = (plain.get("sweeper") or {}).pop("params", None) or {}
     if not all(isinstance(value, str | int | float) for value in params.values()):
         raise ConfigError(f"hydra.sweeper.params: found {params}, expected values as text, as in eviction: fifo,lru")
-    found: dict[str, Any] = plain
-    return found
+    return plain

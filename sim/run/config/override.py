@@ -6,15 +6,19 @@ brackets in a file's name, an accent). Values of path keys are always text.
 
 import os
 import re
+from itertools import accumulate
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, Quote, QuotedString
 from hydra.errors import HydraException
 
+from conf.document import MAX_DEPTH
 from sim.core.errors import ConfigError
 
 PATHS = frozenset({"dir", "path", "folder", "images", "prompts", "store", "weights"})
 """The last parts of keys that hold a path."""
+
+OPENED = dict.fromkeys("([{", 1) | dict.fromkeys(")]}", -1)
 
 _PLAIN = re.compile(r"[\w./:+-]*", re.ASCII)
 _WORD = re.compile(r"(?P<key>(?:\+\+|\+)?[\w./@:-]+)=(?P<value>.*)", re.ASCII | re.DOTALL)
@@ -26,6 +30,9 @@ def readable(word: str) -> str:
     Raises ConfigError for an unknown character in the key, or an unfinished list or quotation.
     """
     found = _WORD.fullmatch(word)
+    if _depth(word) > MAX_DEPTH:
+        key = word.partition("=")[0][:60]
+        raise ConfigError(f"{key}: found more than {MAX_DEPTH} brackets in one another; write fewer")
     if found is None:
         _check(word)
         return word
@@ -42,6 +49,11 @@ def readable(word: str) -> str:
     if read is None:
         return f"{key}={_quoted(value)}"
     return word if not is_path or _is_text(read) else f"{key}={_quoted(value)}"
+
+
+def _depth(word: str) -> int:
+    """Return how deep brackets lie in one another, wherever they stand."""
+    return max(accumulate(OPENED.get(character, 0) for character in word), default=0)
 
 
 def of_hydra(word: str) -> bool:

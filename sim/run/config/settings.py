@@ -15,6 +15,7 @@ from pydantic import (
 )
 
 from conf.assumption import Assumption
+from conf.names import EXPECTED, is_file_name
 from conf.validation import first_error
 from sim.core.errors import ConfigError
 from sim.core.slo import Limit, parse_by_size, parse_limit
@@ -79,11 +80,17 @@ class RunSettings(BaseModel):
     dir: Annotated[str, Field(min_length=1)]
 
 
+def _file_name(name: str) -> str:
+    if not is_file_name(name):
+        raise ValueError(f"expected {EXPECTED}, as run folders are named after it")
+    return name
+
+
 class System(BaseModel):
     """A system without its parts: name, treatment of add-ons, paid services and assumptions."""
 
     model_config = ConfigDict(extra="forbid")
-    name: Annotated[str, Field(min_length=1)]
+    name: Annotated[str, AfterValidator(_file_name)]
     addons: Literal["ignore", "serve"] = "ignore"
     services: dict[str, PaidService] = {}
     assumptions: list[Assumption] = []

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from sim.papers.scorecard.measures import observations
 from sim.papers.scorecard.measures.nirvana import similarity_of_hits
 from sim.papers.scorecard.measures.observations import Observation, observe
 from sim.papers.scorecard.runs.finished import Finished, Runs, Unmeasured
@@ -140,12 +141,20 @@ def test_short_prompts_are_compared_by_hit_similarity(served: Served, tmp_path: 
         similarity_of_hits(run, short=False)
 
 
-def test_observations_of_a_trace_are_cached(served: Served, tmp_path: Path) -> None:
+def test_observations_of_a_trace_are_cached(
+    served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And believed as long as nobody changes them."""
     runs = served(*sessions(near=True))
     first = observe(runs, tmp_path / "work")
     (kept,) = (tmp_path / "work").glob("observed-*.json")
-    kept.write_bytes(kept.read_bytes().replace(b"the trace has not two", b"KEPT"))
-    again = observe(runs, tmp_path / "work")
-    assert (again[1].reason or "").startswith("KEPT")
-    kept.write_text("half")
-    assert observe(runs, tmp_path / "work") == first
+    whole = kept.read_bytes()
+    with monkeypatch.context() as patch:
+        patch.setattr(observations, "survival", None)
+        patch.setattr(observations, "prompt_similarity", None)
+        assert observe(runs, tmp_path / "work") == first
+    for other in (whole.replace(b"the trace has not two", b"FORGED"), b"half", b"[]", whole[:-1]):
+        kept.write_bytes(other)
+        assert observe(runs, tmp_path / "work") == first
+        assert capsys.readouterr().err == f"mezzotint: warning: {kept}: is damaged or from elsewhere; made again\n"
+        assert kept.read_bytes() == whole

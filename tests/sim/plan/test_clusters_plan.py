@@ -105,6 +105,26 @@ def test_winner_meets_the_target_with_other_seeds_and_one_gpu_fewer_does_not(kep
         assert bool(np.mean(late) <= 10) is meets
 
 
+def test_kept_run_that_was_changed_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Edited, cut, in the place of another run, or in the form of an earlier version."""
+    ask_again = partial(ask, gpu=["l40s"], overrides=["trace.requests=300", "trace.history=0"])
+    whole = as_json(ask_again(tmp_path), "plan")
+    before = {path: path.read_bytes() for path in (tmp_path / "runs").glob("*.json")}
+    first, second, *_ = sorted(before)
+    content = json.loads(before[first])["content"]
+    edited = json.dumps({**json.loads(before[first]), "content": {**content, "latency_s": {"p50": 0.0}}}).encode()
+    for other in (edited, before[first][:-9], before[second], json.dumps(content).encode(), b"5", b"{}"):
+        first.write_bytes(other)
+        capsys.readouterr()
+        assert as_json(ask_again(tmp_path), "plan") == whole
+        assert f"warning: {first}: is damaged or from elsewhere; made again\n" in capsys.readouterr().err
+        assert {path: path.read_bytes() for path in before} == before
+    monkeypatch.setattr(trials, "simulate", None)
+    assert as_json(ask_again(tmp_path), "plan") == whole
+
+
 def test_interrupted_plan_goes_on_and_runs_nothing_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ask_again = partial(ask, gpu=["l40s"], overrides=["trace.requests=300", "trace.history=0"])
     whole = as_json(ask_again(tmp_path / "whole"), "plan")

@@ -249,6 +249,17 @@ def test_place_without_runs_is_named(fabricate: Fabricate, tmp_path: Path, monke
     assert re.search("config.yaml: cannot be read .*check its permissions$", error_of(path))
 
 
+def test_search_for_runs_is_bounded(fabricate: Fabricate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the folders without a run: a sweep may have any number of points."""
+    monkeypatch.setattr("sim.report.runs.MAX_FOLDERS", 5)
+    for number in range(9):
+        fabricate(f"sweep/{number}", requests=10)
+    assert len(load_runs([tmp_path / "sweep"])) == 9
+    for number in range(6):
+        (tmp_path / "much" / str(number)).mkdir(parents=True)
+    assert re.search("much: holds more than 5 folders without a run; give the run dir", error_of(tmp_path / "much"))
+
+
 @pytest.mark.parametrize(
     ("columns", "message"),
     [

@@ -2,9 +2,11 @@
 
 import inspect
 import os
+import pickle
 import subprocess
 import sys
 import typing
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -266,22 +268,60 @@ def test_cached_composition_equals_hydras_and_is_independent_of_its_caller() -> 
         assert composed([*words, "preload=3"]).preload == 3
 
 
-def test_damaged_composition_cache_is_recomputed(tmp_path: Path) -> None:
-    command = [sys.executable, "-P", "-m", "sim.cli", "run", "--cfg", "job", "system=nirvana", "seed=3", "run.dir=x"]
-    environment = {**os.environ, "MEZZOTINT_CACHE": str(tmp_path), "PYTHONPATH": str(REPOSITORY)}
+class Harm:
+    """Unpickled, it makes a file."""
 
-    def composed_text() -> str:
-        return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60, check=True).stdout
+    def __init__(self, path: Path) -> None:
+        self.path = path
 
-    made = composed_text()
-    (kept,) = tmp_path.glob("compositions/*/*")
+    def __reduce__(self) -> tuple[object, ...]:
+        return Path.touch, (self.path,)
+
+
+@pytest.mark.invariant(12)
+@pytest.mark.parametrize("laid", ["damage", "another composition", "another cache folder", "a pickle"])
+def test_composition_from_elsewhere_is_reported_and_made_again(laid: str, tmp_path: Path) -> None:
+    def composed_text(*words: str, cache: str = "cache") -> tuple[str, str]:
+        command = [sys.executable, "-P", "-m", "sim.cli", "run", "--cfg", "job", *words, "seed=3", "run.dir=x"]
+        environment = {**os.environ, "MEZZOTINT_CACHE": str(tmp_path / cache), "PYTHONPATH": str(REPOSITORY)}
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60, check=True)
+        return done.stdout, done.stderr
+
+    made = composed_text("system=nirvana")
+    assert made == (OmegaConf.to_yaml(composed(["system=nirvana", "seed=3", "run.dir=x"])), "")
+    (kept,) = tmp_path.glob("cache/compositions/*/*")
     whole = kept.read_bytes()
-    assert composed_text() == made
-    damaged = whole[:-1] + bytes([whole[-1] ^ 1])
-    kept.write_bytes(damaged)
-    assert composed_text() == made
-    assert kept.read_bytes() != damaged
-    assert made == OmegaConf.to_yaml(composed(["system=nirvana", "seed=3", "run.dir=x"]))
+    assert composed_text("system=nirvana") == made
+    if laid == "damage":
+        foreign = whole[:-2] + bytes([whole[-2] ^ 1]) + whole[-1:]
+    elif laid == "a pickle":
+        foreign = zlib.compress(pickle.dumps(Harm(tmp_path / "harmed")))
+    else:
+        other = ("system=vanilla", "cache") if laid == "another composition" else ("system=nirvana", "other")
+        composed_text(other[0], cache=other[1])
+        (file,) = set(tmp_path.glob(f"{other[1]}/compositions/*/*")) - {kept}
+        foreign = file.read_bytes()
+    kept.write_bytes(foreign)
+    note = f"mezzotint: note: {kept}: is damaged or from elsewhere; composed again\n"
+    assert composed_text("system=nirvana") == (made[0], note)
+    assert kept.read_bytes() == whole
+    assert not (tmp_path / "harmed").exists()
+
+
+def test_composition_read_from_the_cache_equals_the_one_that_was_kept(tmp_path: Path) -> None:
+    """Also in the classes of Hydra's settings, which launchers need, and in keys of a mapping that are numbers."""
+    code = (
+        "from pprint import pprint; from omegaconf import OmegaConf; from sim.run.config.compose import composed\n"
+        "found = composed(['experiment=nirvana-table3', 'hydra.launcher.n_jobs=3'], hydra_too=True)\n"
+        "pprint([OmegaConf.get_type(found, 'hydra'), OmegaConf.is_struct(found), OmegaConf.to_container(found)])"
+    )
+    environment = {**os.environ, "MEZZOTINT_CACHE": str(tmp_path), "PYTHONPATH": str(REPOSITORY)}
+    made, found = (
+        subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, check=True, env=environment).stdout
+        for _ in range(2)
+    )
+    assert list(tmp_path.glob("compositions/*/*"))
+    assert found == made
 
 
 @pytest.mark.parametrize(

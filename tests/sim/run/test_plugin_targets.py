@@ -14,7 +14,9 @@ from sim.frontend.cached import CachedFrontEnd
 from sim.protocols import Allocation, Delay, Eviction, Scheduler, Steps
 from sim.run.config.build import build
 from sim.run.config.compose import composed
+from sim.run.config.options import resolved
 from sim.run.config.plugins import named
+from sim.run.simulate import saved_config
 
 
 @pytest.fixture(autouse=True)
@@ -157,3 +159,60 @@ def test_shared_configuration_cannot_configure_hydra(
         assert capsys.readouterr().err.startswith("mezzotint: error: hydra.")
     assert not Path("harm").exists()
     assert not Path("again").exists()
+
+
+READS = [
+    "${oc.env:HOME}",
+    "${hydra:runtime.cwd}",
+    "${hydra.runtime.cwd}",
+    "${oc.decode:x}",
+    "${now:%Y}",
+    "${${x}:HOME}",
+]
+
+
+@pytest.mark.parametrize("text", READS)
+@pytest.mark.parametrize("place", ["value", "list", "defaults", "beside"])
+def test_configuration_of_another_reads_no_environment(
+    text: str, place: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By no reference in a config.yaml, its list of defaults, or a file beside it that the list names."""
+    monkeypatch.setenv("HOME", "secret-place")
+    config = saved_config(resolved(composed(["system=nirvana", "run.dir=out"])))
+    Path("out/extra").mkdir(parents=True)
+    Path("out/extra/one.yaml").write_text(yaml.safe_dump({"name": text}))
+    if place == "value":
+        config["system"]["name"] = text
+    elif place == "list":
+        config["system"]["assumptions"].append({"what": text, "value": 1, "source": text})
+    else:
+        config["defaults"].insert(0, {"extra": text if place == "defaults" else "one"})
+    Path("out/config.yaml").write_text(yaml.safe_dump(config))
+    search = ["plan", "capacity", "--from", "1", "--to", "2", "-o", "again"]
+    for words in (["run"], ["run", "--cfg", "job", "--resolve"], ["run", "-m"], ["validate"], search):
+        folder = [] if words is search else ["run.dir=again"]
+        assert main([*words, "--config-path", "out", "--config-name", "config", *folder]) == 2
+        shown = capsys.readouterr()
+        where = "defaults: found" if place in ("defaults", "beside") else "system."
+        assert shown.err.startswith(f"mezzotint: error: out/config.yaml: {where}")
+        assert shown.err.count("\n") == 1
+        assert "secret-place" not in shown.err + shown.out
+    assert not Path("again").exists()
+
+
+def test_user_may_refer_to_the_environment_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+    config = saved_config(resolved(composed(["system=vanilla", "trace.requests=20", "run.dir=out"])))
+    Path("out").mkdir()
+    Path("out/config.yaml").write_text(yaml.safe_dump(config))
+    words = ["--config-path", "out", "--config-name", "config", "run.dir=${oc.env:PWD}/again"]
+    assert main(["run", "--cfg", "job", *words]) == 0
+    assert "${oc.env:PWD}/again" in capsys.readouterr().out
+
+
+def test_configuration_of_another_names_no_folder_to_write(capsys: pytest.CaptureFixture[str]) -> None:
+    config = saved_config(resolved(composed(["system=vanilla", "trace.requests=20", "run.dir=out"])))
+    Path("out").mkdir()
+    Path("out/config.yaml").write_text(yaml.safe_dump(config | {"run": {"dir": "../escaped"}}))
+    assert main(["run", "--config-path", "out", "--config-name", "config"]) == 2
+    assert "name the new folder on the command line" in capsys.readouterr().err
+    assert not Path("../escaped").exists()

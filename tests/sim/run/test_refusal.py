@@ -2,8 +2,11 @@
 
 import contextlib
 import io
+import re
+import shutil
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -50,3 +53,42 @@ def test_full_disk_behind_stdout_is_one_line(monkeypatch: pytest.MonkeyPatch) ->
         assert main(["list"]) == USAGE_ERROR
     assert "cannot be written (No space left on device)" in stderr.getvalue()
     assert stderr.getvalue().count("\n") == 1
+
+
+@pytest.mark.parametrize("levels", [150, 900, 100_000])
+def test_deeply_nested_input_is_one_line(
+    levels: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In a trace's metadata, a run's configuration and summary, a group of the user's, and a word."""
+    monkeypatch.chdir(tmp_path)
+    small, deep = ["run", "trace.requests=40", "arrivals.rate_rpm=9"], "[" * levels + "]" * levels
+    assert main([*small, "run.dir=one"]) == 0
+    assert main(["trace", "synth", "-o", "t.parquet", "--requests", "40"]) == 0
+    table = pq.read_table("t.parquet")
+    about = table.schema.metadata[b"mezzotint"].decode()
+    assert '"notes": {' in about
+    notes = about.replace('"notes": {', f'"notes": {{"deep": {deep}, ')
+    pq.write_table(table.replace_schema_metadata({b"mezzotint": notes.encode()}), "deep.parquet")
+    for name, file in (("config", "config.yaml"), ("summary", "summary.json")):
+        shutil.copytree("one", name)
+        path = Path(name, file)
+        path.write_text(re.sub(r'^(\W*seed"?: ).*?(,?)$', rf"\g<1>{deep}\2", path.read_text(), flags=re.MULTILINE))
+    Path("mine/eviction").mkdir(parents=True)
+    Path("mine/eviction/deep.yaml").write_text(f"_target_: sim.cache.eviction.Fifo\nx: {deep}\n")
+    own = ["system=nirvana", "eviction=deep", "--config-dir", "mine"] if levels < 1000 else ["seed=[", "run.dir=no"]
+    capsys.readouterr()
+    for words in (
+        ["run", "trace=file", "trace.path=deep.parquet", "run.dir=no"],
+        ["trace", "describe", "deep.parquet"],
+        ["run", "--config-path", "config", "--config-name", "config", "run.dir=no"],
+        ["report", "config"],
+        ["run", "system=nirvana", "hits=declared", "hits.of_run=summary", "run.dir=no"],
+        [*small, f"seed={deep}", "run.dir=no"],
+        [*small, "seed=" + "${a." * levels + "}" * levels, "run.dir=no"],
+        [*small, *own, "run.dir=no"],
+    ):
+        assert main(words) == 2, words[:4]
+        error = capsys.readouterr().err
+        assert error.startswith("mezzotint: error: ")
+        assert error.count("\n") == 1
+        assert len(error) < 1500

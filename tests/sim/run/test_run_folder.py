@@ -158,6 +158,39 @@ def test_run_directory_named_by_time_is_always_new() -> None:
     assert names(Path("results")) == [year, f"{year}-2"]
 
 
+@pytest.mark.parametrize("name", ["a/../../../../../escaped", "../up", "a/b", ".hidden", "\x1b[31mred", "two\nlines"])
+def test_name_of_a_system_cannot_lead_out_of_the_folder(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In the default folder, in one that refers to the name, and in that of a sweep."""
+    (tmp_path / "one/two/three").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "one/two/three")
+    for words in ([], ["run.dir=results/${system.name}"], ["-m", "seed=1,2", "run.dir=results/${system.name}"]):
+        assert main(["run", *SMALL, f'system.name="{name}"', *words]) == 2
+        error = capsys.readouterr().err
+        assert "system.name: " in error
+        assert "as run folders are named after it" in error
+        assert "\x1b" not in error
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_run_does_not_replace_a_point_of_a_sweep(capsys: pytest.CaptureFixture[str]) -> None:
+    """The same configuration may run again, and no other run may join."""
+    assert main(["run", "-m", *SMALL, "seed=1,2", "hydra.launcher.n_jobs=1", "run.dir=sweep"]) == 0
+    before = {path: path.read_bytes() for path in Path("sweep").rglob("*") if path.is_file()}
+    capsys.readouterr()
+    for folder in ("sweep/0", "sweep/../sweep/0/", "sweep/2"):
+        assert main(["run", *SMALL, "seed=7", f"run.dir={folder}"]) == 2
+        error = capsys.readouterr().err
+        assert error.count("\n") == 1
+        assert "belongs to a sweep" in error
+        assert "name a folder outside" in error
+    assert main(["run", *SMALL, "seed=1", "run.dir=sweep/0"]) == 0
+    after = {path: path.read_bytes() for path in Path("sweep").rglob("*") if path.is_file()}
+    assert after.keys() == before.keys()
+    assert {path for path in before if after[path] != before[path]} <= {Path("sweep/0", SUMMARY)}  # its wall clock
+
+
 def test_path_that_looks_like_a_uri_is_a_path() -> None:
     assert main(["trace", "synth", "-o", "t:1.parquet", "--requests", "40"]) == 0
     assert main(["run", "trace=file", "trace.path=t:1.parquet", "run.dir=out-2024:01:01"]) == 0

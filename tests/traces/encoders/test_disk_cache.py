@@ -2,6 +2,8 @@
 
 import os
 import shutil
+import struct
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -71,7 +73,48 @@ def test_damaged_entry_is_reported_and_computed_again(home: Path, capsys: Captur
     (path,) = home.rglob("pairs")
     path.write_bytes(path.read_bytes()[:-1])
     assert same(1) == [18]
-    assert capsys.readouterr().err.endswith(": was damaged; computed again\n")
+    assert capsys.readouterr().err.endswith(": is damaged or from elsewhere; computed again\n")
+
+
+@pytest.mark.invariant(12)
+@pytest.mark.parametrize("source", ["another entry", "another cache folder", "a forger with the old checksum"])
+def test_entry_from_elsewhere_is_reported_and_computed_again(
+    home: Path, tmp_path: Path, source: str, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    """No file of its kind is believed for being whole: not with the checksums of the old format, either."""
+    same(1)
+    (entry,) = (home / "neighbours").iterdir()
+    if source == "another entry":
+        same(2)
+        (foreign,) = set((home / "neighbours").iterdir()) - {entry}
+    elif source == "another cache folder":
+        monkeypatch.setenv("MEZZOTINT_CACHE", str(tmp_path / "other"))
+        same(1)
+        (foreign,) = (tmp_path / "other" / "neighbours").iterdir()
+        monkeypatch.setenv("MEZZOTINT_CACHE", str(home))
+    else:
+        foreign = tmp_path / "forged"
+        shutil.copytree(entry, foreign)
+        (foreign / "pairs").write_bytes(np.ones((ROWS, 2), np.float32).tobytes())
+        content = b"".join((foreign / name).read_bytes() for name in COLUMNS)
+        ends = struct.pack("<2Q", *((foreign / name).stat().st_size for name in COLUMNS))
+        checksum = zlib.crc32(content, zlib.crc32(entry.name.encode())).to_bytes(4, "little")
+        (foreign / "blocks").write_bytes(checksum.ljust(32, b"\0") + ends)
+    shutil.rmtree(entry)
+    shutil.copytree(foreign, entry)
+    capsys.readouterr()
+    assert same(1) == [0, 6, 12, 18]
+    assert capsys.readouterr().err.endswith(": is damaged or from elsewhere; computed again\n")
+    assert same(1) == []
+
+
+def test_blocks_in_another_order_are_computed_again(home: Path) -> None:
+    same(1)
+    (log,) = home.rglob("blocks")
+    size = log.stat().st_size // 4
+    records = [log.read_bytes()[at * size : (at + 1) * size] for at in range(4)]
+    log.write_bytes(b"".join([records[1], records[0], *records[2:]]))
+    assert same(1) == [0, 6, 12, 18]
 
 
 @pytest.mark.invariant(12)

@@ -10,10 +10,11 @@ import numpy as np
 import pyarrow.compute as pc
 from pydantic import TypeAdapter, ValidationError
 
-from conf.atomic import atomic_write
+from conf.digest import keep, kept
 from sim.core.errors import ConfigError
 from sim.papers.scorecard.measures.nirvana import LONG_PROMPT, similarity_of_hits
 from sim.papers.scorecard.runs.finished import Finished, Runs, Unmeasured
+from sim.run.refusal import warn
 from sim.run.run_key import digest
 from traces.describe.prompts.prompt_similarity import GROUPS, prompt_similarity
 from traces.describe.prompts.survival import survival
@@ -80,15 +81,14 @@ def observe(served: Runs, work: Path) -> list[Observation]:
     longer = {
         "trace": run.config["trace"] | {"requests": None if "path" in run.config["trace"] else SYNTHETIC_REQUESTS}
     }
-    cached = work / f"observed-{digest(longer | {'seed': run.config['seed'], 'compared': COMPARED})}.json"
+    path = work / f"observed-{digest(longer | {'seed': run.config['seed'], 'compared': COMPARED})}.json"
     adapter = TypeAdapter(list[Observation])
     try:
-        found = adapter.validate_json(cached.read_bytes())
-    except (OSError, ValidationError):
+        found = adapter.validate_python(kept(path, warn))
+    except ValidationError:
         trace = replace(run, config=run.config | longer).trace()
         found = [_observation(ALIKE_WHAT, _compare_prompts, trace), _observation(SURVIVE_WHAT, _follow_clusters, trace)]
-        with atomic_write(cached, ConfigError) as file:
-            file.write_bytes(adapter.dump_json(found))
+        keep(path, adapter.dump_python(found, mode="json"), ConfigError)
     return [*found, _observation(SHORT_WHAT, _compare_lengths, run)]
 
 
