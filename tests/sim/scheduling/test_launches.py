@@ -44,6 +44,7 @@ LAWS: dict[str, tuple[list[tuple[int, str, int]], str, int, int, dict[str, float
 }  # fmt: skip
 
 
+@pytest.mark.invariant(2)
 @pytest.mark.parametrize("law", LAWS)
 def test_tie_falls_as_with_a_decision_at_every_boundary(law: str) -> None:
     """Whole seconds; each system ends otherwise if its law is broken."""
@@ -52,6 +53,7 @@ def test_tie_falls_as_with_a_decision_at_every_boundary(law: str) -> None:
     assert long == short
 
 
+@pytest.mark.invariant(2)
 def test_launch_that_waited_goes_before_those_decided_at_its_start() -> None:
     """Two requests share two GPUs from 24 s on, and both begin at 25 s.
 
