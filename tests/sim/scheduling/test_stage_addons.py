@@ -28,6 +28,7 @@ from sim.scheduling.group_policies.fixed_groups import FixedGroups
 from sim.scheduling.groups import WorkerGroups
 from sim.scheduling.stages import StageScheduler
 from tests.sim.lab import FixedTimes, engine, simulated
+from tests.sim.scheduling.test_stages import StepByStep
 
 STEPS = 4
 BEGIN_S, STEP_S, END_S = 0.25, 1.0, 0.5
@@ -306,3 +307,9 @@ def test_swiftdiffusions_service_saves_what_inline_controlnets_take() -> None:
     assert one.attempts is not None
     assert one.attempts.equals(other.attempts)
     assert (one.requests.to_pandas().load_s > 2.0).mean() > 0.5  # 3.35 s a LoRA, created and fused each time
+
+
+def test_controlnets_stay_on_their_service_gpu_between_the_launches_of_a_request() -> None:
+    for policy in (EarliestDeadline(), StepByStep()):
+        run = run_stages([0.0], [ONE], 1, 1, policy, controlnet_placement=ServiceGpus(keep_resident=False))
+        assert column(run, "load_s") == [2.0]
