@@ -277,3 +277,13 @@ def test_load_that_a_request_brings_counts_as_work_left() -> None:
     run.assign(request, Plan("large"))
     router.sent(worker, request, 0.0, loading_s=3.0)
     assert [router.left_s(worker, now_s) for now_s in (0.0, 5.0, 9.0)] == [7.0, 2.0, 0.0]
+
+
+def test_router_is_offered_the_workers_of_the_requests_model_alone() -> None:
+    full_s = [4.0] * 4
+    run = engine(
+        [0.0, 1.0, 2.0, 3.0], full_s, backend=FixedTimes(full_s), scheduler=PerWorkerQueues(RoundRobin()),
+        frontend=Direct("small"), roles=["large", "small", "large", "small"],
+    )  # fmt: skip
+    run.run()
+    assert run.record.request_columns["worker"].tolist() == [1, 3, 1, 3]
