@@ -285,3 +285,11 @@ def test_reuse_of_whole_images_depends_on_size_whatever_came_before() -> None:
         alone = requests([side], [STEPS])
         reused = whole_image().step_costs(alone, STEPS, by_hand).reused(STEPS)
         assert cache.step_costs(alone, STEPS, by_hand).reused(STEPS) == reused
+
+
+def test_model_without_a_count_of_blocks_is_refused_with_those_that_have_one() -> None:
+    cache = PatchLevel(
+        AssumedFeatureSimilarity({"large": {64: 0.6}}, patch_px=32), Overhead({"sdxl": 7}, 0.001, 0.0, 32)
+    )
+    with pytest.raises(ConfigError, match="sdxl"):
+        cache.step_costs(requests([64], [STEPS]), STEPS, by_hand)

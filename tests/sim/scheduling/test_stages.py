@@ -121,6 +121,7 @@ def test_long_launches_run_as_a_decision_at_every_boundary(
     max_aside_s=st.sampled_from([2.0, 30.0]),
     delays=st.sampled_from([{}, {"migration_s": 1.0}, {"forming_s": 3.0}, {"load_s": 5.0}]),
 )
+@example([(0, "small", 26), (12, "middle", 21)], "pause", 4, 20.0, 30.0, {"forming_s": 3.0})
 def test_settled_launches_run_as_a_decision_at_every_step(
     asked: list[tuple[int, str, int]],
     give_way: Any,
