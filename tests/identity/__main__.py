@@ -1,8 +1,9 @@
 """Compare what two commits write: ``python -m tests.identity BEFORE [AFTER]``.
 
 Every case of ``cases.yaml`` runs in a process of its own in a checkout of each commit. A case is the same where
-requests.parquet is equal byte by byte. cluster.parquet and summary.json (its ``wall`` aside) are compared too; a
-difference there gets a line of its own and changes the status only with ``--strict``.
+requests.parquet is equal byte by byte, and attempts.parquet if it was written. cluster.parquet and summary.json (its
+``wall`` aside) are compared too; a difference there gets a line of its own and changes the status only with
+``--strict``.
 """
 
 import argparse
@@ -118,7 +119,7 @@ def _compare(cases: list[Case], before: Side, after: Side, args: argparse.Namesp
                 verdict = "failed"
             else:
                 found = differences.runs(before.folder(case), after.folder(case))
-                verdict = "differs" if differences.REQUESTS in found else "same"
+                verdict = "same" if found.keys().isdisjoint(differences.RESULTS) else "differs"
             counted[verdict] += 1
             counted["beside"] += verdict == "same" and bool(found)
             for line in (f"{verdict:<8} {case.name}", *(f"{'':8} {what}: {text}" for what, text in found.items())):

@@ -38,9 +38,11 @@ def summaries(before: Path, after: Path) -> str | None:
     return f"{found[0]} (keys that differ: {len(found)})" if found else None
 
 
-REQUESTS = "requests.parquet"
+RESULTS = "requests.parquet", "attempts.parquet"
+"""The files that are the same where two runs are; a run without attempts writes only the first."""
+
 FILES: dict[str, Callable[[Path, Path], str | None]] = {
-    REQUESTS: tables,
+    **dict.fromkeys(RESULTS, tables),
     "cluster.parquet": tables,
     "summary.json": summaries,
 }
@@ -48,9 +50,17 @@ FILES: dict[str, Callable[[Path, Path], str | None]] = {
 
 
 def runs(before: Path, after: Path) -> dict[str, str]:
-    """Return the difference of each file of two run directories; none for equal files."""
-    found = {name: difference(before / name, after / name) for name, difference in FILES.items()}
+    """Return the difference of each file of two run directories; none for equal files, and for one that both lack."""
+    found = {name: _file(before / name, after / name, difference) for name, difference in FILES.items()}
     return {name: difference for name, difference in found.items() if difference is not None}
+
+
+def _file(before: Path, after: Path, difference: Callable[[Path, Path], str | None]) -> str | None:
+    """Return ``difference`` of two files, or which run alone wrote one."""
+    written = [side for side, path in (("before", before), ("after", after)) if path.exists()]
+    if len(written) == 1:
+        return f"written only {written[0]}"
+    return difference(before, after) if written else None
 
 
 def _first(old: pa.ChunkedArray, new: pa.ChunkedArray) -> int | None:

@@ -1,15 +1,19 @@
 """The comparison of two commits finds what changed."""
 
 import json
+from functools import cache
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import yaml
 
 from tests.identity import differences, forms
-from tests.identity.cases import Case
-from tests.identity.trees import HERE, checkout
+from tests.identity.cases import TABLE, Case, table
+from tests.identity.trees import HERE, REPOSITORY, checkout
+
+CONF = REPOSITORY / "conf"
 
 
 def run(folder: Path, start_s: float, system: str) -> Path:
@@ -30,6 +34,60 @@ def test_changed_value_is_found_by_row_column_and_key(tmp_path: Path) -> None:
         "cluster.parquet": moved,
         "summary.json": "system: 'vanilla', then 'nirvana' (keys that differ: 1)",
     }
+
+
+def test_attempts_count_as_requests_do_and_may_be_lacking(tmp_path: Path) -> None:
+    before, after = (run(tmp_path / name, 1.5, "vanilla") for name in ("before", "after"))
+    for folder, steps in ((before, 6), (after, 7)):
+        pq.write_table(pa.table({"steps": [steps]}), folder / "attempts.parquet")
+    found = differences.runs(before, after)
+    assert found == {"attempts.parquet": "steps, row 0: 6, then 7 (1 of 1 columns differ)"}
+    assert not found.keys().isdisjoint(differences.RESULTS)
+    (after / "attempts.parquet").unlink()
+    assert differences.runs(before, after) == {"attempts.parquet": "written only before"}
+
+
+@cache
+def overridden(group: str, choice: str) -> dict[str, str]:
+    """The choices of other groups that a choice sets, such as a system's."""
+    found: dict[str, str] = {}
+    for each in yaml.safe_load((CONF / group / f"{choice}.yaml").read_text(encoding="utf-8")).get("defaults", ()):
+        if isinstance(each, str):
+            found |= overridden(group, each) if each != "_self_" else {}
+        else:
+            found |= {key.removeprefix("override /"): value for key, value in each.items()}
+    return found
+
+
+def choices(case: Case) -> dict[str, str]:
+    """The choices that ``case``, its system and its experiment make."""
+    words = dict(word.split("=", 1) for word in case.overrides(present=True))
+    experiment = overridden("experiment", words["experiment"]) if "experiment" in words else {}
+    system = overridden("system", ({"system": "vanilla"} | experiment | words)["system"])
+    return system | experiment | words
+
+
+NEEDS_FILES = {"controller=modm-hindsight", "feature_cache=patch-level-measured"}
+
+
+def test_every_choice_of_a_part_has_a_case() -> None:
+    """Parts that serve requests; the two that are left out read what other runs wrote."""
+    listed = yaml.safe_load((CONF / "config.yaml").read_text(encoding="utf-8"))["defaults"]
+    default = {group: choice for each in listed if isinstance(each, dict) for group, choice in each.items()}
+    found = {f"{group}={choice}" for case in table() for group, choice in (default | choices(case)).items()}
+    parts = (
+        "scheduler", "executor", "batching", "discipline", "router", "group_policy", "estimates", "latency_predictor",
+        "feature_cache", "controlnet_placement", "lora_loading", "lora_fetch", "kernels", "allocation", "controller",
+        "failures", "frontend", "eviction", "admission", "match_predictor", "search", "index",
+    )  # fmt: skip
+    assert {f"{part}={path.stem}" for part in parts for path in (CONF / part).glob("*.yaml")} - found == NEEDS_FILES
+
+
+def test_cases_have_different_names_and_runs() -> None:
+    lines = [line.partition(": ")[0] for line in TABLE.read_text(encoding="utf-8").splitlines()]
+    names = [line for line in lines if line and not line.startswith("#")]
+    assert names == [case.name for case in table()]
+    assert len({case.words for case in table()}) == len(names)
 
 
 @pytest.mark.parametrize(

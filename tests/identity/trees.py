@@ -54,26 +54,33 @@ class Tree:
         Yields the number of each as it ends, with None where it succeeded and else the last line of its output. Raises
         Failed where none can be run.
         """
+        order = {"entry": self.entry, "code": str(self.code), "jobs": jobs, "limit_s": LIMIT_S, "commands": commands}
+        for line in self.script(RUNNER, order=json.dumps(order)):
+            number, status = map(int, line.split())
+            yield number, _last(self.work / f"{number}.log", status) if status else None
+
+    def script(self, path: Path, *words: str, order: str = "") -> Iterator[str]:
+        """Run a script of this repository that imports this tree alone, with ``order`` as its input.
+
+        Yields the lines of its output. Raises Failed if it does not succeed.
+        """
         environment = {
             **{key: value for key, value in os.environ.items() if not key.startswith(("MEZZOTINT", "PYTHON"))},
             "PYTHONPATH": str(self.code),
             "MEZZOTINT_CACHE": str(self.remembered),
             "OMP_NUM_THREADS": "1",
         }
-        order = {"entry": self.entry, "code": str(self.code), "jobs": jobs, "limit_s": LIMIT_S, "commands": commands}
-        runner_log = self.work / "runner.log"
-        with runner_log.open("w") as log:
+        script_log = self.work / f"{path.stem}.log"
+        with script_log.open("w") as log:
             pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": log}
             with subprocess.Popen(
-                [sys.executable, "-P", str(RUNNER)], cwd=self.work, env=environment, text=True, **pipes
-            ) as runner:
-                runner.stdin.write(json.dumps(order))
-                runner.stdin.close()
-                for line in runner.stdout:
-                    number, status = map(int, line.split())
-                    yield number, _last(self.work / f"{number}.log", status) if status else None
-        if runner.returncode:
-            raise Failed(_last(runner_log, runner.returncode))
+                [sys.executable, "-P", str(path), *words], cwd=self.work, env=environment, text=True, **pipes
+            ) as script:
+                script.stdin.write(order)
+                script.stdin.close()
+                yield from script.stdout
+        if script.returncode:
+            raise Failed(_last(script_log, script.returncode))
 
 
 def _last(log: Path, status: int) -> str:

@@ -355,3 +355,21 @@ def test_executor_without_abort_is_refused_when_a_gpu_fails() -> None:
 
     with pytest.raises(SimulationError, match="has no method abort"):
         engine([0.0], [5.0], executor=Stubborn(), controllers=[Failures({0: [(1.0, 2.0)]})]).run()
+
+
+def test_gpus_fail_independently_of_each_other_and_of_their_number() -> None:
+    """Two GPUs fail at different times, and the first at those of a cluster of one. A repair ends with a load."""
+    repairs: dict[tuple[int, int], list[float]] = {}
+    for count in (1, 2):
+        failures = Failures(mean_up_s=50.0, mean_down_s=5.0)
+        times, full_s = np.arange(20.0) * 10.0, [5.0] * 20
+        run = engine(times, full_s, count, backend=FixedTimes(full_s, 1.0), controllers=[failures])
+        run.run()
+        for each in run.record.usage_log.spans():
+            if each["kind"] == run.record.usage_log.kinds["load"]:
+                repairs.setdefault((count, int(each["worker"])), []).append(float(each["from_s"]))
+    alone, first, second = repairs[1, 0], repairs[2, 0], repairs[2, 1]
+    both = min(len(alone), len(first))
+    assert both > 1
+    assert alone[:both] == first[:both]
+    assert not set(first) & set(second)

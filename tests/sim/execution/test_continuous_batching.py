@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from backends.base import Cost, Work
 from sim.addons.kernels import Kernels
-from sim.core.errors import ConfigError
+from sim.core.errors import ConfigError, SimulationError
 from sim.core.plan import Plan
 from sim.core.request import Request
 from sim.core.workload import StandaloneLatency, Workload, standalone
@@ -402,3 +402,11 @@ def test_batch_draws_device_power_during_fetch_and_measured_power_during_steps()
     columns = run.record.request_columns
     assert columns["finish_s"].tolist() == [63.0, 63.0]
     assert columns["energy_j"].tolist() == [(3 * 300 + 60 * 100) / 2] * 2
+
+
+@pytest.mark.parametrize("seconds", [-1.0, float("inf"), float("nan")])
+def test_overhead_that_is_no_time_is_refused(seconds: float) -> None:
+    run = stepped([0.0], Stepped(1.0), 1)
+    (worker,) = run.cluster.workers
+    with pytest.raises(SimulationError, match="expected 0 or more seconds"):
+        run.executor.charge_overhead(worker, seconds)

@@ -266,7 +266,9 @@ def test_feature_caches_state_their_assumptions_and_refuse_unknown_models() -> N
         outcome = simulated(*asked, *ran, f"feature_cache={cache}")
         shares = outcome.requests.column("reused_share").to_numpy()
         assert ((shares > 0) & (shares < 1)).all()
-        assert len(outcome.summary["assumptions"]) > len(plain.summary["assumptions"])
+        stated = [each["value"] for each in outcome.summary["assumptions"]]
+        assert len(stated) > len(plain.summary["assumptions"])
+        assert cache != "dbcache" or "15 of 50" in stated
         assert outcome.summary["quality"]["factor_mean"] is None
         assert "feature_cache" in outcome.summary["quality"]["reason"]
     with pytest.raises(ConfigError, match="feature_cache=teacache: applies only with executor=continuous-batching"):
@@ -275,3 +277,19 @@ def test_feature_caches_state_their_assumptions_and_refuse_unknown_models() -> N
         simulated("cluster=mi210", *asked[2:], *ran, "feature_cache=patch-level")
     with pytest.raises(ConfigError, match=r"computed: found 50, expected steps from 0 to 49"):
         simulated(*asked, *ran, "feature_cache=teacache", "feature_cache.computed=[0,50]")
+
+
+def test_reuse_of_whole_images_depends_on_size_whatever_came_before() -> None:
+    cache = whole_image()
+    for side in (*SIDES, *SIDES):
+        alone = requests([side], [STEPS])
+        reused = whole_image().step_costs(alone, STEPS, by_hand).reused(STEPS)
+        assert cache.step_costs(alone, STEPS, by_hand).reused(STEPS) == reused
+
+
+def test_model_without_a_count_of_blocks_is_refused_with_those_that_have_one() -> None:
+    cache = PatchLevel(
+        AssumedFeatureSimilarity({"large": {64: 0.6}}, patch_px=32), Overhead({"sdxl": 7}, 0.001, 0.0, 32)
+    )
+    with pytest.raises(ConfigError, match="sdxl"):
+        cache.step_costs(requests([64], [STEPS]), STEPS, by_hand)

@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -77,11 +78,12 @@ def test_new_queue_head_takes_gpus_that_stayed_idle() -> None:
     assert run.record.request_columns["start_s"].tolist() == [0.0, 2.0, 2.0]
 
 
-def test_request_prefers_the_group_that_holds_its_controlnet() -> None:
+@pytest.mark.parametrize("how", [{"sizes": [1, 2]}, {}])
+def test_request_prefers_the_group_that_holds_its_controlnet(how: dict[str, Any]) -> None:
     """Each of two groups loaded a ControlNet of its own (2 s): a second request for one goes to its group, in either
     order, and loads nothing."""
     nets: list[tuple[str, ...]] = [("canny",), ("depth",), ("canny",), ("depth",), ("depth",), ("canny",)]
-    run = served_by_groups([0.0, 1.0, 20.0, 21.0, 40.0, 41.0], [5.0] * 6, nets, 5, 2.0, sizes=[1, 2])
+    run = served_by_groups([0.0, 1.0, 20.0, 21.0, 40.0, 41.0], [5.0] * 6, nets, 5, 2.0, **how)
     columns = run.record.request_columns
     assert columns["load_s"].tolist() == [2.0, 2.0, 0.0, 0.0, 0.0, 0.0]
     canny, depth, *later = members(run)

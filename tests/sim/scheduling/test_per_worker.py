@@ -251,3 +251,39 @@ def test_requests_queued_at_a_gpu_move_to_the_group_it_joins() -> None:
     run.run()
     assert run.record.request_columns["worker"].tolist() == [2, 2]
     assert run.record.request_columns["start_s"].tolist() == [7.5, 17.5]
+
+
+def test_lora_of_the_last_request_sent_to_a_worker_is_not_missing_there() -> None:
+    run = engine([0.0], [1.0], 2, backend=FixedTimes([1.0], 3.0))
+    run.open()
+    router = ByAddons()
+    router.bind(run)
+    first, other = run.cluster.workers
+    sent = [run.request(0, 0.0) for _ in range(2)]
+    for request, lora in zip(sent, ("papercut", "pixel-art"), strict=True):
+        request.model, request.addons = "large", Addons((), (lora,))
+        router.sent(first, request, 0.0)
+    lacking_s = [[router.missing_load_s(worker, request) for request in sent] for worker in (first, other)]
+    assert lacking_s == [[3.0, 0.0], [3.0, 3.0]]
+
+
+def test_load_that_a_request_brings_counts_as_work_left() -> None:
+    run = engine([0.0], [4.0], backend=FixedTimes([4.0]))
+    run.open()
+    router = LeastWorkLeft()
+    router.bind(run)
+    (worker,) = run.cluster.workers
+    request = run.request(0, 0.0)
+    run.assign(request, Plan("large"))
+    router.sent(worker, request, 0.0, loading_s=3.0)
+    assert [router.left_s(worker, now_s) for now_s in (0.0, 5.0, 9.0)] == [7.0, 2.0, 0.0]
+
+
+def test_router_is_offered_the_workers_of_the_requests_model_alone() -> None:
+    full_s = [4.0] * 4
+    run = engine(
+        [0.0, 1.0, 2.0, 3.0], full_s, backend=FixedTimes(full_s), scheduler=PerWorkerQueues(RoundRobin()),
+        frontend=Direct("small"), roles=["large", "small", "large", "small"],
+    )  # fmt: skip
+    run.run()
+    assert run.record.request_columns["worker"].tolist() == [1, 3, 1, 3]

@@ -28,6 +28,7 @@ from sim.scheduling.group_policies.fixed_groups import FixedGroups
 from sim.scheduling.groups import WorkerGroups
 from sim.scheduling.stages import StageScheduler
 from tests.sim.lab import FixedTimes, engine, simulated
+from tests.sim.scheduling.test_stages import StepByStep
 
 STEPS = 4
 BEGIN_S, STEP_S, END_S = 0.25, 1.0, 0.5
@@ -306,3 +307,21 @@ def test_swiftdiffusions_service_saves_what_inline_controlnets_take() -> None:
     assert one.attempts is not None
     assert one.attempts.equals(other.attempts)
     assert (one.requests.to_pandas().load_s > 2.0).mean() > 0.5  # 3.35 s a LoRA, created and fused each time
+
+
+def test_controlnets_stay_on_their_service_gpu_between_the_launches_of_a_request() -> None:
+    for policy in (EarliestDeadline(), StepByStep()):
+        run = run_stages([0.0], [ONE], 1, 1, policy, controlnet_placement=ServiceGpus(keep_resident=False))
+        assert column(run, "load_s") == [2.0]
+
+
+def test_fixed_group_whose_service_gpu_holds_the_controlnet_is_preferred() -> None:
+    """Two groups of a denoiser and a service GPU, each with another ControlNet; later requests load nothing."""
+    nets = [Addons((name,)) for name in ("canny", "depth", "canny", "depth", "depth", "canny")]
+    run = engine(
+        [0.0, 1.0, 20.0, 21.0, 40.0, 41.0], np.ones(6), 4, backend=AddonTimes(), scheduler=WorkerGroups(),
+        executor=ContinuousBatching(1, controlnet_placement=ServiceGpus()), addons=nets.__getitem__,
+        shapes=tuple(np.full(6, value, np.int32) for value in (64, 64, STEPS)), use_model_shape=False,
+    )  # fmt: skip
+    run.run()
+    assert column(run, "load_s") == [2.0, 2.0, 0.0, 0.0, 0.0, 0.0]

@@ -97,6 +97,8 @@ def test_gpu_that_fails_ends_its_group_and_frees_the_others() -> None:
     run = run_failing([0.0], {1: [2.0], 2: [1.0]}, EarliestDeadline("greedy"), 2, Failures(outages))
     assert attempts(run) == [(0.0, 2.5, 0, (0, 1), 0), (2.5, 14.5, 0, (0,), 6)]
     assert [each[:2] for each in spans(run, "lost")] == [(0.0, 2.5)]
+    assert run.record.attempts is not None
+    assert list(run.record.attempts.component) == ["whole", "whole"]
     check_gpus(run, outages)
 
 

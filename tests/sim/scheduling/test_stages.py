@@ -121,6 +121,7 @@ def test_long_launches_run_as_a_decision_at_every_boundary(
     max_aside_s=st.sampled_from([2.0, 30.0]),
     delays=st.sampled_from([{}, {"migration_s": 1.0}, {"forming_s": 3.0}, {"load_s": 5.0}]),
 )
+@example([(0, "small", 26), (12, "middle", 21)], "pause", 4, 20.0, 30.0, {"forming_s": 3.0})
 def test_settled_launches_run_as_a_decision_at_every_step(
     asked: list[tuple[int, str, int]],
     give_way: Any,
@@ -350,3 +351,34 @@ def test_asynchronous_loras_are_refused() -> None:
     with pytest.raises(ConfigError, match="executor=stages loads LoRAs before the first step"):
         simulated("system=edf-best-fit", "models=sdxl", "cluster=h800", "trace=synthetic-service-a", "addons=serve",
                   "lora_loading=async", "lora_fetch=link", "trace.requests=20")  # fmt: skip
+
+
+def test_remaining_seconds_fall_with_each_step_of_a_request_that_runs() -> None:
+    """Six steps of 2 s; the second request arrives in the third, the third in the last."""
+    seen: list[float] = []
+
+    class Looks(EarliestDeadline):
+        def arrived(self, progress: Progress, now_s: float) -> None:
+            super().arrived(progress, now_s)
+            self.first = progress if progress.number == 0 else self.first
+            if progress.number:
+                seen.append(self._view.remaining_s(self.first, 1))
+
+    Looks.__slots__ = ()
+    run_stages([0.0, 5.0, 11.0], {1: [2.0] * 3}, Looks(), 1)
+    assert seen == [8.0, 2.0]
+
+
+def test_artifact_is_fetched_after_the_model_is_loaded_and_once() -> None:
+    executor = Stages()
+    run = engine(
+        [0.0], [6.0], 1, backend=ByDegree({1: [1.0]}, load_s=7.0), executor=executor, use_model_shape=False,
+        scheduler=StageScheduler(StepByStep(), Scaled(), executor), frontend=Direct("small", 0.5, fetch_s=2.0),
+        shapes=tuple(np.full(1, value, np.int32) for value in (64, 64, STEPS)),
+    )  # fmt: skip
+    run.run()
+    log = run.record.usage_log
+    spans = {name: log.spans()[log.spans()["kind"] == number] for name, number in log.kinds.items()}
+    found = [[(each["from_s"], each["until_s"]) for each in spans[name]] for name in ("load", "fetch")]
+    assert found == [[(0.0, 7.0)], [(7.0, 9.0)]]
+    assert run.record.request_columns["finish_s"].tolist() == [9.0 + STEPS / 2]

@@ -32,6 +32,16 @@ def test_selection_of_groups_has_the_largest_sum_of_worth() -> None:
         assert found == pytest.approx(max(sums))
 
 
+def test_of_selections_worth_the_same_the_one_of_most_requests_is_chosen() -> None:
+    group = Group((0,), 1, 1)
+    offers = [
+        (name, [Candidate(worth, claims, group)])
+        for name, worth, claims in (("wide", 2.0, 7), ("a", 1.0, 1), ("b", 1.0, 2))
+    ]
+    for order in (offers, offers[::-1]):
+        assert {name for name, _ in best_selection(order)} == {"a", "b"}  # type: ignore[arg-type, comparison-overlap]
+
+
 def test_large_request_pauses_at_the_next_step_until_no_urgent_one_is_left(tmp_path: Path) -> None:
     rows, folder = [(0.0, "L", 200), (20.0, "S", 50)], profile(tmp_path / "p")
     words = [SYSTEM, "cluster.count=4", "group_policy.give_way=pause"]

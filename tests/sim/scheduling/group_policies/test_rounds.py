@@ -5,7 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from sim.scheduling.group_policies.rounds import Rounds
 from tests.sim.scheduling.group_policies.lab import STEP_S, column, poisson, profile, served, spans
+from tests.sim.scheduling.test_stages import run_stages
 
 DEADLINES = {"S": 15.0, "M": 40.0, "L": 90.0}
 
@@ -72,3 +74,24 @@ def test_ticks_go_on_after_a_pause_without_requests(tmp_path: Path) -> None:
     rows = [(0.5, "S", 5), (101.0, "S", 5)]
     engine = served(rows, profile(tmp_path / "p"), *rounds(), deadline_s=DEADLINES)
     assert np.asarray(column(engine, "start_s")).tolist() == [0.5, 102.5]
+
+
+def test_most_requests_survive_rather_than_the_first() -> None:
+    """The first needs all four GPUs of the round to be in time, and the two others half of them each."""
+    step_s = {1: [4.0, 2.0, 2.0], 2: [2.0, 1.0, 1.0], 4: [1.0, 0.5, 0.5]}
+    run = run_stages([0.0] * 3, step_s, Rounds(6.0), limit_s=[6.0, 7.0, 7.0])
+    assert column(run, "finish_s").tolist()[1:] == [6.0, 6.0]
+    assert column(run, "start_s")[0] == 6.0
+
+
+def test_idle_gpus_widen_one_request_after_another() -> None:
+    """Both can be in time on one GPU. Of the two idle ones each gets one."""
+    step_s = {1: [4.0, 4.0], 2: [2.0, 2.0], 4: [1.0, 1.0]}
+    run = run_stages([0.0] * 2, step_s, Rounds(30.0), limit_s=[25.0, 25.0])
+    assert column(run, "finish_s").tolist() == [12.0, 12.0]
+
+
+def test_launch_ends_at_the_last_boundary_before_the_next_tick() -> None:
+    """Two steps of 3 s fit into a round of 8 s."""
+    run = run_stages([0.0], {1: [3.0]}, Rounds(8.0), 1)
+    assert [each[2:] for each in spans(run)] == [(0.0, 6.0, 2), (8.0, 14.0, 2), (16.0, 22.0, 2)]

@@ -106,3 +106,14 @@ def test_gpus_follow_the_load_from_stage_to_stage() -> None:
 def test_whole_requests_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"group_policy=tridentserve: found a stage of whole.*executor\.stages=apart"):
         simulated("system=tridentserve", "executor.stages=whole", "trace.requests=5")
+
+
+def test_request_that_ends_at_its_deadline_is_in_time() -> None:
+    """The GPU is free at 4 s. The second request then ends at its deadline at the earliest, the third before it.
+
+    Both count as in time, so the one that came first runs first.
+    """
+    run = served(
+        [0.0, 1.0, 2.0], [(0.0, 4.0, 0.0), (0.0, 4.0, 0.0), (0.0, 2.0, 0.0)], TridentServe(), 1, deadline_s=7.0
+    )
+    assert finish_s(run).tolist() == [4.0, 8.0, 10.0]
