@@ -25,7 +25,7 @@ def parse(content: str | bytes) -> Any:
     """Return a YAML document as mappings, lists and plain values; None if empty.
 
     Raises DocumentError if it is not YAML, contains itself, is nested too deeply, has an impossible value (no day of
-    any month), or expands to more than MAX_VALUES values.
+    any month) or a key twice, of which PyYAML takes the last, or expands to more than MAX_VALUES values.
     """
     loader: Any = None
     nodes: list[yaml.Node] = []
@@ -37,6 +37,8 @@ def parse(content: str | bytes) -> Any:
         nodes = list(islice(_nodes(node), MAX_VALUES + 1))
         if len(nodes) > MAX_VALUES:
             raise DocumentError(f"it has more than {MAX_VALUES:,} values, aliases written out")
+        for each in nodes:
+            _check_keys(each)
         return loader.construct_document(node)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -59,6 +61,19 @@ def _nodes(node: yaml.Node) -> Iterator[yaml.Node]:
         for each in node.value:
             for below in each if isinstance(each, tuple) else (each,):
                 yield from _nodes(below)
+
+
+def _check_keys(node: yaml.Node) -> None:
+    """Raise DocumentError if ``node`` is a mapping that has a key twice."""
+    if isinstance(node, yaml.MappingNode):
+        lines: dict[tuple[str, str], int] = {}
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and not key.tag.endswith(":merge"):
+                line = key.start_mark.line + 1
+                if (key.tag, key.value) in lines:
+                    first = lines[key.tag, key.value]
+                    raise DocumentError(f"line {line}: {key.value!r} is there twice, first in line {first}; keep one")
+                lines[key.tag, key.value] = line
 
 
 def _culprit(loader: Any, nodes: list[yaml.Node]) -> str:

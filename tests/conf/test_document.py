@@ -60,3 +60,10 @@ def test_harmless_aliases_are_read() -> None:
         "a": {"x": 1}, "b": [{"x": 1}, {"x": 1}], "c": {"x": 1, "y": 2},
     }  # fmt: skip
     assert parse("") is None
+
+
+@pytest.mark.parametrize("text", ["a: 1\nb: 2\na: 1", "- x\n- {y: 1,\n  z: 0,\n  y: 2}"])
+def test_key_that_is_there_twice_is_refused_with_both_lines(text: str) -> None:
+    """PyYAML takes the last."""
+    with pytest.raises(DocumentError, match=r"line (\d): '[ay]' is there twice, first in line [12]; keep one"):
+        parse(text)
