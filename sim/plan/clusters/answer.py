@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from sim.metrics.run_files import number_at
+from sim.metrics.summary_keys import number_at
 from sim.plan.clusters.candidates import Candidate
 from sim.plan.clusters.search import Ask, Found, Judgement, Outcome, Steps, judged, run_search, smallest
 from sim.plan.clusters.target import Target

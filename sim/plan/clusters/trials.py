@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,7 +13,8 @@ from sim.core.errors import ConfigError
 from sim.core.run_folder import check_place
 from sim.plan.clusters.candidates import Candidate
 from sim.run.pool import Launcher, run_calls
-from sim.run.run_key import digest
+from sim.run.refusal import warn
+from sim.run.run_key import combined, digest
 from sim.run.simulate import simulate
 from traces.error import TraceError
 
@@ -66,9 +66,21 @@ class Trials:
 
 
 def _read(path: Path) -> Summary | None:
-    with suppress(OSError, ValueError):
-        found: Summary = json.loads(path.read_bytes())
+    """Return the summary of a kept run; None if there is none, or not as it was written."""
+    try:
+        kept = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, RecursionError):
+        kept = None
+    if (
+        isinstance(kept, dict)
+        and isinstance(kept.get("summary"), dict)
+        and kept.get("digest") == combined(kept["summary"])
+    ):
+        found: Summary = kept["summary"]
         return found
+    warn(f"{path}: is not as it was written; its run is made again")
     return None
 
 
@@ -80,5 +92,6 @@ def _run(path: Path, config: Mapping[str, Any]) -> tuple[Path, str | None]:
         return path, " ".join(str(error).split())
     kept = {key: value for key, value in summary.items() if key not in DROPPED}
     with atomic_write(path, ConfigError) as temporary:
-        temporary.write_text(json.dumps(kept, allow_nan=False), encoding="utf-8")
+        content = {"digest": combined(kept), "summary": kept}
+        temporary.write_text(json.dumps(content, allow_nan=False), encoding="utf-8")
     return path, None

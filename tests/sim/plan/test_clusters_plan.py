@@ -363,3 +363,25 @@ def test_prices_that_are_none_are_refused_with_file_and_kind(
     words = ["plan", "--target", "p95<9s", "--model", "sdxl", "--rate-rpm", "9", "--prices", "prices.yaml"]
     assert main(words) == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("damage", ["edited", "cut", "list", "empty"])
+def test_kept_run_that_was_changed_is_made_again(
+    damage: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = partial(
+        ask, tmp_path, gpu=["l40s"], max_gpus=12, replications=1, overrides=["trace.requests=60", "trace.history=0"]
+    )
+    before = as_json(asked(), "")
+    files = sorted((tmp_path / "runs").glob("*.json"))
+    texts = [file.read_text() for file in files]
+    assert as_json(asked(), "") == before
+    assert capsys.readouterr().err == ""
+    for file, text in zip(files, texts, strict=True):
+        kept = json.loads(text)
+        kept["summary"]["latency_s"]["p95"] = 0.001
+        file.write_text({"edited": json.dumps(kept), "cut": text[:-9], "list": "[]", "empty": ""}[damage])
+    assert as_json(asked(), "") == before
+    said = capsys.readouterr().err
+    assert f"{files[0]}: is not as it was written; its run is made again" in said
+    assert [file.read_text() for file in files] == texts
