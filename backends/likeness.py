@@ -3,9 +3,10 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from reprlib import repr as shortened
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from backends.base import BackendError
 from conf.atomic import atomic_write
@@ -33,6 +34,19 @@ class SimilarityCurve(BaseModel):
     patch_share: Annotated[list[Share], Field(min_length=2)]
     image_share: Annotated[list[Share], Field(min_length=2)]
 
+    @model_validator(mode="after")
+    def _shares(self) -> "SimilarityCurve":
+        if len(self.patch_share) != len(self.image_share):
+            steps = f"{len(self.patch_share)} and {len(self.image_share)}"
+            raise ValueError(f"patch_share and image_share have {steps} steps, expected as many; measure it again")
+        for step, (patches, images) in enumerate(zip(self.patch_share, self.image_share, strict=True)):
+            if images > patches + 1e-6:  # both are rounded
+                raise ValueError(
+                    f"image_share.{step} is {images:g}, expected at most {patches:g}, the share of single patches; "
+                    "measure it again"
+                )
+        return self
+
 
 class SimilarityTable(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -40,6 +54,20 @@ class SimilarityTable(BaseModel):
     measured_on: Annotated[str, Field(min_length=1)]
     threshold: Annotated[float, Field(gt=0)]
     rows: Annotated[list[SimilarityCurve], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _one_curve_of_a_cell(self) -> "SimilarityTable":
+        first = dict[tuple[str, int], int]()
+        for number, row in enumerate(self.rows):
+            before = first.setdefault((row.model, row.width * row.height), number)
+            for column in ("patch_share", "image_share"):
+                one, other = getattr(self.rows[before], column), getattr(row, column)
+                if one != other:
+                    raise ValueError(
+                        f"rows.{before} and rows.{number} are both of {row.model} at {row.width * row.height} pixels: "
+                        f"found {column} {shortened(one)} and {shortened(other)}, expected one curve; keep one"
+                    )
+        return self
 
     @property
     def models(self) -> list[str]:

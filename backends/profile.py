@@ -20,6 +20,8 @@ How a cost follows from the points of a list:
   width, height and frames, the pixels of all frames, matters. Points of one batch form a row of the grid.
 - Between two sizes of a row, and between two batches, the cost is interpolated linearly, in pixels and in batch. A
   point between two batches needs its size in both rows.
+- A cell (one number of pixels and batch) has one value: two points that differ are an error. Seconds under 10 us, or
+  a hundred times those of a neighbour, or a hundredth, are refused without ``confirmed: true`` on one of the points.
 - Outside the grid a run stops (``extrapolate=error``). With ``extrapolate=warn`` the nearest edge is scaled in
   proportion to the pixels and to the batch, and the summary says so.
 - Encoding and decoding beyond the largest batch take that batch's time in proportion to the images, without a warning.
@@ -43,6 +45,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from backends.base import BackendError, size_text
+from backends.cells import wrong_cell
 from backends.patched import MAX_S, PatchTiming
 from backends.scatter import Scatter
 from backends.table import Table
@@ -54,6 +57,7 @@ Seconds = Annotated[float, Field(gt=0, le=MAX_S)]
 Count = Annotated[int, Field(gt=0, lt=2**53)]
 Frames = Annotated[int, Field(gt=0, le=2**31 - 1, exclude_if=lambda frames: frames == 1)]
 Quantity = Annotated[float, Field(gt=0, le=1e12)]
+Gain = Annotated[float, Field(ge=0.01, le=100)]
 Key = TypeVar("Key", int, str, tuple[str, int])
 
 
@@ -71,12 +75,14 @@ class Timing(Strict):
         seconds: median of the whole batch.
         spread_s: interquartile range in seconds; for the figures alone.
         source: only if it differs from that of the profile.
+        confirmed: True if seconds that are out of proportion to those of the neighbours are right.
     """
 
     batch: Count = 1
     seconds: Seconds
     spread_s: Annotated[float, Field(ge=0, le=MAX_S)] | None = None
     source: str | None = None
+    confirmed: Annotated[bool, Field(exclude_if=lambda confirmed: not confirmed)] = False
 
     @property
     def pixels(self) -> int:
@@ -282,7 +288,7 @@ class Profile(Strict):
     component_weights: dict[str, Weights] = {}
     controlnet_step: list[ControlPoint] = []
     apart: list[RemoteControlNetPoint] = []
-    kernels: dict[str, Quantity] = {}
+    kernels: dict[str, Gain] = {}
     controlnet: ControlNetLoad | None = None
     lora: LoraTiming | None = None
     memory: list[MemoryPoint] = []
@@ -360,6 +366,8 @@ def read(path: Path | Traversable) -> Profile:
         raise BackendError(f"{path}: {first_error(error)}; correct or re-measure it") from None
     if not profile.tables:
         raise BackendError(f"{path}: step: found no point, expected times of a step or another stage; re-measure it")
+    if wrong := wrong_cell(profile):
+        raise BackendError(f"{path}: {wrong}")
     return profile
 
 

@@ -1,6 +1,7 @@
 """YAML and JSON of users: parsed in bounded time and memory, or refused in one line."""
 
 import json
+import re
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any
@@ -36,7 +37,8 @@ def parse(content: str | bytes) -> Any:
     """Return a YAML document as mappings, lists and plain values; None if empty.
 
     Raises DocumentError if it is not YAML, contains itself, is nested too deeply, has an impossible value (no day of
-    any month), or expands to more than MAX_VALUES values.
+    any month), a key twice, of which PyYAML takes the last, or a number in a form that few people read as PyYAML does
+    (1:30 is 90), or expands to more than MAX_VALUES values.
     """
     loader: Any = None
     nodes: list[yaml.Node] = []
@@ -49,6 +51,9 @@ def parse(content: str | bytes) -> Any:
         nodes = list(islice(_nodes(node), MAX_VALUES + 1))
         if len(nodes) > MAX_VALUES:
             raise DocumentError(f"it has more than {MAX_VALUES:,} values, aliases written out")
+        for each in nodes:
+            _check_keys(each)
+            _check_number(each)
         return loader.construct_document(node)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -106,6 +111,30 @@ def _nodes(node: yaml.Node, depth: int = 0) -> Iterator[yaml.Node]:
         for each in node.value:
             for below in each if isinstance(each, tuple) else (each,):
                 yield from _nodes(below, depth + 1)
+
+
+def _check_keys(node: yaml.Node) -> None:
+    """Raise DocumentError if ``node`` is a mapping that has a key twice."""
+    if isinstance(node, yaml.MappingNode):
+        lines: dict[tuple[str, str], int] = {}
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and not key.tag.endswith(":merge"):
+                line = key.start_mark.line + 1
+                if (key.tag, key.value) in lines:
+                    first = lines[key.tag, key.value]
+                    raise DocumentError(f"line {line}: {key.value!r} is there twice, first in line {first}; keep one")
+                lines[key.tag, key.value] = line
+
+
+_NUMBER = re.compile(r"[-+]?(?:0|[1-9][0-9]*|[0-9]*\.[0-9]*(?:e[-+]?[0-9]+)?|\.inf)|\.nan", re.IGNORECASE)
+"""Numbers as everyone reads them."""
+
+
+def _check_number(node: yaml.Node) -> None:
+    """Raise DocumentError for a plain number with ``:`` (base 60), ``_`` or a leading 0 (base 8)."""
+    is_number = isinstance(node, yaml.ScalarNode) and not node.style and node.tag.endswith((":int", ":float"))
+    if is_number and not _NUMBER.fullmatch(node.value):
+        raise DocumentError(f"line {node.start_mark.line + 1}: {node.value} is no plain number; write its digits")
 
 
 def _culprit(loader: Any, nodes: list[yaml.Node]) -> str:

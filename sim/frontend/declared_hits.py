@@ -1,7 +1,7 @@
 """Declared hits: the share of requests by K is given, and neither prompts nor a cache decide."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,7 +10,6 @@ import numpy as np
 from annotated_types import Ge, Lt
 from numpy.typing import NDArray
 
-from conf.document import parse_json
 from conf.ranges import Share, SomeShare, Steps
 from sim.core.errors import ConfigError
 from sim.core.run_folder import SUMMARY
@@ -232,13 +231,13 @@ MAX_SLOPE = 50.0
 
 def _of_run(folder: Path) -> dict[int, float]:
     """Return the share of all requests by K of a finished run. Raises ConfigError if it has none."""
-    file = folder / SUMMARY
+    from sim.metrics.run_files import read_summary  # pandas, which no other declaration needs
+
     try:
-        cache: Mapping[str, Any] = parse_json(file.read_bytes())["cache"]
-        hit_rate, by_k = cache["hit_rate"], cache["hit_share_by_k"]
-        found = {int(k): hit_rate * share for k, share in sorted(by_k.items(), key=lambda item: int(item[0]))}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ConfigError(
-            f"hits.of_run: {file}: holds no hits by K ({error}); name the folder of a run with a cache"
-        ) from None
-    return {k: share for k, share in found.items() if share > 0}
+        cache = read_summary(folder)["cache"] or {}
+    except ConfigError as error:
+        raise ConfigError(f"hits.of_run: {error}") from None
+    hit_rate, by_k = cache.get("hit_rate"), cache.get("hit_share_by_k")
+    if hit_rate is None or by_k is None or not all(k.isdecimal() and share is not None for k, share in by_k.items()):
+        raise ConfigError(f"hits.of_run: {folder / SUMMARY}: holds no hits by K; name the folder of a run with a cache")
+    return {int(k): hit_rate * share for k, share in sorted(by_k.items(), key=lambda item: int(item[0])) if share > 0}

@@ -40,7 +40,7 @@ class PriceRow(BaseModel):
     """A row of a file of prices; a bare number is the US$ of one GPU for an hour."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-    usd_per_gpu_h: Annotated[float, Field(ge=0, le=1e6)]
+    usd_per_gpu_h: Annotated[float, Field(gt=0, le=1e6, strict=True)]
     date: Any = None
     source: str = ""
 
@@ -58,7 +58,7 @@ def read_prices(path: Traversable, name: str) -> dict[str, PriceRow]:
     Raises ConfigError: it cannot be read, or a row is no price.
     """
     try:
-        return _PRICES.validate_python(parse(path.read_text(encoding="utf-8")) or {})
+        return _PRICES.validate_python(parse(path.read_text(encoding="utf-8")))
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{name}: cannot be read ({error})") from None
     except DocumentError as error:

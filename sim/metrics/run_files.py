@@ -1,8 +1,7 @@
 """Read the summary, configuration and tables of finished runs; errors name the file and the key or column."""
 
 import json
-import math
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,52 +13,65 @@ from pydantic_core import CoreSchema, SchemaValidator, ValidationError, core_sch
 from conf.document import DocumentError, parse
 from sim.core.errors import ConfigError
 from sim.core.former_names import present_config
-from sim.core.run_folder import CONFIG, SUMMARY
+from sim.core.run_folder import CONFIG, REQUESTS, SUMMARY
+from sim.metrics.recount import COUNTED, differences
 from sim.metrics.summary import SCHEMA
+from sim.metrics.summary_keys import Contradiction, contradictions, schema
 
 TEXT_COLUMNS = ("outcome", "lookup")
 """Columns of requests.parquet that are read as text."""
 
-_or_null = core_schema.nullable_schema
 _ANY = core_schema.any_schema()
 _TEXT = core_schema.str_schema()
-_NUMBER = _or_null(core_schema.float_schema())
-_WHOLE = _or_null(core_schema.int_schema())
-_SHARE = _or_null(core_schema.float_schema(ge=-1e-9, le=1 + 1e-9))
+_WHOLE = core_schema.nullable_schema(core_schema.int_schema(ge=1))
 
 
-def _keys(optional: Container[str] = ("models",), **kinds: CoreSchema) -> CoreSchema:
-    """A mapping with these keys; older summaries have no ``models``."""
-    fields = {key: core_schema.typed_dict_field(kind, required=key not in optional) for key, kind in kinds.items()}
-    return core_schema.typed_dict_schema(fields)
+def _rows(required: Sequence[str], kinds: Mapping[str, CoreSchema], optional: Sequence[str] = ()) -> CoreSchema:
+    """A list of mappings, or null: keys of ``kinds`` are of their kind, others are text."""
+    fields = {
+        key: core_schema.typed_dict_field(kinds.get(key, core_schema.nullable_schema(_TEXT)), required=key in required)
+        for key in (*required, *optional)
+    }
+    return core_schema.nullable_schema(core_schema.list_schema(core_schema.typed_dict_schema(fields)))
 
 
-_MODEL = _keys(
-    ("gpu", "frames"),  # older summaries have no kind of GPU, and models of images no frames
-    **dict.fromkeys(("role", "model"), _TEXT),
-    **dict.fromkeys(("width", "height", "steps", "frames"), _WHOLE),
-    **dict.fromkeys(("precision", "basis", "gpu"), _or_null(_TEXT)),
-    service_error=_SHARE,
+_ASSUMPTION = ("what", "value", "source")
+_READ = (
+    *("schema", "system", "seed", "trace", "assumptions"),
+    *("requests", "requests.arrived", "requests.completed", "requests.discarded", "requests.failed", "throughput_rpm"),
+    *(f"{group}{name}" for group in ("latency_s", "queue_s") for name in ("", ".mean", ".p50", ".p99")),
+    *("slo", "slo.*.limit_s", "slo.*.violation_rate"),
+    *(
+        "cache",
+        "cache.hit_rate",
+        "cache.compute_saving",
+        "cache.hit_share_by_k",
+        "gpu",
+        "gpu.count",
+        "gpu.busy_fraction",
+    ),
+    *(f"{group}{name}" for group in ("energy_j", "cost_usd") for name in ("", ".per_image")),
 )
-_SECONDS = _or_null(_keys(mean=_NUMBER, p50=_NUMBER, p99=_NUMBER))
-_PER_IMAGE = _or_null(_keys(per_image=_NUMBER))
-_BY_K = _or_null(core_schema.dict_schema(_TEXT, _SHARE))
+"""Keys that are read of every summary. A key that does not apply is null, so an absent key means a damaged file."""
+
 _SUMMARY = SchemaValidator(
-    _keys(
-        **dict.fromkeys(("schema", "system", "seed"), _ANY),
-        trace=_or_null(core_schema.dict_schema(_TEXT, _ANY)),
-        assumptions=_or_null(core_schema.list_schema(_keys(what=_ANY, value=_ANY, source=_ANY))),
-        models=_or_null(core_schema.list_schema(_MODEL)),
-        requests=_or_null(_keys(arrived=_NUMBER, completed=_NUMBER, discarded=_NUMBER, failed=_NUMBER)),
-        throughput_rpm=_NUMBER,
-        **dict.fromkeys(("latency_s", "queue_s"), _SECONDS),
-        slo=_or_null(core_schema.dict_schema(_TEXT, _or_null(_keys(limit_s=_NUMBER, violation_rate=_SHARE)))),
-        cache=_or_null(_keys(hit_rate=_SHARE, compute_saving=_NUMBER, hit_share_by_k=_BY_K)),
-        gpu=_or_null(_keys(count=_NUMBER, busy_fraction=_SHARE)),
-        **dict.fromkeys(("energy_j", "cost_usd"), _PER_IMAGE),
+    schema(
+        _READ,
+        {
+            **dict.fromkeys(("schema", "system", "seed"), _ANY),
+            "assumptions": _rows(_ASSUMPTION, dict.fromkeys(_ASSUMPTION, _ANY)),
+            "models": _rows(
+                ("role", "model", "width", "height", "steps", "precision", "basis", "service_error"),
+                {
+                    **dict.fromkeys(("role", "model"), _TEXT),
+                    **dict.fromkeys(("width", "height", "steps", "frames"), _WHOLE),
+                    "service_error": core_schema.nullable_schema(core_schema.float_schema(allow_inf_nan=False, ge=0)),
+                },
+                ("gpu", "frames"),  # older summaries have no kind of GPU, and models of images no frames
+            ),
+        },
     )
 )
-"""Keys that are read of summary.json. A key that does not apply is null, so an absent key means a damaged file."""
 
 
 def read_summary(folder: Path) -> dict[str, Any]:
@@ -89,7 +101,21 @@ def read_summary(folder: Path) -> dict[str, Any]:
             raise _damaged(path, f"{key} is missing, expected a complete summary") from None
         expected = wrong["msg"].removeprefix("Input should be ")
         raise _damaged(path, f"{key} is {str(wrong['input'])[:60]!r}, expected {expected} or null") from None
+    found = next(contradictions(summary), None) or _recounted(summary, folder / REQUESTS)
+    if found is not None:
+        raise _damaged(path, f"key '{found.key}' is {found.found:.9g}, expected {found.expected}")
     return summary
+
+
+def _recounted(summary: Mapping[str, Any], requests: Path) -> Contradiction | None:
+    """Return the first difference between a summary and its requests; None if there is none, or their file is gone."""
+    if not requests.is_file():
+        return None
+    table = read_table(requests, COUNTED)
+    try:
+        return next(differences(summary, table), None)
+    except pa.ArrowException as error:
+        raise _damaged(requests, f"cannot be compared with {SUMMARY} ({' '.join(str(error).split())[:200]})") from None
 
 
 def read_summaries(sweep: Path) -> dict[str, dict[str, Any]]:
@@ -158,16 +184,6 @@ def read_columns(path: Path, columns: Sequence[str], optional: Sequence[str] = (
         except pa.ArrowException as error:
             raise _damaged(path, f"column '{name}': found {' '.join(str(error).split())[:200]}") from None
     return pd.DataFrame(found)
-
-
-def number_at(summary: Mapping[str, Any], *keys: str) -> float | None:
-    """Return the finite number under the nested ``keys`` of a summary; None if there is none."""
-    value: Any = summary
-    for key in keys:
-        value = value.get(key) if isinstance(value, Mapping) else None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return None
-    return float(value)
 
 
 def _integer(digits: str) -> int:

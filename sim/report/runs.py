@@ -15,7 +15,8 @@ from tqdm import tqdm
 from conf.printable import printable
 from sim.core.errors import ConfigError
 from sim.core.run_folder import CLUSTER, REQUESTS, SUMMARY
-from sim.metrics.run_files import number_at, read_columns, read_config, read_summary
+from sim.metrics.run_files import read_columns, read_config, read_summary
+from sim.metrics.summary_keys import number_at
 from sim.report.labels import FlatConfig, Load, Scalar, Setting, flatten, labels, load_of, natural, seeds_of
 from sim.report.served import ImageSpec, ServedModel, served_models
 

@@ -39,6 +39,12 @@ PASSED_ON = ("MEZZOTINT_", "PYTHONSAFEPATH", "OMP_NUM_THREADS")
 LOST = {"UncompletedJobError", "WorkerCrashedError", "OutOfMemoryError", "NodeDiedError"}
 """Errors of submitit and Ray on a worker that was killed, by name, since neither need be installed."""
 
+REFUSING = {
+    "RayError": "ray: the cluster cannot run the calls ({}); look at its log (`ray status`, `ray logs`)",
+    "FailedSubmissionError": "slurm: sbatch refused the jobs ({}); check its partition, account and limits (SBATCH_*)",
+}
+"""Errors of Ray and submitit that are no call's and no killed worker's, by name: what was refused, and what to do."""
+
 _NEEDS = {
     "ray": ("ray", "ray"),
     "slurm": ("submitit", "slurm"),
@@ -87,7 +93,7 @@ def join_ray() -> None:
 
     Its workers work in our working directory, and print nothing here.
 
-    Raises ConfigError if RAY_ADDRESS names no cluster.
+    Raises ConfigError if RAY_ADDRESS names no cluster, or none starts here.
     """
     import ray
 
@@ -112,19 +118,37 @@ def join_ray() -> None:
             f"RAY_ADDRESS: found no Ray cluster at {found!r} that lets this command in; run `ray start --head` there, "
             "and set RAY_AUTH_MODE=token here if the cluster asks for a token"
         ) from None
+    except Exception as error:  # of many types: a node that does not start in time is a bare Exception
+        address = os.environ.get("RAY_ADDRESS")
+        where = "cannot start here" if address is None else f"cannot be joined at RAY_ADDRESS={address}"
+        raise ConfigError(
+            f"ray: {where} ({_first_line(error)}); free memory and disk, or start it "
+            "by hand (`ray start --head`) and set RAY_ADDRESS=auto"
+        ) from None
     finally:
         signal.signal(signal.SIGTERM, handler)  # Ray's own ends the process without our cleanup
 
 
 @contextmanager
 def lost_workers() -> Iterator[None]:
-    """Turn errors of Ray and submitit on a killed worker into BrokenProcessPool, as joblib's."""
+    """Turn errors of Ray and submitit on a killed worker into BrokenProcessPool, as joblib's.
+
+    Raises ConfigError for their other errors, such as a job that Slurm does not take.
+    """
     try:
         yield
     except Exception as error:
-        if LOST.isdisjoint(each.__name__ for each in type(error).__mro__):
-            raise
-        raise BrokenProcessPool(str(error)) from error
+        names = {each.__name__ for each in type(error).__mro__}
+        if names & LOST:
+            raise BrokenProcessPool(str(error)) from error
+        for name in names & REFUSING.keys():
+            raise ConfigError(REFUSING[name].format(_first_line(error))) from None
+        raise
+
+
+def _first_line(error: Exception) -> str:
+    """Return the first line of a message, at most 200 characters of it; the name of the error's type if it is empty."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)[:200]
 
 
 @dataclass(frozen=True, slots=True)

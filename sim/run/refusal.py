@@ -59,6 +59,8 @@ def refusal(error: Exception, where: str = "") -> str:
         message = "the working directory no longer exists; change to a folder that does"
     elif isinstance(error, OSError) and error.filename is not None:
         message = f"{error.filename}: cannot be used ({error.strerror}); check the path or name another"
+    elif isinstance(error, BlockingIOError):  # of fork
+        message = f"no process can be started ({error.strerror}); raise `ulimit -u`, or use fewer at once (--jobs 1)"
     elif isinstance(error, OSError) and error.errno is not None:
         message = f"the output cannot be written ({error.strerror}); free the disk or write elsewhere"
     elif isinstance(error, OmegaConfBaseException):

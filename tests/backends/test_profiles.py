@@ -234,3 +234,118 @@ def test_random_profile_bytes_are_refused_in_one_line(content: bytes, tmp_path_f
     ) as refused:
         find("g", [folder])
     assert "\n" not in str(refused.value)
+
+
+def point(**values: float) -> dict[str, float]:
+    return {"width": 64, "height": 64, "seconds": 0.5} | values
+
+
+SAME_PIXELS = point(width=32, height=128)
+APART = {"gpus": 1, "width": 64, "height": 64, "encoder_s": 0.1, "controlnet_s": 0.1, "receive_s": 0.1}
+
+
+@pytest.mark.parametrize(
+    ("name", "one", "other", "message"),
+    [
+        (
+            "step",
+            point(),
+            point(seconds=0.7),
+            r"step\.0 \(64x64, batch 1\) and step\.1 .*: found seconds of 0\.5 and of 0\.7",
+        ),
+        ("step", point(), SAME_PIXELS | {"seconds": 0.7}, r"\(64x64, batch 1\) and step\.1 \(32x128, batch 1\)"),
+        ("gang_step", point(gpus=2), point(gpus=2, seconds=0.7), r"gang_step\.1 \(64x64, batch 1, gpus 2\)"),
+        ("text_encode", {"batch": 2, "seconds": 0.1}, {"batch": 2, "seconds": 0.2}, r"text_encode\.0 \(batch 2\)"),
+        ("vae_encode", point(frames=5), point(frames=5, seconds=0.7), r"vae_encode\.1 \(64x64x5"),
+        ("vae_decode", point(), point(seconds=0.7), "vae_decode"),
+        ("component", point(component="c"), point(component="c", seconds=0.7), "component c"),
+        ("controlnet_step", point(nets=1), point(nets=1, seconds=0.7), "nets 1"),
+        ("apart", APART, APART | {"receive_s": 0.2}, "found receive_s of 0.1 and of 0.2"),
+        (
+            "memory",
+            {"width": 64, "height": 64, "batch": 1, "bytes": 7},
+            {"width": 64, "height": 64, "batch": 1, "bytes": 8},
+            r"operation step\).*found bytes of 7 and of 8",
+        ),
+        (
+            "energy",
+            {"width": 64, "height": 64, "batch": 1, "joules": 7.0},
+            {"width": 64, "height": 64, "batch": 1, "joules": 8.0},
+            "found joules of 7 and of 8",
+        ),
+    ],
+)
+def test_cell_has_one_value(
+    name: str, one: dict[str, object], other: dict[str, object], message: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "g_m.yaml"
+    file.write_text(yaml.safe_dump(GOOD | {name: [one, other]}))
+    with pytest.raises(BackendError, match=rf"g_m\.yaml: .*{message}.*; keep one"):
+        read(file)
+    file.write_text(yaml.safe_dump(GOOD | {name: [one, one]}))
+    assert len(getattr(read(file), name)) == 2
+
+
+@pytest.mark.parametrize("key", ["batch", "frames", "gpus", "nets"])
+def test_points_that_differ_in_a_key_are_two_cells(key: str, tmp_path: Path) -> None:
+    name = {"gpus": "gang_step", "nets": "controlnet_step"}.get(key, "step")
+    (tmp_path / "p.yaml").write_text(yaml.safe_dump(GOOD | {name: [point(**{key: 2}), point(**{key: 3}, seconds=0.7)]}))
+    assert len(getattr(read(tmp_path / "p.yaml"), name)) == 2
+
+
+LARGER = point(width=128)
+
+
+@pytest.mark.parametrize(
+    ("name", "points", "message"),
+    [
+        ("step", [point(seconds=1e-9)], r"step\.0 \(64x64, batch 1\): found 1e-09 s, expected 1e-05 s or more"),
+        ("step", [LARGER, point(seconds=0.0005)], r"step\.1 .* and step\.0 .*: found 0\.0005 and 0\.5 s, expected"),
+        ("step", [point(), LARGER | {"seconds": 500}], "found 0.5 and 500 s, expected seconds within 100 times"),
+        ("step", [point(), point(batch=2, seconds=600)], "found 0.5 and 600 s"),
+        ("gang_step", [point(gpus=2, seconds=0.0004)], r"gang_step\.0 .* and step\.0 .*: found 0\.0004 and 0\.5"),
+        ("text_encode", [{"seconds": 1e-9}], r"text_encode\.0 \(batch 1\): found 1e-09"),
+        ("controlnet_step", [point(nets=1), LARGER | {"nets": 1, "seconds": 500}], "found 0.5 and 500 s"),
+        ("component", [point(component="c"), LARGER | {"component": "c", "seconds": 500}], "found 0.5 and 500 s"),
+    ],
+)
+def test_seconds_out_of_proportion_need_to_be_confirmed(
+    name: str, points: list[dict[str, object]], message: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "g_m.yaml"
+    file.write_text(yaml.safe_dump(GOOD | {name: points}))
+    with pytest.raises(BackendError, match=rf"g_m\.yaml: .*{message}.*confirmed: true"):
+        read(file)
+    file.write_text(yaml.safe_dump(GOOD | {name: [each | {"confirmed": True} for each in points]}))
+    assert all(each.confirmed for each in getattr(read(file), name))
+
+
+def test_small_images_may_take_as_long_as_large_ones(tmp_path: Path) -> None:
+    """The seconds of small works are those of launching kernels, and those of large ones grow faster than pixels."""
+    flat = [point(width=64 * 2**n) for n in range(8)]
+    square = [point(width=64 * 2**n, seconds=0.5 * 4**n) for n in range(8)]
+    for points in (flat, square):
+        (tmp_path / "p.yaml").write_text(yaml.safe_dump(GOOD | {"step": points}))
+        assert len(read(tmp_path / "p.yaml").step) == 8
+
+
+def test_confirmation_is_written_where_it_was_given(tmp_path: Path) -> None:
+    file = tmp_path / "p.yaml"
+    file.write_text(yaml.safe_dump(GOOD | {"step": [point(seconds=1e-9, confirmed=True), point(batch=2)]}))
+    profile.write(read(file), file)
+    assert [each.get("confirmed") for each in yaml.safe_load(file.read_text())["step"]] == [True, None]
+
+
+def test_patches_are_in_proportion_to_whole_images(tmp_path: Path) -> None:
+    patched = {"side": 64, "base_s": 0.0, "patch_s": 1e-4, "size_s": 0.0, "halo_s": 0.0, "source": "a test"}
+    (tmp_path / "p.yaml").write_text(yaml.safe_dump(GOOD | {"patched": patched}))
+    with pytest.raises(BackendError, match=r"step\.0 .* and patched \(64x64, batch 1\) .*: found 0\.5 and 0\.0001 s"):
+        read(tmp_path / "p.yaml")
+    (tmp_path / "p.yaml").write_text(yaml.safe_dump(GOOD | {"patched": patched | {"patch_s": 0.01}}))
+    assert read(tmp_path / "p.yaml").patched
+
+
+def test_no_kernel_is_worth_more_than_a_hundredfold(tmp_path: Path) -> None:
+    (tmp_path / "p.yaml").write_text(yaml.safe_dump(GOOD | {"kernels": {"fused": 1e9}}))
+    with pytest.raises(BackendError, match=r"kernels\.fused: .*less than or equal to 100, found 1000000000"):
+        read(tmp_path / "p.yaml")

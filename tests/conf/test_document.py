@@ -83,3 +83,23 @@ def test_malformed_json_is_one_line() -> None:
         with pytest.raises(DocumentError) as refused:
             parse_json(text)
         assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("text", ["a: 1\nb: 2\na: 1", "- x\n- {y: 1,\n  z: 0,\n  y: 2}"])
+def test_key_that_is_there_twice_is_refused_with_both_lines(text: str) -> None:
+    """PyYAML takes the last."""
+    with pytest.raises(DocumentError, match=r"line (\d): '[ay]' is there twice, first in line [12]; keep one"):
+        parse(text)
+
+
+@pytest.mark.parametrize("number", ["1:30", "1_0", "010", "0x1F", "1:30.5", "1_0.5", "0b1"])
+def test_number_in_an_uncommon_form_is_refused(number: str) -> None:
+    """PyYAML reads them as 90, 10, 8, 31, 90.5, 10.5 and 1; in quotes they are text."""
+    with pytest.raises(DocumentError, match=f"line 2: {number} is no plain number; write its digits"):
+        parse(f"- 0\n- {number}")
+    assert parse(f"- '{number}'") == [number]
+
+
+@pytest.mark.parametrize("number", ["0", "-7", "+3", "1.5", ".5", "2.", "1.5e-3", "-.inf", "1.0E+9", "0.05"])
+def test_plain_number_is_read(number: str) -> None:
+    assert parse(number) == float(number.replace(".inf", "inf"))

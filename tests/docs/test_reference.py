@@ -14,6 +14,7 @@ from backends.patched import PatchTiming
 from backends.profile import LoraTiming, Profile
 from docs.reference import make
 from sim.core.run_folder import ATTEMPTS, CLUSTER, REQUESTS
+from sim.metrics.summary_keys import kind_of
 from tests.conftest import REPOSITORY
 from traces.table.columns import SCHEMA
 
@@ -76,6 +77,13 @@ def test_summary_page_lists_the_keys_of_summaries(runs: Mapping[str, Any]) -> No
     """Each key is in the page, and each of the page in a summary. A part in capitals is any name."""
     found = {key for run in runs.values() for key in _flat(run.summary)}
     assert _differing(_rows("summary.md"), found) == ([], [])
+
+
+def test_every_number_of_a_summary_has_a_kind(runs: Mapping[str, Any]) -> None:
+    """Else it would be read without bounds, and no target could name it."""
+    found = dict(pair for run in runs.values() for pair in _values(run.summary))
+    numbers = {key for key, value in found.items() if isinstance(value, int | float) and not isinstance(value, bool)}
+    assert {key for key in numbers if kind_of(key) is None} == {"schema", "seed"}
 
 
 @pytest.mark.parametrize("file", [REQUESTS, CLUSTER, ATTEMPTS])
@@ -150,6 +158,15 @@ def _flat(node: Any, prefix: str = "") -> Iterator[str]:
         yield from _flat(node[0], prefix)
     elif node != {}:
         yield prefix
+
+
+def _values(node: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the dotted keys of a summary's values, and the values; a list is a value."""
+    if isinstance(node, dict):
+        for key, value in node.items():
+            yield from _values(value, f"{prefix}.{key}" if prefix else str(key))
+    else:
+        yield prefix, node
 
 
 def _type(field: Any) -> str:

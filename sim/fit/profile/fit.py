@@ -36,11 +36,11 @@ def fit(seen: Observed, *, gpu: str, model: str, source: str, notes: str | None 
     sizes, step_s = _steps(seen, fixed)
     typical_s = np.polyval(fixed, pixels) + seen.steps * np.interp(pixels, sizes, step_s)
 
-    def point(size: int, seconds: float) -> Point:
+    def point(size: int, seconds: float, *, confirmed: bool = False) -> Point:
         at = pixels == size
         shapes = Counter(zip(*(column[at].tolist() for column in (seen.width, seen.height, seen.frames)), strict=True))
         width, height, frames = min(shapes, key=lambda shape: (-shapes[shape], shape))  # the most common
-        return Point(width=width, height=height, frames=frames, seconds=_short(seconds))
+        return Point(width=width, height=height, frames=frames, seconds=_short(seconds), confirmed=confirmed)
 
     return Profile(
         schema=1,
@@ -51,7 +51,8 @@ def fit(seen: Observed, *, gpu: str, model: str, source: str, notes: str | None 
         notes=notes,
         step=list(map(point, sizes.tolist(), step_s.tolist())),
         vae_decode=[
-            point(size, max(float(np.polyval(fixed, size)), 1e-6)) for size in dict.fromkeys(sizes[[0, -1]].tolist())
+            point(size, max(float(np.polyval(fixed, size)), 1e-6), confirmed=True)  # what is left may be nothing
+            for size in dict.fromkeys(sizes[[0, -1]].tolist())
         ],
         scatter=_scatter(seen.seconds / typical_s, typical_s),
     )

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from sim.metrics.run_files import number_at
+from sim.metrics.summary_keys import number_at
 from sim.plan.clusters.candidates import Candidate
 from sim.plan.clusters.search import Ask, Found, Judgement, Outcome, Steps, judged, run_search, smallest
 from sim.plan.clusters.target import Target
@@ -321,13 +321,18 @@ class _Driver:
         found, best = self._found[candidate], self._best(candidate)
         if best is None:
             return Unmet(candidate, "refused", self._refused[candidate][-1])
-        numbers = best.numbers
-        if found.is_floor:
+        numbers, summaries = best.numbers, self._summaries[candidate, best.gpus]
+        if binding := _unmeetable(self._question.targets, summaries[0], best):
+            reason = binding
+        elif other := next((each for each in self._question.targets if each.misses(summaries[0])), None):
+            reason = f"{other.key} is {_text(other.value(summaries[0]))} on {best.cluster}, which misses {other.text}"
+            reason += "; hardly a request waits, so more GPUs do not help" if found.is_floor else ""
+        elif found.is_floor:
             reason = (
                 f"the service itself binds: on {best.cluster} hardly a request waits, and p95 is "
                 f"{_text(numbers['p95_s'])} s; more GPUs do not help"
             )
-        elif any(each["backlog"]["grows"] for each in self._summaries[candidate, best.gpus]):
+        elif any(each["backlog"]["grows"] for each in summaries):
             reason = f"capacity binds: the backlog grows on {best.cluster}, the most that were asked for"
         else:
             reason = f"waiting binds: {best.cluster}, the most that were asked for, miss the target"
@@ -360,6 +365,23 @@ class _Driver:
             self._usd_per_h(candidate, gpus),
             numbers,
         )
+
+
+def _unmeetable(targets: Sequence[Target], summary: Summary, best: Measured) -> str:
+    """Return why a run misses a target whatever waits: a number that it lacks, or its service; empty otherwise."""
+    latency_s, queue_s = (number_at(summary, group, "mean") for group in ("latency_s", "queue_s"))
+    for target in targets:
+        if target.value(summary) is None:
+            return f"{target.text} cannot be met: {target.key} is null, since it does not apply or nothing was measured"
+        within_s = target.within_s(summary)
+        if within_s is None or latency_s is None or queue_s is None:
+            continue
+        if latency_s - queue_s > within_s and target.ratio(summary) > 1:
+            return (
+                f"the service itself binds: an image takes {_text(latency_s - queue_s)} s on {best.cluster} without "
+                f"a wait, and {target.text} leaves {_text(within_s)} s; more GPUs do not help"
+            )
+    return ""
 
 
 def needed(summary: Summary, gpus: int) -> float:

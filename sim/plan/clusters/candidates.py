@@ -4,6 +4,7 @@ import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -147,6 +148,17 @@ class Scope:
         return [each.name for each in choices(group, self.files.groups) if each.own]
 
 
+SET = ("cluster", "cluster.count", "seed", "slo", "models", "system", "run.dir")
+"""Settings that a plan makes itself."""
+
+
+def check_free(words: Iterable[str], where: str = "") -> None:
+    """Raise ConfigError if one of the overrides ``words`` sets or takes away what the plan sets."""
+    for word in words:
+        if word.lstrip("+~").partition("=")[0].partition("@")[0] in SET:
+            raise ConfigError(f"{where}{word}: the plan sets it; use --gpu, --design, --model, --rate-rpm or -o")
+
+
 class _LeftOut(Exception):
     """The reason why a design is not planned on a kind of GPU."""
 
@@ -157,6 +169,7 @@ def candidates(scope: Scope) -> tuple[list[Candidate], list[str]]:
     Raises ConfigError: no model or kind of GPU has that name, or nothing is left.
     """
     known = _gpus(scope)
+    _check_prices(scope.prices, list(known))
     clusters, notes = _clusters(scope.gpus, list(known)), []
     folders = [shipped(), *([] if scope.profiles is None else [scope.profiles])]
     measured = {kind: set(find(known[kind].name, folders)) for kinds in clusters for kind in kinds}
@@ -188,7 +201,10 @@ def _listed(designs_of: Mapping[str, Sequence[str]], every: int) -> str:
 
 def _expanded(text: str) -> list[str]:
     """Return a design with its settings, once for every combination of comma-separated values."""
+    if not text.strip():
+        raise ConfigError("--design: found nothing, expected a choice of system=; `mezzotint list system` shows them")
     design, *settings = text.split()
+    check_free(settings, f"--design {text}: ")
     keys = [word.partition("=")[0] for word in settings]
     values = [re.split(r",(?![^\[{]*[\]}])", word.partition("=")[2]) for word in settings]
     return [
@@ -213,9 +229,12 @@ def _clusters(asked: Sequence[str], known: Sequence[str]) -> list[tuple[str, ...
         return [(kind,) for kind in known]
     found = []
     for each in asked:
-        parts = [_kinds(part, known) for part in each.split("+")]
-        if len(parts) > 2:
-            raise ConfigError(f"--gpu {each}: found {len(parts)} kinds, expected one, or two joined by +")
+        names = each.split("+")
+        if len(names) > 2 or len(set(names)) < len(names):
+            raise ConfigError(
+                f"--gpu {each}: found {len(names)} kinds, expected one, or two different ones joined by +"
+            )
+        parts = [_kinds(name, known) for name in names]
         found += [kinds for kinds in itertools.product(*parts) if len(set(kinds)) == len(kinds)]
     return list(dict.fromkeys(found))
 
@@ -223,8 +242,22 @@ def _clusters(asked: Sequence[str], known: Sequence[str]) -> list[tuple[str, ...
 def _kinds(name: str, known: Sequence[str]) -> list[str]:
     own = _forms(name, known)
     if not own:
-        raise ConfigError(f"--gpu {name}: is no kind of GPU; `mezzotint list cluster` shows them: {', '.join(known)}")
+        raise ConfigError(f"--gpu {name}: is no kind of GPU; {_hint(name, known)}")
     return own
+
+
+def _check_prices(prices: Iterable[str], known: Sequence[str]) -> None:
+    """Raise ConfigError for a price of a kind of GPU that does not exist."""
+    for kind in prices:
+        if kind not in known:
+            raise ConfigError(f"--prices: {kind} is no kind of GPU; {_hint(kind, known)}")
+
+
+def _hint(name: str, known: Sequence[str]) -> str:
+    """Return the kind of GPU that ``name`` may stand for, or where to look."""
+    near = get_close_matches(name.lower(), known, 1)
+    shown = f"`mezzotint list cluster` shows them: {', '.join(known)}"
+    return f"did you mean {near[0]}?" if near else shown
 
 
 def _forms(name: str, known: Iterable[str]) -> list[str]:
@@ -287,13 +320,13 @@ def _made(
     profiled = [measured[kind] for kind in kinds]
     if not any(set(roles.values()) & own for roles in family.values() for own in profiled):
         raise _LeftOut(f"no profile of {_large(next(iter(family.values())))}")
+    prices = {kind: _price(scope, kind, gpu) for kind, gpu in kinds.items()}
     system, *settings = design.split()
     words = [f"system={system}", *settings, *scope.overrides]
     words += [] if scope.profiles is None else [f"backend.folder={scope.profiles}"]
     first, *others = kinds
     plain = resolved(scope.composed(*words, f"cluster={first}", f"models={next(iter(family))}"))
     ready = _ready(_roles(plain) | {"large"}, family, profiled)
-    prices = {kind: _price(scope, kind, gpu) for kind, gpu in kinds.items()}
     priced = {kind: replace(gpu, usd_per_gpu_h=prices[kind].usd_per_gpu_h) for kind, gpu in kinds.items()}
     paid: dict[str, dict[str, Any]] = plain["system"].get("services") or {}
     services = {key: PaidService(**value) for key, value in paid.items()}

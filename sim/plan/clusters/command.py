@@ -15,6 +15,7 @@ from sim.core.errors import ConfigError
 from sim.run.config.options import ConfigDir, Overrides, Plugin, RunsOn, files_of
 from sim.run.config.plugins import named
 from sim.run.pool import Launcher, check_launcher
+from traces.arrivals.base import MAX_RPM
 
 if TYPE_CHECKING:
     from sim.metrics.cost import Price
@@ -83,6 +84,7 @@ def plan(
         float | None,
         Option(
             min=1e-6,
+            max=MAX_RPM,
             metavar="RPM",
             help="steady Poisson arrivals at this rate, say the peak's",
             show_default="the file's own times",
@@ -115,7 +117,7 @@ def plan(
 
     \b
       mezzotint plan log.csv --model sdxl --gpu l40s --gpu h100 --rate-rpm 20 --target "p95<10s"
-      mezzotint plan --model sd3.5-large --gpu mi210 --rate-rpm 20 --target "over 2x<5%"
+      mezzotint plan --model sd3.5-large --gpu a40 --rate-rpm 20 --target "over 2x<5%"
 
     Raises:
         ConfigError: an option or the trace cannot be used.
@@ -129,9 +131,9 @@ def plan(
     )  # fmt: skip
     output_folder(output, ConfigError)
     answer = answered(options, progress=True)
-    write(answer, output, command_line(options, output))
     print(sentence(answer))
     print(*table_lines(answer), sep="\n")
+    write(answer, output, command_line(options, output))
     print(output / "plan.html")
     return 0 if answer.ranked else 1
 
@@ -153,11 +155,7 @@ def answered(options: Options, *, progress: bool = False) -> "Plan":
         raise ConfigError(
             "--model: found none, expected the model of an image in full, such as sdxl; `mezzotint list profiles`"
         )
-    for word in options.overrides:
-        if word.lstrip("+~").startswith(
-            ("cluster=", "cluster.count=", "seed=", "slo=", "models=", "system=", "run.dir=")
-        ):
-            raise ConfigError(f"{word}: the plan sets it; use --gpu, --design, --model, --rate-rpm or -o")
+    found.check_free(options.overrides)
     trace = None if options.trace is None else _parquet(options.trace, options.runs)
     first = _first_rows(options, trace)
     words = [*options.overrides, *_arrivals(options, trace), *first, *_limits(targets)]

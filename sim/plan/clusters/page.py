@@ -178,10 +178,12 @@ def draw(plan: Plan) -> Figure:
     for target in plan.question.targets:
         if target.key == "latency_s.p95":
             left.axhline(target.bound, color=GREY, linestyle=":")
-    left.set(xscale="log", yscale="log", xlabel="US$ per hour", ylabel="p95 of latency (s)")
-    for axis in (left.xaxis, left.yaxis):
-        axis.set_major_formatter(plain_numbers())
-        axis.set_minor_formatter(plain_numbers())
+    left.set(xlabel="US$ per hour", ylabel="p95 of latency (s)")
+    if stable:  # an empty axis has no logarithm
+        left.set(xscale="log", yscale="log")
+        for axis in (left.xaxis, left.yaxis):
+            axis.set_major_formatter(plain_numbers())
+            axis.set_minor_formatter(plain_numbers())
     left.set_title("Cost and latency; star: cheapest that meets the target", loc="left", fontsize=10)
     colours = [styles[each.candidate.name].colour for each in best]
     right.barh(list(map(cluster_name, best)), [each.headroom[0] for each in plan.ranked], color=colours)

@@ -2,17 +2,19 @@
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any, Literal
 
 from sim.core.errors import ConfigError
-from sim.core.slo import Limit, parse_limit
+from sim.core.slo import OWN, Limit, parse_limit
+from sim.metrics.summary_keys import KEYS, kind_of, number_at
 
 LATENCIES = ("mean", "p50", "p90", "p95", "p99", "max")
 """Short names of the keys under ``latency_s``."""
 
-EXAMPLES = '"p95<10s", "mean<=4s", "over 2x<5%", "queue_s.p99<1"'
+EXAMPLES = '"p95<10s", "mean<=4s", "over 2x<5%", "queue_s.p99<1s"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,18 +35,8 @@ class Target:
     limit: Limit | None = None
 
     def value(self, summary: Mapping[str, Any]) -> float | None:
-        """Return the number of ``summary`` that the target bounds; None if it is null.
-
-        Raises ConfigError: the summary has no such key, or it is no number.
-        """
-        found: Any = summary
-        for name in self._path():
-            if not isinstance(found, Mapping) or name not in found:
-                raise ConfigError(f"--target {self.text}: summary.json has no key {self.key}; try {EXAMPLES}")
-            found = found[name]
-        if found is not None and (isinstance(found, bool) or not isinstance(found, int | float)):
-            raise ConfigError(f"--target {self.text}: {self.key} of summary.json is no number; try {EXAMPLES}")
-        return found
+        """Return the number of ``summary`` that the target bounds; None if it is null, or does not apply to the run."""
+        return number_at(summary, *self._path())
 
     def ratio(self, summary: Mapping[str, Any]) -> float:
         """Return the number over its bound, or the bound over it for a minimum: above 1 the target is missed.
@@ -60,6 +52,17 @@ class Target:
             return self.bound / found if found > 0 else math.inf
         return found / self.bound if self.bound > 0 else (0.0 if found <= 0 else math.inf)
 
+    def misses(self, summary: Mapping[str, Any]) -> bool:
+        """Return True if ``summary`` misses the target, and not by its waits: the target is on no latency."""
+        is_wait = self.limit is not None or self.key.startswith(("latency_s.", "queue_s.", "slo."))
+        return not is_wait and self.ratio(summary) > 1
+
+    def within_s(self, summary: Mapping[str, Any]) -> float | None:
+        """Return the seconds within which the target wants an image; None if it bounds something else."""
+        if self.limit is not None:
+            return number_at(summary, "slo", str(self.limit), "limit_s")
+        return self.bound if self.key.startswith("latency_s.") else None
+
     def _path(self) -> list[str]:
         if self.limit is not None:
             return ["slo", str(self.limit), "violation_rate"]  # a limit of 2.5x has a dot
@@ -69,32 +72,73 @@ class Target:
 def parse_target(text: str) -> Target:
     """Read a target such as ``p95<10s``, ``over 2x<5%`` or ``gpu.busy_fraction>=0.3``.
 
-    A latency, mean or percentile, is in seconds. Raises ConfigError with what was expected.
+    Raises ConfigError: it is no bound on a number of summary.json, or one that every cluster or none can meet.
     """
-    expected = f"--target {text}: expected KEY<VALUE or KEY>=VALUE, such as {EXAMPLES}"
-    parts = re.fullmatch(r"\s*([\w. ]+?)\s*(<=?|>=?|≤|≥)\s*([\d.eE+-]+)\s*(s|%|)\s*", text)
-    if parts is None:
-        raise ConfigError(expected)
-    key, sign, number, unit = parts.groups()
+
+    def wrong(what: str) -> ConfigError:
+        return ConfigError(f"--target {text}: {what}")
+
+    parts = re.fullmatch(
+        r"\s*([^<>=≤≥]+?)\s*(<=?|>=?|≤|≥)\s*([-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?)\s*([a-zA-Z%]*)\s*", text
+    )
     try:
-        bound = float(number) * (0.01 if unit == "%" else 1.0)
+        bound = math.nan if parts is None else float(parts[3])
     except ValueError:
-        raise ConfigError(expected) from None
-    if not (math.isfinite(bound) and bound >= 0):
-        raise ConfigError(expected)
+        bound = math.nan
+    if parts is None or not math.isfinite(bound):
+        raise wrong(f"expected KEY<VALUE or KEY>=VALUE, such as {EXAMPLES}")
+    name, sign, number, unit = parts.groups()
     side: Literal["max", "min"] = "max" if sign in "<=≤" else "min"
-    over = re.fullmatch(r"over\s+(\S+)", key)
-    if over is not None:
+    key, limit = _key(name, wrong)
+    kind = kind_of(key)
+    assert kind is not None
+    if unit not in ("", kind.unit):
+        raise wrong(f"found {number}{unit}, expected {_EXPECTED[kind.unit].format(name)}")
+    if unit == "%":
+        bound /= 100
+    elif kind.unit == "%" and bound > 1:
+        raise wrong(f"{number} is no share; write {number}% or {bound / 100:g}")
+    if bound > kind.high or (side == "max" and bound == kind.high):
+        raise wrong(f"found {number}{unit}, and a share is never above 100%, so that the target says nothing; lower it")
+    if side == "min" and kind.better == "low":
+        raise wrong(f"{name} is good if it is low; write a highest value, such as {name}<{number}{unit}")
+    if side == "max" and kind.better == "high":
+        raise wrong(f"{name} is good if it is high; write a lowest value, such as {name}>={number}{unit}")
+    if bound < 0 or (side == "max" and bound == 0 and (sign == "<" or key.startswith("latency_s."))):
+        raise wrong(f"found {number}{unit}, which no cluster can meet; expected a value above 0")
+    return Target(text, key, side, bound, limit)
+
+
+_EXPECTED = {
+    "s": "seconds, such as {}<10s",
+    "%": "a share, such as {0}<5% or {0}<0.05",
+    "": "a plain number, such as {}<10",
+}
+"""What the bound on a number of each unit looks like."""
+
+
+def _key(name: str, wrong: Callable[[str], ConfigError]) -> tuple[str, Limit | None]:
+    """Return the dotted key of summary.json that ``name`` stands for, and its latency limit, if it names one."""
+    over = re.fullmatch(r"over\s+(\S+)|slo\.(\S+)\.violation_rate", name)
+    if over is not None and name != f"slo.{OWN}.violation_rate":
         try:
-            limit = parse_limit(over[1])
+            limit = parse_limit(over[1] or over[2])
         except ValueError as error:
-            raise ConfigError(f"--target {text}: {error}") from None
-        return Target(text, f"slo.{limit}.violation_rate", side, bound, limit)
-    if key in LATENCIES:
-        return Target(text, f"latency_s.{key}", side, bound)
-    if "." not in key and not key.startswith("throughput"):
-        raise ConfigError(expected)
-    return Target(text, key, side, bound)
+            raise wrong(str(error)) from None
+        return f"slo.{limit}.violation_rate", limit
+    key = f"latency_s.{name}" if name in LATENCIES else name
+    if kind_of(key) is not None and not key.startswith(UNBOUNDED):
+        return key, None
+    if re.fullmatch(r"(?:(latency|queue)_s\.)?p[0-9.]+", name):
+        raise wrong(f"summary.json has no {name}; expected one of {', '.join(LATENCIES)}")
+    known = [*LATENCIES, "over 2x", *(each for each in KEYS if not each.startswith(UNBOUNDED) and "*" not in each)]
+    near = get_close_matches(name, known, 1)
+    hint = f"did you mean {near[0]}?" if near else f"try {EXAMPLES}"
+    raise wrong(f"summary.json has no number {name}; {hint}")
+
+
+UNBOUNDED = ("trace.", "wall.")
+"""Keys that no cluster changes, or that no two runs share."""
 
 
 def check_targets(targets: Sequence[Target]) -> None:

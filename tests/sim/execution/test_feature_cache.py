@@ -237,7 +237,7 @@ def test_teacache_step_list_is_followed_and_stretched_to_other_step_counts() -> 
 def test_measured_feature_similarity_is_read_by_model_size_and_step(tmp_path: Path) -> None:
     row = {"model": "tiny", "patch_px": 32, "blocks": 5, "images": 2}
     rows = [
-        row | {"width": side, "height": side, "patch_share": [0, *shares], "image_share": [0, 0.1, 0.1, 0.1]}
+        row | {"width": side, "height": side, "patch_share": [0, *shares], "image_share": [0, 0.0, 0.1, 0.1]}
         for side, shares in ((64, [0.2, 0.4, 0.6]), (128, [0.0, 0.2, 0.4]))
     ]
     path = tmp_path / "likeness.json"
@@ -256,6 +256,29 @@ def test_measured_feature_similarity_is_read_by_model_size_and_step(tmp_path: Pa
             MeasuredFeatureSimilarity(str(path)).open()
     with pytest.raises(ConfigError, match="mezzotint calibrate feature-similarity"):
         MeasuredFeatureSimilarity(str(tmp_path / "none.json")).open()
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        (
+            {"patch_share": [0, 0.2]},
+            r"rows\.0 and rows\.1 are both of tiny at 4096 pixels: found patch_share \[0\.0, 0\.5\]",
+        ),
+        ({"width": 32, "height": 128, "image_share": [0, 0.0]}, "found image_share"),
+        ({"width": 32, "image_share": [0, 0.6]}, r"image_share\.1 is 0\.6, expected at most 0\.5"),
+        ({"width": 32, "image_share": [0, 0.1, 0.1]}, "have 2 and 3 steps, expected as many"),
+    ],
+)
+def test_similarity_table_contradicts_itself_nowhere(other: dict[str, object], message: str, tmp_path: Path) -> None:
+    shares = {"patch_share": [0, 0.5], "image_share": [0, 0.1]}
+    row = {"model": "tiny", "width": 64, "height": 64, "patch_px": 32, "blocks": 5, "images": 2} | shares
+    path = tmp_path / "likeness.json"
+    path.write_text(json.dumps({"measured_on": "a page", "threshold": 0.1, "rows": [row, row | other]}))
+    with pytest.raises(ConfigError, match=rf"likeness\.json: .*{message}"):
+        MeasuredFeatureSimilarity(str(path)).open()
+    path.write_text(json.dumps({"measured_on": "a page", "threshold": 0.1, "rows": [row, row]}))
+    assert MeasuredFeatureSimilarity(str(path)).open().models == ["tiny"]
 
 
 def test_feature_caches_state_their_assumptions_and_refuse_unknown_models() -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from sim.cli import main
+from sim.core.errors import ConfigError
 from sim.plan.clusters import command, trials
 from sim.plan.clusters.answer import Plan, front
 from sim.plan.clusters.command import Options, answered
@@ -383,3 +384,104 @@ def test_prices_that_are_none_are_refused_with_file_and_kind(
     words = ["plan", "--target", "p95<9s", "--model", "sdxl", "--rate-rpm", "9", "--prices", "prices.yaml"]
     assert main(words) == 2
     assert message in capsys.readouterr().err
+
+
+def test_plan_whose_candidates_are_all_refused_is_written_with_the_refusals(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The profile has one size, and requests bring others."""
+    monkeypatch.chdir(tmp_path)
+    log = "ts,prompt,width,height\n" + "".join(f"{10 * at},a cat,{512 + 64 * (at % 3)},512\n" for at in range(30))
+    (tmp_path / "log.csv").write_text(log)
+    words = [*SDXL, "--design=vanilla", "--target=p95<10s", "shapes=trace", "--replications=1"]
+    assert main(["plan", "log.csv", *words]) == 1
+    printed = capsys.readouterr().out
+    assert "No candidate could run." in printed
+    assert "refused: vanilla with sdxl-mlperf on l40s: " in printed
+    written = json.loads(Path("results/plan/plan.json").read_text())
+    assert {each["kind"] for each in written["not_ranked"]} == {"refused"}
+    assert all("outside the measured grid" in each["reason"] for each in written["not_ranked"])
+    assert "Cannot run" in Path("results/plan/plan.html").read_text()
+    assert Path("results/plan/plan.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("target", ["p95<1s", "p50<1s", "mean<1s", "over 1s<5%"])
+def test_image_that_takes_longer_than_the_target_is_no_matter_of_waiting(target: str, kept: Path) -> None:
+    """Also where the clusters of the range are too small for the load."""
+    for rate_rpm in (20.0, 400.0):
+        plan = ask(kept, gpu=["l40s"], target=[target], max_gpus=2, replications=1, rate_rpm=rate_rpm)
+        assert not plan.ranked
+        reason = plan.unmet[0].reason
+        assert reason.startswith("the service itself binds: an image takes 1.45 s on 2 x l40s"), reason
+        assert f"{target} leaves 1 s" in reason
+
+
+def test_target_on_a_number_that_runs_lack_says_so(kept: Path) -> None:
+    plan = ask(kept, gpu=["l40s"], target=["stages.moves<=3"], max_gpus=2, replications=1, rate_rpm=20.0)
+    assert "stages.moves<=3 cannot be met: stages.moves is null" in plan.unmet[0].reason
+
+
+@pytest.mark.parametrize(
+    ("prices", "message"),
+    [
+        ("H100: 0.5", "--prices: H100 is no kind of GPU; did you mean h100?"),
+        ("l40: 0.5", "--prices: l40 is no kind of GPU; did you mean l40s?"),
+        ("zzz: 0.5", "--prices: zzz is no kind of GPU; `mezzotint list cluster` shows them"),
+        ("l40s: true", "found True"),
+        ("l40s: 1:30", "line 1: 1:30 is no plain number"),
+        ("l40s: 1_0", "line 1: 1_0 is no plain number"),
+        ("l40s: '0.5'", "found '0.5'"),
+        ("l40s: 0", "greater than 0, found 0"),
+        ("l40s: -1", "greater than 0, found -1"),
+        ("l40s: .nan", "found nan"),
+        ("l40s: .inf", "found inf"),
+        ("l40s: null", "found None"),
+        ("l40s: {usd: 1}", "l40s.usd_per_gpu_h: field required"),
+        ("l40s: 1\nl40s: 2", "line 2: 'l40s' is there twice"),
+        ("- l40s", "found ['l40s']"),
+        ("1: 2", "found 1"),
+        ("", "found None"),
+    ],
+)
+def test_price_that_is_none_is_refused_by_its_kind(prices: str, message: str, tmp_path: Path) -> None:
+    file = tmp_path / "prices.yaml"
+    file.write_text(prices)
+    with pytest.raises(ConfigError) as refused:
+        ask(tmp_path, prices=file)
+    assert message in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"design": [""]}, "--design: found nothing, expected a choice of system="),
+        ({"design": ["vanilla cluster.count=3"]}, "cluster.count=3: the plan sets it"),
+        ({"overrides": ["~cluster"]}, "~cluster: the plan sets it"),
+        ({"overrides": ["+seed=4"]}, r"\+seed=4: the plan sets it"),
+        ({"gpu": ["l40s+l40s"]}, r"--gpu l40s\+l40s: found 2 kinds, expected one, or two different ones"),
+        ({"gpu": ["L40S"]}, r"--gpu L40S: is no kind of GPU; did you mean l40s\?"),
+        ({"gpu": ["+"]}, r"--gpu \+: found 2 kinds"),
+        ({"gpu": ["mi210"], "model": "sdxl"}, "mi210: no price is known; give one with --prices"),
+    ],
+)
+def test_option_that_cannot_be_planned_is_refused_before_a_run(
+    options: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        ask(tmp_path, **options)
+    assert not list(tmp_path.glob("runs/*.json"))
+
+
+def test_rate_that_no_arrivals_have_is_refused_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", *SDXL, "--target=p95<10s", "--rate-rpm=inf"]) == 2
+    assert "--rate-rpm" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("floor", [True, False])
+def test_missed_number_that_is_no_latency_is_named(floor: bool, kept: Path) -> None:
+    rate_rpm = 20.0 if floor else 60.0
+    plan = ask(kept, gpu=["l40s"], target=["gpu.busy_fraction>=99%"], max_gpus=2, replications=1, rate_rpm=rate_rpm)
+    reason = plan.unmet[0].reason
+    assert reason.startswith("gpu.busy_fraction is 0."), reason
+    assert "l40s, which misses gpu.busy_fraction>=99%" in reason

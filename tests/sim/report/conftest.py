@@ -11,6 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
+from sim.metrics.recount import differences
+
 Fabricate = Callable[..., Path]
 
 # system: (seconds a full image takes, hit rate, {K: share of hits}, share of steps saved)
@@ -52,13 +54,14 @@ def summary_of(system: str, times: dict[str, Any], *, seed: int, gpus: int, warm
     busy = (kept["finish_s"] - kept["start_s"]).sum() / span / gpus
     count = len(latency)
     cache = {
-        "lookups": count, "hits": round(count * hit_rate), "hit_rate": hit_rate, "hit_share_by_k": by_k,
+        "hit_rate": hit_rate, "hit_share_by_k": by_k,
         "compute_saving": saving, "holes": 0, "evictions": 3, "source_age_s": {"p50": 80.0, "p90": 4000.0},
         "source_age_trace_s": {"p50": 150.0, "p90": 9000.0},
     } if hit_rate is not None else None  # fmt: skip
     trace = {"name": "synthetic", "source": "built in", "requests": len(times["arrival_s"]), "span_s": 1e4}
     late = {multiple: latency > multiple * 91.5 for multiple in (2, 4)}
     seconds = service_s * (1 - (saving or 0))
+    images = count + int((times["finish_s"][:warmup] > kept["arrival_s"][0]).sum())
     return {
         "schema": 1,
         "system": system,
@@ -69,7 +72,7 @@ def summary_of(system: str, times: dict[str, Any], *, seed: int, gpus: int, warm
             {"what": "model switch time", "value": 12.5, "source": None},
         ],
         "requests": {"arrived": count, "completed": count, "discarded": 0, "failed": 0},
-        "throughput_rpm": 60 * count / span,
+        "throughput_rpm": 60 * images / span,
         "latency_s": spread(latency),
         "queue_s": spread(kept["start_s"] - kept["arrival_s"]),
         "slo": {f"{n}x": {"limit_s": n * 91.5, "violation_rate": float(late[n].mean())} for n in late},
@@ -79,8 +82,8 @@ def summary_of(system: str, times: dict[str, Any], *, seed: int, gpus: int, warm
             **{"count": gpus, "busy_fraction": min(1.0, busy), "seconds": span * gpus},
             **{"switches": 0, "switch_s": 0.0},
         },
-        "energy_j": {"per_image": 300 * seconds, "total": 1e6},
-        "cost_usd": {"per_image": 0.0004 * seconds, "total": 10.0},
+        "energy_j": {"per_image": 300 * seconds, "total": images * 300 * seconds},
+        "cost_usd": {"per_image": 0.0004 * seconds, "total": images * 0.0004 * seconds},
         "quality": {"factor_mean": None, "below_alpha_share": None, "basis": None},
         "wall": {"simulate_s": 0.1, "cpu_s": 0.1, "requests_per_cpu_s": 1e4},
     }
@@ -98,7 +101,10 @@ def write_run(
     change: Callable[[dict[str, Any]], None] | None = None,
     config: dict[str, Any] | None = None,
 ) -> Path:
-    """Write a finished run into `directory`; `change` edits the summary, `config` replaces sections."""
+    """Write a finished run into `directory`; `change` edits the summary, `config` replaces sections.
+
+    A summary that is no longer that of the requests stands alone, as if their file had been removed.
+    """
     service_s, _, _, saving = SYSTEMS.get(system, SYSTEMS["nirvana"])
     times = queue(rate_rpm or 10.0, service_s, saving or 0.0, gpus, requests, seed)
     summary = summary_of(system, times, seed=seed, gpus=gpus, warmup=warmup)
@@ -118,7 +124,9 @@ def write_run(
     (directory / "summary.json").write_text(json.dumps(summary))
     (directory / "config.yaml").write_text(yaml.safe_dump(resolved | (config or {})))
     outcome = pa.array(["completed"] * requests).dictionary_encode()
-    pq.write_table(pa.table(times | {"outcome": outcome}), directory / "requests.parquet")
+    table = pa.table(times | {"outcome": outcome})
+    if change is None or not any(differences(summary, table)):
+        pq.write_table(table, directory / "requests.parquet")
     clock = np.arange(0.0, times["finish_s"].max(), 60.0)
     waiting = [int(((times["arrival_s"] <= now) & (times["start_s"] > now)).sum()) for now in clock]
     serving = [int(((times["start_s"] <= now) & (times["finish_s"] > now)).sum()) for now in clock]

@@ -89,7 +89,7 @@ def test_verdicts_are_grouped_by_system_and_gpu(fabricate: Fabricate, tmp_path: 
         summary |= {"models": [MLPERF], "backlog": {"grows": summary["gpu"]["count"] == 2}}
         summary["slo"] = {"10s": {"limit_s": 10.0, "violation_rate": 0.25}}
         summary["cost_usd"] = {"per_image": 0.0123, "total": 1.0}
-        summary["latency_s"]["p95"] = 7.125
+        summary["latency_s"] = dict.fromkeys(summary["latency_s"], 7.125)
 
     for gpus in (2, 4):
         for rate in (6.0, 16.0):
@@ -127,8 +127,8 @@ def test_verdict_rows_name_the_setting_that_differs(fabricate: Fabricate, tmp_pa
 @pytest.mark.parametrize(
     ("requests", "message"),
     [
-        ({"arrived": 10, "completed": 0}, "completes no request"),
-        ({"arrived": 10, "completed": 7}, "queue not recorded, drops 30.0%"),
+        ({"arrived": 10, "completed": 0, "discarded": 10}, "completes no request"),
+        ({"arrived": 10, "completed": 7, "discarded": 3}, "queue not recorded, drops 30.0%"),
         ({"arrived": 10, "completed": 10}, "queue not recorded"),
         ({"arrived": None, "completed": None}, "–"),
     ],

@@ -1,16 +1,18 @@
 """Independent calls on every launcher. Ray and submitit are tested where they are installed."""
 
+import errno
 import os
 import signal
 import stat
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -18,7 +20,8 @@ import pytest
 from sim.cli import main
 from sim.core.errors import ConfigError
 from sim.core.slo import parse_limit
-from sim.run.pool import Launcher, check_launcher, run_calls
+from sim.run.pool import Launcher, check_launcher, lost_workers, run_calls
+from sim.run.refusal import refusal
 
 SBATCH = r"""#!/bin/sh
 # Runs the script at once, also as an array.
@@ -121,6 +124,81 @@ def test_slurm_is_refused_without_its_commands(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("PATH", "")
     with pytest.raises(ConfigError, match="--launcher: slurm found no srun here"):
         check_launcher("slurm", "--launcher")
+
+
+class RayError(Exception):
+    """As Ray names the base of its errors."""
+
+
+class RuntimeEnvSetupError(RayError):
+    """As Ray raises where a worker's environment cannot be made."""
+
+
+class FailedSubmissionError(RuntimeError):
+    """As submitit raises where sbatch fails."""
+
+
+def stand_in(monkeypatch: pytest.MonkeyPatch, name: str, **attributes: Any) -> None:
+    """Install a module of that name with these attributes, for a package that need not be installed."""
+    module = ModuleType(name)
+    vars(module).update(attributes)
+    monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setattr("sim.run.pool.find_spec", lambda _: True)
+
+
+def raising(error: Exception) -> Callable[..., Any]:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    return fail
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (Exception("The current node timed out during startup.\nThis could happen"), "(The current node timed out"),
+        (RuntimeError("Version mismatch: The cluster was started with:\n Ray: 2.9"), "(Version mismatch: The cluster"),
+        (ValueError(), "(ValueError)"),
+        (OSError(28, "No space left on device"), "No space left on device); free memory and disk"),
+    ],
+)
+def test_ray_that_does_not_start_is_one_line(error: Exception, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in(monkeypatch, "ray", is_initialized=lambda: False, init=raising(error), shutdown=lambda: None)
+    for address, where in (
+        (None, "cannot start here"),
+        ("10.0.0.9:6379", "cannot be joined at RAY_ADDRESS=10.0.0.9:6379"),
+    ):
+        if address is not None:
+            monkeypatch.setenv("RAY_ADDRESS", address)
+        with pytest.raises(ConfigError) as refused:
+            list(run_calls([after(0, 1)], 1, "ray"))
+        line = refusal(refused.value)
+        assert line.startswith(f"mezzotint: error: ray: {where} (")
+        assert message in line
+        assert "\n" not in line
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (RuntimeEnvSetupError("no such folder"), "ray: the cluster cannot run the calls (no such folder); look at"),
+        (
+            FailedSubmissionError("sbatch: error: Batch job submission failed\nstdout"),
+            "slurm: sbatch refused the jobs (sbatch",
+        ),
+    ],
+)
+def test_calls_that_a_cluster_does_not_take_are_one_line(error: Exception, message: str) -> None:
+    with pytest.raises(ConfigError) as refused, lost_workers():
+        raise error
+    assert message in str(refused.value)
+
+
+def test_process_that_cannot_be_started_is_no_full_disk() -> None:
+    line = refusal(BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable"))
+    assert line.startswith(
+        "mezzotint: error: no process can be started (Resource temporarily unavailable); raise `ulimit"
+    )
 
 
 WATCHED = """

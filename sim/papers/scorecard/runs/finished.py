@@ -12,7 +12,8 @@ import pyarrow as pa
 from sim.core.errors import ConfigError
 from sim.core.run_folder import CLUSTER, REQUESTS
 from sim.core.streams import stream
-from sim.metrics.run_files import number_at, read_summary, read_table
+from sim.metrics.run_files import read_summary, read_table
+from sim.metrics.summary_keys import number_at
 from sim.papers.scorecard.runs.points import Config, Point
 from sim.run.config.build import build
 from traces.sources import Source
