@@ -7,11 +7,13 @@ The engine owns the clock; the parts make the decisions. Every part is bound to 
 import gc
 import math
 import struct
+import sys
 import time
 from array import array
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from operator import add
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,12 +21,13 @@ import simpy
 
 from backends.base import Asset, Backend, BackendError, Work
 from sim.cluster.cluster import Cluster
+from sim.core import request as requests
 from sim.core.clock import ARRIVAL, COMPLETION, CONTROL, INSERTION, LAST, Clock
-from sim.core.culprit import OURS, attributed_error, caller, has_outsiders, part_name
+from sim.core.culprit import OURS, attributed_error, caller, calling_kind, has_outsiders, is_ours, part_name
 from sim.core.errors import SimulationError
 from sim.core.model import Model, in_role
 from sim.core.plan import HIT, LOOKUPS, MISSING, WHOLE, Plan
-from sim.core.request import COMPLETED, FAILED, Guarded, Request
+from sim.core.request import COMPLETED, FAILED, OUTCOMES, Request
 from sim.core.streams import stream
 from sim.core.worker import Worker
 from sim.core.workload import SimilarityInputs, Workload, serves_videos
@@ -67,7 +70,7 @@ class Engine:
     __slots__ = (  # faster to read and write than a dictionary of this many attributes
         "_actors", "_addons", "_answered", "_area_s", "_arrivals", "_arrived_callbacks", "_ended", "_ended_at_sample",
         "_first", "_first_passes", "_frames", "_height", "_idle_samples", "_is_guarded", "_judge_s", "_last_progress",
-        "_limit_s", "_open_loop", "_parts", "_pending_rows", "_plans", "_request_ended", "_shapes", "_steps",
+        "_limit_s", "_lost", "_open_loop", "_parts", "_pending_rows", "_plans", "_request_ended", "_shapes", "_steps",
         "_think_s", "_times", "_width", "_write", "arrived", "assume", "backend", "clock", "cluster", "controllers",
         "executor", "frontend", "gauge", "gpu_failures", "hits", "log", "lookups", "models", "progress", "record",
         "rows", "sample_s", "scheduler", "seed", "similarity", "workload",
@@ -91,7 +94,7 @@ class Engine:
         self.clock = Clock()
         self.workload = workload
         self.similarity = similarity
-        self.models = models
+        self.models: Mapping[str, Model] = MappingProxyType(dict(models))
         self.cluster = cluster
         self.backend = backend
         self.frontend = frontend
@@ -142,9 +145,11 @@ class Engine:
         self._parts |= {"backend": backend} | {
             f"controller{number or ''}": controller for number, controller in enumerate(controllers)
         }
+        self._lost: set[int] = set()
         self._is_guarded = has_outsiders(self._parts)
         if self._is_guarded:
             cluster.guard()
+            self.__class__ = Guarded
         self._actors: dict[simpy.Process, str] = {}
 
     # -- for parts (sim.protocols.Run) -------------------------------------------------------------------------------
@@ -282,6 +287,8 @@ class Engine:
 
     def open(self) -> None:
         """Open the cluster and bind every part, as run() does before the clock starts."""
+        if self._is_guarded:
+            self.workload.guard()
         scheduler, max_batch = self.scheduler, self.executor.max_batch
         self.cluster.open(
             self.clock, self.record, max_batch, self._parts, self.pull, scheduler.worker_changed, scheduler.has_backlog
@@ -316,7 +323,7 @@ class Engine:
             self._plans[row - self._first] = k * MAX_STEPS + plan.of_steps if k else -skipped
         if self._is_guarded:
             self._check_plan(request)
-            request.__class__ = Guarded
+            request.__class__ = requests.Guarded
         for arrived in self._arrived_callbacks:
             arrived(request, now_s)
         if took_s == 0.0:
@@ -484,12 +491,18 @@ class Engine:
             raise self.policy_error(
                 "executor", f"lost {len(lost)} requests with {worker}, which has {worker.running} running"
             )
+        self._lost.update(request.row for request in lost)
         self.gpu_failures += 1
         worker.running = 0
         self.cluster.fail(worker, now_s)
         return lost
 
     def requeue(self, request: Request) -> None:
+        if request.row not in self._lost:
+            raise SimulationError(
+                f"{caller()} requeues the request in row {request.row}, which was not lost; take those of Run.fail"
+            )
+        self._lost.remove(request.row)
         request.worker = MISSING
         request.forget_execution()
         request.steps_left = request.steps - request.skipped
@@ -544,6 +557,26 @@ class Engine:
         if self.waiting:
             raise self.policy_error("scheduler", f"says that {self.waiting} requests wait, and all have ended")
         check(self._finished())
+
+
+class Guarded(Engine):
+    """A run with classes from outside the package: they read it, and only an executor completes requests."""
+
+    __slots__ = ()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name != "progress" and not is_ours(sys._getframe(1).f_globals["__name__"]):
+            raise SimulationError(f"{caller()} sets {name} of the run to {value!r}; a part reads the run")
+        object.__setattr__(self, name, value)
+
+    def end(self, request: Request, outcome: int = COMPLETED, reason: str = "") -> None:
+        kind = calling_kind(self._parts)
+        if kind not in ("executor", None) and (outcome == COMPLETED or request.worker >= 0):
+            how = "completed" if outcome == COMPLETED else f"{OUTCOMES[outcome]}, which runs on worker {request.worker}"
+            raise self.policy_error(
+                kind, f"ended the request in row {request.row} as {how}; it may end those that wait, unserved"
+            )
+        Engine.end(self, request, outcome, reason)
 
 
 def _serves(backend: Backend, model: Model) -> bool:

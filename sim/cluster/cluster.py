@@ -2,14 +2,14 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from math import inf
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from backends.base import Asset, Backend, Cost
 from sim.addons.assets import on_all_gpus
 from sim.cluster.free_workers import FreeWorkers, FreeWorkersByKind, remove
 from sim.cluster.memory import Memory, own_model, resident_on_all
 from sim.core.clock import COMPLETION, Clock, Entry
-from sim.core.culprit import caller, innermost_kind, part_name
+from sim.core.culprit import caller, calling_kind, innermost_kind, part_name
 from sim.core.errors import ConfigError, SimulationError
 from sim.core.gpu import Gpu, Kind
 from sim.core.model import Model, in_role
@@ -220,6 +220,7 @@ class Cluster:
     def guard(self) -> None:
         """Refuse changes of workers by others, where a class from outside the package sees them."""
         self._worker_class = Guarded
+        self.__class__ = GuardedCluster
         for worker in self._gpu_workers:
             worker.__class__ = Guarded
 
@@ -235,7 +236,8 @@ class Cluster:
 
     def change_role(self, worker: Worker, role: str, now_s: float) -> None:
         self._check_may_order()
-        in_role(self.models, role)
+        if role not in self.models:
+            raise SimulationError(f"{caller()} orders {worker} to {role!r}; expected one of {', '.join(self.models)}")
         self._check_now("orders", worker, now_s)
         if worker.role == SERVER:
             raise SimulationError(f"{caller()} orders {worker}, which serves ControlNets; its role cannot change")
@@ -599,3 +601,22 @@ class Cluster:
             until_s = worker.busy_until_s
             what = f"records {worker} as busy twice: {kind} from {from_s} s, and something else until {until_s} s"
         raise SimulationError(f"{who} {what}")
+
+
+class GuardedCluster(Cluster):
+    """A cluster that classes from outside the package see: of them, only an executor records and releases."""
+
+    __slots__ = ()
+
+    def release(self, worker: Worker, count: int = 1) -> None:
+        self._check_executes("releases requests of", worker)
+        Cluster.release(self, worker, count)
+
+    def record_busy(self, worker: Worker, *args: Any, **kwargs: Any) -> float:
+        self._check_executes("records busy time of", worker)
+        return Cluster.record_busy(self, worker, *args, **kwargs)
+
+    def _check_executes(self, does: str, worker: Worker) -> None:
+        kind = calling_kind(self._parts, 3)
+        if kind not in ("executor", None):
+            raise SimulationError(f"{part_name(self._parts, kind)} {does} {worker}; only an executor may")

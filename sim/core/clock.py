@@ -1,5 +1,6 @@
 """The clock: SimPy's event loop, with exact absolute times and a written order of same-time events."""
 
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from heapq import heapify, heappop, heappush
 from itertools import repeat
@@ -9,7 +10,7 @@ from typing import Any
 import simpy
 from simpy.core import EmptySchedule
 
-from sim.core.culprit import caller
+from sim.core.culprit import caller, is_ours
 from sim.core.errors import SimulationError
 
 COMPLETION, INSERTION, CONTROL, ARRIVAL, DISPATCH, LAST = 0, 1, 3, 4, 5, 6
@@ -117,7 +118,9 @@ class Clock(simpy.Environment):  # type: ignore[misc]
         return event
 
     def stop(self) -> None:
-        """Drop all scheduled calls, which ends the run and its processes."""
+        """Drop all scheduled calls, which ends the run and its processes, for the engine alone."""
+        if not is_ours(sys._getframe(1).f_globals["__name__"]):
+            raise SimulationError(f"{caller()} stops the clock; it stops after the last request")
         self._queue.clear()
         self._arrivals, self._next_arrival = iter(()), NEVER
 

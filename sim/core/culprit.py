@@ -73,6 +73,14 @@ def caller(out: int = 0) -> str:
     return first or function or "a part"
 
 
+def calling_kind(parts: Mapping[str, object], out: int = 2) -> str | None:
+    """Return the kind of the part that made a call, ``out`` calls up; None for one of ours, or no part."""
+    frame = sys._getframe(out)
+    if is_ours(frame.f_globals["__name__"]):
+        return None
+    return next((kind for kind, part in parts.items() if part is frame.f_locals.get("self")), None)
+
+
 def innermost_kind(parts: Mapping[str, object]) -> str | None:
     """Return the kind of the part of ``parts`` that is the innermost caller; None if no part is."""
     kinds = {id(part): kind for kind, part in parts.items()}

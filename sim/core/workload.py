@@ -152,6 +152,13 @@ class Workload:
             limit_s = np.where(np.isnan(self.own_deadline_s), limit_s, self.own_deadline_s)
         self.limit_s = array("d", limit_s.tobytes())
 
+    def guard(self) -> None:
+        """Make the columns read-only, where a class from outside the package sees them."""
+        for name in ("width", "height", "steps", "frames", "limit_s", "priority"):
+            setattr(self, name, memoryview(getattr(self, name)).toreadonly())
+        if self.own_deadline_s is not None:
+            self.own_deadline_s.setflags(write=False)
+
 
 def serves_videos(workload: Workload, models: Mapping[str, Model]) -> bool:
     """Return True if a request may have more than one frame, by its own shape or that of its model."""

@@ -74,6 +74,7 @@ def check(run: FinishedRun) -> None:
     columns = run.record.request_columns.contiguous()
     if not len(columns):
         return
+    _check_gauges(run)
     served = columns["outcome"] == COMPLETED
     on_gpu = served & (columns["model"] != MISSING)
     _check_plans(run, columns, on_gpu)
@@ -153,6 +154,14 @@ def _check_plans(run: FinishedRun, columns: RequestColumns, on_gpu: Flags) -> No
     if at is not None:
         left = f"{columns['steps_left'][at]} of its {steps[at]} steps left; run all of them"
         raise run.policy_error("executor", f"completed the request in row {columns.first + at} with {left}")
+
+
+def _check_gauges(run: FinishedRun) -> None:
+    """Every sample of a gauge is a number."""
+    for name, gauge in run.record.gauges.items():
+        if gauge.values and np.asarray(gauge.values).dtype.kind not in "biuf":
+            wrong = next(value for value in gauge.values if not isinstance(value, float | int | np.number))
+            raise SimulationError(f"{gauge.part} reads {wrong!r} for its gauge {name!r}; expected a number")
 
 
 def _check_sources(run: FinishedRun, columns: RequestColumns, served: Flags) -> None:

@@ -1,5 +1,6 @@
 """The record of a run, written while it runs. Summaries, tables and timelines are made from it alone."""
 
+import json
 from array import array
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -49,9 +50,10 @@ class EventLog:
 
 @dataclass(slots=True)
 class Gauge:
-    """Value over time: ``read(now_s)`` at every sample."""
+    """Value over time: ``read(now_s)`` at every sample. ``part`` declared it."""
 
     read: Callable[[float], float | int | bool]
+    part: str
     values: list[float | int | bool] = field(default_factory=list)
 
 
@@ -82,7 +84,7 @@ class RunRecord:
         """Sample ``read`` as the column ``name``. Raises SimulationError if the name is taken."""
         if name in self.gauges or name in DERIVED_SERIES:
             raise SimulationError(f"{caller()} declares the gauge {name!r}, and there is one already; rename it")
-        self.gauges[name] = Gauge(read)
+        self.gauges[name] = Gauge(read, caller())
 
     def log(self, name: str) -> EventLog:
         """Add a log called ``name``. Raises SimulationError if the name is taken."""
@@ -93,6 +95,10 @@ class RunRecord:
 
     def assume(self, what: str, value: Any, source: str) -> None:
         """Add an assumption that the result rests on to the summary, once."""
+        try:
+            json.dumps(value, allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise SimulationError(f"{caller()} assumes {value!r} for {what!r}, which is no JSON ({error})") from None
         assumption = Assumption(what, value, source)
         if assumption not in self.assumptions:
             self.assumptions.append(assumption)

@@ -60,7 +60,7 @@ def test_scheduler_that_keeps_requests_is_reported() -> None:
 def test_request_that_ends_twice_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     end = Engine.end
 
-    def twice(run: Engine, request: Request) -> None:
+    def twice(run: Engine, request: Request, *_: object) -> None:
         end(run, request)
         end(run, request)
 

@@ -687,6 +687,103 @@ class GivesAllBack(YieldsNumber):
             self.run.cluster.give_back(instance, self.run.clock.now)
 
 
+class Meddles:
+    """Does ``act`` with each request that arrives."""
+
+    def bind(self, run):
+        self.run = run
+
+    def arrived(self, request, now_s):
+        self.act(request, now_s)
+
+
+class SetsArrived(Meddles):
+    """Counts arrivals twice."""
+
+    def act(self, request, now_s):
+        self.run.arrived += 1
+
+
+class SetsHits(Meddles):
+    """Counts hits that were none."""
+
+    def act(self, request, now_s):
+        self.run.hits += 1
+
+
+class SetsDeadlines(Meddles):
+    """Gives every request all the time of the world."""
+
+    def act(self, request, now_s):
+        self.run.workload.limit_s[request.row] = 1e9
+
+
+class SetsModels(Meddles):
+    """Removes a model."""
+
+    def act(self, request, now_s):
+        self.run.models["large"] = None
+
+
+class Completes(Meddles):
+    """Completes a request that it does not run."""
+
+    def act(self, request, now_s):
+        self.run.end(request)
+
+
+class Requeues(Meddles):
+    """Offers a request anew that was not lost."""
+
+    def act(self, request, now_s):
+        self.run.requeue(request)
+
+
+class StopsClock(Meddles):
+    """Stops the clock in mid-run."""
+
+    def act(self, request, now_s):
+        self.run.clock.stop()
+
+
+class RecordsBusy(Meddles):
+    """Records busy time of a GPU that another part uses."""
+
+    def act(self, request, now_s):
+        self.run.cluster.record_busy(self.run.cluster.workers[0], now_s, now_s, "serve")
+
+
+class Releases(Meddles):
+    """Releases a request of another part."""
+
+    def act(self, request, now_s):
+        self.run.cluster.release(self.run.cluster.workers[0])
+
+
+class OrdersNobody(Meddles):
+    """Orders a GPU to a role that no model has."""
+
+    def act(self, request, now_s):
+        self.run.cluster.change_role(self.run.cluster.workers[0], "nobody", now_s)
+
+
+class GaugesText(Meddles):
+    """Samples a word."""
+
+    def bind(self, run):
+        run.gauge("mood", lambda now_s: "good")
+
+    def act(self, request, now_s):
+        pass
+
+
+class AssumesObject(GaugesText):
+    """Assumes what no summary can hold."""
+
+    def bind(self, run):
+        run.assume("mood", object(), "a guess")
+
+
 class WantsNan:
     """Wants no number of GPUs."""
 
