@@ -21,13 +21,12 @@ import simpy
 
 from backends.base import Asset, Backend, BackendError, Work
 from sim.cluster.cluster import Cluster
-from sim.core import request as requests
 from sim.core.clock import ARRIVAL, COMPLETION, CONTROL, INSERTION, LAST, Clock
 from sim.core.culprit import OURS, attributed_error, caller, calling_kind, has_outsiders, is_ours, part_name
 from sim.core.errors import SimulationError
 from sim.core.model import Model, in_role
 from sim.core.plan import HIT, LOOKUPS, MISSING, WHOLE, Plan
-from sim.core.request import COMPLETED, FAILED, OUTCOMES, Request
+from sim.core.request import COMPLETED, FAILED, OUTCOMES, GuardedRequest, Request
 from sim.core.streams import stream
 from sim.core.worker import Worker
 from sim.core.workload import SimilarityInputs, Workload, serves_videos
@@ -149,7 +148,7 @@ class Engine:
         self._is_guarded = has_outsiders(self._parts)
         if self._is_guarded:
             cluster.guard()
-            self.__class__ = Guarded
+            self.__class__ = GuardedRun
         self._actors: dict[simpy.Process, str] = {}
 
     # -- for parts (sim.protocols.Run) -------------------------------------------------------------------------------
@@ -323,7 +322,7 @@ class Engine:
             self._plans[row - self._first] = k * MAX_STEPS + plan.of_steps if k else -skipped
         if self._is_guarded:
             self._check_plan(request)
-            request.__class__ = requests.Guarded
+            request.__class__ = GuardedRequest
         for arrived in self._arrived_callbacks:
             arrived(request, now_s)
         if took_s == 0.0:
@@ -559,7 +558,7 @@ class Engine:
         check(self._finished())
 
 
-class Guarded(Engine):
+class GuardedRun(Engine):
     """A run with classes from outside the package: they read it, and only an executor completes requests."""
 
     __slots__ = ()

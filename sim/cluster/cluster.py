@@ -13,7 +13,7 @@ from sim.core.culprit import caller, calling_kind, innermost_kind, part_name
 from sim.core.errors import ConfigError, SimulationError
 from sim.core.gpu import Gpu, Kind
 from sim.core.model import Model, in_role
-from sim.core.worker import DRAINING, OFF, ON, STARTING, Guarded, Worker
+from sim.core.worker import DRAINING, OFF, ON, STARTING, GuardedWorker, Worker
 from sim.metrics.recorder import RunRecord
 from sim.metrics.usage_log import PACK
 from sim.protocols.cluster import SERVER
@@ -219,10 +219,10 @@ class Cluster:
 
     def guard(self) -> None:
         """Refuse changes of workers by others, where a class from outside the package sees them."""
-        self._worker_class = Guarded
+        self._worker_class = GuardedWorker
         self.__class__ = GuardedCluster
         for worker in self._gpu_workers:
-            worker.__class__ = Guarded
+            worker.__class__ = GuardedWorker
 
     def keep_roles(self, why: str) -> None:
         self._kept_roles = why

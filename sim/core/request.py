@@ -131,7 +131,7 @@ PLAN = (
 """Attributes that only the front end and Run.assign may write."""
 
 
-class Guarded(Request):
+class GuardedRequest(Request):
     """A request that refuses changes of its plan and names the caller.
 
     A property is several times slower than a slot, so requests are guarded where a class from outside the package sees
@@ -158,4 +158,4 @@ def _guard(name: str) -> property:
 
 
 for _name in PLAN:
-    setattr(Guarded, _name, _guard(_name))
+    setattr(GuardedRequest, _name, _guard(_name))

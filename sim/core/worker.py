@@ -98,7 +98,7 @@ class Worker:
         return f"worker {self.id} ({self._role})"
 
 
-class Guarded(Worker):
+class GuardedWorker(Worker):
     """A worker that refuses changes by a class from outside the package, but of ``due``, which an executor writes."""
 
     __slots__ = ()

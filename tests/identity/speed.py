@@ -22,9 +22,13 @@ from tests.identity.cases import Case
 from tests.identity.trees import HERE, Failed, Tree, checkout
 
 CASES = {
-    Case("vanilla", "system=vanilla arrivals.rate_rpm=10"): 200_000,
-    Case("nirvana-no-predictor", "system=nirvana-no-predictor arrivals.rate_rpm=10"): 50_000,
-    Case("modm-throughput", "system=modm-throughput arrivals.rate_rpm=20"): 50_000,
+    Case("vanilla", "system=vanilla arrivals=poisson arrivals.rate_rpm=10"): 200_000,
+    Case("nirvana-no-predictor", "system=nirvana-no-predictor arrivals=poisson arrivals.rate_rpm=10"): 50_000,
+    Case("modm-throughput", "system=modm-throughput arrivals=poisson arrivals.rate_rpm=20"): 50_000,
+    Case("40,000 waiting", "system=vanilla arrivals=closed arrivals.outstanding=40016"): 200_000,
+    Case(
+        "continuous batching", "executor=continuous-batching cluster=h100 arrivals=closed arrivals.outstanding=400"
+    ): 20_000,
 }
 """The timed configuration, on 16 MI210, and the requests of its trace."""
 
@@ -86,7 +90,7 @@ def _timed(args: argparse.Namespace, temporary: Path) -> dict[Case, list[tuple[f
 
 def _cpu_s(tree: Tree, case: Case) -> float:
     """Return the CPU-seconds of the engine in one run of ``case``."""
-    trace = ("trace=file", f"trace.path={CASES[case]}.parquet", "arrivals=poisson")
+    trace = ("trace=file", f"trace.path={CASES[case]}.parquet")
     tree.mezzotint("run", *case.overrides(tree.present), *trace, "run.dir=run")
     seconds: float = json.loads((tree.work / "run" / "summary.json").read_text(encoding="utf-8"))["wall"]["cpu_s"]
     return seconds
