@@ -69,10 +69,11 @@ class Engine:
     __slots__ = (  # faster to read and write than a dictionary of this many attributes
         "_actors", "_addons", "_answered", "_area_s", "_arrivals", "_arrived_callbacks", "_ended", "_ended_at_sample",
         "_first", "_first_passes", "_frames", "_height", "_idle_samples", "_is_guarded", "_judge_s", "_last_progress",
-        "_limit_s", "_lost", "_open_loop", "_parts", "_pending_rows", "_plans", "_request_ended", "_shapes", "_steps",
-        "_think_s", "_times", "_width", "_write", "arrived", "assume", "backend", "clock", "cluster", "controllers",
-        "executor", "frontend", "gauge", "gpu_failures", "hits", "log", "lookups", "models", "progress", "record",
-        "rows", "sample_s", "scheduler", "seed", "similarity", "workload",
+        "_limit_s", "_lost", "_open_loop", "_parts", "_pending_rows", "_plans", "_request_ended", "_shapes",
+        "_shared", "_shared_plan", "_steps", "_think_s", "_times", "_unsearched", "_width", "_write", "arrived",
+        "assume", "backend", "clock", "cluster", "controllers", "executor", "frontend", "gauge", "gpu_failures",
+        "hits", "log", "lookups", "models", "progress", "record", "rows", "sample_s", "scheduler", "seed",
+        "similarity", "workload",
     )  # fmt: skip
 
     def __init__(
@@ -148,8 +149,12 @@ class Engine:
         self._is_guarded = has_outsiders(self._parts)
         if self._is_guarded:
             cluster.guard()
+            self._arrived_callbacks.insert(0, self._guard)
             self.__class__ = GuardedRun
         self._actors: dict[simpy.Process, str] = {}
+        self._unsearched: Plan | None = None
+        self._shared_plan: Plan | None = None
+        self._shared: tuple[str | None, int, int, int, int] = (None, 0, 0, 0, 0)
 
     # -- for parts (sim.protocols.Run) -------------------------------------------------------------------------------
 
@@ -181,6 +186,10 @@ class Engine:
 
     def assign(self, request: Request, plan: Plan) -> None:
         request.plan = plan
+        if plan is self._shared_plan:  # faster: many requests have one plan
+            request.model, request.width, request.height, steps, request.frames = self._shared
+            request.skipped, request.steps, request.steps_left = 0, steps, steps
+            return
         request.model = model = plan.model
         if model in self._shapes:
             request.width, request.height, request.steps, request.frames = self._shapes[model]
@@ -189,6 +198,8 @@ class Engine:
             request.skipped = k * request.steps // plan.of_steps
         elif plan.skip_fraction or request.skipped:
             request.skipped = round(plan.skip_fraction * request.steps)
+        elif model in self._shapes:
+            self._shared_plan, self._shared = plan, (model, *self._shapes[model])
         request.steps_left = request.steps - request.skipped
 
     def work(self, request: Request) -> Work:
@@ -313,16 +324,16 @@ class Engine:
             request.addons = self._addons(row)
         took_s = self.frontend.admit(request, now_s)
         plan = request.plan
-        lookup, k, skipped = plan.lookup, plan.k, request.skipped
-        if lookup:
-            self.lookups += 1
-            if lookup == HIT:
-                self.hits += 1
-        if skipped:
-            self._plans[row - self._first] = k * MAX_STEPS + plan.of_steps if k else -skipped
-        if self._is_guarded:
-            self._check_plan(request)
-            request.__class__ = GuardedRequest
+        if plan is not self._unsearched:  # faster: many requests have one plan
+            if plan.lookup:
+                self.lookups += 1
+                if plan.lookup == HIT:
+                    self.hits += 1
+            else:
+                self._unsearched = plan
+        if request.skipped:
+            k, of_steps = plan.k, plan.of_steps
+            self._plans[row - self._first] = k * MAX_STEPS + of_steps if k else -request.skipped
         for arrived in self._arrived_callbacks:
             arrived(request, now_s)
         if took_s == 0.0:
@@ -383,6 +394,11 @@ class Engine:
             f"handed the request in row {request.row} to {worker} and, before, to worker {request.worker}; hand over "
             "each request once",
         )
+
+    def _guard(self, request: Request, now_s: float) -> None:
+        """Check the plan of ``request``, and refuse changes of it from now on."""
+        self._check_plan(request)
+        request.__class__ = GuardedRequest
 
     def _check_plan(self, request: Request) -> None:
         plan, skipped, steps = request.plan, request.skipped, request.steps

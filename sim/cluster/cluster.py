@@ -154,11 +154,7 @@ class Cluster:
             self._free.add(worker)
 
     def release(self, worker: Worker, count: int = 1) -> None:
-        """Count ``count`` running requests less on ``worker``. Raises SimulationError if it has fewer."""
         running = worker.running - count
-        if not 0 <= running < worker.running:
-            who = part_name(self._parts, "executor")
-            raise SimulationError(f"{who} released {count} requests of {worker}, which has {worker.running} running")
         if worker.bucket is not None:
             remove(worker)
             worker.running = running
@@ -610,6 +606,9 @@ class GuardedCluster(Cluster):
 
     def release(self, worker: Worker, count: int = 1) -> None:
         self._check_executes("releases requests of", worker)
+        if not 0 <= worker.running - count < worker.running:
+            who = part_name(self._parts, "executor")
+            raise SimulationError(f"{who} released {count} requests of {worker}, which has {worker.running} running")
         Cluster.release(self, worker, count)
 
     def record_busy(self, worker: Worker, *args: Any, **kwargs: Any) -> float:

@@ -64,6 +64,7 @@ class ContinuousBatching(Executor):
     lora_loading: LoraLoading | None = None
     kernels: Kernels | None = None
     _run: Run = field(init=False, repr=False)
+    _changes: bool = field(init=False, repr=False)
     _share: RequestColumn = field(init=False, repr=False)
     _batch: RequestColumn = field(init=False, repr=False)
     _reused: RequestColumn = field(init=False, repr=False)
@@ -92,6 +93,8 @@ class ContinuousBatching(Executor):
         )
         self._share, self._batch = run.add_column(STEP_SHARE, public=False), run.add_column(BATCH_MEAN)
         self.batching.bind(run, self.interrupt)
+        stable_steps = getattr(type(self.batching), "stable_steps", Steps.stable_steps)
+        self._changes = stable_steps is not Steps.stable_steps  # saves a call per run of steps
         if self.feature_cache is not None:
             if run.backend.live:
                 raise ConfigError("feature_cache: a live backend computes every block; add feature_cache=none")
@@ -209,14 +212,15 @@ class ContinuousBatching(Executor):
         steps = worker_batch.step_costs.steps_by(self._run.clock._now - worker_batch.run_start_s)
         if steps < worker_batch.planned_steps:
             worker_batch.planned_steps = max(steps, 0)
-            self._schedule(worker_batch, COMPLETION, worker_batch.now_s(worker_batch.planned_steps))
+            self._schedule(worker_batch, COMPLETION, worker_batch.after_s(worker_batch.planned_steps))
 
     def _advance(self, worker_batch: WorkerBatch) -> None:
         """At a step boundary: finish a completed request, else admit one, else call the scheduler, else step on."""
-        done = next((slot for slot in worker_batch.slots if slot.request.steps_left <= 0), None)
-        if done is not None:
-            self._finish(worker_batch, done)
-        elif worker_batch.joining:
+        for slot in worker_batch.slots:
+            if slot.request.steps_left <= 0:
+                self._finish(worker_batch, slot)
+                return
+        if worker_batch.joining:
             self._join(worker_batch, worker_batch.joining.popleft())
         elif worker_batch.callback is not None and worker_batch.steps_until is None:
             callback, worker_batch.callback = worker_batch.callback, None
@@ -331,7 +335,7 @@ class ContinuousBatching(Executor):
     def _plan_steps(self, worker_batch: WorkerBatch) -> None:
         active = [slot.request for slot in worker_batch.slots]
         worker_batch.run_start_s = worker_batch.now_s()
-        count = 1 if self._run.backend.live else min(request.steps_left for request in active)
+        count = 1 if self._run.backend.live else min([request.steps_left for request in active])
         try:
             if self.feature_cache is None:
                 cost = self.batching.step(worker_batch.worker, active, worker_batch.run_start_s)
@@ -361,10 +365,10 @@ class ContinuousBatching(Executor):
                 self._advance(worker_batch)
                 return
             count = min(count, steps_until)
-        if (stable := self.batching.stable_steps(worker_batch.worker, active)) is not None:
+        if self._changes and (stable := self.batching.stable_steps(worker_batch.worker, active)) is not None:
             count = min(count, stable)
         worker_batch.planned_steps = count
-        self._schedule(worker_batch, COMPLETION, worker_batch.now_s(worker_batch.planned_steps))
+        self._schedule(worker_batch, COMPLETION, worker_batch.after_s(worker_batch.planned_steps))
 
     def _cached_step_costs(self, worker_batch: WorkerBatch, active: Sequence[Request], count: int) -> StepCosts:
         cache = self.feature_cache
@@ -431,9 +435,9 @@ class ContinuousBatching(Executor):
         request: Request | None = None,
     ) -> None:
         """Call ``callback(ended)`` when the stage just added ends; it prepares or decodes ``request``, if given."""
-        clock = self._run.clock
+        clock, end_s = self._run.clock, worker_batch.now_s()
         worker_batch.staged_request = request
-        worker_batch.due = clock.at(max(worker_batch.now_s(), clock._now), COMPLETION, callback, ended)
+        worker_batch.due = clock.at(end_s if end_s > clock._now else clock._now, COMPLETION, callback, ended)
 
     def _fail_requests(self, worker_batch: WorkerBatch, requests: list[Request], reason: str) -> None:
         for request in requests:

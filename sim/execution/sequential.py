@@ -1,10 +1,12 @@
 """Sequential execution: a worker runs one request after another, from load to decode (batch size 1)."""
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from backends.base import Work, WorkFailed, standalone_cost
 from sim.addons.assets import addons
 from sim.core.clock import COMPLETION, Clock
+from sim.core.plan import Plan
 from sim.core.request import FAILED, Request
 from sim.execution.loading import DoesNotFit, cancel_due, ensure, joules_of, record_interrupted, record_loads, seconds
 from sim.execution.speedup import Speedup, speedup_of
@@ -12,8 +14,7 @@ from sim.metrics.recorder import STEP_SHARE
 from sim.protocols import Cluster, Executor, Loads, RequestColumn, Run, Worker
 
 
-@dataclass(frozen=True, slots=True)
-class RequestCost:
+class RequestCost(NamedTuple):
     """Cost of a whole request after loads and fetches; if ``joules`` were not measured, the GPU draws ``watts``."""
 
     denoise_s: float
@@ -43,6 +44,9 @@ class Sequential(Executor):
     _by_row: bool = field(init=False, repr=False)
     _addons: bool = field(init=False, repr=False)
     _share: RequestColumn | None = field(init=False, repr=False)
+    _last_plan: Plan | None = field(init=False, default=None, repr=False)
+    _fetch_s: float = field(init=False, default=0.0, repr=False)
+    _refine: bool = field(init=False, default=False, repr=False)
     _known: dict[tuple[object, ...], RequestCost] = field(init=False, default_factory=dict, repr=False)
     """Costs by kind of GPU and plan: rows with one plan cost the same, unless a backend costs rows one by one
     (``by_row``)."""
@@ -67,9 +71,12 @@ class Sequential(Executor):
                 return
             request.load_s = seconds(loads)
         plan = request.plan
+        if plan is not self._last_plan:  # reading a tuple's attributes takes longer, and many requests have one plan
+            self._last_plan, self._fetch_s, self._refine = plan, plan.fetch_s, plan.refine
+        fetch_s = self._fetch_s
         key = (
             worker.gpu.name, request.model, request.width, request.height, request.frames, request.steps,
-            request.skipped, plan.refine, request.addons,
+            request.skipped, self._refine, request.addons,
         )  # fmt: skip
         cost = self._known.get(key)
         if cost is None:
@@ -88,8 +95,7 @@ class Sequential(Executor):
                 return
         if len(worker.gpus) > 1:
             cost = self._cost_on_group(cost, worker, request)
-        denoise_s, other_s, busy_s, joules, watts = cost.denoise_s, cost.other_s, cost.busy_s, cost.joules, cost.watts
-        fetch_s = plan.fetch_s
+        denoise_s, other_s, busy_s, joules, watts = cost
         if fetch_s or loads:
             busy_s = request.load_s + fetch_s + denoise_s + other_s
         now_s = clock._now

@@ -130,7 +130,11 @@ class WorkerBatch:
     registered_s: float = 0.0
     in_callback: bool = False
 
-    def now_s(self, steps: int = 0) -> float:
-        """Return the end of all stages so far, plus ``steps`` steps of the present run."""
+    def now_s(self) -> float:
+        """Return the end of all stages so far."""
+        return self.anchor_s + (self.loading_s + self.totals.steps_s + self.other_s)
+
+    def after_s(self, steps: int) -> float:
+        """Return the end of ``steps`` steps of the present run, summed as ``now_s`` will be."""
         ahead_s = self.step_costs.seconds(steps) if steps else 0.0
         return self.anchor_s + (self.loading_s + (self.totals.steps_s + ahead_s) + self.other_s)

@@ -130,10 +130,13 @@ def _check_plans(run: FinishedRun, columns: RequestColumns, on_gpu: Flags) -> No
     workload, every = run.workload, np.ones(len(on_gpu), bool)
     head = slice(columns.first, columns.first + len(columns))
     plans = np.asarray(run.plans)
-    k, of_steps = np.divmod(np.maximum(plans, 0), MAX_STEPS)
+    skipped = np.zeros(len(on_gpu), np.int64)
+    if plans.any():
+        k, of_steps = np.divmod(np.maximum(plans, 0), MAX_STEPS)
+        skipped = np.where(k > 0, k * columns["steps"] // np.maximum(of_steps, 1), np.maximum(-plans, 0))
     planned: list[tuple[str, NDArray[Any], Flags]] = [
         ("arrival_s", np.asarray(run.arrival_s), every),
-        ("skipped", np.where(k > 0, k * columns["steps"] // np.maximum(of_steps, 1), np.maximum(-plans, 0)), every),
+        ("skipped", skipped, every),
     ]
     for name in ("width", "height", "steps", "frames"):
         if name not in columns:  # no videos
@@ -173,6 +176,19 @@ def _check_sources(run: FinishedRun, columns: RequestColumns, served: Flags) -> 
     if at is not None:
         found = f"started the request in row {columns.first + at} from the artifact of row {source[at]}"
         raise run.policy_error("frontend", f"{found}; the trace has rows 0 to {last}")
+    if known.any():
+        _check_made(run, columns, known)
+    for name, minimum, maximum in (("similarity", -1 - SHARE, 1 + SHARE), ("source_age_s", 0.0, np.inf)):
+        values = columns[name]
+        at = _first(served & ((values < minimum) | (values > maximum)))
+        if at is not None:
+            found = f"wrote {name} = {values[at]} of the request in row {columns.first + at}"
+            raise run.policy_error("frontend", f"{found}; expected {minimum:g} to {maximum:g}")
+
+
+def _check_made(run: FinishedRun, columns: RequestColumns, known: Flags) -> None:
+    """The artifacts of the requests ``known`` were made before these arrived."""
+    source = columns["source"]
     of_run = known & (source >= columns.first)  # artifacts of earlier rows filled the cache before the clock started
     at_source = np.where(of_run, source - columns.first, 0)
     made_s = np.where(columns["outcome"] == COMPLETED, columns["finish_s"], np.inf)[at_source]
@@ -184,12 +200,6 @@ def _check_sources(run: FinishedRun, columns: RequestColumns, served: Flags) -> 
             f"started the request in row {columns.first + at}, which arrived at {columns['arrival_s'][at]} s, from "
             f"the artifact of row {source[at]}, which {when}; an artifact can be reused once it is completed",
         )
-    for name, minimum, maximum in (("similarity", -1 - SHARE, 1 + SHARE), ("source_age_s", 0.0, np.inf)):
-        values = columns[name]
-        at = _first(served & ~((values >= minimum) & (values <= maximum)) & ~np.isnan(values))
-        if at is not None:
-            found = f"wrote {name} = {values[at]} of the request in row {columns.first + at}"
-            raise run.policy_error("frontend", f"{found}; expected {minimum:g} to {maximum:g}")
 
 
 def _check_values(run: FinishedRun, columns: RequestColumns, served: Flags, on_gpu: Flags) -> None:
@@ -266,8 +276,9 @@ def _check_usage(run: FinishedRun, columns: RequestColumns, on_gpu: Flags) -> No
         )
     order, rows = _order_by_worker(spans["worker"]), np.flatnonzero(on_gpu)
     rows = rows[_order_by_worker(worker[rows])]
+    spans = spans[order]  # record by record, since column by column takes longer
     span_worker, from_s, until_s, joules, held = (
-        np.ascontiguousarray(spans[name])[order] for name in ("worker", "from_s", "until_s", "joules", "model")
+        np.ascontiguousarray(spans[name]) for name in ("worker", "from_s", "until_s", "joules", "model")
     )
     number, start_s, finish_s = (columns[name][rows] for name in ("worker", "start_s", "finish_s"))
     slack_s = GAP_S + 4 * np.spacing(finish_s.max(initial=0.0))

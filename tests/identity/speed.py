@@ -25,9 +25,9 @@ CASES = {
     Case("vanilla", "system=vanilla arrivals=poisson arrivals.rate_rpm=10"): 200_000,
     Case("nirvana-no-predictor", "system=nirvana-no-predictor arrivals=poisson arrivals.rate_rpm=10"): 50_000,
     Case("modm-throughput", "system=modm-throughput arrivals=poisson arrivals.rate_rpm=20"): 50_000,
-    Case("40,000 waiting", "system=vanilla arrivals=closed arrivals.outstanding=40016"): 200_000,
+    Case("a long queue", "system=vanilla arrivals=poisson arrivals.rate_rpm=20"): 200_000,
     Case(
-        "continuous batching", "executor=continuous-batching cluster=h100 arrivals=closed arrivals.outstanding=400"
+        "continuous batching", "executor=continuous-batching cluster=h100 arrivals=poisson arrivals.rate_rpm=400"
     ): 20_000,
 }
 """The timed configuration, on 16 MI210, and the requests of its trace."""
