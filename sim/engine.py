@@ -22,7 +22,7 @@ import simpy
 from backends.base import Asset, Backend, BackendError, Work
 from sim.cluster.cluster import Cluster
 from sim.core.clock import ARRIVAL, COMPLETION, CONTROL, INSERTION, LAST, Clock
-from sim.core.culprit import OURS, attributed_error, caller, calling_kind, has_outsiders, is_ours, part_name
+from sim.core.culprit import attributed_error, caller, calling_kind, has_outsiders, is_ours, part_name, unnamed_refusal
 from sim.core.errors import SimulationError
 from sim.core.model import Model, in_role
 from sim.core.plan import HIT, LOOKUPS, MISSING, WHOLE, Plan
@@ -604,7 +604,7 @@ def _serves(backend: Backend, model: Model) -> bool:
 
 @contextmanager
 def attributed(actors: Mapping[simpy.Process, str]) -> Iterator[None]:
-    """Turn an exception of a part into one that names the part; our own errors and the system's pass unchanged.
+    """Turn an exception of a part into one that names the part; the system's pass unchanged, and our own that name it.
 
     ``actors`` names the parts of SimPy's processes, which SimPy resumes without them on the stack.
     """
@@ -613,8 +613,8 @@ def attributed(actors: Mapping[simpy.Process, str]) -> Iterator[None]:
     except (OSError, MemoryError):
         raise
     except Exception as error:
-        ours = type(error).__module__.partition(".")[0] in OURS
-        attributed_to_part = None if ours else attributed_error(error, actors)
+        ours = is_ours(type(error).__module__)
+        attributed_to_part = unnamed_refusal(error) if ours else attributed_error(error, actors)
         if attributed_to_part is None:
             raise
         raise attributed_to_part from error

@@ -131,6 +131,18 @@ def attributed_error(error: Exception, actors: Mapping[Any, str]) -> SimulationE
     return SimulationError(f"{who} raised {type(error).__name__}: {error} ({where}); correct the class")
 
 
+def unnamed_refusal(error: Exception) -> Exception | None:
+    """Return a refusal of what a class from outside the package did as one that names the class; None of others.
+
+    What it made may refuse itself, such as a schedule of no times. A SimulationError names its culprit already.
+    """
+    if isinstance(error, SimulationError):
+        return None
+    parts = [frame.f_locals.get("self") for frame, _ in walk_tb(error.__traceback__)]
+    who = [class_name(part) for part in parts if _is_part(part) and not is_ours(class_name(part))]
+    return type(error)(f"{who[-1]}: {error}") if who and who[-1] not in str(error) else None
+
+
 def is_ours(module: str) -> bool:
     """Return True for the name of a module, or of a class in it, of the package itself."""
     return module.partition(".")[0] in OURS

@@ -131,13 +131,13 @@ FALSE = [
 
 BEFORE_THE_CLOCK = [
     ("arrivals", "MoreTimes", "{part} .* 70 times for the 60 requests"),
-    ("arrivals", "ListOfTimes", "arrival times: expected .* found list"),
-    ("arrivals", "WordsAsTimes", "arrival times: expected .* found"),
+    ("arrivals", "ListOfTimes", "{part}: arrival times: expected .* found list"),
+    ("arrivals", "WordsAsTimes", "{part}: arrival times: expected .* found"),
     ("arrivals", "NoSchedule", "{part} returned None from schedule; expected a Schedule"),
     ("trace", "NoTrace", "{part} returned None from load; expected a Trace"),
     ("trace", "DictionaryTrace", "{part} returned .* from load; expected a Trace"),
     ("trace", "RaisingTrace", "{part} raised KeyError: 'boom'"),
-    ("encoder", "LongVectors", "encoder long: gave a vector of length 400"),
+    ("encoder", "LongVectors", r"encoder long \({part}\): gave a vector of length 400"),
 ]
 
 

@@ -93,8 +93,9 @@ def _encoded(prompts: pa.ChunkedArray, encoder: Encoder, quiet: bool | None, don
                     raise TraceError(f"encoder {encoder.name}: gave a vector that is not finite; correct the encoder")
                 lengths = np.linalg.norm(given, axis=1)
                 if (lengths > MAX_LENGTH).any():
+                    who = f"encoder {encoder.name} ({type(encoder).__module__}.{type(encoder).__qualname__})"
                     found = f"gave a vector of length {lengths.max():.6g}"
-                    raise TraceError(f"encoder {encoder.name}: {found}, expected 1; scale what it returns")
+                    raise TraceError(f"{who}: {found}, expected 1; scale what it returns")
                 vectors[~known] = given
             yield (vectors[place],)
             bar.update(stop - start)
