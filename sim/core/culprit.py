@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
 from traceback import walk_stack, walk_tb
 from types import FrameType
@@ -143,6 +144,7 @@ def unnamed_refusal(error: Exception) -> Exception | None:
     return type(error)(f"{who[-1]}: {error}") if who and who[-1] not in str(error) else None
 
 
+@lru_cache(maxsize=1024)
 def is_ours(module: str) -> bool:
     """Return True for the name of a module, or of a class in it, of the package itself."""
     return module.partition(".")[0] in OURS

@@ -276,7 +276,7 @@ def _check_usage(run: FinishedRun, columns: RequestColumns, on_gpu: Flags) -> No
         )
     order, rows = _order_by_worker(spans["worker"]), np.flatnonzero(on_gpu)
     rows = rows[_order_by_worker(worker[rows])]
-    spans = spans[order]  # record by record, since column by column takes longer
+    spans = spans.take(order)  # record by record, since column by column takes longer
     span_worker, from_s, until_s, joules, held = (
         np.ascontiguousarray(spans[name]) for name in ("worker", "from_s", "until_s", "joules", "model")
     )
