@@ -8,7 +8,7 @@ RUN := OMP_NUM_THREADS=1 $(BIN)/mezzotint
 DEMO := results/runs/demo
 SYSTEMS := vanilla,pinecone,nirvana,modm-throughput
 
-.PHONY: demo test lint docs bench scorecard clean
+.PHONY: demo test lint docs bench scorecard clean links
 
 # The main job on the built-in trace: four systems at six request rates on 16 MI210, then the report.
 demo: $(VENV)/base.stamp
@@ -52,7 +52,11 @@ scorecard: $(VENV)/test.stamp
 clean:
 	rm -rf $(VENV) build results/runs .coverage
 
-$(VENV)/base.stamp: pyproject.toml constraints.txt
+# The folders at the top are the parts of one package: here they are where tools that read files look for them.
+links:
+	for part in backends conf sim traces; do ln -sfn ../$$part mezzotint/$$part; done
+
+$(VENV)/base.stamp: pyproject.toml setup.py constraints.txt | links
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) --editable .
 	touch $@

@@ -4,8 +4,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
-from conf.assumption import Assumption
-from conf.ranges import Bytes, Count, Joules, Positive, Seconds
+from mezzotint.settings.assumption import Assumption
+from mezzotint.settings.ranges import Bytes, Count, Joules, Positive, Seconds
 
 
 class BackendError(ValueError):

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from backends.base import BackendError
-from backends.profile import Point, Profile, Timing
-from conf.validation import first_error
+from mezzotint.backends.base import BackendError
+from mezzotint.backends.profile import Point, Profile, Timing
+from mezzotint.files.validation import first_error
 
 MAX_BYTES = 1 << 26
 """Size limit of the file; SGLang's have 125,000 bytes."""

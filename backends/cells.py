@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from backends.base import size_text
+from mezzotint.backends.base import size_text
 
 if TYPE_CHECKING:
-    from backends.profile import Profile
+    from mezzotint.backends.profile import Profile
 
 MIN_S = 1e-5
 """Shortest plausible operation: a GPU launches two or three kernels in it."""

@@ -8,11 +8,11 @@ from typing import Annotated, Literal
 import typer
 from typer import Argument, Option
 
-from backends import baselines, likeness
-from backends.base import BackendError
-from backends.calibrate import Plan, grid
-from backends.profile import check_replaced, file_name, write
-from conf.atomic import check_ours, output_folder
+from mezzotint.backends import baselines, likeness
+from mezzotint.backends.base import BackendError
+from mezzotint.backends.calibrate import Plan, grid
+from mezzotint.backends.profile import check_replaced, file_name, write
+from mezzotint.files.atomic import check_ours, output_folder
 
 OUTPUT = Path("results/calibration")
 GRIDS = {"full": ("512,768,1024", "1,2,4,8,16"), "tiny": ("64,128,256", "1,2,4")}
@@ -59,10 +59,10 @@ def calibrate(
     _needs_live()
     import torch
 
-    from backends.calibrate.machine import short_name
-    from backends.calibrate.session import Interrupted, complete, unmeasured
-    from backends.diffusers_ import ModelSpec
-    from backends.diffusers_.networks.architectures import architecture
+    from mezzotint.backends.calibrate.machine import short_name
+    from mezzotint.backends.calibrate.session import Interrupted, complete, unmeasured
+    from mezzotint.backends.diffusers_ import ModelSpec
+    from mezzotint.backends.diffusers_.networks.architectures import architecture
 
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     gpu = gpu or short_name(device)  # refuses a device that is not there, before torch does
@@ -119,9 +119,9 @@ def calibrate_likeness(
     _needs_live()
     import torch
 
-    from backends.calibrate.likeness import measure
-    from backends.diffusers_ import ModelSpec, build
-    from backends.diffusers_.device.memory import usable_device
+    from mezzotint.backends.calibrate.likeness import measure
+    from mezzotint.backends.diffusers_ import ModelSpec, build
+    from mezzotint.backends.diffusers_.device.memory import usable_device
 
     tiny = scale == "tiny"
     sides = _numbers("--sizes", sizes or ("64,128,192" if tiny else "512,768,1024"))
@@ -167,7 +167,7 @@ def calibrate_sglang(
 
 def _needs_live() -> None:
     try:
-        import backends.diffusers_  # noqa: F401
+        import mezzotint.backends.diffusers_  # noqa: F401
     except ImportError as absent:
         raise BackendError(str(absent)) from None
 

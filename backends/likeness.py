@@ -8,9 +8,9 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from backends.base import BackendError
-from conf.atomic import atomic_write
-from conf.validation import first_error
+from mezzotint.backends.base import BackendError
+from mezzotint.files.atomic import atomic_write
+from mezzotint.files.validation import first_error
 
 Share = Annotated[float, Field(ge=0, le=1)]
 

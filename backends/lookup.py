@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from math import fsum
 from typing import Literal
 
-from backends.base import BackendError, Cost, Work, size_text
-from backends.lookup_record import LookupRecord
-from backends.patched import Size
-from backends.profile import Profile
-from backends.table import Table
+from mezzotint.backends.base import BackendError, Cost, Work, size_text
+from mezzotint.backends.lookup_record import LookupRecord
+from mezzotint.backends.patched import Size
+from mezzotint.backends.profile import Profile
+from mezzotint.backends.table import Table
 
 INSTEAD = "choose another models= or cluster=, or measure one and name its folder with backend.folder"
 

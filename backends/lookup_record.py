@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from backends.base import size_text
-from backends.profile import Profile
-from conf.assumption import EXTRAPOLATED, Assumption
+from mezzotint.backends.base import size_text
+from mezzotint.backends.profile import Profile
+from mezzotint.settings.assumption import EXTRAPOLATED, Assumption
 
 
 @dataclass(slots=True)

@@ -44,14 +44,14 @@ from typing import Annotated, Literal, TypeVar
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from backends.base import BackendError, size_text
-from backends.cells import wrong_cell
-from backends.patched import MAX_S, PatchTiming
-from backends.scatter import Scatter
-from backends.table import Table
-from conf.atomic import atomic_write, check_ours
-from conf.document import DocumentError, parse
-from conf.validation import first_error
+from mezzotint.backends.base import BackendError, size_text
+from mezzotint.backends.cells import wrong_cell
+from mezzotint.backends.patched import MAX_S, PatchTiming
+from mezzotint.backends.scatter import Scatter
+from mezzotint.backends.table import Table
+from mezzotint.files.atomic import atomic_write, check_ours
+from mezzotint.files.document import DocumentError, parse
+from mezzotint.files.validation import first_error
 
 Seconds = Annotated[float, Field(gt=0, le=MAX_S)]
 Count = Annotated[int, Field(gt=0, lt=2**53)]
@@ -262,8 +262,8 @@ class Profile(Strict):
         load_s: seconds to put the model on the GPU.
         weights_bytes: bytes of the model on the GPU. Only peak bytes beyond these are scaled outside the grid.
         power_w: watts of the GPU while it works, for all joules that ``energy`` does not give.
-        scatter: spread of single requests about these times (backends.scatter).
-        patched: a step of images cut into patches (backends.patched).
+        scatter: spread of single requests about these times (mezzotint.backends.scatter).
+        patched: a step of images cut into patches (mezzotint.backends.patched).
     """
 
     schema_: Annotated[int, Field(ge=1, le=1)] = Field(alias="schema")
@@ -443,4 +443,4 @@ def within(folder: Path | Traversable, prefix: str = "") -> list[Profile]:
 
 def shipped() -> Traversable:
     """Return the folder of profiles in this package."""
-    return resources.files("backends") / "profiles"
+    return resources.files("mezzotint.backends") / "profiles"

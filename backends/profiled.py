@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from annotated_types import Ge, Le
 
-from backends.base import (
+from mezzotint.backends.base import (
     Asset,
     BackendError,
     ComponentWeights,
@@ -23,12 +23,12 @@ from backends.base import (
     size_text,
     standalone_cost,
 )
-from backends.lookup import Lookup, exact_total
-from backends.patched import Size
-from backends.profile import LoraTiming, Profile, StepShares, find, shipped
-from backends.scatter import drawn
-from conf.assumption import Assumption
-from conf.ranges import Seconds
+from mezzotint.backends.lookup import Lookup, exact_total
+from mezzotint.backends.patched import Size
+from mezzotint.backends.profile import LoraTiming, Profile, StepShares, find, shipped
+from mezzotint.backends.scatter import drawn
+from mezzotint.settings.assumption import Assumption
+from mezzotint.settings.ranges import Seconds
 
 Factor = Annotated[float, Ge(1e-6), Le(1e6)]
 """A factor on measured seconds; the bounds lie far beyond the ratio of any two GPUs."""
@@ -42,7 +42,7 @@ MAX_PATCH_BATCHES = 100_000
 
 @dataclass(slots=True)
 class Profiled:
-    """Costs of work on ``gpu``, looked up in profile files (backends.profile), each of one model on one GPU.
+    """Costs of work on ``gpu``, looked up in profile files (mezzotint.backends.profile), each of one model on one GPU.
 
     Works of one model, size (with the frames of a video) and number of ControlNets form a batch. Images of different
     sizes share no tensor, so a mixed batch costs the sum over its groups. A LoRA in the weights costs its load and

@@ -1,1 +1,1 @@
-"""One YAML file per choice, in a folder per group; Hydra searches it as ``pkg://conf``."""
+"""One YAML file per choice, in a folder per group; Hydra searches it as ``pkg://mezzotint.conf``."""

@@ -9,10 +9,10 @@ from pathlib import Path
 import pandas as pd
 from matplotlib.figure import Figure
 
-from sim.plan.clusters.answer import Plan as Answer
-from sim.plan.clusters.command import OUT, RUNS, Options, answered, command_line, write
-from sim.plan.clusters.page import as_json, draw, sentence
-from sim.run.pool import Launcher
+from mezzotint.sim.plan.clusters.answer import Plan as Answer
+from mezzotint.sim.plan.clusters.command import OUT, RUNS, Options, answered, command_line, write
+from mezzotint.sim.plan.clusters.page import as_json, draw, sentence
+from mezzotint.sim.run.pool import Launcher
 
 
 @dataclass(frozen=True)

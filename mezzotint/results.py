@@ -14,18 +14,18 @@ from hydra.errors import HydraException
 from matplotlib.figure import Figure
 from omegaconf.errors import OmegaConfBaseException
 
-from sim.core.errors import ConfigError
-from sim.core.run_folder import CLUSTER, REQUESTS
-from sim.metrics.run_files import read_config, read_summary, run_folders
-from sim.report.figures import panels as figures
-from sim.report.figures.over_time import over_time
-from sim.report.runs import Run as ReportRun
-from sim.report.runs import load_runs
-from sim.report.tables import QUALITY
-from sim.run.config.compose import Files
-from sim.run.config.override import of_hydra
-from sim.run.config.points import points, sweep_config
-from sim.run.sweep_folder import command_of
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.run_folder import CLUSTER, REQUESTS
+from mezzotint.sim.metrics.run_files import read_config, read_summary, run_folders
+from mezzotint.sim.report.figures import panels as figures
+from mezzotint.sim.report.figures.over_time import over_time
+from mezzotint.sim.report.runs import Run as ReportRun
+from mezzotint.sim.report.runs import load_runs
+from mezzotint.sim.report.tables import QUALITY
+from mezzotint.sim.run.config.compose import Files
+from mezzotint.sim.run.config.override import of_hydra
+from mezzotint.sim.run.config.points import points, sweep_config
+from mezzotint.sim.run.sweep_folder import command_of
 
 METRICS = {
     "throughput_rpm": ("throughput_rpm",),

@@ -11,15 +11,15 @@ from typing import Any
 import pandas as pd
 
 from mezzotint.results import Run, Sweep
-from sim.core.errors import ConfigError
-from sim.core.run_folder import SUMMARY
-from sim.run.config import choices as config_choices
-from sim.run.config.compose import Files, composed
-from sim.run.config.options import arranged, resolved
-from sim.run.config.plugins import named
-from sim.run.simulate import simulated
-from sim.verbs import point
-from sim.verbs import sweep as run_sweep
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.run_folder import SUMMARY
+from mezzotint.sim.run.config import choices as config_choices
+from mezzotint.sim.run.config.compose import Files, composed
+from mezzotint.sim.run.config.options import arranged, resolved
+from mezzotint.sim.run.config.plugins import named
+from mezzotint.sim.run.simulate import simulated
+from mezzotint.sim.verbs import point
+from mezzotint.sim.verbs import sweep as run_sweep
 
 
 def run(

@@ -26,7 +26,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 import mezzotint
-from conf.palette import COLOURS, EDGE, STYLE
+from mezzotint.figures.palette import COLOURS, EDGE, STYLE
 
 # %% tags=["parameters"]
 quick = False  # True: one seed and short traces

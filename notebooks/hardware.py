@@ -31,11 +31,11 @@ import pandas as pd
 from IPython.display import display
 
 import mezzotint
-from conf.palette import COLOURS, INK, STYLE
-from sim.papers.hardware.page import draw
+from mezzotint.figures.palette import COLOURS, INK, STYLE
+from mezzotint.sim.papers.hardware.page import draw
 
 # %% tags=["parameters"]
-results = Path(str(resources.files("conf"))).parent / "results" / "hardware.json"
+results = Path(str(resources.files("mezzotint.conf"))).parent / "results" / "hardware.json"
 system = "R760xa_H100NVL_PCIe_94GBx4_TRT"  # the submission that is replayed here, on four H100 NVL
 
 # %%

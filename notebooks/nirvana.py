@@ -26,8 +26,8 @@ import numpy as np
 import pandas as pd
 
 import mezzotint
-from conf.palette import COLOURS, EDGE, STYLE, plain_numbers
-from sim.papers.scorecard.scorecard import load_study
+from mezzotint.figures.palette import COLOURS, EDGE, STYLE, plain_numbers
+from mezzotint.sim.papers.scorecard.scorecard import load_study
 
 # %% tags=["parameters"]
 quick = True  # 2,000 requests; False: the full form of 200,000

@@ -26,7 +26,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 import mezzotint
-from conf.palette import COLOURS, STYLE
+from mezzotint.figures.palette import COLOURS, STYLE
 
 # %% tags=["parameters"]
 quick = True  # one seed in Figures 11 to 13; False: two or three

@@ -24,10 +24,10 @@ import pandas as pd
 from IPython.display import display
 
 import mezzotint
-from conf.palette import COLOURS, EDGE, GREY, STYLE
-from sim.papers.addons.caches import curves
-from sim.papers.addons.page import draw
-from sim.papers.scorecard.measures.swiftdiffusion import gpus_held, gustafson
+from mezzotint.figures.palette import COLOURS, EDGE, GREY, STYLE
+from mezzotint.sim.papers.addons.caches import curves
+from mezzotint.sim.papers.addons.page import draw
+from mezzotint.sim.papers.scorecard.measures.swiftdiffusion import gpus_held, gustafson
 
 # %% tags=["parameters"]
 work = "results/runs/notebooks"  # where finished runs are kept

@@ -36,17 +36,17 @@ import yaml
 from IPython.display import Markdown, display
 
 import mezzotint
-from sim.report.figures.display import show
-from traces.describe import TraceStatistics, describe_trace, render, side_by_side
-from traces.describe.figures import SUBJECTS, draw, overview
-from traces.encoders.minilm import MiniLM
-from traces.encoders.ngram import HashedNgrams
-from traces.sources import Source
-from traces.sources.delimited import Csv
-from traces.sources.diffusiondb import DiffusionDB
-from traces.sources.gentd26 import GenTD26
-from traces.sources.synthetic import Synthetic
-from traces.table.trace import Trace
+from mezzotint.sim.report.figures.display import show
+from mezzotint.traces.describe import TraceStatistics, describe_trace, render, side_by_side
+from mezzotint.traces.describe.figures import SUBJECTS, draw, overview
+from mezzotint.traces.encoders.minilm import MiniLM
+from mezzotint.traces.encoders.ngram import HashedNgrams
+from mezzotint.traces.sources import Source
+from mezzotint.traces.sources.delimited import Csv
+from mezzotint.traces.sources.diffusiondb import DiffusionDB
+from mezzotint.traces.sources.gentd26 import GenTD26
+from mezzotint.traces.sources.synthetic import Synthetic
+from mezzotint.traces.table.trace import Trace
 
 # %% tags=["parameters"]
 seeds = 4  # synthetic traces per section; the tables show their mean, the figures the first
@@ -71,7 +71,7 @@ def real(path: str, source: Callable[[str], Source]) -> Trace | None:
 
 def fitted(name: str) -> dict[str, Any]:
     """Return the parameters of `conf/trace/NAME.yaml`; empty if there is no such file."""
-    file = files("conf") / "trace" / f"{name}.yaml"
+    file = files("mezzotint.conf") / "trace" / f"{name}.yaml"
     found = yaml.safe_load(file.read_text(encoding="utf-8")) if file.is_file() else {}
     return {key: value for key, value in found.items() if key not in ("_target_", "defaults")}
 

@@ -5,10 +5,10 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 
-from conf.printable import printable_output
-from sim.run.commands import command_of, overview, refuse_words, run_command, words_after
-from sim.run.refusal import OUTPUT_GONE, USAGE_ERROR, check_memory_limit, is_refused, refuse
-from sim.run.termination import Terminated, end_workers, interruptible, interruption
+from mezzotint.files.printable import printable_output
+from mezzotint.sim.run.commands import command_of, overview, refuse_words, run_command, words_after
+from mezzotint.sim.run.refusal import OUTPUT_GONE, USAGE_ERROR, check_memory_limit, is_refused, refuse
+from mezzotint.sim.run.termination import Terminated, end_workers, interruptible, interruption
 
 HELP = ("-h", "--help")
 

@@ -1,7 +1,7 @@
 """The engine: moves each request from its trace row over front end, scheduler and worker to its one end.
 
 The engine owns the clock; the parts make the decisions. Every part is bound to the run once, before the clock starts
-(``bind``). The engine is that run: its public methods are described in sim.protocols.Run.
+(``bind``). The engine is that run: its public methods are described in mezzotint.sim.protocols.Run.
 """
 
 import gc
@@ -19,22 +19,30 @@ from typing import Any, NamedTuple
 import numpy as np
 import simpy
 
-from backends.base import Asset, Backend, BackendError, Work
-from sim.cluster.cluster import Cluster
-from sim.core.clock import ARRIVAL, COMPLETION, CONTROL, INSERTION, LAST, Clock
-from sim.core.culprit import attributed_error, caller, calling_kind, has_outsiders, is_ours, part_name, unnamed_refusal
-from sim.core.errors import SimulationError
-from sim.core.model import Model, in_role
-from sim.core.plan import HIT, LOOKUPS, MISSING, WHOLE, Plan
-from sim.core.request import COMPLETED, FAILED, OUTCOMES, GuardedRequest, Request
-from sim.core.streams import stream
-from sim.core.worker import Worker
-from sim.core.workload import SimilarityInputs, Workload, serves_videos
-from sim.metrics.attempts import AttemptLog
-from sim.metrics.invariants import MAX_STEPS, FinishedRun, check, incomplete
-from sim.metrics.recorder import LOADS, RunRecord
-from sim.metrics.request_columns import DeclaredColumn, RequestColumns
-from sim.protocols import Controller, Executor, FrontEnd, Scheduler
+from mezzotint.backends.base import Asset, Backend, BackendError, Work
+from mezzotint.sim.cluster.cluster import Cluster
+from mezzotint.sim.core.clock import ARRIVAL, COMPLETION, CONTROL, INSERTION, LAST, Clock
+from mezzotint.sim.core.culprit import (
+    attributed_error,
+    caller,
+    calling_kind,
+    has_outsiders,
+    is_ours,
+    part_name,
+    unnamed_refusal,
+)
+from mezzotint.sim.core.errors import SimulationError
+from mezzotint.sim.core.model import Model, in_role
+from mezzotint.sim.core.plan import HIT, LOOKUPS, MISSING, WHOLE, Plan
+from mezzotint.sim.core.request import COMPLETED, FAILED, OUTCOMES, GuardedRequest, Request
+from mezzotint.sim.core.streams import stream
+from mezzotint.sim.core.worker import Worker
+from mezzotint.sim.core.workload import SimilarityInputs, Workload, serves_videos
+from mezzotint.sim.metrics.attempts import AttemptLog
+from mezzotint.sim.metrics.invariants import MAX_STEPS, FinishedRun, check, incomplete
+from mezzotint.sim.metrics.recorder import LOADS, RunRecord
+from mezzotint.sim.metrics.request_columns import DeclaredColumn, RequestColumns
+from mezzotint.sim.protocols import Controller, Executor, FrontEnd, Scheduler
 
 ARITHMETIC = 2
 """Version of the results: raise it with a change that alters any number, so that the scorecard repeats its runs."""
@@ -156,7 +164,7 @@ class Engine:
         self._shared_plan: Plan | None = None
         self._shared: tuple[str | None, int, int, int, int] = (None, 0, 0, 0, 0)
 
-    # -- for parts (sim.protocols.Run) -------------------------------------------------------------------------------
+    # -- for parts (protocols.Run) -------------------------------------------------------------------------------------
 
     def rng(self, name: str) -> np.random.Generator:
         return stream(self.seed, name)

@@ -18,10 +18,10 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import QuotedString
 from omegaconf import DictConfig, OmegaConf
 
-from sim.core.errors import ConfigError
-from sim.core.run_folder import check_folder, check_place, unclaimed
-from sim.run.config.compose import Files, composed
-from sim.run.config.options import (
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.run_folder import check_folder, check_place, unclaimed
+from mezzotint.sim.run.config.compose import Files, composed
+from mezzotint.sim.run.config.options import (
     ConfigDir,
     ConfigName,
     ConfigPath,
@@ -32,12 +32,12 @@ from sim.run.config.options import (
     is_dated,
     resolved,
 )
-from sim.run.config.plugins import named
-from sim.run.config.points import launch, points, sweep_config
-from sim.run.config.settings import check
-from sim.run.refusal import USAGE_ERROR, is_refused, refusal, warn
-from sim.run.sweep_folder import claimed_sweep, counted, finished_points, is_claimed, mark
-from sim.run.termination import workers_end_with_us
+from mezzotint.sim.run.config.plugins import named
+from mezzotint.sim.run.config.points import launch, points, sweep_config
+from mezzotint.sim.run.config.settings import check
+from mezzotint.sim.run.refusal import USAGE_ERROR, is_refused, refusal, warn
+from mezzotint.sim.run.sweep_folder import claimed_sweep, counted, finished_points, is_claimed, mark
+from mezzotint.sim.run.termination import workers_end_with_us
 
 VALIDATE = ("backend=live", "cluster=local", "trace.requests=40", "arrivals.rate_rpm=60")
 """Default overrides of a validation."""
@@ -78,8 +78,8 @@ def run(
         config = composed(words, files)
         plain = resolved(config)
         folder = Path(check(plain).run.dir)
-        from sim.metrics.summary import extrapolations
-        from sim.run.simulate import simulated
+        from mezzotint.sim.metrics.summary import extrapolations
+        from mezzotint.sim.run.simulate import simulated
 
         summary, folder, _ = simulated(plain, folder, fresh=is_dated(config))
         print(_result_line(summary, plain, folder))
@@ -136,7 +136,7 @@ def sweep(task: Callable[[DictConfig], None], words: Sequence[str], files: Files
     with claimed_sweep(folder, ["-m", *command, *files.options()]) as alive:
         _launch(task, [*words, *([] if text else [f"run.dir={folder}"])], files, folder, alive)
         ended = finished_points(folder)
-        from sim.metrics.run_files import read_summaries
+        from mezzotint.sim.metrics.run_files import read_summaries
 
         summaries = read_summaries(folder)
         _warn_of_extrapolation(summaries)
@@ -178,7 +178,7 @@ def _launch(
 
 def _warn_of_extrapolation(summaries: Mapping[str, Mapping[str, Any]]) -> None:
     """Warn once of each extrapolation in the runs of a sweep."""
-    from sim.metrics.summary import extrapolations
+    from mezzotint.sim.metrics.summary import extrapolations
 
     found = [extrapolations(each) for each in summaries.values() if each["assumptions"] is not None]
     for what, (_, source) in sorted(ChainMap(*found).items()):
@@ -188,7 +188,7 @@ def _warn_of_extrapolation(summaries: Mapping[str, Mapping[str, Any]]) -> None:
 
 def _warn_of_different_work(folder: Path, summaries: Mapping[str, Mapping[str, Any]]) -> None:
     """Warn if the runs of a sweep do different work."""
-    from sim.report.served import runs_by_images, served_models
+    from mezzotint.sim.report.served import runs_by_images, served_models
 
     if groups := runs_by_images([(name, served_models(summary, {})) for name, summary in summaries.items()]):
         print(
@@ -202,7 +202,7 @@ def _warn_of_different_work(folder: Path, summaries: Mapping[str, Mapping[str, A
 def point(config: DictConfig) -> None:
     """Run one point of a sweep; a launcher calls it, here or in a worker process."""
     with _noted() as (folder, note):
-        from sim.run.simulate import simulated
+        from mezzotint.sim.run.simulate import simulated
 
         plain = resolved(config)
         check(plain)  # before the folder is claimed, which may be named after the system
@@ -237,7 +237,7 @@ def _noted() -> Iterator[tuple[Path, Callable[[str, bool], None]]]:
 
 
 def _validated(plain: dict[str, Any], folder: Path, *, fresh: bool = False, progress: bool = False) -> str:
-    from sim.report.validation import validate
+    from mezzotint.sim.report.validation import validate
 
     check_place(folder)
     for part in ("live", "simulated"):
@@ -254,8 +254,8 @@ def _overrides() -> str:
 
 def _result_line(summary: dict[str, Any], plain: dict[str, Any], folder: Path, overrides: str = "") -> str:
     """Return the results of a run in one line."""
-    from sim.report.labels import flatten
-    from sim.report.served import served_models
+    from mezzotint.sim.report.labels import flatten
+    from mezzotint.sim.report.served import served_models
 
     return (
         f"{summary['system']}{f' ({overrides})' if overrides else ''}: "

@@ -12,7 +12,7 @@ import pytest
 from matplotlib.figure import Figure
 
 import mezzotint
-from sim.cli import main
+from mezzotint.sim.cli import main
 
 SMALL = ("system=nirvana", "cluster=h100", "arrivals.rate_rpm=20", "trace.requests=200")
 

@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 from omegaconf import OmegaConf
 
-from sim.run.config.compose import composed
+from mezzotint.sim.run.config.compose import composed
 from tests.conftest import REPOSITORY
 
 PAGES = sorted((REPOSITORY / "docs" / "systems").glob("*.md"))

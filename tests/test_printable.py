@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conf.printable import printable, printable_output
-from sim.cli import main
-from sim.core.run_folder import SUMMARY
+from mezzotint.files.printable import printable, printable_output
+from mezzotint.sim.cli import main
+from mezzotint.sim.core.run_folder import SUMMARY
 
 
 @given(st.text(st.characters()))
@@ -45,7 +45,9 @@ def test_no_name_from_a_file_acts_on_the_terminal(
     monkeypatch.chdir(tmp_path)
     mine, out = Path(f"mine{HOSTILE}"), f"run.dir=out{HOSTILE}"
     (mine / "eviction").mkdir(parents=True)
-    (mine / "eviction" / f"own{HOSTILE}.yaml").write_text(f"# a line {HOSTILE}\n_target_: sim.cache.eviction.Fifo\n")
+    (mine / "eviction" / f"own{HOSTILE}.yaml").write_text(
+        f"# a line {HOSTILE}\n_target_: mezzotint.sim.cache.eviction.Fifo\n"
+    )
     rows = "".join(f"{number},{HOSTILE} a cat,{HOSTILE}\n" for number in range(60))
     Path("log.csv").write_text(f"ts,prompt,user{HOSTILE}\n{rows}")
     small = ["run", "trace.requests=60", "arrivals.rate_rpm=9"]

@@ -10,21 +10,21 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import typer
 
-from conf.atomic import atomic_write, check_ours, check_target
-from conf.document import DocumentError, parse
-from traces.describe import TraceStatistics, describe_trace, render, side_by_side
-from traces.encoders.embeddings import Encoder
-from traces.encoders.minilm import MiniLM
-from traces.encoders.ngram import HashedNgrams
-from traces.error import TraceError
-from traces.sources.command import Name, Out, Seed, report
-from traces.sources.export import START
-from traces.sources.export import export as write_export
-from traces.sources.synthetic import Synthetic
-from traces.synthetic.published import parameters
-from traces.table.pairing import TAKEN
-from traces.table.pairing import pair as paired
-from traces.table.trace import METADATA_KEY, Trace, read, write
+from mezzotint.files.atomic import atomic_write, check_ours, check_target
+from mezzotint.files.document import DocumentError, parse
+from mezzotint.traces.describe import TraceStatistics, describe_trace, render, side_by_side
+from mezzotint.traces.encoders.embeddings import Encoder
+from mezzotint.traces.encoders.minilm import MiniLM
+from mezzotint.traces.encoders.ngram import HashedNgrams
+from mezzotint.traces.error import TraceError
+from mezzotint.traces.sources.command import Name, Out, Seed, report
+from mezzotint.traces.sources.export import START
+from mezzotint.traces.sources.export import export as write_export
+from mezzotint.traces.sources.synthetic import Synthetic
+from mezzotint.traces.synthetic.published import parameters
+from mezzotint.traces.table.pairing import TAKEN
+from mezzotint.traces.table.pairing import pair as paired
+from mezzotint.traces.table.trace import METADATA_KEY, Trace, read, write
 
 ENCODERS: Mapping[str, Callable[[], Encoder]] = {"ngram": HashedNgrams, "minilm": MiniLM}
 
@@ -161,7 +161,7 @@ def _statistics(paths: Sequence[Path], encoder: str, folder: Path | None) -> lis
     """Measure the traces, and draw the first two if `folder` is given."""
     prompt_encoder = ENCODERS[encoder]()
     if folder is not None:
-        from traces.describe import figures  # drawing takes a second to import, which numbers need not pay
+        from mezzotint.traces.describe import figures  # drawing takes a second to import, which numbers need not pay
 
         figures.check_folder(folder)
     found = [describe_trace(read(path), prompt_encoder) for path in paths]

@@ -3,6 +3,6 @@
 Needs the ``live`` extra; only the plan is imported without it.
 """
 
-from backends.calibrate.plan import Cell, Plan, Shape, grid
+from mezzotint.backends.calibrate.plan import Cell, Plan, Shape, grid
 
 __all__ = ["Cell", "Plan", "Shape", "grid"]

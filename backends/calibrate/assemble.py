@@ -7,10 +7,10 @@ from typing import TypeVar
 
 import numpy as np
 
-from backends.base import BackendError
-from backends.calibrate.journal import CellMeasurement, JournalEntry
-from backends.calibrate.plan import Cell, Plan
-from backends.profile import (
+from mezzotint.backends.base import BackendError
+from mezzotint.backends.calibrate.journal import CellMeasurement, JournalEntry
+from mezzotint.backends.calibrate.plan import Cell, Plan
+from mezzotint.backends.profile import (
     ControlNetLoad,
     ControlPoint,
     EnergyPoint,

@@ -10,11 +10,11 @@ from typing import TypeVar
 import numpy as np
 import torch
 
-from backends.calibrate.journal import CellMeasurement
-from backends.calibrate.machine import Machine
-from backends.calibrate.plan import Cell, Plan
-from backends.diffusers_ import LiveError, LiveModel, build
-from backends.diffusers_.addons.controlnet import (
+from mezzotint.backends.calibrate.journal import CellMeasurement
+from mezzotint.backends.calibrate.machine import Machine
+from mezzotint.backends.calibrate.plan import Cell, Plan
+from mezzotint.backends.diffusers_ import LiveError, LiveModel, build
+from mezzotint.backends.diffusers_.addons.controlnet import (
     Control,
     ControlNet,
     control,
@@ -22,12 +22,12 @@ from backends.diffusers_.addons.controlnet import (
     open_controlnet,
     random_controlnet,
 )
-from backends.diffusers_.addons.lora import InPlace, Loras, read_lora, write_random_lora
-from backends.diffusers_.addons.remote_controlnets import RemoteControlNets, StepParts
-from backends.diffusers_.addons.residuals import ResidualSource
-from backends.diffusers_.conditioning import Conditioning
-from backends.diffusers_.device.memory import free_memory
-from backends.diffusers_.device.stopwatch import Stopwatch
+from mezzotint.backends.diffusers_.addons.lora import InPlace, Loras, read_lora, write_random_lora
+from mezzotint.backends.diffusers_.addons.remote_controlnets import RemoteControlNets, StepParts
+from mezzotint.backends.diffusers_.addons.residuals import ResidualSource
+from mezzotint.backends.diffusers_.conditioning import Conditioning
+from mezzotint.backends.diffusers_.device.memory import free_memory
+from mezzotint.backends.diffusers_.device.stopwatch import Stopwatch
 
 PROMPT = "an engraving of a lighthouse above a rough sea at dusk, fine hatching, high contrast"
 ENERGY_WINDOW_S = 1.5

@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, LogLocator, NullFormatter, NullLocator
 
-from backends.profile import Point, Profile
-from conf.palette import COLOURS, DPI, EDGE, house_style, plain_numbers
+from mezzotint.backends.profile import Point, Profile
+from mezzotint.figures.palette import COLOURS, DPI, EDGE, house_style, plain_numbers
 
 STEPS = 50
 """Steps per image in images per minute, as the papers replay."""

@@ -9,9 +9,9 @@ from typing import Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from backends.base import BackendError
-from backends.calibrate.plan import Cell
-from conf.validation import first_error
+from mezzotint.backends.base import BackendError
+from mezzotint.backends.calibrate.plan import Cell
+from mezzotint.files.validation import first_error
 
 E = TypeVar("E", bound=BaseModel)
 

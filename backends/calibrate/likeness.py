@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from backends.base import BackendError
-from backends.diffusers_ import LiveModel
-from backends.likeness import SimilarityCurve
+from mezzotint.backends.base import BackendError
+from mezzotint.backends.diffusers_ import LiveModel
+from mezzotint.backends.likeness import SimilarityCurve
 
 PROMPTS = (
     "an engraving of a lighthouse above a rough sea at dusk",

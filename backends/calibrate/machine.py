@@ -11,7 +11,7 @@ from typing import Any
 import pynvml
 import torch
 
-from backends.diffusers_.device.memory import usable_device
+from mezzotint.backends.diffusers_.device.memory import usable_device
 
 PACKAGES = ("torch", "diffusers", "transformers", "peft")
 _MAKERS = {"nvidia", "amd", "tesla", "geforce", "quadro", "instinct", "radeon"}

@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from backends.base import BackendError
-from backends.calibrate.assemble import typical
-from backends.calibrate.figures import STEPS, draw, images_per_minute
-from backends.calibrate.journal import JournalEntry
-from backends.calibrate.plan import Cell
-from backends.profile import Profile, file_name, shipped, within
-from conf.atomic import atomic_files
-from conf.page import DASH, render
+from mezzotint.backends.base import BackendError
+from mezzotint.backends.calibrate.assemble import typical
+from mezzotint.backends.calibrate.figures import STEPS, draw, images_per_minute
+from mezzotint.backends.calibrate.journal import JournalEntry
+from mezzotint.backends.calibrate.plan import Cell
+from mezzotint.backends.profile import Profile, file_name, shipped, within
+from mezzotint.figures.page import DASH, render
+from mezzotint.files.atomic import atomic_files
 
 
 def write_page(
@@ -29,7 +29,7 @@ def write_page(
     published = [found for found in within(shipped()) if found.model == profile.model and found.gpu != profile.gpu]
     measured = [(entry.cell, entry.measured) for entry in entries if entry.measured is not None]
     text = render(
-        "backends.calibrate",
+        "mezzotint.backends.calibrate",
         "page.md.jinja",
         profile=profile,
         figure=figure.name,

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import nnls
 
-from backends.base import Work
-from backends.diffusers_ import LiveModel, stages
-from backends.patched import PatchTiming, Size, counted
+from mezzotint.backends.base import Work
+from mezzotint.backends.diffusers_ import LiveModel, stages
+from mezzotint.backends.patched import PatchTiming, Size, counted
 
 PROMPT = "an engraving of a lighthouse above a rough sea at dusk"
 

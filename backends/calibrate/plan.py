@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import BaseModel, ConfigDict
 
 if TYPE_CHECKING:
-    from backends.diffusers_ import ModelSpec
+    from mezzotint.backends.diffusers_ import ModelSpec
 
 Shape = tuple[int, int, int]
 """Width and height in pixels, and images per batch."""

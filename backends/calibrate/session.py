@@ -10,18 +10,18 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
-from backends.base import BackendError
-from backends.calibrate.assemble import profile_of
-from backends.calibrate.bench import Bench, ran_out_of_memory
-from backends.calibrate.journal import CellMeasurement, Journal, JournalEntry
-from backends.calibrate.machine import Machine, machine
-from backends.calibrate.page import write_page
-from backends.calibrate.plan import Cell, Plan
-from backends.diffusers_ import LiveModel
-from backends.diffusers_.device.memory import free_memory
-from backends.diffusers_.networks.architectures import architecture
-from backends.diffusers_.networks.build import family_of
-from backends.profile import Profile, check_replaced, file_name, shipped, write
+from mezzotint.backends.base import BackendError
+from mezzotint.backends.calibrate.assemble import profile_of
+from mezzotint.backends.calibrate.bench import Bench, ran_out_of_memory
+from mezzotint.backends.calibrate.journal import CellMeasurement, Journal, JournalEntry
+from mezzotint.backends.calibrate.machine import Machine, machine
+from mezzotint.backends.calibrate.page import write_page
+from mezzotint.backends.calibrate.plan import Cell, Plan
+from mezzotint.backends.diffusers_ import LiveModel
+from mezzotint.backends.diffusers_.device.memory import free_memory
+from mezzotint.backends.diffusers_.networks.architectures import architecture
+from mezzotint.backends.diffusers_.networks.build import family_of
+from mezzotint.backends.profile import Profile, check_replaced, file_name, shipped, write
 
 
 class Interrupted(KeyboardInterrupt):

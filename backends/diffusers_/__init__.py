@@ -7,9 +7,9 @@ if _missing := [
 ]:
     raise ImportError(f"the live backend needs {', '.join(_missing)}; install them with: pip install 'mezzotint[live]'")
 
-from backends.diffusers_.errors import LiveError
-from backends.diffusers_.model import LiveModel
-from backends.diffusers_.networks.build import build
-from backends.diffusers_.networks.spec import ModelSpec
+from mezzotint.backends.diffusers_.errors import LiveError
+from mezzotint.backends.diffusers_.model import LiveModel
+from mezzotint.backends.diffusers_.networks.build import build
+from mezzotint.backends.diffusers_.networks.spec import ModelSpec
 
 __all__ = ["LiveError", "LiveModel", "ModelSpec", "build"]

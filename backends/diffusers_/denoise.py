@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import torch
 
-from backends.diffusers_.addons.remote_controlnets import RemoteControlNets
-from backends.diffusers_.addons.residuals import ResidualSource, StepInput
-from backends.diffusers_.conditioning import Conditioning
-from backends.diffusers_.device.stopwatch import Stopwatch
-from backends.diffusers_.errors import LiveError
-from backends.diffusers_.solvers import prepared
+from mezzotint.backends.diffusers_.addons.remote_controlnets import RemoteControlNets
+from mezzotint.backends.diffusers_.addons.residuals import ResidualSource, StepInput
+from mezzotint.backends.diffusers_.conditioning import Conditioning
+from mezzotint.backends.diffusers_.device.stopwatch import Stopwatch
+from mezzotint.backends.diffusers_.errors import LiveError
+from mezzotint.backends.diffusers_.solvers import prepared
 
 if TYPE_CHECKING:
-    from backends.diffusers_.model import LiveModel
+    from mezzotint.backends.diffusers_.model import LiveModel
 
 
 class DenoiseResult(NamedTuple):

@@ -1,6 +1,6 @@
 """The one error of the live backend."""
 
-from backends.base import BackendError
+from mezzotint.backends.base import BackendError
 
 
 class LiveError(BackendError):

@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 import torch
 
-from backends.diffusers_ import autoencoder
-from backends.diffusers_.addons.remote_controlnets import RemoteControlNets
-from backends.diffusers_.addons.residuals import ResidualSource
-from backends.diffusers_.conditioning import Conditioning
-from backends.diffusers_.denoise import DenoiseResult, Place, run_places
-from backends.diffusers_.device.stopwatch import Stopwatch
-from backends.diffusers_.families.base import Family
-from backends.diffusers_.networks.architectures import Architecture
-from backends.diffusers_.networks.spec import ModelSpec
-from backends.diffusers_.solvers import prepared
-from conf.quiet import quiet
+from mezzotint.backends.diffusers_ import autoencoder
+from mezzotint.backends.diffusers_.addons.remote_controlnets import RemoteControlNets
+from mezzotint.backends.diffusers_.addons.residuals import ResidualSource
+from mezzotint.backends.diffusers_.conditioning import Conditioning
+from mezzotint.backends.diffusers_.denoise import DenoiseResult, Place, run_places
+from mezzotint.backends.diffusers_.device.stopwatch import Stopwatch
+from mezzotint.backends.diffusers_.families.base import Family
+from mezzotint.backends.diffusers_.networks.architectures import Architecture
+from mezzotint.backends.diffusers_.networks.spec import ModelSpec
+from mezzotint.backends.diffusers_.solvers import prepared
+from mezzotint.networks.quiet import quiet
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 from transformers.utils import logging as transformers_log
 
-from backends.base import (
+from mezzotint.backends.base import (
     Asset,
     Backend,
     Cost,
@@ -23,20 +23,20 @@ from backends.base import (
     check_done,
     size_text,
 )
-from backends.diffusers_ import stages
-from backends.diffusers_.addons.library import AddOns
-from backends.diffusers_.addons.remote_controlnets import StepParts
-from backends.diffusers_.device.memory import free_memory, usable_device
-from backends.diffusers_.errors import LiveError
-from backends.diffusers_.model import LiveModel
-from backends.diffusers_.networks.build import build
-from backends.diffusers_.networks.spec import ModelSpec
-from backends.diffusers_.stages import grouped
-from backends.patched import Size
-from backends.quality import Metric
-from conf.assumption import Assumption
-from conf.names import inside
-from conf.ranges import Count
+from mezzotint.backends.diffusers_ import stages
+from mezzotint.backends.diffusers_.addons.library import AddOns
+from mezzotint.backends.diffusers_.addons.remote_controlnets import StepParts
+from mezzotint.backends.diffusers_.device.memory import free_memory, usable_device
+from mezzotint.backends.diffusers_.errors import LiveError
+from mezzotint.backends.diffusers_.model import LiveModel
+from mezzotint.backends.diffusers_.networks.build import build
+from mezzotint.backends.diffusers_.networks.spec import ModelSpec
+from mezzotint.backends.diffusers_.stages import grouped
+from mezzotint.backends.patched import Size
+from mezzotint.backends.quality import Metric
+from mezzotint.files.names import inside
+from mezzotint.settings.assumption import Assumption
+from mezzotint.settings.ranges import Count
 
 WARM_UP_STEPS = 2
 

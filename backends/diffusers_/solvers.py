@@ -10,7 +10,7 @@ import diffusers
 import numpy as np
 import torch
 
-from backends.diffusers_.errors import LiveError
+from mezzotint.backends.diffusers_.errors import LiveError
 
 _RESUMABLE = ("DDIMScheduler", "EulerDiscreteScheduler", "FlowMatchEulerDiscreteScheduler")
 

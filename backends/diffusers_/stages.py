@@ -7,14 +7,14 @@ from typing import TypeVar
 import numpy as np
 import torch
 
-from backends.base import BackendError, RequestInputs, Work
-from backends.diffusers_.addons.library import AddOns
-from backends.diffusers_.addons.remote_controlnets import RemoteControlNets, StepParts
-from backends.diffusers_.addons.residuals import ResidualSource
-from backends.diffusers_.conditioning import Conditioning, joined
-from backends.diffusers_.denoise import Place, Running, run_places, run_sizes
-from backends.diffusers_.device.stopwatch import Stopwatch
-from backends.diffusers_.model import LiveModel
+from mezzotint.backends.base import BackendError, RequestInputs, Work
+from mezzotint.backends.diffusers_.addons.library import AddOns
+from mezzotint.backends.diffusers_.addons.remote_controlnets import RemoteControlNets, StepParts
+from mezzotint.backends.diffusers_.addons.residuals import ResidualSource
+from mezzotint.backends.diffusers_.conditioning import Conditioning, joined
+from mezzotint.backends.diffusers_.denoise import Place, Running, run_places, run_sizes
+from mezzotint.backends.diffusers_.device.stopwatch import Stopwatch
+from mezzotint.backends.diffusers_.model import LiveModel
 
 Key = TypeVar("Key")
 

@@ -3,8 +3,8 @@
 Needs the ``live`` extra. SSIM, MS-SSIM and PSNR need no weights; CLIPScore and PickScore read theirs from a folder.
 """
 
-from backends.quality.clip import ClipScore, ClipWeights, PickScore
-from backends.quality.metric import Images, Metric, QualityError
-from backends.quality.reference import MsSsim, Psnr, Ssim
+from mezzotint.backends.quality.clip import ClipScore, ClipWeights, PickScore
+from mezzotint.backends.quality.metric import Images, Metric, QualityError
+from mezzotint.backends.quality.reference import MsSsim, Psnr, Ssim
 
 __all__ = ["ClipScore", "ClipWeights", "Images", "Metric", "MsSsim", "PickScore", "Psnr", "QualityError", "Ssim"]

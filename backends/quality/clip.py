@@ -7,8 +7,8 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
-from backends.quality.metric import Floats, Images, Prompts, QualityError, checked
-from conf.clip import VIT_L14, ClipModel
+from mezzotint.backends.quality.metric import Floats, Images, Prompts, QualityError, checked
+from mezzotint.networks.clip import VIT_L14, ClipModel
 
 PICKSCORE = "yuvalkirstain/PickScore_v1"
 PICKSCORE_TOKENIZER = "laion/CLIP-ViT-H-14-laion2B-s32B-b79K"
@@ -21,7 +21,7 @@ class ClipWeights:
     """A CLIP model that scores images.
 
     Args:
-        weights, tokenizer, device, allow_hub: see conf.clip.ClipModel.
+        weights, tokenizer, device, allow_hub: see mezzotint.networks.clip.ClipModel.
 
     Raises (at first use):
         QualityError: the weights or the tokenizer are not there, are damaged, or are not a CLIP model.

@@ -6,7 +6,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from backends.base import BackendError
+from mezzotint.backends.base import BackendError
 
 Images = NDArray[np.uint8]
 """(n, height, width, 3), RGB in 0..255."""

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from backends.quality.metric import Floats, Images, Prompts, QualityError, checked
+from mezzotint.backends.quality.metric import Floats, Images, Prompts, QualityError, checked
 
 PSNR_CAP_DB = 100.0
 """Upper bound of PSNR and score of identical images: one level of difference in one of 154,000 values."""

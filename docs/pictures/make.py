@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 
 import mezzotint
-from conf.palette import BLUE, COLOURS, EDGE, GREEN, GREY, INK, VERMILION, house_style, panels
+from mezzotint.figures.palette import BLUE, COLOURS, EDGE, GREEN, GREY, INK, VERMILION, house_style, panels
 
 FOLDER = Path(__file__).resolve().parent
 PEAK = ("arrivals=poisson", "models=sdxl-mlperf", "cluster=l40s", "slo=[4s]")
@@ -94,7 +94,7 @@ def architecture() -> None:
 
 def log_of_tutorial(folder: Path) -> Path:
     """Write the log that page 1 of the tutorial makes, imported as on page 2."""
-    from sim.cli import main
+    from mezzotint.sim.cli import main
 
     made, log = folder / "made.parquet", folder / "log.csv"
     main(["trace", "synth", "-o", str(made), "--requests", "3000", "--rate-rpm", "20", "--seed", "1"])

@@ -19,17 +19,17 @@ from typing import Annotated, Any
 import yaml
 from pydantic.fields import FieldInfo
 
-from sim.core.gpu import Gpu
-from sim.core.model import Model
-from sim.metrics.cost import list_prices
-from sim.run.commands import BY_NEXT_WORD, COMMANDS, overview, run_command
-from sim.run.config.choices import choices, gpus, groups
-from sim.run.config.settings import PooledSettings, PoolSettings, Settings, System
-from sim.run.config.typed import spelled
-from traces.sources.command import sources
+from mezzotint.sim.core.gpu import Gpu
+from mezzotint.sim.core.model import Model
+from mezzotint.sim.metrics.cost import list_prices
+from mezzotint.sim.run.commands import BY_NEXT_WORD, COMMANDS, overview, run_command
+from mezzotint.sim.run.config.choices import choices, gpus, groups
+from mezzotint.sim.run.config.settings import PooledSettings, PoolSettings, Settings, System
+from mezzotint.sim.run.config.typed import spelled
+from mezzotint.traces.sources.command import sources
 
 FOLDER = Path(__file__).parent
-CONF = resources.files("conf")
+CONF = resources.files("mezzotint.conf")
 TARGET = "_target_"
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """libyaml's, where PyYAML has it: ten times as fast."""

@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-from backends.base import AddonBackend, Asset, Cost, Work
-from sim.core.errors import ConfigError
-from sim.core.request import NO_ADDONS, Request
-from sim.protocols import Run, Worker
+from mezzotint.backends.base import AddonBackend, Asset, Cost, Work
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.request import NO_ADDONS, Request
+from mezzotint.sim.protocols import Run, Worker
 
 
 def addons(model: str, controlnets: Iterable[str], loras: Iterable[str]) -> list[Asset]:

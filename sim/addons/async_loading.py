@@ -3,14 +3,14 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from backends.base import FREE, AddonBackend, Cost
-from conf.ranges import Count
-from sim.addons.assets import activation_bytes, check_addon_backend, in_use, on_all_gpus, requested_addons
-from sim.addons.fetch import FromDisk
-from sim.addons.sync_loading import lora_does_not_fit, merged_loras, refuse_mixed
-from sim.core.clock import COMPLETION
-from sim.core.request import Request
-from sim.protocols import Loads, LoraFetch, LoraLoading, RequestColumn, Run, Worker
+from mezzotint.backends.base import FREE, AddonBackend, Cost
+from mezzotint.settings.ranges import Count
+from mezzotint.sim.addons.assets import activation_bytes, check_addon_backend, in_use, on_all_gpus, requested_addons
+from mezzotint.sim.addons.fetch import FromDisk
+from mezzotint.sim.addons.sync_loading import lora_does_not_fit, merged_loras, refuse_mixed
+from mezzotint.sim.core.clock import COMPLETION
+from mezzotint.sim.core.request import Request
+from mezzotint.sim.protocols import Loads, LoraFetch, LoraLoading, RequestColumn, Run, Worker
 
 ROUNDING_S = 1e-9
 """A LoRA that arrives this shortly after a step boundary counts as present at it."""

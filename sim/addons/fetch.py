@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass, field
 
-from backends.base import AddonBackend, Asset
-from conf.ranges import Positive, Seconds
-from sim.addons.quantiles import QuantileSampler
-from sim.core.streams import LORA_FETCHES
-from sim.protocols import LoraFetch, Run, Worker
+from mezzotint.backends.base import AddonBackend, Asset
+from mezzotint.settings.ranges import Positive, Seconds
+from mezzotint.sim.addons.quantiles import QuantileSampler
+from mezzotint.sim.core.streams import LORA_FETCHES
+from mezzotint.sim.protocols import LoraFetch, Run, Worker
 
 
 @dataclass(slots=True)

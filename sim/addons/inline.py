@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Literal
 
-from backends.base import Asset, Cost, WorkFailed, total
-from conf.ranges import Count
-from sim.addons.assets import activation_bytes, in_use, load, requested_addons
-from sim.core.request import Request
-from sim.protocols import ControlNetPlacement, Loads, Run, Worker
+from mezzotint.backends.base import Asset, Cost, WorkFailed, total
+from mezzotint.settings.ranges import Count
+from mezzotint.sim.addons.assets import activation_bytes, in_use, load, requested_addons
+from mezzotint.sim.core.request import Request
+from mezzotint.sim.protocols import ControlNetPlacement, Loads, Run, Worker
 
 
 @dataclass(slots=True)
@@ -51,7 +51,9 @@ class InlineControlNets(ControlNetPlacement):
         for n, net in enumerate(nets):
             absent = net not in worker.resident
             uses = self._uses.setdefault(worker.id, Counter())
-            uses[net] = 1 if absent else uses[net] + 1  # as in traces.describe.loads.Cache, eviction loses the count
+            uses[net] = (
+                1 if absent else uses[net] + 1
+            )  # as in mezzotint.traces.describe.loads.Cache, eviction loses the count
             if absent and (self.eviction == "lfu" or self.max_resident is not None):
                 self._evict_for(worker, net, keep, reserved_bytes)
             if run.cluster.admit(worker, net, worker.backend.bytes(net), keep, reserved_bytes) is None:

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from backends.base import AddonBackend
-from conf.ranges import Positive
-from sim.core.errors import ConfigError
-from sim.core.gpu import check_one_kind
-from sim.protocols import Run
+from mezzotint.backends.base import AddonBackend
+from mezzotint.settings.ranges import Positive
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.gpu import check_one_kind
+from mezzotint.sim.protocols import Run
 
 
 @dataclass(slots=True)

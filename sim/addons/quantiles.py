@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from sim.core.errors import ConfigError
+from mezzotint.sim.core.errors import ConfigError
 
 
 @dataclass(slots=True)

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
-from backends.base import AddonBackend, Asset, Cost, RemoteControlNetCosts, WorkFailed
-from sim.addons.assets import activation_bytes, check_addon_backend, load, requested_addons
-from sim.core.request import Request
-from sim.protocols import ControlNetPlacement, Loads, Run, Worker
+from mezzotint.backends.base import AddonBackend, Asset, Cost, RemoteControlNetCosts, WorkFailed
+from mezzotint.sim.addons.assets import activation_bytes, check_addon_backend, load, requested_addons
+from mezzotint.sim.core.request import Request
+from mezzotint.sim.protocols import ControlNetPlacement, Loads, Run, Worker
 
 STEP_PARTS = ("controlnet_placement", "the parts of a step", "controlnet_placement=inline")
 """Arguments of `check_addon_backend`: placements outside the worker's loop need the seconds of each part of a step."""

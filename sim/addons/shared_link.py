@@ -4,11 +4,11 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import ClassVar
 
-from backends.base import Asset
-from conf.ranges import Count, Positive, Seconds
-from sim.addons.fetch import FromDisk, Link
-from sim.protocols import LoraFetch, Run, Worker
-from traces.describe.loads import Cache, Policy
+from mezzotint.backends.base import Asset
+from mezzotint.settings.ranges import Count, Positive, Seconds
+from mezzotint.sim.addons.fetch import FromDisk, Link
+from mezzotint.sim.protocols import LoraFetch, Run, Worker
+from mezzotint.traces.describe.loads import Cache, Policy
 
 Key = tuple[int, str]
 """Worker id and LoRA name; a worker fetches a LoRA at most once at a time."""

@@ -6,13 +6,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from operator import attrgetter
 
-from backends.base import Asset, Cost, WorkFailed
-from sim.addons.assets import check_addon_backend, requested_addons
-from sim.addons.service_gpus import STEP_PARTS, lengthen, load_controlnet, step_parts
-from sim.core.errors import ConfigError
-from sim.core.gpu import check_one_kind
-from sim.core.request import Request
-from sim.protocols import ControlNetPlacement, Loads, RequestColumn, Run, Worker
+from mezzotint.backends.base import Asset, Cost, WorkFailed
+from mezzotint.sim.addons.assets import check_addon_backend, requested_addons
+from mezzotint.sim.addons.service_gpus import STEP_PARTS, lengthen, load_controlnet, step_parts
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.gpu import check_one_kind
+from mezzotint.sim.core.request import Request
+from mezzotint.sim.protocols import ControlNetPlacement, Loads, RequestColumn, Run, Worker
 
 
 @dataclass(slots=True)

@@ -3,13 +3,13 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from backends.base import FREE, Cost, Work
-from sim.addons.inline import InlineControlNets
-from sim.addons.kernels import Kernels
-from sim.addons.sync_loading import SyncLoading
-from sim.core.errors import ConfigError
-from sim.core.request import Request
-from sim.protocols import ControlNetPlacement, Loads, LoraLoading, Priced, Run, Steps, Worker
+from mezzotint.backends.base import FREE, Cost, Work
+from mezzotint.sim.addons.inline import InlineControlNets
+from mezzotint.sim.addons.kernels import Kernels
+from mezzotint.sim.addons.sync_loading import SyncLoading
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.request import Request
+from mezzotint.sim.protocols import ControlNetPlacement, Loads, LoraLoading, Priced, Run, Steps, Worker
 
 
 @dataclass(slots=True)

@@ -3,14 +3,21 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from backends.base import FREE, AddonBackend, Asset, Cost, WorkFailed
-from conf.ranges import Positive
-from sim.addons.assets import activation_bytes, check_addon_backend, in_use, load, on_all_gpus, requested_addons
-from sim.addons.quantiles import QuantileSampler
-from sim.core.errors import SimulationError
-from sim.core.request import Request
-from sim.core.streams import LORA_LOADS
-from sim.protocols import Loads, LoraLoading, Run, Worker
+from mezzotint.backends.base import FREE, AddonBackend, Asset, Cost, WorkFailed
+from mezzotint.settings.ranges import Positive
+from mezzotint.sim.addons.assets import (
+    activation_bytes,
+    check_addon_backend,
+    in_use,
+    load,
+    on_all_gpus,
+    requested_addons,
+)
+from mezzotint.sim.addons.quantiles import QuantileSampler
+from mezzotint.sim.core.errors import SimulationError
+from mezzotint.sim.core.request import Request
+from mezzotint.sim.core.streams import LORA_LOADS
+from mezzotint.sim.protocols import Loads, LoraLoading, Run, Worker
 
 
 @dataclass(slots=True)

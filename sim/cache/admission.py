@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, field
 
-from sim.core.model import in_role
-from sim.core.request import Request
-from sim.protocols import Admission, Run
+from mezzotint.sim.core.model import in_role
+from mezzotint.sim.core.request import Request
+from mezzotint.sim.protocols import Admission, Run
 
 
 @dataclass(slots=True)

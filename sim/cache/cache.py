@@ -4,15 +4,15 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, NoReturn
 
-from conf.ranges import Count, Steps
-from sim.cache.eviction import FINAL, K_BITS, K_MASK
-from sim.cache.index import VectorIndex
-from sim.core.culprit import class_name
-from sim.core.errors import ConfigError, SimulationError
-from sim.core.request import Request
-from sim.core.streams import IMAGES, stream
-from sim.protocols import Eviction, RequestColumn, Run, Selector, Shape, Watcher
-from traces.similarity.similarities import SimilaritySource
+from mezzotint.settings.ranges import Count, Steps
+from mezzotint.sim.cache.eviction import FINAL, K_BITS, K_MASK
+from mezzotint.sim.cache.index import VectorIndex
+from mezzotint.sim.core.culprit import class_name
+from mezzotint.sim.core.errors import ConfigError, SimulationError
+from mezzotint.sim.core.request import Request
+from mezzotint.sim.core.streams import IMAGES, stream
+from mezzotint.sim.protocols import Eviction, RequestColumn, Run, Selector, Shape, Watcher
+from mezzotint.traces.similarity.similarities import SimilaritySource
 
 
 @dataclass(slots=True)

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
-from conf.ranges import Count, Seconds
-from sim.cache.outage import Outages
-from sim.protocols import Change, Shape, Watcher
-from traces.similarity.search import Found, Index
+from mezzotint.settings.ranges import Count, Seconds
+from mezzotint.sim.cache.outage import Outages
+from mezzotint.sim.protocols import Change, Shape, Watcher
+from mezzotint.traces.similarity.search import Found, Index
 
 
 @dataclass(slots=True)
@@ -56,7 +56,7 @@ class VectorIndex:
 
     def open(self, make: Callable[[], Index], watcher: Watcher | None = None) -> None:
         """Open empty; nothing is found before ``start_serving``. ``make`` makes the index of one shape
-        (traces.similarity.search), and ``watcher`` is notified of applied changes."""
+        (mezzotint.traces.similarity.search), and ``watcher`` is notified of applied changes."""
         self._make = make
         self._watcher = watcher
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from math import inf
 
-from sim.core.errors import ConfigError
+from mezzotint.sim.core.errors import ConfigError
 
 
 @dataclass(slots=True)

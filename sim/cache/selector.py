@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal
 
-from conf.ranges import Number, SomeShare, Steps
-from sim.core.errors import ConfigError
-from sim.metrics.quality import AlphaFor
+from mezzotint.settings.ranges import Number, SomeShare, Steps
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.metrics.quality import AlphaFor
 
 
 @dataclass(slots=True)
@@ -22,7 +22,7 @@ class Thresholds:
             if quality is measured.
         stored: artifacts that the table was made for and the cache must store, latents or images; None fits both.
         alpha_for: models, ``similarity`` and table that ``alpha`` was chosen for. It is a bound only there, or with
-            higher thresholds (sim.metrics.quality).
+            higher thresholds (mezzotint.sim.metrics.quality).
     """
 
     thresholds: dict[Steps, Number]

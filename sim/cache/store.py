@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from conf.ranges import Seconds
-from sim.cache.outage import Outages
+from mezzotint.settings.ranges import Seconds
+from mezzotint.sim.cache.outage import Outages
 
 
 @dataclass(slots=True)

@@ -3,14 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from backends.base import Backend
-from conf.assumption import Assumption
-from conf.ranges import Share
-from sim.core.errors import ConfigError
-from sim.core.model import Model, in_role
-from sim.core.workload import standalone_s
-from sim.protocols import Allocation
-from sim.protocols.cluster import SERVER
+from mezzotint.backends.base import Backend
+from mezzotint.settings.assumption import Assumption
+from mezzotint.settings.ranges import Share
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.model import Model, in_role
+from mezzotint.sim.core.workload import standalone_s
+from mezzotint.sim.protocols import Allocation
+from mezzotint.sim.protocols.cluster import SERVER
 
 
 @dataclass(slots=True)

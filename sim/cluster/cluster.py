@@ -4,23 +4,23 @@ from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from typing import Any, NoReturn
 
-from backends.base import Asset, Backend, Cost
-from sim.addons.assets import on_all_gpus
-from sim.cluster.free_workers import FreeWorkers, FreeWorkersByKind, remove
-from sim.cluster.memory import Memory, own_model, resident_on_all
-from sim.core.clock import COMPLETION, Clock, Entry
-from sim.core.culprit import caller, calling_kind, innermost_kind, part_name
-from sim.core.errors import ConfigError, SimulationError
-from sim.core.gpu import Gpu, Kind
-from sim.core.model import Model, in_role
-from sim.core.worker import DRAINING, OFF, ON, STARTING, GuardedWorker, Worker
-from sim.metrics.recorder import RunRecord
-from sim.metrics.usage_log import PACK
-from sim.protocols.cluster import SERVER
+from mezzotint.backends.base import Asset, Backend, Cost
+from mezzotint.sim.addons.assets import on_all_gpus
+from mezzotint.sim.cluster.free_workers import FreeWorkers, FreeWorkersByKind, remove
+from mezzotint.sim.cluster.memory import Memory, own_model, resident_on_all
+from mezzotint.sim.core.clock import COMPLETION, Clock, Entry
+from mezzotint.sim.core.culprit import caller, calling_kind, innermost_kind, part_name
+from mezzotint.sim.core.errors import ConfigError, SimulationError
+from mezzotint.sim.core.gpu import Gpu, Kind
+from mezzotint.sim.core.model import Model, in_role
+from mezzotint.sim.core.worker import DRAINING, OFF, ON, STARTING, GuardedWorker, Worker
+from mezzotint.sim.metrics.recorder import RunRecord
+from mezzotint.sim.metrics.usage_log import PACK
+from mezzotint.sim.protocols.cluster import SERVER
 
 
 class Cluster:
-    """The GPUs of one run; the only code that changes workers (sim.protocols.Cluster).
+    """The GPUs of one run; the only code that changes workers (mezzotint.sim.protocols.Cluster).
 
     Args:
         kinds: kind of each GPU, with the costs of work on it; the order in which kinds appear is that of preference.

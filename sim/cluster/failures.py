@@ -8,11 +8,11 @@ from typing import Any, Literal
 
 import simpy
 
-from conf.ranges import Positive
-from sim.core.errors import ConfigError
-from sim.core.request import FAILED
-from sim.core.streams import FAILURES
-from sim.protocols import Controller, Run, Worker
+from mezzotint.settings.ranges import Positive
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.request import FAILED
+from mezzotint.sim.core.streams import FAILURES
+from mezzotint.sim.protocols import Controller, Run, Worker
 
 
 @dataclass(slots=True)

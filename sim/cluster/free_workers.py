@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from operator import attrgetter
 
-from sim.core.worker import Worker
+from mezzotint.sim.core.worker import Worker
 
 Bucket = deque[Worker]
 

@@ -3,11 +3,11 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from backends.base import Asset, WorkFailed
-from sim.core.culprit import caller, part_name
-from sim.core.errors import SimulationError
-from sim.core.gpu import Gpu
-from sim.core.worker import Worker
+from mezzotint.backends.base import Asset, WorkFailed
+from mezzotint.sim.core.culprit import caller, part_name
+from mezzotint.sim.core.errors import SimulationError
+from mezzotint.sim.core.gpu import Gpu
+from mezzotint.sim.core.worker import Worker
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,11 @@ from typing import Any, Protocol, runtime_checkable
 
 import simpy
 
-from conf.ranges import Count, Rate, Seconds, Share, SomeSeconds
-from sim.control.instances import Instances
-from sim.core.errors import ConfigError
-from sim.core.request import Request
-from sim.protocols import Controller, Run
+from mezzotint.settings.ranges import Count, Rate, Seconds, Share, SomeSeconds
+from mezzotint.sim.control.instances import Instances
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.request import Request
+from mezzotint.sim.protocols import Controller, Run
 
 
 @runtime_checkable

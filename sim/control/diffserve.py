@@ -10,10 +10,10 @@ import numpy as np
 import simpy
 from annotated_types import Ge, Le
 
-from conf.ranges import Amount, Positive
-from sim.control.roles import apply_split, gpus_in_role
-from sim.core.request import Request
-from sim.protocols import BatchQueues, CascadeFrontEnd, Controller, Run
+from mezzotint.settings.ranges import Amount, Positive
+from mezzotint.sim.control.roles import apply_split, gpus_in_role
+from mezzotint.sim.core.request import Request
+from mezzotint.sim.protocols import BatchQueues, CascadeFrontEnd, Controller, Run
 
 BATCHES = (1, 2, 4, 8, 16, 32)
 

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
-from conf.ranges import Count, Rate, Share, SomeSeconds
-from sim.core.errors import ConfigError
+from mezzotint.settings.ranges import Count, Rate, Share, SomeSeconds
+from mezzotint.sim.core.errors import ConfigError
 
 
 @runtime_checkable

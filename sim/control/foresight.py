@@ -10,13 +10,13 @@ import numpy as np
 import simpy
 from numpy.typing import NDArray
 
-from backends.base import Asset
-from conf.ranges import Count, Seconds, Share
-from sim.control.instances import Instances
-from sim.core.errors import ConfigError
-from sim.core.run_folder import REQUESTS
-from sim.metrics.run_files import read_columns
-from sim.protocols import Controller, Run
+from mezzotint.backends.base import Asset
+from mezzotint.settings.ranges import Count, Seconds, Share
+from mezzotint.sim.control.instances import Instances
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.run_folder import REQUESTS
+from mezzotint.sim.metrics.run_files import read_columns
+from mezzotint.sim.protocols import Controller, Run
 
 MARGIN_S = 1e-3
 """Orders come this much earlier and releases later, so that no rounding error puts them on the wrong side."""

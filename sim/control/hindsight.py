@@ -8,26 +8,26 @@ from typing import Literal
 
 import numpy as np
 
-from backends.base import Asset
-from conf.ranges import Amount, Count, SomeSeconds
-from sim.control.monitor import WindowCounts
-from sim.control.optimal_split import Fleet, Split, SplitPlan, Weights, best_plan
-from sim.control.roles import gpus_in_role
-from sim.control.split import Demand
-from sim.control.timetable import Timetable
-from sim.core.errors import ConfigError
-from sim.core.gpu import check_one_kind
-from sim.core.model import in_role
-from sim.core.plan import HIT, LOOKUPS
-from sim.core.run_folder import REQUESTS
-from sim.core.workload import capacity_rpm
-from sim.metrics.run_files import read_columns
-from sim.protocols import Controller, Run
+from mezzotint.backends.base import Asset
+from mezzotint.settings.ranges import Amount, Count, SomeSeconds
+from mezzotint.sim.control.monitor import WindowCounts
+from mezzotint.sim.control.optimal_split import Fleet, Split, SplitPlan, Weights, best_plan
+from mezzotint.sim.control.roles import gpus_in_role
+from mezzotint.sim.control.split import Demand
+from mezzotint.sim.control.timetable import Timetable
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.gpu import check_one_kind
+from mezzotint.sim.core.model import in_role
+from mezzotint.sim.core.plan import HIT, LOOKUPS
+from mezzotint.sim.core.run_folder import REQUESTS
+from mezzotint.sim.core.workload import capacity_rpm
+from mezzotint.sim.metrics.run_files import read_columns
+from mezzotint.sim.protocols import Controller, Run
 
 
 @dataclass(slots=True)
 class Hindsight(Controller):
-    """Split the cluster in the best way for a load known beforehand (sim.control.optimal_split): a yardstick.
+    """Split the cluster in the best way for a load known beforehand (mezzotint.sim.control.optimal_split): a yardstick.
 
     A finished run of the same trace and arrivals gives the load of each window: requests, hits, and the steps that hits
     had left. Under other splits this run may have a few other hits.
@@ -36,7 +36,7 @@ class Hindsight(Controller):
         folder: run directory of that run.
         mode: ``quality`` counts the GPU time that small models hold, and large ones take hits; ``throughput`` does not.
         period_s: length of a window.
-        waiting, small: weights of the objective (sim.control.optimal_split.Weights); in throughput mode ``small`` is 0.
+        waiting, small: weights of the objective (optimal_split.Weights); in throughput mode ``small`` is 0.
         max_kept: ways that the search keeps for each split.
         batch: batch size whose throughput counts as a GPU's.
         miss_role: role that takes misses.

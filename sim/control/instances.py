@@ -3,12 +3,12 @@
 import math
 from dataclasses import dataclass, field
 
-from conf.ranges import Count, Seconds
-from sim.core.errors import ConfigError
-from sim.core.gpu import check_one_kind
-from sim.core.worker import OFF, ON, STARTING, Worker
-from sim.protocols import Run
-from sim.protocols.cluster import SERVER
+from mezzotint.settings.ranges import Count, Seconds
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.gpu import check_one_kind
+from mezzotint.sim.core.worker import OFF, ON, STARTING, Worker
+from mezzotint.sim.protocols import Run
+from mezzotint.sim.protocols.cluster import SERVER
 
 
 @dataclass(slots=True)

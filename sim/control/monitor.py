@@ -9,18 +9,18 @@ from typing import Annotated, Any, Literal, Self
 import simpy
 from annotated_types import Ge, Lt
 
-from backends.base import BackendError
-from conf.ranges import Count, SomeSeconds, SomeShare
-from sim.control.forecast import Forecast
-from sim.control.pid import Gain, Pid
-from sim.control.roles import apply_split, gpus_in_role
-from sim.control.split import Demand, KindCapacity, demand, large_by_kind, quality_split, throughput_split
-from sim.core.errors import ConfigError
-from sim.core.model import in_role
-from sim.core.plan import HIT, MISSING
-from sim.core.request import Request
-from sim.core.workload import capacity_rpm
-from sim.protocols import Controller, Run
+from mezzotint.backends.base import BackendError
+from mezzotint.settings.ranges import Count, SomeSeconds, SomeShare
+from mezzotint.sim.control.forecast import Forecast
+from mezzotint.sim.control.pid import Gain, Pid
+from mezzotint.sim.control.roles import apply_split, gpus_in_role
+from mezzotint.sim.control.split import Demand, KindCapacity, demand, large_by_kind, quality_split, throughput_split
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.model import in_role
+from mezzotint.sim.core.plan import HIT, MISSING
+from mezzotint.sim.core.request import Request
+from mezzotint.sim.core.workload import capacity_rpm
+from mezzotint.sim.protocols import Controller, Run
 
 
 @dataclass(slots=True)
@@ -71,7 +71,7 @@ class GlobalMonitor(Controller):
     Args:
         mode: ``quality`` (equations 9 and 10) or ``throughput`` (11 and 12).
         period_s: length of a window; 180 s in MoDM's artifact.
-        kp, ki, kd, max_integral: settings of the PID (sim.control.pid.Pid), which counts time in minutes.
+        kp, ki, kd, max_integral: settings of the PID (mezzotint.sim.control.pid.Pid), which counts time in minutes.
         safety: usable share of the capacity left for hits in quality mode; the artifact takes 0.9, the paper 1.
         miss_role: role that takes misses; the other roles, in the models' order, are the ladder of small ones.
         margin: share of the capacity that must be free before it steps back up.

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from conf.ranges import Count
-from sim.core.errors import ConfigError
-from sim.core.gpu import check_one_kind
-from sim.protocols import Controller, Run
+from mezzotint.settings.ranges import Count
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.gpu import check_one_kind
+from mezzotint.sim.protocols import Controller, Run
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.control.split import Demand
+from mezzotint.sim.control.split import Demand
 
 Reals = NDArray[np.float64]
 

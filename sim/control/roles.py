@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from operator import attrgetter
 
-from sim.protocols import Cluster
+from mezzotint.sim.protocols import Cluster
 
 
 def gpus_in_role(cluster: Cluster, role: str, now_s: float = 0.0) -> int:

@@ -8,13 +8,13 @@ import numpy as np
 from annotated_types import Gt, Le
 from numpy.typing import NDArray
 
-from conf.ranges import Positive, SomeSeconds, SomeShare
-from sim.control.autoscaler import ScalingRule
-from sim.control.instances import Instances
-from sim.core.model import reference
-from sim.core.request import Request
-from sim.core.workload import capacity_rpm
-from sim.protocols import Run
+from mezzotint.settings.ranges import Positive, SomeSeconds, SomeShare
+from mezzotint.sim.control.autoscaler import ScalingRule
+from mezzotint.sim.control.instances import Instances
+from mezzotint.sim.core.model import reference
+from mezzotint.sim.core.request import Request
+from mezzotint.sim.core.workload import capacity_rpm
+from mezzotint.sim.protocols import Run
 
 
 @dataclass(slots=True)

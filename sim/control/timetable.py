@@ -7,10 +7,10 @@ from typing import Any
 
 import simpy
 
-from sim.control.roles import apply_split
-from sim.core.errors import ConfigError
-from sim.core.model import in_role
-from sim.protocols import Controller, Run
+from mezzotint.sim.control.roles import apply_split
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.model import in_role
+from mezzotint.sim.protocols import Controller, Run
 
 
 @dataclass(slots=True)
@@ -19,7 +19,7 @@ class Timetable(Controller):
 
     Args:
         at: seconds of the run -> role -> GPUs, which add up to the cluster. At each time workers are ordered to change
-            roles (sim.control.roles.apply_split).
+            roles (mezzotint.sim.control.roles.apply_split).
     """
 
     at: dict[float, dict[str, int]]

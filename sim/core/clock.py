@@ -10,8 +10,8 @@ from typing import Any
 import simpy
 from simpy.core import EmptySchedule
 
-from sim.core.culprit import caller, is_ours
-from sim.core.errors import SimulationError
+from mezzotint.sim.core.culprit import caller, is_ours
+from mezzotint.sim.core.errors import SimulationError
 
 COMPLETION, INSERTION, CONTROL, ARRIVAL, DISPATCH, LAST = 0, 1, 3, 4, 5, 6
 """The order of same-time calls: work ends, artifacts become visible, controllers act, requests arrive, batches start,

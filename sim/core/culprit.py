@@ -10,23 +10,26 @@ from typing import Any
 
 import simpy
 
-from sim.core.errors import SimulationError
+from mezzotint.sim.core.errors import SimulationError
 
 MACHINERY = (
     *(
-        "sim.engine",
-        "sim.core.clock",
-        "sim.core.request",
-        "sim.metrics.",
-        "sim.core.culprit",
-        "sim.frontend.delay",
+        "mezzotint.sim.engine",
+        "mezzotint.sim.core.clock",
+        "mezzotint.sim.core.request",
+        "mezzotint.sim.metrics.",
+        "mezzotint.sim.core.culprit",
+        "mezzotint.sim.frontend.delay",
         "simpy.",
     ),
-    *("sim.cluster.cluster", "sim.cluster.memory", "sim.core.worker", "sim.cluster.free_workers"),
+    *(
+        "mezzotint.sim.cluster.cluster",
+        "mezzotint.sim.cluster.memory",
+        "mezzotint.sim.core.worker",
+        "mezzotint.sim.cluster.free_workers",
+    ),
 )
 """Modules that act on behalf of the part that called them, and are never named."""
-
-OURS = ("sim", "backends", "traces", "conf")
 
 BINDS = ("bind", "draw", "skip", "observed", "roles", "require", "load", "schedule", "encode")
 """A part has one of these methods: most parts bind; a delay draws, a selector skips, a source loads, and so on."""
@@ -147,7 +150,7 @@ def unnamed_refusal(error: Exception) -> Exception | None:
 @lru_cache(maxsize=1024)
 def is_ours(module: str) -> bool:
     """Return True for the name of a module, or of a class in it, of the package itself."""
-    return module.partition(".")[0] in OURS
+    return module.partition(".")[0] == "mezzotint"
 
 
 def _is_part(found: object) -> bool:

@@ -1,7 +1,7 @@
 """Errors of a run: of the user's settings, and of policies that break a law of the simulator."""
 
-from backends.base import BackendError
-from traces.error import TraceError
+from mezzotint.backends.base import BackendError
+from mezzotint.traces.error import TraceError
 
 
 class ConfigError(ValueError):

@@ -6,9 +6,9 @@ from typing import Annotated, NamedTuple
 
 from annotated_types import Ge
 
-from backends.base import Backend
-from conf.ranges import Amount, Count
-from sim.core.errors import ConfigError
+from mezzotint.backends.base import Backend
+from mezzotint.settings.ranges import Amount, Count
+from mezzotint.sim.core.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sim.core.errors import ConfigError
+from mezzotint.sim.core.errors import ConfigError
 
 PIXELS = 8
 """Image pixels per latent pixel on a side: the VAE of every latent diffusion model shrinks by 8 or more."""

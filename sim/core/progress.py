@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from conf.ranges import Seconds
-from sim.core.plan import DENOISER, WHOLE, Stage
-from sim.core.request import Request
-from sim.core.worker import Worker
+from mezzotint.settings.ranges import Seconds
+from mezzotint.sim.core.plan import DENOISER, WHOLE, Stage
+from mezzotint.sim.core.request import Request
+from mezzotint.sim.core.worker import Worker
 
 
 class StageCost(NamedTuple):

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any, NamedTuple
 
-from sim.core.culprit import caller
-from sim.core.errors import SimulationError
-from sim.core.plan import MISSING, UNPLANNED, Plan, difference
+from mezzotint.sim.core.culprit import caller
+from mezzotint.sim.core.errors import SimulationError
+from mezzotint.sim.core.plan import MISSING, UNPLANNED, Plan, difference
 
 COMPLETED, DISCARDED, FAILED = 1, 2, 3
 OUTCOMES = ("", "completed", "discarded", "failed")
@@ -146,7 +146,11 @@ def _guard(name: str) -> property:
 
     def change(request: Request, value: Any) -> None:
         planned = slot.__get__(request)
-        if sys._getframe(1).f_globals["__name__"] != "sim.engine" and value is not planned and value != planned:
+        if (
+            sys._getframe(1).f_globals["__name__"] != "mezzotint.sim.engine"
+            and value is not planned
+            and value != planned
+        ):
             what = difference(planned, value) if isinstance(value, Plan) else (name, planned, value)
             raise SimulationError(
                 f"{caller()} changed {what[0]} of the request in row {request.row} from {what[1]!r} to {what[2]!r}; "

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from filelock import Timeout
 
-from conf.atomic import READY, check_name, check_room, clear, contents, move_files, part
-from conf.document import DocumentError, parse, parse_json
-from sim.core.errors import ConfigError
+from mezzotint.files.atomic import READY, check_name, check_room, clear, contents, move_files, part
+from mezzotint.files.document import DocumentError, parse, parse_json
+from mezzotint.sim.core.errors import ConfigError
 
 SUMMARY, REQUESTS, CLUSTER, CONFIG = "summary.json", "requests.parquet", "cluster.parquet", "config.yaml"
 TIMELINE, ATTEMPTS = "timeline.json.gz", "attempts.parquet"

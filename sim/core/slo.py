@@ -8,8 +8,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from backends.base import size_text
-from sim.core.errors import ConfigError
+from mezzotint.backends.base import size_text
+from mezzotint.sim.core.errors import ConfigError
 
 OWN = "own"
 """Name of the requests' own deadlines among the limits of a summary."""

@@ -24,7 +24,7 @@ HITS = "declared hits"
 SCORES = "cascade.score"
 DISPATCH = "scheduler.dispatch"
 SERVICE = "service {}"
-"""For a production service whose add-ons are drawn (sim.papers.addons)."""
+"""For a production service whose add-ons are drawn (mezzotint.sim.papers.addons)."""
 
 
 def stream(seed: int, name: str) -> np.random.Generator:

@@ -5,11 +5,11 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
-from backends.base import Asset, Backend
-from sim.core.clock import Entry
-from sim.core.culprit import caller, is_ours
-from sim.core.errors import SimulationError
-from sim.core.gpu import Gpu
+from mezzotint.backends.base import Asset, Backend
+from mezzotint.sim.core.clock import Entry
+from mezzotint.sim.core.culprit import caller, is_ours
+from mezzotint.sim.core.errors import SimulationError
+from mezzotint.sim.core.gpu import Gpu
 
 ON, STARTING, DRAINING, OFF = "on", "starting", "draining", "off"
 """Rental of a GPU: in service, ordered and not ready, given back and finishing its requests, not paid for."""

@@ -8,16 +8,16 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from backends.base import Backend, Work, size_text, standalone_cost
-from sim.core.culprit import class_name
-from sim.core.errors import ConfigError, SimulationError
-from sim.core.model import Model
-from sim.core.request import Addons
-from traces.arrivals.base import Schedule
-from traces.error import TraceError
-from traces.similarity.search import Search
-from traces.similarity.similarity_map import Identity, SimilarityMap
-from traces.table.trace import ADDON_BYTES, Trace
+from mezzotint.backends.base import Backend, Work, size_text, standalone_cost
+from mezzotint.sim.core.culprit import class_name
+from mezzotint.sim.core.errors import ConfigError, SimulationError
+from mezzotint.sim.core.model import Model
+from mezzotint.sim.core.request import Addons
+from mezzotint.traces.arrivals.base import Schedule
+from mezzotint.traces.error import TraceError
+from mezzotint.traces.similarity.search import Search
+from mezzotint.traces.similarity.similarity_map import Identity, SimilarityMap
+from mezzotint.traces.table.trace import ADDON_BYTES, Trace
 
 Shapes = tuple[NDArray[np.int32], ...]
 """Width, height and steps of every trace row, and frames if there are videos, (preload + rows,) each."""
@@ -97,7 +97,7 @@ class Workload:
     """The rows of a trace as they arrive.
 
     Args:
-        schedule: arrival times of the served rows (traces.arrivals).
+        schedule: arrival times of the served rows (mezzotint.traces.arrivals).
         shapes: shape of every trace row, including rows that only fill caches.
         standalone: standalone latency of every trace row.
         use_model_shape: every request takes the shape and steps of the model in its plan, not its own.

@@ -7,23 +7,23 @@ from typing import Annotated, Any
 
 from annotated_types import Ge
 
-from backends.base import Cost, Work, WorkFailed
-from sim.addons.inline import InlineControlNets
-from sim.addons.kernels import Kernels
-from sim.addons.shared_servers import SharedServers
-from sim.addons.steps import WithAddons, priced
-from sim.addons.sync_loading import SyncLoading
-from sim.core.clock import COMPLETION, DISPATCH
-from sim.core.culprit import caller, class_name
-from sim.core.errors import ConfigError, SimulationError
-from sim.core.plan import MISSING
-from sim.core.request import FAILED, Request
-from sim.core.workload import check_equal_steps
-from sim.execution.loading import DoesNotFit, ensure, record_loads, seconds
-from sim.execution.same_size import SameSizeSteps
-from sim.execution.worker_batch import BatchTotals, ConstantStepCosts, Slot, WorkerBatch
-from sim.metrics.recorder import BATCH_MEAN, STEP_SHARE
-from sim.protocols import (
+from mezzotint.backends.base import Cost, Work, WorkFailed
+from mezzotint.sim.addons.inline import InlineControlNets
+from mezzotint.sim.addons.kernels import Kernels
+from mezzotint.sim.addons.shared_servers import SharedServers
+from mezzotint.sim.addons.steps import WithAddons, priced
+from mezzotint.sim.addons.sync_loading import SyncLoading
+from mezzotint.sim.core.clock import COMPLETION, DISPATCH
+from mezzotint.sim.core.culprit import caller, class_name
+from mezzotint.sim.core.errors import ConfigError, SimulationError
+from mezzotint.sim.core.plan import MISSING
+from mezzotint.sim.core.request import FAILED, Request
+from mezzotint.sim.core.workload import check_equal_steps
+from mezzotint.sim.execution.loading import DoesNotFit, ensure, record_loads, seconds
+from mezzotint.sim.execution.same_size import SameSizeSteps
+from mezzotint.sim.execution.worker_batch import BatchTotals, ConstantStepCosts, Slot, WorkerBatch
+from mezzotint.sim.metrics.recorder import BATCH_MEAN, STEP_SHARE
+from mezzotint.sim.protocols import (
     ControlNetPlacement,
     Executor,
     FeatureCache,

@@ -3,13 +3,13 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from backends.base import Asset, WorkFailed
-from sim.addons.assets import load
-from sim.addons.inline import InlineControlNets
-from sim.addons.sync_loading import SyncLoading
-from sim.core.errors import SimulationError
-from sim.core.request import Request
-from sim.protocols import Loads, Run, Worker
+from mezzotint.backends.base import Asset, WorkFailed
+from mezzotint.sim.addons.assets import load
+from mezzotint.sim.addons.inline import InlineControlNets
+from mezzotint.sim.addons.sync_loading import SyncLoading
+from mezzotint.sim.core.errors import SimulationError
+from mezzotint.sim.core.request import Request
+from mezzotint.sim.protocols import Loads, Run, Worker
 
 
 class DoesNotFit(WorkFailed):

@@ -4,14 +4,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from backends.base import Cost, Patching, Work
-from backends.patched import common_side
-from conf.ranges import Count
-from sim.core.errors import ConfigError
-from sim.core.request import Request
-from sim.execution.same_size import SameSizeSteps
-from sim.execution.speedup import Speedup, price_on_groups, step_on_group
-from sim.protocols import Run, Steps, Worker
+from mezzotint.backends.base import Cost, Patching, Work
+from mezzotint.backends.patched import common_side
+from mezzotint.settings.ranges import Count
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.request import Request
+from mezzotint.sim.execution.same_size import SameSizeSteps
+from mezzotint.sim.execution.speedup import Speedup, price_on_groups, step_on_group
+from mezzotint.sim.protocols import Run, Steps, Worker
 
 
 @dataclass(slots=True)

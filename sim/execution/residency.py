@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from backends.base import Backend, ComponentWeights
-from sim.core.plan import DENOISER, TEXT_ENCODER, VAE
+from mezzotint.backends.base import Backend, ComponentWeights
+from mezzotint.sim.core.plan import DENOISER, TEXT_ENCODER, VAE
 
 
 @dataclass(slots=True)

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from backends.base import FREE, Cost, Work
-from sim.addons.assets import addons, on_all_gpus
-from sim.core.request import Request
-from sim.execution.speedup import Speedup, price_on_groups, step_on_group
-from sim.protocols import Run, Steps, Worker
+from mezzotint.backends.base import FREE, Cost, Work
+from mezzotint.sim.addons.assets import addons, on_all_gpus
+from mezzotint.sim.core.request import Request
+from mezzotint.sim.execution.speedup import Speedup, price_on_groups, step_on_group
+from mezzotint.sim.protocols import Run, Steps, Worker
 
 
 @dataclass(slots=True)

@@ -3,15 +3,23 @@
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from backends.base import Work, WorkFailed, standalone_cost
-from sim.addons.assets import addons
-from sim.core.clock import COMPLETION, Clock
-from sim.core.plan import Plan
-from sim.core.request import FAILED, Request
-from sim.execution.loading import DoesNotFit, cancel_due, ensure, joules_of, record_interrupted, record_loads, seconds
-from sim.execution.speedup import Speedup, speedup_of
-from sim.metrics.recorder import STEP_SHARE
-from sim.protocols import Cluster, Executor, Loads, RequestColumn, Run, Worker
+from mezzotint.backends.base import Work, WorkFailed, standalone_cost
+from mezzotint.sim.addons.assets import addons
+from mezzotint.sim.core.clock import COMPLETION, Clock
+from mezzotint.sim.core.plan import Plan
+from mezzotint.sim.core.request import FAILED, Request
+from mezzotint.sim.execution.loading import (
+    DoesNotFit,
+    cancel_due,
+    ensure,
+    joules_of,
+    record_interrupted,
+    record_loads,
+    seconds,
+)
+from mezzotint.sim.execution.speedup import Speedup, speedup_of
+from mezzotint.sim.metrics.recorder import STEP_SHARE
+from mezzotint.sim.protocols import Cluster, Executor, Loads, RequestColumn, Run, Worker
 
 
 class RequestCost(NamedTuple):

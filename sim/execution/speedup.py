@@ -5,12 +5,12 @@ from typing import Annotated
 
 from annotated_types import Ge
 
-from backends.base import Cost, Work
-from conf.ranges import Positive
-from sim.addons.assets import on_all_gpus
-from sim.core.errors import ConfigError
-from sim.core.request import Request
-from sim.protocols import Run, Worker
+from mezzotint.backends.base import Cost, Work
+from mezzotint.settings.ranges import Positive
+from mezzotint.sim.addons.assets import on_all_gpus
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.request import Request
+from mezzotint.sim.protocols import Run, Worker
 
 Speedup = dict[Annotated[int, Ge(2)], Positive]
 """GPUs of a group -> speedup of its steps over one GPU."""

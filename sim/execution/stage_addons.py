@@ -3,17 +3,17 @@
 from dataclasses import dataclass, field
 from math import isnan
 
-from backends.base import AddonBackend, Asset, Cost, Work
-from sim.addons.assets import activation_bytes, on_all_gpus, requested_addons
-from sim.addons.inline import InlineControlNets
-from sim.addons.service_gpus import ServiceGpus, assign_gpus, load_controlnet, remote_extra_s
-from sim.addons.sync_loading import SyncLoading
-from sim.core.culprit import class_name
-from sim.core.errors import ConfigError
-from sim.core.plan import DENOISER, MISSING, WHOLE, Stage
-from sim.core.progress import Progress
-from sim.core.request import Request
-from sim.protocols import ControlNetPlacement, LoraLoading, RequestColumn, Run, Worker
+from mezzotint.backends.base import AddonBackend, Asset, Cost, Work
+from mezzotint.sim.addons.assets import activation_bytes, on_all_gpus, requested_addons
+from mezzotint.sim.addons.inline import InlineControlNets
+from mezzotint.sim.addons.service_gpus import ServiceGpus, assign_gpus, load_controlnet, remote_extra_s
+from mezzotint.sim.addons.sync_loading import SyncLoading
+from mezzotint.sim.core.culprit import class_name
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.plan import DENOISER, MISSING, WHOLE, Stage
+from mezzotint.sim.core.progress import Progress
+from mezzotint.sim.core.request import Request
+from mezzotint.sim.protocols import ControlNetPlacement, LoraLoading, RequestColumn, Run, Worker
 
 CONTROLNET = "controlnet"
 """Component of a service GPU's work, in attempts.parquet, and kind of its busy time."""

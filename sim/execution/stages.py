@@ -5,20 +5,20 @@ from dataclasses import dataclass, field, replace
 from math import ceil, isnan, nan
 from typing import Literal
 
-from backends.base import Asset, BackendError, Cost, Work, size_text
-from conf.ranges import Bandwidth, Count, Seconds
-from sim.addons.assets import load
-from sim.addons.inline import InlineControlNets
-from sim.addons.sync_loading import SyncLoading
-from sim.core.errors import ConfigError, SimulationError
-from sim.core.gpu import check_one_kind
-from sim.core.plan import DENOISER, MISSING, TEXT_ENCODER, VAE, WHOLE, Stage, three_stages, whole_stage
-from sim.core.progress import Attempt, Progress
-from sim.core.request import Request
-from sim.execution.residency import Residency
-from sim.execution.stage_addons import StageAddons
-from sim.metrics.recorder import BATCH_MEAN, STEP_SHARE
-from sim.protocols import (
+from mezzotint.backends.base import Asset, BackendError, Cost, Work, size_text
+from mezzotint.settings.ranges import Bandwidth, Count, Seconds
+from mezzotint.sim.addons.assets import load
+from mezzotint.sim.addons.inline import InlineControlNets
+from mezzotint.sim.addons.sync_loading import SyncLoading
+from mezzotint.sim.core.errors import ConfigError, SimulationError
+from mezzotint.sim.core.gpu import check_one_kind
+from mezzotint.sim.core.plan import DENOISER, MISSING, TEXT_ENCODER, VAE, WHOLE, Stage, three_stages, whole_stage
+from mezzotint.sim.core.progress import Attempt, Progress
+from mezzotint.sim.core.request import Request
+from mezzotint.sim.execution.residency import Residency
+from mezzotint.sim.execution.stage_addons import StageAddons
+from mezzotint.sim.metrics.recorder import BATCH_MEAN, STEP_SHARE
+from mezzotint.sim.protocols import (
     AttemptLog,
     ControlNetPlacement,
     Executor,

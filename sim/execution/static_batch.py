@@ -4,15 +4,23 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from backends.base import Backend, Cost, Work, WorkFailed, total_j
-from conf.ranges import Count
-from sim.addons.assets import addons
-from sim.core.clock import COMPLETION, DISPATCH, Entry
-from sim.core.errors import SimulationError
-from sim.core.request import FAILED, Request
-from sim.execution.loading import DoesNotFit, cancel_due, ensure, joules_of, record_interrupted, record_loads, seconds
-from sim.metrics.recorder import BATCH_MEAN, STEP_SHARE
-from sim.protocols import Executor, Loads, RequestColumn, Run, Worker
+from mezzotint.backends.base import Backend, Cost, Work, WorkFailed, total_j
+from mezzotint.settings.ranges import Count
+from mezzotint.sim.addons.assets import addons
+from mezzotint.sim.core.clock import COMPLETION, DISPATCH, Entry
+from mezzotint.sim.core.errors import SimulationError
+from mezzotint.sim.core.request import FAILED, Request
+from mezzotint.sim.execution.loading import (
+    DoesNotFit,
+    cancel_due,
+    ensure,
+    joules_of,
+    record_interrupted,
+    record_loads,
+    seconds,
+)
+from mezzotint.sim.metrics.recorder import BATCH_MEAN, STEP_SHARE
+from mezzotint.sim.protocols import Executor, Loads, RequestColumn, Run, Worker
 
 RunningBatch = tuple[Worker, list[Request], Loads, float, float | None, str | None]
 """A batch: worker, requests, loads, start in seconds, joules, and the reason if it fails after its loads."""

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from math import ceil
 from operator import attrgetter, sub
 
-from backends.base import FREE, Cost
-from sim.core.clock import Entry
-from sim.core.request import Request
-from sim.protocols import StepCosts, StepsUntil, Worker
-from sim.protocols.execution import TOLERANCE
+from mezzotint.backends.base import FREE, Cost
+from mezzotint.sim.core.clock import Entry
+from mezzotint.sim.core.request import Request
+from mezzotint.sim.protocols import StepCosts, StepsUntil, Worker
+from mezzotint.sim.protocols.execution import TOLERANCE
 
 
 @dataclass(slots=True)

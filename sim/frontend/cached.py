@@ -4,14 +4,14 @@ from dataclasses import dataclass, field
 from math import nan
 from typing import Any
 
-from backends.base import standalone_cost
-from conf.ranges import Seconds
-from sim.cache.cache import ArtifactCache
-from sim.cache.index import VectorIndex
-from sim.cache.store import ArtifactStore
-from sim.core.culprit import class_name
-from sim.core.errors import ConfigError, SimulationError
-from sim.core.plan import (
+from mezzotint.backends.base import standalone_cost
+from mezzotint.settings.ranges import Seconds
+from mezzotint.sim.cache.cache import ArtifactCache
+from mezzotint.sim.cache.index import VectorIndex
+from mezzotint.sim.cache.store import ArtifactStore
+from mezzotint.sim.core.culprit import class_name
+from mezzotint.sim.core.errors import ConfigError, SimulationError
+from mezzotint.sim.core.plan import (
     DECLARED,
     EMPTY,
     FORGONE_MATCH,
@@ -24,12 +24,12 @@ from sim.core.plan import (
     STALE,
     Plan,
 )
-from sim.core.request import Request
-from sim.core.streams import FRONT_END
-from sim.frontend.declared_hits import FORGONE, DeclaredHits
-from sim.frontend.delay import Constant, RowDelays, as_delay
-from sim.frontend.match_predictor import Always
-from sim.protocols import Admission, Delay, FrontEnd, MatchPredictor, RequestColumn, Run, Selector
+from mezzotint.sim.core.request import Request
+from mezzotint.sim.core.streams import FRONT_END
+from mezzotint.sim.frontend.declared_hits import FORGONE, DeclaredHits
+from mezzotint.sim.frontend.delay import Constant, RowDelays, as_delay
+from mezzotint.sim.frontend.match_predictor import Always
+from mezzotint.sim.protocols import Admission, Delay, FrontEnd, MatchPredictor, RequestColumn, Run, Selector
 
 
 @dataclass(slots=True)

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from conf.ranges import Seconds, Share
-from sim.core.errors import ConfigError
-from sim.core.plan import Plan
-from sim.core.request import Request
-from sim.core.streams import SCORES
-from sim.protocols import FrontEnd, RequestColumn, Run
+from mezzotint.settings.ranges import Seconds, Share
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.plan import Plan
+from mezzotint.sim.core.request import Request
+from mezzotint.sim.core.streams import SCORES
+from mezzotint.sim.protocols import FrontEnd, RequestColumn, Run
 
 ESCALATED = "escalated"
 """Column: True if the heavy model made the image."""

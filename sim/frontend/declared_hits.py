@@ -10,11 +10,11 @@ import numpy as np
 from annotated_types import Ge, Lt
 from numpy.typing import NDArray
 
-from conf.ranges import Share, SomeShare, Steps
-from sim.core.errors import ConfigError
-from sim.core.run_folder import SUMMARY
-from sim.core.streams import HITS
-from sim.protocols import Run, Selector
+from mezzotint.settings.ranges import Share, SomeShare, Steps
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.run_folder import SUMMARY
+from mezzotint.sim.core.streams import HITS
+from mezzotint.sim.protocols import Run, Selector
 
 PREDICTED, FORGONE = -1, -2
 """Draws of a request that the match predictor expects no match for, rightly and wrongly; 0 is a miss, else K."""
@@ -231,7 +231,7 @@ MAX_SLOPE = 50.0
 
 def _of_run(folder: Path) -> dict[int, float]:
     """Return the share of all requests by K of a finished run. Raises ConfigError if it has none."""
-    from sim.metrics.run_files import read_summary  # pandas, which no other declaration needs
+    from mezzotint.sim.metrics.run_files import read_summary  # pandas, which no other declaration needs
 
     try:
         cache = read_summary(folder)["cache"] or {}

@@ -11,10 +11,10 @@ import numpy as np
 from annotated_types import Ge, Le
 from numpy.typing import NDArray
 
-from conf.ranges import Seconds, SomeSeconds
-from sim.core.culprit import class_name
-from sim.core.errors import ConfigError, SimulationError
-from sim.protocols import Delay
+from mezzotint.settings.ranges import Seconds, SomeSeconds
+from mezzotint.sim.core.culprit import class_name
+from mezzotint.sim.core.errors import ConfigError, SimulationError
+from mezzotint.sim.protocols import Delay
 
 BLOCK = 1024
 """Delays drawn at a time."""

@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass, field
 
-from conf.ranges import Seconds, Share
-from sim.core.errors import ConfigError
-from sim.core.plan import Plan
-from sim.core.request import Request
-from sim.protocols import FrontEnd, Run
+from mezzotint.settings.ranges import Seconds, Share
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.plan import Plan
+from mezzotint.sim.core.request import Request
+from mezzotint.sim.protocols import FrontEnd, Run
 
 
 @dataclass(slots=True)

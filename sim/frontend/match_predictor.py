@@ -10,14 +10,14 @@ import numpy as np
 from annotated_types import Ge, Le
 from numpy.typing import NDArray
 
-from conf.ranges import Count, Number, Seconds
-from sim.core.errors import ConfigError
-from sim.core.model import reference
-from sim.core.streams import PREDICTOR
-from sim.core.workload import standalone_s
-from sim.metrics.recorder import TRAININGS
-from sim.protocols import Change, Log, MatchPredictor, Run, Selector
-from traces.similarity.similarities import SimilaritySource
+from mezzotint.settings.ranges import Count, Number, Seconds
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.model import reference
+from mezzotint.sim.core.streams import PREDICTOR
+from mezzotint.sim.core.workload import standalone_s
+from mezzotint.sim.metrics.recorder import TRAININGS
+from mezzotint.sim.protocols import Change, Log, MatchPredictor, Run, Selector
+from mezzotint.traces.similarity.similarities import SimilaritySource
 
 BLOCK = 512
 """Rows per call of the decision function."""

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sim.core.plan import MISSING
+from mezzotint.sim.core.plan import MISSING
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.metrics.request_columns import RequestColumns
+from mezzotint.sim.metrics.request_columns import RequestColumns
 
 SPANS = 20
 """Equal spans of time over which the growth of the queue is tested."""

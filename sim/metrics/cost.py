@@ -10,11 +10,11 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
-from conf.document import DocumentError, parse
-from conf.validation import first_error
-from sim.core.errors import ConfigError
-from sim.core.gpu import Gpu
-from sim.metrics.recorder import RunRecord
+from mezzotint.files.document import DocumentError, parse
+from mezzotint.files.validation import first_error
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.gpu import Gpu
+from mezzotint.sim.metrics.recorder import RunRecord
 
 
 class PaidService(BaseModel):
@@ -76,7 +76,7 @@ def list_prices() -> Mapping[str, Price]:
     name = "gpu-prices.yaml"
     return {
         kind: Price(row.usd_per_gpu_h, (f"list price of {row.date}: " if row.date else "") + row.source)
-        for kind, row in read_prices(files("conf") / "data" / name, name).items()
+        for kind, row in read_prices(files("mezzotint.conf") / "data" / name, name).items()
     }
 
 

@@ -5,8 +5,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from conf.choice import choice
-from sim.core.errors import ConfigError
+from mezzotint.settings.choice import choice
+from mezzotint.sim.core.errors import ConfigError
 
 Design = Mapping[str, str | list[str]]
 """The measured choice of each configuration group, or several that count as the same."""
@@ -29,7 +29,7 @@ Times, sizes and eviction change how often requests hit, not the image of a hit.
 def _encoders() -> list[str]:
     """Return the encoders that can stand in for CLIP: those with a similarity map of the same name."""
     encoders, maps = (
-        {file.name for file in (files("conf") / group).iterdir()} for group in ("encoder", "similarity_map")
+        {file.name for file in (files("mezzotint.conf") / group).iterdir()} for group in ("encoder", "similarity_map")
     )
     return sorted(name.removesuffix(".yaml") for name in encoders & maps)
 

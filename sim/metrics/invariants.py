@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sim.core.culprit import part_name, part_names
-from sim.core.errors import SimulationError
-from sim.core.model import Model
-from sim.core.plan import DECLARED, DENOISER, MISSING, WHOLE
-from sim.core.request import COMPLETED
-from sim.core.workload import Workload
-from sim.metrics.attempts import AttemptLog
-from sim.metrics.recorder import BATCH_MEAN, STEP_SHARE, RunRecord
-from sim.metrics.request_columns import RequestColumns
-from sim.protocols import Cluster
+from mezzotint.sim.core.culprit import part_name, part_names
+from mezzotint.sim.core.errors import SimulationError
+from mezzotint.sim.core.model import Model
+from mezzotint.sim.core.plan import DECLARED, DENOISER, MISSING, WHOLE
+from mezzotint.sim.core.request import COMPLETED
+from mezzotint.sim.core.workload import Workload
+from mezzotint.sim.metrics.attempts import AttemptLog
+from mezzotint.sim.metrics.recorder import BATCH_MEAN, STEP_SHARE, RunRecord
+from mezzotint.sim.metrics.request_columns import RequestColumns
+from mezzotint.sim.protocols import Cluster
 
 GAP_S = 1e-6
 """Tolerance for rounding of sums of times."""

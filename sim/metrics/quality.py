@@ -13,13 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from conf.validation import first_error
-from sim.core.errors import ConfigError
-from sim.core.model import Model, reference
-from sim.core.plan import MISSING
-from sim.core.request import COMPLETED
-from sim.metrics.design import Design, check_design, departure
-from sim.metrics.recorder import RunRecord
+from mezzotint.files.validation import first_error
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.model import Model, reference
+from mezzotint.sim.core.plan import MISSING
+from mezzotint.sim.core.request import COMPLETED
+from mezzotint.sim.metrics.design import Design, check_design, departure
+from mezzotint.sim.metrics.recorder import RunRecord
 
 Reals = NDArray[np.float64]
 Mask = NDArray[np.bool_]

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from conf.assumption import Assumption
-from sim.core.culprit import caller
-from sim.core.errors import SimulationError
-from sim.metrics.attempts import AttemptLog
-from sim.metrics.request_columns import RequestColumns
-from sim.metrics.usage_log import UsageLog
+from mezzotint.settings.assumption import Assumption
+from mezzotint.sim.core.culprit import caller
+from mezzotint.sim.core.errors import SimulationError
+from mezzotint.sim.metrics.attempts import AttemptLog
+from mezzotint.sim.metrics.request_columns import RequestColumns
+from mezzotint.sim.metrics.usage_log import UsageLog
 
 BATCH_MEAN, STEP_SHARE = "batch_mean", "step_share_s"
 """Columns of executors that batch: the mean batch size of a request's steps, and its share of their GPU seconds. If

@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sim.core.run_folder import REQUESTS
-from sim.core.slo import OWN
-from sim.metrics.summary import spread
-from sim.metrics.summary_keys import Contradiction, number_at
+from mezzotint.sim.core.run_folder import REQUESTS
+from mezzotint.sim.core.slo import OWN
+from mezzotint.sim.metrics.summary import spread
+from mezzotint.sim.metrics.summary_keys import Contradiction, number_at
 
 COUNTED = ("arrival_s", "finish_s", "outcome")
 """Columns of requests.parquet that are read."""

@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sim.core.culprit import caller
-from sim.core.errors import SimulationError
-from sim.core.plan import LOOKUPS, MISSING, Plan
-from sim.core.request import COMPLETED, OUTCOMES, Request
+from mezzotint.sim.core.culprit import caller
+from mezzotint.sim.core.errors import SimulationError
+from mezzotint.sim.core.plan import LOOKUPS, MISSING, Plan
+from mezzotint.sim.core.request import COMPLETED, OUTCOMES, Request
 
 REAL, WHOLE, CODE = "d", "i", "B"
 """float64, int32 and uint8, by the letters of struct and NumPy. NaN and -1 stand for null."""
@@ -220,7 +220,7 @@ class RequestColumns:
 
         Args:
             request_ids: of the whole trace; a source may be a row at its head that only filled the cache.
-            source_age_trace_s: as from ``sim.metrics.summary``, (rows,).
+            source_age_trace_s: as from ``mezzotint.sim.metrics.summary``, (rows,).
         """
         reasons: list[str | None] = [None] * len(self)
         for row, reason in self.reasons.items():

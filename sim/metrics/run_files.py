@@ -3,20 +3,22 @@
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic_core import CoreSchema, SchemaValidator, ValidationError, core_schema
 
-from conf.document import DocumentError, parse
-from sim.core.errors import ConfigError
-from sim.core.former_names import present_config
-from sim.core.run_folder import CONFIG, REQUESTS, SUMMARY
-from sim.metrics.recount import COUNTED, differences
-from sim.metrics.summary import SCHEMA
-from sim.metrics.summary_keys import Contradiction, contradictions, schema
+from mezzotint.files.document import DocumentError, parse
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.former_names import present_config
+from mezzotint.sim.core.run_folder import CONFIG, REQUESTS, SUMMARY
+from mezzotint.sim.metrics.recount import COUNTED, differences
+from mezzotint.sim.metrics.summary import SCHEMA
+from mezzotint.sim.metrics.summary_keys import Contradiction, contradictions, schema
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 TEXT_COLUMNS = ("outcome", "lookup")
 """Columns of requests.parquet that are read as text."""
@@ -170,11 +172,13 @@ def read_table(path: Path, columns: Sequence[str], optional: Sequence[str] = ())
         raise _damaged(path, f"is not a readable Parquet file ({' '.join(str(error).split())[:200]})") from None
 
 
-def read_columns(path: Path, columns: Sequence[str], optional: Sequence[str] = ()) -> pd.DataFrame:
+def read_columns(path: Path, columns: Sequence[str], optional: Sequence[str] = ()) -> "pd.DataFrame":
     """Read columns as ``read_table`` does, TEXT_COLUMNS as text and all others as float64, null as NaN.
 
     Raises ConfigError, too, where a column cannot be converted.
     """
+    import pandas as pd  # slow to import, and a run needs it not
+
     table = read_table(path, columns, optional)
     found = {}
     for name in table.column_names:

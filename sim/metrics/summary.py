@@ -13,22 +13,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from conf.assumption import EXTRAPOLATED, Assumption
-from sim.core.gpu import Gpu
-from sim.core.model import reference
-from sim.core.plan import LOOKUPS, MISSING
-from sim.core.request import COMPLETED, DISCARDED, FAILED
-from sim.core.slo import OWN, Limit
-from sim.metrics.attempts import AttemptLog
-from sim.metrics.backlog import backlog
-from sim.metrics.cost import PaidService, cost
-from sim.metrics.quality import QualityEstimate
-from sim.metrics.recorder import LOADS, STEP_SHARE, TRAININGS, RunRecord
-from sim.metrics.request_columns import RequestColumns
-from sim.metrics.usage_log import GpuUsage, UsageLog
-from sim.protocols import Run
-from traces.table.ingest import ORDER_ONLY
-from traces.table.trace import Trace
+from mezzotint.settings.assumption import EXTRAPOLATED, Assumption
+from mezzotint.sim.core.gpu import Gpu
+from mezzotint.sim.core.model import reference
+from mezzotint.sim.core.plan import LOOKUPS, MISSING
+from mezzotint.sim.core.request import COMPLETED, DISCARDED, FAILED
+from mezzotint.sim.core.slo import OWN, Limit
+from mezzotint.sim.metrics.attempts import AttemptLog
+from mezzotint.sim.metrics.backlog import backlog
+from mezzotint.sim.metrics.cost import PaidService, cost
+from mezzotint.sim.metrics.quality import QualityEstimate
+from mezzotint.sim.metrics.recorder import LOADS, STEP_SHARE, TRAININGS, RunRecord
+from mezzotint.sim.metrics.request_columns import RequestColumns
+from mezzotint.sim.metrics.usage_log import GpuUsage, UsageLog
+from mezzotint.sim.protocols import Run
+from mezzotint.traces.table.ingest import ORDER_ONLY
+from mezzotint.traces.table.trace import Trace
 
 SCHEMA = 1
 

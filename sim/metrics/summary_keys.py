@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from pydantic_core import CoreSchema, core_schema
 
-from sim.core.slo import OWN
+from mezzotint.sim.core.slo import OWN
 
 TOLERANCE = 1e-9
 """Relative error of a sum of many floats, which is no contradiction."""

@@ -3,8 +3,8 @@
 import numpy as np
 import pyarrow as pa
 
-from sim.core.plan import HIT, NO_DATABASE, NO_STORE
-from sim.metrics.recorder import RunRecord
+from mezzotint.sim.core.plan import HIT, NO_DATABASE, NO_STORE
+from mezzotint.sim.metrics.recorder import RunRecord
 
 SERVICES = ("database_up", "store_up")
 """Columns of every cluster.parquet; null if no part declares the gauge."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from sim.metrics.recorder import RunRecord
+from mezzotint.sim.metrics.recorder import RunRecord
 
 GPUS, QUEUES, CONTROL = 1, 2, 3
 """Process numbers: a track for every GPU, the gauges, and decisions of controllers and the cluster."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.core.worker import OFF
+from mezzotint.sim.core.worker import OFF
 
 _FIELDS = ("from_s", "until_s", "joules", "row", "worker", "batch", "kind", "model")
 SPAN = np.dtype({"names": _FIELDS, "formats": ["f8"] * 3 + ["i4"] * 2 + ["u2"] * 3})

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from sim.core.errors import ConfigError
+from mezzotint.sim.core.errors import ConfigError
 
 
 def committed(oracle: str, what: str) -> Path:

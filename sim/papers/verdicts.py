@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from conf.document import parse_json
-from sim.core.errors import ConfigError
+from mezzotint.files.document import parse_json
+from mezzotint.sim.core.errors import ConfigError
 
 LOST = 1
 """Exit status of --check if a row is no longer within tolerance."""

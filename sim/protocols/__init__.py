@@ -16,19 +16,29 @@ own is made known with ``mezzotint run --plugin my_module --config-dir my_yaml``
 - ControlNetPlacement, LoraLoading, LoraFetch (``controlnet_placement=``, ...): add-ons.
 """
 
-from backends.base import FREE, Asset, Cost, Work, WorkFailed
-from sim.core.progress import StageCost
-from sim.core.request import Request
-from sim.core.worker import Worker
-from sim.protocols.addons import ControlNetPlacement, Loads, LoraFetch, LoraLoading
-from sim.protocols.cache import Admission, Change, Delay, Eviction, Item, MatchPredictor, Selector, Shape, Watcher
-from sim.protocols.cluster import Cluster
-from sim.protocols.control import Allocation, Controller
-from sim.protocols.execution import Executor, FeatureCache, Priced, StepCosts, Steps
-from sim.protocols.frontend import CascadeFrontEnd, FrontEnd
-from sim.protocols.groups import CostOf, Estimates, GroupPolicy, Launch, StageExecutor, StageView
-from sim.protocols.run import AttemptLog, Log, RequestColumn, Run
-from sim.protocols.scheduling import BatchQueues, Discipline, Router, Scheduler, Stepper, StepsUntil
+from mezzotint.backends.base import FREE, Asset, Cost, Work, WorkFailed
+from mezzotint.sim.core.progress import StageCost
+from mezzotint.sim.core.request import Request
+from mezzotint.sim.core.worker import Worker
+from mezzotint.sim.protocols.addons import ControlNetPlacement, Loads, LoraFetch, LoraLoading
+from mezzotint.sim.protocols.cache import (
+    Admission,
+    Change,
+    Delay,
+    Eviction,
+    Item,
+    MatchPredictor,
+    Selector,
+    Shape,
+    Watcher,
+)
+from mezzotint.sim.protocols.cluster import Cluster
+from mezzotint.sim.protocols.control import Allocation, Controller
+from mezzotint.sim.protocols.execution import Executor, FeatureCache, Priced, StepCosts, Steps
+from mezzotint.sim.protocols.frontend import CascadeFrontEnd, FrontEnd
+from mezzotint.sim.protocols.groups import CostOf, Estimates, GroupPolicy, Launch, StageExecutor, StageView
+from mezzotint.sim.protocols.run import AttemptLog, Log, RequestColumn, Run
+from mezzotint.sim.protocols.scheduling import BatchQueues, Discipline, Router, Scheduler, Stepper, StepsUntil
 
 __all__ = [
     "FREE",

@@ -5,11 +5,11 @@ from collections.abc import Callable, Sequence
 from math import inf
 from typing import ClassVar, Protocol, runtime_checkable
 
-from backends.base import FREE, Asset, Cost
-from conf.ranges import Count, Seconds
-from sim.core.request import Request
-from sim.core.worker import Worker
-from sim.protocols.run import Run
+from mezzotint.backends.base import FREE, Asset, Cost
+from mezzotint.settings.ranges import Count, Seconds
+from mezzotint.sim.core.request import Request
+from mezzotint.sim.core.worker import Worker
+from mezzotint.sim.protocols.run import Run
 
 Loads = list[tuple[str, Cost]]
 """The loads of a request in order: the kind that the usage log records, and the cost on all GPUs of the worker."""

@@ -7,9 +7,9 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.core.request import Request
-from sim.protocols.run import Run
-from traces.similarity.similarities import SimilaritySource
+from mezzotint.sim.core.request import Request
+from mezzotint.sim.protocols.run import Run
+from mezzotint.traces.similarity.similarities import SimilaritySource
 
 Item = int
 """The unit of eviction: the state of one entry (one earlier request) after step K, as one integer.

@@ -3,9 +3,9 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Protocol
 
-from backends.base import Asset, Backend
-from sim.core.gpu import Gpu
-from sim.core.worker import Worker
+from mezzotint.backends.base import Asset, Backend
+from mezzotint.sim.core.gpu import Gpu
+from mezzotint.sim.core.worker import Worker
 
 SERVER = "controlnet-server"
 """The role of a GPU that serves ControlNets to other workers: no model has it, and no request is sent there."""

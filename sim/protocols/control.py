@@ -4,11 +4,11 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Protocol, runtime_checkable
 
-from backends.base import Backend
-from conf.assumption import Assumption
-from sim.core.model import Model
-from sim.core.request import Request
-from sim.protocols.run import Run
+from mezzotint.backends.base import Backend
+from mezzotint.settings.assumption import Assumption
+from mezzotint.sim.core.model import Model
+from mezzotint.sim.core.request import Request
+from mezzotint.sim.protocols.run import Run
 
 
 @runtime_checkable
@@ -33,7 +33,7 @@ class Allocation(Protocol):
 
     @abstractmethod
     def roles(self, gpus: int, models: Mapping[str, Model], backend: Backend) -> list[str]:
-        """Return a role for each of ``gpus`` GPUs: a key of ``models``, or sim.protocols.cluster.SERVER."""
+        """Return a role for each of ``gpus`` GPUs: a key of ``models``, or mezzotint.sim.protocols.cluster.SERVER."""
 
     def assumptions(self) -> list[Assumption]:
         """Return the assumptions behind the split that nobody measured."""

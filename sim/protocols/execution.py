@@ -4,14 +4,14 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
 
-from backends.base import FREE, Cost, Work
-from conf.ranges import Count, Joules, Seconds
-from sim.core.culprit import class_name
-from sim.core.errors import SimulationError
-from sim.core.request import Request
-from sim.core.worker import Worker
-from sim.protocols.addons import Loads
-from sim.protocols.run import Run
+from mezzotint.backends.base import FREE, Cost, Work
+from mezzotint.settings.ranges import Count, Joules, Seconds
+from mezzotint.sim.core.culprit import class_name
+from mezzotint.sim.core.errors import SimulationError
+from mezzotint.sim.core.request import Request
+from mezzotint.sim.core.worker import Worker
+from mezzotint.sim.protocols.addons import Loads
+from mezzotint.sim.protocols.run import Run
 
 
 @runtime_checkable
@@ -22,7 +22,7 @@ class Executor(Protocol):
 
     1. puts the request's model on the worker if another is there (Worker.model, Cluster.install);
     2. asks the backend for costs: ``work = run.work(request)``, then begin, steps and end of ``worker.backend``;
-    3. waits for simulated time with ``run.clock.at(time_s, COMPLETION, call, arg)`` (sim.core.clock);
+    3. waits for simulated time with ``run.clock.at(time_s, COMPLETION, call, arg)`` (mezzotint.sim.core.clock);
     4. records every second from start to end once, with Cluster.record_busy;
     5. writes the request's start_s, load_s, denoise_s, decode_s and energy_j;
     6. calls Run.keep_artifact and Run.end, then Cluster.release, once each.

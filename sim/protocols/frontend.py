@@ -3,9 +3,9 @@
 from abc import abstractmethod
 from typing import Protocol, runtime_checkable
 
-from conf.ranges import Seconds, Share
-from sim.core.request import Request
-from sim.protocols.run import Run
+from mezzotint.settings.ranges import Seconds, Share
+from mezzotint.sim.core.request import Request
+from mezzotint.sim.protocols.run import Run
 
 
 @runtime_checkable

@@ -4,12 +4,12 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
-from conf.ranges import Count, Seconds
-from sim.core.plan import Stage
-from sim.core.progress import Attempt, Progress, StageCost
-from sim.core.request import Request
-from sim.core.worker import Worker
-from sim.protocols.run import Run
+from mezzotint.settings.ranges import Count, Seconds
+from mezzotint.sim.core.plan import Stage
+from mezzotint.sim.core.progress import Attempt, Progress, StageCost
+from mezzotint.sim.core.request import Request
+from mezzotint.sim.core.worker import Worker
+from mezzotint.sim.protocols.run import Run
 
 
 class Launch(NamedTuple):

@@ -6,15 +6,15 @@ from typing import Any, Protocol
 import numpy as np
 import simpy
 
-from backends.base import Asset, Backend, Work
-from sim.core.clock import Clock
-from sim.core.errors import SimulationError
-from sim.core.model import Model
-from sim.core.plan import Plan
-from sim.core.request import COMPLETED, Request
-from sim.core.worker import Worker
-from sim.core.workload import SimilarityInputs, Workload
-from sim.protocols.cluster import Cluster
+from mezzotint.backends.base import Asset, Backend, Work
+from mezzotint.sim.core.clock import Clock
+from mezzotint.sim.core.errors import SimulationError
+from mezzotint.sim.core.model import Model
+from mezzotint.sim.core.plan import Plan
+from mezzotint.sim.core.request import COMPLETED, Request
+from mezzotint.sim.core.worker import Worker
+from mezzotint.sim.core.workload import SimilarityInputs, Workload
+from mezzotint.sim.protocols.cluster import Cluster
 
 
 class RequestColumn(Protocol):
@@ -26,7 +26,7 @@ class RequestColumn(Protocol):
 
 
 class AttemptLog(Protocol):
-    """The log of attempts (sim.metrics.attempts)."""
+    """The log of attempts (mezzotint.sim.metrics.attempts)."""
 
     is_exclusive: bool
 
@@ -186,6 +186,6 @@ class Run(Protocol):
         """End ``request``, exactly once.
 
         Args:
-            outcome: COMPLETED, DISCARDED (by a policy) or FAILED (on a worker), of sim.core.request.
+            outcome: COMPLETED, DISCARDED (by a policy) or FAILED (on a worker), of mezzotint.sim.core.request.
             reason: why it was discarded or failed.
         """

@@ -4,11 +4,11 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
 
-from backends.base import Cost, Work
-from conf.ranges import Seconds
-from sim.core.request import Request
-from sim.core.worker import Worker
-from sim.protocols.run import Run
+from mezzotint.backends.base import Cost, Work
+from mezzotint.settings.ranges import Seconds
+from mezzotint.sim.core.request import Request
+from mezzotint.sim.core.worker import Worker
+from mezzotint.sim.protocols.run import Run
 
 
 @runtime_checkable

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from conf.page import number, percent
-from sim.core.slo import OWN
-from sim.report import tables
-from sim.report.compare import SeriesAtLoad, beyond_noise, cells, limit_name, slo_multiples
-from sim.report.labels import Load
-from sim.report.runs import Run
+from mezzotint.figures.page import number, percent
+from mezzotint.sim.core.slo import OWN
+from mezzotint.sim.report import tables
+from mezzotint.sim.report.compare import SeriesAtLoad, beyond_noise, cells, limit_name, slo_multiples
+from mezzotint.sim.report.labels import Load
+from mezzotint.sim.report.runs import Run
 
 TARGET = 0.95
 """Share of requests within the limit from which a system meets it, as in `mezzotint plan capacity`."""

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from backends.base import size_text
-from sim.core.run_folder import REQUESTS
-from sim.report.compare import cells
-from sim.report.labels import natural
-from sim.report.runs import Run, measured
+from mezzotint.backends.base import size_text
+from mezzotint.sim.core.run_folder import REQUESTS
+from mezzotint.sim.report.compare import cells
+from mezzotint.sim.report.labels import natural
+from mezzotint.sim.report.runs import Run, measured
 
 NEEDED = ("arrival_s", "outcome", "width", "height", "estimate_s", "denoise_s", "decode_s")
 

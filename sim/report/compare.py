@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from sim.core.slo import OWN, parse_limit
-from sim.report.labels import Load, Scalar, natural
-from sim.report.runs import Run
+from mezzotint.sim.core.slo import OWN, parse_limit
+from mezzotint.sim.report.labels import Load, Scalar, natural
+from mezzotint.sim.report.runs import Run
 
 T = TypeVar("T")
 

@@ -16,9 +16,9 @@ from typing import Any, Literal
 import pandas as pd
 from markupsafe import Markup
 
-from conf.page import render
-from conf.palette import EDGE, INK
-from sim.report.figures.palette import SeriesStyle
+from mezzotint.figures.page import render
+from mezzotint.figures.palette import EDGE, INK
+from mezzotint.sim.report.figures.palette import SeriesStyle
 
 Spec = dict[str, Any]
 """A Vega-Lite specification."""
@@ -255,7 +255,7 @@ def page(
     """
     legend = [(name, style.colour, _dash_px(style)) for name, style in styles.items()]
     return render(
-        "sim.report",
+        "mezzotint.sim.report",
         "page.html.jinja",
         title=title,
         answer=answer,
@@ -270,7 +270,7 @@ def page(
 
 @cache
 def _libraries() -> list[Markup]:
-    folder = files("sim.report") / "vega"
+    folder = files("mezzotint.sim.report") / "vega"
     return [Markup((folder / name).read_text(encoding="utf-8")) for name in _LIBRARIES]
 
 

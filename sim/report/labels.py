@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from conf.printable import printable
+from mezzotint.files.printable import printable
 
 Scalar = str | int | float | bool | None
 FlatConfig = Mapping[str, Scalar]

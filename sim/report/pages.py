@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from conf.atomic import atomic_files, check_ours, output_folder
-from sim.core.errors import ConfigError
+from mezzotint.files.atomic import atomic_files, check_ours, output_folder
+from mezzotint.sim.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -16,24 +16,24 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 from tqdm import tqdm
 
-from conf.atomic import atomic_files, atomic_write, check_ours
-from conf.page import DASH, render
-from conf.palette import house_style
-from sim.core.errors import ConfigError
-from sim.core.run_folder import REQUESTS
-from sim.report import tables
-from sim.report.answer import answer, caveats
-from sim.report.beliefs import beliefs
-from sim.report.compare import cells
-from sim.report.figures import charts
-from sim.report.figures import panels as figures
-from sim.report.figures.over_time import MAX_SERIES, over_time
-from sim.report.figures.palette import families_of, series_of, series_styles
-from sim.report.interactive import Chart, PageFigure, page
-from sim.report.labels import short_key
-from sim.report.runs import Run, load_runs
-from sim.report.sensitivity import EXAMPLE, PERCENTILES, rerun_s, sensitivities
-from sim.report.vllm_omni import vllm_omni
+from mezzotint.figures.page import DASH, render
+from mezzotint.figures.palette import house_style
+from mezzotint.files.atomic import atomic_files, atomic_write, check_ours
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.run_folder import REQUESTS
+from mezzotint.sim.report import tables
+from mezzotint.sim.report.answer import answer, caveats
+from mezzotint.sim.report.beliefs import beliefs
+from mezzotint.sim.report.compare import cells
+from mezzotint.sim.report.figures import charts
+from mezzotint.sim.report.figures import panels as figures
+from mezzotint.sim.report.figures.over_time import MAX_SERIES, over_time
+from mezzotint.sim.report.figures.palette import families_of, series_of, series_styles
+from mezzotint.sim.report.interactive import Chart, PageFigure, page
+from mezzotint.sim.report.labels import short_key
+from mezzotint.sim.report.runs import Run, load_runs
+from mezzotint.sim.report.sensitivity import EXAMPLE, PERCENTILES, rerun_s, sensitivities
+from mezzotint.sim.report.vllm_omni import vllm_omni
 
 
 def report(
@@ -193,7 +193,7 @@ def _page(runs: Sequence[Run], drawn: Mapping[str, bytes], title: str, reruns_s:
     rows, groups, bands = tables.comparison(runs), tables.verdicts(runs), sensitivities(runs, reruns_s)
     shown = _figures(runs, drawn)
     body = render(
-        "sim.report",
+        "mezzotint.sim.report",
         "report.html.jinja",
         different_images=tables.different_images(runs),
         groups=groups,

@@ -12,13 +12,13 @@ import pandas as pd
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from conf.printable import printable
-from sim.core.errors import ConfigError
-from sim.core.run_folder import CLUSTER, REQUESTS, SUMMARY
-from sim.metrics.run_files import read_columns, read_config, read_summary
-from sim.metrics.summary_keys import number_at
-from sim.report.labels import FlatConfig, Load, Scalar, Setting, flatten, labels, load_of, natural, seeds_of
-from sim.report.served import ImageSpec, ServedModel, served_models
+from mezzotint.files.printable import printable
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.run_folder import CLUSTER, REQUESTS, SUMMARY
+from mezzotint.sim.metrics.run_files import read_columns, read_config, read_summary
+from mezzotint.sim.metrics.summary_keys import number_at
+from mezzotint.sim.report.labels import FlatConfig, Load, Scalar, Setting, flatten, labels, load_of, natural, seeds_of
+from mezzotint.sim.report.served import ImageSpec, ServedModel, served_models
 
 Floats = NDArray[np.float64]
 

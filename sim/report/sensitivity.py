@@ -11,23 +11,23 @@ from typing import Any
 
 from tqdm import tqdm
 
-from backends.base import BackendError
-from backends.profile import find, shipped
-from conf.page import number
-from sim.core.errors import ConfigError, SimulationError
-from sim.metrics.run_files import read_config
-from sim.report.compare import cells
-from sim.report.runs import Run
-from sim.report.served import service_error
-from sim.run.simulate import simulate
-from traces.error import TraceError
+from mezzotint.backends.base import BackendError
+from mezzotint.backends.profile import find, shipped
+from mezzotint.figures.page import number
+from mezzotint.sim.core.errors import ConfigError, SimulationError
+from mezzotint.sim.metrics.run_files import read_config
+from mezzotint.sim.report.compare import cells
+from mezzotint.sim.report.runs import Run
+from mezzotint.sim.report.served import service_error
+from mezzotint.sim.run.simulate import simulate
+from mezzotint.traces.error import TraceError
 
 EXAMPLE = 0.1
 """Relative change of the service times for runs whose error is unknown."""
 
 PERCENTILES = ("p50", "p95", "p99")
 
-PROFILED = "backends.profiled.Profiled"
+PROFILED = "mezzotint.backends.profiled.Profiled"
 
 Latencies = Mapping[str, float]
 """Seconds by PERCENTILES."""
@@ -110,7 +110,7 @@ def configuration(folder: Path) -> dict[str, Any]:
     if not found:
         raise ConfigError(f"{folder}: found no config.yaml; make the run again")
     plain = {str(key): value for key, value in found.items() if key not in ("defaults", "hydra", "run")}
-    return plain | {"run": {"dir": "unnamed"}, "quality": {"_target_": "sim.metrics.quality.AtLeastAlpha"}}
+    return plain | {"run": {"dir": "unnamed"}, "quality": {"_target_": "mezzotint.sim.metrics.quality.AtLeastAlpha"}}
 
 
 def latencies(config: Mapping[str, Any], factor: float) -> Latencies:

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from backends.base import size_text
-from conf.printable import printable
+from mezzotint.backends.base import size_text
+from mezzotint.files.printable import printable
 
 BASES = {
     "measured": "measured",

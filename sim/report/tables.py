@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from conf.page import DASH, number
-from sim.report.compare import SeriesAtLoad, beyond_noise, cells, limit_name, slo_multiples
-from sim.report.labels import natural, short_value
-from sim.report.runs import Run
-from sim.report.served import UNKNOWN, runs_by_images
+from mezzotint.figures.page import DASH, number
+from mezzotint.sim.report.compare import SeriesAtLoad, beyond_noise, cells, limit_name, slo_multiples
+from mezzotint.sim.report.labels import natural, short_value
+from mezzotint.sim.report.runs import Run
+from mezzotint.sim.report.served import UNKNOWN, runs_by_images
 
 QUALITY = ("quality", "factor_mean")
 """Quality of the served images over that of the large model's full runs: a speed-up may cost quality."""

@@ -12,16 +12,16 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from backends.base import Asset
-from backends.calibrate import Plan, grid
-from backends.profile import file_name
-from backends.profile import write as write_profile
-from conf.atomic import atomic_files
-from conf.page import number, percent, table
-from conf.palette import COLOURS, DPI, house_style, panels
-from sim.core.errors import ConfigError
-from sim.run.config.settings import check
-from sim.run.simulate import Outcome, assemble, replay, simulate, write
+from mezzotint.backends.base import Asset
+from mezzotint.backends.calibrate import Plan, grid
+from mezzotint.backends.profile import file_name
+from mezzotint.backends.profile import write as write_profile
+from mezzotint.figures.page import number, percent, table
+from mezzotint.figures.palette import COLOURS, DPI, house_style, panels
+from mezzotint.files.atomic import atomic_files
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.run.config.settings import check
+from mezzotint.sim.run.simulate import Outcome, assemble, replay, simulate, write
 
 GPU = "here"
 """Name of the device at hand in the profiles of a validation."""
@@ -37,7 +37,7 @@ def validate(config: Mapping[str, Any], folder: Path, *, progress: bool = False)
     Raises:
         ConfigError: the backend is not live. Errors of ``simulate`` and ``calibrate`` pass through.
     """
-    from backends.calibrate.session import complete  # needs the live extra
+    from mezzotint.backends.calibrate.session import complete  # needs the live extra
 
     settings = check(config)
     assembled = assemble(settings, progress=progress)
@@ -73,14 +73,14 @@ def validate(config: Mapping[str, Any], folder: Path, *, progress: bool = False)
         profile = complete(plan, profiles, progress=progress, model=model).profile
         updates: dict[str, Any] = {}
         for side, max_images in backend.largest_cut(name).items():
-            from backends.calibrate.patches import measure  # needs the live extra
+            from mezzotint.backends.calibrate.patches import measure  # needs the live extra
 
             updates["patched"] = measure(model, sizes, side, max_images).fit()[0]
         if len(names) > 1:
             updates["load_s"] = backend.load(Asset("model", name, name)).seconds
         if updates:
             write_profile(profile.model_copy(update=updates), profiles / file_name(GPU, name))
-    profiled = {"_target_": "backends.profiled.Profiled", "gpu": GPU, "folder": str(profiles)}
+    profiled = {"_target_": "mezzotint.backends.profiled.Profiled", "gpu": GPU, "folder": str(profiles)}
     simulated = simulate({**config, "backend": profiled}, progress=progress)
     write(simulated, folder / "simulated")
     device = f"{backend.place} (processor time)" if backend.place == "cpu" else backend.place

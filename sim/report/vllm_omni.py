@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sim.core.errors import ConfigError
-from sim.core.slo import OWN, parse_limit
-from sim.report.compare import slo_multiples
-from sim.report.runs import Run, load_runs, measured
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.slo import OWN, parse_limit
+from mezzotint.sim.report.compare import slo_multiples
+from mezzotint.sim.report.runs import Run, load_runs, measured
 
 STAGES = ("search_s", "fetch_s", "load_s", "denoise_s", "decode_s")
 """Columns of requests.parquet with the seconds of a stage; the queue stage ends when a GPU begins."""

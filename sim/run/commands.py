@@ -3,7 +3,7 @@
 import ast
 import inspect
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,42 +13,41 @@ import typer
 from pydantic import ValidationError
 from typer.exceptions import TyperException
 
-from sim.core.errors import ConfigError
-from sim.core.former_names import table
+from mezzotint.sim.core.errors import ConfigError
 
 COMMANDS: dict[str, str] = {
-    "report": "sim.report.report:report",
-    "run": "sim.verbs:run",
-    "list": "sim.run.listing:listed",
-    "validate": "sim.verbs:validate",
-    "trace compare": "traces.cli:compare",
-    "trace describe": "traces.cli:describe",
-    "trace export": "traces.cli:export",
-    "trace import": "traces.sources.command:import_from",
-    "trace pair": "traces.cli:pair",
-    "trace synth": "traces.cli:synth",
+    "report": "mezzotint.sim.report.report:report",
+    "run": "mezzotint.sim.verbs:run",
+    "list": "mezzotint.sim.run.listing:listed",
+    "validate": "mezzotint.sim.verbs:validate",
+    "trace compare": "mezzotint.traces.cli:compare",
+    "trace describe": "mezzotint.traces.cli:describe",
+    "trace export": "mezzotint.traces.cli:export",
+    "trace import": "mezzotint.traces.sources.command:import_from",
+    "trace pair": "mezzotint.traces.cli:pair",
+    "trace synth": "mezzotint.traces.cli:synth",
     **dict.fromkeys(
         ("calibrate sd15", "calibrate sdxl", "calibrate sd3", "calibrate flux", "calibrate sana"),
-        "backends.cli:calibrate",
+        "mezzotint.backends.cli:calibrate",
     ),
-    "calibrate feature-similarity": "backends.cli:calibrate_likeness",
-    "calibrate sglang": "backends.cli:calibrate_sglang",
-    "calibrate log": "sim.fit.profile.command:log",
-    "calibrate selector": "sim.fit.selector.command:selector",
-    "calibrate similarity-map": "sim.fit.similarity_map.command:similarity_map",
-    "plan": "sim.plan.clusters.command:plan",
-    "plan capacity": "sim.plan.capacity.command:capacity",
-    "plan placement": "sim.plan.placement.command:placement",
-    "reproduce": "sim.papers.scorecard.command:compare",
-    "reproduce addons": "sim.papers.addons.command:compare",
-    "reproduce apart": "sim.papers.apart.command:compare",
-    "reproduce autoscaling": "sim.papers.autoscaling.command:compare",
-    "reproduce cascade": "sim.papers.cascade.command:compare",
-    "reproduce compositions": "sim.papers.compositions.command:compare",
-    "reproduce elastic": "sim.papers.elastic.command:compare",
-    "reproduce hardware": "sim.papers.hardware.command:replay",
-    "reproduce stages": "sim.papers.stages.command:compare",
-    "reproduce video": "sim.papers.video.command:replay",
+    "calibrate feature-similarity": "mezzotint.backends.cli:calibrate_likeness",
+    "calibrate sglang": "mezzotint.backends.cli:calibrate_sglang",
+    "calibrate log": "mezzotint.sim.fit.profile.command:log",
+    "calibrate selector": "mezzotint.sim.fit.selector.command:selector",
+    "calibrate similarity-map": "mezzotint.sim.fit.similarity_map.command:similarity_map",
+    "plan": "mezzotint.sim.plan.clusters.command:plan",
+    "plan capacity": "mezzotint.sim.plan.capacity.command:capacity",
+    "plan placement": "mezzotint.sim.plan.placement.command:placement",
+    "reproduce": "mezzotint.sim.papers.scorecard.command:compare",
+    "reproduce addons": "mezzotint.sim.papers.addons.command:compare",
+    "reproduce apart": "mezzotint.sim.papers.apart.command:compare",
+    "reproduce autoscaling": "mezzotint.sim.papers.autoscaling.command:compare",
+    "reproduce cascade": "mezzotint.sim.papers.cascade.command:compare",
+    "reproduce compositions": "mezzotint.sim.papers.compositions.command:compare",
+    "reproduce elastic": "mezzotint.sim.papers.elastic.command:compare",
+    "reproduce hardware": "mezzotint.sim.papers.hardware.command:replay",
+    "reproduce stages": "mezzotint.sim.papers.stages.command:compare",
+    "reproduce video": "mezzotint.sim.papers.video.command:replay",
 }
 """The words of each command -> its module and function; a module is imported when its command is called."""
 
@@ -78,17 +77,8 @@ def words_after(first: str) -> list[str]:
 
 
 def command_of(given: Sequence[str]) -> str | None:
-    """Return the longest command that ``given`` begins with, such as ``trace import``; None where there is none.
-
-    A command's former words (conf/former.yaml) count as its present ones, which are as many.
-    """
-    former: dict[str, str] = table()["commands"]
-    found = _longest([*COMMANDS, *former], given)
-    return None if found is None else former.get(found, found)
-
-
-def _longest(commands: Iterable[str], given: Sequence[str]) -> str | None:
-    return max((each for each in commands if each.split() == list(given[: len(each.split())])), key=len, default=None)
+    """Return the longest command that ``given`` begins with, such as ``trace import``; None where there is none."""
+    return max((each for each in COMMANDS if each.split() == list(given[: len(each.split())])), key=len, default=None)
 
 
 def run_command(words: str, options: Sequence[str]) -> int:

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from sim.core.errors import ConfigError
-from sim.run.config.choices import choices, dependents, groups
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.run.config.choices import choices, dependents, groups
 
 PROFILES = "profiles"
 """Listed besides the groups."""
@@ -46,7 +46,7 @@ def listed(
         print("\n`mezzotint list GROUP` prints the choices of a group; `mezzotint run GROUP=CHOICE` takes one.")
         print("`mezzotint list profiles` prints what was measured on which GPU, and by whom.")
     elif group == PROFILES:
-        from sim.run.profiles import profiles  # slow to import
+        from mezzotint.sim.run.profiles import profiles  # slow to import
 
         if config_dir is not None:
             raise ConfigError("list profiles: takes no --config-dir; name the folder of your profiles with --folder")

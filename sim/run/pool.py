@@ -19,8 +19,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
-from sim.core.errors import ConfigError
-from sim.run.termination import ending_without, workers_end_with_us
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.run.termination import ending_without, workers_end_with_us
 
 Launcher = Literal["joblib", "ray", "slurm", "submitit_local"]
 """Where calls run; ``submitit_local`` starts jobs as ``slurm`` does, but as processes of this machine."""

@@ -5,17 +5,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from backends.base import Backend, BackendError
-from sim.core.culprit import class_name
-from sim.core.errors import ConfigError, SimulationError
-from sim.core.gpu import Gpu, Kind
-from sim.core.model import Model, reference
-from sim.protocols import Allocation
-from sim.protocols.cluster import SERVER
-from sim.run.config.build import build
-from sim.run.config.choices import gpus
-from sim.run.config.plugins import TARGET
-from sim.run.config.settings import ClusterSettings, PooledSettings
+from mezzotint.backends.base import Backend, BackendError
+from mezzotint.sim.core.culprit import class_name
+from mezzotint.sim.core.errors import ConfigError, SimulationError
+from mezzotint.sim.core.gpu import Gpu, Kind
+from mezzotint.sim.core.model import Model, reference
+from mezzotint.sim.protocols import Allocation
+from mezzotint.sim.protocols.cluster import SERVER
+from mezzotint.sim.run.config.build import build
+from mezzotint.sim.run.config.choices import gpus
+from mezzotint.sim.run.config.plugins import TARGET
+from mezzotint.sim.run.config.settings import ClusterSettings, PooledSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +49,10 @@ def _gpu(given: str | dict[str, Any], key: str) -> Gpu:
     if isinstance(given, str) and given not in gpus():
         raise ConfigError(
             f"{key}: found {given!r}, expected one of {', '.join(sorted(gpus()))}, or a mapping with the settings "
-            "of a kind (sim.core.gpu.Gpu)"
+            "of a kind (mezzotint.sim.core.gpu.Gpu)"
         )
     settings = gpus()[given]["cluster"]["gpu"] if isinstance(given, str) else given
-    gpu: Gpu = build({TARGET: "sim.core.gpu.Gpu", **settings}, key, Gpu)
+    gpu: Gpu = build({TARGET: "mezzotint.sim.core.gpu.Gpu", **settings}, key, Gpu)
     return gpu
 
 

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from backends.base import BackendError, size_text
-from backends.profile import Profile, Timing, shipped, within
-from sim.core.errors import ConfigError
+from mezzotint.backends.base import BackendError, size_text
+from mezzotint.backends.profile import Profile, Timing, shipped, within
+from mezzotint.sim.core.errors import ConfigError
 
 
 def profiles(folder: Path | None = None) -> list[tuple[str, ...]]:

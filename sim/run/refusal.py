@@ -7,9 +7,9 @@ from concurrent.futures.process import BrokenProcessPool
 
 from omegaconf.errors import KeyValidationError, MissingMandatoryValue, OmegaConfBaseException
 
-from conf.printable import printable
-from sim.core.errors import REFUSED, ConfigError
-from sim.run.termination import interruption
+from mezzotint.files.printable import printable
+from mezzotint.sim.core.errors import REFUSED, ConfigError
+from mezzotint.sim.run.termination import interruption
 
 USAGE_ERROR = 2
 OUTPUT_GONE = 141

@@ -10,15 +10,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from backends.profile import find, shipped
-from conf.document import parse
-from sim.engine import ARITHMETIC
-from sim.metrics.cost import list_prices
-from sim.run.config.compose import composed
-from sim.run.config.options import resolved
-from sim.run.simulate import simulate
-from traces.error import TraceError
-from traces.table.trace import about
+from mezzotint.backends.profile import find, shipped
+from mezzotint.files.document import parse
+from mezzotint.sim.engine import ARITHMETIC
+from mezzotint.sim.metrics.cost import list_prices
+from mezzotint.sim.run.config.compose import composed
+from mezzotint.sim.run.config.options import resolved
+from mezzotint.sim.run.simulate import simulate
+from mezzotint.traces.error import TraceError
+from mezzotint.traces.table.trace import about
 
 PROBES = (
     ("system=nirvana-no-predictor", "trace.requests=150", "preload=100"),
@@ -70,7 +70,7 @@ def arithmetic() -> str:
 @cache
 def settings(*groups: str) -> dict[str, Any]:
     """Return the parsed YAML files of conf, by path: of these groups, or of all; comments do not count."""
-    conf, found = Path(str(resources.files("conf"))), {}
+    conf, found = Path(str(resources.files("mezzotint.conf"))), {}
     for file in sorted(conf.rglob("*.yaml")):
         name = file.relative_to(conf)
         if name.parts[0] in groups or not (groups or name.parts[0] == "data"):  # conf/data is read at every comparison

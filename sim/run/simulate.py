@@ -18,17 +18,17 @@ import yaml
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from conf.assumption import Assumption
-from sim.addons.async_loading import AsyncLoading
-from sim.cache.cache import ArtifactCache
-from sim.cluster.cluster import Cluster
-from sim.control.autoscaler import Autoscaler
-from sim.control.foresight import Foresight
-from sim.core.culprit import class_name, is_ours
-from sim.core.errors import ConfigError
-from sim.core.model import Model, reference
-from sim.core.request import COMPLETED, Addons
-from sim.core.run_folder import (
+from mezzotint.settings.assumption import Assumption
+from mezzotint.sim.addons.async_loading import AsyncLoading
+from mezzotint.sim.cache.cache import ArtifactCache
+from mezzotint.sim.cluster.cluster import Cluster
+from mezzotint.sim.control.autoscaler import Autoscaler
+from mezzotint.sim.control.foresight import Foresight
+from mezzotint.sim.core.culprit import class_name, is_ours
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.model import Model, reference
+from mezzotint.sim.core.request import COMPLETED, Addons
+from mezzotint.sim.core.run_folder import (
     ATTEMPTS,
     CLUSTER,
     CONFIG,
@@ -40,31 +40,31 @@ from sim.core.run_folder import (
     config_of,
     holds_run,
 )
-from sim.core.slo import Limit, own_deadlines
-from sim.core.streams import ARRIVALS, TRACE, stream
-from sim.core.workload import Shapes, SimilarityInputs, StandaloneLatency, Workload, addon_bytes, standalone
-from sim.engine import Engine, attributed
-from sim.metrics.quality import Quality, QualityEstimate, unknown_quality
-from sim.metrics.run_files import read_summary
-from sim.metrics.summary import source_age_trace_s, summarise
-from sim.metrics.time_series import series
-from sim.metrics.timeline import write_timeline
-from sim.protocols import Allocation, Controller, Executor, FrontEnd, Scheduler, Selector
-from sim.run.config.build import build
-from sim.run.config.paths import whole_paths
-from sim.run.config.settings import Settings, System, check
-from sim.run.pools import check_reference, kinds, roles
-from sim.run.sweep_folder import is_claimed
-from sim.scheduling.disciplines.shortest_remaining import ShortestRemaining
-from sim.scheduling.stages import StageScheduler
-from traces.arrivals.base import Arrivals
-from traces.arrivals.trace_clock import TraceClock
-from traces.encoders.embeddings import Encoder, embed
-from traces.similarity.search import Search
-from traces.similarity.similarity_map import SimilarityMap
-from traces.sources import Source
-from traces.table.ingest import ORDER_ONLY
-from traces.table.trace import Trace
+from mezzotint.sim.core.slo import Limit, own_deadlines
+from mezzotint.sim.core.streams import ARRIVALS, TRACE, stream
+from mezzotint.sim.core.workload import Shapes, SimilarityInputs, StandaloneLatency, Workload, addon_bytes, standalone
+from mezzotint.sim.engine import Engine, attributed
+from mezzotint.sim.metrics.quality import Quality, QualityEstimate, unknown_quality
+from mezzotint.sim.metrics.run_files import read_summary
+from mezzotint.sim.metrics.summary import source_age_trace_s, summarise
+from mezzotint.sim.metrics.time_series import series
+from mezzotint.sim.metrics.timeline import write_timeline
+from mezzotint.sim.protocols import Allocation, Controller, Executor, FrontEnd, Scheduler, Selector
+from mezzotint.sim.run.config.build import build
+from mezzotint.sim.run.config.paths import whole_paths
+from mezzotint.sim.run.config.settings import Settings, System, check
+from mezzotint.sim.run.pools import check_reference, kinds, roles
+from mezzotint.sim.run.sweep_folder import is_claimed
+from mezzotint.sim.scheduling.disciplines.shortest_remaining import ShortestRemaining
+from mezzotint.sim.scheduling.stages import StageScheduler
+from mezzotint.traces.arrivals.base import Arrivals
+from mezzotint.traces.arrivals.trace_clock import TraceClock
+from mezzotint.traces.encoders.embeddings import Encoder, embed
+from mezzotint.traces.similarity.search import Search
+from mezzotint.traces.similarity.similarity_map import SimilarityMap
+from mezzotint.traces.sources import Source
+from mezzotint.traces.table.ingest import ORDER_ONLY
+from mezzotint.traces.table.trace import Trace
 
 
 @dataclass(frozen=True, slots=True)

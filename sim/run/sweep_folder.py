@@ -17,11 +17,11 @@ from typing import Literal
 from filelock import Timeout
 from tqdm import tqdm
 
-from conf.atomic import atomic_write, clear, contents, part
-from conf.document import parse_json
-from sim.core.errors import ConfigError
-from sim.core.run_folder import FIGURES, REPORT, SUMMARY, check_place
-from sim.run.termination import end_workers
+from mezzotint.files.atomic import atomic_write, clear, contents, part
+from mezzotint.files.document import parse_json
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.run_folder import FIGURES, REPORT, SUMMARY, check_place
+from mezzotint.sim.run.termination import end_workers
 
 COMMAND, HYDRA_FILE = ".sweep", "multirun.yaml"
 

@@ -3,12 +3,12 @@
 from dataclasses import dataclass, field
 from math import nan
 
-from backends.base import size_text
-from conf.ranges import Count, Positive, SomeSeconds
-from sim.core.errors import ConfigError
-from sim.core.plan import DENOISER, WHOLE, Stage
-from sim.core.request import Request
-from sim.protocols import CostOf, Estimates, Run, StageCost
+from mezzotint.backends.base import size_text
+from mezzotint.settings.ranges import Count, Positive, SomeSeconds
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.plan import DENOISER, WHOLE, Stage
+from mezzotint.sim.core.request import Request
+from mezzotint.sim.protocols import CostOf, Estimates, Run, StageCost
 
 
 @dataclass(slots=True)

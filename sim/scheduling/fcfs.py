@@ -4,8 +4,8 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from sim.core.request import Request
-from sim.protocols import Run, Scheduler, Worker
+from mezzotint.sim.core.request import Request
+from mezzotint.sim.protocols import Run, Scheduler, Worker
 
 
 @dataclass(slots=True)

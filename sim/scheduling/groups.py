@@ -4,12 +4,12 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from conf.ranges import Count
-from sim.core.clock import DISPATCH
-from sim.core.errors import ConfigError
-from sim.core.gpu import check_one_kind
-from sim.core.request import FAILED, NO_ADDONS, Request
-from sim.protocols import Run, Scheduler, Worker
+from mezzotint.settings.ranges import Count
+from mezzotint.sim.core.clock import DISPATCH
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.gpu import check_one_kind
+from mezzotint.sim.core.request import FAILED, NO_ADDONS, Request
+from mezzotint.sim.protocols import Run, Scheduler, Worker
 
 
 @dataclass(slots=True)

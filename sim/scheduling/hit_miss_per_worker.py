@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import cycle
 
-from sim.core.plan import MISSING
-from sim.core.request import Request
-from sim.protocols import Run, Scheduler, Worker
+from mezzotint.sim.core.plan import MISSING
+from mezzotint.sim.core.request import Request
+from mezzotint.sim.protocols import Run, Scheduler, Worker
 
 Queue = deque[Request]
 

@@ -8,12 +8,12 @@ from typing import Annotated, Any, Protocol, runtime_checkable
 import numpy as np
 from annotated_types import Ge, Gt, Le
 
-from backends.base import Cost, Work
-from conf.ranges import Seconds
-from sim.core.gpu import check_one_kind
-from sim.core.request import Request
-from sim.core.streams import LATENCY
-from sim.protocols import Run, Stepper
+from mezzotint.backends.base import Cost, Work
+from mezzotint.settings.ranges import Seconds
+from mezzotint.sim.core.gpu import check_one_kind
+from mezzotint.sim.core.request import Request
+from mezzotint.sim.core.streams import LATENCY
+from mezzotint.sim.protocols import Run, Stepper
 
 Size = tuple[int, int, int]
 """Width, height and frames."""

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from math import inf
 from operator import itemgetter
 
-from sim.core.clock import Clock, Entry
-from sim.core.progress import Progress
-from sim.core.worker import Worker
-from sim.protocols import StageCost
-from sim.protocols.execution import TOLERANCE
+from mezzotint.sim.core.clock import Clock, Entry
+from mezzotint.sim.core.progress import Progress
+from mezzotint.sim.core.worker import Worker
+from mezzotint.sim.protocols import StageCost
+from mezzotint.sim.protocols.execution import TOLERANCE
 
 Turn = tuple[float, float, int]
 """Place of a launch among those of one instant; the least is the first."""

@@ -6,16 +6,16 @@ from math import ceil, floor
 from types import MappingProxyType
 from typing import NoReturn
 
-from sim.core.clock import COMPLETION, DISPATCH, INSERTION, Clock
-from sim.core.culprit import caller, class_name
-from sim.core.errors import ConfigError, SimulationError
-from sim.core.plan import DENOISER, WHOLE, Stage
-from sim.core.progress import Attempt, Progress, advance, restart, write
-from sim.core.request import DISCARDED, FAILED, Request
-from sim.core.worker import Worker
-from sim.protocols import Estimates, GroupPolicy, Launch, Run, Scheduler, StageCost, StageExecutor
-from sim.protocols.execution import TOLERANCE
-from sim.scheduling.launches import LAST, Running, Turns
+from mezzotint.sim.core.clock import COMPLETION, DISPATCH, INSERTION, Clock
+from mezzotint.sim.core.culprit import caller, class_name
+from mezzotint.sim.core.errors import ConfigError, SimulationError
+from mezzotint.sim.core.plan import DENOISER, WHOLE, Stage
+from mezzotint.sim.core.progress import Attempt, Progress, advance, restart, write
+from mezzotint.sim.core.request import DISCARDED, FAILED, Request
+from mezzotint.sim.core.worker import Worker
+from mezzotint.sim.protocols import Estimates, GroupPolicy, Launch, Run, Scheduler, StageCost, StageExecutor
+from mezzotint.sim.protocols.execution import TOLERANCE
+from mezzotint.sim.scheduling.launches import LAST, Running, Turns
 
 
 class Claims(list[int]):
@@ -58,7 +58,7 @@ class Track:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The scheduler as its group policy sees it (sim.protocols.StageView): nothing in it can be set."""
+    """The scheduler as its group policy sees it (mezzotint.sim.protocols.StageView): nothing in it can be set."""
 
     waiting: Mapping[Progress, None]
     claimed: Sequence[int]
@@ -139,7 +139,7 @@ class StageScheduler(Scheduler):
     def __len__(self) -> int:
         return len(self._waiting) + sum(1 + len(launch.batch) for launch in self._queue)
 
-    # -- for the policy (sim.protocols.StageView) --------------------------------------------------------------------
+    # -- for the policy (protocols.StageView) --------------------------------------------------------------------------
 
     def idle(self) -> list[int]:
         return [gpu for gpu, count in enumerate(self._claimed) if not count]

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from backends.base import BackendError, Work, standalone_cost
-from backends.baselines import read
-from backends.profile import Profile, file_name, shipped, within
-from backends.profiled import Profiled
-from sim.cli import main
+from mezzotint.backends.base import BackendError, Work, standalone_cost
+from mezzotint.backends.baselines import read
+from mezzotint.backends.profile import Profile, file_name, shipped, within
+from mezzotint.backends.profiled import Profiled
+from mezzotint.sim.cli import main
 
 SCENARIO: dict[str, Any] = {
     "expected_load_ms": 40799.72,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from backends.profiled import Profiled
+from mezzotint.backends.profiled import Profiled
 
 ALL = ["cuda-graphs", "geglu", "groupnorm-silu"]
 GAINS = {"cuda-graphs": 0.064, "geglu": 0.060, "groupnorm-silu": 0.072}

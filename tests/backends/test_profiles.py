@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mezzotint
-from backends import profile
-from backends.base import Asset, BackendError, Work, standalone_cost
-from backends.profile import find, read
-from backends.profiled import Profiled
-from backends.table import Table
+from mezzotint.backends import profile
+from mezzotint.backends.base import Asset, BackendError, Work, standalone_cost
+from mezzotint.backends.profile import find, read
+from mezzotint.backends.profiled import Profiled
+from mezzotint.backends.table import Table
 
 SDXL = Asset("model", "sdxl", "sdxl")
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from backends.base import Work, standalone_cost
-from backends.profile import Point, Profile, read, write
-from backends.profiled import Profiled
-from backends.scatter import Around, Scatter, drawn
+from mezzotint.backends.base import Work, standalone_cost
+from mezzotint.backends.profile import Point, Profile, read, write
+from mezzotint.backends.profiled import Profiled
+from mezzotint.backends.scatter import Around, Scatter, drawn
 
 SCATTER = Scatter(
     probabilities=[0.0, 0.5, 0.9, 1.0],

@@ -5,16 +5,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from backends.base import Asset, BackendError, Work, standalone_cost
-from backends.profile import Profile, shipped, within
-from backends.profiled import Profiled
-from sim.cli import main
-from sim.core.errors import ConfigError
-from sim.core.model import Model
-from sim.core.request import Request
-from sim.execution.sequential import Sequential
-from sim.protocols import Run, Scheduler, Worker
-from sim.run.config.build import build
+from mezzotint.backends.base import Asset, BackendError, Work, standalone_cost
+from mezzotint.backends.profile import Profile, shipped, within
+from mezzotint.backends.profiled import Profiled
+from mezzotint.sim.cli import main
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.model import Model
+from mezzotint.sim.core.request import Request
+from mezzotint.sim.execution.sequential import Sequential
+from mezzotint.sim.protocols import Run, Scheduler, Worker
+from mezzotint.sim.run.config.build import build
 from tests.sim.lab import engine
 
 SHIPPED = within(shipped())
@@ -75,7 +75,7 @@ def test_service_factor_scales_seconds_and_joules_but_not_loads(factor: float) -
 
 @pytest.mark.parametrize("factor", [0.0, 1e7, float("nan")])
 def test_invalid_service_factor_is_refused(factor: float) -> None:
-    node = {"_target_": "backends.profiled.Profiled", "gpu": "h100", "service_factor": factor}
+    node = {"_target_": "mezzotint.backends.profiled.Profiled", "gpu": "h100", "service_factor": factor}
     with pytest.raises(ConfigError, match=r"backend\.service_factor"):
         build(node, "backend")
 

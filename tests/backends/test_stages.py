@@ -11,8 +11,8 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backends.base import Asset, Backend, BackendError, Cost, Work, standalone_cost, total
-from backends.profiled import Profiled
+from mezzotint.backends.base import Asset, Backend, BackendError, Cost, Work, standalone_cost, total
+from mezzotint.backends.profiled import Profiled
 
 SIDES, BATCHES = (64, 128, 256), (1, 2, 4, 8, 16)
 
@@ -332,7 +332,7 @@ def test_repeated_question_has_the_same_answer(full: Profiled, sides: list[int])
 
 
 def test_profile_round_trips_through_its_file(tmp_path: Path) -> None:
-    from backends.profile import Profile, read, write
+    from mezzotint.backends.profile import Profile, read, write
 
     profile = Profile.model_validate(FULL)
     write(profile, tmp_path / "g_m.yaml")

@@ -60,7 +60,7 @@ def main(expressions: list[str]) -> int:
     with tempfile.TemporaryDirectory() as folder:
         if not chosen:
             run = ["trace.requests=2000000", f"run.dir={folder}/run"]
-            subprocess.run([sys.executable, "-m", "sim.cli", "run", *run], env=environment, check=True)
+            subprocess.run([sys.executable, "-m", "mezzotint.sim.cli", "run", *run], env=environment, check=True)
             peak_gib = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20
         rows = table([timings(environment, Path(folder, "report.json"), chosen) for _ in range(PASSES)])
     if chosen:

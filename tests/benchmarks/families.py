@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from traces.similarity.neighbours import UNIT, Neighbours
+from mezzotint.traces.similarity.neighbours import UNIT, Neighbours
 
 
 def neighbours(rows: int, floor: float, rng: np.random.Generator) -> Neighbours:

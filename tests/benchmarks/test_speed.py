@@ -16,33 +16,33 @@ from typing import Any
 import numpy as np
 import pytest
 
-from backends.base import Backend, Cost, Work
-from backends.profiled import Profiled
-from conf.assumption import Assumption
-from sim.core.model import Model
-from sim.engine import Engine
-from sim.execution.continuous_batching import ContinuousBatching
-from sim.execution.patched import PatchedSteps
-from sim.frontend.cached import CachedFrontEnd
-from sim.protocols import Run
-from sim.run.config.settings import check
-from sim.run.simulate import assemble
-from sim.scheduling import latency_predictor
-from sim.scheduling.disciplines.slack import Slack
-from sim.scheduling.routing.per_worker import PerWorkerQueues
-from sim.scheduling.routing.routers import LeastOutstanding
+from mezzotint.backends.base import Backend, Cost, Work
+from mezzotint.backends.profiled import Profiled
+from mezzotint.settings.assumption import Assumption
+from mezzotint.sim.core.model import Model
+from mezzotint.sim.engine import Engine
+from mezzotint.sim.execution.continuous_batching import ContinuousBatching
+from mezzotint.sim.execution.patched import PatchedSteps
+from mezzotint.sim.frontend.cached import CachedFrontEnd
+from mezzotint.sim.protocols import Run
+from mezzotint.sim.run.config.settings import check
+from mezzotint.sim.run.simulate import assemble
+from mezzotint.sim.scheduling import latency_predictor
+from mezzotint.sim.scheduling.disciplines.slack import Slack
+from mezzotint.sim.scheduling.routing.per_worker import PerWorkerQueues
+from mezzotint.sim.scheduling.routing.routers import LeastOutstanding
+from mezzotint.traces.arrivals.base import Schedule
+from mezzotint.traces.similarity.approximate import Approximate
+from mezzotint.traces.similarity.cached import CachedIndex
+from mezzotint.traces.similarity.exact import Exact
+from mezzotint.traces.similarity.neighbours import Neighbours
+from mezzotint.traces.similarity.search import Found, Index
+from mezzotint.traces.similarity.similarities import SimilaritySource, TextToText
+from mezzotint.traces.sources.synthetic import Synthetic
 from tests.benchmarks import yardstick
 from tests.benchmarks.families import neighbours
 from tests.sim.lab import configured, engine
 from tests.sim.scheduling.group_policies.lab import assembled, poisson, profile
-from traces.arrivals.base import Schedule
-from traces.similarity.approximate import Approximate
-from traces.similarity.cached import CachedIndex
-from traces.similarity.exact import Exact
-from traces.similarity.neighbours import Neighbours
-from traces.similarity.search import Found, Index
-from traces.similarity.similarities import SimilaritySource, TextToText
-from traces.sources.synthetic import Synthetic
 
 FLOOR: float = min(configured()["similarity_map"]["at"])
 """The lowest cosine of the built-in encoder at which NIRVANA reuses an artifact."""

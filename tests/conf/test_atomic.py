@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from conf.atomic import atomic_write, check_target, output_folder
+from mezzotint.files.atomic import atomic_write, check_target, output_folder
 
 
 class OwnError(Exception):

@@ -7,7 +7,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conf.document import MAX_DEPTH, MAX_VALUES, DocumentError, parse, parse_json
+from mezzotint.files.document import MAX_DEPTH, MAX_VALUES, DocumentError, parse, parse_json
 
 plain = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=9),

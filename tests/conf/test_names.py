@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conf.names import inside, is_file_name
-from sim.core.errors import ConfigError
+from mezzotint.files.names import inside, is_file_name
+from mezzotint.sim.core.errors import ConfigError
 
 OUTSIDE = ["../up", "a/../../up", "/etc", "a/b", "..", ".", "", ".hidden", "a\x00b", "a\x1b[31m", "a\nb", "n" * 300]
 

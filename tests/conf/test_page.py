@@ -5,7 +5,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conf.page import table
+from mezzotint.figures.page import table
 
 CELL = st.text(st.characters(exclude_categories=["C", "Zl", "Zp", "Zs"], exclude_characters="\\"))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sim.cli import main
+from mezzotint.sim.cli import main
 from tests.conftest import REPOSITORY
 
 PAGE = (REPOSITORY / "docs" / "contributing" / "add-a-part.md").read_text(encoding="utf-8")

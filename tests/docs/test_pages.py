@@ -13,14 +13,14 @@ from sybil import Example, Sybil
 from sybil.evaluators.python import PythonEvaluator
 from sybil.parsers.markdown import CodeBlockParser, SkipParser
 
-from sim.cli import main
-from sim.plan.clusters.command import separated
-from sim.run.commands import command_of, parsed
-from sim.run.config.compose import composed
-from sim.run.config.points import points, sweep_config
-from sim.run.config.settings import check
-from sim.run.termination import end_workers
-from sim.verbs import arranged, files_of
+from mezzotint.sim.cli import main
+from mezzotint.sim.plan.clusters.command import separated
+from mezzotint.sim.run.commands import command_of, parsed
+from mezzotint.sim.run.config.compose import composed
+from mezzotint.sim.run.config.points import points, sweep_config
+from mezzotint.sim.run.config.settings import check
+from mezzotint.sim.run.termination import end_workers
+from mezzotint.sim.verbs import arranged, files_of
 from tests.conftest import REPOSITORY
 
 DOCS = REPOSITORY / "docs"

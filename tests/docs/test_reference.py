@@ -10,13 +10,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import mezzotint
-from backends.patched import PatchTiming
-from backends.profile import LoraTiming, Profile
 from docs.reference import make
-from sim.core.run_folder import ATTEMPTS, CLUSTER, REQUESTS
-from sim.metrics.summary_keys import kind_of
+from mezzotint.backends.patched import PatchTiming
+from mezzotint.backends.profile import LoraTiming, Profile
+from mezzotint.sim.core.run_folder import ATTEMPTS, CLUSTER, REQUESTS
+from mezzotint.sim.metrics.summary_keys import kind_of
+from mezzotint.traces.table.columns import SCHEMA
 from tests.conftest import REPOSITORY
-from traces.table.columns import SCHEMA
 
 REFERENCE = REPOSITORY / "docs" / "reference"
 MAX_CELL = 200

@@ -4,7 +4,7 @@ from functools import cache
 
 from hypothesis import strategies as st
 
-from sim.core.run_folder import REQUESTS
+from mezzotint.sim.core.run_folder import REQUESTS
 from tests.fuzz.bytes_ import damaged
 from tests.fuzz.config import AGAIN, written
 from tests.fuzz.fixtures import SMALL, TRACE, composed, config_file, finished, trace

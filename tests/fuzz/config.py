@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 from hypothesis import strategies as st
 
-from sim.run.config.choices import choices, groups
+from mezzotint.sim.run.config.choices import choices, groups
 from tests.fuzz.bytes_ import damaged
 from tests.fuzz.fixtures import NEEDS_MORE, SMALL, TRACE, composed, config_file, recipes, runs, trace
 from tests.fuzz.inputs import Input

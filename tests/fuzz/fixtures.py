@@ -14,11 +14,11 @@ from unittest.mock import patch
 import yaml
 from omegaconf import OmegaConf
 
-from sim.cli import main
-from sim.core.errors import REFUSED
-from sim.run.config.choices import choices, groups
-from sim.run.config.compose import composed as compose
-from sim.run.simulate import saved_config, simulate
+from mezzotint.sim.cli import main
+from mezzotint.sim.core.errors import REFUSED
+from mezzotint.sim.run.config.choices import choices, groups
+from mezzotint.sim.run.config.compose import composed as compose
+from mezzotint.sim.run.simulate import saved_config, simulate
 from tests.fuzz.inputs import lay
 
 Tree = dict[str, Any]
@@ -96,7 +96,9 @@ def runs(words: tuple[str, ...]) -> bool:
 @cache
 def systems() -> dict[str, dict[str, str]]:
     """Return the choices that each system makes or inherits, by group."""
-    files = {f.name.removesuffix(".yaml"): f.read_text() for f in (resources.files("conf") / "system").iterdir()}
+    files = {
+        f.name.removesuffix(".yaml"): f.read_text() for f in (resources.files("mezzotint.conf") / "system").iterdir()
+    }
 
     def of(name: str) -> dict[str, str]:
         own: dict[str, str] = {}

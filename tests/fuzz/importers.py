@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from hypothesis import strategies as st
 
+from mezzotint.traces.sources.command import sources
 from tests.fuzz.bytes_ import damaged
 from tests.fuzz.inputs import Input
 from tests.fuzz.values import IN_JSON
 from tests.traces.lab import IMPORTERS, VALID, parquet_bytes
-from traces.sources.command import sources
 
 OUT = "out.parquet"
 

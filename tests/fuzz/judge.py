@@ -19,11 +19,11 @@ from unittest.mock import patch
 import pyarrow.parquet as pq
 from hydra.core.global_hydra import GlobalHydra
 
-from conf.document import DocumentError, parse
-from sim.cli import main
-from sim.core.run_folder import CLUSTER, CONFIG, REQUESTS, SUMMARY, claimed
-from sim.run.refusal import is_refused, refuse
-from sim.run.simulate import save, simulate
+from mezzotint.files.document import DocumentError, parse
+from mezzotint.sim.cli import main
+from mezzotint.sim.core.run_folder import CLUSTER, CONFIG, REQUESTS, SUMMARY, claimed
+from mezzotint.sim.run.refusal import is_refused, refuse
+from mezzotint.sim.run.simulate import save, simulate
 from tests.fuzz.inputs import Input, digest, lay
 from tests.fuzz.values import MARK
 

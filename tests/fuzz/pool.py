@@ -25,11 +25,11 @@ MEMORY_BYTES = 2 * 2**30
 
 PRELOADED = (
     "tests.fuzz.judge",
-    "sim.verbs",
-    "sim.report.report",
+    "mezzotint.sim.verbs",
+    "mezzotint.sim.report.report",
     "sklearn.svm",
     "matplotlib.pyplot",
-    "sim.report.validation",
+    "mezzotint.sim.report.validation",
 )
 """Imported once: the processes are forks of one that has them. What an import takes is not the input's."""
 

@@ -41,7 +41,11 @@ def _base() -> Tree:
 
 @cache
 def _valid() -> tuple[Tree, ...]:
-    shipped = [f for f in (resources.files("backends") / "profiles").iterdir() if f.name.startswith(("mi210", "h800"))]
+    shipped = [
+        f
+        for f in (resources.files("mezzotint.backends") / "profiles").iterdir()
+        if f.name.startswith(("mi210", "h800"))
+    ]
     return (yaml.safe_load(MEASURED), *(yaml.safe_load(f.read_text()) for f in shipped))
 
 

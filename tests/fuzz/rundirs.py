@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import yaml
 from hypothesis import strategies as st
 
-from sim.core.run_folder import CLUSTER, CONFIG, REQUESTS, SUMMARY
+from mezzotint.sim.core.run_folder import CLUSTER, CONFIG, REQUESTS, SUMMARY
 from tests.fuzz.bytes_ import damaged
 from tests.fuzz.config import bomb, covered, paths, replaced, written
 from tests.fuzz.fixtures import finished

@@ -75,12 +75,17 @@ TARGETS = (
     f"{{a: {{b: {{_target_: os.mkdir, path: {MARK}}}}}}}",
     *("{_target_: os._exit, status: 0}", "{_target_: sys.exit}", "{_target_: time.sleep, secs: 60}", "{_target_: os}"),
     *("{_target_: builtins.dict}", "{_target_: builtins.print}", "{_target_: nowhere.Nothing}", "{_target_: ''}"),
-    *("{_target_: .}", "{_target_: a..b}", "{_target_: sim.cli.main}", "{_target_: sim.core.model.Model}"),
+    *(
+        "{_target_: .}",
+        "{_target_: a..b}",
+        "{_target_: mezzotint.sim.cli.main}",
+        "{_target_: mezzotint.sim.core.model.Model}",
+    ),
     *("{_target_: [os.system]}", "{_target_: 1}", "{_target_: null}"),
-    "{_target_: sim.frontend.delay.LogNormal, median_s: 1e-300, p99_s: 1e300}",
-    "{_target_: sim.frontend.delay.LogNormal, median_s: 0.1, p99_s: 0.4}",
-    "{_target_: sim.frontend.delay.LogNormal, median_s: .nan, p99_s: -1}",
-    "{_target_: sim.cache.eviction.fifo.Fifo, _partial_: true}",
+    "{_target_: mezzotint.sim.frontend.delay.LogNormal, median_s: 1e-300, p99_s: 1e300}",
+    "{_target_: mezzotint.sim.frontend.delay.LogNormal, median_s: 0.1, p99_s: 0.4}",
+    "{_target_: mezzotint.sim.frontend.delay.LogNormal, median_s: .nan, p99_s: -1}",
+    "{_target_: mezzotint.sim.cache.eviction.fifo.Fifo, _partial_: true}",
 )
 
 targets = st.sampled_from(TARGETS).map(lambda text: Hostile(text, text.replace(".nan", "nan"), "target"))

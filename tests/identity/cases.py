@@ -6,7 +6,7 @@ from pathlib import Path
 
 import yaml
 
-from tests.identity.forms import former_word
+from tests.identity.forms import Form
 
 TABLE = Path(__file__).with_name("cases.yaml")
 
@@ -18,10 +18,9 @@ class Case:
     name: str
     words: str
 
-    def overrides(self, present: bool) -> list[str]:
-        """Return the overrides in present names, or in those of the version before."""
-        words = shlex.split(self.words)
-        return words if present else [former_word(word) for word in words]
+    def overrides(self, form: Form = str) -> list[str]:
+        """Return the overrides, in the names of the version whose ``form`` is given."""
+        return [form(word) for word in shlex.split(self.words)]
 
 
 def table() -> list[Case]:

@@ -1,19 +1,39 @@
-"""Overrides in the names of an earlier version, for a checkout from before conf/former.yaml."""
+"""Overrides and scripts in the names of an earlier version, for a checkout of it."""
 
 import re
-from collections.abc import Mapping
+import tomllib
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from sim.core.former_names import table
+from mezzotint.sim.core.former_names import table
+
+Form = Callable[[str], str]
+"""Brings an override, or a script, into the names of a version."""
+
+_PART = re.compile(r"\bmezzotint\.(?=(?:sim|backends|traces)\b)|\bfrom mezzotint (?=import sim\b)")
 
 
-def has_present_names(tree: Path) -> bool:
-    """Return True if the checkout ``tree`` takes present names: it knows the former ones."""
-    return (tree / "conf" / "former.yaml").is_file()
+def form_of(tree: Path) -> Form:
+    """Return what brings overrides and scripts into the names of the checkout ``tree``."""
+    if package_dir(tree):
+        return str
+    return without_package if (tree / "conf" / "former.yaml").is_file() else former_word
+
+
+def package_dir(tree: Path) -> dict[str, str]:
+    """Return the folders of a checkout that are installed below ``mezzotint``, by name; none before there were any."""
+    project = tomllib.loads((tree / "pyproject.toml").read_text(encoding="utf-8"))
+    found: dict[str, str] = project["tool"]["setuptools"]["package-dir"]
+    return {name: folder for name, folder in found.items() if "." in name}
+
+
+def without_package(text: str) -> str:
+    """Return ``text`` as it was when sim, backends and traces were import names of their own."""
+    return _PART.sub("", text)
 
 
 def former_word(override: str) -> str:
-    """Return ``override`` in the names of the version before: the reverse of sim.core.former_names.present_word."""
+    """Return ``override`` in the names before conf/former.yaml."""
     found = re.fullmatch(r"(?P<mark>[+~]*)(?P<key>[\w.]+)(?P<value>=?.*)", override, re.DOTALL)
     assert found is not None, override
     mark, key, value = found.groups()
@@ -24,7 +44,7 @@ def former_word(override: str) -> str:
         first, further, rest = below.partition(".")
         below = f"{_reversed(table()['keys'].get(group, {})).get(first, first)}{further}{rest}"
     classes = _reversed(table()["classes"])
-    value = re.sub(r"\b(?:sim|traces)(?:\.\w+)+", lambda path: classes.get(path[0], path[0]), value)
+    value = re.sub(r"\bmezzotint(?:\.\w+)+", lambda path: without_package(classes.get(path[0], path[0])), value)
     return f"{mark}{_reversed(table()['groups']).get(group, group)}{dot}{below}{value}"
 
 

@@ -15,25 +15,25 @@ from typing import Any
 
 import numpy as np
 
-import sim
-from backends.base import Cost, Work
-from sim.cluster.failures import Failures
-from sim.engine import Engine
-from sim.execution.stages import Stages
-from sim.protocols import GroupPolicy
-from sim.scheduling.estimates import Learnt, Scaled
-from sim.scheduling.group_policies.central_pull import CentralPull
-from sim.scheduling.group_policies.edf import EarliestDeadline
-from sim.scheduling.group_policies.fixed_degree import FixedDegree
-from sim.scheduling.group_policies.fixed_groups import FixedGroups
-from sim.scheduling.group_policies.pools import Pools
-from sim.scheduling.group_policies.preempt_class import PreemptClass
-from sim.scheduling.group_policies.rounds import Rounds
-from sim.scheduling.group_policies.super_p95 import SuperP95
-from sim.scheduling.group_policies.tails import TailQuota
-from sim.scheduling.group_policies.tetriserve import TetriServe
-from sim.scheduling.group_policies.tridentserve import TridentServe
-from sim.scheduling.stages import StageScheduler
+from mezzotint import sim
+from mezzotint.backends.base import Cost, Work
+from mezzotint.sim.cluster.failures import Failures
+from mezzotint.sim.engine import Engine
+from mezzotint.sim.execution.stages import Stages
+from mezzotint.sim.protocols import GroupPolicy
+from mezzotint.sim.scheduling.estimates import Learnt, Scaled
+from mezzotint.sim.scheduling.group_policies.central_pull import CentralPull
+from mezzotint.sim.scheduling.group_policies.edf import EarliestDeadline
+from mezzotint.sim.scheduling.group_policies.fixed_degree import FixedDegree
+from mezzotint.sim.scheduling.group_policies.fixed_groups import FixedGroups
+from mezzotint.sim.scheduling.group_policies.pools import Pools
+from mezzotint.sim.scheduling.group_policies.preempt_class import PreemptClass
+from mezzotint.sim.scheduling.group_policies.rounds import Rounds
+from mezzotint.sim.scheduling.group_policies.super_p95 import SuperP95
+from mezzotint.sim.scheduling.group_policies.tails import TailQuota
+from mezzotint.sim.scheduling.group_policies.tetriserve import TetriServe
+from mezzotint.sim.scheduling.group_policies.tridentserve import TridentServe
+from mezzotint.sim.scheduling.stages import StageScheduler
 from tests.sim.lab import FixedTimes, engine
 
 GPUS, STEPS = 4, 6

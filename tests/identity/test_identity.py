@@ -99,7 +99,7 @@ def test_cases_have_different_names_and_runs() -> None:
         ("similarity=text-to-image", "space=image"),
         ("+store.outages=[]", "+store.outages=[]"),
         (
-            "frontend.search_s={_target_: sim.frontend.delay.LogNormal}",
+            "frontend.search_s={_target_: mezzotint.sim.frontend.delay.LogNormal}",
             "door.search_s={_target_: sim.reuse.delay.LogNormal}",
         ),
         ("system=nirvana", "system=nirvana"),

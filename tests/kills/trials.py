@@ -243,7 +243,7 @@ def _whole(folder: Path) -> None:
 
 
 def _command(words: str) -> list[str]:
-    return [sys.executable, "-P", "-m", "sim.cli", *words.split()]
+    return [sys.executable, "-P", "-m", "mezzotint.sim.cli", *words.split()]
 
 
 def _environment(home: Path) -> dict[str, str]:

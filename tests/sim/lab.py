@@ -7,20 +7,20 @@ from typing import Any
 import numpy as np
 from omegaconf import OmegaConf
 
-from backends.base import Asset, Backend, Cost, RequestInputs, Work
-from conf.assumption import Assumption
-from sim.cluster.cluster import Cluster
-from sim.core.gpu import Gpu, Kind
-from sim.core.model import Model
-from sim.core.workload import SimilarityInputs, StandaloneLatency, Workload
-from sim.engine import Engine
-from sim.execution.sequential import Sequential
-from sim.frontend.direct import Direct
-from sim.run.config.compose import composed
-from sim.run.simulate import Outcome, simulate
-from sim.scheduling.fcfs import Fcfs
-from traces.arrivals.base import Schedule
-from traces.similarity.exact import Exact
+from mezzotint.backends.base import Asset, Backend, Cost, RequestInputs, Work
+from mezzotint.settings.assumption import Assumption
+from mezzotint.sim.cluster.cluster import Cluster
+from mezzotint.sim.core.gpu import Gpu, Kind
+from mezzotint.sim.core.model import Model
+from mezzotint.sim.core.workload import SimilarityInputs, StandaloneLatency, Workload
+from mezzotint.sim.engine import Engine
+from mezzotint.sim.execution.sequential import Sequential
+from mezzotint.sim.frontend.direct import Direct
+from mezzotint.sim.run.config.compose import composed
+from mezzotint.sim.run.simulate import Outcome, simulate
+from mezzotint.sim.scheduling.fcfs import Fcfs
+from mezzotint.traces.arrivals.base import Schedule
+from mezzotint.traces.similarity.exact import Exact
 
 
 class FixedTimes(Backend):

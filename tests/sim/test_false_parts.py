@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from sim.core.errors import ConfigError, SimulationError
-from sim.run.simulate import simulate
+from mezzotint.sim.core.errors import ConfigError, SimulationError
+from mezzotint.sim.run.simulate import simulate
+from mezzotint.traces.error import TraceError
 from tests.sim.lab import configured
-from traces.error import TraceError
 
 OUTSIDE = Path(__file__).parent / "outsider"
 

@@ -12,15 +12,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from backends.profiled import Profiled
-from sim.cli import main
-from sim.core.model import Model
-from sim.execution.continuous_batching import ContinuousBatching
-from sim.run.simulate import Outcome
-from sim.scheduling.latency_predictor import Known, Svr
+from mezzotint.backends.profiled import Profiled
+from mezzotint.sim.cli import main
+from mezzotint.sim.core.model import Model
+from mezzotint.sim.execution.continuous_batching import ContinuousBatching
+from mezzotint.sim.run.simulate import Outcome
+from mezzotint.sim.scheduling.latency_predictor import Known, Svr
+from mezzotint.traces.table.trace import make, read
+from mezzotint.traces.table.trace import write as write_trace
 from tests.sim.lab import engine, simulated
-from traces.table.trace import make, read
-from traces.table.trace import write as write_trace
 
 ROWS = 240
 CHANGED = 160

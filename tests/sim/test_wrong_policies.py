@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sim.core.errors import ConfigError, SimulationError
-from sim.run.config.choices import gpus
+from mezzotint.sim.core.errors import ConfigError, SimulationError
+from mezzotint.sim.run.config.choices import gpus
 from tests.sim.lab import simulated
 
 OUTSIDE = Path(__file__).parent / "outsider"

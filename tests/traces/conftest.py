@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from traces.table.trace import Trace, make
+from mezzotint.traces.table.trace import Trace, make
 
 
 @pytest.fixture

@@ -12,20 +12,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from traces.error import TraceError
-from traces.sources import Streamed
-from traces.sources.delimited import Csv
-from traces.sources.diffusiondb import DiffusionDB
-from traces.sources.gentd26 import GenTD26
-from traces.sources.katz import Katz
-from traces.sources.mjhq import Mjhq
-from traces.sources.partiprompts import PartiPrompts
-from traces.sources.prompts import Prompts
-from traces.sources.sd_beta import SdBeta
-from traces.sources.sglang import SGLang
-from traces.sources.vllm_omni import VllmOmni
-from traces.table.ingest import store
-from traces.table.trace import Trace, read
+from mezzotint.traces.error import TraceError
+from mezzotint.traces.sources import Streamed
+from mezzotint.traces.sources.delimited import Csv
+from mezzotint.traces.sources.diffusiondb import DiffusionDB
+from mezzotint.traces.sources.gentd26 import GenTD26
+from mezzotint.traces.sources.katz import Katz
+from mezzotint.traces.sources.mjhq import Mjhq
+from mezzotint.traces.sources.partiprompts import PartiPrompts
+from mezzotint.traces.sources.prompts import Prompts
+from mezzotint.traces.sources.sd_beta import SdBeta
+from mezzotint.traces.sources.sglang import SGLang
+from mezzotint.traces.sources.vllm_omni import VllmOmni
+from mezzotint.traces.table.ingest import store
+from mezzotint.traces.table.trace import Trace, read
 
 IMPORTERS: dict[str, tuple[str, Callable[..., Streamed]]] = {
     "csv": ("t.csv", Csv),

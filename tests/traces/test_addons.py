@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traces.describe.addons import addons
-from traces.describe.loads import Lookups, Policy, addon_combinations, lookups
-from traces.describe.mix import popularity
-from traces.sources.synthetic import Synthetic
-from traces.synthetic.addons import AddonService, service
-from traces.synthetic.published import fitted_locality, parameters, published
-from traces.table.nodes import nodes
-from traces.table.trace import Trace
+from mezzotint.traces.describe.addons import addons
+from mezzotint.traces.describe.loads import Lookups, Policy, addon_combinations, lookups
+from mezzotint.traces.describe.mix import popularity
+from mezzotint.traces.sources.synthetic import Synthetic
+from mezzotint.traces.synthetic.addons import AddonService, service
+from mezzotint.traces.synthetic.published import fitted_locality, parameters, published
+from mezzotint.traces.table.nodes import nodes
+from mezzotint.traces.table.trace import Trace
 
 ASKED = st.lists(st.lists(st.integers(0, 6), max_size=60), min_size=1, max_size=3)
 

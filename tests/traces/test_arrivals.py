@@ -12,19 +12,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-import conf
-from sim.core.errors import ConfigError
-from sim.run.config.build import build
-from traces.arrivals.base import LAST_S, Arrivals, Schedule
-from traces.arrivals.closed import Closed
-from traces.arrivals.day import Day
-from traces.arrivals.fluctuating import Fluctuating
-from traces.arrivals.poisson import Poisson
-from traces.arrivals.profile import RateProfile
-from traces.arrivals.ramp import Ramp
-from traces.arrivals.saturation import Saturation
-from traces.arrivals.trace_clock import TraceClock
-from traces.error import TraceError
+from mezzotint import conf
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.run.config.build import build
+from mezzotint.traces.arrivals.base import LAST_S, Arrivals, Schedule
+from mezzotint.traces.arrivals.closed import Closed
+from mezzotint.traces.arrivals.day import Day
+from mezzotint.traces.arrivals.fluctuating import Fluctuating
+from mezzotint.traces.arrivals.poisson import Poisson
+from mezzotint.traces.arrivals.profile import RateProfile
+from mezzotint.traces.arrivals.ramp import Ramp
+from mezzotint.traces.arrivals.saturation import Saturation
+from mezzotint.traces.arrivals.trace_clock import TraceClock
+from mezzotint.traces.error import TraceError
 
 
 def expected(profile: RateProfile, time_s: Any) -> Any:

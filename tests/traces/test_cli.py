@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import traces.sources
-from sim.core.errors import ConfigError
-from sim.run.commands import command_of, run_command
-from traces.describe import describe_trace
-from traces.error import TraceError
-from traces.table.trace import make, read
+import mezzotint.traces.sources
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.run.commands import command_of, run_command
+from mezzotint.traces.describe import describe_trace
+from mezzotint.traces.error import TraceError
+from mezzotint.traces.table.trace import make, read
 
 TextFile = Callable[..., Path]
 
@@ -85,11 +85,11 @@ def test_invalid_trace_command_is_refused(
 MINE = """
 from dataclasses import dataclass, field
 import pyarrow as pa
-from conf.ranges import Count
-from traces.sources import Streamed
-from traces.table.ingest import Batch, Reading
-from traces.table.limits import Limits
-from traces.table.validation import Origin
+from mezzotint.settings.ranges import Count
+from mezzotint.traces.sources import Streamed
+from mezzotint.traces.table.ingest import Batch, Reading
+from mezzotint.traces.table.limits import Limits
+from mezzotint.traces.table.validation import Origin
 
 @dataclass(kw_only=True)
 class Gaps(Streamed):
@@ -124,7 +124,7 @@ def test_user_source_is_one_class(
     with pytest.raises(ConfigError, match="--factor"):
         mezzotint("trace", "import", "my_gaps.Gaps", "gaps.txt", "-o", "o", "--factor", "0")
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(traces.sources, "__path__", [*traces.sources.__path__, str(tmp_path)])
+    monkeypatch.setattr(mezzotint.traces.sources, "__path__", [*mezzotint.traces.sources.__path__, str(tmp_path)])
     assert mezzotint("trace", "import", "my-gaps", "gaps.txt", "-o", "o") == 0  # a file of the folder is found by name
 
 

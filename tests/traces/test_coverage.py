@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from traces.describe.prompts import coverage as module
-from traces.describe.prompts.coverage import coverage
+from mezzotint.traces.describe.prompts import coverage as module
+from mezzotint.traces.describe.prompts.coverage import coverage
 
 
 def unit(rng: np.random.Generator, count: int, dim: int = 4) -> Any:

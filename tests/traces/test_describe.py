@@ -11,21 +11,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from matplotlib.figure import Figure
 
+from mezzotint.traces import cli
+from mezzotint.traces.describe import describe_trace, render, side_by_side
+from mezzotint.traces.describe.arrivals import arrival_statistics
+from mezzotint.traces.describe.compare import compare
+from mezzotint.traces.describe.figures import SUBJECTS, draw, overview, subjects, write
+from mezzotint.traces.describe.prompts import nearest
+from mezzotint.traces.describe.prompts.prompt_similarity import prompt_similarity
+from mezzotint.traces.describe.prompts.repeats import repeats
+from mezzotint.traces.describe.statistics import TraceStatistics
+from mezzotint.traces.encoders.ngram import HashedNgrams
+from mezzotint.traces.sources.synthetic import Synthetic
+from mezzotint.traces.table.ingest import ORDER_ONLY
+from mezzotint.traces.table.trace import Trace, make
+from mezzotint.traces.table.trace import write as write_trace
 from tests.traces.test_cli import mezzotint
-from traces import cli
-from traces.describe import describe_trace, render, side_by_side
-from traces.describe.arrivals import arrival_statistics
-from traces.describe.compare import compare
-from traces.describe.figures import SUBJECTS, draw, overview, subjects, write
-from traces.describe.prompts import nearest
-from traces.describe.prompts.prompt_similarity import prompt_similarity
-from traces.describe.prompts.repeats import repeats
-from traces.describe.statistics import TraceStatistics
-from traces.encoders.ngram import HashedNgrams
-from traces.sources.synthetic import Synthetic
-from traces.table.ingest import ORDER_ONLY
-from traces.table.trace import Trace, make
-from traces.table.trace import write as write_trace
 
 DAY_S = 86_400.0
 

@@ -12,17 +12,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.core.errors import ConfigError
-from sim.run.config.build import build
-from sim.run.config.settings import check
-from sim.run.simulate import assemble
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.run.config.build import build
+from mezzotint.sim.run.config.settings import check
+from mezzotint.sim.run.simulate import assemble
+from mezzotint.traces.arrivals.expovariate import Expovariate
+from mezzotint.traces.arrivals.loadgen import LoadGen
+from mezzotint.traces.error import TraceError
+from mezzotint.traces.sources.mix import Mix
 from tests.sim.lab import configured, simulated
-from traces.arrivals.expovariate import Expovariate
-from traces.arrivals.loadgen import LoadGen
-from traces.error import TraceError
-from traces.sources.mix import Mix
 
-MLPERF = list(csv.DictReader((resources.files("conf") / "data" / "mlperf-sdxl-server.csv").read_text().splitlines()))
+MLPERF = list(
+    csv.DictReader((resources.files("mezzotint.conf") / "data" / "mlperf-sdxl-server.csv").read_text().splitlines())
+)
 
 
 def loadgen(row: Mapping[str, str]) -> LoadGen:
@@ -100,7 +102,9 @@ def test_trace_shorter_than_loadgen_needs_is_refused(rng: np.random.Generator) -
 @pytest.mark.parametrize("wrong", [{"seed": -1}, {"rate_rpm": 0.0}, {"least_requests": 0}, {"least_s": math.nan}])
 def test_invalid_loadgen_setting_is_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ConfigError, match=next(iter(wrong))):
-        build({"_target_": "traces.arrivals.loadgen.LoadGen", "seed": 1, "rate_rpm": 60.0, **wrong}, "arrivals")
+        build(
+            {"_target_": "mezzotint.traces.arrivals.loadgen.LoadGen", "seed": 1, "rate_rpm": 60.0, **wrong}, "arrivals"
+        )
 
 
 def test_run_serves_the_requests_of_loadgen() -> None:

@@ -9,16 +9,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from traces.describe.arrivals import arrival_statistics
-from traces.describe.mix import popularity
-from traces.describe.prompts.coverage import coverage
-from traces.describe.users import UserStatistics, user_statistics
-from traces.encoders.ngram import HashedNgrams
-from traces.error import TraceError
-from traces.sources.synthetic import Synthetic
-from traces.synthetic.ancestry import Ancestry, Order, draw_lags, order_by
-from traces.table.sessions import SESSION_GAP_S, sessions
-from traces.table.trace import Trace, make
+from mezzotint.traces.describe.arrivals import arrival_statistics
+from mezzotint.traces.describe.mix import popularity
+from mezzotint.traces.describe.prompts.coverage import coverage
+from mezzotint.traces.describe.users import UserStatistics, user_statistics
+from mezzotint.traces.encoders.ngram import HashedNgrams
+from mezzotint.traces.error import TraceError
+from mezzotint.traces.sources.synthetic import Synthetic
+from mezzotint.traces.synthetic.ancestry import Ancestry, Order, draw_lags, order_by
+from mezzotint.traces.table.sessions import SESSION_GAP_S, sessions
+from mezzotint.traces.table.trace import Trace, make
 
 
 def met(trace: Trace) -> UserStatistics:

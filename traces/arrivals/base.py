@@ -7,8 +7,8 @@ import numpy as np
 import numpy.typing as npt
 from annotated_types import Ge, Le
 
-from traces.error import TraceError
-from traces.table.validation import check_number
+from mezzotint.traces.error import TraceError
+from mezzotint.traces.table.validation import check_number
 
 Times = npt.NDArray[np.float64]
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from conf.ranges import Count
-from traces.arrivals.base import Schedule, Span, Times, check_last
+from mezzotint.settings.ranges import Count
+from mezzotint.traces.arrivals.base import Schedule, Span, Times, check_last
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,10 @@ from typing import Annotated
 import numpy as np
 from annotated_types import Ge, Le
 
-from traces.arrivals.base import MAX_RPM, Rpm, Schedule, Times
-from traces.arrivals.profile import RateProfile
-from traces.synthetic.session_rate import DAY_S, day_cycle
-from traces.table.validation import check_number
+from mezzotint.traces.arrivals.base import MAX_RPM, Rpm, Schedule, Times
+from mezzotint.traces.arrivals.profile import RateProfile
+from mezzotint.traces.synthetic.session_rate import DAY_S, day_cycle
+from mezzotint.traces.table.validation import check_number
 
 STEP_S = 60.0
 """Step of the rate; at a `day_ratio` of 60 it changes by less than a percent per step."""

@@ -6,8 +6,8 @@ from itertools import accumulate
 
 import numpy as np
 
-from conf.ranges import Seed
-from traces.arrivals.base import Rpm, Schedule, Times
+from mezzotint.settings.ranges import Seed
+from mezzotint.traces.arrivals.base import Rpm, Schedule, Times
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,10 +7,10 @@ from typing import Annotated
 import numpy as np
 from annotated_types import Ge, Le, Len
 
-from traces.arrivals.base import LAST_S, MAX_RPM, Rpm, Schedule, Times
-from traces.arrivals.profile import RateProfile
-from traces.error import TraceError
-from traces.table.validation import check_number
+from mezzotint.traces.arrivals.base import LAST_S, MAX_RPM, Rpm, Schedule, Times
+from mezzotint.traces.arrivals.profile import RateProfile
+from mezzotint.traces.error import TraceError
+from mezzotint.traces.table.validation import check_number
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from conf.ranges import Count, Seconds, Seed
-from traces.arrivals.base import Rpm, Schedule, Times
-from traces.error import TraceError
+from mezzotint.settings.ranges import Count, Seconds, Seed
+from mezzotint.traces.arrivals.base import Rpm, Schedule, Times
+from mezzotint.traces.error import TraceError
 
 MAX_SPAN_S = 1e9
 """Longest span of the arrivals, thirty years."""

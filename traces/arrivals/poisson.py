@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from traces.arrivals.base import Rpm, Schedule, Times
+from mezzotint.traces.arrivals.base import Rpm, Schedule, Times
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from typing import Literal
 
 import numpy as np
 
-from traces.arrivals.base import Rpm, Schedule, Times
+from mezzotint.traces.arrivals.base import Rpm, Schedule, Times
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from traces.arrivals.base import Schedule, Span, Times
+from mezzotint.traces.arrivals.base import Schedule, Span, Times
 
 
 @dataclass(frozen=True, slots=True)

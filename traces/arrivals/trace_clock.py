@@ -6,9 +6,9 @@ from typing import Annotated
 import numpy as np
 from annotated_types import Ge, Le
 
-from traces.arrivals.base import Rpm, Schedule, Times
-from traces.error import TraceError
-from traces.table.validation import check_number
+from mezzotint.traces.arrivals.base import Rpm, Schedule, Times
+from mezzotint.traces.error import TraceError
+from mezzotint.traces.table.validation import check_number
 
 MAX_SPEEDUP = 1e6
 """Highest speedup; a higher one puts arrivals of different seconds into one microsecond."""

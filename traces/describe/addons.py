@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from traces.describe.loads import KINDS, addon_combinations, lookups
-from traces.table.nodes import nodes
-from traces.table.trace import Trace
+from mezzotint.traces.describe.loads import KINDS, addon_combinations, lookups
+from mezzotint.traces.table.nodes import nodes
+from mezzotint.traces.table.trace import Trace
 
 SIZES = (1, 2, 4, 5, 8, 10)
 """Sizes of the caches in add-ons, those of Katz's Figure 7."""

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from conf.choice import choice
-from conf.page import number, render
-from traces.describe.prompts.coverage import CONFIDENCE
+from mezzotint.figures.page import number, render
+from mezzotint.settings.choice import choice
+from mezzotint.traces.describe.prompts.coverage import CONFIDENCE
 
 WITHIN = 0.10
 """Largest difference of two statistics that agree, as a share of the real one."""
@@ -78,7 +78,7 @@ def side_by_side(real: Mapping[str, Any], synthetic: Sequence[Mapping[str, Any]]
     """
     rows = [row for row in compare(real, synthetic) if not math.isnan(row.real)]
     return render(
-        "traces.describe",
+        "mezzotint.traces.describe",
         "compare.md.jinja",
         real=real,
         synthetic=synthetic,

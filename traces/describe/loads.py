@@ -10,8 +10,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from traces.table.nodes import nodes
-from traces.table.trace import Trace
+from mezzotint.traces.table.nodes import nodes
+from mezzotint.traces.table.trace import Trace
 
 Indices = npt.NDArray[np.int64]
 

@@ -8,8 +8,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from traces.describe.loads import tally
-from traces.table.trace import Trace
+from mezzotint.traces.describe.loads import tally
+from mezzotint.traces.table.trace import Trace
 
 COLUMNS = ("sizes", "steps", "images")
 RANKS = (1, 2, 5, 10, 100, 1000)

@@ -9,20 +9,20 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
-from traces.describe.addons import addons
-from traces.describe.arrivals import ArrivalStatistics, arrival_statistics
-from traces.describe.mix import Mix, Popularity, deadlines, mix, popularity
-from traces.describe.prompts.coverage import Coverage, coverage
-from traces.describe.prompts.nearest import Nearest, nearest
-from traces.describe.prompts.prompt_similarity import PromptSimilarity, prompt_similarity
-from traces.describe.prompts.repeats import Repeats, repeats
-from traces.describe.prompts.survival import Survival, survival
-from traces.describe.users import UserStatistics, user_statistics
-from traces.encoders.embeddings import Encoder
-from traces.encoders.ngram import HashedNgrams
-from traces.table.columns import SCHEMA
-from traces.table.ingest import ORDER_ONLY
-from traces.table.trace import Trace
+from mezzotint.traces.describe.addons import addons
+from mezzotint.traces.describe.arrivals import ArrivalStatistics, arrival_statistics
+from mezzotint.traces.describe.mix import Mix, Popularity, deadlines, mix, popularity
+from mezzotint.traces.describe.prompts.coverage import Coverage, coverage
+from mezzotint.traces.describe.prompts.nearest import Nearest, nearest
+from mezzotint.traces.describe.prompts.prompt_similarity import PromptSimilarity, prompt_similarity
+from mezzotint.traces.describe.prompts.repeats import Repeats, repeats
+from mezzotint.traces.describe.prompts.survival import Survival, survival
+from mezzotint.traces.describe.users import UserStatistics, user_statistics
+from mezzotint.traces.encoders.embeddings import Encoder
+from mezzotint.traces.encoders.ngram import HashedNgrams
+from mezzotint.traces.table.columns import SCHEMA
+from mezzotint.traces.table.ingest import ORDER_ONLY
+from mezzotint.traces.table.trace import Trace
 
 MAX_LISTED = 6
 """Sizes, steps and numbers of images listed, the most frequent ones."""
@@ -34,7 +34,7 @@ class TraceStatistics:
 
     Attributes:
         timed: True if arrivals are times; False if they are an order only, so that all time statistics are None.
-        addons: see `traces.describe.addons.addons`.
+        addons: see `mezzotint.traces.describe.addons.addons`.
     """
 
     trace: Trace

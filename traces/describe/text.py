@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from conf.page import render as filled
-from traces.table.validation import excerpt
+from mezzotint.figures.page import render as filled
+from mezzotint.traces.table.validation import excerpt
 
 MAX_NAME = 10_000
 """Characters of a name, at most."""
@@ -24,7 +24,7 @@ def render(statistics: dict[str, Any]) -> str:
     if statistics["addons"]:
         together = {excerpt(names, MAX_NAME): share for names, share in statistics["addons"]["together"].items()}
         printed["addons"] = {**statistics["addons"], "together": together}
-    page = filled("traces.describe", "statistics.jinja", **printed)
+    page = filled("mezzotint.traces.describe", "statistics.jinja", **printed)
     lines = [line.split("\t", 1) for line in page.splitlines()]
     width = max(len(label) for label, _ in lines)
     return "\n".join(f"{label:<{width}}  {text}" for label, text in lines)

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from traces.describe.text import quantiles
-from traces.table.sessions import SESSION_GAP_S, sessions
+from mezzotint.traces.describe.text import quantiles
+from mezzotint.traces.table.sessions import SESSION_GAP_S, sessions
 
 Floats = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]

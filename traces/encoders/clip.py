@@ -8,11 +8,11 @@ from typing import Annotated, Any
 import numpy as np
 from tqdm import tqdm
 
-from conf.clip import VIT_L14, ClipModel
-from conf.ranges import Count
-from traces.encoders.vectors import Floats, by_length
-from traces.error import TraceError
-from traces.table.validation import excerpt
+from mezzotint.networks.clip import VIT_L14, ClipModel
+from mezzotint.settings.ranges import Count
+from mezzotint.traces.encoders.vectors import Floats, by_length
+from mezzotint.traces.error import TraceError
+from mezzotint.traces.table.validation import excerpt
 
 
 @dataclass(slots=True)
@@ -22,7 +22,7 @@ class Clip:
     An empty prompt is all zeros, as with every encoder, although CLIP has a vector for it.
 
     Args:
-        weights, allow_hub, device: see conf.clip.ClipModel.
+        weights, allow_hub, device: see mezzotint.networks.clip.ClipModel.
         batch: prompts per forward pass, sorted by length to pad little.
     """
 

@@ -27,9 +27,9 @@ import numpy as np
 import platformdirs
 from numpy.typing import NDArray
 
-from conf.atomic import part
-from conf.printable import printable
-from traces.error import TraceError
+from mezzotint.files.atomic import part
+from mezzotint.files.printable import printable
+from mezzotint.traces.error import TraceError
 
 GIB = 1 << 30
 DEFAULT_GIB = 20.0

@@ -8,9 +8,9 @@ import numpy.typing as npt
 import pyarrow as pa
 from tqdm import tqdm
 
-from traces.encoders.disk_cache import cached
-from traces.error import TraceError
-from traces.table.trace import Trace
+from mezzotint.traces.encoders.disk_cache import cached
+from mezzotint.traces.error import TraceError
+from mezzotint.traces.table.trace import Trace
 
 VERSION = 1
 BLOCK = 2048

@@ -11,13 +11,13 @@ from typing import Annotated, Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from conf.clip import ClipModel
-from conf.digest import digest
-from conf.ranges import Count
-from traces.encoders.clip import image_vectors
-from traces.encoders.disk_cache import cached
-from traces.encoders.vectors import mapped
-from traces.error import TraceError
+from mezzotint.files.digest import digest
+from mezzotint.networks.clip import ClipModel
+from mezzotint.settings.ranges import Count
+from mezzotint.traces.encoders.clip import image_vectors
+from mezzotint.traces.encoders.disk_cache import cached
+from mezzotint.traces.encoders.vectors import mapped
+from mezzotint.traces.error import TraceError
 
 SUFFIXES = (".jpeg", ".jpg", ".png", ".webp")
 
@@ -77,7 +77,7 @@ class ClipImages:
 
     Args:
         folder: holds ``<row>.png`` (or .jpg, .jpeg, .webp) for every row of the trace; leading zeros are ignored.
-        weights, allow_hub, device: of the model that also encodes the prompts (conf.clip.ClipModel).
+        weights, allow_hub, device: of the model that also encodes the prompts (mezzotint.networks.clip.ClipModel).
         batch: images per forward pass.
 
     Raises TraceError if no weights are named. Opening raises it if a row has no image or two, or a file cannot be read.

@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from conf.quiet import quiet
-from conf.ranges import Count
-from traces.encoders.vectors import Floats, by_length
-from traces.error import TraceError
+from mezzotint.networks.quiet import quiet
+from mezzotint.settings.ranges import Count
+from mezzotint.traces.encoders.vectors import Floats, by_length
+from mezzotint.traces.error import TraceError
 
 
 @dataclass

@@ -8,7 +8,7 @@ import numpy as np
 from annotated_types import Ge, Le
 from tqdm import tqdm
 
-from traces.encoders.embeddings import BLOCK, Vectors
+from mezzotint.traces.encoders.embeddings import BLOCK, Vectors
 
 
 @dataclass(frozen=True, slots=True)

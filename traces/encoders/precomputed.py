@@ -15,11 +15,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from conf.digest import digest
-from traces.encoders.vectors import BLOCK, Floats, mapped, unit
-from traces.error import TraceError
-from traces.table.limits import regular_file
-from traces.table.validation import excerpt
+from mezzotint.files.digest import digest
+from mezzotint.traces.encoders.vectors import BLOCK, Floats, mapped, unit
+from mezzotint.traces.error import TraceError
+from mezzotint.traces.table.limits import regular_file
+from mezzotint.traces.table.validation import excerpt
 
 PROMPT, VECTOR = "prompt", "vector"
 """Columns of the user's file."""

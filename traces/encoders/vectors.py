@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from traces.error import TraceError
+from mezzotint.traces.error import TraceError
 
 Floats = NDArray[np.float32]
 

@@ -1,6 +1,6 @@
 """Approximate search, for caches too large to compare with every artifact.
 
-Short vectors of the artifacts (traces.similarity.bound) are held as product-quantised codes, scanned in registers
+Short vectors of the artifacts (bound.py) are held as product-quantised codes, scanned in registers
 (faiss' fast scan; Andre et al., 2015). The best candidates by code are compared in full.
 """
 
@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from conf.ranges import Count
-from traces.error import TraceError
-from traces.similarity.bound import Bound, fit
-from traces.similarity.search import Found, Index
-from traces.similarity.similarities import SimilaritySource
-from traces.similarity.slots import Slots
+from mezzotint.settings.ranges import Count
+from mezzotint.traces.error import TraceError
+from mezzotint.traces.similarity.bound import Bound, fit
+from mezzotint.traces.similarity.search import Found, Index
+from mezzotint.traces.similarity.similarities import SimilaritySource
+from mezzotint.traces.similarity.slots import Slots
 
 TRAINED_ON = 20_000
 """Rows that the codes are trained on."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from traces.similarity.similarities import Floats, SimilaritySource
+from mezzotint.traces.similarity.similarities import Floats, SimilaritySource
 
 SLACK = np.float32(2e-5)
 """Largest error of a bound by rounding in single precision."""

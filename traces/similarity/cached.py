@@ -7,11 +7,11 @@ from typing import Annotated
 import numpy as np
 from annotated_types import Ge
 
-from conf.ranges import Count
-from traces.similarity.exact import Exact
-from traces.similarity.neighbours import UNIT, Neighbours, cached_neighbours
-from traces.similarity.search import Found, Index
-from traces.similarity.similarities import SimilaritySource
+from mezzotint.settings.ranges import Count
+from mezzotint.traces.similarity.exact import Exact
+from mezzotint.traces.similarity.neighbours import UNIT, Neighbours, cached_neighbours
+from mezzotint.traces.similarity.search import Found, Index
+from mezzotint.traces.similarity.similarities import SimilaritySource
 
 FEW = 16
 """Queries compared at a time by the fallback index, which few queries need."""

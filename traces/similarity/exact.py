@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from conf.ranges import Count
-from traces.similarity.bound import Bound, cheapest
-from traces.similarity.search import Found, Index
-from traces.similarity.similarities import Floats, SimilaritySource
-from traces.similarity.slots import Slots
+from mezzotint.settings.ranges import Count
+from mezzotint.traces.similarity.bound import Bound, cheapest
+from mezzotint.traces.similarity.search import Found, Index
+from mezzotint.traces.similarity.similarities import Floats, SimilaritySource
+from mezzotint.traces.similarity.slots import Slots
 
 
 @dataclass(slots=True)
@@ -28,7 +28,7 @@ class ExactIndex:
 
     The rows to look up are known in advance and come in increasing order. So ``block`` of them are compared with the
     whole set in one matrix product. Artifacts added or removed before a query's turn are accounted for then. Only
-    artifacts whose bound reaches the floor are compared in full (traces.similarity.bound).
+    artifacts whose bound reaches the floor are compared in full (mezzotint.traces.similarity.bound).
     """
 
     def __init__(self, source: SimilaritySource, rows: int, floor: float, bound: Bound, block: int = 256) -> None:

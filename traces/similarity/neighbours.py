@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from traces.encoders.disk_cache import cached
-from traces.similarity.bound import SLACK, Bound, cheapest
-from traces.similarity.similarities import DECIMALS, Floats, SimilaritySource, similarity
+from mezzotint.traces.encoders.disk_cache import cached
+from mezzotint.traces.similarity.bound import SLACK, Bound, cheapest
+from mezzotint.traces.similarity.similarities import DECIMALS, Floats, SimilaritySource, similarity
 
 Indices = NDArray[np.int64]
 

@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from conf.assumption import Assumption
-from traces.encoders.images import ImageSource, OpenedImages
-from traces.encoders.vectors import BLOCK, unit
-from traces.error import TraceError
-from traces.similarity.similarities import Floats
-from traces.similarity.similarity_map import Identity, SimilarityMap
+from mezzotint.settings.assumption import Assumption
+from mezzotint.traces.encoders.images import ImageSource, OpenedImages
+from mezzotint.traces.encoders.vectors import BLOCK, unit
+from mezzotint.traces.error import TraceError
+from mezzotint.traces.similarity.similarities import Floats
+from mezzotint.traces.similarity.similarity_map import Identity, SimilarityMap
 
 
 @dataclass(slots=True)

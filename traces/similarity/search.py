@@ -7,7 +7,7 @@ floor is the lowest similarity threshold of any K.
 from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
-from traces.similarity.similarities import SimilaritySource
+from mezzotint.traces.similarity.similarities import SimilaritySource
 
 Found = tuple[int, float]
 """An entry and its similarity."""

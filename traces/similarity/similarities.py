@@ -11,9 +11,9 @@ from typing import ClassVar, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from conf.assumption import Assumption
-from traces.error import TraceError
-from traces.similarity.similarity_map import Identity, SimilarityMap
+from mezzotint.settings.assumption import Assumption
+from mezzotint.traces.error import TraceError
+from mezzotint.traces.similarity.similarity_map import Identity, SimilarityMap
 
 Floats = NDArray[np.float32]
 

@@ -10,9 +10,9 @@ from itertools import pairwise
 from math import isinf
 from typing import Protocol, runtime_checkable
 
-from conf.assumption import Assumption
-from conf.ranges import Number
-from traces.error import TraceError
+from mezzotint.settings.assumption import Assumption
+from mezzotint.settings.ranges import Number
+from mezzotint.traces.error import TraceError
 
 
 @runtime_checkable

@@ -3,9 +3,9 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from traces.similarity.bound import SLACK, Bound
-from traces.similarity.search import Found
-from traces.similarity.similarities import DECIMALS, Floats, SimilaritySource
+from mezzotint.traces.similarity.bound import SLACK, Bound
+from mezzotint.traces.similarity.search import Found
+from mezzotint.traces.similarity.similarities import DECIMALS, Floats, SimilaritySource
 
 ROWS, BLOCKS = 256, 4
 """Rows whose vectors are made at a time, and blocks of rows kept: artifacts arrive nearly in row order."""

@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from traces.table.ingest import Batch, Reading, gather, order_times, own_clock
-from traces.table.trace import Trace
-from traces.table.validation import Origin, check_ranges
+from mezzotint.traces.table.ingest import Batch, Reading, gather, order_times, own_clock
+from mezzotint.traces.table.trace import Trace
+from mezzotint.traces.table.validation import Origin, check_ranges
 
 Piece = TypeVar("Piece", pa.Table, list[Any])
 
@@ -39,7 +39,7 @@ class Streamed(Source, Protocol):
     """
 
     def read(self, rng: np.random.Generator) -> Reading:
-        """Open the source; `traces.table.ingest.store` of the reading gives the same trace as `load`.
+        """Open the source; `mezzotint.traces.table.ingest.store` of the reading gives the same trace as `load`.
 
         Raises TraceError if the file is missing, truncated or of another format, a column or cell is not valid, or no
         row is left. Most of these are raised while the reading's batches are read.

@@ -6,8 +6,8 @@ from typing import Annotated
 import numpy as np
 from annotated_types import Ge, Le
 
-from conf.ranges import Count, Positive
-from traces.table.trace import ADDON_BYTES, Trace, make
+from mezzotint.settings.ranges import Count, Positive
+from mezzotint.traces.table.trace import ADDON_BYTES, Trace, make
 
 Few = Annotated[int, Ge(0), Le(1000)]
 Bytes = Annotated[int, Ge(1), Le(10**15)]

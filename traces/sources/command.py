@@ -15,13 +15,13 @@ import numpy as np
 import typer
 from typer.models import ParameterInfo
 
-import traces.sources
-from conf.atomic import check_ours, check_target
-from traces.error import TraceError
-from traces.sources import Streamed
-from traces.table.ingest import store
-from traces.table.limits import Limits
-from traces.table.trace import METADATA_KEY, Trace
+import mezzotint.traces.sources
+from mezzotint.files.atomic import check_ours, check_target
+from mezzotint.traces.error import TraceError
+from mezzotint.traces.sources import Streamed
+from mezzotint.traces.table.ingest import store
+from mezzotint.traces.table.limits import Limits
+from mezzotint.traces.table.trace import METADATA_KEY, Trace
 
 Out = Annotated[Path, typer.Option("-o", "--out", metavar="OUT", help="The Parquet file to write.")]
 Name = Annotated[str | None, typer.Option(help="Name of the trace in reports.")]
@@ -30,7 +30,10 @@ Seed = Annotated[int, typer.Option(min=0, metavar="N", help="Seed of all random 
 
 def sources() -> dict[str, type[Streamed]]:
     """Return the sources of this package by name: the name of their module, or its `NAME`."""
-    modules = [import_module(f"traces.sources.{each.name}") for each in pkgutil.iter_modules(traces.sources.__path__)]
+    modules = [
+        import_module(f"mezzotint.traces.sources.{each.name}")
+        for each in pkgutil.iter_modules(mezzotint.traces.sources.__path__)
+    ]
     return {
         getattr(module, "NAME", module.__name__.rpartition(".")[2].replace("_", "-")): kind
         for module in modules
@@ -83,7 +86,9 @@ def _located(word: str) -> type[Streamed]:
     finally:
         del sys.path[0]
     if not isinstance(found, type) or not hasattr(found, "read"):
-        raise TraceError(f"trace import: found {word!r}, expected a class with read (see traces.sources.Streamed)")
+        raise TraceError(
+            f"trace import: found {word!r}, expected a class with read (see mezzotint.traces.sources.Streamed)"
+        )
     return found
 
 

@@ -10,14 +10,14 @@ import numpy as np
 import pyarrow as pa
 import typer
 
-from traces.error import TraceError
-from traces.sources import Streamed, make_reading, with_row_numbers
-from traces.sources.formats.cells import ArrivalParser, ClockName, Timestamps, integers, numbers
-from traces.sources.formats.delimited import read_delimited, read_header, require_column
-from traces.table.columns import SCHEMA
-from traces.table.ingest import ORDER_ONLY, Batch, Reading, order_times, own_clock, since_earliest
-from traces.table.limits import Limits
-from traces.table.validation import Origin, excerpt
+from mezzotint.traces.error import TraceError
+from mezzotint.traces.sources import Streamed, make_reading, with_row_numbers
+from mezzotint.traces.sources.formats.cells import ArrivalParser, ClockName, Timestamps, integers, numbers
+from mezzotint.traces.sources.formats.delimited import read_delimited, read_header, require_column
+from mezzotint.traces.table.columns import SCHEMA
+from mezzotint.traces.table.ingest import ORDER_ONLY, Batch, Reading, order_times, own_clock, since_earliest
+from mezzotint.traces.table.limits import Limits
+from mezzotint.traces.table.validation import Origin, excerpt
 
 NAME = "csv"
 """Name of the source in `mezzotint trace import`, in place of the module's."""
@@ -37,7 +37,7 @@ BY_NAME: Mapping[str, frozenset[str]] = {
 class Csv(Streamed):
     """A delimited text file with a header, UTF-8, plain or gzipped.
 
-    Columns with a canonical name (see `traces.table.columns.SCHEMA`) need no mapping, nor does the one column with
+    Columns with a canonical name (see `columns.SCHEMA`) need no mapping, nor does the one column with
     another usual name of a prompt, a time or a user (`BY_NAME`). Other columns are dropped and named in the notes. An
     empty cell is null, an empty line is no row. The rows are sorted by arrival, ties in the file's order. A missing
     request_id becomes the number of the row.

@@ -12,15 +12,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from conf.ranges import Amount, Count
-from traces.error import TraceError
-from traces.sources import Streamed, keep_rows, with_row_numbers
-from traces.sources.formats.cells import Timestamps, integers, numbers
-from traces.sources.formats.columnar import plain_text, read_parquet
-from traces.sources.formats.delimited import read_delimited, read_header, require_column
-from traces.table.ingest import Batch, Reading, slices, with_arrivals
-from traces.table.limits import Limits
-from traces.table.validation import Origin, excerpt
+from mezzotint.settings.ranges import Amount, Count
+from mezzotint.traces.error import TraceError
+from mezzotint.traces.sources import Streamed, keep_rows, with_row_numbers
+from mezzotint.traces.sources.formats.cells import Timestamps, integers, numbers
+from mezzotint.traces.sources.formats.columnar import plain_text, read_parquet
+from mezzotint.traces.sources.formats.delimited import read_delimited, read_header, require_column
+from mezzotint.traces.table.ingest import Batch, Reading, slices, with_arrivals
+from mezzotint.traces.table.limits import Limits
+from mezzotint.traces.table.validation import Origin, excerpt
 
 HUB_FILE = "hf://datasets/poloclub/diffusiondb/metadata.parquet"
 

@@ -3,12 +3,12 @@
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 
-from conf.atomic import atomic_write
-from traces.error import TraceError
-from traces.sources import sglang, vllm_omni
-from traces.sources.formats.records import extras
-from traces.table.ingest import ORDER_ONLY
-from traces.table.trace import Trace
+from mezzotint.files.atomic import atomic_write
+from mezzotint.traces.error import TraceError
+from mezzotint.traces.sources import sglang, vllm_omni
+from mezzotint.traces.sources.formats.records import extras
+from mezzotint.traces.table.ingest import ORDER_ONLY
+from mezzotint.traces.table.trace import Trace
 
 FORMATS: Mapping[str, tuple[Callable[[Trace], Iterator[str]], Collection[str]]] = {
     "vllm-omni": (

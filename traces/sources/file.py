@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 
-from conf.ranges import Count
-from traces.table.trace import Trace, read
-from traces.table.validation import check_ranges
+from mezzotint.settings.ranges import Count
+from mezzotint.traces.table.trace import Trace, read
+from mezzotint.traces.table.validation import check_ranges
 
 
 @dataclass(slots=True, kw_only=True)
@@ -23,7 +23,7 @@ class File:
     requests: Count | None = None
 
     def load(self, rng: np.random.Generator) -> Trace:
-        """Read and verify the file; nothing is random. Raises TraceError as `traces.table.trace.read`."""
+        """Read and verify the file; nothing is random. Raises TraceError as `mezzotint.traces.table.trace.read`."""
         check_ranges(str(self.path), self)
         trace = read(Path(self.path).expanduser())
         return trace if self.requests is None else trace.head(self.requests)

@@ -11,13 +11,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from traces.error import TraceError
-from traces.sources import Streamed, keep_rows, make_reading, untimed_batch, with_row_numbers
-from traces.sources.formats.cells import Timestamps, integers, refusal
-from traces.sources.formats.delimited import read_delimited, read_header, require_column
-from traces.table.ingest import ORDER_ONLY, Batch, Reading, since_earliest
-from traces.table.limits import Limits
-from traces.table.validation import Origin
+from mezzotint.traces.error import TraceError
+from mezzotint.traces.sources import Streamed, keep_rows, make_reading, untimed_batch, with_row_numbers
+from mezzotint.traces.sources.formats.cells import Timestamps, integers, refusal
+from mezzotint.traces.sources.formats.delimited import read_delimited, read_header, require_column
+from mezzotint.traces.table.ingest import ORDER_ONLY, Batch, Reading, since_earliest
+from mezzotint.traces.table.limits import Limits
+from mezzotint.traces.table.validation import Origin
 
 COLUMNS = {
     "user_id": "groupId",

@@ -11,14 +11,14 @@ import pyarrow as pa
 from pydantic import TypeAdapter
 from typing_extensions import TypedDict
 
-from traces.error import TraceError
-from traces.sources import Streamed, make_reading, with_row_numbers
-from traces.sources.formats.cells import Timestamps, refusal
-from traces.sources.formats.jsontext import elements
-from traces.sources.formats.records import Name, check_records
-from traces.table.ingest import Batch, Reading, since_earliest
-from traces.table.limits import Limits
-from traces.table.validation import Origin, excerpt
+from mezzotint.traces.error import TraceError
+from mezzotint.traces.sources import Streamed, make_reading, with_row_numbers
+from mezzotint.traces.sources.formats.cells import Timestamps, refusal
+from mezzotint.traces.sources.formats.jsontext import elements
+from mezzotint.traces.sources.formats.records import Name, check_records
+from mezzotint.traces.table.ingest import Batch, Reading, since_earliest
+from mezzotint.traces.table.limits import Limits
+from mezzotint.traces.table.validation import Origin, excerpt
 
 COLUMNS = {
     "arrival_s": "timestamp",

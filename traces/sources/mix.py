@@ -8,11 +8,11 @@ from typing import Annotated, Literal
 import numpy as np
 from annotated_types import Ge, Le
 
-from conf.ranges import Seed
-from traces.error import TraceError
-from traces.synthetic.distributions import split_weights
-from traces.table.ingest import ORDER_ONLY
-from traces.table.trace import Trace, make
+from mezzotint.settings.ranges import Seed
+from mezzotint.traces.error import TraceError
+from mezzotint.traces.synthetic.distributions import split_weights
+from mezzotint.traces.table.ingest import ORDER_ONLY
+from mezzotint.traces.table.trace import Trace, make
 
 WHERE = "mix"
 

@@ -10,14 +10,14 @@ import numpy as np
 from pydantic import TypeAdapter
 from typing_extensions import TypedDict
 
-from conf.ranges import Count
-from traces.error import TraceError
-from traces.sources import Streamed, make_reading, untimed_batch, with_row_numbers
-from traces.sources.formats.jsontext import members
-from traces.sources.formats.records import check_records
-from traces.table.ingest import ORDER_ONLY, Batch, Reading
-from traces.table.limits import Limits
-from traces.table.validation import Origin
+from mezzotint.settings.ranges import Count
+from mezzotint.traces.error import TraceError
+from mezzotint.traces.sources import Streamed, make_reading, untimed_batch, with_row_numbers
+from mezzotint.traces.sources.formats.jsontext import members
+from mezzotint.traces.sources.formats.records import check_records
+from mezzotint.traces.table.ingest import ORDER_ONLY, Batch, Reading
+from mezzotint.traces.table.limits import Limits
+from mezzotint.traces.table.validation import Origin
 
 CATEGORIES = 10
 """Categories of the published file, 3,000 prompts each."""

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from traces.sources import Streamed, make_reading, untimed_batch, with_row_numbers
-from traces.sources.formats.delimited import read_delimited, read_header, require_column
-from traces.table.ingest import ORDER_ONLY, Batch, Reading
-from traces.table.limits import Limits
-from traces.table.validation import Origin
+from mezzotint.traces.sources import Streamed, make_reading, untimed_batch, with_row_numbers
+from mezzotint.traces.sources.formats.delimited import read_delimited, read_header, require_column
+from mezzotint.traces.table.ingest import ORDER_ONLY, Batch, Reading
+from mezzotint.traces.table.limits import Limits
+from mezzotint.traces.table.validation import Origin
 
 
 @dataclass(slots=True, kw_only=True)

@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from traces.error import TraceError
-from traces.sources import Streamed, make_reading, untimed_batch, with_row_numbers
-from traces.sources.formats.cells import refusal
-from traces.sources.formats.jsontext import elements
-from traces.sources.formats.lines import lines
-from traces.sources.formats.sniff import not_prompts
-from traces.table.ingest import ORDER_ONLY, Batch, Reading
-from traces.table.limits import Limits
-from traces.table.validation import Origin, excerpt
+from mezzotint.traces.error import TraceError
+from mezzotint.traces.sources import Streamed, make_reading, untimed_batch, with_row_numbers
+from mezzotint.traces.sources.formats.cells import refusal
+from mezzotint.traces.sources.formats.jsontext import elements
+from mezzotint.traces.sources.formats.lines import lines
+from mezzotint.traces.sources.formats.sniff import not_prompts
+from mezzotint.traces.table.ingest import ORDER_ONLY, Batch, Reading
+from mezzotint.traces.table.limits import Limits
+from mezzotint.traces.table.validation import Origin, excerpt
 
 TABLE = re.compile(r"\.(csv|tsv|parquet|xlsx?)(\.gz)?$")
 

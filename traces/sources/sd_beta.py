@@ -12,13 +12,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from traces.error import TraceError
-from traces.sources import Streamed, keep_rows, make_reading, with_row_numbers
-from traces.sources.formats.cells import integers, numbers
-from traces.sources.formats.delimited import read_delimited, read_header, require_column
-from traces.table.ingest import Batch, Reading, since_earliest
-from traces.table.limits import Limits
-from traces.table.validation import Origin, check_times, excerpt, refuse
+from mezzotint.traces.error import TraceError
+from mezzotint.traces.sources import Streamed, keep_rows, make_reading, with_row_numbers
+from mezzotint.traces.sources.formats.cells import integers, numbers
+from mezzotint.traces.sources.formats.delimited import read_delimited, read_header, require_column
+from mezzotint.traces.table.ingest import Batch, Reading, since_earliest
+from mezzotint.traces.table.limits import Limits
+from mezzotint.traces.table.validation import Origin, check_times, excerpt, refuse
 
 COLUMNS = {
     "arrival_s": "est_unix_s",

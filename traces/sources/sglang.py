@@ -11,15 +11,15 @@ import pyarrow as pa
 from pydantic import ConfigDict, TypeAdapter, with_config
 from typing_extensions import TypedDict
 
-from traces.error import TraceError
-from traces.sources import Streamed, make_reading, untimed_batch, with_row_numbers
-from traces.sources.formats.cells import refusal
-from traces.sources.formats.jsontext import elements
-from traces.sources.formats.records import Number, Whole, check_records, extras
-from traces.table.ingest import ORDER_ONLY, Batch, Reading
-from traces.table.limits import Limits
-from traces.table.trace import Trace
-from traces.table.validation import Origin
+from mezzotint.traces.error import TraceError
+from mezzotint.traces.sources import Streamed, make_reading, untimed_batch, with_row_numbers
+from mezzotint.traces.sources.formats.cells import refusal
+from mezzotint.traces.sources.formats.jsontext import elements
+from mezzotint.traces.sources.formats.records import Number, Whole, check_records, extras
+from mezzotint.traces.table.ingest import ORDER_ONLY, Batch, Reading
+from mezzotint.traces.table.limits import Limits
+from mezzotint.traces.table.trace import Trace
+from mezzotint.traces.table.validation import Origin
 
 
 @with_config(ConfigDict(extra="forbid"))

@@ -10,20 +10,20 @@ import numpy as np
 import pyarrow as pa
 from annotated_types import Ge, Le
 
-from conf.ranges import Count, Number, Share
-from traces.error import TraceError
-from traces.synthetic import addons, settings
-from traces.synthetic.ancestry import Ancestry, order_by
-from traces.synthetic.bounds import check_size
-from traces.synthetic.distributions import Indices, numbered_names, split_weights
-from traces.synthetic.prompt_writer import PromptWriter
-from traces.synthetic.published import published
-from traces.synthetic.session_rate import SessionRate
-from traces.synthetic.user_sessions import UserSessions, channels
-from traces.table.nodes import placed
-from traces.table.sessions import sessions
-from traces.table.trace import Trace, make
-from traces.table.validation import check_number, check_ranges
+from mezzotint.settings.ranges import Count, Number, Share
+from mezzotint.traces.error import TraceError
+from mezzotint.traces.synthetic import addons, settings
+from mezzotint.traces.synthetic.ancestry import Ancestry, order_by
+from mezzotint.traces.synthetic.bounds import check_size
+from mezzotint.traces.synthetic.distributions import Indices, numbered_names, split_weights
+from mezzotint.traces.synthetic.prompt_writer import PromptWriter
+from mezzotint.traces.synthetic.published import published
+from mezzotint.traces.synthetic.session_rate import SessionRate
+from mezzotint.traces.synthetic.user_sessions import UserSessions, channels
+from mezzotint.traces.table.nodes import placed
+from mezzotint.traces.table.sessions import sessions
+from mezzotint.traces.table.trace import Trace, make
+from mezzotint.traces.table.validation import check_number, check_ranges
 
 WHERE = "synthetic trace"
 
@@ -58,7 +58,7 @@ class Synthetic:
     consists of stretches of earlier prompts, of the channel or of any user, and of new words (`Ancestry`,
     `PromptWriter`). A history before the first row provides prompts to copy from.
 
-    The classes in `traces.synthetic` explain the parameters. Values, fitted statistics and sources are in
+    The classes in `mezzotint.traces.synthetic` explain the parameters. Values, fitted statistics and sources are in
     conf/trace/synthetic.yaml alone, which also has the defaults.
 
     Each part can be switched off: `day_ratio` 1, `burst_cv` 0, `channels` 1, `repeat_share` 0. A tiny `stay_s` with a
@@ -79,7 +79,7 @@ class Synthetic:
         images: [images per request, weight] rows.
         base_models: share of each base model.
         service: key in `services` of the nodes and add-ons, or None. With one, requests are named service/node/row.
-        services: name -> arguments of `traces.synthetic.addons.AddonService`.
+        services: name -> arguments of `mezzotint.traces.synthetic.addons.AddonService`.
         settings_change, images_change, model_change: chance that a request of a running session draws new values of
             size and steps, of the number of images, of the base model.
         name: name of the trace in reports.

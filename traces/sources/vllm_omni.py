@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from traces.error import TraceError
-from traces.sources import Streamed, make_reading
-from traces.sources.formats.cells import refusal
-from traces.sources.formats.lines import lines as text_lines
-from traces.sources.formats.records import extras
-from traces.table.ingest import ORDER_ONLY, Batch, Reading, order_times, own_clock, since_earliest
-from traces.table.limits import Limits
-from traces.table.trace import Trace
-from traces.table.validation import Origin, excerpt
+from mezzotint.traces.error import TraceError
+from mezzotint.traces.sources import Streamed, make_reading
+from mezzotint.traces.sources.formats.cells import refusal
+from mezzotint.traces.sources.formats.lines import lines as text_lines
+from mezzotint.traces.sources.formats.records import extras
+from mezzotint.traces.table.ingest import ORDER_ONLY, Batch, Reading, order_times, own_clock, since_earliest
+from mezzotint.traces.table.limits import Limits
+from mezzotint.traces.table.trace import Trace
+from mezzotint.traces.table.validation import Origin, excerpt
 
 FIELDS: Mapping[str, tuple[str, type]] = {
     "request_id": ("request_id", str),

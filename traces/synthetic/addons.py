@@ -10,11 +10,11 @@ from annotated_types import Ge, Gt, Le, Len
 from pydantic import ConfigDict, Strict, ValidationError
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
-from conf.ranges import Positive, Share
-from traces.error import TraceError
-from traces.synthetic.ancestry import Order, draw_lags, order_by
-from traces.synthetic.distributions import Floats, Indices, choices, inherited_from, numbered_names, zipf
-from traces.table.validation import excerpt
+from mezzotint.settings.ranges import Positive, Share
+from mezzotint.traces.error import TraceError
+from mezzotint.traces.synthetic.ancestry import Order, draw_lags, order_by
+from mezzotint.traces.synthetic.distributions import Floats, Indices, choices, inherited_from, numbered_names, zipf
+from mezzotint.traces.table.validation import excerpt
 
 Weight = Annotated[float, Ge(0), Le(1e15)]
 Together = Annotated[tuple[list[str], Positive], Strict(False)]

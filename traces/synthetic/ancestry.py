@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from traces.synthetic.distributions import Flags, Floats, Indices
+from mezzotint.traces.synthetic.distributions import Flags, Floats, Indices
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,13 @@
 """Bounds on synthetic traffic, checked before any of it is drawn."""
 
-from traces.error import TraceError
-from traces.table.validation import LONGEST_S
+from mezzotint.traces.error import TraceError
+from mezzotint.traces.table.validation import LONGEST_S
 
 MAX_DRAWN = 20_000_000
 """Requests and users drawn, at most: ten times the requests of the largest published trace."""
 
 LEAD_MINUTES = 60
-"""Minutes of traffic that `traces.synthetic.user_sessions` draws beyond the requests of the trace."""
+"""Minutes of traffic that `mezzotint.traces.synthetic.user_sessions` draws beyond the requests of the trace."""
 
 
 def check_size(where: str, requests: int, rate_rpm: float, users: float) -> None:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from traces.error import TraceError
+from mezzotint.traces.error import TraceError
 
 Indices = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]

@@ -7,9 +7,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from tqdm import tqdm
 
-from traces.synthetic.ancestry import Ancestry, Order
-from traces.synthetic.distributions import Flags, Floats, Indices
-from traces.synthetic.words import Words, vocabulary, word_draws
+from mezzotint.traces.synthetic.ancestry import Ancestry, Order
+from mezzotint.traces.synthetic.distributions import Flags, Floats, Indices
+from mezzotint.traces.synthetic.words import Words, vocabulary, word_draws
 
 LONGEST = 64
 """Words of a prompt, at most; 1 % of the log's prompts have more."""

@@ -3,7 +3,7 @@
 import copy
 from typing import Any
 
-from conf.choice import choice
+from mezzotint.settings.choice import choice
 
 
 def published(name: str) -> Any:

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 import numpy as np
-from scipy.special import i0
 
-from traces.synthetic.distributions import Floats
+from mezzotint.traces.synthetic.distributions import Floats
 
 DAY_S = 86_400.0
 STEP_S = 300.0
@@ -19,6 +18,8 @@ def day_cycle(time_s: Floats, day_ratio: float, peak_hour: float) -> Floats:
 
     `day_ratio` = exp(2 k) is the highest rate over the lowest.
     """
+    from scipy.special import i0
+
     swing = math.log(day_ratio) / 2
     rate: Floats = np.exp(swing * np.cos(2 * np.pi * (time_s / DAY_S - peak_hour / 24))) / i0(swing)
     return rate

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from traces.synthetic.distributions import Indices, choices, inherited_from, numbered_names, split_weights
-from traces.table.validation import check_number
+from mezzotint.traces.synthetic.distributions import Indices, choices, inherited_from, numbered_names, split_weights
+from mezzotint.traces.table.validation import check_number
 
 
 def inherited(previous: Indices, change: float, rng: np.random.Generator) -> Indices:

@@ -3,12 +3,11 @@
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import ndtr, ndtri
 
-from traces.synthetic.ancestry import Order
-from traces.synthetic.distributions import Floats, Indices, choices, inherited_from, lognormal
-from traces.synthetic.session_rate import SessionRate
-from traces.table.sessions import SESSION_GAP_S
+from mezzotint.traces.synthetic.ancestry import Order
+from mezzotint.traces.synthetic.distributions import Floats, Indices, choices, inherited_from, lognormal
+from mezzotint.traces.synthetic.session_rate import SessionRate
+from mezzotint.traces.table.sessions import SESSION_GAP_S
 
 WARM_UP_S = 4 * 3600.0
 """Time before the trace from which sessions are drawn, so that the trace starts in steady traffic."""
@@ -78,6 +77,8 @@ class UserSessions:
             span_s *= 1.5
 
     def _activity(self) -> Floats:
+        from scipy.special import ndtri
+
         quantiles = ndtri((np.arange(self.users) + 0.5) / self.users)
         activity: Floats = np.exp(self.user_sigma * quantiles[::-1])
         return activity
@@ -88,6 +89,8 @@ class UserSessions:
 
     def _log_median(self) -> float:
         """Return the logarithm of the median for which the mean, rounded up and cut, is `session_mean`."""
+        from scipy.special import ndtr
+
         ends = np.log(np.arange(1, self.session_most))
         low, high = -50.0, 50.0
         while high - low > 1e-9:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from conf.choice import choice
+from mezzotint.settings.choice import choice
 
 WORDS = 2**16
 """Number of words, each of 16 bits; the log's sample of 80,000 prompts has 62,621 different ones."""

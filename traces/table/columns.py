@@ -5,8 +5,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from traces.error import TraceError
-from traces.table.validation import Origin, excerpt
+from mezzotint.traces.error import TraceError
+from mezzotint.traces.table.validation import Origin, excerpt
 
 _COLUMNS: Mapping[str, tuple[pa.DataType, str]] = {
     "request_id": (pa.string(), "unique name of the request"),

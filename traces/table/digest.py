@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from traces.table.columns import LATER
+from mezzotint.traces.table.columns import LATER
 
 BLOCK = 65_536
 """Rows hashed at a time; part of the digest's definition, so it must never change."""
@@ -17,7 +17,7 @@ def content_digest(table: pa.Table) -> str:
 
     Two tables have one digest exactly if they hold the same values in the same order. Chunking, row groups,
     compression, metadata, the file's name and bytes behind nulls do not enter, and -0.0 is 0.0. An all-null column of
-    `traces.table.columns.LATER` does not enter.
+    `mezzotint.traces.table.columns.LATER` does not enter.
     """
     total = hashlib.sha256(f"mezzotint trace 1: {table.num_rows} rows".encode())
     for field in table.schema:

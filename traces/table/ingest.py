@@ -12,13 +12,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from conf.atomic import atomic_write
-from traces.error import TraceError
-from traces.table.columns import SCHEMA, conform
-from traces.table.digest import content_digest
-from traces.table.limits import Limits
-from traces.table.trace import Trace, check_notes, write_table
-from traces.table.validation import Origin, check_cells, check_span, check_text, check_times, check_unique
+from mezzotint.files.atomic import atomic_write
+from mezzotint.traces.error import TraceError
+from mezzotint.traces.table.columns import SCHEMA, conform
+from mezzotint.traces.table.digest import content_digest
+from mezzotint.traces.table.limits import Limits
+from mezzotint.traces.table.trace import Trace, check_notes, write_table
+from mezzotint.traces.table.validation import Origin, check_cells, check_span, check_text, check_times, check_unique
 
 ORDER_ONLY = "the order of the rows, a second apart; not times: needs an arrival process"
 """Note on arrivals of a source that has an order and no times."""
@@ -102,7 +102,7 @@ def gather(reading: Reading) -> Trace:
     """Read a source into memory.
 
     Raises:
-        TraceError: a cell is not valid (see `traces.table.trace.make`), a text is too long, two requests have one name,
+        TraceError: a cell is not valid (see `trace.make`), a text is too long, two requests have one name,
             there are no requests, or the source raises it.
     """
     origin, batches, named = Origin(reading.where), [], False

@@ -13,7 +13,7 @@ from typing import Annotated, Any, BinaryIO
 
 from annotated_types import Ge, Le
 
-from traces.error import TraceError
+from mezzotint.traces.error import TraceError
 
 FREE_BYTES = 1 << 26
 """Unpacked bytes up to which no ratio is suspicious."""

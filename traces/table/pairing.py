@@ -8,9 +8,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from traces.error import TraceError
-from traces.table.columns import SCHEMA
-from traces.table.trace import Trace, make
+from mezzotint.traces.error import TraceError
+from mezzotint.traces.table.columns import SCHEMA
+from mezzotint.traces.table.trace import Trace, make
 
 TAKEN = {
     "arrivals": "arrival_s",

@@ -12,13 +12,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from conf.atomic import atomic_write
-from conf.document import parse_json
-from traces.error import TraceError
-from traces.table.columns import SCHEMA, UNITS, conform
-from traces.table.digest import content_digest
-from traces.table.limits import FREE_BYTES, RATIO, regular_file
-from traces.table.validation import Origin, check_cells, check_order, check_unique, excerpt
+from mezzotint.files.atomic import atomic_write
+from mezzotint.files.document import parse_json
+from mezzotint.traces.error import TraceError
+from mezzotint.traces.table.columns import SCHEMA, UNITS, conform
+from mezzotint.traces.table.digest import content_digest
+from mezzotint.traces.table.limits import FREE_BYTES, RATIO, regular_file
+from mezzotint.traces.table.validation import Origin, check_cells, check_order, check_unique, excerpt
 
 VERSION = 1
 """Version of the file layout, kept in the file's metadata."""

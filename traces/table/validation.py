@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from annotated_types import Ge, Gt, Le
 
-from conf.printable import printable
-from traces.error import TraceError
+from mezzotint.files.printable import printable
+from mezzotint.traces.error import TraceError
 
 LONGEST_S = 1e9
 """Longest span of a trace, 31.7 years. Seconds since 1970 are more."""
@@ -64,7 +64,7 @@ def excerpt(text: str, limit: int = 120) -> str:
 def check_cells(table: pa.Table, origin: Origin) -> None:
     """Check the rules of a canonical trace, (n, 17), that do not depend on the order of its rows.
 
-    Raises TraceError as `traces.table.trace.make`.
+    Raises TraceError as `mezzotint.traces.table.trace.make`.
     """
     if table.num_rows == 0:
         raise TraceError(f"{origin.where}: found no rows, expected at least one request; name another file")

@@ -9,16 +9,16 @@ import diffusers
 import numpy as np
 import torch
 
-from backends.diffusers_ import autoencoder
-from backends.diffusers_.addons.residuals import Residuals, ResidualSource, StepInput, summed
-from backends.diffusers_.device.memory import ensure_fits, weight_bytes
-from backends.diffusers_.device.stopwatch import Stopwatch
-from backends.diffusers_.errors import LiveError
-from backends.diffusers_.families.base import Steering
-from backends.diffusers_.model import LiveModel
-from backends.diffusers_.networks.architectures import Part
-from backends.diffusers_.networks.checkpoint import folder_weight_bytes
-from backends.diffusers_.networks.components import with_random_weights
+from mezzotint.backends.diffusers_ import autoencoder
+from mezzotint.backends.diffusers_.addons.residuals import Residuals, ResidualSource, StepInput, summed
+from mezzotint.backends.diffusers_.device.memory import ensure_fits, weight_bytes
+from mezzotint.backends.diffusers_.device.stopwatch import Stopwatch
+from mezzotint.backends.diffusers_.errors import LiveError
+from mezzotint.backends.diffusers_.families.base import Steering
+from mezzotint.backends.diffusers_.model import LiveModel
+from mezzotint.backends.diffusers_.networks.architectures import Part
+from mezzotint.backends.diffusers_.networks.checkpoint import folder_weight_bytes
+from mezzotint.backends.diffusers_.networks.components import with_random_weights
 
 
 @dataclass(frozen=True, slots=True)

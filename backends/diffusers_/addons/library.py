@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import torch
 
-from backends.diffusers_.addons.controlnet import (
+from mezzotint.backends.diffusers_.addons.controlnet import (
     Control,
     ControlNet,
     control,
@@ -18,11 +18,11 @@ from backends.diffusers_.addons.controlnet import (
     open_controlnet,
     random_controlnet,
 )
-from backends.diffusers_.addons.lora import InPlace, Loras, LoraWeights, read_lora, write_random_lora
-from backends.diffusers_.addons.remote_controlnets import RemoteControlNets
-from backends.diffusers_.addons.residuals import ResidualSource
-from backends.diffusers_.errors import LiveError
-from backends.diffusers_.model import LiveModel
+from mezzotint.backends.diffusers_.addons.lora import InPlace, Loras, LoraWeights, read_lora, write_random_lora
+from mezzotint.backends.diffusers_.addons.remote_controlnets import RemoteControlNets
+from mezzotint.backends.diffusers_.addons.residuals import ResidualSource
+from mezzotint.backends.diffusers_.errors import LiveError
+from mezzotint.backends.diffusers_.model import LiveModel
 
 LORA_RANK = 64
 """Default rank in ``mezzotint calibrate``."""

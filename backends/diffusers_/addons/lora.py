@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 
-from backends.diffusers_.device.stopwatch import Stopwatch
-from backends.diffusers_.errors import LiveError
-from backends.diffusers_.model import LiveModel
-from conf.quiet import quiet
+from mezzotint.backends.diffusers_.device.stopwatch import Stopwatch
+from mezzotint.backends.diffusers_.errors import LiveError
+from mezzotint.backends.diffusers_.model import LiveModel
+from mezzotint.networks.quiet import quiet
 
 ATTENTION = ("to_q", "to_k", "to_v", "to_out.0")
 DOWN, UP = ".lora_A.weight", ".lora_B.weight"

@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 import torch
 
-from backends.diffusers_.addons.residuals import Residuals, StepInput, summed
-from backends.diffusers_.device.stopwatch import Stopwatch
-from backends.diffusers_.errors import LiveError
-from backends.diffusers_.families.base import Family
+from mezzotint.backends.diffusers_.addons.residuals import Residuals, StepInput, summed
+from mezzotint.backends.diffusers_.device.stopwatch import Stopwatch
+from mezzotint.backends.diffusers_.errors import LiveError
+from mezzotint.backends.diffusers_.families.base import Family
 
 
 class StepParts(NamedTuple):

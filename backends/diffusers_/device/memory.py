@@ -6,9 +6,9 @@ from collections.abc import Iterable
 import psutil
 import torch
 
-from backends.diffusers_.errors import LiveError
-from backends.diffusers_.networks.architectures import Part
-from backends.diffusers_.networks.components import on_meta
+from mezzotint.backends.diffusers_.errors import LiveError
+from mezzotint.backends.diffusers_.networks.architectures import Part
+from mezzotint.backends.diffusers_.networks.components import on_meta
 
 
 def usable_device(device: str | torch.device) -> torch.device:

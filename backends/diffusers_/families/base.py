@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from backends.diffusers_.addons.residuals import Residuals, StepInput
-from backends.diffusers_.conditioning import Tensors
-from backends.diffusers_.errors import LiveError
+from mezzotint.backends.diffusers_.addons.residuals import Residuals, StepInput
+from mezzotint.backends.diffusers_.conditioning import Tensors
+from mezzotint.backends.diffusers_.errors import LiveError
 
 Inputs = dict[str, torch.Tensor]
 

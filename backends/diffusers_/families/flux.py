@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from backends.diffusers_.addons.residuals import Residuals, StepInput
-from backends.diffusers_.autoencoder import to_latents
-from backends.diffusers_.conditioning import Tensors
-from backends.diffusers_.families.base import Family, Inputs, Steering
+from mezzotint.backends.diffusers_.addons.residuals import Residuals, StepInput
+from mezzotint.backends.diffusers_.autoencoder import to_latents
+from mezzotint.backends.diffusers_.conditioning import Tensors
+from mezzotint.backends.diffusers_.families.base import Family, Inputs, Steering
 
 
 def encode(pipe: Any, prompts: list[str], guided: bool, tokens: int) -> tuple[Tensors, Tensors | None]:

@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 
-from backends.diffusers_.addons.residuals import Residuals, StepInput
-from backends.diffusers_.conditioning import Tensors
-from backends.diffusers_.families.base import Family, Inputs
+from mezzotint.backends.diffusers_.addons.residuals import Residuals, StepInput
+from mezzotint.backends.diffusers_.conditioning import Tensors
+from mezzotint.backends.diffusers_.families.base import Family, Inputs
 
 
 def encode(pipe: Any, prompts: list[str], guided: bool, tokens: int) -> tuple[Tensors, Tensors | None]:

@@ -9,11 +9,11 @@ from typing import Any
 
 import torch
 
-from backends.diffusers_.addons.residuals import Residuals, StepInput
-from backends.diffusers_.conditioning import Tensors
-from backends.diffusers_.families.base import Family, Halves, Inputs, Steering
-from backends.diffusers_.patches.layout import layout
-from backends.diffusers_.patches.operators import patched
+from mezzotint.backends.diffusers_.addons.residuals import Residuals, StepInput
+from mezzotint.backends.diffusers_.conditioning import Tensors
+from mezzotint.backends.diffusers_.families.base import Family, Halves, Inputs, Steering
+from mezzotint.backends.diffusers_.patches.layout import layout
+from mezzotint.backends.diffusers_.patches.operators import patched
 
 
 def encode_one(pipe: Any, prompts: list[str], guided: bool, tokens: int) -> tuple[Tensors, Tensors | None]:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import yaml
 
-from backends.diffusers_.errors import LiveError
+from mezzotint.backends.diffusers_.errors import LiveError
 
 Scale = Literal["tiny", "full"]
 
@@ -123,4 +123,4 @@ def part(name: str, scale: Scale = "full") -> Part:
 @cache
 def _data(scale: Scale) -> Any:
     name = "architectures.yaml" if scale == "full" else "tiny.yaml"
-    return yaml.safe_load(files("backends.diffusers_.networks").joinpath(name).read_text(encoding="utf-8"))
+    return yaml.safe_load(files("mezzotint.backends.diffusers_.networks").joinpath(name).read_text(encoding="utf-8"))

@@ -7,16 +7,16 @@ from typing import Any
 import diffusers
 import torch
 
-from backends.diffusers_.device.memory import ensure_fits, usable_device, weight_bytes
-from backends.diffusers_.device.stopwatch import Stopwatch
-from backends.diffusers_.families.base import Family
-from backends.diffusers_.model import LiveModel
-from backends.diffusers_.networks.architectures import Architecture, architecture, family_entry
-from backends.diffusers_.networks.checkpoint import open_checkpoint, unwanted_slots
-from backends.diffusers_.networks.components import with_random_weights
-from backends.diffusers_.networks.spec import ModelSpec
-from backends.diffusers_.networks.tokenizers import spelled
-from backends.diffusers_.solvers import ensure_resumable, swapped
+from mezzotint.backends.diffusers_.device.memory import ensure_fits, usable_device, weight_bytes
+from mezzotint.backends.diffusers_.device.stopwatch import Stopwatch
+from mezzotint.backends.diffusers_.families.base import Family
+from mezzotint.backends.diffusers_.model import LiveModel
+from mezzotint.backends.diffusers_.networks.architectures import Architecture, architecture, family_entry
+from mezzotint.backends.diffusers_.networks.checkpoint import open_checkpoint, unwanted_slots
+from mezzotint.backends.diffusers_.networks.components import with_random_weights
+from mezzotint.backends.diffusers_.networks.spec import ModelSpec
+from mezzotint.backends.diffusers_.networks.tokenizers import spelled
+from mezzotint.backends.diffusers_.solvers import ensure_resumable, swapped
 
 
 def build(spec: ModelSpec, device: str | torch.device = "cpu") -> LiveModel:

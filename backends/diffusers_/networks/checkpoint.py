@@ -9,11 +9,11 @@ import diffusers
 import torch
 from safetensors import SafetensorError, safe_open
 
-from backends.diffusers_.device.memory import ensure_fits
-from backends.diffusers_.errors import LiveError
-from backends.diffusers_.networks.architectures import FamilyEntry
-from backends.diffusers_.networks.spec import ModelSpec
-from conf.document import parse_json
+from mezzotint.backends.diffusers_.device.memory import ensure_fits
+from mezzotint.backends.diffusers_.errors import LiveError
+from mezzotint.backends.diffusers_.networks.architectures import FamilyEntry
+from mezzotint.backends.diffusers_.networks.spec import ModelSpec
+from mezzotint.files.document import parse_json
 
 _PLAIN = re.compile(r"[A-Za-z_]+(-\d+-of-\d+)?")
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from backends.diffusers_.networks.architectures import Part
+from mezzotint.backends.diffusers_.networks.architectures import Part
 
 
 def on_meta(part: Part) -> Any:

@@ -6,8 +6,8 @@ from typing import Annotated, Literal, get_args
 
 import torch
 
-from backends.diffusers_.errors import LiveError
-from backends.diffusers_.networks.architectures import Scale
+from mezzotint.backends.diffusers_.errors import LiveError
+from mezzotint.backends.diffusers_.networks.architectures import Scale
 
 Dtype = Literal["float32", "float16", "bfloat16"]
 

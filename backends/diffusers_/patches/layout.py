@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import torch
 
-from backends.diffusers_.errors import LiveError
+from mezzotint.backends.diffusers_.errors import LiveError
 
 
 @dataclass(frozen=True, slots=True)

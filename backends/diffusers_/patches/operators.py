@@ -13,8 +13,8 @@ import torch.nn.functional as F
 from diffusers.models.attention_processor import Attention
 from torch import nn
 
-from backends.diffusers_.errors import LiveError
-from backends.diffusers_.patches.layout import Layout
+from mezzotint.backends.diffusers_.errors import LiveError
+from mezzotint.backends.diffusers_.patches.layout import Layout
 
 Forward = Callable[..., torch.Tensor]
 

@@ -4,8 +4,8 @@ from typing import Annotated
 
 from annotated_types import Ge, Le
 
-from conf.ranges import MOST
-from sim.protocols import Run
+from mezzotint.settings.ranges import MOST
+from mezzotint.sim.protocols import Run
 
 Uses = Annotated[int, Ge(0), Le(MOST)]
 """Number of uses that an item enters with."""

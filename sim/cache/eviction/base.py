@@ -1,6 +1,6 @@
 """Items of a cache, as eviction policies number them."""
 
-from sim.protocols import Item
+from mezzotint.sim.protocols import Item
 
 FINAL = 0
 """The K of a final image."""

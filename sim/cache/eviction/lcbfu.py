@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass, field
 
-from sim.cache.eviction.ageing import Uses, assume_use_counts
-from sim.cache.eviction.base import ITEM_BITS, K_BITS, K_MASK
-from sim.cache.eviction.rising_keys import Lane, RisingKeys
-from sim.protocols import Eviction, Item, Run, Selector
-from traces.similarity.similarities import SimilaritySource
+from mezzotint.sim.cache.eviction.ageing import Uses, assume_use_counts
+from mezzotint.sim.cache.eviction.base import ITEM_BITS, K_BITS, K_MASK
+from mezzotint.sim.cache.eviction.rising_keys import Lane, RisingKeys
+from mezzotint.sim.protocols import Eviction, Item, Run, Selector
+from mezzotint.traces.similarity.similarities import SimilaritySource
 
 
 @dataclass(slots=True)

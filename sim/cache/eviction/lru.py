@@ -3,8 +3,8 @@
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
-from sim.cache.eviction.base import items_of
-from sim.protocols import Eviction, Item
+from mezzotint.sim.cache.eviction.base import items_of
+from mezzotint.sim.protocols import Eviction, Item
 
 
 @dataclass(slots=True)

@@ -6,12 +6,12 @@ from heapq import heapify, heappop, heappush
 import numpy as np
 from numpy.typing import NDArray
 
-from conf.ranges import Count
-from sim.cache.eviction.base import FINAL, K_MASK, items_of
-from sim.core.errors import ConfigError
-from sim.protocols import Eviction, Item, Run, Selector
-from traces.similarity.neighbours import UNIT, Neighbours, cached_neighbours
-from traces.similarity.similarities import SimilaritySource
+from mezzotint.settings.ranges import Count
+from mezzotint.sim.cache.eviction.base import FINAL, K_MASK, items_of
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.protocols import Eviction, Item, Run, Selector
+from mezzotint.traces.similarity.neighbours import UNIT, Neighbours, cached_neighbours
+from mezzotint.traces.similarity.similarities import SimilaritySource
 
 
 @dataclass(slots=True)
@@ -29,7 +29,7 @@ class Optimum(Eviction):
     ``search=cached`` finds and keeps them.
 
     Args:
-        max_neighbours: known neighbours of a row, the most similar ones (traces.similarity.search).
+        max_neighbours: known neighbours of a row, the most similar ones (mezzotint.traces.similarity.search).
 
     Raises:
         ConfigError: if the selector has no lowest similarity.

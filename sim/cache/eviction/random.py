@@ -4,10 +4,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from sim.cache.eviction.base import items_of
-from sim.core.streams import EVICTION
-from sim.protocols import Eviction, Item, Run, Selector
-from traces.similarity.similarities import SimilaritySource
+from mezzotint.sim.cache.eviction.base import items_of
+from mezzotint.sim.core.streams import EVICTION
+from mezzotint.sim.protocols import Eviction, Item, Run, Selector
+from mezzotint.traces.similarity.similarities import SimilaritySource
 
 DRAWS_PER_CALL = 4096
 """Random numbers drawn at a time."""

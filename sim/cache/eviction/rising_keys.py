@@ -3,8 +3,8 @@
 from collections import deque
 from heapq import heappop, heappush, heapreplace
 
-from sim.cache.eviction.base import ITEM_BITS, K_BITS, K_MASK
-from sim.protocols import Item
+from mezzotint.sim.cache.eviction.base import ITEM_BITS, K_BITS, K_MASK
+from mezzotint.sim.protocols import Item
 
 _ITEM = (1 << ITEM_BITS) - 1
 

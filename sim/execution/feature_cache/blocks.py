@@ -4,15 +4,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
-from backends.base import Cost
-from conf.ranges import Count
-from sim.core.errors import ConfigError
-from sim.core.request import Request
-from sim.core.workload import serves_videos
-from sim.execution.feature_cache.feature_similarity import AssumedFeatureSimilarity, MeasuredFeatureSimilarity
-from sim.execution.feature_cache.overhead import Overhead
-from sim.execution.feature_cache.step_costs import MixedStepCosts, PerStepCosts
-from sim.protocols import Run, StepCosts
+from mezzotint.backends.base import Cost
+from mezzotint.settings.ranges import Count
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.request import Request
+from mezzotint.sim.core.workload import serves_videos
+from mezzotint.sim.execution.feature_cache.feature_similarity import AssumedFeatureSimilarity, MeasuredFeatureSimilarity
+from mezzotint.sim.execution.feature_cache.overhead import Overhead
+from mezzotint.sim.execution.feature_cache.step_costs import MixedStepCosts, PerStepCosts
+from mezzotint.sim.protocols import Run, StepCosts
 
 FeatureSimilarity = AssumedFeatureSimilarity | MeasuredFeatureSimilarity
 

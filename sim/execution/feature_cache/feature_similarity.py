@@ -8,10 +8,10 @@ from typing import Annotated, Any
 import numpy as np
 from annotated_types import MinLen
 
-from backends.likeness import SimilarityTable, read
-from conf.ranges import Count, Share
-from sim.core.errors import ConfigError
-from sim.protocols import Run
+from mezzotint.backends.likeness import SimilarityTable, read
+from mezzotint.settings.ranges import Count, Share
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.protocols import Run
 
 
 @dataclass(slots=True)

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from conf.ranges import Count, Seconds
-from sim.core.errors import ConfigError
-from sim.core.request import Request
-from sim.protocols import Run
+from mezzotint.settings.ranges import Count, Seconds
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.request import Request
+from mezzotint.sim.protocols import Run
 
 
 @dataclass(slots=True)

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
-from backends.base import Cost, total_j
-from sim.protocols.execution import TOLERANCE
+from mezzotint.backends.base import Cost, total_j
+from mezzotint.sim.protocols.execution import TOLERANCE
 
 
 @dataclass(slots=True)

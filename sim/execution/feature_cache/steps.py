@@ -4,12 +4,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from backends.base import Cost, total
-from conf.ranges import Share, Steps
-from sim.core.errors import ConfigError
-from sim.core.request import Request
-from sim.execution.feature_cache.step_costs import PerStepCosts
-from sim.protocols import Run, StepCosts
+from mezzotint.backends.base import Cost, total
+from mezzotint.settings.ranges import Share, Steps
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.request import Request
+from mezzotint.sim.execution.feature_cache.step_costs import PerStepCosts
+from mezzotint.sim.protocols import Run, StepCosts
 
 
 @dataclass(slots=True)

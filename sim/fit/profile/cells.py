@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from backends.base import Work
-from backends.profiled import Profiled
-from sim.fit.profile.observed import Observed
+from mezzotint.backends.base import Work
+from mezzotint.backends.profiled import Profiled
+from mezzotint.sim.fit.profile.observed import Observed
 
 TOLERANCE = 0.05
 """Largest relative error that counts as within tolerance."""

@@ -6,16 +6,16 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from backends.base import BackendError
-from backends.profile import Profile, file_name, write
-from backends.profiled import Profiled
-from conf.atomic import atomic_write, check_ours, check_target, output_folder
-from conf.page import render
-from sim.core.errors import ConfigError
-from sim.fit.profile.cells import Cell, accuracy_text, cells, longest, split, windows
-from sim.fit.profile.fit import fit
-from sim.fit.profile.observed import Observed, first_arrival, observed
-from traces.table.trace import read
+from mezzotint.backends.base import BackendError
+from mezzotint.backends.profile import Profile, file_name, write
+from mezzotint.backends.profiled import Profiled
+from mezzotint.figures.page import render
+from mezzotint.files.atomic import atomic_write, check_ours, check_target, output_folder
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.fit.profile.cells import Cell, accuracy_text, cells, longest, split, windows
+from mezzotint.sim.fit.profile.fit import fit
+from mezzotint.sim.fit.profile.observed import Observed, first_arrival, observed
+from mezzotint.traces.table.trace import read
 
 
 def log(
@@ -66,8 +66,8 @@ def log(
     write(profile, path)
     if page is not None:
         text = render(
-            "sim.fit.profile", "page.md.jinja", profile=profile, held_out=later, min_requests=min_requests, cells=found,
-            tried=[(training[each.start :], each) for each in tried], begins=start, taken=window,
+            "mezzotint.sim.fit.profile", "page.md.jinja", profile=profile, held_out=later, min_requests=min_requests,
+            cells=found, tried=[(training[each.start :], each) for each in tried], begins=start, taken=window,
         )  # fmt: skip
         with atomic_write(page, ConfigError) as temporary:
             temporary.write_text(text, encoding="utf-8")

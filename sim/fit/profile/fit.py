@@ -6,9 +6,9 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from backends.profile import Point, Profile
-from backends.scatter import Around, Scatter
-from sim.fit.profile.observed import Observed
+from mezzotint.backends.profile import Point, Profile
+from mezzotint.backends.scatter import Around, Scatter
+from mezzotint.sim.fit.profile.observed import Observed
 
 MIN_CELL, MIN_SIZE, MIN_SCATTER = 20, 40, 1000
 """Fewest requests for the median of a size and number of steps, the step time of a size, and a scatter."""

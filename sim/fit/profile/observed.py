@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.core.errors import ConfigError
-from traces.table.trace import Trace
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.traces.table.trace import Trace
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,24 +8,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from backends.base import BackendError
-from conf.choice import choice
-from sim.core.errors import ConfigError
-from sim.core.streams import stream
-from sim.fit.selector.journal import measure
-from sim.fit.selector.options import Options
-from sim.fit.selector.page import SelectorCalibration, publish
-from sim.fit.selector.pairs import choose
-from sim.fit.selector.rule import thresholds
-from sim.run.config.build import build
-from sim.run.config.compose import composed
-from traces.encoders.embeddings import Encoder, embed
-from traces.sources.synthetic import Synthetic
-from traces.table.trace import Trace, read
+from mezzotint.backends.base import BackendError
+from mezzotint.settings.choice import choice
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.streams import stream
+from mezzotint.sim.fit.selector.journal import measure
+from mezzotint.sim.fit.selector.options import Options
+from mezzotint.sim.fit.selector.page import SelectorCalibration, publish
+from mezzotint.sim.fit.selector.pairs import choose
+from mezzotint.sim.fit.selector.rule import thresholds
+from mezzotint.sim.run.config.build import build
+from mezzotint.sim.run.config.compose import composed
+from mezzotint.traces.encoders.embeddings import Encoder, embed
+from mezzotint.traces.sources.synthetic import Synthetic
+from mezzotint.traces.table.trace import Trace, read
 
 if TYPE_CHECKING:
-    from backends.calibrate.machine import Machine
-    from backends.diffusers_ import ModelSpec
+    from mezzotint.backends.calibrate.machine import Machine
+    from mezzotint.backends.diffusers_ import ModelSpec
 
 
 def selector(**given: Any) -> None:
@@ -41,9 +41,9 @@ def selector(**given: Any) -> None:
     # torch takes seconds to import, and is not in the base install
     if missing := [name for name in ("torch", "diffusers", "transformers", "torchmetrics") if find_spec(name) is None]:
         raise BackendError(f"making images needs {', '.join(missing)}; install with: pip install 'mezzotint[live]'")
-    from backends.calibrate.machine import machine
-    from backends.diffusers_.networks.architectures import architecture
-    from sim.fit.selector.live import open_models
+    from mezzotint.backends.calibrate.machine import machine
+    from mezzotint.backends.diffusers_.networks.architectures import architecture
+    from mezzotint.sim.fit.selector.live import open_models
 
     for model in filter(None, (options.large, options.small)):
         architecture(model.family, model.variant, model.scale)

@@ -8,8 +8,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 from tqdm import tqdm
 
-from backends.calibrate.journal import Journal
-from sim.fit.selector.pairs import Pair
+from mezzotint.backends.calibrate.journal import Journal
+from mezzotint.sim.fit.selector.pairs import Pair
 
 
 @dataclass(frozen=True, slots=True)

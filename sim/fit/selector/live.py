@@ -5,15 +5,15 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from backends.base import BackendError
-from backends.diffusers_ import LiveModel, build
-from backends.quality import ClipScore, ClipWeights, Metric, MsSsim, PickScore, Psnr, Ssim
-from backends.quality.clip import PICKSCORE, PICKSCORE_TOKENIZER
-from conf.quiet import quiet
-from sim.fit.selector.journal import Scores
-from sim.fit.selector.options import Options
-from sim.fit.selector.pairs import Pair
-from traces.similarity.similarities import DECIMALS
+from mezzotint.backends.base import BackendError
+from mezzotint.backends.diffusers_ import LiveModel, build
+from mezzotint.backends.quality import ClipScore, ClipWeights, Metric, MsSsim, PickScore, Psnr, Ssim
+from mezzotint.backends.quality.clip import PICKSCORE, PICKSCORE_TOKENIZER
+from mezzotint.networks.quiet import quiet
+from mezzotint.sim.fit.selector.journal import Scores
+from mezzotint.sim.fit.selector.options import Options
+from mezzotint.sim.fit.selector.pairs import Pair
+from mezzotint.traces.similarity.similarities import DECIMALS
 
 
 @dataclass(frozen=True, slots=True)

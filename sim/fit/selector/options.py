@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from typer import Option
 
-from sim.core.errors import ConfigError
-from sim.fit.selector.rule import Rule
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.fit.selector.rule import Rule
 
 if TYPE_CHECKING:
-    from backends.diffusers_ import ModelSpec
+    from mezzotint.backends.diffusers_ import ModelSpec
 
 ALPHA, ALPHA_REFINED, ALPHA_PSNR = 0.9, 0.95, 0.3
 """NIRVANA 5.3.1; MoDM 5.2; for PSNR 30 of the 100 dB of identical images, where differences begin to show."""
@@ -151,7 +151,7 @@ class Options:
         return None if self.refine_family is None else self._model("refine_")
 
     def _model(self, prefix: str) -> "ModelSpec":
-        from backends.diffusers_ import ModelSpec
+        from mezzotint.backends.diffusers_ import ModelSpec
 
         fields = {name: getattr(self, prefix + name) for name in MODEL}
         # as the published checkpoints of these two; the others overflow in float16

@@ -10,14 +10,14 @@ import pyarrow.parquet as pq
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from conf.atomic import atomic_files, check_ours, output_folder
-from conf.page import render
-from conf.palette import BLUE, GREY, INK, VERMILION, house_style, panels
-from sim.core.errors import ConfigError
-from sim.fit.selector.journal import Scores
-from sim.fit.selector.options import Options
-from sim.fit.selector.pairs import Pair
-from sim.fit.selector.rule import Floats, Threshold
+from mezzotint.figures.page import render
+from mezzotint.figures.palette import BLUE, GREY, INK, VERMILION, house_style, panels
+from mezzotint.files.atomic import atomic_files, check_ours, output_folder
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.fit.selector.journal import Scores
+from mezzotint.sim.fit.selector.options import Options
+from mezzotint.sim.fit.selector.pairs import Pair
+from mezzotint.sim.fit.selector.rule import Floats, Threshold
 
 SELECTOR = "selector/measured.yaml"
 PAIRS, FIGURE, PAGE = "pairs.parquet", "selector.png", "selector.md"
@@ -104,7 +104,7 @@ def publish(found: SelectorCalibration, folder: Path) -> list[Path]:
             pq.write_table(_table(found), file)
         draw(found).savefig(image, format="png")
         for temporary, template in zip(texts, templates.values(), strict=True):
-            text = render("sim.fit.selector", template, found=found, figure=FIGURE)
+            text = render("mezzotint.sim.fit.selector", template, found=found, figure=FIGURE)
             temporary.write_text(text, encoding="utf-8")
     return [folder / name for name in (*list(templates)[:-1], PAIRS, FIGURE, PAGE)]
 

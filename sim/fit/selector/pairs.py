@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.core.streams import stream
-from traces.error import TraceError
-from traces.similarity.similarities import DECIMALS
-from traces.table.trace import Trace
+from mezzotint.sim.core.streams import stream
+from mezzotint.traces.error import TraceError
+from mezzotint.traces.similarity.similarities import DECIMALS
+from mezzotint.traces.table.trace import Trace
 
 BLOCK = 2000
 """Consecutive requests that are compared with one another, so that sessions of similar prompts stay together."""

@@ -10,20 +10,20 @@ import numpy as np
 from tqdm import tqdm
 from typer import Option
 
-import conf
-from conf.atomic import atomic_write, check_ours, check_target, output_folder
-from conf.choice import choice
-from conf.page import render
-from sim.core.errors import ConfigError
-from sim.fit.similarity_map.fit import CLIP, PRELOAD, SIZES, CacheReplays, Fit, fit, published_values
-from sim.fit.similarity_map.replay import replay
-from sim.papers.scorecard.targets import load_targets
-from sim.run.config.build import build
-from traces.encoders.embeddings import Encoder, embed
-from traces.similarity.cached import CachedSearch
-from traces.similarity.neighbours import FILES, Neighbours, cached_neighbours
-from traces.similarity.similarities import TextToText
-from traces.table.trace import Trace, make, read
+from mezzotint import conf
+from mezzotint.figures.page import render
+from mezzotint.files.atomic import atomic_write, check_ours, check_target, output_folder
+from mezzotint.settings.choice import choice
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.fit.similarity_map.fit import CLIP, PRELOAD, SIZES, CacheReplays, Fit, fit, published_values
+from mezzotint.sim.fit.similarity_map.replay import replay
+from mezzotint.sim.papers.scorecard.targets import load_targets
+from mezzotint.sim.run.config.build import build
+from mezzotint.traces.encoders.embeddings import Encoder, embed
+from mezzotint.traces.similarity.cached import CachedSearch
+from mezzotint.traces.similarity.neighbours import FILES, Neighbours, cached_neighbours
+from mezzotint.traces.similarity.similarities import TextToText
+from mezzotint.traces.table.trace import Trace, make, read
 
 MAX_FLOOR = 0.95
 """Floors are lower, so that five points fit between one and 1."""
@@ -64,7 +64,9 @@ def similarity_map(
     embedding: Encoder = build(choice("encoder", encoder), "encoder")
     is_file = output.is_file() or (output.suffix in (".yaml", ".yml") and not output.is_dir())
     path = output if is_file else output / f"{encoder}.yaml"
-    check_ours(path, ConfigError, "a similarity map", b"#", b"traces.similarity.similarity_map.PiecewiseLinear")
+    check_ours(
+        path, ConfigError, "a similarity map", b"#", b"mezzotint.traces.similarity.similarity_map.PiecewiseLinear"
+    )
     published = published_values(load_targets(TARGETS))
     requests = _head(trace, rows)
     other = None if check is None else _head(check, rows)
@@ -90,8 +92,8 @@ def similarity_map(
     points = list(zip((chosen.floor, *chosen.limits, 1.0), CLIP, strict=True))
     source = json.dumps(_source(requests, other), ensure_ascii=False)
     text = render(
-        "sim.fit.similarity_map", "map.yaml.jinja", encoder=encoder, encoder_name=ENCODERS[encoder], fits=fits,
-        points=points, source=source, published=published, chosen=chosen, holdout=holdout,
+        "mezzotint.sim.fit.similarity_map", "map.yaml.jinja", encoder=encoder, encoder_name=ENCODERS[encoder],
+        fits=fits, points=points, source=source, published=published, chosen=chosen, holdout=holdout,
     )  # fmt: skip
     with atomic_write(path, ConfigError) as temporary:
         temporary.write_text(text, encoding="utf-8")

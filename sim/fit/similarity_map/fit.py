@@ -7,9 +7,9 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.core.errors import ConfigError
-from sim.papers.scorecard.measures.nirvana import CAPACITIES
-from sim.papers.scorecard.targets import Target
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.papers.scorecard.measures.nirvana import CAPACITIES
+from mezzotint.sim.papers.scorecard.targets import Target
 
 KS = (5, 10, 15, 20, 25)
 """Numbers of steps that NIRVANA may skip (5.2)."""

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from traces.similarity.neighbours import UNIT, Neighbours
-from traces.similarity.similarities import SimilaritySource, similarity
+from mezzotint.traces.similarity.neighbours import UNIT, Neighbours
+from mezzotint.traces.similarity.similarities import SimilaritySource, similarity
 
 ROWS_AT_A_TIME = 64
 """Rows with truncated lists that are compared at once."""

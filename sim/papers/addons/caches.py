@@ -6,13 +6,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from conf.choice import choice
-from sim.core.streams import stream
-from sim.papers.verdicts import Comparison, Results
-from traces.describe.loads import KINDS, Lookups, Policy, lookups, lookups_on_nodes
-from traces.synthetic.addons import service
-from traces.synthetic.published import fitted_locality, published
-from traces.table.trace import Trace
+from mezzotint.settings.choice import choice
+from mezzotint.sim.core.streams import stream
+from mezzotint.sim.papers.verdicts import Comparison, Results
+from mezzotint.traces.describe.loads import KINDS, Lookups, Policy, lookups, lookups_on_nodes
+from mezzotint.traces.synthetic.addons import service
+from mezzotint.traces.synthetic.published import fitted_locality, published
+from mezzotint.traces.table.trace import Trace
 
 POLICIES: tuple[Policy, ...] = ("lru", "lfu")
 

@@ -6,11 +6,22 @@ from typing import Annotated, Any
 
 import typer
 
-from sim.core.errors import ConfigError
-from sim.papers.scorecard.options import RESULTS, RUNS, Check, Jobs, Names, Output, Quick, RunsOn, Traces, Work
-from sim.papers.verdicts import read_committed, report_lost
-from sim.report.pages import write_page
-from traces.table.trace import read
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.papers.scorecard.options import (
+    RESULTS,
+    RUNS,
+    Check,
+    Jobs,
+    Names,
+    Output,
+    Quick,
+    RunsOn,
+    Traces,
+    Work,
+)
+from mezzotint.sim.papers.verdicts import read_committed, report_lost
+from mezzotint.sim.report.pages import write_page
+from mezzotint.traces.table.trace import read
 
 QUICK = 0.1
 """Share of the nodes and requests in --quick."""
@@ -37,8 +48,8 @@ def compare(
     Raises:
         ConfigError: a file cannot be written, or a size is out of range.
     """
-    from sim.papers.addons import caches, page  # importing matplotlib takes a second
-    from sim.papers.addons.served import run_studies
+    from mezzotint.sim.papers.addons import caches, page  # importing matplotlib takes a second
+    from mezzotint.sim.papers.addons.served import run_studies
 
     chosen = _sizes(sizes) or caches.SIZES
     stem = "addons-quick" if quick else "addons"

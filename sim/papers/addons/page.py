@@ -6,11 +6,11 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-import conf.page
-from conf.page import DASH
-from conf.palette import COLOURS, EDGE, GREY, INK, house_style, panels, plain_numbers
-from sim.papers.addons.caches import Curve
-from sim.papers.verdicts import Results
+import mezzotint.figures.page
+from mezzotint.figures.page import DASH
+from mezzotint.figures.palette import COLOURS, EDGE, GREY, INK, house_style, panels, plain_numbers
+from mezzotint.sim.papers.addons.caches import Curve
+from mezzotint.sim.papers.verdicts import Results
 
 NAMES = {"controlnets": "ControlNets", "loras": "LoRAs"}
 
@@ -24,7 +24,7 @@ def render(facts: Results, images: Sequence[str]) -> str:
     for row in facts["served"]["placement"]:
         seconds = (f"{row[key]:.2f}" for key in ("turns_s", "mean_s", "p95_s"))
         placement.append((row["name"], ", ".join(f"{load:.2f}" for load in row["load"]), *seconds))
-    return conf.page.render(
+    return mezzotint.figures.page.render(
         __package__,
         "page.md.jinja",
         facts=facts,

@@ -4,15 +4,15 @@ import json
 from pathlib import Path
 from typing import Any
 
-from conf.choice import choice
-from sim.core.errors import ConfigError
-from sim.papers.scorecard.runs.finished import Finished
-from sim.papers.scorecard.runs.points import Point
-from sim.papers.scorecard.runs.runner import finish
-from sim.plan.placement.command import CALL_S, STEPS
-from sim.plan.placement.demand import head, of_service
-from sim.plan.placement.solve import in_turn, one_each, solve
-from sim.run.pool import Launcher
+from mezzotint.settings.choice import choice
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.papers.scorecard.runs.finished import Finished
+from mezzotint.sim.papers.scorecard.runs.points import Point
+from mezzotint.sim.papers.scorecard.runs.runner import finish
+from mezzotint.sim.plan.placement.command import CALL_S, STEPS
+from mezzotint.sim.plan.placement.demand import head, of_service
+from mezzotint.sim.plan.placement.solve import in_turn, one_each, solve
+from mezzotint.sim.run.pool import Launcher
 
 STUDY = choice("data", "addons")
 

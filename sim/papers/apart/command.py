@@ -5,13 +5,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from sim.papers.apart.rows import Study, comparisons, study, value_of
-from sim.papers.scorecard.options import RESULTS, Check, Output
-from sim.papers.verdicts import read_committed, report_lost
-from sim.report.pages import write_page
-from sim.run.config.compose import composed
-from sim.run.config.options import resolved
-from sim.run.simulate import simulate
+from mezzotint.sim.papers.apart.rows import Study, comparisons, study, value_of
+from mezzotint.sim.papers.scorecard.options import RESULTS, Check, Output
+from mezzotint.sim.papers.verdicts import read_committed, report_lost
+from mezzotint.sim.report.pages import write_page
+from mezzotint.sim.run.config.compose import composed
+from mezzotint.sim.run.config.options import resolved
+from mezzotint.sim.run.simulate import simulate
 
 NAME = "apart"
 
@@ -29,7 +29,7 @@ def compare(check: Check = False, output: Output = RESULTS) -> int:
     Raises:
         ConfigError: a run failed, or a file cannot be written.
     """
-    from sim.papers.apart import page  # importing matplotlib takes a second
+    from mezzotint.sim.papers.apart import page  # importing matplotlib takes a second
 
     before = read_committed(output / f"{NAME}.json", comparisons) if check else {}
     facts = run_setups(study())
@@ -107,8 +107,8 @@ def _capacity_hz(overrides: list[str]) -> float:
     """Return the highest Poisson rate, per second, at which at most ``LATE`` take longer than ``LIMIT_S``."""
     from tqdm import tqdm
 
-    from sim.plan.capacity.search import CapacitySpec, search
-    from sim.plan.capacity.trials import Trials
+    from mezzotint.sim.plan.capacity.search import CapacitySpec, search
+    from mezzotint.sim.plan.capacity.trials import Trials
 
     words = [each for each in overrides if not each.startswith(("arrivals", "slo", "run.dir", "trace.requests"))]
     config = composed(

@@ -2,11 +2,11 @@
 
 from matplotlib.figure import Figure
 
-import conf.page
-from conf.page import number, percent
-from conf.palette import COLOURS, GREY, house_style, panels
-from sim.papers.apart.rows import comparisons
-from sim.papers.verdicts import Results
+import mezzotint.figures.page
+from mezzotint.figures.page import number, percent
+from mezzotint.figures.palette import COLOURS, GREY, house_style, panels
+from mezzotint.sim.papers.apart.rows import comparisons
+from mezzotint.sim.papers.verdicts import Results
 
 
 @house_style()
@@ -67,7 +67,7 @@ def render(facts: Results, image: str) -> str:
         title: [[row["division"], number(row["rate"], 3), row["busiest"], percent(row["busy"], 0)] for row in rows]
         for title, rows in facts["sensitivity"].items()
     }
-    return conf.page.render(
+    return mezzotint.figures.page.render(
         __package__,
         "page.md.jinja",
         facts=facts,

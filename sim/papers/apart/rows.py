@@ -10,14 +10,14 @@ import yaml
 from annotated_types import Ge
 from pydantic.dataclasses import dataclass
 
-from conf.ranges import Bandwidth, Count, Seconds, SomeSeconds, SomeShare
-from sim.papers.scorecard.targets import read_data
-from sim.papers.verdicts import Comparison, Results
+from mezzotint.settings.ranges import Bandwidth, Count, Seconds, SomeSeconds, SomeShare
+from mezzotint.sim.papers.scorecard.targets import read_data
+from mezzotint.sim.papers.verdicts import Comparison, Results
 
 WIDTH, HEIGHT = 1664, 928
 """Size in pixels of every request: stage times hold for one size, and only a latent's bytes depend on it."""
 
-DATA = Path(str(files("conf"))) / "data" / "apart.yaml"
+DATA = Path(str(files("mezzotint.conf"))) / "data" / "apart.yaml"
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Times:
     weights: Mapping[str, Weights] = field(default_factory=dict)
 
     def profile(self, model: str) -> str:
-        """Return the profile file of ``model`` (backends.profile)."""
+        """Return the profile file of ``model`` (mezzotint.backends.profile)."""
         at = {"width": WIDTH, "height": HEIGHT}
         return yaml.safe_dump(
             {

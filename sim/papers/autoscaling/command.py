@@ -7,14 +7,25 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from sim.core.errors import ConfigError
-from sim.papers.autoscaling.days import NAME, STUDY, Cluster, Day, busiest_day, clusters, comparisons
-from sim.papers.scorecard.options import RESULTS, RUNS, Check, Jobs, Names, Output, Quick, RunsOn, Traces, Work
-from sim.papers.scorecard.runs.finished import Finished
-from sim.papers.scorecard.runs.runner import finish
-from sim.papers.verdicts import read_committed, report_lost
-from sim.report.pages import write_page
-from sim.run.pool import Launcher
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.papers.autoscaling.days import NAME, STUDY, Cluster, Day, busiest_day, clusters, comparisons
+from mezzotint.sim.papers.scorecard.options import (
+    RESULTS,
+    RUNS,
+    Check,
+    Jobs,
+    Names,
+    Output,
+    Quick,
+    RunsOn,
+    Traces,
+    Work,
+)
+from mezzotint.sim.papers.scorecard.runs.finished import Finished
+from mezzotint.sim.papers.scorecard.runs.runner import finish
+from mezzotint.sim.papers.verdicts import read_committed, report_lost
+from mezzotint.sim.report.pages import write_page
+from mezzotint.sim.run.pool import Launcher
 
 BIN_S = 1800.0
 """Seconds of one point of the figure over the day."""
@@ -38,7 +49,7 @@ def compare(
     Raises:
         ConfigError: a run failed, or a file cannot be written.
     """
-    from sim.papers.autoscaling import page  # importing matplotlib takes a second
+    from mezzotint.sim.papers.autoscaling import page  # importing matplotlib takes a second
 
     if len(name) > len(trace):
         raise ConfigError(f"--name: found {name[-1]} without a trace; add --trace FILE")

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from sim.papers.scorecard.runs.points import Point
-from sim.papers.scorecard.targets import read_data
-from sim.papers.verdicts import Comparison, Results
-from traces.table.trace import read
+from mezzotint.sim.papers.scorecard.runs.points import Point
+from mezzotint.sim.papers.scorecard.targets import read_data
+from mezzotint.sim.papers.verdicts import Comparison, Results
+from mezzotint.traces.table.trace import read
 
 NAME = "autoscaling"
 
@@ -69,7 +69,7 @@ class Cluster:
     point: Point
 
 
-STUDY: Study = read_data(Path(str(files("conf"))) / "data" / "autoscaling.yaml", Study)
+STUDY: Study = read_data(Path(str(files("mezzotint.conf"))) / "data" / "autoscaling.yaml", Study)
 
 
 def clusters(days: Sequence[Day], gpus: int, quick: bool) -> Iterator[Cluster]:

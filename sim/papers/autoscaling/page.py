@@ -4,11 +4,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-import conf.page
-from conf.page import percent
-from conf.palette import COLOURS, GREY, INK, house_style, panels
-from sim.papers.autoscaling.days import FIXED, MAX_LATE, STUDY, cheapest
-from sim.papers.verdicts import Results
+import mezzotint.figures.page
+from mezzotint.figures.page import percent
+from mezzotint.figures.palette import COLOURS, GREY, INK, house_style, panels
+from mezzotint.sim.papers.autoscaling.days import FIXED, MAX_LATE, STUDY, cheapest
+from mezzotint.sim.papers.verdicts import Results
 
 HOURS = 0.5
 """Hours of one point of the series (BIN_S of the command)."""
@@ -80,7 +80,7 @@ def _draw_prices(axes: Axes, day: Results) -> None:
 def render(facts: Results, image: str) -> str:
     """Fill the page with the JSON file's content; ``image`` is the figure's file name."""
     days = [_day(day) for day in facts["days"]]
-    return conf.page.render(
+    return mezzotint.figures.page.render(
         __package__, "page.md.jinja", facts=facts, image=image, days=days, max_late=MAX_LATE, startups=_startups(facts)
     )
 

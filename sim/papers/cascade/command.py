@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from sim.papers.cascade.designs import NAME, cells, comparisons, measured
-from sim.papers.scorecard.options import RESULTS, RUNS, Check, Jobs, Output, Quick, RunsOn, Work
-from sim.papers.scorecard.runs.runner import finish
-from sim.papers.verdicts import read_committed, report_lost
-from sim.report.pages import write_page
+from mezzotint.sim.papers.cascade.designs import NAME, cells, comparisons, measured
+from mezzotint.sim.papers.scorecard.options import RESULTS, RUNS, Check, Jobs, Output, Quick, RunsOn, Work
+from mezzotint.sim.papers.scorecard.runs.runner import finish
+from mezzotint.sim.papers.verdicts import read_committed, report_lost
+from mezzotint.sim.report.pages import write_page
 
 
 def compare(
@@ -22,7 +22,7 @@ def compare(
     Raises:
         ConfigError: a run failed, or a file cannot be written.
     """
-    from sim.papers.cascade import page  # importing matplotlib takes a second
+    from mezzotint.sim.papers.cascade import page  # importing matplotlib takes a second
 
     stem = f"{NAME}-quick" if quick else NAME
     before = read_committed(output / f"{stem}.json", comparisons) if check else {}

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from sim.papers.scorecard.runs.finished import Finished
-from sim.papers.scorecard.runs.points import Point
-from sim.papers.scorecard.targets import read_data
-from sim.papers.verdicts import Comparison, Results
+from mezzotint.sim.papers.scorecard.runs.finished import Finished
+from mezzotint.sim.papers.scorecard.runs.points import Point
+from mezzotint.sim.papers.scorecard.targets import read_data
+from mezzotint.sim.papers.verdicts import Comparison, Results
 
 NAME = "cascade"
 
@@ -45,7 +45,7 @@ class Study:
     cascades: dict[str, Pair]
 
 
-STUDY: Study = read_data(Path(str(files("conf"))) / "data" / "cascade.yaml", Study)
+STUDY: Study = read_data(Path(str(files("mezzotint.conf"))) / "data" / "cascade.yaml", Study)
 
 DESIGNS: Mapping[str, tuple[str, ...]] = {
     "light alone": ("controller=none", "allocation=uniform-large", "allocation.role=light", "frontend.threshold=0"),

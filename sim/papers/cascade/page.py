@@ -2,11 +2,11 @@
 
 from matplotlib.figure import Figure
 
-import conf.page
-from conf.page import percent
-from conf.palette import COLOURS, house_style, panels
-from sim.papers.cascade.designs import DESIGNS, STUDY, comparisons
-from sim.papers.verdicts import Results
+import mezzotint.figures.page
+from mezzotint.figures.page import percent
+from mezzotint.figures.palette import COLOURS, house_style, panels
+from mezzotint.sim.papers.cascade.designs import DESIGNS, STUDY, comparisons
+from mezzotint.sim.papers.verdicts import Results
 
 
 @house_style()
@@ -49,4 +49,6 @@ def render(facts: Results, image: str) -> str:
         [name, each.expected, each.ours, "within" if each.within_tolerance else "outside"]
         for name, each in comparisons(facts).items()
     ]
-    return conf.page.render(__package__, "page.md.jinja", rows=rows, claims=claims, image=image, study=STUDY)
+    return mezzotint.figures.page.render(
+        __package__, "page.md.jinja", rows=rows, claims=claims, image=image, study=STUDY
+    )

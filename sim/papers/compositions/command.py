@@ -3,14 +3,14 @@
 from pathlib import Path
 from typing import Any
 
-from sim.papers.compositions.designs import TRAFFICS, comparisons
-from sim.papers.scorecard.options import RESULTS, RUNS, Check, Jobs, Output, Quick, RunsOn, Work
-from sim.papers.scorecard.runs.finished import Finished
-from sim.papers.scorecard.runs.points import Point
-from sim.papers.scorecard.runs.runner import finish
-from sim.papers.verdicts import read_committed, report_lost
-from sim.report.pages import write_page
-from sim.run.pool import Launcher
+from mezzotint.sim.papers.compositions.designs import TRAFFICS, comparisons
+from mezzotint.sim.papers.scorecard.options import RESULTS, RUNS, Check, Jobs, Output, Quick, RunsOn, Work
+from mezzotint.sim.papers.scorecard.runs.finished import Finished
+from mezzotint.sim.papers.scorecard.runs.points import Point
+from mezzotint.sim.papers.scorecard.runs.runner import finish
+from mezzotint.sim.papers.verdicts import read_committed, report_lost
+from mezzotint.sim.report.pages import write_page
+from mezzotint.sim.run.pool import Launcher
 
 NAME = "compositions"
 
@@ -35,7 +35,7 @@ def compare(
     Raises:
         ConfigError: a run failed, or a file cannot be written.
     """
-    from sim.papers.compositions import page  # importing matplotlib takes a second
+    from mezzotint.sim.papers.compositions import page  # importing matplotlib takes a second
 
     name = f"{NAME}-quick" if quick else NAME
     before = read_committed(output / f"{name}.json", comparisons) if check else {}

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
-from sim.papers.scorecard.targets import read_data
-from sim.papers.verdicts import Comparison, Results
+from mezzotint.sim.papers.scorecard.targets import read_data
+from mezzotint.sim.papers.verdicts import Comparison, Results
 
 COMPARED = {"p50_s": "p50", "p95_s": "p95", "rpm_per_gpu": "throughput", "usd_per_image": "cost"}
 """Measures that compare a composition with its parts; less is better, except for throughput."""
@@ -49,4 +49,6 @@ def comparisons(facts: Results) -> dict[str, Comparison]:
     return found
 
 
-TRAFFICS: tuple[Traffic, ...] = read_data(Path(str(files("conf"))) / "data" / "compositions.yaml", tuple[Traffic, ...])
+TRAFFICS: tuple[Traffic, ...] = read_data(
+    Path(str(files("mezzotint.conf"))) / "data" / "compositions.yaml", tuple[Traffic, ...]
+)

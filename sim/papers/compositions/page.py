@@ -2,11 +2,11 @@
 
 from matplotlib.figure import Figure
 
-import conf.page
-from conf.page import percent
-from conf.palette import COLOURS, GREY, house_style, panels
-from sim.papers.compositions.designs import COMPARED
-from sim.papers.verdicts import Results
+import mezzotint.figures.page
+from mezzotint.figures.page import percent
+from mezzotint.figures.palette import COLOURS, GREY, house_style, panels
+from mezzotint.sim.papers.compositions.designs import COMPARED
+from mezzotint.sim.papers.verdicts import Results
 
 
 def line_of(each: Results) -> str:
@@ -42,7 +42,7 @@ def draw(facts: Results) -> Figure:
 def render(facts: Results, image: str) -> str:
     """Fill the page with the JSON file's content; ``image`` is the figure's file name."""
     traffics = facts["traffics"]
-    return conf.page.render(
+    return mezzotint.figures.page.render(
         __package__,
         "page.md.jinja",
         facts=facts,

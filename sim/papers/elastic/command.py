@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from sim.papers.oracles import committed
-from sim.papers.scorecard.options import RESULTS, Check, Output
-from sim.papers.verdicts import read_committed, report_lost
-from sim.report.pages import write_page
+from mezzotint.sim.papers.oracles import committed
+from mezzotint.sim.papers.scorecard.options import RESULTS, Check, Output
+from mezzotint.sim.papers.verdicts import read_committed, report_lost
+from mezzotint.sim.report.pages import write_page
 
 NAME = "elastic"
 
@@ -36,7 +36,7 @@ def compare(
     Raises:
         ConfigError: a file cannot be read or written, or there is no DIR outside of a clone.
     """
-    from sim.papers.elastic import page, replay  # importing the simulator and matplotlib takes a second
+    from mezzotint.sim.papers.elastic import page, replay  # importing the simulator and matplotlib takes a second
 
     if folder is None:
         folder = committed(ORACLE, "reference tables")

@@ -6,10 +6,10 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-import conf.page
-from conf.page import DASH
-from conf.palette import COLOURS, INK, house_style, panels, plain_numbers
-from sim.papers.verdicts import Results
+import mezzotint.figures.page
+from mezzotint.figures.page import DASH
+from mezzotint.figures.palette import COLOURS, INK, house_style, panels, plain_numbers
+from mezzotint.sim.papers.verdicts import Results
 
 THEIRS = {"static_sp4": 25, "edf_best_fit": 18, "tetriserve_round": 14, "clean_edf_demote": 11}
 """Requests per CPU-second of GF-DiT's own simulator: 200 requests, decided step by step, one core."""
@@ -55,7 +55,7 @@ def render(facts: Results, image: str) -> str:
     for each in facts["tables"]:
         if each["skipped"]:
             skipped.setdefault(each["skipped"], []).append(f"{each['workload']} {each['policy']}")
-    return conf.page.render(
+    return mezzotint.figures.page.render(
         __package__,
         "page.md.jinja",
         tally=tally(facts),

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sim.core.errors import ConfigError
+from mezzotint.sim.core.errors import ConfigError
 
 Row = Mapping[str, str]
 

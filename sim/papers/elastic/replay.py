@@ -15,19 +15,19 @@ from typing import Any
 import numpy as np
 import yaml
 
-from sim.core.plan import DENOISER, WHOLE
-from sim.core.request import COMPLETED
-from sim.engine import Engine
-from sim.metrics.attempts import AttemptLog
-from sim.papers.elastic import reference
-from sim.papers.elastic.policies import GPUS, PRIORITIES, overrides
-from sim.papers.elastic.reference import Row, StepCost, Workload
-from sim.papers.verdicts import Comparison, Results
-from sim.run.config.compose import composed
-from sim.run.config.options import resolved
-from sim.run.config.settings import check
-from sim.run.simulate import assemble
-from traces.table.trace import make
+from mezzotint.sim.core.plan import DENOISER, WHOLE
+from mezzotint.sim.core.request import COMPLETED
+from mezzotint.sim.engine import Engine
+from mezzotint.sim.metrics.attempts import AttemptLog
+from mezzotint.sim.papers.elastic import reference
+from mezzotint.sim.papers.elastic.policies import GPUS, PRIORITIES, overrides
+from mezzotint.sim.papers.elastic.reference import Row, StepCost, Workload
+from mezzotint.sim.papers.verdicts import Comparison, Results
+from mezzotint.sim.run.config.compose import composed
+from mezzotint.sim.run.config.options import resolved
+from mezzotint.sim.run.config.settings import check
+from mezzotint.sim.run.simulate import assemble
+from mezzotint.traces.table.trace import make
 
 TOLERANCE_MS = 1e-6
 

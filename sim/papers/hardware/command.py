@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from sim.papers.scorecard.options import RESULTS, Check, Jobs, Output, Quick, RunsOn
-from sim.papers.verdicts import LOST, read_committed, report_lost
-from sim.report.pages import write_page
+from mezzotint.sim.papers.scorecard.options import RESULTS, Check, Jobs, Output, Quick, RunsOn
+from mezzotint.sim.papers.verdicts import LOST, read_committed, report_lost
+from mezzotint.sim.report.pages import write_page
 
 NAME = "hardware"
 
@@ -30,8 +30,8 @@ def replay(
     Raises:
         ConfigError: a file cannot be read or written, or a row cannot be replayed.
     """
-    from sim.papers.hardware import page, results  # importing matplotlib and scipy takes a second
-    from sim.papers.hardware.rows import packaged_file, routed, submissions
+    from mezzotint.sim.papers.hardware import page, results  # importing matplotlib and scipy takes a second
+    from mezzotint.sim.papers.hardware.rows import packaged_file, routed, submissions
 
     own = runs is not None or routing is not None
     before = read_committed(output / f"{NAME}.json", results.comparisons) if check and not own else {}

@@ -7,11 +7,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-import conf.page
-from conf.page import DASH, percent
-from conf.palette import COLOURS, EDGE, GREY, INK, house_style, panels
-from sim.papers.hardware.results import BANDED
-from sim.papers.verdicts import Results
+import mezzotint.figures.page
+from mezzotint.figures.page import DASH, percent
+from mezzotint.figures.palette import COLOURS, EDGE, GREY, INK, house_style, panels
+from mezzotint.sim.papers.hardware.results import BANDED
+from mezzotint.sim.papers.verdicts import Results
 
 NAMES = {"mean": "mean", "p50": "p50", "p90": "p90", "p99": "p99", "p999": "p99.9", "max": "maximum"}
 
@@ -24,7 +24,7 @@ def render(facts: Results, image: str | None) -> str:
     runs = facts["submissions"]
     scheduled = [each["scheduled_qps"] for each in runs if each["scheduled_qps"]["logged"] is not None]
     keys = ("median", "p90", "unfitted_median")
-    return conf.page.render(
+    return mezzotint.figures.page.render(
         __package__,
         "page.md.jinja",
         facts=facts,

@@ -11,16 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
-from backends.profile import Point as At
-from backends.profile import Profile
-from backends.profile import write as write_profile
-from sim.core.errors import ConfigError
-from sim.papers.hardware.rows import QUANTILES, SCORED, Submission
-from sim.papers.scorecard.runs.points import Point, composed
-from sim.plan.clusters.search import Ask, Found, Outcome, run_search, smallest
-from sim.run.config.settings import check
-from sim.run.simulate import Assembled, assemble
-from traces.table.trace import Trace
+from mezzotint.backends.profile import Point as At
+from mezzotint.backends.profile import Profile
+from mezzotint.backends.profile import write as write_profile
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.papers.hardware.rows import QUANTILES, SCORED, Submission
+from mezzotint.sim.papers.scorecard.runs.points import Point, composed
+from mezzotint.sim.plan.clusters.search import Ask, Found, Outcome, run_search, smallest
+from mezzotint.sim.run.config.settings import check
+from mezzotint.sim.run.simulate import Assembled, assemble
+from mezzotint.traces.table.trace import Trace
 
 MODEL, GPU, SIZE, STEPS = "sdxl-mlperf", "submission", 1024, 20
 """Workload of every submission: 1024x1024 in 20 steps, on a GPU with a profile of its own."""

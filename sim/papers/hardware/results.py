@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from sim.papers.hardware import replay, routing
-from sim.papers.hardware.replay import SERVICE_TIME_CHANGES
-from sim.papers.hardware.rows import QUANTILES, SCORED, RoutedRun, Submission
-from sim.papers.scorecard.targets import REL_TOL
-from sim.papers.verdicts import Comparison, Results
-from sim.run.pool import Launcher, run_calls
+from mezzotint.sim.papers.hardware import replay, routing
+from mezzotint.sim.papers.hardware.replay import SERVICE_TIME_CHANGES
+from mezzotint.sim.papers.hardware.rows import QUANTILES, SCORED, RoutedRun, Submission
+from mezzotint.sim.papers.scorecard.targets import REL_TOL
+from mezzotint.sim.papers.verdicts import Comparison, Results
+from mezzotint.sim.run.pool import Launcher, run_calls
 
 COMPARED = ("p50", "p90", "p99")
 """Measures of a submission that --check compares, within REL_TOL."""

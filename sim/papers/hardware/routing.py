@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from sim.core.errors import ConfigError
-from sim.papers.hardware.replay import SERVICE_TIME_CHANGES, base_config, run_config
-from sim.papers.hardware.rows import MEASURED, RoutedRun
-from sim.run.config.choices import choices
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.papers.hardware.replay import SERVICE_TIME_CHANGES, base_config, run_config
+from mezzotint.sim.papers.hardware.rows import MEASURED, RoutedRun
+from mezzotint.sim.run.config.choices import choices
 
 DRAWS = 100
 """Seeds of random choices and ties, whose outcome was not recorded."""

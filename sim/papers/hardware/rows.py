@@ -10,7 +10,7 @@ from typing import Annotated, TypeVar
 from pydantic import AliasChoices, Field, StringConstraints, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
-from sim.core.errors import ConfigError
+from mezzotint.sim.core.errors import ConfigError
 
 MEASURES = ("mean", "p50", "p90", "p95", "p97", "p99", "p999", "min", "max")
 """Statistics of latency in a submission's log."""
@@ -35,7 +35,7 @@ class Submission:
 
     Attributes:
         offline_images_per_s: of the same system, all GPUs together, in full batches; None if unknown.
-        schedule_rng_seed, target_qps, min_query_count, min_duration_s: of the load generator (traces.arrivals.loadgen).
+        schedule_rng_seed, target_qps, min_query_count, min_duration_s: of the load generator (traces/arrivals).
         max_batch, batch_timeout_s: of the server; also read from the former columns batch_most and batch_limit_s.
         scheduled_qps: rate that the generator issued.
         measured: seconds by MEASURES, as far as the log has them; always with the mean.
@@ -90,7 +90,7 @@ Row = TypeVar("Row", Submission, RoutedRun)
 
 def packaged_file(name: str) -> Traversable:
     """Return a file of conf/data."""
-    return resources.files("conf") / "data" / name
+    return resources.files("mezzotint.conf") / "data" / name
 
 
 def submissions(file: File) -> list[Submission]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.papers.scorecard.targets import Value
+from mezzotint.sim.papers.scorecard.targets import Value
 
 MIN_SHARE = 0.5
 """Share of the alternatives within tolerance from which the row is within tolerance."""

@@ -8,17 +8,17 @@ from typing import Literal
 
 from pydantic import TypeAdapter, ValidationError
 
-from sim.core.errors import ConfigError
-from sim.papers.scorecard.measures.interpretations import Interpretation
-from sim.papers.scorecard.measures.observations import Observation
-from sim.papers.scorecard.rows import Row
-from sim.papers.scorecard.runs.points import encoder_of, trace_of
-from sim.papers.scorecard.targets import Layer, Layers, Target, Targets
-from sim.papers.verdicts import unreadable
-from sim.run import run_key as key
-from traces.table.trace import about
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.papers.scorecard.measures.interpretations import Interpretation
+from mezzotint.sim.papers.scorecard.measures.observations import Observation
+from mezzotint.sim.papers.scorecard.rows import Row
+from mezzotint.sim.papers.scorecard.runs.points import encoder_of, trace_of
+from mezzotint.sim.papers.scorecard.targets import Layer, Layers, Target, Targets
+from mezzotint.sim.papers.verdicts import unreadable
+from mezzotint.sim.run import run_key as key
+from mezzotint.traces.table.trace import about
 
-WITHOUT_PROMPTS = ("traces.sources.mix.Mix", "traces.sources.add_ons.AddOns")
+WITHOUT_PROMPTS = ("mezzotint.traces.sources.mix.Mix", "mezzotint.traces.sources.add_ons.AddOns")
 """Sources without prompts: only sizes and steps, or add-ons, as the paper's experiment states them."""
 
 SYNTHETIC = "synthetic"

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sim.core.errors import ConfigError
-from sim.papers.scorecard.options import (
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.papers.scorecard.options import (
     RESULTS,
     RUNS,
     Check,
@@ -21,10 +21,10 @@ from sim.papers.scorecard.options import (
     Traces,
     Work,
 )
-from sim.papers.verdicts import report_lost
+from mezzotint.sim.papers.verdicts import report_lost
 
 if TYPE_CHECKING:
-    from sim.papers.scorecard.columns import ColumnTrace
+    from mezzotint.sim.papers.scorecard.columns import ColumnTrace
 
 FAILED = 2
 """Exit status if an experiment failed; --check has it too, since a row that is not run is never lost."""
@@ -68,7 +68,7 @@ def compare(
     """
     if check and trace:
         raise ConfigError("--trace: does not go with --check, which compares the built-in trace alone; leave it out")
-    from sim.papers.scorecard import page, scorecard  # importing what runs and draws takes a second
+    from mezzotint.sim.papers.scorecard import page, scorecard  # importing what runs and draws takes a second
 
     stem = "scorecard-quick" if quick else "scorecard"
     before = output / f"{stem}.json"
@@ -96,8 +96,8 @@ def compare(
 
 
 def _traces(traces: list[Path], names: list[str], encoders: list[str], only_trace: bool) -> "list[ColumnTrace]":
-    from sim.papers.scorecard.columns import ColumnTrace
-    from sim.papers.scorecard.scorecard import BUILT_IN
+    from mezzotint.sim.papers.scorecard.columns import ColumnTrace
+    from mezzotint.sim.papers.scorecard.scorecard import BUILT_IN
 
     if len(names) > len(traces):
         raise ConfigError(f"--name: found {names[-1]} without a trace; add --trace FILE")

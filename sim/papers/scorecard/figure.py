@@ -9,10 +9,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from conf.page import number
-from conf.palette import EDGE, GREEN, GREY, INK, VERMILION, house_style, panels
-from sim.papers.scorecard.rows import Row
-from sim.report.figures.palette import short
+from mezzotint.figures.page import number
+from mezzotint.figures.palette import EDGE, GREEN, GREY, INK, VERMILION, house_style, panels
+from mezzotint.sim.papers.scorecard.rows import Row
+from mezzotint.sim.report.figures.palette import short
 
 MAX_OFFSET = 4.0
 """Half width of the axis, in tolerances; larger errors are arrows at the edge."""

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from sim.run.config.options import RunsOn as RunsOn
+from mezzotint.sim.run.config.options import RunsOn as RunsOn
 
 Quick = Annotated[bool, typer.Option("--quick", help="small traces or a part of them, seconds; CI compares this form")]
 

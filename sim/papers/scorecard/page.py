@@ -4,12 +4,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, get_args
 
-import conf.page
-from conf.page import DASH, number, percent
-from sim.papers.scorecard.columns import Column
-from sim.papers.scorecard.measures.interpretations import CAPACITIES
-from sim.papers.scorecard.rows import Row
-from sim.papers.scorecard.verdict import Verdict
+import mezzotint.figures.page
+from mezzotint.figures.page import DASH, number, percent
+from mezzotint.sim.papers.scorecard.columns import Column
+from mezzotint.sim.papers.scorecard.measures.interpretations import CAPACITIES
+from mezzotint.sim.papers.scorecard.rows import Row
+from mezzotint.sim.papers.scorecard.verdict import Verdict
 
 HEADINGS: Mapping[Verdict, str] = {
     "outside": "Outside the tolerance:",
@@ -25,7 +25,7 @@ def render(columns: Sequence[Column], form: str, figure: str | None) -> str:
     systems = list(dict.fromkeys(row.system for row in rows))
     interpreted = [column for column in columns if column.readings]
     observed = [column for column in columns if column.observations]
-    return conf.page.render(
+    return mezzotint.figures.page.render(
         __package__,
         "page.md.jinja",
         form=form,

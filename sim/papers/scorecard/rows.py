@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sim.papers.scorecard.alternatives import Alternatives
-from sim.papers.scorecard.measures.formulas import TargetMeasure
-from sim.papers.scorecard.runs.finished import Finished, Runs, Unmeasured
-from sim.papers.scorecard.targets import Layers, Role, Target, Targets, Value
-from sim.papers.scorecard.verdict import Verdict, judge, judge_share, share_within
+from mezzotint.sim.papers.scorecard.alternatives import Alternatives
+from mezzotint.sim.papers.scorecard.measures.formulas import TargetMeasure
+from mezzotint.sim.papers.scorecard.runs.finished import Finished, Runs, Unmeasured
+from mezzotint.sim.papers.scorecard.targets import Layers, Role, Target, Targets, Value
+from mezzotint.sim.papers.scorecard.verdict import Verdict, judge, judge_share, share_within
 
 NOT_YET = "not simulated yet"
 NEEDS_REAL_PROMPTS = "needs prompts that people wrote"

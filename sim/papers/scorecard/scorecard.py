@@ -6,21 +6,21 @@ from importlib import resources
 from pathlib import Path
 from typing import TypeVar
 
-from conf.page import number
-from sim.core.errors import ConfigError
-from sim.papers.scorecard import page
-from sim.papers.scorecard.columns import MECHANISM, Column, ColumnTrace, follows_from, read_columns
-from sim.papers.scorecard.figure import draw
-from sim.papers.scorecard.measures import modm, nirvana, patchedserve, swiftdiffusion, tetriserve
-from sim.papers.scorecard.measures.formulas import TargetMeasure, load_measures
-from sim.papers.scorecard.measures.interpretations import EXPERIMENTS as INTERPRETED
-from sim.papers.scorecard.measures.interpretations import Interpretation, measure
-from sim.papers.scorecard.measures.observations import Observation, observe
-from sim.papers.scorecard.rows import Row, rejudge, score
-from sim.papers.scorecard.runs.finished import Runs
-from sim.papers.scorecard.runs.points import Point, sweep, with_hits
-from sim.papers.scorecard.runs.runner import finish
-from sim.papers.scorecard.targets import (
+from mezzotint.figures.page import number
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.papers.scorecard import page
+from mezzotint.sim.papers.scorecard.columns import MECHANISM, Column, ColumnTrace, follows_from, read_columns
+from mezzotint.sim.papers.scorecard.figure import draw
+from mezzotint.sim.papers.scorecard.measures import modm, nirvana, patchedserve, swiftdiffusion, tetriserve
+from mezzotint.sim.papers.scorecard.measures.formulas import TargetMeasure, load_measures
+from mezzotint.sim.papers.scorecard.measures.interpretations import EXPERIMENTS as INTERPRETED
+from mezzotint.sim.papers.scorecard.measures.interpretations import Interpretation, measure
+from mezzotint.sim.papers.scorecard.measures.observations import Observation, observe
+from mezzotint.sim.papers.scorecard.rows import Row, rejudge, score
+from mezzotint.sim.papers.scorecard.runs.finished import Runs
+from mezzotint.sim.papers.scorecard.runs.points import Point, sweep, with_hits
+from mezzotint.sim.papers.scorecard.runs.runner import finish
+from mezzotint.sim.papers.scorecard.targets import (
     Layers,
     Reasons,
     Targets,
@@ -30,12 +30,12 @@ from sim.papers.scorecard.targets import (
     read_data,
     reasons_of,
 )
-from sim.papers.verdicts import Comparison
-from sim.report.pages import write_page
-from sim.run.commands import COMMANDS
-from sim.run.pool import Launcher
+from mezzotint.sim.papers.verdicts import Comparison
+from mezzotint.sim.report.pages import write_page
+from mezzotint.sim.run.commands import COMMANDS
+from mezzotint.sim.run.pool import Launcher
 
-DATA = Path(str(resources.files("conf"))) / "data"
+DATA = Path(str(resources.files("mezzotint.conf"))) / "data"
 
 MEASURES: Mapping[str, TargetMeasure] = load_measures(
     DATA / "scorecard-measures.yaml",

@@ -6,9 +6,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, TypeAdapter, ValidationError, model_validator
 
-from conf.document import DocumentError, parse
-from conf.validation import first_error
-from sim.core.errors import ConfigError
+from mezzotint.files.document import DocumentError, parse
+from mezzotint.files.validation import first_error
+from mezzotint.sim.core.errors import ConfigError
 
 Role = Literal["predict", "fit", "input", "order", "inconsistent"]
 Value = float | list[float] | bool

@@ -2,9 +2,9 @@
 
 from typing import Literal, NamedTuple
 
-from sim.core.errors import ConfigError
-from sim.papers.scorecard.alternatives import MIN_SHARE, Alternatives
-from sim.papers.scorecard.targets import Target, Value
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.papers.scorecard.alternatives import MIN_SHARE, Alternatives
+from mezzotint.sim.papers.scorecard.targets import Target, Value
 
 Verdict = Literal["within tolerance", "outside", "not run", "input", "inconsistent"]
 

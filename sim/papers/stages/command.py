@@ -2,9 +2,9 @@
 
 from dataclasses import asdict
 
-from sim.papers.scorecard.options import RESULTS, Check, Output
-from sim.papers.verdicts import read_committed, report_lost
-from sim.report.pages import write_page
+from mezzotint.sim.papers.scorecard.options import RESULTS, Check, Output
+from mezzotint.sim.papers.verdicts import read_committed, report_lost
+from mezzotint.sim.report.pages import write_page
 
 NAME = "swiftdiffusion"
 
@@ -15,7 +15,7 @@ def compare(check: Check = False, output: Output = RESULTS) -> int:
     Raises:
         ConfigError: a file cannot be read or written.
     """
-    from sim.papers.stages import page, replay  # importing the simulator takes a second
+    from mezzotint.sim.papers.stages import page, replay  # importing the simulator takes a second
 
     before = read_committed(output / f"{NAME}.json", replay.comparisons) if check else {}
     found = replay.settings()

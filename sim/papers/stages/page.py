@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-import conf.page
-from conf.page import DASH, percent
-from sim.papers.stages.replay import STAGES, STATISTICS, Setting, Statistic, max_error
+import mezzotint.figures.page
+from mezzotint.figures.page import DASH, percent
+from mezzotint.sim.papers.stages.replay import STAGES, STATISTICS, Setting, Statistic, max_error
 
 TITLES = {
     "latency_s": "end to end [s]",
@@ -21,7 +21,9 @@ NEAR = 0.05
 def render(found: Sequence[Setting]) -> str:
     """Fill the page with the settings."""
     tables = [_table(found, statistic) for statistic in STATISTICS]
-    return conf.page.render(__package__, "page.md.jinja", tables=tables, titles=[*TITLES.values()], near=NEAR)
+    return mezzotint.figures.page.render(
+        __package__, "page.md.jinja", tables=tables, titles=[*TITLES.values()], near=NEAR
+    )
 
 
 def _table(found: Sequence[Setting], statistic: Statistic) -> dict[str, Any]:

@@ -8,11 +8,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from sim.papers.scorecard.measures.swiftdiffusion import CALIBRATED, SLOW
-from sim.papers.scorecard.runs.points import Point, composed
-from sim.papers.scorecard.targets import REL_TOL
-from sim.papers.verdicts import Comparison, Results
-from sim.run.simulate import Outcome, simulate
+from mezzotint.sim.papers.scorecard.measures.swiftdiffusion import CALIBRATED, SLOW
+from mezzotint.sim.papers.scorecard.runs.points import Point, composed
+from mezzotint.sim.papers.scorecard.targets import REL_TOL
+from mezzotint.sim.papers.verdicts import Comparison, Results
+from mezzotint.sim.run.simulate import Outcome, simulate
 
 STAGES = ("latency_s", "denoise_s", "lora_s", "other_s", "patch_step")
 """Stages of the log: arrival to image; denoising with waits and merges; LoRAs before the first step; text encoder, VAE
@@ -21,7 +21,7 @@ and post-processing; steps before the LoRAs are merged."""
 MAX_STEP_ERROR = 1.0
 """Tolerance of ``patch_step`` in --check, in steps; seconds have REL_TOL."""
 
-LOGGED = resources.files("conf") / "data" / "katz-stages.csv"
+LOGGED = resources.files("mezzotint.conf") / "data" / "katz-stages.csv"
 """Means and medians over each run's requests except the first, from the artifact's logs, without its constants."""
 
 Statistic = Literal["mean", "median"]

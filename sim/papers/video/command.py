@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from sim.papers.oracles import committed
-from sim.papers.scorecard.options import RESULTS, Output
-from sim.report.pages import write_page
+from mezzotint.sim.papers.oracles import committed
+from mezzotint.sim.papers.scorecard.options import RESULTS, Output
+from mezzotint.sim.report.pages import write_page
 
 NAME = "video"
 
@@ -34,7 +34,7 @@ def replay(
     Raises:
         ConfigError: a file cannot be read or written, no run can be replayed, or there is no DIR outside of a clone.
     """
-    from sim.papers.video import page, results  # importing matplotlib and scipy takes a second
+    from mezzotint.sim.papers.video import page, results  # importing matplotlib and scipy takes a second
 
     if folder is None:
         folder = committed(ORACLE, "logged runs")

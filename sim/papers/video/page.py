@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-import conf.page
-from conf.page import DASH, percent
-from conf.palette import COLOURS, EDGE, house_style, panels
-from sim.papers.verdicts import Results
-from sim.papers.video.replay import FILE_S_PER_PIXEL, POLLING_S, SIZES, STEP_SHARES
-from sim.papers.video.results import LIMIT
-from sim.papers.video.rows import MEASURES
+import mezzotint.figures.page
+from mezzotint.figures.page import DASH, percent
+from mezzotint.figures.palette import COLOURS, EDGE, house_style, panels
+from mezzotint.sim.papers.verdicts import Results
+from mezzotint.sim.papers.video.replay import FILE_S_PER_PIXEL, POLLING_S, SIZES, STEP_SHARES
+from mezzotint.sim.papers.video.results import LIMIT
+from mezzotint.sim.papers.video.rows import MEASURES
 
 COLUMNS = 3
 """Panels in a row of the figure."""
@@ -21,7 +21,7 @@ def render(facts: Results, image: str) -> str:
     """Fill the page with the JSON file's content; ``image`` is the figure's file name."""
     runs = facts["runs"]
     errors = [error for run in runs for error in run["error"].values()]
-    return conf.page.render(
+    return mezzotint.figures.page.render(
         __package__,
         "page.md.jinja",
         facts=facts,

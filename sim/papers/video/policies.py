@@ -64,7 +64,7 @@ def policy_of(words: str) -> Policy | None:
     if "queueband" in letters:
         name += ", queue band"
         overrides.append(
-            "group_policy.band={_target_: sim.scheduling.group_policies.central_pull.QueueBand, beta: 0.625}"
+            "group_policy.band={_target_: mezzotint.sim.scheduling.group_policies.central_pull.QueueBand, beta: 0.625}"
         )
     if "backfill" in letters:
         name += ", backfill"

@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from backends.base import size_text
-from backends.profile import GroupPoint, Profile, StepShares, Timing
-from backends.profile import Point as At
-from backends.profile import write as write_profile
-from sim.core.errors import ConfigError
-from sim.papers.scorecard.runs.points import Point, composed
-from sim.papers.video.rows import LoggedRun, LogRow, ProfileRow, VideoRuns, statistics_of
-from sim.run.config.settings import check
-from sim.run.simulate import assemble
-from traces.table.trace import Trace, make
+from mezzotint.backends.base import size_text
+from mezzotint.backends.profile import GroupPoint, Profile, StepShares, Timing
+from mezzotint.backends.profile import Point as At
+from mezzotint.backends.profile import write as write_profile
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.papers.scorecard.runs.points import Point, composed
+from mezzotint.sim.papers.video.rows import LoggedRun, LogRow, ProfileRow, VideoRuns, statistics_of
+from mezzotint.sim.run.config.settings import check
+from mezzotint.sim.run.simulate import assemble
+from mezzotint.traces.table.trace import Trace, make
 
 SEED = 42
 """Seed of the sizes and of the gaps between arrivals."""

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from backends.base import BackendError
-from sim.core.errors import ConfigError
-from sim.papers.verdicts import Results
-from sim.papers.video.replay import Machine, Replayed
-from sim.papers.video.rows import MEASURES, LoggedRun, read_folder
+from mezzotint.backends.base import BackendError
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.papers.verdicts import Results
+from mezzotint.sim.papers.video.replay import Machine, Replayed
+from mezzotint.sim.papers.video.rows import MEASURES, LoggedRun, read_folder
 
 LIMIT = 0.03
 """Error that the page counts as close."""

@@ -12,8 +12,8 @@ import pydantic.dataclasses
 from numpy.typing import NDArray
 from pydantic import AliasChoices, Field, TypeAdapter, ValidationError
 
-from sim.core.errors import ConfigError
-from sim.papers.video.policies import Policy, policy_of
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.papers.video.policies import Policy, policy_of
 
 MEASURES = ("mean", "p50", "p95", "p99", "duration")
 """Statistics of a run: of its latencies, and the seconds from the first arrival to the last answer."""

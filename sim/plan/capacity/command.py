@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 from omegaconf import DictConfig
 from typer import Option
 
-from conf.atomic import atomic_files
-from conf.palette import DPI
-from sim.core.errors import ConfigError
-from sim.core.run_folder import check_place, unclaimed
-from sim.core.slo import parse_limit
-from sim.run.config.compose import composed
-from sim.run.config.options import (
+from mezzotint.figures.palette import DPI
+from mezzotint.files.atomic import atomic_files
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.run_folder import check_place, unclaimed
+from mezzotint.sim.core.slo import parse_limit
+from mezzotint.sim.run.config.compose import composed
+from mezzotint.sim.run.config.options import (
     ConfigDir,
     ConfigName,
     ConfigPath,
@@ -27,14 +27,14 @@ from sim.run.config.options import (
     is_dated,
     resolved,
 )
-from sim.run.config.plugins import named
-from sim.run.config.settings import Settings, check
-from sim.run.pool import Launcher, check_launcher
-from sim.run.sweep_folder import claimed_sweep
-from traces.arrivals.base import MAX_RPM
+from mezzotint.sim.run.config.plugins import named
+from mezzotint.sim.run.config.settings import Settings, check
+from mezzotint.sim.run.pool import Launcher, check_launcher
+from mezzotint.sim.run.sweep_folder import claimed_sweep
+from mezzotint.traces.arrivals.base import MAX_RPM
 
 if TYPE_CHECKING:
-    from sim.plan.capacity.search import CapacitySpec
+    from mezzotint.sim.plan.capacity.search import CapacitySpec
 
 
 def capacity(
@@ -99,8 +99,8 @@ def capacity(
             )
     words = arranged([*(overrides or []), *([] if output is None else [f"run.dir={output}"])])
     files = files_of(config_dir, config_path, config_name)
-    from sim.plan.capacity import trials
-    from sim.plan.capacity.search import CapacitySpec
+    from mezzotint.sim.plan.capacity import trials
+    from mezzotint.sim.plan.capacity.search import CapacitySpec
 
     with named(plugin or []):
         config = composed(words, files)
@@ -137,9 +137,9 @@ def find_capacity(
     """
     from tqdm import tqdm
 
-    from sim.plan.capacity.page import as_json, draw, summary_line
-    from sim.plan.capacity.search import search
-    from sim.plan.capacity.trials import Trials, mean_rpm
+    from mezzotint.sim.plan.capacity.page import as_json, draw, summary_line
+    from mezzotint.sim.plan.capacity.search import search
+    from mezzotint.sim.plan.capacity.trials import Trials, mean_rpm
 
     own_rpm = mean_rpm(config, settings)
     name, max_runs = settings.system.name, spec.replications * (spec.bisections + 3)

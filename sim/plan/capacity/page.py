@@ -8,11 +8,11 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import PercentFormatter
 
-from conf.palette import COLOURS, GREY, house_style, plain_numbers
-from sim.plan.capacity.search import CONFIDENCE, Capacity, CapacitySpec, interval
-from sim.plan.capacity.trials import Trials
-from sim.report.compare import Spread, limit_text
-from sim.report.figures.palette import legend_below
+from mezzotint.figures.palette import COLOURS, GREY, house_style, plain_numbers
+from mezzotint.sim.plan.capacity.search import CONFIDENCE, Capacity, CapacitySpec, interval
+from mezzotint.sim.plan.capacity.trials import Trials
+from mezzotint.sim.report.compare import Spread, limit_text
+from mezzotint.sim.report.figures.palette import legend_below
 
 BAND_RATES = 200
 """Rates at which the figure's interval over replications is drawn."""

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from sim.core.errors import ConfigError
-from sim.report.compare import Spread
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.report.compare import Spread
 
 CONFIDENCE = 0.95
 DIGITS = 6

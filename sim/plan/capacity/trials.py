@@ -8,17 +8,17 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from tqdm import tqdm
 
-from sim.core.errors import ConfigError, SimulationError
-from sim.core.streams import stream
-from sim.plan.capacity.search import DIGITS, Trial
-from sim.run.config.build import build
-from sim.run.config.options import resolved
-from sim.run.config.plugins import TARGET
-from sim.run.config.settings import Settings
-from sim.run.pool import Launcher, run_calls
-from sim.run.simulate import simulated
-from traces.arrivals.trace_clock import TraceClock, own_rpm
-from traces.sources import Source
+from mezzotint.sim.core.errors import ConfigError, SimulationError
+from mezzotint.sim.core.streams import stream
+from mezzotint.sim.plan.capacity.search import DIGITS, Trial
+from mezzotint.sim.run.config.build import build
+from mezzotint.sim.run.config.options import resolved
+from mezzotint.sim.run.config.plugins import TARGET
+from mezzotint.sim.run.config.settings import Settings
+from mezzotint.sim.run.pool import Launcher, run_calls
+from mezzotint.sim.run.simulate import simulated
+from mezzotint.traces.arrivals.trace_clock import TraceClock, own_rpm
+from mezzotint.traces.sources import Source
 
 RATE, SEED = "arrivals.rate_rpm", "seed"
 

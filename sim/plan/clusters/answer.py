@@ -5,11 +5,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from sim.metrics.summary_keys import number_at
-from sim.plan.clusters.candidates import Candidate
-from sim.plan.clusters.search import Ask, Found, Judgement, Outcome, Steps, judged, run_search, smallest
-from sim.plan.clusters.target import Target
-from sim.plan.clusters.trials import Summary, Trial, Trials
+from mezzotint.sim.metrics.summary_keys import number_at
+from mezzotint.sim.plan.clusters.candidates import Candidate
+from mezzotint.sim.plan.clusters.search import Ask, Found, Judgement, Outcome, Steps, judged, run_search, smallest
+from mezzotint.sim.plan.clusters.target import Target
+from mezzotint.sim.plan.clusters.trials import Summary, Trial, Trials
 
 Key = TypeVar("Key")
 

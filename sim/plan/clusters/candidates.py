@@ -12,15 +12,15 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-from backends.profile import find, shipped
-from conf.document import parse
-from sim.core.errors import ConfigError
-from sim.core.gpu import Gpu
-from sim.metrics.cost import PaidService, Price, gpu_price, rate_usd_h
-from sim.run.config.build import build
-from sim.run.config.choices import CONF, choices, gpus
-from sim.run.config.compose import Files, composed
-from sim.run.config.options import arranged, resolved
+from mezzotint.backends.profile import find, shipped
+from mezzotint.files.document import parse
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.gpu import Gpu
+from mezzotint.sim.metrics.cost import PaidService, Price, gpu_price, rate_usd_h
+from mezzotint.sim.run.config.build import build
+from mezzotint.sim.run.config.choices import CONF, choices, gpus
+from mezzotint.sim.run.config.compose import Files, composed
+from mezzotint.sim.run.config.options import arranged, resolved
 
 DESIGNS = ("vanilla", "batch-server", "nirvana", "modm-quality", "modm-throughput")
 """The designs of a plan that names none: each in full, in batches, from cached latents, from cached images."""
@@ -28,7 +28,7 @@ DESIGNS = ("vanilla", "batch-server", "nirvana", "modm-quality", "modm-throughpu
 FEW = (1, 2, 3, 4, 6, 8)
 """Numbers of the first kind of GPU in clusters of two kinds."""
 
-RENTING = ("sim.control.autoscaler.Autoscaler", "sim.control.foresight.Foresight")
+RENTING = ("mezzotint.sim.control.autoscaler.Autoscaler", "mezzotint.sim.control.foresight.Foresight")
 """Controllers that order and give back GPUs while a run goes on."""
 
 

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
-from conf.atomic import atomic_files, check_target, output_folder
-from sim.core.errors import ConfigError
-from sim.run.config.options import ConfigDir, Overrides, Plugin, RunsOn, files_of
-from sim.run.config.plugins import named
-from sim.run.pool import Launcher, check_launcher
-from traces.arrivals.base import MAX_RPM
+from mezzotint.files.atomic import atomic_files, check_target, output_folder
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.run.config.options import ConfigDir, Overrides, Plugin, RunsOn, files_of
+from mezzotint.sim.run.config.plugins import named
+from mezzotint.sim.run.pool import Launcher, check_launcher
+from mezzotint.traces.arrivals.base import MAX_RPM
 
 if TYPE_CHECKING:
-    from sim.metrics.cost import Price
-    from sim.plan.clusters.answer import Plan
-    from sim.plan.clusters.target import Target
+    from mezzotint.sim.metrics.cost import Price
+    from mezzotint.sim.plan.clusters.answer import Plan
+    from mezzotint.sim.plan.clusters.target import Target
 
 RUNS = Path("results/runs/plan")
 """Folder of the kept runs of all plans, unless --runs names another."""
@@ -122,7 +122,7 @@ def plan(
     Raises:
         ConfigError: an option or the trace cannot be used.
     """
-    from sim.plan.clusters.page import sentence, table_lines
+    from mezzotint.sim.plan.clusters.page import sentence, table_lines
 
     words, trace = separated(overrides or [])
     options = Options(
@@ -142,11 +142,11 @@ def answered(options: Options, *, progress: bool = False) -> "Plan":
     """Answer the plan that ``options`` ask for. Raises ConfigError for options that cannot be used."""
     from tqdm import tqdm
 
-    from sim.plan.clusters import candidates as found
-    from sim.plan.clusters.answer import Question
-    from sim.plan.clusters.answer import plan as search
-    from sim.plan.clusters.target import check_targets, parse_target
-    from sim.plan.clusters.trials import Trials
+    from mezzotint.sim.plan.clusters import candidates as found
+    from mezzotint.sim.plan.clusters.answer import Question
+    from mezzotint.sim.plan.clusters.answer import plan as search
+    from mezzotint.sim.plan.clusters.target import check_targets, parse_target
+    from mezzotint.sim.plan.clusters.trials import Trials
 
     check_launcher(options.launcher, "--launcher")
     targets = tuple(parse_target(each) for each in options.target)
@@ -182,8 +182,8 @@ def answered(options: Options, *, progress: bool = False) -> "Plan":
 
 def write(answer: "Plan", folder: Path, command: str) -> None:
     """Write plan.json, plan.png and plan.html into ``folder``, together. Raises ConfigError if they cannot be."""
-    from conf.palette import DPI
-    from sim.plan.clusters.page import as_json, draw, html
+    from mezzotint.figures.palette import DPI
+    from mezzotint.sim.plan.clusters.page import as_json, draw, html
 
     folder.mkdir(parents=True, exist_ok=True)
     files = [folder / name for name in ("plan.json", "plan.png", "plan.html")]
@@ -282,8 +282,8 @@ def _parquet(path: Path, folder: Path) -> Path:
 
     import numpy as np
 
-    from traces.sources.delimited import Csv
-    from traces.table.ingest import store
+    from mezzotint.traces.sources.delimited import Csv
+    from mezzotint.traces.table.ingest import store
 
     if not path.is_file():
         raise ConfigError(
@@ -302,7 +302,7 @@ def _parquet(path: Path, folder: Path) -> Path:
 
 
 def _prices(path: Path) -> dict[str, "Price"]:
-    from sim.metrics.cost import Price, read_prices
+    from mezzotint.sim.metrics.cost import Price, read_prices
 
     return {
         kind: Price(row.usd_per_gpu_h, f"{path.name}: {row.source}" if row.source else path.name)

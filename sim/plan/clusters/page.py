@@ -9,11 +9,11 @@ import pandas as pd
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from conf.page import render
-from conf.palette import COLOURS, GREY, house_style, panels, plain_numbers
-from sim.plan.clusters.answer import LOADS, MORE_GPUS, SERVICE_ERROR, Measured, Plan, Ranked, Unmet, front
-from sim.report.figures.palette import SeriesStyle, legend_below
-from sim.report.interactive import SERIES, Chart, Field, Limit, PageFigure, bars, page, points
+from mezzotint.figures.page import render
+from mezzotint.figures.palette import COLOURS, GREY, house_style, panels, plain_numbers
+from mezzotint.sim.plan.clusters.answer import LOADS, MORE_GPUS, SERVICE_ERROR, Measured, Plan, Ranked, Unmet, front
+from mezzotint.sim.report.figures.palette import SeriesStyle, legend_below
+from mezzotint.sim.report.interactive import SERIES, Chart, Field, Limit, PageFigure, bars, page, points
 
 COLUMNS = (
     *("design", "models", "GPU", "GPUs", "$/h", "$/1,000 images", "p50 [s]", "p90 [s]", "p95 [s]", "p99 [s]"),
@@ -231,7 +231,7 @@ def html(plan: Plan, command: str) -> str:
     drawn = drawn_clusters(plan)
     styles = _styles(drawn)
     body = render(
-        "sim.plan.clusters",
+        "mezzotint.sim.plan.clusters",
         "plan.html.jinja",
         plan=plan,
         columns=[_split(title) for title in COLUMNS],

@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from sim.plan.capacity.search import interval
+from mezzotint.sim.plan.capacity.search import interval
 
 T = TypeVar("T")
 

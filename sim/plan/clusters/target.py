@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Literal
 
-from sim.core.errors import ConfigError
-from sim.core.slo import OWN, Limit, parse_limit
-from sim.metrics.summary_keys import KEYS, kind_of, number_at
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.slo import OWN, Limit, parse_limit
+from mezzotint.sim.metrics.summary_keys import KEYS, kind_of, number_at
 
 LATENCIES = ("mean", "p50", "p90", "p95", "p99", "max")
 """Short names of the keys under ``latency_s``."""

@@ -6,16 +6,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from backends.base import BackendError
-from conf.digest import keep, kept
-from sim.core.errors import ConfigError
-from sim.core.run_folder import check_place
-from sim.plan.clusters.candidates import Candidate
-from sim.run.pool import Launcher, run_calls
-from sim.run.refusal import warn
-from sim.run.run_key import digest
-from sim.run.simulate import simulate
-from traces.error import TraceError
+from mezzotint.backends.base import BackendError
+from mezzotint.files.digest import keep, kept
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.run_folder import check_place
+from mezzotint.sim.plan.clusters.candidates import Candidate
+from mezzotint.sim.run.pool import Launcher, run_calls
+from mezzotint.sim.run.refusal import warn
+from mezzotint.sim.run.run_key import digest
+from mezzotint.sim.run.simulate import simulate
+from mezzotint.traces.error import TraceError
 
 Summary = Mapping[str, Any]
 DROPPED = ("wall",)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from typer import Option
 
-from sim.core.errors import ConfigError
+from mezzotint.sim.core.errors import ConfigError
 
 STEPS = 50
 CALL_S = 0.0232
@@ -44,9 +44,9 @@ def placement(
     Raises:
         ConfigError, TraceError: options that conflict, no placement within the limits, an unreadable trace.
     """
-    from sim.plan.placement import solve as solver  # SciPy's solver takes half a second to import
-    from sim.plan.placement.demand import head, of_service, of_trace
-    from traces.table.trace import read
+    from mezzotint.sim.plan.placement import solve as solver  # SciPy's solver takes half a second to import
+    from mezzotint.sim.plan.placement.demand import head, of_service, of_trace
+    from mezzotint.traces.table.trace import read
 
     call_s = step_s * steps
     if service is not None and trace is None:

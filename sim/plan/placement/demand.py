@@ -5,11 +5,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from sim.core.errors import ConfigError
-from traces.describe.loads import addon_combinations
-from traces.synthetic.addons import service
-from traces.synthetic.published import published
-from traces.table.trace import Trace
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.traces.describe.loads import addon_combinations
+from mezzotint.traces.synthetic.addons import service
+from mezzotint.traces.synthetic.published import published
+from mezzotint.traces.table.trace import Trace
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import csr_array
 
-from sim.core.errors import ConfigError
-from sim.plan.placement.demand import Demand
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.plan.placement.demand import Demand
 
 BALANCE_WEIGHT = 1e-3
 """Weight of an even load in the objective, relative to seconds that a request waits for its own ControlNets."""

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from conf.page import number
-from sim.core.slo import OWN
-from sim.report.beliefs import beliefs as found_beliefs
-from sim.report.compare import (
+from mezzotint.figures.page import number
+from mezzotint.sim.core.slo import OWN
+from mezzotint.sim.report.beliefs import beliefs as found_beliefs
+from mezzotint.sim.report.compare import (
     SeriesAtLoad,
     Spread,
     cells,
@@ -22,9 +22,9 @@ from sim.report.compare import (
     steps_order,
     thinned,
 )
-from sim.report.figures.over_time import MAX_SERIES, first_series, time_unit
-from sim.report.figures.palette import series_styles
-from sim.report.figures.panels import (
+from mezzotint.sim.report.figures.over_time import MAX_SERIES, first_series, time_unit
+from mezzotint.sim.report.figures.palette import series_styles
+from mezzotint.sim.report.figures.panels import (
     LOG_LATENCY_RATIO,
     LOG_RATIO,
     Axis,
@@ -32,9 +32,9 @@ from sim.report.figures.panels import (
     step_colours,
     throughput_panels,
 )
-from sim.report.interactive import ALWAYS, Chart, Field, Limit, Spec, bars, lines, points
-from sim.report.labels import natural
-from sim.report.runs import Run, latency_quantiles
+from mezzotint.sim.report.interactive import ALWAYS, Chart, Field, Limit, Spec, bars, lines, points
+from mezzotint.sim.report.labels import natural
+from mezzotint.sim.report.runs import Run, latency_quantiles
 
 _PROBABILITIES = np.array([*range(100), 99.5, 99.9, 100]) / 100
 _SPANS = 60

@@ -9,11 +9,18 @@ from matplotlib.collections import QuadMesh
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from conf.palette import EDGE, house_style
-from sim.report.compare import SeriesAtLoad, cells, common_loads, thinned
-from sim.report.figures.palette import NAME_WIDTH, SeriesStyle, folded, name_rows, series_styles, stacked_panels
-from sim.report.labels import Load, natural
-from sim.report.runs import Floats, Run, time_series
+from mezzotint.figures.palette import EDGE, house_style
+from mezzotint.sim.report.compare import SeriesAtLoad, cells, common_loads, thinned
+from mezzotint.sim.report.figures.palette import (
+    NAME_WIDTH,
+    SeriesStyle,
+    folded,
+    name_rows,
+    series_styles,
+    stacked_panels,
+)
+from mezzotint.sim.report.labels import Load, natural
+from mezzotint.sim.report.runs import Floats, Run, time_series
 
 MAX_SERIES = 12
 """Of more series, evenly spaced ones are drawn, including both ends."""

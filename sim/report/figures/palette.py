@@ -1,4 +1,4 @@
-"""Styles, legends and names of the series in a figure; colours and fonts are in conf.palette."""
+"""Styles, legends and names of the series in a figure; colours and fonts are in mezzotint.figures.palette."""
 
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,9 +11,9 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from conf.palette import COLOURS, panels
-from sim.report.labels import natural
-from sim.report.runs import Run
+from mezzotint.figures.palette import COLOURS, panels
+from mezzotint.sim.report.labels import natural
+from mezzotint.sim.report.runs import Run
 
 WIDTH = 4.3
 """Inches of a figure: readable on a phone 400 pixels wide, and several fit side by side on a screen."""

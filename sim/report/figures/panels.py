@@ -13,10 +13,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, LogLocator, MaxNLocator, NullFormatter, NullLocator, PercentFormatter
 
-from conf.page import number
-from conf.palette import EDGE, GREY, house_style, plain_numbers
-from sim.core.slo import OWN
-from sim.report.compare import (
+from mezzotint.figures.page import number
+from mezzotint.figures.palette import EDGE, GREY, house_style, plain_numbers
+from mezzotint.sim.core.slo import OWN
+from mezzotint.sim.report.compare import (
     SeriesAtLoad,
     Spread,
     cells,
@@ -26,7 +26,7 @@ from sim.report.compare import (
     slo_multiples,
     steps_order,
 )
-from sim.report.figures.palette import (
+from mezzotint.sim.report.figures.palette import (
     NAME_WIDTH,
     SeriesStyle,
     legend_below,
@@ -36,8 +36,8 @@ from sim.report.figures.palette import (
     short,
     stacked_panels,
 )
-from sim.report.labels import Load, natural, short_key
-from sim.report.runs import Floats, Run, latency_quantiles
+from mezzotint.sim.report.labels import Load, natural, short_key
+from mezzotint.sim.report.runs import Floats, Run, latency_quantiles
 
 _CDF_POINTS = 2001
 _MAX_CURVES = 8

@@ -19,13 +19,12 @@ from pydantic import PydanticUserError, ValidationError
 from pydantic_core import SchemaError
 from typing_extensions import get_protocol_members, is_protocol
 
-from sim.core.errors import ConfigError
-from sim.core.former_names import present_word
-from sim.run.config.checked_calls import checked_calls
-from sim.run.config.choices import choices
-from sim.run.config.plugins import TARGET
-from sim.run.config.target import located, no_such
-from sim.run.config.typed import spelled, validated
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.run.config.checked_calls import checked_calls
+from mezzotint.sim.run.config.choices import choices
+from mezzotint.sim.run.config.plugins import TARGET
+from mezzotint.sim.run.config.target import located, no_such
+from mezzotint.sim.run.config.typed import spelled, validated
 
 
 class Parts:
@@ -95,9 +94,6 @@ def build(node: Any, key: str, kind: Any = None, parts: Parts | None = None) -> 
     takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
     for name in given:
         if name not in parameters and not takes_any:
-            former, present = f"{key}.{name}=", present_word(f"{key}.{name}=")
-            if present != former:
-                raise ConfigError(f"{former} is now {present}; write that")
             raise ConfigError(
                 f"{key}.{name}: {node[TARGET]} takes no such setting; it takes {', '.join(parameters) or 'none'}"
             )

@@ -4,7 +4,7 @@ The return types of a protocol are the law. ``-> Seconds`` is a finite number of
 or False, and not what Python takes for it. The class at fault is named at the call, before the value changes anything.
 
 Our own classes are not checked call by call, so that they cost nothing: their tests hold them, and what any part wrote
-is verified in bulk when the run ends (sim.metrics.invariants).
+is verified in bulk when the run ends (mezzotint.sim.metrics.invariants).
 """
 
 import dataclasses
@@ -20,11 +20,11 @@ import numpy as np
 from pydantic import TypeAdapter, ValidationError
 from typing_extensions import get_protocol_members, is_protocol
 
-from sim.core.culprit import class_name, is_ours
-from sim.core.errors import SimulationError
-from sim.core.progress import Progress
-from sim.core.request import Request
-from sim.run.config.typed import spelled, strict
+from mezzotint.sim.core.culprit import class_name, is_ours
+from mezzotint.sim.core.errors import SimulationError
+from mezzotint.sim.core.progress import Progress
+from mezzotint.sim.core.request import Request
+from mezzotint.sim.run.config.typed import spelled, strict
 
 Law = Callable[[Any], Any]
 """Return the value, as a plain number where it is NumPy's. Raises Broken if it is not what it must be."""
@@ -68,7 +68,7 @@ def _checked_class(made: Any, kind: Any) -> type | None:
             own = inspect.getattr_static(made, name, None)
             stated = inspect.getattr_static(protocol, name, None)
             function = _function(own)
-            if name in body or is_ours(getattr(function, "__module__", "sim")):
+            if name in body or is_ours(getattr(function, "__module__", "mezzotint")):
                 continue  # an attribute, or a default body of the protocol
             if hasattr(function, CHECKED):
                 continue  # as a member of another protocol

@@ -11,10 +11,10 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
-from conf.document import parse
-from sim.core.errors import ConfigError
+from mezzotint.files.document import parse
+from mezzotint.sim.core.errors import ConfigError
 
-CONF = resources.files("conf")
+CONF = resources.files("mezzotint.conf")
 _SUFFIX = ".yaml"
 
 
@@ -58,7 +58,7 @@ def gpus() -> dict[str, dict[str, Any]]:
             "defaults": [{"override /models": row["models"]}],
             "cluster": {
                 "count": row["count"],
-                "gpu": {"_target_": "sim.core.gpu.Gpu", "name": name, "usd_per_gpu_h": None, **row["gpu"]},
+                "gpu": {"_target_": "mezzotint.sim.core.gpu.Gpu", "name": name, "usd_per_gpu_h": None, **row["gpu"]},
             },
         }
         for name, row in _read("data/gpus.yaml").items()

@@ -33,13 +33,13 @@ from hydra.errors import MissingConfigException
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-from conf.atomic import atomic_write
-from conf.document import DocumentError, parse
-from sim.core.errors import ConfigError
-from sim.core.former_names import present_config, present_word
-from sim.run.config.choices import CONF, check_groups, gpus, groups
-from sim.run.config.override import of_hydra
-from traces.encoders.disk_cache import DAMAGED, home, keyed_hash, note, secret
+from mezzotint.files.atomic import atomic_write
+from mezzotint.files.document import DocumentError, parse
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.former_names import present_config
+from mezzotint.sim.run.config.choices import CONF, check_groups, gpus, groups
+from mezzotint.sim.run.config.override import of_hydra
+from mezzotint.traces.encoders.disk_cache import DAMAGED, home, keyed_hash, note, secret
 
 LAUNCHING = ("hydra/launcher=joblib", "hydra/job_logging=none", "hydra/hydra_logging=none")
 """The choices of Hydra's own groups, as in conf/config.yaml."""
@@ -222,15 +222,12 @@ def _refuse_choice(error: MissingConfigException) -> None:
     group, _, choice = (error.missing_cfg_file or "").rpartition("/")
     if not group or not error.options:
         return
-    present = present_word(f"{group}={choice}")
-    if present != f"{group}={choice}":
-        raise ConfigError(f"{group}={choice} is now {present}") from None
     raise ConfigError(f"{group}={choice}: no such choice; expected one of {', '.join(error.options)}") from None
 
 
 def _initialized(files: Files) -> AbstractContextManager[None]:
     if files.folder is None:
-        return initialize_config_module("conf", version_base="1.3")  # type: ignore[no-any-return]
+        return initialize_config_module("mezzotint.conf", version_base="1.3")  # type: ignore[no-any-return]
     return initialize_config_dir(os.path.abspath(files.folder), version_base="1.3")  # type: ignore[no-any-return]
 
 

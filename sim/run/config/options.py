@@ -10,12 +10,11 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Glob, QuotedString
 from omegaconf import DictConfig, OmegaConf
 
-from sim.core.errors import ConfigError
-from sim.core.former_names import present_word
-from sim.run.config.choices import groups
-from sim.run.config.compose import Files
-from sim.run.config.override import readable
-from sim.run.pool import Launcher, check_launcher
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.run.config.choices import groups
+from mezzotint.sim.run.config.compose import Files
+from mezzotint.sim.run.config.override import readable
+from mezzotint.sim.run.pool import Launcher, check_launcher
 
 MAX_JOBS = 1024
 """Bound of the worker processes of a sweep; joblib reserves memory for all of them, however few points there are."""
@@ -66,7 +65,6 @@ def arranged(words: Sequence[str]) -> list[str]:
     """
     readable_words = [readable(word) for word in words]
     for word in readable_words:
-        _refuse_former(word)
         _check_choice(word)
         key, _, value = word.lstrip("+~").partition("=")
         if key == "hydra/launcher":
@@ -78,21 +76,6 @@ def arranged(words: Sequence[str]) -> list[str]:
     settings = (re.match(r"(\w+)\.[^=@]+=", word) for word in readable_words)
     pairs = zip(readable_words, settings, strict=True)
     return [f"++{word}" if part and part[1] in groups() else word for word, part in pairs]
-
-
-def _refuse_former(word: str) -> None:
-    """Raise ConfigError for a group, nested key or class of an earlier version; the message has the present name.
-
-    A former choice, or key of a part, may be a plug-in's own, so it is refused where it turns out to be unknown.
-    """
-    present = present_word(word)
-    if present == word:
-        return
-    former_key, key = (each.lstrip("+~").partition("=")[0] for each in (word, present))
-    if former_key.partition(".")[0] != key.partition(".")[0] or (former_key != key and key.count(".") > 1):
-        raise ConfigError(f"{former_key}= is now {key}=; write {present}")
-    if "_target_" in word:
-        raise ConfigError(f"{word} is now {present}")
 
 
 def _check_choice(word: str) -> None:

@@ -12,8 +12,8 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, Quote, QuotedString
 from hydra.errors import HydraException
 
-from conf.document import MAX_DEPTH
-from sim.core.errors import ConfigError
+from mezzotint.files.document import MAX_DEPTH
+from mezzotint.sim.core.errors import ConfigError
 
 PATHS = frozenset({"dir", "path", "folder", "images", "prompts", "store", "weights"})
 """The last parts of keys that hold a path."""

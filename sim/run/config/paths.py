@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from sim.core.errors import ConfigError
-from sim.run.config.plugins import TARGET
-from sim.run.config.target import located
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.run.config.plugins import TARGET
+from mezzotint.sim.run.config.target import located
 
 
 def whole_paths(node: Any, hint: Any = None) -> Any:

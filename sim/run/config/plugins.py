@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from types import ModuleType
 
-from sim.core.culprit import OURS
-from sim.core.errors import ConfigError
+from mezzotint.sim.core.culprit import is_ours
+from mezzotint.sim.core.errors import ConfigError
 
 TARGET = "_target_"
 VARIABLE = "MEZZOTINT_PLUGINS"
@@ -41,11 +41,11 @@ def imported(module: str, key: str) -> ModuleType:
     Raises:
         ConfigError: it is neither, or it cannot be imported; the message names ``key``.
     """
-    top = module.partition(".")[0]
-    if top not in OURS:
+    if not is_ours(module):
         if not any(module == name or module.startswith(f"{name}.") for name in (*_named(), *_installed())):
             raise ConfigError(
-                f"{key}: found {module}, expected a module of mezzotint or of a plug-in; name yours with --plugin {top}"
+                f"{key}: found {module}, expected a module of mezzotint or of a plug-in; name yours with "
+                f"--plugin {module.partition('.')[0]}"
             )
         if os.getcwd() not in sys.path:
             sys.path.append(os.getcwd())  # last, so that no file there hides a library

@@ -13,12 +13,12 @@ from hydra.core.utils import JobRuntime, env_override, setup_globals
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf
 
-from sim.core.errors import ConfigError
-from sim.run.config.choices import choices
-from sim.run.config.compose import Files, composed
-from sim.run.config.override import of_hydra
-from sim.run.pool import join_ray, lost_workers
-from sim.run.termination import ending_without
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.run.config.choices import choices
+from mezzotint.sim.run.config.compose import Files, composed
+from mezzotint.sim.run.config.override import of_hydra
+from mezzotint.sim.run.pool import join_ray, lost_workers
+from mezzotint.sim.run.termination import ending_without
 
 
 def points(words: Sequence[str], config: DictConfig, files: Files) -> list[list[str]]:

@@ -14,15 +14,15 @@ from pydantic import (
     field_validator,
 )
 
-from conf.assumption import Assumption
-from conf.names import EXPECTED, is_file_name
-from conf.validation import first_error
-from sim.core.errors import ConfigError
-from sim.core.slo import Limit, parse_by_size, parse_limit
-from sim.metrics.cost import PaidService
-from sim.run.config.build import Parts
-from sim.run.config.choices import groups
-from sim.run.config.typed import Real, Truth, Whole
+from mezzotint.files.names import EXPECTED, is_file_name
+from mezzotint.files.validation import first_error
+from mezzotint.settings.assumption import Assumption
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.slo import Limit, parse_by_size, parse_limit
+from mezzotint.sim.metrics.cost import PaidService
+from mezzotint.sim.run.config.build import Parts
+from mezzotint.sim.run.config.choices import groups
+from mezzotint.sim.run.config.typed import Real, Truth, Whole
 
 MAX_GPUS = 100_000
 """More would not fit into the memory of a run."""

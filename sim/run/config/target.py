@@ -11,9 +11,9 @@ from typing import Any
 
 from typing_extensions import get_protocol_members, is_protocol
 
-from sim.core.culprit import OURS
-from sim.core.errors import ConfigError
-from sim.run.config.plugins import TARGET, imported
+from mezzotint.sim.core.culprit import is_ours
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.run.config.plugins import TARGET, imported
 
 
 def located(target: Any, key: str, kind: Any = None) -> Any:
@@ -38,7 +38,7 @@ def located(target: Any, key: str, kind: Any = None) -> Any:
     if product is None:
         raise ConfigError(f"{where}: found {target}, expected a class, or a function annotated with what it returns")
     imported(str(made.__module__), where)  # its own module, if the named one only imports it
-    if made.__module__.partition(".")[0] in OURS and kind is None and not inspect.isclass(made):
+    if is_ours(made.__module__) and kind is None and not inspect.isclass(made):
         raise ConfigError(f"{where}: found the function {target}, expected a class")
     return _making(made, product, kind, key)
 

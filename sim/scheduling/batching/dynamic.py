@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass, field
 
-from conf.ranges import Count, Seconds
-from sim.core.request import Request
-from sim.protocols import Run, Scheduler, Worker
-from sim.scheduling.batching.former import BatchFormer
+from mezzotint.settings.ranges import Count, Seconds
+from mezzotint.sim.core.request import Request
+from mezzotint.sim.protocols import Run, Scheduler, Worker
+from mezzotint.sim.scheduling.batching.former import BatchFormer
 
 
 @dataclass(slots=True)

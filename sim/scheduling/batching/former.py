@@ -4,10 +4,10 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from sim.core.clock import CONTROL
-from sim.core.errors import ConfigError
-from sim.core.request import Request
-from sim.protocols import Run, Worker
+from mezzotint.sim.core.clock import CONTROL
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.request import Request
+from mezzotint.sim.protocols import Run, Worker
 
 Batch = deque[Request]
 

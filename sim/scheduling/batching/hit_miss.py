@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass, field
 
-from conf.ranges import Count, Seconds
-from sim.core.plan import MISSING
-from sim.core.request import Request
-from sim.protocols import Run, Scheduler, Worker
-from sim.scheduling.batching.former import BatchFormer
-from sim.scheduling.hit_miss import refine_on
+from mezzotint.settings.ranges import Count, Seconds
+from mezzotint.sim.core.plan import MISSING
+from mezzotint.sim.core.request import Request
+from mezzotint.sim.protocols import Run, Scheduler, Worker
+from mezzotint.sim.scheduling.batching.former import BatchFormer
+from mezzotint.sim.scheduling.hit_miss import refine_on
 
 
 @dataclass(slots=True)

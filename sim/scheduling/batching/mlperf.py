@@ -3,11 +3,11 @@
 from collections import deque
 from dataclasses import dataclass, field
 
-from conf.ranges import Count, Seconds
-from sim.core.clock import CONTROL
-from sim.core.request import Request
-from sim.protocols import Run, Scheduler, Worker
-from sim.scheduling.batching.former import Batch, check_max_batch
+from mezzotint.settings.ranges import Count, Seconds
+from mezzotint.sim.core.clock import CONTROL
+from mezzotint.sim.core.request import Request
+from mezzotint.sim.protocols import Run, Scheduler, Worker
+from mezzotint.sim.scheduling.batching.former import Batch, check_max_batch
 
 
 @dataclass(slots=True)

@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from conf.ranges import Count, Positive
-from sim.core.model import Model
-from sim.core.request import DISCARDED, Request
-from sim.core.streams import DISPATCH
-from sim.core.workload import standalone_s
-from sim.protocols import Run, Scheduler, Worker
-from sim.scheduling.batching.former import check_max_batch
+from mezzotint.settings.ranges import Count, Positive
+from mezzotint.sim.core.model import Model
+from mezzotint.sim.core.request import DISCARDED, Request
+from mezzotint.sim.core.streams import DISPATCH
+from mezzotint.sim.core.workload import standalone_s
+from mezzotint.sim.protocols import Run, Scheduler, Worker
+from mezzotint.sim.scheduling.batching.former import check_max_batch
 
 
 @dataclass(slots=True)

@@ -4,9 +4,9 @@ from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from sim.core.request import Request
-from sim.protocols import Discipline, Run, Worker
-from sim.scheduling.disciplines.priority_queue import PriorityQueue
+from mezzotint.sim.core.request import Request
+from mezzotint.sim.protocols import Discipline, Run, Worker
+from mezzotint.sim.scheduling.disciplines.priority_queue import PriorityQueue
 
 
 @dataclass(slots=True)

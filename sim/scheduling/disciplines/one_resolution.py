@@ -4,8 +4,8 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from sim.core.request import Request
-from sim.protocols import Discipline, Stepper, Worker
+from mezzotint.sim.core.request import Request
+from mezzotint.sim.protocols import Discipline, Stepper, Worker
 
 Resolution = tuple[str | None, int, int, int]
 

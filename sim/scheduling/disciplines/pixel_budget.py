@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from conf.ranges import Count
-from sim.core.request import Request
-from sim.protocols import Discipline, Run, Stepper, Worker
-from sim.scheduling.disciplines.fifo import FifoQueue
+from mezzotint.settings.ranges import Count
+from mezzotint.sim.core.request import Request
+from mezzotint.sim.protocols import Discipline, Run, Stepper, Worker
+from mezzotint.sim.scheduling.disciplines.fifo import FifoQueue
 
 
 @dataclass(slots=True)

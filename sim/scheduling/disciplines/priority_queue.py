@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Any
 
-from sim.core.request import Request
-from sim.protocols import Worker
+from mezzotint.sim.core.request import Request
+from mezzotint.sim.protocols import Worker
 
 Rank = float | tuple[float, int]
 """All ranks of a queue are of one kind."""

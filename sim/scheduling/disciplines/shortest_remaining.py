@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from sim.core.errors import ConfigError
-from sim.core.request import Request
-from sim.protocols import Discipline, Run, Stepper, Worker
-from sim.scheduling.disciplines.priority_queue import PriorityQueue
-from sim.scheduling.latency_predictor import ExpectedLatency, LatencyPredictor
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.request import Request
+from mezzotint.sim.protocols import Discipline, Run, Stepper, Worker
+from mezzotint.sim.scheduling.disciplines.priority_queue import PriorityQueue
+from mezzotint.sim.scheduling.latency_predictor import ExpectedLatency, LatencyPredictor
 
 
 @dataclass(slots=True)

@@ -7,12 +7,12 @@ from heapq import heappop, heappush
 from math import floor, inf
 from typing import Literal
 
-from conf.ranges import Number, Seconds
-from sim.core.errors import ConfigError
-from sim.core.request import DISCARDED, Request
-from sim.protocols import Discipline, Run, Stepper, Worker
-from sim.scheduling.disciplines.pixel_budget import fits
-from sim.scheduling.latency_predictor import Counts, ExpectedLatency, LatencyPredictor
+from mezzotint.settings.ranges import Number, Seconds
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.request import DISCARDED, Request
+from mezzotint.sim.protocols import Discipline, Run, Stepper, Worker
+from mezzotint.sim.scheduling.disciplines.pixel_budget import fits
+from mezzotint.sim.scheduling.latency_predictor import Counts, ExpectedLatency, LatencyPredictor
 
 DISCARD_REASON = "cannot meet its deadline even if it joins now"
 

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Literal
 
-from conf.ranges import Amount, Count
-from sim.core.errors import ConfigError
-from sim.core.progress import Progress
-from sim.protocols import GroupPolicy, Launch, RequestColumn, Run, StageView
-from sim.scheduling.group_policies.tails import Assigned, GroupQueue, GroupQueues, TailQuota, least
+from mezzotint.settings.ranges import Amount, Count
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.progress import Progress
+from mezzotint.sim.protocols import GroupPolicy, Launch, RequestColumn, Run, StageView
+from mezzotint.sim.scheduling.group_policies.tails import Assigned, GroupQueue, GroupQueues, TailQuota, least
 
 
 @dataclass(slots=True)

@@ -7,10 +7,10 @@ from itertools import pairwise
 from math import ceil
 from typing import Literal
 
-from conf.ranges import Count
-from sim.core.progress import Progress
-from sim.protocols import GroupPolicy, Launch, Run, StageView
-from sim.protocols.execution import TOLERANCE
+from mezzotint.settings.ranges import Count
+from mezzotint.sim.core.progress import Progress
+from mezzotint.sim.protocols import GroupPolicy, Launch, Run, StageView
+from mezzotint.sim.protocols.execution import TOLERANCE
 
 Urgency = tuple[float, float, int]
 """Order of urgency: deadline, then arrival, then order of submission."""

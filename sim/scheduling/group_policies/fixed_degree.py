@@ -3,11 +3,11 @@
 from collections import deque
 from dataclasses import dataclass, field
 
-from conf.ranges import Count
-from sim.core.errors import ConfigError
-from sim.core.progress import Progress
-from sim.protocols import GroupPolicy, Launch, Run, StageView
-from sim.scheduling.group_policies.fixed_groups import size_of
+from mezzotint.settings.ranges import Count
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.progress import Progress
+from mezzotint.sim.protocols import GroupPolicy, Launch, Run, StageView
+from mezzotint.sim.scheduling.group_policies.fixed_groups import size_of
 
 
 @dataclass(slots=True)

@@ -7,11 +7,11 @@ from heapq import heappop, heappush
 from math import inf
 from typing import Literal
 
-from conf.ranges import Count, Number, Seconds
-from sim.core.errors import ConfigError
-from sim.core.progress import Progress
-from sim.core.request import Request
-from sim.protocols import GroupPolicy, Launch, Run, StageView
+from mezzotint.settings.ranges import Count, Number, Seconds
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.progress import Progress
+from mezzotint.sim.core.request import Request
+from mezzotint.sim.protocols import GroupPolicy, Launch, Run, StageView
 
 
 def size_of(request: Request) -> str:

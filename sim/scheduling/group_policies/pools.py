@@ -5,11 +5,11 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from conf.ranges import Count
-from sim.core.errors import ConfigError
-from sim.core.plan import DENOISER, TEXT_ENCODER, VAE
-from sim.core.progress import Progress
-from sim.protocols import GroupPolicy, Launch, Run, StageView
+from mezzotint.settings.ranges import Count
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.plan import DENOISER, TEXT_ENCODER, VAE
+from mezzotint.sim.core.progress import Progress
+from mezzotint.sim.protocols import GroupPolicy, Launch, Run, StageView
 
 COMPONENTS = TEXT_ENCODER, DENOISER, VAE
 

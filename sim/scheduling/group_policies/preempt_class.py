@@ -8,11 +8,11 @@ from heapq import heappop, heappush
 from math import ceil, inf
 from typing import Literal, NamedTuple
 
-from conf.ranges import Count, Number, Seconds, Share
-from sim.core.progress import Progress
-from sim.protocols import GroupPolicy, Launch, Run, StageView
-from sim.protocols.execution import TOLERANCE
-from sim.scheduling.group_policies.fixed_groups import aligned, size_of
+from mezzotint.settings.ranges import Count, Number, Seconds, Share
+from mezzotint.sim.core.progress import Progress
+from mezzotint.sim.protocols import GroupPolicy, Launch, Run, StageView
+from mezzotint.sim.protocols.execution import TOLERANCE
+from mezzotint.sim.scheduling.group_policies.fixed_groups import aligned, size_of
 
 
 class Group(NamedTuple):

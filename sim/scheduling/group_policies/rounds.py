@@ -4,12 +4,12 @@ from bisect import bisect_left, insort
 from dataclasses import dataclass, field
 from math import ceil, floor, inf
 
-from conf.ranges import Count, SomeSeconds
-from sim.core.clock import DISPATCH, Clock
-from sim.core.progress import Progress
-from sim.protocols import GroupPolicy, Launch, Run, StageView
-from sim.protocols.execution import TOLERANCE
-from sim.scheduling.group_policies.edf import Urgency, take, urgency
+from mezzotint.settings.ranges import Count, SomeSeconds
+from mezzotint.sim.core.clock import DISPATCH, Clock
+from mezzotint.sim.core.progress import Progress
+from mezzotint.sim.protocols import GroupPolicy, Launch, Run, StageView
+from mezzotint.sim.protocols.execution import TOLERANCE
+from mezzotint.sim.scheduling.group_policies.edf import Urgency, take, urgency
 
 Options = list[tuple[int, float]]
 """Parallel degrees, each with the estimated seconds that are left of a request on it."""

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from conf.ranges import Count, Share
-from sim.core.progress import Progress
-from sim.protocols import GroupPolicy, Launch, RequestColumn, Run, StageView
-from sim.scheduling.group_policies.tails import Assigned, GroupQueue, GroupQueues, TailQuota
+from mezzotint.settings.ranges import Count, Share
+from mezzotint.sim.core.progress import Progress
+from mezzotint.sim.protocols import GroupPolicy, Launch, RequestColumn, Run, StageView
+from mezzotint.sim.scheduling.group_policies.tails import Assigned, GroupQueue, GroupQueues, TailQuota
 
 
 @dataclass(slots=True)

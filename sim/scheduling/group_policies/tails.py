@@ -11,10 +11,10 @@ from typing import Annotated
 
 from annotated_types import Ge, Le
 
-from conf.ranges import MOST, Count, Positive, Share
-from sim.core.errors import ConfigError
-from sim.core.progress import Progress
-from sim.protocols import Launch, Run, StageView
+from mezzotint.settings.ranges import MOST, Count, Positive, Share
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.progress import Progress
+from mezzotint.sim.protocols import Launch, Run, StageView
 
 
 @dataclass(slots=True)

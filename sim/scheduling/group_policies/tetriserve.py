@@ -8,13 +8,13 @@ from typing import Literal
 
 import numpy as np
 
-from conf.ranges import Count, SomeSeconds
-from sim.core.clock import DISPATCH
-from sim.core.errors import ConfigError
-from sim.core.plan import Plan, whole_stage
-from sim.core.progress import Progress
-from sim.core.workload import check_equal_steps
-from sim.protocols import GroupPolicy, Launch, Run, StageCost, StageView
+from mezzotint.settings.ranges import Count, SomeSeconds
+from mezzotint.sim.core.clock import DISPATCH
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.plan import Plan, whole_stage
+from mezzotint.sim.core.progress import Progress
+from mezzotint.sim.core.workload import check_equal_steps
+from mezzotint.sim.protocols import GroupPolicy, Launch, Run, StageCost, StageView
 
 SURVIVES = 1 << 20
 """Value of a request that can still be in time, in units of a request that runs: survivors count first."""

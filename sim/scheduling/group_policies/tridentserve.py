@@ -7,13 +7,13 @@ from math import inf
 
 import numpy as np
 
-from backends.base import ComponentWeights
-from conf.ranges import Count, Share, SomeSeconds, SomeShare
-from sim.core.errors import ConfigError
-from sim.core.plan import DENOISER, TEXT_ENCODER, VAE
-from sim.core.progress import Progress
-from sim.protocols import GroupPolicy, Launch, Run, StageView
-from sim.scheduling.group_policies.edf import take
+from mezzotint.backends.base import ComponentWeights
+from mezzotint.settings.ranges import Count, Share, SomeSeconds, SomeShare
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.plan import DENOISER, TEXT_ENCODER, VAE
+from mezzotint.sim.core.progress import Progress
+from mezzotint.sim.protocols import GroupPolicy, Launch, Run, StageView
+from mezzotint.sim.scheduling.group_policies.edf import take
 
 ON_TIME = 1000.0
 """Reward of a request that meets its deadline (BIG_ON of efficient_ilp.py)."""

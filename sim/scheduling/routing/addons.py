@@ -4,11 +4,11 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from backends.base import Asset
-from conf.ranges import Seconds
-from sim.core.request import NO_ADDONS, Request
-from sim.protocols import Router, Run, Worker
-from sim.scheduling.routing.routers import LeastWorkLeft, Ties
+from mezzotint.backends.base import Asset
+from mezzotint.settings.ranges import Seconds
+from mezzotint.sim.core.request import NO_ADDONS, Request
+from mezzotint.sim.protocols import Router, Run, Worker
+from mezzotint.sim.scheduling.routing.routers import LeastWorkLeft, Ties
 
 
 @dataclass(slots=True)

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from sim.core.culprit import class_name
-from sim.core.errors import SimulationError
-from sim.core.plan import MISSING
-from sim.core.request import Request
-from sim.protocols import Discipline, Router, Run, Scheduler, Worker
-from sim.scheduling.disciplines.fifo import FifoQueue
-from sim.scheduling.hit_miss import refine_on
+from mezzotint.sim.core.culprit import class_name
+from mezzotint.sim.core.errors import SimulationError
+from mezzotint.sim.core.plan import MISSING
+from mezzotint.sim.core.request import Request
+from mezzotint.sim.protocols import Discipline, Router, Run, Scheduler, Worker
+from mezzotint.sim.scheduling.disciplines.fifo import FifoQueue
+from mezzotint.sim.scheduling.hit_miss import refine_on
 
 
 @dataclass(slots=True)

@@ -6,11 +6,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from backends.base import standalone_cost
-from sim.core.errors import ConfigError
-from sim.core.request import Request
-from sim.core.streams import ROUTER
-from sim.protocols import Router, Run, Worker
+from mezzotint.backends.base import standalone_cost
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.request import Request
+from mezzotint.sim.core.streams import ROUTER
+from mezzotint.sim.protocols import Router, Run, Worker
 
 Ties = Literal["first", "random"]
 """The choice among workers of equal load."""

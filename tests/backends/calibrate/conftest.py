@@ -14,9 +14,9 @@ pytest.importorskip("diffusers")
 pytest.importorskip("transformers")
 pytest.importorskip("peft")
 
-from backends.calibrate import Cell, Plan, grid  # noqa: E402
-from backends.calibrate.journal import CellMeasurement  # noqa: E402
-from backends.diffusers_ import ModelSpec  # noqa: E402
+from mezzotint.backends.calibrate import Cell, Plan, grid  # noqa: E402
+from mezzotint.backends.calibrate.journal import CellMeasurement  # noqa: E402
+from mezzotint.backends.diffusers_ import ModelSpec  # noqa: E402
 
 FAMILIES = ("sd15", "sdxl", "sd3", "flux", "sana")
 

@@ -14,10 +14,10 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("diffusers")
 
-from backends.calibrate.bench import Bench  # noqa: E402
-from backends.diffusers_.networks.architectures import families  # noqa: E402
-from backends.profile import read  # noqa: E402
-from sim.cli import main  # noqa: E402
+from mezzotint.backends.calibrate.bench import Bench  # noqa: E402
+from mezzotint.backends.diffusers_.networks.architectures import families  # noqa: E402
+from mezzotint.backends.profile import read  # noqa: E402
+from mezzotint.sim.cli import main  # noqa: E402
 from tests.conftest import REPOSITORY  # noqa: E402
 
 QUICK = [
@@ -107,7 +107,7 @@ class Lacking(PathFinder):
         return None if name.split(".")[0] == sys.argv[1] else PathFinder.find_spec(name, path, target)
 
 sys.meta_path = [Lacking if each is PathFinder else each for each in sys.meta_path]
-from sim.cli import main
+from mezzotint.sim.cli import main
 sys.exit(main(sys.argv[2:]))
 """
 

@@ -10,15 +10,15 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("diffusers")
 
-from backends.base import Asset, BackendError, Work, standalone_cost  # noqa: E402
-from backends.calibrate import Cell, grid  # noqa: E402
-from backends.calibrate.bench import Bench, ran_out_of_memory  # noqa: E402
-from backends.calibrate.machine import machine  # noqa: E402
-from backends.calibrate.session import complete  # noqa: E402
-from backends.diffusers_ import ModelSpec, build  # noqa: E402
-from backends.diffusers_.networks.architectures import architecture, families  # noqa: E402
-from backends.profile import read, shipped  # noqa: E402
-from backends.profiled import Profiled  # noqa: E402
+from mezzotint.backends.base import Asset, BackendError, Work, standalone_cost  # noqa: E402
+from mezzotint.backends.calibrate import Cell, grid  # noqa: E402
+from mezzotint.backends.calibrate.bench import Bench, ran_out_of_memory  # noqa: E402
+from mezzotint.backends.calibrate.machine import machine  # noqa: E402
+from mezzotint.backends.calibrate.session import complete  # noqa: E402
+from mezzotint.backends.diffusers_ import ModelSpec, build  # noqa: E402
+from mezzotint.backends.diffusers_.networks.architectures import architecture, families  # noqa: E402
+from mezzotint.backends.profile import read, shipped  # noqa: E402
+from mezzotint.backends.profiled import Profiled  # noqa: E402
 
 from .conftest import FAMILIES, files  # noqa: E402
 
@@ -129,7 +129,7 @@ def test_measuring_a_lora_restores_the_weights(plan: Any) -> None:
 def test_built_model_is_reused(plan: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = plan("sana", shapes=((64, 64, 1),))
     model = build(wanted.spec)
-    monkeypatch.setattr("backends.calibrate.bench.build", None)
+    monkeypatch.setattr("mezzotint.backends.calibrate.bench.build", None)
     assert complete(wanted, tmp_path, progress=False, model=model).profile.step[0].seconds > 0
 
 
@@ -168,7 +168,7 @@ def test_out_of_memory_is_distinguished_from_other_errors() -> None:
 
 
 def test_impossible_size_is_refused_before_building(plan: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("backends.calibrate.bench.build", None)
+    monkeypatch.setattr("mezzotint.backends.calibrate.bench.build", None)
     with pytest.raises(BackendError, match="multiples of 32, not 80x64"):
         complete(plan("sana", shapes=((80, 64, 1),)), tmp_path)
 

@@ -14,10 +14,10 @@ pynvml = pytest.importorskip("pynvml")
 pytest.importorskip("torch")
 pytest.importorskip("diffusers")
 
-from backends.calibrate import Cell  # noqa: E402
-from backends.calibrate.bench import Bench  # noqa: E402
-from backends.calibrate.machine import Machine, machine, open_nvml, short_name, spelled  # noqa: E402
-from backends.calibrate.session import complete  # noqa: E402
+from mezzotint.backends.calibrate import Cell  # noqa: E402
+from mezzotint.backends.calibrate.bench import Bench  # noqa: E402
+from mezzotint.backends.calibrate.machine import Machine, machine, open_nvml, short_name, spelled  # noqa: E402
+from mezzotint.backends.calibrate.session import complete  # noqa: E402
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def metered(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Machine]:
     """Build a machine whose meters are those of a ``Driver``, as for a GPU."""
 
     def made(lacks: str = "") -> Machine:
-        monkeypatch.setattr("backends.calibrate.machine.pynvml", Driver(lacks))
+        monkeypatch.setattr("mezzotint.backends.calibrate.machine.pynvml", Driver(lacks))
         return replace(machine("cpu"), nvml=open_nvml("12ab"))
 
     return made
@@ -94,10 +94,10 @@ def test_driver_readings_are_converted_to_joules_and_mhz(metered: Any) -> None:
 def test_energy_per_step_is_the_rise_of_the_counter(
     plan: Any, metered: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("backends.calibrate.bench.ENERGY_WINDOW_S", 0.0)
+    monkeypatch.setattr("mezzotint.backends.calibrate.bench.ENERGY_WINDOW_S", 0.0)
     wanted = plan("sana", shapes=((64, 64, 1),), repeats=2, steps_timed=2)
     here = metered()
-    monkeypatch.setattr("backends.calibrate.session.machine", lambda device: here)
+    monkeypatch.setattr("mezzotint.backends.calibrate.session.machine", lambda device: here)
     profile = complete(wanted, tmp_path, progress=False).profile
     assert profile.energy[0].joules == pytest.approx(1.5 / 6), "two rounds of a dropped step and two timed ones"
     assert profile.power_w is not None
@@ -107,7 +107,7 @@ def test_energy_per_step_is_the_rise_of_the_counter(
 
 
 def test_short_cell_repeats_until_the_counter_moves(plan: Any, metered: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("backends.calibrate.bench.ENERGY_WINDOW_S", 0.3)
+    monkeypatch.setattr("mezzotint.backends.calibrate.bench.ENERGY_WINDOW_S", 0.3)
     wanted = plan("sana", repeats=1, steps_timed=1)
     bench = Bench(wanted, metered())
     got = bench(Cell(operation="step", width=64, height=64, batch=1))

@@ -12,10 +12,10 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("diffusers")
 
-from backends.base import BackendError  # noqa: E402
-from backends.calibrate import Cell, grid  # noqa: E402
-from backends.calibrate.session import Interrupted, complete, unmeasured  # noqa: E402
-from backends.profile import read  # noqa: E402
+from mezzotint.backends.base import BackendError  # noqa: E402
+from mezzotint.backends.calibrate import Cell, grid  # noqa: E402
+from mezzotint.backends.calibrate.session import Interrupted, complete, unmeasured  # noqa: E402
+from mezzotint.backends.profile import read  # noqa: E402
 
 from .conftest import files  # noqa: E402
 
@@ -26,7 +26,7 @@ ADD_ONS = {"lora_rank": 4, "controlnets": (0, 1, 3)}
 def _undrawn(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Skip the figures, which take longer than all else here, except in the test that compares files."""
     if "same_bytes" not in request.node.name:
-        monkeypatch.setattr("backends.calibrate.page.draw", lambda profile, references, path: path.touch())
+        monkeypatch.setattr("mezzotint.backends.calibrate.page.draw", lambda profile, references, path: path.touch())
 
 
 @pytest.mark.parametrize("cut", [0, 7, 21])

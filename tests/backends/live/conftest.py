@@ -26,7 +26,7 @@ def _one_thread() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def tiny() -> dict[str, Any]:
     """One tiny model per family; treat as read-only."""
-    from backends.diffusers_ import ModelSpec, build
+    from mezzotint.backends.diffusers_ import ModelSpec, build
 
     return {family: build(ModelSpec(family, scale="tiny", seed=7)) for family in FAMILIES}
 

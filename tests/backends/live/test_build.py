@@ -16,13 +16,13 @@ import yaml
 torch = pytest.importorskip("torch")
 pytest.importorskip("diffusers")
 
-from backends.diffusers_ import LiveError, ModelSpec, build  # noqa: E402
-from backends.diffusers_.device.memory import weight_bytes  # noqa: E402
-from backends.diffusers_.networks.architectures import architecture, families, part  # noqa: E402
-from backends.diffusers_.networks.checkpoint import folder_weight_bytes  # noqa: E402
-from backends.diffusers_.networks.components import on_meta  # noqa: E402
+from mezzotint.backends.diffusers_ import LiveError, ModelSpec, build  # noqa: E402
+from mezzotint.backends.diffusers_.device.memory import weight_bytes  # noqa: E402
+from mezzotint.backends.diffusers_.networks.architectures import architecture, families, part  # noqa: E402
+from mezzotint.backends.diffusers_.networks.checkpoint import folder_weight_bytes  # noqa: E402
+from mezzotint.backends.diffusers_.networks.components import on_meta  # noqa: E402
 
-PUBLISHED = yaml.safe_load(files("backends.diffusers_.networks").joinpath("architectures.yaml").read_text())
+PUBLISHED = yaml.safe_load(files("mezzotint.backends.diffusers_.networks").joinpath("architectures.yaml").read_text())
 
 
 @pytest.mark.parametrize(
@@ -117,10 +117,10 @@ def test_too_little_memory_is_refused_before_building(
     tiny: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tiny["sd15"].save(tmp_path)
-    monkeypatch.setattr("backends.diffusers_.device.memory.available_bytes", lambda device: 16 * 2**20)
+    monkeypatch.setattr("mezzotint.backends.diffusers_.device.memory.available_bytes", lambda device: 16 * 2**20)
     with pytest.raises(LiveError, match=r"full flux_dev in bfloat16 needs at least 31\.42 GiB.*cpu has 0\.02 GiB"):
         build(ModelSpec("flux", dtype="bfloat16"))
-    monkeypatch.setattr("backends.diffusers_.device.memory.available_bytes", lambda device: 1000)
+    monkeypatch.setattr("mezzotint.backends.diffusers_.device.memory.available_bytes", lambda device: 1000)
     with pytest.raises(LiveError, match="needs at least"):
         build(ModelSpec("sd15", weights=str(tmp_path)))
 
@@ -145,8 +145,8 @@ def test_missing_live_extra_is_named_and_backends_still_imports() -> None:
     """A process in which torch cannot be imported."""
     code = (
         "import sys; sys.modules['torch'] = None; sys.modules['diffusers'] = None\n"
-        "import backends\n"
-        "try:\n    import backends.diffusers_\n"
+        "import mezzotint.backends\n"
+        "try:\n    import mezzotint.backends.diffusers_\n"
         "except ImportError as error:\n    print(error)\n"
     )
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout

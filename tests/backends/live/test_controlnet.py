@@ -11,8 +11,8 @@ import pytest
 torch = pytest.importorskip("torch")
 diffusers = pytest.importorskip("diffusers")
 
-from backends.diffusers_ import LiveError  # noqa: E402
-from backends.diffusers_.addons.controlnet import (  # noqa: E402
+from mezzotint.backends.diffusers_ import LiveError  # noqa: E402
+from mezzotint.backends.diffusers_.addons.controlnet import (  # noqa: E402
     Control,
     control,
     inline,

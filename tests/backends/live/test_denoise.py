@@ -11,8 +11,8 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("diffusers")
 
-from backends.diffusers_ import LiveError, ModelSpec, build  # noqa: E402
-from backends.diffusers_.conditioning import joined  # noqa: E402
+from mezzotint.backends.diffusers_ import LiveError, ModelSpec, build  # noqa: E402
+from mezzotint.backends.diffusers_.conditioning import joined  # noqa: E402
 
 PROMPTS = ["a red cat on a mat", "Ein Schloß, 雪の夜"]
 

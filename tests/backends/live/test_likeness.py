@@ -13,13 +13,13 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("diffusers")
 
-from backends.base import BackendError  # noqa: E402
-from backends.calibrate.likeness import PROMPTS, blocks, measure  # noqa: E402
-from backends.calibrate.patches import Batches  # noqa: E402
-from backends.calibrate.patches import measure as measure_batches  # noqa: E402
-from backends.diffusers_ import ModelSpec, build  # noqa: E402
-from backends.patched import PatchTiming  # noqa: E402
-from sim.cli import main  # noqa: E402
+from mezzotint.backends.base import BackendError  # noqa: E402
+from mezzotint.backends.calibrate.likeness import PROMPTS, blocks, measure  # noqa: E402
+from mezzotint.backends.calibrate.patches import Batches  # noqa: E402
+from mezzotint.backends.calibrate.patches import measure as measure_batches  # noqa: E402
+from mezzotint.backends.diffusers_ import ModelSpec, build  # noqa: E402
+from mezzotint.backends.patched import PatchTiming  # noqa: E402
+from mezzotint.sim.cli import main  # noqa: E402
 from tests.sim.lab import simulated  # noqa: E402
 
 STEPS = 5

@@ -12,8 +12,8 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("diffusers")
 pytest.importorskip("peft")
 
-from backends.diffusers_ import LiveError, build  # noqa: E402
-from backends.diffusers_.addons.lora import Loras, read_lora, write_random_lora  # noqa: E402
+from mezzotint.backends.diffusers_ import LiveError, build  # noqa: E402
+from mezzotint.backends.diffusers_.addons.lora import Loras, read_lora, write_random_lora  # noqa: E402
 
 STEPS = 6
 

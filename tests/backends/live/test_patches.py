@@ -13,9 +13,9 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("diffusers")
 pytest.importorskip("peft")
 
-from backends.base import BackendError, Patching, Work  # noqa: E402
-from backends.diffusers_.patches.layout import layout  # noqa: E402
-from backends.diffusers_.patches.operators import convolved, normed, with_halo  # noqa: E402
+from mezzotint.backends.base import BackendError, Patching, Work  # noqa: E402
+from mezzotint.backends.diffusers_.patches.layout import layout  # noqa: E402
+from mezzotint.backends.diffusers_.patches.operators import convolved, normed, with_halo  # noqa: E402
 from tests.backends.live.test_stages import STEPS, close, image, live, work  # noqa: E402
 
 grids = st.lists(st.tuples(st.integers(1, 2), st.integers(1, 3), st.integers(1, 3)), min_size=1, max_size=3)

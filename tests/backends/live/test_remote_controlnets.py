@@ -16,10 +16,10 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("diffusers")
 pytest.importorskip("peft")
 
-from backends.diffusers_ import LiveError, build  # noqa: E402
-from backends.diffusers_.addons.controlnet import Control, control, inline, random_controlnet  # noqa: E402
-from backends.diffusers_.addons.lora import InPlace, Loras, read_lora, write_random_lora  # noqa: E402
-from backends.diffusers_.addons.remote_controlnets import RemoteControlNets  # noqa: E402
+from mezzotint.backends.diffusers_ import LiveError, build  # noqa: E402
+from mezzotint.backends.diffusers_.addons.controlnet import Control, control, inline, random_controlnet  # noqa: E402
+from mezzotint.backends.diffusers_.addons.lora import InPlace, Loras, read_lora, write_random_lora  # noqa: E402
+from mezzotint.backends.diffusers_.addons.remote_controlnets import RemoteControlNets  # noqa: E402
 
 STEPS = 4
 BOUND = 2

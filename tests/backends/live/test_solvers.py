@@ -7,8 +7,8 @@ import pytest
 torch = pytest.importorskip("torch")
 diffusers = pytest.importorskip("diffusers")
 
-from backends.diffusers_ import LiveError, ModelSpec, build  # noqa: E402
-from backends.diffusers_.solvers import ensure_resumable  # noqa: E402
+from mezzotint.backends.diffusers_ import LiveError, ModelSpec, build  # noqa: E402
+from mezzotint.backends.diffusers_.solvers import ensure_resumable  # noqa: E402
 
 HISTORY = [
     "DPMSolverMultistepScheduler",

@@ -13,9 +13,9 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("diffusers")
 pytest.importorskip("peft")
 
-from backends.base import Asset, BackendError, Work, standalone_cost  # noqa: E402
-from backends.diffusers_.denoise import run_places  # noqa: E402
-from backends.diffusers_.serve import Live  # noqa: E402
+from mezzotint.backends.base import Asset, BackendError, Work, standalone_cost  # noqa: E402
+from mezzotint.backends.diffusers_.denoise import run_places  # noqa: E402
+from mezzotint.backends.diffusers_.serve import Live  # noqa: E402
 
 FAMILIES = ("sd15", "sdxl", "sd3", "flux", "sana")
 STEPS = 6
@@ -98,7 +98,7 @@ def test_batch_runs_once_per_size_and_model(backend: Live, monkeypatch: pytest.M
         ran.append((model.spec.family, latents.shape[-1], [(place.done, place.rows) for place in places]))
         return run_places(model, conditioning, latents, places, *rest)
 
-    monkeypatch.setattr("backends.diffusers_.stages.run_places", watched)
+    monkeypatch.setattr("mezzotint.backends.diffusers_.stages.run_places", watched)
     cost = backend.steps(works)
     assert ran == [("sdxl", 8, [(0, 2), (1, 1)]), ("sdxl", 16, [(0, 1)]), ("sd15", 8, [(0, 1)])]
     assert cost.seconds > 0

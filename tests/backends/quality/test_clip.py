@@ -11,8 +11,8 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from backends.base import BackendError  # noqa: E402
-from backends.quality import ClipScore, ClipWeights, PickScore, QualityError  # noqa: E402
+from mezzotint.backends.base import BackendError  # noqa: E402
+from mezzotint.backends.quality import ClipScore, ClipWeights, PickScore, QualityError  # noqa: E402
 from tests.backends.quality.lab import noisy, pictures  # noqa: E402
 
 PROMPTS = ["a red cat", "a lighthouse at dusk, oil on canvas " * 6, "x"]

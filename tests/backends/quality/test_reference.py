@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy.ndimage import gaussian_filter
 
-from backends.quality import Metric, MsSsim, Psnr, QualityError, Ssim
-from backends.quality.reference import MIN_SIDE as SIDE
-from backends.quality.reference import PSNR_CAP_DB
+from mezzotint.backends.quality import Metric, MsSsim, Psnr, QualityError, Ssim
+from mezzotint.backends.quality.reference import MIN_SIDE as SIDE
+from mezzotint.backends.quality.reference import PSNR_CAP_DB
 from tests.backends.quality.lab import noisy, pictures
 
 ALL: list[Metric] = [Ssim(), MsSsim(), Psnr()]

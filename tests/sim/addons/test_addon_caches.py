@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backends.base import Asset
-from sim.addons.fetch import Link, MeasuredFetch
-from sim.addons.kernels import Kernels
-from sim.addons.quantiles import QuantileSampler
-from sim.addons.shared_link import NodeDisk, SharedLink
-from sim.addons.sync_loading import SyncLoading
-from sim.core.errors import ConfigError
-from sim.run.simulate import simulate
+from mezzotint.backends.base import Asset
+from mezzotint.sim.addons.fetch import Link, MeasuredFetch
+from mezzotint.sim.addons.kernels import Kernels
+from mezzotint.sim.addons.quantiles import QuantileSampler
+from mezzotint.sim.addons.shared_link import NodeDisk, SharedLink
+from mezzotint.sim.addons.sync_loading import SyncLoading
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.run.simulate import simulate
+from mezzotint.traces.describe.loads import Lookups
 from tests.sim.lab import FixedTimes, configured
-from traces.describe.loads import Lookups
 
 RATE = 100.0
 SIZES = st.lists(st.tuples(st.floats(0, 10), st.floats(1, 500)), min_size=1, max_size=5)
@@ -165,7 +165,7 @@ def test_controlnet_gpu_loads_match_the_offline_miss_curve(tmp_path: Any, evicti
     outcome = simulate(
         configured(
             "system=diffusers", "cluster=h800", "cluster.count=1", "arrivals=trace", "trace=file",
-            "trace._target_=traces.sources.delimited.Csv", f"trace.path={file}",
+            "trace._target_=mezzotint.traces.sources.delimited.Csv", f"trace.path={file}",
             f"controlnet_placement.eviction={eviction}", f"controlnet_placement.max_resident={max_resident}",
         )
     )  # fmt: skip

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from backends.base import Asset
-from backends.profiled import Profiled
-from sim.cluster.cluster import Cluster
-from sim.core.errors import ConfigError
-from sim.run.simulate import Outcome, simulate
+from mezzotint.backends.base import Asset
+from mezzotint.backends.profiled import Profiled
+from mezzotint.sim.cluster.cluster import Cluster
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.run.simulate import Outcome, simulate
 from tests.sim.lab import configured
 
 STEP_S, NET_S, ENCODER_S, NET_BESIDE_S, RECEIVE_S = 0.05423, {1: 0.02751, 3: 0.08392}, 0.02518, 0.0277, 0.00129
@@ -109,7 +109,7 @@ def test_request_that_needs_more_gpus_than_exist_fails_with_the_reason() -> None
 
 @pytest.mark.parametrize(("came_s", "bound"), [(0.2, 20), (0.9, 20), (2.5, 20), (2.5, 50), (0.9, 1), (30.0, 20)])
 def test_lora_is_merged_at_the_first_boundary_after_its_fetch_or_bound(came_s: float, bound: int) -> None:
-    fetch = f"{{_target_: sim.addons.fetch.MeasuredFetch, quantiles: [{came_s}, {came_s}]}}"
+    fetch = f"{{_target_: mezzotint.sim.addons.fetch.MeasuredFetch, quantiles: [{came_s}, {came_s}]}}"
     outcome = served(
         "swiftdiffusion", 0, 1, "~kernels", "~lora_fetch",
         f"+lora_fetch={fetch}", f"lora_loading.max_steps_without={bound}", requests=2,

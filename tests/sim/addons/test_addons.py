@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 import yaml
 
-from backends.base import BackendError
-from sim.core.errors import SimulationError
-from sim.core.request import Request
-from sim.protocols import Scheduler, Worker
-from sim.run.simulate import Outcome
-from sim.scheduling.fcfs import Fcfs
+from mezzotint.backends.base import BackendError
+from mezzotint.sim.core.errors import SimulationError
+from mezzotint.sim.core.request import Request
+from mezzotint.sim.protocols import Scheduler, Worker
+from mezzotint.sim.run.simulate import Outcome
+from mezzotint.sim.scheduling.fcfs import Fcfs
 from tests.sim.lab import engine, simulated
 
 STEP_S, NET_S, NET_LOAD_S, READ_S, PATCH_S, END_S, STEPS = 0.1, {1: 0.03, 2: 0.05}, 2.0, 0.25, 0.5, 1.0, 50
@@ -47,7 +47,7 @@ def served(tmp_path: Path) -> Callable[..., Outcome]:
         trace.write_text("\n".join(["prompt,arrival_s,controlnets,loras", *lines, ""]))
         return simulated(
             "cluster=h800", "cluster.count=1", f"backend.folder={folder}", "arrivals=trace", "trace=file",
-            "trace._target_=traces.sources.delimited.Csv", f"trace.path={trace}", *overrides,
+            "trace._target_=mezzotint.traces.sources.delimited.Csv", f"trace.path={trace}", *overrides,
         )  # fmt: skip
 
     return run

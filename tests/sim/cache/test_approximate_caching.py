@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.papers.scorecard.measures import nirvana
-from sim.run.simulate import Outcome
+from mezzotint.sim.papers.scorecard.measures import nirvana
+from mezzotint.sim.run.simulate import Outcome
 from tests.oracles.approximate_caching import Times, best_shares, best_single, cost_reduction, saving, usd_per_image
 from tests.sim.lab import simulated
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.cache.eviction import FINAL, K_BITS, K_MASK, Fifo, Lcbfu, Lfu, Lru, Random
-from sim.cache.selector import Thresholds
-from sim.protocols import Eviction, Item
+from mezzotint.sim.cache.eviction import FINAL, K_BITS, K_MASK, Fifo, Lcbfu, Lfu, Lru, Random
+from mezzotint.sim.cache.selector import Thresholds
+from mezzotint.sim.protocols import Eviction, Item
+from mezzotint.traces.similarity.similarities import TextToText
 from tests.sim.lab import configured, engine, simulated
-from traces.similarity.similarities import TextToText
 
 KS = (5, 10, 15, 20, 25)
 
@@ -237,5 +237,5 @@ def test_eviction_states_its_assumptions() -> None:
 
 def test_nirvana_evicts_by_lcbfu_by_default() -> None:
     config = configured("system=nirvana")
-    assert config["eviction"] == {"_target_": "sim.cache.eviction.Lcbfu", "ageing": True, "initial_uses": 1}
+    assert config["eviction"] == {"_target_": "mezzotint.sim.cache.eviction.Lcbfu", "ageing": True, "initial_uses": 1}
     assert config["cache"]["evict_by"] == "items"

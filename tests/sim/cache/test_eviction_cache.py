@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.cache.admission import All, Misses
-from sim.cache.cache import ArtifactCache
-from sim.cache.eviction import K_BITS, Fifo, Lcbfu, Lfu, Lru, Optimum
-from sim.cache.selector import Thresholds
-from sim.core.plan import MISSING
-from sim.engine import Engine
-from sim.frontend.cached import CachedFrontEnd
-from sim.protocols import Eviction
+from mezzotint.sim.cache.admission import All, Misses
+from mezzotint.sim.cache.cache import ArtifactCache
+from mezzotint.sim.cache.eviction import K_BITS, Fifo, Lcbfu, Lfu, Lru, Optimum
+from mezzotint.sim.cache.selector import Thresholds
+from mezzotint.sim.core.plan import MISSING
+from mezzotint.sim.engine import Engine
+from mezzotint.sim.frontend.cached import CachedFrontEnd
+from mezzotint.sim.protocols import Eviction
+from mezzotint.traces.arrivals.base import Schedule
+from mezzotint.traces.similarity.similarities import DECIMALS, TextToText
 from tests.sim.lab import engine
-from traces.arrivals.base import Schedule
-from traces.similarity.similarities import DECIMALS, TextToText
 
 NIRVANA = {5: 0.65, 10: 0.75, 15: 0.85, 20: 0.90, 25: 0.95}
 MAKE: dict[str, Callable[[], Eviction]] = {"fifo": Fifo, "lru": Lru, "optimum": Optimum}

@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.cache.admission import Misses
-from sim.cache.cache import ArtifactCache
-from sim.cache.eviction import Fifo, Lcbfu, Lfu, Lru, Optimum
-from sim.cache.selector import Thresholds
-from sim.core.plan import MISSING
-from sim.frontend.cached import CachedFrontEnd
-from sim.protocols import Eviction
+from mezzotint.sim.cache.admission import Misses
+from mezzotint.sim.cache.cache import ArtifactCache
+from mezzotint.sim.cache.eviction import Fifo, Lcbfu, Lfu, Lru, Optimum
+from mezzotint.sim.cache.selector import Thresholds
+from mezzotint.sim.core.plan import MISSING
+from mezzotint.sim.frontend.cached import CachedFrontEnd
+from mezzotint.sim.protocols import Eviction
+from mezzotint.traces.arrivals.base import Schedule
+from mezzotint.traces.similarity.similarities import TextToText
 from tests.sim.lab import engine
-from traces.arrivals.base import Schedule
-from traces.similarity.similarities import TextToText
 
 
 def hits(keys: np.ndarray, size: int, eviction: Eviction, ks: tuple[int, ...] = ()) -> list[bool]:

@@ -11,11 +11,11 @@ import pytest
 from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
-from sim.run.config.choices import choices
-from sim.run.simulate import Outcome, simulate
+from mezzotint.sim.run.config.choices import choices
+from mezzotint.sim.run.simulate import Outcome, simulate
+from mezzotint.traces.table.ingest import ORDER_ONLY
+from mezzotint.traces.table.trace import Trace, make, write
 from tests.sim.lab import configured, simulated
-from traces.table.ingest import ORDER_ONLY
-from traces.table.trace import Trace, make, write
 
 PER_STEP_S = {"sd3.5-large": 1.83, "sdxl": 0.33}
 ROWS = 240
@@ -62,7 +62,7 @@ def served(trace: tuple[Trace, Path]) -> Served:
 
 
 def chosen(group: str, choice: str) -> dict[str, Any]:
-    with initialize_config_module("conf", version_base="1.3"):
+    with initialize_config_module("mezzotint.conf", version_base="1.3"):
         found: dict[str, Any] = OmegaConf.to_container(compose(f"{group}/{choice}")[group])  # type: ignore[assignment]
     return found
 

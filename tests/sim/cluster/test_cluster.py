@@ -9,23 +9,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backends.base import Asset, Cost, Work, WorkFailed
-from sim.cluster.cluster import Cluster
-from sim.cluster.free_workers import FreeWorkers, remove
-from sim.core.errors import ConfigError, SimulationError
-from sim.core.gpu import Gpu
-from sim.core.model import Model
-from sim.core.plan import DECLARED, HIT, MISS, Plan
-from sim.core.request import Request
-from sim.core.worker import Worker
-from sim.engine import Engine
-from sim.execution.continuous_batching import ContinuousBatching
-from sim.execution.loading import ensure
-from sim.execution.sequential import Sequential
-from sim.execution.static_batch import StaticBatch
-from sim.protocols import Scheduler
-from sim.scheduling.hit_miss import HitMiss
-from sim.scheduling.hit_miss_per_worker import HitMissPerWorker
+from mezzotint.backends.base import Asset, Cost, Work, WorkFailed
+from mezzotint.sim.cluster.cluster import Cluster
+from mezzotint.sim.cluster.free_workers import FreeWorkers, remove
+from mezzotint.sim.core.errors import ConfigError, SimulationError
+from mezzotint.sim.core.gpu import Gpu
+from mezzotint.sim.core.model import Model
+from mezzotint.sim.core.plan import DECLARED, HIT, MISS, Plan
+from mezzotint.sim.core.request import Request
+from mezzotint.sim.core.worker import Worker
+from mezzotint.sim.engine import Engine
+from mezzotint.sim.execution.continuous_batching import ContinuousBatching
+from mezzotint.sim.execution.loading import ensure
+from mezzotint.sim.execution.sequential import Sequential
+from mezzotint.sim.execution.static_batch import StaticBatch
+from mezzotint.sim.protocols import Scheduler
+from mezzotint.sim.scheduling.hit_miss import HitMiss
+from mezzotint.sim.scheduling.hit_miss_per_worker import HitMissPerWorker
 from tests.sim.lab import FixedTimes, engine
 
 LOAD_S = 7.0
@@ -312,7 +312,7 @@ def refusal_to_take(prepare: Any) -> str:
 )
 def test_taking_an_unavailable_worker_says_why_it_is_unavailable(prepare: Any, reason: str) -> None:
     message = refusal_to_take(prepare)
-    assert message.startswith("the scheduler (sim.scheduling.fcfs.Fcfs) gave a request to worker 0")
+    assert message.startswith("the scheduler (mezzotint.sim.scheduling.fcfs.Fcfs) gave a request to worker 0")
     assert f"which {reason}; ask Cluster.least_loaded or Cluster.idle" in message
 
 

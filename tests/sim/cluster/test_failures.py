@@ -9,22 +9,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backends.base import Asset, Cost, Work, WorkFailed
-from sim.cluster.failures import Failures
-from sim.core.errors import ConfigError, SimulationError
-from sim.core.request import COMPLETED, FAILED, Request
-from sim.execution.continuous_batching import ContinuousBatching
-from sim.execution.same_size import SameSizeSteps
-from sim.execution.sequential import Sequential
-from sim.execution.static_batch import StaticBatch
-from sim.protocols import Executor, Run, Worker
-from sim.scheduling.batching.dynamic import DynamicBatching
-from sim.scheduling.batching.mlperf import MlperfBatching
-from sim.scheduling.disciplines.shortest_remaining import ShortestRemaining
-from sim.scheduling.fcfs import Fcfs
-from sim.scheduling.latency_predictor import Known
-from sim.scheduling.routing.per_worker import PerWorkerQueues
-from sim.scheduling.routing.routers import RoundRobin
+from mezzotint.backends.base import Asset, Cost, Work, WorkFailed
+from mezzotint.sim.cluster.failures import Failures
+from mezzotint.sim.core.errors import ConfigError, SimulationError
+from mezzotint.sim.core.request import COMPLETED, FAILED, Request
+from mezzotint.sim.execution.continuous_batching import ContinuousBatching
+from mezzotint.sim.execution.same_size import SameSizeSteps
+from mezzotint.sim.execution.sequential import Sequential
+from mezzotint.sim.execution.static_batch import StaticBatch
+from mezzotint.sim.protocols import Executor, Run, Worker
+from mezzotint.sim.scheduling.batching.dynamic import DynamicBatching
+from mezzotint.sim.scheduling.batching.mlperf import MlperfBatching
+from mezzotint.sim.scheduling.disciplines.shortest_remaining import ShortestRemaining
+from mezzotint.sim.scheduling.fcfs import Fcfs
+from mezzotint.sim.scheduling.latency_predictor import Known
+from mezzotint.sim.scheduling.routing.per_worker import PerWorkerQueues
+from mezzotint.sim.scheduling.routing.routers import RoundRobin
 from tests.sim.cluster.test_cluster import Acts
 from tests.sim.execution.test_continuous_batching import Patching, Stepped
 from tests.sim.lab import FixedTimes, engine, simulated

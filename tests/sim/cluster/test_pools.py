@@ -9,20 +9,20 @@ import pandas as pd
 import pytest
 import yaml
 
-from backends.base import Asset, BackendError
-from backends.profile import shipped
-from sim.cli import main
-from sim.cluster.cluster import Cluster
-from sim.core.errors import ConfigError, SimulationError
-from sim.core.gpu import Gpu, Kind
-from sim.core.model import Model
-from sim.core.run_folder import REQUESTS
-from sim.engine import Engine
-from sim.metrics.cost import list_prices
-from sim.protocols import Controller
-from sim.report.runs import load_runs
-from sim.run.config.settings import check
-from sim.run.simulate import Outcome, assemble, replay
+from mezzotint.backends.base import Asset, BackendError
+from mezzotint.backends.profile import shipped
+from mezzotint.sim.cli import main
+from mezzotint.sim.cluster.cluster import Cluster
+from mezzotint.sim.core.errors import ConfigError, SimulationError
+from mezzotint.sim.core.gpu import Gpu, Kind
+from mezzotint.sim.core.model import Model
+from mezzotint.sim.core.run_folder import REQUESTS
+from mezzotint.sim.engine import Engine
+from mezzotint.sim.metrics.cost import list_prices
+from mezzotint.sim.protocols import Controller
+from mezzotint.sim.report.runs import load_runs
+from mezzotint.sim.run.config.settings import check
+from mezzotint.sim.run.simulate import Outcome, assemble, replay
 from tests.sim.lab import FixedTimes, configured, engine, simulated
 
 FAST, SLOW = "h100-sxm", "l40s"

@@ -13,17 +13,23 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from sim.control.autoscaler import Autoscaler, ScalingRule
-from sim.control.foresight import plan_rentals
-from sim.control.instances import Instances
-from sim.control.scaling_rules import PendingRequests, QueueingModel, TargetUtilisation, mean_latency, sustained_load
-from sim.core.errors import ConfigError, SimulationError
-from sim.core.gpu import Gpu
-from sim.engine import Engine
-from sim.metrics.cost import cost
-from sim.metrics.time_series import series
-from sim.protocols import Controller, Run
-from sim.run.simulate import write
+from mezzotint.sim.control.autoscaler import Autoscaler, ScalingRule
+from mezzotint.sim.control.foresight import plan_rentals
+from mezzotint.sim.control.instances import Instances
+from mezzotint.sim.control.scaling_rules import (
+    PendingRequests,
+    QueueingModel,
+    TargetUtilisation,
+    mean_latency,
+    sustained_load,
+)
+from mezzotint.sim.core.errors import ConfigError, SimulationError
+from mezzotint.sim.core.gpu import Gpu
+from mezzotint.sim.engine import Engine
+from mezzotint.sim.metrics.cost import cost
+from mezzotint.sim.metrics.time_series import series
+from mezzotint.sim.protocols import Controller, Run
+from mezzotint.sim.run.simulate import write
 from tests.sim.lab import FixedTimes, engine, simulated
 
 RULES = ("utilisation", "pending", "queueing-model", "foresight")

@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from sim.core.errors import ConfigError, SimulationError
-from sim.core.request import Request
-from sim.frontend.direct import Direct
-from sim.metrics.time_series import series
+from mezzotint.sim.core.errors import ConfigError, SimulationError
+from mezzotint.sim.core.request import Request
+from mezzotint.sim.frontend.direct import Direct
+from mezzotint.sim.metrics.time_series import series
 from tests.sim.cluster.test_cluster import Acts
 from tests.sim.lab import engine, simulated
 

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.control.forecast import HoltWinters
-from sim.control.monitor import GlobalMonitor
-from sim.core.errors import ConfigError
-from sim.scheduling.hit_miss import HitMiss
+from mezzotint.sim.control.forecast import HoltWinters
+from mezzotint.sim.control.monitor import GlobalMonitor
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.scheduling.hit_miss import HitMiss
 from tests.sim.control.test_monitor import MODELS, Cached, Timed
 from tests.sim.lab import engine
 

@@ -8,13 +8,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.control.hindsight import Hindsight, recorded_demand
-from sim.control.optimal_split import Fleet, Split, Weights, best_plan, plan_cost, serve_window, window_capacity
-from sim.control.pid import Pid
-from sim.control.split import Demand, KindCapacity, demand, quality_split, throughput_split
-from sim.core.errors import ConfigError
-from sim.core.model import Model
-from sim.run.simulate import write
+from mezzotint.sim.control.hindsight import Hindsight, recorded_demand
+from mezzotint.sim.control.optimal_split import (
+    Fleet,
+    Split,
+    Weights,
+    best_plan,
+    plan_cost,
+    serve_window,
+    window_capacity,
+)
+from mezzotint.sim.control.pid import Pid
+from mezzotint.sim.control.split import Demand, KindCapacity, demand, quality_split, throughput_split
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.model import Model
+from mezzotint.sim.run.simulate import write
 from tests.sim.lab import engine, simulated
 
 

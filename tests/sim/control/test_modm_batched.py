@@ -8,10 +8,10 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backends.profile import shipped
-from sim.core.errors import ConfigError
-from sim.execution.static_batch import StaticBatch
-from sim.scheduling.batching.hit_miss import HitMissBatching
+from mezzotint.backends.profile import shipped
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.execution.static_batch import StaticBatch
+from mezzotint.sim.scheduling.batching.hit_miss import HitMissBatching
 from tests.sim.lab import FixedTimes, engine, simulated
 from tests.sim.scheduling.test_queues import Marked
 
@@ -54,7 +54,7 @@ def test_modm_batches_hold_one_model_and_raise_throughput_where_batching_pays(cu
 
 
 def test_modm_batched_needs_a_profile_with_batches() -> None:
-    from backends.base import BackendError
+    from mezzotint.backends.base import BackendError
 
     with pytest.raises(BackendError, match="batch"):
         simulated("system=modm-batched", *SATURATED)

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from backends.profile import shipped, within
+from mezzotint.backends.profile import shipped, within
 from tests.sim.lab import simulated
 
 FULL_S = {"mi210": {"sd3.5-large": 91.5, "sdxl": 16.5, "sana-1.6b": 6.5}, "a40": {}}

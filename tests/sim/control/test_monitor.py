@@ -8,22 +8,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backends.base import Cost
-from sim.cluster.failures import Failures
-from sim.control.monitor import GlobalMonitor, WindowCounts
-from sim.control.roles import apply_split
-from sim.control.split import Demand
-from sim.core.errors import ConfigError
-from sim.core.model import Model
-from sim.core.plan import DECLARED, HIT, MISS, Plan
-from sim.core.request import COMPLETED, Request
-from sim.execution.sequential import Sequential
-from sim.execution.static_batch import StaticBatch
-from sim.frontend.direct import Direct
-from sim.protocols import Run
-from sim.scheduling.batching.hit_miss import HitMissBatching
-from sim.scheduling.hit_miss import HitMiss
-from sim.scheduling.hit_miss_per_worker import HitMissPerWorker
+from mezzotint.backends.base import Cost
+from mezzotint.sim.cluster.failures import Failures
+from mezzotint.sim.control.monitor import GlobalMonitor, WindowCounts
+from mezzotint.sim.control.roles import apply_split
+from mezzotint.sim.control.split import Demand
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.model import Model
+from mezzotint.sim.core.plan import DECLARED, HIT, MISS, Plan
+from mezzotint.sim.core.request import COMPLETED, Request
+from mezzotint.sim.execution.sequential import Sequential
+from mezzotint.sim.execution.static_batch import StaticBatch
+from mezzotint.sim.frontend.direct import Direct
+from mezzotint.sim.protocols import Run
+from mezzotint.sim.scheduling.batching.hit_miss import HitMissBatching
+from mezzotint.sim.scheduling.hit_miss import HitMiss
+from mezzotint.sim.scheduling.hit_miss_per_worker import HitMissPerWorker
 from tests.sim.cluster.test_cluster import Acts
 from tests.sim.lab import FixedTimes, engine, simulated
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from sim.control.pid import Pid
-from sim.control.split import Demand, KindCapacity, capacity_left, demand, quality_split, throughput_split
-from sim.core.errors import ConfigError
-from sim.run.config.build import build
+from mezzotint.sim.control.pid import Pid
+from mezzotint.sim.control.split import Demand, KindCapacity, capacity_left, demand, quality_split, throughput_split
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.run.config.build import build
 
 LARGE, SDXL, SANA = 60 / 91.5, 60 / 16.5, 60 / 6.5
 RATES = range(6, 29, 2)
@@ -118,4 +118,4 @@ def test_pid_settles_at_its_target(start: int, target: int) -> None:
 @pytest.mark.parametrize("setting", [{"kp": -1.0}, {"ki": math.inf}, {"kd": math.nan}, {"max_integral": -1.0}])
 def test_invalid_pid_gain_is_refused(setting: dict[str, float]) -> None:
     with pytest.raises(ConfigError, match=next(iter(setting))):
-        build({"_target_": "sim.control.pid.Pid", **setting}, "controller.pid")
+        build({"_target_": "mezzotint.sim.control.pid.Pid", **setting}, "controller.pid")

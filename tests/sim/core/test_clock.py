@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from simpy.core import EmptySchedule
 
-from sim.core.clock import ARRIVAL, COMPLETION, CONTROL, Clock
+from mezzotint.sim.core.clock import ARRIVAL, COMPLETION, CONTROL, Clock
 
 
 @pytest.mark.invariant(2)

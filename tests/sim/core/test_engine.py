@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from backends.base import Cost, Work, WorkFailed
-from sim.core.errors import SimulationError
-from sim.core.request import DISCARDED, Request
-from sim.core.streams import stream
-from sim.engine import Engine
-from sim.protocols import Run, Scheduler, Worker
-from sim.scheduling.fcfs import Fcfs
+from mezzotint.backends.base import Cost, Work, WorkFailed
+from mezzotint.sim.core.errors import SimulationError
+from mezzotint.sim.core.request import DISCARDED, Request
+from mezzotint.sim.core.streams import stream
+from mezzotint.sim.engine import Engine
+from mezzotint.sim.protocols import Run, Scheduler, Worker
+from mezzotint.sim.scheduling.fcfs import Fcfs
 from tests.sim.cluster.test_cluster import Acts
 from tests.sim.lab import FixedTimes, engine
 

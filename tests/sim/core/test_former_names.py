@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from sim.cli import main
-from sim.core.former_names import present_config, present_word, table
-from sim.metrics.run_files import read_config
-from sim.run.config.choices import choices, groups
+from mezzotint.sim.cli import main
+from mezzotint.sim.core.former_names import present_config, present_word, table
+from mezzotint.sim.metrics.run_files import read_config
+from mezzotint.sim.run.config.choices import choices, groups
 from tests.identity.forms import former_word
 
 RUNS = Path(__file__).with_name("former_runs")
@@ -41,7 +41,7 @@ def test_former_name_is_refused_with_the_present_one(
 
 def test_a_plugin_may_use_a_former_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "theirs.py").write_text(
-        "from sim.execution.sequential import Sequential\n\n\n"
+        "from mezzotint.sim.execution.sequential import Sequential\n\n\n"
         "class Theirs(Sequential):\n"
         "    def __init__(self, limit: int = 1) -> None:\n"
         "        super().__init__()\n"
@@ -80,7 +80,7 @@ def test_former_config_yaml_gives_same_results(name: str, tmp_path: Path, capsys
 def test_report_reads_a_former_run_in_present_names(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text((RUNS / "nirvana.yaml").read_text())
     config = read_config(tmp_path)
-    assert config["frontend"]["_target_"] == "sim.frontend.cached.CachedFrontEnd"
+    assert config["frontend"]["_target_"] == "mezzotint.sim.frontend.cached.CachedFrontEnd"
     assert config["cache"]["evict_by"] == "prompt"
     assert not {*table()["groups"]} & {*config}
     assert present_config(config) == config

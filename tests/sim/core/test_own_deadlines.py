@@ -8,22 +8,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.core.errors import ConfigError
-from sim.core.slo import parse_by_size
-from sim.core.workload import StandaloneLatency, Workload
-from sim.report import tables
-from sim.report.answer import answer
-from sim.report.compare import slo_multiples
-from sim.report.runs import load_runs
-from sim.report.vllm_omni import vllm_omni
-from sim.run.simulate import write as write_run
-from sim.scheduling.disciplines.edf import Edf
-from sim.scheduling.routing.per_worker import PerWorkerQueues
-from sim.scheduling.routing.routers import RoundRobin
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.slo import parse_by_size
+from mezzotint.sim.core.workload import StandaloneLatency, Workload
+from mezzotint.sim.report import tables
+from mezzotint.sim.report.answer import answer
+from mezzotint.sim.report.compare import slo_multiples
+from mezzotint.sim.report.runs import load_runs
+from mezzotint.sim.report.vllm_omni import vllm_omni
+from mezzotint.sim.run.simulate import write as write_run
+from mezzotint.sim.scheduling.disciplines.edf import Edf
+from mezzotint.sim.scheduling.routing.per_worker import PerWorkerQueues
+from mezzotint.sim.scheduling.routing.routers import RoundRobin
+from mezzotint.traces.arrivals.base import Schedule
+from mezzotint.traces.table.trace import make
+from mezzotint.traces.table.trace import write as write_trace
 from tests.sim.lab import engine, simulated
-from traces.arrivals.base import Schedule
-from traces.table.trace import make
-from traces.table.trace import write as write_trace
 
 SDXL = ("models=sdxl-mlperf", "cluster=l40s", "cluster.count=1")
 EDF = ("scheduler=per-worker", "router=round-robin", "discipline=edf")

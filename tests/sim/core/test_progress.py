@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.core.progress import StageCost
+from mezzotint.sim.core.progress import StageCost
 
 
 @st.composite

@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.core.errors import ConfigError
-from sim.core.slo import Limit, parse_limit
-from sim.core.workload import StandaloneLatency, Workload
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.slo import Limit, parse_limit
+from mezzotint.sim.core.workload import StandaloneLatency, Workload
+from mezzotint.traces.arrivals.base import Schedule
 from tests.sim.lab import configured, simulated
-from traces.arrivals.base import Schedule
 
 SMALL = ("trace.requests=60", "cluster.count=4", "arrivals.rate_rpm=4")
 

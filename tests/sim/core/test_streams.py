@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sim.core import streams
+from mezzotint.sim.core import streams
 from tests.conftest import REPOSITORY
 
 TABLE = [value for name, value in vars(streams).items() if name.isupper()]
@@ -41,7 +41,7 @@ def _asked(package: str) -> Iterator[str]:
 
 
 def _names(node: Any) -> list[str]:
-    """Return the names that an expression stands for: a literal, or a constant of sim.core.streams."""
+    """Return the names that an expression stands for: a literal, or a constant of mezzotint.sim.core.streams."""
     if isinstance(node, ast.Constant):
         return [node.value]
     if isinstance(node, ast.JoinedStr):

@@ -8,27 +8,27 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backends.base import Cost, Work
-from sim.addons.kernels import Kernels
-from sim.core.errors import ConfigError, SimulationError
-from sim.core.plan import Plan
-from sim.core.request import Request
-from sim.core.workload import StandaloneLatency, Workload, standalone
-from sim.engine import Engine
-from sim.execution.continuous_batching import ContinuousBatching
-from sim.execution.feature_cache.steps import StepCaching
-from sim.execution.same_size import SameSizeSteps
-from sim.execution.static_batch import StaticBatch
-from sim.frontend.direct import Direct
-from sim.protocols import Worker
-from sim.scheduling.batching.dynamic import DynamicBatching
-from sim.scheduling.disciplines.shortest_remaining import ShortestRemaining
-from sim.scheduling.latency_predictor import Known
-from sim.scheduling.routing.per_worker import PerWorkerQueues
-from sim.scheduling.routing.routers import LeastOutstanding
+from mezzotint.backends.base import Cost, Work
+from mezzotint.sim.addons.kernels import Kernels
+from mezzotint.sim.core.errors import ConfigError, SimulationError
+from mezzotint.sim.core.plan import Plan
+from mezzotint.sim.core.request import Request
+from mezzotint.sim.core.workload import StandaloneLatency, Workload, standalone
+from mezzotint.sim.engine import Engine
+from mezzotint.sim.execution.continuous_batching import ContinuousBatching
+from mezzotint.sim.execution.feature_cache.steps import StepCaching
+from mezzotint.sim.execution.same_size import SameSizeSteps
+from mezzotint.sim.execution.static_batch import StaticBatch
+from mezzotint.sim.frontend.direct import Direct
+from mezzotint.sim.protocols import Worker
+from mezzotint.sim.scheduling.batching.dynamic import DynamicBatching
+from mezzotint.sim.scheduling.disciplines.shortest_remaining import ShortestRemaining
+from mezzotint.sim.scheduling.latency_predictor import Known
+from mezzotint.sim.scheduling.routing.per_worker import PerWorkerQueues
+from mezzotint.sim.scheduling.routing.routers import LeastOutstanding
+from mezzotint.traces.arrivals.base import Schedule
 from tests.sim.lab import FixedTimes, configured, engine, simulated
 from tests.sim.scheduling.test_queueing import check, mdc_wait
-from traces.arrivals.base import Schedule
 
 STEPS = 50
 

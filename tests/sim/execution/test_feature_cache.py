@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backends.base import Cost, Work
-from sim.core.errors import ConfigError
-from sim.core.request import Request
-from sim.engine import Engine
-from sim.execution.continuous_batching import ContinuousBatching
-from sim.execution.feature_cache.blocks import PatchLevel, WholeImage, reused_shares
-from sim.execution.feature_cache.feature_similarity import AssumedFeatureSimilarity, MeasuredFeatureSimilarity
-from sim.execution.feature_cache.overhead import Overhead
-from sim.execution.feature_cache.steps import StepCaching
-from sim.protocols import FeatureCache
+from mezzotint.backends.base import Cost, Work
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.request import Request
+from mezzotint.sim.engine import Engine
+from mezzotint.sim.execution.continuous_batching import ContinuousBatching
+from mezzotint.sim.execution.feature_cache.blocks import PatchLevel, WholeImage, reused_shares
+from mezzotint.sim.execution.feature_cache.feature_similarity import AssumedFeatureSimilarity, MeasuredFeatureSimilarity
+from mezzotint.sim.execution.feature_cache.overhead import Overhead
+from mezzotint.sim.execution.feature_cache.steps import StepCaching
+from mezzotint.sim.protocols import FeatureCache
 from tests.sim.execution.test_continuous_batching import Stepped
 from tests.sim.lab import engine, simulated
 

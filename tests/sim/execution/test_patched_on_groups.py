@@ -6,18 +6,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from backends.base import Cost, Work
-from sim.control.one_group import OneGroup
-from sim.core.errors import ConfigError, SimulationError
-from sim.core.gpu import Gpu
-from sim.engine import Engine
-from sim.execution.continuous_batching import ContinuousBatching
-from sim.execution.patched import PatchedSteps
-from sim.execution.same_size import SameSizeSteps
-from sim.protocols import Steps
-from sim.scheduling.fcfs import Fcfs
-from sim.scheduling.routing.per_worker import PerWorkerQueues
-from sim.scheduling.routing.routers import RoundRobin
+from mezzotint.backends.base import Cost, Work
+from mezzotint.sim.control.one_group import OneGroup
+from mezzotint.sim.core.errors import ConfigError, SimulationError
+from mezzotint.sim.core.gpu import Gpu
+from mezzotint.sim.engine import Engine
+from mezzotint.sim.execution.continuous_batching import ContinuousBatching
+from mezzotint.sim.execution.patched import PatchedSteps
+from mezzotint.sim.execution.same_size import SameSizeSteps
+from mezzotint.sim.protocols import Steps
+from mezzotint.sim.scheduling.fcfs import Fcfs
+from mezzotint.sim.scheduling.routing.per_worker import PerWorkerQueues
+from mezzotint.sim.scheduling.routing.routers import RoundRobin
 from tests.sim.lab import FixedTimes, configured, engine, simulated
 
 STEPS = 4

@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from backends.base import BackendError, Work, standalone_cost
-from backends.profile import Point, Profile, StepShares, read, write
-from backends.profiled import Profiled
-from sim.core.errors import ConfigError
-from sim.core.progress import Progress
-from sim.engine import Engine
-from sim.protocols import CostOf, GroupPolicy, Launch, Run, StageView
-from sim.scheduling.estimates import Scaled
-from sim.scheduling.group_policies.edf import EarliestDeadline
-from sim.scheduling.stages import StageScheduler
+from mezzotint.backends.base import BackendError, Work, standalone_cost
+from mezzotint.backends.profile import Point, Profile, StepShares, read, write
+from mezzotint.backends.profiled import Profiled
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.progress import Progress
+from mezzotint.sim.engine import Engine
+from mezzotint.sim.protocols import CostOf, GroupPolicy, Launch, Run, StageView
+from mezzotint.sim.scheduling.estimates import Scaled
+from mezzotint.sim.scheduling.group_policies.edf import EarliestDeadline
+from mezzotint.sim.scheduling.stages import StageScheduler
 from tests.sim.scheduling.group_policies.lab import (
     SIDES,
     STEP_S,

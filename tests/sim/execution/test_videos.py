@@ -10,20 +10,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backends.base import BackendError, Work, standalone_cost
-from backends.profile import Point, Profile, read, write
-from backends.profiled import Profiled
-from sim.core.errors import ConfigError
-from sim.core.model import Model
-from sim.report.runs import load_runs
-from sim.run.simulate import Outcome, simulate
-from sim.run.simulate import write as write_run
+from mezzotint.backends.base import BackendError, Work, standalone_cost
+from mezzotint.backends.profile import Point, Profile, read, write
+from mezzotint.backends.profiled import Profiled
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.model import Model
+from mezzotint.sim.report.runs import load_runs
+from mezzotint.sim.run.simulate import Outcome, simulate
+from mezzotint.sim.run.simulate import write as write_run
+from mezzotint.traces.error import TraceError
+from mezzotint.traces.sources.mix import Mix
+from mezzotint.traces.table.trace import make
+from mezzotint.traces.table.trace import write as write_trace
 from tests.conftest import ORACLES
 from tests.sim.lab import configured, simulated
-from traces.error import TraceError
-from traces.sources.mix import Mix
-from traces.table.trace import make
-from traces.table.trace import write as write_trace
 
 WAN = ("models=wan2.2", "cluster=ascend-910b2")
 SDXL = ("models=sdxl-mlperf", "cluster=l40s")

@@ -5,13 +5,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from backends.profile import read
-from sim.cli import main
-from sim.fit.profile.cells import Cell, cells, longest, split, windows
-from sim.fit.profile.command import backend
-from sim.fit.profile.fit import MIN_SCATTER, fit
-from sim.fit.profile.observed import Observed, first_arrival, observed
-from traces.table.trace import Trace, make, write
+from mezzotint.backends.profile import read
+from mezzotint.sim.cli import main
+from mezzotint.sim.fit.profile.cells import Cell, cells, longest, split, windows
+from mezzotint.sim.fit.profile.command import backend
+from mezzotint.sim.fit.profile.fit import MIN_SCATTER, fit
+from mezzotint.sim.fit.profile.observed import Observed, first_arrival, observed
+from mezzotint.traces.table.trace import Trace, make, write
 
 SIZES = ((512, 512), (512, 768), (1024, 512), (1024, 1024))
 

@@ -19,24 +19,24 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("diffusers")
 pytest.importorskip("torchmetrics")
 
-import sim.cli  # noqa: E402
-from backends.base import BackendError  # noqa: E402
-from backends.quality import ClipWeights, PickScore  # noqa: E402
-from backends.quality.clip import PICKSCORE, PICKSCORE_TOKENIZER  # noqa: E402
-from sim.cache.selector import Thresholds  # noqa: E402
-from sim.core.errors import ConfigError  # noqa: E402
-from sim.fit.selector import live  # noqa: E402
-from sim.fit.selector.journal import Scores  # noqa: E402
-from sim.fit.selector.options import Options  # noqa: E402
-from sim.fit.selector.page import SelectorCalibration, draw  # noqa: E402
-from sim.fit.selector.pairs import Pair  # noqa: E402
-from sim.fit.selector.rule import Threshold  # noqa: E402
-from sim.run.commands import run_command  # noqa: E402
-from sim.run.config.build import build  # noqa: E402
+import mezzotint.sim.cli  # noqa: E402
+from mezzotint.backends.base import BackendError  # noqa: E402
+from mezzotint.backends.quality import ClipWeights, PickScore  # noqa: E402
+from mezzotint.backends.quality.clip import PICKSCORE, PICKSCORE_TOKENIZER  # noqa: E402
+from mezzotint.sim.cache.selector import Thresholds  # noqa: E402
+from mezzotint.sim.core.errors import ConfigError  # noqa: E402
+from mezzotint.sim.fit.selector import live  # noqa: E402
+from mezzotint.sim.fit.selector.journal import Scores  # noqa: E402
+from mezzotint.sim.fit.selector.options import Options  # noqa: E402
+from mezzotint.sim.fit.selector.page import SelectorCalibration, draw  # noqa: E402
+from mezzotint.sim.fit.selector.pairs import Pair  # noqa: E402
+from mezzotint.sim.fit.selector.rule import Threshold  # noqa: E402
+from mezzotint.sim.run.commands import run_command  # noqa: E402
+from mezzotint.sim.run.config.build import build  # noqa: E402
+from mezzotint.traces.error import TraceError  # noqa: E402
+from mezzotint.traces.sources.synthetic import Synthetic  # noqa: E402
+from mezzotint.traces.table.trace import write  # noqa: E402
 from tests.traces.lab import tiny_clip  # noqa: E402
-from traces.error import TraceError  # noqa: E402
-from traces.sources.synthetic import Synthetic  # noqa: E402
-from traces.table.trace import write  # noqa: E402
 
 TINY = ["--family", "sdxl", "--scale", "tiny", "--size", "64", "--requests", "200"]
 
@@ -73,7 +73,7 @@ def falls_with_k(similarity: float, k: int) -> float:
 @pytest.fixture
 def plant(monkeypatch: pytest.MonkeyPatch) -> Callable[[Planted], Planted]:
     def put(planted: Planted) -> Planted:
-        monkeypatch.setattr("sim.fit.selector.live.open_models", lambda options: planted)
+        monkeypatch.setattr("mezzotint.sim.fit.selector.live.open_models", lambda options: planted)
         return planted
 
     return put
@@ -121,13 +121,13 @@ def test_run_takes_the_written_thresholds_unchanged(tmp_path: Path, plant: Any, 
     head = (tmp_path / "selector" / "measured.yaml").read_text()
     command = next(line for line in head.splitlines() if "mezzotint run" in line).removeprefix("# mezzotint ")
     words = command.replace("FOLDER", str(tmp_path)).split()
-    assert sim.cli.main([*words, "trace.requests=60", "preload=30", f"run.dir={folder}"]) == 0
+    assert mezzotint.sim.cli.main([*words, "trace.requests=60", "preload=30", f"run.dir={folder}"]) == 0
     ran = yaml.safe_load((folder / "config.yaml").read_text())
     written = yaml.safe_load((tmp_path / "selector" / "measured.yaml").read_text())
     assert ran["selector"] == written
     assert set(written["thresholds"]) == {5, 10}
     if small:
-        assert ran["similarity"] == {"_target_": "traces.similarity.similarities.TextToText"}
+        assert ran["similarity"] == {"_target_": "mezzotint.traces.similarity.similarities.TextToText"}
         assert "reaches alpha = 0.95" in (tmp_path / "selector.md").read_text()
     else:
         assert ran["cache"]["latents_at"] == [5, 10]
@@ -317,6 +317,8 @@ def test_metric_loads_weights_only_if_it_needs_them(tmp_path: Path) -> None:
 
 
 def test_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sim.fit.selector.command.find_spec", lambda name: None if name == "torchmetrics" else True)
+    monkeypatch.setattr(
+        "mezzotint.sim.fit.selector.command.find_spec", lambda name: None if name == "torchmetrics" else True
+    )
     with pytest.raises(BackendError, match=r"needs torchmetrics; install with: pip install 'mezzotint\[live\]'"):
         calibrate(tmp_path)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sim.fit.selector.pairs import choose
-from traces.encoders.embeddings import embed
-from traces.encoders.ngram import HashedNgrams
-from traces.error import TraceError
-from traces.sources.synthetic import Synthetic
-from traces.table.trace import Trace
+from mezzotint.sim.fit.selector.pairs import choose
+from mezzotint.traces.encoders.embeddings import embed
+from mezzotint.traces.encoders.ngram import HashedNgrams
+from mezzotint.traces.error import TraceError
+from mezzotint.traces.sources.synthetic import Synthetic
+from mezzotint.traces.table.trace import Trace
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.fit.selector.rule import Rule, lowest_similarity, thresholds
+from mezzotint.sim.fit.selector.rule import Rule, lowest_similarity, thresholds
 
 KS = (5, 10, 15, 20, 25)
 

@@ -8,21 +8,29 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.cli import main
-from sim.core.errors import ConfigError
-from sim.fit.similarity_map.command import TARGETS
-from sim.fit.similarity_map.fit import KS, CacheReplays, PublishedValue, fit, misfit, predictions, published_values
-from sim.fit.similarity_map.replay import replay
-from sim.papers.scorecard.targets import Target, load_targets
-from sim.run.simulate import simulate
+from mezzotint.sim.cli import main
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.fit.similarity_map.command import TARGETS
+from mezzotint.sim.fit.similarity_map.fit import (
+    KS,
+    CacheReplays,
+    PublishedValue,
+    fit,
+    misfit,
+    predictions,
+    published_values,
+)
+from mezzotint.sim.fit.similarity_map.replay import replay
+from mezzotint.sim.papers.scorecard.targets import Target, load_targets
+from mezzotint.sim.run.simulate import simulate
+from mezzotint.traces.encoders.embeddings import embed
+from mezzotint.traces.encoders.ngram import HashedNgrams
+from mezzotint.traces.similarity.neighbours import cached_neighbours
+from mezzotint.traces.similarity.similarities import TextToText
+from mezzotint.traces.similarity.similarity_map import PiecewiseLinear
+from mezzotint.traces.sources.synthetic import Synthetic
+from mezzotint.traces.table.trace import write
 from tests.sim.lab import configured
-from traces.encoders.embeddings import embed
-from traces.encoders.ngram import HashedNgrams
-from traces.similarity.neighbours import cached_neighbours
-from traces.similarity.similarities import TextToText
-from traces.similarity.similarity_map import PiecewiseLinear
-from traces.sources.synthetic import Synthetic
-from traces.table.trace import write
 
 LIMITS = (0.6, 0.7, 0.85, 0.95)
 
@@ -67,7 +75,7 @@ def test_replay_hit_rate_and_saving_match_the_simulator(tmp_path: Path, preload:
         "cluster=a10g", "trace=file", f"trace.path={trace.path}", "cache.capacity=200", f"preload={preload}",
     )  # fmt: skip
     config["similarity_map"] = {
-        "_target_": "traces.similarity.similarity_map.PiecewiseLinear",
+        "_target_": "mezzotint.traces.similarity.similarity_map.PiecewiseLinear",
         "at": at,
         "source": "a test",
     }
@@ -115,7 +123,7 @@ def test_only_targets_of_role_fit_are_fitted() -> None:
 def test_written_similarity_map_can_be_used_by_a_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sim.fit.similarity_map.command.PRELOAD", 100)
+    monkeypatch.setattr("mezzotint.sim.fit.similarity_map.command.PRELOAD", 100)
     trace = write(Synthetic(requests=400, history=0).load(np.random.default_rng(3)), tmp_path / "t.parquet")
     words = ["calibrate", "similarity-map", "--trace", str(trace.path), "--floors", "0.5,0.6", "-o", str(tmp_path)]
     assert main([*words, "--check", str(trace.path), "--rows", "300"]) == 0
@@ -131,7 +139,7 @@ def test_without_a_check_trace_no_values_are_shown_beside(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A single floor leaves no alternative to try; a short trace may be read whole."""
-    monkeypatch.setattr("sim.fit.similarity_map.command.PRELOAD", 100)
+    monkeypatch.setattr("mezzotint.sim.fit.similarity_map.command.PRELOAD", 100)
     trace = write(Synthetic(requests=200, history=0).load(np.random.default_rng(3)), tmp_path / "t.parquet")
     out = tmp_path / "new" / "scale"
     words = ["calibrate", "similarity-map", "--trace", str(trace.path), "--floors", "0.5", "-o", str(out / "s.yaml")]

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from mezzotint.traces.error import TraceError
 from tests.sim.lab import configured, simulated
-from traces.error import TraceError
 
 A10G = ("cluster=a10g", "arrivals=closed", "trace.requests=400", "preload=100")
 SYSTEMS = {"gpt-cache": ("encoder=ngram",), "pinecone": (), "crs": ("selector.thresholds={50: 0.25}",)}
@@ -53,10 +53,11 @@ def test_lower_threshold_retrieves_more(system: str) -> None:
 
 
 def test_gpt_cache_has_its_own_default_encoder() -> None:
-    assert configured("system=gpt-cache")["encoder"]["_target_"] == "traces.encoders.minilm.MiniLM"
-    assert configured("system=pinecone")["encoder"]["_target_"] == "traces.encoders.ngram.HashedNgrams"
+    assert configured("system=gpt-cache")["encoder"]["_target_"] == "mezzotint.traces.encoders.minilm.MiniLM"
+    assert configured("system=pinecone")["encoder"]["_target_"] == "mezzotint.traces.encoders.ngram.HashedNgrams"
     assert (
-        configured("system=gpt-cache", "encoder=ngram")["encoder"]["_target_"] == "traces.encoders.ngram.HashedNgrams"
+        configured("system=gpt-cache", "encoder=ngram")["encoder"]["_target_"]
+        == "mezzotint.traces.encoders.ngram.HashedNgrams"
     )
 
 

@@ -5,20 +5,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.cache.admission import All, Large, Misses
-from sim.cache.cache import ArtifactCache
-from sim.cache.eviction import Fifo
-from sim.cache.selector import Thresholds
-from sim.core.errors import ConfigError
-from sim.core.model import Model
-from sim.core.plan import MISSING
-from sim.engine import Engine
-from sim.frontend.cached import CachedFrontEnd
-from sim.protocols import Admission
-from sim.scheduling.hit_miss import HitMiss
+from mezzotint.sim.cache.admission import All, Large, Misses
+from mezzotint.sim.cache.cache import ArtifactCache
+from mezzotint.sim.cache.eviction import Fifo
+from mezzotint.sim.cache.selector import Thresholds
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.model import Model
+from mezzotint.sim.core.plan import MISSING
+from mezzotint.sim.engine import Engine
+from mezzotint.sim.frontend.cached import CachedFrontEnd
+from mezzotint.sim.protocols import Admission
+from mezzotint.sim.scheduling.hit_miss import HitMiss
+from mezzotint.traces.arrivals.base import Schedule
+from mezzotint.traces.similarity.similarities import DECIMALS, TextToText
 from tests.sim.lab import FixedTimes, engine, simulated
-from traces.arrivals.base import Schedule
-from traces.similarity.similarities import DECIMALS, TextToText
 
 NIRVANA = {5: 0.65, 10: 0.75, 15: 0.85, 20: 0.90, 25: 0.95}
 

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.control.diffserve import DiffServe
-from sim.core.errors import ConfigError
-from sim.frontend.cascade import Cascade
-from sim.run.config.settings import check
-from sim.run.simulate import assemble
+from mezzotint.sim.control.diffserve import DiffServe
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.frontend.cascade import Cascade
+from mezzotint.sim.run.config.settings import check
+from mezzotint.sim.run.simulate import assemble
 from tests.sim.lab import configured, simulated
 
 DIFFSERVE = ("system=diffserve", "cluster=a100", "cluster.count=4", "quality=alpha", "slo=[5s]", "trace.requests=300")

@@ -12,20 +12,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.cache.admission import Misses
-from sim.cache.cache import ArtifactCache
-from sim.cache.eviction import Fifo
-from sim.cache.index import VectorIndex
-from sim.cache.selector import Thresholds
-from sim.cli import main
-from sim.core.errors import ConfigError
-from sim.core.plan import DECLARED, LOOKUPS
-from sim.engine import Engine
-from sim.frontend.cached import CachedFrontEnd
-from sim.frontend.declared_hits import DeclaredHits
+from mezzotint.sim.cache.admission import Misses
+from mezzotint.sim.cache.cache import ArtifactCache
+from mezzotint.sim.cache.eviction import Fifo
+from mezzotint.sim.cache.index import VectorIndex
+from mezzotint.sim.cache.selector import Thresholds
+from mezzotint.sim.cli import main
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.plan import DECLARED, LOOKUPS
+from mezzotint.sim.engine import Engine
+from mezzotint.sim.frontend.cached import CachedFrontEnd
+from mezzotint.sim.frontend.declared_hits import DeclaredHits
+from mezzotint.traces.arrivals.base import Schedule
+from mezzotint.traces.similarity.similarities import TextToText
 from tests.sim.lab import engine, simulated
-from traces.arrivals.base import Schedule
-from traces.similarity.similarities import TextToText
 
 KS = (5, 10, 15, 20, 25)
 SELECTOR = Thresholds(dict(zip(KS, (0.65, 0.75, 0.85, 0.9, 0.95), strict=True)), strict=True)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.core.errors import ConfigError
-from sim.frontend.delay import Constant, Delay, Empirical, LogNormal, RowDelays
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.frontend.delay import Constant, Delay, Empirical, LogNormal, RowDelays
 from tests.sim.lab import simulated
 
 MANY = 200_000
@@ -50,7 +50,7 @@ def test_delay_of_a_row_does_not_depend_on_other_rows(rows: set[int]) -> None:
     assert all(some.for_row(row) == wanted[row] for row in sorted(rows))
 
 
-SPREAD = "frontend.search_s={_target_: sim.frontend.delay.LogNormal, median_s: 0.1, p99_s: 0.4}"
+SPREAD = "frontend.search_s={_target_: mezzotint.sim.frontend.delay.LogNormal, median_s: 0.1, p99_s: 0.4}"
 
 
 def test_two_systems_draw_the_same_delay_for_each_request() -> None:
@@ -78,12 +78,24 @@ def test_plain_number_is_a_constant_delay_and_stated_as_one() -> None:
         ("frontend.search_s=-1", r"frontend\.search_s: found -1, expected float at least 0"),
         ("frontend.fetch_s=nan", r"frontend\.fetch_s: found nan"),
         ("frontend.fetch_s=soon", r"frontend\.fetch_s: found 'soon', expected float at least 0 .* or Delay"),
-        ("frontend.search_s={_target_: sim.frontend.delay.LogNormal, median_s: 0.1}", "expected either median_s and"),
-        ("frontend.search_s={_target_: sim.frontend.delay.LogNormal, mean_s: 1, cv: 1, p99_s: 2}", "expected either"),
-        ("frontend.search_s={_target_: sim.frontend.delay.LogNormal, median_s: 2, p99_s: 1}", "expected either"),
-        ("frontend.search_s={_target_: sim.frontend.delay.Empirical, quantiles_s: [1, 0.5]}", "that do not fall"),
         (
-            "frontend.search_s={_target_: sim.cache.selector.Thresholds, thresholds: {5: 0.5}}",
+            "frontend.search_s={_target_: mezzotint.sim.frontend.delay.LogNormal, median_s: 0.1}",
+            "expected either median_s and",
+        ),
+        (
+            "frontend.search_s={_target_: mezzotint.sim.frontend.delay.LogNormal, mean_s: 1, cv: 1, p99_s: 2}",
+            "expected either",
+        ),
+        (
+            "frontend.search_s={_target_: mezzotint.sim.frontend.delay.LogNormal, median_s: 2, p99_s: 1}",
+            "expected either",
+        ),
+        (
+            "frontend.search_s={_target_: mezzotint.sim.frontend.delay.Empirical, quantiles_s: [1, 0.5]}",
+            "that do not fall",
+        ),
+        (
+            "frontend.search_s={_target_: mezzotint.sim.cache.selector.Thresholds, thresholds: {5: 0.5}}",
             "is no Delay: it lacks draw",
         ),
     ],

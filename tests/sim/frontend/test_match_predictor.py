@@ -8,20 +8,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import SGDOneClassSVM
 
-from sim.cache.cache import ArtifactCache
-from sim.cache.eviction import Fifo
-from sim.cache.selector import Thresholds
-from sim.core.errors import ConfigError
-from sim.core.plan import FORGONE_MATCH, HIT, MISS, PREDICTED_MISS
-from sim.core.request import Request
-from sim.engine import Engine
-from sim.frontend.cached import CachedFrontEnd
-from sim.frontend.match_predictor import Always, OneClassSvm, cheapest_threshold
-from sim.metrics.recorder import TRAININGS
-from sim.metrics.summary import MeasuredWindow
-from sim.protocols import Change, MatchPredictor, Run
+from mezzotint.sim.cache.cache import ArtifactCache
+from mezzotint.sim.cache.eviction import Fifo
+from mezzotint.sim.cache.selector import Thresholds
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.plan import FORGONE_MATCH, HIT, MISS, PREDICTED_MISS
+from mezzotint.sim.core.request import Request
+from mezzotint.sim.engine import Engine
+from mezzotint.sim.frontend.cached import CachedFrontEnd
+from mezzotint.sim.frontend.match_predictor import Always, OneClassSvm, cheapest_threshold
+from mezzotint.sim.metrics.recorder import TRAININGS
+from mezzotint.sim.metrics.summary import MeasuredWindow
+from mezzotint.sim.protocols import Change, MatchPredictor, Run
+from mezzotint.traces.similarity.similarities import SimilaritySource, TextToText
 from tests.sim.lab import engine, simulated
-from traces.similarity.similarities import SimilaritySource, TextToText
 
 PRELOAD, SEARCH_S, FULL_S = 300, 0.1, 8.0
 
@@ -240,7 +240,7 @@ def test_threshold_is_chosen_on_preloaded_prompts_alone(monkeypatch: pytest.Monk
         chosen.append(int((scores > threshold).sum()))
         return threshold
 
-    monkeypatch.setattr("sim.frontend.match_predictor.cheapest_threshold", watched)
+    monkeypatch.setattr("mezzotint.sim.frontend.match_predictor.cheapest_threshold", watched)
     for rows in (vectors, other):
         predictor = OneClassSvm(
             nu=0.1, per_10k_s=0.0, threshold=None, search_s=FULL_S / 2 / 0.3, selector=Thresholds({25: 0.9})

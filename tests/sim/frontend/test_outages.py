@@ -8,20 +8,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.cache.admission import All, Misses
-from sim.cache.cache import ArtifactCache
-from sim.cache.eviction import Fifo
-from sim.cache.index import VectorIndex
-from sim.cache.selector import Thresholds
-from sim.cache.store import ArtifactStore
-from sim.core.errors import ConfigError
-from sim.core.plan import HIT, LOOKUPS, MISS, MISSING, NO_DATABASE, STALE
-from sim.engine import Engine
-from sim.frontend.cached import CachedFrontEnd
-from sim.frontend.match_predictor import OneClassSvm
-from sim.metrics.recorder import TRAININGS
+from mezzotint.sim.cache.admission import All, Misses
+from mezzotint.sim.cache.cache import ArtifactCache
+from mezzotint.sim.cache.eviction import Fifo
+from mezzotint.sim.cache.index import VectorIndex
+from mezzotint.sim.cache.selector import Thresholds
+from mezzotint.sim.cache.store import ArtifactStore
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.plan import HIT, LOOKUPS, MISS, MISSING, NO_DATABASE, STALE
+from mezzotint.sim.engine import Engine
+from mezzotint.sim.frontend.cached import CachedFrontEnd
+from mezzotint.sim.frontend.match_predictor import OneClassSvm
+from mezzotint.sim.metrics.recorder import TRAININGS
+from mezzotint.traces.similarity.similarities import TextToText
 from tests.sim.lab import engine, simulated
-from traces.similarity.similarities import TextToText
 
 Windows = Sequence[tuple[float, float]]
 

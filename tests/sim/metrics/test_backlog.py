@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy.special import stdtrit
 
-from sim.cli import main
-from sim.metrics.backlog import FALSE_ALARM, QUANTILE, SPANS, backlog
-from sim.metrics.request_columns import RequestColumns
+from mezzotint.sim.cli import main
+from mezzotint.sim.metrics.backlog import FALSE_ALARM, QUANTILE, SPANS, backlog
+from mezzotint.sim.metrics.request_columns import RequestColumns
 from tests.sim.lab import engine, simulated
 
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.core.errors import ConfigError
-from sim.core.gpu import Gpu
-from sim.metrics.cost import PaidService, list_prices, rate_usd_h
-from sim.run.config.choices import gpus
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.gpu import Gpu
+from mezzotint.sim.metrics.cost import PaidService, list_prices, rate_usd_h
+from mezzotint.sim.run.config.choices import gpus
 from tests.sim.lab import simulated
 
 A10G = ("cluster=a10g", "arrivals=closed", "trace.requests=200")

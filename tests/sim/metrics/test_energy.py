@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import yaml
 
-from backends.profile import shipped
-from sim.run.config.settings import check
-from sim.run.simulate import Outcome, assemble, replay
+from mezzotint.backends.profile import shipped
+from mezzotint.sim.run.config.settings import check
+from mezzotint.sim.run.simulate import Outcome, assemble, replay
 from tests.sim.lab import configured
 
 IDLE_W = 60.0

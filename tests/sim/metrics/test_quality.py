@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from conf.choice import choice
-from sim.core.errors import ConfigError
-from sim.metrics.design import departure
-from sim.run.config.settings import check
-from sim.run.simulate import Outcome, assemble, replay, simulate
+from mezzotint.settings.choice import choice
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.metrics.design import departure
+from mezzotint.sim.run.config.settings import check
+from mezzotint.sim.run.simulate import Outcome, assemble, replay, simulate
 from tests.sim.lab import configured, simulated
 
 SMALL = ("arrivals=closed", "trace.requests=300", "preload=100")

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.core.errors import SimulationError
-from sim.core.plan import HIT, LOOKUPS, MISSING, Plan
-from sim.core.request import COMPLETED, DISCARDED, FAILED, Request
-from sim.metrics.request_columns import ENDED, PLANNED, REAL, RECORD, SERVED, RequestColumns
+from mezzotint.sim.core.errors import SimulationError
+from mezzotint.sim.core.plan import HIT, LOOKUPS, MISSING, Plan
+from mezzotint.sim.core.request import COMPLETED, DISCARDED, FAILED, Request
+from mezzotint.sim.metrics.request_columns import ENDED, PLANNED, REAL, RECORD, SERVED, RequestColumns
 
 MODELS = ["sdxl", "sana"]
 FIRST, ROWS = 3, 10

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import mezzotint
-from sim.core.errors import ConfigError
-from sim.metrics.run_files import read_summary
-from sim.metrics.summary_keys import KEYS, kind_of
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.metrics.run_files import read_summary
+from mezzotint.sim.metrics.summary_keys import KEYS, kind_of
 
 Edit = Callable[[str, object], Path]
 

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.engine import Engine
-from sim.metrics.time_series import series
+from mezzotint.sim.engine import Engine
+from mezzotint.sim.metrics.time_series import series
 from tests.sim.lab import engine
 
 TWO_BURSTS = np.concatenate([np.arange(50) * 2.03, 1e6 + np.arange(50) * 2.03])

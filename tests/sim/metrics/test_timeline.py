@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sim.cli import main
-from sim.core.gpu import Gpu
-from sim.execution.sequential import Sequential
-from sim.metrics.timeline import write_timeline
-from sim.run.simulate import write
+from mezzotint.sim.cli import main
+from mezzotint.sim.core.gpu import Gpu
+from mezzotint.sim.execution.sequential import Sequential
+from mezzotint.sim.metrics.timeline import write_timeline
+from mezzotint.sim.run.simulate import write
 from tests.sim.cluster.test_cluster import Acts, GroupScheduler
 from tests.sim.lab import engine, simulated
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sim.run.simulate import Outcome
+from mezzotint.sim.run.simulate import Outcome
 from tests.sim.lab import simulated
 
 HERE = Path(__file__).parent

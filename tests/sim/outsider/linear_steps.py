@@ -1,8 +1,8 @@
-"""A step cost model of an outsider, written from sim.protocols alone: a step takes time in proportion to its pixels."""
+"""A step cost model of an outsider, from mezzotint.sim.protocols alone: a step takes time by its pixels."""
 
 from collections.abc import Callable, Sequence
 
-from sim.protocols import FREE, Cost, Request, Run, Steps, Worker
+from mezzotint.sim.protocols import FREE, Cost, Request, Run, Steps, Worker
 
 
 class LinearSteps(Steps):

@@ -28,7 +28,7 @@ def folder(tmp_path: Path) -> Path:
 
 def mezzotint(folder: Path, *words: str) -> str:
     """Return what the command prints; it must succeed."""
-    command = [sys.executable, "-P", "-m", "sim.cli", *words]
+    command = [sys.executable, "-P", "-m", "mezzotint.sim.cli", *words]
     paths = {"PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, cwd=folder, env={**os.environ, **paths}, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

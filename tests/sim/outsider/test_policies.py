@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 import yaml
 
-from sim.core.errors import SimulationError
-from sim.run.simulate import Outcome
+from mezzotint.sim.core.errors import SimulationError
+from mezzotint.sim.run.simulate import Outcome
 
 Run = Callable[..., Outcome]
 ACTIVE_W, IDLE_W = 300.0, 60.0

@@ -1,4 +1,4 @@
-"""Laws of a step cost model written from the text of sim.protocols alone, by hand calculation."""
+"""Laws of a step cost model written from the text of mezzotint.sim.protocols alone, by hand calculation."""
 
 import sys
 from collections.abc import Callable
@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import sim.protocols
-from sim.run.simulate import Outcome
+import mezzotint.sim.protocols
+from mezzotint.sim.run.simulate import Outcome
 from tests.sim.lab import simulated
 
 HERE = Path(__file__).parent
@@ -59,7 +59,7 @@ def test_stated_step_power_sets_the_energy(run: Callable[..., Outcome]) -> None:
 
 def test_protocol_policy_imports_only_sim_protocols() -> None:
     lines = (HERE / "linear_steps.py").read_text().splitlines()
-    ours = [line for line in lines if line.startswith(("from sim", "import sim", "from backends"))]
-    assert [line.split()[1] for line in ours] == ["sim.protocols"]
+    ours = [line for line in lines if line.startswith(("from mezzotint", "import mezzotint"))]
+    assert [line.split()[1] for line in ours] == ["mezzotint.sim.protocols"]
     names = ours[0].partition("import ")[2].split(", ")
-    assert set(names) <= set(sim.protocols.__all__)
+    assert set(names) <= set(mezzotint.sim.protocols.__all__)

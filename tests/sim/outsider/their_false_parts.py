@@ -7,14 +7,14 @@ from math import inf, nan
 
 import numpy as np
 
-from backends.base import Cost
-from backends.profiled import Profiled
-from sim.core.plan import HIT, UNPLANNED, WHOLE, Plan, Stage
-from sim.execution.stages import Stages
-from sim.frontend.cascade import Cascade
-from sim.frontend.direct import Direct
-from sim.protocols import Launch, StageCost
-from traces.arrivals.base import Schedule
+from mezzotint.backends.base import Cost
+from mezzotint.backends.profiled import Profiled
+from mezzotint.sim.core.plan import HIT, UNPLANNED, WHOLE, Plan, Stage
+from mezzotint.sim.execution.stages import Stages
+from mezzotint.sim.frontend.cascade import Cascade
+from mezzotint.sim.frontend.direct import Direct
+from mezzotint.sim.protocols import Launch, StageCost
+from mezzotint.traces.arrivals.base import Schedule
 
 # -- group policies --------------------------------------------------------------------------------------------------
 

@@ -5,9 +5,9 @@ The first line of a docstring says what its class does. Each is run by tests/sim
 
 from collections import deque
 
-from backends.base import Cost
-from sim.core.clock import COMPLETION
-from sim.core.plan import Plan
+from mezzotint.backends.base import Cost
+from mezzotint.sim.core.clock import COMPLETION
+from mezzotint.sim.core.plan import Plan
 
 # -- executors -------------------------------------------------------------------------------------------------------
 

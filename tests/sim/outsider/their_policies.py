@@ -2,9 +2,9 @@
 
 from collections import deque
 
-from sim.core.clock import COMPLETION, CONTROL
-from sim.core.plan import Plan, Stage
-from sim.protocols import Launch
+from mezzotint.sim.core.clock import COMPLETION, CONTROL
+from mezzotint.sim.core.plan import Plan, Stage
+from mezzotint.sim.protocols import Launch
 
 
 # [step batcher]

@@ -2,7 +2,7 @@
 
 from collections import deque
 
-from sim.core.clock import COMPLETION
+from mezzotint.sim.core.clock import COMPLETION
 
 
 class OverfullBatcher:

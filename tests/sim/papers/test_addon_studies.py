@@ -7,21 +7,21 @@ from typing import Any
 import pytest
 from matplotlib.figure import Figure
 
-from sim.cli import main
-from sim.core.errors import ConfigError
-from sim.papers.addons import caches
-from sim.papers.addons.caches import SIZES, Curve, errors
-from sim.papers.addons.page import draw
-from sim.papers.addons.served import STUDY, run_studies
-from sim.papers.scorecard.runs.finished import Runs
-from traces.table.trace import Trace, make, write
+from mezzotint.sim.cli import main
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.papers.addons import caches
+from mezzotint.sim.papers.addons.caches import SIZES, Curve, errors
+from mezzotint.sim.papers.addons.page import draw
+from mezzotint.sim.papers.addons.served import STUDY, run_studies
+from mezzotint.sim.papers.scorecard.runs.finished import Runs
+from mezzotint.traces.table.trace import Trace, make, write
 
 
 def test_addons_page_has_every_measured_point(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("sim.papers.addons.command.QUICK", 0.01)
-    monkeypatch.setattr("sim.papers.addons.command.ROWS", 100)
+    monkeypatch.setattr("mezzotint.sim.papers.addons.command.QUICK", 0.01)
+    monkeypatch.setattr("mezzotint.sim.papers.addons.command.ROWS", 100)
     monkeypatch.setitem(STUDY["routing"], "rates_rpm", [30.0])
     monkeypatch.setitem(STUDY["routing"], "routers", {"by add-on": ["router=by-addons"]})
     asked = ["reproduce", "addons", "--quick", "--sizes", "1,3", "-o", str(tmp_path), "--work", str(tmp_path / "runs")]
@@ -78,7 +78,7 @@ def test_addons_page_has_curves_of_user_traces_without_errors(
     row = {"name": "r", "rate_rpm": 1.0, "mean_s": 1.0, "p95_s": 2.0, "load": [0.5], "turns_s": 0.0}
     row["loads_per_request"] = {"controlnet": 0.5, "lora": 0.5}
     monkeypatch.setattr(
-        "sim.papers.addons.served.run_studies",
+        "mezzotint.sim.papers.addons.served.run_studies",
         lambda work, jobs, rows, launcher: {"rows": rows, "routing": [row], "placement": [row]},
     )
     files = [write(two_nodes(loras=ASKED), tmp_path / name).path for name in ("one.parquet", "two.parquet")]
@@ -114,9 +114,11 @@ def test_addons_check_fails_where_a_measured_point_is_lost(
 
     found = [curve(0.54, 0.51)]
     monkeypatch.setattr(caches, "curves", lambda sizes, share: list(found))
-    monkeypatch.setattr("sim.papers.addons.served.run_studies", lambda *_: {"rows": 1, "routing": [], "placement": []})
-    monkeypatch.setattr("sim.papers.addons.page.render", lambda *_: "")
-    monkeypatch.setattr("sim.papers.addons.page.draw_served", lambda _: Figure())
+    monkeypatch.setattr(
+        "mezzotint.sim.papers.addons.served.run_studies", lambda *_: {"rows": 1, "routing": [], "placement": []}
+    )
+    monkeypatch.setattr("mezzotint.sim.papers.addons.page.render", lambda *_: "")
+    monkeypatch.setattr("mezzotint.sim.papers.addons.page.draw_served", lambda _: Figure())
     words = ["reproduce", "addons", "-o", str(tmp_path)]
     assert main([*words, "--check"]) == 2, "there is nothing to compare with"
     assert main(words) == 0
@@ -148,7 +150,7 @@ def test_unmeasured_points_are_not_drawn() -> None:
 
 def test_failed_addon_run_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "sim.papers.addons.served.finish",
+        "mezzotint.sim.papers.addons.served.finish",
         lambda points, work, jobs, launcher: Runs(tuple((point, "lost") for point in points)),
     )
     with pytest.raises(ConfigError, match=r"a run failed: lost \(mezzotint run system=diffusers .*router=random"):

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from sim.papers.apart.command import NAME, compare, run_setups
-from sim.papers.apart.page import draw, render
-from sim.papers.apart.rows import Study, comparisons, study
+from mezzotint.sim.papers.apart.command import NAME, compare, run_setups
+from mezzotint.sim.papers.apart.page import draw, render
+from mezzotint.sim.papers.apart.rows import Study, comparisons, study
 from tests.conftest import REPOSITORY
 
 TANDEM = ("split-1", "split-8", "one-1", "one-8", "wan-1-6-1")
@@ -29,7 +29,7 @@ def short() -> Study:
 def facts(short: Study) -> dict[str, Any]:
     """The results of the short study, with a capacity of short runs."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sim.papers.apart.command.REQUESTS", 200)
+        patch.setattr("mezzotint.sim.papers.apart.command.REQUESTS", 200)
         return run_setups(short)
 
 
@@ -54,8 +54,8 @@ def test_command_prints_every_row_and_checks_itself(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """The command runs its study, whose results are those of the fixture."""
-    monkeypatch.setattr("sim.papers.apart.command.study", lambda: short)
-    monkeypatch.setattr("sim.papers.apart.command.run_setups", lambda given: facts if given is short else {})
+    monkeypatch.setattr("mezzotint.sim.papers.apart.command.study", lambda: short)
+    monkeypatch.setattr("mezzotint.sim.papers.apart.command.run_setups", lambda given: facts if given is short else {})
     assert compare(output=tmp_path) == 0
     rows = comparisons(json.loads((tmp_path / "apart.json").read_text()))
     said = capsys.readouterr().out

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sim.cli import main
-from sim.papers.autoscaling import command
-from sim.papers.autoscaling.days import NAME, STUDY, Day, busiest_day, cheapest, clusters, comparisons
-from sim.papers.autoscaling.page import draw, render
-from sim.papers.scorecard.runs.finished import Runs
-from sim.papers.scorecard.runs.points import Point, composed
+from mezzotint.sim.cli import main
+from mezzotint.sim.papers.autoscaling import command
+from mezzotint.sim.papers.autoscaling.days import NAME, STUDY, Day, busiest_day, cheapest, clusters, comparisons
+from mezzotint.sim.papers.autoscaling.page import draw, render
+from mezzotint.sim.papers.scorecard.runs.finished import Runs
+from mezzotint.sim.papers.scorecard.runs.points import Point, composed
 from tests.conftest import REPOSITORY
 
 TINY = (Day("tiny", ("trace.requests=300", "arrivals.rate_rpm=120")),)

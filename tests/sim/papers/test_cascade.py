@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from sim.cli import main
-from sim.papers.cascade.designs import DESIGNS, comparisons
-from sim.papers.cascade.page import render
+from mezzotint.sim.cli import main
+from mezzotint.sim.papers.cascade.designs import DESIGNS, comparisons
+from mezzotint.sim.papers.cascade.page import render
 from tests.conftest import REPOSITORY
 
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from sim.cli import main
-from sim.papers.compositions import command
-from sim.papers.compositions.command import NAME
-from sim.papers.compositions.designs import TRAFFICS
-from sim.papers.compositions.page import draw, render
-from sim.papers.scorecard.runs.finished import Finished, Runs
-from sim.papers.scorecard.runs.points import Point, composed
+from mezzotint.sim.cli import main
+from mezzotint.sim.papers.compositions import command
+from mezzotint.sim.papers.compositions.command import NAME
+from mezzotint.sim.papers.compositions.designs import TRAFFICS
+from mezzotint.sim.papers.compositions.page import draw, render
+from mezzotint.sim.papers.scorecard.runs.finished import Finished, Runs
+from mezzotint.sim.papers.scorecard.runs.points import Point, composed
 from tests.conftest import REPOSITORY
 
 

@@ -5,16 +5,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.cache.admission import Misses
-from sim.cache.cache import ArtifactCache
-from sim.cache.eviction import Fifo, Lcbfu, Lfu, Lru
-from sim.cache.selector import Thresholds
-from sim.frontend.cached import CachedFrontEnd
-from sim.papers.scorecard.scorecard import load_study
-from sim.protocols import Eviction
+from mezzotint.sim.cache.admission import Misses
+from mezzotint.sim.cache.cache import ArtifactCache
+from mezzotint.sim.cache.eviction import Fifo, Lcbfu, Lfu, Lru
+from mezzotint.sim.cache.selector import Thresholds
+from mezzotint.sim.frontend.cached import CachedFrontEnd
+from mezzotint.sim.papers.scorecard.scorecard import load_study
+from mezzotint.sim.protocols import Eviction
+from mezzotint.traces.arrivals.base import Schedule
+from mezzotint.traces.similarity.similarities import TextToText
 from tests.sim.lab import engine
-from traces.arrivals.base import Schedule
-from traces.similarity.similarities import TextToText
 
 REQUESTS = 1_900_000
 """Of DiffusionDB's 2 million, those that NIRVANA replays."""

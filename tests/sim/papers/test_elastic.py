@@ -8,11 +8,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from sim.cli import main
-from sim.core.errors import ConfigError
-from sim.papers.elastic import page, replay
-from sim.papers.elastic.policies import overrides
-from sim.papers.oracles import committed
+from mezzotint.sim.cli import main
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.papers.elastic import page, replay
+from mezzotint.sim.papers.elastic.policies import overrides
+from mezzotint.sim.papers.oracles import committed
 from tests.conftest import ORACLES
 
 REFERENCE = ORACLES / "gf_dit"

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sim.cli import main
-from sim.core.errors import ConfigError
-from sim.papers.hardware import page, replay, results, routing
-from sim.papers.hardware.page import draw
-from sim.papers.hardware.rows import QUANTILES, RoutedRun, Submission, packaged_file, routed, submissions
+from mezzotint.sim.cli import main
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.papers.hardware import page, replay, results, routing
+from mezzotint.sim.papers.hardware.page import draw
+from mezzotint.sim.papers.hardware.rows import QUANTILES, RoutedRun, Submission, packaged_file, routed, submissions
+from mezzotint.traces.arrivals.loadgen import LoadGen
 from tests.sim.scheduling.test_mlperf_batching import finished
-from traces.arrivals.loadgen import LoadGen
 
 ROWS = submissions(packaged_file("mlperf-sdxl-server.csv"))
 ROUTED = routed(packaged_file("llmd-routing.csv"))
@@ -184,7 +184,7 @@ def test_hardware_check_fails_where_a_committed_verdict_is_lost(
 ) -> None:
     """Of a submission, and of a routed run."""
     monkeypatch.setattr(routing, "DRAWS", 5)
-    monkeypatch.setattr("sim.papers.hardware.rows.packaged_file", lambda name: tmp_path / name)
+    monkeypatch.setattr("mezzotint.sim.papers.hardware.rows.packaged_file", lambda name: tmp_path / name)
     routes, out = tmp_path / "llmd-routing.csv", tmp_path / "out"
     table(tmp_path).rename(tmp_path / "mlperf-sdxl-server.csv")
     routes.write_text("workload,rate_per_s,routing,mean_s\nC,0.25,least-declared-cost,4.4\n")

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from backends.profile import Profile, shipped, within
-from sim.papers.hardware.replay import STEPS, Replay
-from sim.papers.hardware.rows import Submission, submissions
-from sim.papers.hardware.rows import packaged_file as data
+from mezzotint.backends.profile import Profile, shipped, within
+from mezzotint.sim.papers.hardware.replay import STEPS, Replay
+from mezzotint.sim.papers.hardware.rows import Submission, submissions
+from mezzotint.sim.papers.hardware.rows import packaged_file as data
 
 ROWS = {row.name: row for row in submissions(data("mlperf-sdxl-server.csv"))}
 SUBMISSIONS = json.loads((Path(__file__).parents[3] / "results" / "hardware.json").read_text())["submissions"]

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sim.papers.scorecard.measures.patchedserve import (
+from mezzotint.sim.papers.scorecard.measures.patchedserve import (
     at_moderate_load,
     gains_by_scheduling,
     large_over_small,
@@ -21,9 +21,9 @@ from sim.papers.scorecard.measures.patchedserve import (
     step_ratio,
     third_size_adds_time,
 )
-from sim.papers.scorecard.measures.rate_grids import ENDS, STARTS
-from sim.papers.scorecard.runs.finished import Finished, Runs, Unmeasured
-from sim.papers.scorecard.runs.points import Point
+from mezzotint.sim.papers.scorecard.measures.rate_grids import ENDS, STARTS
+from mezzotint.sim.papers.scorecard.runs.finished import Finished, Runs, Unmeasured
+from mezzotint.sim.papers.scorecard.runs.points import Point
 
 Shares = Mapping[int, float]
 

@@ -3,15 +3,15 @@
 import numpy as np
 import pytest
 
-from sim.papers.scorecard.alternatives import Alternatives
-from sim.papers.scorecard.columns import Column
-from sim.papers.scorecard.measures.formulas import TargetMeasure
-from sim.papers.scorecard.measures.rate_grids import ENDS, POINTS, STARTS, Curve, falls_below, grids
-from sim.papers.scorecard.page import render
-from sim.papers.scorecard.rows import CHANGED, Spread, rejudge, score
-from sim.papers.scorecard.runs.finished import Runs, Unmeasured
-from sim.papers.scorecard.targets import Layers, Target
-from sim.papers.scorecard.verdict import judge_share, share_within
+from mezzotint.sim.papers.scorecard.alternatives import Alternatives
+from mezzotint.sim.papers.scorecard.columns import Column
+from mezzotint.sim.papers.scorecard.measures.formulas import TargetMeasure
+from mezzotint.sim.papers.scorecard.measures.rate_grids import ENDS, POINTS, STARTS, Curve, falls_below, grids
+from mezzotint.sim.papers.scorecard.page import render
+from mezzotint.sim.papers.scorecard.rows import CHANGED, Spread, rejudge, score
+from mezzotint.sim.papers.scorecard.runs.finished import Runs, Unmeasured
+from mezzotint.sim.papers.scorecard.targets import Layers, Target
+from mezzotint.sim.papers.scorecard.verdict import judge_share, share_within
 
 CURVE = Curve.of({20: 0.8, 10: 1.0, 40: 0.4})  # unordered on purpose
 

@@ -8,16 +8,24 @@ from typing import Any
 
 import pytest
 
-from sim.cli import main
-from sim.core.errors import ConfigError
-from sim.papers.scorecard.measures.formulas import TargetMeasure, latency_s, reduction
-from sim.papers.scorecard.rows import NOT_YET, UNEXPLAINED, Row
-from sim.papers.scorecard.runs import runner
-from sim.papers.scorecard.scorecard import Scorecard, Study, comparisons, load_study, make, read_comparisons, write
-from sim.papers.scorecard.targets import Layers, Target
-from sim.papers.verdicts import lost_rows
-from sim.run import run_key as key
-from sim.run.simulate import Outcome, simulate
+from mezzotint.sim.cli import main
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.papers.scorecard.measures.formulas import TargetMeasure, latency_s, reduction
+from mezzotint.sim.papers.scorecard.rows import NOT_YET, UNEXPLAINED, Row
+from mezzotint.sim.papers.scorecard.runs import runner
+from mezzotint.sim.papers.scorecard.scorecard import (
+    Scorecard,
+    Study,
+    comparisons,
+    load_study,
+    make,
+    read_comparisons,
+    write,
+)
+from mezzotint.sim.papers.scorecard.targets import Layers, Target
+from mezzotint.sim.papers.verdicts import lost_rows
+from mezzotint.sim.run import run_key as key
+from mezzotint.sim.run.simulate import Outcome, simulate
 
 COSTS, TABLE2, HITS = "nirvana-figure13", "nirvana-table2", "nirvana-figure15"
 SMALL = ("trace.requests=160", "preload=100")
@@ -212,7 +220,7 @@ def test_reproduce_names_what_could_not_be_run_and_what_is_dropped(
         refused = {TABLE2: (*SMALL, "system=nirvana,vanilla", "cluster=l20", "models=sdxl")}
         return replace(STUDY, measures={"A2": TargetMeasure((TABLE2,), latency_s("nirvana"), "")}, overrides=refused)
 
-    monkeypatch.setattr("sim.papers.scorecard.scorecard.load_study", tried)
+    monkeypatch.setattr("mezzotint.sim.papers.scorecard.scorecard.load_study", tried)
     card = make(replace(STUDY, measures={}), tmp_path / "work")
     write(replace(card, columns=[replace(card.columns[0], name="log", follows_from="earlier")]), tmp_path, "scorecard")
     words = ["reproduce", "--work", str(tmp_path / "work"), "-o", str(tmp_path)]
@@ -242,7 +250,7 @@ def test_missing_extra_leaves_rows_not_run_and_is_no_failure(
         raise ConfigError(error)
 
     monkeypatch.setattr(runner, "simulate", refused)
-    monkeypatch.setattr("sim.papers.scorecard.scorecard.load_study", lambda system, *, quick: STUDY)
+    monkeypatch.setattr("mezzotint.sim.papers.scorecard.scorecard.load_study", lambda system, *, quick: STUDY)
     words = ["reproduce", "--work", str(tmp_path / "work"), "-o", str(tmp_path)]
     assert main(words) == status
     printed = capsys.readouterr()
@@ -270,7 +278,7 @@ def test_option_of_another_study_is_refused(
 
 def test_quick_form_shortens_every_experiment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "sim.papers.scorecard.scorecard.read_data", lambda path, form: {COSTS: None, TABLE2: ["preload=1"]}
+        "mezzotint.sim.papers.scorecard.scorecard.read_data", lambda path, form: {COSTS: None, TABLE2: ["preload=1"]}
     )
     with pytest.raises(ConfigError, match=r"scorecard-quick.yaml: .* expected the overrides that make it quick"):
         load_study("nirvana", quick=True)
@@ -280,7 +288,7 @@ def test_reproduce_writes_and_checks(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Targets without an experiment run nothing."""
-    monkeypatch.setattr("sim.papers.scorecard.scorecard.MEASURES", {})
+    monkeypatch.setattr("mezzotint.sim.papers.scorecard.scorecard.MEASURES", {})
     words = ["reproduce", "swiftdiffusion", "-o", str(tmp_path / "out"), "--work", str(tmp_path / "work")]
     assert main(words) == 0
     printed = capsys.readouterr()

@@ -7,22 +7,30 @@ from pathlib import Path
 
 import pytest
 
-from sim.cli import main
-from sim.core.errors import ConfigError
-from sim.papers.scorecard.columns import SYNTHETIC, ColumnTrace, read_columns
-from sim.papers.scorecard.measures.formulas import TargetMeasure, latency_s
-from sim.papers.scorecard.measures.interpretations import CAPACITIES as READ_AT
-from sim.papers.scorecard.measures.interpretations import EXPERIMENTS, READINGS, Interpretation, measure
-from sim.papers.scorecard.measures.observations import Observation
-from sim.papers.scorecard.runs import points
-from sim.papers.scorecard.runs.finished import Runs
-from sim.papers.scorecard.scorecard import BUILT_IN, Scorecard, Study, add_earlier_columns, load_study, make, write
-from sim.papers.scorecard.targets import Layers, Target
-from sim.run import run_key as key
-from traces.sources.file import File
-from traces.table.trace import Trace
-from traces.table.trace import make as made_trace
-from traces.table.trace import write as write_trace
+from mezzotint.sim.cli import main
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.papers.scorecard.columns import SYNTHETIC, ColumnTrace, read_columns
+from mezzotint.sim.papers.scorecard.measures.formulas import TargetMeasure, latency_s
+from mezzotint.sim.papers.scorecard.measures.interpretations import CAPACITIES as READ_AT
+from mezzotint.sim.papers.scorecard.measures.interpretations import EXPERIMENTS, READINGS, Interpretation, measure
+from mezzotint.sim.papers.scorecard.measures.observations import Observation
+from mezzotint.sim.papers.scorecard.runs import points
+from mezzotint.sim.papers.scorecard.runs.finished import Runs
+from mezzotint.sim.papers.scorecard.scorecard import (
+    BUILT_IN,
+    Scorecard,
+    Study,
+    add_earlier_columns,
+    load_study,
+    make,
+    write,
+)
+from mezzotint.sim.papers.scorecard.targets import Layers, Target
+from mezzotint.sim.run import run_key as key
+from mezzotint.traces.sources.file import File
+from mezzotint.traces.table.trace import Trace
+from mezzotint.traces.table.trace import make as made_trace
+from mezzotint.traces.table.trace import write as write_trace
 
 COSTS, TABLE2 = "nirvana-figure13", "nirvana-table2"
 TARGETS = {
@@ -158,10 +166,10 @@ def test_readings_and_observations_name_no_user_path(
     tmp_path: Path, log: ColumnTrace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Missing readings and observations give the reason, with a command that names the file."""
-    monkeypatch.setattr("sim.papers.scorecard.scorecard.INTERPRETED", ())
+    monkeypatch.setattr("mezzotint.sim.papers.scorecard.scorecard.INTERPRETED", ())
     why = f"not simulated: mezzotint run trace.path={log.path}"
     monkeypatch.setattr(
-        "sim.papers.scorecard.scorecard.measure", lambda runs: [Interpretation("a", "lru", None, None, why)]
+        "mezzotint.sim.papers.scorecard.scorecard.measure", lambda runs: [Interpretation("a", "lru", None, None, why)]
     )
     table2 = {"A2": TargetMeasure((TABLE2,), latency_s("nirvana"), "")}
     looked = replace(

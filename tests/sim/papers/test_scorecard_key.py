@@ -9,18 +9,22 @@ from pathlib import Path
 
 import pytest
 
-from sim.papers.scorecard.runs import points
-from sim.run import run_key as key
+from mezzotint.sim.papers.scorecard.runs import points
+from mezzotint.sim.run import run_key as key
 from tests.conftest import REPOSITORY
 
-DIGEST = "from sim.run.run_key import digest; print(digest({'seed': 1}))"
+PARTS = ("backends", "conf", "sim", "traces")
+
+DIGEST = "from mezzotint.sim.run.run_key import digest; print(digest({'seed': 1}))"
 
 
 @pytest.fixture
 def copied(tmp_path: Path) -> Path:
     """Copy the simulator's folders for a test to edit."""
-    for package in ("sim", "traces", "backends", "conf"):
-        shutil.copytree(REPOSITORY / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
+    own = tmp_path / "mezzotint"
+    shutil.copytree(REPOSITORY / "mezzotint", own, ignore=shutil.ignore_patterns("__pycache__", *PARTS))
+    for part in PARTS:
+        shutil.copytree(REPOSITORY / part, own / part, ignore=shutil.ignore_patterns("__pycache__"))
     return tmp_path
 
 
@@ -35,13 +39,12 @@ def key_of(folder: Path) -> str:
 
 def test_comment_changes_no_key_and_changed_arithmetic_changes_every_key(copied: Path) -> None:
     ours = key.digest({"seed": 1})
-    for package in ("sim", "traces", "backends"):
-        for file in (copied / package).rglob("*.py"):
-            file.write_text(file.read_text() + "\n# a comment\n")
-    for file in (copied / "conf").rglob("*.yaml"):
+    for file in copied.rglob("*.py"):
+        file.write_text(file.read_text() + "\n# a comment\n")
+    for file in (copied / "mezzotint" / "conf").rglob("*.yaml"):
         file.write_text(file.read_text() + "\n# a comment\n")
     assert key_of(copied) == ours
-    steps = copied / "backends" / "profiled.py"
+    steps = copied / "mezzotint" / "backends" / "profiled.py"
     steps.write_text(steps.read_text().replace("extrapolate, self.service_factor)", "extrapolate, 1.001)"))
     assert key_of(copied) != ours, "although nobody raised ARITHMETIC"
 

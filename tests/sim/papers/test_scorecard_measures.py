@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from sim.papers.scorecard.measures.formulas import (
+from mezzotint.sim.papers.scorecard.measures.formulas import (
     compute_saving,
     hit_rate,
     latency_s,
@@ -16,7 +16,7 @@ from sim.papers.scorecard.measures.formulas import (
     reduction,
     served_at,
 )
-from sim.papers.scorecard.measures.nirvana import (
+from mezzotint.sim.papers.scorecard.measures.nirvana import (
     CAPACITIES,
     LONG_PROMPT,
     MEASURES,
@@ -25,9 +25,9 @@ from sim.papers.scorecard.measures.nirvana import (
     search_latency,
     similarity_of_hits,
 )
-from sim.papers.scorecard.runs.finished import Finished, Runs, Unmeasured
-from sim.papers.scorecard.runs.points import Point
-from sim.run.simulate import write
+from mezzotint.sim.papers.scorecard.runs.finished import Finished, Runs, Unmeasured
+from mezzotint.sim.papers.scorecard.runs.points import Point
+from mezzotint.sim.run.simulate import write
 from tests.sim.lab import configured, simulated
 
 

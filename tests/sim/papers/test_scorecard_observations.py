@@ -10,13 +10,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sim.papers.scorecard.measures import observations
-from sim.papers.scorecard.measures.nirvana import similarity_of_hits
-from sim.papers.scorecard.measures.observations import Observation, observe
-from sim.papers.scorecard.runs.finished import Finished, Runs, Unmeasured
-from sim.papers.scorecard.runs.points import Point
-from traces.table.ingest import ORDER_ONLY
-from traces.table.trace import make, write
+from mezzotint.sim.papers.scorecard.measures import observations
+from mezzotint.sim.papers.scorecard.measures.nirvana import similarity_of_hits
+from mezzotint.sim.papers.scorecard.measures.observations import Observation, observe
+from mezzotint.sim.papers.scorecard.runs.finished import Finished, Runs, Unmeasured
+from mezzotint.sim.papers.scorecard.runs.points import Point
+from mezzotint.traces.table.ingest import ORDER_ONLY
+from mezzotint.traces.table.trace import make, write
 
 DAY_S = 86_400.0
 WORDS = tuple(f"{one}{two}{one}" for one, two in itertools.product("bcdfghjklmnp", "aeiou"))
@@ -55,7 +55,7 @@ def served(tmp_path: Path) -> Served:
         table = pa.table({"similarity": pa.array(similar, pa.float64()), "source_id": pa.array(source, pa.string())})
         pq.write_table(table, folder / "requests.parquet")
         config = {
-            "trace": {"_target_": "traces.sources.file.File", "path": str(folder / "t.parquet")},
+            "trace": {"_target_": "mezzotint.traces.sources.file.File", "path": str(folder / "t.parquet")},
             "preload": 0,
             "seed": 1,
         }

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.papers.scorecard.columns import Column
-from sim.papers.scorecard.figure import MAX_OFFSET, draw, offsets
-from sim.papers.scorecard.measures.interpretations import Interpretation
-from sim.papers.scorecard.measures.observations import Observation
-from sim.papers.scorecard.page import render, tally
-from sim.papers.scorecard.rows import NOT_YET, Row
-from sim.papers.scorecard.targets import Target
-from sim.papers.scorecard.verdict import judge
+from mezzotint.sim.papers.scorecard.columns import Column
+from mezzotint.sim.papers.scorecard.figure import MAX_OFFSET, draw, offsets
+from mezzotint.sim.papers.scorecard.measures.interpretations import Interpretation
+from mezzotint.sim.papers.scorecard.measures.observations import Observation
+from mezzotint.sim.papers.scorecard.page import render, tally
+from mezzotint.sim.papers.scorecard.rows import NOT_YET, Row
+from mezzotint.sim.papers.scorecard.targets import Target
+from mezzotint.sim.papers.scorecard.verdict import judge
 
 
 def row(of: Target, ours: Any, reason: str | None = None) -> Row:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sim.cli import main
+from mezzotint.sim.cli import main
 from tests.conftest import REPOSITORY
 
 

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from sim.core.errors import ConfigError
-from sim.papers.scorecard.runs.points import sweep
-from sim.papers.scorecard.scorecard import MEASURES, load_study
-from sim.papers.scorecard.targets import load_reasons, load_targets
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.papers.scorecard.runs.points import sweep
+from mezzotint.sim.papers.scorecard.scorecard import MEASURES, load_study
+from mezzotint.sim.papers.scorecard.targets import load_reasons, load_targets
 
 IDS = {
     "nirvana": "N01a N01b N01c N02a N02b N02c N02d N02e N03a N03b N03c N04a N04b N05 N09 N10a N10b N17 N18 N19a N19b "

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from sim.core.errors import ConfigError
-from sim.papers.scorecard.targets import Role, Target
-from sim.papers.scorecard.verdict import judge
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.papers.scorecard.targets import Role, Target
+from mezzotint.sim.papers.scorecard.verdict import judge
 
 VALUES = st.floats(1e-3, 1e6) | st.floats(-1e6, -1e-3)
 TOLERANCES = st.floats(1e-3, 10.0)

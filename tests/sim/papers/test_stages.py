@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from sim.cli import main
-from sim.papers.stages.page import render
-from sim.papers.stages.replay import STAGES, STATISTICS, Setting, max_error, settings
+from mezzotint.sim.cli import main
+from mezzotint.sim.papers.stages.page import render
+from mezzotint.sim.papers.stages.replay import STAGES, STATISTICS, Setting, max_error, settings
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def test_stages_command_reports_the_largest_predicted_error_and_writes_the_page(
         setting("diffusers", 3, 2, alike | {"latency_s": 1.5}, alike),
         setting("katz", 3, 2, alike | {"latency_s": 2.2, "patch_step": 5.0}, alike | {"lora_s": 1.0}),
     ]
-    monkeypatch.setattr("sim.papers.stages.replay.settings", lambda: made)
+    monkeypatch.setattr("mezzotint.sim.papers.stages.replay.settings", lambda: made)
     words = ["reproduce", "stages", "-o", str(tmp_path)]
     assert main(words) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -79,7 +79,7 @@ def test_stages_check_fails_where_a_stage_is_lost(
     logged = both({"latency_s": 2.0, "patch_step": 17.0}, {"latency_s": 1.9, "patch_step": 17.0})
     near = {"latency_s": 1.95, "patch_step": 17.0}
     made = [Setting("katz", 3, 2, logged, both({"latency_s": 2.05, "patch_step": 17.5}, near))]
-    monkeypatch.setattr("sim.papers.stages.replay.settings", lambda: made)
+    monkeypatch.setattr("mezzotint.sim.papers.stages.replay.settings", lambda: made)
     words = ["reproduce", "stages", "-o", str(tmp_path)]
     assert main([*words, "--check"]) == 2, "there is nothing to compare with"
     assert main(words) == 0

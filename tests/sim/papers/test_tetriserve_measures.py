@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from sim.papers.scorecard.measures.tetriserve import MEASURES, share
-from sim.papers.scorecard.runs.finished import Finished, Runs, Unmeasured
-from sim.papers.scorecard.runs.points import Point
+from mezzotint.sim.papers.scorecard.measures.tetriserve import MEASURES, share
+from mezzotint.sim.papers.scorecard.runs.finished import Finished, Runs, Unmeasured
+from mezzotint.sim.papers.scorecard.runs.points import Point
 
 
 def run(

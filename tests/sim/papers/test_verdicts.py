@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from sim.cli import main
-from sim.core.errors import ConfigError
-from sim.papers.addons import caches
-from sim.papers.apart import rows
-from sim.papers.autoscaling import days
-from sim.papers.compositions import designs
-from sim.papers.hardware import results
-from sim.papers.stages import replay
-from sim.papers.verdicts import Comparison, Comparisons, Results, lost_rows, read_committed
+from mezzotint.sim.cli import main
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.papers.addons import caches
+from mezzotint.sim.papers.apart import rows
+from mezzotint.sim.papers.autoscaling import days
+from mezzotint.sim.papers.compositions import designs
+from mezzotint.sim.papers.hardware import results
+from mezzotint.sim.papers.stages import replay
+from mezzotint.sim.papers.verdicts import Comparison, Comparisons, Results, lost_rows, read_committed
 from tests.conftest import REPOSITORY
 
 COMMITTED = {

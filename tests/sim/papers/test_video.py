@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sim.cli import main
-from sim.core.errors import ConfigError
-from sim.papers.video.page import draw
-from sim.papers.video.policies import policy_of
-from sim.papers.video.replay import FILE_S_PER_PIXEL, POLLING_S, STEP_SHARES, Machine, workload
-from sim.papers.video.results import make
-from sim.papers.video.rows import MEASURES, read_folder, statistics_of
+from mezzotint.sim.cli import main
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.papers.video.page import draw
+from mezzotint.sim.papers.video.policies import policy_of
+from mezzotint.sim.papers.video.replay import FILE_S_PER_PIXEL, POLLING_S, STEP_SHARES, Machine, workload
+from mezzotint.sim.papers.video.results import make
+from mezzotint.sim.papers.video.rows import MEASURES, read_folder, statistics_of
 from tests.conftest import ORACLES
 
 LOGS = ORACLES / "wan22_npu"

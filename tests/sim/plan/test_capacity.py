@@ -15,15 +15,15 @@ from omegaconf import OmegaConf
 from scipy.optimize import brentq
 from tqdm import tqdm
 
-import sim.plan.capacity.trials as trials
-import sim.run.simulate
-from sim.cli import main
-from sim.core.errors import ConfigError
-from sim.plan.capacity.command import find_capacity
-from sim.plan.capacity.search import CapacitySpec, Measure, Trial, interval, search
-from sim.report.runs import load_runs
-from sim.run.config.compose import composed
-from sim.run.config.settings import check
+import mezzotint.sim.plan.capacity.trials as trials
+import mezzotint.sim.run.simulate
+from mezzotint.sim.cli import main
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.plan.capacity.command import find_capacity
+from mezzotint.sim.plan.capacity.search import CapacitySpec, Measure, Trial, interval, search
+from mezzotint.sim.report.runs import load_runs
+from mezzotint.sim.run.config.compose import composed
+from mezzotint.sim.run.config.settings import check
 
 FULL_S = 91.5  # a full generation of the large model on an MI210
 
@@ -141,13 +141,13 @@ def test_capacity_search_resumes_and_repeats_its_bytes(
     """After an interruption the finished runs are reused, also for another share and by the command."""
     config = composed(["run.dir=unused", *SMALL])
     made: list[float] = []
-    simulate = sim.run.simulate.simulate
+    simulate = mezzotint.sim.run.simulate.simulate
 
     def counted(config: dict[str, Any], **options: Any) -> Any:
         made.append(config["arrivals"]["rate_rpm"])
         return simulate(config, **options)
 
-    monkeypatch.setattr("sim.run.simulate.simulate", counted)
+    monkeypatch.setattr("mezzotint.sim.run.simulate.simulate", counted)
     settings, folder = check(OmegaConf.to_container(config, resolve=True)), tmp_path / "one"  # type: ignore[arg-type]
 
     def asked(violations: float) -> dict[str, Any]:
@@ -226,7 +226,7 @@ def test_run_of_another_configuration_is_not_reused(tmp_path: Path) -> None:
         (["capacity", "--slo", "3x"], "--slo 3x: the runs measure slo=[2x,4x]; add slo=[3x]"),
         (["capacity", "--to", "0.05"], "--to: found 0.05, expected a rate above that of --from, 0.1"),
         (["capacity", "arrivals.rate_rpm=3"], "arrivals.rate_rpm=3: found a fixed rate"),
-        (["capacity", "arrivals=closed"], "arrivals.rate_rpm: traces.arrivals.closed.Closed has no rate"),
+        (["capacity", "arrivals=closed"], "arrivals.rate_rpm: mezzotint.traces.arrivals.closed.Closed has no rate"),
         (["capacity", "arrivals=loadgen"], "arrivals.seed: these arrivals are the same whatever the run's seed"),
         (["cheapest"], "--target: found none"),
     ],

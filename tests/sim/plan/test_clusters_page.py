@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
-from sim.core.gpu import Gpu
-from sim.metrics.cost import Price
-from sim.plan.clusters.answer import NUMBERS, Measured, Plan, Question, Ranked, Unmet, needed
-from sim.plan.clusters.candidates import Candidate
-from sim.plan.clusters.page import draw, html, row, sentence, warnings
-from sim.plan.clusters.target import parse_target
+from mezzotint.sim.core.gpu import Gpu
+from mezzotint.sim.metrics.cost import Price
+from mezzotint.sim.plan.clusters.answer import NUMBERS, Measured, Plan, Question, Ranked, Unmet, needed
+from mezzotint.sim.plan.clusters.candidates import Candidate
+from mezzotint.sim.plan.clusters.page import draw, html, row, sentence, warnings
+from mezzotint.sim.plan.clusters.target import parse_target
 
 GPU = Gpu("l40s", None, None, "made up", 1.0)
 CANDIDATE = Candidate(

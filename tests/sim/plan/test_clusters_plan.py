@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sim.cli import main
-from sim.core.errors import ConfigError
-from sim.plan.clusters import command, trials
-from sim.plan.clusters.answer import Plan, front
-from sim.plan.clusters.command import Options, answered
-from sim.plan.clusters.page import as_json
+from mezzotint.sim.cli import main
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.plan.clusters import command, trials
+from mezzotint.sim.plan.clusters.answer import Plan, front
+from mezzotint.sim.plan.clusters.command import Options, answered
+from mezzotint.sim.plan.clusters.page import as_json
 
 REQUESTS = 1500
 SDXL = ("--model", "sdxl-mlperf", "--gpu", "h100-sxm", "--gpu", "l40s")
@@ -226,7 +226,7 @@ def test_floor_of_quality_leaves_out_what_is_below_it_or_unknown(kept: Path) -> 
     assert {each.kind for each in plan.unmet} == {"quality"}
 
 
-MODEL = "large: {_target_: sim.core.model.Model, name: my-model, steps: 10, width: 1024, height: 1024}\n"
+MODEL = "large: {_target_: mezzotint.sim.core.model.Model, name: my-model, steps: 10, width: 1024, height: 1024}\n"
 PROFILE = """schema: 1
 model: %s
 gpu: %s
@@ -235,7 +235,7 @@ step:
   - {width: 1024, height: 1024, seconds: %s}
 """
 GPU = """count: 2
-gpu: {_target_: sim.core.gpu.Gpu, name: my-gpu, active_w: 300, idle_w: 50, usd_per_gpu_h: 0.5, source: made up}
+gpu: {_target_: mezzotint.sim.core.gpu.Gpu, name: my-gpu, active_w: 300, idle_w: 50, usd_per_gpu_h: .5, source: made up}
 """
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.plan.clusters.search import Ask, Found, Judgement, Outcome, run_search, smallest
+from mezzotint.sim.plan.clusters.search import Ask, Found, Judgement, Outcome, run_search, smallest
 
 Ratio = Callable[[int, int], float]
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from sim.core.errors import ConfigError
-from sim.plan.clusters.target import parse_target
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.plan.clusters.target import parse_target
 
 SUMMARY: dict[str, Any] = {
     "requests": {"arrived": 10, "completed": 10, "discarded": 0, "failed": 0},

@@ -9,11 +9,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.cli import main
-from sim.core.errors import ConfigError
-from sim.plan.placement.demand import Demand, head, of_service, of_trace
-from sim.plan.placement.solve import BALANCE_WEIGHT, GAP, Placement, evaluate, in_turn, min_servers, one_each, solve
-from traces.table.trace import Trace, make, write
+from mezzotint.sim.cli import main
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.plan.placement.demand import Demand, head, of_service, of_trace
+from mezzotint.sim.plan.placement.solve import (
+    BALANCE_WEIGHT,
+    GAP,
+    Placement,
+    evaluate,
+    in_turn,
+    min_servers,
+    one_each,
+    solve,
+)
+from mezzotint.traces.table.trace import Trace, make, write
 
 NAMES = "abcde"
 
@@ -155,6 +164,6 @@ def test_placement_takes_a_timed_trace_with_controlnets(tmp_path: Path, capsys: 
 
 def test_unfinished_solver_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     ended = SimpleNamespace(status=1, x=None, message="node limit")
-    monkeypatch.setattr("sim.plan.placement.solve.milp", lambda *_, **__: ended)
+    monkeypatch.setattr("mezzotint.sim.plan.placement.solve.milp", lambda *_, **__: ended)
     with pytest.raises(ConfigError, match=r"did not end \(node limit\); take fewer ControlNets or servers"):
         solve(Demand(((("a",), 1.0),), 0.2), 1, 0.7, 2)

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from sim.metrics.recount import differences
+from mezzotint.sim.metrics.recount import differences
 
 Fabricate = Callable[..., Path]
 
@@ -112,10 +112,10 @@ def write_run(
         change(summary)
     resolved: dict[str, Any] = {
         "system": {"name": system},
-        "trace": {"_target_": "traces.sources.synthetic.Synthetic", "requests": requests},
-        "arrivals": {"_target_": "traces.arrivals.poisson.Poisson", "rate_rpm": rate_rpm}
+        "trace": {"_target_": "mezzotint.traces.sources.synthetic.Synthetic", "requests": requests},
+        "arrivals": {"_target_": "mezzotint.traces.arrivals.poisson.Poisson", "rate_rpm": rate_rpm}
         if rate_rpm
-        else {"_target_": "traces.arrivals.closed.Closed", "outstanding": 4},
+        else {"_target_": "mezzotint.traces.arrivals.closed.Closed", "outstanding": 4},
         "cluster": {"count": gpus, "gpu": {"name": "mi210", "active_w": 300}},
         "seed": seed,
         "run": {"dir": str(directory)},

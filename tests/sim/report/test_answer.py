@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from sim.report.answer import answer, caveats
-from sim.report.runs import Run, load_runs
+from mezzotint.sim.report.answer import answer, caveats
+from mezzotint.sim.report.runs import Run, load_runs
 
 Fabricate = Callable[..., Path]
 Outcome = dict[str, Any]

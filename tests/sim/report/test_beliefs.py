@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from sim.report.beliefs import beliefs
-from sim.report.report import write_report
-from sim.report.runs import load_runs
-from sim.run.simulate import simulated as run_into
+from mezzotint.sim.report.beliefs import beliefs
+from mezzotint.sim.report.report import write_report
+from mezzotint.sim.report.runs import load_runs
+from mezzotint.sim.run.simulate import simulated as run_into
 from tests.sim.lab import configured
 
 RUN = (

@@ -12,11 +12,11 @@ import pandas as pd
 import pytest
 import vl_convert
 
-from sim.report.figures import charts
-from sim.report.figures.palette import SeriesStyle, series_styles
-from sim.report.interactive import ALWAYS, Chart, Field, Limit, PageFigure, Spec, bars, lines, page, points
-from sim.report.report import write_report
-from sim.report.runs import Run, load_runs
+from mezzotint.sim.report.figures import charts
+from mezzotint.sim.report.figures.palette import SeriesStyle, series_styles
+from mezzotint.sim.report.interactive import ALWAYS, Chart, Field, Limit, PageFigure, Spec, bars, lines, page, points
+from mezzotint.sim.report.report import write_report
+from mezzotint.sim.report.runs import Run, load_runs
 
 Fabricate = Callable[..., Path]
 

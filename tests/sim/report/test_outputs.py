@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from conf.atomic import check_ours
-from sim.cli import main
+from mezzotint.files.atomic import check_ours
+from mezzotint.sim.cli import main
 
 Fabricate = Callable[..., Path]
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from conf.palette import COLOURS
-from sim.report.compare import thinned
-from sim.report.figures.palette import series_styles
+from mezzotint.figures.palette import COLOURS
+from mezzotint.sim.report.compare import thinned
+from mezzotint.sim.report.figures.palette import series_styles
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 from matplotlib.colors import to_hex, to_rgb
 
-from sim.report.figures import panels as figures
-from sim.report.figures.over_time import over_time
-from sim.report.figures.palette import WIDTH, series_styles, short, stacked_panels
-from sim.report.runs import Run, latency_quantiles, load_runs
+from mezzotint.sim.report.figures import panels as figures
+from mezzotint.sim.report.figures.over_time import over_time
+from mezzotint.sim.report.figures.palette import WIDTH, series_styles, short, stacked_panels
+from mezzotint.sim.report.runs import Run, latency_quantiles, load_runs
 
 Fabricate = Callable[..., Path]
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from conf.page import DASH
-from conf.printable import printable
-from sim.cli import main
-from sim.report.compare import beyond_noise, cells
-from sim.report.report import write_report
-from sim.report.runs import Run, load_runs
-from sim.report.tables import Entry, assumptions, columns, comparison, verdicts
+from mezzotint.figures.page import DASH
+from mezzotint.files.printable import printable
+from mezzotint.sim.cli import main
+from mezzotint.sim.report.compare import beyond_noise, cells
+from mezzotint.sim.report.report import write_report
+from mezzotint.sim.report.runs import Run, load_runs
+from mezzotint.sim.report.tables import Entry, assumptions, columns, comparison, verdicts
 
 Fabricate = Callable[..., Path]
 

@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sim.cli import main
-from sim.core.errors import ConfigError
-from sim.report.compare import cells, common_loads, hit_shares, slo_multiples
-from sim.report.runs import Run, latency_quantiles, load_runs, time_series
-from sim.report.vllm_omni import vllm_omni
+from mezzotint.sim.cli import main
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.report.compare import cells, common_loads, hit_shares, slo_multiples
+from mezzotint.sim.report.runs import Run, latency_quantiles, load_runs, time_series
+from mezzotint.sim.report.vllm_omni import vllm_omni
 
 Fabricate = Callable[..., Path]
 
@@ -70,7 +70,7 @@ def test_load_without_a_rate_is_named_by_its_arrivals(fabricate: Fabricate) -> N
 def test_arrival_processes_are_loads_of_one_series(fabricate: Fabricate, tmp_path: Path) -> None:
     fabricate("a", rate_rpm=None, requests=20)
     fabricate("b", rate_rpm=10.0, requests=20)
-    own = {"_target_": "traces.arrivals.trace_clock.TraceClock", "speedup": 2.0}
+    own = {"_target_": "mezzotint.traces.arrivals.trace_clock.TraceClock", "speedup": 2.0}
     fabricate("c", requests=20, config={"arrivals": own})
     runs = load_runs([tmp_path])
     assert {run.series for run in runs} == {"nirvana"}
@@ -245,13 +245,13 @@ def test_place_without_runs_is_named(fabricate: Fabricate, tmp_path: Path, monke
     assert re.search("empty: holds no finished run .*mezzotint run", error_of(tmp_path / "empty"))
     assert "file: found a file, expected a run directory" in error_of(tmp_path / "file")
     path = fabricate("r", requests=10)
-    monkeypatch.setattr("sim.metrics.run_files.parse", denied)
+    monkeypatch.setattr("mezzotint.sim.metrics.run_files.parse", denied)
     assert re.search("config.yaml: cannot be read .*check its permissions$", error_of(path))
 
 
 def test_search_for_runs_is_bounded(fabricate: Fabricate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the folders without a run: a sweep may have any number of points."""
-    monkeypatch.setattr("sim.report.runs.MAX_FOLDERS", 5)
+    monkeypatch.setattr("mezzotint.sim.report.runs.MAX_FOLDERS", 5)
     for number in range(9):
         fabricate(f"sweep/{number}", requests=10)
     assert len(load_runs([tmp_path / "sweep"])) == 9

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from conf.page import number
-from sim.cli import main
-from sim.core.errors import ConfigError
-from sim.report.report import write_report
-from sim.report.runs import load_runs
-from sim.report.sensitivity import EXAMPLE, configuration, sensitivities
-from sim.report.served import ImageSpec, ServedModel, service_error
-from sim.run.simulate import simulate, write
+from mezzotint.figures.page import number
+from mezzotint.sim.cli import main
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.report.report import write_report
+from mezzotint.sim.report.runs import load_runs
+from mezzotint.sim.report.sensitivity import EXAMPLE, configuration, sensitivities
+from mezzotint.sim.report.served import ImageSpec, ServedModel, service_error
+from mezzotint.sim.run.simulate import simulate, write
 from tests.sim.lab import configured
 
 VANILLA = (
@@ -103,7 +103,7 @@ def test_report_states_the_basis_of_service_times(runs: Path, tmp_path: Path) ->
 def test_run_that_cannot_be_rerun_says_why(runs: Path, tmp_path: Path) -> None:
     folder = made(tmp_path / "gone", 0.5, "trace.requests=200")
     config = folder / "config.yaml"
-    config.write_text(config.read_text().replace("traces.sources.mix.Mix", "mine.Mix"))
+    config.write_text(config.read_text().replace("mezzotint.traces.sources.mix.Mix", "mine.Mix"))
     (each,) = sensitivities(load_runs([folder]), inf)
     assert each.baseline is None
     assert "mine" in each.reason
@@ -153,7 +153,7 @@ def test_vllm_omni_results_have_the_keys_of_its_benchmark(
 @pytest.mark.parametrize(
     ("found", "message"),
     [
-        ("backends.profiled.Profiled -> sim.mine.Live", "it has no profile to change"),
+        ("mezzotint.backends.profiled.Profiled -> sim.mine.Live", "it has no profile to change"),
         ("- 1", "expected a mapping; run it again"),
         ("warmup: 100 -> warmup: 1999", ""),
     ],

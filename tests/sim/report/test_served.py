@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from sim.cli import main
-from sim.metrics.run_files import read_summaries
-from sim.report.report import write_report
-from sim.report.runs import load_runs
-from sim.report.served import runs_by_images, served_models
-from sim.report.tables import comparison, different_images, verdicts
+from mezzotint.sim.cli import main
+from mezzotint.sim.metrics.run_files import read_summaries
+from mezzotint.sim.report.report import write_report
+from mezzotint.sim.report.runs import load_runs
+from mezzotint.sim.report.served import runs_by_images, served_models
+from mezzotint.sim.report.tables import comparison, different_images, verdicts
 
 Fabricate = Callable[..., Path]
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from matplotlib.figure import Figure
 
-from sim.report.figures.display import show
+from mezzotint.sim.report.figures.display import show
 
 
 def test_figure_has_the_requested_width(monkeypatch: pytest.MonkeyPatch) -> None:

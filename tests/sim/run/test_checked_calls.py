@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 from annotated_types import Ge, Le
 
-from backends.base import Backend, Cost
-from conf.ranges import Count, Seconds, Share
-from sim.core.culprit import has_outsiders
-from sim.core.errors import SimulationError
-from sim.engine import Engine
-from sim.protocols import Delay, FrontEnd, GroupPolicy, Launch, Scheduler, StageCost, Steps
-from sim.run.config.checked_calls import Broken, checked_calls, law_of
-from sim.run.config.settings import check
-from sim.run.simulate import assemble
-from sim.scheduling.fcfs import Fcfs
+from mezzotint.backends.base import Backend, Cost
+from mezzotint.settings.ranges import Count, Seconds, Share
+from mezzotint.sim.core.culprit import has_outsiders
+from mezzotint.sim.core.errors import SimulationError
+from mezzotint.sim.engine import Engine
+from mezzotint.sim.protocols import Delay, FrontEnd, GroupPolicy, Launch, Scheduler, StageCost, Steps
+from mezzotint.sim.run.config.checked_calls import Broken, checked_calls, law_of
+from mezzotint.sim.run.config.settings import check
+from mezzotint.sim.run.simulate import assemble
+from mezzotint.sim.scheduling.fcfs import Fcfs
 from tests.sim.lab import configured
 
 HINTS: list[tuple[Any, list[Any], list[Any]]] = [

@@ -16,28 +16,28 @@ import yaml
 from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
-from backends.base import Backend
-from sim.cache.cache import ArtifactCache
-from sim.cache.eviction import Fifo, Lru
-from sim.cli import main
-from sim.core.errors import ConfigError
-from sim.core.gpu import Gpu
-from sim.core.model import Model
-from sim.frontend.cached import CachedFrontEnd
-from sim.metrics.quality import Quality
-from sim.protocols import Eviction, Scheduler
-from sim.run.config.build import Parts, build
-from sim.run.config.choices import CONF, choices, groups
-from sim.run.config.compose import composed
-from sim.run.config.settings import PARTS, check
-from sim.run.config.target import located
-from sim.run.pools import pools
+from mezzotint.backends.base import Backend
+from mezzotint.sim.cache.cache import ArtifactCache
+from mezzotint.sim.cache.eviction import Fifo, Lru
+from mezzotint.sim.cli import main
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.gpu import Gpu
+from mezzotint.sim.core.model import Model
+from mezzotint.sim.frontend.cached import CachedFrontEnd
+from mezzotint.sim.metrics.quality import Quality
+from mezzotint.sim.protocols import Eviction, Scheduler
+from mezzotint.sim.run.config.build import Parts, build
+from mezzotint.sim.run.config.choices import CONF, choices, groups
+from mezzotint.sim.run.config.compose import composed
+from mezzotint.sim.run.config.settings import PARTS, check
+from mezzotint.sim.run.config.target import located
+from mezzotint.sim.run.pools import pools
+from mezzotint.traces.arrivals.base import Arrivals
+from mezzotint.traces.similarity.search import Search
+from mezzotint.traces.similarity.similarity_map import SimilarityMap
+from mezzotint.traces.sources import Source
 from tests.conftest import REPOSITORY
 from tests.sim.lab import configured, simulated
-from traces.arrivals.base import Arrivals
-from traces.similarity.search import Search
-from traces.similarity.similarity_map import SimilarityMap
-from traces.sources import Source
 
 KINDS: dict[str, Any] = {
     "trace": Source,
@@ -240,7 +240,7 @@ def test_child_system_replaces_a_part_as_a_whole(tmp_path: Path) -> None:
     """The child inherits what it does not name, and nothing else of the parent's part stays."""
     (tmp_path / "system").mkdir()
     (tmp_path / "cache").mkdir()
-    few = {"_target_": "sim.cache.cache.ArtifactCache", "capacity": 7}
+    few = {"_target_": "mezzotint.sim.cache.cache.ArtifactCache", "capacity": 7}
     (tmp_path / "cache/few.yaml").write_text(yaml.safe_dump(few))
     (tmp_path / "system/child.yaml").write_text(
         "# @package _global_\ndefaults:\n  - nirvana\n  - override /cache: few\n  - override /eviction: fifo\n"
@@ -249,7 +249,7 @@ def test_child_system_replaces_a_part_as_a_whole(tmp_path: Path) -> None:
     own = (f"hydra.searchpath=[file://{tmp_path}]", "system=child")
     child, parent = configured(*own), configured("system=nirvana")
     assert child["cache"] == few
-    assert child["eviction"] == {"_target_": "sim.cache.eviction.Fifo"}
+    assert child["eviction"] == {"_target_": "mezzotint.sim.cache.eviction.Fifo"}
     assert child.get("match_predictor") is None
     assert child["selector"] == parent["selector"]
     assert child["system"]["services"] == parent["system"]["services"]
@@ -259,7 +259,7 @@ def test_child_system_replaces_a_part_as_a_whole(tmp_path: Path) -> None:
 def test_cached_composition_equals_hydras_and_is_independent_of_its_caller() -> None:
     """The same words compose the same configuration after a caller changed an earlier one."""
     words = ["run.dir=unused", "experiment=nirvana-table3", "seed=7"]
-    with initialize_config_module("conf", version_base="1.3"):
+    with initialize_config_module("mezzotint.conf", version_base="1.3"):
         expected = compose("config", overrides=words)
     for _ in range(2):
         got = composed(words)
@@ -282,7 +282,18 @@ class Harm:
 @pytest.mark.parametrize("laid", ["damage", "another composition", "another cache folder", "a pickle"])
 def test_composition_from_elsewhere_is_reported_and_made_again(laid: str, tmp_path: Path) -> None:
     def composed_text(*words: str, cache: str = "cache") -> tuple[str, str]:
-        command = [sys.executable, "-P", "-m", "sim.cli", "run", "--cfg", "job", *words, "seed=3", "run.dir=x"]
+        command = [
+            sys.executable,
+            "-P",
+            "-m",
+            "mezzotint.sim.cli",
+            "run",
+            "--cfg",
+            "job",
+            *words,
+            "seed=3",
+            "run.dir=x",
+        ]
         environment = {**os.environ, "MEZZOTINT_CACHE": str(tmp_path / cache), "PYTHONPATH": str(REPOSITORY)}
         done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60, check=True)
         return done.stdout, done.stderr
@@ -311,7 +322,8 @@ def test_composition_from_elsewhere_is_reported_and_made_again(laid: str, tmp_pa
 def test_composition_read_from_the_cache_equals_the_one_that_was_kept(tmp_path: Path) -> None:
     """Also in the classes of Hydra's settings, which launchers need, and in keys of a mapping that are numbers."""
     code = (
-        "from pprint import pprint; from omegaconf import OmegaConf; from sim.run.config.compose import composed\n"
+        "from pprint import pprint; from omegaconf import OmegaConf\n"
+        "from mezzotint.sim.run.config.compose import composed\n"
         "found = composed(['experiment=nirvana-table3', 'hydra.launcher.n_jobs=3'], hydra_too=True)\n"
         "pprint([OmegaConf.get_type(found, 'hydra'), OmegaConf.is_struct(found), OmegaConf.to_container(found)])"
     )
@@ -333,11 +345,11 @@ def test_composition_read_from_the_cache_equals_the_one_that_was_kept(tmp_path: 
         ),
         (
             ["frontend=nirvana"],
-            r"frontend \(sim.frontend.cached.CachedFrontEnd\) needs a cache and none is chosen; add cache=modm",
+            r"frontend \(mezzotint.sim.frontend.cached.\w+\) needs a cache and none is chosen; add cache=modm",
         ),
         (["system=nirvana", "~eviction"], r"cache \(.*\) needs an eviction and none is chosen; add eviction=fifo"),
         (
-            ["+controller._target_=sim.cache.store.ArtifactStore"],
+            ["+controller._target_=mezzotint.sim.cache.store.ArtifactStore"],
             "controller: .* is no Controller: it lacks bind",
         ),
     ],
@@ -386,8 +398,8 @@ def _node(name: str, **settings: Any) -> dict[str, Any]:
 
 
 def test_part_in_a_node_overrides_the_chosen_part() -> None:
-    own = {"_target_": "sim.cache.eviction.Fifo"}
-    parts = Parts({"eviction": {"_target_": "sim.cache.eviction.Lru"}})
+    own = {"_target_": "mezzotint.sim.cache.eviction.Fifo"}
+    parts = Parts({"eviction": {"_target_": "mezzotint.sim.cache.eviction.Lru"}})
     assert isinstance(build(_node("Needy"), "it", parts=parts).eviction, Lru)
     assert isinstance(build(_node("Needy", eviction=own), "it", parts=parts).eviction, Fifo)
     with pytest.raises(ConfigError, match="cache needs eviction needs cache: parts cannot be built"):
@@ -414,11 +426,11 @@ def test_optional_hooks_have_default_bodies_and_missing_methods_are_named() -> N
     for target, kind, lacks in (
         (f"{__name__}.Half", Scheduler, "Half is no Scheduler: it lacks __len__, next, offer$"),
         (
-            "sim.cache.store.ArtifactStore",
+            "mezzotint.sim.cache.store.ArtifactStore",
             Scheduler,
             "ArtifactStore is no Scheduler: it lacks __len__, bind, next, offer$",
         ),
-        ("sim.cache.eviction.Lru", CachedFrontEnd, "Lru is no CachedFrontEnd$"),
+        ("mezzotint.sim.cache.eviction.Lru", CachedFrontEnd, "Lru is no CachedFrontEnd$"),
     ):
         with pytest.raises(ConfigError, match=lacks):
             build({"_target_": target}, "it", kind)
@@ -449,7 +461,7 @@ class Loose:
 
 
 def test_setting_value_is_checked_against_its_annotation() -> None:
-    fifo = {"_target_": "sim.cache.eviction.Fifo"}
+    fifo = {"_target_": "mezzotint.sim.cache.eviction.Fifo"}
     loose = build(_node("Loose", part=None, named=None, word="b", anything={"x": [1]}, several=[1]), "it")
     assert (loose.part, loose.named, loose.word, loose.anything, loose.several) == (None, None, "b", {"x": [1]}, [1])
     loose = build(_node("Loose", part=fifo), "it")

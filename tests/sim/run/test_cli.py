@@ -10,9 +10,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from sim.cli import main
-from sim.core.former_names import table
-from sim.run.commands import COMMANDS
+from mezzotint.sim.cli import main
+from mezzotint.sim.core.former_names import table
+from mezzotint.sim.run.commands import COMMANDS
 
 
 @pytest.fixture(autouse=True)
@@ -23,7 +23,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def mezzotint(*words: str) -> subprocess.CompletedProcess[str]:
     """A process of its own, as sweeps and plug-ins require."""
-    command = [sys.executable, "-P", "-m", "sim.cli", *words]
+    command = [sys.executable, "-P", "-m", "mezzotint.sim.cli", *words]
     return subprocess.run(
         command, capture_output=True, text=True, env={**os.environ, "HYDRA_FULL_ERROR": ""}, timeout=120
     )
@@ -114,7 +114,7 @@ def test_internal_error_is_raised_with_its_traceback(monkeypatch: pytest.MonkeyP
     def broken(*_: object, **__: object) -> None:
         raise ValueError("a fault")
 
-    monkeypatch.setattr("sim.run.simulate.simulate", broken)
+    monkeypatch.setattr("mezzotint.sim.run.simulate.simulate", broken)
     with pytest.raises(ValueError, match="a fault"):
         main(["run", "trace.requests=5", "run.dir=out"])
 
@@ -139,7 +139,7 @@ def test_import_describe_run_report(data: Path, capsys: pytest.CaptureFixture[st
 POLICY = '''
 from dataclasses import dataclass, field
 
-from sim.core.request import DISCARDED
+from mezzotint.sim.core.request import DISCARDED
 
 
 @dataclass
@@ -239,7 +239,10 @@ def test_experiment_replays_a_user_trace() -> None:
             ["run", "--plugin", "broken", "scheduler._target_=broken.Policy"],
             "--plugin: broken cannot be imported (SyntaxError",
         ),
-        (["run", "scheduler.patience_s=3"], "scheduler.patience_s: sim.scheduling.fcfs.Fcfs takes no such setting"),
+        (
+            ["run", "scheduler.patience_s=3"],
+            "scheduler.patience_s: mezzotint.sim.scheduling.fcfs.Fcfs takes no such setting",
+        ),
         (["run", "cluster.cuont=3"], "cluster.cuont: extra inputs are not permitted"),
         (
             ["run", "eviction=nosuch"],
@@ -259,7 +262,10 @@ def test_experiment_replays_a_user_trace() -> None:
         (["trace", "synth", "--requests", "10", "-o", LONG], "File name too long"),
         (["run", f"--config-dir={LONG}"], "File name too long"),
         (["run", "é=1"], "é=1: cannot be read as KEY=VALUE"),
-        (["run", "system=small-model", "scheduler._target_=sim.scheduling.hit_miss.HitMiss"], "no worker may run"),
+        (
+            ["run", "system=small-model", "scheduler._target_=mezzotint.sim.scheduling.hit_miss.HitMiss"],
+            "no worker may run",
+        ),
         (["report", "nowhere"], "nowhere"),
     ],
 )
@@ -333,10 +339,12 @@ def test_code_in_the_working_directory_is_not_run() -> None:
     [(["--help"], "trace import"), (["list", "similarity"], "clip-images"), (["run", "nonsense=1"], "nonsense")],
 )
 def test_listing_and_help_import_no_simulation(command: list[str], message: str) -> None:
-    script = f"import sys; from sim.cli import main; main({command}); print([*sys.modules])"
+    script = f"import sys; from mezzotint.sim.cli import main; main({command}); print([*sys.modules])"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
     assert message in done.stdout + done.stderr
-    assert not {"scipy", "pandas", "matplotlib", "sklearn", "sim.engine"} & set(eval(done.stdout.splitlines()[-1]))
+    assert not {"scipy", "pandas", "matplotlib", "sklearn", "mezzotint.sim.engine"} & set(
+        eval(done.stdout.splitlines()[-1])
+    )
 
 
 @pytest.mark.parametrize(
@@ -382,7 +390,7 @@ def test_memory_error_is_one_line_per_sweep_point(
     def simulate(*_: object, **__: object) -> None:
         raise MemoryError("Unable to allocate 15.3 MiB")
 
-    monkeypatch.setattr("sim.run.simulate.simulate", simulate)
+    monkeypatch.setattr("mezzotint.sim.run.simulate.simulate", simulate)
     assert main(["run", "-m", "seed=1,2", "hydra/launcher=basic", *SMALL, "run.dir=out"]) == 2
     error = capsys.readouterr().err
     assert error.count("memory ran out (Unable to allocate 15.3 MiB); raise `ulimit -v`, free memory") == 2
@@ -391,5 +399,5 @@ def test_memory_error_is_one_line_per_sweep_point(
 
 def _in_shell(script: str, *words: str) -> subprocess.CompletedProcess[str]:
     """Run a shell script in which ``{}`` is the command."""
-    command = shlex.join([sys.executable, "-P", "-m", "sim.cli", *words])
+    command = shlex.join([sys.executable, "-P", "-m", "mezzotint.sim.cli", *words])
     return subprocess.run(["bash", "-c", script.format(command)], capture_output=True, text=True, timeout=120)

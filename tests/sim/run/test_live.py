@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sim.cache.cache import ArtifactCache
-from sim.cli import main
-from sim.core.request import Request
-from sim.run.config.settings import check
-from sim.run.simulate import Outcome, assemble
+from mezzotint.sim.cache.cache import ArtifactCache
+from mezzotint.sim.cli import main
+from mezzotint.sim.core.request import Request
+from mezzotint.sim.run.config.settings import check
+from mezzotint.sim.run.simulate import Outcome, assemble
 from tests.sim.lab import configured, simulated
 
 pytest.importorskip("torch")
@@ -91,7 +91,7 @@ def test_worker_that_switches_models_loads_them(tmp_path: Path) -> None:
 
 def test_live_quality_compares_hits_with_the_full_run(tmp_path: Path) -> None:
     """Only images that skipped steps have a factor; it is SSIM, and the summary names it and counts alpha."""
-    words = ("+backend.quality._target_=backends.quality.Ssim", "backend.reference=${models.large.name}")
+    words = ("+backend.quality._target_=mezzotint.backends.quality.Ssim", "backend.reference=${models.large.name}")
     outcome = live("nirvana", "sd1.5", tmp_path, *words)
     rows = outcome.requests.to_pandas()
     factor = rows.quality_factor
@@ -106,7 +106,7 @@ def test_live_quality_compares_hits_with_the_full_run(tmp_path: Path) -> None:
 def test_out_of_memory_fails_only_its_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
-    from backends.diffusers_ import stages
+    from mezzotint.backends.diffusers_ import stages
 
     begin = stages.begin
 
@@ -171,7 +171,7 @@ def test_invalid_live_setting_is_one_line(
 def test_model_that_does_not_fit_is_refused_before_it_is_built(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from backends.diffusers_.device import memory
+    from mezzotint.backends.diffusers_.device import memory
 
     monkeypatch.setattr(memory, "available_bytes", lambda device: 2**20)
     assert main(["run", *LIVE, "models.large.name=sd3.5-large", f"run.dir={tmp_path}"]) == 2

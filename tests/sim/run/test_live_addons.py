@@ -9,18 +9,18 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from sim.run.config.settings import check
-from sim.run.simulate import TraceInputs, assemble, replay
+from mezzotint.sim.run.config.settings import check
+from mezzotint.sim.run.simulate import TraceInputs, assemble, replay
 from tests.sim.lab import configured
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("diffusers")
 pytest.importorskip("peft")
 
-from backends.diffusers_ import ModelSpec, build  # noqa: E402
-from backends.diffusers_.addons import library  # noqa: E402
-from backends.diffusers_.addons.library import AddOns  # noqa: E402
-from backends.diffusers_.addons.lora import Loras, read_lora, write_random_lora  # noqa: E402
+from mezzotint.backends.diffusers_ import ModelSpec, build  # noqa: E402
+from mezzotint.backends.diffusers_.addons import library  # noqa: E402
+from mezzotint.backends.diffusers_.addons.library import AddOns  # noqa: E402
+from mezzotint.backends.diffusers_.addons.lora import Loras, read_lora, write_random_lora  # noqa: E402
 
 STEPS = 8
 BOUND = 2

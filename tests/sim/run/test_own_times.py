@@ -9,11 +9,11 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from sim.cli import main
-from sim.run.config.choices import choices
-from sim.run.config.compose import composed
-from traces.table.ingest import ORDER_ONLY
-from traces.table.trace import make, write
+from mezzotint.sim.cli import main
+from mezzotint.sim.run.config.choices import choices
+from mezzotint.sim.run.config.compose import composed
+from mezzotint.traces.table.ingest import ORDER_ONLY
+from mezzotint.traces.table.trace import make, write
 
 TIMES = [0.0, 10.0, 15.0, 600.0, 605.0, 1200.0]
 FILE = ("trace=file", "trace.path=log.parquet")

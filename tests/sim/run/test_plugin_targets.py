@@ -8,15 +8,15 @@ import pytest
 import yaml
 from omegaconf import OmegaConf
 
-from sim.cli import main
-from sim.core.errors import ConfigError
-from sim.frontend.cached import CachedFrontEnd
-from sim.protocols import Allocation, Delay, Eviction, Scheduler, Steps
-from sim.run.config.build import build
-from sim.run.config.compose import composed
-from sim.run.config.options import resolved
-from sim.run.config.plugins import named
-from sim.run.simulate import saved_config
+from mezzotint.sim.cli import main
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.frontend.cached import CachedFrontEnd
+from mezzotint.sim.protocols import Allocation, Delay, Eviction, Scheduler, Steps
+from mezzotint.sim.run.config.build import build
+from mezzotint.sim.run.config.compose import composed
+from mezzotint.sim.run.config.options import resolved
+from mezzotint.sim.run.config.plugins import named
+from mezzotint.sim.run.simulate import saved_config
 
 
 @pytest.fixture(autouse=True)
@@ -31,9 +31,9 @@ HARM = [
     {"_target_": "builtins.open", "file": "harm", "mode": "w"},
     {"_target_": "pathlib.Path.touch", "self": "harm"},
     {"_target_": "joblib.dump", "value": 1, "filename": "harm"},
-    {"_target_": "sim.verbs.run", "given": ["trace", "synth", "-o", "harm", "--requests", "10"]},
-    {"_target_": "sim.run.simulate.Path", "path": "harm"},
-    {"_target_": "conf.atomic.atomic_write", "path": "harm", "error": "x"},
+    {"_target_": "mezzotint.sim.verbs.run", "given": ["trace", "synth", "-o", "harm", "--requests", "10"]},
+    {"_target_": "mezzotint.sim.run.simulate.Path", "path": "harm"},
+    {"_target_": "mezzotint.files.atomic.atomic_write", "path": "harm", "error": "x"},
     {"_target_": "nowhere.at.all"},
     {"_target_": ".."},
 ]
@@ -46,9 +46,9 @@ def test_target_that_is_no_part_is_not_called(node: dict[str, Any], kind: Any, m
     with pytest.raises(ConfigError):
         build(node, "it", kind)
     with pytest.raises(ConfigError):
-        build({"_target_": "sim.execution.continuous_batching.ContinuousBatching", "steps": node}, "it")
+        build({"_target_": "mezzotint.sim.execution.continuous_batching.ContinuousBatching", "steps": node}, "it")
     with pytest.raises(ConfigError):
-        build({"_target_": "sim.cache.store.ArtifactStore", "outages": [node]}, "it")
+        build({"_target_": "mezzotint.sim.cache.store.ArtifactStore", "outages": [node]}, "it")
     assert not Path("harm").exists()
 
 
@@ -106,8 +106,8 @@ def test_installed_entry_point_offers_a_plugin(tmp_path: Path, monkeypatch: pyte
         (5, "found 5, expected the dotted path of a class"),
         ("Fcfs", "found 'Fcfs', expected the dotted path of a class"),
         (
-            "sim.core.run_folder.SUMMARY",
-            "found sim.core.run_folder.SUMMARY, expected a class, or a function annotated with",
+            "mezzotint.sim.core.run_folder.SUMMARY",
+            "found mezzotint.sim.core.run_folder.SUMMARY, expected a class, or a function annotated with",
         ),
         ("os.system", "found os, expected a module of mezzotint or of a plug-in; name yours with --plugin os"),
         ("sim.nowhere.Part", r"sim.nowhere cannot be imported \(ModuleNotFoundError"),

@@ -17,11 +17,11 @@ from typing import Any
 
 import pytest
 
-from sim.cli import main
-from sim.core.errors import ConfigError
-from sim.core.slo import parse_limit
-from sim.run.pool import Launcher, check_launcher, lost_workers, run_calls
-from sim.run.refusal import refusal
+from mezzotint.sim.cli import main
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.slo import parse_limit
+from mezzotint.sim.run.pool import Launcher, check_launcher, lost_workers, run_calls
+from mezzotint.sim.run.refusal import refusal
 
 SBATCH = r"""#!/bin/sh
 # Runs the script at once, also as an array.
@@ -113,14 +113,14 @@ def test_killed_worker_ends_the_calls(launcher: Launcher) -> None:
 def test_absent_launcher_is_refused_with_its_extra(
     launcher: str, extra: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("sim.run.pool.find_spec", lambda _: None)
+    monkeypatch.setattr("mezzotint.sim.run.pool.find_spec", lambda _: None)
     assert main(["run", "-m", "seed=1,2", f"hydra/launcher={launcher}", "run.dir=out"]) == 2
     assert f"mezzotint: error: hydra/launcher: {launcher} needs" in (error := capsys.readouterr().err)
     assert f"pip install 'mezzotint[{extra}]'" in error
 
 
 def test_slurm_is_refused_without_its_commands(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sim.run.pool.find_spec", lambda _: True)
+    monkeypatch.setattr("mezzotint.sim.run.pool.find_spec", lambda _: True)
     monkeypatch.setenv("PATH", "")
     with pytest.raises(ConfigError, match="--launcher: slurm found no srun here"):
         check_launcher("slurm", "--launcher")
@@ -143,7 +143,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, name: str, **attributes: Any) -> N
     module = ModuleType(name)
     vars(module).update(attributes)
     monkeypatch.setitem(sys.modules, name, module)
-    monkeypatch.setattr("sim.run.pool.find_spec", lambda _: True)
+    monkeypatch.setattr("mezzotint.sim.run.pool.find_spec", lambda _: True)
 
 
 def raising(error: Exception) -> Callable[..., Any]:
@@ -204,7 +204,7 @@ def test_process_that_cannot_be_started_is_no_full_disk() -> None:
 WATCHED = """
 import sys, time
 from pathlib import Path
-from sim.run.termination import ending_without
+from mezzotint.sim.run.termination import ending_without
 with ending_without(Path(sys.argv[1])):
     print("begun", flush=True)
     time.sleep(60)
@@ -232,7 +232,7 @@ BEYOND = [
 def test_interrupted_sweep_resumes_to_the_bytes_of_joblib(launcher: str, tmp_path: Path) -> None:
     """No worker writes after the command ended, and no finished point is run again."""
     words = ["run", "-m", "trace.requests=300,60000,60001,60002"]
-    command = [sys.executable, "-P", "-m", "sim.cli", *words, f"hydra/launcher={launcher}", "run.dir=sweep"]
+    command = [sys.executable, "-P", "-m", "mezzotint.sim.cli", *words, f"hydra/launcher={launcher}", "run.dir=sweep"]
     folder = tmp_path / "sweep"
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as interrupted:
         while not list(folder.glob("*/summary.json")):

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from sim.core.errors import ConfigError
-from sim.run.config.settings import check
-from sim.run.config.typed import spelled, validated
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.run.config.settings import check
+from mezzotint.sim.run.config.typed import spelled, validated
+from mezzotint.traces.similarity.similarity_map import Fitted
 from tests.sim.lab import configured, simulated
-from traces.similarity.similarity_map import Fitted
 
 HINTS = [int, float, int | None, list[float], dict[int, float], list[Fitted]]
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from sim.cli import main
-from sim.core.errors import ConfigError
-from sim.run.refusal import MAX_CHARACTERS, USAGE_ERROR, refuse
+from mezzotint.sim.cli import main
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.run.refusal import MAX_CHARACTERS, USAGE_ERROR, refuse
 
 
 def printed(error: Exception) -> str:
@@ -74,7 +74,7 @@ def test_deeply_nested_input_is_one_line(
         path = Path(name, file)
         path.write_text(re.sub(r'^(\W*seed"?: ).*?(,?)$', rf"\g<1>{deep}\2", path.read_text(), flags=re.MULTILINE))
     Path("mine/eviction").mkdir(parents=True)
-    Path("mine/eviction/deep.yaml").write_text(f"_target_: sim.cache.eviction.Fifo\nx: {deep}\n")
+    Path("mine/eviction/deep.yaml").write_text(f"_target_: mezzotint.sim.cache.eviction.Fifo\nx: {deep}\n")
     own = ["system=nirvana", "eviction=deep", "--config-dir", "mine"] if levels < 1000 else ["seed=[", "run.dir=no"]
     capsys.readouterr()
     for words in (

@@ -8,19 +8,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sim.control.monitor import GlobalMonitor
-from sim.core.errors import ConfigError, SimulationError
-from sim.core.gpu import Gpu
-from sim.core.workload import addon_bytes
-from sim.execution.feature_cache.overhead import Overhead
-from sim.frontend.delay import Constant, LogNormal, as_delay
-from sim.metrics.design import check_design
-from sim.metrics.request_columns import DeclaredColumn
-from sim.run.config.build import build
-from traces.error import TraceError
-from traces.table.trace import ADDON_BYTES, make
+from mezzotint.sim.control.monitor import GlobalMonitor
+from mezzotint.sim.core.errors import ConfigError, SimulationError
+from mezzotint.sim.core.gpu import Gpu
+from mezzotint.sim.core.workload import addon_bytes
+from mezzotint.sim.execution.feature_cache.overhead import Overhead
+from mezzotint.sim.frontend.delay import Constant, LogNormal, as_delay
+from mezzotint.sim.metrics.design import check_design
+from mezzotint.sim.metrics.request_columns import DeclaredColumn
+from mezzotint.sim.run.config.build import build
+from mezzotint.traces.error import TraceError
+from mezzotint.traces.table.trace import ADDON_BYTES, make
 
-EVICTION, MONITOR = "sim.cache.eviction", "sim.control.monitor.GlobalMonitor"
+EVICTION, MONITOR = "mezzotint.sim.cache.eviction", "mezzotint.sim.control.monitor.GlobalMonitor"
 GPU = {"name": "x", "active_w": 100.0, "idle_w": 60.0, "source": "made up"}
 
 REFUSED: list[tuple[Callable[[], object], str]] = [
@@ -41,25 +41,31 @@ def test_part_refuses_inconsistent_settings(make_it: Callable[[], object], messa
 
 
 CACHE = {
-    "similarity": {"_target_": "traces.similarity.similarities.TextToText"},
+    "similarity": {"_target_": "mezzotint.traces.similarity.similarities.TextToText"},
     "eviction": {"_target_": f"{EVICTION}.Fifo"},
 }
 
 OUTSIDE: list[tuple[str, str, str, Any, dict[str, Any]]] = [
-    ("executor", "sim.execution.continuous_batching.ContinuousBatching", "max_batch", 0, {}),
-    *(("executor", "sim.execution.sequential.Sequential", "speedup", each, {}) for each in ({1: 2.0}, {2: 0.0})),
-    ("steps", "sim.execution.same_size.SameSizeSteps", "speedup", {2: 1.5, 4: -1.0}, {}),
-    ("scheduler", "sim.scheduling.batching.mlperf.MlperfBatching", "batch_timeout_s", nan, {}),
-    ("scheduler", "sim.scheduling.groups.WorkerGroups", "sizes", [1, 2, -1], {}),
-    ("allocation", "sim.cluster.allocation.FixedSplit", "hit_rate", 1.1, {}),
-    *(("cluster.gpu", "sim.core.gpu.Gpu", *each, GPU) for each in (("memory_bytes", 0), ("gpus_per_instance", 0))),
-    ("cluster.gpu", "sim.core.gpu.Gpu", "usd_per_gpu_h", -1.0, GPU),
-    ("cache", "sim.cache.cache.ArtifactCache", "capacity", -5, CACHE),
-    ("cache", "sim.cache.cache.ArtifactCache", "latents_at", [0, 5], CACHE | {"capacity": 5}),
+    ("executor", "mezzotint.sim.execution.continuous_batching.ContinuousBatching", "max_batch", 0, {}),
+    *(
+        ("executor", "mezzotint.sim.execution.sequential.Sequential", "speedup", each, {})
+        for each in ({1: 2.0}, {2: 0.0})
+    ),
+    ("steps", "mezzotint.sim.execution.same_size.SameSizeSteps", "speedup", {2: 1.5, 4: -1.0}, {}),
+    ("scheduler", "mezzotint.sim.scheduling.batching.mlperf.MlperfBatching", "batch_timeout_s", nan, {}),
+    ("scheduler", "mezzotint.sim.scheduling.groups.WorkerGroups", "sizes", [1, 2, -1], {}),
+    ("allocation", "mezzotint.sim.cluster.allocation.FixedSplit", "hit_rate", 1.1, {}),
+    *(
+        ("cluster.gpu", "mezzotint.sim.core.gpu.Gpu", *each, GPU)
+        for each in (("memory_bytes", 0), ("gpus_per_instance", 0))
+    ),
+    ("cluster.gpu", "mezzotint.sim.core.gpu.Gpu", "usd_per_gpu_h", -1.0, GPU),
+    ("cache", "mezzotint.sim.cache.cache.ArtifactCache", "capacity", -5, CACHE),
+    ("cache", "mezzotint.sim.cache.cache.ArtifactCache", "latents_at", [0, 5], CACHE | {"capacity": 5}),
     *(
         (
             "likeness",
-            "sim.execution.feature_cache.feature_similarity.AssumedFeatureSimilarity",
+            "mezzotint.sim.execution.feature_cache.feature_similarity.AssumedFeatureSimilarity",
             "shares",
             {"sdxl": each},
             {},
@@ -67,7 +73,7 @@ OUTSIDE: list[tuple[str, str, str, Any, dict[str, Any]]] = [
         for each in ({}, {0: 0.5})
     ),
     *(
-        ("match_predictor", "sim.frontend.match_predictor.OneClassSvm", *each, {})
+        ("match_predictor", "mezzotint.sim.frontend.match_predictor.OneClassSvm", *each, {})
         for each in (("nu", 0.0), ("gamma", inf))
     ),
 ]

@@ -7,17 +7,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from backends.base import Asset, Cost, Work
-from sim.core.errors import ConfigError
-from sim.core.plan import Plan
-from sim.core.request import Request
-from sim.frontend.direct import Direct
-from sim.metrics.summary import MeasuredWindow, models
-from sim.protocols import Run
-from sim.run.simulate import Outcome, write
+from mezzotint.backends.base import Asset, Cost, Work
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.plan import Plan
+from mezzotint.sim.core.request import Request
+from mezzotint.sim.frontend.direct import Direct
+from mezzotint.sim.metrics.summary import MeasuredWindow, models
+from mezzotint.sim.protocols import Run
+from mezzotint.sim.run.simulate import Outcome, write
+from mezzotint.traces.table.trace import make
+from mezzotint.traces.table.trace import write as write_trace
 from tests.sim.lab import FixedTimes, engine, simulated
-from traces.table.trace import make
-from traces.table.trace import write as write_trace
 
 SCHEMA = {
     **dict.fromkeys(("schema", "system", "seed")),
@@ -335,7 +335,7 @@ def test_trace_shapes_change_times_and_limits() -> None:
         (["system=modm-throughput", "cluster.count=1"], "at least 2 GPUs"),
         (["system=modm-fixed", "allocation.large=16"], "expected 1 to 15"),
         (["system=small-model", "cluster=h800"], "needs a model in role 'small'"),
-        (["frontend._target_=sim.frontend.cached.Nothing"], "has no Nothing"),
+        (["frontend._target_=mezzotint.sim.frontend.cached.Nothing"], "has no Nothing"),
         (["+frontend.colour=red"], "frontend.colour: .* takes no such setting; it takes role"),
         (["system=nirvana", "~cache._target_"], "cache: expected a mapping with _target_, found"),
         (["slo=[2,2.0000001]"], "slo: .*differ"),

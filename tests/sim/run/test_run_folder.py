@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from conf.atomic import clear
-from sim.cli import main
-from sim.core.errors import ConfigError
-from sim.core.run_folder import CONFIG, REQUESTS, SUMMARY, TIMELINE, check_folder, claimed, unclaimed
-from sim.run.sweep_folder import claimed_sweep, counted, finished_points, is_claimed, mark
+from mezzotint.files.atomic import clear
+from mezzotint.sim.cli import main
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.run_folder import CONFIG, REQUESTS, SUMMARY, TIMELINE, check_folder, claimed, unclaimed
+from mezzotint.sim.run.sweep_folder import claimed_sweep, counted, finished_points, is_claimed, mark
 
 SMALL = ("trace.requests=40", "arrivals.rate_rpm=9")
 
@@ -300,7 +300,7 @@ def test_sweep_progress_is_shown_on_a_terminal(
     """Finished and failed ones, at any speed: after the last of them the bar is full."""
     shown = io.StringIO()
     monkeypatch.setattr(sys, "stderr", shown)
-    monkeypatch.setattr("sim.run.sweep_folder.POLL_S", 0.001)
+    monkeypatch.setattr("mezzotint.sim.run.sweep_folder.POLL_S", 0.001)
     for terminal in (True, False):
         monkeypatch.setattr(shown, "isatty", lambda terminal=terminal: terminal)
         with claimed_sweep(tmp_path / "sweep", []), counted(tmp_path / "sweep", 3):

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from omegaconf.errors import ConfigAttributeError
 
-from sim.cli import main
-from sim.run.termination import Terminated, interruptible
+from mezzotint.sim.cli import main
+from mezzotint.sim.run.termination import Terminated, interruptible
 
 POINTS = 4
 MARK = "MEZZOTINT_TEST"
@@ -24,7 +24,7 @@ def test_terminated_sweep_stops_its_processes_and_resumes(capsys: pytest.Capture
     words.append(f"run.dir={folder}")
     mark = f"{os.getpid()}-{tmp_path.name}"
     command = subprocess.Popen(
-        [sys.executable, "-P", "-m", "sim.cli", *words],
+        [sys.executable, "-P", "-m", "mezzotint.sim.cli", *words],
         env=os.environ | {MARK: mark},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
@@ -95,7 +95,7 @@ def in_a_library(stop: type[KeyboardInterrupt]) -> None:
 def test_interruption_inside_a_library_has_its_exit_status(
     stop: type[KeyboardInterrupt], status: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("sim.cli.run_command", lambda words, options: in_a_library(stop))
+    monkeypatch.setattr("mezzotint.sim.cli.run_command", lambda words, options: in_a_library(stop))
     assert main(["run"]) == status
     assert capsys.readouterr().err == "mezzotint: interrupted\n"
 
@@ -103,7 +103,7 @@ def test_interruption_inside_a_library_has_its_exit_status(
 KILLED = """
 import os, signal
 from joblib import Parallel, delayed
-from sim.run.termination import workers_end_with_us
+from mezzotint.sim.run.termination import workers_end_with_us
 workers_end_with_us()
 Parallel(n_jobs=2)(delayed(abs)(n) for n in range(4))
 os.kill(os.getpid(), signal.SIGKILL)

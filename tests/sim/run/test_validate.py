@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from sim.cli import main
+from mezzotint.sim.cli import main
 
 pytest.importorskip("torch")
 pytest.importorskip("diffusers")

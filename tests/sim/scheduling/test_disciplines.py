@@ -9,24 +9,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backends.base import BackendError, Work
-from backends.patched import common_side, counted, cut
-from backends.profiled import Profiled
-from sim.core.errors import ConfigError
-from sim.core.gpu import Gpu
-from sim.core.model import Model
-from sim.core.request import COMPLETED, Addons, Request
-from sim.engine import Engine
-from sim.execution.continuous_batching import ContinuousBatching
-from sim.execution.patched import PatchedSteps
-from sim.protocols import Discipline
-from sim.scheduling.disciplines.edf import Edf
-from sim.scheduling.disciplines.one_resolution import OneResolution
-from sim.scheduling.disciplines.pixel_budget import PixelBudget
-from sim.scheduling.disciplines.shortest_remaining import ShortestRemaining
-from sim.scheduling.latency_predictor import Known, Svr
-from sim.scheduling.routing.per_worker import PerWorkerQueues
-from sim.scheduling.routing.routers import LeastOutstanding
+from mezzotint.backends.base import BackendError, Work
+from mezzotint.backends.patched import common_side, counted, cut
+from mezzotint.backends.profiled import Profiled
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.gpu import Gpu
+from mezzotint.sim.core.model import Model
+from mezzotint.sim.core.request import COMPLETED, Addons, Request
+from mezzotint.sim.engine import Engine
+from mezzotint.sim.execution.continuous_batching import ContinuousBatching
+from mezzotint.sim.execution.patched import PatchedSteps
+from mezzotint.sim.protocols import Discipline
+from mezzotint.sim.scheduling.disciplines.edf import Edf
+from mezzotint.sim.scheduling.disciplines.one_resolution import OneResolution
+from mezzotint.sim.scheduling.disciplines.pixel_budget import PixelBudget
+from mezzotint.sim.scheduling.disciplines.shortest_remaining import ShortestRemaining
+from mezzotint.sim.scheduling.latency_predictor import Known, Svr
+from mezzotint.sim.scheduling.routing.per_worker import PerWorkerQueues
+from mezzotint.sim.scheduling.routing.routers import LeastOutstanding
 from tests.sim.lab import engine, simulated
 from tests.sim.scheduling.test_slack import SIDES, UNIT, MixedTimes
 
@@ -307,7 +307,7 @@ def test_latency_predictor_repeats_answers_after_clearing_its_cache(made: Any, m
     batches = [(1, 0, 0), (0, 1, 0), (0, 0, 1), (2, 1, 0), (1, 1, 1)]
     first_s = [latency.step_s("large", each) for each in batches]
     assert len(set(first_s)) == len(batches)
-    monkeypatch.setattr("sim.scheduling.latency_predictor.MAX_CACHED", 2)
+    monkeypatch.setattr("mezzotint.sim.scheduling.latency_predictor.MAX_CACHED", 2)
     for each in (*range(5), *range(5)):
         assert latency.step_s("large", batches[each]) == first_s[each]
         latency.step_s("large", (each + 1, 2, each))  # plus one for the cache

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from sim.core.errors import ConfigError
-from sim.run.simulate import Outcome
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.run.simulate import Outcome
 from tests.sim.lab import simulated
 
 RUN = (

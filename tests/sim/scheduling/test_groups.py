@@ -7,10 +7,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from sim.core.request import COMPLETED, FAILED, Addons
-from sim.engine import Engine
-from sim.execution.sequential import Sequential
-from sim.scheduling.groups import WorkerGroups
+from mezzotint.sim.core.request import COMPLETED, FAILED, Addons
+from mezzotint.sim.engine import Engine
+from mezzotint.sim.execution.sequential import Sequential
+from mezzotint.sim.scheduling.groups import WorkerGroups
 from tests.sim.lab import FixedTimes, engine
 
 FASTER = dict.fromkeys(range(2, 9), 1.0)

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sim.scheduling.group_policies.edf import EarliestDeadline
+from mezzotint.sim.scheduling.group_policies.edf import EarliestDeadline
 from tests.sim.scheduling.test_stages import STEP_S, StepByStep, attempts, run_stages
 
 

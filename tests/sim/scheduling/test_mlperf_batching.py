@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backends.base import Cost, Work
-from sim.core.errors import ConfigError
-from sim.execution.static_batch import StaticBatch
-from sim.scheduling.batching.mlperf import MlperfBatching
+from mezzotint.backends.base import Cost, Work
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.execution.static_batch import StaticBatch
+from mezzotint.sim.scheduling.batching.mlperf import MlperfBatching
 from tests.sim.lab import FixedTimes, engine
 
 

@@ -7,15 +7,15 @@ import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from sim.core.model import Model
-from sim.core.request import COMPLETED
-from sim.execution.continuous_batching import ContinuousBatching
-from sim.scheduling.disciplines.edf import Edf
-from sim.scheduling.disciplines.fifo import FifoQueue
-from sim.scheduling.disciplines.slack import Slack
-from sim.scheduling.latency_predictor import Known
-from sim.scheduling.routing.per_worker import PerWorkerQueues
-from sim.scheduling.routing.routers import LeastOutstanding
+from mezzotint.sim.core.model import Model
+from mezzotint.sim.core.request import COMPLETED
+from mezzotint.sim.execution.continuous_batching import ContinuousBatching
+from mezzotint.sim.scheduling.disciplines.edf import Edf
+from mezzotint.sim.scheduling.disciplines.fifo import FifoQueue
+from mezzotint.sim.scheduling.disciplines.slack import Slack
+from mezzotint.sim.scheduling.latency_predictor import Known
+from mezzotint.sim.scheduling.routing.per_worker import PerWorkerQueues
+from mezzotint.sim.scheduling.routing.routers import LeastOutstanding
 from tests.oracles.optimum import TimedRequest, max_in_time
 from tests.sim.lab import engine
 from tests.sim.scheduling.test_slack import UNIT, MixedTimes

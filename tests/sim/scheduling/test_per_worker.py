@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backends.base import Asset, Cost, Work
-from sim.core.errors import ConfigError
-from sim.core.model import Model
-from sim.core.plan import DECLARED, Plan
-from sim.core.request import Addons, Request
-from sim.execution.sequential import Sequential
-from sim.frontend.direct import Direct
-from sim.protocols import Router
-from sim.scheduling.routing.addons import ByAddons
-from sim.scheduling.routing.per_worker import PerWorkerQueues
-from sim.scheduling.routing.routers import LeastOutstanding, LeastWorkLeft, RandomWorker, RoundRobin
+from mezzotint.backends.base import Asset, Cost, Work
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.model import Model
+from mezzotint.sim.core.plan import DECLARED, Plan
+from mezzotint.sim.core.request import Addons, Request
+from mezzotint.sim.execution.sequential import Sequential
+from mezzotint.sim.frontend.direct import Direct
+from mezzotint.sim.protocols import Router
+from mezzotint.sim.scheduling.routing.addons import ByAddons
+from mezzotint.sim.scheduling.routing.per_worker import PerWorkerQueues
+from mezzotint.sim.scheduling.routing.routers import LeastOutstanding, LeastWorkLeft, RandomWorker, RoundRobin
 from tests.sim.cluster.test_cluster import Acts
 from tests.sim.lab import FixedTimes, engine, simulated
 

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from sim.engine import Engine
+from mezzotint.sim.engine import Engine
+from mezzotint.traces.arrivals.base import Schedule
 from tests.sim.lab import engine
-from traces.arrivals.base import Schedule
 
 
 def waits(run: Engine) -> np.ndarray:

@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backends.base import Cost, Work
-from sim.cluster.allocation import ControlNetServers, FewSmall, FixedSplit
-from sim.core.errors import ConfigError
-from sim.core.model import Model
-from sim.core.plan import DECLARED, MISSING, Plan
-from sim.core.request import Request
-from sim.frontend.direct import Direct
-from sim.protocols import Run
-from sim.scheduling.disciplines.pixel_budget import fits
-from sim.scheduling.hit_miss import HitMiss
-from sim.scheduling.hit_miss_per_worker import HitMissPerWorker
+from mezzotint.backends.base import Cost, Work
+from mezzotint.sim.cluster.allocation import ControlNetServers, FewSmall, FixedSplit
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.model import Model
+from mezzotint.sim.core.plan import DECLARED, MISSING, Plan
+from mezzotint.sim.core.request import Request
+from mezzotint.sim.frontend.direct import Direct
+from mezzotint.sim.protocols import Run
+from mezzotint.sim.scheduling.disciplines.pixel_budget import fits
+from mezzotint.sim.scheduling.hit_miss import HitMiss
+from mezzotint.sim.scheduling.hit_miss_per_worker import HitMissPerWorker
 from tests.sim.cluster.test_cluster import Acts, order
 from tests.sim.lab import FixedTimes, engine
 

@@ -9,18 +9,18 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from backends.base import Cost, Work
-from sim.core.errors import ConfigError
-from sim.core.gpu import Gpu
-from sim.core.model import Model
-from sim.core.request import COMPLETED, DISCARDED, Request
-from sim.engine import Engine
-from sim.execution.continuous_batching import ContinuousBatching
-from sim.protocols import Run, Worker
-from sim.scheduling.disciplines.slack import Refusal, Slack
-from sim.scheduling.latency_predictor import Known
-from sim.scheduling.routing.per_worker import PerWorkerQueues
-from sim.scheduling.routing.routers import LeastOutstanding
+from mezzotint.backends.base import Cost, Work
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.gpu import Gpu
+from mezzotint.sim.core.model import Model
+from mezzotint.sim.core.request import COMPLETED, DISCARDED, Request
+from mezzotint.sim.engine import Engine
+from mezzotint.sim.execution.continuous_batching import ContinuousBatching
+from mezzotint.sim.protocols import Run, Worker
+from mezzotint.sim.scheduling.disciplines.slack import Refusal, Slack
+from mezzotint.sim.scheduling.latency_predictor import Known
+from mezzotint.sim.scheduling.routing.per_worker import PerWorkerQueues
+from mezzotint.sim.scheduling.routing.routers import LeastOutstanding
 from tests.sim.lab import FixedTimes, engine, simulated
 
 SIDES = (64, 128, 256)

@@ -8,25 +8,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backends.base import AddonBackend, Asset, Cost, RemoteControlNetCosts, Work
-from sim.addons.async_loading import AsyncLoading
-from sim.addons.inline import InlineControlNets
-from sim.addons.service_gpus import ServiceGpus
-from sim.addons.shared_servers import SharedServers
-from sim.addons.sync_loading import SyncLoading
-from sim.core.errors import ConfigError, SimulationError
-from sim.core.gpu import Gpu
-from sim.core.request import COMPLETED, FAILED, Addons
-from sim.engine import Engine
-from sim.execution.continuous_batching import ContinuousBatching
-from sim.execution.stages import Stages
-from sim.protocols import GroupPolicy, Launch, Run, StageView
-from sim.protocols.cluster import SERVER
-from sim.scheduling.estimates import Scaled
-from sim.scheduling.group_policies.edf import EarliestDeadline
-from sim.scheduling.group_policies.fixed_groups import FixedGroups
-from sim.scheduling.groups import WorkerGroups
-from sim.scheduling.stages import StageScheduler
+from mezzotint.backends.base import AddonBackend, Asset, Cost, RemoteControlNetCosts, Work
+from mezzotint.sim.addons.async_loading import AsyncLoading
+from mezzotint.sim.addons.inline import InlineControlNets
+from mezzotint.sim.addons.service_gpus import ServiceGpus
+from mezzotint.sim.addons.shared_servers import SharedServers
+from mezzotint.sim.addons.sync_loading import SyncLoading
+from mezzotint.sim.core.errors import ConfigError, SimulationError
+from mezzotint.sim.core.gpu import Gpu
+from mezzotint.sim.core.request import COMPLETED, FAILED, Addons
+from mezzotint.sim.engine import Engine
+from mezzotint.sim.execution.continuous_batching import ContinuousBatching
+from mezzotint.sim.execution.stages import Stages
+from mezzotint.sim.protocols import GroupPolicy, Launch, Run, StageView
+from mezzotint.sim.protocols.cluster import SERVER
+from mezzotint.sim.scheduling.estimates import Scaled
+from mezzotint.sim.scheduling.group_policies.edf import EarliestDeadline
+from mezzotint.sim.scheduling.group_policies.fixed_groups import FixedGroups
+from mezzotint.sim.scheduling.groups import WorkerGroups
+from mezzotint.sim.scheduling.stages import StageScheduler
 from tests.sim.lab import FixedTimes, engine, simulated
 from tests.sim.scheduling.test_stages import StepByStep
 

@@ -8,22 +8,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backends.base import BackendError, Cost, Work
-from backends.profiled import Profiled
-from sim.addons.sync_loading import SyncLoading
-from sim.cluster.failures import Failures
-from sim.core.errors import ConfigError, SimulationError
-from sim.core.gpu import Gpu
-from sim.core.plan import MISSING, Plan, whole_stage
-from sim.core.progress import Progress
-from sim.core.request import COMPLETED, Addons, Request
-from sim.engine import Engine
-from sim.execution.stages import Stages
-from sim.frontend.direct import Direct
-from sim.protocols import GroupPolicy, Launch, Run, StageView
-from sim.scheduling.estimates import EstimateTable, Learnt, Scaled
-from sim.scheduling.group_policies.tetriserve import TetriServe
-from sim.scheduling.stages import StageScheduler
+from mezzotint.backends.base import BackendError, Cost, Work
+from mezzotint.backends.profiled import Profiled
+from mezzotint.sim.addons.sync_loading import SyncLoading
+from mezzotint.sim.cluster.failures import Failures
+from mezzotint.sim.core.errors import ConfigError, SimulationError
+from mezzotint.sim.core.gpu import Gpu
+from mezzotint.sim.core.plan import MISSING, Plan, whole_stage
+from mezzotint.sim.core.progress import Progress
+from mezzotint.sim.core.request import COMPLETED, Addons, Request
+from mezzotint.sim.engine import Engine
+from mezzotint.sim.execution.stages import Stages
+from mezzotint.sim.frontend.direct import Direct
+from mezzotint.sim.protocols import GroupPolicy, Launch, Run, StageView
+from mezzotint.sim.scheduling.estimates import EstimateTable, Learnt, Scaled
+from mezzotint.sim.scheduling.group_policies.tetriserve import TetriServe
+from mezzotint.sim.scheduling.stages import StageScheduler
 from tests.sim import lab
 from tests.sim.scheduling.test_stage_addons import column, run_stages, spans
 

@@ -9,27 +9,27 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backends.base import Cost, Work
-from sim.addons.service_gpus import ServiceGpus
-from sim.cluster.failures import Failures
-from sim.core.errors import ConfigError
-from sim.core.request import COMPLETED, FAILED, Addons
-from sim.engine import Engine
-from sim.execution.stages import Stages
-from sim.protocols import GroupPolicy, Launch, Run, StageView
-from sim.scheduling.estimates import Scaled
-from sim.scheduling.group_policies.central_pull import CentralPull
-from sim.scheduling.group_policies.edf import EarliestDeadline
-from sim.scheduling.group_policies.fixed_degree import FixedDegree
-from sim.scheduling.group_policies.fixed_groups import FixedGroups
-from sim.scheduling.group_policies.pools import Pools
-from sim.scheduling.group_policies.preempt_class import PreemptClass
-from sim.scheduling.group_policies.rounds import Rounds
-from sim.scheduling.group_policies.super_p95 import SuperP95
-from sim.scheduling.group_policies.tails import TailQuota
-from sim.scheduling.group_policies.tetriserve import TetriServe
-from sim.scheduling.group_policies.tridentserve import TridentServe
-from sim.scheduling.stages import StageScheduler
+from mezzotint.backends.base import Cost, Work
+from mezzotint.sim.addons.service_gpus import ServiceGpus
+from mezzotint.sim.cluster.failures import Failures
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.request import COMPLETED, FAILED, Addons
+from mezzotint.sim.engine import Engine
+from mezzotint.sim.execution.stages import Stages
+from mezzotint.sim.protocols import GroupPolicy, Launch, Run, StageView
+from mezzotint.sim.scheduling.estimates import Scaled
+from mezzotint.sim.scheduling.group_policies.central_pull import CentralPull
+from mezzotint.sim.scheduling.group_policies.edf import EarliestDeadline
+from mezzotint.sim.scheduling.group_policies.fixed_degree import FixedDegree
+from mezzotint.sim.scheduling.group_policies.fixed_groups import FixedGroups
+from mezzotint.sim.scheduling.group_policies.pools import Pools
+from mezzotint.sim.scheduling.group_policies.preempt_class import PreemptClass
+from mezzotint.sim.scheduling.group_policies.rounds import Rounds
+from mezzotint.sim.scheduling.group_policies.super_p95 import SuperP95
+from mezzotint.sim.scheduling.group_policies.tails import TailQuota
+from mezzotint.sim.scheduling.group_policies.tetriserve import TetriServe
+from mezzotint.sim.scheduling.group_policies.tridentserve import TridentServe
+from mezzotint.sim.scheduling.stages import StageScheduler
 from tests.sim.lab import engine, simulated
 from tests.sim.scheduling.test_stage_addons import column, run_stages, spans
 from tests.sim.scheduling.test_stages import STEPS, ByDegree, attempts

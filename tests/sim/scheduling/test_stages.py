@@ -8,19 +8,19 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from backends.base import Cost, Work
-from sim.core.errors import ConfigError, SimulationError
-from sim.core.plan import whole_stage
-from sim.core.progress import Progress
-from sim.core.request import COMPLETED, DISCARDED, FAILED, Request
-from sim.engine import Engine
-from sim.execution.stages import Stages
-from sim.frontend.direct import Direct
-from sim.protocols import CostOf, GroupPolicy, Launch, Run, StageView
-from sim.scheduling.estimates import Scaled
-from sim.scheduling.group_policies.edf import EarliestDeadline
-from sim.scheduling.group_policies.preempt_class import PreemptClass
-from sim.scheduling.stages import StageScheduler
+from mezzotint.backends.base import Cost, Work
+from mezzotint.sim.core.errors import ConfigError, SimulationError
+from mezzotint.sim.core.plan import whole_stage
+from mezzotint.sim.core.progress import Progress
+from mezzotint.sim.core.request import COMPLETED, DISCARDED, FAILED, Request
+from mezzotint.sim.engine import Engine
+from mezzotint.sim.execution.stages import Stages
+from mezzotint.sim.frontend.direct import Direct
+from mezzotint.sim.protocols import CostOf, GroupPolicy, Launch, Run, StageView
+from mezzotint.sim.scheduling.estimates import Scaled
+from mezzotint.sim.scheduling.group_policies.edf import EarliestDeadline
+from mezzotint.sim.scheduling.group_policies.preempt_class import PreemptClass
+from mezzotint.sim.scheduling.stages import StageScheduler
 from tests.sim.lab import FixedTimes, engine, simulated
 
 STEPS = 6

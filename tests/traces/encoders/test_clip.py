@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from conf.clip import ClipModel
+from mezzotint.networks.clip import ClipModel
+from mezzotint.traces.encoders.clip import Clip
+from mezzotint.traces.encoders.embeddings import Encoder, embed
+from mezzotint.traces.error import TraceError
+from mezzotint.traces.table.trace import Trace
 from tests.traces.lab import needs_clip, tiny_clip
-from traces.encoders.clip import Clip
-from traces.encoders.embeddings import Encoder, embed
-from traces.error import TraceError
-from traces.table.trace import Trace
 
 TEXTS = ["a red fox", "a lighthouse at dusk, oil on canvas", "x", "", "a queen " * 60]
 

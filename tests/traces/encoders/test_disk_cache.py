@@ -13,8 +13,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from traces.encoders.disk_cache import GIB, cached
-from traces.error import TraceError
+from mezzotint.traces.encoders.disk_cache import GIB, cached
+from mezzotint.traces.error import TraceError
 
 ROWS, BLOCK = 20, 6
 COLUMNS = {"pairs": (np.float32, (2,)), "lists": (np.int64, ())}

@@ -11,12 +11,12 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from traces.encoders.embeddings import embed
-from traces.encoders.minilm import MiniLM
-from traces.encoders.ngram import HashedNgrams
-from traces.error import TraceError
-from traces.sources.synthetic import Synthetic
-from traces.table.trace import Trace, write
+from mezzotint.traces.encoders.embeddings import embed
+from mezzotint.traces.encoders.minilm import MiniLM
+from mezzotint.traces.encoders.ngram import HashedNgrams
+from mezzotint.traces.error import TraceError
+from mezzotint.traces.sources.synthetic import Synthetic
+from mezzotint.traces.table.trace import Trace, write
 
 Vectors = npt.NDArray[np.float32]
 
@@ -103,7 +103,7 @@ def test_invalid_encoder_output_is_refused(small: Trace, change: Callable[[Vecto
 
 
 def _embed_in_a_process(path: Path) -> str:
-    from traces.table.trace import read
+    from mezzotint.traces.table.trace import read
 
     return np.asarray(embed(read(path), HashedNgrams(dim=64))).tobytes().hex()[:4000]
 

@@ -11,20 +11,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from conf.assumption import Assumption
-from conf.clip import ClipModel
-from sim.run.config.build import build
-from sim.run.simulate import simulate
+from mezzotint.networks.clip import ClipModel
+from mezzotint.settings.assumption import Assumption
+from mezzotint.sim.run.config.build import build
+from mezzotint.sim.run.simulate import simulate
+from mezzotint.traces.encoders import images
+from mezzotint.traces.encoders.clip import Clip
+from mezzotint.traces.encoders.images import ClipImages, GivenImages
+from mezzotint.traces.error import TraceError
+from mezzotint.traces.similarity.real_images import TextToRealImage
+from mezzotint.traces.similarity.similarities import SimilaritySource, similarity
+from mezzotint.traces.similarity.similarity_map import Identity, PiecewiseLinear
+from mezzotint.traces.table.trace import make, write
 from tests.sim.lab import configured, simulated
 from tests.traces.lab import needs_clip, tiny_clip
-from traces.encoders import images
-from traces.encoders.clip import Clip
-from traces.encoders.images import ClipImages, GivenImages
-from traces.error import TraceError
-from traces.similarity.real_images import TextToRealImage
-from traces.similarity.similarities import SimilaritySource, similarity
-from traces.similarity.similarity_map import Identity, PiecewiseLinear
-from traces.table.trace import make, write
 
 Vectors = npt.NDArray[Any]
 

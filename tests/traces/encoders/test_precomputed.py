@@ -9,12 +9,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from mezzotint.traces.encoders.embeddings import Encoder, embed
+from mezzotint.traces.encoders.precomputed import Precomputed
+from mezzotint.traces.encoders.vectors import BLOCK
+from mezzotint.traces.error import TraceError
+from mezzotint.traces.table.trace import Trace, make, write
 from tests.sim.lab import simulated
-from traces.encoders.embeddings import Encoder, embed
-from traces.encoders.precomputed import Precomputed
-from traces.encoders.vectors import BLOCK
-from traces.error import TraceError
-from traces.table.trace import Trace, make, write
 
 TEXTS = ["a red fox", "a blue fox", "a queen's portrait", ""]
 VECTORS = np.array([[3.0, 4, 0], [0, 2, 0], [0, 0, -5], [0, 0, 0]])

@@ -5,14 +5,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.cache.admission import All
-from sim.cache.cache import ArtifactCache
-from sim.cache.eviction import Fifo
-from sim.cache.selector import Thresholds
-from sim.frontend.cached import CachedFrontEnd
+from mezzotint.sim.cache.admission import All
+from mezzotint.sim.cache.cache import ArtifactCache
+from mezzotint.sim.cache.eviction import Fifo
+from mezzotint.sim.cache.selector import Thresholds
+from mezzotint.sim.frontend.cached import CachedFrontEnd
+from mezzotint.traces.similarity.neighbours import UNIT, Neighbours, cached_neighbours
+from mezzotint.traces.similarity.similarities import TextToText
 from tests.sim.lab import engine
-from traces.similarity.neighbours import UNIT, Neighbours, cached_neighbours
-from traces.similarity.similarities import TextToText
 
 TABLE = {5: 0.65, 10: 0.75, 25: 0.95}
 

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from traces.error import TraceError
-from traces.similarity import neighbours
-from traces.similarity.bound import SLACK, cheapest
-from traces.similarity.cached import CachedIndex, CachedSearch
-from traces.similarity.exact import Exact
-from traces.similarity.search import Index
-from traces.similarity.similarities import SimilaritySource, TextToImage, TextToText, similarity
+from mezzotint.traces.error import TraceError
+from mezzotint.traces.similarity import neighbours
+from mezzotint.traces.similarity.bound import SLACK, cheapest
+from mezzotint.traces.similarity.cached import CachedIndex, CachedSearch
+from mezzotint.traces.similarity.exact import Exact
+from mezzotint.traces.similarity.search import Index
+from mezzotint.traces.similarity.similarities import SimilaritySource, TextToImage, TextToText, similarity
 
 
 def unit(rows: np.ndarray) -> np.ndarray:
@@ -203,8 +203,8 @@ def test_approximate_search_has_recall_99_and_exact_similarities(uncoded: int, m
     """A sliding window of prompts in themes: recall at 1 is 0.99, and every match has its reported similarity. The
     recall holds too when more artifacts than the limit wait for their codes before a block of queries ends."""
     pytest.importorskip("faiss")
-    from traces.similarity import approximate
-    from traces.similarity.approximate import Approximate
+    from mezzotint.traces.similarity import approximate
+    from mezzotint.traces.similarity.approximate import Approximate
 
     monkeypatch.setattr(approximate, "UNCODED", uncoded)
 

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traces.error import TraceError
-from traces.similarity.similarities import SimilaritySource, TextToImage, TextToText
-from traces.similarity.similarity_map import Fitted, Identity, PiecewiseLinear
+from mezzotint.traces.error import TraceError
+from mezzotint.traces.similarity.similarities import SimilaritySource, TextToImage, TextToText
+from mezzotint.traces.similarity.similarity_map import Fitted, Identity, PiecewiseLinear
 
 CUBES = st.integers(-1000, 1000).map(lambda n: n / 1000)
 KNOTS = PiecewiseLinear(at={0.5: 0.65, 0.8: 0.75, 0.9: 0.85, 0.97: 0.95, 1.0: 1.0}, source="made up")

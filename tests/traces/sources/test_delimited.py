@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sim.run.commands import run_command
-from traces.error import TraceError
-from traces.sources.delimited import Csv
-from traces.table.ingest import ORDER_ONLY
-from traces.table.trace import Trace
+from mezzotint.sim.run.commands import run_command
+from mezzotint.traces.error import TraceError
+from mezzotint.traces.sources.delimited import Csv
+from mezzotint.traces.table.ingest import ORDER_ONLY
+from mezzotint.traces.table.trace import Trace
 
 
 def imported(folder: Path, text: str, **options: Any) -> Trace:

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.cli import main
+from mezzotint.sim.cli import main
+from mezzotint.traces.error import TraceError
+from mezzotint.traces.sources.export import FORMATS, export
+from mezzotint.traces.sources.sglang import SGLang
+from mezzotint.traces.sources.synthetic import Synthetic
+from mezzotint.traces.sources.vllm_omni import VllmOmni, milliseconds
+from mezzotint.traces.table.trace import Trace, make
 from tests.traces.lab import hold_to_form
-from traces.error import TraceError
-from traces.sources.export import FORMATS, export
-from traces.sources.sglang import SGLang
-from traces.sources.synthetic import Synthetic
-from traces.sources.vllm_omni import VllmOmni, milliseconds
-from traces.table.trace import Trace, make
 
 READERS: dict[str, Any] = {"vllm-omni": VllmOmni, "sglang": SGLang}
 RNG = np.random.default_rng(0)

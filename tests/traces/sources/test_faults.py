@@ -13,20 +13,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from mezzotint.traces.error import TraceError
+from mezzotint.traces.sources.delimited import Csv
+from mezzotint.traces.sources.diffusiondb import DiffusionDB
+from mezzotint.traces.sources.formats import lines
+from mezzotint.traces.sources.gentd26 import GenTD26
+from mezzotint.traces.sources.katz import Katz
+from mezzotint.traces.sources.mjhq import Mjhq
+from mezzotint.traces.sources.prompts import Prompts
+from mezzotint.traces.sources.sd_beta import SdBeta
+from mezzotint.traces.table import limits
+from mezzotint.traces.table.ingest import store
+from mezzotint.traces.table.limits import Limits
+from mezzotint.traces.table.trace import Trace
 from tests.traces.lab import DDB_ROW, IMPORTERS, VALID, outcome, parquet_bytes
-from traces.error import TraceError
-from traces.sources.delimited import Csv
-from traces.sources.diffusiondb import DiffusionDB
-from traces.sources.formats import lines
-from traces.sources.gentd26 import GenTD26
-from traces.sources.katz import Katz
-from traces.sources.mjhq import Mjhq
-from traces.sources.prompts import Prompts
-from traces.sources.sd_beta import SdBeta
-from traces.table import limits
-from traces.table.ingest import store
-from traces.table.limits import Limits
-from traces.table.trace import Trace
 
 TEXT = ("csv", "prompts", "prompts as json")
 """Return an importer for each way of reading text."""

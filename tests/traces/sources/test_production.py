@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow.compute as pc
 import pytest
 
-from traces.error import TraceError
-from traces.sources.gentd26 import GenTD26
-from traces.sources.katz import Katz
-from traces.table.trace import Trace
+from mezzotint.traces.error import TraceError
+from mezzotint.traces.sources.gentd26 import GenTD26
+from mezzotint.traces.sources.katz import Katz
+from mezzotint.traces.table.trace import Trace
 
 TextFile = Callable[..., Path]
 

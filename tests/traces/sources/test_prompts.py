@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from traces.error import TraceError
-from traces.sources.mjhq import Mjhq
-from traces.sources.partiprompts import PartiPrompts
-from traces.sources.prompts import Prompts
-from traces.table.trace import Trace
+from mezzotint.traces.error import TraceError
+from mezzotint.traces.sources.mjhq import Mjhq
+from mezzotint.traces.sources.partiprompts import PartiPrompts
+from mezzotint.traces.sources.prompts import Prompts
+from mezzotint.traces.table.trace import Trace
 
 TextFile = Callable[..., Path]
 
@@ -82,8 +82,8 @@ def test_malformed_prompts_are_refused(text_file: TextFile, name: str, text: str
 
 
 def test_json_reader_handles_values_across_chunks(text_file: TextFile, monkeypatch: pytest.MonkeyPatch) -> None:
-    from traces.sources.formats import jsontext
-    from traces.table.limits import Limits
+    from mezzotint.traces.sources.formats import jsontext
+    from mezzotint.traces.table.limits import Limits
 
     monkeypatch.setattr(jsontext, "GROUP", 3)
     values = [12.5e3, True, None, 'é\\"', {"a": [1, {}]}, [], -7, "x" * 50] * 4

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from traces.error import TraceError
-from traces.sources.sd_beta import SdBeta
-from traces.table.trace import Trace
+from mezzotint.traces.error import TraceError
+from mezzotint.traces.sources.sd_beta import SdBeta
+from mezzotint.traces.table.trace import Trace
 
 HEAD = "est_unix_s,channel,idx,user,prompt,width,height,steps,cfg,sampler,n_images,seed,gen_seconds\n"
 

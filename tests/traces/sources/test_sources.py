@@ -15,13 +15,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from traces.describe import describe_trace
-from traces.error import TraceError
-from traces.sources.delimited import Csv
-from traces.sources.diffusiondb import DiffusionDB
-from traces.sources.file import File
-from traces.table.limits import Limits
-from traces.table.trace import Trace, about, write
+from mezzotint.traces.describe import describe_trace
+from mezzotint.traces.error import TraceError
+from mezzotint.traces.sources.delimited import Csv
+from mezzotint.traces.sources.diffusiondb import DiffusionDB
+from mezzotint.traces.sources.file import File
+from mezzotint.traces.table.limits import Limits
+from mezzotint.traces.table.trace import Trace, about, write
 
 TextFile = Callable[..., Path]
 
@@ -159,7 +159,7 @@ def test_missing_network_asks_for_a_downloaded_file() -> None:
     pytest.importorskip("datasets")
     # offline mode is read once, at import, so it takes a fresh process
     script = (
-        "import numpy; from traces.sources.diffusiondb import DiffusionDB;"
+        "import numpy; from mezzotint.traces.sources.diffusiondb import DiffusionDB;"
         "DiffusionDB().load(numpy.random.default_rng(0))"
     )
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HOME": "/nonexistent"}

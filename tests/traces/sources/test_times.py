@@ -7,14 +7,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from mezzotint.traces.describe.arrivals import arrival_statistics
+from mezzotint.traces.error import TraceError
+from mezzotint.traces.sources.delimited import Csv
+from mezzotint.traces.sources.diffusiondb import DiffusionDB
+from mezzotint.traces.table.ingest import store
+from mezzotint.traces.table.trace import Trace, read
+from mezzotint.traces.table.validation import LONGEST_S
 from tests.traces.lab import parquet_bytes
-from traces.describe.arrivals import arrival_statistics
-from traces.error import TraceError
-from traces.sources.delimited import Csv
-from traces.sources.diffusiondb import DiffusionDB
-from traces.table.ingest import store
-from traces.table.trace import Trace, read
-from traces.table.validation import LONGEST_S
 
 NO_RNG = np.random.default_rng(0)
 

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from traces.error import TraceError
-from traces.sources.delimited import Csv
-from traces.table import ingest
-from traces.table.ingest import ROWS, Batch, Reading, gather, since_earliest, store
-from traces.table.trace import read
-from traces.table.validation import Origin
+from mezzotint.traces.error import TraceError
+from mezzotint.traces.sources.delimited import Csv
+from mezzotint.traces.table import ingest
+from mezzotint.traces.table.ingest import ROWS, Batch, Reading, gather, since_earliest, store
+from mezzotint.traces.table.trace import read
+from mezzotint.traces.table.validation import Origin
 
 in_a_folder = settings(
     max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traces.describe import describe_trace
-from traces.error import TraceError
-from traces.table.columns import SCHEMA
-from traces.table.pairing import TAKEN, pair
-from traces.table.trace import Trace, make
+from mezzotint.traces.describe import describe_trace
+from mezzotint.traces.error import TraceError
+from mezzotint.traces.table.columns import SCHEMA
+from mezzotint.traces.table.pairing import TAKEN, pair
+from mezzotint.traces.table.trace import Trace, make
 
 
 def prompts_of(count: int) -> Trace:

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from traces.error import TraceError
-from traces.table.columns import LATER, SCHEMA
-from traces.table.digest import content_digest
-from traces.table.trace import Trace, make, read, write
+from mezzotint.traces.error import TraceError
+from mezzotint.traces.table.columns import LATER, SCHEMA
+from mezzotint.traces.table.digest import content_digest
+from mezzotint.traces.table.trace import Trace, make, read, write
 
 requests = st.fixed_dictionaries(
     {

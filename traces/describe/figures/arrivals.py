@@ -3,15 +3,15 @@
 import numpy as np
 from matplotlib.axes import Axes
 
-from conf.palette import INK
-from traces.describe.arrivals import HOUR_S, ArrivalStatistics
-from traces.describe.figures.axes import Series, annotate, durations, empty, falling, logarithmic, published
+from mezzotint.figures.palette import INK
+from mezzotint.traces.describe.arrivals import HOUR_S, ArrivalStatistics
+from mezzotint.traces.describe.figures.axes import Series, annotate, durations, empty, falling, logarithmic, published
 
 BINS = {
     60.0: "1 min", 300.0: "5 min", 900.0: "15 min", 3600.0: "1 h", 4 * 3600.0: "4 h", 86_400.0: "1 d",
     7 * 86_400.0: "7 d",
 }  # fmt: skip
-"""Seconds -> name of a bin; includes the windows of `traces.describe.arrivals`."""
+"""Seconds -> name of a bin; includes the windows of `mezzotint.traces.describe.arrivals`."""
 
 MAX_BINS = 140
 """Bins of the rate over time, at most; a longer trace gets wider bins."""

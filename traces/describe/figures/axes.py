@@ -9,8 +9,8 @@ import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator, PercentFormatter
 
-from conf.choice import choice
-from conf.palette import INK, plain_numbers
+from mezzotint.figures.palette import INK, plain_numbers
+from mezzotint.settings.choice import choice
 
 Part = TypeVar("Part")
 

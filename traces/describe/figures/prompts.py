@@ -9,8 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from conf.palette import INK
-from traces.describe.figures.axes import (
+from mezzotint.figures.palette import INK
+from mezzotint.traces.describe.figures.axes import (
     Series,
     annotate,
     durations,
@@ -21,11 +21,11 @@ from traces.describe.figures.axes import (
     rising,
     shares,
 )
-from traces.describe.prompts.coverage import LIMITS, Coverage, Shares
-from traces.describe.prompts.nearest import CACHE, THRESHOLDS, YOUNG_S, Nearest
-from traces.describe.prompts.prompt_similarity import GROUPS, PromptSimilarity
-from traces.describe.prompts.repeats import Repeats
-from traces.describe.prompts.survival import TOP, Survival
+from mezzotint.traces.describe.prompts.coverage import LIMITS, Coverage, Shares
+from mezzotint.traces.describe.prompts.nearest import CACHE, THRESHOLDS, YOUNG_S, Nearest
+from mezzotint.traces.describe.prompts.prompt_similarity import GROUPS, PromptSimilarity
+from mezzotint.traces.describe.prompts.repeats import Repeats
+from mezzotint.traces.describe.prompts.survival import TOP, Survival
 
 DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (3, 1.5, 1, 1.5)), (0, (1.2, 1.2)))
 

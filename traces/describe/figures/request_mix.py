@@ -6,9 +6,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
 
-from conf.palette import GREY
-from traces.describe.figures.axes import Series, empty, logarithmic, published, shares
-from traces.describe.mix import Mix, Popularity
+from mezzotint.figures.palette import GREY
+from mezzotint.traces.describe.figures.axes import Series, empty, logarithmic, published, shares
+from mezzotint.traces.describe.mix import Mix, Popularity
 
 MAX_BARS = 8
 """Values drawn each as a bar; rarer ones share one bar."""
@@ -20,7 +20,7 @@ Use = dict[str, Popularity | None]
 
 
 def values(what: str, title: str, label: str) -> Callable[[Axes, Series[Mix]], None]:
-    """Return a panel of the most frequent values of a column of `traces.describe.mix.COLUMNS`."""
+    """Return a panel of the most frequent values of a column of `mezzotint.traces.describe.mix.COLUMNS`."""
 
     def panel_of(panel: Axes, series: Series[Mix]) -> None:
         # in the order of the first trace that has any

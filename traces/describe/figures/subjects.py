@@ -10,13 +10,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from conf.atomic import atomic_files
-from conf.palette import COLOURS, DPI, house_style, panels
-from traces.describe.figures import arrivals, prompts, request_mix, users
-from traces.describe.figures.axes import Look
-from traces.describe.prompts.survival import EPS
-from traces.describe.statistics import TraceStatistics
-from traces.error import TraceError
+from mezzotint.figures.palette import COLOURS, DPI, house_style, panels
+from mezzotint.files.atomic import atomic_files
+from mezzotint.traces.describe.figures import arrivals, prompts, request_mix, users
+from mezzotint.traces.describe.figures.axes import Look
+from mezzotint.traces.describe.prompts.survival import EPS
+from mezzotint.traces.describe.statistics import TraceStatistics
+from mezzotint.traces.error import TraceError
 
 WIDTH, HEIGHT = 3.7, 3.3
 """Of a panel, inches."""

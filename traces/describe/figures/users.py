@@ -2,9 +2,18 @@
 
 from matplotlib.axes import Axes
 
-from traces.describe.figures.axes import Series, annotate, durations, falling, logarithmic, ranked, rising, shares
-from traces.describe.users import UserStatistics
-from traces.table.sessions import SESSION_GAP_S
+from mezzotint.traces.describe.figures.axes import (
+    Series,
+    annotate,
+    durations,
+    falling,
+    logarithmic,
+    ranked,
+    rising,
+    shares,
+)
+from mezzotint.traces.describe.users import UserStatistics
+from mezzotint.traces.table.sessions import SESSION_GAP_S
 
 
 def activity(panel: Axes, series: Series[UserStatistics]) -> None:

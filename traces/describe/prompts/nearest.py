@@ -7,9 +7,9 @@ import numpy as np
 import numpy.typing as npt
 from tqdm import tqdm
 
-from traces.describe.text import quantiles
-from traces.encoders.embeddings import Encoder, embed
-from traces.table.trace import Trace
+from mezzotint.traces.describe.text import quantiles
+from mezzotint.traces.encoders.embeddings import Encoder, embed
+from mezzotint.traces.table.trace import Trace
 
 Floats = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from traces.describe.text import quantiles
+from mezzotint.traces.describe.text import quantiles
 
 Floats = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]

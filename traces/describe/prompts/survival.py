@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 from tqdm import tqdm
 
-from traces.encoders.embeddings import Encoder
-from traces.table.trace import Trace
+from mezzotint.traces.encoders.embeddings import Encoder
+from mezzotint.traces.table.trace import Trace
 
 Floats = npt.NDArray[np.float64]
 

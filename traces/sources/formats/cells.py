@@ -9,8 +9,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from traces.error import TraceError
-from traces.table.validation import LATEST_S, LONGEST_S, Origin, excerpt
+from mezzotint.traces.error import TraceError
+from mezzotint.traces.table.validation import LATEST_S, LONGEST_S, Origin, excerpt
 
 ClockName = Literal["auto", "seconds", "unix", "unix-ms", "timestamp"]
 

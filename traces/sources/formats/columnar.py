@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from traces.error import TraceError
-from traces.table.ingest import ROWS, TEXT_BYTES
-from traces.table.limits import Limits, unchanged
-from traces.table.validation import excerpt
+from mezzotint.traces.error import TraceError
+from mezzotint.traces.table.ingest import ROWS, TEXT_BYTES
+from mezzotint.traces.table.limits import Limits, unchanged
+from mezzotint.traces.table.validation import excerpt
 
 
 def read_parquet(path: Path, limits: Limits, wanted: Collection[str], expected: str) -> Iterator[pa.Table]:

@@ -9,10 +9,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.csv
 
-from traces.error import TraceError
-from traces.table.ingest import slices
-from traces.table.limits import GZIP, Limits, open_bounded, unchanged
-from traces.table.validation import excerpt
+from mezzotint.traces.error import TraceError
+from mezzotint.traces.table.ingest import slices
+from mezzotint.traces.table.limits import GZIP, Limits, open_bounded, unchanged
+from mezzotint.traces.table.validation import excerpt
 
 MIN_BLOCK = 1 << 22
 """Bytes parsed at once, at least."""
@@ -24,7 +24,7 @@ MAX_BLOCK = (1 << 31) - 1
 def read_header(path: Path, limits: Limits, *, delimiter: str = ",", quote: str | None = '"') -> list[str]:
     """Return the names of the columns of a delimited file.
 
-    Raises TraceError if the file cannot be opened (see `traces.table.limits.open_bounded`), or its first line is empty,
+    Raises TraceError if the file cannot be opened (see `limits.open_bounded`), or its first line is empty,
     not UTF-8, or names a column twice.
     """
     with open_bounded(path, limits) as stream:
@@ -53,9 +53,9 @@ def read_delimited(
 ) -> Iterator[pa.Table]:
     """Yield the rows of a delimited file, plain or gzipped (by its content), with every column as text; "" is null.
 
-    Rows come in order, at most `traces.table.ingest.ROWS` at a time; ``header`` is that of `read_header`.
+    Rows come in order, at most `mezzotint.traces.table.ingest.ROWS` at a time; ``header`` is that of `read_header`.
 
-    Raises TraceError if the file cannot be opened (see `traces.table.limits.open_bounded`), is truncated or not UTF-8.
+    Raises TraceError if the file cannot be opened (see `limits.open_bounded`), is truncated or not UTF-8.
     It also raises if a row has another length than the header or exceeds the limits, or a quote is never closed.
     """
     parse = pa.csv.ParseOptions(delimiter=delimiter, quote_char=quote or False, newlines_in_values=quote is not None)

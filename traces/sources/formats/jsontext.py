@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
-from traces.error import TraceError
-from traces.table.limits import Limits, open_bounded
-from traces.table.validation import excerpt
+from mezzotint.traces.error import TraceError
+from mezzotint.traces.table.limits import Limits, open_bounded
+from mezzotint.traces.table.validation import excerpt
 
 PIECE = 1 << 16
 """Bytes read at a time."""
@@ -28,7 +28,7 @@ def elements(path: Path, limits: Limits) -> Iterator[list[Any]]:
 
     The file is UTF-8, plain or gzipped. A value has at most 16 times the longest text of the limits.
 
-    Raises TraceError if the file cannot be opened (see `traces.table.limits.open_bounded`), is not UTF-8, not JSON,
+    Raises TraceError if the file cannot be opened (see `limits.open_bounded`), is not UTF-8, not JSON,
     truncated, or holds a value that is too long or nested too deeply. Values count from 0.
     """
     with open_bounded(path, limits) as stream:

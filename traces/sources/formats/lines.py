@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from traces.error import TraceError
-from traces.table.limits import Limits, open_bounded
+from mezzotint.traces.error import TraceError
+from mezzotint.traces.table.limits import Limits, open_bounded
 
 LINES, LINES_BYTES = 1 << 13, 1 << 22
 """Lines, and bytes of lines, in a group."""
@@ -23,7 +23,7 @@ def lines(
         column: name of a line's content in errors.
         check_first: called with the first line before more is read; may raise.
 
-    Raises TraceError if the file cannot be opened (see `traces.table.limits.open_bounded`), is not UTF-8, or has a
+    Raises TraceError if the file cannot be opened (see `limits.open_bounded`), is not UTF-8, or has a
     longer line.
     """
     rows: list[int] = []

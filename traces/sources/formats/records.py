@@ -6,9 +6,9 @@ from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from traces.error import TraceError
-from traces.table.trace import Trace
-from traces.table.validation import Origin, excerpt
+from mezzotint.traces.error import TraceError
+from mezzotint.traces.table.trace import Trace
+from mezzotint.traces.table.validation import Origin, excerpt
 
 Name = str | int
 Whole = Annotated[int, Field(ge=-(2**63), lt=2**63)]

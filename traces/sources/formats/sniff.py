@@ -4,7 +4,7 @@ import csv
 import json
 import re
 
-from traces.table.columns import SCHEMA
+from mezzotint.traces.table.columns import SCHEMA
 
 TEXTS = frozenset({"prompt", "prompts", "caption", "captions"})
 """Names of columns of prompts; none of these words alone is a likely prompt."""

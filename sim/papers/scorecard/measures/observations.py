@@ -10,19 +10,19 @@ import numpy as np
 import pyarrow.compute as pc
 from pydantic import TypeAdapter, ValidationError
 
-from conf.digest import keep, kept
-from sim.core.errors import ConfigError
-from sim.papers.scorecard.measures.nirvana import LONG_PROMPT, similarity_of_hits
-from sim.papers.scorecard.runs.finished import Finished, Runs, Unmeasured
-from sim.run.refusal import warn
-from sim.run.run_key import digest
-from traces.describe.prompts.prompt_similarity import GROUPS, prompt_similarity
-from traces.describe.prompts.survival import survival
-from traces.encoders.embeddings import embed
-from traces.encoders.ngram import HashedNgrams
-from traces.table.digest import content_digest
-from traces.table.ingest import ORDER_ONLY
-from traces.table.trace import Trace
+from mezzotint.files.digest import keep, kept
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.papers.scorecard.measures.nirvana import LONG_PROMPT, similarity_of_hits
+from mezzotint.sim.papers.scorecard.runs.finished import Finished, Runs, Unmeasured
+from mezzotint.sim.run.refusal import warn
+from mezzotint.sim.run.run_key import digest
+from mezzotint.traces.describe.prompts.prompt_similarity import GROUPS, prompt_similarity
+from mezzotint.traces.describe.prompts.survival import survival
+from mezzotint.traces.encoders.embeddings import embed
+from mezzotint.traces.encoders.ngram import HashedNgrams
+from mezzotint.traces.table.digest import content_digest
+from mezzotint.traces.table.ingest import ORDER_ONLY
+from mezzotint.traces.table.trace import Trace
 
 COMPARED = 50_000
 """Last requests of the trace whose prompts are compared with each other."""

@@ -9,15 +9,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from sim.core.errors import ConfigError
-from sim.core.run_folder import CLUSTER, REQUESTS
-from sim.core.streams import stream
-from sim.metrics.run_files import read_summary, read_table
-from sim.metrics.summary_keys import number_at
-from sim.papers.scorecard.runs.points import Config, Point
-from sim.run.config.build import build
-from traces.sources import Source
-from traces.table.trace import Trace
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.run_folder import CLUSTER, REQUESTS
+from mezzotint.sim.core.streams import stream
+from mezzotint.sim.metrics.run_files import read_summary, read_table
+from mezzotint.sim.metrics.summary_keys import number_at
+from mezzotint.sim.papers.scorecard.runs.points import Config, Point
+from mezzotint.sim.run.config.build import build
+from mezzotint.traces.sources import Source
+from mezzotint.traces.table.trace import Trace
 
 
 class Unmeasured(Exception):

@@ -8,10 +8,10 @@ from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from sim.core.errors import ConfigError
-from sim.run.config.compose import OURS
-from sim.run.config.compose import composed as compose
-from sim.run.config.points import points, sweep_config
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.run.config.compose import OURS
+from mezzotint.sim.run.config.compose import composed as compose
+from mezzotint.sim.run.config.points import points, sweep_config
 
 Config = dict[str, Any]
 

@@ -9,13 +9,13 @@ from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 from tqdm import tqdm
 
-from sim.core.errors import REFUSED, ConfigError
-from sim.core.run_folder import check_place
-from sim.papers.scorecard.runs.finished import Finished, Runs, read_finished
-from sim.papers.scorecard.runs.points import Config, Point, composed
-from sim.run.pool import Launcher, run_calls
-from sim.run.run_key import digest
-from sim.run.simulate import simulate, write
+from mezzotint.sim.core.errors import REFUSED, ConfigError
+from mezzotint.sim.core.run_folder import check_place
+from mezzotint.sim.papers.scorecard.runs.finished import Finished, Runs, read_finished
+from mezzotint.sim.papers.scorecard.runs.points import Config, Point, composed
+from mezzotint.sim.run.pool import Launcher, run_calls
+from mezzotint.sim.run.run_key import digest
+from mezzotint.sim.run.simulate import simulate, write
 
 
 def finish(points: Sequence[Point], work: Path, jobs: int = 1, launcher: Launcher = "joblib") -> Runs:

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import yaml
 
-from sim.engine import Engine
-from sim.run.config.settings import check
-from sim.run.simulate import Outcome, assemble, replay
+from mezzotint.sim.engine import Engine
+from mezzotint.sim.run.config.settings import check
+from mezzotint.sim.run.simulate import Outcome, assemble, replay
+from mezzotint.traces.table.trace import make
 from tests.sim.lab import configured
-from traces.table.trace import make
 
 SIDES = {"S": 512, "M": 1024, "L": 1536}
 STEP_S = {"S": 0.155, "M": 0.605, "L": 1.557}

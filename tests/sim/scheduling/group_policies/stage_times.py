@@ -6,15 +6,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from backends.base import ComponentWeights, Cost, Work
-from sim.core.gpu import Gpu
-from sim.core.plan import DENOISER, TEXT_ENCODER, VAE
-from sim.engine import Engine
-from sim.execution.sequential import Sequential
-from sim.execution.stages import Stages
-from sim.protocols import GroupPolicy
-from sim.scheduling.estimates import Scaled
-from sim.scheduling.stages import StageScheduler
+from mezzotint.backends.base import ComponentWeights, Cost, Work
+from mezzotint.sim.core.gpu import Gpu
+from mezzotint.sim.core.plan import DENOISER, TEXT_ENCODER, VAE
+from mezzotint.sim.engine import Engine
+from mezzotint.sim.execution.sequential import Sequential
+from mezzotint.sim.execution.stages import Stages
+from mezzotint.sim.protocols import GroupPolicy
+from mezzotint.sim.scheduling.estimates import Scaled
+from mezzotint.sim.scheduling.stages import StageScheduler
 from tests.sim.lab import FixedTimes, engine
 
 COMPONENTS = TEXT_ENCODER, DENOISER, VAE

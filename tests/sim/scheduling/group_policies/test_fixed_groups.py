@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sim.core.errors import ConfigError
+from mezzotint.sim.core.errors import ConfigError
 from tests.sim.lab import simulated
 from tests.sim.scheduling.group_policies.lab import (
     STEP_S,

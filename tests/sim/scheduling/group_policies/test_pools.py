@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from sim.core.errors import ConfigError
-from sim.core.plan import DENOISER, TEXT_ENCODER, VAE
-from sim.metrics.time_series import series
-from sim.protocols import GroupPolicy, Launch, Run, StageView
-from sim.scheduling.group_policies.pools import Pools
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.plan import DENOISER, TEXT_ENCODER, VAE
+from mezzotint.sim.metrics.time_series import series
+from mezzotint.sim.protocols import GroupPolicy, Launch, Run, StageView
+from mezzotint.sim.scheduling.group_policies.pools import Pools
 from tests.sim.lab import simulated
 from tests.sim.scheduling.group_policies.stage_times import drawn, finish_s, served, served_in_sequence
 

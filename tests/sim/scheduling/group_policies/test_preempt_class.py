@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sim.core.request import FAILED
-from sim.scheduling.group_policies.preempt_class import Candidate, Group, best_selection
+from mezzotint.sim.core.request import FAILED
+from mezzotint.sim.scheduling.group_policies.preempt_class import Candidate, Group, best_selection
 from tests.sim.scheduling.group_policies.lab import STEP_S, amdahl, column, outcome, poisson, profile, served, spans
 
 SYSTEM = "system=preempt-class"

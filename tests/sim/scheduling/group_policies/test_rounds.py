@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sim.scheduling.group_policies.rounds import Rounds
+from mezzotint.sim.scheduling.group_policies.rounds import Rounds
 from tests.sim.scheduling.group_policies.lab import STEP_S, column, poisson, profile, served, spans
 from tests.sim.scheduling.test_stages import run_stages
 

@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backends.base import Cost, Work
-from sim.core.errors import ConfigError
-from sim.core.model import Model
-from sim.engine import Engine
-from sim.execution.stages import Stages
-from sim.protocols import GroupPolicy
-from sim.scheduling.estimates import Scaled
-from sim.scheduling.group_policies.central_pull import CentralPull, QueueBand
-from sim.scheduling.group_policies.super_p95 import SuperP95
-from sim.scheduling.group_policies.tails import TailQuota
-from sim.scheduling.stages import StageScheduler
+from mezzotint.backends.base import Cost, Work
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.model import Model
+from mezzotint.sim.engine import Engine
+from mezzotint.sim.execution.stages import Stages
+from mezzotint.sim.protocols import GroupPolicy
+from mezzotint.sim.scheduling.estimates import Scaled
+from mezzotint.sim.scheduling.group_policies.central_pull import CentralPull, QueueBand
+from mezzotint.sim.scheduling.group_policies.super_p95 import SuperP95
+from mezzotint.sim.scheduling.group_policies.tails import TailQuota
+from mezzotint.sim.scheduling.stages import StageScheduler
 from tests.sim.lab import FixedTimes, engine
 
 STEPS = 5

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backends.base import Cost, Work
-from sim.core.request import COMPLETED, DISCARDED
-from sim.engine import Engine
-from sim.execution.stages import Stages
-from sim.protocols import GroupPolicy
-from sim.scheduling.estimates import Scaled
-from sim.scheduling.group_policies.fixed_degree import FixedDegree
-from sim.scheduling.group_policies.tetriserve import TetriServe, frontier, least_gpu_seconds, pack
-from sim.scheduling.stages import StageScheduler
+from mezzotint.backends.base import Cost, Work
+from mezzotint.sim.core.request import COMPLETED, DISCARDED
+from mezzotint.sim.engine import Engine
+from mezzotint.sim.execution.stages import Stages
+from mezzotint.sim.protocols import GroupPolicy
+from mezzotint.sim.scheduling.estimates import Scaled
+from mezzotint.sim.scheduling.group_policies.fixed_degree import FixedDegree
+from mezzotint.sim.scheduling.group_policies.tetriserve import TetriServe, frontier, least_gpu_seconds, pack
+from mezzotint.sim.scheduling.stages import StageScheduler
 from tests.sim import lab
 
 DEGREES = (1, 2, 4, 8)

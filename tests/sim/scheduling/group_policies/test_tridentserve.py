@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backends.base import ComponentWeights
-from sim.core.errors import ConfigError
-from sim.core.plan import DENOISER, TEXT_ENCODER, VAE
-from sim.scheduling.group_policies.pools import Pools
-from sim.scheduling.group_policies.tridentserve import TridentServe, best_placement, divide, knapsack
+from mezzotint.backends.base import ComponentWeights
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.plan import DENOISER, TEXT_ENCODER, VAE
+from mezzotint.sim.scheduling.group_policies.pools import Pools
+from mezzotint.sim.scheduling.group_policies.tridentserve import TridentServe, best_placement, divide, knapsack
 from tests.sim.lab import simulated
 from tests.sim.scheduling.group_policies.stage_times import drawn, finish_s, served
 

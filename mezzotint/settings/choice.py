@@ -14,7 +14,7 @@ def choice(group: str, name: str) -> Mapping[str, Any]:
 
     Raises FileNotFoundError if there is none.
     """
-    files = {file.name: file for file in (resources.files("conf") / group).iterdir()}
+    files = {file.name: file for file in (resources.files("mezzotint.conf") / group).iterdir()}
     if f"{name}.yaml" not in files:  # looked up, not opened: users may give any name
         raise FileNotFoundError(f"{group}/{name}")
     said: dict[str, Any] = yaml.safe_load(files[f"{name}.yaml"].read_text(encoding="utf-8"))

@@ -1,6 +1,6 @@
 """Annotated number types with ranges, for the settings of a configuration.
 
-sim.run.config.build enforces them. The bounds exceed any realistic setting, and keep sums over a run precise.
+mezzotint.sim.run.config.build enforces them. The bounds exceed any realistic setting, and keep sums over a run precise.
 """
 
 from typing import Annotated

@@ -6,9 +6,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from conf.digest import digest
-from conf.document import parse_json
-from conf.quiet import quiet
+from mezzotint.files.digest import digest
+from mezzotint.files.document import parse_json
+from mezzotint.networks.quiet import quiet
 
 VIT_L14 = "openai/clip-vit-large-patch14"
 MODEL = ("config.json", "model.safetensors", "model-*.safetensors", "model.safetensors.index.json")

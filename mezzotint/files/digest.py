@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from conf.atomic import atomic_write
-from conf.document import DocumentError, parse_json
+from mezzotint.files.atomic import atomic_write
+from mezzotint.files.document import DocumentError, parse_json
 
 
 def digest(files: Iterable[Path], error: type[Exception]) -> str:

@@ -1,0 +1,1 @@
+"""Networks of others that traces and backends run."""
