@@ -36,6 +36,7 @@ docs: $(VENV)/docs.stamp
 	mkdir -p build/pages/results
 	cp -R docs/. $(wildcard CHANGELOG.md) build/pages
 	cp results/*.* build/pages/results
+	$(BIN)/python -m docs.reference.make build/pages/reference
 	find build/pages -name '*.py' -delete -o -name '*.pyc' -delete
 	find build/pages -name '*.md' -exec sed -E -i.before 's#\]\(((\.\./)*)\.\./(results/|CHANGELOG)#](\1\3#g' {} +
 	find build/pages -name '*.before' -delete

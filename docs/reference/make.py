@@ -1,13 +1,14 @@
-"""Write the generated pages of this folder: ``python -m docs.reference.make``.
+"""Write the generated pages of the reference: ``python -m docs.reference.make FOLDER``. `make docs` does so.
 
 configuration.md comes from conf/, from the annotations and docstrings of the classes that it names, and from
-conf/config.yaml; command-line.md from the help of the commands. tests/docs/test_reference.py fails if a page is stale.
+conf/config.yaml; command-line.md from the help of the commands. The pages of this folder have their introductions.
 """
 
 import dataclasses
 import inspect
 import io
 import re
+import sys
 import typing
 from collections.abc import Iterator, Mapping
 from contextlib import redirect_stdout
@@ -38,33 +39,8 @@ LONGEST_VALUE = 90
 """Characters of a value that is printed; a longer one is cut."""
 
 
-CONFIGURATION = """\
-<!-- Written by `python -m docs.reference.make`. -->
-# Configuration
-
-Every group of settings, every choice of a group, and every key of a choice, with its type, its default and the source
-of the default.
-
-A **choice** is made with `GROUP=CHOICE`, and a **key** is set with `GROUP.KEY=VALUE`:
-
-```sh
-mezzotint run system=nirvana eviction=lru cache.capacity=50000 trace.requests=2000 run.dir=out
-```
-
-`mezzotint list` prints the groups, and `mezzotint list eviction` the choices of one. `mezzotint run --cfg job` prints
-all keys of a run with their values. A system sets many groups at once. The command line wins over an experiment, an
-experiment over a system, and a system over the one that it begins from.
-
-Below, a key is followed by its type with its range, its meaning, its default, and the source of the default. Where
-choices differ in it, each value has a line. A type that is a class name takes a mapping with `_target_`. A long default
-is cut."""
-
-COMMAND_LINE = """\
-<!-- Written by `python -m docs.reference.make`. -->
-# Command line
-
-`mezzotint COMMAND --help` prints what stands here. A user's error is one message and exit status 2; an interruption is
-130, and a termination 143. `mezzotint --version` prints the version."""
+MARK = "<!-- generated"
+"""Begins the line of a page after which the generated part stands."""
 
 
 @dataclass(slots=True)
@@ -115,10 +91,10 @@ class Setting:
 
 
 def configuration() -> str:
-    """Return the page of all groups, choices and keys."""
+    """Return all groups, choices and keys."""
     chosen = {group: name for row in _config()["defaults"] if isinstance(row, dict) for group, name in row.items()}
     sections = [_group(name, chosen.get(name)) for name in groups()]
-    return "\n\n".join([CONFIGURATION, _own_keys(), *sections]) + "\n"
+    return "\n\n".join([_own_keys(), *sections]) + "\n"
 
 
 def _config() -> dict[str, Any]:
@@ -508,11 +484,11 @@ def _prose(text: str) -> str:
 
 
 def command_line() -> str:
-    """Return the page with the help of every command; commands with one function share their section."""
+    """Return the help of every command; commands with one function share their section."""
     by_function: dict[str, list[str]] = {}
     for words, function in COMMANDS.items():
         by_function.setdefault(function, []).append(words)
-    sections = [COMMAND_LINE, f"```text\n{overview()}\n```"]
+    sections = [f"```text\n{overview()}\n```"]
     for words in by_function.values():
         first, *others = words
         also = f"The same options: {', '.join(f'`mezzotint {each}`' for each in others)}.\n\n" if others else ""
@@ -529,8 +505,16 @@ def _help(words: str, *more: str) -> str:
 
 
 PAGES = {"configuration.md": configuration, "command-line.md": command_line}
-"""The generated pages, and what returns their text."""
+"""The pages with a generated part, and what returns it."""
+
+
+def page(name: str) -> str:
+    """Return a whole page: its introduction, then the generated part."""
+    introduction, mark, _ = (FOLDER / name).read_text(encoding="utf-8").partition(MARK)
+    assert mark, f"{name} has no line that begins with {MARK}"
+    return introduction + PAGES[name]()
+
 
 if __name__ == "__main__":
-    for name, page in PAGES.items():
-        (FOLDER / name).write_text(page(), encoding="utf-8")
+    for name in PAGES:
+        (Path(sys.argv[1]) / name).write_text(page(name), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The reference is true: its generated pages are as generated, and its tables name what a run writes."""
+"""The reference is true: its generated pages list all there is, and its tables name what a run writes."""
 
 import json
 import re
@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+import typer
 
 import mezzotint
 from docs.reference import make
@@ -15,6 +16,8 @@ from mezzotint.backends.patched import PatchTiming
 from mezzotint.backends.profile import LoraTiming, Profile
 from mezzotint.sim.core.run_folder import ATTEMPTS, CLUSTER, REQUESTS
 from mezzotint.sim.metrics.summary_keys import kind_of
+from mezzotint.sim.run.commands import BY_NEXT_WORD, COMMANDS, function_of
+from mezzotint.sim.run.config.choices import choices, groups
 from mezzotint.traces.table.columns import SCHEMA
 from tests.conftest import REPOSITORY
 
@@ -40,25 +43,42 @@ RUNS = {
 """Runs that between them write every key and every column."""
 
 
-@pytest.mark.parametrize("name", make.PAGES)
-def test_generated_page_is_current(name: str) -> None:
-    stale = f"{name} is stale: `python -m docs.reference.make` writes it anew"
-    assert (REFERENCE / name).read_text(encoding="utf-8") == make.PAGES[name](), stale
+@pytest.fixture(scope="module")
+def pages() -> dict[str, str]:
+    """The pages of the reference as the site has them, by name."""
+    written = {path.name: path.read_text(encoding="utf-8") for path in REFERENCE.glob("*.md")}
+    return written | {name: make.page(name) for name in make.PAGES}
 
 
-def test_every_key_is_described() -> None:
+def test_every_choice_of_every_group_is_listed(pages: Mapping[str, str]) -> None:
+    sections = dict(re.findall(r"^## ([\w-]+)\n(.*?)(?=^## |\Z)", pages["configuration.md"], re.MULTILINE | re.DOTALL))
+    assert sections.keys() == groups().keys()
+    for group, text in sections.items():
+        assert {choice.name for choice in choices(group)} <= set(re.findall(rf"\*\*`(?:{group}=)?([^`]+)`\*\*", text))
+
+
+def test_every_key_is_described(pages: Mapping[str, str]) -> None:
     """By its class or by its file: its entry has more than a type and a default."""
-    page = (REFERENCE / "configuration.md").read_text(encoding="utf-8")
-    entries = re.findall(r"^- (\*\*`[\w.]+`\*\* \(.*(?:\n    - .*)*)", page, re.MULTILINE)
+    entries = re.findall(r"^- (\*\*`[\w.]+`\*\* \(.*(?:\n    - .*)*)", pages["configuration.md"], re.MULTILINE)
     assert len(entries) > 250
     bare = [each for each in entries if re.fullmatch(r"[^:]*(: Default: `[^`]*`\.)?(\n    - [^(]*)*", each)]
     assert bare == []
 
 
-@pytest.mark.parametrize("page", sorted(REFERENCE.glob("*.md")), ids=lambda page: page.name)
-def test_table_cells_are_short(page: Path) -> None:
-    rows = [line for line in page.read_text(encoding="utf-8").splitlines() if line.startswith("|")]
-    assert max((len(cell.strip()) for row in rows for cell in row.split("|")), default=0) <= MAX_CELL
+@pytest.mark.parametrize("words", COMMANDS)
+def test_every_option_of_every_command_is_listed(words: str, pages: Mapping[str, str]) -> None:
+    sections = re.findall(r"^## mezzotint .*?(?=^## |\Z)", pages["command-line.md"], re.MULTILINE | re.DOTALL)
+    own = re.compile(rf"^## mezzotint {words}$|`mezzotint {words}`[,.]", re.MULTILINE)
+    (section,) = filter(own.search, sections)
+    app, function = typer.Typer(), function_of(words)
+    app.command()(function(None) if words in BY_NEXT_WORD else function)
+    options = {name for option in typer.main.get_command(app).params for name in option.opts if name.startswith("--")}
+    assert {name for name in options if name not in section and "completion" not in name} == set()
+
+
+def test_table_cells_are_short(pages: Mapping[str, str]) -> None:
+    rows = [line for page in pages.values() for line in page.splitlines() if line.startswith("|")]
+    assert max(len(cell.strip()) for row in rows for cell in row.split("|")) <= MAX_CELL
 
 
 def test_glossary_is_alphabetical() -> None:
