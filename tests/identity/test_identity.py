@@ -61,7 +61,7 @@ def overridden(group: str, choice: str) -> dict[str, str]:
 
 def choices(case: Case) -> dict[str, str]:
     """The choices that ``case``, its system and its experiment make."""
-    words = dict(word.split("=", 1) for word in case.overrides(present=True))
+    words = dict(word.split("=", 1) for word in case.overrides())
     experiment = overridden("experiment", words["experiment"]) if "experiment" in words else {}
     system = overridden("system", ({"system": "vanilla"} | experiment | words)["system"])
     return system | experiment | words
@@ -107,7 +107,12 @@ def test_cases_have_different_names_and_runs() -> None:
 )
 def test_present_override_translates_to_the_former_version(present: str, former: str) -> None:
     assert forms.former_word(present) == former
-    assert Case("one", f"'{present}'").overrides(present=False) == [former]
+    assert Case("one", f"'{present}'").overrides(forms.former_word) == [former]
+
+
+def test_script_is_brought_into_the_names_of_several_packages() -> None:
+    script = "from mezzotint import sim\nfrom mezzotint.sim.engine import Engine\nimport mezzotint\n"
+    assert forms.without_package(script) == "import sim\nfrom sim.engine import Engine\nimport mezzotint\n"
 
 
 def test_working_tree_runs_as_it_stands(tmp_path: Path) -> None:

@@ -114,7 +114,7 @@ sys.exit(main(sys.argv[2:]))
 
 @pytest.mark.parametrize(
     ("lacking", "words"),
-    [("torch", ["sdxl", *QUICK, "-o", "out"]), ("pynvml", ["likeness", "sdxl", "-o", "likeness.json"])],
+    [("torch", ["sdxl", *QUICK, "-o", "out"]), ("pynvml", ["feature-similarity", "sdxl", "-o", "similarity.json"])],
 )
 def test_missing_package_names_the_extra(words: list[str], lacking: str, tmp_path: Path) -> None:
     command = [sys.executable, "-c", WITHOUT, lacking, "calibrate", *words]

@@ -469,7 +469,7 @@ def test_setting_value_is_checked_against_its_annotation() -> None:
     for key, value, expected in (
         ("part", 5, "found 5, expected Eviction or null"),
         ("named", 5, "found 5, expected a mapping with _target_"),
-        ("named", fifo, r"sim\.cache\.eviction\.fifo\.Fifo is no Named: it lacks name"),
+        ("named", fifo, r"mezzotint\.sim\.cache\.eviction\.fifo\.Fifo is no Named: it lacks name"),
         ("needed", None, "found None, expected a mapping with _target_"),
         ("word", fifo, r"found \{'_target_': .*\}, expected a or b"),
         ("several", 5, r"found 5, expected typing\.List"),
