@@ -63,7 +63,7 @@ class DiffServe(Controller):
     def bind(self, run: Run) -> None:
         self._run = run
         run.gauge("threshold", lambda _: self.frontend.threshold)
-        run.gauge("light_gpus", lambda now_s: gpus_in_role(run.cluster, self.frontend.light, now_s))
+        run.gauge("light_gpus", lambda _: gpus_in_role(run.cluster, self.frontend.light))
         run.process(self._loop())
 
     def arrived(self, request: Request, now_s: float) -> None:

@@ -6,7 +6,7 @@ from operator import attrgetter
 from mezzotint.sim.protocols import Cluster
 
 
-def gpus_in_role(cluster: Cluster, role: str, now_s: float = 0.0) -> int:
+def gpus_in_role(cluster: Cluster, role: str) -> int:
     """Return the number of GPUs that serve ``role`` or are changing to it."""
     return cluster.roles().count(role)
 

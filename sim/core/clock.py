@@ -155,5 +155,5 @@ def _process(event: simpy.Event) -> None:
     callbacks, event.callbacks = event.callbacks, None
     for callback in callbacks:
         callback(event)
-    if not event._ok and not hasattr(event, "_defused"):
-        raise event._value  # not a copy as in SimPy, since some exceptions cannot be copied
+    if not event.ok and not hasattr(event, "_defused"):
+        raise event.value  # not a copy as in SimPy, since some exceptions cannot be copied

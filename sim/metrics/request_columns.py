@@ -133,10 +133,10 @@ class RequestColumns:
     def contiguous(self) -> Self:
         """Return these columns with each in memory of its own, which takes half the time to compute with."""
         copied = copy(self)
-        copied._columns = {name: np.empty(len(self), column.dtype) for name, column in self._columns.items()}
+        copied._columns = {name: np.empty(len(self), column.dtype) for name, column in self._columns.items()}  # noqa: SLF001 - of this class
         for start in range(0, len(self), BLOCK):  # so that each record comes from memory once, for all columns
             block = self._records[start : start + BLOCK]
-            for name, column in copied._columns.items():
+            for name, column in copied._columns.items():  # noqa: SLF001 - of this class
                 column[start : start + BLOCK] = block[name]
         return copied
 

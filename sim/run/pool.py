@@ -71,9 +71,9 @@ def run_calls(calls: Sequence[Callable[[], T]], jobs: int = 1, launcher: Launche
         yield from Parallel(n_jobs=jobs, return_as="generator")(delayed(call)() for call in calls)
         return
     check_launcher(launcher, "--launcher")
-    outcomes = _on_ray if launcher == "ray" else _as_jobs
+    outcomes = _on_ray(calls, jobs) if launcher == "ray" else _as_jobs(calls, jobs, launcher)
     with lost_workers():
-        for outcome in outcomes(calls, jobs, launcher):
+        for outcome in outcomes:
             if outcome.error is not None:
                 raise outcome.error
             yield outcome.value
@@ -183,7 +183,7 @@ class _Task(Protocol):
     def result(self) -> Any: ...
 
 
-def _on_ray(calls: Sequence[Callable[[], T]], jobs: int, launcher: Launcher) -> Iterator[_Outcome[T]]:
+def _on_ray(calls: Sequence[Callable[[], T]], jobs: int) -> Iterator[_Outcome[T]]:
     import ray
 
     join_ray()

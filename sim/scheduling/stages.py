@@ -372,7 +372,7 @@ class StageScheduler(Scheduler):
             self._ask_for(launch)
         for progress in self._at_boundary:
             if not progress.running:
-                self._pause(progress, now_s)
+                self._pause(progress)
         self._at_boundary.clear()
 
     def _start(self, launch: Running, now_s: float) -> bool:
@@ -570,7 +570,7 @@ class StageScheduler(Scheduler):
         self.group_policy.ended(progress, now_s)
         self._decide(now_s)
 
-    def _pause(self, progress: Progress, now_s: float) -> None:
+    def _pause(self, progress: Progress) -> None:
         """Count a boundary after which ``progress`` does not run on at once, and end its attempt."""
         write(progress, "pauses", progress.pauses + 1)
         self._close(progress)

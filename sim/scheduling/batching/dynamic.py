@@ -23,7 +23,7 @@ class DynamicBatching(Scheduler):
     _former: BatchFormer = field(init=False, repr=False)
 
     def bind(self, run: Run) -> None:
-        self._former = BatchFormer(run, self.max_batch, self.max_wait_s, {"": [None]}, lambda request: "")
+        self._former = BatchFormer(run, self.max_batch, self.max_wait_s, {"": [None]}, lambda _: "")
 
     def offer(self, request: Request, now_s: float) -> Worker | None:
         self._former.add(request, now_s)

@@ -65,7 +65,7 @@ class CentralPull(GroupPolicy):
             raise ConfigError("group_policy.backfill: found true with gate=false, which holds no tails; set gate=true")
 
     def bind(self, run: Run, view: StageView) -> None:
-        self._view, self._groups = view, GroupQueues.of(run, view, self.degree)
+        self._view, self._groups = view, GroupQueues.of(view, self.degree)
         self._is_tail = run.add_column("tail", bool, default=False)
         self._free = dict.fromkeys(self._groups.all)
         self._by_risk = {beta: [] for beta in (self.beta, *(() if self.band is None else (self.band.beta,)))}

@@ -14,7 +14,7 @@ from annotated_types import Ge, Le
 from mezzotint.settings.ranges import MOST, Count, Positive, Share
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.progress import Progress
-from mezzotint.sim.protocols import Launch, Run, StageView
+from mezzotint.sim.protocols import Launch, StageView
 
 
 @dataclass(slots=True)
@@ -103,7 +103,7 @@ class GroupQueues:
     _changed: dict[GroupQueue, None] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def of(cls, run: Run, view: StageView, degree: int) -> "GroupQueues":
+    def of(cls, view: StageView, degree: int) -> "GroupQueues":
         """Return the cluster's GPUs in groups of ``degree``. Raises ConfigError if they do not divide evenly."""
         gpus = len(view.claimed)
         if gpus % degree:
