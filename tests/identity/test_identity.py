@@ -39,7 +39,8 @@ def test_changed_value_is_found_by_row_column_and_key(tmp_path: Path) -> None:
 def test_former_name_of_a_class_is_no_difference(tmp_path: Path) -> None:
     before, after = run(tmp_path / "before", 1.5, "sim.a.B"), run(tmp_path / "after", 1.5, "mezzotint.sim.a.B")
     for folder, name in ((before, "sim.a.B"), (after, "mezzotint.sim.a.B")):
-        pq.write_table(
+        rows = pa.table({"reason": [None, f"{name} left it"], "start_s": [0.0, 1.5]})
+        pq.write_table(rows, folder / "requests.parquet")
             pa.table({"reason": [None, f"{name} left it"], "start_s": [0.0, 1.5]}), folder / "requests.parquet"
         )
     assert set(differences.runs(before, after)) == {"requests.parquet", "summary.json"}
