@@ -38,14 +38,16 @@ def test_changed_value_is_found_by_row_column_and_key(tmp_path: Path) -> None:
 
 def test_former_name_of_a_class_is_no_difference(tmp_path: Path) -> None:
     before, after = run(tmp_path / "before", 1.5, "sim.a.B"), run(tmp_path / "after", 1.5, "mezzotint.sim.a.B")
-    for folder, name in ((before, "sim.a.B"), (after, "mezzotint.sim.a.B")):
-        rows = pa.table({"reason": [None, f"{name} left it"], "start_s": [0.0, 1.5]})
-        pq.write_table(rows, folder / "requests.parquet")
-            pa.table({"reason": [None, f"{name} left it"], "start_s": [0.0, 1.5]}), folder / "requests.parquet"
-        )
+
+    def left(folder: Path, name: str) -> None:
+        rows = {"reason": [None, f"{name} left it"], "start_s": [0.0, 1.5]}
+        pq.write_table(pa.table(rows), folder / "requests.parquet")
+
+    left(before, "sim.a.B")
+    left(after, "mezzotint.sim.a.B")
     assert set(differences.runs(before, after)) == {"requests.parquet", "summary.json"}
     assert not differences.runs(before, after, forms.without_package)
-    pq.write_table(pa.table({"reason": [None, "B left it"], "start_s": [0.0, 1.5]}), after / "requests.parquet")
+    left(after, "B")
     assert set(differences.runs(before, after, forms.without_package)) == {"requests.parquet"}
 
 
