@@ -2,6 +2,7 @@
 
 from collections.abc import Generator
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import product
 from math import ceil
 from typing import Annotated, Any, Literal, NamedTuple
@@ -63,7 +64,7 @@ class DiffServe(Controller):
     def bind(self, run: Run) -> None:
         self._run = run
         run.gauge("threshold", lambda _: self.frontend.threshold)
-        run.gauge("light_gpus", lambda _: gpus_in_role(run.cluster, self.frontend.light))
+        run.gauge("light_gpus", partial(gpus_in_role, run.cluster, self.frontend.light))
         run.process(self._loop())
 
     def arrived(self, request: Request, now_s: float) -> None:
