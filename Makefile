@@ -28,6 +28,7 @@ lint: $(VENV)/test.stamp
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/towncrier build --draft --version next
 
 # The documentation site, into build/docs, without network; a warning is an error. Links to results/ and CHANGELOG.md
 # hold in the repository and, a folder nearer, in the copy that the site is built from.
