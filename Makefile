@@ -28,16 +28,18 @@ lint: $(VENV)/test.stamp
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/towncrier build --draft --version next
 
-# The documentation site, into build/docs, without network; a warning is an error. Links to results/ and CHANGELOG.md
-# hold in the repository and, a folder nearer, in the copy that the site is built from.
+# The documentation site, into build/docs, without network; a warning is an error. Links to results/ and the pages
+# at the top hold in the repository and, a folder nearer, in the copy that the site is built from.
 docs: $(VENV)/docs.stamp
 	rm -rf build/pages build/docs
 	mkdir -p build/pages/results
-	cp -R docs/. $(wildcard CHANGELOG.md) build/pages
+	cp -R docs/. CHANGELOG.md CONTRIBUTING.md build/pages
 	cp results/*.* build/pages/results
 	find build/pages -name '*.py' -delete -o -name '*.pyc' -delete
-	find build/pages -name '*.md' -exec sed -E -i.before 's#\]\(((\.\./)*)\.\./(results/|CHANGELOG)#](\1\3#g' {} +
+	find build/pages -name '*.md' -exec sed -E -i.before \
+		-e 's#\]\(((\.\./)*)\.\./(results/|CHANGELOG|CONTRIBUTING)#](\1\3#g' -e 's#\]\(docs/#](#g' {} +
 	find build/pages -name '*.before' -delete
 	$(BIN)/zensical build --clean --strict
 
