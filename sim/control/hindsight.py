@@ -1,7 +1,6 @@
 """Controller with hindsight: it follows the best splits for the load that a finished run recorded."""
 
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Literal
@@ -12,7 +11,7 @@ from mezzotint.backends.base import Asset
 from mezzotint.settings.ranges import Amount, Count, SomeSeconds
 from mezzotint.sim.control.monitor import WindowCounts
 from mezzotint.sim.control.optimal_split import Fleet, Split, SplitPlan, Weights, best_plan
-from mezzotint.sim.control.roles import gpus_in_role
+from mezzotint.sim.control.roles import gpus_in_role, role_gauge
 from mezzotint.sim.control.split import Demand
 from mezzotint.sim.control.timetable import Timetable
 from mezzotint.sim.core.errors import ConfigError
@@ -66,7 +65,7 @@ class Hindsight(Controller):
         fleet = self._fleet(run, ladder)
         self.plan = best_plan(fleet, Weights(self.waiting, self._small), start, load, self.max_kept)
         for role in run.models:
-            run.gauge(f"gpus_{role}", partial(gpus_in_role, cluster, role))
+            run.gauge(f"gpus_{role}", role_gauge(cluster, role))
         truncated = f"the cheapest of {self.max_kept} ways kept for each split"
         found = "no plan is cheaper" if self.plan.exact else truncated
         run.assume(

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Annotated, Any, Literal, Self
 
 import simpy
@@ -13,7 +12,7 @@ from mezzotint.backends.base import BackendError
 from mezzotint.settings.ranges import Count, SomeSeconds, SomeShare
 from mezzotint.sim.control.forecast import Forecast
 from mezzotint.sim.control.pid import Gain, Pid
-from mezzotint.sim.control.roles import apply_split, gpus_in_role
+from mezzotint.sim.control.roles import apply_split, gpus_in_role, role_gauge
 from mezzotint.sim.control.split import Demand, KindCapacity, demand, large_by_kind, quality_split, throughput_split
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.model import in_role
@@ -124,7 +123,7 @@ class GlobalMonitor(Controller):
         self._target = gpus_in_role(run.cluster, self.miss_role)
         self._pid.x = float(self._target)
         for role in run.models:
-            run.gauge(f"gpus_{role}", partial(gpus_in_role, run.cluster, role))
+            run.gauge(f"gpus_{role}", role_gauge(run.cluster, role))
         run.gauge("large_target", lambda _: self._target)
         run.gauge("large_pid", lambda _: self._pid.x)
         run.process(self._watch())

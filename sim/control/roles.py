@@ -1,6 +1,6 @@
 """Roles of workers: count them, and order workers to change theirs."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from operator import attrgetter
 
 from mezzotint.sim.protocols import Cluster
@@ -9,6 +9,11 @@ from mezzotint.sim.protocols import Cluster
 def gpus_in_role(cluster: Cluster, role: str, _: float = 0.0) -> int:
     """Return the number of GPUs that serve ``role`` or are changing to it. A gauge calls it with the time."""
     return cluster.roles().count(role)
+
+
+def role_gauge(cluster: Cluster, role: str) -> Callable[[float], float]:
+    """Return a gauge of the number of GPUs that serve ``role`` or are changing to it."""
+    return lambda _: gpus_in_role(cluster, role)
 
 
 def apply_split(cluster: Cluster, split: Mapping[str, int], now_s: float, kind: str | None = None) -> None:
