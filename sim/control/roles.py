@@ -6,8 +6,8 @@ from operator import attrgetter
 from mezzotint.sim.protocols import Cluster
 
 
-def gpus_in_role(cluster: Cluster, role: str, _: float = 0.0) -> int:
-    """Return the number of GPUs that serve ``role`` or are changing to it. A gauge calls it with the time."""
+def gpus_in_role(cluster: Cluster, role: str) -> int:
+    """Return the number of GPUs that serve ``role`` or are changing to it."""
     return cluster.roles().count(role)
 
 
