@@ -179,8 +179,8 @@ def _block(
     # last: for each query, the last row of the block that asks it.
     last = np.zeros(len(distinct.first), np.int64)
     np.maximum.at(last, distinct.number, np.arange(start, stop))
+    # Groups come in the order of their first rows: those from the last row of the block on have no earlier row.
     query, group = _candidates(
-        # Groups come in the order of their first rows: those from the last row of the block on have no earlier row.
         bound.short(full[distinct.first]), short[: np.searchsorted(groups.first, stop - 1)], floor
     )
     # Before the costly comparison: a group of which no row is earlier than any row of the query.
