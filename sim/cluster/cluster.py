@@ -174,7 +174,7 @@ class Cluster:
     def mark_free(self, worker: Worker) -> None:
         """Add ``worker``, which has capacity and no request to take, to the free ones; if it has drained, load."""
         if worker.draining:
-            # Its own queue first: nobody else would serve it (test_worker_with_its_own_queue_drains_it_before_loading).
+            # Its own queue first: nobody else would serve it (test_partial_batch_finishes_before_its_worker_loads).
             if not self._has_backlog(worker):
                 worker.draining = False
                 worker.update_open()
@@ -334,8 +334,6 @@ class Cluster:
         remove(worker)
         if worker in self._loads:
             self._interrupt_load(worker)
-        # The repair loads the model of the role that it has by then
-        # (test_order_to_a_failed_gpu_is_loaded_after_repair).
         worker.running, worker.next_role = 0, None
         worker.loading = worker.draining = worker.closed = False
         worker.down = True
