@@ -43,6 +43,7 @@ class BatchFormer:
         kind = self.kind(request)
         queue = self._waiting[kind]
         queue.append((now_s, request))
+        # Full: at once. Else a timer for the oldest alone; the next head gets its own when it becomes the head.
         if self._is_due(kind, now_s):
             self._offer_due(kind)
         elif len(queue) == 1:
@@ -53,6 +54,7 @@ class BatchFormer:
         batch = self._taken.get(worker.id)
         if not batch:
             kinds = (kind for kind, roles in self.takers.items() if worker.role in roles or None in roles)
+            # A running batch is closed: nobody joins it.
             due = None if worker.running else next((kind for kind in kinds if self._is_due(kind, now_s)), None)
             if due is None:
                 return None
@@ -66,6 +68,7 @@ class BatchFormer:
     def _close(self, kind: str, now_s: float) -> Batch:
         queue, batch = self._waiting[kind], Batch()
         while queue and len(batch) < self.max_batch:
+            # Not more than max_batch, though more may wait: the rest is the next batch.
             batch.append(queue.popleft()[1])
             if queue:  # the new head has waited since its arrival
                 self.run.clock.at(max(queue[0][0] + self.max_wait_s, now_s), CONTROL, self._offer_due, kind)
@@ -74,6 +77,7 @@ class BatchFormer:
     def _offer_due(self, kind: str) -> None:
         for role in self.takers[kind]:
             for worker in self.run.cluster.idle(role):
+                # The pull of the worker before may have taken all that was due.
                 if not self._is_due(kind, self.run.clock._now):
                     return
                 self.run.pull(worker)
