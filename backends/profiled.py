@@ -267,8 +267,7 @@ class Profiled:
 
         Raises BackendError outside the grid unless ``extrapolate`` is ``warn``.
         """
-        # A row's factor is of the request alone; nobody measured how those of a batch add up
-        # (test_standalone_latency_and_batches_use_the_typical_time).
+        # A row's factor is of the request alone; nobody measured how those of a batch add up.
         factor = self._factor(work) if batch == 1 else 1.0
         if gpus == 1:
             return self._step((work.shape, batch), work).times(factor)

@@ -112,8 +112,7 @@ class WorkerGroups(Scheduler):
         if gpus == 1:
             return max(singles, key=lambda each: self._resident_nets(each, request))
         chosen = sorted(singles, key=lambda each: -self._resident_nets(each, request))[:gpus]
-        # ControlNets run where they are: those GPUs come first in ``chosen``
-        # (test_request_prefers_the_group_that_holds_its_controlnet).
+        # ControlNets run where they are: those GPUs come first in ``chosen``.
         services, stepping = chosen[: gpus - denoisers], chosen[gpus - denoisers :]
         formed = cluster.form_group([*stepping, *services], chosen[0].role, now_s, denoisers)
         self._forming = request, formed

@@ -187,7 +187,8 @@ class EarliestDeadline(GroupPolicy):
         first = min(map(urgency, left_waiting), default=None)
         for progress, (degree, is_alone) in list(self._running.items()):
             if first is not None:
-                # It is more urgent than all that wait: they cannot take its GPUs.
+                # It is more urgent than all that wait: they cannot take its GPUs
+                # (test_tie_falls_as_with_a_decision_at_every_boundary).
                 if urgency(progress) < first and (self.fit == "greedy" or degree == 1 or not is_alone):
                     continue
             elif idle <= self._idle or not self._wider(progress, degree, idle):

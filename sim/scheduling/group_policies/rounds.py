@@ -72,9 +72,11 @@ class Rounds(GroupPolicy):
         self._in_system -= 1
 
     def _schedule(self, number: int) -> None:
-        # From the first tick, not from the last: sums of rounds would drift away from the grid.
+        # From the first tick, not from the last: sums of rounds would drift away from the grid
+        # (test_every_reference_table_is_equal_request_by_request).
         self._tick_s = self._first_s + number * self.round_s
-        # First the tick, which opens the decision, then the decision: calls of one instant and order run as scheduled.
+        # First the tick, which opens the decision: calls of one instant and order run as scheduled
+        # (test_work_begins_only_at_a_tick_and_ends_by_the_next_one).
         self._clock.at(self._tick_s, DISPATCH, self._tick, number)
         self._view.decide_at(self._tick_s)
 
@@ -139,7 +141,8 @@ class Rounds(GroupPolicy):
             if degree:
                 # Downwards, so that a request is counted once (test_most_requests_survive_rather_than_the_first).
                 for used in range(gpus, degree - 1, -1):
-                    if worth[used - degree] + gain >= worth[used]:  # of ties the later request
+                    # >=: of ties the later request (test_every_reference_table_is_equal_request_by_request).
+                    if worth[used - degree] + gain >= worth[used]:
                         worth[used] = worth[used - degree] + gain
                         chosen[used] = (*chosen[used - degree], (progress, degree))
         # The first maximum, which uses the fewest GPUs.
