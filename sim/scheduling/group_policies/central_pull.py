@@ -136,7 +136,8 @@ class CentralPull(GroupPolicy):
         for group in [each for each in self._held if each in self._free]:
             first, *others = self._held.pop(group)
             starts = group.running is None and not group.tails
-            # Queued tails run last in, first out: the last one queued is the one that starts.
+            # Queued tails run last in, first out: the last one queued is the one that starts
+            # (test_tail_gate_is_replayed_exactly_on_its_own_seconds).
             for progress in [*others, first] if starts else [first, *others]:
                 self._groups.enqueue(progress)
         if self.backfill:

@@ -234,7 +234,8 @@ class PreemptClass(GroupPolicy):
             self._debt = max(0.0, self._debt + (now_s > progress.request.deadline_s) - self.late_share)
 
     def decide(self, now_s: float) -> list[Launch]:
-        # First: which boundaries are to come must be right before anything is compared with them.
+        # First: which boundaries are to come must be right before anything is compared with them
+        # (test_settled_launches_run_as_a_decision_at_every_step).
         if self._unstarted:
             self._interrupt_delayed(now_s)
         idle, is_pressed = self._idle(), self._urgent > 0 or self._debt > 0.0
@@ -364,6 +365,8 @@ class PreemptClass(GroupPolicy):
                     self._view.interrupt(progress)
         for at, (progress, gpus, *_) in enumerate(launches):
             last, steps = progress.group, progress.left
+            # It claims its old GPUs too until the next boundary, at which the policy decides again
+            # (test_settled_launches_run_as_a_decision_at_every_step).
             if last is not None and last.gpus != gpus:
                 continue
             if steps == 1 or progress.index + 1 < len(progress.stages):

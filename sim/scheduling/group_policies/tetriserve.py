@@ -231,7 +231,8 @@ class TetriServe(GroupPolicy):
 
     def _open_at(self, time_s: float) -> None:
         self._next_s, self._is_due = time_s, True
-        # The round is opened first, then decided: calls of one instant and order run as scheduled.
+        # The round is opened first, then decided: calls of one instant and order run as scheduled
+        # (test_without_deadlines_nothing_is_late_and_every_step_runs_once).
         self._run.clock.at(time_s, DISPATCH, self._open, time_s)
         self._view.decide_at(time_s)
 
