@@ -603,6 +603,8 @@ class StageScheduler(Scheduler):
         """End a launch at a step boundary: its GPUs are idle, and its request waits or has ended."""
         progress, group, now_s = launch.progress, launch.group, self._clock._now
         assert group is not None
+        # Such a rule sees the GPUs of the launch still claimed
+        # (test_every_reference_table_is_equal_request_by_request).
         if self.group_policy.decides_before_release:
             self._decide(now_s)
         self._release(launch, group)

@@ -133,6 +133,8 @@ class EarliestDeadline(GroupPolicy):
                 wider = self._wider(progress, degree, left)
                 if wider:
                     chosen[progress] = wider
+                    # From the most urgent again after each step
+                    # (test_every_reference_table_is_equal_request_by_request).
                     left -= wider - degree
                     break
             else:

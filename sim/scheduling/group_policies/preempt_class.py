@@ -263,7 +263,8 @@ class PreemptClass(GroupPolicy):
                     last = self._last(progress)
                     groups = self._eligible(last, idle, gives_way and self.give_way == "demote")
                     offers.append((progress, self._candidates(progress, last, groups, now_s)))
-        # Of selections worth the same the first found stays: priority and deadline decide ties.
+        # Of selections worth the same the first found stays: priority and deadline decide ties
+        # (test_every_reference_table_is_equal_request_by_request).
         offers.sort(key=lambda offer: self._order[offer[0]])
         return best_selection(offers)
 
