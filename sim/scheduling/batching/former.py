@@ -54,7 +54,6 @@ class BatchFormer:
         batch = self._taken.get(worker.id)
         if not batch:
             kinds = (kind for kind, roles in self.takers.items() if worker.role in roles or None in roles)
-            # A running batch is closed: nobody joins it.
             due = None if worker.running else next((kind for kind in kinds if self._is_due(kind, now_s)), None)
             if due is None:
                 return None
@@ -68,7 +67,6 @@ class BatchFormer:
     def _close(self, kind: str, now_s: float) -> Batch:
         queue, batch = self._waiting[kind], Batch()
         while queue and len(batch) < self.max_batch:
-            # Not more than max_batch, though more may wait: the rest is the next batch.
             batch.append(queue.popleft()[1])
             if queue:  # the new head has waited since its arrival
                 self.run.clock.at(max(queue[0][0] + self.max_wait_s, now_s), CONTROL, self._offer_due, kind)
