@@ -102,7 +102,6 @@ class Cluster:
     def workers(self) -> list[Worker]:
         if self._is_rented:
             return [worker for worker in self._request_gpus if worker.rental == ON]
-        # GPUs of a group are no workers, and the group is one instead of them.
         if not self._live_groups:
             return list(self._request_gpus)
         return [*(worker for worker in self._request_gpus if worker.group is None), *self._live_groups]
@@ -165,7 +164,6 @@ class Cluster:
         if worker.open:
             pull = self._pull  # reading and then calling is faster than calling an attribute
             pull(worker)
-        # Not open: it drains for its next role, or to be given back; the last request frees it.
         elif not running and worker.next_role is not None:
             self._load(worker)
         elif not running and worker.rental == DRAINING:

@@ -86,7 +86,6 @@ class Clock(simpy.Environment):  # type: ignore[misc]
         place = next((place for place, each in enumerate(queue) if each is entry), None)
         if place is None:
             return False
-        # The heap is rebuilt, since the entry moved in may belong above its place as well as below.
         queue[place] = queue[-1]
         queue.pop()
         heapify(queue)

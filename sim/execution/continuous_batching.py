@@ -105,7 +105,6 @@ class ContinuousBatching(Executor):
         worker_batch = self._worker_batches.get(worker.id)
         if worker_batch is None:
             worker_batch = self._worker_batches[worker.id] = WorkerBatch(worker)
-        # Requests join one after another, so one that comes during another's preparation waits here.
         worker_batch.joining.append(request)
         if not worker_batch.working:
             worker_batch.working = True

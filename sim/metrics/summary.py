@@ -1,4 +1,4 @@
-"""The summary of a run: summary.json, schema 1. README's "What the numbers mean" defines every key.
+"""The summary of a run: summary.json, schema 1. docs/reference/summary.md defines every key.
 
 All rates and times are over the measured window: from the first arrival after the warm-up to the last end.
 """

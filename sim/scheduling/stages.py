@@ -258,7 +258,8 @@ class StageScheduler(Scheduler):
         """Return the steps of a launch that ended by now; the last one ends with the launch."""
         if launch.cost is None or not launch.cost.step_s:
             return 0
-        # Negative while it loads; and before its end a request that runs is never without steps left.
+        # A step that ends now is behind, despite rounding; before its first step, while it loads, nothing is
+        # (test_remaining_seconds_fall_with_each_step_of_a_request_that_runs).
         return max(0, min(launch.steps - 1, floor(launch.steps_behind(self._clock._now) + TOLERANCE)))
 
     def place(self, gpus: Sequence[int], components: Sequence[str]) -> None:
@@ -602,6 +603,8 @@ class StageScheduler(Scheduler):
         """End a launch at a step boundary: its GPUs are idle, and its request waits or has ended."""
         progress, group, now_s = launch.progress, launch.group, self._clock._now
         assert group is not None
+        # Such a rule sees the GPUs of the launch still claimed
+        # (test_every_reference_table_is_equal_request_by_request).
         if self.group_policy.decides_before_release:
             self._decide(now_s)
         self._release(launch, group)

@@ -208,7 +208,7 @@ def _block(
 
 def _candidates(queries: Floats, artifacts: Floats, floor: float) -> tuple[Indices, Indices]:
     """Return the pairs of short vectors whose bound reaches the floor, by query."""
-    # A bound may round to below the product that it bounds (test_neighbours_match_a_comparison_of_all_pairs).
+    # A bound may round to below the product that it bounds (test_every_search_matches_brute_force).
     lowest = np.float32(floor) - SLACK
     found = [(np.empty(0, np.int64),) * 2]
     for low in range(0, len(artifacts), ARTIFACTS):

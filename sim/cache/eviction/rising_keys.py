@@ -89,7 +89,7 @@ class RisingKeys:
                 item = record & _ITEM
                 entry = item >> K_BITS
                 # Its record is out of date; the current one competes in the heap
-                # (test_eviction_policy_matches_its_model_over_10_000_operations).
+                # (test_eviction_matches_its_brute_force_model).
                 if entry < touched_entries and touched[entry] and item in risen:
                     heappush(heap, risen[item][0])
                     continue

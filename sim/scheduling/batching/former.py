@@ -43,6 +43,7 @@ class BatchFormer:
         kind = self.kind(request)
         queue = self._waiting[kind]
         queue.append((now_s, request))
+        # Full: at once. Else a timer for the oldest alone; the next head gets its own when it becomes the head.
         if self._is_due(kind, now_s):
             self._offer_due(kind)
         elif len(queue) == 1:
@@ -74,6 +75,7 @@ class BatchFormer:
     def _offer_due(self, kind: str) -> None:
         for role in self.takers[kind]:
             for worker in self.run.cluster.idle(role):
+                # The pull of the worker before may have taken all that was due.
                 if not self._is_due(kind, self.run.clock._now):
                     return
                 self.run.pull(worker)
