@@ -128,7 +128,7 @@ def test_every_shipped_profile_gives_its_measured_times_back(profile: Profile) -
     ("operation", "largest_error"), [("step", 0.12), ("text_encode", 0.11), ("vae_encode", 0.04), ("vae_decode", 0.04)]
 )
 def test_h100_profile_predicts_sizes_and_batches_that_were_left_out(operation: str, largest_error: float) -> None:
-    """Measured five minutes later into a profile of their own; results/validation-h100.md has the table."""
+    """Measured some minutes later into a profile of their own; results/validation-h100.md has the table."""
     held_out = read(Path(__file__).parent / "held_out" / "h100-diffusers_sdxl.yaml")
     (ours,) = (each for each in SHIPPED if (each.gpu, each.model) == (held_out.gpu, held_out.model))
     for at in getattr(held_out, operation):
