@@ -28,6 +28,8 @@ lint: $(VENV)/test.stamp
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/deptry backends conf mezzotint sim traces
+	$(BIN)/deptry tests docs notebooks --exclude '\.venv' --ignore DEP002,DEP004
 	$(BIN)/towncrier build --draft --version next
 
 # The documentation site, into build/docs, without network; a warning is an error. Links to results/ and the pages

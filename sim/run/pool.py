@@ -19,6 +19,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
+from mezzotint.extras import remedy
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.run.termination import ending_without, workers_end_with_us
 
@@ -83,7 +84,7 @@ def check_launcher(launcher: str, key: str) -> None:
     """Raise ConfigError if ``launcher`` cannot be used here; ``key`` is the option that chose it."""
     package, extra = _NEEDS.get(launcher, ("joblib", ""))
     if find_spec(package) is None:
-        raise ConfigError(f"{key}: {launcher} needs the package {package}; pip install 'mezzotint[{extra}]'")
+        raise ConfigError(f"{key}: {launcher} needs the package {package}; {remedy(extra)}")
     if launcher.endswith("slurm") and shutil.which("srun") is None:
         raise ConfigError(f"{key}: {launcher} found no srun here; run the command on a machine of the Slurm cluster")
 
