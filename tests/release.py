@@ -1,6 +1,6 @@
 """Install what `python -m build` made into new environments outside the clone, and use it there.
 
-    python -m tests.release [--python python3.12 ...] [--outdir DIR]
+    python -m tests.release [--python python3.12 ...] [--outdir DIR] [--editable]
 
 Each environment also has PyPI's `traces`, and the commands run in a folder with a `conf`, a `sim`, a `traces` and a
 `backends` of the user's. Dependencies are the newest ones, as for a user, not the locked ones.
@@ -59,13 +59,19 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.release")
     parser.add_argument("--python", action="append", help="may be repeated [default: this one]")
     parser.add_argument("--outdir", type=Path, default=REPOSITORY / "dist", help="of python -m build [default: dist]")
+    parser.add_argument("--editable", action="store_true", help="also `pip install --editable` of this clone")
     asked = parser.parse_args()
-    ways = {"wheel": [*asked.outdir.glob("*.whl")], "sdist": [*asked.outdir.glob("*.tar.gz")]}
+    ways: dict[str, list[Path | str]] = {
+        "wheel": [*asked.outdir.glob("*.whl")],
+        "sdist": [*asked.outdir.glob("*.tar.gz")],
+    }
     if any(len(made) != 1 for made in ways.values()):
         parser.error(f"{asked.outdir}: found {ways}, expected one wheel and one sdist; run python -m build")
+    if asked.editable:
+        ways["editable"] = ["--editable", REPOSITORY]
     failed = False
     for python in asked.python or [sys.executable]:
-        for way, made in {**ways, "editable": ["--editable", REPOSITORY]}.items():
+        for way, made in ways.items():
             with TemporaryDirectory() as folder:
                 for what, outcome in outcomes(python, list(map(str, made)), Path(folder)):
                     failed |= not outcome.startswith("ok")

@@ -2,6 +2,7 @@
 
 import re
 import tomllib
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -66,8 +67,21 @@ def test_workflow_runs_every_python_from_the_oldest_that_is_supported() -> None:
     assert minors == list(range(minors[0], minors[-1] + 1))
 
 
+@pytest.mark.parametrize(
+    ("purpose", "extras"),
+    [("base", ()), ("docs", ("docs",)), ("test", ("ann", "dev", "hub", "live", "notebooks", "text"))],
+)
+def test_dependencies_are_locked_for_their_purpose(purpose: str, extras: Sequence[str]) -> None:
+    """After a change of dependencies, `make lock`."""
+    of_extra = PYPROJECT["project"]["optional-dependencies"]
+    needed = [*PYPROJECT["project"]["dependencies"], *(each for extra in extras for each in of_extra[extra])]
+    locked = re.findall(r"^([\w.-]+)==", text(f"requirements/{purpose}.txt"), re.MULTILINE)
+    names = {re.split(r"[^\w.-]", each)[0].lower().replace("_", "-") for each in needed}
+    assert names <= set(locked), names - set(locked)
+
+
 def test_pre_commit_runs_the_pinned_ruff() -> None:
-    (pinned,) = re.findall(r"^ruff==(.+)$", text("constraints.txt"), re.MULTILINE)
+    (pinned,) = re.findall(r"^ruff==(.+)$", text("requirements/test.txt"), re.MULTILINE)
     revisions = {each["repo"]: each["rev"] for each in loaded(".pre-commit-config.yaml")["repos"]}
     assert revisions["https://github.com/astral-sh/ruff-pre-commit"] == f"v{pinned}"
 

@@ -58,7 +58,7 @@ BY_NEXT_WORD = frozenset({"trace import"})
 def overview(first: str = "") -> str:
     """Return the list of commands, or of those that begin with the word ``first``."""
     chosen = [words for words in COMMANDS if not first or words.split()[0] == first]
-    lines = [f"  {words:<28} {_summary(COMMANDS[words])}" for words in chosen]
+    lines = [f"  {words:<28} {summary(COMMANDS[words])}" for words in chosen]
     about = "Replay text-to-image traffic through published serving designs."
     return "\n".join([f"Usage: mezzotint {first or 'COMMAND'} [OPTIONS]", "", about, "", *lines])
 
@@ -120,7 +120,7 @@ def function_of(words: str) -> Callable[..., Any]:
     return function
 
 
-def _summary(path: str) -> str:
+def summary(path: str) -> str:
     """Return the first sentence of a command's docstring, from its source: importing all commands takes seconds."""
     module, _, name = path.partition(":")
     spec = find_spec(module)
