@@ -7,7 +7,7 @@ from mezzotint.settings.ranges import Count, Seconds
 from mezzotint.sim.core.clock import CONTROL
 from mezzotint.sim.core.request import Request
 from mezzotint.sim.protocols import Run, Scheduler, Worker
-from mezzotint.sim.scheduling.batching.former import Batch, check_max_batch
+from mezzotint.sim.scheduling.batching.dynamic import Batch, check_max_batch
 
 
 @dataclass(slots=True)
