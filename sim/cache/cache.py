@@ -108,7 +108,7 @@ class ArtifactCache:
         self._index.open(make_index, watcher)
         if index is None:
             # Of an index of its own nobody else starts: what fills the cache before the run is found at once.
-            self._index.start_serving(0.0)
+            self._index.start_serving()
         self.eviction.bind(run, self.similarity, selector)
 
     def refuse_unstored(self, selector: Selector) -> None:

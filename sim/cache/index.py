@@ -87,15 +87,15 @@ class VectorIndex:
         index = self._indexes.get(shape)
         return None if index is None else index.best(row)
 
-    def start_serving(self, now_s: float) -> None:
-        """Start serving, with the entries that filled the cache before the start."""
+    def start_serving(self) -> None:
+        """Start serving at 0 s, with the entries that filled the cache before the start."""
         self._serving = True
         self._bypasses_batches = self._immediate and self._watcher is None
         # At once: the cache was filled before the clock started, and nobody pays for that.
         changes = list(self._waiting)
         self._waiting.clear()
         if changes:
-            self._apply(changes, now_s)
+            self._apply(changes, 0.0)
 
     def _submit(self, change: Change, now_s: float) -> None:
         if self._immediate and self._serving:
