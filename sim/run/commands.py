@@ -30,7 +30,6 @@ COMMANDS: dict[str, str] = {
         ("calibrate sd15", "calibrate sdxl", "calibrate sd3", "calibrate flux", "calibrate sana"),
         "mezzotint.backends.cli:calibrate",
     ),
-    "calibrate feature-similarity": "mezzotint.backends.cli:calibrate_likeness",
     "calibrate sglang": "mezzotint.backends.cli:calibrate_sglang",
     "calibrate log": "mezzotint.sim.fit.profile.command:log",
     "calibrate selector": "mezzotint.sim.fit.selector.command:selector",

@@ -113,12 +113,9 @@ sys.exit(main(sys.argv[2:]))
 """
 
 
-@pytest.mark.parametrize(
-    ("lacking", "words"),
-    [("torch", ["sdxl", *QUICK, "-o", "out"]), ("pynvml", ["feature-similarity", "sdxl", "-o", "similarity.json"])],
-)
-def test_missing_package_is_named_with_what_to_install(words: list[str], lacking: str, tmp_path: Path) -> None:
-    command = [sys.executable, "-c", WITHOUT, lacking, "calibrate", *words]
+@pytest.mark.parametrize("lacking", ["torch", "pynvml"])
+def test_missing_package_is_named_with_what_to_install(lacking: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", WITHOUT, lacking, "calibrate", "sdxl", *QUICK, "-o", "out"]
     env = os.environ | {"PYTHONPATH": str(REPOSITORY)}
     done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 2

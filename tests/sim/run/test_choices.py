@@ -55,7 +55,6 @@ NEEDED = {
     "controller=timetable": ["controller.at={0:{large:8,small:8}}"],
     "controller=modm-hindsight": ["controller.folder=f"],
     "failures=outages": ["failures.outages={0:[[600,900]]}"],
-    "feature_cache=patch-level-measured": ["feature_cache.likeness.path=f"],
     "hits=declared": ["hits.hit_rate=0.5"],
     "encoder=clip": ["encoder.weights=f"],
     "encoder=precomputed": ["encoder.path=v.npy", "encoder.prompts=p.parquet"],
