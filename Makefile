@@ -8,7 +8,7 @@ RUN := OMP_NUM_THREADS=1 $(BIN)/mezzotint
 DEMO := results/runs/demo
 SYSTEMS := vanilla,pinecone,nirvana,modm-throughput
 
-.PHONY: demo test lint docs bench scorecard release lock clean links
+.PHONY: demo test lint docs results bench scorecard release lock clean links
 
 # The main job on the built-in trace: four systems at six request rates on 16 MI210, then the report.
 demo: $(VENV)/base.stamp
@@ -45,11 +45,18 @@ docs: $(VENV)/docs.stamp
 	find build/pages -name '*.before' -delete
 	$(BIN)/zensical build --clean --strict
 
+# The pages and figures of results/ from the numbers beside them, and the pictures of docs/: less than a minute. What
+# they were made from has changed if git shows a difference.
+results: $(VENV)/base.stamp
+	$(BIN)/python -m results.make
+	OMP_NUM_THREADS=1 $(BIN)/python -m docs.pictures.make
+	$(BIN)/python docs/systems/make.py
+
 # What is timed, at full size; writes results/benchmarks.md.
 bench: $(VENV)/test.stamp
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.benchmarks
 
-# The papers' numbers and ours, in full; writes results/scorecard.{md,json,png}. Finished runs are kept.
+# The papers' numbers and ours, in full; writes results/scorecard.{md,json} and figures. Finished runs are kept.
 scorecard: $(VENV)/test.stamp
 	$(RUN) reproduce --jobs $$(nproc)
 

@@ -10,7 +10,8 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, LogLocator, NullFormatter, NullLocator
 
 from mezzotint.backends.profile import Point, Profile
-from mezzotint.figures.palette import COLOURS, DPI, EDGE, house_style, plain_numbers
+from mezzotint.figures.palette import COLOURS, EDGE, house_style, plain_numbers
+from mezzotint.figures.save import save_png
 
 STEPS = 50
 """Steps per image in images per minute, as the papers replay."""
@@ -72,7 +73,7 @@ def draw(profile: Profile, references: Sequence[tuple[str, Point]], path: Path) 
         for panel in panels[2:]:
             _finish(panel, every, "Peak memory, weights included", "GiB")
         figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), 2 * columns))
-        figure.savefig(path, format="png", dpi=DPI)
+        save_png(figure, path)
 
 
 def _finish(panel: Axes, batches: Sequence[int], title: str, label: str) -> None:

@@ -1,29 +1,24 @@
-"""Draw the pictures of the site, after ``make demo``: ``python docs/pictures/make.py`` (half a minute of one core)."""
+"""Draw the pictures of the site: ``python -m docs.pictures.make`` (half a minute of one core)."""
 
 import gzip
 import json
-import shutil
+import re
+import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import matplotlib as mpl
 import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 
 import mezzotint
 from mezzotint.figures.palette import BLUE, COLOURS, EDGE, GREEN, GREY, INK, VERMILION, house_style, panels
+from mezzotint.figures.save import page_svg
 
 FOLDER = Path(__file__).resolve().parent
 PEAK = ("arrivals=poisson", "models=sdxl-mlperf", "cluster=l40s", "slo=[4s]")
 """The peak of the tutorial, but for its rate and number of GPUs."""
-
-
-def save(figure: Figure, name: str) -> None:
-    """Write an SVG whose bytes depend on the picture alone."""
-    with mpl.rc_context({"svg.hashsalt": name, "svg.fonttype": "path"}):
-        figure.savefig(FOLDER / f"{name}.svg", metadata={"Date": None})
 
 
 def box(axes: Any, x: float, y: float, width: float, title: str, lines: str, colour: str) -> None:
@@ -45,7 +40,7 @@ def arrow(axes: Any, start: tuple[float, float], end: tuple[float, float], label
 
 
 @house_style()
-def architecture() -> None:
+def architecture() -> Figure:
     """Draw the parts of a simulation and the path of a request."""
     figure = Figure(figsize=(6.6, 7.0))
     axes = figure.add_axes((0.01, 0.01, 0.98, 0.98))
@@ -89,7 +84,17 @@ def architecture() -> None:
     axes.plot([5.45, 5.45, 9.8, 9.8], [2.75, 2.45, 2.45, 7.7], color=GREEN, lw=1.4)
     axes.annotate("", (9.4, 7.7), (9.82, 7.7), arrowprops={"arrowstyle": "-|>", "color": GREEN, "lw": 1.4})
     axes.text(9.75, 2.25, "6  new artifacts", fontsize=9, ha="right", va="center", style="italic", color=INK)
-    save(figure, "architecture")
+    return figure
+
+
+def slo(folder: Path) -> Figure:
+    """Draw the report's figure of late requests, of the sweep of ``make demo``."""
+    demo = (FOLDER.parent.parent / "Makefile").read_text(encoding="utf-8")
+    systems = re.search(r"^SYSTEMS := (.*)$", demo, re.MULTILINE)
+    words = re.search(r"system=\$\(SYSTEMS\) (.*) run\.dir", demo)
+    assert systems is not None
+    assert words is not None
+    return mezzotint.sweep(f"system={systems[1]}", *words[1].split(), folder=folder / "demo").plot.slo()
 
 
 def log_of_tutorial(folder: Path) -> Path:
@@ -106,7 +111,7 @@ def log_of_tutorial(folder: Path) -> Path:
 
 
 @house_style()
-def timeline(log: Path, folder: Path) -> None:
+def timeline(log: Path, folder: Path) -> Figure:
     """Draw half a minute of the run with five GPUs, from its timeline.json.gz."""
     mezzotint.run(
         *PEAK,
@@ -134,11 +139,11 @@ def timeline(log: Path, folder: Path) -> None:
     queue.fill_between([time - start for time in times], waiting, step="post", color=VERMILION, alpha=0.8, linewidth=0)
     queue.set(xlim=(0, 30), ylim=(0, None), xlabel="time (s)")
     queue.set_title("requests waiting")
-    save(figure, "timeline")
+    return figure
 
 
 @house_style()
-def cache(log: Path, folder: Path) -> None:
+def cache(log: Path, folder: Path) -> Figure:
     """Draw late requests against the rate and hits by K, with and without NIRVANA's cache."""
     sweep = mezzotint.sweep(
         *PEAK,
@@ -162,14 +167,23 @@ def cache(log: Path, folder: Path) -> None:
     hits.bar(names, [100 * (1 - rate), *(100 * rate * share for share in shares.values())], color=[GREY, *[BLUE] * 5])
     hits.set(xlabel="K, steps skipped of 50")
     hits.set_title("requests (%), at 150 a minute")
-    save(figure, "cache")
+    return figure
 
 
-if __name__ == "__main__":
-    architecture()
-    shutil.copy(FOLDER.parent.parent / "results/runs/demo/figures/slo.svg", FOLDER)
+def make(out: Path) -> None:
+    """Write all pictures in ``out``."""
     with TemporaryDirectory() as place:
         folder = Path(place)
         log = log_of_tutorial(folder)
-        timeline(log, folder)
-        cache(log, folder)
+        drawn = {
+            "architecture": architecture(),
+            "slo": slo(folder),
+            "timeline": timeline(log, folder),
+            "cache": cache(log, folder),
+        }
+    for name, figure in drawn.items():
+        (out / f"{name}.svg").write_bytes(page_svg(figure))
+
+
+if __name__ == "__main__":
+    make(Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER)

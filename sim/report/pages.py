@@ -1,7 +1,7 @@
-"""Output of a study: NAME.md, NAME.json and figures, written atomically."""
+"""Output of a study: NAME.md, NAME.json and NAME*.svg, written atomically."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,27 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+def image_file(stem: str) -> str:
+    """Return the file name of a page's figure."""
+    return f"{stem}.svg"
+
+
+def write_study(
+    folder: Path,
+    name: str,
+    facts: Mapping[str, Any],
+    render: Callable[[Mapping[str, Any], str], str],
+    draw: "Callable[[Mapping[str, Any]], Figure | None]",
+) -> None:
+    """Write a study with one figure; see `write_page`.
+
+    Args:
+        render: returns the page of ``facts`` and the figure's file name, which is empty without a figure.
+    """
+    figure, image = draw(facts), image_file(name)
+    write_page(folder, name, facts, render(facts, image if figure else ""), {image: figure})
+
+
 def write_page(
     folder: Path, name: str, facts: Mapping[str, Any], text: str, figures: "Mapping[str, Figure | None]"
 ) -> None:
@@ -19,11 +40,13 @@ def write_page(
 
     Args:
         text: the page in Markdown. An existing file is replaced only if it begins with the same line.
-        figures: by file name; a None removes the file of an earlier page.
+        figures: by file name, see `image_file`; a None removes the file of an earlier page.
 
     Raises:
         ConfigError: the folder or a file cannot be written, or NAME.md holds something else.
     """
+    from mezzotint.figures.save import page_svg  # importing matplotlib takes a second
+
     output_folder(folder, ConfigError)
     markdown, data = folder / f"{name}.md", folder / f"{name}.json"
     check_ours(markdown, ConfigError, "a page of this study", text.partition("\n")[0].encode())
@@ -31,7 +54,7 @@ def write_page(
     removed = [folder / file for file, figure in figures.items() if figure is None]
     with atomic_files([*drawn, data, markdown], ConfigError, removed) as (*images, plain, page):
         for image, figure in zip(images, drawn.values(), strict=True):
-            figure.savefig(image, format="png", metadata={"Software": None})
+            image.write_bytes(page_svg(figure))
         plain.write_text(json.dumps(facts, indent=1, allow_nan=False, ensure_ascii=False) + "\n", encoding="utf-8")
         page.write_text(text, encoding="utf-8")
     print(markdown, data, *drawn, sep="\n")

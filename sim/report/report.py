@@ -1,23 +1,19 @@
 """`mezzotint report`: a self-contained HTML file, and its figures as SVG."""
 
-import io
 import json
-import re
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Literal
 
-import matplotlib as mpl
 import typer
 from markupsafe import Markup
 from matplotlib.figure import Figure
 from tqdm import tqdm
 
 from mezzotint.figures.page import DASH, render
-from mezzotint.figures.palette import house_style
+from mezzotint.figures.save import svg
 from mezzotint.files.atomic import atomic_files, atomic_write, check_ours
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.run_folder import REQUESTS
@@ -171,7 +167,7 @@ def write_report(
     check_ours(html, ConfigError, "a report", b"<!DOCTYPE html>", b"mezzotint")
     runs = load_runs(dirs)
     bar = tqdm(_FIGURES.items(), desc="figures", unit="figure", disable=None, leave=False)
-    drawn = {name: _svg(figure) for name, each in bar if each.draw and (figure := each.draw(runs)) is not None}
+    drawn = {name: svg(figure) for name, each in bar if each.draw and (figure := each.draw(runs)) is not None}
     html_text = _page(runs, drawn, title or _title(runs), reruns_s)
     folder = html.parent / "figures"
     paths = {name: folder / f"{name}.svg" for name, each in _FIGURES.items() if each.draw}
@@ -257,18 +253,3 @@ def _title(runs: Sequence[Run]) -> str:
     if len(names) > 4:
         return f"{len(names)} serving systems compared{along}"
     return (names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}") + along
-
-
-def _svg(figure: Figure) -> bytes:
-    """Return the figure's SVG without a date, so that equal figures are equal bytes.
-
-    Clip paths get numbers: matplotlib names them by coordinates whose last digit varies with the layout's solver. Names
-    in scripts that the font lacks are drawn as boxes; the page has them as text.
-    """
-    buffer = io.BytesIO()
-    with house_style(), mpl.rc_context({"svg.hashsalt": "mezzotint"}), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=r"Glyph \d+ .* missing from")
-        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
-    names: dict[bytes, bytes] = {}
-    named = rb'(?<=[#"])p[0-9a-f]{10}(?=[")])'
-    return re.sub(named, lambda found: names.setdefault(found[0], b"p%d" % len(names)), buffer.getvalue())

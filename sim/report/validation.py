@@ -17,7 +17,8 @@ from mezzotint.backends.calibrate import Plan, grid
 from mezzotint.backends.profile import file_name
 from mezzotint.backends.profile import write as write_profile
 from mezzotint.figures.page import number, percent, table
-from mezzotint.figures.palette import COLOURS, DPI, house_style, panels
+from mezzotint.figures.palette import COLOURS, house_style, panels
+from mezzotint.figures.save import save_png
 from mezzotint.files.atomic import atomic_files
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.run.config.settings import check
@@ -90,7 +91,7 @@ def validate(config: Mapping[str, Any], folder: Path, *, progress: bool = False)
     with atomic_files(files, ConfigError) as (page, data, figure):
         page.write_text(f"# Validation\n\n{text}\n\n![latency](validation.png)\n", encoding="utf-8")
         data.write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
-        _draw(live, simulated, facts).savefig(figure, format="png", dpi=DPI, metadata={"Software": None})
+        save_png(_draw(live, simulated, facts), figure)
     return "\n".join([text, *map(str, files)])
 
 

@@ -44,7 +44,7 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> TraceStatistics:
 @pytest.fixture(autouse=True)
 def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few pixels draw fast."""
-    monkeypatch.setattr(subjects, "DPI", 20)
+    monkeypatch.setattr("mezzotint.figures.save.DPI", 20)
 
 
 def of_prompts(prompts: list[str], arrival_s: Any = None, users: list[str] | None = None, order: bool = False) -> Trace:

@@ -12,6 +12,7 @@ from matplotlib.lines import Line2D
 
 from mezzotint.figures.page import render
 from mezzotint.figures.palette import BLUE, GREY, INK, VERMILION, house_style, panels
+from mezzotint.figures.save import save_png
 from mezzotint.files.atomic import atomic_files, check_ours, output_folder
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.fit.selector.journal import Scores
@@ -102,7 +103,7 @@ def publish(found: SelectorCalibration, folder: Path) -> list[Path]:
     ):
         with pairs.open("wb") as file:
             pq.write_table(_table(found), file)
-        draw(found).savefig(image, format="png")
+        save_png(draw(found), image)
         for temporary, template in zip(texts, templates.values(), strict=True):
             text = render("mezzotint.sim.fit.selector", template, found=found, figure=FIGURE)
             temporary.write_text(text, encoding="utf-8")

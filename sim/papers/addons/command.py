@@ -20,7 +20,6 @@ from mezzotint.sim.papers.scorecard.options import (
     Work,
 )
 from mezzotint.sim.papers.verdicts import read_committed, report_lost
-from mezzotint.sim.report.pages import write_page
 from mezzotint.traces.table.trace import read
 
 QUICK = 0.1
@@ -43,7 +42,7 @@ def compare(
     output: Output = RESULTS,
     work: Work = RUNS,
 ) -> int:
-    """Compare caches of ControlNets and LoRAs with measurements, and write addons.md, .json and .png.
+    """Compare caches of ControlNets and LoRAs with measurements, and write addons.md, .json and .svg.
 
     Raises:
         ConfigError: a file cannot be written, or a size is out of range.
@@ -69,8 +68,7 @@ def compare(
         print(f"{curve.service}, {curve.kind}, LRU, loads per request by size (measured): {loads}")
     if check:
         return report_lost(before, caches.comparisons(facts))
-    figures = {f"{stem}.png": page.draw(found), f"{stem}-routing.png": page.draw_served(facts["served"])}
-    write_page(output, stem, facts, page.render(facts, list(figures)), figures)
+    page.write(output, stem, facts)
     return 0
 
 

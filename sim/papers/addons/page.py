@@ -1,16 +1,19 @@
 """Page on add-ons in Markdown, and its figures."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from pydantic import TypeAdapter
 
 import mezzotint.figures.page
 from mezzotint.figures.page import DASH
 from mezzotint.figures.palette import COLOURS, EDGE, GREY, INK, house_style, panels, plain_numbers
 from mezzotint.sim.papers.addons.caches import Curve
 from mezzotint.sim.papers.verdicts import Results
+from mezzotint.sim.report.pages import image_file, write_page
 
 NAMES = {"controlnets": "ControlNets", "loras": "LoRAs"}
 
@@ -34,6 +37,13 @@ def render(facts: Results, images: Sequence[str]) -> str:
         routing=routing,
         placement=placement,
     )
+
+
+def write(folder: Path, name: str, facts: Results) -> None:
+    """Write the page, the JSON file and the figures of ``facts``, the JSON file's content."""
+    curves = TypeAdapter(list[Curve]).validate_python(facts["caches"]["curves"])
+    figures = {image_file(name): draw(curves), image_file(f"{name}-routing"): draw_served(facts["served"])}
+    write_page(folder, name, facts, render(facts, list(figures)), figures)
 
 
 def _loads(curve: Results) -> Iterator[list[str]]:

@@ -8,7 +8,7 @@ from typing import Any
 from mezzotint.sim.papers.apart.rows import Study, comparisons, study, value_of
 from mezzotint.sim.papers.scorecard.options import RESULTS, Check, Output
 from mezzotint.sim.papers.verdicts import read_committed, report_lost
-from mezzotint.sim.report.pages import write_page
+from mezzotint.sim.report.pages import write_study
 from mezzotint.sim.run.config.compose import composed
 from mezzotint.sim.run.config.options import resolved
 from mezzotint.sim.run.simulate import simulate
@@ -24,7 +24,7 @@ REQUESTS = 2000
 
 def compare(check: Check = False, output: Output = RESULTS) -> int:
     """Replay stages on GPUs of their own and together, compare them with LightX2V's, DisagFusion's and vLLM-Omni's
-    measurements, and write apart.md, .json and .png. It takes a minute.
+    measurements, and write apart.md, .json and .svg. It takes a minute.
 
     Raises:
         ConfigError: a run failed, or a file cannot be written.
@@ -37,8 +37,7 @@ def compare(check: Check = False, output: Output = RESULTS) -> int:
         print(f"{name}: expected {row.expected}, found {row.ours}{'' if row.within_tolerance else ', outside'}")
     if check:
         return report_lost(before, comparisons(facts))
-    image = f"{NAME}.png"
-    write_page(output, NAME, facts, page.render(facts, image), {image: page.draw(facts)})
+    write_study(output, NAME, facts, page.render, page.draw)
     return 0
 
 

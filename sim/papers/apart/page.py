@@ -4,7 +4,7 @@ from matplotlib.figure import Figure
 
 import mezzotint.figures.page
 from mezzotint.figures.page import number, percent
-from mezzotint.figures.palette import COLOURS, GREY, house_style, panels
+from mezzotint.figures.palette import COLOURS, GREY, house_style, panels, plain_numbers
 from mezzotint.sim.papers.apart.rows import comparisons
 from mezzotint.sim.papers.verdicts import Results
 
@@ -22,6 +22,8 @@ def draw(facts: Results) -> Figure:
     cells.plot(ends, ends, color=GREY, linewidth=0.8)
     cells.set_xscale("log")
     cells.set_yscale("log")
+    for axis in (cells.xaxis, cells.yaxis):
+        axis.set_major_formatter(plain_numbers())
     cells.set_xlabel("measured (images a second, seconds, or ratio)")
     cells.set_ylabel("simulated")
     places = 0
@@ -34,8 +36,7 @@ def draw(facts: Results) -> Figure:
     rates.set_yticks(range(len(labels)), labels, fontsize=7)
     rates.invert_yaxis()
     rates.set_xlabel("throughput over the best division")
-    rates.set_xlim(0, 1.35)
-    rates.legend(fontsize=7, loc="center right")
+    rates.legend(fontsize=7, loc="lower right", bbox_to_anchor=(1, 1), ncols=3, columnspacing=1)
     return figure
 
 

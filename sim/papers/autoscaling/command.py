@@ -24,7 +24,7 @@ from mezzotint.sim.papers.scorecard.options import (
 from mezzotint.sim.papers.scorecard.runs.finished import Finished
 from mezzotint.sim.papers.scorecard.runs.runner import finish
 from mezzotint.sim.papers.verdicts import read_committed, report_lost
-from mezzotint.sim.report.pages import write_page
+from mezzotint.sim.report.pages import write_study
 from mezzotint.sim.run.pool import Launcher
 
 BIN_S = 1800.0
@@ -42,7 +42,7 @@ def compare(
     output: Output = RESULTS,
     work: Work = RUNS,
 ) -> int:
-    """Compare fixed clusters with autoscalers over a day, and write autoscaling.md, .json and .png.
+    """Compare fixed clusters with autoscalers over a day, and write autoscaling.md, .json and .svg.
 
     Each --trace adds its own busiest 24 hours.
 
@@ -63,8 +63,7 @@ def compare(
             print(f"{day['title']}: {page.line_of(row)}")
     if check:
         return report_lost(before, comparisons(facts))
-    image = f"{stem}.png"
-    write_page(output, stem, facts, page.render(facts, image), {image: page.draw(facts)})
+    write_study(output, stem, facts, page.render, page.draw)
     return 0
 
 

@@ -6,7 +6,7 @@ from mezzotint.sim.papers.cascade.designs import NAME, cells, comparisons, measu
 from mezzotint.sim.papers.scorecard.options import RESULTS, RUNS, Check, Jobs, Output, Quick, RunsOn, Work
 from mezzotint.sim.papers.scorecard.runs.runner import finish
 from mezzotint.sim.papers.verdicts import read_committed, report_lost
-from mezzotint.sim.report.pages import write_page
+from mezzotint.sim.report.pages import write_study
 
 
 def compare(
@@ -17,7 +17,7 @@ def compare(
     output: Output = RESULTS,
     work: Work = RUNS,
 ) -> int:
-    """Compare DiffServe's cascades with their models alone, and write cascade.md, .json and .png.
+    """Compare DiffServe's cascades with their models alone, and write cascade.md, .json and .svg.
 
     Raises:
         ConfigError: a run failed, or a file cannot be written.
@@ -33,6 +33,5 @@ def compare(
         print(f"{name}: {each.ours} (paper: {each.expected})")
     if check:
         return report_lost(before, comparisons(facts))
-    image = f"{stem}.png"
-    write_page(output, stem, facts, page.render(facts, image), {image: page.draw(facts)})
+    write_study(output, stem, facts, page.render, page.draw)
     return 0

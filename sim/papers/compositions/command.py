@@ -9,7 +9,7 @@ from mezzotint.sim.papers.scorecard.runs.finished import Finished
 from mezzotint.sim.papers.scorecard.runs.points import Point
 from mezzotint.sim.papers.scorecard.runs.runner import finish
 from mezzotint.sim.papers.verdicts import read_committed, report_lost
-from mezzotint.sim.report.pages import write_page
+from mezzotint.sim.report.pages import write_study
 from mezzotint.sim.run.pool import Launcher
 
 NAME = "compositions"
@@ -30,7 +30,7 @@ def compare(
     output: Output = RESULTS,
     work: Work = RUNS,
 ) -> int:
-    """Compare untested combinations of designs with their parts, and write compositions.md, .json and .png.
+    """Compare untested combinations of designs with their parts, and write compositions.md, .json and .svg.
 
     Raises:
         ConfigError: a run failed, or a file cannot be written.
@@ -45,8 +45,7 @@ def compare(
             print(f"{traffic['title']}: {each['name']}: {page.line_of(each)}")
     if check:
         return report_lost(before, comparisons(facts))
-    image = f"{name}.png"
-    write_page(output, name, facts, page.render(facts, image), {image: page.draw(facts)})
+    write_study(output, name, facts, page.render, page.draw)
     return 0
 
 

@@ -9,7 +9,7 @@ import typer
 from mezzotint.sim.papers.oracles import committed
 from mezzotint.sim.papers.scorecard.options import RESULTS, Check, Output
 from mezzotint.sim.papers.verdicts import read_committed, report_lost
-from mezzotint.sim.report.pages import write_page
+from mezzotint.sim.report.pages import write_study
 
 NAME = "elastic"
 
@@ -27,7 +27,7 @@ def compare(
     check: Check = False,
     output: Output = RESULTS,
 ) -> int:
-    """Replay reference tables of elastic serving request by request, and write elastic.md, .json and .png.
+    """Replay reference tables of elastic serving request by request, and write elastic.md, .json and .svg.
 
     DIR holds cost.csv, stages.csv, policies.csv, and for each workload a folder with workload.csv and a table for each
     policy; ``published`` in it holds printed results. A table that is absent is skipped. Each may be Parquet. Without
@@ -53,6 +53,5 @@ def compare(
     print(page.tally(facts))
     if check:
         return report_lost(before, replay.comparisons(facts))
-    image = f"{NAME}.png"
-    write_page(output, NAME, facts, page.render(facts, image), {image: page.draw(facts)})
+    write_study(output, NAME, facts, page.render, page.draw)
     return 0

@@ -9,7 +9,7 @@ import typer
 
 from mezzotint.sim.papers.scorecard.options import RESULTS, Check, Jobs, Output, Quick, RunsOn
 from mezzotint.sim.papers.verdicts import LOST, read_committed, report_lost
-from mezzotint.sim.report.pages import write_page
+from mezzotint.sim.report.pages import write_study
 
 NAME = "hardware"
 
@@ -25,7 +25,7 @@ def replay(
     launcher: RunsOn = "joblib",
     output: Output = RESULTS,
 ) -> int:
-    """Replay published runs of real machines, and write hardware.md, .json and .png.
+    """Replay published runs of real machines, and write hardware.md, .json and .svg.
 
     Raises:
         ConfigError: a file cannot be read or written, or a row cannot be replayed.
@@ -60,7 +60,5 @@ def replay(
             print(f"mezzotint: {wrong}", file=sys.stderr)
             return LOST
         return status
-    name = f"{NAME}-quick" if quick else NAME
-    figure, image = page.draw(facts), f"{name}.png"
-    write_page(output, name, facts, page.render(facts, image if figure else None), {image: figure})
+    write_study(output, f"{NAME}-quick" if quick else NAME, facts, page.render, page.draw)
     return 0

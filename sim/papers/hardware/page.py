@@ -19,7 +19,7 @@ MEASURE_COLOURS = {"p50": COLOURS[0], "p90": COLOURS[2], "p99": COLOURS[1]}
 """Colours of the measures in the scatter plots."""
 
 
-def render(facts: Results, image: str | None) -> str:
+def render(facts: Results, image: str) -> str:
     """Fill the page with the JSON file's content; ``image`` is the figure's file name, if any."""
     runs = facts["submissions"]
     scheduled = [each["scheduled_qps"] for each in runs if each["scheduled_qps"]["logged"] is not None]

@@ -49,7 +49,7 @@ def compare(
     output: Output = RESULTS,
     work: Work = RUNS,
 ) -> int:
-    """Run the experiments behind the papers' numbers, compare, and write scorecard.md, .json and .png.
+    """Run the experiments behind the papers' numbers, compare, and write scorecard.md, .json and .svg.
 
     The column "mechanism" declares the papers' own hits. The others are of the ground: hit rates, savings and ages, on
     the built-in trace and on each --trace. Finished runs are kept if the command is interrupted.

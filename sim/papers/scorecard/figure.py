@@ -1,7 +1,8 @@
-"""Figure of the scorecard: the error of each simulated row, in units of its tolerance."""
+"""Figures of the scorecard: the error of each simulated row, in units of its tolerance."""
 
-from collections.abc import Mapping, Sequence
-from textwrap import fill
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from textwrap import wrap
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -10,18 +11,33 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from mezzotint.figures.page import number
-from mezzotint.figures.palette import EDGE, GREEN, GREY, INK, VERMILION, house_style, panels
+from mezzotint.figures.palette import EDGE, GREEN, GREY, INK, VERMILION, house_style
+from mezzotint.sim.papers.scorecard.columns import Column
 from mezzotint.sim.papers.scorecard.rows import Row
-from mezzotint.sim.report.figures.palette import short
+
+WIDTH = 8.3
+"""Inches: 800 pixels of a page."""
+
+LINE, HEAD, FOOT = 0.165, 0.55, 1.15
+"""Heights of a line of text, of title and heads, and of axis and legend, in inches."""
+
+GAP = 0.3
+"""Lines between two targets."""
+
+MIDDLE = (1 + GAP) / 2
+"""Lines from the upper edge of a target to the middle of its first line."""
+
+FONT = 7.5
+"""Size of the text beside the panel, in points: 10 pixels of a page."""
+
+BOLD, LETTER = 4.8, 4.2
+"""Widths of a letter or digit at that size, in points; rows of values have many narrow dots."""
+
+DESCRIPTION = 48, 34
+"""Letters of a line of a target's description, with one column and with several."""
 
 MAX_OFFSET = 4.0
 """Half width of the axis, in tolerances; larger errors are arrows at the edge."""
-
-MAX_ROWS_PER_PANEL = 24
-"""Rows above which a single trace is drawn in two panels."""
-
-TITLE_WIDTH = 90
-"""Characters in a line of the title."""
 
 MAX_LABELLED = 4
 """Values of a row up to which each is written out and has a point of its own size."""
@@ -35,34 +51,98 @@ COLOURS = {"within tolerance": GREEN, "outside": VERMILION, "input": GREY, "inco
 _BAND = "#e3f1ec"
 
 
+@dataclass(frozen=True, slots=True)
+class Block:
+    """The lines of one target: its description, and a line for each column that has a value.
+
+    Attributes:
+        top: its first line's place, in lines; the first block of the figure begins at 0.
+    """
+
+    top: float
+    description: list[str]
+    rows: Sequence[tuple[str, Row]]
+
+    @property
+    def height(self) -> float:
+        return max(len(self.description), len(self.rows)) + GAP
+
+
+def figures(columns: Sequence[Column]) -> dict[str, dict[str, Figure]]:
+    """Return the figures of each system by their part of the file's name: SYSTEM, SYSTEM-ground.
+
+    Columns of the mechanism and of the ground, that is of the caches' contents, are drawn apart.
+    """
+    found: dict[str, dict[str, Figure]] = {}
+    for system in dict.fromkeys(row.system for column in columns for row in column.rows):
+        parts = found.setdefault(system, {})
+        for part, is_mechanism in ((system, True), (f"{system}-ground", False)):
+            rows = {
+                column.name: [row for row in column.rows if row.system == system]
+                for column in columns
+                if (column.layer == "mechanism") is is_mechanism
+            }
+            figure = draw({name: listed for name, listed in rows.items() if listed})
+            if figure is not None:
+                parts[part] = figure
+    return found
+
+
 @house_style()
 def draw(columns: Mapping[str, Sequence[Row]]) -> Figure | None:
     """Draw a line for each simulated row, with a point at each error; return None if nothing was simulated.
 
     Zero is the paper's value and the band its tolerance. An ordering is at zero if it is true, else at the edge. The
-    points of a row's first column are filled, those of the others hollow.
+    paper's value and ours stand beside the line.
 
     Args:
-        columns: rows by the column's name; a line is drawn for each target that any of them has.
+        columns: rows by the column's name; the lines of one target are below each other.
     """
-    found: dict[str, list[Row]] = {}
-    for row in (row for rows in columns.values() for row in rows):
-        found.setdefault(row.id, []).append(row)
-    lines = list(found.values())
-    shown = [rows for rows in lines if any(row.ours is not None for row in rows)]
-    if not shown:
+    blocks = list(_blocks(columns))
+    if not blocks:
         return None
-    panes = (
-        2 if len(shown) > MAX_ROWS_PER_PANEL and len(columns) == 1 else 1
-    )  # the labels of several columns need the width
-    tall = -(-len(shown) // panes)
-    each = 0.25 + 0.13 * (sum(map(len, shown)) / len(shown) - 1)
-    figure, axes = panels(
-        panes, width=7.4 * panes if len(columns) == 1 else 11, height=each * tall + 1.5, share_y=False
+    total = blocks[-1].top + blocks[-1].height
+    height = HEAD + LINE * total + FOOT
+    figure = Figure(figsize=(WIDTH, height))
+    shown = [row for block in blocks for _, row in block.rows]
+    is_named = len(columns) > 1
+    # Widths in points: id, description and column at the left of the panel, the paper's value and ours at the right.
+    ids = BOLD * (max(len(row.id) for row in shown) + 2)
+    named = LETTER * (max(map(len, columns)) + 2) if is_named else 0.0
+    papers, ours = (LETTER * (max(5, *map(len, texts)) + 2) for texts in zip(*map(_values, shown), strict=True))
+    left, right = 4 + ids + LETTER * DESCRIPTION[is_named] + named, 8 + papers + ours
+    inch = 1 / 72
+    axes = figure.add_axes(
+        (left * inch / WIDTH, FOOT / height, 1 - (left + right) * inch / WIDTH, LINE * total / height)
     )
-    for index in range(panes):
-        _column(axes[0][index], shown[index * tall : (index + 1) * tall], tall)
-    figure.suptitle(_title(columns, len(lines) - len(shown)), fontsize=9.5, fontweight="bold")
+    axes.axvspan(-1, 1, color=_BAND, linewidth=0)
+    axes.axvline(0, color="#777777", linewidth=0.8)
+    for place, block in enumerate(blocks):
+        if place % 2 == 0:
+            axes.axhspan(
+                block.top - MIDDLE, block.top + block.height - MIDDLE, color="#000000", alpha=0.03, linewidth=0
+            )
+        first = block.rows[0][1]
+        _write(axes, first.id, 0.0, block.top, -left + 4, color=COLOURS[first.verdict], fontweight="bold")
+        for nth, text in enumerate(block.description):
+            _write(axes, text, 0.0, block.top + nth, -left + 4 + ids)
+        _write(axes, _values(first)[0], 1.0, block.top, 8.0)
+        for nth, (name, row) in enumerate(block.rows):
+            at = block.top + nth
+            _points(axes, at, row)
+            _write(axes, name if is_named else "", 0.0, at, -named + 2)
+            _write(axes, _values(row)[1], 1.0, at, 8.0 + papers, color=COLOURS[row.verdict])
+    for text, side, away in (
+        ("target", 0.0, -left + 4),
+        ("column" if is_named else "", 0.0, -named + 2),
+        ("paper", 1.0, 8.0),
+        ("ours", 1.0, 8.0 + papers),
+    ):
+        _write(axes, text, side, -1.1, away, fontweight="bold")
+    axes.set(xlim=(-MAX_OFFSET - 0.25, MAX_OFFSET + 0.25), ylim=(total - MIDDLE, -MIDDLE), yticks=[])
+    axes.set_xticks([-MAX_OFFSET, -MAX_OFFSET / 2, 0, MAX_OFFSET / 2, MAX_OFFSET], ["-4", "-2", "0", "2", "4"])
+    axes.set_xlabel("(ours − paper's) ÷ tolerance")
+    figure.text(4 * inch / WIDTH, 1 - 0.18 / height, _title(columns), fontsize=9, fontweight="bold", va="center")
     handles = [
         _mark(COLOURS["within tolerance"], "o", "within tolerance"),
         _mark(COLOURS["outside"], "o", "outside"),
@@ -71,17 +151,51 @@ def draw(columns: Mapping[str, Sequence[Row]]) -> Figure | None:
         _mark(EDGE, ">", f"error above {MAX_OFFSET:g} tolerances"),
         Patch(color=_BAND, label="tolerance"),
     ]
-    if len(columns) > 1:
-        handles += [
-            _mark(EDGE, "o", "filled: the row's first column"),
-            _mark(EDGE, "o", "hollow: the others, in order", "white"),
-        ]
-    figure.legend(handles=handles, loc="outside lower center", ncols=3 * panes, fontsize=8)
+    figure.legend(handles=handles, loc="lower center", ncols=3, fontsize=8, bbox_to_anchor=(0.5, 0.05 / height))
     return figure
+
+
+def _blocks(columns: Mapping[str, Sequence[Row]]) -> Iterator[Block]:
+    found: dict[str, list[tuple[str, Row]]] = {}
+    for name, rows in columns.items():
+        for row in rows:
+            if row.ours is not None:
+                found.setdefault(row.id, []).append((name, row))
+    top = 0.0
+    for lines in found.values():
+        block = Block(top, wrap(lines[0][1].what, DESCRIPTION[len(columns) > 1], max_lines=3, placeholder="…"), lines)
+        yield block
+        top += block.height
+
+
+def _values(row: Row) -> tuple[str, str]:
+    """Return the paper's value and ours; long lists as their length."""
+    return _format(row.paper), _format(row.ours)
+
+
+def _format(value: Any) -> str:
+    return f"{len(value)} values" if isinstance(value, list) and len(value) > MAX_LABELLED else number(value, 3)
+
+
+def _title(columns: Mapping[str, Sequence[Row]]) -> str:
+    rows = [row for listed in columns.values() for row in listed]
+    scored = [row for row in rows if row.ours is not None and row.verdict in ("within tolerance", "outside")]
+    within = sum(row.verdict == "within tolerance" for row in scored)
+    absent = {row.id for row in rows} - {row.id for row in rows if row.ours is not None}
+    rest = f"; not simulated: {', '.join(sorted(absent))}" if absent else ""
+    named = ", ".join(columns)
+    return f"{rows[0].system}, {named}: {within} of {len(scored)} scored rows within tolerance{rest}"
 
 
 def _mark(colour: str, marker: str, label: str, face: str | None = None) -> Line2D:
     return Line2D([], [], color=colour, marker=marker, markerfacecolor=face or colour, linestyle="", label=label)
+
+
+def _write(axes: Axes, text: str, side: float, place: float, away_pt: float, color: str = INK, **style: Any) -> None:
+    """Write next to a row, ``away_pt`` points from the left (0) or the right (1) edge of the panel."""
+    where: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points", "va": "center"}
+    if text:
+        axes.annotate(text, (side, place), xytext=(away_pt, 0), fontsize=FONT, color=color, **where, **style)
 
 
 def offsets(row: Row) -> list[float]:
@@ -103,55 +217,7 @@ def offsets(row: Row) -> list[float]:
     return [edge + error / unit for error, unit in zip(errors, units, strict=True)]
 
 
-def _title(columns: Mapping[str, Sequence[Row]], missing: int) -> str:
-    counts = []
-    for name, rows in columns.items():
-        scored = [row for row in rows if row.ours is not None and row.verdict in ("within tolerance", "outside")]
-        within = sum(row.verdict == "within tolerance" for row in scored)
-        count = f"{within} of {len(scored)} scored rows within tolerance"
-        counts.append(f"{name}: {count}" if len(columns) > 1 else count)
-    rest = f"; {missing} targets without a simulated value are not drawn" if missing else ""
-    drawn = [row.system for rows in columns.values() for row in rows if row.ours is not None]
-    return fill(f"{', '.join(dict.fromkeys(drawn))}: {'; '.join(counts)}{rest}", TITLE_WIDTH)
-
-
-def _column(axes: Axes, lines: Sequence[Sequence[Row]], tall: int) -> None:
-    axes.axvspan(-1, 1, color=_BAND, linewidth=0)
-    axes.axvline(0, color="#777777", linewidth=0.8)
-    for place, rows in enumerate(lines):
-        if place % 2:
-            axes.axhspan(place - 0.5, place + 0.5, color="#000000", alpha=0.025, linewidth=0)
-        gap = 0.0 if len(rows) == 1 else 0.44 / (len(rows) - 1)
-        for nth, row in enumerate(rows):
-            at = place + (0.0 if len(rows) == 1 else gap * nth - 0.22)
-            _points(axes, at, row, filled=nth == 0)
-            before = _format(row.paper) if nth == 0 else ""
-            _annotate(axes, f"{before} → {_format(row.ours)}".strip(), 1.0, at, 8.0, color=INK)
-        first = rows[0]
-        _annotate(
-            axes, first.id, 0.0, place, -6.0, color=COLOURS.get(first.verdict, INK), ha="right", fontweight="bold"
-        )
-    _annotate(axes, "paper → ours", 1.0, -0.95, 8.0, color=INK)
-    axes.set_yticks(range(len(lines)), [short(rows[0].what, 50) for rows in lines], fontsize=7.5, color=INK)
-    axes.tick_params(axis="y", length=0, pad=58)
-    axes.set_ylim(tall - 0.4, -0.6)
-    axes.set_xlim(-MAX_OFFSET - 0.25, MAX_OFFSET + 0.25)
-    axes.set_xticks([-MAX_OFFSET, -MAX_OFFSET / 2, 0.0, MAX_OFFSET / 2, MAX_OFFSET])
-    axes.set_xlabel("(ours − paper's) ÷ tolerance")
-    axes.grid(False, axis="y")
-
-
-def _format(value: Any) -> str:
-    return f"{len(value)} values" if isinstance(value, list) and len(value) > MAX_LABELLED else number(value, 3)
-
-
-def _annotate(axes: Axes, text: str, side: float, place: float, away_pt: float, **style: Any) -> None:
-    """Write next to a row, ``away_pt`` points from the left (0) or the right (1) edge of the panel."""
-    where: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points", "va": "center"}
-    axes.annotate(text, (side, place), xytext=(away_pt, 0), fontsize=7.5, **where, **style)
-
-
-def _points(axes: Axes, place: float, row: Row, *, filled: bool) -> None:
+def _points(axes: Axes, place: float, row: Row) -> None:
     """Draw a point for each value of the row: of a few values later points are larger, of many all are small."""
     if row.ours is None:
         return
@@ -162,7 +228,7 @@ def _points(axes: Axes, place: float, row: Row, *, filled: bool) -> None:
         axes.plot([min(inside), max(inside)], [place, place], color=colour, linewidth=1.0, alpha=0.5)
     for nth, (offset, at) in enumerate(zip(points, inside, strict=True), start=1):
         marker = "D" if isinstance(row.ours, bool) else "o" if offset == at else ">" if offset > 0 else "<"
-        face = colour if filled and marker != "D" else "white"
+        face = colour if marker != "D" else "white"
         size = 6.0 if len(inside) == 1 else 3.4 + (1.1 * nth if len(inside) <= MAX_LABELLED else 0.0)
         style: dict[str, Any] = {"markerfacecolor": face, "markersize": size, "alpha": 0.85, "clip_on": False}
         axes.plot(at, place, marker=marker, color=colour, linestyle="", **style)

@@ -19,8 +19,12 @@ HEADINGS: Mapping[Verdict, str] = {
 """Headings of the reasons, by verdict."""
 
 
-def render(columns: Sequence[Column], form: str, figure: str | None) -> str:
-    """Return the page in Markdown; a column has the targets of its layer, and ``figure`` is a file name."""
+def render(columns: Sequence[Column], form: str, figures: Mapping[str, Sequence[str]]) -> str:
+    """Return the page in Markdown; a column has the targets of its layer.
+
+    Args:
+        figures: file names by system.
+    """
     rows = _by_target(columns)
     systems = list(dict.fromkeys(row.system for row in rows))
     interpreted = [column for column in columns if column.readings]
@@ -29,7 +33,6 @@ def render(columns: Sequence[Column], form: str, figure: str | None) -> str:
         __package__,
         "page.md.jinja",
         form=form,
-        figure=figure,
         columns=columns,
         verdicts=list(get_args(Verdict)),
         tallies=[(column, tally(column.rows)) for column in columns],
@@ -39,7 +42,7 @@ def render(columns: Sequence[Column], form: str, figure: str | None) -> str:
             for column in columns
             if any(row.system == name for row in column.rows)
         ],
-        systems=[_system(name, columns) for name in systems],
+        systems=[_system(name, columns) | {"figures": figures.get(name, [])} for name in systems],
         interpreted=interpreted,
         capacities=[f"{capacity:,}" for capacity in CAPACITIES],
         reading_head=[

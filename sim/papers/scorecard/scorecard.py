@@ -10,7 +10,7 @@ from mezzotint.figures.page import number
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.papers.scorecard import page
 from mezzotint.sim.papers.scorecard.columns import MECHANISM, Column, ColumnTrace, follows_from, read_columns
-from mezzotint.sim.papers.scorecard.figure import draw
+from mezzotint.sim.papers.scorecard.figure import figures
 from mezzotint.sim.papers.scorecard.measures import modm, nirvana, patchedserve, swiftdiffusion, tetriserve
 from mezzotint.sim.papers.scorecard.measures.formulas import TargetMeasure, load_measures
 from mezzotint.sim.papers.scorecard.measures.interpretations import EXPERIMENTS as INTERPRETED
@@ -31,7 +31,7 @@ from mezzotint.sim.papers.scorecard.targets import (
     reasons_of,
 )
 from mezzotint.sim.papers.verdicts import Comparison
-from mezzotint.sim.report.pages import write_page
+from mezzotint.sim.report.pages import image_file, write_page
 from mezzotint.sim.run.commands import COMMANDS
 from mezzotint.sim.run.pool import Launcher
 
@@ -240,10 +240,14 @@ def add_earlier_columns(made: Scorecard, before: Path) -> tuple[Scorecard, list[
 
 
 def write(made: Scorecard, folder: Path, name: str) -> None:
-    """Write ``name``.md, .json and .png in ``folder``; no figure if nothing was simulated."""
-    figure, image = draw({column.name: column.rows for column in made.columns}), f"{name}.png"
-    text = page.render(made.columns, made.study.form, image if figure else None)
-    write_page(folder, name, {"columns": [asdict(column) for column in made.columns]}, text, {image: figure})
+    """Write ``name``.md, .json and the figures of each system in ``folder``."""
+    drawn = {
+        system: {image_file(f"{name}-{part}"): figure for part, figure in parts.items()}
+        for system, parts in figures(made.columns).items()
+    }
+    text = page.render(made.columns, made.study.form, {system: list(images) for system, images in drawn.items()})
+    images = {image: figure for parts in drawn.values() for image, figure in parts.items()}
+    write_page(folder, name, {"columns": [asdict(column) for column in made.columns]}, text, images)
 
 
 def comparisons(columns: Sequence[Column]) -> dict[str, Comparison]:

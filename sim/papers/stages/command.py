@@ -25,5 +25,5 @@ def compare(check: Check = False, output: Output = RESULTS) -> int:
     facts = {"settings": [asdict(each) for each in found]}
     if check:
         return report_lost(before, replay.comparisons(facts))
-    write_page(output, NAME, facts, page.render(found), {})
+    write_page(output, NAME, facts, page.render(facts), {})
     return 0

@@ -3,9 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
+from pydantic import TypeAdapter
+
 import mezzotint.figures.page
 from mezzotint.figures.page import DASH, percent
 from mezzotint.sim.papers.stages.replay import STAGES, STATISTICS, Setting, Statistic, max_error
+from mezzotint.sim.papers.verdicts import Results
 
 TITLES = {
     "latency_s": "end to end [s]",
@@ -18,8 +21,9 @@ TITLES = {
 NEAR = 0.05
 
 
-def render(found: Sequence[Setting]) -> str:
-    """Fill the page with the settings."""
+def render(facts: Results) -> str:
+    """Fill the page with the JSON file's content."""
+    found = TypeAdapter(list[Setting]).validate_python(facts["settings"])
     tables = [_table(found, statistic) for statistic in STATISTICS]
     return mezzotint.figures.page.render(
         __package__, "page.md.jinja", tables=tables, titles=[*TITLES.values()], near=NEAR

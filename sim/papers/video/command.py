@@ -7,7 +7,7 @@ import typer
 
 from mezzotint.sim.papers.oracles import committed
 from mezzotint.sim.papers.scorecard.options import RESULTS, Output
-from mezzotint.sim.report.pages import write_page
+from mezzotint.sim.report.pages import write_study
 
 NAME = "video"
 
@@ -24,7 +24,7 @@ def replay(
     ] = None,
     output: Output = RESULTS,
 ) -> int:
-    """Replay logged runs of Wan2.2 on eight NPUs, and write video.md, .json and .png.
+    """Replay logged runs of Wan2.2 on eight NPUs, and write video.md, .json and .svg.
 
     DIR holds a log per run, named as 4xusp2_n50_r0.05_costdamped.csv (groups x degree, requests, requests a second,
     policy), the profiles by parallel degree, and a table of published statistics. What cannot be replayed is skipped
@@ -45,6 +45,5 @@ def replay(
     for each in facts["skipped"]:
         print(f"skipped: {each}")
     print(f"{len(facts['runs'])} runs replayed, {len(facts['skipped'])} skipped")
-    image = f"{NAME}.png"
-    write_page(output, NAME, facts, page.render(facts, image), {image: page.draw(facts)})
+    write_study(output, NAME, facts, page.render, page.draw)
     return 0

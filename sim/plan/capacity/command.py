@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from omegaconf import DictConfig
 from typer import Option
 
-from mezzotint.figures.palette import DPI
+from mezzotint.figures.save import save_png
 from mezzotint.files.atomic import atomic_files
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.run_folder import check_place, unclaimed
@@ -150,7 +150,7 @@ def find_capacity(
             capacity = search(spec, trials.measure)
         files = [folder / "rate.png", folder / "rate.json"]
         with atomic_files(files, ConfigError) as (figure, data):
-            draw(name, spec, capacity).savefig(figure, format="png", dpi=DPI, metadata={"Software": None})
+            save_png(draw(name, spec, capacity), figure)
             content = as_json(name, spec, capacity, trials)
             content["own_clock"] = own_rpm and {"rate_rpm": own_rpm, "scale": capacity.rate_rpm.mean / own_rpm}
             data.write_text(f"{json.dumps(content, indent=2)}\n", encoding="utf-8")

@@ -182,7 +182,7 @@ def answered(options: Options, *, progress: bool = False) -> "Plan":
 
 def write(answer: "Plan", folder: Path, command: str) -> None:
     """Write plan.json, plan.png and plan.html into ``folder``, together. Raises ConfigError if they cannot be."""
-    from mezzotint.figures.palette import DPI
+    from mezzotint.figures.save import save_png
     from mezzotint.sim.plan.clusters.page import as_json, draw, html
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -191,7 +191,7 @@ def write(answer: "Plan", folder: Path, command: str) -> None:
         check_target(each, ConfigError)
     with atomic_files(files, ConfigError) as (data, figure, page):
         data.write_text(f"{json.dumps(as_json(answer, command), indent=2, allow_nan=False)}\n", encoding="utf-8")
-        draw(answer).savefig(figure, format="png", dpi=DPI, metadata={"Software": None})
+        save_png(draw(answer), figure)
         page.write_text(html(answer, command), encoding="utf-8")
 
 

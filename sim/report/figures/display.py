@@ -4,6 +4,8 @@ import io
 
 from matplotlib.figure import Figure
 
+from mezzotint.figures.save import save_png
+
 
 def show(figure: Figure | None, dpi: float = 72, inch_px: float | None = None) -> None:
     """Show a figure below the notebook's cell with any matplotlib backend; do nothing for None.
@@ -15,6 +17,6 @@ def show(figure: Figure | None, dpi: float = 72, inch_px: float | None = None) -
 
     if figure is not None:
         buffer = io.BytesIO()
-        figure.savefig(buffer, format="png", dpi=dpi, metadata={"Software": None})
+        save_png(figure, buffer, dpi)
         width = None if inch_px is None else round(figure.get_figwidth() * inch_px)
         display(Image(buffer.getvalue(), width=width))

@@ -110,7 +110,7 @@ def test_planned_router_has_a_band_over_random_ties() -> None:
 def test_hardware_page_shows_unfitted_p99_with_its_band() -> None:
     made = results.make(ROWS[14:16], [RoutedRun("A", 0.5, "least-declared-cost", {"mean": 3.0})], quick=True)
     measured = json.loads(json.dumps(made, allow_nan=False))
-    text = page.render(measured, "hardware.png")
+    text = page.render(measured, "hardware.svg")
     assert "not verified by MLCommons" in text
     (run,) = measured["submissions"]
     assert run["name"] in text
@@ -146,7 +146,7 @@ def test_user_submissions_are_replayed(tmp_path: Path, capsys: pytest.CaptureFix
     measured = json.loads((tmp_path / "out" / "hardware.json").read_text())
     assert measured["submissions"][0]["fitted"]["latency_s"]["mean"] == pytest.approx(2.4, rel=1e-3)
     assert {entry.name for entry in (tmp_path / "out").iterdir()} == {
-        f"hardware.{kind}" for kind in ("md", "json", "png")
+        f"hardware.{kind}" for kind in ("md", "json", "svg")
     }
     assert main(["reproduce", "hardware", "--runs", str(file), "--check"]) == 0
     table(tmp_path, offline_images_per_s="", p99_s="5")
@@ -224,7 +224,7 @@ def test_routed_runs_alone_have_a_page_and_no_figure(tmp_path: Path, capsys: pyt
     file, out = tmp_path / "routes.csv", tmp_path / "out"
     file.write_text("workload,rate_per_s,routing,mean_s\nC,0.5,least-requests,3\n")
     out.mkdir()
-    (out / "hardware-quick.png").write_bytes(b"of an earlier one")
+    (out / "hardware-quick.svg").write_bytes(b"of an earlier one")
     assert main(["reproduce", "hardware", "--routing", str(file), "--quick", "-o", str(out)]) == 0
     assert capsys.readouterr().out.startswith("no submissions; routed, nothing fitted: 0 of 1 measured means and p99")
     assert sorted(path.name for path in out.iterdir()) == ["hardware-quick.json", "hardware-quick.md"]

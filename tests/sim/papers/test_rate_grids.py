@@ -80,7 +80,7 @@ def test_a_scored_row_shows_median_share_and_range() -> None:
     assert row.spread == Spread(alternatives=4, share=0.5, lowest=1.9, highest=9.0)
     (row,) = score({"one": [target(value=2.0, abs_tol=0.01)]}, measures, Runs(()), {"A1": "seldom"}, {}, Layers(), {})
     assert (row.verdict, row.reason) == ("outside", "seldom")
-    page = render([Column("synthetic", "the built-in trace", "0", [row])], "in full", None)
+    page = render([Column("synthetic", "the built-in trace", "0", [row])], "in full", {})
     assert "| A1 | synthetic | 4 | 25.0 % | 2.15 | 1.9 | 9 |" in page.splitlines()
 
 

@@ -44,7 +44,7 @@ COLUMN = Column("synthetic", "the built-in trace", "0", ROWS)
 
 
 def test_every_row_is_on_the_page_with_its_reason() -> None:
-    page = render([COLUMN], "in full", "scorecard.png")
+    page = render([COLUMN], "in full", {"one": ["scorecard-one.svg"]})
     for line in (
         "| one | synthetic | ground | 2 | 2 | 2 | 1 | 0 |",
         "| A1 | a quantity (Table 2) | mechanism | 2 | ± 10 % | 2.1 | +5.0 % | **within tolerance** |",
@@ -58,8 +58,8 @@ def test_every_row_is_on_the_page_with_its_reason() -> None:
         "- synthetic: A1, A2, A3, A4, A5, A6, A7: `mezzotint run` (1,000 requests measured; trace 0123456789ab)",
     ):
         assert line in page.splitlines(), line
-    assert "(scorecard.png)" in page
-    assert "png" not in render([COLUMN], "in full", None)
+    assert "(scorecard-one.svg)" in page
+    assert "![" not in render([COLUMN], "in full", {})
     assert tally(ROWS) == "2 of 6 scored rows within tolerance, 2 outside, 2 not run"
 
 
@@ -72,14 +72,8 @@ def test_every_row_with_a_simulated_value_is_drawn() -> None:
     assert all(abs(line.get_xdata()[0]) <= MAX_OFFSET for line in points)
     texts = [text.get_text() for text in panel.texts]
     assert [name for name in texts if name in {each.id for each in ROWS}] == ["A1", "A2", "A3", "A4", "A5"]
-    assert "2 targets without a simulated value are not drawn" in figure.get_suptitle().replace("\n", " ")
+    assert any(text.get_text().endswith("; not simulated: A6, A7") for text in figure.texts)
     assert draw({"synthetic": ROWS[5:]}) is None
-
-
-def test_many_rows_are_drawn_in_two_columns() -> None:
-    figure = draw({"synthetic": [replace(ROWS[0], id=f"A{n}") for n in range(31)]})
-    assert figure is not None
-    assert [len(axes.get_yticks()) for axes in figure.axes] == [16, 15]
 
 
 @given(st.floats(0.01, 1e3), st.floats(0.5, 2.0), st.sampled_from(["rel_tol", "abs_tol", "at_least", "at_most"]))
@@ -101,10 +95,10 @@ def test_ordering_is_drawn_at_zero_or_off_the_axis() -> None:
 
 
 def test_page_states_what_is_measured_where_known() -> None:
-    page = render([replace(COLUMN, rows=[replace(ROWS[0], basis="the mean over seeds"), ROWS[1]])], "in full", None)
+    page = render([replace(COLUMN, rows=[replace(ROWS[0], basis="the mean over seeds"), ROWS[1]])], "in full", {})
     assert "| A1 | the mean over seeds |" in page.splitlines()
     assert "| A2 | None |" not in page
-    assert "## What is measured" not in render([COLUMN], "in full", None)
+    assert "## What is measured" not in render([COLUMN], "in full", {})
 
 
 def test_readings_are_listed_side_by_side_with_reasons() -> None:
@@ -116,30 +110,30 @@ def test_readings_are_listed_side_by_side_with_reasons() -> None:
         Interpretation("uses never fade", "lfu", [0.7, 0.8], [0.3, 0.4]),
         Interpretation("all stored", "lru", [0.9], [0.5]),
     ]
-    page = render([replace(COLUMN, readings=one), replace(COLUMN, name="log", readings=other)], "in full", None)
+    page = render([replace(COLUMN, readings=one), replace(COLUMN, name="log", readings=other)], "in full", {})
     lines = page.splitlines()
     assert "| reading | policy | synthetic: hit rate | saving | log: hit rate | saving |" in lines
     assert "| uses never fade | lfu | 0.5 · 0.6 | 0.1 · 0.2 | 0.7 · 0.8 | 0.3 · 0.4 |" in lines
     assert "| all stored | lru | – | – | 0.9 | 0.5 |" in lines
     assert "- not run on synthetic: late" in lines
     assert "Table 3 at 1,500 · 15,000 · 150,000 items:" in lines
-    page = render([COLUMN, replace(COLUMN, name="log", readings=other)], "in full", None)
+    page = render([COLUMN, replace(COLUMN, name="log", readings=other)], "in full", {})
     assert "| reading | policy | log: hit rate | saving |" in page.splitlines(), "a column that looked at none has none"
     assert "not run on" not in page
-    assert "What other readings give" not in render([COLUMN], "in full", None)
+    assert "What other readings give" not in render([COLUMN], "in full", {})
 
 
 def test_observations_are_listed_per_trace() -> None:
     seen = Observation("sessions are alike", {"near": 0.5, "far": 0.25}, True)
     absent = replace(seen, numbers={}, as_seen=None, reason="no users")
     columns = [replace(COLUMN, observations=[seen]), replace(COLUMN, name="log", observations=[absent]), COLUMN]
-    page = render(columns, "in full", None)
+    page = render(columns, "in full", {})
     assert (
         "- sessions are alike\n"
         "  - synthetic: as in the paper: near 0.500, far 0.250 (differences -0.250)\n"
         "  - log: not measured: no users\n"
     ) in page
-    assert "What NIRVANA saw" not in render([COLUMN], "in full", None)
+    assert "What NIRVANA saw" not in render([COLUMN], "in full", {})
 
 
 def test_row_missing_on_one_trace_shows_only_the_other_point() -> None:
@@ -148,5 +142,6 @@ def test_row_missing_on_one_trace_shows_only_the_other_point() -> None:
     (panel,) = figure.axes
     (point,) = (line for line in panel.lines if len(line.get_xdata()) == 1)
     assert point.get_xdata()[0] == pytest.approx(0.5), "0.1 off of a tolerance of 0.2"
-    assert "2 → 2.1" in [text.get_text() for text in panel.texts]
-    assert "synthetic: 1 of 1 scored rows within tolerance; log: 0 of 0" in figure.get_suptitle()
+    texts = [text.get_text() for text in panel.texts]
+    assert texts[texts.index("2") + 1 :][:2] == ["synthetic", "2.1"], "the paper's value, then ours"
+    assert "1 of 1 scored rows within tolerance" in figure.texts[0].get_text()

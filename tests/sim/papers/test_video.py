@@ -175,7 +175,7 @@ def test_run_replays_from_its_own_log_without_error(folder: Path) -> None:
 def test_command_writes_page_data_and_figure(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = folder / "out"
     assert main(["reproduce", "video", str(folder), "-o", str(out)]) == 0
-    assert sorted(path.name for path in out.iterdir()) == ["video.json", "video.md", "video.png"]
+    assert sorted(path.name for path in out.iterdir()) == ["video.json", "video.md", "video.svg"]
     facts = json.loads((out / "video.json").read_text(encoding="utf-8"))
     assert [run["policy"].split(",")[0] for run in facts["runs"]] == ["super_p95", "central pull", "central pull"]
     assert len(facts["changes"]) == 2

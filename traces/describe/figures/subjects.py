@@ -10,7 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from mezzotint.figures.palette import COLOURS, DPI, house_style, panels
+from mezzotint.figures.palette import COLOURS, house_style, panels
+from mezzotint.figures.save import save_png
 from mezzotint.files.atomic import atomic_files
 from mezzotint.traces.describe.figures import arrivals, prompts, request_mix, users
 from mezzotint.traces.describe.figures.axes import Look
@@ -100,7 +101,7 @@ def write(traces: Sequence[TraceStatistics], folder: Path) -> list[Path]:
     figures = {folder / f"{name}.png": figure for name, figure in drawn if figure is not None}
     with atomic_files(list(figures), TraceError) as temporaries, house_style():
         for temporary, figure in zip(temporaries, figures.values(), strict=True):
-            figure.savefig(temporary, format="png", dpi=DPI, metadata={"Software": None})
+            save_png(figure, temporary)
     return list(figures)
 
 
