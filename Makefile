@@ -2,13 +2,13 @@
 VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
-PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 RUN := OMP_NUM_THREADS=1 $(BIN)/mezzotint
 
 DEMO := results/runs/demo
 SYSTEMS := vanilla,pinecone,nirvana,modm-throughput
 
-.PHONY: demo test lint docs results bench scorecard clean links
+.PHONY: demo test lint docs results bench scorecard release lock clean links
 
 # The main job on the built-in trace: four systems at six request rates on 16 MI210, then the report.
 demo: $(VENV)/base.stamp
@@ -28,17 +28,21 @@ lint: $(VENV)/test.stamp
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/deptry backends conf mezzotint sim traces
+	$(BIN)/deptry tests docs notebooks --exclude '\.venv' --ignore DEP002,DEP004
+	$(BIN)/towncrier build --draft --version next
 
-# The documentation site, into build/docs, without network; a warning is an error. Links to results/ and CHANGELOG.md
-# hold in the repository and, a folder nearer, in the copy that the site is built from.
+# The documentation site, into build/docs, without network; a warning is an error. Links to results/ and the pages
+# at the top hold in the repository and, a folder nearer, in the copy that the site is built from.
 docs: $(VENV)/docs.stamp
 	rm -rf build/pages build/docs
 	mkdir -p build/pages/results
-	cp -R docs/. $(wildcard CHANGELOG.md) build/pages
+	cp -R docs/. CHANGELOG.md CONTRIBUTING.md build/pages
 	cp results/*.* build/pages/results
 	$(BIN)/python -m docs.reference.make build/pages/reference
 	find build/pages -name '*.py' -delete -o -name '*.pyc' -delete
-	find build/pages -name '*.md' -exec sed -E -i.before 's#\]\(((\.\./)*)\.\./(results/|CHANGELOG)#](\1\3#g' {} +
+	find build/pages -name '*.md' -exec sed -E -i.before \
+		-e 's#\]\(((\.\./)*)\.\./(results/|CHANGELOG|CONTRIBUTING)#](\1\3#g' -e 's#\]\(docs/#](#g' {} +
 	find build/pages -name '*.before' -delete
 	$(BIN)/zensical build --clean --strict
 
@@ -57,24 +61,40 @@ bench: $(VENV)/test.stamp
 scorecard: $(VENV)/test.stamp
 	$(RUN) reproduce --jobs $$(nproc)
 
+# An sdist and a wheel, in dist; each is installed into a new environment outside the clone, and used there.
+release: $(VENV)/test.stamp
+	rm -rf dist
+	$(BIN)/python -m build
+	$(BIN)/twine check --strict dist/*
+	$(BIN)/python -m tests.release
+
+# What was tested together, a file per purpose, for every supported Python; `make lock UPGRADE=--upgrade` takes the newest.
+# Not pylock.toml, which pip cannot install from yet, nor uv.lock, which it cannot read. The files are pip's constraints, not
+# its requirements, and have no hashes: so torch may come from an index of its own, without several GB of CUDA packages.
+COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11.5 --no-annotate $(UPGRADE) \
+	--custom-compile-command 'make lock' pyproject.toml
+
+lock: $(VENV)/test.stamp
+	$(COMPILE) --extra test --output-file requirements/test.txt
+	$(COMPILE) --constraint requirements/test.txt --output-file requirements/base.txt
+	$(COMPILE) --constraint requirements/test.txt --extra docs --output-file requirements/docs.txt
+
 clean:
-	rm -rf $(VENV) build results/runs .coverage
+	rm -rf $(VENV) build dist results/runs .coverage
 
 # The folders at the top are the parts of one package: here they are where tools that read files look for them.
 links:
 	for part in backends conf sim traces; do ln -sfn ../$$part mezzotint/$$part; done
 
-$(VENV)/base.stamp: pyproject.toml setup.py constraints.txt | links
+$(VENV)/base.stamp: pyproject.toml setup.py requirements/base.txt | links
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) --editable .
+	$(PIP) --constraint requirements/base.txt --editable .
 	touch $@
 
-$(VENV)/docs.stamp: $(VENV)/base.stamp
-	$(PIP) --editable '.[docs]'
+$(VENV)/docs.stamp: $(VENV)/base.stamp requirements/docs.txt
+	$(PIP) --constraint requirements/docs.txt --editable '.[docs]'
 	touch $@
 
-# torch is pinned by name first: a range would take the newest build with several GB of CUDA packages.
-$(VENV)/test.stamp: $(VENV)/base.stamp
-	$(PIP) torch==2.13.0
-	$(PIP) --editable '.[ann,dev,hub,live,notebooks,text]'
+$(VENV)/test.stamp: $(VENV)/base.stamp requirements/test.txt
+	$(PIP) --constraint requirements/test.txt --editable '.[test]'
 	touch $@

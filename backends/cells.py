@@ -116,6 +116,7 @@ def _out_of_proportion(points: Sequence[_Timed]) -> str | None:
     for one, other in pairwise(points):
         longer = other.seconds / one.seconds
         ratios = longer, longer * one.work / other.work
+        # Off by both readings: a time may grow with the pixels, or not at all.
         off = min(ratios) > MAX_RATIO or max(ratios) < 1 / MAX_RATIO
         if off and not (one.is_confirmed or other.is_confirmed):
             return (

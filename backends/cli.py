@@ -1,4 +1,4 @@
-"""`mezzotint calibrate`: a profile of a live model or of published baselines, or the similarity of a model's steps."""
+"""`mezzotint calibrate`: a profile of a live model or of published baselines."""
 
 import re
 import sys
@@ -8,11 +8,11 @@ from typing import Annotated, Literal
 import typer
 from typer import Argument, Option
 
-from mezzotint.backends import baselines, likeness
+from mezzotint.backends import baselines
 from mezzotint.backends.base import BackendError
 from mezzotint.backends.calibrate import Plan, grid
 from mezzotint.backends.profile import check_replaced, file_name, write
-from mezzotint.files.atomic import check_ours, output_folder
+from mezzotint.files.atomic import output_folder
 
 OUTPUT = Path("results/calibration")
 GRIDS = {"full": ("512,768,1024", "1,2,4,8,16"), "tiny": ("64,128,256", "1,2,4")}
@@ -93,54 +93,6 @@ def calibrate(
     for line in unmeasured(done.entries):
         print(f"not measured: {line}")
     print(*done.files, sep="\n")
-    return 0
-
-
-def calibrate_likeness(
-    families: Annotated[list[str], Argument(metavar="FAMILY...", help="sd15, sdxl or sd3")],
-    scale: Annotated[Scale, Option(help="tiny runs on a CPU")] = "full",
-    weights: Annotated[str, Option(help="random or a pipeline folder")] = "random",
-    device: Annotated[str | None, Option(help="cpu, cuda or cuda:N; default: cuda where there is one")] = None,
-    sizes: Annotated[str | None, Option(metavar="N,...", help="pixels (512,768,1024; tiny: 64,128,192)")] = None,
-    patch: Annotated[int | None, Option(min=1, help="side of a patch in pixels (256; tiny: 64)")] = None,
-    threshold: Annotated[float, Option(min=1e-12, help="PatchedServe's is 0.1")] = 0.1,
-    steps: Annotated[int, Option(min=2, help="of a full run")] = 50,
-    images: Annotated[int, Option(min=1, help="of each size; the paper takes 1,000")] = 4,
-    output: Annotated[Path, Option("-o", "--output", metavar="FILE")] = Path("likeness.json"),
-) -> int:
-    """Measure how alike a denoiser's blocks are from step to step, for feature_cache=patch-level-measured.
-
-    That is the share of patch-blocks whose input is within a threshold (mean squared difference) of that of the step
-    before, by size and step.
-    """
-    if set(families) - {"sd15", "sdxl", "sd3"}:
-        raise BackendError(f"likeness: found {' '.join(families)}, expected families out of sd15, sdxl and sd3")
-    check_ours(output, BackendError, "a table of likeness", b"{", b'"measured_on"')
-    _needs_live()
-    import torch
-
-    from mezzotint.backends.calibrate.likeness import measure
-    from mezzotint.backends.diffusers_ import ModelSpec, build
-    from mezzotint.backends.diffusers_.device.memory import usable_device
-
-    tiny = scale == "tiny"
-    sides = _numbers("--sizes", sizes or ("64,128,192" if tiny else "512,768,1024"))
-    place = usable_device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    rows = []
-    for family in families:
-        half: Dtype = "bfloat16" if family == "sd3" else "float16"
-        dtype: Dtype = half if place.type == "cuda" and not tiny else "float32"
-        model = build(ModelSpec(family, weights=weights, scale=scale, dtype=dtype), place)
-        name = model.architecture.name
-        for side in sides:
-            found = measure(model, name, side, side, patch or (64 if tiny else 256), threshold, steps, images)
-            rows.append(found)
-            mean, whole = (sum(shares[1:]) / (steps - 1) for shares in (found.patch_share, found.image_share))
-            print(f"{name} {side}x{side}: {mean:.1%} of patch-blocks, {whole:.1%} of whole blocks within the threshold")
-    of = "random weights, whose activations are not a trained model's" if weights == "random" else weights
-    said = f"{', '.join(families)} ({scale}, {of}) on {place}, {images} images of each size"
-    likeness.write(likeness.SimilarityTable(measured_on=said, threshold=threshold, rows=rows), output)
-    print(output)
     return 0
 
 

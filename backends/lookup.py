@@ -50,9 +50,11 @@ class Lookup:
         if found is None:
             self.require(model)
             table = self.profiles[model].tables.get(operation)
+            # Prompts have no size; their table has one column of 1 pixel.
             width, height, frames = (1, 1, 1) if operation == "text_encode" else (width, height, frames)
             if table is None:
                 found = 0.0
+            # Not a step: its batch changes what a step costs, so beyond the grid it is extrapolated, or refused.
             elif operation != "step" and batch > (largest := table.max_batch):
                 self.record.in_turn.add((model, operation, largest))
                 whole_s = self.at(table, operation, model, width, height, largest, frames)
@@ -74,6 +76,7 @@ class Lookup:
         if table is None:
             joules = self.cost(model, seconds).joules
         else:
+            # Measured without ControlNets: the extra seconds draw the same power.
             drawn_j = self.at(table, "energy", model, width, height, batch, frames)
             joules = drawn_j * (seconds / plain_s) * self.service_factor
         self.record.stepped.add(model)
@@ -95,6 +98,7 @@ class Lookup:
             what = f"patched: nobody measured what a step of patches takes (known on {self.gpu}: {there})"
             raise self.lacks(model, what, "choose batching=same-size, or add it to a profile")
         for width, height in dict.fromkeys(sizes):
+            # Patches are measured together, but a size must lie within what was measured alone.
             self.seconds("step", model, width, height)  # refuses or records a size outside the measured ones
         self.record.stepped.add(model)
         return self.cost(model, timing.step_s(sizes, side) * self.service_factor)
@@ -112,6 +116,8 @@ class Lookup:
         peaks = [self.of_nets({0: plain} | with_nets, "memory of a step", model, width, height, batch, nets, frames)]
         if decoding is not None:
             peaks.append(self.at(decoding, "memory of vae_decode", model, width, height, batch, frames))
+        # Steps and decoding follow each other, so memory is the larger of both
+        # (test_peak_memory_is_the_maximum_over_steps_and_decoding).
         return round(max(peaks)) + (self.profiles[model].weights_bytes or 0)
 
     def of_nets(
@@ -141,6 +147,7 @@ class Lookup:
             raise self.lacks(model, said, remedy)
         self.record.between.add((model, nets))
         if nets > max(tables):
+            # Only the part that ControlNets add grows with their number; at(0) may be above 0, as for memory.
             return at(0) + (at(max(tables)) - at(0)) * nets / max(tables)
         low, high = max(n for n in tables if n < nets), min(n for n in tables if n > nets)
         share = (nets - low) / (high - low)

@@ -32,7 +32,7 @@ class LookupRecord:
     in_turn: set[tuple[str, str, int]] = field(default_factory=set)
     mixed: bool = False
 
-    def assumptions(
+    def assumptions(  # noqa: C901 - one sentence after another, in the order of the summary
         self, gpu: str, profiles: Mapping[str, Profile], service_factor: float, unpublished_load_s: float
     ) -> list[Assumption]:
         used = {name: profiles[name] for name in sorted(self.stepped)}

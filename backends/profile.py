@@ -395,6 +395,7 @@ def write(profile: Profile, path: Path) -> None:
     """
     content = profile.model_dump(mode="json", by_alias=True, exclude_none=True)
     filled = {key: value for key, value in content.items() if value not in ([], {}) or key == "step"}
+    # At the end: reading requires it, so a file that was cut anywhere is no profile.
     filled["schema"] = filled.pop("schema")
     text = yaml.safe_dump(filled, sort_keys=False, allow_unicode=True, width=118, default_flow_style=None)
     with atomic_write(path, BackendError) as temporary:

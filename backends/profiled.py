@@ -89,6 +89,8 @@ class Profiled:
     _scatters: dict[tuple[str, int], tuple[Any, Any] | None] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
+        # The user's folder last: later ones replace the profiles of the same model
+        # (test_folder_of_profiles_replaces_shipped_ones).
         folders = [shipped()]
         if self.folder is not None:
             if not Path(self.folder).is_dir():
@@ -155,6 +157,8 @@ class Profiled:
             ends[work.done + count] - ends[work.done] if (ends := self.step_ends(work)) else count for work in works
         ]
         longest = max(found)
+        # Sums of equal steps from different begins differ in the last bits
+        # (test_batch_of_requests_at_one_step_takes_that_step_and_others_are_refused).
         if longest - min(found) > ROUNDING * longest:
             what = (
                 f"step_shares: {len(works)} requests are at steps of unequal seconds, and no batch of such was measured"
@@ -182,6 +186,8 @@ class Profiled:
         if len(set(weights)) < 2:
             return ()
         whole = fsum(weights)
+        # Each end from the begin, not from the one before, so that the last is exactly ``work.steps``
+        # (test_whole_request_takes_its_mean_step_as_often_as_it_has_steps).
         return tuple(work.steps * (fsum(weights[:step]) / whole) for step in range(work.steps + 1))
 
     def _step(self, group: tuple[str, int], work: Work) -> Cost:
@@ -195,6 +201,7 @@ class Profiled:
         for work in works:
             work.done += count
             sizes.append((work.width, work.height))
+        # A batch costs the same in whatever order its requests joined.
         sizes.sort()
         key = works[0].model, tuple(sizes), side
         one = self._patch_steps.get(key)
@@ -260,6 +267,7 @@ class Profiled:
 
         Raises BackendError outside the grid unless ``extrapolate`` is ``warn``.
         """
+        # A row's factor is of the request alone; nobody measured how those of a batch add up.
         factor = self._factor(work) if batch == 1 else 1.0
         if gpus == 1:
             return self._step((work.shape, batch), work).times(factor)
@@ -267,6 +275,8 @@ class Profiled:
         table = self.profiles[work.model].group_tables.get(gpus)
         if table is None:
             return None
+        # The speedup of the largest batch measured on the group, times the cost of this batch on one GPU
+        # (test_batch_on_a_group_is_as_much_faster_as_one_request).
         measured = min(batch, table.max_batch)
         what, size = f"step on {gpus} GPUs", (work.width, work.height)
         seconds = self._lookup.at(table, what, work.model, *size, measured, work.frames)

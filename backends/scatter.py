@@ -68,4 +68,5 @@ def drawn(seed: int, row: int) -> float:
 
 @lru_cache(maxsize=4096)
 def _block(seed: int, which: int) -> NDArray[np.float64]:
+    # A stream for each block, of its own key: a row's draw depends on no other row and no other use of the seed.
     return np.random.default_rng([seed, which, 0x5CA77E4]).random(BLOCK)

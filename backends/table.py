@@ -27,6 +27,8 @@ class Table:
     def covers(self, pixels: int, batch: int) -> bool:
         """Return True if (pixels, batch) lies inside the measured grid."""
         inside = bool(self.batches[0] <= batch <= self.batches[-1])
+        # A batch between two measured ones is interpolated from both rows
+        # (test_points_outside_the_grid_are_not_covered).
         return inside and all(self.rows[i][0][0] <= pixels <= self.rows[i][0][-1] for i in self._neighbours(batch))
 
     def at(self, pixels: int, batch: int) -> float:
@@ -35,6 +37,7 @@ class Table:
         found, sizes = [_along(*self.rows[i], pixels) for i in near], self.batches[near]
         if len(found) == 2:
             return float(np.interp(batch, sizes, found))
+        # In proportion to the batch, beyond both ends (test_batch_beyond_the_grid_is_extrapolated_and_stated).
         return found[0] * (batch / int(sizes[0]))
 
     def grid(self) -> str:
@@ -54,6 +57,7 @@ class Table:
 
 
 def _along(pixels: np.ndarray[Any, Any], values: np.ndarray[Any, Any], at: int) -> float:
+    # In proportion to the pixels, beyond both ends (test_extrapolation_scales_by_pixels_and_is_stated).
     if at < pixels[0]:
         return float(values[0] * at / pixels[0])
     if at > pixels[-1]:

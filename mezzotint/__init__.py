@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mezzotint.planning import Plan, plan
-    from mezzotint.results import Plots, Run, Sweep
+    from mezzotint.plots import Plots
+    from mezzotint.results import Run, Sweep
     from mezzotint.sim.core.errors import ConfigError, SimulationError
     from mezzotint.simulation import choices, load, run, sweep
 
@@ -32,7 +33,8 @@ __all__ = [
 
 _HOMES = {
     "planning": ("Plan", "plan"),
-    "results": ("Plots", "Run", "Sweep"),
+    "plots": ("Plots",),
+    "results": ("Run", "Sweep"),
     "sim.core.errors": ("ConfigError", "SimulationError"),
     "simulation": ("choices", "load", "run", "sweep"),
 }

@@ -1,31 +1,28 @@
-"""Results of simulations as pandas frames and matplotlib figures."""
+"""Results of simulations as pandas frames."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from html import escape
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
-import matplotlib as mpl
-import pandas as pd
 from hydra.errors import HydraException
-from matplotlib.figure import Figure
 from omegaconf.errors import OmegaConfBaseException
 
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.run_folder import CLUSTER, REQUESTS
 from mezzotint.sim.metrics.run_files import read_config, read_summary, run_folders
-from mezzotint.sim.report.figures import panels as figures
-from mezzotint.sim.report.figures.over_time import over_time
-from mezzotint.sim.report.runs import Run as ReportRun
-from mezzotint.sim.report.runs import load_runs
-from mezzotint.sim.report.tables import QUALITY
 from mezzotint.sim.run.config.compose import Files
 from mezzotint.sim.run.config.override import of_hydra
 from mezzotint.sim.run.config.points import points, sweep_config
 from mezzotint.sim.run.sweep_folder import command_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from mezzotint.plots import Plots
 
 METRICS = {
     "throughput_rpm": ("throughput_rpm",),
@@ -38,48 +35,9 @@ METRICS = {
     "gpu_busy_fraction": ("gpu", "busy_fraction"),
     "energy_j_per_image": ("energy_j", "per_image"),
     "cost_usd_per_image": ("cost_usd", "per_image"),
-    "quality_factor": QUALITY,
+    "quality_factor": ("quality", "factor_mean"),
 }
 """Columns of ``Sweep.table`` and where summary.json has them."""
-
-
-@dataclass(frozen=True)
-class Plots:
-    """The report's figures of some runs. Each method returns a matplotlib figure at ``rcParams["figure.dpi"]``.
-
-    A notebook shows it below the cell after ``%matplotlib inline``.
-
-    Raises ConfigError if the runs have nothing to draw, such as hits without a cache.
-    """
-
-    runs: Sequence["Run"]
-
-    def latency(self) -> Figure:
-        """Cumulative share of requests against latency (s)."""
-        return self._drawn("latency", figures.latency_distribution)
-
-    def slo(self) -> Figure:
-        """Share of requests over each latency limit (%)."""
-        return self._drawn("slo", figures.slo_violations)
-
-    def hits(self) -> Figure:
-        """Share of requests by skipped steps K (%)."""
-        return self._drawn("hits", figures.hit_share)
-
-    def throughput(self) -> Figure:
-        """Completed requests per minute."""
-        return self._drawn("throughput", figures.throughput)
-
-    def over_time(self) -> Figure:
-        """Queue length and busy GPUs over simulated time."""
-        return self._drawn("over_time", over_time)
-
-    def _drawn(self, name: str, draw: Callable[[Sequence[ReportRun]], Figure | None]) -> Figure:
-        figure = draw(load_runs([run.folder for run in self.runs]))
-        if figure is None:
-            raise ConfigError(f"plot.{name}: these runs have nothing to draw; mezzotint report says why")
-        figure.set_dpi(mpl.rcParams["figure.dpi"])
-        return figure
 
 
 @dataclass(frozen=True)
@@ -106,18 +64,20 @@ class Run:
         return read_config(self.folder)
 
     @cached_property
-    def requests(self) -> pd.DataFrame:
+    def requests(self) -> "pd.DataFrame":
         """One row per request: the columns of requests.parquet (times in s, energy in J)."""
-        return pd.read_parquet(self.folder / REQUESTS)
+        return _read_parquet(self.folder / REQUESTS)
 
     @cached_property
-    def time_series(self) -> pd.DataFrame:
+    def time_series(self) -> "pd.DataFrame":
         """One row per sample of the cluster: the columns of cluster.parquet."""
-        return pd.read_parquet(self.folder / CLUSTER)
+        return _read_parquet(self.folder / CLUSTER)
 
     @property
-    def plot(self) -> Plots:
+    def plot(self) -> "Plots":
         """Figures of this run."""
+        from mezzotint.plots import Plots
+
         return Plots([self])
 
     def _repr_html_(self) -> str:
@@ -152,8 +112,12 @@ class Sweep(Sequence[Run]):
         return Sweep(found)
 
     @cached_property
-    def table(self) -> pd.DataFrame:
+    def table(self) -> "pd.DataFrame":
         """One row per run: system, series, load, the choices that differ between the runs, the metrics of METRICS."""
+        import pandas as pd
+
+        from mezzotint.sim.report.runs import load_runs
+
         keys = dict.fromkeys(key for run in self.runs for key in run.choices if key != "system")
         differing = [key for key in keys if len({run.choices.get(key) for run in self.runs}) > 1]
         loaded = {run.path.resolve(): run for run in load_runs([run.folder for run in self.runs])}
@@ -168,8 +132,10 @@ class Sweep(Sequence[Run]):
         return pd.DataFrame(rows)
 
     @property
-    def plot(self) -> Plots:
+    def plot(self) -> "Plots":
         """Figures that compare the runs."""
+        from mezzotint.plots import Plots
+
         return Plots(self.runs)
 
     def __len__(self) -> int:
@@ -190,6 +156,12 @@ class Sweep(Sequence[Run]):
     def _repr_html_(self) -> str:
         html: str = self.table.to_html(index=False)
         return html
+
+
+def _read_parquet(path: Path) -> "pd.DataFrame":
+    import pandas as pd
+
+    return pd.read_parquet(path)
 
 
 def _has(run: Run, name: str, value: str | float) -> bool:

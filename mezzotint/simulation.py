@@ -6,9 +6,7 @@ from collections.abc import Mapping
 from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from mezzotint.results import Run, Sweep
 from mezzotint.sim.core.errors import ConfigError
@@ -20,6 +18,9 @@ from mezzotint.sim.run.config.plugins import named
 from mezzotint.sim.run.simulate import simulated
 from mezzotint.sim.verbs import point
 from mezzotint.sim.verbs import sweep as run_sweep
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def run(
@@ -84,11 +85,13 @@ def load(folder: str | Path) -> Run | Sweep:
     return Run(path) if (path / SUMMARY).is_file() else Sweep.of(path)
 
 
-def choices(group: str | None = None, config_dir: str | Path | None = None) -> pd.DataFrame:
+def choices(group: str | None = None, config_dir: str | Path | None = None) -> "pd.DataFrame":
     """Return the choices of a configuration group, or the groups: columns ``name`` and ``description``.
 
     Raises ConfigError for a group that does not exist.
     """
+    import pandas as pd
+
     if group is None:
         rows = [(name, each.line) for name, each in config_choices.groups().items()]
     elif group not in config_choices.groups():

@@ -22,7 +22,6 @@
 
 # %%
 import json
-from importlib import resources
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -35,7 +34,7 @@ from mezzotint.figures.palette import COLOURS, INK, STYLE
 from mezzotint.sim.papers.hardware.page import draw
 
 # %% tags=["parameters"]
-results = Path(str(resources.files("mezzotint.conf"))).parent / "results" / "hardware.json"
+results = Path(mezzotint.__file__).parents[1] / "results" / "hardware.json"
 system = "R760xa_H100NVL_PCIe_94GBx4_TRT"  # the submission that is replayed here, on four H100 NVL
 
 # %%

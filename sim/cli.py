@@ -12,6 +12,12 @@ from mezzotint.sim.run.termination import Terminated, end_workers, interruptible
 
 HELP = ("-h", "--help")
 
+COMPLETION = ("--install-completion", "--show-completion")
+"""Typer's options that write the shell's script into its start-up file, or print it."""
+
+COMPLETING = "_MEZZOTINT_COMPLETE"
+"""Environment variable of that script, which asks what may follow the words so far."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. Returns the exit status: 0, or 2 for anything that the user can put right."""
@@ -46,6 +52,10 @@ def _dispatch(given: Sequence[str]) -> int:
 
             print(f"mezzotint {version('mezzotint')}")
             return 0
+        if COMPLETING in os.environ or (given and given[0] in COMPLETION):
+            from mezzotint.sim.run.completion import complete  # slow to import, and seldom needed
+
+            complete(given)
         check_memory_limit()
         with interruptible():
             words = command_of(given)

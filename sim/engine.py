@@ -1,5 +1,12 @@
 """The engine: moves each request from its trace row over front end, scheduler and worker to its one end.
 
+The life of a request: the clock feeds it at its arrival (``_arrive``). The front end plans it (FrontEnd.admit), which
+may take time. It enters (``_enter``): a plan without a model is answered from the cache, any other is offered to the
+scheduler. This names a worker at once, or keeps the request until a worker with capacity pulls it (``pull``). The
+executor accepts it, and calls ``end`` once. A completed image enters the cache after all completions of the instant
+(``_insert``), and the last end stops the run (``_stop``). A cascade judges the image before the end, and may have it
+enter again for another pass; a request lost with its GPU enters again by ``requeue``.
+
 The engine owns the clock; the parts make the decisions. Every part is bound to the run once, before the clock starts
 (``bind``). The engine is that run: its public methods are described in mezzotint.sim.protocols.Run.
 """
@@ -127,6 +134,7 @@ class Engine:
         self._width, self._height, self._steps = workload.width, workload.height, workload.steps
         self._limit_s = workload.limit_s
         self._addons = workload.addons
+        # Python's floats: reading a number of NumPy takes longer, and makes all later sums NumPy's.
         times = array("d", workload.schedule.times.tobytes())
         self._think_s = workload.schedule.think_s
         self._open_loop = len(times) == self.rows
@@ -157,6 +165,7 @@ class Engine:
         self._is_guarded = has_outsiders(self._parts)
         if self._is_guarded:
             cluster.guard()
+            # First: what a controller does to the plan is refused, and what the front end did is checked before.
             self._arrived_callbacks.insert(0, self._guard)
             self.__class__ = GuardedRun
         self._actors: dict[simpy.Process, str] = {}
@@ -187,6 +196,7 @@ class Engine:
         """Yield the requests whose arrival time is known; map is faster than a loop."""
         columns = (self._width, self._height, self._steps, self._limit_s)
         width, height, steps, limit_s = (column[self._first :] for column in columns)
+        # One iterator of rows for open and closed loop: a closed one goes on where the first arrivals end (``end``).
         given = [self._pending_rows, self._times, width, height, steps, map(add, self._times, limit_s)]
         if self.workload.has_videos:
             given.append(self.workload.frames[self._first :])
@@ -203,6 +213,8 @@ class Engine:
             request.width, request.height, request.steps, request.frames = self._shapes[model]
         k = plan.k
         if k:
+            # Rounded down: it may not skip more than the artifact's share of steps
+            # (test_k_scales_with_the_steps_of_the_model_that_runs).
             request.skipped = k * request.steps // plan.of_steps
         elif plan.skip_fraction or request.skipped:
             request.skipped = round(plan.skip_fraction * request.steps)
@@ -291,12 +303,16 @@ class Engine:
             self.open()
         wall, cpu = time.perf_counter(), time.process_time()
         with attributed(self._actors), uncollected(not self.backend.live):
+            # A worker counts as free once the scheduler was asked and had nothing for it
+            # (test_step_batcher_of_four_matches_a_worked_example).
             for worker in self.cluster.workers:
                 self.pull(worker)
             if self.rows:
                 self.clock.feed(self._times, ARRIVAL, self._arrive, self._scheduled())
+                # From the first arrival on, and before it (test_sample_precedes_the_arrivals_of_its_instant).
                 self.clock.at(self._times[0], CONTROL, self._sample)
                 self.clock.run()
+                # No event is left, so nothing would ever move them.
                 for request, reason in self.scheduler.stranded():
                     self.end(request, FAILED, reason)
         took = time.perf_counter() - wall, time.process_time() - cpu
@@ -326,6 +342,7 @@ class Engine:
 
     def _arrive(self, request: Request) -> None:
         row, now_s = request.row, request.arrival_s
+        # The number in the system integrates to the sum of ends less that of arrivals (invariant 4).
         self._area_s -= now_s
         self.arrived += 1
         if self._addons is not None:
@@ -341,7 +358,9 @@ class Engine:
                 self._unsearched = plan
         if request.skipped:
             k, of_steps = plan.k, plan.of_steps
+            # In one number, to compare with what was run once the run is over (invariants).
             self._plans[row - self._first] = k * MAX_STEPS + of_steps if k else -request.skipped
+        # After the plan and before the offer: a controller counts what arrives, and its order may change the worker.
         for arrived in self._arrived_callbacks:
             arrived(request, now_s)
         if took_s == 0.0:
@@ -383,6 +402,7 @@ class Engine:
                     self.cluster.mark_free(worker)
                 return
             if worker.bucket is None and worker.open:
+                # Already taken out of the free workers by the cluster, which counts on this loop to put it back.
                 worker.running += 1  # as Cluster.take, without its check for capacity
             else:
                 self.cluster.take(worker)
@@ -431,11 +451,14 @@ class Engine:
             self.record.request_columns.quality[request.row] = work.quality
 
     def end(self, request: Request, outcome: int = COMPLETED, reason: str = "") -> None:
+        # Before the record is written: it may end later, or go on.
         if self._judge_s is not None and self._is_judged(request, outcome):
             return
         clock, write = self.clock, self._write  # reading and then calling is faster than calling an attribute
         now_s = clock._now
         try:
+            # First, since it refuses a second end, before anything is counted twice
+            # (test_request_that_ends_twice_is_reported).
             write(request, now_s, outcome, reason)
         except (KeyError, TypeError, OverflowError, struct.error) as error:
             raise SimulationError(
@@ -449,10 +472,13 @@ class Engine:
         if outcome == COMPLETED and self.frontend.completed(request):
             clock.at(now_s, INSERTION, self._insert, request)
         if self._ended == self.rows:
+            # After whatever else the instant holds: its insertions and controllers are part of the run
+            # (test_each_admission_policy_keeps_the_images_it_names).
             self.clock.at(now_s, LAST, self._stop)
         elif self._arrivals is not None:
             for row in self._pending_rows:
                 at_s = self._arrivals[row - self._first] = now_s + self._think_s
+                # One arrival for each end, after the completions of the instant.
                 self.clock.at(at_s, ARRIVAL, self._arrive, self.request(row, at_s))
                 break
 
@@ -485,6 +511,7 @@ class Engine:
             self._answered.add(request.row)
             self.end(request)
             return
+        # Kept aside, since the second pass writes the same attributes anew; _is_judged adds them up.
         self._first_passes[request.row] = Pass(
             request.start_s, request.load_s, request.denoise_s, request.decode_s, request.energy_j
         )
@@ -516,6 +543,7 @@ class Engine:
             )
         self._lost.update(request.row for request in lost)
         self.gpu_failures += 1
+        # The cluster refuses to take down a busy worker; what ran is the caller's now.
         worker.running = 0
         self.cluster.fail(worker, now_s)
         return lost
@@ -528,6 +556,7 @@ class Engine:
         self._lost.remove(request.row)
         request.worker = MISSING
         request.forget_execution()
+        # From the start: its state was in the memory of the GPU.
         request.steps_left = request.steps - request.skipped
         if self._request_ended is not None:
             self._request_ended(request, self.clock._now)
@@ -541,6 +570,7 @@ class Engine:
         self.record.sample(now_s)
         if self.progress is not None:
             self.progress(self._ended)
+        # Only after the last arrival: before, a pause is one of the trace's.
         is_idle = self.arrived == self.rows and self._ended == self._ended_at_sample and not self.cluster.serving()
         self._idle_samples = self._idle_samples + 1 if is_idle else 0
         self._ended_at_sample = self._ended
@@ -550,9 +580,11 @@ class Engine:
             self.clock.stop()
         if due_s == math.inf or stalled:
             return
+        # On the grid of samples, and not beyond the next event (test_pause_is_one_row_weighted_by_its_duration).
         pause_s = max(1.0, (due_s - now_s) // self.sample_s) * self.sample_s
         at_s = now_s + pause_s
         if not now_s < at_s < math.inf:
+            # So late that a sample interval is less than the spacing of floats: else the clock would stand still.
             at_s = math.nextafter(due_s, math.inf)
         self.clock.at(at_s, CONTROL, self._sample)
 
@@ -560,6 +592,7 @@ class Engine:
         """Allow more calls at the present instant. Raises SimulationError if the last ones moved no request."""
         now_s, progress = self.clock._now, self.arrived + self._ended
         max_calls = MAX_CALLS_EACH * (self.in_system + self.cluster.gpus)
+        # Progress since the last check: many requests may arrive or end at one instant.
         if (now_s, progress) != self._last_progress:
             self._last_progress = now_s, progress
             return max_calls

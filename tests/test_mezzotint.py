@@ -106,7 +106,7 @@ def test_runs_of_a_folder_that_is_no_sweeps_have_no_choices(tmp_path: Path) -> N
 
 @pytest.mark.parametrize(
     ("keys", "message"),
-    [({"door": "nirvana"}, "frontend"), ({"cluster": "h1"}, "h1"), ({"arrivals.rate_rpm": [1]}, "rate_rpm")],
+    [({"door": "nirvana"}, "door"), ({"cluster": "h1"}, "h1"), ({"arrivals.rate_rpm": [1]}, "rate_rpm")],
 )
 def test_wrong_keys_are_named(keys: dict[str, object], message: str) -> None:
     with pytest.raises(Exception, match=message):

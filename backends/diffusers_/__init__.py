@@ -2,10 +2,12 @@
 
 from importlib.util import find_spec
 
+from mezzotint.extras import remedy
+
 if _missing := [
     name for name in ("torch", "diffusers", "transformers", "peft", "psutil", "pynvml") if find_spec(name) is None
 ]:
-    raise ImportError(f"the live backend needs {', '.join(_missing)}; install them with: pip install 'mezzotint[live]'")
+    raise ImportError(f"the live backend needs {', '.join(_missing)}; {remedy('live')}")
 
 from mezzotint.backends.diffusers_.errors import LiveError
 from mezzotint.backends.diffusers_.model import LiveModel

@@ -6,6 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
+from mezzotint.extras import remedy
 from mezzotint.files.digest import digest
 from mezzotint.files.document import parse_json
 from mezzotint.networks.quiet import quiet
@@ -137,8 +138,7 @@ class ClipModel:
             import torch  # noqa: F401
             import transformers
         except ImportError as error:
-            remedy = "pip install 'mezzotint[text]' (or [live])"
-            raise self.error(f"CLIP needs packages that are not installed ({error}); {remedy}") from error
+            raise self.error(f"CLIP needs packages that are not installed ({error}); {remedy('text')}") from error
         kind = self._config().get("model_type")
         if kind not in ("clip", f"clip_{side}_model"):
             raise self.error(f"{folder}: holds a model of type {kind!r}, expected CLIP's {side} side")

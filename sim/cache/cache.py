@@ -98,6 +98,7 @@ class ArtifactCache:
         vectors = inputs.embeddings()
         self._holes = run.add_column("hole", bool, public=False, total="cache.holes")
         self._evictions = run.add_column("evictions", int, default=0, public=False, total="cache.evictions")
+        # Seed 0, not the run's: modelled images belong to the trace, so a sweep over seeds compares the same images.
         self.similarity.bind(vectors, stream(0, IMAGES.format(inputs.content)), inputs.similarity_map)
         for assumption in self.similarity.assumptions():
             run.assume(assumption.what, assumption.value, assumption.source)
@@ -106,7 +107,8 @@ class ArtifactCache:
         self._index = VectorIndex() if index is None else index
         self._index.open(make_index, watcher)
         if index is None:
-            self._index.start_serving(0.0)
+            # Of an index of its own nobody else starts: what fills the cache before the run is found at once.
+            self._index.start_serving()
         self.eviction.bind(run, self.similarity, selector)
 
     def refuse_unstored(self, selector: Selector) -> None:
@@ -146,7 +148,9 @@ class ArtifactCache:
         if self._ks[0] == FINAL:
             self.eviction.used(match.entry << K_BITS | FINAL)
             return StartState(k, age_s, entry.artifact)
+        # bisect_right: a state at K itself is usable (test_artifact_cache_matches_a_linear_search_of_a_list).
         usable = bisect_right(self._ks, k)
+        # The highest of the usable bits that is set: the largest stored K' up to K.
         place = (self._held[match.entry] & (1 << usable) - 1).bit_length()
         if place < usable:
             self._holes[request.row] = True
@@ -161,6 +165,7 @@ class ArtifactCache:
         the states after K. An entry larger than the capacity is not stored."""
         ks = self._ks
         k = request.plan.k
+        # The state at K itself was read, not made: it stays with the entry that it came from.
         first = bisect_right(ks, k) if k and ks[0] != FINAL else 0
         if first:
             ks = ks[first:]
@@ -172,6 +177,7 @@ class ArtifactCache:
                 return
             if self.items + size > self.capacity:
                 try:
+                    # Before the entry exists, so that no policy can name it as its own victim.
                     self._evict_to(self.capacity - size, request.row, now_s)
                 except TypeError as error:
                     self._refuse_victims(f"named what is no list of items ({error})")
@@ -193,8 +199,10 @@ class ArtifactCache:
         held, bits, by_prompt = self._held, self._bits, self.evict_by == "prompt"
         items, left_bits = self.items, 0
         while items > max_items or (by_prompt and left_bits):
+            # One by one with ``prompt``, since only the state after an eviction tells if its entry is empty.
             wanted = 1 if by_prompt else items - max_items
             victims = self.eviction.victims(wanted)
+            # Before anything is removed, so that the error leaves the cache as the policy saw it.
             if len(victims) != wanted:
                 self._refuse_victims(f"named {len(victims)} items when {wanted} had to go")
             items -= wanted

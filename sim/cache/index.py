@@ -66,6 +66,7 @@ class VectorIndex:
 
     def add(self, shape: Shape, entry: int, row: int, now_s: float) -> None:
         """Add ``entry``, which the cache stored. Entries come in increasing order."""
+        # No event can come between the change and its effect, and nobody else is told: the queue would change nothing.
         if self._bypasses_batches:
             self._index_of(shape).add(entry, row)
         else:
@@ -81,18 +82,20 @@ class VectorIndex:
     def find(self, shape: Shape, row: int, now_s: float) -> Found | None:
         """Return the most similar entry that can be found now; None if none reaches the floor."""
         if self.due_s <= now_s:
+            # Before the search: updates that fell due since the last call are found.
             self.advance(now_s)
         index = self._indexes.get(shape)
         return None if index is None else index.best(row)
 
-    def start_serving(self, now_s: float) -> None:
-        """Start serving, with the entries that filled the cache before the start."""
+    def start_serving(self) -> None:
+        """Start serving at 0 s, with the entries that filled the cache before the start."""
         self._serving = True
         self._bypasses_batches = self._immediate and self._watcher is None
+        # At once: the cache was filled before the clock started, and nobody pays for that.
         changes = list(self._waiting)
         self._waiting.clear()
         if changes:
-            self._apply(changes, now_s)
+            self._apply(changes, 0.0)
 
     def _submit(self, change: Change, now_s: float) -> None:
         if self._immediate and self._serving:
@@ -101,8 +104,10 @@ class VectorIndex:
         if self.due_s <= now_s:
             self.advance(now_s)
         waiting = self._waiting
+        # After what fell due before it, or it would join a batch that started earlier than it came.
         waiting.append(change)
         if self._serving and not self._running_batch:
+            # The first record of a batch sets when the batch starts at the latest; the following ones only fill it.
             if 1 < len(waiting) < self.batch:
                 return  # due_s was set when the oldest record came
             self._start_batch(now_s)
@@ -112,10 +117,12 @@ class VectorIndex:
     def advance(self, now_s: float) -> None:
         """Apply the updates due by ``now_s``, which never falls."""
         while self.due_s <= now_s:
+            # Each update at its own time, not at the call's: the next batch starts when the one before is done.
             due_s = self.due_s
             if self._running_batch:
                 self._apply(self._running_batch, due_s)
                 self._running_batch = []
+            # From due_s, not now_s: results must not depend on how often the index is asked.
             self._start_batch(due_s)
 
     def _start_batch(self, now_s: float) -> None:
@@ -125,6 +132,7 @@ class VectorIndex:
             self.due_s = inf
             return
         if len(waiting) < self.batch:
+            # The oldest record's own time: records that came during a batch have waited already.
             start_s = inf if self.period_s is None else waiting[0][0] + self.period_s
             if now_s < start_s:
                 self.due_s = start_s

@@ -35,6 +35,7 @@ class Outages:
         """Return True if the service is down at ``now_s``, which never falls."""
         if not self.windows:
             return False
+        # The service is up at the end of a window: windows are half open.
         while self._until_s <= now_s:
             self._from_s, self._until_s = next(self._coming, (inf, inf))
         return self._from_s <= now_s
@@ -42,10 +43,12 @@ class Outages:
     def completion_s(self, start_s: float, seconds: float) -> float:
         """Return when work of ``seconds`` that starts at ``start_s`` is done; an outage makes it start again."""
         for from_s, until_s in self.windows:
+            # Windows are in order, so one pass is enough: a delay can only run into later ones.
             if start_s < until_s and (from_s <= start_s or from_s < start_s + seconds):
                 start_s = until_s
         return start_s + seconds
 
     def is_up(self, time_s: float) -> bool:
         """Return True if the service answers at ``time_s``; times may come in any order."""
+        # Edges alternate: after an odd number of them a window is open.
         return bisect_right(self._edges, time_s) % 2 == 0

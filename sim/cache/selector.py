@@ -52,5 +52,6 @@ class Thresholds:
         return self._limits[0]
 
     def skip(self, similarity: float) -> int:
+        # bisect_right counts a limit that is met, bisect_left does not: NIRVANA prints >, MoDM >=.
         reached = bisect_left if self.strict else bisect_right
         return self._ks[reached(self._limits, similarity)]

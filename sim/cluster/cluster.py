@@ -172,6 +172,7 @@ class Cluster:
     def mark_free(self, worker: Worker) -> None:
         """Add ``worker``, which has capacity and no request to take, to the free ones; if it has drained, load."""
         if worker.draining:
+            # Its own queue first: nobody else would serve it (test_partial_batch_finishes_before_its_worker_loads).
             if not self._has_backlog(worker):
                 worker.draining = False
                 worker.update_open()
@@ -244,7 +245,9 @@ class Cluster:
             return
         worker.backend.require(self.models[role].name)
         remove(worker)
+        # From here on out of the free workers, which are kept by role.
         self._record.decisions.append((now_s, "order", {"worker": worker.id, "from": worker.role, "to": role}))
+        # For the error of a run that never ends: its requests wait for a role without workers.
         if not any(other._role == worker._role for other in self.workers if other is not worker):
             what = f"ordered the last worker of role {worker.role!r} elsewhere at {now_s} s"
             self.last_order[worker.role] = f"{caller()} {what}"
@@ -258,6 +261,7 @@ class Cluster:
             self._pull_later(worker)
         else:
             worker.next_role = role
+            # A load that runs goes on: its end sees the new role (test_order_during_a_load_starts_a_second_load).
             if not worker.loading and self._has_backlog(worker):
                 worker.draining = True
             elif not worker.running and not worker.loading:
@@ -274,6 +278,7 @@ class Cluster:
     def _load(self, worker: Worker) -> None:
         now_s = self._clock._now
         model = in_role(self.models, worker.role).name
+        # Closed before the load is scheduled: nothing may join it in between.
         worker.next_role, worker.loading = None, True
         worker.update_open()
         cost = on_all_gpus(worker, worker.backend.load(Asset("model", model, model)))
@@ -282,6 +287,7 @@ class Cluster:
         self._loads[worker] = model, now_s, cost, loaded
 
     def _loaded(self, worker: Worker) -> None:
+        # The model that was ordered when the load began, not that of the present role.
         model, from_s, cost, _ = self._loads.pop(worker)
         self._install(worker, model)
         self.record_busy(worker, from_s, from_s + cost.seconds, "load", cost.joules)
@@ -306,11 +312,13 @@ class Cluster:
         model, from_s, cost, loaded = self._loads.pop(worker)
         self._clock.cancel(loaded)
         self._name_model(worker, model)
+        # The span is that of the model that was loading, which the worker never got.
         until_s = from_s + cost.seconds
         share = (now_s - from_s) / (until_s - from_s) if until_s > from_s else 1.0
         self.record_busy(worker, from_s, now_s, "load", cost.times(share).joules)
 
     def _pull_later(self, worker: Worker) -> None:
+        # Not at once: callers are amid a change of several workers, or of the scheduler's queues.
         self._clock.at(self._clock._now, COMPLETION, self._pull, worker)
 
     def fail(self, worker: Worker, now_s: float) -> None:
@@ -336,6 +344,7 @@ class Cluster:
         if not worker.down:
             raise SimulationError(f"{caller()} repairs {worker}, which is not down")
         worker.down = False
+        # Down is over, and the load keeps it closed: its memory was lost.
         self._record.decisions.append((now_s, "repair", {"worker": worker.id}))
         self._load(worker)
 
@@ -363,6 +372,7 @@ class Cluster:
         stepping = len(workers) if denoisers is None else denoisers
         if not 1 <= stepping <= len(workers):
             raise SimulationError(f"{caller()} wants {stepping} GPUs of a group of {len(workers)} to step its denoiser")
+        # Sorted, so that the same GPUs are the same group in whatever order they are named.
         first, others = (sorted(worker.id for worker in part) for part in (workers[:stepping], workers[stepping:]))
         members = (*first, *others)
         group = self._group_of.get((role, stepping, members))
@@ -380,7 +390,9 @@ class Cluster:
             remove(worker)
             worker.group, worker.max_batch = group, 0
             worker.update_open()
+            # Spans of the group and of its GPUs share their time: neither may record what the other did.
             group.busy_until_s = max(group.busy_until_s, worker.busy_until_s)
+        # One GPU without the model has the group load it everywhere: they begin a request together.
         if any(worker.model != model for worker in workers):
             self._load(group)
         else:
@@ -403,6 +415,7 @@ class Cluster:
             worker.group, worker.max_batch, worker.busy_until_s = None, self._max_batch, group.busy_until_s
             worker.update_open()
             worker._role = group.role
+            # GPUs that ran ControlNets keep what they hold, and never had the denoiser's add-ons.
             if number in group.gpus[: group.denoisers] or worker.model != group.model:
                 self._install(worker, group.model)
                 worker.resident |= group.resident
@@ -414,6 +427,7 @@ class Cluster:
         if len(gpus) == 1:
             return self._gpu_workers[gpus[0]]
         first = self._gpu_workers[gpus[0]]
+        # A role of its own, so that groups of the two schedulers are never mixed up.
         key = ("", len(gpus), tuple(sorted(gpus)))
         group = self._group_of.get(key)
         if group is None:
@@ -433,6 +447,7 @@ class Cluster:
                     f"{part_name(self._parts, 'scheduler')} starts work on the GPUs {group.gpus}, and GPU {number} is "
                     "busy; start a launch once all its GPUs are idle"
                 )
+            # Checked on every start, so that no policy or scheduler can use a GPU twice (invariant 5).
             worker.running = requests
 
     def vacate(self, group: Worker) -> None:
@@ -497,6 +512,7 @@ class Cluster:
                 self._set_rental(worker, DRAINING)
                 self._worker_changed(worker, now_s)
             elif worker.rental == STARTING:
+                # Ordered and not there yet, or there and loading: neither has served anybody.
                 if worker in self._starts:
                     self._clock.cancel(self._starts.pop(worker))
                 else:
@@ -505,6 +521,7 @@ class Cluster:
                 self._set_rental(worker, DRAINING)
         for role in {worker.role for worker in members}.difference(self.roles()):
             self.last_order[role] = f"{caller()} gave back the last worker of role {role!r} at {now_s} s"
+        # If nothing runs on it, no release is to come that would end it.
         self._end_drained(members[0])
 
     def _instance(self, number: int) -> list[Worker]:
@@ -514,12 +531,14 @@ class Cluster:
     def _end_drained(self, worker: Worker) -> None:
         """Give the instance of ``worker`` back if all its GPUs have drained."""
         members = self._instance(worker.id // worker.gpu.gpus_per_instance)
+        # An instance is paid as a whole, so it goes back as a whole.
         if all(each.rental == DRAINING and not each.running for each in members):
             for each in members:
                 each.resident.clear()
                 self._set_rental(each, OFF)
 
     def _started(self, worker: Worker) -> None:
+        # It still loads as STARTING: _loaded puts it in service.
         del self._starts[worker]
         self._record_rental(worker)
         self._load(worker)
@@ -567,6 +586,7 @@ class Cluster:
         row: int = -1,
     ) -> float:
         """Log a span of busy time. Raises SimulationError for an impossible span, or a batch over ``max_batch``."""
+        # One chain of comparisons, which NaN fails too (test_invalid_busy_spans_are_refused).
         if not (worker.busy_until_s <= from_s <= until_s < inf and 0 < batch <= worker.max_batch):
             self._raise_impossible(worker, from_s, until_s, kind, batch)
         worker.busy_until_s = until_s

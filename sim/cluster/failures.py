@@ -75,6 +75,7 @@ class Failures(Controller):
         run = self._run
         for from_s, until_s in windows:
             yield run.clock.sleep_until(from_s)
+            # The engine has taken the GPU down by now, so a request that is requeued cannot return to it.
             for request in run.fail(worker):
                 if self.lost == "again":
                     run.requeue(request)

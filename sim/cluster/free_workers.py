@@ -14,6 +14,7 @@ def remove(worker: Worker) -> None:
     """Take ``worker`` out of the free ones, if it is among them."""
     bucket = worker.bucket
     if bucket is not None:
+        # Schedulers take the longest free, which is the first.
         if bucket[0] is worker:
             bucket.popleft()
         else:
@@ -43,6 +44,8 @@ class FreeWorkers:
             bucket = buckets[worker.running]
         worker.bucket = bucket
         bucket.append(worker)
+        # Between buckets of several roles, the rank tells who was free first
+        # (test_least_loaded_and_idle_match_a_linear_search).
         worker.free_rank = self._added = self._added + 1
 
     def least_loaded(self, role: str | None = None) -> Worker | None:
@@ -57,6 +60,7 @@ class FreeWorkers:
     def idle(self, role: str | None = None) -> Iterator[Worker]:
         buckets = [rows[0] for name, rows in self._by_role.items() if role in (None, name)]
         if len(buckets) == 1:
+            # A copy: callers hand out the workers that they iterate over.
             return iter(list(buckets[0]))
         return iter(sorted((worker for bucket in buckets for worker in bucket), key=lambda worker: worker.free_rank))
 
@@ -78,6 +82,8 @@ class FreeWorkersByKind:
 
     def least_loaded(self, role: str | None = None) -> Worker | None:
         firsts = (free.least_loaded(role) for free in self._by_kind.values())
+        # min keeps the first of equals, which is of the preferred kind
+        # (test_first_kind_is_preferred_among_equally_loaded_workers).
         return min((worker for worker in firsts if worker is not None), key=attrgetter("running"), default=None)
 
     def idle(self, role: str | None = None) -> Iterator[Worker]:

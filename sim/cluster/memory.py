@@ -32,6 +32,7 @@ class Memory:
         evicted: list[Asset] = []
         if capacity is not None:
             over = sum(resident.values()) + needed + free_bytes - capacity
+            # Decided before anything is evicted: what does not fit leaves the memory as it was.
             evicted = _least_recent(resident, over, {own, asset, *keep})
             if over > sum(resident[other] for other in evicted):
                 return None
@@ -64,6 +65,7 @@ class Memory:
         if not peak_bytes >= 0:
             raise SimulationError(f"{caller()} gives a peak of {peak_bytes} bytes on {worker}; expected 0 or more")
         own, resident = own_model(worker), worker.resident
+        # An add-on of some runs only is not in the peak, which was measured with those of all.
         counted = {own}.union(set(runs[0]).intersection(*runs) if runs else ())
         uncounted = sum(size for asset, size in resident.items() if asset not in counted)
         if runs is not None and peak_bytes + uncounted > capacity:
@@ -81,6 +83,7 @@ class Memory:
 
     def install(self, worker: Worker, size: int) -> None:
         """Leave only the model of ``worker`` there. Raises SimulationError if it is larger than the GPU's memory."""
+        # Add-ons are those of a model, and useless to the next one.
         worker.resident.clear()
         capacity = worker.gpu.memory_bytes
         if capacity is not None and size > capacity:

@@ -9,10 +9,10 @@ from typing import Any, Protocol, runtime_checkable
 import simpy
 
 from mezzotint.settings.ranges import Count, Rate, Seconds, Share, SomeSeconds
-from mezzotint.sim.control.instances import Instances
+from mezzotint.sim.control.instances import Instances, RentingController
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.request import Request
-from mezzotint.sim.protocols import Controller, Run
+from mezzotint.sim.protocols import Run
 
 
 @runtime_checkable
@@ -30,7 +30,7 @@ class ScalingRule(Protocol):
 
 
 @dataclass(slots=True)
-class Autoscaler(Controller):
+class Autoscaler(RentingController):
     """Follow ``rule``: scale up at once, and down to the maximum that was wanted within ``stabilisation_s``.
 
     The number of GPUs stays if the rule wants within ``tolerance`` of the GPUs that are on or starting. Otherwise it is

@@ -11,7 +11,7 @@ import simpy
 from annotated_types import Ge, Le
 
 from mezzotint.settings.ranges import Amount, Positive
-from mezzotint.sim.control.roles import apply_split, gpus_in_role
+from mezzotint.sim.control.roles import apply_split, role_gauge
 from mezzotint.sim.core.request import Request
 from mezzotint.sim.protocols import BatchQueues, CascadeFrontEnd, Controller, Run
 
@@ -63,7 +63,7 @@ class DiffServe(Controller):
     def bind(self, run: Run) -> None:
         self._run = run
         run.gauge("threshold", lambda _: self.frontend.threshold)
-        run.gauge("light_gpus", lambda now_s: gpus_in_role(run.cluster, self.frontend.light, now_s))
+        run.gauge("light_gpus", role_gauge(run.cluster, self.frontend.light))
         run.process(self._loop())
 
     def arrived(self, request: Request, now_s: float) -> None:

@@ -7,8 +7,14 @@ from mezzotint.settings.ranges import Count, Seconds
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.gpu import check_one_kind
 from mezzotint.sim.core.worker import OFF, ON, STARTING, Worker
-from mezzotint.sim.protocols import Run
+from mezzotint.sim.protocols import Controller, Run
 from mezzotint.sim.protocols.cluster import SERVER
+
+
+class RentingController(Controller):
+    """A controller that orders GPUs and gives them back."""
+
+    __slots__ = ()
 
 
 @dataclass(slots=True)

@@ -3,17 +3,15 @@
 from collections import Counter
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Protocol, Self, runtime_checkable
 
 import simpy
 from annotated_types import Ge, Lt
 
 from mezzotint.backends.base import BackendError
-from mezzotint.settings.ranges import Count, SomeSeconds, SomeShare
-from mezzotint.sim.control.forecast import Forecast
+from mezzotint.settings.ranges import Count, Rate, SomeSeconds, SomeShare
 from mezzotint.sim.control.pid import Gain, Pid
-from mezzotint.sim.control.roles import apply_split, gpus_in_role
+from mezzotint.sim.control.roles import apply_split, gpus_in_role, role_gauge
 from mezzotint.sim.control.split import Demand, KindCapacity, demand, large_by_kind, quality_split, throughput_split
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.model import in_role
@@ -47,6 +45,20 @@ class WindowCounts:
             return Demand(0.0, 0.0)
         mean_left = self.left / self.hits if self.hits else 0.0
         return demand(60 * self.requests / seconds, self.hits / self.requests, mean_left)
+
+
+@runtime_checkable
+class Forecast(Protocol):
+    """Forecast of the request rate, window by window."""
+
+    def begin(self, period_s: float) -> None:
+        """Start with windows of ``period_s``, the first of which begins with the run."""
+
+    def observed(self, rate_rpm: float) -> None:
+        """Take the request rate of the window that just ended, in requests a minute."""
+
+    def expected(self, ahead: int) -> Rate:
+        """Return the rate ``ahead`` windows after the last observed one (1 is the next), in requests a minute."""
 
 
 @dataclass(slots=True)
@@ -124,7 +136,7 @@ class GlobalMonitor(Controller):
         self._target = gpus_in_role(run.cluster, self.miss_role)
         self._pid.x = float(self._target)
         for role in run.models:
-            run.gauge(f"gpus_{role}", partial(gpus_in_role, run.cluster, role))
+            run.gauge(f"gpus_{role}", role_gauge(run.cluster, role))
         run.gauge("large_target", lambda _: self._target)
         run.gauge("large_pid", lambda _: self._pid.x)
         run.process(self._watch())

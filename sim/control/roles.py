@@ -1,14 +1,19 @@
 """Roles of workers: count them, and order workers to change theirs."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from operator import attrgetter
 
 from mezzotint.sim.protocols import Cluster
 
 
-def gpus_in_role(cluster: Cluster, role: str, now_s: float = 0.0) -> int:
+def gpus_in_role(cluster: Cluster, role: str) -> int:
     """Return the number of GPUs that serve ``role`` or are changing to it."""
     return cluster.roles().count(role)
+
+
+def role_gauge(cluster: Cluster, role: str) -> Callable[[float], float]:
+    """Return a gauge of the number of GPUs that serve ``role`` or are changing to it."""
+    return lambda _: gpus_in_role(cluster, role)
 
 
 def apply_split(cluster: Cluster, split: Mapping[str, int], now_s: float, kind: str | None = None) -> None:

@@ -77,16 +77,15 @@ def _min_large(kinds: Sequence[KindCapacity], load: Demand) -> int:
     return taken + 1
 
 
-def throughput_split(kinds: Sequence[KindCapacity], load: Demand, max_large: int | None = None) -> int:
+def throughput_split(kinds: Sequence[KindCapacity], load: Demand) -> int:
     """Return N_l in proportion to the GPU time of misses and hits: throughput mode (equations 11 and 12).
 
     N_l = round(N W_miss / (W_miss + W_hit P_l / P_s)), half to even as the artifact rounds. With several kinds it is
     the rounded N_l at which the capacities for misses and for hits are in the proportion of the loads, as here.
 
-    N_l is from 1 to ``max_large``, and ``max_large`` without a load. The default is N; N - 1 keeps a small model (the
-    artifact's multi-node variant).
+    N_l is from 1 to N, and N without a load.
     """
-    max_large = sum(kind.gpus for kind in kinds) if max_large is None else max_large
+    max_large = sum(kind.gpus for kind in kinds)
     taken, before_rpm, large = 0, 0.0, 0.0
     for number, (gpus, large_rpm, small_rpm) in enumerate(kinds):
         hits = load.hit_rpm * large_rpm / small_rpm

@@ -13,6 +13,9 @@ from simpy.core import EmptySchedule
 from mezzotint.sim.core.culprit import caller, is_ours
 from mezzotint.sim.core.errors import SimulationError
 
+# INSERTION before ARRIVAL (test_artifact_is_visible_to_an_arrival_at_its_completion_time), CONTROL before ARRIVAL
+# (test_sample_precedes_the_arrivals_of_its_instant), DISPATCH after it
+# (test_batch_takes_the_service_time_of_its_workers_kind).
 COMPLETION, INSERTION, CONTROL, ARRIVAL, DISPATCH, LAST = 0, 1, 3, 4, 5, 6
 """The order of same-time calls: work ends, artifacts become visible, controllers act, requests arrive, batches start,
 the run ends. SimPy's own events (processes) come in the controllers' turn."""
@@ -57,6 +60,7 @@ class Clock(simpy.Environment):  # type: ignore[misc]
         Raises:
             SimulationError: ``time_s`` is past or NaN.
         """
+        # Written so that NaN is caught by the same comparison.
         if not time_s > self._now:
             self._calls = calls = self._calls + 1
             if calls > self._max_calls or time_s != self._now:
@@ -92,6 +96,8 @@ class Clock(simpy.Environment):  # type: ignore[misc]
 
         The serial number of each is drawn when the one before it runs.
         """
+        # The serial number too is drawn lazily: an arrival comes after whatever was scheduled before the one ahead of
+        # it.
         self._arrivals = zip(times, repeat(order), self._eid, repeat(call), args, strict=False)
         self._next_arrival = next(self._arrivals, NEVER)
 
@@ -101,6 +107,7 @@ class Clock(simpy.Environment):  # type: ignore[misc]
 
     def schedule(self, event: simpy.Event, priority: int = simpy.events.NORMAL, delay: float = 0) -> None:
         """Schedule a SimPy event in the controllers' turn, as a call like any other, which keeps the loop simple."""
+        # A process acts as a controller does: after completions, before arrivals.
         order, time_s = CONTROL if priority == simpy.events.NORMAL else URGENT, self._now + delay
         if not self._now < time_s < inf:
             if time_s == inf:
@@ -114,6 +121,7 @@ class Clock(simpy.Environment):  # type: ignore[misc]
         """Return an event at exactly ``time_s``, in the controllers' turn, for a process to yield."""
         event = self.event()
         if time_s != inf:
+            # succeed() schedules the event itself, in the controllers' turn of the same instant.
             self.at(time_s, URGENT, event.succeed)
         return event
 
@@ -125,6 +133,7 @@ class Clock(simpy.Environment):  # type: ignore[misc]
         self._arrivals, self._next_arrival = iter(()), NEVER
 
     def step(self) -> None:
+        # Entries compare by time, order and serial number, which is unique: functions are never compared.
         if self._queue and self._queue[0] < self._next_arrival:
             self._now, _, _, call, arg = heappop(self._queue)
         elif self._next_arrival is not NEVER:
@@ -155,5 +164,5 @@ def _process(event: simpy.Event) -> None:
     callbacks, event.callbacks = event.callbacks, None
     for callback in callbacks:
         callback(event)
-    if not event._ok and not hasattr(event, "_defused"):
-        raise event._value  # not a copy as in SimPy, since some exceptions cannot be copied
+    if not event.ok and not hasattr(event, "_defused"):
+        raise event.value  # not a copy as in SimPy, since some exceptions cannot be copied

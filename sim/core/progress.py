@@ -53,11 +53,15 @@ class StageCost(NamedTuple):
             return mean_steps
         first = len(ends) - 1 - steps + done
         mean_steps += ends[first]
+        # bisect_right: at a boundary the step behind it has ended
+        # (test_steps_in_the_seconds_of_some_steps_are_these_steps).
         at = min(max(bisect_right(ends, mean_steps) - 1, first), len(ends) - 2)
         return at - first + (mean_steps - ends[at]) / (ends[at + 1] - ends[at])
 
     def batch_s(self, batch: "Iterable[Progress]", count: int) -> float:
         """Return the seconds of the next ``count`` steps of the requests of ``batch`` together."""
+        # Steps once for all, and what each does on its own
+        # (test_batch_shares_its_steps_and_encodes_and_decodes_one_after_another).
         alone_s = self.step_s * count
         return alone_s + sum(self.seconds(each.done, count, each.stage.steps) - alone_s for each in batch)
 
@@ -136,6 +140,8 @@ class Progress:
         request, component = self.request, self.stage.component
         if component not in (WHOLE, DENOISER) or request.addons is not None:
             return None
+        # An image to start from is encoded before the first step, and the batch would wait
+        # (test_request_from_an_image_is_in_no_batch_with_one_from_noise).
         encodes_image = component == WHOLE and request.plan.refine
         return component, request.model, request.width, request.height, request.frames, encodes_image
 
@@ -162,6 +168,7 @@ def advance(progress: Progress, steps: int) -> bool:
 def restart(progress: Progress, now_s: float) -> None:
     """Begin the plan of ``progress`` anew, on any GPUs: the latent was lost."""
     _enter(progress, 0)
+    # As if it never ran: its next launch moves nothing (test_paused_request_loses_the_latent_on_a_failed_gpu).
     write(progress, "group", None)
     write(progress, "paused_since_s", now_s)
 

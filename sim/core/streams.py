@@ -29,4 +29,6 @@ SERVICE = "service {}"
 
 def stream(seed: int, name: str) -> np.random.Generator:
     """Return the random stream ``name`` of ``seed``; streams of different names are independent."""
+    # By the bytes of the name: Python's hash of a text differs from process to process
+    # (test_same_system_does_the_same_with_another_hash_seed).
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=tuple(name.encode())))

@@ -108,6 +108,8 @@ class ContinuousBatching(Executor):
         worker_batch.joining.append(request)
         if not worker_batch.working:
             worker_batch.working = True
+            # After all arrivals of the instant: those that the scheduler hands over together join before the first
+            # step.
             self._schedule(worker_batch, DISPATCH, self._run.clock._now)
         elif worker_batch.planned_steps:
             self._interrupt(worker_batch)
@@ -121,11 +123,14 @@ class ContinuousBatching(Executor):
             return []
         run, lost = self._run, [slot.request for slot in worker_batch.slots]
         due = worker_batch.due
+        # What is due at this very instant may have run already; then nothing of it is lost.
         pending = due is not None and run.clock.cancel(due)
         if pending and worker_batch.staged_request is not None:
             lost.append(worker_batch.staged_request)
         lost += worker_batch.joining
         if due is not None and pending and due[1] != DISPATCH:  # a dispatch is due now: nothing has begun
+            # From the last record on, but not from before the batch: in between the GPU was idle
+            # (test_batching_is_notified_of_every_lost_request_including_unstarted).
             run.cluster.record_busy(worker, max(worker.busy_until_s, worker_batch.anchor_s), now_s, "lost")
         for request in lost:
             self.batching.request_lost(worker, request)
@@ -167,6 +172,8 @@ class ContinuousBatching(Executor):
         slot = next(slot for slot in worker_batch.slots if slot.request is request)
         worker_batch.slots.remove(slot)
         worker_batch.boundary_pending = bool(worker_batch.slots)
+        # From here on its own share so far; _join turns it back
+        # (test_preemption_keeps_finished_steps_and_adds_no_cost).
         slot.totals_at_join = worker_batch.totals.minus(slot.totals_at_join)
         self._preempted[request] = worker.id, slot, request.steps_left, caller(1)
         request.worker = MISSING
@@ -194,34 +201,42 @@ class ContinuousBatching(Executor):
         return Cost(step_costs.seconds(count), step_costs.joules(count)).over(count)
 
     def _schedule(self, worker_batch: WorkerBatch, order: int, time_s: float) -> None:
+        # The call scheduled before may stay in the clock: to cancel it is a scan, to ignore its version is not.
         worker_batch.version += 1
         clock = self._run.clock
         worker_batch.staged_request = None
+        # The end of a step at this instant may round to just before it.
         worker_batch.due = clock.at(max(time_s, clock._now), order, self._proceed, (worker_batch, worker_batch.version))
 
     def _proceed(self, due: tuple[WorkerBatch, int]) -> None:
         worker_batch, version = due
+        # An interruption moved the end of this run (test_jumping_over_steps_ends_where_single_steps_do).
         if version == worker_batch.version:
             if worker_batch.planned_steps:
                 self._record_steps(worker_batch)
             self._advance(worker_batch)
 
     def _interrupt(self, worker_batch: WorkerBatch) -> None:
+        # A live step has run already. Of steps that take no time, all are at this instant.
         if self._run.backend.live or worker_batch.step_costs.seconds(worker_batch.planned_steps) <= 0.0:
             return
         steps = worker_batch.step_costs.steps_by(self._run.clock._now - worker_batch.run_start_s)
         if steps < worker_batch.planned_steps:
+            # A run that begins at this instant has no step behind it: whoever joins now joins before its first
+            # (test_shortest_remaining_runs_the_requests_with_fewest_steps_left).
             worker_batch.planned_steps = max(steps, 0)
             self._schedule(worker_batch, COMPLETION, worker_batch.after_s(worker_batch.planned_steps))
 
     def _advance(self, worker_batch: WorkerBatch) -> None:
         """At a step boundary: finish a completed request, else admit one, else call the scheduler, else step on."""
         for slot in worker_batch.slots:
+            # First who leaves, whose slot then counts as free; then who joins; then the scheduler, which sees both.
             if slot.request.steps_left <= 0:
                 self._finish(worker_batch, slot)
                 return
         if worker_batch.joining:
             self._join(worker_batch, worker_batch.joining.popleft())
+        # Before the boundary's own work, which is that of the batch as the scheduler leaves it.
         elif worker_batch.callback is not None and worker_batch.steps_until is None:
             callback, worker_batch.callback = worker_batch.callback, None
             worker_batch.in_callback = True
@@ -240,6 +255,7 @@ class ContinuousBatching(Executor):
         if not worker_batch.slots:  # an idle worker's time counts from now
             worker_batch.anchor_s, worker_batch.totals = run.clock._now, BatchTotals()
             worker_batch.loading_s = worker_batch.other_s = 0.0
+        # Its state never left the GPU: no load, no preparation.
         if request in self._preempted:
             slot = self._resume(worker, request)
             slot.totals_at_join = worker_batch.totals.minus(slot.totals_at_join)
@@ -272,6 +288,8 @@ class ContinuousBatching(Executor):
         except WorkFailed as failure:
             self._run_stage(worker_batch, self._prepare_failed, (worker_batch, request, loads, str(failure)), request)
             return
+        # Times are summed by kind, in a sequential run's order (WorkerBatch): a batch of one ends at the same instant
+        # to the bit (test_continuous_batching_of_one_equals_sequential_execution_exactly).
         worker_batch.loading_s += request.plan.fetch_s
         worker_batch.other_s += cost.seconds
         slot = Slot(request, worker_batch.totals.copy())
@@ -297,6 +315,7 @@ class ContinuousBatching(Executor):
         request, worker, until_s = slot.request, worker_batch.worker, worker_batch.now_s()
         from_s, _ = record_loads(self._run, worker, loads, request.start_s, until_s)
         if request.plan.fetch_s:
+            # Sums in another order may round to just after the end of the stage.
             fetched_s = min(from_s + request.plan.fetch_s, until_s)
             self._run.cluster.record_busy(worker, from_s, fetched_s, "fetch", None, 1, request.row)
             from_s = fetched_s
@@ -335,6 +354,7 @@ class ContinuousBatching(Executor):
     def _plan_steps(self, worker_batch: WorkerBatch) -> None:
         active = [slot.request for slot in worker_batch.slots]
         worker_batch.run_start_s = worker_batch.now_s()
+        # Up to the first that completes: until then the batch stays as it is, and so does the cost of its steps.
         count = 1 if self._run.backend.live else min([request.steps_left for request in active])
         try:
             if self.feature_cache is None:
@@ -397,6 +417,7 @@ class ContinuousBatching(Executor):
     def _finish(self, worker_batch: WorkerBatch, slot: Slot) -> None:
         worker_batch.slots.remove(slot)
         worker_batch.boundary_pending = bool(worker_batch.slots)
+        # The batch changed: at this boundary the others may be patched anew.
         request, start_s = slot.request, worker_batch.now_s()
         try:
             before, after = self.batching.finish(worker_batch.worker, request, start_s)
@@ -417,6 +438,8 @@ class ContinuousBatching(Executor):
         if before.seconds:
             run.cluster.record_busy(worker, start_s, until_s, "finish", before.joules, 1, slot.request.row)
         run.end(slot.request)
+        # Added only now: the end of the image must not count the work after it
+        # (test_work_after_an_image_holds_the_gpu_but_not_the_image).
         worker_batch.other_s += after.seconds
         self._run_stage(worker_batch, self._after_done, (worker_batch, until_s, after))
 
@@ -424,6 +447,8 @@ class ContinuousBatching(Executor):
         worker_batch, start_s, after = ended
         if after.seconds:
             self._run.cluster.record_busy(worker_batch.worker, start_s, worker_batch.now_s(), "after", after.joules)
+        # Before the next step is planned, so that whoever is pulled in now joins at this boundary
+        # (test_one_resolution_batches_share_a_size_and_stay_below_the_pixel_cap).
         self._run.cluster.release(worker_batch.worker)
         self._advance(worker_batch)
 
@@ -460,6 +485,8 @@ class ContinuousBatching(Executor):
         waiting_s = (totals.idle_s - joined.idle_s) + after.seconds
         metered_s = totals.metered_s - joined.metered_s + slot.metered_s
         gpus = len(worker_batch.worker.gpus)
+        # Measured joules cover the metered seconds; all others draw the power of the device
+        # (test_batch_draws_device_power_during_fetch_and_measured_power_during_steps).
         estimated_j = worker_batch.worker.gpu.energy_j(own_s + waiting_s - metered_s) * gpus
         self._share[request.row] = share_s * gpus
         request.energy_j = totals.joules - joined.joules + slot.joules + estimated_j

@@ -44,6 +44,7 @@ def ensure(
                 f"the request in row {request.row}, for {model}, was given to worker {worker.id} while others run on "
                 f"{worker.model} there; a scheduler must not mix models on a worker"
             )
+        # Before add-ons: installing a model clears the memory of what belonged to the one before.
         run.cluster.install(worker, model)
         loads.append(("load", load(worker, Asset("model", model, model))))
     if run.workload.addons is not None:
@@ -70,6 +71,7 @@ def record_loads(run: Run, worker: Worker, loads: Loads, from_s: float, until_s:
     """Record ``loads`` from ``from_s`` to at most ``until_s``; return when they ended, and their joules."""
     joules = 0.0
     for kind, cost in loads:
+        # The end of the stage was summed in another order, and may be a rounding error earlier.
         done_s = min(from_s + cost.seconds, until_s)
         joules += run.cluster.record_busy(worker, from_s, done_s, kind, cost.joules)
         from_s = done_s

@@ -40,6 +40,7 @@ class Residency:
     def lacks(self, gpus: Sequence[int], model: str, components: Sequence[str]) -> bool:
         """Return True if ``load_s`` would load something."""
         held = self._held
+        # On a copy: to ask must not load.
         self._held = {gpu: dict(held[gpu]) for gpu in gpus if gpu in held}
         seconds = self.load_s(gpus, model, components)
         self._held = held
@@ -59,6 +60,8 @@ class Residency:
         if key in held:
             held[key] = held.pop(key)  # most recently used last
             return 0.0
+        # It streams through the whole memory, which drives out the others and leaves nothing of itself
+        # (test_component_larger_than_the_memory_is_loaded_at_every_step_and_drives_out_the_others).
         if weights.bytes > memory_bytes:
             held.clear()
             return 0.0
@@ -71,4 +74,5 @@ class Residency:
         components = self.placed.get(gpu, (TEXT_ENCODER, DENOISER, VAE))
         known = {(model, each): self.weights(model, each) for each in components}
         held = {key: weights.bytes for key, weights in known.items() if weights is not None}
+        # Which of them would be there is not known; none is the cautious answer, and is paid once.
         return held if sum(held.values()) <= memory_bytes else {}

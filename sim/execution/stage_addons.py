@@ -82,8 +82,8 @@ class StageAddons:
                 "controlnet_placement=service: executor=stages takes GPUs that the allocation sets aside, and found "
                 "none; add allocation=controlnet-servers"
             )
-        placement.bind(run, lambda model: 1.0)
-        self.lora_loading.bind(run, lambda worker: None)
+        placement.bind(run, lambda _: 1.0)
+        self.lora_loading.bind(run, lambda _: None)
         if self.is_service:
             self._wait = run.add_column("server_wait_s", default=0.0)
         else:

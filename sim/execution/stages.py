@@ -158,12 +158,14 @@ class Stages(Executor, StageExecutor):
     def abort(self, worker: Worker, now_s: float) -> list[Request]:
         lost = self._abort(worker, now_s)
         self._residency.forget(worker.id)
+        # The group's communicator is lost with any of its GPUs.
         self._formed = {group for group in self._formed if worker.id not in self._run.cluster.gpus_of(group)}
         return lost
 
     def lost(self, progress: Progress, group: Worker, from_s: float, now_s: float, batch: int = 1) -> None:
         request, stage, cluster = progress.request, progress.stage, self._run.cluster
         model = request.model or ""
+        # Loads are recorded ahead; the failure ends them now (test_load_that_a_failure_ends_is_busy_up_to_then).
         cluster.cut_short(group)
         if from_s < now_s:
             watts = self.cost(request, stage, len(group.gpus), batch).watts if group is progress.group else nan
@@ -207,7 +209,9 @@ class Stages(Executor, StageExecutor):
         return tuple(replace(each, steps=steps) if each.component == DENOISER else each for each in self.stages)
 
     def cost(self, request: Request, stage: Stage, degree: int, batch: int = 1) -> StageCost:
+        # Without scatter all rows cost alike, and share one entry.
         row = request.row if self._by_row and batch == 1 else -1
+        # By number: a profile times ControlNets by how many they are.
         nets = 0 if request.addons is None else len(request.addons.controlnets)
         key = (
             request.model, request.width, request.height, request.frames, request.steps, stage.component, degree,
@@ -303,6 +307,8 @@ class Stages(Executor, StageExecutor):
     def prepare(self, progress: Progress, group: Worker, now_s: float) -> float:
         request, cluster, took_s = progress.request, self._run.cluster, 0.0
         model = request.model or ""
+        # Forming, loads and the fetch follow one another
+        # (test_artifact_is_fetched_after_the_model_is_loaded_and_once).
         if self.forming_s and len(group.gpus) > 1 and group.id not in self._formed:
             self._formed.add(group.id)
             took_s = self.forming_s
@@ -326,6 +332,7 @@ class Stages(Executor, StageExecutor):
         if took_s:
             request.load_s += took_s
         fetch_s = request.plan.fetch_s
+        # Once, at its first launch (test_artifact_is_fetched_after_the_model_is_loaded_and_once).
         if fetch_s and progress.group is None:
             until_s = now_s + took_s + fetch_s
             request.energy_j += cluster.record_stage(group, model, now_s + took_s, until_s, "fetch", None, request.row)
@@ -367,6 +374,7 @@ class Stages(Executor, StageExecutor):
 
     def _moved_bytes(self, progress: Progress) -> float:
         request, before = progress.request, progress.index - 1
+        # Between text encoder and denoiser the prompt's embeddings move; everywhere else the latent.
         if not progress.done and before >= 0 and progress.stages[before].component == TEXT_ENCODER:
             return self.text_bytes
         pixels = request.width * request.height * ceil(request.frames / FRAMES_PER_LATENT)
@@ -394,6 +402,7 @@ class Stages(Executor, StageExecutor):
     def ran_together(self, batch: Sequence[Progress], attempt: Attempt) -> None:
         first, stage = batch[0], batch[0].stages[attempt.index]
         cost = self.cost(first.request, stage, len(attempt.group.gpus), len(batch))
+        # The busy time once, for all: the row is no single request's.
         joules = self._record(first, attempt, cost, MISSING) / len(batch)
         steps_s = min(cost.step_s * attempt.steps, attempt.until_s - attempt.from_s)  # their rounding differs
         estimate_s = attempt.believed.batch_s(batch, attempt.steps)
@@ -417,6 +426,7 @@ class Stages(Executor, StageExecutor):
         request.energy_j += joules
         request.denoise_s += steps_s
         request.decode_s += seconds - steps_s
+        # A running mean over step seconds; ``denoise_s`` counts this attempt already.
         mean = columns[BATCH_MEAN][row]
         if batch != mean and steps_s:
             columns[BATCH_MEAN][row] = mean + (batch - mean) * steps_s / request.denoise_s

@@ -60,6 +60,7 @@ class StaticBatch(Executor):
             except DoesNotFit as failure:
                 self._loads[worker.id] += failure.loads
                 request.start_s = run.clock._now
+                # Not within accept, which the engine calls from its own loop over the worker's capacity.
                 refused = run.clock.at(run.clock._now, DISPATCH, self._fail_refused, (worker, request, str(failure)))
                 self._refused.setdefault(worker.id, deque()).append(refused)
                 return
@@ -69,6 +70,8 @@ class StaticBatch(Executor):
                     f"{worker} has {len(worker.gpus)} GPUs, and nothing says how fast a group runs a batch; choose "
                     "executor=sequential, or workers of one GPU"
                 )
+            # The batch closes after all arrivals of the instant, once the scheduler has handed over what it has
+            # (test_batch_takes_the_service_time_of_its_workers_kind).
             worker.due = run.clock.at(run.clock._now, DISPATCH, self._start, worker)
         formed.append(request)
 
@@ -83,6 +86,7 @@ class StaticBatch(Executor):
         batch = self._formed.pop(worker.id)
         loads = self._loads.pop(worker.id, [])
         load_s = seconds(loads)
+        # Nobody joins on the way (test_static_batch_runs_as_one_and_admits_no_later_request).
         run.cluster.close(worker)
         now_s = run.clock._now
         works = [run.work(request) for request in batch]
@@ -94,6 +98,8 @@ class StaticBatch(Executor):
             running: RunningBatch = (worker, batch, loads, now_s, None, str(failure))
             worker.due = run.clock.at(now_s + load_s, COMPLETION, self._complete, running)
             return
+        # Fetches go side by side, on no GPU
+        # (test_batch_draws_device_power_during_fetch_and_measured_power_during_steps).
         fetch_s = max(request.plan.fetch_s for request in batch)
         ready_s = load_s + fetch_s
         busy_s = ready_s + sum(cost.seconds for cost, _ in denoise) + other.seconds
@@ -138,6 +144,8 @@ class StaticBatch(Executor):
             run.clock.cancel(entry)
         cancelled = cancel_due(run, worker)
         lost = formed + [entry[4][1] for entry in refused]
+        # With ``formed`` the call is _start, whose batch has begun nothing
+        # (test_request_assigned_at_the_instant_of_failure_has_not_started).
         if cancelled is not None and not formed:
             until_s, (_, batch, loads, from_s, joules, _) = cancelled
             record_interrupted(
@@ -151,6 +159,7 @@ def _costs(backend: Backend, works: Sequence[Work]) -> tuple[list[tuple[Cost, li
     """Return the cost of each stretch of steps with the works it steps, and the cost of encoding and decoding."""
     begin = backend.begin(works)
     stretches: list[tuple[Cost, list[Work]]] = []
+    # The batch shrinks where a request has run its last step; between two such stops a step costs the same.
     stops = sorted({work.steps - work.skipped for work in works} - {0})
     for at, stop in zip([0, *stops], stops, strict=False):
         stepping, count = [work for work in works if work.steps - work.skipped >= stop], stop - at

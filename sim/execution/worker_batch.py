@@ -62,6 +62,7 @@ class ConstantStepCosts:
         return None if self.step.joules is None else self.step.joules * count
 
     def steps_by(self, elapsed_s: float) -> int:
+        # A boundary at this instant counts, although the division may round to just above it.
         return ceil(elapsed_s / self.step.seconds - TOLERANCE)
 
     def reused(self, count: int) -> Sequence[float]:
@@ -136,5 +137,7 @@ class WorkerBatch:
 
     def after_s(self, steps: int) -> float:
         """Return the end of ``steps`` steps of the present run, summed as ``now_s`` will be."""
+        # Not now_s() + ahead_s, which rounds differently: the clock's call would miss the record's end by a bit
+        # (test_systems_with_max_batch_1_write_the_same_requests_as_sequential).
         ahead_s = self.step_costs.seconds(steps) if steps else 0.0
         return self.anchor_s + (self.loading_s + (self.totals.steps_s + ahead_s) + self.other_s)

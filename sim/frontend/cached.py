@@ -136,7 +136,7 @@ class CachedFrontEnd(FrontEnd):
                 standalone_cost(run.backend, work)
                 request.made = work.made
             self.cache.insert(request, 0.0)
-        self.index.start_serving(0.0)
+        self.index.start_serving()
 
     def _declare_hits(self, run: Run, hits: DeclaredHits) -> None:
         if run.backend.live:

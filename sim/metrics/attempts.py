@@ -97,6 +97,7 @@ class AttemptLog:
     def lose(self, row: int, arrival_s: float) -> None:
         """Take the attempts of ``row``, which arrived at ``arrival_s``, out of its stages: their work is lost."""
         for at in reversed(range(len(self))):
+            # Attempts are in the order of their ends, so none before this one is of the request.
             if self.until_s[at] < arrival_s:
                 return
             if self.row[at] == row:
@@ -112,6 +113,7 @@ class AttemptLog:
         """
         row, from_s = np.asarray(self.row, np.int64), np.asarray(self.from_s)
         stages = np.flatnonzero(np.asarray(self.stage) != MISSING)
+        # By request, then by time: each wait begins where the request's attempt before ended.
         order = stages[np.lexsort((from_s[stages], row[stages]))]
         before_s = np.append(0.0, np.asarray(self.until_s)[order[:-1]])
         begins = np.append(True, row[order[1:]] != row[order[:-1]])

@@ -62,6 +62,7 @@ def backlog(columns: RequestColumns, start_s: float) -> dict[str, Any]:
 def _count_until_edges(at_s: Reals, start_s: float, last_s: float) -> NDArray[np.int64]:
     """Count the times ``at_s`` at or before each edge of the spans, (SPANS + 1,)."""
     edges = np.linspace(start_s, last_s, SPANS + 1)
+    # Left: what happens at an edge belongs to the span before it, for both sides of the difference.
     return np.cumsum(np.bincount(np.searchsorted(edges, at_s), minlength=SPANS + 2))[:-1]
 
 

@@ -98,6 +98,7 @@ def rate_usd_h(counts: Mapping[Gpu, int], services: Mapping[str, PaidService]) -
     """
     rates: dict[str, float | None] = {}
     for gpu, count in counts.items():
+        # Providers rent whole instances (test_instances_are_paid_whole).
         paid = math.ceil(count / gpu.gpus_per_instance) * gpu.gpus_per_instance
         price = gpu_price(gpu)
         rates["gpu" if len(counts) == 1 else gpu.name] = None if price is None else price.usd_per_gpu_h * paid

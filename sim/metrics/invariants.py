@@ -133,6 +133,7 @@ def _check_plans(run: FinishedRun, columns: RequestColumns, on_gpu: Flags) -> No
     skipped = np.zeros(len(on_gpu), np.int64)
     if plans.any():
         k, of_steps = np.divmod(np.maximum(plans, 0), MAX_STEPS)
+        # As Run.assign computes it, on the steps of the model that ran.
         skipped = np.where(k > 0, k * columns["steps"] // np.maximum(of_steps, 1), np.maximum(-plans, 0))
     planned: list[tuple[str, NDArray[Any], Flags]] = [
         ("arrival_s", np.asarray(run.arrival_s), every),
@@ -232,6 +233,7 @@ def _check_times(run: FinishedRun, columns: RequestColumns, served: Flags, on_gp
     at = _first(~(finish_s < np.inf))
     if at is not None:
         raise run.policy_error("executor", f"ended the request in row {columns.first + at} at {finish_s[at]} s")
+    # Late in a long run the spacing of floats is above GAP_S: sums may be off by some of it.
     slack_s = GAP_S + 4 * np.spacing(finish_s)
     from_s = columns["arrival_s"] + columns["search_s"]
     at = _first(served & ~((start_s >= from_s - slack_s) & (start_s <= finish_s)))
@@ -240,6 +242,7 @@ def _check_times(run: FinishedRun, columns: RequestColumns, served: Flags, on_gp
         one = f"the request in row {columns.first + at}"
         raise run.policy_error("executor", f"recorded that {one} {when}: set request.start_s")
     took_s, parts_s = finish_s - start_s, columns["load_s"] + columns["fetch_s"] + denoise_s + columns["decode_s"]
+    # At most, not equal: a request may also wait on the GPU for others of its batch.
     at = _first(on_gpu & (parts_s > took_s * (1 + SHARE) + slack_s))
     if at is not None:
         parts = f"loaded, fetched, denoised and decoded for {parts_s[at]} s in the {took_s[at]} s from start to end"
@@ -337,6 +340,7 @@ def _check_attempts(run: FinishedRun, log: AttemptLog, columns: RequestColumns, 
     sorted_gpu, begins_s, ends_s = gpu[order], from_s[attempt[order]], until_s[attempt[order]]
     slack_s = GAP_S + 4 * np.spacing(ends_s.max(initial=0.0))
     batch = np.asarray(log.batch)[attempt[order]]
+    # Requests of one batch share the GPUs from begin to end; any other overlap is an error.
     together = (
         (batch[1:] > 1) & (batch[1:] == batch[:-1]) & (begins_s[1:] == begins_s[:-1]) & (ends_s[1:] == ends_s[:-1])
     )
@@ -395,6 +399,7 @@ def _check_passes(run: FinishedRun, log: AttemptLog, columns: RequestColumns, on
 
 
 def _order_by_worker(numbers: NDArray[np.int32]) -> NDArray[np.intp]:
+    # Stable either way: spans of a worker keep the order of recording, which the checks rely on.
     small = numbers.max(initial=0) < 2**16  # NumPy sorts uint16 by radix
     return np.argsort(numbers.astype(np.uint16) if small else numbers, kind="stable")
 
@@ -437,6 +442,7 @@ def _check_rentals(run: FinishedRun) -> None:
 def _check_littles_law(run: FinishedRun, columns: RequestColumns) -> None:
     """Invariant 4, Little's law: the number in the system integrates to the sum of the requests' times."""
     stays_s = float((columns["finish_s"] - columns["arrival_s"]).sum())
+    # The two sums add the same instants in different orders; their error grows with number and size.
     rounding = 1e-6 + 1e-15 * len(columns) * float(columns["finish_s"].max())
     if not np.isclose(run.area_s, stays_s, rtol=1e-6, atol=rounding):
         raise SimulationError(

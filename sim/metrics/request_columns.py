@@ -77,6 +77,7 @@ class DeclaredColumn:
     _cells: memoryview = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        # A view of the memory: setting one number through NumPy takes several times as long.
         object.__setattr__(self, "_cells", memoryview(self.values))  # type: ignore[arg-type]
 
     def __setitem__(self, row: int, value: Any) -> None:
@@ -133,10 +134,10 @@ class RequestColumns:
     def contiguous(self) -> Self:
         """Return these columns with each in memory of its own, which takes half the time to compute with."""
         copied = copy(self)
-        copied._columns = {name: np.empty(len(self), column.dtype) for name, column in self._columns.items()}
+        copied._columns = {name: np.empty(len(self), column.dtype) for name, column in self._columns.items()}  # noqa: SLF001 - of this class
         for start in range(0, len(self), BLOCK):  # so that each record comes from memory once, for all columns
             block = self._records[start : start + BLOCK]
-            for name, column in copied._columns.items():
+            for name, column in copied._columns.items():  # noqa: SLF001 - of this class
                 column[start : start + BLOCK] = block[name]
         return copied
 
@@ -158,6 +159,7 @@ class RequestColumns:
     def end(self, request: Request, now_s: float, outcome: int, reason: str) -> None:
         """Write the record of ``request``, which ends now. Raises SimulationError if it ended before (invariant 3)."""
         at, buffer = (request.row - self.first) * SIZE, self._buffer
+        # The outcome is in the record itself: no set of ended rows is kept (test_completed_request_ends_once).
         if buffer[at + OUTCOME_OFFSET]:
             before = OUTCOMES[buffer[at + OUTCOME_OFFSET]]
             twice = f"request in row {request.row} ended twice"
@@ -175,6 +177,7 @@ class RequestColumns:
             )  # fmt: skip
             return
         _, k, _, _, lookup, search_s, source, source_age_s, similarity, fetch_s, _, _, _ = plan
+        # Remembered by identity; the next request usually has the very same plan.
         if not lookup and plan == Plan(model):
             self._plain = plan
         write_record(  # in one call: value by value takes twice the time

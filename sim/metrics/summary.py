@@ -1,4 +1,4 @@
-"""The summary of a run: summary.json, schema 1. README's "What the numbers mean" defines every key.
+"""The summary of a run: summary.json, schema 1. docs/reference/summary.md defines every key.
 
 All rates and times are over the measured window: from the first arrival after the warm-up to the last end.
 """
@@ -94,7 +94,7 @@ def summarise(
             "span_s": trace.span_s,
             "digest": trace.digest,
         },
-        "models": models(run, record),
+        "models": models(run),
         "assumptions": [asdict(assumption) for assumption in _assumptions(run, record)],
         "requests": {
             "arrived": len(view.outcome),
@@ -133,7 +133,7 @@ def summarise(
     }
 
 
-def models(run: Run, record: RunRecord) -> list[dict[str, Any]]:
+def models(run: Run) -> list[dict[str, Any]]:
     """Describe each model that a GPU held, and the reference model, by role and kind of GPU.
 
     Width, height and steps are null if requests bring their own. Values that the backend does not state are null.

@@ -31,6 +31,7 @@ class UsageLog:
 
     def spans(self) -> NDArray[Any]:
         """Return all spans, (n,) of SPAN."""
+        # A copy: a view would keep the buffer from growing.
         return np.frombuffer(bytes(self.buffer), SPAN)
 
     def cut(self, worker: int, now_s: float) -> None:
@@ -39,8 +40,10 @@ class UsageLog:
         ahead = (spans["worker"] == worker) & (spans["until_s"] > now_s)
         begun = ahead & (spans["from_s"] < now_s)
         from_s, until_s = spans["from_s"][begun], spans["until_s"][begun]
+        # Before ``until_s`` is cut, which the share is taken of.
         spans["joules"][begun] *= (now_s - from_s) / (until_s - from_s)
         spans["until_s"][begun] = now_s
+        # Spans that have not begun go altogether; the others keep their order.
         self.buffer[:] = spans[begun | ~ahead].tobytes()
 
     def off_s(self, start_s: float, end_s: float, gpus_per_instance: int = 1) -> float:
@@ -50,6 +53,7 @@ class UsageLog:
             for gpu, rental, from_s, until_s in self.rentals
             if rental == OFF and gpu % gpus_per_instance == 0
         ]
+        # fsum: the order in which GPUs came and went must not change the price.
         return gpus_per_instance * math.fsum(inside_s)
 
     def busy_s_by_gpu(self, start_s: float, end_s: float, gpus_of: Callable[[int], Sequence[int]]) -> dict[int, float]:

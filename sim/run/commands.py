@@ -30,7 +30,6 @@ COMMANDS: dict[str, str] = {
         ("calibrate sd15", "calibrate sdxl", "calibrate sd3", "calibrate flux", "calibrate sana"),
         "mezzotint.backends.cli:calibrate",
     ),
-    "calibrate feature-similarity": "mezzotint.backends.cli:calibrate_likeness",
     "calibrate sglang": "mezzotint.backends.cli:calibrate_sglang",
     "calibrate log": "mezzotint.sim.fit.profile.command:log",
     "calibrate selector": "mezzotint.sim.fit.selector.command:selector",
@@ -58,7 +57,7 @@ BY_NEXT_WORD = frozenset({"trace import"})
 def overview(first: str = "") -> str:
     """Return the list of commands, or of those that begin with the word ``first``."""
     chosen = [words for words in COMMANDS if not first or words.split()[0] == first]
-    lines = [f"  {words:<28} {_summary(COMMANDS[words])}" for words in chosen]
+    lines = [f"  {words:<28} {summary(COMMANDS[words])}" for words in chosen]
     about = "Replay text-to-image traffic through published serving designs."
     return "\n".join([f"Usage: mezzotint {first or 'COMMAND'} [OPTIONS]", "", about, "", *lines])
 
@@ -120,7 +119,7 @@ def function_of(words: str) -> Callable[..., Any]:
     return function
 
 
-def _summary(path: str) -> str:
+def summary(path: str) -> str:
     """Return the first sentence of a command's docstring, from its source: importing all commands takes seconds."""
     module, _, name = path.partition(":")
     spec = find_spec(module)

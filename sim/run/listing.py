@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.run.completion import complete_group
 from mezzotint.sim.run.config.choices import choices, dependents, groups
 
 PROFILES = "profiles"
@@ -15,7 +16,12 @@ PROFILES = "profiles"
 
 def listed(
     group: Annotated[
-        str | None, typer.Argument(metavar="GROUP", help="such as eviction, or profiles (default: all groups)")
+        str | None,
+        typer.Argument(
+            metavar="GROUP",
+            help="such as eviction, or profiles (default: all groups)",
+            autocompletion=complete_group,
+        ),
     ] = None,
     config_dir: Annotated[
         Path | None,

@@ -19,6 +19,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
+from mezzotint.extras import remedy
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.run.termination import ending_without, workers_end_with_us
 
@@ -71,9 +72,9 @@ def run_calls(calls: Sequence[Callable[[], T]], jobs: int = 1, launcher: Launche
         yield from Parallel(n_jobs=jobs, return_as="generator")(delayed(call)() for call in calls)
         return
     check_launcher(launcher, "--launcher")
-    outcomes = _on_ray if launcher == "ray" else _as_jobs
+    outcomes = _on_ray(calls, jobs) if launcher == "ray" else _as_jobs(calls, jobs, launcher)
     with lost_workers():
-        for outcome in outcomes(calls, jobs, launcher):
+        for outcome in outcomes:
             if outcome.error is not None:
                 raise outcome.error
             yield outcome.value
@@ -83,7 +84,7 @@ def check_launcher(launcher: str, key: str) -> None:
     """Raise ConfigError if ``launcher`` cannot be used here; ``key`` is the option that chose it."""
     package, extra = _NEEDS.get(launcher, ("joblib", ""))
     if find_spec(package) is None:
-        raise ConfigError(f"{key}: {launcher} needs the package {package}; pip install 'mezzotint[{extra}]'")
+        raise ConfigError(f"{key}: {launcher} needs the package {package}; {remedy(extra)}")
     if launcher.endswith("slurm") and shutil.which("srun") is None:
         raise ConfigError(f"{key}: {launcher} found no srun here; run the command on a machine of the Slurm cluster")
 
@@ -183,7 +184,7 @@ class _Task(Protocol):
     def result(self) -> Any: ...
 
 
-def _on_ray(calls: Sequence[Callable[[], T]], jobs: int, launcher: Launcher) -> Iterator[_Outcome[T]]:
+def _on_ray(calls: Sequence[Callable[[], T]], jobs: int) -> Iterator[_Outcome[T]]:
     import ray
 
     join_ray()

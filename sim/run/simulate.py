@@ -22,8 +22,7 @@ from mezzotint.settings.assumption import Assumption
 from mezzotint.sim.addons.async_loading import AsyncLoading
 from mezzotint.sim.cache.cache import ArtifactCache
 from mezzotint.sim.cluster.cluster import Cluster
-from mezzotint.sim.control.autoscaler import Autoscaler
-from mezzotint.sim.control.foresight import Foresight
+from mezzotint.sim.control.instances import RentingController
 from mezzotint.sim.core.culprit import class_name, is_ours
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.model import Model, reference
@@ -302,7 +301,7 @@ def _check_together(failures: Controller | None, controller: Controller | None, 
             f"controller: found {type(controller).__name__}, which orders GPUs to other roles, into groups or back; "
             "scheduler=stages gives every stage any GPU; choose controller=none, or another scheduler="
         )
-    if not isinstance(controller, (Autoscaler, Foresight)):
+    if not isinstance(controller, RentingController):
         return
     if failures is not None:
         raise ConfigError(

@@ -33,7 +33,7 @@ def interruptible() -> Iterator[None]:
     """
     is_terminated = False
 
-    def stop(number: int, frame: FrameType | None) -> None:
+    def stop(_: int, __: FrameType | None) -> None:
         nonlocal is_terminated
         is_terminated = True
         raise Terminated

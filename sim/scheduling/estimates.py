@@ -33,6 +33,8 @@ class Scaled(Estimates):
         true = self._cost(request, stage, degree, batch)
         if self.are_exact:
             return true
+        # The shape of the steps is right, their length is not
+        # (test_wrong_estimate_is_wrong_by_its_factor_at_every_step).
         factor = self.by_size.get(size_of(request), self.factor)
         return StageCost(true.first_s * factor, true.step_s * factor, true.last_s * factor, true.watts, true.ends)
 
@@ -101,6 +103,7 @@ class Learnt(Estimates):
         return StageCost(0.0, seconds / steps, 0.0, nan)
 
     def observed(self, request: Request, stage: Stage, degree: int, steps: int, seconds: float, batch: int = 1) -> None:
+        # With the prior, which is counted once: the first sum starts from it.
         before, so_far_s = self._mean(request, stage, degree, batch)
         key = request.model, size_of(request), stage.component, degree, batch
         self._observed[key] = before + steps, so_far_s + seconds

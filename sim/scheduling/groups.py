@@ -96,9 +96,13 @@ class WorkerGroups(Scheduler):
             return max(fitting, key=lambda each: self._resident_nets(each, request))
         if sum(len(each.gpus) for each in idle) < gpus:
             return None
+        # Its group is loading: another would be formed in vain
+        # (test_request_waiting_for_a_loading_group_gets_no_second_group).
         if self._forming is not None and self._forming[0] is request and self._forming[1].loading:
             return None
         singles = [each for each in idle if len(each.gpus) == 1]
+        # The smallest first, so that no more GPUs lose their group than the request needs
+        # (test_smallest_groups_are_disbanded_first_and_no_more_than_needed).
         for group in sorted((each for each in idle if len(each.gpus) > 1), key=lambda each: len(each.gpus)):
             if len(singles) >= gpus:
                 break
@@ -108,6 +112,7 @@ class WorkerGroups(Scheduler):
         if gpus == 1:
             return max(singles, key=lambda each: self._resident_nets(each, request))
         chosen = sorted(singles, key=lambda each: -self._resident_nets(each, request))[:gpus]
+        # ControlNets run where they are: those GPUs come first in ``chosen``.
         services, stepping = chosen[: gpus - denoisers], chosen[gpus - denoisers :]
         formed = cluster.form_group([*stepping, *services], chosen[0].role, now_s, denoisers)
         self._forming = request, formed

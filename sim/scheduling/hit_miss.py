@@ -42,6 +42,7 @@ class HitMiss(Scheduler):
             if worker is None:
                 self._misses.append(request)
             return worker
+        # The large model last: it takes hits only while all others are busy.
         for role in self._hit_roles:
             worker = find_worker(role)
             if worker is not None:
@@ -51,6 +52,7 @@ class HitMiss(Scheduler):
         return None
 
     def next(self, worker: Worker, now_s: float) -> Request | None:
+        # Misses first, though hits may be older (test_large_worker_serves_waiting_misses_before_waiting_hits).
         if self._misses and worker.role == self.miss_role:
             return self._misses.popleft()
         if self._hits and (self.large_takes_hits or worker.role != self.miss_role):

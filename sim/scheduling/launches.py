@@ -122,15 +122,18 @@ class Turns:
         """
         now_s, passing = self.clock._now, []
         for each in self.launches.values():
+            # What is due now ends, or has ended: it passes nothing.
             if each.cost is not None and each.due is not None and each.due[0] > now_s:
                 behind = each.steps_behind(now_s)
                 boundary = round(behind / each.every) * each.every
+                # A launch begins at no boundary of its own, and instants are sums of steps, which round.
                 if boundary > 0 and abs(behind - boundary) <= TOLERANCE:
                     passing.append(each)
         return passing
 
     def passing_later(self) -> list[Running]:
         """Return the launches whose turn to pass a boundary at this instant is yet to come, in their order."""
+        # Strictly later: the launch whose turn it is has its own place.
         later = [each for each in self._passing() if self.of(each) > self.present]
         return sorted(later, key=self.of)
 
@@ -141,6 +144,7 @@ class Turns:
         ]
         number = 0
         for each in sorted(self._passing(), key=self.of):
+            # Passing launches keep their own order, and each goes behind what was decided before it.
             number = max(number, each.number)
             places.append(((now_s, number), each))
         return [each for _, each in sorted(places, key=itemgetter(0))]
@@ -149,6 +153,7 @@ class Turns:
         """Number ``launches`` anew, in this order, after all others."""
         now_s = self.clock._now
         for each in launches:
+            # All turns of an instant are taken by the numbers from before it, however often it gets new ones.
             if each.numbered_s != now_s:
                 each.former_number, each.former_s, each.numbered_s = each.number, each.number_s, now_s
             each.number, each.number_s = self._numbers, now_s
@@ -160,6 +165,7 @@ class Turns:
         The begin of its last step counts, then when its number was given, as a decision at every boundary gives it.
         """
         now_s, cost, number, number_s = self.clock._now, launch.cost, launch.number, launch.number_s
+        # A number given at this instant is for the next boundary.
         if launch.numbered_s == now_s:
             number, number_s = launch.former_number, launch.former_s
         if cost is None:  # it moves, or has not started
@@ -167,16 +173,22 @@ class Turns:
             step_s = now_s - begin_s
         else:
             if cost.ends:
+                # With unequal steps policies launch single steps, so its number is one step old.
                 return now_s - launch.last_step_s(now_s), -1.0, number
             step_s = cost.step_s
             begin_s = now_s - step_s
+        # It took no time: it was numbered at this very instant.
         if not step_s:
             return begin_s, 0.0, number
         if cost is not None and launch.every == 1 and launch.begin_s <= number_s:
             return begin_s, -1.0, number  # for speed: no load and no move delayed it
+        # In its own steps: of two launches whose last steps began together, the one decided longer ago goes first.
+        # Rounded, since instants are sums of steps.
         steps_ago = round((now_s - number_s) / step_s, 6)
         if steps_ago > launch.every and cost is not None:
             behind = round(launch.steps_behind(now_s))
             if behind > launch.every:
+                # A decision at every boundary would have numbered it at the last one
+                # (test_tie_falls_as_with_a_decision_at_every_boundary).
                 steps_ago = min(steps_ago, (behind - 1) % launch.every + 1)
         return begin_s, -steps_ago, number

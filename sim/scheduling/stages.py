@@ -1,4 +1,26 @@
-"""Scheduling of stages: a policy gives each stage its GPUs anew at every boundary (``scheduler=stages``)."""
+"""Scheduling of stages: a policy gives each stage its GPUs anew at every boundary (``scheduler=stages``).
+
+How a launch lives:
+
+1. Decision. After each event the policy decides. A launch that it returns leaves ``waiting``, claims its GPUs at once,
+   and queues (``_claim``). A claim tells the next decision; it does not keep others from claiming the same GPU.
+2. Start. After all events of the instant the queue is tried in the order of decision (``_dispatch``). A launch starts
+   once its own GPUs are idle (``_start``); one that cannot start lets later ones pass. If its latent must move first,
+   the move holds the old and the new GPUs, and the launch queues again at its end (``_move``, ``_moved``). Whenever
+   something started, the policy decides again.
+3. Run. The steps of a launch are one call of the clock (``Running.due``), although the rule of the policy holds at
+   every boundary: where its decision cannot change, it launches many steps at once. ``interrupt`` brings the call
+   forward to the next boundary. Launches that end or pass a boundary at one instant take turns as if each had been
+   decided anew at its last boundary (sim.scheduling.launches), so that results do not depend on how many steps a
+   launch has.
+4. End. ``_due`` ends the launches of one instant in their turns. Each frees its GPUs (``_end``), its request waits,
+   enters its next stage or is answered, and the policy decides again.
+5. Record. Launches that follow each other on the same GPUs are one attempt. It is recorded when something else
+   happens to the request or its GPUs (``_close``): a pause, a load, a move, another stage. The usage log of a GPU
+   takes times in order, so the attempt is recorded before whatever ends it.
+6. Failure. A GPU that fails ends its launch at once (``_abort``). Launches that have not started stay queued, and
+   requests whose latent was there begin anew.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -129,6 +151,8 @@ class StageScheduler(Scheduler):
         self.executor.bind_abort(self._abort)
         self.estimates.bind(run, self.executor.cost)
         self._estimates_are_exact = self.estimates.are_exact
+        # Read-only: a policy acts by what it returns and by these methods, so it cannot break claims or the order of
+        # starts.
         view = View(
             MappingProxyType(self._waiting), self._claimed, self._moves_are_free, not self._launch_s,
             self._estimates_are_exact, self.idle, self.degrees, self.cost, self.remaining_s, self.begin_s,
@@ -152,6 +176,7 @@ class StageScheduler(Scheduler):
         key = model, max_degree = request.model, self.executor.max_degree(request, progress.stage, len(self._claimed))
         found = self._degrees.get(key)
         if found is None:
+            # The step on one GPU is in every profile; on more GPUs only where it was measured.
             measured = {1, *self._run.backend.group_sizes(model)}
             found = self._degrees[key] = tuple(sorted(degree for degree in measured if degree <= max_degree))
         if track is not None:
@@ -159,12 +184,14 @@ class StageScheduler(Scheduler):
         return found
 
     def cost(self, progress: Progress, degree: int, stage: Stage | None = None, batch: int = 1) -> StageCost:
+        # Batches and other stages are asked for rarely. Of the present stage, policies ask at every decision.
         if batch > 1 or (stage is not None and stage is not progress.stage):
             return self.estimates.cost(progress.request, stage or progress.stage, degree, batch)
         track = self._tracks.get(progress)
         found = None if track is None else track.costs.get(degree)
         if found is None:
             found = self.estimates.cost(progress.request, progress.stage, degree)
+            # Inexact estimates change with each observation, so they are asked for anew.
             if self._estimates_are_exact and track is not None:
                 track.costs[degree] = found
         return found
@@ -176,6 +203,8 @@ class StageScheduler(Scheduler):
         track = self._tracks.get(progress)
         cost = None if track is None else track.costs.get(degree)
         if cost is None:
+            # A policy compares whole requests by one degree; a stage that cannot be that wide runs on as many GPUs as
+            # it may.
             is_allowed = degree <= self.degrees(progress)[-1]
             cost = self.cost(progress, degree if is_allowed else self._max_degree(progress, stage, degree))
         seconds = cost.seconds(stage.steps - left, left, stage.steps)
@@ -195,15 +224,23 @@ class StageScheduler(Scheduler):
         if launch is None:
             return
         if launch.cost is None or launch.due is None:
+            # It has not started, or its latent moves: once it starts, it ends at its first boundary
+            # (test_long_launches_run_as_a_decision_at_every_boundary).
             launch.steps = min(launch.every, launch.steps)
             return
         cost, now_s = launch.cost, self._clock._now
         behind, every = launch.steps_behind(now_s), launch.every
+        # A boundary at this instant is still to come, although rounding may put it just behind. A launch that begins
+        # now has no boundary yet (test_no_service_gpu_runs_a_stage_or_two_controlnets_at_once).
         steps = max(1, ceil((behind - TOLERANCE) / every)) * every
+        # Of two events of one instant the turns decide which sees the other
+        # (test_tie_falls_as_with_a_decision_at_every_boundary).
         if abs(behind - steps) <= TOLERANCE and self._turns.of(launch) < self._turns.present:
             steps += every  # its boundary at this instant came before the present event
         if steps < launch.steps and self._clock.cancel(launch.due):
             launch.steps = steps
+            # The end of a boundary at this instant may round to just before it; the clock refuses times that are past
+            # (test_swiftdiffusions_service_saves_what_inline_controlnets_take).
             launch.due = self._clock.at(max(now_s, launch.end_s(cost, steps)), COMPLETION, self._due, launch)
 
     def discard(self, progress: Progress, reason: str) -> None:
@@ -221,12 +258,15 @@ class StageScheduler(Scheduler):
         """Return the steps of a launch that ended by now; the last one ends with the launch."""
         if launch.cost is None or not launch.cost.step_s:
             return 0
+        # A step that ends now is behind, despite rounding; before its first step, while it loads, nothing is
+        # (test_remaining_seconds_fall_with_each_step_of_a_request_that_runs).
         return max(0, min(launch.steps - 1, floor(launch.steps_behind(self._clock._now) + TOLERANCE)))
 
     def place(self, gpus: Sequence[int], components: Sequence[str]) -> None:
         self.executor.place(gpus, components)
 
     def decide_at(self, time_s: float) -> None:
+        # After all events of that instant, and before _dispatch, which is scheduled only at the instant itself.
         self._clock.at(time_s, DISPATCH, self._tick)
 
     # -- events ------------------------------------------------------------------------------------------------------
@@ -274,6 +314,8 @@ class StageScheduler(Scheduler):
     def _dispatch_later(self, now_s: float) -> None:
         if not self._dispatch_due:
             self._dispatch_due = True
+            # Once an instant, after all its events: a request that goes on because of a later event of the instant has
+            # not paused (test_request_that_runs_on_at_a_tick_does_not_pause).
             self._clock.at(now_s, DISPATCH, self._dispatch)
 
     def _claim(self, decided: Launch) -> None:
@@ -297,10 +339,14 @@ class StageScheduler(Scheduler):
             self._claimed.add(gpu, 1)
         needed, last = mask, progress.group
         if last is not None and last.gpus != gpus and self._moves_block:
+            # A blocking move holds the old GPUs too, so what yields there is interrupted as well
+            # (test_tie_falls_as_with_a_decision_at_every_boundary).
             needed |= self._bit[last.gpus]
         launch = self._launches[progress] = Running(progress, gpus, mask, needed, steps, every, yields, batch)
         if batch != ():
             self._claim_batch(launch)
+        # A decision made before the boundary was on its way during the last step
+        # (test_every_reference_table_is_equal_request_by_request).
         if self._launch_s and not ahead:
             launch.earliest_s = self._clock._now + self._launch_s
         self._enqueue(launch)
@@ -331,6 +377,8 @@ class StageScheduler(Scheduler):
         self._turns.queue(launch)
         self._queue.append(launch)
         self._ask_for(launch)
+        # The launches whose turn at this instant is yet to come would be decided after this one, if they were decided
+        # at every boundary (test_tie_falls_as_with_a_decision_at_every_boundary).
         if self._turns.present is not LAST:
             self._turns.number_after(self._turns.passing_later())
 
@@ -345,6 +393,7 @@ class StageScheduler(Scheduler):
                 f"launches {progress!r} on the GPUs {gpus!r}; expected a tuple of different numbers from 0 to "
                 f"{len(self._claimed) - 1}",
             )
+        # By both orders: the policy names GPUs in any (test_order_in_which_a_launch_names_its_gpus_is_of_no_account).
         mask = self._bit[gpus] = self._bit[tuple(sorted(gpus))] = sum(1 << gpu for gpu in gpus)  # Worker.gpus ascend
         return mask
 
@@ -355,6 +404,7 @@ class StageScheduler(Scheduler):
             started = False
             kept: list[Running] = []
             for launch in self._queue:
+                # A launch whose GPUs are busy does not hold up those decided after it.
                 if self._start(launch, now_s):
                     started = True
                 else:
@@ -362,6 +412,8 @@ class StageScheduler(Scheduler):
             self._queue = kept
             if not started:
                 break
+            # Starts claim, move and pause: the policy sees them at the instant at which they happen
+            # (test_yielding_launch_ends_at_the_boundary_after_another_waits_for_its_gpu).
             decided = list(self.group_policy.decide(now_s))
             if not decided:
                 break
@@ -369,10 +421,14 @@ class StageScheduler(Scheduler):
                 self._claim(each)
         self._dispatch_due = False
         for launch in self._queue:
+            # What started just now may stand in the way of what did not
+            # (test_tie_falls_as_with_a_decision_at_every_boundary).
             self._ask_for(launch)
         for progress in self._at_boundary:
+            # Last, when it is known who went on at this instant
+            # (test_settled_launches_run_as_a_decision_at_every_step).
             if not progress.running:
-                self._pause(progress, now_s)
+                self._pause(progress)
         self._at_boundary.clear()
 
     def _start(self, launch: Running, now_s: float) -> bool:
@@ -385,6 +441,8 @@ class StageScheduler(Scheduler):
         moves = () if self._moves_are_free or launch.is_moved else self._moves(launch, group)
         if moves and not self.executor.moves_in_background:
             return self._move(launch, group, moves, now_s)
+        # Before it takes its GPUs: a launch that waits for service GPUs holds no others
+        # (test_launch_waits_for_service_gpus_that_another_request_holds).
         if not self.executor.reserve(progress, group):
             return False
         self._busy |= launch.mask
@@ -392,35 +450,49 @@ class StageScheduler(Scheduler):
         track = self._tracks[progress]
         attempt = track.attempt
         has_addons = progress.request.addons is not None  # its next launch may load some, on other service GPUs
+        # Loads and fetches are recorded when they begin, and the usage log takes the times of a GPU in order: what ran
+        # there is recorded before (test_fetch_of_a_request_that_joins_delays_the_batch).
         records_first = has_addons or bool(launch.batch) or self.executor.loads(progress, group)
         if attempt is not None and (attempt.group is not group or attempt.index != progress.index or records_first):
             self._close(progress)
             attempt = None
+        # It waited, and starts before what is decided now: the launches queued or at a boundary at this instant are
+        # numbered behind it (test_launch_that_waited_goes_before_those_decided_at_its_start).
         if launch.queued_s < now_s:
             self._turns.number_after([launch])
             self._turns.number_after(self._turns.as_queued(now_s))
+        # For the same reason, attempts of others (test_component_is_loaded_after_the_stage_of_another_request).
         if self._at_boundary and (last is not group or records_first):
             self._close_on(launch)
         for other in launch.batch:
             self._close(other)
+        # It may have waited for its GPUs longer than ``launch_s``
+        # (test_every_reference_table_is_equal_request_by_request).
         from_s, ready_s = max(now_s, launch.earliest_s), 0.0
         for each in launch.requests():
             self._begin(each, group, from_s, now_s)
+            # Before ``group`` is written: a request without one fetches its artifact
+            # (test_artifact_is_fetched_after_the_model_is_loaded_and_once).
             ready_s += self.executor.prepare(each, group, from_s + ready_s)
             write(each, "group", group)
             write(each, "running", True)
         launch.begin_s = from_s + ready_s
         if moves:
+            # Each latent left at the end of its own last launch; loads go on meanwhile
+            # (test_latents_of_a_batch_move_to_its_group).
             launch.begin_s = max(launch.begin_s, *(each.paused_since_s + seconds for each, seconds in moves))
         if attempt is not None and launch.begin_s > now_s:
             self._close(progress)
             attempt = None
+        # The machine takes the true cost, the attempt keeps what was believed
+        # (test_wrong_estimates_change_decisions_and_not_costs).
         launch.cost = cost = self._true_cost(launch)
         if attempt is None:
             believed, begin_s, batch = self._believed(launch), launch.begin_s, 1 + len(launch.batch)
             track.attempt = Attempt(group, progress.index, progress.done, begin_s, begin_s, believed, batch=batch)
         launch.steps_from_s = launch.begin_s
         if cost.first_s:
+            # Text encoding belongs to the first step but has no boundary: steps count from its end.
             launch.steps_from_s += cost.first_s * sum(not each.done for each in launch.requests())
         launch.due = self._clock.at(launch.end_s(cost, launch.steps), COMPLETION, self._due, launch)
         return True
@@ -433,6 +505,7 @@ class StageScheduler(Scheduler):
         elif last is not group:
             write(progress, "moves", progress.moves + 1)
             write(progress, "degree_changes", progress.degree_changes + (len(last.gpus) != len(group.gpus)))
+        # A wait before the first launch is queueing, and is no pause.
         if progress.pauses and progress.paused_since_s < now_s and last is not None:
             write(progress, "paused_s", progress.paused_s + (now_s - progress.paused_since_s))
 
@@ -448,6 +521,7 @@ class StageScheduler(Scheduler):
     def _ask_for(self, launch: Running) -> None:
         """Interrupt, at their next boundary, the yielding launches on GPUs that ``launch`` waits for."""
         for each in list(self._launches.values()):
+            # One that has not started yet is asked at the end of _dispatch.
             if each.yields and each.cost is not None and each.mask & launch.needed:
                 self.interrupt(each.progress)
 
@@ -461,6 +535,7 @@ class StageScheduler(Scheduler):
         """Move latents to ``group``, one after another, if all their GPUs are idle; return False if not."""
         gpus = tuple(sorted({*group.gpus, *(gpu for each, _ in moves if each.group for gpu in each.group.gpus)}))
         mask = self._bit.get(gpus) or self._mask(gpus, launch.progress)
+        # Both ends of a copy are busy with it, so the move waits for all their GPUs.
         if mask & self._busy:
             return False
         union = self._run.cluster.group(gpus)
@@ -478,10 +553,12 @@ class StageScheduler(Scheduler):
         self._run.cluster.vacate(union)
         launch.moving = launch.due = None
         for progress, move_s in launch.moves:
+            # The last one ends with the clock's call; the sum of their seconds may round differently.
             until_s = now_s if progress is launch.moves[-1][0] else from_s + move_s
             self._close(progress)
             self.executor.record_move(progress, union, from_s, until_s)
             from_s = until_s
+        # The latent is here: the GPUs that it left are of no account any more.
         launch.needed = launch.mask
         launch.is_moved, launch.earliest_s = True, now_s + self._launch_s
         self._enqueue(launch)
@@ -496,28 +573,38 @@ class StageScheduler(Scheduler):
         now_s, fired, turns, self._has_launched = self._clock._now, launch.due, self._turns, False
         while True:
             ready = [each for each in self._launches.values() if each.due is not None and each.due[0] == now_s]
+            # Such a policy may launch onto what a passing boundary would free; after a decision that launched nothing,
+            # the next boundary of the instant decides the same.
             if self._has_launched and self.group_policy.decides_before_release:
                 ready += turns.passing_later()
             if not ready:
                 break
+            # In their turns, not in the order of the clock's calls, which tells when they started: a launch of many
+            # steps started long before its last boundary (test_tie_falls_as_with_a_decision_at_every_boundary).
             first = ready[0] if len(ready) == 1 else min(ready, key=turns.of)
             turns.present = turns.of(first)
+            # It passes a boundary: the decision there is made without ending it.
             if first.due is None or first.due[0] > now_s:
                 self._decide(now_s)
                 turns.number_after([first, *turns.passing_later()])
                 continue
             if first.due is not fired:
+                # Its own call is still in the clock, for this instant: it ended in an earlier turn than that call's.
                 self._clock.cancel(first.due)
             if first.moving is not None:
                 self._moved(first, first.moving)
             else:
                 self._end(first)
+        # What happens later in this instant comes after all boundaries
+        # (test_tie_falls_as_with_a_decision_at_every_boundary).
         turns.present = LAST
 
     def _end(self, launch: Running) -> None:
         """End a launch at a step boundary: its GPUs are idle, and its request waits or has ended."""
         progress, group, now_s = launch.progress, launch.group, self._clock._now
         assert group is not None
+        # Such a rule sees the GPUs of the launch still claimed
+        # (test_every_reference_table_is_equal_request_by_request).
         if self.group_policy.decides_before_release:
             self._decide(now_s)
         self._release(launch, group)
@@ -529,6 +616,7 @@ class StageScheduler(Scheduler):
             self.executor.ran_together(launch.requests(), attempt)
             track.attempt = None
         taken_s, batch = now_s - launch.begin_s, 1 + len(launch.batch)
+        # Before the policy decides anew, with what was just learnt.
         self.estimates.observed(progress.request, progress.stage, len(launch.gpus), launch.steps, taken_s, batch)
         for each in launch.requests():
             self._advance(each, group, launch.steps, now_s)
@@ -539,6 +627,8 @@ class StageScheduler(Scheduler):
         write(progress, "running", False)
         write(progress, "paused_since_s", now_s)
         stage = progress.stage
+        # Before ``advance``, which enters the next stage: add-ons are freed with the stage that used them
+        # (test_controlnets_that_do_not_stay_are_loaded_by_every_request).
         self.executor.launch_ended(progress, group, stage, steps == progress.left, now_s)
         is_last = advance(progress, steps)
         if progress.stage is not stage:
@@ -546,6 +636,7 @@ class StageScheduler(Scheduler):
         if is_last:
             self._close(progress)
             answer_s = self.executor.answer_s(progress.request)
+            # INSERTION: without handling, answers still come after all ends of the instant.
             self._clock.at(now_s + answer_s, INSERTION, self._complete, progress)
         else:
             self._waiting[progress] = None
@@ -570,7 +661,7 @@ class StageScheduler(Scheduler):
         self.group_policy.ended(progress, now_s)
         self._decide(now_s)
 
-    def _pause(self, progress: Progress, now_s: float) -> None:
+    def _pause(self, progress: Progress) -> None:
         """Count a boundary after which ``progress`` does not run on at once, and end its attempt."""
         write(progress, "pauses", progress.pauses + 1)
         self._close(progress)
@@ -600,6 +691,7 @@ class StageScheduler(Scheduler):
     def worker_changed(self, worker: Worker, now_s: float) -> None:
         """Hold a GPU that is down or loads, as a launch would, until it is back."""
         gpu, is_away = worker.id, worker.down or worker.loading
+        # The cluster tells of every change, also of those within an outage: a failure during the load after a repair.
         if is_away == (gpu in self._away):
             return
         if is_away:
@@ -625,6 +717,8 @@ class StageScheduler(Scheduler):
                     self._lose(launch, on, now_s)
                     lost += [progress.request for progress in launch.requests()]
                 continue
+            # A list, not a generator: any() would stop at the first, and the others would go on without a latent
+            # (test_failed_gpu_loses_all_latents_that_moved_there).
             restarted = [
                 self._restart(progress, launch.group if launch.is_moved else progress.group, worker, now_s)
                 for progress in launch.requests()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mezzotint.backends.base import Asset, BackendError, Work, standalone_cost
-from mezzotint.backends.profile import Profile, shipped, within
+from mezzotint.backends.profile import Profile, read, shipped, within
 from mezzotint.backends.profiled import Profiled
 from mezzotint.sim.cli import main
 from mezzotint.sim.core.errors import ConfigError
@@ -115,3 +115,21 @@ def test_profile_of_a_vae_alone_serves_nothing() -> None:
     assert backend.profiles["sdxl"].tables["vae_decode"].at(512 * 512, 1) == 0.057
     with pytest.raises(BackendError, match="nobody measured how long a step takes"):
         backend.require("sdxl")
+
+
+@pytest.mark.parametrize("profile", SHIPPED, ids=lambda each: f"{each.gpu}_{each.model}")
+def test_every_shipped_profile_gives_its_measured_times_back(profile: Profile) -> None:
+    for operation in ("step", "text_encode", "vae_encode", "vae_decode"):
+        for at in getattr(profile, operation):
+            assert profile.tables[operation].at(at.pixels, at.batch) == at.seconds
+
+
+@pytest.mark.parametrize(
+    ("operation", "largest_error"), [("step", 0.12), ("text_encode", 0.11), ("vae_encode", 0.04), ("vae_decode", 0.04)]
+)
+def test_h100_profile_predicts_sizes_and_batches_that_were_left_out(operation: str, largest_error: float) -> None:
+    """Measured some minutes later into a profile of their own; results/validation-h100.md has the table."""
+    held_out = read(Path(__file__).parent / "held_out" / "h100-diffusers_sdxl.yaml")
+    (ours,) = (each for each in SHIPPED if (each.gpu, each.model) == (held_out.gpu, held_out.model))
+    for at in getattr(held_out, operation):
+        assert ours.tables[operation].at(at.pixels, at.batch) == pytest.approx(at.seconds, rel=largest_error)

@@ -28,6 +28,8 @@ PAGES = {
     path.relative_to(REPOSITORY).as_posix(): path.read_text(encoding="utf-8")
     for path in [REPOSITORY / "README.md", *sorted(DOCS.rglob("*.md"))]
 }
+TOP = {"CHANGELOG.md", "CONTRIBUTING.md"}
+"""Pages of the top folder that the site has too."""
 STORIES = {
     "readme": ["README.md"],
     "start": ["docs/start/install.md", "docs/start/first-figure.md", "docs/start/report.md", "docs/start/settings.md"],
@@ -179,7 +181,7 @@ def test_python_blocks_parse(page: str) -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_links_and_pictures_of_a_page_exist(page: str) -> None:
-    """The site has docs/, results/*.md and CHANGELOG.md; what a page names outside of them it does not link."""
+    """The site has docs/, results/*.md and the pages of TOP; what a page names outside of them it does not link."""
     text = re.sub(r"^```.*?^```", "", PAGES[page], flags=re.MULTILINE | re.DOTALL)
     for link in re.findall(r"\]\(([^)#\s]+)[^)]*\)", re.sub(r"`[^`]*`", "", text)):
         if "://" in link:
@@ -188,9 +190,7 @@ def test_links_and_pictures_of_a_page_exist(page: str) -> None:
         assert target.is_file(), f"{page}: {link}"
         if page != "README.md":
             place = target.relative_to(REPOSITORY).parts
-            assert place[0] in ("docs", "CHANGELOG.md") or (place[0] == "results" and len(place) == 2), (
-                f"{page}: {link}"
-            )
+            assert place[0] in {"docs", *TOP} or (place[0] == "results" and len(place) == 2), f"{page}: {link}"
 
 
 def _paths(entries: object) -> Iterator[str]:
@@ -207,4 +207,4 @@ def test_navigation_names_each_page_once() -> None:
     pages = {page.removeprefix("docs/") for page in PAGES} - {"README.md"}
     made = {path.stem for path in (REPOSITORY / "results").glob("*.md")}
     results = {f"results/{name}.md" for name in made if not name.endswith("-quick")}
-    assert shown == sorted(pages | results | {"CHANGELOG.md"})
+    assert shown == sorted(pages | results | TOP)

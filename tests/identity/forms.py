@@ -23,7 +23,7 @@ def form_of(tree: Path) -> Form:
 def package_dir(tree: Path) -> dict[str, str]:
     """Return the folders of a checkout that are installed below ``mezzotint``, by name; none before there were any."""
     project = tomllib.loads((tree / "pyproject.toml").read_text(encoding="utf-8"))
-    found: dict[str, str] = project["tool"]["setuptools"]["package-dir"]
+    found: dict[str, str] = project["tool"]["setuptools"].get("package-dir", {})
     return {name: folder for name, folder in found.items() if "." in name}
 
 

@@ -36,6 +36,21 @@ def test_changed_value_is_found_by_row_column_and_key(tmp_path: Path) -> None:
     }
 
 
+def test_former_name_of_a_class_is_no_difference(tmp_path: Path) -> None:
+    before, after = run(tmp_path / "before", 1.5, "sim.a.B"), run(tmp_path / "after", 1.5, "mezzotint.sim.a.B")
+
+    def left(folder: Path, name: str) -> None:
+        rows = {"reason": [None, f"{name} left it"], "start_s": [0.0, 1.5]}
+        pq.write_table(pa.table(rows), folder / "requests.parquet")
+
+    left(before, "sim.a.B")
+    left(after, "mezzotint.sim.a.B")
+    assert set(differences.runs(before, after)) == {"requests.parquet", "summary.json"}
+    assert not differences.runs(before, after, forms.without_package)
+    left(after, "B")
+    assert set(differences.runs(before, after, forms.without_package)) == {"requests.parquet"}
+
+
 def test_attempts_count_as_requests_do_and_may_be_lacking(tmp_path: Path) -> None:
     before, after = (run(tmp_path / name, 1.5, "vanilla") for name in ("before", "after"))
     for folder, steps in ((before, 6), (after, 7)):
@@ -61,17 +76,17 @@ def overridden(group: str, choice: str) -> dict[str, str]:
 
 def choices(case: Case) -> dict[str, str]:
     """The choices that ``case``, its system and its experiment make."""
-    words = dict(word.split("=", 1) for word in case.overrides(present=True))
+    words = dict(word.split("=", 1) for word in case.overrides())
     experiment = overridden("experiment", words["experiment"]) if "experiment" in words else {}
     system = overridden("system", ({"system": "vanilla"} | experiment | words)["system"])
     return system | experiment | words
 
 
-NEEDS_FILES = {"controller=modm-hindsight", "feature_cache=patch-level-measured"}
+NEEDS_FILES = {"controller=modm-hindsight"}
 
 
 def test_every_choice_of_a_part_has_a_case() -> None:
-    """Parts that serve requests; the two that are left out read what other runs wrote."""
+    """Parts that serve requests; the one that is left out reads what another run wrote."""
     listed = yaml.safe_load((CONF / "config.yaml").read_text(encoding="utf-8"))["defaults"]
     default = {group: choice for each in listed if isinstance(each, dict) for group, choice in each.items()}
     found = {f"{group}={choice}" for case in table() for group, choice in (default | choices(case)).items()}
@@ -107,7 +122,12 @@ def test_cases_have_different_names_and_runs() -> None:
 )
 def test_present_override_translates_to_the_former_version(present: str, former: str) -> None:
     assert forms.former_word(present) == former
-    assert Case("one", f"'{present}'").overrides(present=False) == [former]
+    assert Case("one", f"'{present}'").overrides(forms.former_word) == [former]
+
+
+def test_script_is_brought_into_the_names_of_several_packages() -> None:
+    script = "from mezzotint import sim\nfrom mezzotint.sim.engine import Engine\nimport mezzotint\n"
+    assert forms.without_package(script) == "import sim\nfrom sim.engine import Engine\nimport mezzotint\n"
 
 
 def test_working_tree_runs_as_it_stands(tmp_path: Path) -> None:

@@ -154,7 +154,7 @@ def simulated_with(name: str, key: str, common: Sequence[str]) -> None:
     *groups, last = key.split(".")
     node = reduce(getitem, groups, config)
     made = getattr(import_module("their_false_parts"), name)
-    extends_ours = any(base.__module__.startswith(("sim.", "backends.")) for base in made.__mro__[1:])
+    extends_ours = any(base.__module__.startswith("mezzotint.") for base in made.__mro__[1:])
     node[last] = {**(node[last] if extends_ours else {}), "_target_": f"their_false_parts.{name}"}
     simulate(config)
 

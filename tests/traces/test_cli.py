@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import mezzotint.traces.sources
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.run.commands import command_of, run_command
+from mezzotint.traces import sources
 from mezzotint.traces.describe import describe_trace
 from mezzotint.traces.error import TraceError
 from mezzotint.traces.table.trace import make, read
@@ -124,7 +124,7 @@ def test_user_source_is_one_class(
     with pytest.raises(ConfigError, match="--factor"):
         mezzotint("trace", "import", "my_gaps.Gaps", "gaps.txt", "-o", "o", "--factor", "0")
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(mezzotint.traces.sources, "__path__", [*mezzotint.traces.sources.__path__, str(tmp_path)])
+    monkeypatch.setattr(sources, "__path__", [*sources.__path__, str(tmp_path)])
     assert mezzotint("trace", "import", "my-gaps", "gaps.txt", "-o", "o") == 0  # a file of the folder is found by name
 
 

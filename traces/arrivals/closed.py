@@ -24,6 +24,7 @@ class Closed:
     think_s: Span = 0.0
 
     def schedule(self, own_clock_s: Times, rng: np.random.Generator) -> Schedule:
+        # Service times are not known yet: without thinking alone no arrival comes later than this.
         rounds = math.ceil(len(own_clock_s) / self.outstanding) - 1
         check_last("arrivals: the last request arrives", self.think_s * max(rounds, 0))
         return Schedule(np.zeros(min(self.outstanding, len(own_clock_s))), self.think_s)

@@ -41,6 +41,7 @@ class Day:
     def profile(self) -> RateProfile:
         """Rate over time, minute by minute."""
         edges_s: Times = np.linspace(0.0, DAY_S, round(DAY_S / STEP_S) + 1, dtype=np.float64)
+        # The rate of a minute is that of its middle, or the peak would come half a minute late.
         shape = day_cycle(edges_s[:-1] + STEP_S / 2, self.day_ratio, self.peak_hour)
         return RateProfile(edges_s, self.rate_rpm / 60.0 * shape)
 

@@ -40,6 +40,7 @@ class LoadGen:
         twister = np.random.RandomState(self.seed % 2**32)  # the load generator's own kind
         uniform = np.frombuffer(twister.bytes(8 * max(rows - 1, 0)), "<u8").astype(np.float64) / 2.0**64
         uniform = np.minimum(uniform, np.nextafter(1.0, 0.0))  # the largest round to 1
+        # Cut like the generator's conversion to integers, or later gaps drift (test_loadgen_gaps_match_mt19937).
         gaps = np.floor(-np.log(1.0 - uniform) / (self.rate_rpm / 60.0) * 1e9)
         if not gaps.sum() < MAX_SPAN_S * 1e9:
             raise TraceError(
@@ -47,7 +48,10 @@ class LoadGen:
                 f"{MAX_SPAN_S:g} s; raise it"
             )
         gaps_ns = gaps.astype(np.int64)
+        # Summed as integers: the generator's times have no rounding error of their own.
         times_ns = np.concatenate([np.zeros(1, np.int64), np.cumsum(gaps_ns)])
+        # The request that reaches the duration is still issued
+        # (test_loadgen_stops_at_its_minimum_requests_and_duration).
         last = max(int(np.searchsorted(times_ns, self.least_s * 1e9)), self.least_requests - 1)
         if last >= rows:
             expected = max(self.least_requests, self.least_s * self.rate_rpm / 60.0)

@@ -27,6 +27,8 @@ class RateProfile:
         """
         unit = np.cumsum(rng.exponential(1.0, count))
         so_far = np.concatenate([[0.0], np.cumsum(self.rate_hz * np.diff(self.edges_s))])
+        # Whole periods apart: the rate repeats, and interpolation sees one period
+        # (test_arrival_times_invert_the_integrated_rate).
         rounds, rest = np.divmod(unit, so_far[-1])
         times_s = rounds * self.edges_s[-1] + np.interp(rest, so_far, self.edges_s)
         return np.maximum.accumulate(times_s)  # a sum of periods may round to just below the end of the last one

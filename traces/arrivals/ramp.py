@@ -38,4 +38,5 @@ class Ramp:
     def schedule(self, own_clock_s: Times, rng: np.random.Generator) -> Schedule:
         count = len(own_clock_s)
         gaps_s = 60.0 / self.rates_rpm(count)
+        # The gap after the last request separates nothing, but its rate is the end of the ramp.
         return Schedule(np.cumsum(np.concatenate([np.zeros(min(count, 1)), gaps_s[:-1]])))

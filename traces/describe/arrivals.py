@@ -13,6 +13,9 @@ Floats = npt.NDArray[np.float64]
 HOUR_S = 3600.0
 WINDOWS_S = (60.0, 300.0, 900.0, 3600.0)
 
+MIN_COUNT = 20
+"""Fewest gaps or windows of a statistic."""
+
 
 @dataclass(frozen=True, slots=True)
 class ArrivalStatistics:
@@ -48,8 +51,8 @@ class ArrivalStatistics:
         }
 
 
-def arrival_statistics(arrival_s: Floats, min_count: int = 20) -> ArrivalStatistics:
-    """Measure arrivals, (n,) seconds, never falling; statistics of fewer than `min_count` gaps or windows are None."""
+def arrival_statistics(arrival_s: Floats) -> ArrivalStatistics:
+    """Measure arrivals, (n,) seconds, never falling; statistics of fewer than `MIN_COUNT` gaps or windows are None."""
     since_s = arrival_s - arrival_s[0]
     gap_s = np.diff(arrival_s)
     span_s = float(since_s[-1])
@@ -62,14 +65,14 @@ def arrival_statistics(arrival_s: Floats, min_count: int = 20) -> ArrivalStatist
     dispersion = {}
     for window_s in WINDOWS_S:
         windows = int(span_s // window_s)
-        if windows >= min_count:
+        if windows >= MIN_COUNT:
             dispersion[window_s] = _dispersion(since_s[since_s < windows * window_s] // window_s, windows)
     return ArrivalStatistics(
         gap_s=gap_s,
         rpm=hours / length_s * 60.0,
         by_hour=_of_day(of_day, span_s) if has_day else None,
-        gap_cv=_variation(gap_s, min_count),
-        gap_cv_by_hour=_by_hour(gap_s, of_day[1:], min_count) if has_day else None,
+        gap_cv=_variation(gap_s),
+        gap_cv_by_hour=_by_hour(gap_s, of_day[1:]) if has_day else None,
         dispersion=dispersion,
     )
 
@@ -93,10 +96,10 @@ def _of_day(of_day: npt.NDArray[np.int64], span_s: float) -> Floats:
     return shares
 
 
-def _by_hour(gap_s: Floats, of_day: npt.NDArray[np.int64], min_count: int) -> Floats:
-    return np.array([_variation(gap_s[of_day == hour], min_count) for hour in range(24)], np.float64)  # None is NaN
+def _by_hour(gap_s: Floats, of_day: npt.NDArray[np.int64]) -> Floats:
+    return np.array([_variation(gap_s[of_day == hour]) for hour in range(24)], np.float64)  # None is NaN
 
 
-def _variation(gap_s: Floats, min_count: int) -> float | None:
+def _variation(gap_s: Floats) -> float | None:
     mean = float(gap_s.mean()) if gap_s.size else 0.0
-    return float(gap_s.std()) / mean if gap_s.size >= min_count and mean > 0 else None
+    return float(gap_s.std()) / mean if gap_s.size >= MIN_COUNT and mean > 0 else None

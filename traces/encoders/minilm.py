@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from mezzotint.extras import remedy
 from mezzotint.networks.quiet import quiet
 from mezzotint.settings.ranges import Count
 from mezzotint.traces.encoders.vectors import Floats, by_length
@@ -37,7 +38,7 @@ class MiniLM:
             tokenizer, model = self._loaded
         except ImportError as error:
             raise TraceError(
-                f"the MiniLM encoder needs packages that are not installed ({error}); pip install 'mezzotint[text]'"
+                f"the MiniLM encoder needs packages that are not installed ({error}); {remedy('text')}"
             ) from error
         vectors = np.zeros((len(prompts), self.dim), np.float32)
         with torch.inference_mode():

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from mezzotint.extras import remedy
 from mezzotint.settings.ranges import Count
 from mezzotint.traces.error import TraceError
 from mezzotint.traces.similarity.bound import Bound, fit
@@ -165,5 +166,5 @@ def _faiss() -> Any:
     try:
         import faiss
     except ImportError:
-        raise TraceError("search=approximate needs faiss; install it with: pip install 'mezzotint[ann]'") from None
+        raise TraceError(f"search=approximate needs faiss; {remedy('ann')}") from None
     return faiss

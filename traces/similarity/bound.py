@@ -34,6 +34,7 @@ class Bound:
         """Return the short vectors, (n, p + 1), of ``vectors`` (n, d)."""
         on_axes = vectors @ self.axes
         rest = np.einsum("ij,ij->i", vectors, vectors) - np.einsum("ij,ij->i", on_axes, on_axes)
+        # The rest is a difference of sums, which may round to below zero.
         return np.column_stack((on_axes, np.sqrt(np.maximum(rest, 0.0)))).astype(np.float32, copy=False)
 
 
@@ -63,6 +64,7 @@ def cheapest(source: SimilaritySource, rows: int, floor: float, nearest: bool = 
     queries = np.concatenate([source.queries(row, row + 1) for row in rows_queried]) @ rotation
     artifacts = source.artifacts(sample) @ rotation
     products = queries @ artifacts.T
+    # A search compares a row with earlier ones alone.
     products[rows_queried[:, None] <= sample] = -np.inf
     threshold = np.maximum(products.max(axis=1, keepdims=True), floor) if nearest else np.float32(floor)
     step = max(1, rotation.shape[1] // 16)
@@ -84,7 +86,9 @@ def _rotation(source: SimilaritySource, sample: NDArray[np.int64]) -> Floats:
         if given.dtype != np.float32:
             raise TypeError(f"{what} vectors: found {given.dtype}, expected float32")
     vectors = np.concatenate([source.artifacts(sample), *(source.queries(row, row + 1) for row in sample[:QUERIES])])
+    # In double precision, since the axes have to be orthonormal for the bound to hold.
     moments: NDArray[np.float64] = vectors.T.astype(np.float64) @ vectors
+    # eigh sorts ascending; the axes of the largest moments come first.
     return np.ascontiguousarray(np.linalg.eigh(moments)[1][:, ::-1], np.float32)
 
 

@@ -66,7 +66,9 @@ class ExactIndex:
         held = self._slots
         slots = np.fromiter(self._changed, np.int64, len(self._changed))
         if len(bounds) < held.used:
+            # The set grew since the block was compared: what is new is among the changed slots.
             bounds = np.concatenate((bounds, np.full(held.used - len(bounds), -np.inf, np.float32)))
+        # A slot may be free again, and keep its old vector until it is reused (test_every_search_matches_brute_force).
         bounds[slots] = np.where(held.entry[slots] >= 0, held.short[slots].dot(query), -np.inf)
         return bounds
 
@@ -76,5 +78,6 @@ class ExactIndex:
         self._queries = self._source.queries(self._start, self._stop)
         self._queries_short = self._bound.short(self._queries)
         self._bounds = self._queries_short @ held.short[: held.used].T
+        # A free slot still holds the vector of the artifact that left it.
         self._bounds[:, held.entry[: held.used] < 0] = -np.inf
         self._changed = {}

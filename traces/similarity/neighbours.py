@@ -61,12 +61,16 @@ class Neighbours:
         start, stop, ends, rows, units, complete = self._heads
         if not start <= row < stop:
             start, stop = row, min(row + BLOCK, len(self.ends))
+            # first, last: for each row of the block, where its list begins in ``self.rows`` and ends in the head's own
+            # lists.
             first = np.concatenate(([self.ends[row - 1] if row else 0], self.ends[row : stop - 1]))
             known = self.ends[row:stop] - first
             count = np.minimum(known, HEAD)
             last = np.cumsum(count)
+            # places: positions in ``self.rows``, the first ``count`` of each row end to end.
             places = np.arange(last[-1]) + np.repeat(first - last + count, count)
             ends, rows, units = [0, *last.tolist()], self.rows[places].tolist(), self.units[places].tolist()
+            # A list longer than the head has further neighbours, however complete it is.
             complete = (self.complete[row:stop] & (known <= HEAD)).tolist()
             self._heads = start, stop, ends, rows, units, complete
         at = row - start
@@ -111,6 +115,8 @@ def _blocks(
     bound = cheapest(source, rows, floor)
     groups = _grouped(source.artifacts(part) for part in _cut(np.arange(rows)))
     short = np.concatenate([bound.short(source.artifacts(part)) for part in _cut(groups.first)])
+    # begin counts rows, end neighbours: the search resumes after both
+    # (test_neighbours_are_computed_once_and_an_interrupted_search_resumes).
     begin, end = len(done), int(done[-1]) if len(done) else 0
     off = None if progress else True
     with tqdm(total=rows * rows, initial=begin**2, desc="find neighbours", bar_format=BAR, disable=off) as bar:
@@ -118,6 +124,7 @@ def _blocks(
             stop = min(start + QUERIES, rows)
             at, neighbour, unit = _sorted(*_block(source, bound, groups, short, start, stop, floor), rows)
             found = np.bincount(at, minlength=stop - start)
+            # rank: place in the row's own list, since pairs are sorted by row.
             rank = np.arange(len(at)) - np.repeat(np.cumsum(found) - found, found)
             ends = end + np.cumsum(np.minimum(found, max_neighbours))
             end = int(ends[-1])
@@ -125,6 +132,7 @@ def _blocks(
                 ends,
                 neighbour[rank < max_neighbours].astype(np.int32),
                 unit[rank < max_neighbours].astype(np.int32),
+                # Of a list that is cut, neighbours are unknown from there on; equal counts cut nothing.
                 found <= max_neighbours,
             )
             bar.update(stop**2 - start**2)  # a row is compared with all before it
@@ -150,8 +158,10 @@ class _Groups:
 def _grouped(parts: Iterable[Floats]) -> _Groups:
     """Group the rows of ``parts``, one after another, by their vectors."""
     numbers: dict[bytes, int] = {}
+    # By bytes: equal vectors have equal similarities to the bit, close ones do not.
     hashes = (hashlib.blake2b(row, digest_size=16).digest() for part in parts for row in np.ascontiguousarray(part))
     number = np.array([numbers.setdefault(each, len(numbers)) for each in hashes], np.int64)
+    # Stable, so that the rows of a group ascend: _block takes those before a row as a prefix.
     rows = np.argsort(number, kind="stable")
     size = np.bincount(number)
     start = np.cumsum(size) - size
@@ -163,30 +173,42 @@ def _block(
 ) -> tuple[Indices, Indices, Indices]:
     """Return (query - start, earlier row, millionths) of all pairs at or above the floor, queries start..stop-1."""
     full = source.queries(start, stop)
+    # Four index spaces follow. at: row of the block less ``start``. query: number of a distinct vector of the block.
+    # group: number of a group of equal artifacts. neighbour, first: rows of the trace.
     distinct = _grouped([full])
+    # last: for each query, the last row of the block that asks it.
     last = np.zeros(len(distinct.first), np.int64)
     np.maximum.at(last, distinct.number, np.arange(start, stop))
+    # Groups come in the order of their first rows: those from the last row of the block on have no earlier row.
     query, group = _candidates(
         bound.short(full[distinct.first]), short[: np.searchsorted(groups.first, stop - 1)], floor
     )
+    # Before the costly comparison: a group of which no row is earlier than any row of the query.
     earlier = groups.first[group] < last[query]
     query, group = query[earlier], group[earlier]
     exact = _similarities(source, full[distinct.first], query, groups.first[group])
+    # The bound lets pairs below the floor pass; the similarity itself decides.
     reach = exact >= floor
     query, group, unit = query[reach], group[reach], np.rint(exact[reach] * UNIT).astype(np.int64)
     # expand distinct queries to their rows, then groups of artifacts to theirs
+    # pair: position among the pairs of a query and a group that are left, which are sorted by query.
     count = np.bincount(query, minlength=len(last))
     at, pair = _spread((np.cumsum(count) - count)[distinct.number], count[distinct.number])
     group, unit = group[pair], unit[pair]
+    # known: rows of each group before ``stop``, the first ones of its rows.
     known = np.bincount(groups.number[:stop], minlength=len(groups.first))
+    # pair: position among the pairs of a row of the block and a group; place: position in ``groups.rows``.
     pair, place = _spread(groups.start[group], known[group])
     at, neighbour = at[pair], groups.rows[place]
+    # Again, by row: of equal queries the earlier ones have fewer earlier rows, and no row is its own neighbour
+    # (test_neighbours_match_a_comparison_of_all_pairs).
     earlier = neighbour < at + start
     return at[earlier], neighbour[earlier], unit[pair][earlier]
 
 
 def _candidates(queries: Floats, artifacts: Floats, floor: float) -> tuple[Indices, Indices]:
     """Return the pairs of short vectors whose bound reaches the floor, by query."""
+    # A bound may round to below the product that it bounds (test_every_search_matches_brute_force).
     lowest = np.float32(floor) - SLACK
     found = [(np.empty(0, np.int64),) * 2]
     for low in range(0, len(artifacts), ARTIFACTS):
@@ -194,6 +216,7 @@ def _candidates(queries: Floats, artifacts: Floats, floor: float) -> tuple[Indic
         query, group = np.divmod(np.flatnonzero((queries @ some.T).ravel() >= lowest), len(some))
         found.append((query, group + low))
     query, group = (np.concatenate(column) for column in zip(*found, strict=True))
+    # Artifacts came part by part; all that follows takes the pairs of a query as one run.
     order = np.argsort(query, kind="stable")
     return query[order], group[order]
 
@@ -212,6 +235,7 @@ def _similarities(source: SimilaritySource, queries: Floats, query: Indices, row
             some = slice(at, min(at + PAIRS, end))
             np.matmul(source.artifacts(row[some]).astype(np.float64), one, out=products[some])
         begin = end
+    # 1e-12 of a product is 1e-12 * UNIT of a unit.
     halves = np.flatnonzero(np.abs(products * UNIT % 1.0 - 0.5) < 1e-12 * UNIT)
     exact = np.round(products, DECIMALS)
     exact[halves] = similarity(queries[query[halves]], source.artifacts(row[halves]))
@@ -220,6 +244,7 @@ def _similarities(source: SimilaritySource, queries: Floats, query: Indices, row
 
 def _sorted(at: Indices, neighbour: Indices, unit: Indices, rows: int) -> tuple[Indices, Indices, Indices]:
     """Sort by query, then by similarity, highest first, then by row: as one number each, of less than 2^63."""
+    # At most QUERIES rows x 2 * UNIT + 1 similarities x rows: below 2^63 for traces of up to 9 billion rows.
     top = unit.max(initial=0)
     span = int(top - unit.min(initial=0)) + 1
     key = np.sort((at * span + (top - unit)) * rows + neighbour)

@@ -64,6 +64,7 @@ class Slots:
         top = bounds.argmax()
         # ``dot``, because ``@`` sometimes warned of an invalid value although all are finite
         reached = self.vectors[top if among is None else among[top]].dot(query)
+        # Twice, since both the bound and the product that it is compared with may be off by SLACK.
         slots = np.flatnonzero(bounds >= max(np.float32(floor), reached) - 2 * SLACK)
         if not len(slots):
             return None
@@ -71,15 +72,18 @@ class Slots:
             slots = among[slots]
         products = self.vectors[slots].dot(query)
         slots = slots[products >= products.max() - 2 * SLACK]
+        # Rounded, so that equal similarities are ties on every machine (test_exact_search_breaks_ties_by_age).
         exact = np.round(self.vectors[slots].astype(np.float64).dot(query.astype(np.float64)), DECIMALS)
         highest = exact.max()
         if not highest >= floor:
             return None
+        # Entries are numbered as they come, so the least is the oldest.
         return int(self.entry[slots[exact == highest]].min()), float(highest)
 
     def _make(self, block: int) -> tuple[Floats, Floats]:
         """Make the vectors and short vectors of the artifacts of a block of rows."""
         if len(self._blocks) == BLOCKS:
+            # Rows come in ascending order, so the block made first is needed last.
             del self._blocks[next(iter(self._blocks))]
         vectors = self._source.artifacts(np.arange(block * ROWS, min((block + 1) * ROWS, self._rows)))
         self._blocks[block] = made = vectors, self._bound.short(vectors)

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mezzotint.extras import remedy
 from mezzotint.settings.ranges import Amount, Count
 from mezzotint.traces.error import TraceError
 from mezzotint.traces.sources import Streamed, keep_rows, with_row_numbers
@@ -140,9 +141,7 @@ def _from_hub() -> pa.Table:
     try:
         import datasets
     except ImportError:
-        raise TraceError(
-            f"{HUB_FILE}: fetching it needs datasets; install it with pip install 'mezzotint[hub]', or name a file"
-        ) from None
+        raise TraceError(f"{HUB_FILE}: name a file, or fetch it, which needs datasets; {remedy('hub')}") from None
     try:
         return datasets.load_dataset("parquet", data_files=HUB_FILE, split="train").with_format("arrow")[:]
     except Exception as error:  # network layers raise many types; the remedy is the same

@@ -18,7 +18,7 @@ def day_cycle(time_s: Floats, day_ratio: float, peak_hour: float) -> Floats:
 
     `day_ratio` = exp(2 k) is the highest rate over the lowest.
     """
-    from scipy.special import i0
+    from scipy.special import i0  # slow to import, and most traces have no day; numpy's differs in the last bit
 
     swing = math.log(day_ratio) / 2
     rate: Floats = np.exp(swing * np.cos(2 * np.pi * (time_s / DAY_S - peak_hour / 24))) / i0(swing)

@@ -170,7 +170,7 @@ def order_times(count: int, first: int) -> pa.Array:
     return pa.array(np.arange(first, first + count, dtype=np.float64))
 
 
-def slices(table: pa.Table, rows: int = ROWS) -> Tables:
-    """Yield the table in slices of at most `rows` rows."""
-    for start in range(0, table.num_rows, rows):
-        yield table.slice(start, rows)
+def slices(table: pa.Table) -> Tables:
+    """Yield the table in slices of at most `ROWS` rows."""
+    for start in range(0, table.num_rows, ROWS):
+        yield table.slice(start, ROWS)

@@ -67,7 +67,7 @@ class Family:
     predict: Callable[[Any, StepInput, Residuals | None], torch.Tensor]
     steering: Steering | None = None
     inputs: Callable[[Any, Mapping[str, torch.Tensor], torch.Tensor, float], Inputs] = lambda _, rows, *__: dict(rows)
-    sigmas: Callable[[int], np.ndarray | None] = lambda steps: None
+    sigmas: Callable[[int], np.ndarray | None] = lambda _: None
     two_passes: bool = True
     packs: int = 1
     float32_latents: bool = False

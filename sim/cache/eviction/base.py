@@ -5,6 +5,7 @@ from mezzotint.sim.protocols import Item
 FINAL = 0
 """The K of a final image."""
 
+# An item is its entry above its K; a record is its key above the item. 2^40 entries, K below 16,384.
 K_BITS = 14
 K_MASK = (1 << K_BITS) - 1
 ITEM_BITS = 54

@@ -37,11 +37,13 @@ class Lcbfu(Eviction):
         assume_use_counts(run, "LCBFU", self.ageing, self.initial_uses)
 
     def added(self, entry: int, ks: tuple[int, ...], row: int) -> None:
+        # A lane for each K: within one, new records ascend, since the age never falls.
         first = (self._age << ITEM_BITS) + (entry << K_BITS)
         for lane, record in self._lanes.get(ks) or self._find_lanes(ks):
             lane.append(record + first)
 
     def used(self, item: Item) -> None:
+        # A final image has K = 0 and saves alike; its score is its uses.
         steps = item & K_MASK or 1
         uses = (self._items.uses(item) or self.initial_uses) + 1
         self._items.rise(item, self._age + uses * steps, uses)
@@ -50,6 +52,7 @@ class Lcbfu(Eviction):
         items = self._items
         victims = items.pop(count)
         if self.ageing:
+            # The last victim's whole key, not its uses: LCBFU ages in saved steps.
             self._age = items.last
         return victims
 

@@ -40,6 +40,7 @@ class Lfu(Eviction):
         assume_use_counts(run, "LFU", self.ageing, self.initial_uses)
 
     def added(self, entry: int, ks: tuple[int, ...], row: int) -> None:
+        # Uses above, time below: among equal uses the least recent goes first. 2^40 events outlast any trace.
         first = (self._age + self.initial_uses << TIME_BITS) + self._time + 1
         self._lane.extend([key << ITEM_BITS | item for key, item in enumerate(items_of(entry, ks), first)])
         self._time += len(ks)
@@ -53,6 +54,7 @@ class Lfu(Eviction):
     def victims(self, count: int) -> list[Item]:
         items = self._items
         victims = items.pop(count)
+        # The key without its time: the age of newcomers is a number of uses.
         if self.ageing:
             self._age = items.last >> TIME_BITS
         return victims

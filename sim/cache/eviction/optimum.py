@@ -74,9 +74,12 @@ class Optimum(Eviction):
         return [self._victim() for _ in range(count)]
 
     def _victim(self) -> Item:
+        # A next use that is past is no next use: its item would never leave
+        # (test_artifact_cache_matches_a_linear_search_of_a_list).
         self._replan_past()
         while True:
             next_use, item = heappop(self._heap)
+            # Else it was planned again since: one entry of the heap for each plan, and only the last counts.
             if self._next.get(item) == -next_use:
                 del self._next[item], self._row_of[item]
                 return item
@@ -89,6 +92,7 @@ class Optimum(Eviction):
                 if self._next.get(item) == row:
                     self._plan(item, now)
         self._planned_until = now
+        # Outdated entries pile up with replans; each rebuild is paid by as many of them.
         if len(self._heap) > 2 * len(self._next) + 64:
             self._heap = [(-next_use, item) for item, next_use in self._next.items()]
             heapify(self._heap)
@@ -98,6 +102,7 @@ class Optimum(Eviction):
         self._next[item] = next_use
         if next_use < self._uses.n:
             self._due.setdefault(next_use, []).append(item)
+        # The furthest next use first; of equal ones the smallest item, which is the oldest entry and its smallest K.
         heappush(self._heap, (-next_use, item))
 
     def _shapes(self, rows: int) -> NDArray[np.int64]:
@@ -129,6 +134,7 @@ class PossibleUses:
     def next(self, row: int, k: int, now: int) -> int:
         """Return the first row from ``now`` on that could start from the state of ``row`` at ``k``; n if none can."""
         start, stop = self.ends[row - 1] if row else 0, self.ends[row]
+        # Left: row ``now`` is the next to arrive, and may use it.
         start += np.searchsorted(self.rows[start:stop], now)
         usable = (
             self.skips[start:stop] > 0 if k == FINAL else (self.skips[start:stop] >= k) & self.same_shape[start:stop]
@@ -142,8 +148,10 @@ def possible_uses(
     """Invert ``neighbours``, every row's earlier neighbours; rows of one shape have one number in ``shapes`` (n,)."""
     rows = len(neighbours.ends)
     uses = np.repeat(np.arange(rows), np.diff(neighbours.ends, prepend=0))
+    # Stable, so that the uses of a row stay ascending: ``next`` searches them.
     order = np.argsort(neighbours.rows, kind="stable")
     units, unit_of = np.unique(neighbours.units, return_inverse=True)
+    # Once for each different similarity: the selector is a function of Python.
     skips = np.array([selector.skip(similarity.similar(unit / UNIT)) for unit in units.tolist()], np.int64)[unit_of]
     same_shape = shapes[uses] == shapes[neighbours.rows]
     ends = np.cumsum(np.bincount(neighbours.rows, minlength=rows))

@@ -35,6 +35,7 @@ class Random(Eviction):
         if not self._drawn:
             self._drawn = self._rng.random(DRAWS_PER_CALL).tolist()
         items = self._items
+        # A draw from a block: a call of the generator takes longer than the rest. Below 1, so the place is in range.
         place = int(self._drawn.pop() * len(items))
         item, items[place] = items[place], items[-1]
         items.pop()

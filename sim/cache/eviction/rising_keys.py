@@ -70,11 +70,13 @@ class RisingKeys:
         heap, risen, touched = self._heap, self._risen, self._touched
         fronts, lanes, lane_bits = self._fronts, self._lanes, self._lane_bits
         touched_entries = len(touched)
+        # Lanes that were empty when last looked at may have got items since.
         if self._drained:
             self._refill()
         popped: list[Item] = []
         record = 0
         while count:
+            # Records compare by key, then by item: among equals the oldest entry, of an entry the smallest K.
             if fronts and (not heap or fronts[0] < heap[0]):
                 record = fronts[0]
                 lane = lanes[record & lane_bits]
@@ -86,6 +88,8 @@ class RisingKeys:
                     self._drained.append(lane)
                 item = record & _ITEM
                 entry = item >> K_BITS
+                # Its record is out of date; the current one competes in the heap
+                # (test_eviction_matches_its_brute_force_model).
                 if entry < touched_entries and touched[entry] and item in risen:
                     heappush(heap, risen[item][0])
                     continue
@@ -93,6 +97,7 @@ class RisingKeys:
                 record = heap[0]
                 item = record & _ITEM
                 current = risen[item][0]
+                # It rose again since: keys only rise, so the record in the heap was a lower bound.
                 if current != record:
                     heapreplace(heap, current)
                     continue

@@ -9,12 +9,10 @@ from mezzotint.settings.ranges import Count
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.request import Request
 from mezzotint.sim.core.workload import serves_videos
-from mezzotint.sim.execution.feature_cache.feature_similarity import AssumedFeatureSimilarity, MeasuredFeatureSimilarity
+from mezzotint.sim.execution.feature_cache.feature_similarity import AssumedFeatureSimilarity
 from mezzotint.sim.execution.feature_cache.overhead import Overhead
 from mezzotint.sim.execution.feature_cache.step_costs import MixedStepCosts, PerStepCosts
 from mezzotint.sim.protocols import Run, StepCosts
-
-FeatureSimilarity = AssumedFeatureSimilarity | MeasuredFeatureSimilarity
 
 Step = Callable[[Sequence[Request]], Cost]
 
@@ -46,12 +44,12 @@ class PatchLevel:
     weighted by the pixels of the requests.
 
     Args:
-        likeness: feature similarity, assumed or measured.
+        likeness: feature similarity.
         overhead: cost of comparing, masking and filling in.
         consecutive: maximum number of steps in a row in which a patch reuses a block.
     """
 
-    likeness: FeatureSimilarity
+    likeness: AssumedFeatureSimilarity
     overhead: Overhead
     consecutive: Count = 2
     _sums: dict[tuple[str, int, int, int, int], list[float]] = field(init=False, default_factory=dict, repr=False)
@@ -92,7 +90,7 @@ class WholeImage:
         consecutive: steps in a row that a block is reused at most.
     """
 
-    likeness: FeatureSimilarity
+    likeness: AssumedFeatureSimilarity
     overhead: Overhead
     consecutive: Count = 2
     _similar: dict[tuple[str, int, int, int], Sequence[float]] = field(init=False, default_factory=dict, repr=False)

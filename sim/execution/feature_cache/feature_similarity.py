@@ -1,14 +1,12 @@
 """Feature similarity: the share of blocks whose input is close to that of the step before, so that output is reused."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Annotated, Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 from annotated_types import MinLen
 
-from mezzotint.backends.likeness import SimilarityTable, read
 from mezzotint.settings.ranges import Count, Share
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.protocols import Run
@@ -61,55 +59,3 @@ class AssumedFeatureSimilarity:
             )
         by_side = sorted(self.shares[model].items())
         return float(np.interp(pixels, [side**2 for side, _ in by_side], [share for _, share in by_side]))
-
-
-@dataclass(slots=True)
-class MeasuredFeatureSimilarity:
-    """A similarity measured by `mezzotint calibrate feature-similarity`, by model, size and step.
-
-    A schedule of another length takes the measured step at the same fraction of the schedule. A size between measured
-    ones is interpolated linearly in pixels; outside them it takes the nearest.
-
-    Args:
-        path: the file that the command wrote.
-        names: model of this run -> model in the file, if the two names differ.
-    """
-
-    path: str
-    names: dict[str, str] = field(default_factory=dict)
-    _table: SimilarityTable = field(init=False, repr=False)
-
-    def open(self) -> SimilarityTable:
-        """Read and return the table. Raises ConfigError if the file is missing or is no such table."""
-        try:
-            self._table = read(Path(self.path))
-        except ValueError as error:
-            raise ConfigError(f"feature_cache.likeness.path: {error}") from None
-        return self._table
-
-    def bind(self, run: Run) -> None:
-        self.open()
-        run.assume("share of patch-blocks like those of the step before", self.path, self._table.measured_on)
-
-    def patch_shares(self, model: str, width: int, height: int, steps: int) -> Sequence[float]:
-        return self._interpolated(model, width * height, steps, "patch_share")
-
-    def image_shares(self, model: str, width: int, height: int, steps: int) -> Sequence[float]:
-        return self._interpolated(model, width * height, steps, "image_share")
-
-    def _interpolated(self, model: str, pixels: int, steps: int, column: str) -> list[float]:
-        name = self.names.get(model, model)
-        curves: Mapping[int, Any] = self._table.curves(name, column)
-        if not curves:
-            raise ConfigError(
-                f"{self.path}: nothing was measured of {name}, only of {', '.join(self._table.models)}; measure it, or "
-                f"name a model to take instead with '+feature_cache.likeness.names.{model}=NAME'"
-            )
-        known = sorted(curves)
-        rows = [np.asarray(curves[size]) for size in known]
-        # Step 0 has no step before it; later ones are matched by their fraction of the schedule.
-        resampled = [
-            row[1 + np.minimum(np.arange(steps - 1) * (len(row) - 1) // max(steps - 1, 1), len(row) - 2)]
-            for row in rows
-        ]
-        return [0.0, *(float(np.interp(pixels, known, shares)) for shares in np.array(resampled).T)]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mezzotint.backends.base import BackendError
+from mezzotint.extras import remedy
 from mezzotint.settings.choice import choice
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.streams import stream
@@ -40,7 +41,7 @@ def selector(**given: Any) -> None:
     options = Options(**given)
     # torch takes seconds to import, and is not in the base install
     if missing := [name for name in ("torch", "diffusers", "transformers", "torchmetrics") if find_spec(name) is None]:
-        raise BackendError(f"making images needs {', '.join(missing)}; install with: pip install 'mezzotint[live]'")
+        raise BackendError(f"making images needs {', '.join(missing)}; {remedy('live')}")
     from mezzotint.backends.calibrate.machine import machine
     from mezzotint.backends.diffusers_.networks.architectures import architecture
     from mezzotint.sim.fit.selector.live import open_models

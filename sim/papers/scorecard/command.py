@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mezzotint.extras import INSTALL
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.papers.scorecard.options import (
     RESULTS,
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
 
 FAILED = 2
 """Exit status if an experiment failed; --check has it too, since a row that is not run is never lost."""
-
-NEEDS_EXTRA = "pip install 'mezzotint["
-"""Part of every error that names a missing extra: its rows are "not run" and do not count as failed."""
 
 
 def compare(
@@ -78,7 +76,8 @@ def compare(
     for error, commands in made.failed.items():
         more = f" (and {len(commands) - 1} more)" if len(commands) > 1 else ""
         print(f"mezzotint: cannot run {commands[0]}{more}: {error}", file=sys.stderr)
-    failed = FAILED if any(NEEDS_EXTRA not in error for error in made.failed) else 0
+    # an absent package leaves its rows not run
+    failed = FAILED if any(INSTALL not in error for error in made.failed) else 0
     if check:
         for each in made.columns:
             print(f"{each.name}: {page.tally(each.rows)}")

@@ -28,9 +28,6 @@ DESIGNS = ("vanilla", "batch-server", "nirvana", "modm-quality", "modm-throughpu
 FEW = (1, 2, 3, 4, 6, 8)
 """Numbers of the first kind of GPU in clusters of two kinds."""
 
-RENTING = ("mezzotint.sim.control.autoscaler.Autoscaler", "mezzotint.sim.control.foresight.Foresight")
-"""Controllers that order and give back GPUs while a run goes on."""
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidate:
@@ -332,7 +329,7 @@ def _made(
     services = {key: PaidService(**value) for key, value in paid.items()}
     if any(service.usd_per_h is None for service in services.values()):
         raise _LeftOut("the price of one of its services is not known")
-    rents = (plain.get("controller") or {}).get("_target_") in RENTING
+    rents = "startup_s" in (plain.get("controller") or {})  # of a controller that orders GPUs while a run goes on
     made = []
     for name in ready:
         for few in FEW if others else (0,):

@@ -11,6 +11,7 @@ from hydra.core.override_parser.types import Glob, QuotedString
 from omegaconf import DictConfig, OmegaConf
 
 from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.run.completion import complete_override
 from mezzotint.sim.run.config.choices import groups
 from mezzotint.sim.run.config.compose import Files
 from mezzotint.sim.run.config.override import readable
@@ -22,7 +23,9 @@ MAX_JOBS = 1024
 Overrides = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[KEY=VALUE ...]", help="settings and choices; --cfg job prints all, `mezzotint list` the groups"
+        metavar="[KEY=VALUE ...]",
+        help="settings and choices; --cfg job prints all, `mezzotint list` the groups",
+        autocompletion=complete_override,
     ),
 ]
 ConfigDir = Annotated[

@@ -1,7 +1,7 @@
 """Validate values of a configuration against type annotations.
 
 ``true`` is not 1, and NaN is not a number. An integer is accepted as a float, and a whole float (1e4, as Hydra reads
-it) as an integer. Ranges (conf/ranges.py) are enforced.
+it) as an integer. Ranges (mezzotint/settings/ranges.py) are enforced.
 """
 
 import dataclasses

@@ -7,7 +7,7 @@ from mezzotint.settings.ranges import Count, Seconds
 from mezzotint.sim.core.clock import CONTROL
 from mezzotint.sim.core.request import Request
 from mezzotint.sim.protocols import Run, Scheduler, Worker
-from mezzotint.sim.scheduling.batching.former import Batch, check_max_batch
+from mezzotint.sim.scheduling.batching.dynamic import Batch, check_max_batch
 
 
 @dataclass(slots=True)
@@ -66,6 +66,7 @@ class MlperfBatching(Scheduler):
         due_s = self._last_arrival_s + self.batch_timeout_s
         if not self._forming:
             return
+        # Another request came since: the harness waits for a pause of the whole timeout.
         if due_s > now_s:
             self._timeout_set = True
             self._run.clock.at(due_s, CONTROL, self._on_timeout)
@@ -75,6 +76,7 @@ class MlperfBatching(Scheduler):
     def _form(self, now_s: float) -> None:
         self._formed.append(self._forming)
         self._forming, self._last_formed_s = deque(), now_s
+        # One worker: a batch is one worker's, and others find nothing formed.
         for worker in self._run.cluster.idle():
             self._run.pull(worker)
             return

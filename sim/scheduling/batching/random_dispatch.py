@@ -11,7 +11,7 @@ from mezzotint.sim.core.request import DISCARDED, Request
 from mezzotint.sim.core.streams import DISPATCH
 from mezzotint.sim.core.workload import standalone_s
 from mezzotint.sim.protocols import Run, Scheduler, Worker
-from mezzotint.sim.scheduling.batching.former import check_max_batch
+from mezzotint.sim.scheduling.batching.dynamic import check_max_batch
 
 
 @dataclass(slots=True)

@@ -36,7 +36,9 @@ class OneResolution(Discipline):
         queues = self._queues.get(worker)
         if not queues:
             return None
+        # Before the first step the batch has only joining requests; one of them tells its resolution.
         batch = self.executor.active(worker) or self.executor.joining(worker)
+        # By the number of arrival, since a dictionary's order is that of the resolutions' first requests.
         oldest = min(queues, key=lambda resolution: queues[resolution][0])
         resolution = _resolution(batch[0]) if batch else oldest
         if resolution not in queues or (resolution != oldest and not self.overtake):

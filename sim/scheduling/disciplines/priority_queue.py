@@ -23,6 +23,8 @@ class PriorityQueue:
     _waiting: int = field(init=False, default=0, repr=False)
 
     def add(self, worker: Worker, rank: Rank, request: Request) -> None:
+        # The row breaks ties, so that requests themselves are never compared
+        # (test_shortest_remaining_runs_the_requests_with_fewest_steps_left).
         heappush(self._queues.setdefault(worker, []), (rank, request.row, request))
         self._waiting += 1
 
@@ -40,6 +42,7 @@ class PriorityQueue:
     def leave(self, worker: Worker) -> Sequence[Request]:
         left = [request for _, _, request in self._queues.pop(worker, ())]
         self._waiting -= len(left)
+        # In the order of arrival: where they go next they queue anew.
         return sorted(left, key=lambda request: request.row)
 
     def __len__(self) -> int:

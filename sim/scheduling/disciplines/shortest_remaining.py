@@ -46,6 +46,7 @@ class ShortestRemaining(Discipline):
         """At a step boundary, preempt the running request with the most remaining work if the queue head has less."""
         while (head := self._queue.first(worker)) is not None and not worker.has_capacity:
             active = [(self._remaining_s(request), request.row, request) for request in self.executor.active(worker)]
+            # Of equal remaining work the later row gives way, and never a request to one that came after it.
             if not active or max(active)[:2] <= head[:2]:
                 return
             remaining_s, _, longest = max(active)

@@ -122,14 +122,17 @@ class Slack(Discipline):
         if not classes:
             return None
         executor = self.executor
+        # A batch changes at boundaries only; the next one asks again.
         if not executor.is_at_boundary(worker):
             executor.at_boundary(worker, self._run.pull)
             return None
         if not self.overlap:
             executor.charge_overhead(worker, self.decide_s)
+        # Requests admitted at this boundary count as of the batch before they step.
         joining = executor.joining(worker)
         batch = [*executor.active(worker), *joining]
         class_of = self._class_of.get(worker, {})
+        # Requests that left are forgotten now and then; each time would cost more than they do.
         if len(class_of) > 4 * self.executor.max_batch:
             class_of = {request: class_of[request] for request in batch}
         self._class_of[worker] = class_of
@@ -140,9 +143,11 @@ class Slack(Discipline):
             for request_class in batch_classes:
                 by_size[request_class.size] += 1
             counts = tuple(by_size)
+        # A candidate that is late makes room for the next one, at the same boundary.
         while classes:
             candidate, new_s, heads = self._candidate(classes, counts, now_s)
             deadline_s, _, request = candidate.waiting[0]
+            # An end at the very deadline is in time (test_slack_scheduler_matches_algorithm_1).
             if now_s + candidate.before_s + candidate.steps_left * new_s + candidate.after_s > deadline_s:
                 self._take(classes, candidate)
                 self._run.end(request, DISCARDED, DISCARD_REASON)
@@ -174,8 +179,10 @@ class Slack(Discipline):
             remaining_s = request_class.before_s + request_class.steps_left * step_s + request_class.after_s
             heads.append((deadline_s - remaining_s, request_class.standalone_s))
             slack = (deadline_s - now_s - remaining_s) / request_class.standalone_s
+            # Of equal slack the earlier row: the order of classes is one of a dictionary.
             if (slack, row) < min_slack:
                 min_slack, candidate, new_s = (slack, row), request_class, step_s
+                # The candidate stays first among the heads, where Refusal expects it.
                 heads[0], heads[-1] = heads[-1], heads[0]
         return candidate, new_s, heads
 
@@ -223,6 +230,7 @@ class Slack(Discipline):
             ahead_s = 0.0
             for request_class in batch_classes[len(batch_classes) - joining :]:
                 ahead_s += request_class.before_s
+            # Who has fewest steps left ends first, and its decoding delays all that end later.
             for place in sorted(range(len(batch)), key=lambda place: batch[place].steps_left):
                 besides[place] = ahead_s = ahead_s + batch_classes[place].after_s
         return [
@@ -271,23 +279,29 @@ class Refusal:
         slack = (latest_s - now_s) / standalone_s
         change_s = latest_s - now_s  # until the candidate itself is late
         for other_s, other_alone_s in self.heads:
+            # Slack falls by time over standalone latency: only of a shorter request can it overtake from above.
             if other_alone_s < standalone_s:  # its slack falls faster
                 crossing_s = ((other_s - now_s) / other_alone_s - slack) / (1 / other_alone_s - 1 / standalone_s)
                 change_s = min(change_s, crossing_s)
         steps = change_s / step_s if step_s > 0.0 else inf
         if self.active:
             steps = min(steps, self._steps_until_on_time(now_s, step_s))
+        # Rounded down: too early a decision is repeated, too late a one is wrong
+        # (test_refused_request_is_reconsidered_when_slack_order_or_lateness_changes).
         return max(floor(min(steps, 1e9)), 1 if now_s == self.refused_s else 0)
 
     def _steps_until_on_time(self, now_s: float, step_s: float) -> float:
         """Return the steps until the most urgent active request would be on time, or another is more urgent."""
         request, besides_s, standalone_s = self.active[self.urgent]
         late_s = now_s + request.steps_left * self.new_s + besides_s + self.extra_s - request.deadline_s
+        # Steps took less than expected: it would be in time now.
         if late_s <= 0.0:
             return 0.0
         gain_s, drift_s, cur_s = self.new_s - step_s, step_s - self.cur_s, self.cur_s
         steps = late_s / gain_s if gain_s > 0.0 else inf
         if self.candidate_steps is not None:
+            # From then on the candidate would end after the urgent request, and its last stage no longer counts
+            # (test_slack_scheduler_matches_algorithm_1).
             steps = min(steps, max(request.steps_left - self.candidate_steps, 0))
         urgent_slack = (request.deadline_s - now_s - (request.steps_left * cur_s + besides_s)) / standalone_s
         for request, besides_s, other_s in self.active:

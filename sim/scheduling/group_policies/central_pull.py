@@ -65,7 +65,7 @@ class CentralPull(GroupPolicy):
             raise ConfigError("group_policy.backfill: found true with gate=false, which holds no tails; set gate=true")
 
     def bind(self, run: Run, view: StageView) -> None:
-        self._view, self._groups = view, GroupQueues.of(run, view, self.degree)
+        self._view, self._groups = view, GroupQueues.of(view, self.degree)
         self._is_tail = run.add_column("tail", bool, default=False)
         self._free = dict.fromkeys(self._groups.all)
         self._by_risk = {beta: [] for beta in (self.beta, *(() if self.band is None else (self.band.beta,)))}
@@ -78,6 +78,8 @@ class CentralPull(GroupPolicy):
         if not is_tail:
             self._queued[progress] = None
             for beta, heap in self._by_risk.items():
+                # age + beta x estimate, without the present instant, which all share: the order never changes while
+                # they wait.
                 heappush(heap, (progress.request.arrival_s - beta * estimate_s, progress.number, progress))
             return
         group = self._group_of_tail()
@@ -99,6 +101,7 @@ class CentralPull(GroupPolicy):
 
     def decide(self, now_s: float) -> Iterator[Launch]:
         while self._queued and self._free:
+            # A group that runs a tail would have to wait for the end of a step.
             group = min(self._free, key=lambda each: (each.running is not None, each.number))
             del self._free[group]
             progress = self._riskiest()
@@ -133,6 +136,8 @@ class CentralPull(GroupPolicy):
         for group in [each for each in self._held if each in self._free]:
             first, *others = self._held.pop(group)
             starts = group.running is None and not group.tails
+            # Queued tails run last in, first out: the last one queued is the one that starts
+            # (test_tail_gate_is_replayed_exactly_on_its_own_seconds).
             for progress in [*others, first] if starts else [first, *others]:
                 self._groups.enqueue(progress)
         if self.backfill:

@@ -80,6 +80,7 @@ class EarliestDeadline(GroupPolicy):
 
     def decide(self, now_s: float) -> list[Launch]:
         left = self._view.claimed.count(0)
+        # Nobody came, and no more GPUs are idle than the last decision left: it would decide the same.
         if not self._new and (not left or (left <= self._idle and not self._waiting)):
             self._idle = left
             return []
@@ -96,6 +97,7 @@ class EarliestDeadline(GroupPolicy):
             left = self._widen(chosen, left)
         for progress in chosen:
             del self._waiting[bisect_left(self._waiting, (urgency(progress),))]
+        # Before the launches are made, while ``_running`` holds those of earlier decisions alone.
         self._interrupt([each for each in self._new if each not in chosen], left)
         self._new.clear()
         launches = []
@@ -131,6 +133,8 @@ class EarliestDeadline(GroupPolicy):
                 wider = self._wider(progress, degree, left)
                 if wider:
                     chosen[progress] = wider
+                    # From the most urgent again after each step
+                    # (test_every_reference_table_is_equal_request_by_request).
                     left -= wider - degree
                     break
             else:
@@ -151,10 +155,12 @@ class EarliestDeadline(GroupPolicy):
         if not self._waiting:
             settled = self.fit == "greedy" or self._is_faster_when_wider(progress, degree)
             return progress.left if settled else steps
+        # At its next boundary a more urgent request takes its GPUs.
         if self._waiting[0][0] < urgency(progress):
             return steps
         if self.fit == "greedy" or degree == 1:
             return progress.left
+        # With idle GPUs the next decision may widen it again, so it has to come at the next boundary.
         return steps if self._idle else self._steps_until_narrower(progress, degree, now_s)
 
     def _steps_until_narrower(self, progress: Progress, degree: int, now_s: float) -> int:
@@ -167,6 +173,8 @@ class EarliestDeadline(GroupPolicy):
             gained_s = view.cost(progress, narrower).step_s - step_s
             late_s = now_s + view.remaining_s(progress, narrower) - progress.request.deadline_s
             if gained_s > 0.0:
+                # Each step on the wider group gains time, until the narrower one keeps the deadline, too: at that
+                # boundary the rule chooses it. Rounded to a boundary, up.
                 rounds = ceil((late_s / gained_s - TOLERANCE) / self.steps)
                 steps = min(steps, max(1, rounds) * self.steps)
         return steps
@@ -181,6 +189,8 @@ class EarliestDeadline(GroupPolicy):
         first = min(map(urgency, left_waiting), default=None)
         for progress, (degree, is_alone) in list(self._running.items()):
             if first is not None:
+                # It is more urgent than all that wait: they cannot take its GPUs
+                # (test_tie_falls_as_with_a_decision_at_every_boundary).
                 if urgency(progress) < first and (self.fit == "greedy" or degree == 1 or not is_alone):
                     continue
             elif idle <= self._idle or not self._wider(progress, degree, idle):

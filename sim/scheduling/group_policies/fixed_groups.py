@@ -142,6 +142,7 @@ class FixedGroups(GroupPolicy):
         if not progress.left:
             return
         lane = self._lane_of[progress]
+        # Without the number: of ties the request that ran last goes on.
         if self.order == "srtf" and lane.queue and lane.queue[0][0][:2] < self._rank(progress, lane)[:2]:
             self._push(lane, progress)
             lane.owner = None
@@ -151,6 +152,7 @@ class FixedGroups(GroupPolicy):
         lane = self._lane_of[progress]
         queued = [each for _, each in lane.queue]
         if progress in queued:
+            # What is left of it grew, so its rank and the backlog are computed anew.
             lane.queue.clear()
             lane.queued_s = 0.0
             for each in queued:
@@ -170,9 +172,11 @@ class FixedGroups(GroupPolicy):
                 lane.owner = self._pop(lane)
                 for rival in lane.rivals:
                     if rival.owner is not None:
+                        # From the next boundary on both run one step at a time, in turn.
                         self._view.interrupt(rival.owner)
             decided.append((lane, owner is not None))
         self._changed.clear()
+        # Once all owners of the instant are known: a launch of all steps needs that no rival has one.
         return [self._launch(lane, ahead) for lane, ahead in decided]
 
     def _launch(self, lane: Lane, ahead: bool) -> Launch:
@@ -192,6 +196,7 @@ class FixedGroups(GroupPolicy):
         _, progress = heappop(lane.queue)
         lane.queued_s -= self._view.remaining_s(progress, len(lane.gpus))
         if not lane.queue:
+            # Exactly 0: rounding must not make an empty queue look longer than another.
             lane.queued_s = 0.0
         return progress
 

@@ -118,8 +118,10 @@ class Pools(GroupPolicy):
 
     def at_boundary(self, progress: Progress, now_s: float) -> None:
         assert progress.group is not None
+        # All GPUs of a group are of one pool.
         freed = self._of_gpu[progress.group.gpus[0]]
         for gpu in progress.group.gpus:
+            # Ascending, so that the lowest numbers are taken first, as by the other policies.
             insort(freed.idle, gpu)
         if not progress.left:
             return

@@ -234,6 +234,8 @@ class PreemptClass(GroupPolicy):
             self._debt = max(0.0, self._debt + (now_s > progress.request.deadline_s) - self.late_share)
 
     def decide(self, now_s: float) -> list[Launch]:
+        # First: which boundaries are to come must be right before anything is compared with them
+        # (test_settled_launches_run_as_a_decision_at_every_step).
         if self._unstarted:
             self._interrupt_delayed(now_s)
         idle, is_pressed = self._idle(), self._urgent > 0 or self._debt > 0.0
@@ -261,6 +263,8 @@ class PreemptClass(GroupPolicy):
                     last = self._last(progress)
                     groups = self._eligible(last, idle, gives_way and self.give_way == "demote")
                     offers.append((progress, self._candidates(progress, last, groups, now_s)))
+        # Of selections worth the same the first found stays: priority and deadline decide ties
+        # (test_every_reference_table_is_equal_request_by_request).
         offers.sort(key=lambda offer: self._order[offer[0]])
         return best_selection(offers)
 
@@ -352,6 +356,7 @@ class PreemptClass(GroupPolicy):
             return launches
         others: Others | None = None
         launched = {each.progress for each in launches}
+        # GPUs that became idle, another pressure, or a request left waiting: else earlier launches stay as they are.
         is_changed = idle & ~before[0] or before[1:] != self._state[1:] or not launched.issuperset(came)
         if is_changed and self._settled:
             others = self._others(is_pressed, now_s)
@@ -361,6 +366,8 @@ class PreemptClass(GroupPolicy):
                     self._view.interrupt(progress)
         for at, (progress, gpus, *_) in enumerate(launches):
             last, steps = progress.group, progress.left
+            # It claims its old GPUs too until the next boundary, at which the policy decides again
+            # (test_settled_launches_run_as_a_decision_at_every_step).
             if last is not None and last.gpus != gpus:
                 continue
             if steps == 1 or progress.index + 1 < len(progress.stages):
@@ -370,6 +377,7 @@ class PreemptClass(GroupPolicy):
             late_s = max(0.0, now_s + seconds - progress.request.deadline_s)
             if due_s < inf and cost.step_s:
                 until_due_s = due_s - now_s - cost.seconds(progress.done, 0, stage_steps)
+                # Up to the boundary at which one that is aside is due, and takes a GPU.
                 steps = min(steps, max(1, ceil(until_due_s / cost.step_s - TOLERANCE)))
             lateness = 1.0 + late_s / self._standalone_s[progress]
             last_s = now_s + cost.seconds(progress.done, steps - 1, stage_steps)
@@ -421,6 +429,8 @@ class PreemptClass(GroupPolicy):
         by_gpu: dict[int, float] = {}
         if others.new:
             for group in self._eligible(None, free, False):
+                # The lowest bit, its first GPU: of groups that share it only one can run, so the sum over first GPUs is
+                # a bound.
                 first = group.mask & -group.mask
                 by_gpu[first] = max(by_gpu.get(first, 0.0), others.new.get(group.degree, 0.0))
         for last, stopped in self._stopped.items():
@@ -458,6 +468,7 @@ class PreemptClass(GroupPolicy):
             if each.degree in costs and costs[each.degree][0] < seconds:
                 return False
         saved = 1.0 - self._view.remaining_s(progress, group.degree) / self._standalone_s[progress]
+        # By more than rounding: of what is worth as much, the tie decides, and that needs a decision.
         return (1.0 + max(0.0, saved)) / settled.lateness > self._most(others, idle | group.mask) + ROUNDING
 
     def _find(self, last: Group | None, idle: int, gives_way: bool) -> tuple[Group, ...]:
@@ -515,6 +526,7 @@ class PreemptClass(GroupPolicy):
 
 def _rivals(candidates: Sequence[Candidate], better: Sequence[Candidate]) -> bool:
     """Return True if one of ``candidates`` is worth as much as the one of ``better`` on the same group."""
+    # Equal but for rounding may win a tie, so the search goes on.
     worth = {each.claims: each.worth - ROUNDING for each in better}
     return any(each.worth >= worth[each.claims] for each in candidates)
 
@@ -533,6 +545,7 @@ def best_selection(offers: Sequence[tuple[Progress, list[Candidate]]]) -> tuple[
                     continue
                 key, total = claimed | candidate.claims, worth + candidate.worth
                 known = longer.get(key)
+                # Strictly more: of ties the earlier one stays.
                 if known is None or total > known.worth:
                     longer[key] = Selection(total, (*chosen, (progress, candidate)))
         selections = longer

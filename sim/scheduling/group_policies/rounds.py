@@ -72,7 +72,11 @@ class Rounds(GroupPolicy):
         self._in_system -= 1
 
     def _schedule(self, number: int) -> None:
+        # From the first tick, not from the last: sums of rounds would drift away from the grid
+        # (test_every_reference_table_is_equal_request_by_request).
         self._tick_s = self._first_s + number * self.round_s
+        # First the tick, which opens the decision: calls of one instant and order run as scheduled
+        # (test_work_begins_only_at_a_tick_and_ends_by_the_next_one).
         self._clock.at(self._tick_s, DISPATCH, self._tick, number)
         self._view.decide_at(self._tick_s)
 
@@ -127,6 +131,7 @@ class Rounds(GroupPolicy):
                 self._options[progress] = self._remaining(progress)
             best_s = min(seconds for _, seconds in self._options[progress])
             if now_s + self.round_s + best_s <= progress.request.deadline_s:
+                # Added to all alike, so that no choice depends on it.
                 worth = [each + 1.0 for each in worth]  # deferred: always worth more than running it on any GPU
                 continue
             degree = self._kept(progress, now_s)
@@ -134,10 +139,13 @@ class Rounds(GroupPolicy):
                 del self._in_time[number]  # and never again
             gain = 1.0 - DEGREE_PENALTY * degree
             if degree:
+                # Downwards, so that a request is counted once (test_most_requests_survive_rather_than_the_first).
                 for used in range(gpus, degree - 1, -1):
-                    if worth[used - degree] + gain >= worth[used]:  # of ties the later request
+                    # >=: of ties the later request (test_every_reference_table_is_equal_request_by_request).
+                    if worth[used - degree] + gain >= worth[used]:
                         worth[used] = worth[used - degree] + gain
                         chosen[used] = (*chosen[used - degree], (progress, degree))
+        # The first maximum, which uses the fewest GPUs.
         return dict(chosen[worth.index(max(worth))])
 
     def _fill(self, chosen: dict[Progress, int], gpus: int, now_s: float) -> dict[Progress, int]:

@@ -31,7 +31,7 @@ class SuperP95(GroupPolicy):
     _is_tail: RequestColumn = field(init=False, repr=False)
 
     def bind(self, run: Run, view: StageView) -> None:
-        self._view, self._groups = view, GroupQueues.of(run, view, self.degree)
+        self._view, self._groups = view, GroupQueues.of(view, self.degree)
         self._is_tail = run.add_column("tail", bool, default=False)
 
     def arrived(self, progress: Progress, now_s: float) -> None:

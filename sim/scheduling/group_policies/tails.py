@@ -14,7 +14,7 @@ from annotated_types import Ge, Le
 from mezzotint.settings.ranges import MOST, Count, Positive, Share
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.progress import Progress
-from mezzotint.sim.protocols import Launch, Run, StageView
+from mezzotint.sim.protocols import Launch, StageView
 
 
 @dataclass(slots=True)
@@ -42,6 +42,7 @@ class TailQuota:
     def is_tail(self, estimate_s: float) -> bool:
         """Count the next request, and return True if it is a tail."""
         self.counted += 1
+        # Before the request is judged: it may spend the credit that it earned itself.
         self._credits += self.counted % self.every == 0
         self._shortest_s = min(self._shortest_s, estimate_s)
         self._longest_s = max(self._longest_s, estimate_s)
@@ -103,7 +104,7 @@ class GroupQueues:
     _changed: dict[GroupQueue, None] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def of(cls, run: Run, view: StageView, degree: int) -> "GroupQueues":
+    def of(cls, view: StageView, degree: int) -> "GroupQueues":
         """Return the cluster's GPUs in groups of ``degree``. Raises ConfigError if they do not divide evenly."""
         gpus = len(view.claimed)
         if gpus % degree:
@@ -140,6 +141,7 @@ class GroupQueues:
         group.running = None
         self._changed[group] = None
         if progress.left and not assigned.is_tail:
+            # It keeps its place: a normal request is never preempted, and goes on with its next stage.
             group.normals.appendleft(progress)
         elif progress.left:
             later = (place for place, tail in enumerate(group.tails) if tail.number > progress.number)
@@ -170,6 +172,8 @@ class GroupQueues:
         assert group is not None
         if assigned.is_tail:
             group.assigned_tails += sign
+            # Exactly 0 when nobody is left: rounding must not make an idle group look busy, since the least loaded is
+            # chosen.
             group.tail_s = group.tail_s + sign * assigned.estimate_s if group.assigned_tails else 0.0
         else:
             group.assigned_normals += sign

@@ -50,6 +50,7 @@ def frontier(step_s: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
     for degree, seconds in step_s:
         if found and seconds >= found[-1][1]:
             continue
+        # As fast as none before and no dearer: the narrower one has no use.
         while found and degree * seconds <= found[-1][0] * found[-1][1]:
             found.pop()
         found.append((degree, seconds))
@@ -76,6 +77,7 @@ def least_gpu_seconds(steps: int, budget_s: float, step_s: Sequence[tuple[int, f
         if cost < lowest:
             lowest, found = cost, [(steps, degree)]
         for other, other_s in narrower:
+            # The division may round up to one step too many.
             count = int((budget_s - steps * seconds) / (other_s - seconds))
             while count and count * other_s + (steps - count) * seconds > budget_s:
                 count -= 1
@@ -98,6 +100,7 @@ def pack(options: Sequence[Sequence[tuple[int, int]]], gpus: int) -> list[int]:
     best = [max(range(len(each)), key=lambda number: (each[number][1], -each[number][0])) for each in options]
     if sum(each[number][0] for each, number in zip(options, best, strict=True)) <= gpus:
         return best
+    # -1: no choice takes exactly so many GPUs.
     sums = [0] + [-1] * gpus
     picks: list[list[int]] = []
     for each in options:
@@ -109,6 +112,7 @@ def pack(options: Sequence[Sequence[tuple[int, int]]], gpus: int) -> list[int]:
                     after[taken], pick[taken] = before + value, number
         sums = after
         picks.append(pick)
+    # Of equal sums the fewest GPUs: what is left serves late requests and widens others.
     taken = max(range(gpus + 1), key=lambda count: (sums[count], -count))
     chosen = []
     for each, pick in zip(reversed(options), reversed(picks), strict=True):
@@ -120,6 +124,7 @@ def pack(options: Sequence[Sequence[tuple[int, int]]], gpus: int) -> list[int]:
 def fitting(cost: StageCost, done: int, steps: int, left: int, round_s: float) -> int:
     """Return how many of the ``left`` of ``steps`` fit into ``round_s``, with ``done`` behind."""
     step_s = cost.step_s
+    # One more than the division says, which may round down; the loops take back what does not fit.
     count = min(left, int(round_s / step_s) + 1) if step_s > 0.0 else left
     if done and done + count < steps:  # neither the text encoder nor the VAE
         while count and step_s * count > round_s:
@@ -226,6 +231,8 @@ class TetriServe(GroupPolicy):
 
     def _open_at(self, time_s: float) -> None:
         self._next_s, self._is_due = time_s, True
+        # The round is opened first, then decided: calls of one instant and order run as scheduled
+        # (test_without_deadlines_nothing_is_late_and_every_step_runs_once).
         self._run.clock.at(time_s, DISPATCH, self._open, time_s)
         self._view.decide_at(time_s)
 
@@ -283,6 +290,7 @@ class TetriServe(GroupPolicy):
             in_time = list(chosen)
             left = self._add_late(chosen, left)
             if self.scale_up and left:
+                # First those that can be in time; late requests get what they leave.
                 left = self._widen(in_time, chosen, left)
                 self._widen(list(chosen), chosen, left)
         batches = self._join(chosen, now_s) if self.max_batch > 1 else {}
@@ -356,6 +364,7 @@ class TetriServe(GroupPolicy):
             degree, steps = self._best_effort(progress)
             if degree > left:
                 break
+            # Only now: one that does not fit stays the first of the late ones.
             heappop(self._late)
             chosen[progress] = degree, steps
             left -= degree
@@ -404,6 +413,7 @@ class TetriServe(GroupPolicy):
         for progress in chosen:
             if progress.batch_key is not None:
                 with_room.setdefault(progress.batch_key, []).append(progress)
+        # A late request fails for the batch's sake alone, so one that is alike in steps fails too.
         refused: set[tuple[Progress, int, int, bool]] = set()  # late requests alike are refused alike
         self._late.sort()  # a sorted list is a heap
         joined: set[Progress] = set()

@@ -93,6 +93,7 @@ def best_placement(
         loads = [pool_load(pool, work_s, runs, weights, memory_bytes) for pool in pools]
         counts = divide(loads, gpus)
         load = max(part / count for part, count in zip(loads, counts, strict=True))
+        # Partitions come with the fewest pools first; a gain within rounding is none.
         if best is None or load < best.load * (1 - 1e-9):
             best = Placement(pools, counts, load)
     assert best is not None
@@ -112,10 +113,12 @@ def knapsack(rewards: Sequence[Mapping[int, float]], gpus: int) -> list[int]:
     best = np.full(gpus + 1, -inf)
     best[0] = 0.0
     chosen = np.zeros((len(rewards), gpus + 1), np.int64)
+    # From the last request to the first, so that ``chosen`` is read from the first on: of equal plans it serves that.
     for at, of_degree in reversed(list(enumerate(rewards))):
         found = best.copy()
         for degree, reward in of_degree.items():
             if degree <= gpus:
+                # reward + degree: what an idle GPU costs is credited to those that work.
                 with_it = best[: gpus + 1 - degree] + (reward + degree)
                 better = with_it >= found[degree:]
                 better &= with_it > -inf
@@ -220,12 +223,14 @@ class TridentServe(GroupPolicy):
             left = dict(zip(best.pools, best.gpus, strict=True))
             placed: list[tuple[str, ...] | None] = [None] * len(self._view.claimed)
             for at, pool in enumerate(self._pool_of_gpu):
+                # GPUs that keep their pool load nothing.
                 if left.get(pool, 0):
                     placed[at], left[pool] = pool, left[pool] - 1
             free = [pool for pool, count in left.items() for _ in range(count)]
             self._pool_of_gpu = [pool or free.pop(0) for pool in placed]
             if first:
                 for at, pool in enumerate(self._pool_of_gpu):
+                    # Only before the first launch: later a GPU loads what its new pool lacks, and the run pays for it.
                     self._view.place((at,), pool)
             run.log_decision("divide", pools={"+".join(pool): n for pool, n in zip(best.pools, best.gpus, strict=True)})
         self._divided_s = now_s

@@ -46,6 +46,8 @@ class ByAddons(Router):
         wanted, model = request.addons or NO_ADDONS, request.model or ""
         outstanding = self._outstanding.get(worker, ())
         nets = {name for each in outstanding for name in (each.addons or NO_ADDONS).controlnets}
+        # Weights hold one set of LoRAs: what the last request sent there will leave
+        # (test_lora_of_the_last_request_sent_to_a_worker_is_not_missing_there).
         loras = set((outstanding[-1].addons or NO_ADDONS).loras) if outstanding else None
         missing = [
             Asset("controlnet", name, model)
@@ -54,11 +56,13 @@ class ByAddons(Router):
         ]
         if loras is None:
             loras = {asset.name for asset in worker.resident if asset.kind == "lora"}
+        # All of the set are loaded anew if one differs: the weights are restored first.
         if loras != set(wanted.loras):
             missing += [Asset("lora", name, model) for name in wanted.loras]
         return sum(worker.backend.load(asset).seconds for asset in missing)
 
     def sent(self, worker: Worker, request: Request, now_s: float) -> None:
+        # Before it is outstanding itself, or it would find its own add-ons there.
         self._work.sent(worker, request, now_s, self.missing_load_s(worker, request))
         self._outstanding.setdefault(worker, deque()).append(request)
 

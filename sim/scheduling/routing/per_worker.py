@@ -49,10 +49,12 @@ class PerWorkerQueues(Scheduler):
 
     def worker_changed(self, worker: Worker, now_s: float) -> None:
         self._update_workers()
+        # After the update, so that what is routed again sees the workers as they are now.
         for at in [at for at in self._seen if at is worker or at not in self._all]:
             if at not in self._all:
                 del self._seen[at]
             for request in self.discipline.leave(at):
+                # The router forgets it at the old worker before it counts it at the new one.
                 self.request_ended(request, now_s)
                 self._enqueue(request, now_s)
 
@@ -66,6 +68,7 @@ class PerWorkerQueues(Scheduler):
     def _enqueue(self, request: Request, now_s: float) -> None:
         worker = self._route(request, now_s)
         self.discipline.add(worker, request, now_s)
+        # The discipline knows it first: pull asks it for the next request, which may be another.
         if worker.has_capacity:
             self._run.pull(worker)
 

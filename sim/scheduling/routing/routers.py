@@ -108,6 +108,7 @@ class LeastWorkLeft(Router):
     def sent(self, worker: Worker, request: Request, now_s: float, loading_s: float = 0.0) -> None:
         """Add ``request`` to the load of ``worker``, with ``loading_s`` seconds on top of its standalone latency."""
         nanoseconds = self._expected_ns(worker, request) + round(loading_s * 1e9)
+        # From what is left now: an idle worker's end lies in the past.
         self._until_s[worker] = now_s + self.left_s(worker, now_s) + nanoseconds / 1e9
         self._load.add(worker, request, nanoseconds)
 
@@ -117,6 +118,7 @@ class LeastWorkLeft(Router):
     def left_s(self, worker: Worker, now_s: float) -> float:
         """Return the seconds to the end of what is outstanding on ``worker``, at most the sum of its latencies."""
         outstanding_s = self._load.total(worker) / 1e9
+        # At most the sum: the end was expected, and requests may have ended earlier than that.
         return min(max(self._until_s.get(worker, now_s) - now_s, 0.0), outstanding_s)
 
     def _expected_ns(self, worker: Worker, request: Request) -> int:
@@ -167,4 +169,5 @@ class OutstandingLoad:
         values = [(value or self.total)(worker) for worker in workers]
         lowest = min(values)
         tied = [worker for worker, found in zip(workers, values, strict=True) if found == lowest]
+        # No draw without a tie, so that the stream depends on ties alone.
         return tied[0] if len(tied) == 1 else tied[int(self._rng.integers(len(tied)))]

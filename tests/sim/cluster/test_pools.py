@@ -299,7 +299,7 @@ def test_pools_of_one_name_have_the_same_settings() -> None:
         (pools(("mi210", 1), ("{name: a40, colour: red}", 1)), r"cluster\.pools\.1\.gpu\.colour: .* no such setting"),
         ((*pools(("mi210", 1)), "++cluster.count=2"), r"cluster\.pools: found beside cluster\.gpu or cluster\.count"),
         (("cluster=mi210", f"++{pools(('mi210', 1))[1]}"), r"cluster\.pools: found beside .*add cluster=pools"),
-        (("cluster=pools", "backend=live"), r"cluster\.pools: backends\.\S+Live has no setting gpu"),
+        (("cluster=pools", "backend=live"), r"cluster\.pools: mezzotint\.backends\.\S+Live has no setting gpu"),
         (("cluster=pools", "backend.gpu=a40"), r"backend\.gpu: found 'a40' beside cluster\.pools"),
         (("cluster=pools", "scheduler=groups"), r"scheduler=groups: .* cluster\.pools has mi210, a40"),
         (("cluster=pools", "system=distrifusion"), r"controller=one-group: .* cluster\.pools has mi210, a40"),

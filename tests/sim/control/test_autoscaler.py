@@ -14,7 +14,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mezzotint.sim.control.autoscaler import Autoscaler, ScalingRule
-from mezzotint.sim.control.foresight import plan_rentals
 from mezzotint.sim.control.instances import Instances
 from mezzotint.sim.control.scaling_rules import (
     PendingRequests,
@@ -29,7 +28,6 @@ from mezzotint.sim.engine import Engine
 from mezzotint.sim.metrics.cost import cost
 from mezzotint.sim.metrics.time_series import series
 from mezzotint.sim.protocols import Controller, Run
-from mezzotint.sim.run.simulate import write
 from tests.sim.lab import FixedTimes, engine, simulated
 
 RULES = ("utilisation", "pending", "queueing-model", "foresight")
@@ -311,63 +309,9 @@ def test_queueing_rule_counts_the_steps_that_hits_run() -> None:
     assert simulated(*words, *hits).summary["gpu"]["seconds"] < 0.8 * full
 
 
-# -- perfect knowledge -----------------------------------------------------------------------------------------------
-
-
-def test_perfect_knowledge_is_no_dearer_than_the_cheapest_fixed_cluster() -> None:
-    def outcome(*words: str) -> tuple[float, float]:
-        summary = simulated(*WAVES, *words).summary
-        return summary["slo"]["2x"]["violation_rate"], summary["cost_usd"]["total"]
-
-    late, usd = outcome("controller=autoscale-foresight")
-    fixed = [outcome(f"cluster.count={count}") for count in range(1, 9)]
-    assert late == 0.0
-    assert usd < 0.8 * min(price for violations, price in fixed if violations <= late)
-    some_late, cheaper = outcome("controller=autoscale-foresight", "controller.late_share=0.05")
-    assert 0.0 < some_late <= 0.05
-    assert cheaper < usd
-
-
-def test_perfect_knowledge_of_a_finished_run_rents_for_its_hits(tmp_path: Path) -> None:
-    hits = ("system=nirvana", "hits=declared", "hits.hit_rate=1", "hits.mean_k=25")
-    write(simulated(*WAVES, *hits), tmp_path / "before")
-    words = (*WAVES, *hits, "controller=autoscale-foresight")
-    full, known = (simulated(*words, f"controller.folder={at}").summary for at in ("null", tmp_path / "before"))
-    assert known["slo"]["2x"]["violation_rate"] < 0.01
-    assert known["gpu"]["seconds"] < 0.8 * full["gpu"]["seconds"]
-    with pytest.raises(ConfigError, match="has 1500 requests and this run 1400; name a run of the same trace"):
-        simulated(*words, f"controller.folder={tmp_path / 'before'}", "trace.requests=1400")
-
-
-@given(
-    gaps=st.lists(st.floats(0.0, 60.0), min_size=1, max_size=60),
-    service_s=st.floats(1.0, 30.0),
-    patience=st.floats(1.0, 4.0),
-    lead_s=st.floats(0.0, 100.0),
-)
-@settings(deadline=None)
-def test_planned_gpus_serve_every_request_in_time(
-    gaps: list[float], service_s: float, patience: float, lead_s: float
-) -> None:
-    """First come, first served on the planned GPUs: each takes the request that waits longest."""
-    arrival_s = np.cumsum(gaps)
-    same = np.ones(len(gaps))
-    rentals = plan_rentals(arrival_s, service_s * same, patience * service_s * same, lead_s, 10**6)
-    free_s = sorted(rentals)
-    starts = []
-    for at_s in arrival_s.tolist():
-        start_s, until_s = min(
-            (max(at_s, from_s), until_s) for from_s, until_s in free_s if until_s > max(at_s, from_s)
-        )
-        free_s.remove(next(each for each in free_s if each[1] == until_s and max(at_s, each[0]) == start_s))
-        free_s.append((start_s + service_s, until_s))
-        starts.append(start_s)
-    assert (np.array(starts) + service_s <= arrival_s + patience * service_s * (1 + 1e-6)).all()
-
-
 # -- what cannot be ----------------------------------------------------------------------------------------------------
 
-UTILISATION, FORESIGHT = "controller=autoscale-utilisation", "controller=autoscale-foresight"
+UTILISATION = "controller=autoscale-utilisation"
 
 
 @pytest.mark.parametrize(
@@ -410,10 +354,6 @@ UTILISATION, FORESIGHT = "controller=autoscale-utilisation", "controller=autosca
             (UTILISATION, "system=edf-best-fit", "models=flux-dev-xdit", "arrivals.rate_rpm=4"),
             "controller: found Autoscaler, which orders GPUs to other roles, into groups or back; scheduler=stages",
         ),
-        ((FORESIGHT, "slo=[]"), "perfect knowledge plans for the first latency limit"),
-        ((FORESIGHT, "arrivals=closed"), "perfect knowledge needs arrival times"),
-        ((FORESIGHT, "executor=continuous-batching"), "plans one request at a time, and the executor runs 16"),
-        ((FORESIGHT, "controller.folder=nowhere"), "controller.folder: nowhere holds no run of the same trace"),
     ],
 )
 def test_what_cannot_be_is_refused(words: tuple[str, ...], message: str) -> None:

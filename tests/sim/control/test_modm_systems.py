@@ -16,7 +16,6 @@ MODM: dict[str, tuple[str, ...]] = {
     "modm-fixed": (),
     "modm-throughput": (),
     "modm-quality": (),
-    "modm-batched": ("extrapolate=warn", "scheduler.max_batch=2"),
 }
 VARIANTS = [(name, words, cluster) for name, words in MODM.items() for cluster in GPUS] + [
     ("modm-quality", ("scheduler=hit-miss-per-worker",), "mi210"),

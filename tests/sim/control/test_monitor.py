@@ -17,11 +17,8 @@ from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.model import Model
 from mezzotint.sim.core.plan import DECLARED, HIT, MISS, Plan
 from mezzotint.sim.core.request import COMPLETED, Request
-from mezzotint.sim.execution.sequential import Sequential
-from mezzotint.sim.execution.static_batch import StaticBatch
 from mezzotint.sim.frontend.direct import Direct
 from mezzotint.sim.protocols import Run
-from mezzotint.sim.scheduling.batching.hit_miss import HitMissBatching
 from mezzotint.sim.scheduling.hit_miss import HitMiss
 from mezzotint.sim.scheduling.hit_miss_per_worker import HitMissPerWorker
 from tests.sim.cluster.test_cluster import Acts
@@ -81,7 +78,7 @@ class Bounded:
     st.integers(0, 2**32),
     st.integers(2, 6),
     st.sampled_from(["quality", "throughput"]),
-    st.sampled_from([HitMiss, HitMissPerWorker, HitMissBatching]),
+    st.sampled_from([HitMiss, HitMissPerWorker]),
     st.floats(0, 1),
     st.sampled_from([0.0, 20.0, 400.0]),
     st.floats(20.0, 400.0),
@@ -95,10 +92,7 @@ def test_neither_switches_nor_outages_drop_a_request(
     gaps = rng.exponential(1.0, rows) * np.repeat(rng.choice([0.2, 4.0, 60.0], 6), rows // 6)
     hits = set(np.flatnonzero(rng.random(rows) < hit_rate).tolist())
     shared = mode == "quality"
-    if queues is HitMissBatching:
-        scheduler = HitMissBatching(3, 20.0, shared)
-    else:
-        scheduler = HitMissPerWorker() if queues is HitMissPerWorker else HitMiss(large_takes_hits=shared)
+    scheduler = HitMissPerWorker() if queues is HitMissPerWorker else HitMiss(large_takes_hits=shared)
     watch = Bounded(gpus if mode == "quality" else gpus - 1)
     run = engine(
         np.cumsum(gaps),
@@ -108,7 +102,6 @@ def test_neither_switches_nor_outages_drop_a_request(
         roles=["large"] * (gpus - 1) + ["large" if mode == "quality" else "small"],
         models=MODELS,
         scheduler=scheduler,
-        executor=StaticBatch(3) if queues is HitMissBatching else Sequential(),
         controllers=[
             Failures(mean_up_s=None if lost is None else 500.0, mean_down_s=90.0, lost=lost or "again"),
             GlobalMonitor(mode=mode, period_s=period_s),

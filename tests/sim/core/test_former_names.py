@@ -1,4 +1,4 @@
-"""Former names: a former override is answered with the present one, and an old run still runs."""
+"""Former names: a run of an earlier version is read, and runs again, in present names."""
 
 import json
 from importlib import import_module
@@ -7,63 +7,12 @@ from pathlib import Path
 import pytest
 
 from mezzotint.sim.cli import main
-from mezzotint.sim.core.former_names import present_config, present_word, table
+from mezzotint.sim.core.former_names import present_config, table
 from mezzotint.sim.metrics.run_files import read_config
 from mezzotint.sim.run.config.choices import choices, groups
-from tests.identity.forms import former_word
 
 RUNS = Path(__file__).with_name("former_runs")
 EXPECTED = json.loads((RUNS / "expected.json").read_text())
-
-
-@pytest.mark.parametrize(
-    ("word", "message"),
-    [
-        ("door=nirvana", "door= is now frontend=; write frontend=nirvana"),
-        ("door.search_s=0.2", "door.search_s= is now frontend.search_s=; write frontend.search_s=0.2"),
-        ("executor=whole-batch", "executor=whole-batch is now executor=static-batch"),
-        ("executor=step-by-step", "executor=step-by-step is now executor=continuous-batching"),
-        ("executor.limit=4", "executor.limit= is now executor.max_batch="),
-        ("space=image", "space= is now similarity=; write similarity=text-to-image"),
-        ("~predictor", "predictor= is now match_predictor="),
-        (
-            "system=nirvana selector.alpha_for.at_least={5:0.7}",
-            "selector.alpha_for.at_least= is now selector.alpha_for.thresholds=",
-        ),
-    ],
-)
-def test_former_name_is_refused_with_the_present_one(
-    word: str, message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["run", *word.split()]) == 2
-    assert message in capsys.readouterr().err
-
-
-def test_a_plugin_may_use_a_former_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "theirs.py").write_text(
-        "from mezzotint.sim.execution.sequential import Sequential\n\n\n"
-        "class Theirs(Sequential):\n"
-        "    def __init__(self, limit: int = 1) -> None:\n"
-        "        super().__init__()\n"
-        "        self.limit = limit\n"
-    )
-    (tmp_path / "executor").mkdir()
-    (tmp_path / "executor" / "whole-batch.yaml").write_text("# Theirs.\n_target_: theirs.Theirs\nlimit: 1\n")
-    monkeypatch.chdir(tmp_path)
-    options = ["--plugin", "theirs", "--config-dir", str(tmp_path)]
-    words = ["executor=whole-batch", "executor.limit=4", "trace.requests=5", "run.dir=run"]
-    assert main(["run", *options, *words]) == 0
-    assert read_config(tmp_path / "run")["executor"] == {"_target_": "theirs.Theirs", "limit": 4}
-
-
-@pytest.mark.parametrize("word", ["frontend=nirvana", "executor=sequential", "+trace.service=A", "~cache", "seed=1,2"])
-def test_present_override_stays(word: str) -> None:
-    assert present_word(word) == word
-
-
-@pytest.mark.parametrize("word", ["door=nirvana", "executor.limit=4", "executor=step-by-step", "space=text", "seed=3"])
-def test_former_and_present_overrides_are_inverse(word: str) -> None:
-    assert former_word(present_word(word)) == word
 
 
 @pytest.mark.parametrize("name", EXPECTED)
@@ -84,6 +33,18 @@ def test_report_reads_a_former_run_in_present_names(tmp_path: Path) -> None:
     assert config["cache"]["evict_by"] == "prompt"
     assert not {*table()["groups"]} & {*config}
     assert present_config(config) == config
+
+
+def test_run_with_a_plugin_of_a_former_name_stays() -> None:
+    """A plug-in may be called as our folders once were; a run of the present version has a class of ours."""
+    config = {
+        "scheduler": {"_target_": "mezzotint.sim.scheduling.fcfs.Fcfs"},
+        "eviction": {"_target_": "sim.mine.Best"},
+    }
+    assert present_config(config) == config
+    assert present_config({"eviction": {"_target_": "sim.cache.eviction.Lru"}}) == {
+        "eviction": {"_target_": "mezzotint.sim.cache.eviction.Lru"}
+    }
 
 
 def test_every_present_name_of_the_table_exists() -> None:

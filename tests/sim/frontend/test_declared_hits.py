@@ -212,7 +212,6 @@ SYSTEMS = {
     **dict.fromkeys(("nirvana-add-ons", "modm-add-ons"), "cluster=h800 models=sdxl"),
     "swiftdiffusion-nirvana": "cluster=h800 models=sdxl trace=synthetic-service-a",
     "modm-patched": "cluster=h100 models=sdxl",
-    "modm-batched": "scheduler.max_batch=2 extrapolate=warn",
 }
 
 

@@ -83,7 +83,7 @@ def test_index_change_is_visible_when_its_batch_is_done(
     """A search at any time finds what a replay of the batches up to then would hold."""
     index = VectorIndex(batch, period_s, 10_000 * change_s, outages)
     index.open(ExactIndex)
-    index.start_serving(0.0)
+    index.start_serving()
     now_s, entry, live, changes, looks = 0.0, 0, [], [], []
     for gap, what in steps:
         now_s += gap

@@ -1,5 +1,5 @@
-"""The first hour of a new user on the command line: choices, their list, and two own policies, in a folder that happens
-to hold a conf, a sim and a traces."""
+"""The first hour of a new user: choices, their list, and two own policies, in a folder that happens to hold modules
+named as our parts."""
 
 import json
 import os
@@ -13,26 +13,40 @@ import pytest
 from tests.conftest import REPOSITORY
 
 HERE = Path(__file__).parent
+MODULES = ("backends/__init__.py", "conf/__init__.py", "sim.py", "traces.py")
+FROM_PYTHON = """
+import backends, conf, sim, traces
+import mezzotint
+assert all(module.MINE for module in (backends, conf, sim, traces))
+sweep = mezzotint.sweep("system=vanilla,nirvana", "trace.requests=200", "hydra.launcher.n_jobs=2")
+print(*(run.summary["requests"]["completed"] for run in sweep))
+"""
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Make a folder with two policies, and with things of the user's under our names."""
+    """Make a folder with two policies, and with modules of the user's under our names."""
     for name in ("their_policies.py", "their_conf"):
         (shutil.copytree if (HERE / name).is_dir() else shutil.copy)(HERE / name, tmp_path / name)
-    for name in ("conf", "sim", "traces"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "notes.txt").write_text("mine")
+    for name in MODULES:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("MINE = True\n")
     return tmp_path
+
+
+def python(folder: Path, *words: str) -> str:
+    """Return what Python prints in ``folder``, which it imports from before all others; it must succeed."""
+    paths = {"PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, *words], cwd=folder, env={**os.environ, **paths}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def mezzotint(folder: Path, *words: str) -> str:
     """Return what the command prints; it must succeed."""
-    command = [sys.executable, "-P", "-m", "mezzotint.sim.cli", *words]
-    paths = {"PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, cwd=folder, env={**os.environ, **paths}, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return python(folder, "-m", "mezzotint.sim.cli", *words)
 
 
 def test_newcomer_lists_chooses_and_adds_policies(folder: Path) -> None:
@@ -51,3 +65,7 @@ def test_newcomer_lists_chooses_and_adds_policies(folder: Path) -> None:
     summaries = {name: json.loads((folder / name / "summary.json").read_text()) for name in ("lru", "own", "short")}
     assert all(each["requests"]["completed"] == each["requests"]["arrived"] > 0 for each in summaries.values())
     assert summaries["lru"]["cache"]["hit_rate"] != summaries["own"]["cache"]["hit_rate"]
+
+
+def test_users_modules_named_as_our_parts_hide_none_of_ours(folder: Path) -> None:
+    assert python(folder, "-c", FROM_PYTHON) == "200 200\n"

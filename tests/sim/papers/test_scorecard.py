@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from mezzotint.extras import remedy
 from mezzotint.sim.cli import main
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.papers.scorecard.measures.formulas import TargetMeasure, latency_s, reduction
@@ -240,9 +241,9 @@ def test_reproduce_names_what_could_not_be_run_and_what_is_dropped(
 
 
 @pytest.mark.parametrize(
-    ("error", "status"), [("no profile of sdxl", 2), ("needs faiss; install it with: pip install 'mezzotint[ann]'", 0)]
+    ("error", "status"), [("no profile of sdxl", 2), (f"search=approximate needs faiss; {remedy('ann')}", 0)]
 )
-def test_missing_extra_leaves_rows_not_run_and_is_no_failure(
+def test_missing_package_leaves_rows_not_run_and_is_no_failure(
     error: str, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def refused(config: dict[str, Any]) -> Outcome:

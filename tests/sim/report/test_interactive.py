@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import Callable
 from html.parser import HTMLParser
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -177,6 +178,12 @@ def test_name_is_never_part_of_an_expression() -> None:
 
     assert expressions(spec)
     assert not any("evil_name" in each for each in expressions(spec))
+
+
+def test_page_carries_the_notices_of_the_scripts_in_it() -> None:
+    notices = (files("mezzotint.sim.report") / "vega" / "LICENSE").read_text(encoding="utf-8")
+    assert f"<!--\n{notices.rstrip()}" in shown()
+    assert "--" not in notices  # which would end the comment
 
 
 def test_page_fetches_nothing_and_draws_without_scripts_too() -> None:

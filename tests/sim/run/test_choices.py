@@ -55,7 +55,6 @@ NEEDED = {
     "controller=timetable": ["controller.at={0:{large:8,small:8}}"],
     "controller=modm-hindsight": ["controller.folder=f"],
     "failures=outages": ["failures.outages={0:[[600,900]]}"],
-    "feature_cache=patch-level-measured": ["feature_cache.likeness.path=f"],
     "hits=declared": ["hits.hit_rate=0.5"],
     "encoder=clip": ["encoder.weights=f"],
     "encoder=precomputed": ["encoder.path=v.npy", "encoder.prompts=p.parquet"],
@@ -469,7 +468,7 @@ def test_setting_value_is_checked_against_its_annotation() -> None:
     for key, value, expected in (
         ("part", 5, "found 5, expected Eviction or null"),
         ("named", 5, "found 5, expected a mapping with _target_"),
-        ("named", fifo, r"sim\.cache\.eviction\.fifo\.Fifo is no Named: it lacks name"),
+        ("named", fifo, r"mezzotint\.sim\.cache\.eviction\.fifo\.Fifo is no Named: it lacks name"),
         ("needed", None, "found None, expected a mapping with _target_"),
         ("word", fifo, r"found \{'_target_': .*\}, expected a or b"),
         ("several", 5, r"found 5, expected typing\.List"),

@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from mezzotint.sim.cli import main
-from mezzotint.sim.core.former_names import table
 from mezzotint.sim.run.commands import COMMANDS
 
 
@@ -298,14 +297,6 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     for words in COMMANDS:
         assert main([*words.split(), "--help"]) == 0
         assert capsys.readouterr().out.startswith(f"Usage: mezzotint {words}")
-
-
-def test_command_answers_to_its_former_name(capsys: pytest.CaptureFixture[str]) -> None:
-    former = {"plan rate": "plan capacity", "calibrate scale": "calibrate similarity-map"}
-    for words, present in former.items():
-        assert main([*words.split(), "--help"]) == 0
-        assert capsys.readouterr().out.startswith(f"Usage: mezzotint {present} ")
-    assert all(len(words.split()) == len(present.split()) for words, present in table()["commands"].items())
 
 
 @pytest.mark.parametrize("name", ["a b/[x] é", "it's", "1e3"])

@@ -110,7 +110,7 @@ def test_installed_entry_point_offers_a_plugin(tmp_path: Path, monkeypatch: pyte
             "found mezzotint.sim.core.run_folder.SUMMARY, expected a class, or a function annotated with",
         ),
         ("os.system", "found os, expected a module of mezzotint or of a plug-in; name yours with --plugin os"),
-        ("sim.nowhere.Part", r"sim.nowhere cannot be imported \(ModuleNotFoundError"),
+        ("mezzotint.sim.nowhere.Part", r"mezzotint.sim.nowhere cannot be imported \(ModuleNotFoundError"),
     ],
 )
 def test_target_that_names_no_class_is_refused_by_its_key(target: Any, message: str) -> None:

@@ -107,16 +107,16 @@ def test_killed_worker_ends_the_calls(launcher: Launcher) -> None:
 
 
 @pytest.mark.parametrize(
-    ("launcher", "extra"),
-    [("ray", "ray"), ("slurm", "slurm"), ("submitit_local", "slurm"), ("submitit_slurm", "slurm")],
+    ("launcher", "package"),
+    [("ray", "ray"), ("slurm", "submitit"), ("submitit_local", "submitit"), ("submitit_slurm", "submitit")],
 )
-def test_absent_launcher_is_refused_with_its_extra(
-    launcher: str, extra: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_absent_launcher_is_refused_with_its_package(
+    launcher: str, package: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("mezzotint.sim.run.pool.find_spec", lambda _: None)
     assert main(["run", "-m", "seed=1,2", f"hydra/launcher={launcher}", "run.dir=out"]) == 2
     assert f"mezzotint: error: hydra/launcher: {launcher} needs" in (error := capsys.readouterr().err)
-    assert f"pip install 'mezzotint[{extra}]'" in error
+    assert f"install with: pip install 'hydra-{package}-launcher" in error
 
 
 def test_slurm_is_refused_without_its_commands(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -89,7 +89,7 @@ def test_summary_has_no_model_shape_if_requests_bring_their_own() -> None:
 def test_backend_without_provenance_has_no_basis() -> None:
     run = engine([0.0], [1.0])
     run.run()
-    (described,) = models(run, run.record)
+    (described,) = models(run)
     assert (described["model"], described["steps"]) == ("large", 50)
     assert [described[key] for key in ("precision", "basis", "service_error", "source")] == [None] * 4
 

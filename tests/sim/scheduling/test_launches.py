@@ -41,6 +41,13 @@ LAWS: dict[str, tuple[list[tuple[int, str, int]], str, int, int, dict[str, float
     "an interruption after the launch's turn acts at its next boundary": (
         [(3, "middle", 53), (12, "small", 34)], "greedy", 2, 1, {},
     ),
+    "a launch interrupts what yields on its GPUs when it is decided": (
+        [(12, "large", 47), (6, "large", 48), (8, "middle", 3)], "greedy", 3, 1, {"migration_s": 3.0},
+    ),
+    "a number is no older than the last boundary": (
+        [(0, "large", 13), (8, "middle", 43), (6, "small", 15), (0, "middle", 59)], "best", 2, 4,
+        {"migration_s": 3.0},
+    ),
 }  # fmt: skip
 
 

@@ -353,8 +353,14 @@ def test_asynchronous_loras_are_refused() -> None:
                   "lora_loading=async", "lora_fetch=link", "trace.requests=20")  # fmt: skip
 
 
-def test_remaining_seconds_fall_with_each_step_of_a_request_that_runs() -> None:
-    """Six steps of 2 s; the second request arrives in the third, the third in the last."""
+@pytest.mark.parametrize(
+    ("step_s", "times", "expected"),
+    [(2.0, [0.0, 5.0, 11.0], [8.0, 2.0]), (0.1, [0.0, 0.3, 0.5], [0.3, 0.1])],
+)
+def test_remaining_seconds_fall_with_each_step_of_a_request_that_runs(
+    step_s: float, times: list[float], expected: list[float]
+) -> None:
+    """Six steps of 2 s; the second request arrives in the third, the third in the last. 0.3 / 0.1 rounds below 3."""
     seen: list[float] = []
 
     class Looks(EarliestDeadline):
@@ -365,8 +371,8 @@ def test_remaining_seconds_fall_with_each_step_of_a_request_that_runs() -> None:
                 seen.append(self._view.remaining_s(self.first, 1))
 
     Looks.__slots__ = ()
-    run_stages([0.0, 5.0, 11.0], {1: [2.0] * 3}, Looks(), 1)
-    assert seen == [8.0, 2.0]
+    run_stages(times, {1: [step_s] * 3}, Looks(), 1)
+    assert seen == pytest.approx(expected)
 
 
 def test_artifact_is_fetched_after_the_model_is_loaded_and_once() -> None:

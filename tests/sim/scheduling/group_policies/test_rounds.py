@@ -95,3 +95,10 @@ def test_launch_ends_at_the_last_boundary_before_the_next_tick() -> None:
     """Two steps of 3 s fit into a round of 8 s."""
     run = run_stages([0.0], {1: [3.0]}, Rounds(8.0), 1)
     assert [each[2:] for each in spans(run)] == [(0.0, 6.0, 2), (8.0, 14.0, 2), (16.0, 22.0, 2)]
+
+
+def test_request_that_runs_on_at_a_tick_does_not_pause() -> None:
+    """Three rounds of two steps each: the tick decides at the instant at which the steps end, after all its events."""
+    run = run_stages([0.0], {1: [1.0]}, Rounds(2.0), 1)
+    assert [each[2:] for each in spans(run)] == [(0.0, 6.0, 6)]
+    assert column(run, "pauses").tolist() == [0]

@@ -1,28 +1,14 @@
 """Forecasts of the request rate in the next windows, from the windows before them."""
 
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
 
-from mezzotint.settings.ranges import Count, Rate, Share, SomeSeconds
+from mezzotint.settings.ranges import Count, Share, SomeSeconds
+from mezzotint.sim.control.monitor import Forecast
 from mezzotint.sim.core.errors import ConfigError
 
 
-@runtime_checkable
-class Forecast(Protocol):
-    """Forecast of the request rate, window by window."""
-
-    def begin(self, period_s: float) -> None:
-        """Start with windows of ``period_s``, the first of which begins with the run."""
-
-    def observed(self, rate_rpm: float) -> None:
-        """Take the request rate of the window that just ended, in requests a minute."""
-
-    def expected(self, ahead: int) -> Rate:
-        """Return the rate ``ahead`` windows after the last observed one (1 is the next), in requests a minute."""
-
-
 @dataclass(slots=True)
-class HoltWinters:
+class HoltWinters(Forecast):
     """Exponential smoothing with a damped trend and an additive season (Holt 1957, Winters 1960): the day's shape.
 
     Until a whole season was observed it expects the rate of the last window. That season sets the first level, trend

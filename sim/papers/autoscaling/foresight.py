@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from mezzotint.backends.base import Asset
 from mezzotint.settings.ranges import Count, Seconds, Share
-from mezzotint.sim.control.instances import Instances
+from mezzotint.sim.control.instances import Instances, RentingController
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.run_folder import REQUESTS
 from mezzotint.sim.metrics.run_files import read_columns
-from mezzotint.sim.protocols import Controller, Run
+from mezzotint.sim.protocols import Run
 
 MARGIN_S = 1e-3
 """Orders come this much earlier and releases later, so that no rounding error puts them on the wrong side."""
@@ -27,7 +27,7 @@ Rental = tuple[float, float]
 
 
 @dataclass(slots=True)
-class Foresight(Controller):
+class Foresight(RentingController):
     """Have each GPU ready when the first latency limit requires it, and give it back when it is not needed for long.
 
     It knows all arrivals and service times. A plan (``plan_rentals``) is made before the clock starts. If requests take

@@ -1,6 +1,7 @@
 """Optimal splits in hindsight: against exhaustive search, against MoDM's monitor, and followed in a run."""
 
-from itertools import product
+from collections.abc import Sequence
+from itertools import pairwise, product
 from pathlib import Path
 
 import numpy as np
@@ -8,77 +9,71 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mezzotint.sim.control.hindsight import Hindsight, recorded_demand
-from mezzotint.sim.control.optimal_split import (
-    Fleet,
-    Split,
-    Weights,
-    best_plan,
-    plan_cost,
-    serve_window,
-    window_capacity,
-)
 from mezzotint.sim.control.pid import Pid
 from mezzotint.sim.control.split import Demand, KindCapacity, demand, quality_split, throughput_split
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.model import Model
+from mezzotint.sim.papers.modm.hindsight import Fleet, Hindsight, best_plan, recorded_demand
 from mezzotint.sim.run.simulate import write
 from tests.sim.lab import engine, simulated
 
 
 @st.composite
 def fleets(draw: st.DrawFn, gpus: int = 4) -> Fleet:
-    n = draw(st.integers(2, gpus))
-    rungs = draw(st.integers(1, 2))
-    shared = draw(st.booleans())
-    rpm = st.floats(0.2, 10)
-    load_s = st.floats(0, 400)
+    rpm, load_s = st.floats(0.2, 10), st.floats(0, 400)
     return Fleet(
-        n,
+        draw(st.integers(2, gpus)),
         draw(rpm),
-        tuple(draw(rpm) for _ in range(rungs)),
+        draw(rpm),
         draw(load_s),
-        tuple(draw(load_s) for _ in range(rungs)),
+        draw(load_s),
         draw(st.sampled_from([60.0, 180.0])),
-        n if shared else n - 1,
-        shared,
+        draw(st.floats(0, 20)),
+        draw(st.floats(0, 3)),
     )
 
 
 loads = st.lists(st.builds(demand, st.floats(0, 30), st.floats(0, 1), st.floats(0.3, 1)), min_size=1, max_size=3)
-weights = st.builds(Weights, st.floats(0, 20), st.floats(0, 3))
+
+
+def cost_of(fleet: Fleet, start: int, load: Sequence[Demand], plan: Sequence[int]) -> float:
+    """The cost of ``plan``, GPUs with the large model for each window of ``load``, from empty queues."""
+    total, misses, hits = np.zeros(1), np.zeros(1), np.zeros(1)
+    for (before, after), asked in zip(pairwise([start, *plan]), load, strict=True):
+        cost, misses, hits = fleet.serve(fleet.window(before, after), asked, misses, hits)
+        total = total + cost
+    return float(total[0])
 
 
 @settings(max_examples=80)
-@given(fleets(3), weights, loads, st.data())
-def test_best_plan_matches_brute_force(fleet: Fleet, weigh: Weights, load: list[Demand], data: st.DataObject) -> None:
-    start = data.draw(st.sampled_from(fleet.splits()))
-    found = best_plan(fleet, weigh, start, load)
-    every = [plan_cost(fleet, weigh, start, load, plan) for plan in product(fleet.splits(), repeat=len(load))]
+@given(fleets(), loads, st.data())
+def test_best_plan_matches_brute_force(fleet: Fleet, load: list[Demand], data: st.DataObject) -> None:
+    splits = range(1, fleet.gpus + 1)
+    start = data.draw(st.sampled_from(splits))
+    found = best_plan(fleet, start, load)
     assert found.exact
-    assert found.cost == pytest.approx(min(every))
-    assert plan_cost(fleet, weigh, start, load, found.splits) == pytest.approx(found.cost)
+    assert found.cost == pytest.approx(
+        min(cost_of(fleet, start, load, plan) for plan in product(splits, repeat=len(load)))
+    )
+    assert cost_of(fleet, start, load, found.large) == pytest.approx(found.cost)
 
 
 @settings(max_examples=60)
-@given(fleets(6), weights, st.lists(loads.map(lambda some: some[0]), min_size=4, max_size=12))
-def test_best_plan_costs_no_more_than_the_monitor(fleet: Fleet, weigh: Weights, load: list[Demand]) -> None:
-    """The monitor sees each window when it is over, and its PID lags; both begin with the most large workers."""
-    start = Split(fleet.max_large)
-    pid, now, plan = Pid(), start.large, []
-    kinds = [KindCapacity(fleet.gpus, fleet.large_rpm, fleet.small_rpm[0])]
+@given(fleets(6), st.lists(loads.map(lambda some: some[0]), min_size=4, max_size=12))
+def test_best_plan_costs_no_more_than_the_monitor(fleet: Fleet, load: list[Demand]) -> None:
+    """The monitor sees each window when it is over, and its PID lags; both begin with every GPU large."""
+    pid, now, plan = Pid(), fleet.gpus, []
+    kinds = [KindCapacity(fleet.gpus, fleet.large_rpm, fleet.small_rpm)]
     pid.x = float(now)
     for asked in load:
-        plan.append(Split(now))
-        wanted = None
-        if fleet.shared:
-            wanted = quality_split(kinds, asked, 0.9)
+        plan.append(now)
+        wanted = quality_split(kinds, asked, 0.9)
         if wanted is None:
-            wanted = throughput_split(kinds, asked, fleet.max_large)
-        now = min(max(round(pid.update(wanted, fleet.minutes, fleet.gpus)), 1), fleet.max_large)
-    found = best_plan(fleet, weigh, start, load)
-    assert found.cost <= plan_cost(fleet, weigh, start, load, plan) + 1e-9
-    assert all(1 <= split.large <= fleet.max_large for split in found.splits)
+            wanted = throughput_split(kinds, asked)
+        now = min(max(round(pid.update(wanted, fleet.minutes, fleet.gpus)), 1), fleet.gpus)
+    found = best_plan(fleet, fleet.gpus, load)
+    assert found.cost <= cost_of(fleet, fleet.gpus, load, plan) + 1e-9
+    assert all(1 <= large <= fleet.gpus for large in found.large)
 
 
 @given(fleets(6), st.builds(demand, st.floats(0, 60), st.floats(0, 1), st.floats(0.1, 1)))
@@ -86,34 +81,32 @@ def test_window_clears_its_queue_exactly_where_the_monitor_rule_holds(fleet: Fle
     """Equations 7 and 9 in one window without a switch, with empty queues before."""
     nothing = np.zeros(1)
     some = False
-    for split in fleet.splits():
-        if split.rung == 0:
-            able = window_capacity(fleet, Weights(), split, split)
-            _, misses, hits = serve_window(fleet, Weights(), able, asked, nothing, nothing)
-            some = some or float(misses[0] + hits[0]) <= 1e-9
-    if fleet.shared and asked.miss_rpm + asked.hit_rpm > 1e-6:
+    for large in range(1, fleet.gpus + 1):
+        _, misses, hits = fleet.serve(fleet.window(large, large), asked, nothing, nothing)
+        some = some or float(misses[0] + hits[0]) <= 1e-9
+    if asked.miss_rpm + asked.hit_rpm > 1e-6:
         slightly = (Demand(asked.miss_rpm * f, asked.hit_rpm * f) for f in (1 - 1e-6, 1 + 1e-6))
-        kinds = [KindCapacity(fleet.gpus, fleet.large_rpm, fleet.small_rpm[0])]
+        kinds = [KindCapacity(fleet.gpus, fleet.large_rpm, fleet.small_rpm)]
         rule = [quality_split(kinds, each) is not None for each in slightly]
         assert some in rule
 
 
 def test_pruned_plan_search_reports_that_it_is_inexact() -> None:
-    fleet = Fleet(6, 0.7, (3.6, 9.0), 20.0, (20.0, 5.0), 180.0, 6)
+    fleet = Fleet(6, 0.7, 3.6, 20.0, 20.0, 180.0, waiting=3.0)
     load = [demand(rate, 0.6, 0.8) for rate in (4, 30, 8, 30, 2, 30, 9)]
-    whole, few = (best_plan(fleet, Weights(3.0), Split(6), load, kept) for kept in (500, 1))
+    whole, few = (best_plan(fleet, 6, load, kept) for kept in (500, 1))
     assert whole.exact
     assert not few.exact
     assert few.cost >= whole.cost - 1e-9
-    assert plan_cost(fleet, Weights(3.0), Split(6), load, few.splits) == pytest.approx(few.cost)
+    assert cost_of(fleet, 6, load, few.large) == pytest.approx(few.cost)
 
 
 def test_best_plan_switches_before_a_peak_and_back_after_it() -> None:
     """Two GPUs and a window with the load of two GPUs of hits: if loading is cheap, one GPU is small in that window
     only."""
-    fleet = Fleet(2, 1.0, (10.0,), 6.0, (6.0,), 60.0, 2)
+    fleet = Fleet(2, 1.0, 10.0, 6.0, 6.0, 60.0)
     load = [Demand(0.5, 0.0), Demand(1.0, 8.0), Demand(0.5, 0.0)]
-    assert [split.large for split in best_plan(fleet, Weights(10.0, 1.0), Split(2), load).splits] == [2, 1, 2]
+    assert best_plan(fleet, 2, load).large == [2, 1, 2]
 
 
 RUN = ("system=modm-quality", "trace.requests=500", "preload=200", "arrivals=ramp", "arrivals.end_rpm=24")
@@ -144,5 +137,5 @@ def test_hindsight_folder_without_a_run_is_refused(tmp_path: Path) -> None:
 
 def test_hindsight_with_one_model_is_refused(tmp_path: Path) -> None:
     models = {"large": Model("large", 50, 64, 64)}
-    with pytest.raises(ConfigError, match="two models"):
+    with pytest.raises(ConfigError, match="split between two"):
         engine([0.0], [1.0], models=models, controllers=[Hindsight(str(tmp_path))]).run()

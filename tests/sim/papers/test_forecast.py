@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mezzotint.sim.control.forecast import HoltWinters
 from mezzotint.sim.control.monitor import GlobalMonitor
 from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.papers.modm.forecast import HoltWinters
 from mezzotint.sim.scheduling.hit_miss import HitMiss
 from tests.sim.control.test_monitor import MODELS, Cached, Timed
 from tests.sim.lab import engine
