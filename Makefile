@@ -8,7 +8,7 @@ RUN := OMP_NUM_THREADS=1 $(BIN)/mezzotint
 DEMO := results/runs/demo
 SYSTEMS := vanilla,pinecone,nirvana,modm-throughput
 
-.PHONY: demo test lint docs results bench scorecard release lock clean links
+.PHONY: demo test lint docs notebooks results bench scorecard release lock clean links
 
 # The main job on the built-in trace: four systems at six request rates on 16 MI210, then the report.
 demo: $(VENV)/base.stamp
@@ -34,9 +34,10 @@ lint: $(VENV)/test.stamp
 
 # The documentation site, into build/docs, without network; a warning is an error. Links to results/ and the pages
 # at the top hold in the repository and, a folder nearer, in the copy that the site is built from.
-docs: $(VENV)/docs.stamp
+docs: $(VENV)/docs.stamp notebooks
 	rm -rf build/pages build/docs
 	mkdir -p build/pages/results
+	cp -R build/notebooks build/pages
 	cp -R docs/. CHANGELOG.md CONTRIBUTING.md build/pages
 	cp results/*.* build/pages/results
 	$(BIN)/python -m docs.reference.make build/pages/reference
@@ -45,6 +46,13 @@ docs: $(VENV)/docs.stamp
 		-e 's#\]\(((\.\./)*)\.\./(results/|CHANGELOG|CONTRIBUTING)#](\1\3#g' -e 's#\]\(docs/#](#g' {} +
 	find build/pages -name '*.before' -delete
 	$(BIN)/zensical build --clean --strict
+
+# Every notebook executed, as a page with its figures: minutes, and with -j2 half as many. Only what is new or changed
+# is executed; after a change of the simulator, `make -B notebooks`.
+notebooks: $(patsubst %.py,build/%.md,$(filter-out notebooks/make.py,$(wildcard notebooks/*.py)))
+
+build/notebooks/%.md: notebooks/%.py notebooks/make.py results/hardware.json | $(VENV)/docs.stamp
+	OMP_NUM_THREADS=1 $(BIN)/python notebooks/make.py $< build/notebooks
 
 # The pages and figures of results/ from the numbers beside them, and the pictures of docs/: less than a minute. What
 # they were made from has changed if git shows a difference.
@@ -91,8 +99,9 @@ $(VENV)/base.stamp: pyproject.toml setup.py requirements/base.txt | links
 	$(PIP) --constraint requirements/base.txt --editable .
 	touch $@
 
-$(VENV)/docs.stamp: $(VENV)/base.stamp requirements/docs.txt
-	$(PIP) --constraint requirements/docs.txt --editable '.[docs]'
+# With what the tests need: the reference reads every class, the live backend's too, and the site shows the notebooks.
+$(VENV)/docs.stamp: $(VENV)/test.stamp requirements/docs.txt
+	$(PIP) --constraint requirements/docs.txt --constraint requirements/test.txt --editable '.[docs,test]'
 	touch $@
 
 $(VENV)/test.stamp: $(VENV)/base.stamp requirements/test.txt

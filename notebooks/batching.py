@@ -17,7 +17,7 @@
 # The experiments `batching-*` of `conf/experiment` answer both. `mezzotint.sweep` runs them here, and
 # `mezzotint run -m experiment=NAME run.dir=DIR` makes the same runs.
 #
-# `batching.ipynb` is this page with its outputs. The `notebooks` extra has what running it needs.
+# The site has this page with its outputs (`make docs`). The `notebooks` extra has what running it needs.
 
 # %%
 import matplotlib.pyplot as plt

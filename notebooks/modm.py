@@ -17,7 +17,6 @@
 # are kept and read the next time. `results/scorecard.md` says what the numbers rest on. Figure 19 needs the prompts of
 # MJHQ.
 #
-# `modm.ipynb` is this page with its outputs. The `notebooks` extra has what running it needs.
 
 # %%
 import matplotlib.pyplot as plt

@@ -17,8 +17,8 @@
 # `mezzotint.sweep` runs it. Finished runs are kept and read the next time. `results/scorecard.md` says what the numbers
 # rest on.
 #
-# `nirvana.ipynb` is this page with its outputs. The `notebooks` extra has what running it needs; the full form also
-# needs `ann` and `text`.
+# The site has this page with its outputs (`make docs`). The `notebooks` extra has what running it needs; the full form
+# also needs `ann` and `text`.
 
 # %%
 import matplotlib.pyplot as plt

@@ -18,7 +18,7 @@
 # panel by panel. A tick marks a value within 10 % of the real one. A dash marks what a trace does not tell.
 #
 # The real files are not part of Mezzotint. Name the folder that has them in `MEZZOTINT_DATA`. If one is missing, its
-# section shows the synthetic trace alone. `workload.ipynb` is this page with its outputs, made without those files.
+# section shows the synthetic trace alone. The site has this page with its outputs (`make docs`), without those files.
 #
 # The page describes traces and simulates nothing. `mezzotint.run` replays the same ones, by the names that `choices`
 # lists: `mezzotint.run("trace=synthetic")`, or `mezzotint.run("trace=file", **{"trace.path": "rows.parquet"})`.
