@@ -29,7 +29,7 @@ lint: $(VENV)/test.stamp
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/deptry backends conf mezzotint sim traces
-	$(BIN)/deptry tests docs notebooks --exclude '\.venv' --ignore DEP002,DEP004
+	$(BIN)/deptry tests docs notebooks results --exclude '\.venv' --ignore DEP002,DEP004
 	$(BIN)/towncrier build --draft --version next
 
 # The documentation site, into build/docs, without network; a warning is an error. Links to results/ and the pages
