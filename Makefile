@@ -38,6 +38,7 @@ docs: $(VENV)/docs.stamp notebooks
 	rm -rf build/pages build/docs
 	mkdir -p build/pages/results
 	cp -R build/notebooks build/pages
+	rm build/pages/notebooks/made
 	cp -R docs/. CHANGELOG.md CONTRIBUTING.md build/pages
 	cp results/*.* build/pages/results
 	$(BIN)/python -m docs.reference.make build/pages/reference
@@ -47,12 +48,12 @@ docs: $(VENV)/docs.stamp notebooks
 	find build/pages -name '*.before' -delete
 	$(BIN)/zensical build --clean --strict
 
-# Every notebook executed, as a page with its figures: minutes, and with -j2 half as many. Only what is new or changed
-# is executed; after a change of the simulator, `make -B notebooks`.
-notebooks: $(patsubst %.py,build/%.md,$(filter-out notebooks/make.py,$(wildcard notebooks/*.py)))
+# Every notebook executed, as a page with its figures: minutes. After a change of the simulator, `make -B notebooks`.
+notebooks: build/notebooks/made
 
-build/notebooks/%.md: notebooks/%.py notebooks/make.py results/hardware.json | $(VENV)/docs.stamp
-	OMP_NUM_THREADS=1 $(BIN)/python notebooks/make.py $< build/notebooks
+build/notebooks/made: $(wildcard notebooks/*.py) results/hardware.json | $(VENV)/docs.stamp
+	OMP_NUM_THREADS=1 $(BIN)/python notebooks/make.py build/notebooks
+	touch $@
 
 # The pages and figures of results/ from the numbers beside them, and the pictures of docs/: less than a minute. What
 # they were made from has changed if git shows a difference.

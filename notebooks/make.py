@@ -1,4 +1,4 @@
-"""Execute a notebook and write it as a page: ``python notebooks/make.py notebooks/NAME.py FOLDER``. `make notebooks`.
+"""Execute the notebooks and write each as a page: ``python notebooks/make.py FOLDER [NAME...]``. `make notebooks`.
 
 Without the real traces: a page shows what the project itself has.
 """
@@ -6,6 +6,8 @@ Without the real traces: a page shows what the project itself has.
 import os
 import sys
 import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import jupytext
@@ -18,12 +20,17 @@ def execute(source: Path) -> NotebookNode:
     """Return the notebook of a text in jupytext's percent format, with outputs, in an empty working folder."""
     notebook = jupytext.read(source)
     with tempfile.TemporaryDirectory() as folder:
-        resources = {"metadata": {"path": folder}}
-        nbclient.NotebookClient(notebook, timeout=3600, kernel_name="python3", resources=resources).execute()
+        run(notebook, Path(folder))
     for cell in notebook.cells:
         if "outputs" in cell:  # what a library warns of names files of this machine
             cell.outputs = [each for each in cell.outputs if each.get("name") != "stderr"]
     return notebook
+
+
+def run(notebook: NotebookNode, folder: Path) -> None:
+    """Run the cells of ``notebook`` in ``folder`` and keep their outputs in it."""
+    resources = {"metadata": {"path": str(folder)}}
+    nbclient.NotebookClient(notebook, timeout=3600, kernel_name="python3", resources=resources).execute()
 
 
 def write(notebook: NotebookNode, name: str, folder: Path) -> None:
@@ -35,7 +42,16 @@ def write(notebook: NotebookNode, name: str, folder: Path) -> None:
     (folder / f"{name}.md").write_text(text, encoding="utf-8")
 
 
-if __name__ == "__main__":
-    page, out = Path(sys.argv[1]), Path(sys.argv[2])
+def main(folder: Path, names: Sequence[str]) -> None:
+    """Make the pages of ``names``, of all notebooks if there are none, two at a time."""
+    here = Path(__file__).parent
+    pages = [here / f"{name}.py" for name in names] or sorted({*here.glob("*.py")} - {Path(__file__)})
     os.environ.pop("MEZZOTINT_DATA", None)
-    write(execute(page), page.stem, out)
+    with ThreadPoolExecutor(2) as both:  # not processes: two kernels that start at once might choose one port
+        for page, notebook in zip(pages, both.map(execute, pages), strict=True):
+            write(notebook, page.stem, folder)
+            print(f"{folder / page.stem}.md")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2:])

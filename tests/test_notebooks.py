@@ -9,11 +9,11 @@ from tests.conftest import REPOSITORY
 from tests.traces.lab import DDB_ROW, VALID
 
 jupytext = pytest.importorskip("jupytext", reason="needs the notebooks extra")
-nbclient = pytest.importorskip("nbclient", reason="needs the notebooks extra")
+pytest.importorskip("nbclient", reason="needs the notebooks extra")
 pytest.importorskip("nbconvert", reason="needs the notebooks extra")
 pytest.importorskip("ipykernel", reason="needs the notebooks extra")
 
-from notebooks.make import execute, write  # noqa: E402  after what it needs was looked for
+from notebooks.make import execute, run, write  # noqa: E402  after what it needs was looked for
 
 FOLDER = REPOSITORY / "notebooks"
 PAGES = sorted(page.stem for page in FOLDER.glob("*.py") if page.name != "make.py")
@@ -56,7 +56,7 @@ def test_workload_notebook_runs_with_partial_data(tmp_path: Path, monkeypatch: p
     notebook = jupytext.read(REPOSITORY / "notebooks" / "workload.py")
     (parameters,) = (cell for cell in notebook.cells if "parameters" in cell.metadata.get("tags", []))
     parameters.source = parameters.source.replace("seeds = 4", "seeds = 2")
-    nbclient.NotebookClient(notebook, timeout=300, kernel_name="python3").execute()
+    run(notebook, tmp_path)
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
     text = "\n".join(output["data"].get("text/markdown", "") for output in outputs if "data" in output)
     assert "## DiffusionDB 1k beside synthetic" in text
