@@ -207,4 +207,6 @@ def test_navigation_names_each_page_once() -> None:
     pages = {page.removeprefix("docs/") for page in PAGES} - {"README.md"}
     made = {path.stem for path in (REPOSITORY / "results").glob("*.md")}
     results = {f"results/{name}.md" for name in made if not name.endswith("-quick")}
-    assert shown == sorted(pages | results | TOP)
+    sources = {path.stem for path in (REPOSITORY / "notebooks").glob("*.py")} - {"make"}
+    notebooks = {f"notebooks/{name}.md" for name in sources}
+    assert shown == sorted(pages | results | notebooks | TOP)
