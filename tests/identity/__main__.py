@@ -118,7 +118,7 @@ def _compare(cases: list[Case], before: Side, after: Side, args: argparse.Namesp
             if found:
                 verdict = "failed"
             else:
-                found = differences.runs(before.folder(case), after.folder(case), before.tree.form)
+                found = differences.runs(before.folder(case), after.folder(case), before.tree.class_names)
                 verdict = "same" if found.keys().isdisjoint(differences.RESULTS) else "differs"
             counted[verdict] += 1
             counted["beside"] += verdict == "same" and bool(found)

@@ -8,16 +8,21 @@ from pathlib import Path
 from mezzotint.sim.core.former_names import table
 
 Form = Callable[[str], str]
-"""Brings an override, or a script, into the names of a version."""
+"""Brings text into the names of a version."""
 
 _PART = re.compile(r"\bmezzotint\.(?=(?:sim|backends|traces)\b)|\bfrom mezzotint (?=import sim\b)")
 
 
 def form_of(tree: Path) -> Form:
-    """Return what brings overrides and scripts into the names of the checkout ``tree``."""
+    """Return what brings overrides into the names of the checkout ``tree``."""
     if package_dir(tree):
         return str
     return without_package if (tree / "conf" / "former.yaml").is_file() else former_word
+
+
+def class_names(tree: Path) -> Form:
+    """Return what brings the names of classes, in a script or a result, into those of the checkout ``tree``."""
+    return str if package_dir(tree) else without_package
 
 
 def package_dir(tree: Path) -> dict[str, str]:

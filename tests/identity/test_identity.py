@@ -125,6 +125,14 @@ def test_present_override_translates_to_the_former_version(present: str, former:
     assert Case("one", f"'{present}'").overrides(forms.former_word) == [former]
 
 
+def test_checkout_from_before_former_names_has_two_forms(tmp_path: Path) -> None:
+    """Its overrides have former words; its scripts and results only other names of classes."""
+    (tmp_path / "pyproject.toml").write_text("[tool.setuptools]\n")
+    assert forms.form_of(tmp_path)("frontend=nirvana") == "door=nirvana"
+    assert forms.class_names(tmp_path)('"""A script."""\nimport mezzotint.sim\n') == '"""A script."""\nimport sim\n'
+    assert forms.form_of(REPOSITORY) is forms.class_names(REPOSITORY) is str
+
+
 def test_script_is_brought_into_the_names_of_several_packages() -> None:
     script = "from mezzotint import sim\nfrom mezzotint.sim.engine import Engine\nimport mezzotint\n"
     assert forms.without_package(script) == "import sim\nfrom sim.engine import Engine\nimport mezzotint\n"

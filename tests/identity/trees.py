@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 
-from tests.identity.forms import Form, form_of, package_dir
+from tests.identity.forms import Form, class_names, form_of, package_dir
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 HERE = "."
@@ -41,6 +41,7 @@ class Tree:
     remembered: Path
     entry: str
     form: Form
+    class_names: Form
 
     def mezzotint(self, *words: str) -> None:
         """Run one command line as ``mezzotint`` was in this tree. Raises Failed."""
@@ -71,7 +72,7 @@ class Tree:
             "OMP_NUM_THREADS": "1",
         }
         script_log, own = self.work / f"{path.stem}.log", self.work / path.name
-        own.write_text(self.form(path.read_text(encoding="utf-8")), encoding="utf-8")
+        own.write_text(self.class_names(path.read_text(encoding="utf-8")), encoding="utf-8")
         with script_log.open("w") as log:
             pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": log}
             with subprocess.Popen(
@@ -118,7 +119,7 @@ def checkout(revision: str, folder: Path) -> Tree:
     project = tomllib.loads((code / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     for name, part in package_dir(code).items():  # as make lays them
         (code / name.replace(".", "/")).symlink_to(code / part)
-    return Tree(code, work, remembered, project["scripts"]["mezzotint"], form_of(code))
+    return Tree(code, work, remembered, project["scripts"]["mezzotint"], form_of(code), class_names(code))
 
 
 def _git(*words: str) -> bytes:
