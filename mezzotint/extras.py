@@ -1,4 +1,4 @@
-"""How to install the packages of an extra, for the errors that miss them."""
+"""Remedies of errors about packages of an extra that are not installed."""
 
 from importlib.metadata import PackageNotFoundError, requires
 

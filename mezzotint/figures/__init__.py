@@ -1,1 +1,1 @@
-"""How pages and figures look."""
+"""Style and files of figures, templates of pages."""

@@ -1,1 +1,1 @@
-"""Files and folders as they are read, written and named, whoever asks."""
+"""Reading, writing and naming of files and folders."""

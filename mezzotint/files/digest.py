@@ -30,7 +30,7 @@ def keep(path: Path, content: Any, error: type[Exception]) -> None:
         temporary.write_text(json.dumps({"digest": _of_text(path, text), "content": content}), encoding="utf-8")
 
 
-def kept(path: Path, note: Callable[[str], object]) -> Any:
+def read_kept(path: Path, note: Callable[[str], object]) -> Any:
     """Return what ``keep`` wrote; None if there is nothing, or if another has written or changed it.
 
     ``note`` is called with a line in the latter case.

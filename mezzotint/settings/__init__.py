@@ -1,1 +1,1 @@
-"""What settings may be: their ranges, their choices, and the assumptions that they state."""
+"""Ranges, choices and assumptions of settings."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from mezzotint.backends.base import BackendError
-from mezzotint.files.digest import keep, kept
+from mezzotint.files.digest import keep, read_kept
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.run_folder import check_place
 from mezzotint.sim.plan.clusters.candidates import Candidate
@@ -65,7 +65,7 @@ class Trials:
 
 
 def _read(path: Path) -> Summary | None:
-    found: Summary | None = kept(path, warn)
+    found: Summary | None = read_kept(path, warn)
     return found
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow.compute as pc
 from pydantic import TypeAdapter, ValidationError
 
-from mezzotint.files.digest import keep, kept
+from mezzotint.files.digest import keep, read_kept
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.papers.scorecard.measures.nirvana import LONG_PROMPT, similarity_of_hits
 from mezzotint.sim.papers.scorecard.runs.finished import Finished, Runs, Unmeasured
@@ -84,7 +84,7 @@ def observe(served: Runs, work: Path) -> list[Observation]:
     path = work / f"observed-{digest(longer | {'seed': run.config['seed'], 'compared': COMPARED})}.json"
     adapter = TypeAdapter(list[Observation])
     try:
-        found = adapter.validate_python(kept(path, warn))
+        found = adapter.validate_python(read_kept(path, warn))
     except ValidationError:
         trace = replace(run, config=run.config | longer).trace()
         found = [_observation(ALIKE_WHAT, _compare_prompts, trace), _observation(SURVIVE_WHAT, _follow_clusters, trace)]
