@@ -12,7 +12,7 @@ from types import ModuleType
 from mezzotint.sim.papers.addons import page as addons
 from mezzotint.sim.papers.apart import page as apart
 from mezzotint.sim.papers.autoscaling import page as autoscaling
-from mezzotint.sim.papers.cascade import page as cascade
+from mezzotint.sim.papers.cascade import STUDY as CASCADE
 from mezzotint.sim.papers.compositions import page as compositions
 from mezzotint.sim.papers.elastic import page as elastic
 from mezzotint.sim.papers.hardware import page as hardware
@@ -24,10 +24,11 @@ from mezzotint.sim.report.pages import write_page, write_study
 
 FOLDER = Path(__file__).parent
 
+STUDIES = (CASCADE,)
+
 ONE_FIGURE: dict[str, ModuleType] = {
     "apart": apart,
     "autoscaling": autoscaling,
-    "cascade": cascade,
     "compositions": compositions,
     "elastic": elastic,
     "hardware": hardware,
@@ -38,12 +39,14 @@ ONE_FIGURE: dict[str, ModuleType] = {
 
 def make(folder: Path) -> None:
     """Write all pages, their data and their figures in ``folder``."""
+    for study in STUDIES:
+        study.write(_facts(study.name), folder)
     for name, page in ONE_FIGURE.items():
         write_study(folder, name, _facts(name), page.render, page.draw)
     addons.write(folder, "addons", _facts("addons"))
     write_page(folder, "swiftdiffusion", (facts := _facts("swiftdiffusion")), stages.render(facts), {})
-    study, columns = scorecard.load_study(None, quick=False), read_columns(FOLDER / "scorecard.json")
-    scorecard.write(scorecard.Scorecard(study, columns, {}), folder, "scorecard")
+    targets, columns = scorecard.load_study(None, quick=False), read_columns(FOLDER / "scorecard.json")
+    scorecard.write(scorecard.Scorecard(targets, columns, {}), folder, "scorecard")
 
 
 def _facts(name: str) -> dict[str, object]:

@@ -41,7 +41,7 @@ COMMANDS: dict[str, str] = {
     "reproduce addons": "mezzotint.sim.papers.addons.command:compare",
     "reproduce apart": "mezzotint.sim.papers.apart.command:compare",
     "reproduce autoscaling": "mezzotint.sim.papers.autoscaling.command:compare",
-    "reproduce cascade": "mezzotint.sim.papers.cascade.command:compare",
+    "reproduce cascade": "mezzotint.sim.papers.cascade:compare",
     "reproduce compositions": "mezzotint.sim.papers.compositions.command:compare",
     "reproduce elastic": "mezzotint.sim.papers.elastic.command:compare",
     "reproduce hardware": "mezzotint.sim.papers.hardware.command:replay",

@@ -8,7 +8,7 @@ import numpy as np
 
 from mezzotint.settings.choice import choice
 from mezzotint.sim.core.streams import stream
-from mezzotint.sim.papers.verdicts import Comparison, Results
+from mezzotint.sim.papers.study import Comparison, Results
 from mezzotint.traces.describe.loads import KINDS, Lookups, Policy, lookups, lookups_on_nodes
 from mezzotint.traces.synthetic.addons import service
 from mezzotint.traces.synthetic.published import fitted_locality, published

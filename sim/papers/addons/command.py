@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from mezzotint.sim.core.errors import ConfigError
-from mezzotint.sim.papers.scorecard.options import (
+from mezzotint.sim.papers.study import (
     RESULTS,
     RUNS,
     Check,
@@ -18,8 +18,9 @@ from mezzotint.sim.papers.scorecard.options import (
     RunsOn,
     Traces,
     Work,
+    read_committed,
+    report_lost,
 )
-from mezzotint.sim.papers.verdicts import read_committed, report_lost
 from mezzotint.traces.table.trace import read
 
 QUICK = 0.1

@@ -12,7 +12,7 @@ import mezzotint.figures.page
 from mezzotint.figures.page import DASH
 from mezzotint.figures.palette import COLOURS, EDGE, GREY, INK, house_style, panels, plain_numbers
 from mezzotint.sim.papers.addons.caches import Curve
-from mezzotint.sim.papers.verdicts import Results
+from mezzotint.sim.papers.study import Results
 from mezzotint.sim.report.pages import image_file, write_page
 
 NAMES = {"controlnets": "ControlNets", "loras": "LoRAs"}

@@ -6,9 +6,7 @@ from typing import Any
 
 from mezzotint.settings.choice import choice
 from mezzotint.sim.core.errors import ConfigError
-from mezzotint.sim.papers.scorecard.runs.finished import Finished
-from mezzotint.sim.papers.scorecard.runs.points import Point
-from mezzotint.sim.papers.scorecard.runs.runner import finish
+from mezzotint.sim.papers.runs import Finished, Point, finish
 from mezzotint.sim.plan.placement.command import CALL_S, STEPS
 from mezzotint.sim.plan.placement.demand import head, of_service
 from mezzotint.sim.plan.placement.solve import in_turn, one_each, solve

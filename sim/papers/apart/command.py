@@ -6,8 +6,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from mezzotint.sim.papers.apart.rows import Study, comparisons, study, value_of
-from mezzotint.sim.papers.scorecard.options import RESULTS, Check, Output
-from mezzotint.sim.papers.verdicts import read_committed, report_lost
+from mezzotint.sim.papers.study import RESULTS, Check, Output, read_committed, report_lost
 from mezzotint.sim.report.pages import write_study
 from mezzotint.sim.run.config.compose import composed
 from mezzotint.sim.run.config.options import resolved

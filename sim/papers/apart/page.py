@@ -6,7 +6,7 @@ import mezzotint.figures.page
 from mezzotint.figures.page import number, percent
 from mezzotint.figures.palette import COLOURS, GREY, house_style, panels, plain_numbers
 from mezzotint.sim.papers.apart.rows import comparisons
-from mezzotint.sim.papers.verdicts import Results
+from mezzotint.sim.papers.study import Results
 
 
 @house_style()

@@ -11,8 +11,7 @@ from annotated_types import Ge
 from pydantic.dataclasses import dataclass
 
 from mezzotint.settings.ranges import Bandwidth, Count, Seconds, SomeSeconds, SomeShare
-from mezzotint.sim.papers.scorecard.targets import read_data
-from mezzotint.sim.papers.verdicts import Comparison, Results
+from mezzotint.sim.papers.study import Comparison, Results, read_data
 
 WIDTH, HEIGHT = 1664, 928
 """Size in pixels of every request: stage times hold for one size, and only a latent's bytes depend on it."""

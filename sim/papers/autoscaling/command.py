@@ -9,7 +9,8 @@ import typer
 
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.papers.autoscaling.days import NAME, STUDY, Cluster, Day, busiest_day, clusters, comparisons
-from mezzotint.sim.papers.scorecard.options import (
+from mezzotint.sim.papers.runs import Finished, finish
+from mezzotint.sim.papers.study import (
     RESULTS,
     RUNS,
     Check,
@@ -20,10 +21,9 @@ from mezzotint.sim.papers.scorecard.options import (
     RunsOn,
     Traces,
     Work,
+    read_committed,
+    report_lost,
 )
-from mezzotint.sim.papers.scorecard.runs.finished import Finished
-from mezzotint.sim.papers.scorecard.runs.runner import finish
-from mezzotint.sim.papers.verdicts import read_committed, report_lost
 from mezzotint.sim.report.pages import write_study
 from mezzotint.sim.run.pool import Launcher
 

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from mezzotint.sim.papers.scorecard.runs.points import Point
-from mezzotint.sim.papers.scorecard.targets import read_data
-from mezzotint.sim.papers.verdicts import Comparison, Results
+from mezzotint.sim.papers.runs import Point
+from mezzotint.sim.papers.study import Comparison, Results, read_data
 from mezzotint.traces.table.trace import read
 
 NAME = "autoscaling"

@@ -8,7 +8,7 @@ import mezzotint.figures.page
 from mezzotint.figures.page import percent
 from mezzotint.figures.palette import COLOURS, GREY, INK, house_style, panels
 from mezzotint.sim.papers.autoscaling.days import FIXED, MAX_LATE, STUDY, cheapest
-from mezzotint.sim.papers.verdicts import Results
+from mezzotint.sim.papers.study import Results
 
 HOURS = 0.5
 """Hours of one point of the series (BIN_S of the command)."""

@@ -4,11 +4,19 @@ from pathlib import Path
 from typing import Any
 
 from mezzotint.sim.papers.compositions.designs import TRAFFICS, comparisons
-from mezzotint.sim.papers.scorecard.options import RESULTS, RUNS, Check, Jobs, Output, Quick, RunsOn, Work
-from mezzotint.sim.papers.scorecard.runs.finished import Finished
-from mezzotint.sim.papers.scorecard.runs.points import Point
-from mezzotint.sim.papers.scorecard.runs.runner import finish
-from mezzotint.sim.papers.verdicts import read_committed, report_lost
+from mezzotint.sim.papers.runs import Finished, Point, finish
+from mezzotint.sim.papers.study import (
+    RESULTS,
+    RUNS,
+    Check,
+    Jobs,
+    Output,
+    Quick,
+    RunsOn,
+    Work,
+    read_committed,
+    report_lost,
+)
 from mezzotint.sim.report.pages import write_study
 from mezzotint.sim.run.pool import Launcher
 

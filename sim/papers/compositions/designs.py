@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
-from mezzotint.sim.papers.scorecard.targets import read_data
-from mezzotint.sim.papers.verdicts import Comparison, Results
+from mezzotint.sim.papers.study import Comparison, Results, read_data
 
 COMPARED = {"p50_s": "p50", "p95_s": "p95", "rpm_per_gpu": "throughput", "usd_per_image": "cost"}
 """Measures that compare a composition with its parts; less is better, except for throughput."""

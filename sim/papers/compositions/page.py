@@ -6,7 +6,7 @@ import mezzotint.figures.page
 from mezzotint.figures.page import percent
 from mezzotint.figures.palette import COLOURS, GREY, house_style, panels
 from mezzotint.sim.papers.compositions.designs import COMPARED
-from mezzotint.sim.papers.verdicts import Results
+from mezzotint.sim.papers.study import Results
 
 
 def line_of(each: Results) -> str:

@@ -6,9 +6,7 @@ from typing import Annotated
 
 import typer
 
-from mezzotint.sim.papers.oracles import committed
-from mezzotint.sim.papers.scorecard.options import RESULTS, Check, Output
-from mezzotint.sim.papers.verdicts import read_committed, report_lost
+from mezzotint.sim.papers.study import RESULTS, Check, Output, committed, read_committed, report_lost
 from mezzotint.sim.report.pages import write_study
 
 NAME = "elastic"

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 import mezzotint.figures.page
 from mezzotint.figures.page import DASH
 from mezzotint.figures.palette import COLOURS, INK, house_style, panels, plain_numbers
-from mezzotint.sim.papers.verdicts import Results
+from mezzotint.sim.papers.study import Results
 
 THEIRS = {"static_sp4": 25, "edf_best_fit": 18, "tetriserve_round": 14, "clean_edf_demote": 11}
 """Requests per CPU-second of GF-DiT's own simulator: 200 requests, decided step by step, one core."""

@@ -22,7 +22,7 @@ from mezzotint.sim.metrics.attempts import AttemptLog
 from mezzotint.sim.papers.elastic import reference
 from mezzotint.sim.papers.elastic.policies import GPUS, PRIORITIES, overrides
 from mezzotint.sim.papers.elastic.reference import Row, StepCost, Workload
-from mezzotint.sim.papers.verdicts import Comparison, Results
+from mezzotint.sim.papers.study import Comparison, Results
 from mezzotint.sim.run.config.compose import composed
 from mezzotint.sim.run.config.options import resolved
 from mezzotint.sim.run.config.settings import check

@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from mezzotint.sim.papers.scorecard.options import RESULTS, Check, Jobs, Output, Quick, RunsOn
-from mezzotint.sim.papers.verdicts import LOST, read_committed, report_lost
+from mezzotint.sim.papers.study import LOST, RESULTS, Check, Jobs, Output, Quick, RunsOn, read_committed, report_lost
 from mezzotint.sim.report.pages import write_study
 
 NAME = "hardware"

@@ -11,7 +11,7 @@ import mezzotint.figures.page
 from mezzotint.figures.page import DASH, percent
 from mezzotint.figures.palette import COLOURS, EDGE, GREY, INK, house_style, panels
 from mezzotint.sim.papers.hardware.results import BANDED
-from mezzotint.sim.papers.verdicts import Results
+from mezzotint.sim.papers.study import Results
 
 NAMES = {"mean": "mean", "p50": "p50", "p90": "p90", "p99": "p99", "p999": "p99.9", "max": "maximum"}
 

@@ -16,7 +16,7 @@ from mezzotint.backends.profile import Profile
 from mezzotint.backends.profile import write as write_profile
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.papers.hardware.rows import QUANTILES, SCORED, Submission
-from mezzotint.sim.papers.scorecard.runs.points import Point, composed
+from mezzotint.sim.papers.runs import Point, composed
 from mezzotint.sim.plan.clusters.search import Ask, Found, Outcome, run_search, smallest
 from mezzotint.sim.run.config.settings import check
 from mezzotint.sim.run.simulate import Assembled, assemble

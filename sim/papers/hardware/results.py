@@ -11,7 +11,7 @@ from mezzotint.sim.papers.hardware import replay, routing
 from mezzotint.sim.papers.hardware.replay import SERVICE_TIME_CHANGES
 from mezzotint.sim.papers.hardware.rows import QUANTILES, SCORED, RoutedRun, Submission
 from mezzotint.sim.papers.scorecard.targets import REL_TOL
-from mezzotint.sim.papers.verdicts import Comparison, Results
+from mezzotint.sim.papers.study import Comparison, Results
 from mezzotint.sim.run.pool import Launcher, run_calls
 
 COMPARED = ("p50", "p90", "p99")

@@ -9,12 +9,12 @@ from typing import Literal
 from pydantic import TypeAdapter, ValidationError
 
 from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.papers.runs import encoder_of, trace_of
 from mezzotint.sim.papers.scorecard.measures.interpretations import Interpretation
 from mezzotint.sim.papers.scorecard.measures.observations import Observation
 from mezzotint.sim.papers.scorecard.rows import Row
-from mezzotint.sim.papers.scorecard.runs.points import encoder_of, trace_of
 from mezzotint.sim.papers.scorecard.targets import Layer, Layers, Target, Targets
-from mezzotint.sim.papers.verdicts import unreadable
+from mezzotint.sim.papers.study import unreadable
 from mezzotint.sim.run import run_key as key
 from mezzotint.traces.table.trace import about
 

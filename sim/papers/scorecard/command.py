@@ -9,7 +9,7 @@ import typer
 
 from mezzotint.extras import INSTALL
 from mezzotint.sim.core.errors import ConfigError
-from mezzotint.sim.papers.scorecard.options import (
+from mezzotint.sim.papers.study import (
     RESULTS,
     RUNS,
     Check,
@@ -21,8 +21,8 @@ from mezzotint.sim.papers.scorecard.options import (
     RunsOn,
     Traces,
     Work,
+    report_lost,
 )
-from mezzotint.sim.papers.verdicts import report_lost
 
 if TYPE_CHECKING:
     from mezzotint.sim.papers.scorecard.columns import ColumnTrace

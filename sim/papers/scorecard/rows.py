@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from mezzotint.sim.papers.runs import Finished, Runs, Unmeasured
 from mezzotint.sim.papers.scorecard.alternatives import Alternatives
 from mezzotint.sim.papers.scorecard.measures.formulas import TargetMeasure
-from mezzotint.sim.papers.scorecard.runs.finished import Finished, Runs, Unmeasured
 from mezzotint.sim.papers.scorecard.targets import Layers, Role, Target, Targets, Value
 from mezzotint.sim.papers.scorecard.verdict import Verdict, judge, judge_share, share_within
 

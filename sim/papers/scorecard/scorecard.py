@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from mezzotint.figures.page import number
 from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.papers.runs import Point, Runs, finish, sweep, with_hits
 from mezzotint.sim.papers.scorecard import page
 from mezzotint.sim.papers.scorecard.columns import MECHANISM, Column, ColumnTrace, follows_from, read_columns
 from mezzotint.sim.papers.scorecard.figure import figures
@@ -17,9 +18,6 @@ from mezzotint.sim.papers.scorecard.measures.interpretations import EXPERIMENTS 
 from mezzotint.sim.papers.scorecard.measures.interpretations import Interpretation, measure
 from mezzotint.sim.papers.scorecard.measures.observations import Observation, observe
 from mezzotint.sim.papers.scorecard.rows import Row, rejudge, score
-from mezzotint.sim.papers.scorecard.runs.finished import Runs
-from mezzotint.sim.papers.scorecard.runs.points import Point, sweep, with_hits
-from mezzotint.sim.papers.scorecard.runs.runner import finish
 from mezzotint.sim.papers.scorecard.targets import (
     Layers,
     Reasons,
@@ -27,10 +25,9 @@ from mezzotint.sim.papers.scorecard.targets import (
     load_layers,
     load_reasons,
     load_targets,
-    read_data,
     reasons_of,
 )
-from mezzotint.sim.papers.verdicts import Comparison
+from mezzotint.sim.papers.study import Comparison, read_data
 from mezzotint.sim.report.pages import image_file, write_page
 from mezzotint.sim.run.commands import COMMANDS
 from mezzotint.sim.run.pool import Launcher

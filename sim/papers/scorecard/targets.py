@@ -2,13 +2,12 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, TypeAdapter, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
 
-from mezzotint.files.document import DocumentError, parse
-from mezzotint.files.validation import first_error
 from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.papers.study import read_data
 
 Role = Literal["predict", "fit", "input", "order", "inconsistent"]
 Value = float | list[float] | bool
@@ -167,15 +166,3 @@ def reasons_of(column: str, reasons: Reasons) -> dict[str, str]:
     """Return the reasons of one column, by target id."""
     texts = {name: why if isinstance(why, str) else why.get(column) for name, why in reasons.items()}
     return {name: why for name, why in texts.items() if why is not None}
-
-
-def read_data(path: Path, form: Any) -> Any:
-    """Read a YAML file as the type ``form``. Raises ConfigError: unreadable, no YAML, or of another type."""
-    try:
-        return TypeAdapter(form).validate_python(parse(path.read_bytes()))
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read ({error.strerror}); put the file there") from None
-    except DocumentError as error:
-        raise ConfigError(f"{path}: is not valid YAML ({error}); correct the file") from None
-    except ValidationError as error:
-        raise ConfigError(f"{path}: {first_error(error)}; correct the file") from None

@@ -2,8 +2,7 @@
 
 from dataclasses import asdict
 
-from mezzotint.sim.papers.scorecard.options import RESULTS, Check, Output
-from mezzotint.sim.papers.verdicts import read_committed, report_lost
+from mezzotint.sim.papers.study import RESULTS, Check, Output, read_committed, report_lost
 from mezzotint.sim.report.pages import write_page
 
 NAME = "swiftdiffusion"

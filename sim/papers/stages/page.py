@@ -8,7 +8,7 @@ from pydantic import TypeAdapter
 import mezzotint.figures.page
 from mezzotint.figures.page import DASH, percent
 from mezzotint.sim.papers.stages.replay import STAGES, STATISTICS, Setting, Statistic, max_error
-from mezzotint.sim.papers.verdicts import Results
+from mezzotint.sim.papers.study import Results
 
 TITLES = {
     "latency_s": "end to end [s]",

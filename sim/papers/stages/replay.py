@@ -8,10 +8,10 @@ from typing import Any, Literal
 
 import numpy as np
 
+from mezzotint.sim.papers.runs import Point, composed
 from mezzotint.sim.papers.scorecard.measures.swiftdiffusion import CALIBRATED, SLOW
-from mezzotint.sim.papers.scorecard.runs.points import Point, composed
 from mezzotint.sim.papers.scorecard.targets import REL_TOL
-from mezzotint.sim.papers.verdicts import Comparison, Results
+from mezzotint.sim.papers.study import Comparison, Results
 from mezzotint.sim.run.simulate import Outcome, simulate
 
 STAGES = ("latency_s", "denoise_s", "lora_s", "other_s", "patch_step")

@@ -5,8 +5,7 @@ from typing import Annotated
 
 import typer
 
-from mezzotint.sim.papers.oracles import committed
-from mezzotint.sim.papers.scorecard.options import RESULTS, Output
+from mezzotint.sim.papers.study import RESULTS, Output, committed
 from mezzotint.sim.report.pages import write_study
 
 NAME = "video"

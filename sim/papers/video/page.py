@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 import mezzotint.figures.page
 from mezzotint.figures.page import DASH, percent
 from mezzotint.figures.palette import COLOURS, EDGE, house_style, panels
-from mezzotint.sim.papers.verdicts import Results
+from mezzotint.sim.papers.study import Results
 from mezzotint.sim.papers.video.replay import FILE_S_PER_PIXEL, POLLING_S, SIZES, STEP_SHARES
 from mezzotint.sim.papers.video.results import LIMIT
 from mezzotint.sim.papers.video.rows import MEASURES

@@ -16,7 +16,7 @@ from mezzotint.backends.profile import GroupPoint, Profile, StepShares, Timing
 from mezzotint.backends.profile import Point as At
 from mezzotint.backends.profile import write as write_profile
 from mezzotint.sim.core.errors import ConfigError
-from mezzotint.sim.papers.scorecard.runs.points import Point, composed
+from mezzotint.sim.papers.runs import Point, composed
 from mezzotint.sim.papers.video.rows import LoggedRun, LogRow, ProfileRow, VideoRuns, statistics_of
 from mezzotint.sim.run.config.settings import check
 from mezzotint.sim.run.simulate import assemble

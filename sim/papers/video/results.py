@@ -9,7 +9,7 @@ from tqdm import tqdm
 
 from mezzotint.backends.base import BackendError
 from mezzotint.sim.core.errors import ConfigError
-from mezzotint.sim.papers.verdicts import Results
+from mezzotint.sim.papers.study import Results
 from mezzotint.sim.papers.video.replay import Machine, Replayed
 from mezzotint.sim.papers.video.rows import MEASURES, LoggedRun, read_folder
 

@@ -13,7 +13,7 @@ from mezzotint.sim.papers.addons import caches
 from mezzotint.sim.papers.addons.caches import SIZES, Curve, errors
 from mezzotint.sim.papers.addons.page import draw
 from mezzotint.sim.papers.addons.served import STUDY, run_studies
-from mezzotint.sim.papers.scorecard.runs.finished import Runs
+from mezzotint.sim.papers.runs import Runs
 from mezzotint.traces.table.trace import Trace, make, write
 
 

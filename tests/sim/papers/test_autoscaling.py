@@ -13,8 +13,7 @@ from mezzotint.sim.cli import main
 from mezzotint.sim.papers.autoscaling import command
 from mezzotint.sim.papers.autoscaling.days import NAME, STUDY, Day, busiest_day, cheapest, clusters, comparisons
 from mezzotint.sim.papers.autoscaling.page import draw, render
-from mezzotint.sim.papers.scorecard.runs.finished import Runs
-from mezzotint.sim.papers.scorecard.runs.points import Point, composed
+from mezzotint.sim.papers.runs import Point, Runs, composed
 
 TINY = (Day("tiny", ("trace.requests=300", "arrivals.rate_rpm=120")),)
 

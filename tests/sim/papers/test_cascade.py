@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from mezzotint.sim.cli import main
-from mezzotint.sim.papers.cascade.designs import DESIGNS, comparisons
+from mezzotint.sim.papers.cascade import DESIGNS, comparisons
 
 
 def test_quick_study_runs_every_design_and_is_checked_against_itself(

@@ -12,8 +12,7 @@ from mezzotint.sim.papers.compositions import command
 from mezzotint.sim.papers.compositions.command import NAME
 from mezzotint.sim.papers.compositions.designs import TRAFFICS
 from mezzotint.sim.papers.compositions.page import draw, render
-from mezzotint.sim.papers.scorecard.runs.finished import Finished, Runs
-from mezzotint.sim.papers.scorecard.runs.points import Point, composed
+from mezzotint.sim.papers.runs import Finished, Point, Runs, composed
 
 
 def test_every_part_of_a_composition_is_a_design_that_composes() -> None:

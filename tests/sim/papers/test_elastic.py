@@ -12,7 +12,7 @@ from mezzotint.sim.cli import main
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.papers.elastic import page, replay
 from mezzotint.sim.papers.elastic.policies import overrides
-from mezzotint.sim.papers.oracles import committed
+from mezzotint.sim.papers.study import committed
 from tests.conftest import ORACLES
 
 REFERENCE = ORACLES / "gf_dit"

@@ -7,9 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from mezzotint.sim.papers.runs import Finished, Point, Runs, Unmeasured
 from mezzotint.sim.papers.scorecard.measures.modm import FRESH_S, SIZES, fresh, lag, smallest_from_rpm, sustained_rpm
-from mezzotint.sim.papers.scorecard.runs.finished import Finished, Runs, Unmeasured
-from mezzotint.sim.papers.scorecard.runs.points import Point
 
 
 def run(system: str, folder: Path = Path("nowhere"), late: float = 0.0, **choices: Any) -> tuple[Point, Finished]:

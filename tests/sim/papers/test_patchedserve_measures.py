@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from mezzotint.sim.papers.runs import Finished, Point, Runs, Unmeasured
 from mezzotint.sim.papers.scorecard.measures.patchedserve import (
     at_moderate_load,
     gains_by_scheduling,
@@ -22,8 +23,6 @@ from mezzotint.sim.papers.scorecard.measures.patchedserve import (
     third_size_adds_time,
 )
 from mezzotint.sim.papers.scorecard.measures.rate_grids import ENDS, STARTS
-from mezzotint.sim.papers.scorecard.runs.finished import Finished, Runs, Unmeasured
-from mezzotint.sim.papers.scorecard.runs.points import Point
 
 Shares = Mapping[int, float]
 

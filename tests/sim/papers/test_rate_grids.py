@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
+from mezzotint.sim.papers.runs import Runs, Unmeasured
 from mezzotint.sim.papers.scorecard.alternatives import Alternatives
 from mezzotint.sim.papers.scorecard.columns import Column
 from mezzotint.sim.papers.scorecard.measures.formulas import TargetMeasure
 from mezzotint.sim.papers.scorecard.measures.rate_grids import ENDS, POINTS, STARTS, Curve, falls_below, grids
 from mezzotint.sim.papers.scorecard.page import render
 from mezzotint.sim.papers.scorecard.rows import CHANGED, Spread, rejudge, score
-from mezzotint.sim.papers.scorecard.runs.finished import Runs, Unmeasured
 from mezzotint.sim.papers.scorecard.targets import Layers, Target
 from mezzotint.sim.papers.scorecard.verdict import judge_share, share_within
 

@@ -11,9 +11,9 @@ import pytest
 from mezzotint.extras import remedy
 from mezzotint.sim.cli import main
 from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.papers import runs as runner
 from mezzotint.sim.papers.scorecard.measures.formulas import TargetMeasure, latency_s, reduction
 from mezzotint.sim.papers.scorecard.rows import NOT_YET, UNEXPLAINED, Row
-from mezzotint.sim.papers.scorecard.runs import runner
 from mezzotint.sim.papers.scorecard.scorecard import (
     Scorecard,
     Study,
@@ -24,7 +24,7 @@ from mezzotint.sim.papers.scorecard.scorecard import (
     write,
 )
 from mezzotint.sim.papers.scorecard.targets import Layers, Target
-from mezzotint.sim.papers.verdicts import lost_rows
+from mezzotint.sim.papers.study import lost_rows
 from mezzotint.sim.run import run_key as key
 from mezzotint.sim.run.simulate import Outcome, simulate
 

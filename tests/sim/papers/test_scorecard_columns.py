@@ -9,13 +9,13 @@ import pytest
 
 from mezzotint.sim.cli import main
 from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.papers import runs as points
+from mezzotint.sim.papers.runs import Runs
 from mezzotint.sim.papers.scorecard.columns import SYNTHETIC, ColumnTrace, read_columns
 from mezzotint.sim.papers.scorecard.measures.formulas import TargetMeasure, latency_s
 from mezzotint.sim.papers.scorecard.measures.interpretations import CAPACITIES as READ_AT
 from mezzotint.sim.papers.scorecard.measures.interpretations import EXPERIMENTS, READINGS, Interpretation, measure
 from mezzotint.sim.papers.scorecard.measures.observations import Observation
-from mezzotint.sim.papers.scorecard.runs import points
-from mezzotint.sim.papers.scorecard.runs.finished import Runs
 from mezzotint.sim.papers.scorecard.scorecard import (
     BUILT_IN,
     Scorecard,

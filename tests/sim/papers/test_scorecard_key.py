@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mezzotint.sim.papers.scorecard.runs import points
+from mezzotint.sim.papers import runs as points
 from mezzotint.sim.run import run_key as key
 from tests.conftest import REPOSITORY
 

@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from mezzotint.sim.papers.runs import Finished, Point, Runs, Unmeasured
 from mezzotint.sim.papers.scorecard.measures.formulas import (
     compute_saving,
     hit_rate,
@@ -25,8 +26,6 @@ from mezzotint.sim.papers.scorecard.measures.nirvana import (
     search_latency,
     similarity_of_hits,
 )
-from mezzotint.sim.papers.scorecard.runs.finished import Finished, Runs, Unmeasured
-from mezzotint.sim.papers.scorecard.runs.points import Point
 from mezzotint.sim.run.simulate import write
 from tests.sim.lab import configured, simulated
 

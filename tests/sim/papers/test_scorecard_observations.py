@@ -10,11 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from mezzotint.sim.papers.runs import Finished, Point, Runs, Unmeasured
 from mezzotint.sim.papers.scorecard.measures import observations
 from mezzotint.sim.papers.scorecard.measures.nirvana import similarity_of_hits
 from mezzotint.sim.papers.scorecard.measures.observations import Observation, observe
-from mezzotint.sim.papers.scorecard.runs.finished import Finished, Runs, Unmeasured
-from mezzotint.sim.papers.scorecard.runs.points import Point
 from mezzotint.traces.table.ingest import ORDER_ONLY
 from mezzotint.traces.table.trace import make, write
 

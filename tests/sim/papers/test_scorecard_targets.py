@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from mezzotint.sim.core.errors import ConfigError
-from mezzotint.sim.papers.scorecard.runs.points import sweep
+from mezzotint.sim.papers.runs import sweep
 from mezzotint.sim.papers.scorecard.scorecard import MEASURES, load_study
 from mezzotint.sim.papers.scorecard.targets import load_reasons, load_targets
 

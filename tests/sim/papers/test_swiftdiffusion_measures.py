@@ -4,14 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from mezzotint.sim.papers.runs import Finished, Point, Runs
 from mezzotint.sim.papers.scorecard.measures.swiftdiffusion import (
     MEASURES,
     lora_speedup,
     over_best_baseline,
     per_gpu_rpm,
 )
-from mezzotint.sim.papers.scorecard.runs.finished import Finished, Runs
-from mezzotint.sim.papers.scorecard.runs.points import Point
 
 
 def runs(latency_s: dict[tuple[str, int, int], float], experiment: str = "swiftdiffusion-figure11") -> Runs:

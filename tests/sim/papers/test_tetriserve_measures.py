@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from mezzotint.sim.papers.runs import Finished, Point, Runs, Unmeasured
 from mezzotint.sim.papers.scorecard.measures.tetriserve import MEASURES, share
-from mezzotint.sim.papers.scorecard.runs.finished import Finished, Runs, Unmeasured
-from mezzotint.sim.papers.scorecard.runs.points import Point
 
 
 def run(

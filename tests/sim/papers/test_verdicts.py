@@ -13,7 +13,7 @@ from mezzotint.sim.papers.autoscaling import days
 from mezzotint.sim.papers.compositions import designs
 from mezzotint.sim.papers.hardware import results
 from mezzotint.sim.papers.stages import replay
-from mezzotint.sim.papers.verdicts import Comparison, Comparisons, Results, lost_rows, read_committed
+from mezzotint.sim.papers.study import Comparison, Comparisons, Results, lost_rows, read_committed
 from tests.conftest import REPOSITORY
 
 COMMITTED = {

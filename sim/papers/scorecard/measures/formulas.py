@@ -6,9 +6,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from mezzotint.sim.papers.runs import Finished, Runs, mean
 from mezzotint.sim.papers.scorecard.alternatives import Alternatives
-from mezzotint.sim.papers.scorecard.runs.finished import Finished, Runs, mean
-from mezzotint.sim.papers.scorecard.targets import Value, read_data
+from mezzotint.sim.papers.scorecard.targets import Value
+from mezzotint.sim.papers.study import read_data
 
 Measure = Callable[[Runs], Value | Alternatives]
 Number = Callable[[Runs], float]

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
+from mezzotint.sim.papers.runs import Runs, Unmeasured
 from mezzotint.sim.papers.scorecard.measures.formulas import hits, per_size, saving
-from mezzotint.sim.papers.scorecard.runs.finished import Runs, Unmeasured
 
 CAPACITIES = (1_500, 15_000, 150_000)
 """Items of Table 3's caches that evict."""

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pyarrow.compute as pc
 
+from mezzotint.sim.papers.runs import Finished, Runs, Unmeasured, mean
 from mezzotint.sim.papers.scorecard.measures.formulas import Measure, Number, crossing, hits, ratio, reduction
-from mezzotint.sim.papers.scorecard.runs.finished import Finished, Runs, Unmeasured, mean
 
 SIZES = (1_000, 10_000, 100_000)
 """Images in Figure 9's caches; NIRVANA stores five latents for each."""

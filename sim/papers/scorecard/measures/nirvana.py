@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mezzotint.sim.papers.runs import Finished, Runs, Unmeasured, mean
 from mezzotint.sim.papers.scorecard.measures.formulas import (
     Measure,
     Number,
@@ -21,7 +22,6 @@ from mezzotint.sim.papers.scorecard.measures.formulas import (
     saving,
     served_at,
 )
-from mezzotint.sim.papers.scorecard.runs.finished import Finished, Runs, Unmeasured, mean
 
 CAPACITIES = (1_500, 15_000, 150_000, 1_500_000)
 """Items of Table 3's caches; a prompt has five."""

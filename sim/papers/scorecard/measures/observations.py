@@ -12,8 +12,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from mezzotint.files.digest import keep, read_kept
 from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.papers.runs import Finished, Runs, Unmeasured
 from mezzotint.sim.papers.scorecard.measures.nirvana import LONG_PROMPT, similarity_of_hits
-from mezzotint.sim.papers.scorecard.runs.finished import Finished, Runs, Unmeasured
 from mezzotint.sim.run.refusal import warn
 from mezzotint.sim.run.run_key import digest
 from mezzotint.traces.describe.prompts.prompt_similarity import GROUPS, prompt_similarity

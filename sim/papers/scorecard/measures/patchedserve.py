@@ -7,11 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mezzotint.backends.profiled import Profiled
+from mezzotint.sim.papers.runs import Finished, Runs, Unmeasured, mean
 from mezzotint.sim.papers.scorecard.alternatives import Alternatives
 from mezzotint.sim.papers.scorecard.measures.formulas import Measure
 from mezzotint.sim.papers.scorecard.measures.modm import by_rate
 from mezzotint.sim.papers.scorecard.measures.rate_grids import POINTS, Curve, Floats, falls_below, grids
-from mezzotint.sim.papers.scorecard.runs.finished import Finished, Runs, Unmeasured, mean
 
 SLO = "5x"
 

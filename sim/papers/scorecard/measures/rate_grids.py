@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mezzotint.sim.papers.scorecard.runs.finished import Unmeasured
+from mezzotint.sim.papers.runs import Unmeasured
 
 Floats = NDArray[np.float64]
 

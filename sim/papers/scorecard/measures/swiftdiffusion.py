@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 
 from mezzotint.sim.papers.addons.caches import curves, measured
+from mezzotint.sim.papers.runs import Runs
 from mezzotint.sim.papers.scorecard.measures.formulas import Measure, ratio
-from mezzotint.sim.papers.scorecard.runs.finished import Runs
 
 BASELINES = ("diffusers", "nirvana-10", "nirvana-20")
 """The paper's own baselines (6.1)."""

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from functools import partial
 from itertools import product
 
+from mezzotint.sim.papers.runs import Finished, Runs, Unmeasured, mean
 from mezzotint.sim.papers.scorecard.measures.formulas import Measure
-from mezzotint.sim.papers.scorecard.runs.finished import Finished, Runs, Unmeasured, mean
 
 MIXES = ("uniform", "skewed")
 

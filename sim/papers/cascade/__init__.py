@@ -1,1 +1,0 @@
-"""The cascade of DiffServe beside its light and its heavy model alone."""
