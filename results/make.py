@@ -11,9 +11,9 @@ from types import ModuleType
 
 from mezzotint.sim.papers.addons import page as addons
 from mezzotint.sim.papers.apart import page as apart
-from mezzotint.sim.papers.autoscaling import page as autoscaling
+from mezzotint.sim.papers.autoscaling.study import STUDY as AUTOSCALING
 from mezzotint.sim.papers.cascade import STUDY as CASCADE
-from mezzotint.sim.papers.compositions import page as compositions
+from mezzotint.sim.papers.compositions import STUDY as COMPOSITIONS
 from mezzotint.sim.papers.elastic import page as elastic
 from mezzotint.sim.papers.hardware import page as hardware
 from mezzotint.sim.papers.scorecard import scorecard
@@ -24,12 +24,10 @@ from mezzotint.sim.report.pages import write_page, write_study
 
 FOLDER = Path(__file__).parent
 
-STUDIES = (CASCADE,)
+STUDIES = (AUTOSCALING, CASCADE, COMPOSITIONS)
 
 ONE_FIGURE: dict[str, ModuleType] = {
     "apart": apart,
-    "autoscaling": autoscaling,
-    "compositions": compositions,
     "elastic": elastic,
     "hardware": hardware,
     "video": video,

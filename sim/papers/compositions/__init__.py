@@ -1,1 +1,0 @@
-"""Untested combinations of designs, compared with their parts."""
