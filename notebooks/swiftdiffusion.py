@@ -25,8 +25,7 @@ from IPython.display import display
 
 import mezzotint
 from mezzotint.figures.palette import COLOURS, EDGE, GREY, STYLE
-from mezzotint.sim.papers.addons.caches import curves
-from mezzotint.sim.papers.addons.page import draw
+from mezzotint.sim.papers.addons import curves, draw_caches
 from mezzotint.sim.papers.scorecard.measures.swiftdiffusion import gpus_held, gustafson
 
 # %% tags=["parameters"]
@@ -66,7 +65,7 @@ def bars(table: pd.DataFrame, metric: str, title: str) -> None:
 
 # %%
 found = curves(share=0.1)  # of the nodes and requests that there were
-figure = draw(found)
+figure = draw_caches(found)
 figure.set_dpi(72)
 display(figure)
 for curve in found:

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from mezzotint.sim.papers.addons import page as addons
+from mezzotint.sim.papers.addons import STUDY as ADDONS
 from mezzotint.sim.papers.apart import page as apart
 from mezzotint.sim.papers.autoscaling.study import STUDY as AUTOSCALING
 from mezzotint.sim.papers.cascade import STUDY as CASCADE
@@ -24,7 +24,7 @@ from mezzotint.sim.report.pages import write_page, write_study
 
 FOLDER = Path(__file__).parent
 
-STUDIES = (AUTOSCALING, CASCADE, COMPOSITIONS)
+STUDIES = (ADDONS, AUTOSCALING, CASCADE, COMPOSITIONS)
 
 ONE_FIGURE: dict[str, ModuleType] = {
     "apart": apart,
@@ -41,7 +41,6 @@ def make(folder: Path) -> None:
         study.write(_facts(study.name), folder)
     for name, page in ONE_FIGURE.items():
         write_study(folder, name, _facts(name), page.render, page.draw)
-    addons.write(folder, "addons", _facts("addons"))
     write_page(folder, "swiftdiffusion", (facts := _facts("swiftdiffusion")), stages.render(facts), {})
     targets, columns = scorecard.load_study(None, quick=False), read_columns(FOLDER / "scorecard.json")
     scorecard.write(scorecard.Scorecard(targets, columns, {}), folder, "scorecard")

@@ -38,7 +38,7 @@ COMMANDS: dict[str, str] = {
     "plan capacity": "mezzotint.sim.plan.capacity.command:capacity",
     "plan placement": "mezzotint.sim.plan.placement.command:placement",
     "reproduce": "mezzotint.sim.papers.scorecard.command:compare",
-    "reproduce addons": "mezzotint.sim.papers.addons.command:compare",
+    "reproduce addons": "mezzotint.sim.papers.addons:compare",
     "reproduce apart": "mezzotint.sim.papers.apart.command:compare",
     "reproduce autoscaling": "mezzotint.sim.papers.autoscaling.study:compare",
     "reproduce cascade": "mezzotint.sim.papers.cascade:compare",

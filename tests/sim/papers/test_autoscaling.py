@@ -1,4 +1,4 @@
-"""The study of autoscaling: what is compared, and a page that says what its numbers do."""
+"""The study of autoscaling: what is compared."""
 
 import json
 from collections.abc import Sequence
@@ -10,16 +10,15 @@ import numpy as np
 import pytest
 
 from mezzotint.sim.cli import main
-from mezzotint.sim.papers.autoscaling import command
-from mezzotint.sim.papers.autoscaling.days import NAME, STUDY, Day, busiest_day, cheapest, clusters, comparisons
-from mezzotint.sim.papers.autoscaling.page import draw, render
+from mezzotint.sim.papers.autoscaling import study
+from mezzotint.sim.papers.autoscaling.study import INPUTS, Day, busiest_day, cheapest, clusters, comparisons
 from mezzotint.sim.papers.runs import Point, Runs, composed
 
 TINY = (Day("tiny", ("trace.requests=300", "arrivals.rate_rpm=120")),)
 
 
 def test_every_scaler_has_the_setting_of_its_file_among_its_values() -> None:
-    for scaler in STUDY.scalers:
+    for scaler in INPUTS.scalers:
         assert scaler.own in scaler.values
         found: Any = composed(Point("", {}, (f"controller={scaler.controller}",)))["controller"]
         for key in scaler.key.split("."):
@@ -28,11 +27,11 @@ def test_every_scaler_has_the_setting_of_its_file_among_its_values() -> None:
 
 
 def test_start_up_times_vary_on_the_first_day_alone() -> None:
-    planned = list(clusters(STUDY.days, 16, quick=False))
-    assert {each.startup_s for each in planned if each.day} == {None}
-    assert {each.startup_s for each in planned if not each.day} == {None, *STUDY.startups_s}
-    assert {each.setting for each in planned if each.kind == "fixed"} == set(range(4, 17))
-    words = [each.point.overrides for each in planned]
+    planned = list(clusters(INPUTS.days, 16, quick=False))
+    assert {cluster.startup_s for cluster in planned if cluster.day} == {None}
+    assert {cluster.startup_s for cluster in planned if not cluster.day} == {None, *INPUTS.startups_s}
+    assert {cluster.setting for cluster in planned if cluster.kind == "fixed"} == set(range(4, 17))
+    words = [cluster.point.overrides for cluster in planned]
     assert len(set(words)) == len(words)
 
 
@@ -73,29 +72,21 @@ def test_prices_are_compared_where_few_are_late() -> None:
     }
 
 
-def test_page_states_the_saving_and_what_the_trace_says_of_its_times() -> None:
-    series = {"gpus": [2.0] * 48, "rpm": [9.0] * 48}
-    day = {
-        "title": "day",
-        "note": "made up",
-        "requests": 1234,
-        "limit_s": 9.0,
-        "rows": ROWS,
-        "series": {"fixed": series},
-    }
-    facts = {"gpus": 16, "usd_per_gpu_h": 3.99, "days": [day]}
-    text = render(facts, "a.svg")
-    assert "price of the cheapest fixed cluster by: utilisation -25 %, perfect knowledge -19 %." in text
-    assert "Arrival times of the trace are made up." in text
-    assert "1,234 requests, each of 4.50 s on a GPU" in text
-    assert len(draw(facts).axes) == 3
-
-
 def test_study_runs_and_writes_its_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(command, "STUDY", replace(STUDY, days=TINY))
-    words = ["reproduce", NAME, "--quick", "--gpus", "4", "-o", str(tmp_path), "--work", str(tmp_path / "runs")]
+    monkeypatch.setattr(study, "INPUTS", replace(INPUTS, days=TINY))
+    words = [
+        "reproduce",
+        "autoscaling",
+        "--quick",
+        "--gpus",
+        "4",
+        "-o",
+        str(tmp_path),
+        "--work",
+        str(tmp_path / "runs"),
+    ]
     assert main([*words, "--check"]) == 2, "there is nothing to compare with"
     assert main(words) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -104,13 +95,12 @@ def test_study_runs_and_writes_its_page(
         *["tiny: fixed"] * 3, "tiny: utilisation", *["tiny: pending"] * 2, "tiny: queueing model",
         *["tiny: perfect knowledge"] * 2,
     ]  # fmt: skip
-    facts = json.loads((tmp_path / f"{NAME}-quick.json").read_text())
+    facts = json.loads((tmp_path / "autoscaling-quick.json").read_text())
     (day,) = facts["days"]
     assert facts["usd_per_gpu_h"] == 3.99
     for found in day["rows"]:
         assert found["usd_per_1000"] == pytest.approx(found["gpu_h"] * 3.99 * 1000 / 300)
     assert day["series"]["fixed"]["gpus"] == [4.0]
-    assert (tmp_path / f"{NAME}-quick.md").read_text() == render(facts, f"{NAME}-quick.svg")
     assert main([*words, "--check"]) == 0
 
 
@@ -120,9 +110,9 @@ def test_failed_run_is_named_and_nothing_is_written(
     def finish(points: Sequence[Point], work: Path, jobs: int, launcher: str) -> Runs:
         return Runs(tuple((point, f"no room on {launcher}") for point in points))
 
-    monkeypatch.setattr(command, "finish", finish)
-    assert main(["reproduce", NAME, "--quick", "--launcher", "slurm", "-o", str(tmp_path)]) == 2
+    monkeypatch.setattr(study, "finish", finish)
+    assert main(["reproduce", "autoscaling", "--quick", "--launcher", "slurm", "-o", str(tmp_path)]) == 2
     assert "reproduce autoscaling: a run failed: no room on slurm" in capsys.readouterr().err
-    assert main(["reproduce", NAME, "--name", "mine", "-o", str(tmp_path)]) == 2
+    assert main(["reproduce", "autoscaling", "--name", "mine", "-o", str(tmp_path)]) == 2
     assert "--name: found mine without a trace; add --trace FILE" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())

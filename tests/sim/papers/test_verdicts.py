@@ -7,10 +7,9 @@ import pytest
 
 from mezzotint.sim.cli import main
 from mezzotint.sim.core.errors import ConfigError
-from mezzotint.sim.papers.addons import caches
+from mezzotint.sim.papers import addons, compositions
 from mezzotint.sim.papers.apart import rows
-from mezzotint.sim.papers.autoscaling import days
-from mezzotint.sim.papers.compositions import designs
+from mezzotint.sim.papers.autoscaling import study as autoscaling
 from mezzotint.sim.papers.hardware import results
 from mezzotint.sim.papers.stages import replay
 from mezzotint.sim.papers.study import Comparison, Comparisons, Results, lost_rows, read_committed
@@ -19,13 +18,13 @@ from tests.conftest import REPOSITORY
 COMMITTED = {
     "hardware": results.comparisons,
     "swiftdiffusion": replay.comparisons,
-    "addons": caches.comparisons,
-    "addons-quick": caches.comparisons,
+    "addons": addons.comparisons,
+    "addons-quick": addons.comparisons,
     "apart": rows.comparisons,
-    "autoscaling": days.comparisons,
-    "autoscaling-quick": days.comparisons,
-    "compositions": designs.comparisons,
-    "compositions-quick": designs.comparisons,
+    "autoscaling": autoscaling.comparisons,
+    "autoscaling-quick": autoscaling.comparisons,
+    "compositions": compositions.comparisons,
+    "compositions-quick": compositions.comparisons,
 }
 
 

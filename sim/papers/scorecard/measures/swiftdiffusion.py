@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from mezzotint.sim.papers.addons.caches import curves, measured
+from mezzotint.sim.papers.addons import curves, measured_loads
 from mezzotint.sim.papers.runs import Runs
 from mezzotint.sim.papers.scorecard.measures.formulas import Measure, ratio
 
@@ -89,7 +89,7 @@ def predicted_s(runs: Runs) -> list[float]:
 
 def cache_loads() -> list[float]:
     """Return the loads per request of an LRU cache on each node at the measured sizes, with nothing fitted to them."""
-    sizes = measured()["sizes"]
+    sizes = measured_loads()["sizes"]
     return [curve.at(size) for curve in curves(sizes, share=0.25) for size in sizes]
 
 
