@@ -28,8 +28,8 @@ from mezzotint.sim.scheduling.routing.routers import RoundRobin
 from tests.sim.cluster.test_cluster import Acts
 from tests.sim.execution.test_continuous_batching import Patching, Stepped
 from tests.sim.lab import FixedTimes, engine, simulated
+from tests.sim.scheduling.disciplines.test_slack import UNIT, MixedTimes
 from tests.sim.scheduling.test_disciplines import served as shortest
-from tests.sim.scheduling.test_slack import UNIT, MixedTimes
 
 POWER_W = 300.0
 

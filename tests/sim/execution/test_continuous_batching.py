@@ -28,7 +28,7 @@ from mezzotint.sim.scheduling.routing.per_worker import PerWorkerQueues
 from mezzotint.sim.scheduling.routing.routers import LeastOutstanding
 from mezzotint.traces.arrivals.base import Schedule
 from tests.sim.lab import FixedTimes, configured, engine, simulated
-from tests.sim.scheduling.test_queueing import check, mdc_wait
+from tests.sim.laws.test_queueing import check, mdc_wait
 
 STEPS = 50
 

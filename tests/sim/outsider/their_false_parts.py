@@ -1,6 +1,6 @@
 """More parts of somebody outside the project that return or change what cannot be, one class each.
 
-The first line of a docstring says what its class does. Each is run by tests/sim/test_false_parts.py.
+The first line of a docstring says what its class does. Each is run by tests/sim/laws/test_false_parts.py.
 """
 
 from math import inf, nan

@@ -1,6 +1,6 @@
 """Policies of somebody outside the project that do or return what cannot be true, one class each.
 
-The first line of a docstring says what its class does. Each is run by tests/sim/test_wrong_policies.py.
+The first line of a docstring says what its class does. Each is run by tests/sim/laws/test_wrong_policies.py.
 """
 
 from collections import deque

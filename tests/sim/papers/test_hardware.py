@@ -16,7 +16,7 @@ from mezzotint.sim.papers.hardware import page, replay, results, routing
 from mezzotint.sim.papers.hardware.page import draw
 from mezzotint.sim.papers.hardware.rows import QUANTILES, RoutedRun, Submission, packaged_file, routed, submissions
 from mezzotint.traces.arrivals.loadgen import LoadGen
-from tests.sim.scheduling.test_mlperf_batching import finished
+from tests.sim.scheduling.batching.test_mlperf import finished
 
 ROWS = submissions(packaged_file("mlperf-sdxl-server.csv"))
 ROUTED = routed(packaged_file("llmd-routing.csv"))

@@ -28,7 +28,7 @@ from mezzotint.sim.scheduling.latency_predictor import Known, Svr
 from mezzotint.sim.scheduling.routing.per_worker import PerWorkerQueues
 from mezzotint.sim.scheduling.routing.routers import LeastOutstanding
 from tests.sim.lab import engine, simulated
-from tests.sim.scheduling.test_slack import SIDES, UNIT, MixedTimes
+from tests.sim.scheduling.disciplines.test_slack import SIDES, UNIT, MixedTimes
 
 SIZES = [(512, 512), (768, 768), (1024, 1024)]
 

@@ -30,8 +30,8 @@ from mezzotint.sim.scheduling.group_policies.tails import TailQuota
 from mezzotint.sim.scheduling.group_policies.tetriserve import TetriServe
 from mezzotint.sim.scheduling.group_policies.tridentserve import TridentServe
 from mezzotint.sim.scheduling.stages import StageScheduler
+from tests.sim.execution.test_stage_addons import column, run_stages, spans
 from tests.sim.lab import engine, simulated
-from tests.sim.scheduling.test_stage_addons import column, run_stages, spans
 from tests.sim.scheduling.test_stages import STEPS, ByDegree, attempts
 
 

@@ -10,7 +10,7 @@ from mezzotint.sim.core.errors import ConfigError, SimulationError
 from mezzotint.sim.run.config.choices import gpus
 from tests.sim.lab import simulated
 
-OUTSIDE = Path(__file__).parent / "outsider"
+OUTSIDE = Path(__file__).parents[1] / "outsider"
 
 VANILLA = ("system=vanilla", "cluster.count=4", "trace.requests=200")
 STEPS = ("system=vanilla", "cluster=h100", "executor=continuous-batching", "trace.requests=100")

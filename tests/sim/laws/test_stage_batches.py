@@ -25,7 +25,7 @@ from mezzotint.sim.scheduling.estimates import EstimateTable, Learnt, Scaled
 from mezzotint.sim.scheduling.group_policies.tetriserve import TetriServe
 from mezzotint.sim.scheduling.stages import StageScheduler
 from tests.sim import lab
-from tests.sim.scheduling.test_stage_addons import column, run_stages, spans
+from tests.sim.execution.test_stage_addons import column, run_stages, spans
 
 STEPS = 6
 

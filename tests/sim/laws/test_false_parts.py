@@ -14,7 +14,7 @@ from mezzotint.sim.run.simulate import simulate
 from mezzotint.traces.error import TraceError
 from tests.sim.lab import configured
 
-OUTSIDE = Path(__file__).parent / "outsider"
+OUTSIDE = Path(__file__).parents[1] / "outsider"
 
 VANILLA = ("system=vanilla", "cluster.count=4", "trace.requests=60")
 FLUX = ("models=flux-dev-elastic", "cluster=h100", "cluster.count=8", "trace=tetriserve-uniform", "trace.requests=60")

@@ -18,7 +18,7 @@ from mezzotint.sim.scheduling.routing.per_worker import PerWorkerQueues
 from mezzotint.sim.scheduling.routing.routers import LeastOutstanding
 from tests.oracles.optimum import TimedRequest, max_in_time
 from tests.sim.lab import engine
-from tests.sim.scheduling.test_slack import UNIT, MixedTimes
+from tests.sim.scheduling.disciplines.test_slack import UNIT, MixedTimes
 
 SIDES = (64, 128)
 
