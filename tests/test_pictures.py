@@ -1,17 +1,14 @@
-"""The pictures of the pages: small, and made again from committed numbers with the same bytes."""
+"""The pictures of the pages are small."""
 
 import io
 import subprocess
-from pathlib import Path
 
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
 from matplotlib.image import imread
 
-from docs.pictures import make as pictures
 from mezzotint.figures.save import page_svg, svg
-from results import make as results
 from tests.conftest import REPOSITORY
 
 MAX_BYTES = 60_000
@@ -27,23 +24,6 @@ def test_every_committed_picture_is_small() -> None:
     assert len(sizes) > 20
     assert {name: size for name, size in sizes.items() if size > MAX_BYTES} == {}
     assert [name for name in sizes if name.endswith(".ipynb")] == [], "outputs of notebooks are made, not kept"
-
-
-def test_results_are_made_from_their_numbers_with_the_same_bytes(tmp_path: Path) -> None:
-    """If this fails, ``make results`` writes them anew."""
-    results.make(tmp_path)
-    made = sorted(tmp_path.iterdir())
-    assert len(made) > 30
-    assert [file.name for file in made if file.read_bytes() != (results.FOLDER / file.name).read_bytes()] == []
-    kept = {file.name for file in results.FOLDER.glob("*.svg") if "-quick" not in file.name}
-    assert kept == {file.name for file in made if file.suffix == ".svg"}
-
-
-def test_pictures_of_the_docs_are_those_drawn_with_the_same_bytes(tmp_path: Path) -> None:
-    """From runs of half a minute, the demo's among them. If this fails, ``make results`` draws them anew."""
-    pictures.make(tmp_path)
-    drawn = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
-    assert drawn == {file.name: file.read_bytes() for file in pictures.FOLDER.glob("*.svg")}
 
 
 def test_small_svg_looks_like_the_one_of_matplotlib() -> None:
