@@ -1,6 +1,5 @@
 """Runs of the page on add-ons: routing by add-on, and placement of ControlNets by solver and by rule."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +8,8 @@ from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.papers.scorecard.runs.finished import Finished
 from mezzotint.sim.papers.scorecard.runs.points import Point
 from mezzotint.sim.papers.scorecard.runs.runner import finish
-from mezzotint.sim.plan.placement.command import CALL_S, STEPS
-from mezzotint.sim.plan.placement.demand import head, of_service
-from mezzotint.sim.plan.placement.solve import in_turn, one_each, solve
+from mezzotint.sim.plan.placement import demand_of_service, naive_placements, solve
+from mezzotint.sim.plan.placement_command import CALL_S, STEPS
 from mezzotint.sim.run.pool import Launcher
 
 STUDY = choice("data", "addons")
@@ -27,16 +25,15 @@ def run_studies(work: Path, jobs: int, rows: int, launcher: Launcher = "joblib")
             overrides = (*routing["overrides"], *common, *words, *words_of_rate)
             planned.append(("routing", name, rate, Point("addons", {}, overrides)))
     rate, servers = placement["rate_rpm"], placement["servers"]
-    demand = head(of_service("A", rate, CALL_S * STEPS), 16)
+    demand = demand_of_service("A", rate, CALL_S * STEPS).head(16)
     solved = solve(demand, servers, placement["limit"], placement["room"])
     assert solved is not None
-    placements = {"solved": solved, "one each": one_each(demand, servers), "in turn": in_turn(demand, servers)}
+    placements = {"solved": solved, **naive_placements(demand, servers)}
     for name, placed in placements.items():
-        plain = json.dumps(placed.servers).replace('"', "").replace(" ", "")
         overrides = (
             *placement["overrides"],
             *common,
-            f"controlnet_placement.placement={plain}",
+            placed.override,
             f"trace.requests={2 * rows}",
         )
         planned.append(("placement", name, rate, Point("addons", {}, overrides)))

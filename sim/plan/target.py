@@ -69,6 +69,13 @@ class Target:
         return self.key.split(".")
 
 
+def parse_targets(texts: Sequence[str]) -> tuple[Target, ...]:
+    """Read the targets of a plan. Raises ConfigError if one cannot be used, or if there is none."""
+    if not texts:
+        raise ConfigError(f"--target: found none, expected what the cluster must hold, such as {EXAMPLES}")
+    return tuple(map(parse_target, texts))
+
+
 def parse_target(text: str) -> Target:
     """Read a target such as ``p95<10s``, ``over 2x<5%`` or ``gpu.busy_fraction>=0.3``.
 
@@ -139,9 +146,3 @@ def _key(name: str, wrong: Callable[[str], ConfigError]) -> tuple[str, Limit | N
 
 UNBOUNDED = ("trace.", "wall.")
 """Keys that no cluster changes, or that no two runs share."""
-
-
-def check_targets(targets: Sequence[Target]) -> None:
-    """Raise ConfigError if there is no target."""
-    if not targets:
-        raise ConfigError(f"--target: found none, expected what the cluster must hold, such as {EXAMPLES}")

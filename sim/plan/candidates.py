@@ -2,7 +2,7 @@
 
 import itertools
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -17,6 +17,7 @@ from mezzotint.files.document import parse
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.gpu import Gpu
 from mezzotint.sim.metrics.cost import PaidService, Price, gpu_price, rate_usd_h
+from mezzotint.sim.plan.rate import rate_key
 from mezzotint.sim.run.config.build import build
 from mezzotint.sim.run.config.choices import CONF, choices, gpus
 from mezzotint.sim.run.config.compose import Files, composed
@@ -98,18 +99,6 @@ class Candidate:
         return resolved(self._config)
 
 
-def _rate(config: DictConfig) -> tuple[str, float]:
-    """Return the key and the value that scale the arrivals of ``config``. Raises ConfigError if they have none."""
-    for key in ("arrivals.rate_rpm", "arrivals.speedup"):
-        value = OmegaConf.select(config, key)
-        if isinstance(value, int | float):
-            return key, value
-    raise ConfigError(
-        f"arrivals: {OmegaConf.select(config, 'arrivals._target_')} has no rate to scale; choose arrivals=poisson, "
-        "day, fluctuating or trace"
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class Scope:
     """The model, the kinds of GPUs and the designs that a plan compares.
@@ -160,43 +149,40 @@ class _LeftOut(Exception):
     """The reason why a design is not planned on a kind of GPU."""
 
 
-def candidates(scope: Scope) -> tuple[list[Candidate], list[str]]:
+def find_candidates(scope: Scope) -> tuple[list[Candidate], list[str]]:
     """Return the candidates, and a line for each combination that is left out, with the reason.
 
     Raises ConfigError: no model or kind of GPU has that name, or nothing is left.
     """
     known = _gpus(scope)
-    _check_prices(scope.prices, list(known))
-    clusters, notes = _clusters(scope.gpus, list(known)), []
+    for kind in scope.prices:
+        if kind not in known:
+            raise _unknown_kind(f"--prices: {kind}", kind, known)
+    clusters = _clusters(scope.gpus, known)
     folders = [shipped(), *([] if scope.profiles is None else [scope.profiles])]
     measured = {kind: set(find(known[kind].name, folders)) for kinds in clusters for kind in kinds}
-    family, note = _family(scope, measured)
-    notes += [note] if note else []
-    found: list[Candidate] = []
-    left_out: dict[str, dict[str, list[str]]] = {}
-    for design in itertools.chain.from_iterable(map(_expanded, scope.designs)):
+    family, notes = _family(scope, measured)
+    candidates: list[Candidate] = []
+    left_out: dict[str, dict[str, list[str]]] = {}  # reason -> kinds of GPUs -> designs
+    for design in itertools.chain.from_iterable(map(_expand, scope.designs)):
         for kinds in clusters:
             try:
-                found += _made(scope, design, {kind: known[kind] for kind in kinds}, family, measured)
+                candidates += _combine(scope, design, {kind: known[kind] for kind in kinds}, family, measured)
             except _LeftOut as reason:
                 left_out.setdefault(str(reason), {}).setdefault("+".join(kinds), []).append(design)
-    notes += [f"left out: {_listed(designs, len(scope.designs))}: {why}" for why, designs in left_out.items()]
-    if not found:
+    for why, designs_of in left_out.items():
+        kinds_of: dict[str, list[str]] = {}
+        for cluster, designs in designs_of.items():
+            named = "" if len(designs) == len(scope.designs) else f"{', '.join(designs)} on "
+            kinds_of.setdefault(named, []).append(cluster)
+        listed = "; ".join(f"{named}{', '.join(kinds)}" for named, kinds in kinds_of.items())
+        notes.append(f"left out: {listed}: {why}")
+    if not candidates:
         raise ConfigError(f"plan: nothing is left to compare: {'; '.join(notes) or 'no design or GPU was named'}")
-    return found, notes
+    return candidates, notes
 
 
-def _listed(designs_of: Mapping[str, Sequence[str]], every: int) -> str:
-    """Return the kinds of GPUs that are left out, grouped by the designs."""
-    kinds_of: dict[str, list[str]] = {}
-    for kind, designs in designs_of.items():
-        kinds_of.setdefault("" if len(designs) == every else ", ".join(designs), []).append(kind)
-    return "; ".join(
-        f"{designs} on {', '.join(kinds)}" if designs else ", ".join(kinds) for designs, kinds in kinds_of.items()
-    )
-
-
-def _expanded(text: str) -> list[str]:
+def _expand(text: str) -> list[str]:
     """Return a design with its settings, once for every combination of comma-separated values."""
     if not text.strip():
         raise ConfigError("--design: found nothing, expected a choice of system=; `mezzotint list system` shows them")
@@ -220,41 +206,29 @@ def _gpus(scope: Scope) -> dict[str, Gpu]:
     return {kind: build(node, "cluster.gpu", Gpu) for kind, node in nodes.items()}
 
 
-def _clusters(asked: Sequence[str], known: Sequence[str]) -> list[tuple[str, ...]]:
+def _clusters(asked: Sequence[str], known: Collection[str]) -> list[tuple[str, ...]]:
     """Return the kinds of each cluster: one, or two of which the first is the few."""
     if not asked:
         return [(kind,) for kind in known]
-    found = []
-    for each in asked:
-        names = each.split("+")
+    clusters = []
+    for option in asked:
+        names = option.split("+")
         if len(names) > 2 or len(set(names)) < len(names):
             raise ConfigError(
-                f"--gpu {each}: found {len(names)} kinds, expected one, or two different ones joined by +"
+                f"--gpu {option}: found {len(names)} kinds, expected one, or two different ones joined by +"
             )
-        parts = [_kinds(name, known) for name in names]
-        found += [kinds for kinds in itertools.product(*parts) if len(set(kinds)) == len(kinds)]
-    return list(dict.fromkeys(found))
+        forms = [_forms(name, known) for name in names]
+        for name, kinds in zip(names, forms, strict=True):
+            if not kinds:
+                raise _unknown_kind(f"--gpu {name}:", name, known)
+        clusters += [kinds for kinds in itertools.product(*forms) if len(set(kinds)) == len(kinds)]
+    return list(dict.fromkeys(clusters))
 
 
-def _kinds(name: str, known: Sequence[str]) -> list[str]:
-    own = _forms(name, known)
-    if not own:
-        raise ConfigError(f"--gpu {name}: is no kind of GPU; {_hint(name, known)}")
-    return own
-
-
-def _check_prices(prices: Iterable[str], known: Sequence[str]) -> None:
-    """Raise ConfigError for a price of a kind of GPU that does not exist."""
-    for kind in prices:
-        if kind not in known:
-            raise ConfigError(f"--prices: {kind} is no kind of GPU; {_hint(kind, known)}")
-
-
-def _hint(name: str, known: Sequence[str]) -> str:
-    """Return the kind of GPU that ``name`` may stand for, or where to look."""
+def _unknown_kind(found: str, name: str, known: Collection[str]) -> ConfigError:
     near = get_close_matches(name.lower(), known, 1)
-    shown = f"`mezzotint list cluster` shows them: {', '.join(known)}"
-    return f"did you mean {near[0]}?" if near else shown
+    hint = f"did you mean {near[0]}?" if near else f"`mezzotint list cluster` shows them: {', '.join(known)}"
+    return ConfigError(f"{found} is no kind of GPU; {hint}")
 
 
 def _forms(name: str, known: Iterable[str]) -> list[str]:
@@ -264,41 +238,39 @@ def _forms(name: str, known: Iterable[str]) -> list[str]:
 
 def _choices(scope: Scope) -> dict[str, dict[str, str]]:
     """Return the choices of ``models=``, shipped and the user's own: the name of each role's model."""
-    found: dict[str, Any] = {name: resolved(scope.composed(f"models={name}"))["models"] for name in scope.own("models")}
+    models: dict[str, Any] = {
+        name: resolved(scope.composed(f"models={name}"))["models"] for name in scope.own("models")
+    }
     for file in (CONF / "models").iterdir():
-        found[file.name.removesuffix(".yaml")] = parse(file.read_text("utf-8"))
+        models[file.name.removesuffix(".yaml")] = parse(file.read_text("utf-8"))
     named = {
         name: {role: model["name"] for role, model in roles.items() if isinstance(model, dict) and "name" in model}
-        for name, roles in sorted(found.items())
+        for name, roles in sorted(models.items())
     }
     return {name: roles for name, roles in named.items() if roles}
 
 
-def _family(scope: Scope, measured: Mapping[str, set[str]]) -> tuple[dict[str, dict[str, str]], str]:
-    """Return the choices of ``models=`` that serve the model, all with the same large one, and what to say of it.
+def _family(scope: Scope, measured: Mapping[str, set[str]]) -> tuple[dict[str, dict[str, str]], list[str]]:
+    """Return the choices of ``models=`` that serve the model, all with the same large one, and notes on it.
 
     If a variant of the model (``sdxl-mlperf``) has profiles on more of the kinds that were asked for, all kinds are
     planned with the variant, so that they are compared at the same work.
     """
-    every = _choices(scope)
-    larges = {_large(roles) for roles in every.values()}
-    if scope.model in every and scope.model not in larges:
-        return {scope.model: every[scope.model]}, ""
-    names = _forms(scope.model, sorted(larges))
-    if not names:
-        raise ConfigError(
-            f"--model {scope.model}: is no model that can be planned for; expected one of {', '.join(sorted(larges))}"
-        )
-
-    asked = [part for each in scope.gpus for part in each.split("+")] or list(measured)
+    model, every = scope.model, _choices(scope)
+    larges = sorted({_large(roles) for roles in every.values()})
+    if model in every and model not in larges:
+        return {model: every[model]}, []
+    asked = [name for option in scope.gpus for name in option.split("+")] or list(measured)
 
     def covered(name: str) -> int:
-        return sum(any(name in measured[kind] for kind in _forms(each, measured)) for each in asked)
+        return sum(any(name in measured[kind] for kind in _forms(gpu, measured)) for gpu in asked)
 
-    best = max(names, key=lambda name: (covered(name), name == scope.model))
-    planned = f"{scope.model} is planned as {best}, which was measured on more of the GPUs; its steps are its own"
-    note = "" if best == scope.model else planned
-    return {name: roles for name, roles in every.items() if _large(roles) == best}, note
+    best = max(_forms(model, larges), key=lambda name: (covered(name), name == model), default=None)
+    if best is None:
+        raise ConfigError(f"--model {model}: is no model that can be planned for; expected one of {', '.join(larges)}")
+    note = f"{model} is planned as {best}, which was measured on more of the GPUs; its steps are its own"
+    family = {name: roles for name, roles in every.items() if _large(roles) == best}
+    return family, [] if best == model else [note]
 
 
 def _large(roles: Mapping[str, str]) -> str:
@@ -306,7 +278,7 @@ def _large(roles: Mapping[str, str]) -> str:
     return next(iter(roles.values()))
 
 
-def _made(
+def _combine(
     scope: Scope,
     design: str,
     kinds: Mapping[str, Gpu],
@@ -315,86 +287,75 @@ def _made(
 ) -> list[Candidate]:
     """Return the candidates of a design on a kind of GPU or two. Raises _LeftOut if there are none."""
     profiled = [measured[kind] for kind in kinds]
-    if not any(set(roles.values()) & own for roles in family.values() for own in profiled):
+    if not any(set(roles.values()) & models for roles in family.values() for models in profiled):
         raise _LeftOut(f"no profile of {_large(next(iter(family.values())))}")
-    prices = {kind: _price(scope, kind, gpu) for kind, gpu in kinds.items()}
+    prices = {kind: scope.prices.get(kind) or gpu_price(gpu) for kind, gpu in kinds.items()}
+    known = {kind: price for kind, price in prices.items() if price is not None}
+    if len(known) < len(prices):
+        raise _LeftOut("no price is known; give one with --prices")
     system, *settings = design.split()
     words = [f"system={system}", *settings, *scope.overrides]
     words += [] if scope.profiles is None else [f"backend.folder={scope.profiles}"]
     first, *others = kinds
     plain = resolved(scope.composed(*words, f"cluster={first}", f"models={next(iter(family))}"))
-    ready = _ready(_roles(plain) | {"large"}, family, profiled)
-    priced = {kind: replace(gpu, usd_per_gpu_h=prices[kind].usd_per_gpu_h) for kind, gpu in kinds.items()}
-    paid: dict[str, dict[str, Any]] = plain["system"].get("services") or {}
-    services = {key: PaidService(**value) for key, value in paid.items()}
+    names = _with_profiles(_roles(plain) | {"large"}, family, profiled)
+    priced = {kind: replace(gpu, usd_per_gpu_h=known[kind].usd_per_gpu_h) for kind, gpu in kinds.items()}
+    services = {key: PaidService(**value) for key, value in (plain["system"].get("services") or {}).items()}
     if any(service.usd_per_h is None for service in services.values()):
         raise _LeftOut("the price of one of its services is not known")
     rents = "startup_s" in (plain.get("controller") or {})  # of a controller that orders GPUs while a run goes on
-    made = []
-    for name in ready:
-        for few in FEW if others else (0,):
-            config = scope.composed(*words, f"cluster={'pools' if few else first}", f"models={name}")
-            with open_dict(config):
-                config.run = {"dir": "unnamed"}
-                if few:
-                    roles = list(family[name]) if len(family[name]) > 1 else [None, None]
-                    config.cluster.pools = [
-                        {"gpu": asdict(gpu), "count": few, "role": role}
-                        for gpu, role in zip(priced.values(), roles, strict=False)
-                    ]
-                else:
-                    config.cluster.gpu.usd_per_gpu_h = prices[first].usd_per_gpu_h
-            service = float(OmegaConf.select(config, "backend.service_factor"))
-            made.append(
-                Candidate(
-                    design, list(kinds)[-1], name, (first, few) if few else None, prices, rents, priced, services,
-                    config, *_rate(config), service,
-                )
-            )  # fmt: skip
-    return made
+    candidates = []
+    for name, few in itertools.product(names, FEW if others else (0,)):
+        config = scope.composed(*words, f"cluster={'pools' if few else first}", f"models={name}")
+        with open_dict(config):
+            config.run = {"dir": "unnamed"}
+            if few:
+                roles = list(family[name]) if len(family[name]) > 1 else [None, None]
+                config.cluster.pools = [
+                    {"gpu": asdict(gpu), "count": few, "role": role}
+                    for gpu, role in zip(priced.values(), roles, strict=False)
+                ]
+            else:
+                config.cluster.gpu.usd_per_gpu_h = known[first].usd_per_gpu_h
+        service = float(OmegaConf.select(config, "backend.service_factor"))
+        candidates.append(
+            Candidate(
+                design, list(kinds)[-1], name, (first, few) if few else None, known, rents, priced, services, config,
+                *rate_key(config), service,
+            )
+        )  # fmt: skip
+    return candidates
 
 
-def _ready(needed: set[str], family: Mapping[str, Mapping[str, str]], profiled: Sequence[set[str]]) -> list[str]:
+def _with_profiles(
+    needed: set[str], family: Mapping[str, Mapping[str, str]], profiled: Sequence[set[str]]
+) -> list[str]:
     """Return the choices of ``family`` with the needed roles, and the fewest, whose models have profiles.
 
     On two kinds of GPU, the first needs one of the first role's model, and the second those of the others.
     Raises _LeftOut if there are none.
     """
-    fits = [name for name, roles in family.items() if needed <= set(roles)]
+    fits = {name: list(roles.values()) for name, roles in family.items() if needed <= set(roles)}
     if not fits:
         raise _LeftOut(f"no models= has a {' and a '.join(sorted(needed))} model")
-    fewest = min(len(family[name]) for name in fits)
-    models = {name: list(family[name].values()) for name in fits if len(family[name]) == fewest}
-    split = len(profiled) > 1 and fewest > 1
-    ready = [
-        name
-        for name, (large, *rest) in models.items()
-        if (
-            large in profiled[0] and set(rest) <= profiled[1]
-            if split
-            else all({large, *rest} <= own for own in profiled)
-        )
-    ]
+    fewest = min(map(len, fits.values()))
+    models = {name: fit for name, fit in fits.items() if len(fit) == fewest}
+    ready = []
+    for name, (large, *rest) in models.items():
+        wanted = [{large}, set(rest)] if len(profiled) > 1 and rest else [{large, *rest}] * len(profiled)
+        if all(each <= found for each, found in zip(wanted, profiled, strict=True)):
+            ready.append(name)
     if not ready:
         raise _LeftOut(f"no profile of {' or '.join(' and '.join(names) for names in models.values())}")
     return ready
 
 
-def _price(scope: Scope, kind: str, gpu: Gpu) -> Price:
-    price = scope.prices.get(kind) or gpu_price(gpu)
-    if price is None:
-        raise _LeftOut("no price is known; give one with --prices")
-    return price
-
-
 def _roles(config: Mapping[str, Any]) -> set[str]:
     """Return the roles that the parts of ``config`` name."""
-    found = set()
+    roles = set()
     for key, value in config.items():
-        if key == "models":
-            continue
-        if isinstance(value, Mapping):
-            found |= _roles(value)
+        if isinstance(value, Mapping) and key != "models":
+            roles |= _roles(value)
         elif isinstance(value, str) and (key == "role" or key.endswith("_role")):
-            found.add(value)
-    return found
+            roles.add(value)
+    return roles

@@ -4,7 +4,7 @@ import json
 import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,8 +19,7 @@ from mezzotint.traces.arrivals.base import MAX_RPM
 
 if TYPE_CHECKING:
     from mezzotint.sim.metrics.cost import Price
-    from mezzotint.sim.plan.clusters.answer import Plan
-    from mezzotint.sim.plan.clusters.target import Target
+    from mezzotint.sim.plan.answer import Plan
 
 RUNS = Path("results/runs/plan")
 """Folder of the kept runs of all plans, unless --runs names another."""
@@ -31,28 +30,32 @@ STEADY_ROWS = 100_000
 """Requests of a longer file that a steady load replays: percentiles need no more, and caches search them at speed."""
 
 
+UNNAMED = ("trace", "overrides", "runs", "jobs", "launcher")
+"""Options that the command of an answer gives without a name, or that do not change the answer."""
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The options of a plan, as of the command line (`plan`)."""
+    """The options of a plan, in the order of the command that repeats its answer."""
 
     target: Sequence[str]
-    model: str
     gpu: Sequence[str] = ()
     design: Sequence[str] = ()
-    trace: Path | None = None
+    plugin: Sequence[str] = ()
+    model: str = ""
     rate_rpm: float | None = None
     prices: Path | None = None
     min_quality: float | None = None
+    replications: int | None = None
+    profiles: Path | None = None
+    config_dir: Path | None = None
     max_gpus: int = 256
     rank: int = 5
-    replications: int | None = None
+    trace: Path | None = None
+    overrides: Sequence[str] = ()
+    runs: Path = RUNS
     jobs: int = 1
     launcher: Launcher = "joblib"
-    runs: Path = RUNS
-    overrides: Sequence[str] = ()
-    config_dir: Path | None = None
-    profiles: Path | None = None
-    plugin: Sequence[str] = field(default_factory=list)
 
 
 def plan(
@@ -122,15 +125,15 @@ def plan(
     Raises:
         ConfigError: an option or the trace cannot be used.
     """
-    from mezzotint.sim.plan.clusters.page import sentence, table_lines
+    from mezzotint.sim.plan.page import sentence, table_lines
 
     words, trace = separated(overrides or [])
     options = Options(
-        target or [], model, gpu or [], design or [], trace, rate_rpm, prices, min_quality, max_gpus, rank,
-        replications, jobs, launcher, runs, words, config_dir, profiles, plugin or [],
+        target or [], gpu or [], design or [], plugin or [], model, rate_rpm, prices, min_quality, replications,
+        profiles, config_dir, max_gpus, rank, trace, words, runs, jobs, launcher,
     )  # fmt: skip
     output_folder(output, ConfigError)
-    answer = answered(options, progress=True)
+    answer = answer_plan(options, progress=True)
     print(sentence(answer))
     print(*table_lines(answer), sep="\n")
     write(answer, output, command_line(options, output))
@@ -138,57 +141,54 @@ def plan(
     return 0 if answer.ranked else 1
 
 
-def answered(options: Options, *, progress: bool = False) -> "Plan":
+def answer_plan(options: Options, *, progress: bool = False) -> "Plan":
     """Answer the plan that ``options`` ask for. Raises ConfigError for options that cannot be used."""
     from tqdm import tqdm
 
-    from mezzotint.sim.plan.clusters import candidates as found
-    from mezzotint.sim.plan.clusters.answer import Question
-    from mezzotint.sim.plan.clusters.answer import plan as search
-    from mezzotint.sim.plan.clusters.target import check_targets, parse_target
-    from mezzotint.sim.plan.clusters.trials import Trials
+    from mezzotint.sim.plan.answer import PlanSpec, find_plan
+    from mezzotint.sim.plan.candidates import DESIGNS, Scope, check_free, find_candidates
+    from mezzotint.sim.plan.runs import Runs
+    from mezzotint.sim.plan.target import parse_targets
 
     check_launcher(options.launcher, "--launcher")
-    targets = tuple(parse_target(each) for each in options.target)
-    check_targets(targets)
+    targets = parse_targets(options.target)
     if not options.model:
         raise ConfigError(
             "--model: found none, expected the model of an image in full, such as sdxl; `mezzotint list profiles`"
         )
-    found.check_free(options.overrides)
-    trace = None if options.trace is None else _parquet(options.trace, options.runs)
-    first = _first_rows(options, trace)
-    words = [*options.overrides, *_arrivals(options, trace), *first, *_limits(targets)]
+    check_free(options.overrides)
+    words, load, replications = _workload(options)
+    limits = dict.fromkeys(["2x", "4x", *(str(target.limit) for target in targets if target.limit is not None)])
     with named(list(options.plugin)):
-        scope = found.Scope(
-            options.model, options.gpu, options.design or found.DESIGNS,
-            {} if options.prices is None else _prices(options.prices),
-            words, files_of(options.config_dir, None, "config"), options.profiles,
+        prices = {} if options.prices is None else _prices(options.prices)
+        scope = Scope(
+            options.model, options.gpu, options.design or DESIGNS, prices,
+            [*options.overrides, *words, f"slo=[{','.join(limits)}]"], files_of(options.config_dir, None, "config"),
+            options.profiles,
         )  # fmt: skip
-        chosen, notes = found.candidates(scope)
-        question = Question(
-            options.model, _load(options, is_cut=bool(first)), targets, 1, _replications(options), options.max_gpus,
-            options.rank, options.min_quality,
-        )  # fmt: skip
+        candidates, notes = find_candidates(scope)
+        spec = PlanSpec(
+            options.model, load, targets, 1, replications, options.max_gpus, options.rank, options.min_quality
+        )
         with tqdm(unit="run", desc="plan", disable=None if progress else True, file=sys.stderr) as bar:
 
-            def expect(left: int) -> None:
-                bar.total = bar.n + left
+            def expect(runs_left: int) -> None:
+                bar.total = bar.n + runs_left
                 bar.refresh()
 
-            trials = Trials(options.runs, options.jobs, bar.update, options.launcher)
-            return search(question, chosen, trials, notes, expect)
+            runs = Runs(options.runs, options.jobs, bar.update, options.launcher)
+            return find_plan(spec, candidates, runs, notes, expect)
 
 
 def write(answer: "Plan", folder: Path, command: str) -> None:
     """Write plan.json, plan.png and plan.html into ``folder``, together. Raises ConfigError if they cannot be."""
     from mezzotint.figures.save import save_png
-    from mezzotint.sim.plan.clusters.page import as_json, draw, html
+    from mezzotint.sim.plan.page import as_json, draw, html
 
     folder.mkdir(parents=True, exist_ok=True)
     files = [folder / name for name in ("plan.json", "plan.png", "plan.html")]
-    for each in files:
-        check_target(each, ConfigError)
+    for file in files:
+        check_target(file, ConfigError)
     with atomic_files(files, ConfigError) as (data, figure, page):
         data.write_text(f"{json.dumps(as_json(answer, command), indent=2, allow_nan=False)}\n", encoding="utf-8")
         save_png(draw(answer), figure)
@@ -197,33 +197,16 @@ def write(answer: "Plan", folder: Path, command: str) -> None:
 
 def command_line(options: Options, output: Path) -> str:
     """Return the command that makes the answer again."""
-    words = ["mezzotint", "plan"]
-    if options.trace is not None:
-        words.append(str(options.trace))
-    words += options.overrides
-    for name, values in (
-        ("target", options.target),
-        ("gpu", options.gpu),
-        ("design", options.design),
-        ("plugin", options.plugin),
-    ):
-        for value in values:
-            words += [f"--{name}", value]
-    single: dict[str, tuple[object, object]] = {
-        "model": (options.model, None),
-        "rate-rpm": (options.rate_rpm, None),
-        "prices": (options.prices, None),
-        "min-quality": (options.min_quality, None),
-        "replications": (options.replications, None),
-        "profiles": (options.profiles, None),
-        "config-dir": (options.config_dir, None),
-        "max-gpus": (options.max_gpus, 256),
-        "rank": (options.rank, 5),
-        "output": (output, OUT),
+    words = ["mezzotint", "plan", *([] if options.trace is None else [str(options.trace)]), *options.overrides]
+    shown = {
+        option.name: (getattr(options, option.name), option.default)
+        for option in fields(options)
+        if option.name not in UNNAMED
     }
-    for option, (given, usual) in single.items():
-        if given != usual:
-            words += [f"--{option}", f"{given:g}" if isinstance(given, float) else str(given)]
+    for name, (given, usual) in (shown | {"output": (output, OUT)}).items():
+        for value in given if isinstance(given, list | tuple) else [given]:
+            if value != usual:
+                words += [f"--{name.replace('_', '-')}", f"{value:g}" if isinstance(value, float) else str(value)]
     return shlex.join(words)
 
 
@@ -235,45 +218,39 @@ def separated(words: Sequence[str]) -> tuple[list[str], Path | None]:
     return [word for word in words if word not in files], Path(files[0]) if files else None
 
 
-def _arrivals(options: Options, trace: Path | None) -> list[str]:
-    """Return the overrides of the requests and their times."""
-    words = [] if trace is None else ["trace=file", f"trace.path={trace}"]
-    own, set_rate = _own_arrivals(options), [each for each in options.overrides if each.startswith("arrivals.")]
-    if options.rate_rpm is None:
-        if not own and trace is None:
-            raise ConfigError("--rate-rpm: found none, and no file with times of its own; name one of the two")
-        return words if own else [*words, "arrivals=trace"]
-    if own or set_rate:
-        raise ConfigError(f"--rate-rpm: found beside {[*own, *set_rate][0]}; leave one out")
-    return [*words, "arrivals=poisson", f"arrivals.rate_rpm={options.rate_rpm!r}"]
+def _workload(options: Options) -> tuple[list[str], str, int]:
+    """Return the overrides of the requests and their times, the load in words, and the replications of a cluster.
 
-
-def _first_rows(options: Options, trace: Path | None) -> list[str]:
-    """Return the override that replays the first `STEADY_ROWS` requests of a longer file at a steady load."""
-    chosen = any(word.lstrip("+").startswith("trace.requests=") for word in options.overrides)
-    if trace is None or options.rate_rpm is None or chosen:
-        return []
+    A steady load replays the first `STEADY_ROWS` requests of a longer file.
+    """
     from pyarrow.parquet import read_metadata
 
-    rows = read_metadata(trace).num_rows
-    return [f"trace.requests={STEADY_ROWS}"] if rows > STEADY_ROWS else []
+    from mezzotint.sim.plan.rate import count_replications
 
-
-def _load(options: Options, *, is_cut: bool) -> str:
-    """Return the requests and their rate in words."""
+    trace = None if options.trace is None else _parquet(options.trace, options.runs)
     requests = "the built-in trace" if options.trace is None else options.trace.name
-    own = _own_arrivals(options)
-    if own:
-        return f"{requests}, {' '.join(each for each in options.overrides if each.startswith('arrivals'))}"
-    if options.rate_rpm is None:
-        return f"{requests} at its own times"
-    part = f" (the first {STEADY_ROWS:,} requests)" if is_cut else ""
-    return f"{options.rate_rpm:g} requests per minute of {requests}{part}"
-
-
-def _own_arrivals(options: Options) -> list[str]:
-    """Return the overrides that choose other arrivals, such as ``arrivals=day``."""
-    return [word for word in options.overrides if word.lstrip("+").startswith("arrivals=")]
+    words = [] if trace is None else ["trace=file", f"trace.path={trace}"]
+    arrivals = [word for word in options.overrides if word.lstrip("+").startswith(("arrivals=", "arrivals."))]
+    is_chosen = any(word.lstrip("+").startswith("arrivals=") for word in arrivals)
+    times_of = None
+    if options.rate_rpm is not None:
+        if arrivals:
+            raise ConfigError(f"--rate-rpm: found beside {arrivals[0]}; leave one out")
+        words += ["arrivals=poisson", f"arrivals.rate_rpm={options.rate_rpm!r}"]
+        part = ""
+        is_cut = any(word.lstrip("+").startswith("trace.requests=") for word in options.overrides)
+        if trace is not None and not is_cut and read_metadata(trace).num_rows > STEADY_ROWS:
+            words.append(f"trace.requests={STEADY_ROWS}")
+            part = f" (the first {STEADY_ROWS:,} requests)"
+        load = f"{options.rate_rpm:g} requests per minute of {requests}{part}"
+    elif is_chosen:
+        load = f"{requests}, {' '.join(arrivals)}"
+    elif trace is not None:
+        words.append("arrivals=trace")
+        load, times_of = f"{requests} at its own times", options.trace
+    else:
+        raise ConfigError("--rate-rpm: found none, and no file with times of its own; name one of the two")
+    return words, load, count_replications(options.replications, 6, times_of, "give --rate-rpm")
 
 
 def _parquet(path: Path, folder: Path) -> Path:
@@ -308,21 +285,3 @@ def _prices(path: Path) -> dict[str, "Price"]:
         kind: Price(row.usd_per_gpu_h, f"{path.name}: {row.source}" if row.source else path.name)
         for kind, row in read_prices(path, f"--prices {path}").items()
     }
-
-
-def _limits(targets: Sequence["Target"]) -> list[str]:
-    """Return the override of the latency limits: those of the targets, and the usual ones."""
-    limits = dict.fromkeys(["2x", "4x", *(str(target.limit) for target in targets if target.limit is not None)])
-    return [f"slo=[{','.join(limits)}]"]
-
-
-def _replications(options: Options) -> int:
-    own_times = options.trace is not None and options.rate_rpm is None and not _own_arrivals(options)
-    if options.replications is None:
-        return 1 if own_times else 6
-    if own_times and options.replications > 1:
-        raise ConfigError(
-            f"--replications {options.replications}: the times of {options.trace} are the same for every seed, so "
-            "replications would not differ; leave it out, or give --rate-rpm"
-        )
-    return options.replications
