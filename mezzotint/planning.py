@@ -10,7 +10,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from mezzotint.sim.plan.answer import Plan as Answer
-from mezzotint.sim.plan.command import OUT, RUNS, Options, answer_plan, command_line, write
+from mezzotint.sim.plan.command import answer_plan, write
+from mezzotint.sim.plan.options import OUT, RUNS, Options, command_line
 from mezzotint.sim.plan.page import as_json, draw, sentence
 from mezzotint.sim.run.pool import Launcher
 

@@ -16,12 +16,13 @@ from mezzotint.backends.profile import find, shipped
 from mezzotint.files.document import parse
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.gpu import Gpu
-from mezzotint.sim.metrics.cost import PaidService, Price, gpu_price, rate_usd_h
+from mezzotint.sim.metrics.cost import PaidService, Price, gpu_price, rate_usd_h, read_prices
+from mezzotint.sim.plan.options import Options
 from mezzotint.sim.plan.rate import rate_key
 from mezzotint.sim.run.config.build import build
 from mezzotint.sim.run.config.choices import CONF, choices, gpus
-from mezzotint.sim.run.config.compose import Files, composed
-from mezzotint.sim.run.config.options import arranged, resolved
+from mezzotint.sim.run.config.compose import composed
+from mezzotint.sim.run.config.options import arranged, files_of, resolved
 
 DESIGNS = ("vanilla", "batch-server", "nirvana", "modm-quality", "modm-throughput")
 """The designs of a plan that names none: each in full, in batches, from cached latents, from cached images."""
@@ -99,41 +100,6 @@ class Candidate:
         return resolved(self._config)
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """The model, the kinds of GPUs and the designs that a plan compares.
-
-    Attributes:
-        model: name of the model that makes an image in full, or a choice of ``models=``.
-        gpus: kinds of GPUs, or the beginning of their names up to a hyphen (``h100``); empty for all. ``h100-sxm+l40s``
-            stands for clusters of both: a few of the first kind, and as many as needed of the second.
-        designs: choices of ``system=``, each with settings (``nirvana cache.capacity=1000,10000``).
-        prices: kind of GPU -> its price, before conf/data/gpu-prices.yaml.
-        overrides: settings of every run.
-        files: the user's folder of models, GPUs and other choices.
-        profiles: a folder of profiles, which replace shipped ones of the same model and GPU.
-    """
-
-    model: str
-    gpus: Sequence[str] = ()
-    designs: Sequence[str] = DESIGNS
-    prices: Mapping[str, Price] = field(default_factory=dict)
-    overrides: Sequence[str] = ()
-    files: Files = field(default_factory=Files)
-    profiles: Path | None = None
-
-    def composed(self, *words: str) -> DictConfig:
-        """Compose ``words`` with the user's files. Raises ConfigError if they do not compose."""
-        try:
-            return composed(arranged([*words, "run.dir=unnamed"]), self.files)
-        except (HydraException, OmegaConfBaseException) as error:
-            raise ConfigError(f"plan: {' '.join(words)}: {' '.join(str(error).split())}") from None
-
-    def own(self, group: str) -> list[str]:
-        """Return the user's own choices of a group."""
-        return [each.name for each in choices(group, self.files.groups) if each.own]
-
-
 SET = ("cluster", "cluster.count", "seed", "slo", "models", "system", "run.dir")
 """Settings that a plan makes itself."""
 
@@ -149,32 +115,28 @@ class _LeftOut(Exception):
     """The reason why a design is not planned on a kind of GPU."""
 
 
-def find_candidates(scope: Scope) -> tuple[list[Candidate], list[str]]:
+def find_candidates(options: Options, words: Sequence[str]) -> tuple[list[Candidate], list[str]]:
     """Return the candidates, and a line for each combination that is left out, with the reason.
+
+    Args:
+        words: overrides of every run.
 
     Raises ConfigError: no model or kind of GPU has that name, or nothing is left.
     """
-    known = _gpus(scope)
-    for kind in scope.prices:
-        if kind not in known:
-            raise _unknown_kind(f"--prices: {kind}", kind, known)
-    clusters = _clusters(scope.gpus, known)
-    folders = [shipped(), *([] if scope.profiles is None else [scope.profiles])]
-    measured = {kind: set(find(known[kind].name, folders)) for kinds in clusters for kind in kinds}
-    family, notes = _family(scope, measured)
+    catalogue, designs = _Catalogue(options, words), options.design or DESIGNS
     candidates: list[Candidate] = []
     left_out: dict[str, dict[str, list[str]]] = {}  # reason -> kinds of GPUs -> designs
-    for design in itertools.chain.from_iterable(map(_expand, scope.designs)):
-        for kinds in clusters:
+    for design in itertools.chain.from_iterable(map(_expand, designs)):
+        for kinds in catalogue.clusters:
             try:
-                candidates += _combine(scope, design, {kind: known[kind] for kind in kinds}, family, measured)
+                candidates += catalogue.combine(design, kinds)
             except _LeftOut as reason:
                 left_out.setdefault(str(reason), {}).setdefault("+".join(kinds), []).append(design)
+    notes = list(catalogue.notes)
     for why, designs_of in left_out.items():
         kinds_of: dict[str, list[str]] = {}
-        for cluster, designs in designs_of.items():
-            named = "" if len(designs) == len(scope.designs) else f"{', '.join(designs)} on "
-            kinds_of.setdefault(named, []).append(cluster)
+        for cluster, names in designs_of.items():
+            kinds_of.setdefault("" if len(names) == len(designs) else f"{', '.join(names)} on ", []).append(cluster)
         listed = "; ".join(f"{named}{', '.join(kinds)}" for named, kinds in kinds_of.items())
         notes.append(f"left out: {listed}: {why}")
     if not candidates:
@@ -196,14 +158,133 @@ def _expand(text: str) -> list[str]:
     ]
 
 
-def _gpus(scope: Scope) -> dict[str, Gpu]:
-    """Return every kind of GPU: the shipped ones, and those of the user's own choices of ``cluster=``."""
-    nodes = {kind: settings["cluster"]["gpu"] for kind, settings in gpus().items()}
-    for kind in scope.own("cluster"):
-        gpu = OmegaConf.select(scope.composed(f"cluster={kind}"), "cluster.gpu")
-        if gpu is not None:  # else its pools may be of several kinds
-            nodes[kind] = OmegaConf.to_container(gpu, resolve=True)
-    return {kind: build(node, "cluster.gpu", Gpu) for kind, node in nodes.items()}
+class _Catalogue:
+    """The kinds of GPUs, prices, profiles and models that candidates are made of.
+
+    Attributes:
+        clusters: the kinds of each cluster: one, or two of which the first is the few.
+        notes: what to say of the choice of the model.
+    """
+
+    def __init__(self, options: Options, words: Sequence[str]) -> None:
+        self._files, self._words = files_of(options.config_dir, None, "config"), list(words)
+        folders = [shipped()]
+        if options.profiles is not None:
+            folders.append(options.profiles)
+            self._words.append(f"backend.folder={options.profiles}")
+        self._gpus = self._known_gpus()
+        self._prices: dict[str, Price | None] = {kind: gpu_price(gpu) for kind, gpu in self._gpus.items()}
+        self._prices |= self._own_prices(options.prices)
+        self.clusters = _clusters(options.gpu, self._gpus)
+        self._measured = {kind: set(find(self._gpus[kind].name, folders)) for kinds in self.clusters for kind in kinds}
+        asked = [name for option in options.gpu for name in option.split("+")] or list(self._measured)
+        self._family, self.notes = self._models(options.model, asked)
+        self._large = _large(next(iter(self._family.values())))
+
+    def combine(self, design: str, kinds: Sequence[str]) -> list[Candidate]:
+        """Return the candidates of a design on a kind of GPU or two. Raises _LeftOut if there are none."""
+        family, profiled = self._family, [self._measured[kind] for kind in kinds]
+        if not any(set(roles.values()) & models for roles in family.values() for models in profiled):
+            raise _LeftOut(f"no profile of {self._large}")
+        prices = {kind: price for kind in kinds if (price := self._prices[kind]) is not None}
+        if len(prices) < len(kinds):
+            raise _LeftOut("no price is known; give one with --prices")
+        system, *settings = design.split()
+        words = [f"system={system}", *settings, *self._words]
+        first, *others = kinds
+        plain = resolved(self._compose(*words, f"cluster={first}", f"models={next(iter(family))}"))
+        names = _with_profiles(_roles(plain) | {"large"}, family, profiled)
+        priced = {kind: replace(self._gpus[kind], usd_per_gpu_h=price.usd_per_gpu_h) for kind, price in prices.items()}
+        services = {key: PaidService(**value) for key, value in (plain["system"].get("services") or {}).items()}
+        if any(service.usd_per_h is None for service in services.values()):
+            raise _LeftOut("the price of one of its services is not known")
+        rents = "startup_s" in (plain.get("controller") or {})  # of a controller that orders GPUs while a run goes on
+        candidates = []
+        for name, few in itertools.product(names, FEW if others else (0,)):
+            config = self._compose(*words, f"cluster={'pools' if few else first}", f"models={name}")
+            with open_dict(config):
+                config.run = {"dir": "unnamed"}
+                if few:
+                    roles = list(family[name]) if len(family[name]) > 1 else [None, None]
+                    config.cluster.pools = [
+                        {"gpu": asdict(gpu), "count": few, "role": role}
+                        for gpu, role in zip(priced.values(), roles, strict=False)
+                    ]
+                else:
+                    config.cluster.gpu.usd_per_gpu_h = prices[first].usd_per_gpu_h
+            service = float(OmegaConf.select(config, "backend.service_factor"))
+            candidates.append(
+                Candidate(
+                    design, kinds[-1], name, (first, few) if few else None, prices, rents, priced, services, config,
+                    *rate_key(config), service,
+                )
+            )  # fmt: skip
+        return candidates
+
+    def _compose(self, *words: str) -> DictConfig:
+        """Compose ``words`` with the user's files. Raises ConfigError if they do not compose."""
+        try:
+            return composed(arranged([*words, "run.dir=unnamed"]), self._files)
+        except (HydraException, OmegaConfBaseException) as error:
+            raise ConfigError(f"plan: {' '.join(words)}: {' '.join(str(error).split())}") from None
+
+    def _own(self, group: str) -> list[str]:
+        """Return the user's own choices of a group."""
+        return [choice.name for choice in choices(group, self._files.groups) if choice.own]
+
+    def _known_gpus(self) -> dict[str, Gpu]:
+        """Return every kind of GPU: the shipped ones, and those of the user's own choices of ``cluster=``."""
+        nodes = {kind: settings["cluster"]["gpu"] for kind, settings in gpus().items()}
+        for kind in self._own("cluster"):
+            gpu = OmegaConf.select(self._compose(f"cluster={kind}"), "cluster.gpu")
+            if gpu is not None:  # else its pools may be of several kinds
+                nodes[kind] = OmegaConf.to_container(gpu, resolve=True)
+        return {kind: build(node, "cluster.gpu", Gpu) for kind, node in nodes.items()}
+
+    def _own_prices(self, path: Path | None) -> dict[str, Price]:
+        """Return the prices of the user's file. Raises ConfigError for one of a kind of GPU that does not exist."""
+        rows = {} if path is None else read_prices(path, f"--prices {path}")
+        for kind in rows:
+            if kind not in self._gpus:
+                raise _unknown_kind(f"--prices: {kind}", kind, self._gpus)
+        name = "" if path is None else path.name
+        return {
+            kind: Price(row.usd_per_gpu_h, f"{name}: {row.source}" if row.source else name)
+            for kind, row in rows.items()
+        }
+
+    def _models(self, model: str, asked: Sequence[str]) -> tuple[dict[str, dict[str, str]], list[str]]:
+        """Return the choices of ``models=`` that serve ``model``, all with the same large one, and notes on it.
+
+        A choice gives the name of each role's model. If a variant of the model (``sdxl-mlperf``) has profiles on more
+        of the kinds ``asked`` for, all kinds are planned with the variant, so that they are compared at the same work.
+        """
+        models: dict[str, Any] = {
+            name: resolved(self._compose(f"models={name}"))["models"] for name in self._own("models")
+        }
+        for file in (CONF / "models").iterdir():
+            models[file.name.removesuffix(".yaml")] = parse(file.read_text("utf-8"))
+        named = {
+            name: {role: value["name"] for role, value in roles.items() if isinstance(value, dict) and "name" in value}
+            for name, roles in sorted(models.items())
+        }
+        every = {name: roles for name, roles in named.items() if roles}
+        larges = sorted({_large(roles) for roles in every.values()})
+        if model in every and model not in larges:
+            return {model: every[model]}, []
+
+        def covered(name: str) -> int:
+            measured = self._measured
+            return sum(any(name in measured[kind] for kind in _forms(gpu, measured)) for gpu in asked)
+
+        best = max(_forms(model, larges), key=lambda name: (covered(name), name == model), default=None)
+        if best is None:
+            raise ConfigError(
+                f"--model {model}: is no model that can be planned for; expected one of {', '.join(larges)}"
+            )
+        note = f"{model} is planned as {best}, which was measured on more of the GPUs; its steps are its own"
+        family = {name: roles for name, roles in every.items() if _large(roles) == best}
+        return family, [] if best == model else [note]
 
 
 def _clusters(asked: Sequence[str], known: Collection[str]) -> list[tuple[str, ...]]:
@@ -236,95 +317,9 @@ def _forms(name: str, known: Iterable[str]) -> list[str]:
     return [each for each in known if each == name or each.startswith(f"{name}-")]
 
 
-def _choices(scope: Scope) -> dict[str, dict[str, str]]:
-    """Return the choices of ``models=``, shipped and the user's own: the name of each role's model."""
-    models: dict[str, Any] = {
-        name: resolved(scope.composed(f"models={name}"))["models"] for name in scope.own("models")
-    }
-    for file in (CONF / "models").iterdir():
-        models[file.name.removesuffix(".yaml")] = parse(file.read_text("utf-8"))
-    named = {
-        name: {role: model["name"] for role, model in roles.items() if isinstance(model, dict) and "name" in model}
-        for name, roles in sorted(models.items())
-    }
-    return {name: roles for name, roles in named.items() if roles}
-
-
-def _family(scope: Scope, measured: Mapping[str, set[str]]) -> tuple[dict[str, dict[str, str]], list[str]]:
-    """Return the choices of ``models=`` that serve the model, all with the same large one, and notes on it.
-
-    If a variant of the model (``sdxl-mlperf``) has profiles on more of the kinds that were asked for, all kinds are
-    planned with the variant, so that they are compared at the same work.
-    """
-    model, every = scope.model, _choices(scope)
-    larges = sorted({_large(roles) for roles in every.values()})
-    if model in every and model not in larges:
-        return {model: every[model]}, []
-    asked = [name for option in scope.gpus for name in option.split("+")] or list(measured)
-
-    def covered(name: str) -> int:
-        return sum(any(name in measured[kind] for kind in _forms(gpu, measured)) for gpu in asked)
-
-    best = max(_forms(model, larges), key=lambda name: (covered(name), name == model), default=None)
-    if best is None:
-        raise ConfigError(f"--model {model}: is no model that can be planned for; expected one of {', '.join(larges)}")
-    note = f"{model} is planned as {best}, which was measured on more of the GPUs; its steps are its own"
-    family = {name: roles for name, roles in every.items() if _large(roles) == best}
-    return family, [] if best == model else [note]
-
-
 def _large(roles: Mapping[str, str]) -> str:
     """Return the model that makes an image in full: the first role's."""
     return next(iter(roles.values()))
-
-
-def _combine(
-    scope: Scope,
-    design: str,
-    kinds: Mapping[str, Gpu],
-    family: Mapping[str, Mapping[str, str]],
-    measured: Mapping[str, set[str]],
-) -> list[Candidate]:
-    """Return the candidates of a design on a kind of GPU or two. Raises _LeftOut if there are none."""
-    profiled = [measured[kind] for kind in kinds]
-    if not any(set(roles.values()) & models for roles in family.values() for models in profiled):
-        raise _LeftOut(f"no profile of {_large(next(iter(family.values())))}")
-    prices = {kind: scope.prices.get(kind) or gpu_price(gpu) for kind, gpu in kinds.items()}
-    known = {kind: price for kind, price in prices.items() if price is not None}
-    if len(known) < len(prices):
-        raise _LeftOut("no price is known; give one with --prices")
-    system, *settings = design.split()
-    words = [f"system={system}", *settings, *scope.overrides]
-    words += [] if scope.profiles is None else [f"backend.folder={scope.profiles}"]
-    first, *others = kinds
-    plain = resolved(scope.composed(*words, f"cluster={first}", f"models={next(iter(family))}"))
-    names = _with_profiles(_roles(plain) | {"large"}, family, profiled)
-    priced = {kind: replace(gpu, usd_per_gpu_h=known[kind].usd_per_gpu_h) for kind, gpu in kinds.items()}
-    services = {key: PaidService(**value) for key, value in (plain["system"].get("services") or {}).items()}
-    if any(service.usd_per_h is None for service in services.values()):
-        raise _LeftOut("the price of one of its services is not known")
-    rents = "startup_s" in (plain.get("controller") or {})  # of a controller that orders GPUs while a run goes on
-    candidates = []
-    for name, few in itertools.product(names, FEW if others else (0,)):
-        config = scope.composed(*words, f"cluster={'pools' if few else first}", f"models={name}")
-        with open_dict(config):
-            config.run = {"dir": "unnamed"}
-            if few:
-                roles = list(family[name]) if len(family[name]) > 1 else [None, None]
-                config.cluster.pools = [
-                    {"gpu": asdict(gpu), "count": few, "role": role}
-                    for gpu, role in zip(priced.values(), roles, strict=False)
-                ]
-            else:
-                config.cluster.gpu.usd_per_gpu_h = known[first].usd_per_gpu_h
-        service = float(OmegaConf.select(config, "backend.service_factor"))
-        candidates.append(
-            Candidate(
-                design, list(kinds)[-1], name, (first, few) if few else None, known, rents, priced, services, config,
-                *rate_key(config), service,
-            )
-        )  # fmt: skip
-    return candidates
 
 
 def _with_profiles(

@@ -1,10 +1,8 @@
 """`mezzotint plan`: the cheapest clusters, over designs and kinds of GPUs, that meet latency targets."""
 
 import json
-import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,50 +10,17 @@ from typer import Option
 
 from mezzotint.files.atomic import atomic_files, check_target, output_folder
 from mezzotint.sim.core.errors import ConfigError
-from mezzotint.sim.run.config.options import ConfigDir, Overrides, Plugin, RunsOn, files_of
+from mezzotint.sim.plan.options import OUT, RUNS, Options, command_line
+from mezzotint.sim.run.config.options import ConfigDir, Overrides, Plugin, RunsOn
 from mezzotint.sim.run.config.plugins import named
-from mezzotint.sim.run.pool import Launcher, check_launcher
+from mezzotint.sim.run.pool import check_launcher
 from mezzotint.traces.arrivals.base import MAX_RPM
 
 if TYPE_CHECKING:
-    from mezzotint.sim.metrics.cost import Price
     from mezzotint.sim.plan.answer import Plan
-
-RUNS = Path("results/runs/plan")
-"""Folder of the kept runs of all plans, unless --runs names another."""
-
-OUT = Path("results/plan")
 
 STEADY_ROWS = 100_000
 """Requests of a longer file that a steady load replays: percentiles need no more, and caches search them at speed."""
-
-
-UNNAMED = ("trace", "overrides", "runs", "jobs", "launcher")
-"""Options that the command of an answer gives without a name, or that do not change the answer."""
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """The options of a plan, in the order of the command that repeats its answer."""
-
-    target: Sequence[str]
-    gpu: Sequence[str] = ()
-    design: Sequence[str] = ()
-    plugin: Sequence[str] = ()
-    model: str = ""
-    rate_rpm: float | None = None
-    prices: Path | None = None
-    min_quality: float | None = None
-    replications: int | None = None
-    profiles: Path | None = None
-    config_dir: Path | None = None
-    max_gpus: int = 256
-    rank: int = 5
-    trace: Path | None = None
-    overrides: Sequence[str] = ()
-    runs: Path = RUNS
-    jobs: int = 1
-    launcher: Launcher = "joblib"
 
 
 def plan(
@@ -146,7 +111,7 @@ def answer_plan(options: Options, *, progress: bool = False) -> "Plan":
     from tqdm import tqdm
 
     from mezzotint.sim.plan.answer import PlanSpec, find_plan
-    from mezzotint.sim.plan.candidates import DESIGNS, Scope, check_free, find_candidates
+    from mezzotint.sim.plan.candidates import check_free, find_candidates
     from mezzotint.sim.plan.runs import Runs
     from mezzotint.sim.plan.target import parse_targets
 
@@ -160,13 +125,7 @@ def answer_plan(options: Options, *, progress: bool = False) -> "Plan":
     words, load, replications = _workload(options)
     limits = dict.fromkeys(["2x", "4x", *(str(target.limit) for target in targets if target.limit is not None)])
     with named(list(options.plugin)):
-        prices = {} if options.prices is None else _prices(options.prices)
-        scope = Scope(
-            options.model, options.gpu, options.design or DESIGNS, prices,
-            [*options.overrides, *words, f"slo=[{','.join(limits)}]"], files_of(options.config_dir, None, "config"),
-            options.profiles,
-        )  # fmt: skip
-        candidates, notes = find_candidates(scope)
+        candidates, notes = find_candidates(options, [*options.overrides, *words, f"slo=[{','.join(limits)}]"])
         spec = PlanSpec(
             options.model, load, targets, 1, replications, options.max_gpus, options.rank, options.min_quality
         )
@@ -193,21 +152,6 @@ def write(answer: "Plan", folder: Path, command: str) -> None:
         data.write_text(f"{json.dumps(as_json(answer, command), indent=2, allow_nan=False)}\n", encoding="utf-8")
         save_png(draw(answer), figure)
         page.write_text(html(answer, command), encoding="utf-8")
-
-
-def command_line(options: Options, output: Path) -> str:
-    """Return the command that makes the answer again."""
-    words = ["mezzotint", "plan", *([] if options.trace is None else [str(options.trace)]), *options.overrides]
-    shown = {
-        option.name: (getattr(options, option.name), option.default)
-        for option in fields(options)
-        if option.name not in UNNAMED
-    }
-    for name, (given, usual) in (shown | {"output": (output, OUT)}).items():
-        for value in given if isinstance(given, list | tuple) else [given]:
-            if value != usual:
-                words += [f"--{name.replace('_', '-')}", f"{value:g}" if isinstance(value, float) else str(value)]
-    return shlex.join(words)
 
 
 def separated(words: Sequence[str]) -> tuple[list[str], Path | None]:
@@ -276,12 +220,3 @@ def _parquet(path: Path, folder: Path) -> Path:
         target.parent.mkdir(parents=True, exist_ok=True)
         store(Csv(path=path).read(np.random.default_rng(0)), target)
     return target.resolve()
-
-
-def _prices(path: Path) -> dict[str, "Price"]:
-    from mezzotint.sim.metrics.cost import Price, read_prices
-
-    return {
-        kind: Price(row.usd_per_gpu_h, f"{path.name}: {row.source}" if row.source else path.name)
-        for kind, row in read_prices(path, f"--prices {path}").items()
-    }
