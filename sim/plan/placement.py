@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
@@ -15,9 +16,9 @@ from scipy.sparse import csr_array
 
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.traces.describe.loads import addon_combinations
-from mezzotint.traces.synthetic.addons import service
+from mezzotint.traces.synthetic.addons import service as published_service
 from mezzotint.traces.synthetic.published import published
-from mezzotint.traces.table.trace import Trace
+from mezzotint.traces.table.trace import read
 
 BALANCE_WEIGHT = 1e-3
 """Weight of an even load in the objective, relative to seconds that a request waits for its own ControlNets."""
@@ -72,32 +73,30 @@ class Demand:
         )
 
 
-def demand_of_service(name: str, rate_rpm: float, call_s: float) -> Demand:
-    """Return the demand of a synthetic service. Raises ConfigError for an unknown one."""
-    known = published("services")
-    if name not in known:
-        raise ConfigError(f"--service: found {name!r}, expected one of {', '.join(known)}")
-    names, shares = service(known[name], name).combinations()
-    return _demand(zip(names, map(float, shares), strict=True), rate_rpm, call_s)
+def find_demand(service: str | None, trace: Path | None, rate_rpm: float | None, call_s: float) -> Demand:
+    """Return the demand of a synthetic service or of a trace's file, at ``rate_rpm`` or the trace's own rate.
 
-
-def demand_of_trace(trace: Trace, rate_rpm: float | None, call_s: float) -> Demand:
-    """Return the demand of a trace, at ``rate_rpm`` or its own rate.
-
-    Raises:
-        ConfigError: the trace has no ControlNets, or ``rate_rpm`` is None and it has no rate.
+    Raises ConfigError: there is no such service, no ControlNet, or no rate.
     """
-    shares = addon_combinations(trace.table.column("controlnets"))
-    if not any(names for names, _ in shares):
-        raise ConfigError(f"trace {trace.name}: no request asks for a ControlNet; take a trace with add-ons")
-    if rate_rpm is None:
-        if not trace.span_s > 0:
-            raise ConfigError(f"trace {trace.name}: all requests arrive at one time; give --rate-rpm")
-        rate_rpm = (len(trace) - 1) / trace.span_s * 60.0
-    return _demand(shares, rate_rpm, call_s)
-
-
-def _demand(shares: Iterable[tuple[Sequence[str], float]], rate_rpm: float, call_s: float) -> Demand:
+    if service is not None and trace is None:
+        known = published("services")
+        if service not in known:
+            raise ConfigError(f"--service: found {service!r}, expected one of {', '.join(known)}")
+        if rate_rpm is None:
+            raise ConfigError(f"--service {service}: has no request rate of its own; give --rate-rpm")
+        names, weights = published_service(known[service], service).combinations()
+        shares = list(zip(map(tuple, names), map(float, weights), strict=True))
+    elif trace is not None and service is None:
+        table = read(trace)
+        shares = addon_combinations(table.table.column("controlnets"))
+        if not any(names for names, _ in shares):
+            raise ConfigError(f"trace {table.name}: no request asks for a ControlNet; take a trace with add-ons")
+        if rate_rpm is None:
+            if not table.span_s > 0:
+                raise ConfigError(f"trace {table.name}: all requests arrive at one time; give --rate-rpm")
+            rate_rpm = (len(table) - 1) / table.span_s * 60.0
+    else:
+        raise ConfigError("plan placement: expected one of --service and --trace")
     return Demand(tuple((names, share * rate_rpm / 60.0) for names, share in _merge(shares)), call_s)
 
 

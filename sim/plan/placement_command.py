@@ -45,17 +45,9 @@ def placement(
         ConfigError, TraceError: options that conflict, no placement within the limits, an unreadable trace.
     """
     from mezzotint.sim.plan import placement as solver  # SciPy's solver takes half a second to import
-    from mezzotint.traces.table.trace import read
 
     call_s = step_s * steps
-    if service is not None and trace is None:
-        if rate_rpm is None:
-            raise ConfigError(f"--service {service}: has no request rate of its own; give --rate-rpm")
-        every = solver.demand_of_service(service, rate_rpm, call_s)
-    elif trace is not None and service is None:
-        every = solver.demand_of_trace(read(trace), rate_rpm, call_s)
-    else:
-        raise ConfigError("plan placement: expected one of --service and --trace")
+    every = solver.find_demand(service, trace, rate_rpm, call_s)
     demand = every.head(max_controlnets)
     placed = len(demand.load)
     min_servers = solver.min_servers(demand, limit)

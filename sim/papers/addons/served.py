@@ -8,7 +8,7 @@ from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.papers.scorecard.runs.finished import Finished
 from mezzotint.sim.papers.scorecard.runs.points import Point
 from mezzotint.sim.papers.scorecard.runs.runner import finish
-from mezzotint.sim.plan.placement import demand_of_service, naive_placements, solve
+from mezzotint.sim.plan.placement import find_demand, naive_placements, solve
 from mezzotint.sim.plan.placement_command import CALL_S, STEPS
 from mezzotint.sim.run.pool import Launcher
 
@@ -25,7 +25,7 @@ def run_studies(work: Path, jobs: int, rows: int, launcher: Launcher = "joblib")
             overrides = (*routing["overrides"], *common, *words, *words_of_rate)
             planned.append(("routing", name, rate, Point("addons", {}, overrides)))
     rate, servers = placement["rate_rpm"], placement["servers"]
-    demand = demand_of_service("A", rate, CALL_S * STEPS).head(16)
+    demand = find_demand("A", None, rate, CALL_S * STEPS).head(16)
     solved = solve(demand, servers, placement["limit"], placement["room"])
     assert solved is not None
     placements = {"solved": solved, **naive_placements(demand, servers)}

@@ -8,7 +8,7 @@ from omegaconf import OmegaConf
 
 from mezzotint.sim.core.gpu import Gpu
 from mezzotint.sim.metrics.cost import Price
-from mezzotint.sim.plan.answer import NUMBERS, ClusterResult, Plan, PlanSpec, Ranked, Unranked
+from mezzotint.sim.plan.answer import NUMBERS, ClusterResult, Plan, PlanSpec, Ranked
 from mezzotint.sim.plan.candidates import Candidate
 from mezzotint.sim.plan.page import draw, html, row, sentence, warnings
 from mezzotint.sim.plan.target import parse_target
@@ -30,19 +30,8 @@ def ranked(gpus: int = 2, basis: str = "measured", **changes: Any) -> Ranked:
     return replace(made, **changes)
 
 
-def plan(*clusters: Ranked, unranked: tuple[Unranked, ...] = ()) -> Plan:
-    return Plan(SPEC, clusters, unranked, tuple(each.result for each in clusters), (), 10)
-
-
-@pytest.mark.parametrize(
-    ("gpus", "words"),
-    [(2, "it still does"), (3, "3 GPUs would be needed"), (None, "more than four GPUs more would be needed")],
-)
-def test_sentence_names_cluster_load_price_and_headroom(gpus: int | None, words: str) -> None:
-    text = sentence(plan(ranked(gpus_if_slower=gpus), ranked(3)))
-    assert text.startswith("2 x l40s with vanilla serves 20 requests per minute with p95<10s for $2.00 per hour, $1000")
-    assert "carries 1.2 times the load and misses the target at 1.35 times" in text
-    assert f"{words}. Next: 3 x l40s with vanilla, $3.00 per hour." in text
+def plan(*clusters: Ranked) -> Plan:
+    return Plan(SPEC, clusters, (), tuple(each.result for each in clusters), (), 10)
 
 
 def test_number_that_is_not_known_is_a_dash_and_not_in_the_sentence() -> None:
@@ -80,9 +69,3 @@ def test_page_warns_of_what_makes_the_first_cluster_unsure(changes: dict[str, An
     texts = warnings(plan(ranked(**changes)))
     assert len(texts) == (words is not None)
     assert all(words is not None and words in text for text in texts)
-
-
-def test_sentence_without_a_cluster_gives_the_reasons() -> None:
-    reason = Unranked(CANDIDATE, "infeasible", "capacity binds")
-    assert sentence(plan(unranked=(reason,))).endswith("vanilla with sdxl on l40s: capacity binds.")
-    assert sentence(plan()).endswith("No candidate could run.")
