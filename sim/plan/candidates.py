@@ -306,10 +306,10 @@ def _clusters(asked: Sequence[str], known: Collection[str]) -> list[tuple[str, .
     return list(dict.fromkeys(clusters))
 
 
-def _unknown_kind(found: str, name: str, known: Collection[str]) -> ConfigError:
+def _unknown_kind(subject: str, name: str, known: Collection[str]) -> ConfigError:
     near = get_close_matches(name.lower(), known, 1)
     hint = f"did you mean {near[0]}?" if near else f"`mezzotint list cluster` shows them: {', '.join(known)}"
-    return ConfigError(f"{found} is no kind of GPU; {hint}")
+    return ConfigError(f"{subject} is no kind of GPU; {hint}")
 
 
 def _forms(name: str, known: Iterable[str]) -> list[str]:
@@ -338,7 +338,7 @@ def _with_profiles(
     ready = []
     for name, (large, *rest) in models.items():
         wanted = [{large}, set(rest)] if len(profiled) > 1 and rest else [{large, *rest}] * len(profiled)
-        if all(each <= found for each, found in zip(wanted, profiled, strict=True)):
+        if all(names <= known for names, known in zip(wanted, profiled, strict=True)):
             ready.append(name)
     if not ready:
         raise _LeftOut(f"no profile of {' or '.join(' and '.join(names) for names in models.values())}")

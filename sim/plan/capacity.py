@@ -63,7 +63,7 @@ class CapacitySpec:
 
     @property
     def interval_words(self) -> str:
-        """What the answer's interval is: that of a single replication is the rest of its bisection."""
+        """The name of the answer's interval; a single replication has the two rates that its bisection left."""
         return f"{CONFIDENCE:.0%} interval" if len(self.seeds) > 1 else "from"
 
 

@@ -120,15 +120,15 @@ def capacity(
         with claimed_sweep(folder, ["plan rate", *words, *files.options()]):
             max_runs = count * (spec.bisections + 3)
             with tqdm(total=max_runs, unit="run", desc=name, disable=None, file=sys.stderr) as bar:
-                found = search(spec, measure_in(folder, config, slo, jobs, launcher, bar.update))
-            scale = None if own_rpm is None else found.rate_rpm.mean / own_rpm
-            content = as_json(name, spec, found)
+                result = search(spec, measure_in(folder, config, slo, jobs, launcher, bar.update))
+            scale = None if own_rpm is None else result.rate_rpm.mean / own_rpm
+            content = as_json(name, spec, result)
             content["own_clock"] = own_rpm and {"rate_rpm": own_rpm, "scale": scale}
             targets = [folder / "rate.png", folder / "rate.json"]
             with atomic_files(targets, ConfigError) as (figure, data):
-                save_png(draw(name, spec, found), figure)
+                save_png(draw(name, spec, result), figure)
                 data.write_text(f"{json.dumps(content, indent=2)}\n", encoding="utf-8")
-    print(sentence(name, spec, found))
+    print(sentence(name, spec, result))
     if own_rpm is not None:
         single = "; a single log, so the interval is what bisection left open" if count == 1 else ""
         print(

@@ -9,7 +9,7 @@ import pandas as pd
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from mezzotint.figures.page import render
+from mezzotint.figures.page import number, render
 from mezzotint.figures.palette import COLOURS, GREY, house_style, panels, plain_numbers
 from mezzotint.sim.plan.answer import (
     HEADROOM_FACTORS,
@@ -244,18 +244,19 @@ def html(plan: Plan, command: str) -> str:
     drawn, goal = drawn_clusters(plan), goal_text(plan)
     styles = _styles(drawn)
     assumptions = [each for ranked in plan.ranked for each in ranked.summary["assumptions"]]
+    prices = {kind: price for each in plan.clusters for kind, price in each.candidate.prices.items()}
     body = render(
         "mezzotint.sim.plan",
         "plan.html.jinja",
-        plan=plan,
+        notes=plan.notes,
+        unranked=list(map(_unranked_cells, plan.unranked)),
         columns=[(title.partition(" [")[0], title.partition(" [")[2].rstrip("]")) for title in COLUMNS],
         rows=[row(each) for each in plan.ranked],
         names=("design", "models", "GPU", "service times"),
         assumptions=list(dict.fromkeys((each["what"], str(each["value"]), each["source"]) for each in assumptions)),
         slower=f"{SERVICE_ERROR - 1:.0%}",
         command=command,
-        prices={kind: price for each in plan.clusters for kind, price in each.candidate.prices.items()},
-        kinds=KINDS,
+        prices=[(kind, price.usd_per_gpu_h, price.source) for kind, price in prices.items()],
         goal=goal,
     )
     return page(
@@ -267,6 +268,17 @@ def html(plan: Plan, command: str) -> str:
         generator=command,
         warnings=warnings(plan),
     )
+
+
+def _unranked_cells(each: Unranked) -> tuple[str, str, str]:
+    """Return the candidate, why it is not ranked, and the reason with the best cluster that it reached."""
+    kind, reason = KINDS[each.kind], each.reason
+    if each.usd_per_h is not None:
+        kind += f": US$ {each.usd_per_h:.2f} per hour or more"
+    if each.best is not None and each.kind == "infeasible":
+        latencies = (f"{name} {number(each.best.numbers[f'{name}_s'], 3)} s" for name in ("p50", "p95", "p99"))
+        reason += f". Best reached: {each.best.gpus} GPUs, {', '.join(latencies)}"
+    return each.candidate.name, kind, reason
 
 
 def warnings(plan: Plan) -> list[str]:
