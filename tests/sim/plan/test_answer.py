@@ -148,14 +148,8 @@ def test_target_that_no_cluster_meets_says_what_binds(target: str, rate_rpm: flo
     ("served_rpm", "per_hour", "expected"),
     [(10.0, 600.0, 4.0), (10.0, -5.0, 2.0), (0.0, 600.0, 3.0), (10.0, None, 3.0)],
 )
-def test_growing_backlog_needs_gpus_in_the_ratio_of_arrivals_to_images(
+def test_growing_backlog_keeps_gpus_busy_in_the_ratio_of_arrivals_to_images(
     served_rpm: float, per_hour: float | None, expected: float
 ) -> None:
-    backlog = {"grows": True, "per_hour": per_hour}
-    summary = {"backlog": backlog, "throughput_until_last_arrival_rpm": served_rpm}
+    summary = {"backlog": {"grows": True, "per_hour": per_hour}, "throughput_until_last_arrival_rpm": served_rpm}
     assert gpus_kept_busy(summary, 2) == pytest.approx(expected)
-
-
-@pytest.mark.parametrize(("busy", "expected"), [(0.25, 0.5), (None, 2.0)])
-def test_stable_cluster_needs_its_busy_gpus(busy: float | None, expected: float) -> None:
-    assert gpus_kept_busy({"backlog": {"grows": False}, "gpu": {"busy_fraction": busy}}, 2) == expected
