@@ -9,9 +9,10 @@ from pathlib import Path
 import pandas as pd
 from matplotlib.figure import Figure
 
-from mezzotint.sim.plan.clusters.answer import Plan as Answer
-from mezzotint.sim.plan.clusters.command import OUT, RUNS, Options, answered, command_line, write
-from mezzotint.sim.plan.clusters.page import as_json, draw, sentence
+from mezzotint.sim.plan.answer import Plan as Answer
+from mezzotint.sim.plan.command import answer_plan, write
+from mezzotint.sim.plan.options import OUT, RUNS, Options, command_line
+from mezzotint.sim.plan.page import as_json, draw, sentence
 from mezzotint.sim.run.pool import Launcher
 
 
@@ -123,4 +124,4 @@ def plan(
         profiles=None if profiles is None else Path(profiles),
         plugin=list(plugins),
     )
-    return Plan(command_line(options, OUT), answered(options, progress=progress))
+    return Plan(command_line(options, OUT), answer_plan(options, progress=progress))

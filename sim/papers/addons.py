@@ -1,6 +1,5 @@
 """`mezzotint reproduce addons`: loads of add-on caches, routing by add-on, placement of ControlNets."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -32,9 +31,8 @@ from mezzotint.sim.papers.study import (
     Traces,
     Work,
 )
-from mezzotint.sim.plan.placement.command import CALL_S, STEPS
-from mezzotint.sim.plan.placement.demand import head, of_service
-from mezzotint.sim.plan.placement.solve import in_turn, one_each, solve
+from mezzotint.sim.plan.placement import find_demand, naive_placements, solve
+from mezzotint.sim.plan.placement_command import CALL_S, STEPS
 from mezzotint.sim.run.pool import Launcher
 from mezzotint.traces.describe.loads import KINDS, Lookups, Policy, lookups, lookups_on_nodes
 from mezzotint.traces.synthetic.addons import service
@@ -201,16 +199,15 @@ def serve(work: Path, jobs: int, rows: int, launcher: Launcher = "joblib") -> di
             overrides = (*routing["overrides"], *common, *words, *words_of_rate)
             planned.append(("routing", name, rate, Point("addons", {}, overrides)))
     rate, servers = placement["rate_rpm"], placement["servers"]
-    demand = head(of_service("A", rate, CALL_S * STEPS), 16)
+    demand = find_demand("A", None, rate, CALL_S * STEPS).head(16)
     solved = solve(demand, servers, placement["limit"], placement["room"])
     assert solved is not None
-    placements = {"solved": solved, "one each": one_each(demand, servers), "in turn": in_turn(demand, servers)}
+    placements = {"solved": solved, **naive_placements(demand, servers)}
     for name, placed in placements.items():
-        plain = json.dumps(placed.servers).replace('"', "").replace(" ", "")
         overrides = (
             *placement["overrides"],
             *common,
-            f"controlnet_placement.placement={plain}",
+            placed.override,
             f"trace.requests={2 * rows}",
         )
         planned.append(("placement", name, rate, Point("addons", {}, overrides)))

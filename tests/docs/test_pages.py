@@ -14,7 +14,7 @@ from sybil.evaluators.python import PythonEvaluator
 from sybil.parsers.markdown import CodeBlockParser, SkipParser
 
 from mezzotint.sim.cli import main
-from mezzotint.sim.plan.clusters.command import separated
+from mezzotint.sim.plan.command import separated
 from mezzotint.sim.run.commands import command_of, parsed
 from mezzotint.sim.run.config.compose import composed
 from mezzotint.sim.run.config.points import points, sweep_config

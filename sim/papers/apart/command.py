@@ -103,10 +103,7 @@ def _measured(overrides: list[str]) -> dict[str, Any]:
 
 def _capacity_hz(overrides: list[str]) -> float:
     """Return the highest Poisson rate, per second, at which at most ``LATE`` take longer than ``LIMIT_S``."""
-    from tqdm import tqdm
-
-    from mezzotint.sim.plan.capacity.search import CapacitySpec, search
-    from mezzotint.sim.plan.capacity.trials import Trials
+    from mezzotint.sim.plan.capacity import CapacitySpec, measure_in, search
 
     words = [each for each in overrides if not each.startswith(("arrivals", "slo", "run.dir", "trace.requests"))]
     config = composed(
@@ -119,7 +116,7 @@ def _capacity_hz(overrides: list[str]) -> float:
             "run.dir=unused",
         ]
     )
-    spec = CapacitySpec(LATE, f"{LIMIT_S}s", from_rpm=1.0, to_rpm=6.0, replications=3, tolerance=0.02)
-    with TemporaryDirectory() as runs, tqdm(disable=True) as bar:
-        trials = Trials(config, Path(runs), spec.slo, 1, bar)
-        return search(spec, trials.measure).rate_rpm.mean / 60
+    seeds = range(config.seed, config.seed + 3)
+    spec = CapacitySpec(LATE, f"{LIMIT_S}s", from_rpm=1.0, to_rpm=6.0, seeds=seeds, tolerance=0.02)
+    with TemporaryDirectory() as runs:
+        return search(spec, measure_in(Path(runs), config, spec.slo)).rate_rpm.mean / 60

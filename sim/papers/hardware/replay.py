@@ -17,7 +17,7 @@ from mezzotint.backends.profile import write as write_profile
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.papers.hardware.rows import QUANTILES, SCORED, Submission
 from mezzotint.sim.papers.runs import Point, composed
-from mezzotint.sim.plan.clusters.search import Ask, Found, Outcome, run_search, smallest
+from mezzotint.sim.plan.search import ClusterSearch, Outcome, Trial, run_searches
 from mezzotint.sim.run.config.settings import check
 from mezzotint.sim.run.simulate import Assembled, assemble
 from mezzotint.traces.table.trace import Trace
@@ -144,15 +144,15 @@ class Replay:
 
         The seconds of a GPU stay the same; the search may take twice the GPUs that were used.
         """
-        found, max_gpus = Found(1), 2 * self.row.gpus
+        search = ClusterSearch(max_gpus=2 * self.row.gpus, max_seeds=1)
         work = factor * self.base_s * self.row.target_qps
 
-        def outcome(ask: Ask) -> Outcome:
-            p99_s = summary(self.latencies_s(factor, ask.gpus))["p99"]
-            return Outcome((p99_s / LIMIT_S,), False, work, 1.0)
+        def outcomes(trials: list[tuple[str, Trial]]) -> list[Outcome]:
+            p99_s = [summary(self.latencies_s(factor, trial.gpus))["p99"] for _, trial in trials]
+            return [Outcome((seconds / LIMIT_S,), False, work, 1.0) for seconds in p99_s]
 
-        run_search(smallest(found, max_gpus, 1), lambda asks: {ask: outcome(ask) for ask in asks})
-        return found.gpus
+        run_searches({self.row.name: search.steps()}, outcomes)
+        return search.gpus
 
 
 @cache

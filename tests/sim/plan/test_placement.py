@@ -1,6 +1,7 @@
 """The placement of ControlNets against exhaustive search."""
 
 import json
+from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,18 +12,18 @@ from hypothesis import strategies as st
 
 from mezzotint.sim.cli import main
 from mezzotint.sim.core.errors import ConfigError
-from mezzotint.sim.plan.placement.demand import Demand, head, of_service, of_trace
-from mezzotint.sim.plan.placement.solve import (
+from mezzotint.sim.plan.placement import (
     BALANCE_WEIGHT,
     GAP,
+    Demand,
     Placement,
     evaluate,
-    in_turn,
+    find_demand,
     min_servers,
-    one_each,
+    naive_placements,
     solve,
 )
-from mezzotint.traces.table.trace import Trace, make, write
+from mezzotint.traces.table.trace import make, write
 
 NAMES = "abcde"
 
@@ -92,78 +93,89 @@ def test_placement_is_optimal_if_each_controlnet_fits_once(demand: Demand, serve
         )
 
 
-def test_controlnet_pair_is_split_between_servers() -> None:
-    demand = Demand(((("a", "b"), 1.0), (("c", "d"), 1.0)), 0.2)
-    assert evaluate(demand, dict.fromkeys("abcd", (1.0,))).turns_s == pytest.approx(0.2)
-    found = solve(demand, 2, 0.7, 2)
-    assert found is not None
-    assert found.turns_s == pytest.approx(0.0)
-    assert found.load == pytest.approx((0.4, 0.4))
-
-
 def test_solved_placement_of_service_a_avoids_the_overload_of_naive_ones() -> None:
-    demand = head(of_service("A", 120.0, 1.15), 16)
+    demand = find_demand("A", None, 120.0, 1.15).head(16)
     assert sum(demand.load.values()) == pytest.approx(2 * 1.695 * 1.15, rel=0.01)
     found = solve(demand, 6, 0.7, 8)
     assert found is not None
-    assert max(found.load) <= 0.7 < 1.0 < min(max(naive(demand, 6).load) for naive in (one_each, in_turn))
+    assert max(found.load) <= 0.7 < 1.0 < min(max(naive.load) for naive in naive_placements(demand, 6).values())
+
+
+PLACEMENT = ("plan", "placement", "--service", "B", "--rate-rpm", "30", "--servers", "3", "--most", "10")
 
 
 def test_plan_placement_prints_overrides_for_a_run(capsys: pytest.CaptureFixture[str]) -> None:
-    asked = ["plan", "placement", "--service", "B", "--rate-rpm", "30", "--servers", "3", "--most", "10"]
-    assert main(asked) == 0
+    assert main([*PLACEMENT]) == 0
     assert "allocation.servers=3 'controlnet_placement.placement=[[" in capsys.readouterr().out
-    assert main([*asked, "--json"]) == 0
+    assert main([*PLACEMENT, "--json"]) == 0
     results = json.loads(capsys.readouterr().out)
     assert max(results["solved"]["load"]) <= 0.7
-    for wrong, named in (
-        (["--servers", "1"], "give more --servers"),
-        (["--service", "C"], "--service: found 'C'"),
-        (["--trace", "t.parquet"], "expected one of --service and --trace"),
-    ):
-        assert main([*asked, *wrong]) == 2
-        assert named in capsys.readouterr().err
-    assert main(["plan", "placement", "--service", "B"]) == 2
-    assert "give --rate-rpm" in capsys.readouterr().err
 
 
-def asking(controlnets: list[list[str]], gap_s: float = 30.0) -> Trace:
-    rows = range(len(controlnets))
-    columns = {"request_id": list(map(str, rows)), "arrival_s": [gap_s * row for row in rows]}
-    return make(columns | {"controlnets": controlnets}, name="mine", source="s")
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([*PLACEMENT, "--servers", "1"], "give more --servers"),
+        ([*PLACEMENT, "--service", "C"], "--service: found 'C'"),
+        ([*PLACEMENT, "--trace", "t.parquet"], "expected one of --service and --trace"),
+        ([*PLACEMENT[:4]], "give --rate-rpm"),
+        ([*PLACEMENT[:5], "1e8"], "need 4801635 servers, expected at most 64"),
+    ],
+)
+def test_placement_that_cannot_be_asked_is_refused(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 2
+    assert message in capsys.readouterr().err
 
 
-def test_too_many_servers_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["plan", "placement", "--service", "B", "--rate-rpm", "1e8"]) == 2
-    assert "need 4801635 servers, expected at most 64" in capsys.readouterr().err
+@pytest.fixture
+def trace(tmp_path: Path) -> Callable[..., Path]:
+    def written(controlnets: list[list[str]], gap_s: float = 30.0) -> Path:
+        rows = range(len(controlnets))
+        columns = {"request_id": list(map(str, rows)), "arrival_s": [gap_s * row for row in rows]}
+        made = make(columns | {"controlnets": controlnets}, name="mine", source="s")
+        return write(made, tmp_path / "t.parquet").path
+
+    return written
 
 
-def test_trace_demand_is_its_controlnets_at_its_own_rate() -> None:
+def test_trace_demand_is_its_controlnets_at_its_own_rate(trace: Callable[..., Path]) -> None:
     """Five requests in two minutes are two a minute, in any order of a request's ControlNets."""
-    asked = asking([["b", "a"], ["a", "b"], ["a"], [], ["c"]])
-    demand = of_trace(asked, None, 0.5)
+    file = trace([["b", "a"], ["a", "b"], ["a"], [], ["c"]])
+    demand = find_demand(None, file, None, 0.5)
     assert demand.rate_hz * 60 == pytest.approx(2.0)
     assert dict(demand.together) == pytest.approx({("a", "b"): 2 / 150, ("a",): 1 / 150, (): 1 / 150, ("c",): 1 / 150})
     assert demand.load == pytest.approx({"a": 3 / 300, "b": 2 / 300, "c": 1 / 300})
-    assert of_trace(asked, 20.0, 0.5).load == pytest.approx({name: 10 * load for name, load in demand.load.items()})
+    faster = find_demand(None, file, 20.0, 0.5)
+    assert faster.load == pytest.approx({name: 10 * load for name, load in demand.load.items()})
 
 
-def test_placement_takes_a_timed_trace_with_controlnets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    def asked(trace: Trace, *more: str) -> int:
-        return main(["plan", "placement", "--trace", str(write(trace, tmp_path / "t.parquet").path), *more])
-
-    assert asked(asking([["a"], ["b"], ["a"]])) == 0
-    assert "1 servers for 2 requests a minute; 2 ControlNets" in (output := capsys.readouterr().out)
-    assert "allocation.servers=1 'controlnet_placement.placement=[[a,b]]'" in output
-    assert asked(asking([[], []])) == 2
-    assert "mine: no request asks for a ControlNet" in capsys.readouterr().err
-    assert asked(asking([["a"], ["b"]], gap_s=0.0)) == 2
-    assert "mine: all requests arrive at one time; give --rate-rpm" in capsys.readouterr().err
-    assert asked(asking([["a"], ["b"]], gap_s=0.0), "--rate-rpm", "6") == 0
+@pytest.mark.parametrize(
+    ("controlnets", "gap_s", "words", "message"),
+    [
+        ([["a"], ["b"], ["a"]], 30.0, [], None),
+        ([["a"], ["b"]], 0.0, ["--rate-rpm", "6"], None),
+        ([[], []], 30.0, [], "mine: no request asks for a ControlNet"),
+        ([["a"], ["b"]], 0.0, [], "mine: all requests arrive at one time; give --rate-rpm"),
+    ],
+)
+def test_placement_takes_a_timed_trace_with_controlnets(
+    controlnets: list[list[str]],
+    gap_s: float,
+    words: list[str],
+    message: str | None,
+    trace: Callable[..., Path],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["plan", "placement", "--trace", str(trace(controlnets, gap_s)), *words]) == (2 if message else 0)
+    printed = capsys.readouterr()
+    expected = message or "allocation.servers=1 'controlnet_placement.placement=[[a,b]]'"
+    assert expected in printed.out + printed.err
 
 
 def test_unfinished_solver_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     ended = SimpleNamespace(status=1, x=None, message="node limit")
-    monkeypatch.setattr("mezzotint.sim.plan.placement.solve.milp", lambda *_, **__: ended)
+    monkeypatch.setattr("mezzotint.sim.plan.placement.milp", lambda *_, **__: ended)
     with pytest.raises(ConfigError, match=r"did not end \(node limit\); take fewer ControlNets or servers"):
         solve(Demand(((("a",), 1.0),), 0.2), 1, 0.7, 2)

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Literal
@@ -44,13 +44,12 @@ class Target:
         A null is infinite: nothing was measured that could meet a target. Requests that were discarded or failed miss
         every bound on a latency, since they would have waited longest.
         """
-        found = self.value(summary)
-        requests = summary["requests"]
-        if found is None or (self.key.startswith("latency_s.") and requests["completed"] < requests["arrived"]):
+        value, requests = self.value(summary), summary["requests"]
+        if value is None or (self.key.startswith("latency_s.") and requests["completed"] < requests["arrived"]):
             return math.inf
         if self.side == "min":
-            return self.bound / found if found > 0 else math.inf
-        return found / self.bound if self.bound > 0 else (0.0 if found <= 0 else math.inf)
+            return self.bound / value if value > 0 else math.inf
+        return value / self.bound if self.bound > 0 else (0.0 if value <= 0 else math.inf)
 
     def misses(self, summary: Mapping[str, Any]) -> bool:
         """Return True if ``summary`` misses the target, and not by its waits: the target is on no latency."""
@@ -69,43 +68,49 @@ class Target:
         return self.key.split(".")
 
 
+def parse_targets(texts: Sequence[str]) -> tuple[Target, ...]:
+    """Read the targets of a plan. Raises ConfigError if one cannot be used, or if there is none."""
+    if not texts:
+        raise ConfigError(f"--target: found none, expected what the cluster must hold, such as {EXAMPLES}")
+    return tuple(map(parse_target, texts))
+
+
 def parse_target(text: str) -> Target:
     """Read a target such as ``p95<10s``, ``over 2x<5%`` or ``gpu.busy_fraction>=0.3``.
 
     Raises ConfigError: it is no bound on a number of summary.json, or one that every cluster or none can meet.
     """
-
-    def wrong(what: str) -> ConfigError:
-        return ConfigError(f"--target {text}: {what}")
-
-    parts = re.fullmatch(
-        r"\s*([^<>=≤≥]+?)\s*(<=?|>=?|≤|≥)\s*([-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?)\s*([a-zA-Z%]*)\s*", text
-    )
     try:
-        bound = math.nan if parts is None else float(parts[3])
-    except ValueError:
-        bound = math.nan
-    if parts is None or not math.isfinite(bound):
-        raise wrong(f"expected KEY<VALUE or KEY>=VALUE, such as {EXAMPLES}")
+        return _parse(text)
+    except ValueError as error:
+        raise ConfigError(f"--target {text}: {error}") from None
+
+
+def _parse(text: str) -> Target:
+    parts = re.fullmatch(
+        r"\s*([^<>=≤≥]+?)\s*(<=?|>=?|≤|≥)\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*([a-zA-Z%]*)\s*", text
+    )
+    if parts is None or not math.isfinite(bound := float(parts[3])):
+        raise ValueError(f"expected KEY<VALUE or KEY>=VALUE, such as {EXAMPLES}")
     name, sign, number, unit = parts.groups()
     side: Literal["max", "min"] = "max" if sign in "<=≤" else "min"
-    key, limit = _key(name, wrong)
+    key, limit = _key(name)
     kind = kind_of(key)
     assert kind is not None
     if unit not in ("", kind.unit):
-        raise wrong(f"found {number}{unit}, expected {_EXPECTED[kind.unit].format(name)}")
+        raise ValueError(f"found {number}{unit}, expected {_EXPECTED[kind.unit].format(name)}")
     if unit == "%":
         bound /= 100
     elif kind.unit == "%" and bound > 1:
-        raise wrong(f"{number} is no share; write {number}% or {bound / 100:g}")
+        raise ValueError(f"{number} is no share; write {number}% or {bound / 100:g}")
     if bound > kind.high or (side == "max" and bound == kind.high):
-        raise wrong(f"found {number}{unit}, and a share is never above 100%, so that the target says nothing; lower it")
+        raise ValueError(f"found {number}{unit}, and a share is never above 100%, so that it says nothing; lower it")
     if side == "min" and kind.better == "low":
-        raise wrong(f"{name} is good if it is low; write a highest value, such as {name}<{number}{unit}")
+        raise ValueError(f"{name} is good if it is low; write a highest value, such as {name}<{number}{unit}")
     if side == "max" and kind.better == "high":
-        raise wrong(f"{name} is good if it is high; write a lowest value, such as {name}>={number}{unit}")
+        raise ValueError(f"{name} is good if it is high; write a lowest value, such as {name}>={number}{unit}")
     if bound < 0 or (side == "max" and bound == 0 and (sign == "<" or key.startswith("latency_s."))):
-        raise wrong(f"found {number}{unit}, which no cluster can meet; expected a value above 0")
+        raise ValueError(f"found {number}{unit}, which no cluster can meet; expected a value above 0")
     return Target(text, key, side, bound, limit)
 
 
@@ -117,31 +122,22 @@ _EXPECTED = {
 """What the bound on a number of each unit looks like."""
 
 
-def _key(name: str, wrong: Callable[[str], ConfigError]) -> tuple[str, Limit | None]:
+def _key(name: str) -> tuple[str, Limit | None]:
     """Return the dotted key of summary.json that ``name`` stands for, and its latency limit, if it names one."""
     over = re.fullmatch(r"over\s+(\S+)|slo\.(\S+)\.violation_rate", name)
     if over is not None and name != f"slo.{OWN}.violation_rate":
-        try:
-            limit = parse_limit(over[1] or over[2])
-        except ValueError as error:
-            raise wrong(str(error)) from None
+        limit = parse_limit(over[1] or over[2])
         return f"slo.{limit}.violation_rate", limit
     key = f"latency_s.{name}" if name in LATENCIES else name
     if kind_of(key) is not None and not key.startswith(UNBOUNDED):
         return key, None
     if re.fullmatch(r"(?:(latency|queue)_s\.)?p[0-9.]+", name):
-        raise wrong(f"summary.json has no {name}; expected one of {', '.join(LATENCIES)}")
+        raise ValueError(f"summary.json has no {name}; expected one of {', '.join(LATENCIES)}")
     known = [*LATENCIES, "over 2x", *(each for each in KEYS if not each.startswith(UNBOUNDED) and "*" not in each)]
     near = get_close_matches(name, known, 1)
     hint = f"did you mean {near[0]}?" if near else f"try {EXAMPLES}"
-    raise wrong(f"summary.json has no number {name}; {hint}")
+    raise ValueError(f"summary.json has no number {name}; {hint}")
 
 
 UNBOUNDED = ("trace.", "wall.")
 """Keys that no cluster changes, or that no two runs share."""
-
-
-def check_targets(targets: Sequence[Target]) -> None:
-    """Raise ConfigError if there is no target."""
-    if not targets:
-        raise ConfigError(f"--target: found none, expected what the cluster must hold, such as {EXAMPLES}")

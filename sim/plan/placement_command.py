@@ -44,21 +44,12 @@ def placement(
     Raises:
         ConfigError, TraceError: options that conflict, no placement within the limits, an unreadable trace.
     """
-    from mezzotint.sim.plan.placement import solve as solver  # SciPy's solver takes half a second to import
-    from mezzotint.sim.plan.placement.demand import head, of_service, of_trace
-    from mezzotint.traces.table.trace import read
+    from mezzotint.sim.plan import placement as solver  # SciPy's solver takes half a second to import
 
     call_s = step_s * steps
-    if service is not None and trace is None:
-        if rate_rpm is None:
-            raise ConfigError(f"--service {service}: has no request rate of its own; give --rate-rpm")
-        demand = of_service(service, rate_rpm, call_s)
-    elif trace is not None and service is None:
-        demand = of_trace(read(trace), rate_rpm, call_s)
-    else:
-        raise ConfigError("plan placement: expected one of --service and --trace")
-    total_load, total_count = sum(demand.load.values()), len(demand.load)
-    demand = head(demand, max_controlnets)
+    every = solver.find_demand(service, trace, rate_rpm, call_s)
+    demand = every.head(max_controlnets)
+    placed = len(demand.load)
     min_servers = solver.min_servers(demand, limit)
     if servers is None and min_servers > MAX_SERVERS:
         raise ConfigError(
@@ -66,32 +57,28 @@ def placement(
             f"expected at most {MAX_SERVERS}; give less --rate-rpm (a part of the service) or a shorter --step-s"
         )
     counts = [servers] if servers is not None else range(min_servers, min_servers + 4)
-    for count in counts:
-        solved = solver.solve(demand, count, limit, room)
-        if solved is not None:
-            break
-    else:
+    solved = next(filter(None, (solver.solve(demand, count, limit, room) for count in counts)), None)
+    if solved is None:
         raise ConfigError(
-            f"plan placement: no placement of {len(demand.load)} ControlNets on {counts[-1]} servers keeps each busy "
+            f"plan placement: no placement of {placed} ControlNets on {counts[-1]} servers keeps each busy "
             f"for at most {limit:g} of its time with at most {room} on it; the calls alone need {min_servers} "
             "servers; give more --servers, --room or --limit"
         )
-    rows = {"solved": solved, "one each": solver.one_each(demand, count), "in turn": solver.in_turn(demand, count)}
+    count = len(solved.load)
+    rows = {"solved": solved, **solver.naive_placements(demand, count)}
     if as_json:
         data = {name: {"servers": row.servers, "load": row.load, "turns_s": row.turns_s} for name, row in rows.items()}
         print(json.dumps(data, indent=2))
         return
-    rare_load, rare_count = total_load - sum(demand.load.values()), total_count - len(demand.load)
+    rare_load = sum(every.load.values()) - sum(demand.load.values())
     print(
-        f"{count} servers for {demand.rate_hz * 60:g} requests a minute; {len(demand.load)} ControlNets, each "
-        f"{call_s:.3g} s of a request; the {rare_count} least called ({rare_load:.2g} of a server) are loaded on demand"
+        f"{count} servers for {demand.rate_hz * 60:g} requests a minute; {placed} ControlNets, each {call_s:.3g} s of "
+        f"a request; the {len(every.load) - placed} least called ({rare_load:.2g} of a server) are loaded on demand"
     )
     for name, row in rows.items():
-        loads = ", ".join(f"{load:.2f}" for load in row.load)
         over = "; OVERLOADED" if max(row.load) >= 1 else ""
         print(
-            f"{name}: load {loads}{over}; {row.copies} copies; a request waits {row.turns_s:.3f} s because "
-            "its own ControlNets share a server"
+            f"{name}: load {', '.join(f'{load:.2f}' for load in row.load)}{over}; {row.copies} copies; a request waits "
+            f"{row.turns_s:.3f} s because its own ControlNets share a server"
         )
-    plain = json.dumps(solved.servers).replace('"', "").replace(" ", "")
-    print(f"allocation.servers={count} 'controlnet_placement.placement={plain}'")
+    print(f"allocation.servers={count} '{solved.override}'")

@@ -2,14 +2,12 @@
 
 import json
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-from omegaconf import DictConfig
+from omegaconf import OmegaConf
 from typer import Option
 
-from mezzotint.figures.save import save_png
 from mezzotint.files.atomic import atomic_files
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.run_folder import check_place, unclaimed
@@ -28,13 +26,10 @@ from mezzotint.sim.run.config.options import (
     resolved,
 )
 from mezzotint.sim.run.config.plugins import named
-from mezzotint.sim.run.config.settings import Settings, check
-from mezzotint.sim.run.pool import Launcher, check_launcher
+from mezzotint.sim.run.config.settings import check
+from mezzotint.sim.run.pool import check_launcher
 from mezzotint.sim.run.sweep_folder import claimed_sweep
 from mezzotint.traces.arrivals.base import MAX_RPM
-
-if TYPE_CHECKING:
-    from mezzotint.sim.plan.capacity.search import CapacitySpec
 
 
 def capacity(
@@ -85,80 +80,59 @@ def capacity(
     mezzotint plan capacity system=modm-quality cluster.count=16 --violations 0.05 --slo 2x --from 6 --to 40 -o modm
 
     Raises:
-        ConfigError: options that conflict, or an override of the rate that is searched for.
+        ConfigError: options that conflict, an override of the rate that is searched for, or a capacity outside of
+            --from and --to.
     """
+    from tqdm import tqdm
+
+    from mezzotint.figures.save import save_png
+    from mezzotint.sim.plan.capacity import CapacitySpec, as_json, draw, measure_in, search, sentence
+    from mezzotint.sim.plan.rate import RATE, SPEEDUP, count_replications, is_own_clock, mean_rpm
+
     check_launcher(launcher, "--launcher")
     if not violations < 1:
         raise ConfigError(f"--violations: found {violations:g}, expected a share of the requests under 1")
     if not from_rpm < to_rpm:
         raise ConfigError(f"--to: found {to_rpm:g}, expected a rate above that of --from, {from_rpm:g}")
-    for word in overrides or ():
-        if word.lstrip("+").startswith(("arrivals.rate_rpm=", "arrivals.speedup=")):
+    overrides = overrides or []
+    for word in overrides:
+        if word.lstrip("+").startswith((f"{RATE}=", f"{SPEEDUP}=")):
             raise ConfigError(
                 f"{word}: found a fixed rate, but the search sets it; give its range with --from and --to"
             )
-    words = arranged([*(overrides or []), *([] if output is None else [f"run.dir={output}"])])
     files = files_of(config_dir, config_path, config_name)
-    from mezzotint.sim.plan.capacity import trials
-    from mezzotint.sim.plan.capacity.search import CapacitySpec
-
     with named(plugin or []):
-        config = composed(words, files)
+        config = composed(arranged([*overrides, *([] if output is None else [f"run.dir={output}"])]), files)
         settings = check(resolved(config))
-        folder = Path(settings.run.dir)
+        folder, name = Path(settings.run.dir), settings.system.name
         check_place(folder)
         limits = [str(limit) for limit in settings.slo]
         if slo not in limits:
             raise ConfigError(f"--slo {slo}: the runs measure slo=[{','.join(limits)}]; add slo=[{slo}]")
-        seeds = trials.replications(config, replications)
+        file = OmegaConf.select(config, "trace.path") if is_own_clock(config) else None
+        count = count_replications(replications, 5, file, "choose arrivals=poisson")
+        seeds = range(settings.seed, settings.seed + count)
         spec = CapacitySpec(violations, slo, from_rpm, to_rpm, seeds, tolerance)
         folder = unclaimed(folder) if is_dated(config) else folder
-        command = [*(overrides or []), *files.options()]
-        print(*find_capacity(spec, config, settings, folder, command, jobs, launcher), sep="\n")
-
-
-def find_capacity(
-    spec: "CapacitySpec",
-    config: DictConfig,
-    settings: Settings,
-    folder: Path,
-    words: Sequence[str],
-    jobs: int,
-    launcher: Launcher = "joblib",
-) -> list[str]:
-    """Search, write rate.json and rate.png in ``folder``, and return the lines to print.
-
-    Args:
-        config: composed, not resolved; ``settings`` is the same, checked.
-        words: the command line, which tells this search from others in the folder.
-
-    Raises:
-        ConfigError: the capacity lies outside the bracket. Errors of the runs pass through.
-    """
-    from tqdm import tqdm
-
-    from mezzotint.sim.plan.capacity.page import as_json, draw, summary_line
-    from mezzotint.sim.plan.capacity.search import search
-    from mezzotint.sim.plan.capacity.trials import Trials, mean_rpm
-
-    own_rpm = mean_rpm(config, settings)
-    name, max_runs = settings.system.name, spec.replications * (spec.bisections + 3)
-    words = [word for word in words if not word.startswith(("run.dir=", "hydra."))]
-    with claimed_sweep(folder, ["plan rate", *words]):  # the former name, so that searches begun under it go on
-        with tqdm(total=max_runs, unit="run", desc=name, disable=None, file=sys.stderr) as bar:
-            trials = Trials(config, folder, spec.slo, jobs, bar, launcher)
-            capacity = search(spec, trials.measure)
-        files = [folder / "rate.png", folder / "rate.json"]
-        with atomic_files(files, ConfigError) as (figure, data):
-            save_png(draw(name, spec, capacity), figure)
-            content = as_json(name, spec, capacity, trials)
-            content["own_clock"] = own_rpm and {"rate_rpm": own_rpm, "scale": capacity.rate_rpm.mean / own_rpm}
-            data.write_text(f"{json.dumps(content, indent=2)}\n", encoding="utf-8")
-    lines = [summary_line(name, spec, capacity)]
+        own_rpm = mean_rpm(config, settings)
+        words = [word for word in overrides if not word.startswith(("run.dir=", "hydra."))]
+        # "plan rate" is the former name of the command, so that searches begun under it go on
+        with claimed_sweep(folder, ["plan rate", *words, *files.options()]):
+            max_runs = count * (spec.bisections + 3)
+            with tqdm(total=max_runs, unit="run", desc=name, disable=None, file=sys.stderr) as bar:
+                result = search(spec, measure_in(folder, config, slo, jobs, launcher, bar.update))
+            scale = None if own_rpm is None else result.rate_rpm.mean / own_rpm
+            content = as_json(name, spec, result)
+            content["own_clock"] = own_rpm and {"rate_rpm": own_rpm, "scale": scale}
+            targets = [folder / "rate.png", folder / "rate.json"]
+            with atomic_files(targets, ConfigError) as (figure, data):
+                save_png(draw(name, spec, result), figure)
+                data.write_text(f"{json.dumps(content, indent=2)}\n", encoding="utf-8")
+    print(sentence(name, spec, result))
     if own_rpm is not None:
-        single = "; a single log, so the interval is what bisection left open" if spec.replications == 1 else ""
-        lines.append(
-            f"arrivals: the trace's own times, {capacity.rate_rpm.mean / own_rpm:.4g} times as fast; "
+        single = "; a single log, so the interval is what bisection left open" if count == 1 else ""
+        print(
+            f"arrivals: the trace's own times, {scale:.4g} times as fast; "
             f"its own mean rate is {own_rpm:.4g} requests per minute{single}"
         )
-    return [*lines, *map(str, reversed(files))]
+    print(*reversed(targets), sep="\n")

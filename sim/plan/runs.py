@@ -1,16 +1,15 @@
 """Runs of a plan: each is made once, and its summary is kept under the key of its configuration and of the code."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from mezzotint.backends.base import BackendError
 from mezzotint.files.digest import keep, read_kept
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.run_folder import check_place
-from mezzotint.sim.plan.clusters.candidates import Candidate
+from mezzotint.sim.plan.candidates import Candidate
 from mezzotint.sim.run.pool import Launcher, run_calls
 from mezzotint.sim.run.refusal import warn
 from mezzotint.sim.run.run_key import digest
@@ -22,8 +21,7 @@ DROPPED = ("wall",)
 """Keys of a summary that differ from one run to the next, and are not kept."""
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
+class Run(NamedTuple):
     """A run to make: a candidate and its number of GPUs, ``load`` times the rate, ``service`` times the seconds."""
 
     candidate: Candidate
@@ -33,8 +31,8 @@ class Trial:
     service: float = 1.0
 
 
-class Trials:
-    """Runs trials in ``jobs`` processes, and keeps their summaries in ``folder``, one file a run.
+class Runs:
+    """Makes runs in ``jobs`` processes, and keeps their summaries in ``folder``, one file a run.
 
     Args:
         tick: called after each run.
@@ -48,29 +46,24 @@ class Trials:
         check_place(folder / "run")
         self._folder, self._jobs, self._launcher, self._tick = folder.absolute(), jobs, launcher, tick
 
-    def measure(self, trials: Sequence[Trial]) -> dict[Trial, Summary | str]:
-        """Return the summary of each trial, or the error that it ended with.
+    def measure(self, runs: Sequence[Run]) -> dict[Run, Summary | str]:
+        """Return the summary of each run, or the error that it ended with.
 
-        Raises what ``simulate`` raises for an input that no trial could use.
+        Raises what ``simulate`` raises for an input that no run could use.
         """
-        configs = {trial: trial.candidate.config(trial.gpus, trial.seed, trial.load, trial.service) for trial in trials}
-        paths = {trial: self._folder / f"{digest(config)}.json" for trial, config in configs.items()}
-        found: dict[Path, Summary | str | None] = {path: _read(path) for path in paths.values()}
-        missing = {path: configs[trial] for trial, path in paths.items() if found[path] is None}
+        configs = {run: run.candidate.config(*run[1:]) for run in runs}
+        paths = {run: self._folder / f"{digest(config)}.json" for run, config in configs.items()}
+        results: dict[Path, Summary | str | None] = {path: read_kept(path, warn) for path in paths.values()}
+        missing = {path: configs[run] for run, path in paths.items() if results[path] is None}
         calls = [partial(_run, path, config) for path, config in missing.items()]
         for path, error in run_calls(calls, self._jobs, self._launcher):
-            found[path] = error or _read(path)
+            results[path] = error or read_kept(path, warn)
             self._tick()
-        return {trial: found[path] or f"{path}: was removed while the plan ran" for trial, path in paths.items()}
-
-
-def _read(path: Path) -> Summary | None:
-    found: Summary | None = read_kept(path, warn)
-    return found
+        return {run: results[path] or f"{path}: was removed while the plan ran" for run, path in paths.items()}
 
 
 def _run(path: Path, config: Mapping[str, Any]) -> tuple[Path, str | None]:
-    """Run one trial and keep its summary; return its file and its error, if any."""
+    """Make one run and keep its summary; return its file and its error, if any."""
     try:
         summary = simulate(config).summary
     except (ConfigError, BackendError, TraceError) as error:  # of this candidate, such as too few GPUs for two models

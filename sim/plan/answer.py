@@ -1,0 +1,409 @@
+"""Plan a deployment: search every candidate, rank those that meet the targets, and measure their headroom."""
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from mezzotint.sim.metrics.summary_keys import number_at
+from mezzotint.sim.plan.candidates import Candidate
+from mezzotint.sim.plan.runs import Run, Runs, Summary
+from mezzotint.sim.plan.search import ClusterSearch, Outcome, Replications, Trial, bisect, run_searches
+from mezzotint.sim.plan.target import Target
+
+SERVICE_ERROR = 1.03
+"""Factor on the service time in the check of each answer: 3 %, the error of a good profile."""
+
+HEADROOM_FACTORS = (1.05, 1.1, 1.2, 1.35, 1.5, 1.75, 2.0, 3.0, 4.0)
+"""Factors on the load at which the headroom is looked for, by bisection among them."""
+
+MORE_GPUS = 4
+"""GPUs that are added at most to an answer in the check of its service time."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanSpec:
+    """The question of a plan: the load, the targets and the bounds of the search.
+
+    Attributes:
+        model: the model of an image in full.
+        load: the requests and their rate, in words.
+        targets: what the cluster must hold.
+        seed, replications: the first seed, and the most replications of one cluster.
+        max_gpus: largest cluster.
+        rank: number of clusters to rank; dearer candidates are dropped as soon as that is certain.
+        min_quality: lowest mean quality (carried from the papers, 1 is the large model's in full); None asks for none.
+    """
+
+    model: str
+    load: str
+    targets: tuple[Target, ...]
+    seed: int
+    replications: int
+    max_gpus: int
+    rank: int
+    min_quality: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterResult:
+    """A cluster that ran: means over its replications; None where a summary has null.
+
+    ``gpus`` are those of the kind that the plan looks for (`Candidate.gpu`).
+
+    ``meets`` is None if the search did not have to judge it.
+    """
+
+    candidate: Candidate
+    gpus: int
+    meets: bool | None
+    is_undecided: bool
+    replications: int
+    usd_per_h: float
+    numbers: Mapping[str, float | None]
+
+    @property
+    def cluster(self) -> str:
+        """The GPUs in words, such as ``2 x h100-sxm + 3 x l40s``."""
+        return self.candidate.cluster(self.gpus)
+
+    @property
+    def devices(self) -> int:
+        """The number of GPUs of all kinds."""
+        return self.candidate.devices(self.gpus)
+
+
+@dataclass(slots=True)
+class Ranked:
+    """A cluster that meets the targets.
+
+    Attributes:
+        gpus_kept_busy: GPUs, of all kinds, that its work would keep busy all the time: no cluster can be smaller.
+        not_monotone: larger clusters that miss the targets.
+        headroom: factors on the load: the highest tried that it carries, and the lowest that it does not (None: all).
+        gpus_if_slower: GPUs that meet the targets if the service takes 3 % longer; None if `MORE_GPUS` more do not.
+        error: the largest known error of its models' service times; None if nobody states one.
+        gpus_if_error: GPUs that meet the targets if the service takes longer by ``error``; None likewise.
+    """
+
+    result: ClusterResult
+    gpus_kept_busy: float
+    not_monotone: tuple[int, ...]
+    summary: Summary = field(repr=False)
+    headroom: tuple[float, float | None] = (1.0, None)
+    gpus_if_slower: int | None = None
+    error: float | None = None
+    gpus_if_error: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Unranked:
+    """A candidate that is not ranked, and why.
+
+    Attributes:
+        kind: ``infeasible`` (no cluster in range meets the targets), ``dropped`` (dearer than those ranked, at least
+            ``usd_per_h``), ``refused`` (it cannot run) or ``quality`` (below the floor, or unknown).
+        best: the cluster that came closest to the targets.
+    """
+
+    candidate: Candidate
+    kind: str
+    reason: str
+    usd_per_h: float | None = None
+    best: ClusterResult | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The answer: ranked clusters, the candidates that are not, and every cluster that ran."""
+
+    spec: PlanSpec
+    ranked: tuple[Ranked, ...]
+    unranked: tuple[Unranked, ...]
+    clusters: tuple[ClusterResult, ...]
+    notes: tuple[str, ...]
+    runs: int
+
+
+NUMBERS = {
+    "mean_s": ("latency_s", "mean"),
+    "p50_s": ("latency_s", "p50"),
+    "p90_s": ("latency_s", "p90"),
+    "p95_s": ("latency_s", "p95"),
+    "p99_s": ("latency_s", "p99"),
+    "throughput_rpm": ("throughput_rpm",),
+    "usd_per_image": ("cost_usd", "per_image"),
+    "energy_j_per_image": ("energy_j", "per_image"),
+    "quality": ("quality", "factor_mean"),
+    "hit_rate": ("cache", "hit_rate"),
+    "busy_fraction": ("gpu", "busy_fraction"),
+}
+"""Numbers of a cluster that ran, and where summary.json has them."""
+
+Load = tuple[Candidate, float, float]
+"""A candidate under a factor on the load, and one on its service time."""
+
+
+def find_plan(
+    spec: PlanSpec,
+    candidates: Sequence[Candidate],
+    runs: Runs,
+    notes: Sequence[str] = (),
+    progress: Callable[[int], None] = lambda _: None,
+) -> Plan:
+    """Answer ``spec`` over ``candidates``.
+
+    Args:
+        progress: called with an estimate of the runs that are left.
+    """
+    planner = _Planner(spec, runs)
+    unranked = planner.search(candidates, progress)
+    ranked = planner.rank()
+    results = [planner.result(*key) for key in sorted(planner.summaries, key=lambda key: (key[0].name, key[1]))]
+    return Plan(spec, tuple(ranked), tuple(unranked), tuple(results), tuple(notes), planner.runs)
+
+
+class _Planner:
+    """Runs the searches of all candidates side by side, so that their runs fill the processes.
+
+    Attributes:
+        searches: of the candidates that may still be ranked.
+        summaries: by candidate and number of GPUs, of the runs at the asked load.
+        errors: of the runs that could not be made.
+        runs: number of runs that were asked for.
+    """
+
+    def __init__(self, spec: PlanSpec, runs: Runs) -> None:
+        self._spec, self._runs = spec, runs
+        self.searches: dict[Candidate, ClusterSearch] = {}
+        self.summaries: dict[tuple[Candidate, int], list[Summary]] = {}
+        self.errors: dict[Candidate, list[str]] = {}
+        self.runs = 0
+
+    def search(self, candidates: Sequence[Candidate], progress: Callable[[int], None]) -> list[Unranked]:
+        """Search every candidate, and return those that cannot be ranked."""
+        spec, unranked = self._spec, list[Unranked]()
+        self.searches = {candidate: ClusterSearch(spec.max_gpus, spec.replications) for candidate in candidates}
+
+        def stop(running: Collection[Load]) -> list[Load]:
+            stopped = []
+            for load in running:
+                if (reason := self._rule_out(load[0])) is not None:
+                    unranked.append(reason)
+                    stopped.append(load)
+                    del self.searches[load[0]]
+            progress(sum(self.searches[load[0]].runs_left for load in running if load not in stopped))
+            return stopped
+
+        steps = {(candidate, 1.0, 1.0): search.steps() for candidate, search in self.searches.items()}
+        run_searches(steps, self._measure, stop)
+        unranked += [self._explain(candidate) for candidate, search in self.searches.items() if search.gpus is None]
+        for candidate, search in list(self.searches.items()):
+            if search.gpus is not None and (reason := self._below_floor(candidate, search.gpus)):
+                result = self.result(candidate, search.gpus)
+                unranked.append(Unranked(candidate, "quality", reason, result.usd_per_h, result))
+                del self.searches[candidate]
+        return unranked
+
+    def rank(self) -> list[Ranked]:
+        """Return the cheapest clusters that meet the targets, of equal ones the faster first, with their headroom."""
+        ranked = []
+        for candidate, search in self.searches.items():
+            if search.gpus is None:
+                continue
+            summaries, devices = self.summaries[candidate, search.gpus], candidate.devices(search.gpus)
+            busy = sum(gpus_kept_busy(summary, devices) for summary in summaries) / len(summaries)
+            result = self.result(candidate, search.gpus)
+            ranked.append(Ranked(result, busy, tuple(search.not_monotone), summaries[0]))
+        ranked.sort(key=lambda each: _order(each.result))
+        ranked = ranked[: self._spec.rank]
+        sizes = {each.result.candidate: each.result.gpus for each in ranked}
+
+        def hold(tried: list[tuple[Candidate, int]]) -> list[bool]:
+            return self._meet([((each, HEADROOM_FACTORS[index], 1.0), sizes[each]) for each, index in tried])
+
+        ends = bisect(
+            dict.fromkeys(sizes, (-1, len(HEADROOM_FACTORS))),
+            lambda low, high: (low + high) // 2 if high - low > 1 else None,
+            hold,
+        )
+        for each in ranked:
+            low, high = ends[each.result.candidate]
+            carries = 1.0 if low < 0 else HEADROOM_FACTORS[low]
+            each.headroom = (carries, None if high == len(HEADROOM_FACTORS) else HEADROOM_FACTORS[high])
+            each.gpus_if_slower = self._gpus_needed_if_slower(each.result, SERVICE_ERROR)
+            errors = [row["service_error"] for row in each.summary["models"] if row["service_error"] is not None]
+            each.error = max(errors, default=None)
+            if each.error is not None:
+                each.gpus_if_error = self._gpus_needed_if_slower(each.result, 1 + each.error)
+        return ranked
+
+    def result(self, candidate: Candidate, gpus: int) -> ClusterResult:
+        """Return what the runs of a cluster say together."""
+        summaries = self.summaries[candidate, gpus]
+        search = self.searches.get(candidate)
+        judged = Replications() if search is None else search.known.get(gpus, Replications())
+        numbers = {name: _mean([number_at(each, *keys) for each in summaries]) for name, keys in NUMBERS.items()}
+        numbers |= {target.key: _mean(list(map(target.value, summaries))) for target in self._spec.targets}
+        usd_per_h = self._usd_per_h(candidate, gpus)
+        return ClusterResult(candidate, gpus, judged.meets, judged.is_undecided, len(summaries), usd_per_h, numbers)
+
+    def _gpus_needed_if_slower(self, result: ClusterResult, service: float) -> int | None:
+        """Return the GPUs of all kinds, from the result's on, that suffice at ``service`` times the seconds."""
+        load = (result.candidate, 1.0, service)
+        for gpus in range(result.gpus, result.gpus + MORE_GPUS + 1):
+            if self._meet([(load, gpus)]) == [True]:
+                return result.candidate.devices(gpus)
+        return None
+
+    def _meet(self, clusters: Sequence[tuple[Load, int]]) -> list[bool]:
+        """Return for each candidate under a load, with its number of GPUs, True if it meets the targets."""
+        replications = {load: Replications() for load, _ in clusters}
+        steps = {load: replications[load].judge(gpus, self._spec.replications) for load, gpus in clusters}
+        run_searches(steps, self._measure)
+        return [replications[load].meets is True for load, _ in clusters]
+
+    def _measure(self, trials: list[tuple[Load, Trial]]) -> list[Outcome]:
+        runs = [
+            Run(candidate, trial.gpus, self._spec.seed + trial.replication, load, service)
+            for (candidate, load, service), trial in trials
+        ]
+        summaries = self._runs.measure(runs)
+        self.runs += len(runs)
+        return [self._outcome(run, summaries[run]) for run in runs]
+
+    def _outcome(self, run: Run, summary: Summary | str) -> Outcome:
+        if isinstance(summary, str):
+            self.errors.setdefault(run.candidate, []).append(summary)
+            return Outcome((math.inf,) * len(self._spec.targets), False, run.gpus + 1.0, 1.0)
+        if run.load == run.service == 1.0:
+            self.summaries.setdefault((run.candidate, run.gpus), []).append(summary)
+        latency_s, queue_s = number_at(summary, "latency_s", "mean"), number_at(summary, "queue_s", "mean")
+        return Outcome(
+            tuple(target.ratio(summary) for target in self._spec.targets),
+            summary["backlog"]["grows"] is True,
+            gpus_kept_busy(summary, run.candidate.devices(run.gpus)) - run.candidate.devices(0),
+            1.0 if not latency_s or queue_s is None else queue_s / latency_s,
+        )
+
+    def _usd_per_h(self, candidate: Candidate, gpus: int) -> float:
+        """Return the US$ of an hour; of rented GPUs, those of the runs."""
+        if not candidate.rents:
+            return candidate.usd_per_h(gpus)
+        hours = [
+            60 * (number_at(each, "cost_usd", "per_image") or 0.0) * (number_at(each, "throughput_rpm") or 0.0)
+            for each in self.summaries[candidate, gpus]
+        ]
+        return sum(hours) / len(hours)
+
+    def _rule_out(self, candidate: Candidate) -> Unranked | None:
+        """Return why a search can stop: it cannot run, or enough others are cheaper than its lower bound."""
+        errors, best = self.errors.get(candidate, []), self._best(candidate)
+        if len(set(errors)) < len(errors) and len(errors) >= 4 and best is None:
+            return Unranked(candidate, "refused", errors[-1])
+        costs = sorted(
+            self._usd_per_h(other, search.met)
+            for other, search in self.searches.items()
+            if other is not candidate and search.met is not None and not self._below_floor(other, search.met)
+        )
+        smallest, rank = self.searches[candidate].low, self._spec.rank
+        bound = 0.0 if candidate.rents else candidate.usd_per_h(smallest)
+        if len(costs) < rank or bound <= costs[rank - 1]:
+            return None
+        cluster = candidate.cluster(smallest)
+        reason = f"{cluster}, the smallest that is not ruled out, costs more than the clusters that are ranked"
+        return Unranked(candidate, "dropped", reason, bound, best)
+
+    def _below_floor(self, candidate: Candidate, gpus: int) -> str:
+        """Return why the quality of a cluster is not enough; empty if it is."""
+        floor = self._spec.min_quality
+        if floor is None:
+            return ""
+        quality = self.result(candidate, gpus).numbers["quality"]
+        if quality is None:
+            return "its quality is not known"
+        return "" if quality >= floor else f"its quality of {quality:.3f} is below {floor:g}"
+
+    def _explain(self, candidate: Candidate) -> Unranked:
+        """Return why no cluster of a candidate in range meets the targets."""
+        best = self._best(candidate)
+        if best is None:
+            return Unranked(candidate, "refused", self.errors[candidate][-1])
+        summaries = self.summaries[candidate, best.gpus]
+        reason = _binds(self._spec.targets, summaries, best, is_floor=self.searches[candidate].is_floor)
+        return Unranked(candidate, "infeasible", reason, None, best)
+
+    def _best(self, candidate: Candidate) -> ClusterResult | None:
+        sizes = [gpus for each, gpus in self.summaries if each is candidate]
+        return self.result(candidate, max(sizes)) if sizes else None
+
+
+def _binds(targets: Sequence[Target], summaries: Sequence[Summary], best: ClusterResult, *, is_floor: bool) -> str:
+    """Return what binds the largest cluster that ran, which misses the targets."""
+    summary, cluster = summaries[0], best.cluster
+    latency_s, queue_s = (number_at(summary, group, "mean") for group in ("latency_s", "queue_s"))
+    for target in targets:
+        if target.value(summary) is None:
+            return f"{target.text} cannot be met: {target.key} is null, since it does not apply or nothing was measured"
+        within_s = target.within_s(summary)
+        if within_s is None or latency_s is None or queue_s is None:
+            continue
+        if latency_s - queue_s > within_s and target.ratio(summary) > 1:
+            return (
+                f"the service itself binds: an image takes {latency_s - queue_s:.3g} s on {cluster} without a wait, "
+                f"and {target.text} leaves {within_s:.3g} s; more GPUs do not help"
+            )
+    for target in targets:
+        if target.misses(summary):
+            reason = f"{target.key} is {number_text(target.value(summary))} on {cluster}, which misses {target.text}"
+            return reason + ("; hardly a request waits, so more GPUs do not help" if is_floor else "")
+    if is_floor:
+        p95_s = number_text(best.numbers["p95_s"])
+        return (
+            f"the service itself binds: on {cluster} hardly a request waits, and p95 is {p95_s} s; "
+            "more GPUs do not help"
+        )
+    if any(each["backlog"]["grows"] for each in summaries):
+        return f"capacity binds: the backlog grows on {cluster}, the most that were asked for"
+    return f"waiting binds: {cluster}, the most that were asked for, miss the target"
+
+
+def gpus_kept_busy(summary: Summary, gpus: int) -> float:
+    """Return the GPUs that the work of a run would keep busy all the time.
+
+    While a backlog grows, the busy share says nothing of the load; then it is the GPUs times the rate of arrivals over
+    that of the images.
+    """
+    if summary["backlog"]["grows"]:
+        served = number_at(summary, "throughput_until_last_arrival_rpm")
+        per_hour = number_at(summary, "backlog", "per_hour")
+        if not served or per_hour is None:
+            return gpus + 1.0
+        return gpus * (1 + max(per_hour, 0.0) / (60 * served))
+    busy = number_at(summary, "gpu", "busy_fraction")
+    return float(gpus) if busy is None else gpus * busy
+
+
+def pareto_front(clusters: Sequence[ClusterResult]) -> list[ClusterResult]:
+    """Return the clusters, the cheapest first, of which no other is both cheaper and faster (p95)."""
+    front, lowest_s = [], math.inf
+    for each in sorted(clusters, key=_order):
+        p95_s = each.numbers["p95_s"]
+        if p95_s is not None and p95_s < lowest_s:
+            front.append(each)
+            lowest_s = p95_s
+    return front
+
+
+def _order(each: ClusterResult) -> tuple[float, float, str]:
+    p95_s = each.numbers["p95_s"]
+    return each.usd_per_h, math.inf if p95_s is None else p95_s, each.candidate.name
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known and len(known) == len(values) else None
+
+
+def number_text(value: float | None, unknown: str = "unknown") -> str:
+    """Return a number with three digits."""
+    return unknown if value is None else f"{value:.3g}"

@@ -1,1 +1,0 @@
-"""Plan a deployment: the cheapest clusters, over designs and kinds of GPUs, that meet latency targets."""

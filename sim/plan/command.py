@@ -1,0 +1,222 @@
+"""`mezzotint plan`: the cheapest clusters, over designs and kinds of GPUs, that meet latency targets."""
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from typer import Option
+
+from mezzotint.files.atomic import atomic_files, check_target, output_folder
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.plan.options import OUT, RUNS, Options, command_line
+from mezzotint.sim.run.config.options import ConfigDir, Overrides, Plugin, RunsOn
+from mezzotint.sim.run.config.plugins import named
+from mezzotint.sim.run.pool import check_launcher
+from mezzotint.traces.arrivals.base import MAX_RPM
+
+if TYPE_CHECKING:
+    from mezzotint.sim.plan.answer import Plan
+
+STEADY_ROWS = 100_000
+"""Requests of a longer file that a steady load replays: percentiles need no more, and caches search them at speed."""
+
+
+def plan(
+    overrides: Overrides = None,
+    target: Annotated[
+        list[str] | None,
+        Option(
+            metavar="KEY<VALUE", help='what to meet: "p95<10s", "over 2x<5%", any key of summary.json; may be repeated'
+        ),
+    ] = None,
+    model: Annotated[str, Option(help="the model of an image in full, or a choice of models=")] = "",
+    gpu: Annotated[
+        list[str] | None,
+        Option(
+            metavar="KIND",
+            help="a kind of GPU (h100: all of its forms); may be repeated",
+            show_default="all that have a profile",
+        ),
+    ] = None,
+    design: Annotated[
+        list[str] | None,
+        Option(
+            metavar='"SYSTEM [KEY=VALUE,...]"',
+            help="a design, with settings of its own; each of several values is a candidate; may be repeated",
+            show_default="vanilla, batch-server, nirvana, modm-quality, modm-throughput",
+        ),
+    ] = None,
+    rate_rpm: Annotated[
+        float | None,
+        Option(
+            min=1e-6,
+            max=MAX_RPM,
+            metavar="RPM",
+            help="steady Poisson arrivals at this rate, say the peak's",
+            show_default="the file's own times",
+        ),
+    ] = None,
+    prices: Annotated[
+        Path | None,
+        Option(metavar="FILE", help="YAML of US$ per GPU-hour by kind", show_default="conf/data/gpu-prices.yaml"),
+    ] = None,
+    min_quality: Annotated[
+        float | None, Option(min=0, max=1, help="lowest mean quality, 1 being the model's in full")
+    ] = None,
+    max_gpus: Annotated[int, Option(min=1, max=10_000, help="largest cluster")] = 256,
+    rank: Annotated[int, Option(min=1, max=50, help="number of clusters to rank")] = 5,
+    replications: Annotated[
+        int | None,
+        Option(min=1, max=1000, show_default="6; 1 with the file's own times", help="most seeds of a cluster"),
+    ] = None,
+    jobs: Annotated[int, Option(min=1, help="worker processes")] = 1,
+    launcher: RunsOn = "joblib",
+    output: Annotated[Path, Option("-o", "--output", metavar="DIR", help="folder of the answer")] = OUT,
+    runs: Annotated[Path, Option(metavar="DIR", help="folder of the runs, which are kept")] = RUNS,
+    profiles: Annotated[Path | None, Option(metavar="DIR", help="a folder of more profiles")] = None,
+    config_dir: ConfigDir = None,
+    plugin: Plugin = None,
+) -> int:
+    """Find the cheapest clusters that meet latency targets, over designs and kinds of GPUs. Writes plan.html, plan.json
+    and plan.png. Every run is kept, so an interrupted plan goes on with the same command. Status 1: no cluster meets
+    the targets; the page says what binds.
+
+    \b
+      mezzotint plan log.csv --model sdxl --gpu l40s --gpu h100 --rate-rpm 20 --target "p95<10s"
+      mezzotint plan --model sd3.5-large --gpu a40 --rate-rpm 20 --target "over 2x<5%"
+
+    Raises:
+        ConfigError: an option or the trace cannot be used.
+    """
+    from mezzotint.sim.plan.page import sentence, table_lines
+
+    words, trace = separated(overrides or [])
+    options = Options(
+        target or [], gpu or [], design or [], plugin or [], model, rate_rpm, prices, min_quality, replications,
+        profiles, config_dir, max_gpus, rank, trace, words, runs, jobs, launcher,
+    )  # fmt: skip
+    output_folder(output, ConfigError)
+    answer = answer_plan(options, progress=True)
+    print(sentence(answer))
+    print(*table_lines(answer), sep="\n")
+    write(answer, output, command_line(options, output))
+    print(output / "plan.html")
+    return 0 if answer.ranked else 1
+
+
+def answer_plan(options: Options, *, progress: bool = False) -> "Plan":
+    """Answer the plan that ``options`` ask for. Raises ConfigError for options that cannot be used."""
+    from tqdm import tqdm
+
+    from mezzotint.sim.plan.answer import PlanSpec, find_plan
+    from mezzotint.sim.plan.candidates import check_free, find_candidates
+    from mezzotint.sim.plan.runs import Runs
+    from mezzotint.sim.plan.target import parse_targets
+
+    check_launcher(options.launcher, "--launcher")
+    targets = parse_targets(options.target)
+    if not options.model:
+        raise ConfigError(
+            "--model: found none, expected the model of an image in full, such as sdxl; `mezzotint list profiles`"
+        )
+    check_free(options.overrides)
+    words, load, replications = _workload(options)
+    limits = dict.fromkeys(["2x", "4x", *(str(target.limit) for target in targets if target.limit is not None)])
+    with named(list(options.plugin)):
+        candidates, notes = find_candidates(options, [*options.overrides, *words, f"slo=[{','.join(limits)}]"])
+        spec = PlanSpec(
+            options.model, load, targets, 1, replications, options.max_gpus, options.rank, options.min_quality
+        )
+        with tqdm(unit="run", desc="plan", disable=None if progress else True, file=sys.stderr) as bar:
+
+            def expect(runs_left: int) -> None:
+                bar.total = bar.n + runs_left
+                bar.refresh()
+
+            runs = Runs(options.runs, options.jobs, bar.update, options.launcher)
+            return find_plan(spec, candidates, runs, notes, expect)
+
+
+def write(answer: "Plan", folder: Path, command: str) -> None:
+    """Write plan.json, plan.png and plan.html into ``folder``, together. Raises ConfigError if they cannot be."""
+    from mezzotint.figures.save import save_png
+    from mezzotint.sim.plan.page import as_json, draw, html
+
+    folder.mkdir(parents=True, exist_ok=True)
+    files = [folder / name for name in ("plan.json", "plan.png", "plan.html")]
+    for file in files:
+        check_target(file, ConfigError)
+    with atomic_files(files, ConfigError) as (data, figure, page):
+        data.write_text(f"{json.dumps(as_json(answer, command), indent=2, allow_nan=False)}\n", encoding="utf-8")
+        save_png(draw(answer), figure)
+        page.write_text(html(answer, command), encoding="utf-8")
+
+
+def separated(words: Sequence[str]) -> tuple[list[str], Path | None]:
+    """Separate the trace, a word without ``=``, from the overrides."""
+    files = [word for word in words if "=" not in word and not word.startswith("~")]
+    if len(files) > 1:
+        raise ConfigError(f"plan: found {' and '.join(files)}, expected one file of requests; settings are KEY=VALUE")
+    return [word for word in words if word not in files], Path(files[0]) if files else None
+
+
+def _workload(options: Options) -> tuple[list[str], str, int]:
+    """Return the overrides of the requests and their times, the load in words, and the replications of a cluster.
+
+    A steady load replays the first `STEADY_ROWS` requests of a longer file.
+    """
+    from pyarrow.parquet import read_metadata
+
+    from mezzotint.sim.plan.rate import count_replications
+
+    trace = None if options.trace is None else _parquet(options.trace, options.runs)
+    requests = "the built-in trace" if options.trace is None else options.trace.name
+    words = [] if trace is None else ["trace=file", f"trace.path={trace}"]
+    arrivals = [word for word in options.overrides if word.lstrip("+").startswith(("arrivals=", "arrivals."))]
+    is_chosen = any(word.lstrip("+").startswith("arrivals=") for word in arrivals)
+    times_of = None
+    if options.rate_rpm is not None:
+        if arrivals:
+            raise ConfigError(f"--rate-rpm: found beside {arrivals[0]}; leave one out")
+        words += ["arrivals=poisson", f"arrivals.rate_rpm={options.rate_rpm!r}"]
+        part = ""
+        is_cut = any(word.lstrip("+").startswith("trace.requests=") for word in options.overrides)
+        if trace is not None and not is_cut and read_metadata(trace).num_rows > STEADY_ROWS:
+            words.append(f"trace.requests={STEADY_ROWS}")
+            part = f" (the first {STEADY_ROWS:,} requests)"
+        load = f"{options.rate_rpm:g} requests per minute of {requests}{part}"
+    elif is_chosen:
+        load = f"{requests}, {' '.join(arrivals)}"
+    elif trace is not None:
+        words.append("arrivals=trace")
+        load, times_of = f"{requests} at its own times", options.trace
+    else:
+        raise ConfigError("--rate-rpm: found none, and no file with times of its own; name one of the two")
+    return words, load, count_replications(options.replications, 6, times_of, "give --rate-rpm")
+
+
+def _parquet(path: Path, folder: Path) -> Path:
+    """Return ``path`` if it is a trace; a delimited text file is imported, once, beside the runs."""
+    import hashlib
+
+    import numpy as np
+
+    from mezzotint.traces.sources.delimited import Csv
+    from mezzotint.traces.table.ingest import store
+
+    if not path.is_file():
+        raise ConfigError(
+            f"{path}: is no file; name a trace (Parquet) or a table of requests (CSV), or an override KEY=VALUE"
+        )
+    with path.open("rb") as file:
+        if file.read(4) == b"PAR1":
+            return path.resolve()
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()[:16]
+    target = folder / "traces" / f"{path.stem}-{digest}.parquet"
+    if not target.is_file():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        store(Csv(path=path).read(np.random.default_rng(0)), target)
+    return target.resolve()

@@ -1,0 +1,67 @@
+"""The options of a plan, and the command that repeats its answer."""
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from mezzotint.sim.run.pool import Launcher
+
+RUNS = Path("results/runs/plan")
+"""Folder of the kept runs of all plans, unless --runs names another."""
+
+OUT = Path("results/plan")
+
+UNNAMED = ("trace", "overrides", "runs", "jobs", "launcher")
+"""Options that the command of an answer gives without a name, or that do not change the answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The options of a plan, in the order of the command that repeats its answer.
+
+    Attributes:
+        gpu: kinds of GPUs, or the beginning of their names up to a hyphen (``h100``); empty for all. ``h100-sxm+l40s``
+            stands for clusters of both: a few of the first kind, and as many as needed of the second.
+        design: choices of ``system=``, each with settings (``nirvana cache.capacity=1000,10000``); empty for `DESIGNS`.
+        model: name of the model that makes an image in full, or a choice of ``models=``.
+        prices: file of prices by kind of GPU, before conf/data/gpu-prices.yaml.
+        profiles: a folder of profiles, which replace shipped ones of the same model and GPU.
+        config_dir: the user's folder of models, GPUs and other choices.
+        overrides: settings of every run.
+        runs: folder of the runs, which are kept.
+    """
+
+    target: Sequence[str]
+    gpu: Sequence[str] = ()
+    design: Sequence[str] = ()
+    plugin: Sequence[str] = ()
+    model: str = ""
+    rate_rpm: float | None = None
+    prices: Path | None = None
+    min_quality: float | None = None
+    replications: int | None = None
+    profiles: Path | None = None
+    config_dir: Path | None = None
+    max_gpus: int = 256
+    rank: int = 5
+    trace: Path | None = None
+    overrides: Sequence[str] = ()
+    runs: Path = RUNS
+    jobs: int = 1
+    launcher: Launcher = "joblib"
+
+
+def command_line(options: Options, output: Path) -> str:
+    """Return the command that makes the answer again."""
+    words = ["mezzotint", "plan", *([] if options.trace is None else [str(options.trace)]), *options.overrides]
+    shown = {
+        option.name: (getattr(options, option.name), option.default)
+        for option in fields(options)
+        if option.name not in UNNAMED
+    }
+    for name, (given, usual) in (shown | {"output": (output, OUT)}).items():
+        for value in given if isinstance(given, list | tuple) else [given]:
+            if value != usual:
+                words += [f"--{name.replace('_', '-')}", f"{value:g}" if isinstance(value, float) else str(value)]
+    return shlex.join(words)

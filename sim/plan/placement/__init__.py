@@ -1,1 +1,0 @@
-"""Placement of ControlNets on servers, and the number of servers."""

@@ -1,0 +1,133 @@
+"""Candidates of a plan: designs, kinds of GPUs, models and prices, also the user's own."""
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.plan.answer import Plan
+
+Ask = Callable[..., Plan]
+
+
+def test_dollars_are_gpus_in_whole_instances_and_services(ask: Ask) -> None:
+    designs = ["vanilla", "nirvana hits=nirvana"]
+    plan = ask(model="nirvana-large", gpu=["a10g"], design=designs, rate_rpm=20.0, replications=1)
+    for each in plan.clusters:
+        services = 0.21 if each.candidate.design.startswith("nirvana") else 0.0
+        assert each.usd_per_h == pytest.approx(2.036 * 4 * math.ceil(each.gpus / 4) + services)
+        assert each.numbers["usd_per_image"] is not None
+
+
+def test_cluster_of_two_kinds_costs_and_counts_both(ask: Ask) -> None:
+    plan = ask(gpu=["h100-sxm+l40s"], replications=1)
+    for each in plan.clusters:
+        few = each.candidate.beside
+        assert few is not None
+        assert each.devices == few[1] + each.gpus
+        assert each.usd_per_h == pytest.approx(3.99 * few[1] + 0.86 * each.gpus)
+    assert {len(each.summary["gpu"]["by_kind"]) for each in plan.ranked} == {2}
+
+
+def test_two_models_begin_on_the_two_kinds(ask: Ask, tmp_path: Path) -> None:
+    (prices := tmp_path / "mi210.yaml").write_text("mi210: 1.0\n")
+    options = {"model": "sd3.5-large", "gpu": ["mi210+a40"], "prices": prices, "rate_rpm": 2.0, "replications": 1}
+    options["overrides"] = ["trace.requests=300", "trace.history=0"]
+    plan = ask(design=["modm-fixed hits=modm"], target=["over 4x<10%"], **options)
+    models = {row["gpu"]: row["role"] for row in plan.ranked[0].summary["models"]}
+    assert models == {"mi210": "large", "a40": "small"}
+
+
+def test_settings_of_a_design_are_candidates_of_their_own(ask: Ask) -> None:
+    plan = ask(design=["vanilla models.large.steps=10,20"], target=["p95<30s"], rank=9)
+    gpus = {each.result.candidate.design: each.result.gpus for each in plan.ranked}
+    assert gpus["vanilla models.large.steps=10"] < gpus["vanilla models.large.steps=20"]
+
+
+MODEL = "large: {_target_: mezzotint.sim.core.model.Model, name: my-model, steps: 10, width: 1024, height: 1024}\n"
+PROFILE = "schema: 1\nmodel: %s\ngpu: %s\nsource: made up\nstep:\n  - {width: 1024, height: 1024, seconds: %s}\n"
+GPU = """count: 2
+gpu: {_target_: mezzotint.sim.core.gpu.Gpu, name: my-gpu, active_w: 300, idle_w: 50, usd_per_gpu_h: .5, source: made up}
+"""
+
+
+@pytest.mark.parametrize("model", ["my-model", "mine"])
+def test_own_model_on_an_own_gpu_is_planned_with_its_own_profile(model: str, tmp_path: Path, ask: Ask) -> None:
+    """Its step takes 0.2 s, so ten of them 2 s: two GPUs at least for 50 requests a minute."""
+    for name, text in {
+        "conf/models/mine.yaml": MODEL,
+        "conf/cluster/my-gpu.yaml": GPU,
+        "profiles/a.yaml": PROFILE % ("my-model", "my-gpu", 0.2),
+        "profiles/b.yaml": PROFILE % ("my-model", "l40s", 0.1),
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    options = {"config_dir": tmp_path / "conf", "profiles": tmp_path / "profiles", "rank": 5, "rate_rpm": 50.0}
+    plan = ask(model=model, gpu=["my-gpu", "l40s", "h100-sxm"], **options)
+    best, second = plan.ranked
+    assert (best.result.candidate.gpu, best.result.candidate.models) == ("my-gpu", "mine")
+    assert best.gpus_kept_busy == pytest.approx(50 / 60 * 2, rel=0.1)
+    assert best.result.usd_per_h == 0.5 * best.result.gpus
+    assert second.result.candidate.gpu == "l40s"
+    assert plan.notes == ("left out: h100-sxm: no profile of my-model",)
+    both = ask(model=model, gpu=["my-gpu+l40s"], **options).ranked[0].result
+    assert both.usd_per_h == 0.5 * both.candidate.counts(both.gpus)["my-gpu"] + 0.86 * both.gpus
+
+
+def test_own_profile_replaces_the_shipped_one_of_the_model_and_gpu(tmp_path: Path, ask: Ask) -> None:
+    (tmp_path / "slow.yaml").write_text(PROFILE % ("sdxl-mlperf", "l40s", 0.5))
+    own = ask(profiles=tmp_path, target=["p95<30s"], max_gpus=64).ranked[0]
+    assert own.gpus_kept_busy == pytest.approx(120 / 60 * 20 * 0.5, rel=0.1)
+    assert own.gpus_kept_busy > 4 * ask().ranked[0].gpus_kept_busy
+
+
+@pytest.mark.parametrize(
+    ("prices", "message"),
+    [
+        ("H100: 0.5", "--prices: H100 is no kind of GPU; did you mean h100?"),
+        ("zzz: 0.5", "--prices: zzz is no kind of GPU; `mezzotint list cluster` shows them"),
+        ("l40s: [", "prices.yaml"),
+        ("l40s: true", "found True"),
+        ("l40s: 1:30", "line 1: 1:30 is no plain number"),
+        ("l40s: '0.5'", "found '0.5'"),
+        ("l40s: -1", "greater than 0, found -1"),
+        ("l40s: .nan", "found nan"),
+        ("l40s: {usd: 1}", "l40s.usd_per_gpu_h: field required"),
+        ("l40s: 1\nl40s: 2", "line 2: 'l40s' is there twice"),
+        ("- l40s", "found ['l40s']"),
+        ("", "found None"),
+    ],
+)
+def test_price_that_is_none_is_refused_by_its_kind(prices: str, message: str, tmp_path: Path, ask: Ask) -> None:
+    (file := tmp_path / "prices.yaml").write_text(prices)
+    with pytest.raises(ConfigError) as refused:
+        ask(prices=file)
+    assert message in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"model": "sd9"}, "--model sd9: is no model"),
+        ({"design": [""]}, "--design: found nothing, expected a choice of system="),
+        ({"design": ["moon"]}, "moon"),
+        ({"design": ["vanilla cluster.count=3"]}, "cluster.count=3: the plan sets it"),
+        ({"overrides": ["~cluster"]}, "~cluster: the plan sets it"),
+        ({"overrides": ["+seed=4"]}, r"\+seed=4: the plan sets it"),
+        ({"gpu": ["l40s+h100+l4"]}, "found 3 kinds"),
+        ({"gpu": ["l40s+l40s"]}, r"--gpu l40s\+l40s: found 2 kinds, expected one, or two different ones"),
+        ({"gpu": ["L40S"]}, r"--gpu L40S: is no kind of GPU; did you mean l40s\?"),
+        ({"gpu": ["mi210"], "model": "sdxl"}, "mi210: no price is known; give one with --prices"),
+        ({"rate_rpm": None, "overrides": ["arrivals=saturation"]}, "has no rate to scale"),
+    ],
+)
+def test_option_that_cannot_be_planned_is_refused_before_a_run(
+    options: dict[str, Any], message: str, tmp_path: Path, ask: Ask
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        ask(**options, runs=tmp_path / "runs")
+    assert not list(tmp_path.glob("runs/*.json"))
