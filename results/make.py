@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 
 from mezzotint.sim.papers.addons import page as addons
-from mezzotint.sim.papers.apart import page as apart
+from mezzotint.sim.papers.apart import STUDY as APART
 from mezzotint.sim.papers.autoscaling import page as autoscaling
 from mezzotint.sim.papers.cascade import STUDY as CASCADE
 from mezzotint.sim.papers.compositions import page as compositions
@@ -18,16 +18,15 @@ from mezzotint.sim.papers.elastic import page as elastic
 from mezzotint.sim.papers.hardware import page as hardware
 from mezzotint.sim.papers.scorecard import scorecard
 from mezzotint.sim.papers.scorecard.columns import read_columns
-from mezzotint.sim.papers.stages import page as stages
+from mezzotint.sim.papers.stages import STUDY as STAGES
 from mezzotint.sim.papers.video import page as video
-from mezzotint.sim.report.pages import write_page, write_study
+from mezzotint.sim.report.pages import write_study
 
 FOLDER = Path(__file__).parent
 
-STUDIES = (CASCADE,)
+STUDIES = (APART, CASCADE, STAGES)
 
 ONE_FIGURE: dict[str, ModuleType] = {
-    "apart": apart,
     "autoscaling": autoscaling,
     "compositions": compositions,
     "elastic": elastic,
@@ -44,7 +43,6 @@ def make(folder: Path) -> None:
     for name, page in ONE_FIGURE.items():
         write_study(folder, name, _facts(name), page.render, page.draw)
     addons.write(folder, "addons", _facts("addons"))
-    write_page(folder, "swiftdiffusion", (facts := _facts("swiftdiffusion")), stages.render(facts), {})
     targets, columns = scorecard.load_study(None, quick=False), read_columns(FOLDER / "scorecard.json")
     scorecard.write(scorecard.Scorecard(targets, columns, {}), folder, "scorecard")
 
