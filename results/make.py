@@ -15,7 +15,7 @@ from mezzotint.sim.papers.autoscaling import page as autoscaling
 from mezzotint.sim.papers.cascade import STUDY as CASCADE
 from mezzotint.sim.papers.compositions import page as compositions
 from mezzotint.sim.papers.elastic import page as elastic
-from mezzotint.sim.papers.hardware import page as hardware
+from mezzotint.sim.papers.hardware.study import STUDY as HARDWARE
 from mezzotint.sim.papers.scorecard import scorecard
 from mezzotint.sim.papers.scorecard.columns import read_columns
 from mezzotint.sim.papers.stages import STUDY as STAGES
@@ -24,13 +24,12 @@ from mezzotint.sim.report.pages import write_study
 
 FOLDER = Path(__file__).parent
 
-STUDIES = (APART, CASCADE, STAGES)
+STUDIES = (APART, CASCADE, HARDWARE, STAGES)
 
 ONE_FIGURE: dict[str, ModuleType] = {
     "autoscaling": autoscaling,
     "compositions": compositions,
     "elastic": elastic,
-    "hardware": hardware,
     "video": video,
 }
 """Modules with ``render`` and ``draw``, by the name of the study's files."""

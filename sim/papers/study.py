@@ -138,14 +138,14 @@ class Study:
     Attributes:
         name: the name of its files, and of its template NAME.md.jinja.
         comparisons: returns the rows of the JSON file's content, as --check compares them.
-        draw: returns its figures by the end of their file names, such as "" or "-routing".
+        draw: returns its figures by the end of their file names, such as "" or "-routing"; a None removes an earlier one.
         values: returns what the template needs beside ``facts`` (the content) and ``images`` (names of the figures).
         lines: returns what the command prints.
     """
 
     name: str
     comparisons: Callable[[Results], Comparisons]
-    draw: "Callable[[Results], Mapping[str, Figure]]" = lambda _: {}
+    draw: "Callable[[Results], Mapping[str, Figure | None]]" = lambda _: {}
     values: Callable[[Results], Mapping[str, Any]] = lambda _: {}
     lines: Callable[[Results], Iterable[str]] = lambda _: ()
 

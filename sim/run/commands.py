@@ -44,7 +44,7 @@ COMMANDS: dict[str, str] = {
     "reproduce cascade": "mezzotint.sim.papers.cascade:compare",
     "reproduce compositions": "mezzotint.sim.papers.compositions.command:compare",
     "reproduce elastic": "mezzotint.sim.papers.elastic.command:compare",
-    "reproduce hardware": "mezzotint.sim.papers.hardware.command:replay",
+    "reproduce hardware": "mezzotint.sim.papers.hardware.study:compare",
     "reproduce stages": "mezzotint.sim.papers.stages:compare",
     "reproduce video": "mezzotint.sim.papers.video.command:replay",
 }
