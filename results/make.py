@@ -19,18 +19,17 @@ from mezzotint.sim.papers.hardware.study import STUDY as HARDWARE
 from mezzotint.sim.papers.scorecard import scorecard
 from mezzotint.sim.papers.scorecard.columns import read_columns
 from mezzotint.sim.papers.stages import STUDY as STAGES
-from mezzotint.sim.papers.video import page as video
+from mezzotint.sim.papers.video.study import STUDY as VIDEO
 from mezzotint.sim.report.pages import write_study
 
 FOLDER = Path(__file__).parent
 
-STUDIES = (APART, CASCADE, HARDWARE, STAGES)
+STUDIES = (APART, CASCADE, HARDWARE, STAGES, VIDEO)
 
 ONE_FIGURE: dict[str, ModuleType] = {
     "autoscaling": autoscaling,
     "compositions": compositions,
     "elastic": elastic,
-    "video": video,
 }
 """Modules with ``render`` and ``draw``, by the name of the study's files."""
 

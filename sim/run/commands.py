@@ -46,7 +46,7 @@ COMMANDS: dict[str, str] = {
     "reproduce elastic": "mezzotint.sim.papers.elastic.command:compare",
     "reproduce hardware": "mezzotint.sim.papers.hardware.study:compare",
     "reproduce stages": "mezzotint.sim.papers.stages:compare",
-    "reproduce video": "mezzotint.sim.papers.video.command:replay",
+    "reproduce video": "mezzotint.sim.papers.video.study:replay",
 }
 """The words of each command -> its module and function; a module is imported when its command is called."""
 
