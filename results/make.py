@@ -14,7 +14,7 @@ from mezzotint.sim.papers.apart import STUDY as APART
 from mezzotint.sim.papers.autoscaling import page as autoscaling
 from mezzotint.sim.papers.cascade import STUDY as CASCADE
 from mezzotint.sim.papers.compositions import page as compositions
-from mezzotint.sim.papers.elastic import page as elastic
+from mezzotint.sim.papers.elastic.study import STUDY as ELASTIC
 from mezzotint.sim.papers.hardware.study import STUDY as HARDWARE
 from mezzotint.sim.papers.scorecard import scorecard
 from mezzotint.sim.papers.scorecard.columns import read_columns
@@ -24,12 +24,11 @@ from mezzotint.sim.report.pages import write_study
 
 FOLDER = Path(__file__).parent
 
-STUDIES = (APART, CASCADE, HARDWARE, STAGES, VIDEO)
+STUDIES = (APART, CASCADE, ELASTIC, HARDWARE, STAGES, VIDEO)
 
 ONE_FIGURE: dict[str, ModuleType] = {
     "autoscaling": autoscaling,
     "compositions": compositions,
-    "elastic": elastic,
 }
 """Modules with ``render`` and ``draw``, by the name of the study's files."""
 

@@ -43,7 +43,7 @@ COMMANDS: dict[str, str] = {
     "reproduce autoscaling": "mezzotint.sim.papers.autoscaling.command:compare",
     "reproduce cascade": "mezzotint.sim.papers.cascade:compare",
     "reproduce compositions": "mezzotint.sim.papers.compositions.command:compare",
-    "reproduce elastic": "mezzotint.sim.papers.elastic.command:compare",
+    "reproduce elastic": "mezzotint.sim.papers.elastic.study:compare",
     "reproduce hardware": "mezzotint.sim.papers.hardware.study:compare",
     "reproduce stages": "mezzotint.sim.papers.stages:compare",
     "reproduce video": "mezzotint.sim.papers.video.study:replay",
