@@ -26,7 +26,7 @@ def read_rows(path: Path, form: type[Row]) -> list[Row]:
     Raises:
         ConfigError: the file cannot be read or has no rows, or a row is not of the form.
     """
-    rows = [to_row(path, number, cells, form) for number, cells in enumerate(read_cells(path), start=1)]
+    rows = [to_row(f"{path}: row {number}", cells, form) for number, cells in enumerate(read_cells(path), start=1)]
     if not rows:
         raise ConfigError(f"{path}: found no rows, expected a header and at least one row; name another file")
     return rows
@@ -56,12 +56,12 @@ def _filled(row: Cells) -> Cells:
     return {name: cell for name, cell in plain.items() if cell not in ("", None)}
 
 
-def to_row(path: Path, number: int, cells: Cells, form: type[Row]) -> Row:
-    """Return the row ``number`` of ``path`` as ``form``. Raises ConfigError naming the column: a cell is wrong."""
+def to_row(where: str, cells: Cells, form: type[Row]) -> Row:
+    """Return ``cells`` as ``form``. Raises ConfigError: one is wrong; ``where`` they are is for the message."""
     try:
         return TypeAdapter(form).validate_python(cells)
     except ValidationError as error:
-        raise ConfigError(f"{path}: row {number}, column {first_error(error)}; correct it") from None
+        raise ConfigError(f"{where}, column {first_error(error)}; correct it") from None
 
 
 def measured(row: object, names: Sequence[str]) -> dict[str, float]:

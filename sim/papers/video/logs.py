@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import numpy as np
 import pydantic.dataclasses
 from numpy.typing import NDArray
-from pydantic import AliasChoices, Field
+from pydantic import AliasChoices, BeforeValidator, Field, StringConstraints
 
 from mezzotint.settings.ranges import Count, Positive, Seconds, SomeSeconds
 from mezzotint.sim.core.errors import ConfigError
@@ -21,6 +21,14 @@ MEASURES = ("mean", "p50", "p95", "p99", "duration")
 
 Size = Literal["short", "medium", "long"]
 NonNegative = Annotated[int, Field(ge=0)]
+
+TOPOLOGY = r"(?i)^\d+x(usp)?\d+$"
+
+LOG_NAME = re.compile(
+    r"(?P<topology>\d+x(?:usp)?\d+)_n(?P<num_requests>\d+)_r(?P<rate_rps>\d*\.?\d+)_(?P<policy>\w[\w.\-+=]*)\.csv",
+    re.IGNORECASE,
+)
+"""File name of a log, such as 4xusp2_n50_r0.05_costdamped.csv: groups x degree, requests, requests a second, policy."""
 
 
 @pydantic.dataclasses.dataclass(frozen=True, slots=True)
@@ -67,22 +75,6 @@ class LogRow:
     gpu_s: Annotated[SomeSeconds | None, Field(validation_alias="scheduler_s")] = None
 
 
-@pydantic.dataclasses.dataclass(frozen=True, slots=True)
-class MeasuredRow:
-    """Published statistics of a run; those that were not published are None."""
-
-    topology: str
-    num_requests: Count
-    rate_rps: Positive
-    policy: str
-    duration_s: SomeSeconds | None = None
-    mean_s: SomeSeconds | None = None
-    p50_s: SomeSeconds | None = None
-    p95_s: SomeSeconds | None = None
-    p99_s: SomeSeconds | None = None
-    preemptions: NonNegative | None = None
-
-
 @dataclass(frozen=True, slots=True)
 class Policy:
     """A policy as the overrides of a run, and the estimates that its scheduler had.
@@ -98,28 +90,101 @@ class Policy:
     estimates: Literal["scheduler", "calibrated"]
 
 
-@dataclass(frozen=True, slots=True)
+CENTRAL_PULL = re.compile(
+    r"(?P<pull>centralpull)?(?P<risk>maxrisk)?(?P<damped>(?:cost)?damped(?:risk)?)?(?:beta(?P<beta>\d*[.p]\d+|\d+))?"
+    r"(?:(?:tails?)?(?P<tails>spread|pack|sink))?(?P<gate>tailgate|gated?|protecteddrain)?"
+    r"(?P<band>queueband)?(?P<backfill>(?:idle)?backfill)?"
+)
+"""Words of a central pull's name, of letters and digits alone."""
+
+BETAS = {"risk": 1.0, "damped": 0.5, "gate": 0.85, "pull": 1.0}
+"""Beta by the first of these words that a name has, if it states none."""
+
+BAND = "{_target_: mezzotint.sim.scheduling.group_policies.central_pull.QueueBand, beta: 0.625}"
+
+
+def policy_of(words: str) -> Policy:
+    """Return the policy that ``words`` name.
+
+    ``super_p95``, or ``original``; or central pull, named by one of ``max risk``, ``cost-damped``, ``beta=0.85``,
+    ``tail gate`` and ``protected drain``, with ``spread``, ``pack`` or ``sink``, ``queue band`` and ``backfill``, in
+    the order of CENTRAL_PULL. Nothing else may be in the name but a remark in brackets. Letters and digits alone count:
+    ``tailgate`` is ``tail gate``. A tail gate without a beta is the published one: beta 0.85, packed.
+
+    Raises:
+        ValueError: the policy is none of these.
+    """
+    plain, _, remark = words.casefold().partition("(")
+    letters = re.sub(r"[^a-z0-9.]", "", plain)
+    if letters in ("superp95", "original"):
+        return Policy("super_p95", ("system=super-p95",), "scheduler")
+    match = CENTRAL_PULL.fullmatch(letters)
+    named = {word: text for word, text in match.groupdict().items() if text} if match else {}
+    betas = [beta for word, beta in BETAS.items() if word in named]
+    if {"risk", "beta"} <= set(named) or not (betas or "beta" in named):
+        raise ValueError("expected a policy that is known here")
+    beta = _share(named["beta"]) if "beta" in named else betas[0]
+    tails = named.get("tails", "pack" if "gate" in named else "spread")
+    titles = {"gate": "gate", "band": "queue band", "backfill": "backfill"}
+    name = [f"central pull, beta {beta:g}, tails {tails}", *(title for word, title in titles.items() if word in named)]
+    overrides = [f"system={'tail-gate' if 'gate' in named else 'central-pull'}", f"group_policy.beta={beta!r}"]
+    overrides += [f"group_policy.tails={tails}"]
+    overrides += [f"group_policy.band={BAND}"] if "band" in named else []
+    overrides += ["group_policy.backfill=true"] if "backfill" in named else []
+    is_early = "estimator" in remark or "risk" in named
+    return Policy(", ".join(name), tuple(overrides), "scheduler" if is_early else "calibrated")
+
+
+def _share(digits: str) -> float:
+    """Return 0.85 for ``0.85``, ``0p85``, ``.85`` and ``085``."""
+    if "." in digits or "p" in digits:
+        return float(digits.replace("p", "."))
+    return float(digits) if digits in ("0", "1") else float(f"0.{digits.removeprefix('0')}")
+
+
+@pydantic.dataclasses.dataclass(frozen=True, slots=True)
 class LoggedRun:
-    """A run that was measured: its machine, workload, policy and results.
+    """A run that was measured: a row of published statistics, or a log.
 
     Attributes:
-        name: as the page shows it.
-        groups, degree: worker groups, and NPUs of a group.
-        requests: number of requests.
-        rate_rps: requests a second.
-        measured: statistics by MEASURES, as far as known.
+        topology: worker groups x NPUs of a group, such as 4xUSP2.
+        preemptions, duration_s, mean_s and others: None if not published.
         log: its requests; empty if only statistics were published.
+        file: name of its log, if any.
     """
 
-    name: str
-    groups: int
-    degree: int
-    requests: int
-    rate_rps: float
-    policy: Policy
-    measured: Mapping[str, float]
-    preemptions: int | None = None
+    topology: Annotated[str, StringConstraints(pattern=TOPOLOGY)]
+    num_requests: Count
+    rate_rps: Positive
+    policy: Annotated[Policy, BeforeValidator(policy_of)]
+    duration_s: SomeSeconds | None = None
+    mean_s: SomeSeconds | None = None
+    p50_s: SomeSeconds | None = None
+    p95_s: SomeSeconds | None = None
+    p99_s: SomeSeconds | None = None
+    preemptions: NonNegative | None = None
     log: Sequence[LogRow] = ()
+    file: str = ""
+
+    @property
+    def name(self) -> str:
+        """The name of the page."""
+        return self.file or f"{self.topology}, {self.num_requests} at {self.rate_rps:g}/s"
+
+    @property
+    def groups(self) -> int:
+        """Worker groups."""
+        return int(re.findall(r"\d+", self.topology)[0])
+
+    @property
+    def degree(self) -> int:
+        """NPUs of a group."""
+        return int(re.findall(r"\d+", self.topology)[1])
+
+    @property
+    def measured(self) -> dict[str, float]:
+        """Statistics by MEASURES, as far as known."""
+        return measured(self, MEASURES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,12 +204,6 @@ class VideoRuns:
     skipped: Sequence[str]
 
 
-TOPOLOGY = re.compile(r"(\d+)x(?:usp)?(\d+)", re.IGNORECASE)
-
-LOG_NAME = re.compile(rf"{TOPOLOGY.pattern}_n(\d+)_r(\d*\.?\d+)_(\w[\w.\-+=]*)\.csv", re.IGNORECASE)
-"""File name of a log, such as 4xusp2_n50_r0.05_costdamped.csv: groups x degree, requests, requests a second, policy."""
-
-
 def read_folder(folder: Path) -> VideoRuns:
     """Read the profiles, logs and published statistics of a folder.
 
@@ -161,14 +220,17 @@ def read_folder(folder: Path) -> VideoRuns:
     for file in files:
         calls: list[Callable[[], LoggedRun]] = []
         if name := LOG_NAME.fullmatch(file.name):
-            calls = [partial(_log, file, name)]
+            calls = [partial(_log, file, name.groupdict())]
         else:
             cells = read_cells(file)
             columns = {column for row in cells for column in row}
             if "usp_degree" in columns:
                 profile += read_rows(file, ProfileRow)
             elif "policy" in columns:
-                calls = [partial(_published, file, number, row) for number, row in enumerate(cells, start=1)]
+                calls = [
+                    partial(to_row, f"{file}: row {number}", row, LoggedRun)
+                    for number, row in enumerate(cells, start=1)
+                ]
             else:
                 skipped.append(f"{file.name}: neither a log by its name nor a profile or statistics by its columns")
         for call in calls:
@@ -185,91 +247,18 @@ def read_folder(folder: Path) -> VideoRuns:
     return VideoRuns(degrees, believed, runs, skipped)
 
 
-def _log(file: Path, name: re.Match[str]) -> LoggedRun:
-    """Return the run of a log. Raises ConfigError if a row is wrong or its policy not known."""
-    policy, rows = policy_of(name[5], str(file)), read_rows(file, LogRow)
-    if len(rows) != int(name[3]):
-        raise ConfigError(f"{file}: found {len(rows)} requests, expected {name[3]} by its name; correct either")
-    latency_s = np.array([row.e2e_s for row in rows])
-    statistics = statistics_of(latency_s, max(row.arrival_s + row.e2e_s for row in rows))
-    preemptions = sum(row.preemptions for row in rows)
-    machine = int(name[1]), int(name[2])
-    return LoggedRun(file.stem, *machine, len(rows), float(name[4]), policy, statistics, preemptions, rows)
+def _log(file: Path, named: Cells) -> LoggedRun:
+    """Return the run of a log with what its file name says. Raises ConfigError if a row is wrong or the name is."""
+    rows = read_rows(file, LogRow)
+    if len(rows) != int(named["num_requests"]):
+        raise ConfigError(f"{file}: found {len(rows)} requests, expected {named['num_requests']} by its name")
+    latency_s, end_s = np.array([row.e2e_s for row in rows]), max(row.arrival_s + row.e2e_s for row in rows)
+    statistics = {f"{name}_s": value for name, value in statistics_of(latency_s, end_s).items()}
+    log = {"log": rows, "file": file.stem, "preemptions": sum(row.preemptions for row in rows)}
+    return to_row(f"{file}: its name", {**named, **statistics, **log}, LoggedRun)
 
 
 def statistics_of(latency_s: NDArray[np.float64], duration_s: float) -> dict[str, float]:
     """Return the statistics of a run by MEASURES; percentiles are interpolated linearly (type 7)."""
     levels = np.quantile(latency_s, [0.5, 0.95, 0.99]).tolist()
     return dict(zip(MEASURES, [float(latency_s.mean()), *levels, float(duration_s)], strict=True))
-
-
-def _published(file: Path, number: int, cells: Cells) -> LoggedRun:
-    """Return the run of a row of published statistics. Raises ConfigError if its policy or topology is not known."""
-    row, where = to_row(file, number, cells, MeasuredRow), f"{file}: row {number}"
-    policy, topology = policy_of(row.policy, where), TOPOLOGY.fullmatch(row.topology)
-    if topology is None:
-        raise ConfigError(f"{where}: found the topology {row.topology[:40]!r}, expected one such as 4xUSP2")
-    title = f"{row.topology}, {row.num_requests} at {row.rate_rps:g}/s"
-    machine, statistics = (int(topology[1]), int(topology[2])), measured(row, MEASURES)
-    return LoggedRun(title, *machine, row.num_requests, row.rate_rps, policy, statistics, row.preemptions)
-
-
-BETA = r"beta(\d*[.p]\d+|\d+)"
-
-PLACE = r"(?:tails?)?(spread|pack|sink)"
-
-GATE = r"tailgate|gated?|protecteddrain"
-
-WORD = re.compile(rf"centralpull|maxrisk|(?:cost)?damped(?:risk)?|{BETA}|{PLACE}|{GATE}|queueband|(?:idle)?backfill")
-"""A word of a central pull's name, of letters and digits alone."""
-
-BETAS = {"damped": 0.5, "gate": 0.85, "drain": 0.85, "centralpull": 1.0}
-"""Beta of a central pull whose name has none."""
-
-BAND = "{_target_: mezzotint.sim.scheduling.group_policies.central_pull.QueueBand, beta: 0.625}"
-
-EXTRAS = {
-    "queueband": ("queue band", f"group_policy.band={BAND}"),
-    "backfill": ("backfill", "group_policy.backfill=true"),
-}
-"""Further words of a name: as the page has them, and as an override."""
-
-
-def policy_of(words: str, where: str) -> Policy:
-    """Return the policy that ``words`` name.
-
-    ``super_p95``, or ``original``; or central pull, named by one of ``max risk``, ``cost-damped``, ``beta=0.85``,
-    ``tail gate`` and ``protected drain``, with ``spread``, ``pack`` or ``sink``, ``queue band`` and ``backfill``.
-    Nothing else may be in the name but a remark in brackets. Letters and digits alone count: ``tailgate`` is ``tail
-    gate``. A tail gate without a beta is the published one: beta 0.85, packed.
-
-    Raises:
-        ConfigError: the policy is none of these; ``where`` it was found is for the message.
-    """
-    plain, _, remark = words.casefold().partition("(")
-    letters = re.sub(r"[^a-z0-9.]", "", plain)
-    if letters in ("superp95", "original"):
-        return Policy("super_p95", ("system=super-p95",), "scheduler")
-    is_gate, is_max_risk = re.search(GATE, letters) is not None, "maxrisk" in letters
-    stated = [*map(_share, re.findall(BETA, letters)), *([1.0] if is_max_risk else [])]
-    betas = set(stated or [beta for word, beta in BETAS.items() if word in letters][:1])
-    places = set(re.findall(PLACE, letters)) or {"pack" if is_gate else "spread"}
-    if WORD.sub("", letters) or len(betas) != 1 or len(places) != 1:
-        raise ConfigError(f"{where}: found the policy {words[:80]!r}, which is none that is known here")
-    (beta,), (place,) = betas, places
-    extras = [extra for word, extra in EXTRAS.items() if word in letters]
-    titles = [f"central pull, beta {beta:g}, tails {place}", *(["gate"] if is_gate else [])]
-    titles += [title for title, _ in extras]
-    system = "tail-gate" if is_gate else "central-pull"
-    overrides = (f"system={system}", f"group_policy.beta={beta!r}", f"group_policy.tails={place}")
-    is_early = is_max_risk or "estimator" in remark
-    return Policy(
-        ", ".join(titles), (*overrides, *(word for _, word in extras)), "scheduler" if is_early else "calibrated"
-    )
-
-
-def _share(digits: str) -> float:
-    """Return 0.85 for ``0.85``, ``0p85``, ``.85`` and ``085``."""
-    if "." in digits or "p" in digits:
-        return float(digits.replace("p", "."))
-    return float(digits) if digits in ("0", "1") else float(f"0.{digits.removeprefix('0')}")

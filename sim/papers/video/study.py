@@ -3,7 +3,7 @@
 import random
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Annotated, Any
@@ -22,7 +22,7 @@ from mezzotint.figures.page import percent
 from mezzotint.figures.palette import COLOURS, EDGE, house_style, panels
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.papers.runs import Point, composed
-from mezzotint.sim.papers.study import RESULTS, Output, Results, Study, committed
+from mezzotint.sim.papers.study import DATA, RESULTS, Output, Results, Study, committed, read_data
 from mezzotint.sim.papers.video.logs import MEASURES, LoggedRun, LogRow, VideoRuns, read_folder, statistics_of
 from mezzotint.sim.run.config.settings import check
 from mezzotint.sim.run.simulate import assemble
@@ -33,51 +33,33 @@ ORACLE = "tests/oracles/wan22_npu"
 SOURCE = "the authors of HpSuda/vllm-omni (benchmarks/diffusion, July 2026, Apache-2.0) on 8 Ascend 910B2"
 """Where the logs of a clone are from."""
 
-SEED = 42
-"""Seed of the sizes and of the gaps between arrivals."""
 
-SIZES, WEIGHTS = ("short", "medium", "long"), (0.15, 0.25, 0.6)
-"""Sizes of the requests, and their weights."""
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """The content of conf/data/video.yaml, which explains each."""
 
-POLLING_S = 2.05
-"""Seconds that a client, which polls, waits for a finished video; from the logs (e2e less all other columns)."""
+    seed: int
+    weights: dict[str, float]
+    polling_s: float
+    file_s_per_pixel: float
+    calibrated_s: dict[int, dict[str, float]]
+    step_shares: dict[str, list[float]]
+    unknown_s: float
+    close: float
+    same_s: float
+    baseline: str
+    overrides: list[str]
 
-FILE_S_PER_PIXEL = 57e-9
-"""Seconds in which a pixel of a video is written to its file, on no NPU: 1.9, 2.8 and 4.2 s by size, from the columns
-backend_s less scheduler_s of the 4 x 2 log. The NPUs run the next request meanwhile."""
 
-CALIBRATED_S: Mapping[int, Mapping[str, float]] = {1: {"short": 110.7, "medium": 219.5, "long": 612.3}}
-"""Seconds that the later schedulers believed, by parallel degree; of other degrees the profile's. Every pull in the
-logs is the one that these seconds ask for."""
+INPUTS: Inputs = read_data(DATA / "video.yaml", Inputs)
 
-STEP_SHARES: Mapping[str, Sequence[float]] = {"long": (70.6, 70.8, 70.8, 35.3, 35.6, 36.8)}
-"""Seconds of the steps of a size by index, for their shares; of other sizes the steps are equal. The mean over the two
-tails of the 4 x 2 log, each preempted after every step: a step ends where the next normal request begins."""
-
-UNKNOWN_S = 1e-3
-"""Seconds of text encoder and VAE where the profile has none."""
-
-MODEL, NPU = "wan2.2", "npu"
-
-SERVER = (
-    *("trace=mix", "arrivals=trace", f"models={MODEL}", "shapes=trace", "quality=alpha", "slo=[]", "sample_s=1e6"),
-    *("cluster=local", f"cluster.gpu.name={NPU}", "estimates=table"),
-)
-"""Overrides of every run."""
-
-LIMIT = 0.03
-"""Error that the page counts as close."""
-
-SAME_S = 1.5
-"""Seconds within which two starts are the same: the polls of a log are not known to the second."""
-
-BASELINE = "super_p95"
-"""Policy that the others are compared with on the same machine and workload."""
+SIZES = list(INPUTS.weights)
 
 COLUMNS = 3
 """Panels in a row of the figure."""
 
-Floats = NDArray[np.float64]
+Columns = Mapping[str, NDArray[Any]]
+"""A value of each request, in the order of arrival, by name."""
 
 
 def replay(
@@ -129,7 +111,7 @@ class Video:
 
     Attributes:
         shape: width, height, frames and steps.
-        gpu_s: seconds of a whole request on the NPUs by parallel degree.
+        gpu_s: seconds of a whole request on the NPUs of a group.
         text_s, vae_s: seconds of encoding the prompt and of decoding in it.
         answer_s: seconds from its end on the NPUs to the answer.
         believed_s: seconds that the scheduler believes.
@@ -137,12 +119,12 @@ class Video:
     """
 
     shape: Mapping[str, int]
-    gpu_s: Mapping[int, float]
+    gpu_s: float
     text_s: float
     vae_s: float
     answer_s: float
     believed_s: float
-    shares: Sequence[float] = ()
+    shares: Sequence[float]
 
     @property
     def size(self) -> str:
@@ -150,32 +132,10 @@ class Video:
         return size_text(self.shape["width"], self.shape["height"], self.shape["frames"])
 
 
-@dataclass(frozen=True, slots=True)
-class Replayed:
-    """The result of a replay: a value of each request, in the order of arrival."""
-
-    arrival_s: Floats
-    start_s: Floats
-    finish_s: Floats
-    is_tail: NDArray[np.bool_]
-    preemptions: NDArray[np.int_]
-
-    @property
-    def latency_s(self) -> Floats:
-        """Seconds from arrival to answer."""
-        return self.finish_s - self.arrival_s
-
-    def against(self, run: LoggedRun) -> dict[str, dict[str, float]]:
-        """Return the statistics by MEASURES, and their errors where ``run`` has them."""
-        ours = statistics_of(self.latency_s, float(self.finish_s.max()))
-        known = [name for name in MEASURES if name in run.measured]
-        return {"ours": ours, "error": {name: ours[name] / run.measured[name] - 1 for name in known}}
-
-
 def workload(requests: int, rate_rps: float) -> tuple[list[str], list[float]]:
-    """Return the sizes and arrivals [s] of the runs, by Python's generator with SEED."""
-    sizes = random.Random(SEED).choices(SIZES, WEIGHTS, k=requests)
-    gaps, now_s, arrivals = random.Random(SEED), 0.0, []
+    """Return the sizes and arrivals [s] of the runs, by Python's generator."""
+    sizes = random.Random(INPUTS.seed).choices(SIZES, [*INPUTS.weights.values()], k=requests)
+    gaps, now_s, arrivals = random.Random(INPUTS.seed), 0.0, []
     for _ in range(requests):
         arrivals.append(now_s)
         now_s += gaps.expovariate(rate_rps)
@@ -185,47 +145,51 @@ def workload(requests: int, rate_rps: float) -> tuple[list[str], list[float]]:
 def videos_of(content: VideoRuns, run: LoggedRun) -> dict[str, Video]:
     """Return the sizes with their seconds, as the scheduler of ``run`` believes them.
 
-    The seconds of a size on the NPUs are the profile's mean, less POLLING_S where the profile has end-to-end seconds,
-    less the seconds of its file.
+    The seconds of a size on the NPUs are the profile's mean, less the client's polling where the profile has end-to-end
+    seconds, less the seconds of its file.
 
     Raises:
-        ConfigError: the profile lacks a size on some degree.
+        ConfigError: the profile lacks a size on the degree of the run.
     """
-    rows = {(row.usp_degree, row.size): row for row in content.profile}
-    degrees = sorted({degree for degree, _ in rows if degree is not None})
-    lacking = [f"on {degree} NPUs" for degree in {run.degree, *degrees} for size in SIZES if (degree, size) not in rows]
-    if run.policy.estimates == "scheduler" and not set(SIZES) <= set(content.believed):
-        lacking.append("without a usp_degree, which its scheduler believes")
-    if lacking:
-        raise ConfigError(f"{run.name}: found not every size {lacking[0]} in the profile; add the rows")
+    rows = {row.size: row for row in content.profile if row.usp_degree == run.degree}
+    believed_s = content.believed
+    if run.policy.estimates == "calibrated":
+        believed_s = {size: row.e2e_mean_s for size, row in rows.items()} | INPUTS.calibrated_s.get(run.degree, {})
+    if lacking := [size for size in SIZES if size not in rows or size not in believed_s]:
+        what = f"size {lacking[0]} on {run.degree} NPUs with what the scheduler believes of it (no usp_degree)"
+        raise ConfigError(f"{run.name}: found no {what} in the profile; add the rows")
 
-    def mean_s(seconds: Sequence[float | None]) -> float:
+    def mean_s(column: str, sizes: Sequence[str]) -> float:
+        seconds = [getattr(row, column) for row in content.profile if row.size in sizes]
         known = [value for value in seconds if value is not None]
-        return fmean(known) if known else UNKNOWN_S
+        return fmean(known) if known else INPUTS.unknown_s
 
-    text_s, videos = mean_s([row.text_encoder_s for row in content.profile]), {}
+    videos = {}
     for size in SIZES:
-        of_size = {degree: rows[degree, size] for degree in degrees}
-        shape = {name: getattr(of_size[degrees[0]], name) for name in ("width", "height", "frames", "steps")}
-        file_s = FILE_S_PER_PIXEL * shape["width"] * shape["height"] * shape["frames"]
-        polled_s = {degree: 0.0 if "compute" in row.note else POLLING_S for degree, row in of_size.items()}
-        gpu_s = {degree: row.e2e_mean_s - polled_s[degree] - file_s for degree, row in of_size.items()}
-        calibrated_s = CALIBRATED_S.get(run.degree, {}).get(size, of_size[run.degree].e2e_mean_s)
-        believed_s = content.believed[size] if run.policy.estimates == "scheduler" else calibrated_s
-        vae_s, shares = mean_s([row.vae_decode_s for row in of_size.values()]), STEP_SHARES.get(size, ())
-        videos[size] = Video(shape, gpu_s, text_s, vae_s, POLLING_S + file_s, believed_s, shares)
+        shape = {name: getattr(rows[size], name) for name in ("width", "height", "frames", "steps")}
+        file_s = INPUTS.file_s_per_pixel * shape["width"] * shape["height"] * shape["frames"]
+        worker_s = rows[size].e2e_mean_s - (0.0 if "compute" in rows[size].note else INPUTS.polling_s)
+        videos[size] = Video(
+            shape,
+            gpu_s=worker_s - file_s,
+            text_s=mean_s("text_encoder_s", SIZES),
+            vae_s=mean_s("vae_decode_s", [size]),
+            answer_s=INPUTS.polling_s + file_s,
+            believed_s=believed_s[size],
+            shares=INPUTS.step_shares.get(size, ()),
+        )
     return videos
 
 
-def replay_run(videos: Mapping[str, Video], run: LoggedRun) -> Replayed:
+def replay_run(videos: Mapping[str, Video], run: LoggedRun) -> Columns:
     """Replay ``run`` on the profile's seconds, with the requests of its log, or else those of its seed."""
-    sizes, arrivals_s = workload(run.requests, run.rate_rps)
+    sizes, arrivals_s = workload(run.num_requests, run.rate_rps)
     if run.log:
         sizes, arrivals_s = [row.size for row in run.log], [row.arrival_s for row in run.log]
     return simulate(run, [videos[size] for size in sizes], arrivals_s)
 
 
-def replay_rules(videos: Mapping[str, Video], run: LoggedRun, *, equal_steps: bool) -> Replayed:
+def replay_rules(videos: Mapping[str, Video], run: LoggedRun, *, equal_steps: bool) -> Columns:
     """Replay the log of ``run`` on each request's own logged seconds: what differs then is the rules' doing.
 
     A preempted request, whose log has no seconds of its own, keeps the profile's.
@@ -234,10 +198,15 @@ def replay_rules(videos: Mapping[str, Video], run: LoggedRun, *, equal_steps: bo
     for number, row in enumerate(run.log):
         video = videos[row.size]
         gpu_s, answer_s = _logged_s(row, video)
-        gpu_s = video.gpu_s[run.degree] if gpu_s is None else gpu_s
-        shape = {"width": 1000 + number, "height": 8, "frames": 1, "steps": video.shape["steps"]}
-        of_degree, shares = {1: gpu_s, run.degree: gpu_s}, () if equal_steps else video.shares
-        requests.append(Video(shape, of_degree, video.text_s, video.vae_s, answer_s, video.believed_s, shares))
+        requests.append(
+            replace(
+                video,
+                shape={"width": 1000 + number, "height": 8, "frames": 1, "steps": video.shape["steps"]},
+                gpu_s=video.gpu_s if gpu_s is None else gpu_s,
+                answer_s=answer_s,
+                shares=() if equal_steps else video.shares,
+            )
+        )
     return simulate(run, requests, [row.arrival_s for row in run.log])
 
 
@@ -245,12 +214,12 @@ def _logged_s(row: LogRow, video: Video) -> tuple[float | None, float]:
     """Return the logged seconds on the NPUs, None where preemptions are in them, and those to the answer."""
     if row.served_s is None:
         return row.gpu_s, video.answer_s
-    file_s = video.answer_s - POLLING_S
+    file_s = video.answer_s - INPUTS.polling_s
     gpu_s = row.served_s - file_s if row.gpu_s is None else row.gpu_s
     return None if row.preemptions else gpu_s, row.e2e_s - row.wait_s - (row.queue_s or 0.0) - row.served_s + file_s
 
 
-def simulate(run: LoggedRun, requests: Sequence[Video], arrivals_s: Sequence[float]) -> Replayed:
+def simulate(run: LoggedRun, requests: Sequence[Video], arrivals_s: Sequence[float]) -> Columns:
     """Run the ``requests`` on the machine and under the policy of ``run``."""
     videos = {video.size: video for video in requests}
     ids = [f"request-{number:05d}" for number in range(len(requests))]
@@ -258,9 +227,9 @@ def simulate(run: LoggedRun, requests: Sequence[Video], arrivals_s: Sequence[flo
     columns |= {"request_id": ids, "arrival_s": list(arrivals_s), "prompt": [""] * len(ids)}
     trace = make(columns, name="wan2.2", source="HpSuda/vllm-omni, benchmarks/diffusion")
     with tempfile.TemporaryDirectory() as folder:
-        write_profile(_profile(list(videos.values())), Path(folder) / "npu.yaml")
+        write_profile(_profile([*videos.values()], run.degree), Path(folder) / "npu.yaml")
         words = (
-            *SERVER,
+            *INPUTS.overrides,
             *run.policy.overrides,
             f"cluster.count={run.groups * run.degree}",
             f"group_policy.degree={run.degree}",
@@ -270,39 +239,42 @@ def simulate(run: LoggedRun, requests: Sequence[Video], arrivals_s: Sequence[flo
         )
         engine = assemble(check(composed(Point("", {}, words))), trace=trace).engine
         engine.run()
-    table = engine.record.request_columns
-    arrival_s, start_s, finish_s = (np.asarray(table[f"{name}_s"], float) for name in ("arrival", "start", "finish"))
-    return Replayed(arrival_s, start_s, finish_s, np.asarray(table["tail"]), np.asarray(table["pauses"]))
+    names = ("arrival_s", "start_s", "finish_s", "tail", "pauses")
+    replayed = {name: np.asarray(engine.record.request_columns[name]) for name in names}
+    return replayed | {"latency_s": replayed["finish_s"] - replayed["arrival_s"]}
 
 
 def _mapping(values: Mapping[str, float]) -> str:
     return "{" + ", ".join(f"{name}: {value!r}" for name, value in values.items()) + "}"
 
 
-def _profile(videos: Sequence[Video]) -> Profile:
-    def of_size(video: Video, **values: Any) -> dict[str, Any]:
-        return {name: size for name, size in video.shape.items() if name != "steps"} | values
-
-    def step(video: Video, degree: int) -> dict[str, Any]:
-        steps_s = video.gpu_s[degree] - video.text_s - video.vae_s
-        return of_size(video, seconds=steps_s / video.shape["steps"])
-
-    degrees = sorted(videos[0].gpu_s)
+def _profile(videos: Sequence[Video], degree: int) -> Profile:
+    sizes = [{name: video.shape[name] for name in ("width", "height", "frames")} for video in videos]
+    steps_s = [(video.gpu_s - video.text_s - video.vae_s) / video.shape["steps"] for video in videos]
+    steps = [size | {"seconds": step_s} for size, step_s in zip(sizes, steps_s, strict=True)]
+    shares = [size | {"shares": [*video.shares]} for size, video in zip(sizes, videos, strict=True) if video.shares]
     return Profile.model_validate(
         {
             "schema": 1,
-            "model": MODEL,
-            "gpu": NPU,
+            "model": "wan2.2",
+            "gpu": "npu",
             "source": "HpSuda/vllm-omni (Apache-2.0), benchmarks/diffusion; step_shares fitted to the 4 x 2 log",
-            "step": [step(video, degrees[0]) for video in videos],
-            "gang_step": [
-                step(video, degree) | {"gpus": degree} for degree in degrees if degree > 1 for video in videos
-            ],
-            "step_shares": [of_size(video, shares=list(video.shares)) for video in videos if video.shares],
+            "step": steps,
+            "gang_step": [step | {"gpus": degree} for step in steps if degree > 1],
+            "step_shares": shares,
             "text_encode": [{"seconds": videos[0].text_s}],
-            "vae_decode": [of_size(video, seconds=video.vae_s) for video in videos],
+            "vae_decode": [size | {"seconds": video.vae_s} for size, video in zip(sizes, videos, strict=True)],
         }
     )
+
+
+def against(ours: Columns, run: LoggedRun) -> dict[str, dict[str, float]]:
+    """Return the statistics of a replay by MEASURES, and their errors where ``run`` has them."""
+    statistics = statistics_of(ours["latency_s"], float(ours["finish_s"].max()))
+    return {
+        "ours": statistics,
+        "error": {name: statistics[name] / measured - 1 for name, measured in run.measured.items()},
+    }
 
 
 def result(content: VideoRuns, run: LoggedRun) -> dict[str, Any]:
@@ -313,60 +285,60 @@ def result(content: VideoRuns, run: LoggedRun) -> dict[str, Any]:
         "name": run.name,
         "groups": run.groups,
         "degree": run.degree,
-        "requests": run.requests,
+        "requests": run.num_requests,
         "rate_rps": run.rate_rps,
         "policy": run.policy.name,
         "estimates": run.policy.estimates,
         "seconds": {
-            size: {"believed": video.believed_s, "npus": video.gpu_s[run.degree], "answer": video.answer_s}
+            size: {"believed": video.believed_s, "npus": video.gpu_s, "answer": video.answer_s}
             for size, video in videos.items()
         },
-        "measured": dict(run.measured),
-        **ours.against(run),
-        "preemptions": {"measured": run.preemptions, "ours": int(ours.preemptions.sum())},
+        "measured": run.measured,
+        **against(ours, run),
+        "preemptions": {"measured": run.preemptions, "ours": int(ours["pauses"].sum())},
     }
     return facts | (_of_log(videos, run, ours) if run.log else {})
 
 
-def _of_log(videos: Mapping[str, Video], run: LoggedRun, ours: Replayed) -> dict[str, Any]:
+def _of_log(videos: Mapping[str, Video], run: LoggedRun, ours: Columns) -> dict[str, Any]:
     """Return every request of a log beside ours, and the replay on its own logged seconds."""
     rules, equal = (replay_rules(videos, run, equal_steps=equal_steps) for equal_steps in (False, True))
-    normal = [number for number, row in enumerate(run.log) if row.queue == "normal" and not ours.is_tail[number]]
+    normal = [number for number, row in enumerate(run.log) if row.queue == "normal" and not ours["tail"][number]]
     return {
         "rules_alone": _of_rules(rules, run, normal),
         "equal_steps": _of_rules(equal, run, normal),
-        "same_tails": [row.queue == "tail" for row in run.log] == ours.is_tail.tolist(),
+        "same_tails": [row.queue == "tail" for row in run.log] == ours["tail"].tolist(),
         "each": [
             {
                 "request": row.request,
                 "size": row.size,
                 "queue": row.queue,
                 "measured_s": row.e2e_s,
-                "ours_s": round(float(ours.latency_s[number]), 3),
-                "rules_alone_s": round(float(rules.latency_s[number]), 3),
+                "ours_s": round(float(ours["latency_s"][number]), 3),
+                "rules_alone_s": round(float(rules["latency_s"][number]), 3),
             }
             for number, row in enumerate(run.log)
         ],
     }
 
 
-def _of_rules(rules: Replayed, run: LoggedRun, normal: Sequence[int]) -> dict[str, Any]:
+def _of_rules(rules: Columns, run: LoggedRun, normal: Sequence[int]) -> dict[str, Any]:
     """Return how far a replay on the logged seconds is from the log."""
     start_s = np.array([row.arrival_s + row.wait_s for row in run.log])
-    is_same = np.abs(rules.start_s - start_s) <= SAME_S
+    is_same = np.abs(rules["start_s"] - start_s) <= INPUTS.same_s
     return {
-        **rules.against(run),
+        **against(rules, run),
         "same_starts": int(is_same[normal].sum()),
         "normals": len(normal),
-        "furthest_s": round(float(np.abs(rules.latency_s - [row.e2e_s for row in run.log]).max()), 3),
+        "furthest_s": round(float(np.abs(rules["latency_s"] - [row.e2e_s for row in run.log]).max()), 3),
     }
 
 
 def changes(runs: Sequence[Results]) -> Iterator[dict[str, Any]]:
-    """Yield the change of p95 from BASELINE to each other policy of the same machine and workload."""
+    """Yield the change of p95 from the baseline to each other policy of the same machine and workload."""
     for base in runs:
         for run in runs:
-            is_pair = base["policy"] == BASELINE != run["policy"] and "each" not in run
+            is_pair = base["policy"] == INPUTS.baseline != run["policy"] and "each" not in run
             is_same = all(run[key] == base[key] for key in ("groups", "degree", "requests", "rate_rps"))
             if is_pair and is_same and "p95" in run["measured"] and "p95" in base["measured"]:
                 change = {of: run[of]["p95"] / base[of]["p95"] - 1 for of in ("measured", "ours")}
@@ -422,7 +394,7 @@ def _draw_errors(axes: Axes, runs: Sequence[Results]) -> None:
     for name, colour in zip(MEASURES, COLOURS, strict=False):
         points = [(100 * run["error"][name], row) for row, run in enumerate(runs) if name in run["error"]]
         axes.plot([error for error, _ in points], [row for _, row in points], "o", color=colour, label=name)
-    axes.axvspan(-100 * LIMIT, 100 * LIMIT, color=EDGE, alpha=0.1, linewidth=0)
+    axes.axvspan(-100 * INPUTS.close, 100 * INPUTS.close, color=EDGE, alpha=0.1, linewidth=0)
     axes.axvline(0, color=EDGE, linewidth=0.8)
     names = [f"{run['groups']} x {run['degree']}, {run['requests']}, {run['policy']}" for run in runs]
     axes.set_yticks(range(len(runs)), names, fontsize=6)
@@ -433,16 +405,8 @@ def _draw_errors(axes: Axes, runs: Sequence[Results]) -> None:
 
 def values(facts: Results) -> Results:
     """Return the errors, and the constants of the replay."""
-    return {
-        "errors": [abs(error) for run in facts["runs"] for error in run["error"].values()],
-        "cell": cell,
-        "limit": LIMIT,
-        "measures": MEASURES,
-        "sizes": SIZES,
-        "shares": STEP_SHARES,
-        "polling_s": POLLING_S,
-        "file_ns": 1e9 * FILE_S_PER_PIXEL,
-    }
+    errors = [abs(error) for run in facts["runs"] for error in run["error"].values()]
+    return {"errors": errors, "cell": cell, "measures": MEASURES, "inputs": INPUTS}
 
 
 STUDY = Study("video", lambda _: {}, draw, values, lines)
