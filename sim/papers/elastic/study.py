@@ -1,7 +1,6 @@
 """The study: the tables and the printed rows, compared request by request; its figure and page."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from math import isclose, isinf
 from pathlib import Path
 from statistics import median
@@ -14,17 +13,7 @@ from pydantic.dataclasses import dataclass
 
 from mezzotint.figures.palette import COLOURS, INK, house_style, panels, plain_numbers
 from mezzotint.sim.core.errors import ConfigError
-from mezzotint.sim.papers.elastic.tables import (
-    PRIORITIES,
-    Cost,
-    Policy,
-    Request,
-    Served,
-    Stage,
-    overrides,
-    serve,
-    sides,
-)
+from mezzotint.sim.papers.elastic.tables import INPUTS, Policy, Request, Served, overrides, read_costs, serve
 from mezzotint.sim.papers.rows import read_rows
 from mezzotint.sim.papers.study import RESULTS, Check, Comparison, Output, Results, Study, committed
 
@@ -32,23 +21,6 @@ ORACLE = "tests/oracles/gf_dit"
 
 SOURCE = "GF-DiT's policy simulator (SJTU-Liquid/GF-DiT at 442531e4, Apache-2.0), run unmodified"
 """Where the tables of a clone are from."""
-
-TOLERANCE_MS = 1e-6
-
-PUBLISHED_STAGES = (
-    "[{component: text-encoder, max_degree: 1},{component: prepare, steps: 2},{component: denoiser},"
-    "{component: vae, max_degree: 1},{component: finalize, max_degree: 1}]"
-)
-"""The tasks of a request in the published rows; their two prepares are printed as one sum."""
-
-PUBLISHED_STEPS = {"S": 25, "M": 50, "L": 100}
-"""Steps of a request of each size class in the published workloads."""
-
-PUBLISHED_MS = {"text_encode": 1, "prepare": 2, "vae_decode": 1, "finalize": 1}
-"""The stages of the published costs besides the steps, and how many tasks each is."""
-
-THEIRS = {"static_sp4": 25, "edf_best_fit": 18, "tetriserve_round": 14, "clean_edf_demote": 11}
-"""Requests per CPU-second of GF-DiT's own simulator: 200 requests, decided step by step, one core."""
 
 PRINTED = ("S_met_pct", "S_p95_s", "M_met_pct", "M_p95_s", "L_met_pct", "L_p95_s", "makespan_s")
 
@@ -96,19 +68,17 @@ def compare(
 
 def replay_tables(folder: Path) -> Iterator[dict[str, Any]]:
     """Replay the tables of ``folder``, and yield each comparison. Raises ConfigError if the folder cannot be read."""
-    costs, policies = read_rows(folder / "cost.csv", Cost), read_rows(folder / "policies.csv", Policy)
-    stages = read_rows(folder / "stages.csv", Stage) if (folder / "stages.csv").is_file() else []
-    sizes = {name: f"{side}x{side}" for name, side in sides(costs).items()}
+    costs, stages = read_costs(folder)
+    policies = read_rows(folder / "policies.csv", Policy)
     workloads = sorted({path.parent for end in ("csv", "parquet") for path in folder.glob(f"*/workload.{end}")})
     if not workloads:
         raise ConfigError(f"{folder}: found no WORKLOAD/workload.csv in it; name the folder of the reference tables")
     for workload in workloads:
         requests = read_rows(workload / "workload.csv", Request)
-        for policy in policies:
-            table = workload / f"{policy.policy}.csv"
-            words, is_staged = overrides(policy.policy, sizes), policy.policy.endswith("_stages")
-            compared, skipped = compare_requests([], [], []), ""
-            if policy.agreement == "order":
+        for row in policies:
+            table, is_staged = workload / f"{row.policy}.csv", row.policy.endswith("_stages")
+            words, compared, skipped = overrides(row.policy, costs), compare_requests([], [], []), ""
+            if row.agreement == "order":
                 skipped = "for order only"
             elif not (table.is_file() or table.with_suffix(".parquet").is_file()):
                 skipped = "no table"
@@ -120,11 +90,8 @@ def replay_tables(folder: Path) -> Iterator[dict[str, Any]]:
                 ours, cpu_s = serve(requests, words, costs, stages if is_staged else [])
                 compared = compare_requests(requests, ours, read_rows(table, Served))
                 compared["per_cpu_s"] = len(requests) / cpu_s
-            yield (
-                {"workload": workload.name, "policy": policy.policy, "agreement": policy.agreement}
-                | compared
-                | {"skipped": skipped}
-            )
+            names = {"workload": workload.name, "policy": row.policy, "agreement": row.agreement}
+            yield names | compared | {"skipped": skipped}
 
 
 def compare_requests(requests: Sequence[Request], ours: Sequence[Served], theirs: Sequence[Served]) -> dict[str, Any]:
@@ -159,7 +126,7 @@ def _differences(here: Served, there: Served, *names: str) -> list[str]:
     return [
         f"{name} {theirs}, ours {ours}"
         for name, ours, theirs in pairs
-        if theirs is not None and not isclose(ours, theirs, rel_tol=0, abs_tol=TOLERANCE_MS)
+        if theirs is not None and not isclose(ours, theirs, rel_tol=0, abs_tol=INPUTS.tolerance_ms)
     ]
 
 
@@ -168,41 +135,15 @@ def replay_printed(folder: Path) -> Iterator[dict[str, Any]]:
     inner = folder / "published"
     if not (inner / "rows.csv").is_file():
         return
-    costs, stages = _apart(read_rows(inner / "cost.csv", Cost))
-    sizes = {name: f"{side}x{side}" for name, side in sides(costs).items()}
+    costs, stages = read_costs(inner)
     for row in read_rows(inner / "rows.csv", PrintedRow):
-        words = overrides(row.policy, sizes)
+        words = overrides(row.policy, costs)
         if row.rebuilt.startswith("exact") and words is not None:
             requests = read_rows(inner / f"workload_{row.workload}.csv", Request)
-            ours, _ = serve(requests, [*words, f"executor.stages={PUBLISHED_STAGES}"], costs, stages)
+            served, _ = serve(requests, [*words, *INPUTS.published], costs, stages)
             printed = {name: text for name in PRINTED if (text := getattr(row, name))}
-            yield {
-                "workload": row.workload,
-                "policy": row.policy,
-                "printed": printed,
-                "ours": _as_printed(printed, requests, ours),
-            }
-
-
-def _apart(costs: Sequence[Cost]) -> tuple[list[Cost], list[Stage]]:
-    """Return step costs and stages of the published costs, whose VAE differs a little by degree.
-
-    A stage takes what it takes on one GPU, and the difference goes to the steps of that degree. The two prepares are
-    printed as one sum, which the plan halves.
-    """
-
-    def others_ms(cost: Cost) -> dict[str, float]:
-        return {name: getattr(cost, f"{name}_ms") for name in PUBLISHED_MS}
-
-    alone = {cost.size_class: others_ms(cost) for cost in costs if cost.gpus == 1}
-    fitted = []
-    for cost in costs:
-        more_ms = sum(others_ms(cost).values()) - sum(alone[cost.size_class].values())
-        fitted.append(replace(cost, step_ms=cost.step_ms + more_ms / PUBLISHED_STEPS[cost.size_class]))
-    stages = [
-        Stage(name, size_class, ms / PUBLISHED_MS[name]) for size_class, of in alone.items() for name, ms in of.items()
-    ]
-    return fitted, stages
+            ours = _as_printed(printed, requests, served)
+            yield {"workload": row.workload, "policy": row.policy, "printed": printed, "ours": ours}
 
 
 def _as_printed(printed: Results, requests: Sequence[Request], served: Sequence[Served]) -> dict[str, str]:
@@ -211,7 +152,7 @@ def _as_printed(printed: Results, requests: Sequence[Request], served: Sequence[
     arrival, deadline = np.array([(request.arrival_ms, request.deadline_ms) for request in requests]).T
     classes = np.array([request.size_class for request in requests])
     values = {"makespan_s": finish.max() / 1000}
-    for name in PRIORITIES:
+    for name in INPUTS.priorities:
         of_class = classes == name
         if of_class.any():
             values[f"{name}_met_pct"] = 100 * (finish <= deadline)[of_class].mean()
@@ -228,30 +169,14 @@ def comparisons(facts: Results) -> dict[str, Comparison]:
             f"{table['requests']} requests equal", ours, table["same"] == table["requests"]
         )
     for row in facts["published"]:
-        rows[f"published {row['workload']} {row['policy']}"] = Comparison(
-            str(row["printed"]), str(row["ours"]), row["printed"] == row["ours"]
-        )
+        printed, ours = (", ".join(f"{name} {text}" for name, text in row[of].items()) for of in ("printed", "ours"))
+        rows[f"published {row['workload']} {row['policy']}"] = Comparison(printed, ours, printed == ours)
     return rows
 
 
 def compared(facts: Results) -> list[Any]:
     """Return the tables that were replayed."""
     return [table for table in facts["tables"] if not table["skipped"]]
-
-
-def lines(facts: Results) -> Iterator[str]:
-    """Yield each table and each printed row, and how many are equal."""
-    for table in facts["tables"]:
-        counts = f"{table['same']} of {table['requests']} requests equal, {table['per_cpu_s']:.0f} per CPU-second"
-        never = f", {table['unfinished']} never finish" if table["unfinished"] else ""
-        first = f"; first {table['first']}" if table["first"] else ""
-        text = f"skipped, {table['skipped']}" if table["skipped"] else counts + never + first
-        yield f"{table['workload']} {table['policy']}: {text}"
-    for row in facts["published"]:
-        pairs = ((name, text, row["ours"][name]) for name, text in row["printed"].items())
-        wrong = "; ".join(f"{name} {text}, ours {ours}" for name, text, ours in pairs if text != ours)
-        yield f"published {row['workload']} {row['policy']}: {wrong or 'every printed digit equal'}"
-    yield tally(facts)
 
 
 def tally(facts: Results) -> str:
@@ -273,7 +198,8 @@ def draw(facts: Results) -> dict[str, Figure]:
     names = sorted(speeds, key=lambda name: median(speeds[name]))
     figure, ((axes,),) = panels(1, width=8.0, height=1.4 + 0.24 * len(names))
     ours = [(speed, row) for row, name in enumerate(names) for speed in speeds[name]]
-    theirs = [(THEIRS[name], row) for row, name in enumerate(names) if name in THEIRS]
+    known = INPUTS.theirs_per_cpu_s
+    theirs = [(known[name], row) for row, name in enumerate(names) if name in known]
     for points, marker, colour, label in ((ours, "o", COLOURS[0], "Mezzotint"), (theirs, "D", INK, "GF-DiT")):
         axes.plot(*np.array(points).reshape(-1, 2).T, marker, color=colour, markersize=5, label=label)
     axes.set(xscale="log", xlabel="requests of 50 steps per CPU-second", yticks=range(len(names)), yticklabels=names)
@@ -284,7 +210,7 @@ def draw(facts: Results) -> dict[str, Figure]:
 
 def values(facts: Results) -> Results:
     """Return the replayed tables, and what the page counts."""
-    return {"tables": compared(facts), "tally": tally(facts), "theirs": THEIRS}
+    return {"tables": compared(facts), "tally": tally(facts), "theirs": INPUTS.theirs_per_cpu_s}
 
 
-STUDY = Study("elastic", comparisons, draw, values, lines)
+STUDY = Study("elastic", comparisons, draw, values)

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import yaml
+from numpy.typing import NDArray
 from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 
@@ -22,28 +23,30 @@ from mezzotint.sim.core.plan import DENOISER, WHOLE
 from mezzotint.sim.core.request import COMPLETED
 from mezzotint.sim.engine import Engine
 from mezzotint.sim.metrics.attempts import AttemptLog
+from mezzotint.sim.papers.rows import read_rows
 from mezzotint.sim.papers.runs import Point, composed
+from mezzotint.sim.papers.study import DATA, read_data
 from mezzotint.sim.run.config.settings import check
 from mezzotint.sim.run.simulate import assemble
 from mezzotint.traces.table.trace import make
 
-GPUS = 8
-"""GPUs of every table."""
 
-PRIORITIES = {"S": 100, "M": 50, "L": 0}
-"""Priority by size class."""
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """The content of conf/data/elastic.yaml, which explains each."""
 
-LAUNCH_MS, MOVE_MS = 0.005, 3.0
-"""Launch delay and migration of the tables with stages."""
+    gpus: int
+    rules: dict[str, list[str]]
+    priorities: dict[str, int]
+    staged: list[str]
+    staged_edf: list[str]
+    published: list[str]
+    no_pause_ms: float
+    tolerance_ms: float
+    theirs_per_cpu_s: dict[str, int]
 
-NO_PAUSE_MS = 0.02
-"""A gap of launch delays between two steps, which the tables count as no pause."""
 
-STAGES = (
-    "[{component: text-encoder, max_degree: 1},{component: dit_prepare},{component: timestep_prepare},"
-    "{component: denoiser},{component: vae, max_degree: 1},{component: finalize, max_degree: 1}]"
-)
-"""The tasks of a request in the tables with stages."""
+INPUTS: Inputs = read_data(DATA / "elastic.yaml", Inputs)
 
 TOKEN_PIXELS = 16
 """Pixels of a side of the image for each token of a side of the latent."""
@@ -56,16 +59,12 @@ TEXTS = ConfigDict(coerce_numbers_to_str=True)
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Milliseconds of a step of a size class on some GPUs; of the published rows those of the other stages, too."""
+    """Milliseconds of a step of a size class on some GPUs, and the tokens of its images, if known."""
 
     size_class: str
     gpus: Count
     step_ms: SomeSeconds
     tokens: Count | None = None
-    text_encode_ms: Seconds = 0.0
-    prepare_ms: Seconds = 0.0
-    vae_decode_ms: Seconds = 0.0
-    finalize_ms: Seconds = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,57 +120,36 @@ def sides(costs: Sequence[Cost]) -> dict[str, int]:
     }
 
 
-def overrides(policy: str, sizes: Mapping[str, str]) -> list[str] | None:
+def read_costs(folder: Path) -> tuple[list[Cost], list[Stage]]:
+    """Return the costs of ``folder``, and of the other stages if it has them. Raises ConfigError: a file is wrong."""
+    costs, stages = read_rows(folder / "cost.csv", Cost), folder / "stages.csv"
+    return costs, read_rows(stages, Stage) if stages.is_file() else []
+
+
+def overrides(policy: str, costs: Sequence[Cost]) -> list[str] | None:
     """Return the overrides of ``policy``, all times in milliseconds; None if we have nothing like it.
 
-    A name is that of a rule with suffixes: ``_migrate50`` charges 50 ms a move, ``_chunk5`` decides every five steps,
-    ``_stages`` makes each stage a task of its own.
-
-    Args:
-        sizes: size class -> WIDTHxHEIGHT.
+    A name is that of a rule with suffixes: ``_sp4`` is for groups of four, ``_migrate50`` charges 50 ms a move,
+    ``_chunk5`` decides every five steps, ``_stages`` makes each stage a task of its own.
     """
-    parts = re.fullmatch(r"(.+?)(?:_migrate(\d+))?(?:_chunk(\d+))?(_stages)?", policy)
+    parts = re.fullmatch(r"(.+?)(?:_sp(\d+))?(?:_migrate(\d+))?(?:_chunk(\d+))?(_stages)?", policy)
     assert parts is not None
-    name, migrate, chunk, stages = parts.groups()
-    words, is_edf = _rule(name, sizes), name.startswith("edf_")
-    if words is None or (chunk and not is_edf):
+    rule, degree, migrate, chunk, stages = parts.groups()
+    is_edf = rule.startswith("edf_")
+    if rule not in INPUTS.rules or (chunk and not is_edf):
         return None
+    sizes = {name: f"{side}x{side}" for name, side in sides(costs).items()}
+    given = {
+        **dict.fromkeys(INPUTS.priorities, ""),
+        **sizes,
+        "degrees": _mapping({size: 1 if name == "S" else 4 for name, size in sizes.items()}),
+        "priorities": _mapping({sizes[name]: value for name, value in INPUTS.priorities.items() if name in sizes}),
+    }
+    words = [word.format_map(given) for word in INPUTS.rules[rule]]
+    words += [f"group_policy.groups={INPUTS.gpus // int(degree)}x{degree}"] if degree else []
     words += [f"executor.migration_s={migrate}"] if migrate else []
     words += [f"group_policy.steps={chunk}"] if chunk else []
-    if stages:
-        words += [f"executor.stages={STAGES}", f"executor.launch_s={LAUNCH_MS}"]
-        if is_edf:  # nothing moves between fixed groups
-            words += [f"executor.migration_s={MOVE_MS}", "group_policy.one_gpu_stages=lowest"]
-    return words
-
-
-def _rule(name: str, sizes: Mapping[str, str]) -> list[str] | None:
-    if groups := re.fullmatch(r"(static|fcfs|sjf|srtf)_sp(\d+)", name):
-        order, degree = groups[1], int(groups[2])
-        words = ["system=fixed-groups", f"group_policy.groups={GPUS // degree}x{degree}"]
-        words += ["group_policy.assignment=least-backlog"] if order != "static" else []
-        return words + ([f"group_policy.order={order}"] if order in ("sjf", "srtf") else [])
-    degrees = _mapping({size: 1 if size_class == "S" else 4 for size_class, size in sizes.items()})
-    by_degree = ["~group_policy.degree_by_size", f"+group_policy.degree_by_size={degrees}"]
-    priorities = _mapping({sizes[size_class]: value for size_class, value in PRIORITIES.items() if size_class in sizes})
-    by_priority = f"+group_policy.priority_by_size={priorities}"
-    load_adaptive = ["system=load-adaptive", "group_policy.busy_gap_s=120000", "group_policy.busy_hold_s=60000"]
-    rounds = ["system=rounds", "group_policy.round_s=2000"]
-    demote = ["system=preempt-class", f"group_policy.urgent_sizes=[{sizes.get('S', '')}]"]
-    demote += [f"group_policy.preemptible_sizes=[{sizes.get('L', '')}]", by_priority, "group_policy.starved_s=60000"]
-    demote += ["group_policy.max_aside_s=600000", "group_policy.move_s=3"]
-    return {
-        "rssp_split": ["system=rssp-split", *by_degree],
-        "rssp_shared": ["system=rssp-shared", *by_degree],
-        "load_adaptive": load_adaptive,
-        "prio_load_adaptive": [*load_adaptive, "group_policy.order=priority", by_priority],
-        "edf_greedy": ["system=edf-best-fit", "group_policy=edf-greedy"],
-        "edf_best_fit": ["system=edf-best-fit"],
-        "tetriserve_round": rounds,
-        "tetriserve_round_noscale": [*rounds, "group_policy.scale_up=false"],
-        "clean_edf_demote": demote,
-        "clean_edf_pause": [*demote, "group_policy.give_way=pause"],
-    }.get(name)
+    return [*words, *INPUTS.staged, *(INPUTS.staged_edf if is_edf else [])] if stages else words
 
 
 def _mapping(values: Mapping[str, int]) -> str:
@@ -195,7 +173,7 @@ def serve(
         (Path(folder) / "profile.yaml").write_text(profile, encoding="utf-8")
         shared = (
             *("arrivals=trace", "models=qwen-image", "cluster=h100", "cluster.gpu.name=h20", "shapes=trace", "slo=[]"),
-            *(f"cluster.count={GPUS}", f"backend.folder={folder}", "quality=alpha", "sample_s=60000"),
+            *(f"cluster.count={INPUTS.gpus}", f"backend.folder={folder}", "quality=alpha", "sample_s=60000"),
         )
         config = check(composed(Point("", {}, (*words, *shared))))
         engine = assemble(config, trace=make(columns, name="elastic", source=SOURCE)).engine
@@ -237,20 +215,19 @@ def _served(requests: Sequence[Request], engine: Engine) -> list[Served]:
     np.minimum.at(first, attempts.row, attempts.from_s)  # a request that fails has no start in its record
     start = np.where(is_finished, columns["start_s"], np.where(gpu > 0, first, inf)).tolist()
     finish = np.where(is_finished, columns["finish_s"], inf).tolist()
-    ids, counts = (request.request_id for request in requests), _between_steps(attempts, len(requests))
-    rows = zip(ids, start, finish, counts, gpu.tolist(), strict=True)
-    return [Served(name, begin, end, *of_row, gpu_ms) for name, begin, end, of_row, gpu_ms in rows]
+    ids, counts = [request.request_id for request in requests], _between_steps(attempts, len(requests)).T.tolist()
+    return [Served(*row) for row in zip(ids, start, finish, *counts, gpu.tolist(), strict=True)]
 
 
-def _between_steps(attempts: AttemptLog, requests: int) -> list[list[int]]:
-    """Return pauses, moves and changes of degree between the steps of each request, not between other stages."""
-    counts = [[0, 0, 0] for _ in range(requests)]
+def _between_steps(attempts: AttemptLog, requests: int) -> NDArray[np.int_]:
+    """Return pauses, moves and changes of degree between steps, (requests, 3); not those between other stages."""
+    counts = np.zeros((requests, 3), int)
     last: dict[int, tuple[float, tuple[int, ...]]] = {}
     for index in sorted(range(len(attempts)), key=attempts.from_s.__getitem__):
         if attempts.component[index] in (WHOLE, DENOISER):
             row, gpus = attempts.row[index], attempts.gpus[index]
             until_ms, before = last.get(row, (inf, gpus))
-            changes = attempts.from_s[index] - until_ms > NO_PAUSE_MS, gpus != before, len(gpus) != len(before)
-            counts[row] = [count + change for count, change in zip(counts[row], changes, strict=True)]
+            is_pause = attempts.from_s[index] - until_ms > INPUTS.no_pause_ms
+            counts[row] += is_pause, gpus != before, len(gpus) != len(before)
             last[row] = attempts.until_s[index], gpus
     return counts

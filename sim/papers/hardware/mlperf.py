@@ -1,4 +1,4 @@
-"""MLPerf's server submissions: replay of the server and its arrivals, with the seconds per image as the only unknown."""
+"""MLPerf's server submissions, replayed: arrivals and server, with the seconds per image as the only unknown."""
 
 import tempfile
 from collections.abc import Mapping

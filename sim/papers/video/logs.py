@@ -19,8 +19,8 @@ from mezzotint.sim.papers.rows import Cells, measured, read_cells, read_rows, to
 MEASURES = ("mean", "p50", "p95", "p99", "duration")
 """Statistics of a run: of its latencies, and the seconds from the first arrival to the last answer."""
 
-Size = Literal["short", "medium", "long"]
 NonNegative = Annotated[int, Field(ge=0)]
+Size = Annotated[str, StringConstraints(pattern="^(short|medium|long)$")]
 
 TOPOLOGY = r"(?i)^\d+x(usp)?\d+$"
 

@@ -223,8 +223,8 @@ def simulate(run: LoggedRun, requests: Sequence[Video], arrivals_s: Sequence[flo
     """Run the ``requests`` on the machine and under the policy of ``run``."""
     videos = {video.size: video for video in requests}
     ids = [f"request-{number:05d}" for number in range(len(requests))]
-    columns = {name: [video.shape[name] for video in requests] for name in requests[0].shape}
-    columns |= {"request_id": ids, "arrival_s": list(arrivals_s), "prompt": [""] * len(ids)}
+    shapes = {name: [video.shape[name] for video in requests] for name in requests[0].shape}
+    columns = {"request_id": ids, "arrival_s": list(arrivals_s), "prompt": [""] * len(ids), **shapes}
     trace = make(columns, name="wan2.2", source="HpSuda/vllm-omni, benchmarks/diffusion")
     with tempfile.TemporaryDirectory() as folder:
         write_profile(_profile([*videos.values()], run.degree), Path(folder) / "npu.yaml")
@@ -249,7 +249,8 @@ def _mapping(values: Mapping[str, float]) -> str:
 
 
 def _profile(videos: Sequence[Video], degree: int) -> Profile:
-    sizes = [{name: video.shape[name] for name in ("width", "height", "frames")} for video in videos]
+    sides = ("width", "height", "frames")
+    sizes: list[dict[str, Any]] = [{side: video.shape[side] for side in sides} for video in videos]
     steps_s = [(video.gpu_s - video.text_s - video.vae_s) / video.shape["steps"] for video in videos]
     steps = [size | {"seconds": step_s} for size, step_s in zip(sizes, steps_s, strict=True)]
     shares = [size | {"shares": [*video.shares]} for size, video in zip(sizes, videos, strict=True) if video.shares]
