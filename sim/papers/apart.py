@@ -4,17 +4,16 @@ from collections.abc import Mapping
 from dataclasses import field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Any
+from typing import Any
 
 import yaml
-from annotated_types import Ge
 from matplotlib.figure import Figure
 from pydantic.dataclasses import dataclass
 from tqdm import tqdm
 
 from mezzotint.figures.page import number
 from mezzotint.figures.palette import COLOURS, GREY, house_style, panels, plain_numbers
-from mezzotint.settings.ranges import Bandwidth, Count, Seconds, SomeSeconds, SomeShare
+from mezzotint.settings.ranges import Bandwidth, Count, Seconds, SomeShare
 from mezzotint.sim.papers.study import DATA, RESULTS, Check, Comparison, Output, Results, Study, read_data
 from mezzotint.sim.plan.capacity.search import CapacitySpec, search
 from mezzotint.sim.plan.capacity.trials import Trials
@@ -30,55 +29,6 @@ DISAGFUSION, LIMIT_S, LATE = "wan-1-6-1", 136, 0.1
 
 REQUESTS = 2000
 """Requests of each run of that search."""
-
-Memory = Annotated[int, Ge(1)]
-
-
-@dataclass(frozen=True)
-class Weights:
-    """Weights of a component: bytes on the GPU, and seconds to load them."""
-
-    bytes: Memory
-    load_s: SomeSeconds
-
-
-@dataclass(frozen=True)
-class Times:
-    """Stage times of a model on a GPU, in seconds.
-
-    Attributes:
-        text, step, vae: of text encoder, one denoising step and VAE.
-        degrees: parallel degree -> seconds of a step.
-        weights: component -> its weights; empty charges no loads.
-    """
-
-    gpu: str
-    text: SomeSeconds
-    step: SomeSeconds
-    vae: SomeSeconds
-    source: str
-    degrees: Mapping[Count, SomeSeconds] = field(default_factory=dict)
-    weights: Mapping[str, Weights] = field(default_factory=dict)
-
-    def profile(self, model: str) -> str:
-        """Return the profile file of ``model`` (mezzotint.backends.profile)."""
-        size = {"width": WIDTH, "height": HEIGHT}
-        return yaml.safe_dump(
-            {
-                "schema": 1,
-                "model": model,
-                "gpu": self.gpu,
-                "source": self.source,
-                "basis": "published",
-                "text_encode": [{"seconds": self.text}],
-                "step": [size | {"seconds": self.step}],
-                "vae_decode": [size | {"seconds": self.vae}],
-                "gang_step": [size | {"gpus": gpus, "seconds": seconds} for gpus, seconds in self.degrees.items()],
-                "component_weights": {
-                    name: {"bytes": part.bytes, "load_s": part.load_s} for name, part in self.weights.items()
-                },
-            }
-        )
 
 
 @dataclass(frozen=True)
@@ -180,10 +130,10 @@ class Group:
 
 @dataclass(frozen=True)
 class Inputs:
-    """The content of conf/data/apart.yaml; ``gpus`` has the bytes of memory by kind, None holds everything."""
+    """The content of conf/data/apart.yaml: profiles by model, GPUs' bytes of memory (None holds all), setups, cells."""
 
-    profiles: Mapping[str, Times]
-    gpus: Mapping[str, Memory | None]
+    profiles: Mapping[str, dict[str, Any]]
+    gpus: Mapping[str, int | None]
     setups: Mapping[str, Setup]
     rows: tuple[Group, ...]
     sensitivity: Mapping[str, tuple[str, ...]]
@@ -206,11 +156,12 @@ def compare(check: Check = False, output: Output = RESULTS) -> int:
 def measure(inputs: Inputs) -> dict[str, Any]:
     """Run every setup of ``inputs``, and return the results as JSON."""
     with TemporaryDirectory() as folder:
-        for model, times in inputs.profiles.items():
-            (Path(folder) / f"{model}.yaml").write_text(times.profile(model), encoding="utf-8")
+        for model, costs in inputs.profiles.items():
+            profile = {"schema": 1, "model": model, "basis": "published"} | costs
+            (Path(folder) / f"{model}.yaml").write_text(yaml.safe_dump(profile), encoding="utf-8")
 
         def overrides(setup: Setup) -> list[str]:
-            gpu = inputs.profiles[setup.profile].gpu
+            gpu = inputs.profiles[setup.profile]["gpu"]
             return [*setup.overrides(gpu, inputs.gpus[gpu]), f"backend.folder={folder}"]
 
         setups = {name: _measure([*overrides(setup), *setup.load]) for name, setup in inputs.setups.items()}
@@ -243,7 +194,7 @@ def measure(inputs: Inputs) -> dict[str, Any]:
         "capacity_hz": capacity_hz,
         "limit_s": LIMIT_S,
         "late": LATE,
-        "sources": {name: times.source for name, times in inputs.profiles.items()},
+        "sources": {name: profile["source"] for name, profile in inputs.profiles.items()},
         "not_run": dict(inputs.not_run),
     }
 
