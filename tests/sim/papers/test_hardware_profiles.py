@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from mezzotint.backends.profile import Profile, shipped, within
-from mezzotint.sim.papers.hardware.replay import STEPS, Replay
-from mezzotint.sim.papers.hardware.rows import Submission, submissions
-from mezzotint.sim.papers.hardware.rows import packaged_file as data
+from mezzotint.sim.papers.hardware.mlperf import STEPS, Replay, Submission
+from mezzotint.sim.papers.hardware.study import SUBMISSIONS as FILE
+from mezzotint.sim.papers.rows import read_rows
 
-ROWS = {row.name: row for row in submissions(data("mlperf-sdxl-server.csv"))}
+ROWS = {row.name: row for row in read_rows(FILE, Submission)}
 SUBMISSIONS = json.loads((Path(__file__).parents[3] / "results" / "hardware.json").read_text())["submissions"]
 PROFILES = [profile for profile in within(shipped()) if profile.model == "sdxl-mlperf"]
 SERVED = [profile for profile in PROFILES if any(point.batch == 8 for point in profile.step)]
