@@ -200,8 +200,11 @@ def read_data(path: Path, form: Any) -> Any:
         raise ConfigError(f"{path}: {first_error(error)}; correct the file") from None
 
 
-def committed(oracle: str, what: str) -> Path:
-    """Return the folder ``oracle`` of the clone that this code runs from; ``what`` it holds is for the error.
+def committed(oracle: str, what: str, source: str) -> Path:
+    """Print the ``source`` of the folder ``oracle`` of the clone that this code runs from, and return the folder.
+
+    Args:
+        what: what the folder holds, for the error.
 
     Raises:
         ConfigError: this code runs from no clone.
@@ -212,4 +215,5 @@ def committed(oracle: str, what: str) -> Path:
             f"DIR: found none, and {oracle} is in a clone of the repository alone; name a folder of {what}, or run "
             "this in a clone"
         )
+    print(f"{oracle}: {source}")
     return folder

@@ -19,7 +19,7 @@ from mezzotint.sim.papers.study import RESULTS, Check, Comparison, Output, Resul
 
 ORACLE = "tests/oracles/gf_dit"
 
-SOURCE = "GF-DiT's policy simulator (SJTU-Liquid/GF-DiT at 442531e4, Apache-2.0), run unmodified"
+SOURCE = "made by GF-DiT's policy simulator (SJTU-Liquid/GF-DiT at 442531e4, Apache-2.0), run unmodified"
 """Where the tables of a clone are from."""
 
 PRINTED = ("S_met_pct", "S_p95_s", "M_met_pct", "M_p95_s", "L_met_pct", "L_p95_s", "makespan_s")
@@ -58,11 +58,9 @@ def compare(
     Raises:
         ConfigError: a file cannot be read or written, or there is no DIR outside of a clone.
     """
-    if folder is None:
-        folder = committed(ORACLE, "reference tables")
-        print(f"{ORACLE}: made by {SOURCE}")
+    tables = folder or committed(ORACLE, "reference tables", SOURCE)
     return STUDY.reproduce(
-        lambda: {"tables": list(replay_tables(folder)), "published": list(replay_printed(folder))}, output, check=check
+        lambda: {"tables": list(replay_tables(tables)), "published": list(replay_printed(tables))}, output, check=check
     )
 
 

@@ -1,6 +1,6 @@
 """The study: replays, their errors, the figure and the page."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -40,7 +40,7 @@ from mezzotint.sim.papers.study import (
     read_committed,
     report_lost,
 )
-from mezzotint.sim.run.pool import Launcher, run_calls
+from mezzotint.sim.run.pool import run_calls
 
 SUBMISSIONS, ROUTED = DATA / "mlperf-sdxl-server.csv", DATA / "llmd-routing.csv"
 
@@ -88,9 +88,14 @@ def compare(
     before = read_committed(output / f"{STUDY.name}.json", comparisons) if check and is_packaged else {}
     if is_packaged:
         runs, routing = SUBMISSIONS, ROUTED
-    submissions = [] if runs is None else read_rows(runs, Submission)
-    routed = [] if routing is None else read_rows(routing, RoutedRun)
-    facts = measure(submissions, routed, quick=quick, with_sensitivity=not check, jobs=jobs, launcher=launcher)
+    submissions = read_rows(runs, Submission)[:: PART if quick else 1] if runs is not None else []
+    routed = read_rows(routing, RoutedRun) if routing is not None else []
+    calls: list[Callable[[], Any]]
+    calls = [partial(replay_submission, row, with_sensitivity=not check) for row in submissions]
+    calls += [partial(replay_routing, row, llmd.DRAWS, with_sensitivity=not check) for row in routed]
+    done = list(tqdm(run_calls(calls, jobs, launcher), total=len(calls), unit="run", desc=STUDY.name, disable=None))
+    form = f"every {PART}th submission" if quick else "in full"
+    facts = facts_of(form, done[: len(submissions)], done[len(submissions) :])
     print(tally(facts))
     if not check:
         STUDY.write(facts, output, f"{STUDY.name}-quick" if quick else "")
@@ -102,33 +107,6 @@ def compare(
     elif quick:
         before = {name: row for name, row in before.items() if name in now}
     return report_lost(before, now)
-
-
-def measure(
-    submissions: Sequence[Submission],
-    routed: Sequence[RoutedRun],
-    *,
-    quick: bool = False,
-    with_sensitivity: bool = True,
-    jobs: int = 1,
-    launcher: Launcher = "joblib",
-) -> dict[str, Any]:
-    """Replay all runs, or with ``quick`` a part of the submissions, and return the content of the JSON file.
-
-    Args:
-        with_sensitivity: also predict with the service time changed by `SERVICE_TIME_CHANGES`.
-
-    Raises:
-        ConfigError: a row, which the message names, cannot be replayed.
-    """
-    part = submissions[::PART] if quick else submissions
-    calls: list[Callable[[], Any]]
-    calls = [partial(replay_submission, row, with_sensitivity=with_sensitivity) for row in part]
-    calls += [partial(replay_routing, row, llmd.DRAWS, with_sensitivity=with_sensitivity) for row in routed]
-    run = run_calls(calls, jobs, launcher)
-    done = list(tqdm(run, total=len(calls), unit="run", desc=STUDY.name, disable=None))
-    form = f"every {PART}th submission" if quick else "in full"
-    return facts_of(form, done[: len(part)], done[len(part) :])
 
 
 def facts_of(form: str, submissions: Sequence[tuple[Results, Floats]], routed: Sequence[Results]) -> dict[str, Any]:
@@ -212,13 +190,11 @@ def tally(facts: Results) -> str:
 
 def _in_bands(runs: Sequence[Results]) -> str:
     """Return in words how many measured values are in the band of draws, and the distance of the others."""
-
-    def distances(chosen: Sequence[Results]) -> Iterator[float]:
-        outside = (run["outside"][name] for run in chosen for name in BANDED)
-        return (abs(distance) for distance in outside if distance is not None)
-
-    of_all, planned = list(distances(runs)), list(distances([run for run in runs if run["routing"] != "random"]))
-    line = f"routed, nothing fitted: {of_all.count(0)} of {len(of_all)} measured means and p99 in the band of draws"
+    pairs = [(run["routing"], run["outside"][name]) for run in runs for name in BANDED]
+    distances = [(routing, abs(distance)) for routing, distance in pairs if distance is not None]
+    planned = [distance for routing, distance in distances if routing != "random"]
+    inside = sum(distance == 0 for _, distance in distances)
+    line = f"routed, nothing fitted: {inside} of {len(distances)} measured means and p99 in the band of draws"
     return line + (f"; without random routing at most {percent(max(planned), 2)} outside" if planned else "")
 
 

@@ -30,7 +30,7 @@ from mezzotint.traces.table.trace import make
 
 ORACLE = "tests/oracles/wan22_npu"
 
-SOURCE = "the authors of HpSuda/vllm-omni (benchmarks/diffusion, July 2026, Apache-2.0) on 8 Ascend 910B2"
+SOURCE = "measured by the authors of HpSuda/vllm-omni (benchmarks/diffusion, July 2026, Apache-2.0) on 8 Ascend 910B2"
 """Where the logs of a clone are from."""
 
 
@@ -73,16 +73,13 @@ def replay(
 
     DIR holds a log per run, named as 4xusp2_n50_r0.05_costdamped.csv (groups x degree, requests, requests a second,
     policy), the profiles by parallel degree, and a table of published statistics. What cannot be replayed is skipped
-    and named. Without DIR, a clone of the
-    repository takes the logs that it holds.
+    and named. Without DIR, a clone of the repository takes the logs that it holds.
 
     Raises:
         ConfigError: a file cannot be read or written, no run can be replayed, or there is no DIR outside of a clone.
     """
-    if folder is None:
-        folder = committed(ORACLE, "logged runs")
-        print(f"{ORACLE}: measured by {SOURCE}")
-    return STUDY.reproduce(lambda: measure(folder), output)
+    logs = folder or committed(ORACLE, "logged runs", SOURCE)
+    return STUDY.reproduce(lambda: measure(logs), output)
 
 
 def measure(folder: Path) -> dict[str, Any]:

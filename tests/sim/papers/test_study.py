@@ -68,4 +68,4 @@ def test_check_outside_a_clone_is_refused_before_any_run(
 def test_outside_of_a_clone_the_folder_is_asked_for() -> None:
     """No wheel has the folder of the tests."""
     with pytest.raises(ConfigError, match=r"^DIR: found none, and tests/none is in a clone .* name a folder of tables"):
-        committed("tests/none", "tables")
+        committed("tests/none", "tables", "made by nobody")
