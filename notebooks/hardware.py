@@ -31,7 +31,7 @@ from IPython.display import display
 
 import mezzotint
 from mezzotint.figures.palette import COLOURS, INK, STYLE
-from mezzotint.sim.papers.hardware.page import draw
+from mezzotint.sim.papers.hardware.study import draw
 
 # %% tags=["parameters"]
 results = Path(mezzotint.__file__).parents[1] / "results" / "hardware.json"
@@ -57,7 +57,7 @@ errors.columns = ["median error", "90 % of the runs within", "runs", "median err
 errors.drop(columns="runs").map("{:.2%}".format)
 
 # %%
-figure = draw(facts)
+(figure,) = draw(facts).values()
 figure.set_dpi(72)
 display(figure)
 

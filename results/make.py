@@ -7,48 +7,30 @@ needs a log that is not part of this project, and is left as it is.
 import json
 import sys
 from pathlib import Path
-from types import ModuleType
 
 from mezzotint.sim.papers.addons import STUDY as ADDONS
-from mezzotint.sim.papers.apart import page as apart
+from mezzotint.sim.papers.apart import STUDY as APART
 from mezzotint.sim.papers.autoscaling.study import STUDY as AUTOSCALING
 from mezzotint.sim.papers.cascade import STUDY as CASCADE
 from mezzotint.sim.papers.compositions import STUDY as COMPOSITIONS
-from mezzotint.sim.papers.elastic import page as elastic
-from mezzotint.sim.papers.hardware import page as hardware
+from mezzotint.sim.papers.elastic.study import STUDY as ELASTIC
+from mezzotint.sim.papers.hardware.study import STUDY as HARDWARE
 from mezzotint.sim.papers.scorecard import scorecard
 from mezzotint.sim.papers.scorecard.columns import read_columns
-from mezzotint.sim.papers.stages import page as stages
-from mezzotint.sim.papers.video import page as video
-from mezzotint.sim.report.pages import write_page, write_study
+from mezzotint.sim.papers.stages import STUDY as STAGES
+from mezzotint.sim.papers.video.study import STUDY as VIDEO
 
 FOLDER = Path(__file__).parent
 
-STUDIES = (ADDONS, AUTOSCALING, CASCADE, COMPOSITIONS)
-
-ONE_FIGURE: dict[str, ModuleType] = {
-    "apart": apart,
-    "elastic": elastic,
-    "hardware": hardware,
-    "video": video,
-}
-"""Modules with ``render`` and ``draw``, by the name of the study's files."""
+STUDIES = (ADDONS, APART, AUTOSCALING, CASCADE, COMPOSITIONS, ELASTIC, HARDWARE, STAGES, VIDEO)
 
 
 def make(folder: Path) -> None:
     """Write all pages, their data and their figures in ``folder``."""
     for study in STUDIES:
-        study.write(_facts(study.name), folder)
-    for name, page in ONE_FIGURE.items():
-        write_study(folder, name, _facts(name), page.render, page.draw)
-    write_page(folder, "swiftdiffusion", (facts := _facts("swiftdiffusion")), stages.render(facts), {})
+        study.write(json.loads((FOLDER / f"{study.name}.json").read_text(encoding="utf-8")), folder)
     targets, columns = scorecard.load_study(None, quick=False), read_columns(FOLDER / "scorecard.json")
     scorecard.write(scorecard.Scorecard(targets, columns, {}), folder, "scorecard")
-
-
-def _facts(name: str) -> dict[str, object]:
-    facts: dict[str, object] = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
-    return facts
 
 
 if __name__ == "__main__":

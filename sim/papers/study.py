@@ -7,7 +7,7 @@ so that both can be made again from it.
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -107,6 +107,12 @@ def unreadable(path: Path, error: OSError) -> ConfigError:
     )
 
 
+def row_lines(rows: Comparisons) -> Iterator[str]:
+    """Yield each row in words."""
+    for name, row in rows.items():
+        yield f"{name}: expected {row.expected}, found {row.ours}{'' if row.within_tolerance else ', outside'}"
+
+
 def lost_rows(before: Comparisons, now: Comparisons) -> list[str]:
     """Return a line for each row that was within tolerance ``before`` and is not ``now``."""
     lines = []
@@ -138,16 +144,16 @@ class Study:
     Attributes:
         name: the name of its files, and of its template NAME.md.jinja.
         comparisons: returns the rows of the JSON file's content, as --check compares them.
-        draw: returns its figures by the end of their file names, such as "" or "-routing".
+        draw: returns its figures by the end of their file names, such as "" or "-routing"; None removes an earlier one.
         values: returns what the template needs beside ``facts`` (the content) and ``images`` (names of the figures).
-        lines: returns what the command prints.
+        lines: returns what the command prints; None prints the rows.
     """
 
     name: str
     comparisons: Callable[[Results], Comparisons]
-    draw: "Callable[[Results], Mapping[str, Figure]]" = lambda _: {}
+    draw: "Callable[[Results], Mapping[str, Figure | None]]" = lambda _: {}
     values: Callable[[Results], Mapping[str, Any]] = lambda _: {}
-    lines: Callable[[Results], Iterable[str]] = lambda _: ()
+    lines: Callable[[Results], Iterable[str]] | None = None
 
     def write(self, facts: Results, folder: Path, stem: str = "") -> None:
         """Write the page, the JSON file of ``facts`` and the figures; ``stem`` names them, by default the study does.
@@ -175,7 +181,7 @@ class Study:
         stem = f"{self.name}-quick" if quick else self.name
         before = read_committed(output / f"{stem}.json", self.comparisons) if check else {}
         facts: Results = json.loads(json.dumps(measure()))  # as read from the file
-        print(*self.lines(facts), sep="\n")
+        print(*(self.lines(facts) if self.lines else row_lines(self.comparisons(facts))), sep="\n")
         if check:
             return report_lost(before, self.comparisons(facts))
         self.write(facts, output, stem)
@@ -194,8 +200,11 @@ def read_data(path: Path, form: Any) -> Any:
         raise ConfigError(f"{path}: {first_error(error)}; correct the file") from None
 
 
-def committed(oracle: str, what: str) -> Path:
-    """Return the folder ``oracle`` of the clone that this code runs from; ``what`` it holds is for the error.
+def committed(oracle: str, what: str, source: str) -> Path:
+    """Print the ``source`` of the folder ``oracle`` of the clone that this code runs from, and return the folder.
+
+    Args:
+        what: what the folder holds, for the error.
 
     Raises:
         ConfigError: this code runs from no clone.
@@ -206,4 +215,5 @@ def committed(oracle: str, what: str) -> Path:
             f"DIR: found none, and {oracle} is in a clone of the repository alone; name a folder of {what}, or run "
             "this in a clone"
         )
+    print(f"{oracle}: {source}")
     return folder

@@ -39,14 +39,14 @@ COMMANDS: dict[str, str] = {
     "plan placement": "mezzotint.sim.plan.placement_command:placement",
     "reproduce": "mezzotint.sim.papers.scorecard.command:compare",
     "reproduce addons": "mezzotint.sim.papers.addons:compare",
-    "reproduce apart": "mezzotint.sim.papers.apart.command:compare",
+    "reproduce apart": "mezzotint.sim.papers.apart:compare",
     "reproduce autoscaling": "mezzotint.sim.papers.autoscaling.study:compare",
     "reproduce cascade": "mezzotint.sim.papers.cascade:compare",
     "reproduce compositions": "mezzotint.sim.papers.compositions:compare",
-    "reproduce elastic": "mezzotint.sim.papers.elastic.command:compare",
-    "reproduce hardware": "mezzotint.sim.papers.hardware.command:replay",
-    "reproduce stages": "mezzotint.sim.papers.stages.command:compare",
-    "reproduce video": "mezzotint.sim.papers.video.command:replay",
+    "reproduce elastic": "mezzotint.sim.papers.elastic.study:compare",
+    "reproduce hardware": "mezzotint.sim.papers.hardware.study:compare",
+    "reproduce stages": "mezzotint.sim.papers.stages:compare",
+    "reproduce video": "mezzotint.sim.papers.video.study:replay",
 }
 """The words of each command -> its module and function; a module is imported when its command is called."""
 

@@ -1,1 +1,1 @@
-"""GF-DiT's simulator of elastic serving, compared with ours request by request."""
+"""`mezzotint reproduce elastic`: GF-DiT's simulator of elastic serving, compared with ours request by request."""

@@ -10,11 +10,8 @@ import pytest
 
 from mezzotint.sim.cli import main
 from mezzotint.sim.core.errors import ConfigError
-from mezzotint.sim.papers.video.page import draw
-from mezzotint.sim.papers.video.policies import policy_of
-from mezzotint.sim.papers.video.replay import FILE_S_PER_PIXEL, POLLING_S, STEP_SHARES, Machine, workload
-from mezzotint.sim.papers.video.results import make
-from mezzotint.sim.papers.video.rows import MEASURES, read_folder, statistics_of
+from mezzotint.sim.papers.video.logs import MEASURES, policy_of, read_folder, statistics_of
+from mezzotint.sim.papers.video.study import INPUTS, measure, replay_run, videos_of, workload
 from tests.conftest import ORACLES
 
 LOGS = ORACLES / "wan22_npu"
@@ -64,9 +61,7 @@ def folder(tmp_path: Path) -> Path:
     ],
 )
 def test_policy_is_known_by_its_words(words: str, system: str, beta: float | None, tails: str | None) -> None:
-    policy = policy_of(words)
-    assert policy is not None
-    settings = dict(word.split("=", 1) for word in policy.overrides)
+    settings = dict(word.split("=", 1) for word in policy_of(words).overrides)
     assert settings["system"] == system
     assert settings.get("group_policy.beta") == (None if beta is None else repr(beta))
     assert settings.get("group_policy.tails") == tails
@@ -80,15 +75,8 @@ def test_policy_is_known_by_its_words(words: str, system: str, beta: float | Non
     ],
 )
 def test_policy_with_a_word_that_is_not_known_is_none_of_ours(words: str) -> None:
-    assert policy_of(words) is None
-
-
-def test_unknown_policy_is_skipped_and_named(folder: Path) -> None:
-    """By file and row; the other rows are read."""
-    content = read_folder(folder)
-    why = "found the policy 'by lot', which is none that is known here"
-    assert content.skipped == [f"measured.csv: row 4: {why}"]
-    assert len(content.runs) == 3
+    with pytest.raises(ValueError, match="expected a policy that is known here"):
+        policy_of(words)
 
 
 def test_what_cannot_be_replayed_is_skipped_by_name_and_counted(
@@ -97,38 +85,50 @@ def test_what_cannot_be_replayed_is_skipped_by_name_and_counted(
     run = {"topology": "8xUSP1", "num_requests": 40, "rate_rps": 0.05, "policy": "super_p95"}
     wrong = ({"num_requests": "many"}, {"topology": "8 NPUs"}, {"topology": "4xUSP3"})
     write(folder / "more.csv", [run | each for each in wrong])
-    (folder / "8xusp1_n3_r0.05_tailgate.csv").write_text("request\n", encoding="utf-8")
-    (folder / "8xusp1_n3_r0.05_bylot.csv").write_text("request\n", encoding="utf-8")
+    request = {"size": "long", "queue": "tail", "backend": 0, "arrival_s_from_seed": 0, "central_wait_s": 0}
+    request |= {"request": "r", "preemptions": 0, "e2e_s": 9}
+    for policy in ("tailgate", "bylot"):
+        write(folder / f"8xusp1_n{1 + (policy == 'tailgate')}_r0.05_{policy}.csv", [request])
     (folder / "notes.csv").write_text("a,b\n1,2\n", encoding="utf-8")
     assert main(["reproduce", "video", str(folder), "-o", str(folder / "out")]) == 0
     lines = capsys.readouterr().out.splitlines()
-    skipped = [line for line in lines if line.startswith("skipped: ")]
+    skipped = [line.removeprefix("skipped: ") for line in lines if line.startswith("skipped: ")]
     expected = (
-        "8xusp1_n3_r0.05_bylot.csv: found the policy 'bylot', which",
-        "8xusp1_n3_r0.05_tailgate.csv: found 0 requests, expected 3 by its name",
-        "measured.csv: row 4: found the policy 'by lot'",
-        "more.csv: row 1, column num_requests: found 'many'",
-        "more.csv: row 2: found the topology '8 NPUs', expected one such as 4xUSP2",
+        "8xusp1_n1_r0.05_bylot.csv: its name, column policy: ",
+        "8xusp1_n2_r0.05_tailgate.csv: found 1 requests, expected 2 by its name",
+        "measured.csv: row 4, column policy: ",
+        "more.csv: row 1, column num_requests: ",
+        "more.csv: row 2, column topology: ",
         "notes.csv: neither a log by its name nor",
-        "4xUSP3, 40 at 0.05/s, super_p95: 4xUSP3, 40 at 0.05/s: found groups of 3 NPUs",
+        "4xUSP3, 40 at 0.05/s, super_p95: 4xUSP3, 40 at 0.05/s: found no size short on 3 NPUs",
     )
     for line, words in zip(skipped, expected, strict=True):
-        assert line.startswith(f"skipped: {words}")
+        assert line.startswith(words)
     assert "3 runs replayed, 7 skipped" in lines
-    page = (folder / "out" / "video.md").read_text(encoding="utf-8")
-    assert "7 of the folder's logs and rows could not be replayed:" in page
-    assert all(f"- {words}" in page for words in expected)
+    facts = json.loads((folder / "out" / "video.json").read_text(encoding="utf-8"))
+    assert facts["skipped"] == skipped
+    assert [run["policy"].split(",")[0] for run in facts["runs"]] == ["super_p95", "central pull", "central pull"]
+    assert len(facts["changes"]) == 2
+    assert sorted(path.name for path in (folder / "out").iterdir()) == ["video.json", "video.md", "video.svg"]
 
 
-def test_folder_of_which_nothing_can_be_replayed_is_refused(folder: Path) -> None:
-    (folder / "measured.csv").unlink()
-    run = {"num_requests": 40, "rate_rps": 0.05, "p95_s": 1.0}
-    write(folder / "measured.csv", [run | {"topology": "8xUSP1", "policy": "by lot"}])
-    with pytest.raises(ConfigError, match=r"found no run that can be replayed .*skipped measured.csv: row 1.*by lot"):
-        read_folder(folder)
-    write(folder / "measured.csv", [run | {"topology": "4xUSP3", "policy": "super_p95"}])
-    with pytest.raises(ConfigError, match=r"none of its runs can be replayed; the last is 4xUSP3"):
-        make(folder)
+@pytest.mark.parametrize(
+    ("file", "text", "message"),
+    [
+        ("measured.csv", "8xUSP1,40,0.05,by lot", r"found no run that can be replayed .*skipped measured.csv: row 1"),
+        ("measured.csv", "4xUSP3,40,0.05,super_p95", r"none of its runs can be replayed; the last is 4xUSP3"),
+        ("profiles.csv", "8x1,1,short", r"row 1, column width: field required"),
+        ("profiles.csv", "8x1,1,huge", r"row 1, column size: .*found 'huge'"),
+        ("profiles.csv", None, r"found no profile"),
+    ],
+)
+def test_folder_that_cannot_be_replayed_is_refused(folder: Path, file: str, text: str | None, message: str) -> None:
+    (folder / file).unlink()
+    head = "topology,usp_degree,size" if file == "profiles.csv" else "topology,num_requests,rate_rps,policy"
+    if text is not None:
+        (folder / file).write_text(f"{head}\n{text}\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match=message):
+        measure(folder)
 
 
 def test_percentiles_are_of_type_7() -> None:
@@ -148,63 +148,31 @@ def test_run_replays_from_its_own_log_without_error(folder: Path) -> None:
     """The log of a simulated run, replayed by its name and columns alone, gives that run again."""
     content = read_folder(folder)
     gate = next(run for run in content.runs if "gate" in run.policy.name)
-    machine, videos = Machine(content), Machine(content).videos(gate)
-    ours, (sizes, _) = machine.replay(gate), workload(gate.requests, gate.rate_rps)
-    assert ours.is_tail.sum() == 2
+    videos = videos_of(content, gate)
+    ours, (sizes, _) = replay_run(videos, gate), workload(gate.num_requests, gate.rate_rps)
+    assert ours["tail"].sum() == 2
     rows = []
     for number, size in enumerate(sizes):
-        served_s = PROFILE[size]
-        wait_s = max(0.0, ours.latency_s[number] - served_s - POLLING_S)
+        served_s, latency_s = PROFILE[size], ours["latency_s"][number]
+        wait_s = max(0.0, latency_s - served_s - INPUTS.polling_s)
         kept = {"dispatcher_wait_s": wait_s, "scheduler_wait_s": 0, "compute_s": served_s, "preemptions": 0}
-        queue = "tail" if ours.is_tail[number] else "normal"
+        queue = "tail" if ours["tail"][number] else "normal"
         asked = {"request": f"request-{number:05d}", "size": size, "queue": queue, "backend": 0}
-        at = {"arrival_s_from_seed": ours.arrival_s[number], "e2e_s": ours.latency_s[number]}
-        rows.append(asked | at | kept)
+        rows.append(asked | {"arrival_s_from_seed": ours["arrival_s"][number], "e2e_s": latency_s} | kept)
     write(folder / "8xusp1_n40_r0.05_tailgate.csv", rows)
-    facts = make(folder)
-    found = next(run for run in facts["runs"] if "each" in run)
-    assert draw(facts).axes[0].get_title(loc="left") == found["name"]
-    assert found["same_tails"]
-    assert found["rules_alone"]["same_starts"] == found["rules_alone"]["normals"] == 38
-    for error in (found["error"], found["rules_alone"]["error"]):
+    run = next(run for run in measure(folder)["runs"] if "each" in run)
+    assert run["same_tails"]
+    assert run["rules_alone"]["same_starts"] == run["rules_alone"]["normals"] == 38
+    for error in (run["error"], run["rules_alone"]["error"]):
         assert [error[name] for name in MEASURES] == pytest.approx([0.0] * 5, abs=1e-9)
-    file_s = FILE_S_PER_PIXEL * 1280 * 720 * 80
-    assert videos["long"].answer_s == pytest.approx(POLLING_S + file_s)
-
-
-def test_command_writes_page_data_and_figure(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out = folder / "out"
-    assert main(["reproduce", "video", str(folder), "-o", str(out)]) == 0
-    assert sorted(path.name for path in out.iterdir()) == ["video.json", "video.md", "video.svg"]
-    facts = json.loads((out / "video.json").read_text(encoding="utf-8"))
-    assert [run["policy"].split(",")[0] for run in facts["runs"]] == ["super_p95", "central pull", "central pull"]
-    assert len(facts["changes"]) == 2
-    assert max(map(len, (out / "video.md").read_text(encoding="utf-8").splitlines())) < 400
-    assert "super_p95: mean" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "message"),
-    [
-        ("profiles.csv", "topology,usp_degree,size\n8x1,1,short\n", "row 1, column width: Field required"),
-        ("profiles.csv", "topology,usp_degree,size\n8x1,1,huge\n", "row 1, column size: found 'huge'"),
-    ],
-)
-def test_wrong_file_is_refused_with_its_place(folder: Path, name: str, text: str, message: str) -> None:
-    (folder / name).write_text(text, encoding="utf-8")
-    with pytest.raises(ConfigError, match=message):
-        read_folder(folder)
-
-
-def test_folder_without_a_profile_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"found no profile"):
-        read_folder(tmp_path)
+    file_s = INPUTS.file_s_per_pixel * 1280 * 720 * 80
+    assert videos["long"].answer_s == pytest.approx(INPUTS.polling_s + file_s)
 
 
 @pytest.fixture(scope="module")
 def real() -> Mapping[tuple[object, ...], Mapping[str, Mapping[str, float]]]:
     """The results of the real folder, by machine, requests and policy; a log in place of its published row."""
-    runs = make(LOGS)["runs"]
+    runs = measure(LOGS)["runs"]
     return {(run["groups"], run["degree"], run["requests"], run["policy"]): run for run in reversed(runs)}
 
 
@@ -217,7 +185,7 @@ MAX_RISK = "central pull, beta 1, tails spread"
 def test_logged_sizes_arrivals_and_tails_follow_from_the_seed() -> None:
     for run in read_folder(LOGS).runs:
         if run.log:
-            sizes, arrivals = workload(run.requests, run.rate_rps)
+            sizes, arrivals = workload(run.num_requests, run.rate_rps)
             assert [row.size for row in run.log] == sizes
             assert [row.arrival_s for row in run.log] == pytest.approx(arrivals, abs=6e-4)
 
@@ -261,7 +229,7 @@ def test_preemptions_are_those_of_the_log(real: Mapping) -> None:
 def test_shares_of_the_steps_are_those_of_two_tails_in_the_log() -> None:
     """A tail takes a step from the end of one normal request on the NPUs to the begin of the next, which it delays."""
     run = next(run for run in read_folder(LOGS).runs if run.log and run.degree == 2)
-    videos = Machine(read_folder(LOGS)).videos(run)
+    videos = videos_of(read_folder(LOGS), run)
     seconds: list[list[float]] = []
     for group in {row.backend for row in run.log if row.queue == "tail"}:
         normal = [row for row in run.log if row.backend == group and row.queue == "normal"]
@@ -269,15 +237,15 @@ def test_shares_of_the_steps_are_those_of_two_tails_in_the_log() -> None:
         for row in sorted(normal, key=lambda row: row.arrival_s + row.wait_s):
             assert row.served_s is not None
             assert row.gpu_s is not None
-            waited_s = row.served_s - row.gpu_s - (videos[row.size].answer_s - POLLING_S)
+            waited_s = row.served_s - row.gpu_s - (videos[row.size].answer_s - INPUTS.polling_s)
             from_s = row.arrival_s + row.wait_s + waited_s
             if waited_s > 10.0:
                 steps_s.append(from_s - ends_s)
             ends_s = from_s + row.gpu_s
-        steps_s[0] -= Machine(read_folder(LOGS)).text_s
+        steps_s[0] -= videos["long"].text_s
         steps_s[-1] -= videos["long"].vae_s
         seconds.append(steps_s)
-    assert np.mean(seconds, axis=0) == pytest.approx(STEP_SHARES["long"], abs=0.06)
+    assert np.mean(seconds, axis=0) == pytest.approx(INPUTS.step_shares["long"], abs=0.06)
     assert np.ptp(seconds, axis=0).max() < 0.6, "both tails agree"
 
 
@@ -290,7 +258,7 @@ def test_with_its_own_steps_no_request_of_the_log_is_off_by_a_boundary(real: Map
 
 @pytest.mark.oracle
 def test_max_risk_on_the_schedulers_own_estimates_gains_little_or_loses_much() -> None:
-    changes = {(each["name"], each["policy"]): each for each in make(LOGS)["changes"]}
+    changes = {(each["name"], each["policy"]): each for each in measure(LOGS)["changes"]}
     few = changes["4xUSP2, 50 at 0.05/s", MAX_RISK]
     many = changes["4xUSP2, 100 at 0.03/s", MAX_RISK]
     assert few["measured"] == pytest.approx(-0.0007, abs=1e-4)

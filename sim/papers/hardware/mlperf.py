@@ -1,21 +1,25 @@
-"""Replay of an MLPerf submission: its server and arrivals, with the seconds per image as the only unknown."""
+"""MLPerf's server submissions, replayed: arrivals and server, with the seconds per image as the only unknown."""
 
 import tempfile
 from collections.abc import Mapping
 from functools import cache
 from math import ceil
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from annotated_types import Le
 from numpy.typing import NDArray
+from pydantic import AliasChoices, Field
+from pydantic.dataclasses import dataclass
 from scipy.optimize import brentq
 
 from mezzotint.backends.profile import Point as At
 from mezzotint.backends.profile import Profile
 from mezzotint.backends.profile import write as write_profile
+from mezzotint.settings.ranges import Count, Positive, Rate, Seconds, Seed, SomeSeconds
 from mezzotint.sim.core.errors import ConfigError
-from mezzotint.sim.papers.hardware.rows import QUANTILES, SCORED, Submission
+from mezzotint.sim.papers.rows import measured
 from mezzotint.sim.papers.runs import Point, composed
 from mezzotint.sim.plan.search import ClusterSearch, Outcome, Trial, run_searches
 from mezzotint.sim.run.config.settings import check
@@ -40,7 +44,64 @@ FIT_TOLERANCE = 1e-5
 SERVICE_TIME_CHANGES = (-0.03, -0.02, -0.01, 0.01, 0.02, 0.03)
 """Relative changes of the service time in the sensitivity analysis."""
 
+QUANTILES: Mapping[str, float] = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p97": 0.97, "p99": 0.99, "p999": 0.999}
+
+MEASURES = ("mean", *QUANTILES, "min", "max")
+"""Statistics of latency in a submission's log."""
+
+SCORED = ("p50", "p90", "p99", "p999", "max")
+"""Predicted measures of a submission; the mean is fitted."""
+
 Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """One run of MLPerf Inference's SDXL server scenario: its settings and its log, as in conf/data.
+
+    Attributes:
+        offline_images_per_s: of the same system, all GPUs together, in full batches; None if unknown.
+        schedule_rng_seed, target_qps, min_query_count, min_duration_s: of the load generator (traces/arrivals).
+        max_batch, batch_timeout_s: of the server; also read from the former columns batch_most and batch_limit_s.
+        scheduled_qps: rate that the generator issued.
+    """
+
+    round: str
+    division: str
+    submitter: str
+    system: str
+    accelerator: str
+    gpus: Annotated[Count, Le(100_000)]
+    max_batch: Annotated[Count, Le(4096), Field(validation_alias=AliasChoices("max_batch", "batch_most"))]
+    batch_timeout_s: Annotated[Seconds, Field(validation_alias=AliasChoices("batch_timeout_s", "batch_limit_s"))]
+    schedule_rng_seed: Seed
+    target_qps: Positive
+    min_query_count: Count
+    min_duration_s: Seconds
+    mean_s: SomeSeconds
+    p50_s: Seconds | None = None
+    p90_s: Seconds | None = None
+    p95_s: Seconds | None = None
+    p97_s: Seconds | None = None
+    p99_s: Seconds | None = None
+    p999_s: Seconds | None = None
+    min_s: Seconds | None = None
+    max_s: Seconds | None = None
+    offline_images_per_s: Rate | None = None
+    scheduled_qps: Rate | None = None
+    repo: str = ""
+    commit: str = ""
+    path: str = ""
+
+    @property
+    def name(self) -> str:
+        """Round, division, submitter and system, as MLCommons wants them cited."""
+        return f"{self.round}, {self.division}, {self.submitter}, {self.system}"
+
+    @property
+    def measured(self) -> dict[str, float]:
+        """Seconds by MEASURES, as far as the log has them."""
+        return measured(self, MEASURES)
 
 
 class Replay:
@@ -82,7 +143,7 @@ class Replay:
             "backend": base["backend"] | {"gpu": GPU, "folder": str(folder)},
         }
         self._trace: Trace | None = None
-        self.times_s = self.predicted_s = np.zeros(0)
+        self.scheduled_qps = 0.0
 
     def latencies_s(self, factor: float, gpus: int | None = None) -> Floats:
         """Return all latencies [s], ascending, if an image takes ``factor`` x ``base_s``.
@@ -93,39 +154,39 @@ class Replay:
         config = self._config if gpus is None else self._config | {"cluster": self._config["cluster"] | {"count": gpus}}
         run, latencies_s = run_config(config, factor, self._trace)
         self._trace = run.trace
-        self.times_s = np.asarray(run.engine.record.request_columns["arrival_s"], np.float64)
+        arrivals_s = run.engine.record.request_columns["arrival_s"]
+        self.scheduled_qps = (len(arrivals_s) - 1) / float(arrivals_s[-1] or 1.0)
         return np.sort(latencies_s)
 
-    def predict(self, factor: float, *, with_sensitivity: bool) -> dict[str, Any]:
-        """Return the prediction as JSON: seconds per image, latencies and errors.
+    def predict(self, factor: float, *, with_sensitivity: bool) -> tuple[dict[str, Any], Floats]:
+        """Return the prediction as JSON (seconds per image, latencies and errors), and all latencies [s], ascending.
 
         ``with_sensitivity`` adds p99 with changed service times. An error is predicted over measured, less one; None if
         it was not measured.
         """
-        self.predicted_s = self.latencies_s(factor)
-        latency_s, measured = summary(self.predicted_s), self.row.measured
-        return {
+        latencies_s, logged = self.latencies_s(factor), self.row.measured
+        latency_s = summary(latencies_s)
+        changes = SERVICE_TIME_CHANGES if with_sensitivity else ()
+        facts = {
             "image_s": factor * self.base_s,
             "latency_s": latency_s,
             "p99_with_service_moved_s": {
-                f"{share:+.0%}": summary(self.latencies_s(factor * (1 + share)))["p99"]
-                for share in SERVICE_TIME_CHANGES
-                if with_sensitivity
+                f"{share:+.0%}": summary(self.latencies_s(factor * (1 + share)))["p99"] for share in changes
             },
             "error": {
-                name: latency_s[name] / measured[name] - 1 if measured.get(name) else None for name in ("mean", *SCORED)
+                name: latency_s[name] / logged[name] - 1 if logged.get(name) else None for name in ("mean", *SCORED)
             },
         }
+        return facts, latencies_s
 
     def fit(self) -> float:
         """Return the factor at which the simulated mean, a continuous function of it, is the measured one.
 
         Raises ConfigError: no seconds per image give that mean.
         """
-        measured = self.row.measured["mean"]
 
         def excess_s(factor: float) -> float:
-            return float(self.latencies_s(factor).mean()) - measured
+            return float(self.latencies_s(factor).mean()) - self.row.mean_s
 
         low, high = 0.9, 1.1
         while excess_s(low) > 0 and low > 1e-3:
@@ -134,7 +195,7 @@ class Replay:
             low, high = high, high * 2
         if excess_s(low) > 0 or excess_s(high) < 0:
             raise ConfigError(
-                f"{self.row.name}: found no seconds per image that give a mean of {measured:g} s; "
+                f"{self.row.name}: found no seconds per image that give a mean of {self.row.mean_s:g} s; "
                 "check mean_s, target_qps, max_batch and batch_timeout_s"
             )
         return float(brentq(excess_s, low, high, rtol=FIT_TOLERANCE, xtol=FIT_TOLERANCE))
@@ -183,26 +244,25 @@ def replay_submission(row: Submission, *, with_sensitivity: bool = True) -> tupl
         ConfigError: the row cannot be replayed.
     """
     with tempfile.TemporaryDirectory() as folder:
-        replay = Replay(row, Path(folder))
-        factor = replay.fit()
-        unfitted = None if not row.offline_images_per_s else replay.predict(1.0, with_sensitivity=with_sensitivity)
-        fitted = replay.predict(factor, with_sensitivity=with_sensitivity)
-        planned = replay.planned_gpus(1.0) if row.offline_images_per_s else None
-    times_s = replay.times_s
+        replay, unfitted, planned = Replay(row, Path(folder)), None, None
+        fitted, latencies_s = replay.predict(replay.fit(), with_sensitivity=with_sensitivity)
+        if row.offline_images_per_s:
+            unfitted, _ = replay.predict(1.0, with_sensitivity=with_sensitivity)
+            planned = replay.planned_gpus(1.0)
     facts = {
         "name": row.name,
         "accelerator": row.accelerator,
         "gpus": row.gpus,
         "planned_gpus": planned,
-        "source": row.source,
+        "source": ", ".join((row.repo, row.commit, row.path)).strip(", "),
         "target_qps": row.target_qps,
-        "scheduled_qps": {"logged": row.scheduled_qps, "ours": (len(times_s) - 1) / float(times_s[-1] or 1.0)},
+        "scheduled_qps": {"logged": row.scheduled_qps, "ours": replay.scheduled_qps},
         "load": fitted["image_s"] * row.target_qps / row.gpus,
-        "measured_s": dict(row.measured),
+        "measured_s": row.measured,
         "fitted": fitted,
         "unfitted": unfitted,
     }
-    return facts, replay.predicted_s
+    return facts, latencies_s
 
 
 def summary(latencies_s: Floats) -> dict[str, float]:

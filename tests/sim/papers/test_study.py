@@ -1,0 +1,71 @@
+"""What every study does: files made from its content, and --check against the committed ones."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from mezzotint.sim.cli import main
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.papers.stages import STUDY as STAGES
+from mezzotint.sim.papers.study import Comparison, Study, committed, lost_rows, read_committed
+from results.make import STUDIES
+from tests.conftest import REPOSITORY
+
+WITHIN, OUTSIDE = Comparison("1", "1", True), Comparison("1", "2", False)
+
+
+@pytest.mark.parametrize("study", [study for study in STUDIES if study.name != "video"], ids=lambda study: study.name)
+def test_every_committed_file_has_rows_that_can_be_lost(study: Study) -> None:
+    rows = read_committed(REPOSITORY / "results" / f"{study.name}.json", study.comparisons)
+    within = [name for name, row in rows.items() if row.within_tolerance]
+    assert len(within) >= 3
+    for name in within:
+        (line,) = lost_rows(rows, {**rows, name: Comparison(rows[name].expected, "spoiled", False)})
+        assert line.startswith(f"{name}: no longer within tolerance: expected {rows[name].expected}, found spoiled")
+
+
+def test_only_rows_within_tolerance_can_be_lost() -> None:
+    assert lost_rows({"a": OUTSIDE, "b": WITHIN}, {"a": WITHIN, "b": WITHIN, "c": OUTSIDE}) == []
+    assert lost_rows({"a": OUTSIDE, "b": WITHIN}, {}) == ["b: was within tolerance, and the row is missing now"]
+
+
+def test_check_compares_with_the_file_and_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def rows(facts: dict) -> dict[str, Comparison]:
+        return {name: Comparison(**row) for name, row in facts["rows"].items()}
+
+    study = Study("stages", rows)  # by the name of a template
+    path = tmp_path / "stages.json"
+    path.write_text(json.dumps({"rows": {"a": asdict(WITHIN)}}))
+    assert study.reproduce(lambda: {"rows": {"a": asdict(WITHIN)}}, tmp_path, check=True) == 0
+    assert "a: expected 1, found 1\n1 of 1 rows within tolerance, 0 lost" in capsys.readouterr().out
+    assert study.reproduce(lambda: {"rows": {"a": asdict(OUTSIDE)}}, tmp_path, check=True) == 1
+    assert "a: no longer within tolerance: expected 1, found 2, before 1" in capsys.readouterr().err
+    assert [*tmp_path.iterdir()] == [path]
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"settings": [{}]}', '{"settings": 3}'])
+def test_file_of_another_study_is_refused(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "swiftdiffusion.json"
+    file.write_text(text)
+    with pytest.raises(ConfigError, match=r"swiftdiffusion.json: found no results of this study and version"):
+        read_committed(file, STAGES.comparisons)
+
+
+@pytest.mark.parametrize(
+    "study", ["", "hardware", "stages", "addons", "apart", "autoscaling", "cascade", "compositions", "elastic"]
+)
+def test_check_outside_a_clone_is_refused_before_any_run(
+    study: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["reproduce", *study.split(), "--check"]) == 2
+    assert "cannot be read (No such file or directory), and --check compares with it" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_outside_of_a_clone_the_folder_is_asked_for() -> None:
+    """No wheel has the folder of the tests."""
+    with pytest.raises(ConfigError, match=r"^DIR: found none, and tests/none is in a clone .* name a folder of tables"):
+        committed("tests/none", "tables", "made by nobody")
