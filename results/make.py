@@ -17,7 +17,7 @@ from mezzotint.sim.papers.compositions import page as compositions
 from mezzotint.sim.papers.elastic import page as elastic
 from mezzotint.sim.papers.hardware import page as hardware
 from mezzotint.sim.papers.scorecard import scorecard
-from mezzotint.sim.papers.scorecard.columns import read_columns
+from mezzotint.sim.papers.scorecard.rows import read_columns
 from mezzotint.sim.papers.stages import page as stages
 from mezzotint.sim.papers.video import page as video
 from mezzotint.sim.report.pages import write_page, write_study
@@ -45,8 +45,7 @@ def make(folder: Path) -> None:
         write_study(folder, name, _facts(name), page.render, page.draw)
     addons.write(folder, "addons", _facts("addons"))
     write_page(folder, "swiftdiffusion", (facts := _facts("swiftdiffusion")), stages.render(facts), {})
-    targets, columns = scorecard.load_study(None, quick=False), read_columns(FOLDER / "scorecard.json")
-    scorecard.write(scorecard.Scorecard(targets, columns, {}), folder, "scorecard")
+    scorecard.write(read_columns(FOLDER / "scorecard.json"), "in full", folder, "scorecard")
 
 
 def _facts(name: str) -> dict[str, object]:

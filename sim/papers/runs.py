@@ -33,6 +33,12 @@ from mezzotint.traces.table.trace import Trace
 
 Config = dict[str, Any]
 
+UNCOMPOSABLE = (ConfigError, HydraException, OmegaConfBaseException)
+"""What composing raises if a choice does not exist or does not go with another."""
+
+NOT_YET = "not simulated yet"
+"""Reason of a measure without runs."""
+
 
 @dataclass(frozen=True, slots=True)
 class Point:
@@ -62,7 +68,7 @@ def sweep(experiment: str, overrides: Sequence[str] = ()) -> list[Point]:
     chosen = [f"experiment={experiment}", *overrides]
     try:
         jobs = [[word.split("=", 1) for word in job] for job in points_of(chosen, sweep_config(chosen, OURS), OURS)]
-    except (ConfigError, HydraException, OmegaConfBaseException):
+    except UNCOMPOSABLE:
         return [Point(experiment, {}, tuple(chosen))]
     given = [word.partition("=")[0] for word in chosen]
     fixed = {key for key in given if all(f"{key}={dict(job)[key]}" in chosen for job in jobs)}
@@ -76,21 +82,13 @@ def sweep(experiment: str, overrides: Sequence[str] = ()) -> list[Point]:
     ]
 
 
-def trace_of(experiment: str, overrides: Sequence[str] = ()) -> Config | None:
-    """Return the settings of the trace of ``experiment``; None if the experiment does not compose."""
+def compose_part(part: str, experiment: str, overrides: Sequence[str] = ()) -> Config:
+    """Return the settings of ``part`` of ``experiment``, such as its trace; empty if it does not compose."""
     try:
-        found: Config = composed(Point(experiment, {}, (f"experiment={experiment}", *overrides)))["trace"]
-    except (ConfigError, HydraException, OmegaConfBaseException):
-        return None
-    return found
-
-
-def encoder_of(experiment: str) -> str | None:
-    """Return the class of the encoder of ``experiment``; None if it does not compose."""
-    try:
-        return str(composed(Point(experiment, {}, (f"experiment={experiment}",)))["encoder"]["_target_"])
-    except (ConfigError, HydraException, OmegaConfBaseException):
-        return None
+        settings: Config = composed(Point(experiment, {}, (f"experiment={experiment}", *overrides)))[part]
+    except UNCOMPOSABLE:
+        return {}
+    return settings
 
 
 def with_hits(point: Point, hits: Mapping[str, Sequence[str]]) -> Point:
@@ -100,7 +98,7 @@ def with_hits(point: Point, hits: Mapping[str, Sequence[str]]) -> Point:
     """
     try:
         config = composed(point)
-    except (ConfigError, HydraException, OmegaConfBaseException):
+    except UNCOMPOSABLE:
         return point
     added = () if config.get("hits") else hits.get(config["system"]["name"], ())
     return replace(point, overrides=(*point.overrides, *added))
@@ -160,7 +158,7 @@ class Runs:
     def __iter__(self) -> Iterator[Finished]:
         """Iterate over the runs. Raises Unmeasured, naming the command, if there is none or one of them failed."""
         if not self.outcomes:
-            raise Unmeasured("not simulated yet")
+            raise Unmeasured(NOT_YET)
         for point, outcome in self.outcomes:
             if isinstance(outcome, str):
                 raise Unmeasured(f"not simulated: {outcome} ({point.command})")
@@ -237,7 +235,7 @@ def finish(points: Sequence[Point], work: Path, jobs: int = 1, launcher: Launche
         try:
             config = composed(point)
             planned.append((point, work / digest(config), config))
-        except (ConfigError, HydraException, OmegaConfBaseException) as error:
+        except UNCOMPOSABLE as error:
             planned.append((point, work, _line(error)))
 
     def outcome(point: Point, folder: Path, config: Config | str) -> Finished | str | None:

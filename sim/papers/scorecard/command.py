@@ -67,10 +67,11 @@ def compare(
     if check and trace:
         raise ConfigError("--trace: does not go with --check, which compares the built-in trace alone; leave it out")
     from mezzotint.sim.papers.scorecard import page, scorecard  # importing what runs and draws takes a second
+    from mezzotint.sim.papers.scorecard.study import load_study
 
     stem = "scorecard-quick" if quick else "scorecard"
     before = output / f"{stem}.json"
-    study = scorecard.load_study(system, quick=quick)
+    study = load_study(system, quick=quick)
     committed = scorecard.read_comparisons(before, study) if check else {}
     made = scorecard.make(study, work, jobs, _traces(trace, name, encoder, only_trace), launcher)
     for error, commands in made.failed.items():
@@ -79,18 +80,18 @@ def compare(
     # an absent package leaves its rows not run
     failed = FAILED if any(INSTALL not in error for error in made.failed) else 0
     if check:
-        for each in made.columns:
-            print(f"{each.name}: {page.tally(each.rows)}")
+        for column in made.columns:
+            print(f"{column.name}: {page.tally(column.rows)}")
         return report_lost(committed, scorecard.comparisons(made.columns)) or failed
     full, dropped = scorecard.add_earlier_columns(made, before)
-    for column in dropped:
+    for name_dropped in dropped:
         print(
-            f"mezzotint: {before}: the column {column} comes from other code or settings; make it again with --trace",
+            f"mezzotint: {before}: the column {name_dropped} comes from other code or settings; make it again with --trace",
             file=sys.stderr,
         )
-    scorecard.write(full, output, stem)
-    for each in full.columns:
-        print(f"{each.name}: {page.tally(each.rows)}")
+    scorecard.write(full.columns, study.form, output, stem)
+    for column in full.columns:
+        print(f"{column.name}: {page.tally(column.rows)}")
     return failed
 
 
