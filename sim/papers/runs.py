@@ -212,14 +212,6 @@ def mean(values: Sequence[float]) -> float:
     return math.fsum(values) / len(values)
 
 
-def read_finished(point: Point, config: Config, folder: Path) -> Finished | None:
-    """Read the run in ``folder``; return None if it is missing or unfinished."""
-    try:
-        return Finished(point, config, folder, read_summary(folder))
-    except ConfigError:
-        return None
-
-
 def finish(points: Sequence[Point], work: Path, jobs: int = 1, launcher: Launcher = "joblib") -> Runs:
     """Run the unfinished points, and return the outcomes of all.
 
@@ -239,23 +231,19 @@ def finish(points: Sequence[Point], work: Path, jobs: int = 1, launcher: Launche
             planned.append((point, work, _line(error)))
 
     def outcome(point: Point, folder: Path, config: Config | str) -> Finished | str | None:
-        return config if isinstance(config, str) else read_finished(point, config, folder)
+        try:
+            return config if isinstance(config, str) else Finished(point, config, folder, read_summary(folder))
+        except ConfigError:  # missing or unfinished
+            return None
 
-    unfinished = {each[1]: each[2] for each in planned if not isinstance(each[2], str) and outcome(*each) is None}
-    errors = _run_all(unfinished, jobs, launcher)
-    return Runs(tuple((each[0], outcome(*each) or errors[each[1]]) for each in planned))
-
-
-def _run_all(unfinished: Mapping[Path, Config], jobs: int, launcher: Launcher) -> dict[Path, str]:
-    errors = {}
+    unfinished = {plan[1]: plan[2] for plan in planned if not isinstance(plan[2], str) and outcome(*plan) is None}
+    errors: dict[Path, str | None] = {}
     with tqdm(total=len(unfinished), unit="run", desc="scorecard", disable=None if unfinished else True) as bar:
         for batch in _batches(unfinished):
-            calls = [partial(_run, folder, unfinished[folder]) for folder in batch]
-            for folder, error in run_calls(calls, jobs, launcher):
+            for folder, error in run_calls([partial(_run, *run) for run in batch], jobs, launcher):
                 bar.update()
-                if error is not None:
-                    errors[folder] = error
-    return errors
+                errors[folder] = error
+    return Runs(tuple((plan[0], outcome(*plan) or errors[plan[1]] or "") for plan in planned))
 
 
 def _run(folder: Path, config: Config) -> tuple[Path, str | None]:
@@ -267,14 +255,17 @@ def _run(folder: Path, config: Config) -> tuple[Path, str | None]:
     return folder, None
 
 
-def _batches(unfinished: Mapping[Path, Config]) -> list[list[Path]]:
+def _batches(unfinished: Mapping[Path, Config]) -> list[list[tuple[Path, Config]]]:
     """Put one run of each trace, encoder and similarity first: it computes the similarities that the others read."""
     first: dict[str, Path] = {}
     for folder, config in unfinished.items():
         parts = [config["trace"], config["seed"], config["encoder"], config["search"], config.get("similarity")]
         first.setdefault(json.dumps(parts, sort_keys=True), folder)
     leading = list(first.values())
-    return [leading, [folder for folder in unfinished if folder not in leading]]
+    return [
+        [run for run in unfinished.items() if run[0] in leading],
+        [run for run in unfinished.items() if run[0] not in leading],
+    ]
 
 
 def _line(error: Exception) -> str:

@@ -79,20 +79,16 @@ def compare(
         print(f"mezzotint: cannot run {commands[0]}{more}: {error}", file=sys.stderr)
     # an absent package leaves its rows not run
     failed = FAILED if any(INSTALL not in error for error in made.failed) else 0
-    if check:
-        for column in made.columns:
-            print(f"{column.name}: {page.tally(column.rows)}")
-        return report_lost(committed, scorecard.comparisons(made.columns)) or failed
-    full, dropped = scorecard.add_earlier_columns(made, before)
-    for name_dropped in dropped:
-        print(
-            f"mezzotint: {before}: the column {name_dropped} comes from other code or settings; make it again with --trace",
-            file=sys.stderr,
-        )
-    scorecard.write(full.columns, study.form, output, stem)
-    for column in full.columns:
+    columns = made.columns
+    if not check:
+        columns, dropped = scorecard.add_earlier_columns(made, before)
+        for old in dropped:
+            wrong = f"the column {old} comes from other code or settings; make it again with --trace"
+            print(f"mezzotint: {before}: {wrong}", file=sys.stderr)
+        scorecard.write(columns, study.form, output, stem)
+    for column in columns:
         print(f"{column.name}: {page.tally(column.rows)}")
-    return failed
+    return failed if not check else report_lost(committed, scorecard.comparisons(columns)) or failed
 
 
 def _traces(traces: list[Path], names: list[str], encoders: list[str], only_trace: bool) -> "list[ColumnTrace]":

@@ -79,7 +79,7 @@ def follows_from(study: Study) -> str:
     return key.combined(key.arithmetic(), key.settings(), overrides)
 
 
-def add_earlier_columns(made: Scorecard, before: Path) -> tuple[Scorecard, list[str]]:
+def add_earlier_columns(made: Scorecard, before: Path) -> tuple[list[Column], list[str]]:
     """Add to ``made`` the columns that only the earlier scorecard ``before`` (its JSON) has, and judge them again.
 
     Returns:
@@ -90,7 +90,7 @@ def add_earlier_columns(made: Scorecard, before: Path) -> tuple[Scorecard, list[
     try:
         earlier = [column for column in read_columns(before) if column.name not in names]
     except ConfigError:  # no scorecard, or one of an earlier layout
-        return made, []
+        return made.columns, []
     now, columns, dropped = follows_from(study), list(made.columns), []
     for column in earlier:
         rows, systems = {row.id: row for row in column.rows}, {row.system for row in column.rows}
@@ -103,7 +103,7 @@ def add_earlier_columns(made: Scorecard, before: Path) -> tuple[Scorecard, list[
         again = [rejudge(rows[target.id], target, reasons[target.id]) for target in targets]
         columns.append(replace(column, rows=again))
     first = [trace.name for trace in BUILT_IN]
-    return replace(made, columns=sorted(columns, key=lambda column: [*first, column.name].index(column.name))), dropped
+    return sorted(columns, key=lambda column: [*first, column.name].index(column.name)), dropped
 
 
 def write(columns: Sequence[Column], form: str, folder: Path, name: str) -> None:

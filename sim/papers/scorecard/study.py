@@ -146,31 +146,25 @@ class Study:
         return points
 
 
-def load_content(path: Path, targets: Targets) -> Content:
-    """Read the entries of targets. Raises ConfigError as ``read_data``, and for an unknown id or word."""
+def load_content(path: Path) -> Content:
+    """Read how the targets are measured and explained. Raises ConfigError as ``read_data``."""
     content: Content = read_data(path, Content)
-    ids = {target.id for listed in targets.values() for target in listed}
     words: dict[str, str] = {}
-    rows = {}
-    name = ""
-    try:
-        for name, text in content.words.items():
-            words[name] = text.format(**words)
-        for name, entry in content.rows.items():
-            texts = {"fixed_by": entry.fixed_by.format(**words), "basis": entry.basis.format(**words)}
-            rows[name] = entry.model_copy(update=texts)
-    except KeyError as error:
-        raise ConfigError(f"{path}: {name}: found {{{error.args[0]}}}, expected a name of words; correct it") from None
-    for name in rows:
-        if name not in ids:
-            raise ConfigError(f"{path}: found {name}, expected a target's id; correct or remove it")
+    for name, text in content.words.items():
+        words[name] = text.format(**words)
+    rows = {
+        name: entry.model_copy(
+            update={"fixed_by": entry.fixed_by.format(**words), "basis": entry.basis.format(**words)}
+        )
+        for name, entry in content.rows.items()
+    }
     return content.model_copy(update={"rows": rows})
 
 
 def load_study(system: str | None, *, quick: bool) -> Study:
     """Load the project's targets of one system or all. Raises ConfigError: no such system, or a malformed file."""
     targets = load_targets(DATA / "targets.yaml")
-    content = load_content(DATA / "scorecard.yaml", targets)
+    content = load_content(DATA / "scorecard.yaml")
     if system is not None:
         if system not in targets:
             studies = ", ".join(words.partition(" ")[2] for words in COMMANDS if words.startswith("reproduce "))

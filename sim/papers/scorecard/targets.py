@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
 
-from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.papers.study import read_data
 
 Role = Literal["predict", "fit", "input", "order", "inconsistent"]
@@ -47,21 +46,6 @@ class Target(BaseModel):
     at_most: FiniteFloat | None = None
     needs: str = ""
 
-    @model_validator(mode="after")
-    def _consistent(self) -> "Target":
-        stated = [name for name in ("value", "at_least", "at_most") if getattr(self, name) is not None]
-        allowed = [name for name in ("rel_tol", "abs_tol") if getattr(self, name) is not None]
-        if self.role == "order" and stated + allowed:
-            raise ValueError(f"an ordering is true or false and has no {(stated + allowed)[0]}")
-        for names in (stated, allowed):
-            if len(names) > 1:
-                raise ValueError(f"{names[0]} and {names[1]} exclude each other")
-        if allowed and stated and stated[0] != "value":
-            raise ValueError(f"{allowed[0]} does not go with {stated[0]}, which is the limit itself")
-        if self.abs_tol is None and not all(self.values):
-            raise ValueError("a value of 0 needs abs_tol")
-        return self
-
     @property
     def values(self) -> list[float]:
         """The value as a list; empty if there is none."""
@@ -92,12 +76,6 @@ Targets = Mapping[str, list[Target]]
 
 
 def load_targets(path: Path) -> dict[str, list[Target]]:
-    """Read a file of targets, a list for each system. Raises ConfigError as ``read_data``, and for a repeated id."""
+    """Read a file of targets, a list for each system. Raises ConfigError as ``read_data``."""
     targets: dict[str, list[Target]] = read_data(path, dict[str, list[Target]])
-    seen: set[str] = set()
-    for system, listed in targets.items():
-        for target in listed:
-            if target.id in seen:
-                raise ConfigError(f"{path}: {system}: found the id {target.id} twice, expected unique ids; rename one")
-            seen.add(target.id)
     return targets

@@ -18,36 +18,42 @@ Imported = Annotated[ImportString[Callable[..., Any]], BeforeValidator(lambda na
 
 
 class Formula(BaseModel):
-    """A number of the runs' summaries, averaged over the runs with these choices.
+    """A number of each run with these choices, averaged over the runs.
 
     Attributes:
-        value: dotted key of the number.
+        value: dotted key of the number in the summary.
         per: dotted key of a number of the same run that divides it.
+        column: in place of ``value``, a column of requests.parquet; its mean, or its largest value if ``largest``.
         of: choices of the runs.
         over, below, minus: how other runs differ from them, null if not by this choice. The measure is then the number
             over that of the other runs, 1 - this ratio, or the difference of both.
         by: values of a choice, which give a number each; of several choices, each combination.
-        take: the largest or smallest of these numbers in place of all.
+        take: the largest, the smallest or the mean of these numbers in place of all.
+        exceeds: in place of the number, True if it is larger.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    value: str
+    value: str = ""
     per: str | None = None
+    column: str | None = None
+    largest: bool = False
     of: Choices = {}
     over: Choices | None = None
     below: Choices | None = None
     minus: Choices | None = None
     by: dict[str, list[str | int]] = {}
-    take: Literal["max", "min"] | None = None
+    take: Literal["max", "min", "mean"] | None = None
+    exceeds: float | None = None
 
-    def __call__(self, runs: Runs) -> float | list[float]:
+    def __call__(self, runs: Runs) -> Value:
         """Measure the number. Raises Unmeasured: a run failed, or lacks the number."""
-        combinations = [dict(zip(self.by, values, strict=True)) for values in product(*self.by.values())]
+        combinations: list[Choices] = [dict(zip(self.by, one, strict=True)) for one in product(*self.by.values())]
         numbers = [self._compare(runs, self.of | combination) for combination in combinations]
-        if self.take is not None:
-            return max(numbers) if self.take == "max" else min(numbers)
-        return numbers if self.by else numbers[0]
+        if self.by and self.take is None:
+            return numbers
+        number = max(numbers) if self.take == "max" else min(numbers) if self.take == "min" else mean(numbers)
+        return number if self.exceeds is None else number > self.exceeds
 
     def _compare(self, runs: Runs, choices: Choices) -> float:
         ours = self._mean(runs, choices)
@@ -64,6 +70,9 @@ class Formula(BaseModel):
         return mean([self._read(run) for run in runs.where(**chosen)])
 
     def _read(self, run: Finished) -> float:
+        if self.column is not None:
+            values = run.requests(self.column)[self.column].drop_null().to_numpy()
+            return float(values.max() if self.largest else values.mean())
         number = run.number(*self.value.split("."))
         return number if self.per is None else number / run.number(*self.per.split("."))
 

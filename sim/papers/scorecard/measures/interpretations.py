@@ -42,10 +42,13 @@ def interpret(runs: Runs) -> list[Interpretation]:
 
 
 def _interpret(reading: str, policy: str, runs: Runs) -> Interpretation:
-    at_sizes = {"of": {"eviction": policy}, "by": {"capacity": [*SIZES]}}
-    hit_rate = Formula(value="cache.hits", per="requests.arrived", **at_sizes)
+    def at_sizes(value: str, per: str | None = None) -> list[float]:
+        formula = Formula(value=value, per=per, of={"eviction": policy}, by={"capacity": [*SIZES]})
+        rounded: list[float] = round_value(formula(runs))
+        return rounded
+
     try:
-        found, saved = (round_value(of(runs)) for of in (hit_rate, Formula(value="cache.compute_saving", **at_sizes)))
+        hit_rate, saving = at_sizes("cache.hits", "requests.arrived"), at_sizes("cache.compute_saving")
     except Unmeasured as error:
         return Interpretation(reading, policy, None, None, str(error))
-    return Interpretation(reading, policy, found, saved)
+    return Interpretation(reading, policy, hit_rate, saving)

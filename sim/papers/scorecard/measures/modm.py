@@ -133,9 +133,3 @@ def only_others_lag(runs: Runs) -> bool:
         [lag(run) for run in runs.where(system=system)] for system in ("vanilla", "nirvana", "modm-quality")
     )
     return all(min(late) > LAG for late in (*vanilla, *nirvana)) and all(max(late) <= LAG for late in modm)
-
-
-def search_s(runs: Runs) -> float:
-    """Return the mean seconds of a search over 100,000 images."""
-    (run,) = runs.where(admission="cache-all", capacity=SIZES[-1])
-    return float(run.requests("search_s")["search_s"].to_numpy().mean())

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from mezzotint.backends.profiled import Profiled
-from mezzotint.sim.papers.runs import Finished, Runs, Unmeasured, mean
+from mezzotint.sim.papers.runs import Runs, Unmeasured, mean
+from mezzotint.sim.papers.scorecard.measures.formulas import Formula
 from mezzotint.sim.papers.scorecard.measures.rate_grids import POINTS, Curve, Floats, falls_below, grids
 from mezzotint.sim.papers.scorecard.verdict import Alternatives
 
@@ -125,50 +126,20 @@ def _over_pairs(measure: Callable[[str, int], Any], combine: Callable[[Any, Any]
     return Alternatives(np.concatenate(pairs))
 
 
-def batch_s(run: Finished) -> float:
-    """Return the seconds that the steps of a run's only batch took."""
-    return float(np.max(run.requests("denoise_s")["denoise_s"].to_numpy()))
-
-
-def batch_of_three_s(runs: Runs, model: str, sides: Sequence[int]) -> float:
-    """Return the seconds of the steps of a batch of three with these sides in pixels."""
-    wanted = sorted(sides)
-    for run in runs.where(models=model):
-        if sorted(shape[0] for shape in run.config["trace"]["shapes"]) == wanted:
-            return batch_s(run)
-    raise Unmeasured(f"no run of {model} at {wanted}")
-
-
-def large_over_small(runs: Runs) -> float:
-    """Return the time of three large images over that of three small ones."""
-    return batch_of_three_s(runs, "sdxl", [1024] * 3) / batch_of_three_s(runs, "sdxl", [512] * 3)
-
-
-def third_size_adds_time(runs: Runs) -> bool:
-    """Return True if a batch of all three sizes takes longer than one with more pixels of two sizes."""
-    return batch_of_three_s(runs, "sdxl", [512, 768, 1024]) > batch_of_three_s(runs, "sdxl", [768, 768, 1024])
-
-
-def patching_savings(runs: Runs, model: str) -> list[float]:
-    """Return the share of a mixed batch's time that patches save without reuse, for batches of 3, 6, 9 and 12."""
-
-    def seconds(batching: str, size: int) -> float:
-        (run,) = runs.where(models=model, batching=batching, feature_cache="none", requests=size)
-        return batch_s(run)
-
-    return [1 - seconds("patched", size) / seconds("same-size", size) for size in (3, 6, 9, 12)]
-
-
-def mean_patching_saving(runs: Runs) -> float:
-    """Return the mean of `patching_savings` over the batches and the models."""
-    return mean([mean(patching_savings(runs, model)) for model in MODELS])
-
-
 def saving_shrinks(runs: Runs) -> bool:
-    """Return True if the saving falls with the size of the batch, and is larger on SDXL at every size."""
-    sdxl, sd3 = (patching_savings(runs, model) for model in MODELS)
-    falls = all(np.diff(of).max() < 0 for of in (sdxl, sd3))
-    return falls and all(one > other for one, other in zip(sdxl, sd3, strict=True))
+    """Return True if the share of a mixed batch's time that patches save without reuse falls with the batch.
+
+    It is to be larger on SDXL at every size.
+    """
+    savings = Formula(
+        column="denoise_s",
+        largest=True,
+        of={"batching": "patched", "feature_cache": "none"},
+        below={"batching": "same-size"},
+        by={"models": [*MODELS], "requests": [3, 6, 9, 12]},
+    )(runs)
+    sdxl, sd3 = np.reshape(savings, (len(MODELS), -1))
+    return bool((np.diff([sdxl, sd3]) < 0).all() and (sdxl > sd3).all())
 
 
 def predictor_error(runs: Runs) -> float:
@@ -195,16 +166,11 @@ def reuses_more_by_patch(runs: Runs) -> bool:
         its = sorted(runs.where(models=model, feature_cache=cache), key=lambda run: run.point.choices["trace.shapes"])
         return [float(np.mean(run.requests("reused_share")["reused_share"].to_numpy())) for run in its]
 
-    (sdxl, sdxl_whole), (sd3, sd3_whole) = (
-        (reused(model, "patch-level"), reused(model, "whole-image")) for model in MODELS
-    )
-    pairs = zip((*sdxl, *sd3), (*sdxl_whole, *sd3_whole), strict=True)
-    return all(patch > whole for patch, whole in pairs) and min(sdxl) > max(sd3)
+    by_patch, whole = ([reused(model, cache) for model in MODELS] for cache in ("patch-level", "whole-image"))
+    return bool(np.all(np.array(by_patch) > np.array(whole))) and min(by_patch[0]) > max(by_patch[1])
 
 
 def step_ratios() -> list[float]:
     """Return each model's step time at 1024x1024 over that at 512x512, from its profile."""
     backend = Profiled("h100")
-    return [
-        backend.seconds("step", model, 1024, 1024) / backend.seconds("step", model, 512, 512) for model in MODELS
-    ]
+    return [backend.seconds("step", model, 1024, 1024) / backend.seconds("step", model, 512, 512) for model in MODELS]

@@ -38,12 +38,6 @@ def gustafson(serial: float, parallel: float, processors: int) -> float:
     return serial + parallel * processors
 
 
-def patched_after(runs: Runs) -> float:
-    """Return the mean number of steps before a LoRA is merged."""
-    (run,) = runs
-    return float(run.requests("patch_step")["patch_step"].drop_null().to_numpy().mean())
-
-
 def loading_share(runs: Runs) -> float:
     """Return the seconds of loading add-ons over those from start to image, of all requests."""
     (run,) = runs

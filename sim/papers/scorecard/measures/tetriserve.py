@@ -38,7 +38,8 @@ def of_mix(runs: Runs, mix: str, multiple: float) -> list[Finished]:
 
 def share(runs: Runs, mix: str, multiple: float = 1.0, **choices: str | int) -> float:
     """Return the share of requests in time of the runs with these choices, averaged over the seeds."""
-    return mean([1 - run.number("slo", "own", "violation_rate") for run in of_mix(runs.where(**choices), mix, multiple)])
+    chosen = of_mix(runs.where(**choices), mix, multiple)
+    return mean([1 - run.number("slo", "own", "violation_rate") for run in chosen])
 
 
 def latencies_s(runs: Runs, mix: str, multiple: float) -> list[float]:
