@@ -14,13 +14,12 @@ from mezzotint.sim.papers.runs import Finished, Point, Runs, Unmeasured
 from mezzotint.sim.papers.scorecard.measures.patchedserve import (
     at_moderate_load,
     gains_by_scheduling,
-    large_over_small,
     leads_on_several_gpus,
     load_over_baselines,
     over_nirvana,
     predictor_error,
-    step_ratio,
-    third_size_adds_time,
+    saving_shrinks,
+    step_ratios,
 )
 from mezzotint.sim.papers.scorecard.measures.rate_grids import ENDS, STARTS
 
@@ -75,8 +74,8 @@ def test_satisfaction_over_nirvana_is_averaged_over_rates_and_models() -> None:
 def test_moderate_load_is_the_lower_half_of_a_grid_on_the_worse_model() -> None:
     """On SD3 a hundredth is lost for each request a minute, so the share at a rate tells which rate it is."""
     found = at_moderate_load(figure11({}, {"patchedserve": {0: 1.0, 100: 0.0}}))
-    assert found.lowest() == pytest.approx(1 - 0.50 * (0.5 + 0.5 * 4 / 9))  # the fifth of ten rates from 25 to 50
-    assert found.highest() == pytest.approx(1 - 0.01 * (0.1 + 0.9 * 1 / 4))  # the second of five from 0.1 to 1
+    assert found.values.min() == pytest.approx(1 - 0.50 * (0.5 + 0.5 * 4 / 9))  # the fifth of ten rates from 25 to 50
+    assert found.values.max() == pytest.approx(1 - 0.01 * (0.1 + 0.9 * 1 / 4))  # the second of five from 0.1 to 1
 
 
 def test_a_load_is_read_only_from_grids_that_cross_each_share() -> None:
@@ -128,30 +127,24 @@ def test_nobody_is_ahead_on_several_gpus_and_distrifusion_is_for_light_loads() -
 
 
 def test_profiles_have_the_published_step_ratio() -> None:
-    assert [step_ratio(model) for model in ("sdxl", "sd3-medium")] == pytest.approx([1.3, 2.4])
+    assert step_ratios() == pytest.approx([1.3, 2.4])
 
 
-def batch(folder: Path, sides: tuple[int, ...], steps_s: float, model: str = "sdxl") -> tuple[Point, Finished]:
-    """A run of one batch of images with these sides and step times."""
-    folder.mkdir()
-    pq.write_table(pa.table({"denoise_s": [steps_s / 2, steps_s]}), folder / "requests.parquet")
-    point = Point("patchedserve-figure5", {"models": model}, ())
-    return point, Finished(point, {"trace": {"shapes": [[side, side] for side in sides]}}, folder, {"system": ""})
-
-
-def test_batches_of_three_are_identified_by_their_sizes_in_any_order(tmp_path: Path) -> None:
-    made = [
-        batch(tmp_path / "large", (1024, 1024, 1024), 9.0),
-        batch(tmp_path / "other", (512, 512, 512), 1.0, "sd3-medium"),
-        batch(tmp_path / "small", (512, 512, 512), 2.0),
-        batch(tmp_path / "mixed", (1024, 512, 768), 5.0),
-    ]
-    assert large_over_small(Runs(tuple(made))) == 4.5
-    for seconds, counts in ((4.9, True), (5.0, False)):
-        more = batch(tmp_path / f"{seconds}", (1024, 768, 768), seconds)
-        assert third_size_adds_time(Runs((*made, more))) is counts
-    with pytest.raises(Unmeasured, match=r"no run of sdxl at \[768, 768, 1024\]"):
-        third_size_adds_time(Runs(tuple(made)))
+@pytest.mark.parametrize(("sd3", "shrinks"), [((0.3, 0.25, 0.2, 0.1), True), ((0.3, 0.45, 0.2, 0.1), False)])
+def test_saving_shrinks_if_it_falls_with_the_batch_on_both_models(
+    tmp_path: Path, sd3: tuple[float, ...], shrinks: bool
+) -> None:
+    made = []
+    for model, savings in (("sdxl", (0.5, 0.46, 0.3, 0.2)), ("sd3-medium", sd3)):
+        for requests, saving in zip(("3", "6", "9", "12"), savings, strict=True):
+            for batching, seconds in (("same-size", 10.0), ("patched", 10.0 * (1 - saving))):
+                folder = tmp_path / f"{model}{requests}{batching}"
+                folder.mkdir()
+                pq.write_table(pa.table({"denoise_s": [seconds / 2, seconds]}), folder / "requests.parquet")
+                choices = {"models": model, "trace.requests": requests, "batching": batching, "feature_cache": "none"}
+                point = Point("patchedserve-figure14", choices, ())
+                made.append((point, Finished(point, {}, folder, {"system": ""})))
+    assert saving_shrinks(Runs(tuple(made))) is shrinks
 
 
 def test_predictor_error_needs_a_learned_predictor() -> None:

@@ -144,7 +144,9 @@ def test_failed_experiment_affects_only_its_own_rows(tmp_path: Path) -> None:
     entries = ENTRIES | {
         "A2": Entry(measure=latency_s("nirvana"), experiments=("no-such-figure",), ground="trial"),
         "A3": Entry(measure=FASTER, experiments=(TABLE2,), ground="trial"),
-        "A4": Entry(measure=Formula(value="cache.hits", of={"system": "vanilla"}), experiments=(COSTS,), ground="trial"),
+        "A4": Entry(
+            measure=Formula(value="cache.hits", of={"system": "vanilla"}), experiments=(COSTS,), ground="trial"
+        ),
     }
     targets = {"one": [*TARGETS["one"][:3], Target(id="A4", what="hits", role="predict", value=1.0)]}
     refused = (*SMALL, "system=nirvana", "cluster=l20", "models=sdxl")

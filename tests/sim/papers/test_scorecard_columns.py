@@ -29,7 +29,9 @@ TARGETS = {
     ]
 }
 ENTRIES = {
-    "A1": Entry(measure=Formula(value="latency_s.mean", of={"system": "vanilla"}), experiments=(COSTS,), ground="trial"),
+    "A1": Entry(
+        measure=Formula(value="latency_s.mean", of={"system": "vanilla"}), experiments=(COSTS,), ground="trial"
+    ),
     "A2": Entry(
         measure=Formula(value="latency_s.mean", of={"system": "nirvana"}),
         experiments=(COSTS,),
@@ -168,7 +170,9 @@ def test_every_reading_is_a_point_of_its_experiment() -> None:
     ]
     readings = interpret(runs.Runs(tuple(failed)))
     assert len(readings) == sum(len(policies) for _, _, policies in READINGS)
-    assert all(reading.hit_rate is None and f"{reading.policy} failed" in (reading.reason or "") for reading in readings)
+    assert all(
+        reading.hit_rate is None and f"{reading.policy} failed" in (reading.reason or "") for reading in readings
+    )
 
 
 def test_the_mechanism_declares_the_hits_of_the_systems_that_have_them() -> None:

@@ -48,7 +48,9 @@ def test_every_entry_has_a_target_and_its_experiments_a_quick_form() -> None:
     quick = load_study(None, quick=True)
     named = {name for entry in quick.entries.values() for name in entry.experiments}
     assert named <= set(quick.overrides)
-    assert all("fitted" in STUDY.entry(target.id).fixed_by for target in STUDY.targets["nirvana"] if target.role == "fit")
+    assert all(
+        "fitted" in STUDY.entry(target.id).fixed_by for target in STUDY.targets["nirvana"] if target.role == "fit"
+    )
 
 
 def test_each_tolerance_has_an_origin() -> None:

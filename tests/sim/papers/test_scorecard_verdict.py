@@ -69,7 +69,12 @@ def test_fits_and_inputs_are_never_scored(value: float, ours: float) -> None:
 
 
 def test_unsimulated_target_is_not_run_unless_an_input() -> None:
-    for role, verdict in (("predict", "not run"), ("fit", "input"), ("input", "input"), ("inconsistent", "inconsistent")):
+    for role, verdict in (
+        ("predict", "not run"),
+        ("fit", "input"),
+        ("input", "input"),
+        ("inconsistent", "inconsistent"),
+    ):
         assert judge(target(role, value=1.0), None) == (None, verdict)
     assert judge(target("order"), None) == (None, "not run")
     assert [judge(target("order"), ours).verdict for ours in (True, False)] == ["within tolerance", "outside"]
@@ -111,7 +116,9 @@ def test_typical_value_is_the_median_of_each_number() -> None:
         (target("order"), [True, False, False, False], 0.25),
     ],
 )
-def test_row_is_within_tolerance_if_at_least_half_of_its_alternatives_are(of: Target, values: Any, share: float) -> None:
+def test_row_is_within_tolerance_if_at_least_half_of_its_alternatives_are(
+    of: Target, values: Any, share: float
+) -> None:
     alternatives = Alternatives(np.array(values))
     spread = alternatives.spread(of)
     assert spread.share == pytest.approx(share, abs=1e-6)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from mezzotint.sim.papers.runs import Finished, Point, Runs, Unmeasured
-from mezzotint.sim.papers.scorecard.measures.tetriserve import MEASURES, share
+from mezzotint.sim.papers.scorecard.measures.tetriserve import gain, is_first, share
 
 
 def run(
@@ -25,8 +25,8 @@ def test_share_is_the_mean_over_the_seeds_of_one_mix_and_scale() -> None:
             run("tetriserve-table3", 0.1, system="tetriserve"),
         )
     )
-    assert MEASURES["T3a"](runs) == pytest.approx(0.4)
-    assert MEASURES["T3e"](runs) == pytest.approx(0.1)
+    assert share(runs, "uniform", system="rssp") == pytest.approx(0.4)
+    assert share(runs, "skewed", system="rssp") == pytest.approx(0.1)
     with pytest.raises(Unmeasured, match=r"no run of the uniform mix at 1\.5 times the deadlines"):
         share(runs, "uniform", 1.5)
 
@@ -44,6 +44,6 @@ def compared(tetriserve: float, xdit: float) -> Runs:
 
 
 def test_first_is_ahead_of_every_fixed_degree_at_every_scale() -> None:
-    assert MEASURES["T7-uniform"](compared(0.4, 0.5)) is True
-    assert MEASURES["T7-uniform"](compared(0.6, 0.5)) is False
-    assert MEASURES["T7a"](compared(0.4, 0.5)) == pytest.approx(1.2)
+    assert is_first(compared(0.4, 0.5), "uniform")
+    assert not is_first(compared(0.6, 0.5), "uniform")
+    assert gain(compared(0.4, 0.5), "uniform", 1.1) == pytest.approx(1.2)

@@ -1,0 +1,130 @@
+"""Measures as formulas, and NIRVANA's functions: on made-up summaries and on a small real run."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from mezzotint.sim.papers.runs import Finished, Point, Runs, Unmeasured
+from mezzotint.sim.papers.scorecard.measures.formulas import Formula
+from mezzotint.sim.papers.scorecard.measures.nirvana import (
+    CAPACITIES,
+    LONG_PROMPT,
+    has_lcbfu_highest_saving,
+    requests_at_a_hole,
+    search_s,
+    served_at,
+    similarity_of_hits,
+)
+from mezzotint.sim.run.simulate import write
+from tests.sim.lab import configured, simulated
+
+
+def run(experiment: str = "one", folder: Path = Path("nowhere"), **choices: Any) -> tuple[Point, Finished]:
+    summary = {key: choices.pop(key) for key in ("cache", "latency_s") if key in choices}
+    point = Point(experiment, {f"a.{name}": str(value) for name, value in choices.items()}, ())
+    return point, Finished(point, {}, folder, {"system": "s", "requests": {"arrived": 100}, **summary})
+
+
+def latencies(*runs: tuple[str, int, float]) -> Runs:
+    """Runs by system and size, with their mean latency and half of that as median."""
+    return Runs(tuple(run(system=system, size=size, latency_s={"mean": s, "p50": s / 2}) for system, size, s in runs))
+
+
+@pytest.mark.parametrize(
+    ("formula", "expected"),
+    [
+        ({"of": {"system": "a", "size": 1}}, 3.0),  # the mean over replicas
+        ({"of": {"system": "a", "size": 1}, "per": "latency_s.p50"}, 2.0),
+        ({"of": {"system": "a", "size": 1}, "over": {"system": "b"}}, 0.5),
+        ({"of": {"system": "a", "size": 1}, "below": {"system": "b"}}, 0.5),
+        ({"of": {"system": "a", "size": 1}, "minus": {"system": "b"}}, -3.0),
+        ({"of": {"system": "a", "size": 2}, "over": {"system": "c", "size": None}}, 0.5),
+        ({"of": {"system": "a"}, "by": {"size": [2, 1]}}, [5.0, 3.0]),
+        ({"by": {"system": ["a", "b"], "size": [1, 2]}}, [3.0, 5.0, 6.0, 8.0]),
+        ({"of": {"system": "a"}, "by": {"size": [2, 1]}, "take": "max"}, 5.0),
+        ({"of": {"system": "a"}, "by": {"size": [2, 1]}, "take": "min"}, 3.0),
+        ({"of": {"system": "a"}, "by": {"size": [2, 1]}, "take": "mean"}, 4.0),
+        ({"of": {"system": "b", "size": 1}, "over": {"system": "a"}, "exceeds": 2}, False),
+        ({"of": {"system": "b", "size": 1}, "over": {"system": "a"}, "exceeds": 1}, True),
+        ({"of": {"experiment": "other"}}, 7.0),
+    ],
+)
+def test_formula_selects_compares_and_combines(formula: Mapping[str, Any], expected: Any) -> None:
+    of_one = latencies(("a", 1, 2.0), ("a", 1, 4.0), ("a", 2, 5.0), ("b", 1, 6.0), ("b", 2, 8.0), ("c", 3, 10.0))
+    runs = Runs((*of_one.outcomes, run("other", latency_s={"mean": 7.0})))
+    measured = Formula(value="latency_s.mean", **formula)(runs if "experiment" in str(formula) else of_one)
+    assert measured == pytest.approx(expected)
+
+
+def test_formula_of_a_column_takes_its_mean_or_largest_value(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"step_s": pa.array([1.0, None, 4.0])}), tmp_path / "requests.parquet")
+    runs = Runs((run(folder=tmp_path),))
+    assert Formula(column="step_s")(runs) == 2.5
+    assert Formula(column="step_s", largest=True)(runs) == 4.0
+
+
+def test_formula_without_runs_or_number_is_unmeasured() -> None:
+    with pytest.raises(Unmeasured, match=r"s has no cache\.hits"):
+        Formula(value="cache.hits")(latencies(("a", 1, 2.0)))
+    with pytest.raises(Unmeasured, match="not simulated yet"):
+        Formula(value="latency_s.mean", of={"system": "b"})(latencies(("a", 1, 2.0)))
+
+
+def test_share_at_k_is_of_all_requests() -> None:
+    """The paper's rates are of all requests, not of lookups."""
+    cache = {"lookups": 60, "hits": 50, "hit_share_by_k": {"25": 0.1}}
+    runs = Runs((run(system="nirvana", cache=cache),))
+    assert served_at(runs, "nirvana", "25") == pytest.approx(0.05)
+    assert served_at(runs, "nirvana", "10") == 0
+
+
+def table3(changed: Mapping[tuple[str, int], Mapping[str, float]]) -> Runs:
+    """As in the paper except for ``changed``: 100 requests, LCBFU saves more, LRU hits more."""
+    runs = []
+    for policy, hits, saved in (("fifo", 60, 0.1), ("lru", 80, 0.15), ("lfu", 75, 0.15), ("lcbfu", 70, 0.2)):
+        for capacity in CAPACITIES:
+            cache = {"hits": hits, "compute_saving": saved, "holes": 4, "evictions": 9}
+            runs.append(run(eviction=policy, capacity=capacity, cache=cache | changed.get((policy, capacity), {})))
+    return Runs(tuple(runs))
+
+
+@pytest.mark.parametrize(
+    ("changed", "holds"),
+    [
+        ({}, True),
+        ({("lfu", CAPACITIES[0]): {"compute_saving": 0.9}}, True),
+        ({("lfu", CAPACITIES[2]): {"compute_saving": 0.2}}, False),
+        ({("fifo", CAPACITIES[2]): {"compute_saving": 0.3}}, False),
+        ({("lru", CAPACITIES[2]): {"hits": 70}}, False),
+    ],
+)
+def test_lcbfu_saving_order_is_judged_at_150k_items(changed: Any, holds: bool) -> None:
+    assert has_lcbfu_highest_saving(table3(changed)) is holds
+
+
+def test_holes_are_counted_only_for_caches_that_evict() -> None:
+    never = {("lcbfu", capacity): {"holes": 0, "evictions": 0} for capacity in CAPACITIES[2:]}
+    assert requests_at_a_hole(table3(never)) == pytest.approx(0.04)
+    with pytest.raises(Unmeasured, match="nothing was evicted"):
+        requests_at_a_hole(table3({("lcbfu", capacity): {"evictions": 0} for capacity in CAPACITIES}))
+
+
+def test_prompt_lengths_and_search_times_are_read_from_the_run(tmp_path: Path) -> None:
+    words = ("system=nirvana", "cluster=a10g", "arrivals=closed", "trace.requests=400", "preload=100")
+    outcome = simulated(*words)
+    write(outcome, tmp_path)
+    point = Point("an-experiment", {"system": "nirvana"}, words)
+    finished = Finished(point, configured(*words), tmp_path, outcome.summary)
+    similar: dict[bool, list[float]] = {True: [], False: []}
+    trace = finished.trace()
+    asked = dict(zip(trace.table["request_id"].to_pylist(), trace.prompts().to_pylist(), strict=True))
+    for row in pq.read_table(tmp_path / "requests.parquet").to_pylist():
+        if row["source_id"] is not None:
+            similar[len(asked[row["request_id"]].split()) < LONG_PROMPT].append(row["similarity"])
+    for short, values in similar.items():
+        assert similarity_of_hits(finished, short=short) == pytest.approx(sum(values) / len(values))
+    assert search_s(Runs(((point, finished),))) == pytest.approx(0.1)
