@@ -11,7 +11,6 @@ from typing import Any
 
 import pyarrow as pa
 from hydra.errors import HydraException
-from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from tqdm import tqdm
 
@@ -23,6 +22,7 @@ from mezzotint.sim.metrics.summary_keys import number_at
 from mezzotint.sim.run.config.build import build
 from mezzotint.sim.run.config.compose import OURS
 from mezzotint.sim.run.config.compose import composed as compose
+from mezzotint.sim.run.config.options import resolved
 from mezzotint.sim.run.config.points import points as points_of
 from mezzotint.sim.run.config.points import sweep_config
 from mezzotint.sim.run.pool import Launcher, run_calls
@@ -109,10 +109,7 @@ def composed(point: Point) -> Config:
 
     Raises HydraException, OmegaConfBaseException: a choice does not exist or does not go with another.
     """
-    config = compose([*point.overrides, "run.dir=unnamed"])
-    plain = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
-    assert isinstance(plain, dict)
-    return {str(key): value for key, value in plain.items()}
+    return resolved(compose([*point.overrides, "run.dir=unnamed"]))
 
 
 class Unmeasured(Exception):

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.papers.runs import Point, Runs, sweep, with_hits
 from mezzotint.sim.papers.scorecard.columns import ColumnTrace, Layer
-from mezzotint.sim.papers.scorecard.measures.formulas import Formula, Function
+from mezzotint.sim.papers.scorecard.measures.formulas import Formula, Function, Ordering
 from mezzotint.sim.papers.scorecard.measures.interpretations import EXPERIMENTS as INTERPRETED
 from mezzotint.sim.papers.scorecard.targets import Target, Targets, load_targets
 from mezzotint.sim.papers.study import DATA, read_data
@@ -36,7 +36,7 @@ class Entry(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    measure: Formula | Function | list[Formula] | None = None
+    measure: Formula | Ordering | Function | list[Formula] | None = None
     experiments: tuple[str, ...] = ()
     fixed_by: str = ""
     basis: str = ""

@@ -9,11 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from mezzotint.sim.papers.runs import Finished, Point, Runs, Unmeasured
-from mezzotint.sim.papers.scorecard.measures.formulas import Formula
+from mezzotint.sim.papers.scorecard.measures.formulas import Formula, Ordering
 from mezzotint.sim.papers.scorecard.measures.nirvana import (
-    CAPACITIES,
     LONG_PROMPT,
-    has_lcbfu_highest_saving,
     requests_at_a_hole,
     search_s,
     served_at,
@@ -48,8 +46,8 @@ def latencies(*runs: tuple[str, int, float]) -> Runs:
         ({"of": {"system": "a"}, "by": {"size": [2, 1]}, "take": "max"}, 5.0),
         ({"of": {"system": "a"}, "by": {"size": [2, 1]}, "take": "min"}, 3.0),
         ({"of": {"system": "a"}, "by": {"size": [2, 1]}, "take": "mean"}, 4.0),
-        ({"of": {"system": "b", "size": 1}, "over": {"system": "a"}, "exceeds": 2}, False),
-        ({"of": {"system": "b", "size": 1}, "over": {"system": "a"}, "exceeds": 1}, True),
+        ({"of": {"system": "b", "size": 1}, "over": [{"system": "a"}, {"system": "c", "size": 3}]}, 0.6),
+        ({"of": {"system": "a", "size": 1}, "complement": True}, -2.0),
         ({"of": {"experiment": "other"}}, 7.0),
     ],
 )
@@ -82,35 +80,20 @@ def test_share_at_k_is_of_all_requests() -> None:
     assert served_at(runs, "nirvana", "10") == 0
 
 
-def table3(changed: Mapping[tuple[str, int], Mapping[str, float]]) -> Runs:
-    """As in the paper except for ``changed``: 100 requests, LCBFU saves more, LRU hits more."""
-    runs = []
-    for policy, hits, saved in (("fifo", 60, 0.1), ("lru", 80, 0.15), ("lfu", 75, 0.15), ("lcbfu", 70, 0.2)):
-        for capacity in CAPACITIES:
-            cache = {"hits": hits, "compute_saving": saved, "holes": 4, "evictions": 9}
-            runs.append(run(eviction=policy, capacity=capacity, cache=cache | changed.get((policy, capacity), {})))
-    return Runs(tuple(runs))
-
-
-@pytest.mark.parametrize(
-    ("changed", "holds"),
-    [
-        ({}, True),
-        ({("lfu", CAPACITIES[0]): {"compute_saving": 0.9}}, True),
-        ({("lfu", CAPACITIES[2]): {"compute_saving": 0.2}}, False),
-        ({("fifo", CAPACITIES[2]): {"compute_saving": 0.3}}, False),
-        ({("lru", CAPACITIES[2]): {"hits": 70}}, False),
-    ],
-)
-def test_lcbfu_saving_order_is_judged_at_150k_items(changed: Any, holds: bool) -> None:
-    assert has_lcbfu_highest_saving(table3(changed)) is holds
+def test_ordering_holds_if_every_number_is_larger() -> None:
+    runs = latencies(("a", 1, 3.0), ("a", 2, 5.0), ("b", 1, 2.0), ("b", 2, 4.0), ("c", 1, 2.0), ("c", 2, 5.0))
+    a, b, c = (Formula(value="latency_s.mean", of={"system": name}, by={"size": [1, 2]}) for name in "abc")
+    assert Ordering(larger=[(a, b)])(runs)
+    assert not Ordering(larger=[(a, c)])(runs), "equal is not larger"
+    assert not Ordering(larger=[(a, b), (b, c)])(runs)
 
 
 def test_holes_are_counted_only_for_caches_that_evict() -> None:
-    never = {("lcbfu", capacity): {"holes": 0, "evictions": 0} for capacity in CAPACITIES[2:]}
-    assert requests_at_a_hole(table3(never)) == pytest.approx(0.04)
+    evicts, never = {"holes": 4, "evictions": 9}, {"holes": 0, "evictions": 0}
+    runs = [run(eviction="lcbfu", cache=cache) for cache in (evicts, evicts, never)]
+    assert requests_at_a_hole(Runs(tuple(runs))) == pytest.approx(0.04)
     with pytest.raises(Unmeasured, match="nothing was evicted"):
-        requests_at_a_hole(table3({("lcbfu", capacity): {"evictions": 0} for capacity in CAPACITIES}))
+        requests_at_a_hole(Runs(tuple(runs[2:])))
 
 
 def test_prompt_lengths_and_search_times_are_read_from_the_run(tmp_path: Path) -> None:

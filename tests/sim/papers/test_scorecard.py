@@ -13,7 +13,7 @@ from mezzotint.sim.cli import main
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.papers import runs as runner
 from mezzotint.sim.papers.runs import NOT_YET
-from mezzotint.sim.papers.scorecard.measures.formulas import Formula
+from mezzotint.sim.papers.scorecard.measures.formulas import Formula, Ordering
 from mezzotint.sim.papers.scorecard.rows import UNEXPLAINED, Row
 from mezzotint.sim.papers.scorecard.scorecard import Scorecard, comparisons, make, read_comparisons, write
 from mezzotint.sim.papers.scorecard.study import Entry, Study
@@ -43,7 +43,7 @@ def latency_s(system: str) -> Formula:
     return Formula(value="latency_s.mean", of={"system": system})
 
 
-FASTER = Formula(value="latency_s.mean", of={"system": "vanilla"}, over={"system": "nirvana"}, exceeds=1)
+FASTER = Ordering(larger=[(latency_s("vanilla"), latency_s("nirvana"))])
 ENTRIES = {
     "A1": Entry(measure=latency_s("vanilla"), experiments=(COSTS,), ground="trial", reason="never shown"),
     "A2": Entry(measure=latency_s("nirvana"), experiments=(COSTS,), ground="trial"),

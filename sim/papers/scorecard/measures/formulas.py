@@ -4,6 +4,7 @@ from collections.abc import Callable
 from itertools import product
 from typing import Annotated, Any, Literal
 
+import numpy as np
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ImportString
 
 from mezzotint.sim.papers.runs import Finished, Runs, mean
@@ -24,12 +25,12 @@ class Formula(BaseModel):
         value: dotted key of the number in the summary.
         per: dotted key of a number of the same run that divides it.
         column: in place of ``value``, a column of requests.parquet; its mean, or its largest value if ``largest``.
+        complement: 1 - the number of each run.
         of: choices of the runs.
         over, below, minus: how other runs differ from them, null if not by this choice. The measure is then the number
-            over that of the other runs, 1 - this ratio, or the difference of both.
+            over that of the other runs (the largest of several), 1 - this ratio, or the difference of both.
         by: values of a choice, which give a number each; of several choices, each combination.
         take: the largest, the smallest or the mean of these numbers in place of all.
-        exceeds: in place of the number, True if it is larger.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -38,27 +39,27 @@ class Formula(BaseModel):
     per: str | None = None
     column: str | None = None
     largest: bool = False
+    complement: bool = False
     of: Choices = {}
-    over: Choices | None = None
+    over: Choices | list[Choices] | None = None
     below: Choices | None = None
     minus: Choices | None = None
     by: dict[str, list[str | int]] = {}
     take: Literal["max", "min", "mean"] | None = None
-    exceeds: float | None = None
 
-    def __call__(self, runs: Runs) -> Value:
+    def __call__(self, runs: Runs) -> float | list[float]:
         """Measure the number. Raises Unmeasured: a run failed, or lacks the number."""
         combinations: list[Choices] = [dict(zip(self.by, one, strict=True)) for one in product(*self.by.values())]
         numbers = [self._compare(runs, self.of | combination) for combination in combinations]
         if self.by and self.take is None:
             return numbers
-        number = max(numbers) if self.take == "max" else min(numbers) if self.take == "min" else mean(numbers)
-        return number if self.exceeds is None else number > self.exceeds
+        return max(numbers) if self.take == "max" else min(numbers) if self.take == "min" else mean(numbers)
 
     def _compare(self, runs: Runs, choices: Choices) -> float:
         ours = self._mean(runs, choices)
         if self.over is not None:
-            return ours / self._mean(runs, choices | self.over)
+            others = self.over if isinstance(self.over, list) else [self.over]
+            return ours / max(self._mean(runs, choices | other) for other in others)
         if self.below is not None:
             return 1 - ours / self._mean(runs, choices | self.below)
         return ours if self.minus is None else ours - self._mean(runs, choices | self.minus)
@@ -74,7 +75,21 @@ class Formula(BaseModel):
             values = run.requests(self.column)[self.column].drop_null().to_numpy()
             return float(values.max() if self.largest else values.mean())
         number = run.number(*self.value.split("."))
-        return number if self.per is None else number / run.number(*self.per.split("."))
+        if self.per is not None:
+            number /= run.number(*self.per.split("."))
+        return 1 - number if self.complement else number
+
+
+class Ordering(BaseModel):
+    """An ordering, true if the first formula of each pair gives a larger number than the second, one by one."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    larger: list[tuple[Formula, Formula]]
+
+    def __call__(self, runs: Runs) -> bool:
+        """Measure the ordering. Raises Unmeasured: a run failed, or lacks a number."""
+        return all(bool(np.greater(first(runs), second(runs)).all()) for first, second in self.larger)
 
 
 class Function(BaseModel):
@@ -94,13 +109,3 @@ class Function(BaseModel):
         """Measure the value. Raises Unmeasured: a run failed, or lacks what is measured."""
         measured: Value | Alternatives = self.function(*([runs] if self.runs else []), **self.arguments)
         return measured
-
-
-def hits(run: Finished) -> float:
-    """Return hits over all requests of the measured window; a predicted miss counts as a miss."""
-    return run.number("cache", "hits") / run.number("requests", "arrived")
-
-
-def hit_rate(runs: Runs, **choices: str | int) -> float:
-    """Return the mean of `hits` over the runs with these choices."""
-    return mean([hits(run) for run in runs.where(**choices)])

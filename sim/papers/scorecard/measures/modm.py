@@ -1,13 +1,11 @@
 """Measures of MoDM's evaluation (section 7, appendix) that no formula states."""
 
 from collections.abc import Sequence
-from itertools import pairwise
 
 import numpy as np
 import pyarrow.compute as pc
 
 from mezzotint.sim.papers.runs import Finished, Runs, Unmeasured
-from mezzotint.sim.papers.scorecard.measures.formulas import hit_rate
 from mezzotint.sim.papers.scorecard.measures.rate_grids import Curve, by_rate, falls_below
 
 SIZES = (1_000, 10_000, 100_000)
@@ -51,17 +49,6 @@ def stable_as_printed(runs: Runs) -> bool:
     return all(10 < rate <= 16 for rate in others) and grows_rpm(runs, "modm-quality") > 20
 
 
-def has_highest_hit_rate(runs: Runs) -> bool:
-    """Return True if at every size caching all images beats caching the large model's, and that beats NIRVANA."""
-    modm, nirvana = runs.of(["modm-figure9"]), runs.of(["modm-figure9-nirvana"])
-    return all(
-        hit_rate(modm, admission="cache-all", capacity=size)
-        > hit_rate(modm, admission="cache-large", capacity=size)
-        > hit_rate(nirvana, capacity=5 * size)
-        for size in SIZES
-    )
-
-
 def is_steady(runs: Runs) -> bool:
     """Return True if, in the two larger caches, each tenth of the requests has a hit rate near the mean."""
 
@@ -81,12 +68,6 @@ def fresh(runs: Runs) -> float:
     if not len(age_s):
         raise Unmeasured("no hit, or a trace without times of its own")
     return float(np.mean(age_s <= FRESH_S))
-
-
-def is_superlinear(runs: Runs) -> bool:
-    """Return True if the throughput per GPU rises with the number of GPUs."""
-    by_gpus = sorted((run.number("gpu", "count"), run.number("throughput_rpm")) for run in runs)
-    return all(more_rpm / more > rpm / gpus for (gpus, rpm), (more, more_rpm) in pairwise(by_gpus))
 
 
 def smallest_from_rpm(runs: Runs) -> float:

@@ -5,7 +5,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mezzotint.sim.papers.runs import Finished, Runs, Unmeasured, mean
-from mezzotint.sim.papers.scorecard.measures.formulas import hit_rate, hits
 
 CAPACITIES = (1_500, 15_000, 150_000, 1_500_000)
 """Items of Table 3's caches; a prompt has five."""
@@ -27,18 +26,10 @@ def served_at(runs: Runs, system: str, k: str) -> float:
 
     def share(run: Finished) -> float:
         is_used = k in (run.summary["cache"]["hit_share_by_k"] or {})
-        return hits(run) * run.number("cache", "hit_share_by_k", k) if is_used else 0.0
+        hit_rate = run.number("cache", "hits") / run.number("requests", "arrived")
+        return hit_rate * run.number("cache", "hit_share_by_k", k) if is_used else 0.0
 
     return mean([share(run) for run in runs.where(system=system)])
-
-
-def has_lcbfu_highest_saving(runs: Runs) -> bool:
-    """Return True if at 150k items LCBFU saves more than all other policies, and LRU has more hits than LCBFU."""
-    at_150k = runs.where(capacity=CAPACITIES[2])
-    fifo, lru, lfu, lcbfu = (
-        at_150k.where(eviction=policy).mean("cache", "compute_saving") for policy in ("fifo", "lru", "lfu", "lcbfu")
-    )
-    return lcbfu > max(fifo, lru, lfu) and hit_rate(at_150k, eviction="lru") > hit_rate(at_150k, eviction="lcbfu")
 
 
 def requests_at_a_hole(runs: Runs) -> float:

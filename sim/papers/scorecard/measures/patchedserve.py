@@ -159,17 +159,6 @@ def predictor_error(runs: Runs) -> float:
     return max(of(model) for model in MODELS)
 
 
-def reuses_more_by_patch(runs: Runs) -> bool:
-    """Return True if patches reuse more than whole images at every size, and SDXL more than SD3."""
-
-    def reused(model: str, cache: str) -> list[float]:
-        its = sorted(runs.where(models=model, feature_cache=cache), key=lambda run: run.point.choices["trace.shapes"])
-        return [float(np.mean(run.requests("reused_share")["reused_share"].to_numpy())) for run in its]
-
-    by_patch, whole = ([reused(model, cache) for model in MODELS] for cache in ("patch-level", "whole-image"))
-    return bool(np.all(np.array(by_patch) > np.array(whole))) and min(by_patch[0]) > max(by_patch[1])
-
-
 def step_ratios() -> list[float]:
     """Return each model's step time at 1024x1024 over that at 512x512, from its profile."""
     backend = Profiled("h100")
