@@ -18,10 +18,10 @@ from mezzotint.sim.papers.scorecard.measures.patchedserve import (
     load_over_baselines,
     over_nirvana,
     predictor_error,
-    saving_shrinks,
     step_ratios,
 )
 from mezzotint.sim.papers.scorecard.measures.rate_grids import ENDS, STARTS
+from mezzotint.sim.papers.scorecard.study import load_study
 
 Shares = Mapping[int, float]
 
@@ -98,11 +98,14 @@ def test_scheduling_pays_where_it_is_ahead_of_first_come_first_served_and_more_o
 
 
 def test_predictor_error_is_that_of_the_worse_model() -> None:
-    runs = [run("patchedserve-figure11", "patchedserve", 10, 1.0, 3.0)]
-    runs += [run("patchedserve-figure11-sd3", "patchedserve", 10, 1.0, error) for error in (4.0, 8.0)]
-    assert predictor_error(Runs(tuple(runs))) == 6.0
-    with pytest.raises(Unmeasured):
-        predictor_error(Runs(tuple(runs[:1])))
+    """The value of another assumption is no error of the predictor, and a missing model is no zero."""
+    outcomes = [run("patchedserve-figure11", "patchedserve", 10, 1.0, 3.0)]
+    outcomes += [run("patchedserve-figure11-sd3", "patchedserve", 10, 1.0, error) for error in (4.0, 8.0)]
+    assert predictor_error(Runs(tuple(outcomes))) == 6.0
+    point, finished = outcomes[1]
+    summary = {**finished.summary, "assumptions": [{"what": "switch time", "value": 3.0, "source": ""}]}
+    with pytest.raises(Unmeasured, match="no run of sd3-medium has a learnt predictor"):
+        predictor_error(Runs((outcomes[0], (point, replace(finished, summary=summary)))))
 
 
 def several(others: Mapping[str, Shares], last: Mapping[str, Shares] | None = None) -> Runs:
@@ -144,14 +147,5 @@ def test_saving_shrinks_if_it_falls_with_the_batch_on_both_models(
                 choices = {"models": model, "trace.requests": requests, "batching": batching, "feature_cache": "none"}
                 point = Point("patchedserve-figure14", choices, ())
                 made.append((point, Finished(point, {}, folder, {"system": ""})))
-    assert saving_shrinks(Runs(tuple(made))) is shrinks
-
-
-def test_predictor_error_needs_a_learned_predictor() -> None:
-    """The value of another assumption is no error of the predictor, and a missing model is no zero."""
-    runs = [run("patchedserve-figure11", "patchedserve", 10, 1.0), run("patchedserve-figure11", "patched-cache", 10, 1)]
-    for point, finished in [run("patchedserve-figure11-sd3", "patchedserve", 10, 1.0)]:
-        assumptions = [{"what": "switch time", "value": 3.0, "source": ""}]
-        runs.append((point, replace(finished, summary={**finished.summary, "assumptions": assumptions})))
-    with pytest.raises(Unmeasured, match="no run of sd3-medium has a learnt predictor"):
-        predictor_error(Runs(tuple(runs)))
+    entry = load_study("patchedserve", quick=False).entry("P6b")
+    assert entry.evaluate(Runs(tuple(made))) is shrinks

@@ -7,7 +7,6 @@ import numpy as np
 
 from mezzotint.backends.profiled import Profiled
 from mezzotint.sim.papers.runs import Runs, Unmeasured, mean
-from mezzotint.sim.papers.scorecard.measures.formulas import Formula
 from mezzotint.sim.papers.scorecard.measures.rate_grids import POINTS, Curve, Floats, falls_below, grids
 from mezzotint.sim.papers.scorecard.verdict import Alternatives
 
@@ -124,22 +123,6 @@ def _over_pairs(measure: Callable[[str, int], Any], combine: Callable[[Any, Any]
         sdxl, sd3 = (measure(model, points) for model in MODELS)
         pairs.append(combine(np.repeat(sdxl, len(sd3), axis=0), np.concatenate([sd3] * len(sdxl))))
     return Alternatives(np.concatenate(pairs))
-
-
-def saving_shrinks(runs: Runs) -> bool:
-    """Return True if the share of a mixed batch's time that patches save without reuse falls with the batch.
-
-    It is to be larger on SDXL at every size.
-    """
-    savings = Formula(
-        column="denoise_s",
-        largest=True,
-        of={"batching": "patched", "feature_cache": "none"},
-        below={"batching": "same-size"},
-        by={"models": [*MODELS], "requests": [3, 6, 9, 12]},
-    )(runs)
-    sdxl, sd3 = np.reshape(savings, (len(MODELS), -1))
-    return bool((np.diff([sdxl, sd3]) < 0).all() and (sdxl > sd3).all())
 
 
 def predictor_error(runs: Runs) -> float:
