@@ -10,25 +10,13 @@ from mezzotint.sim.papers.scorecard.scorecard import BUILT_IN
 from mezzotint.sim.papers.scorecard.study import load_study
 from mezzotint.sim.papers.scorecard.targets import load_targets
 
-IDS = {
-    "nirvana": "N01a N01b N01c N02a N02b N02c N02d N02e N03a N03b N03c N04a N04b N05 N09 N10a N10b N17 N18 N19a N19b "
-    "N07-fifo N07-lru N07-lfu N07-lcbfu N08-fifo N08-lru N08-lfu N08-lcbfu N07-most N08-most N08-order N12a N12b N16",
-    "modm": "M01 M02 M03 M04 M05 M06 M07 M08 M10 M11 M12 M13 M14 M15 M15b M16 M17 M18 M19 M20 M21 M22a M22b M22c M23 "
-    "M24 M26 M27 M30",
-    "patchedserve": "P1 P2 P3 P4 P5 P5b P6 P6b P9 P10 P11 P15",
-    "swiftdiffusion": "S1 S2 S3 S4 S5 S6 S7 S8 S13 S15 S16 S18 S21 S25 K1 K4",
-    "tetriserve": "T3a T3b T3c T3d T3e T3f T3g T3h T5a T5b T5c T5d T5e T5f T5g T5h T5i T5j T5k T5l T5-latency1 "
-    "T5-latency2 T5-latency3 T5-latency4 T5-order T7a T7b T7-uniform T7-skewed T7-rssp",
-}
-
 STUDY = load_study(None, quick=False)
 TARGETS = {target.id: target for listed in STUDY.targets.values() for target in listed}
 
 
-def test_every_target_of_every_system_is_present_once() -> None:
-    listed = {system: [target.id for target in targets] for system, targets in STUDY.targets.items()}
-    assert listed == {system: ids.split() for system, ids in IDS.items()}
-    assert len(TARGETS) == sum(map(len, listed.values()))
+def test_targets_of_five_systems_have_ids_of_their_own() -> None:
+    assert list(STUDY.targets) == ["nirvana", "modm", "patchedserve", "swiftdiffusion", "tetriserve"]
+    assert len(TARGETS) == sum(map(len, STUDY.targets.values()))
     assert sum(target.role in ("predict", "order") for target in TARGETS.values()) == 106
     assert list(load_study("modm", quick=False).targets) == ["modm"]
 
