@@ -237,9 +237,9 @@ def finish(points: Sequence[Point], work: Path, jobs: int = 1, launcher: Launche
     errors: dict[Path, str | None] = {}
     with tqdm(total=len(unfinished), unit="run", desc="scorecard", disable=None if unfinished else True) as bar:
         for batch in _batches(unfinished):
-            for folder, error in run_calls([partial(_run, *run) for run in batch], jobs, launcher):
+            for folder, failure in run_calls([partial(_run, *run) for run in batch], jobs, launcher):
                 bar.update()
-                errors[folder] = error
+                errors[folder] = failure
     return Runs(tuple((plan[0], outcome(*plan) or errors[plan[1]] or "") for plan in planned))
 
 

@@ -1,4 +1,4 @@
-"""What the scorecard compares: the papers' targets, each with its measure, layer, tolerance and reason of a miss."""
+"""The papers' targets, each with its measure, layer, tolerance and reason of a miss."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ COMPARE_TEXTS = ("nirvana",)
 
 
 class Entry(BaseModel):
-    """How one target is measured and explained.
+    """Measure and explanation of one target.
 
     Attributes:
         measure: None if nothing measures it yet; several formulas give a list.
