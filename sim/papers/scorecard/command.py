@@ -102,13 +102,17 @@ def _traces(traces: list[Path], names: list[str], encoders: list[str], only_trac
     if encoders and not traces:
         raise ConfigError("--encoder: found no trace whose prompts it compares; add --trace FILE")
     files = [path.expanduser().resolve() for path in traces]
-    names, built_in = [*names, *(path.stem for path in files[len(names) :])], [each.name for each in BUILT_IN]
+    names, built_in = [*names, *(path.stem for path in files[len(names) :])], [trace.name for trace in BUILT_IN]
     for name in names:
         if names.count(name) > 1 or name in built_in or not re.fullmatch(r"[\w.-]+( [\w.-]+)*", name):
             raise ConfigError(
                 f"--name: found the column {name!r}, expected each once, in letters, digits, dots, dashes and spaces, "
                 f"and none of {', '.join(built_in)}, the columns that need no trace"
             )
-    own = [ColumnTrace(name, path) for name, path in zip(names, files, strict=True)]
-    own += [ColumnTrace(f"{each.name} {encoder}", each.path, encoder=encoder) for each in own for encoder in encoders]
-    return own if only_trace else [*BUILT_IN, *own]
+    columns = [ColumnTrace(name, path) for name, path in zip(names, files, strict=True)]
+    columns += [
+        ColumnTrace(f"{column.name} {encoder}", column.path, encoder=encoder)
+        for column in columns
+        for encoder in encoders
+    ]
+    return columns if only_trace else [*BUILT_IN, *columns]

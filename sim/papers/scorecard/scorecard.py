@@ -70,7 +70,7 @@ def make(
 
 
 def _without_path(trace: ColumnTrace, listed: Sequence[T]) -> list[T]:
-    return [replace(each, reason=each.reason and trace.without_path(each.reason)) for each in listed]
+    return [replace(result, reason=result.reason and trace.without_path(result.reason)) for result in listed]
 
 
 def follows_from(study: Study) -> str:
@@ -138,8 +138,8 @@ def read_comparisons(before: Path, study: Study) -> dict[str, Comparison]:
     names, columns = [trace.name for trace in BUILT_IN], read_columns(before)
     built_in = [column for column in columns if column.name in names]
     if not built_in:
-        found, expected = ", ".join(column.name for column in columns), " and ".join(names)
-        raise ConfigError(f"{before}: found the columns {found}, expected {expected}; make it once without --check")
+        present, expected = ", ".join(column.name for column in columns), " and ".join(names)
+        raise ConfigError(f"{before}: found the columns {present}, expected {expected}; make it once without --check")
     return comparisons(
         [replace(column, rows=[row for row in column.rows if row.system in study.targets]) for column in built_in]
     )

@@ -58,7 +58,7 @@ class Target(BaseModel):
         """The paper's value or bound; True of an ordering, None if the numbers are in a file of their own."""
         if self.role == "order":
             return True
-        return next((each for each in (self.value, self.at_least, self.at_most) if each is not None), None)
+        return next((stated for stated in (self.value, self.at_least, self.at_most) if stated is not None), None)
 
     @property
     def tolerance(self) -> dict[str, float] | None:
