@@ -25,7 +25,7 @@ import pandas as pd
 
 import mezzotint
 from mezzotint.figures.palette import COLOURS, EDGE, GREY, STYLE, plain_numbers
-from mezzotint.sim.papers.scorecard.scorecard import load_study
+from mezzotint.sim.papers.scorecard.study import load_study
 
 # %% tags=["parameters"]
 quick = True  # some three minutes: shorter traces for Figures 6, 9 and 15, one seed and fewer rates by rate

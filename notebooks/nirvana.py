@@ -27,7 +27,7 @@ import pandas as pd
 
 import mezzotint
 from mezzotint.figures.palette import COLOURS, EDGE, STYLE, plain_numbers
-from mezzotint.sim.papers.scorecard.scorecard import load_study
+from mezzotint.sim.papers.scorecard.study import load_study
 
 # %% tags=["parameters"]
 quick = True  # 2,000 requests; False: the full form of 200,000

@@ -16,7 +16,7 @@ from mezzotint.sim.papers.compositions import STUDY as COMPOSITIONS
 from mezzotint.sim.papers.elastic.study import STUDY as ELASTIC
 from mezzotint.sim.papers.hardware.study import STUDY as HARDWARE
 from mezzotint.sim.papers.scorecard import scorecard
-from mezzotint.sim.papers.scorecard.columns import read_columns
+from mezzotint.sim.papers.scorecard.rows import read_columns
 from mezzotint.sim.papers.stages import STUDY as STAGES
 from mezzotint.sim.papers.video.study import STUDY as VIDEO
 
@@ -29,8 +29,7 @@ def make(folder: Path) -> None:
     """Write all pages, their data and their figures in ``folder``."""
     for study in STUDIES:
         study.write(json.loads((FOLDER / f"{study.name}.json").read_text(encoding="utf-8")), folder)
-    targets, columns = scorecard.load_study(None, quick=False), read_columns(FOLDER / "scorecard.json")
-    scorecard.write(scorecard.Scorecard(targets, columns, {}), folder, "scorecard")
+    scorecard.write(read_columns(FOLDER / "scorecard.json"), "in full", folder, "scorecard")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ from typing import Any
 
 import pyarrow as pa
 from hydra.errors import HydraException
-from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from tqdm import tqdm
 
@@ -23,6 +22,7 @@ from mezzotint.sim.metrics.summary_keys import number_at
 from mezzotint.sim.run.config.build import build
 from mezzotint.sim.run.config.compose import OURS
 from mezzotint.sim.run.config.compose import composed as compose
+from mezzotint.sim.run.config.options import resolved
 from mezzotint.sim.run.config.points import points as points_of
 from mezzotint.sim.run.config.points import sweep_config
 from mezzotint.sim.run.pool import Launcher, run_calls
@@ -32,6 +32,12 @@ from mezzotint.traces.sources import Source
 from mezzotint.traces.table.trace import Trace
 
 Config = dict[str, Any]
+
+UNCOMPOSABLE = (ConfigError, HydraException, OmegaConfBaseException)
+"""What composing raises if a choice does not exist or does not go with another."""
+
+NOT_YET = "not simulated yet"
+"""Reason of a measure without runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +68,7 @@ def sweep(experiment: str, overrides: Sequence[str] = ()) -> list[Point]:
     chosen = [f"experiment={experiment}", *overrides]
     try:
         jobs = [[word.split("=", 1) for word in job] for job in points_of(chosen, sweep_config(chosen, OURS), OURS)]
-    except (ConfigError, HydraException, OmegaConfBaseException):
+    except UNCOMPOSABLE:
         return [Point(experiment, {}, tuple(chosen))]
     given = [word.partition("=")[0] for word in chosen]
     fixed = {key for key in given if all(f"{key}={dict(job)[key]}" in chosen for job in jobs)}
@@ -76,21 +82,13 @@ def sweep(experiment: str, overrides: Sequence[str] = ()) -> list[Point]:
     ]
 
 
-def trace_of(experiment: str, overrides: Sequence[str] = ()) -> Config | None:
-    """Return the settings of the trace of ``experiment``; None if the experiment does not compose."""
+def compose_part(part: str, experiment: str, overrides: Sequence[str] = ()) -> Config:
+    """Return the settings of ``part`` of ``experiment``, such as its trace; empty if it does not compose."""
     try:
-        found: Config = composed(Point(experiment, {}, (f"experiment={experiment}", *overrides)))["trace"]
-    except (ConfigError, HydraException, OmegaConfBaseException):
-        return None
-    return found
-
-
-def encoder_of(experiment: str) -> str | None:
-    """Return the class of the encoder of ``experiment``; None if it does not compose."""
-    try:
-        return str(composed(Point(experiment, {}, (f"experiment={experiment}",)))["encoder"]["_target_"])
-    except (ConfigError, HydraException, OmegaConfBaseException):
-        return None
+        settings: Config = composed(Point(experiment, {}, (f"experiment={experiment}", *overrides)))[part]
+    except UNCOMPOSABLE:
+        return {}
+    return settings
 
 
 def with_hits(point: Point, hits: Mapping[str, Sequence[str]]) -> Point:
@@ -100,7 +98,7 @@ def with_hits(point: Point, hits: Mapping[str, Sequence[str]]) -> Point:
     """
     try:
         config = composed(point)
-    except (ConfigError, HydraException, OmegaConfBaseException):
+    except UNCOMPOSABLE:
         return point
     added = () if config.get("hits") else hits.get(config["system"]["name"], ())
     return replace(point, overrides=(*point.overrides, *added))
@@ -111,10 +109,7 @@ def composed(point: Point) -> Config:
 
     Raises HydraException, OmegaConfBaseException: a choice does not exist or does not go with another.
     """
-    config = compose([*point.overrides, "run.dir=unnamed"])
-    plain = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
-    assert isinstance(plain, dict)
-    return {str(key): value for key, value in plain.items()}
+    return resolved(compose([*point.overrides, "run.dir=unnamed"]))
 
 
 class Unmeasured(Exception):
@@ -160,7 +155,7 @@ class Runs:
     def __iter__(self) -> Iterator[Finished]:
         """Iterate over the runs. Raises Unmeasured, naming the command, if there is none or one of them failed."""
         if not self.outcomes:
-            raise Unmeasured("not simulated yet")
+            raise Unmeasured(NOT_YET)
         for point, outcome in self.outcomes:
             if isinstance(outcome, str):
                 raise Unmeasured(f"not simulated: {outcome} ({point.command})")
@@ -214,14 +209,6 @@ def mean(values: Sequence[float]) -> float:
     return math.fsum(values) / len(values)
 
 
-def read_finished(point: Point, config: Config, folder: Path) -> Finished | None:
-    """Read the run in ``folder``; return None if it is missing or unfinished."""
-    try:
-        return Finished(point, config, folder, read_summary(folder))
-    except ConfigError:
-        return None
-
-
 def finish(points: Sequence[Point], work: Path, jobs: int = 1, launcher: Launcher = "joblib") -> Runs:
     """Run the unfinished points, and return the outcomes of all.
 
@@ -237,27 +224,23 @@ def finish(points: Sequence[Point], work: Path, jobs: int = 1, launcher: Launche
         try:
             config = composed(point)
             planned.append((point, work / digest(config), config))
-        except (ConfigError, HydraException, OmegaConfBaseException) as error:
+        except UNCOMPOSABLE as error:
             planned.append((point, work, _line(error)))
 
     def outcome(point: Point, folder: Path, config: Config | str) -> Finished | str | None:
-        return config if isinstance(config, str) else read_finished(point, config, folder)
+        try:
+            return config if isinstance(config, str) else Finished(point, config, folder, read_summary(folder))
+        except ConfigError:  # missing or unfinished
+            return None
 
-    unfinished = {each[1]: each[2] for each in planned if not isinstance(each[2], str) and outcome(*each) is None}
-    errors = _run_all(unfinished, jobs, launcher)
-    return Runs(tuple((each[0], outcome(*each) or errors[each[1]]) for each in planned))
-
-
-def _run_all(unfinished: Mapping[Path, Config], jobs: int, launcher: Launcher) -> dict[Path, str]:
-    errors = {}
+    unfinished = {plan[1]: plan[2] for plan in planned if not isinstance(plan[2], str) and outcome(*plan) is None}
+    errors: dict[Path, str | None] = {}
     with tqdm(total=len(unfinished), unit="run", desc="scorecard", disable=None if unfinished else True) as bar:
         for batch in _batches(unfinished):
-            calls = [partial(_run, folder, unfinished[folder]) for folder in batch]
-            for folder, error in run_calls(calls, jobs, launcher):
+            for folder, failure in run_calls([partial(_run, *run) for run in batch], jobs, launcher):
                 bar.update()
-                if error is not None:
-                    errors[folder] = error
-    return errors
+                errors[folder] = failure
+    return Runs(tuple((plan[0], outcome(*plan) or errors[plan[1]] or "") for plan in planned))
 
 
 def _run(folder: Path, config: Config) -> tuple[Path, str | None]:
@@ -269,14 +252,17 @@ def _run(folder: Path, config: Config) -> tuple[Path, str | None]:
     return folder, None
 
 
-def _batches(unfinished: Mapping[Path, Config]) -> list[list[Path]]:
+def _batches(unfinished: Mapping[Path, Config]) -> list[list[tuple[Path, Config]]]:
     """Put one run of each trace, encoder and similarity first: it computes the similarities that the others read."""
     first: dict[str, Path] = {}
     for folder, config in unfinished.items():
         parts = [config["trace"], config["seed"], config["encoder"], config["search"], config.get("similarity")]
         first.setdefault(json.dumps(parts, sort_keys=True), folder)
     leading = list(first.values())
-    return [leading, [folder for folder in unfinished if folder not in leading]]
+    return [
+        [run for run in unfinished.items() if run[0] in leading],
+        [run for run in unfinished.items() if run[0] not in leading],
+    ]
 
 
 def _line(error: Exception) -> str:

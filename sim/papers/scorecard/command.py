@@ -67,10 +67,11 @@ def compare(
     if check and trace:
         raise ConfigError("--trace: does not go with --check, which compares the built-in trace alone; leave it out")
     from mezzotint.sim.papers.scorecard import page, scorecard  # importing what runs and draws takes a second
+    from mezzotint.sim.papers.scorecard.study import load_study
 
     stem = "scorecard-quick" if quick else "scorecard"
     before = output / f"{stem}.json"
-    study = scorecard.load_study(system, quick=quick)
+    study = load_study(system, quick=quick)
     committed = scorecard.read_comparisons(before, study) if check else {}
     made = scorecard.make(study, work, jobs, _traces(trace, name, encoder, only_trace), launcher)
     for error, commands in made.failed.items():
@@ -78,20 +79,16 @@ def compare(
         print(f"mezzotint: cannot run {commands[0]}{more}: {error}", file=sys.stderr)
     # an absent package leaves its rows not run
     failed = FAILED if any(INSTALL not in error for error in made.failed) else 0
-    if check:
-        for each in made.columns:
-            print(f"{each.name}: {page.tally(each.rows)}")
-        return report_lost(committed, scorecard.comparisons(made.columns)) or failed
-    full, dropped = scorecard.add_earlier_columns(made, before)
-    for column in dropped:
-        print(
-            f"mezzotint: {before}: the column {column} comes from other code or settings; make it again with --trace",
-            file=sys.stderr,
-        )
-    scorecard.write(full, output, stem)
-    for each in full.columns:
-        print(f"{each.name}: {page.tally(each.rows)}")
-    return failed
+    columns = made.columns
+    if not check:
+        columns, dropped = scorecard.add_earlier_columns(made, before)
+        for old in dropped:
+            wrong = f"the column {old} comes from other code or settings; make it again with --trace"
+            print(f"mezzotint: {before}: {wrong}", file=sys.stderr)
+        scorecard.write(columns, study.form, output, stem)
+    for column in columns:
+        print(f"{column.name}: {page.tally(column.rows)}")
+    return failed if not check else report_lost(committed, scorecard.comparisons(columns)) or failed
 
 
 def _traces(traces: list[Path], names: list[str], encoders: list[str], only_trace: bool) -> "list[ColumnTrace]":
@@ -105,13 +102,17 @@ def _traces(traces: list[Path], names: list[str], encoders: list[str], only_trac
     if encoders and not traces:
         raise ConfigError("--encoder: found no trace whose prompts it compares; add --trace FILE")
     files = [path.expanduser().resolve() for path in traces]
-    names, built_in = [*names, *(path.stem for path in files[len(names) :])], [each.name for each in BUILT_IN]
+    names, built_in = [*names, *(path.stem for path in files[len(names) :])], [trace.name for trace in BUILT_IN]
     for name in names:
         if names.count(name) > 1 or name in built_in or not re.fullmatch(r"[\w.-]+( [\w.-]+)*", name):
             raise ConfigError(
                 f"--name: found the column {name!r}, expected each once, in letters, digits, dots, dashes and spaces, "
                 f"and none of {', '.join(built_in)}, the columns that need no trace"
             )
-    own = [ColumnTrace(name, path) for name, path in zip(names, files, strict=True)]
-    own += [ColumnTrace(f"{each.name} {encoder}", each.path, encoder=encoder) for each in own for encoder in encoders]
-    return own if only_trace else [*BUILT_IN, *own]
+    columns = [ColumnTrace(name, path) for name, path in zip(names, files, strict=True)]
+    columns += [
+        ColumnTrace(f"{column.name} {encoder}", column.path, encoder=encoder)
+        for column in columns
+        for encoder in encoders
+    ]
+    return columns if only_trace else [*BUILT_IN, *columns]

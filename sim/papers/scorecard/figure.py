@@ -1,9 +1,8 @@
 """Figures of the scorecard: the error of each simulated row, in units of its tolerance."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from textwrap import wrap
-from typing import Any
+from typing import Any, NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -12,8 +11,7 @@ from matplotlib.patches import Patch
 
 from mezzotint.figures.page import number
 from mezzotint.figures.palette import EDGE, GREEN, GREY, INK, VERMILION, house_style
-from mezzotint.sim.papers.scorecard.columns import Column
-from mezzotint.sim.papers.scorecard.rows import Row
+from mezzotint.sim.papers.scorecard.rows import Column, Row
 
 WIDTH = 8.3
 """Inches: 800 pixels of a page."""
@@ -51,21 +49,18 @@ COLOURS = {"within tolerance": GREEN, "outside": VERMILION, "input": GREY, "inco
 _BAND = "#e3f1ec"
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(NamedTuple):
     """The lines of one target: its description, and a line for each column that has a value.
 
     Attributes:
-        top: its first line's place, in lines; the first block of the figure begins at 0.
+        top: place of its first line, in lines; the first block of the figure begins at 0.
+        height: in lines.
     """
 
     top: float
+    height: float
     description: list[str]
-    rows: Sequence[tuple[str, Row]]
-
-    @property
-    def height(self) -> float:
-        return max(len(self.description), len(self.rows)) + GAP
+    rows: list[tuple[str, Row]]
 
 
 def figures(columns: Sequence[Column]) -> dict[str, dict[str, Figure]]:
@@ -73,19 +68,16 @@ def figures(columns: Sequence[Column]) -> dict[str, dict[str, Figure]]:
 
     Columns of the mechanism and of the ground, that is of the caches' contents, are drawn apart.
     """
-    found: dict[str, dict[str, Figure]] = {}
+    by_system: dict[str, dict[str, Figure]] = {}
     for system in dict.fromkeys(row.system for column in columns for row in column.rows):
-        parts = found.setdefault(system, {})
+        parts = by_system.setdefault(system, {})
         for part, is_mechanism in ((system, True), (f"{system}-ground", False)):
-            rows = {
-                column.name: [row for row in column.rows if row.system == system]
-                for column in columns
-                if (column.layer == "mechanism") is is_mechanism
-            }
+            in_layer = [column for column in columns if (column.layer == "mechanism") is is_mechanism]
+            rows = {column.name: [row for row in column.rows if row.system == system] for column in in_layer}
             figure = draw({name: listed for name, listed in rows.items() if listed})
             if figure is not None:
                 parts[part] = figure
-    return found
+    return by_system
 
 
 @house_style()
@@ -98,7 +90,7 @@ def draw(columns: Mapping[str, Sequence[Row]]) -> Figure | None:
     Args:
         columns: rows by the column's name; the lines of one target are below each other.
     """
-    blocks = list(_blocks(columns))
+    blocks = _stack(columns)
     if not blocks:
         return None
     total = blocks[-1].top + blocks[-1].height
@@ -109,7 +101,8 @@ def draw(columns: Mapping[str, Sequence[Row]]) -> Figure | None:
     # Widths in points: id, description and column at the left of the panel, the paper's value and ours at the right.
     ids = BOLD * (max(len(row.id) for row in shown) + 2)
     named = LETTER * (max(map(len, columns)) + 2) if is_named else 0.0
-    papers, ours = (LETTER * (max(5, *map(len, texts)) + 2) for texts in zip(*map(_values, shown), strict=True))
+    papers = LETTER * (max(5, *(len(_format(row.paper)) for row in shown)) + 2)
+    ours = LETTER * (max(5, *(len(_format(row.ours)) for row in shown)) + 2)
     left, right = 4 + ids + LETTER * DESCRIPTION[is_named] + named, 8 + papers + ours
     inch = 1 / 72
     axes = figure.add_axes(
@@ -117,21 +110,19 @@ def draw(columns: Mapping[str, Sequence[Row]]) -> Figure | None:
     )
     axes.axvspan(-1, 1, color=_BAND, linewidth=0)
     axes.axvline(0, color="#777777", linewidth=0.8)
-    for place, block in enumerate(blocks):
-        if place % 2 == 0:
-            axes.axhspan(
-                block.top - MIDDLE, block.top + block.height - MIDDLE, color="#000000", alpha=0.03, linewidth=0
-            )
+    for nth, block in enumerate(blocks):
+        if nth % 2 == 0:
+            top, bottom = block.top - MIDDLE, block.top + block.height - MIDDLE
+            axes.axhspan(top, bottom, color="#000000", alpha=0.03, linewidth=0)
         first = block.rows[0][1]
         _write(axes, first.id, 0.0, block.top, -left + 4, color=COLOURS[first.verdict], fontweight="bold")
-        for nth, text in enumerate(block.description):
-            _write(axes, text, 0.0, block.top + nth, -left + 4 + ids)
-        _write(axes, _values(first)[0], 1.0, block.top, 8.0)
-        for nth, (name, row) in enumerate(block.rows):
-            at = block.top + nth
-            _points(axes, at, row)
-            _write(axes, name if is_named else "", 0.0, at, -named + 2)
-            _write(axes, _values(row)[1], 1.0, at, 8.0 + papers, color=COLOURS[row.verdict])
+        for at, text in enumerate(block.description):
+            _write(axes, text, 0.0, block.top + at, -left + 4 + ids)
+        _write(axes, _format(first.paper), 1.0, block.top, 8.0)
+        for at, (name, row) in enumerate(block.rows):
+            _draw_points(axes, block.top + at, row)
+            _write(axes, name if is_named else "", 0.0, block.top + at, -named + 2)
+            _write(axes, _format(row.ours), 1.0, block.top + at, 8.0 + papers, color=COLOURS[row.verdict])
     for text, side, away in (
         ("target", 0.0, -left + 4),
         ("column" if is_named else "", 0.0, -named + 2),
@@ -155,36 +146,32 @@ def draw(columns: Mapping[str, Sequence[Row]]) -> Figure | None:
     return figure
 
 
-def _blocks(columns: Mapping[str, Sequence[Row]]) -> Iterator[Block]:
-    found: dict[str, list[tuple[str, Row]]] = {}
+def _stack(columns: Mapping[str, Sequence[Row]]) -> list[Block]:
+    by_target: dict[str, list[tuple[str, Row]]] = {}
     for name, rows in columns.items():
         for row in rows:
             if row.ours is not None:
-                found.setdefault(row.id, []).append((name, row))
-    top = 0.0
-    for lines in found.values():
-        block = Block(top, wrap(lines[0][1].what, DESCRIPTION[len(columns) > 1], max_lines=3, placeholder="…"), lines)
-        yield block
-        top += block.height
-
-
-def _values(row: Row) -> tuple[str, str]:
-    """Return the paper's value and ours; long lists as their length."""
-    return _format(row.paper), _format(row.ours)
+                by_target.setdefault(row.id, []).append((name, row))
+    blocks, top = [], 0.0
+    for lines in by_target.values():
+        description = wrap(lines[0][1].what, DESCRIPTION[len(columns) > 1], max_lines=3, placeholder="…")
+        blocks.append(Block(top, max(len(description), len(lines)) + GAP, description, lines))
+        top += blocks[-1].height
+    return blocks
 
 
 def _format(value: Any) -> str:
+    """Return a value; of a long list its length."""
     return f"{len(value)} values" if isinstance(value, list) and len(value) > MAX_LABELLED else number(value, 3)
 
 
 def _title(columns: Mapping[str, Sequence[Row]]) -> str:
     rows = [row for listed in columns.values() for row in listed]
-    scored = [row for row in rows if row.ours is not None and row.verdict in ("within tolerance", "outside")]
-    within = sum(row.verdict == "within tolerance" for row in scored)
+    verdicts = [row.verdict for row in rows if row.ours is not None]
+    within, outside = verdicts.count("within tolerance"), verdicts.count("outside")
     absent = {row.id for row in rows} - {row.id for row in rows if row.ours is not None}
     rest = f"; not simulated: {', '.join(sorted(absent))}" if absent else ""
-    named = ", ".join(columns)
-    return f"{rows[0].system}, {named}: {within} of {len(scored)} scored rows within tolerance{rest}"
+    return f"{rows[0].system}, {', '.join(columns)}: {within} of {within + outside} scored rows within tolerance{rest}"
 
 
 def _mark(colour: str, marker: str, label: str, face: str | None = None) -> Line2D:
@@ -207,8 +194,7 @@ def offsets(row: Row) -> list[float]:
         return [0.0 if row.ours else -float("inf")]
     if row.error is None:
         return []
-    errors = row.error if isinstance(row.error, list) else [row.error]
-    papers = row.paper if isinstance(row.paper, list) else [row.paper or 0.0]
+    errors, papers = (value if isinstance(value, list) else [value or 0.0] for value in (row.error, row.paper))
     kind, limit = next(iter((row.tolerance or {"none": DEFAULT_UNIT}).items()))
     if kind in ("rel", "abs"):
         return [error / limit for error in errors]
@@ -217,18 +203,15 @@ def offsets(row: Row) -> list[float]:
     return [edge + error / unit for error, unit in zip(errors, units, strict=True)]
 
 
-def _points(axes: Axes, place: float, row: Row) -> None:
+def _draw_points(axes: Axes, place: float, row: Row) -> None:
     """Draw a point for each value of the row: of a few values later points are larger, of many all are small."""
-    if row.ours is None:
-        return
-    colour = COLOURS[row.verdict]
-    points = offsets(row)
+    colour, points = COLOURS[row.verdict], offsets(row)
     inside = [max(-MAX_OFFSET, min(MAX_OFFSET, offset)) for offset in points]
     if len(inside) > 1:
         axes.plot([min(inside), max(inside)], [place, place], color=colour, linewidth=1.0, alpha=0.5)
     for nth, (offset, at) in enumerate(zip(points, inside, strict=True), start=1):
         marker = "D" if isinstance(row.ours, bool) else "o" if offset == at else ">" if offset > 0 else "<"
-        face = colour if marker != "D" else "white"
         size = 6.0 if len(inside) == 1 else 3.4 + (1.1 * nth if len(inside) <= MAX_LABELLED else 0.0)
+        face = "white" if marker == "D" else colour
         style: dict[str, Any] = {"markerfacecolor": face, "markersize": size, "alpha": 0.85, "clip_on": False}
         axes.plot(at, place, marker=marker, color=colour, linestyle="", **style)

@@ -1,14 +1,12 @@
 """Page of the scorecard: each target with its verdict, the reason of a miss, and the inputs behind the number."""
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, get_args
 
 import mezzotint.figures.page
 from mezzotint.figures.page import DASH, number, percent
-from mezzotint.sim.papers.scorecard.columns import Column
-from mezzotint.sim.papers.scorecard.measures.interpretations import CAPACITIES
-from mezzotint.sim.papers.scorecard.rows import Row
+from mezzotint.sim.papers.scorecard.measures.interpretations import SIZES
+from mezzotint.sim.papers.scorecard.rows import Column, Row
 from mezzotint.sim.papers.scorecard.verdict import Verdict
 
 HEADINGS: Mapping[Verdict, str] = {
@@ -25,69 +23,38 @@ def render(columns: Sequence[Column], form: str, figures: Mapping[str, Sequence[
     Args:
         figures: file names by system.
     """
-    rows = _by_target(columns)
-    systems = list(dict.fromkeys(row.system for row in rows))
-    interpreted = [column for column in columns if column.readings]
-    observed = [column for column in columns if column.observations]
+    first_rows: dict[str, Row] = {}
+    for column in columns:
+        first_rows |= {row.id: row for row in column.rows if row.id not in first_rows}
+    rows = list(first_rows.values())
     return mezzotint.figures.page.render(
         __package__,
         "page.md.jinja",
         form=form,
         columns=columns,
-        verdicts=list(get_args(Verdict)),
-        tallies=[(column, tally(column.rows)) for column in columns],
-        counts=[
-            [name, column.name, column.layer, *_counts(name, column)]
-            for name in systems
-            for column in columns
-            if any(row.system == name for row in column.rows)
-        ],
-        systems=[_system(name, columns) | {"figures": figures.get(name, [])} for name in systems],
-        interpreted=interpreted,
-        capacities=[f"{capacity:,}" for capacity in CAPACITIES],
-        reading_head=[
-            "reading",
-            "policy",
-            *(cell for each in interpreted for cell in (f"{each.name}: hit rate", "saving")),
-        ],
-        readings=[
-            [each[0].reading, each[0].policy, *(number(cell) for one in each for cell in (one.hit_rate, one.saving))]
-            for each in zip(*(column.readings for column in interpreted), strict=True)
-        ],
-        unmeasured=list(
-            dict.fromkeys((each.name, one.reason) for each in interpreted for one in each.readings if one.reason)
-        ),
-        observed=observed,
-        observations=list(zip(*(column.observations for column in observed), strict=True)),
-        inputs=[(ids, by) for by, ids in _grouped(rows, lambda row: row.fixed_by)],
-        tolerances=[(ids, text) for text, ids in _grouped(rows, lambda row: row.tolerance_from)],
+        verdicts=get_args(Verdict),
+        systems=[_system(name, columns) for name in dict.fromkeys(row.system for row in rows)],
+        figures=figures,
+        tally=tally,
+        allowed=allowed,
+        outcome=_outcome,
+        sizes=[f"{size:,}" for size in SIZES],
+        inputs=_group_ids(rows, lambda row: row.fixed_by),
+        tolerances=_group_ids(rows, lambda row: row.tolerance_from),
         bases=[(row.id, row.basis) for row in rows if row.basis is not None],
         commands=[
-            f"{column.name}: {ids}: {how}"
+            f"{column.name}: {ids}: {command}"
             for column in columns
-            for how, ids in _grouped((row for row in column.rows if row.trace), _command)
+            for ids, command in _group_ids((row for row in column.rows if row.trace), _command)
         ],
     )
-
-
-def _by_target(columns: Sequence[Column]) -> list[Row]:
-    """Return one row of each target, from the first column that has it."""
-    found: dict[str, Row] = {}
-    for row in (row for column in columns for row in column.rows):
-        found.setdefault(row.id, row)
-    return list(found.values())
 
 
 def tally(rows: Sequence[Row]) -> str:
     """Return a line with the number of scored rows within tolerance."""
     verdicts = [row.verdict for row in rows if row.verdict not in ("input", "inconsistent")]
-    within, outside, not_run = (verdicts.count(each) for each in ("within tolerance", "outside", "not run"))
+    within, outside, not_run = (verdicts.count(verdict) for verdict in ("within tolerance", "outside", "not run"))
     return f"{within} of {len(verdicts)} scored rows within tolerance, {outside} outside, {not_run} not run"
-
-
-def _counts(system: str, column: Column) -> list[int]:
-    found = Counter(row.verdict for row in column.rows if row.system == system)
-    return [found[verdict] for verdict in get_args(Verdict)]
 
 
 def allowed(row: Row) -> str:
@@ -101,78 +68,43 @@ def allowed(row: Row) -> str:
 
 
 def _system(name: str, columns: Sequence[Column]) -> dict[str, Any]:
-    of = {column.name: {row.id: row for row in column.rows if row.system == name} for column in columns}
-    of = {column: rows for column, rows in of.items() if rows}
-    lines = [
-        [rows.get(each) for rows in of.values()] for each in dict.fromkeys(id for rows in of.values() for id in rows)
-    ]
-    head = [
-        "id",
-        "what",
-        "layer",
-        "paper",
-        "allowed",
-        *(cell for column in of for cell in (column, "error", "verdict")),
-    ]
-    return {
-        "name": name,
-        "head": head,
-        "rows": [_cells(rows) for rows in lines],
-        "spreads": [cells for rows in lines for cells in _spreads(list(of), rows)],
-        "reasons": {heading: _reasons(list(of), lines, verdict) for verdict, heading in HEADINGS.items()},
-    }
+    """Return a system's columns, the rows of each target by column, those with a spread, and the reasons."""
+    lines: dict[str, dict[str, Row]] = {}
+    for column in columns:
+        for row in column.rows:
+            if row.system == name:
+                lines.setdefault(row.id, {})[column.name] = row
+    names = [column.name for column in columns if any(column.name in line for line in lines.values())]
+    reasons = {heading: _reasons(lines.values(), verdict) for verdict, heading in HEADINGS.items()}
+    spreads = [(column, row) for line in lines.values() for column, row in line.items() if row.spread is not None]
+    return {"name": name, "columns": names, "lines": list(lines.values()), "spreads": spreads, "reasons": reasons}
 
 
-def _cells(rows: Sequence[Row | None]) -> list[str]:
-    row = next(each for each in rows if each is not None)
-    cells = [row.id, f"{row.what} ({row.source})", row.layer, number(row.paper), allowed(row)]
-    for each in rows:
-        if each is None:
-            cells += [DASH, DASH, DASH]
-            continue
-        verdict = f"**{each.verdict}**" if each.verdict == "within tolerance" else each.verdict
-        verdict += " (fit)" if each.verdict == "input" and each.role == "fit" else ""
-        cells += [number(each.ours), _error(each), verdict]
-    return cells
+def _outcome(row: Row | None) -> str:
+    """Return the cells of our value, the error and the verdict."""
+    if row is None:
+        return f"{DASH} | {DASH} | {DASH}"
+    verdict = f"**{row.verdict}**" if row.verdict == "within tolerance" else row.verdict
+    fit = " (fit)" if row.verdict == "input" and row.role == "fit" else ""
+    errors = row.error if isinstance(row.error, list) else [] if row.error is None else [row.error]
+    is_relative = "rel" in (row.tolerance or {})
+    texts = [percent(error, sign=True) if is_relative else f"{error:+.3g}" for error in errors]
+    return f"{number(row.ours)} | {' · '.join(texts) or DASH} | {verdict}{fit}"
 
 
-def _spreads(names: Sequence[str], rows: Sequence[Row | None]) -> list[list[str]]:
-    """Return the cells of a row's values over a free choice, a line for each column that has any."""
-    return [
-        [
-            row.id,
-            name,
-            f"{row.spread.alternatives:,}",
-            percent(row.spread.share),
-            *(number(each) for each in (row.ours, row.spread.lowest, row.spread.highest)),
-        ]
-        for name, row in zip(names, rows, strict=True)
-        if row is not None and row.spread is not None
-    ]
-
-
-def _reasons(names: Sequence[str], lines: Iterable[Sequence[Row | None]], verdict: Verdict) -> list[tuple[str, str]]:
+def _reasons(lines: Iterable[Mapping[str, Row]], verdict: Verdict) -> list[tuple[str, str]]:
     """Return each reason with the ids of its rows, and with the columns' names if not all that have the row have it."""
     groups: dict[tuple[str, tuple[str, ...]], list[str]] = {}
-    for rows in lines:
-        having_row = {name: row for name, row in zip(names, rows, strict=True) if row is not None}
-        by_column = {name: row.reason for name, row in having_row.items() if row.verdict == verdict}
-        for reason in dict.fromkeys(why for why in by_column.values() if why is not None):
+    for line in lines:
+        by_column = {name: row.reason for name, row in line.items() if row.verdict == verdict and row.reason}
+        for reason in dict.fromkeys(by_column.values()):
             having = tuple(name for name, why in by_column.items() if why == reason)
-            named = () if len(having) == len(having_row) else having
-            groups.setdefault((reason, named), []).append(next(iter(having_row.values())).id)
+            named = () if len(having) == len(line) else having
+            groups.setdefault((reason, named), []).append(next(iter(line.values())).id)
     return [
-        (reason, ", ".join(ids) + (f" ({', '.join(those)})" if those else ""))
-        for (reason, those), ids in groups.items()
+        (reason, ", ".join(ids) + (f" ({', '.join(named)})" if named else ""))
+        for (reason, named), ids in groups.items()
     ]
-
-
-def _error(row: Row) -> str:
-    if row.error is None:
-        return DASH
-    errors = row.error if isinstance(row.error, list) else [row.error]
-    relative = "rel" in (row.tolerance or {})
-    return " · ".join(percent(error, sign=True) if relative else f"{error:+.3g}" for error in errors)
 
 
 def _command(row: Row) -> str:
@@ -180,10 +112,10 @@ def _command(row: Row) -> str:
     return f"`{row.command}` ({row.requests:,} requests measured; trace {digests})"
 
 
-def _grouped(rows: Iterable[Row], key: Callable[[Row], str | None]) -> list[tuple[str, str]]:
-    """Group the ids of rows by ``key``; rows without one are left out."""
+def _group_ids(rows: Iterable[Row], key: Callable[[Row], str | None]) -> list[tuple[str, str]]:
+    """Return the ids of rows of equal ``key``, and the key; rows without one are left out."""
     groups: dict[str, list[str]] = {}
     for row in rows:
         if (text := key(row)) is not None:
             groups.setdefault(text, []).append(row.id)
-    return [(text, ", ".join(ids)) for text, ids in groups.items()]
+    return [(", ".join(ids), text) for text, ids in groups.items()]

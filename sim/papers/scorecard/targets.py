@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
 
-from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.papers.study import read_data
 
 Role = Literal["predict", "fit", "input", "order", "inconsistent"]
@@ -47,22 +46,6 @@ class Target(BaseModel):
     at_most: FiniteFloat | None = None
     needs: str = ""
 
-    @model_validator(mode="after")
-    def _consistent(self) -> "Target":
-        stated = [name for name in ("value", "at_least", "at_most") if getattr(self, name) is not None]
-        allowed = [name for name in ("rel_tol", "abs_tol") if getattr(self, name) is not None]
-        if self.role == "order" and stated + allowed:
-            raise ValueError(f"an ordering is true or false and has no {(stated + allowed)[0]}")
-        if len(stated) > 1:
-            raise ValueError(f"{stated[0]} and {stated[1]} exclude each other")
-        if len(allowed) > 1:
-            raise ValueError("rel_tol and abs_tol exclude each other")
-        if allowed and stated and stated[0] != "value":
-            raise ValueError(f"{allowed[0]} does not go with {stated[0]}, which is the limit itself")
-        if self.abs_tol is None and not all(self.values):
-            raise ValueError("a value of 0 needs abs_tol")
-        return self
-
     @property
     def values(self) -> list[float]:
         """The value as a list; empty if there is none."""
@@ -75,7 +58,7 @@ class Target(BaseModel):
         """The paper's value or bound; True of an ordering, None if the numbers are in a file of their own."""
         if self.role == "order":
             return True
-        return next((each for each in (self.value, self.at_least, self.at_most) if each is not None), None)
+        return next((stated for stated in (self.value, self.at_least, self.at_most) if stated is not None), None)
 
     @property
     def tolerance(self) -> dict[str, float] | None:
@@ -93,76 +76,6 @@ Targets = Mapping[str, list[Target]]
 
 
 def load_targets(path: Path) -> dict[str, list[Target]]:
-    """Read a file of targets, a list for each system. Raises ConfigError as ``read_data``, and for a repeated id."""
+    """Read a file of targets, a list for each system. Raises ConfigError as ``read_data``."""
     targets: dict[str, list[Target]] = read_data(path, dict[str, list[Target]])
-    seen: set[str] = set()
-    for system, listed in targets.items():
-        for target in listed:
-            if target.id in seen:
-                raise ConfigError(f"{path}: {system}: found the id {target.id} twice, expected unique ids; rename one")
-            seen.add(target.id)
     return targets
-
-
-Layer = Literal["mechanism", "ground"]
-"""A column of the mechanism declares the papers' hits; one of the ground finds them by the similarity of prompts."""
-
-
-class Layers(BaseModel):
-    """Layers that the targets belong to, by target id with the reason; others belong to the mechanism.
-
-    Attributes:
-        ground: targets of the ground.
-        both: targets of both layers, whose caches are always simulated.
-        hits: by paper and system, the overrides that declare its hits in a column of the mechanism.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-    ground: dict[str, str] = {}
-    both: dict[str, str] = {}
-    hits: dict[str, dict[str, list[str]]] = {}
-
-    def includes(self, layer: Layer, target: str) -> bool:
-        """Return True if ``target`` belongs to ``layer``."""
-        return target in self.both or (target in self.ground) == (layer == "ground")
-
-    def described(self, target: str) -> str:
-        """Return the layer of ``target`` with the reason, such as "ground: a hit rate"."""
-        for name, reasons in (("ground", self.ground), ("both", self.both)):
-            if target in reasons:
-                return f"{name}: {reasons[target]}"
-        return "mechanism"
-
-
-def load_layers(path: Path, targets: Targets) -> Layers:
-    """Read the layers. Raises ConfigError as ``read_data``, and for an unknown id."""
-    layers: Layers = read_data(path, Layers)
-    ids = {target.id for listed in targets.values() for target in listed}
-    for name in [*layers.ground, *layers.both]:
-        if name not in ids:
-            raise ConfigError(f"{path}: found {name}, expected a target's id; correct or remove it")
-    return layers
-
-
-Reasons = Mapping[str, str | Mapping[str, str]]
-"""Reasons of rows, by target id: a text for every trace, or a text by the column's name."""
-
-
-def load_reasons(path: Path, targets: Targets) -> dict[str, str | Mapping[str, str]]:
-    """Read the reasons of rows, by target id. Raises ConfigError as ``read_data``, and for an unknown id."""
-    texts = read_data(path, dict[str, str | dict[str, str]] | None) or {}
-    ids = {target.id for listed in targets.values() for target in listed}
-    for name in texts:
-        if name not in ids:
-            raise ConfigError(f"{path}: found {name}, expected a target's id; correct or remove it")
-    return {
-        name: " ".join(why.split()) if isinstance(why, str) else {of: " ".join(its.split()) for of, its in why.items()}
-        for name, why in texts.items()
-    }
-
-
-def reasons_of(column: str, reasons: Reasons) -> dict[str, str]:
-    """Return the reasons of one column, by target id."""
-    texts = {name: why if isinstance(why, str) else why.get(column) for name, why in reasons.items()}
-    return {name: why for name, why in texts.items() if why is not None}

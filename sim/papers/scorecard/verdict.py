@@ -1,15 +1,21 @@
 """Judge a simulated value by the paper's."""
 
-from typing import Literal, NamedTuple
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from mezzotint.sim.core.errors import ConfigError
-from mezzotint.sim.papers.scorecard.alternatives import MIN_SHARE, Alternatives
 from mezzotint.sim.papers.scorecard.targets import Target, Value
 
 Verdict = Literal["within tolerance", "outside", "not run", "input", "inconsistent"]
 
 ROUNDING = 1e-9
 """Slack at the edge of a tolerance, for the rounding of the subtraction."""
+
+MIN_SHARE = 0.5
+"""Share of the alternatives within tolerance from which the row is within tolerance."""
 
 
 class Judgement(NamedTuple):
@@ -22,37 +28,73 @@ class Judgement(NamedTuple):
     verdict: Verdict
 
 
-def judge(target: Target, ours: Value | None) -> Judgement:
+@dataclass(frozen=True, slots=True, eq=False)
+class Alternatives:
+    """Values of one target under equally plausible forms of a choice that the paper leaves open.
+
+    Attributes:
+        values: one for each alternative, or one row for each if the target is a list; booleans of an ordering.
+    """
+
+    values: NDArray[np.float64] | NDArray[np.bool_]
+
+    def typical(self) -> Value:
+        """Return the median, of each number of a list on its own; of an ordering, True if at least half are true."""
+        if self.values.dtype == np.bool_:
+            return bool(self.values.mean() >= MIN_SHARE)
+        median: Value = np.median(self.values, axis=0).tolist()
+        return median
+
+    def spread(self, target: Target) -> "Spread":
+        """Return how many of the alternatives are within tolerance, and their range."""
+        verdicts = [judge(target, value).verdict for value in self.values.tolist()]
+        share = round(verdicts.count("within tolerance") / len(verdicts), 6)
+        if self.values.dtype == np.bool_:
+            return Spread(len(verdicts), share, None, None)
+        low, high = (round_value(edge.tolist()) for edge in (self.values.min(axis=0), self.values.max(axis=0)))
+        return Spread(len(verdicts), share, low, high)
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """A row's values under a choice that the paper leaves open.
+
+    Attributes:
+        alternatives: how many were evaluated.
+        share: share of them within tolerance, which decides the verdict.
+        lowest, highest: the extremes, of each number of a list on its own; None of an ordering.
+    """
+
+    alternatives: int
+    share: float
+    lowest: Value | None
+    highest: Value | None
+
+
+def judge(target: Target, ours: Value | None, spread: Spread | None = None) -> Judgement:
     """Compare ``ours`` (None: not simulated) with ``target``.
 
-    Inputs, fitted values and inconsistent rows are never scored. A list is within tolerance only as a whole.
+    Inputs, fitted values and inconsistent rows are never scored. A list is within tolerance only as a whole. With a
+    ``spread`` the share of the alternatives decides.
 
     Raises:
         ConfigError: ours has another form than the target, such as a list of another length.
     """
-    scored = target.role in ("predict", "order")
+    is_scored = target.role in ("predict", "order")
     unscored: Verdict = "inconsistent" if target.role == "inconsistent" else "input"
     if ours is None:
-        return Judgement(None, "not run" if scored else unscored)
+        return Judgement(None, "not run" if is_scored else unscored)
     if target.role == "order":
         if not isinstance(ours, bool):
             raise ConfigError(f"{target.id}: found {ours!r}, expected true or false for an ordering")
-        return Judgement(None, "within tolerance" if ours else "outside")
-    if target.paper is None:
-        return Judgement(None, "outside" if scored else unscored)
-    error, is_within = _compare(target, ours)
-    return Judgement(error, unscored if not scored else "within tolerance" if is_within else "outside")
-
-
-def share_within(target: Target, alternatives: Alternatives) -> float:
-    """Return the share of the alternatives at which ``target``, which is scored, would be within tolerance."""
-    verdicts = [judge(target, value).verdict for value in alternatives.values.tolist()]
-    return verdicts.count("within tolerance") / len(verdicts)
-
-
-def judge_share(target: Target, typical: Value, share: float) -> Judgement:
-    """Judge a row by the share of its alternatives within tolerance; the error is that of the ``typical`` value."""
-    return judge(target, typical)._replace(verdict="within tolerance" if share >= MIN_SHARE else "outside")
+        error, is_within = None, ours
+    elif target.paper is None:
+        error, is_within = None, False
+    else:
+        error, is_within = _compare(target, ours)
+    if spread is not None:
+        is_within = spread.share >= MIN_SHARE
+    return Judgement(error, unscored if not is_scored else "within tolerance" if is_within else "outside")
 
 
 def _compare(target: Target, ours: Value) -> tuple[float | list[float], bool]:
@@ -70,3 +112,10 @@ def _compare(target: Target, ours: Value) -> tuple[float | list[float], bool]:
     allowed = next(iter((target.tolerance or {"abs": 0.0}).values()))
     is_within = all(abs(error) <= allowed + ROUNDING * max(1.0, allowed) for error in errors)
     return (errors if isinstance(ours, list) else errors[0]), is_within
+
+
+def round_value(value: Any) -> Any:
+    """Round to six significant digits, and the rest of a subtraction of equals to 0; a list one by one."""
+    if isinstance(value, list):
+        return [round_value(number) for number in value]
+    return value if value is None or isinstance(value, bool) else float(f"{round(value, 12) + 0.0:.6g}")

@@ -32,12 +32,12 @@ def at_rates(**late: list[float]) -> Runs:
 
 def test_sustained_rate_is_interpolated_at_five_per_cent_late() -> None:
     runs = at_rates(quality=[0.01, 0.02, 0.14], throughput=[0.01, 0.09, 0.5])
-    assert sustained_rpm(["quality"], "2x")(runs) == pytest.approx(20 + 10 * 0.03 / 0.12)
-    assert sustained_rpm(["throughput"], "2x")(runs) == pytest.approx(10 + 10 * 0.04 / 0.08)
-    assert sustained_rpm(["quality", "throughput"], "2x")(runs) == pytest.approx(22.5), "the best of them"
-    assert sustained_rpm(["never"], "2x")(at_rates(never=[0.01, 0.02, 0.03])) == 30.0, "the highest that was run"
+    assert sustained_rpm(runs, ["quality"], "2x") == pytest.approx(20 + 10 * 0.03 / 0.12)
+    assert sustained_rpm(runs, ["throughput"], "2x") == pytest.approx(10 + 10 * 0.04 / 0.08)
+    assert sustained_rpm(runs, ["quality", "throughput"], "2x") == pytest.approx(22.5), "the best of them"
+    assert sustained_rpm(at_rates(never=[0.01, 0.02, 0.03]), ["never"], "2x") == 30.0, "the highest that was run"
     with pytest.raises(Unmeasured, match=r"more than 5% of the requests are late at 10/min already"):
-        sustained_rpm(["always"], "2x")(at_rates(always=[0.06, 0.5]))
+        sustained_rpm(at_rates(always=[0.06, 0.5]), ["always"], "2x")
 
 
 @pytest.mark.parametrize(

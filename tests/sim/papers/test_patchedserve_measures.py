@@ -14,15 +14,14 @@ from mezzotint.sim.papers.runs import Finished, Point, Runs, Unmeasured
 from mezzotint.sim.papers.scorecard.measures.patchedserve import (
     at_moderate_load,
     gains_by_scheduling,
-    large_over_small,
     leads_on_several_gpus,
     load_over_baselines,
     over_nirvana,
     predictor_error,
-    step_ratio,
-    third_size_adds_time,
+    step_ratios,
 )
 from mezzotint.sim.papers.scorecard.measures.rate_grids import ENDS, STARTS
+from mezzotint.sim.papers.scorecard.study import load_study
 
 Shares = Mapping[int, float]
 
@@ -75,8 +74,8 @@ def test_satisfaction_over_nirvana_is_averaged_over_rates_and_models() -> None:
 def test_moderate_load_is_the_lower_half_of_a_grid_on_the_worse_model() -> None:
     """On SD3 a hundredth is lost for each request a minute, so the share at a rate tells which rate it is."""
     found = at_moderate_load(figure11({}, {"patchedserve": {0: 1.0, 100: 0.0}}))
-    assert found.lowest() == pytest.approx(1 - 0.50 * (0.5 + 0.5 * 4 / 9))  # the fifth of ten rates from 25 to 50
-    assert found.highest() == pytest.approx(1 - 0.01 * (0.1 + 0.9 * 1 / 4))  # the second of five from 0.1 to 1
+    assert found.values.min() == pytest.approx(1 - 0.50 * (0.5 + 0.5 * 4 / 9))  # the fifth of ten rates from 25 to 50
+    assert found.values.max() == pytest.approx(1 - 0.01 * (0.1 + 0.9 * 1 / 4))  # the second of five from 0.1 to 1
 
 
 def test_a_load_is_read_only_from_grids_that_cross_each_share() -> None:
@@ -99,11 +98,14 @@ def test_scheduling_pays_where_it_is_ahead_of_first_come_first_served_and_more_o
 
 
 def test_predictor_error_is_that_of_the_worse_model() -> None:
-    runs = [run("patchedserve-figure11", "patchedserve", 10, 1.0, 3.0)]
-    runs += [run("patchedserve-figure11-sd3", "patchedserve", 10, 1.0, error) for error in (4.0, 8.0)]
-    assert predictor_error(Runs(tuple(runs))) == 6.0
-    with pytest.raises(Unmeasured):
-        predictor_error(Runs(tuple(runs[:1])))
+    """The value of another assumption is no error of the predictor, and a missing model is no zero."""
+    outcomes = [run("patchedserve-figure11", "patchedserve", 10, 1.0, 3.0)]
+    outcomes += [run("patchedserve-figure11-sd3", "patchedserve", 10, 1.0, error) for error in (4.0, 8.0)]
+    assert predictor_error(Runs(tuple(outcomes))) == 6.0
+    point, finished = outcomes[1]
+    summary = {**finished.summary, "assumptions": [{"what": "switch time", "value": 3.0, "source": ""}]}
+    with pytest.raises(Unmeasured, match="no run of sd3-medium has a learnt predictor"):
+        predictor_error(Runs((outcomes[0], (point, replace(finished, summary=summary)))))
 
 
 def several(others: Mapping[str, Shares], last: Mapping[str, Shares] | None = None) -> Runs:
@@ -128,37 +130,22 @@ def test_nobody_is_ahead_on_several_gpus_and_distrifusion_is_for_light_loads() -
 
 
 def test_profiles_have_the_published_step_ratio() -> None:
-    assert [step_ratio(model) for model in ("sdxl", "sd3-medium")] == pytest.approx([1.3, 2.4])
+    assert step_ratios() == pytest.approx([1.3, 2.4])
 
 
-def batch(folder: Path, sides: tuple[int, ...], steps_s: float, model: str = "sdxl") -> tuple[Point, Finished]:
-    """A run of one batch of images with these sides and step times."""
-    folder.mkdir()
-    pq.write_table(pa.table({"denoise_s": [steps_s / 2, steps_s]}), folder / "requests.parquet")
-    point = Point("patchedserve-figure5", {"models": model}, ())
-    return point, Finished(point, {"trace": {"shapes": [[side, side] for side in sides]}}, folder, {"system": ""})
-
-
-def test_batches_of_three_are_identified_by_their_sizes_in_any_order(tmp_path: Path) -> None:
-    made = [
-        batch(tmp_path / "large", (1024, 1024, 1024), 9.0),
-        batch(tmp_path / "other", (512, 512, 512), 1.0, "sd3-medium"),
-        batch(tmp_path / "small", (512, 512, 512), 2.0),
-        batch(tmp_path / "mixed", (1024, 512, 768), 5.0),
-    ]
-    assert large_over_small(Runs(tuple(made))) == 4.5
-    for seconds, counts in ((4.9, True), (5.0, False)):
-        more = batch(tmp_path / f"{seconds}", (1024, 768, 768), seconds)
-        assert third_size_adds_time(Runs((*made, more))) is counts
-    with pytest.raises(Unmeasured, match=r"no run of sdxl at \[768, 768, 1024\]"):
-        third_size_adds_time(Runs(tuple(made)))
-
-
-def test_predictor_error_needs_a_learned_predictor() -> None:
-    """The value of another assumption is no error of the predictor, and a missing model is no zero."""
-    runs = [run("patchedserve-figure11", "patchedserve", 10, 1.0), run("patchedserve-figure11", "patched-cache", 10, 1)]
-    for point, finished in [run("patchedserve-figure11-sd3", "patchedserve", 10, 1.0)]:
-        assumptions = [{"what": "switch time", "value": 3.0, "source": ""}]
-        runs.append((point, replace(finished, summary={**finished.summary, "assumptions": assumptions})))
-    with pytest.raises(Unmeasured, match="no run of sd3-medium has a learnt predictor"):
-        predictor_error(Runs(tuple(runs)))
+@pytest.mark.parametrize(("sd3", "shrinks"), [((0.3, 0.25, 0.2, 0.1), True), ((0.3, 0.45, 0.2, 0.1), False)])
+def test_saving_shrinks_if_it_falls_with_the_batch_on_both_models(
+    tmp_path: Path, sd3: tuple[float, ...], shrinks: bool
+) -> None:
+    made = []
+    for model, savings in (("sdxl", (0.5, 0.46, 0.3, 0.2)), ("sd3-medium", sd3)):
+        for requests, saving in zip(("3", "6", "9", "12"), savings, strict=True):
+            for batching, seconds in (("same-size", 10.0), ("patched", 10.0 * (1 - saving))):
+                folder = tmp_path / f"{model}{requests}{batching}"
+                folder.mkdir()
+                pq.write_table(pa.table({"denoise_s": [seconds / 2, seconds]}), folder / "requests.parquet")
+                choices = {"models": model, "trace.requests": requests, "batching": batching, "feature_cache": "none"}
+                point = Point("patchedserve-figure14", choices, ())
+                made.append((point, Finished(point, {}, folder, {"system": ""})))
+    entry = load_study("patchedserve", quick=False).entry("P6b")
+    assert entry.evaluate(Runs(tuple(made))) is shrinks

@@ -1,49 +1,54 @@
-"""Measures of TetriServe: shares by mix and scale, and who is first."""
+"""Measures of TetriServe: shares by mix and deadlines, and who is first."""
 
 from pathlib import Path
 
 import pytest
 
-from mezzotint.sim.papers.runs import Finished, Point, Runs, Unmeasured
-from mezzotint.sim.papers.scorecard.measures.tetriserve import MEASURES, share
+from mezzotint.sim.papers.runs import Finished, Point, Runs
+from mezzotint.sim.papers.scorecard.measures.tetriserve import full_system_is_best
+from mezzotint.sim.papers.scorecard.study import load_study
+
+DEADLINES = [
+    "{256x256:1.5s,512x512:2s,1024x1024:3s,2048x2048:5s}",
+    "{256x256:1.65s,512x512:2.2s,1024x1024:3.3s,2048x2048:5.5s}",
+    "{256x256:1.8s,512x512:2.4s,1024x1024:3.6s,2048x2048:6s}",
+    "{256x256:2.25s,512x512:3s,1024x1024:4.5s,2048x2048:7.5s}",
+]
+ENTRIES = load_study("tetriserve", quick=False).entries
 
 
-def run(
-    experiment: str, late: float, mix: str = "uniform", scale: float = 1.0, **choices: str
-) -> tuple[Point, Finished]:
-    point = Point(experiment, {"trace": f"tetriserve-{mix}", **choices}, ())
-    config = {"slo_by_size": {"2048x2048": f"{5 * scale:g}s"}}
-    return point, Finished(point, config, Path(), {"system": "s", "slo": {"own": {"violation_rate": late}}})
-
-
-def test_share_is_the_mean_over_the_seeds_of_one_mix_and_scale() -> None:
-    runs = Runs(
-        (
-            run("tetriserve-table3", 0.5, system="rssp", seed="1"),
-            run("tetriserve-table3", 0.7, system="rssp", seed="2"),
-            run("tetriserve-table3", 0.9, "skewed", system="rssp"),
-            run("tetriserve-table3", 0.1, system="tetriserve"),
-        )
-    )
-    assert MEASURES["T3a"](runs) == pytest.approx(0.4)
-    assert MEASURES["T3e"](runs) == pytest.approx(0.1)
-    with pytest.raises(Unmeasured, match=r"no run of the uniform mix at 1\.5 times the deadlines"):
-        share(runs, "uniform", 1.5)
+def run(experiment: str, late: float, **choices: str) -> tuple[Point, Finished]:
+    point = Point(experiment, {"trace": "tetriserve-uniform", **choices}, ())
+    return point, Finished(point, {}, Path(), {"system": "s", "slo": {"own": {"violation_rate": late}}})
 
 
 def compared(tetriserve: float, xdit: float) -> Runs:
     """Return runs with these shares of late requests; xDiT's are of degree 2, and the other baselines' larger."""
     runs = []
-    for scale in (1.0, 1.1, 1.2, 1.5):
-        runs.append(run("tetriserve-figure7", tetriserve, scale=scale, system="tetriserve"))
-        runs.append(run("tetriserve-figure7", 0.8, scale=scale, system="rssp"))
+    for deadlines in DEADLINES:
+        runs.append(run("tetriserve-figure7", tetriserve, system="tetriserve", slo_by_size=deadlines))
+        runs.append(run("tetriserve-figure7", 0.8, system="rssp", slo_by_size=deadlines))
         for degree in "1248":
             late = xdit if degree == "2" else 0.9
-            runs.append(run("tetriserve-figure7-xdit", late, scale=scale, **{"group_policy.degree": degree}))
+            choices = {"group_policy.degree": degree, "slo_by_size": deadlines}
+            runs.append(run("tetriserve-figure7-xdit", late, **choices))
     return Runs(tuple(runs))
 
 
 def test_first_is_ahead_of_every_fixed_degree_at_every_scale() -> None:
-    assert MEASURES["T7-uniform"](compared(0.4, 0.5)) is True
-    assert MEASURES["T7-uniform"](compared(0.6, 0.5)) is False
-    assert MEASURES["T7a"](compared(0.4, 0.5)) == pytest.approx(1.2)
+    assert ENTRIES["T7-uniform"].evaluate(compared(0.4, 0.5)) is True
+    assert ENTRIES["T7-uniform"].evaluate(compared(0.6, 0.5)) is False
+    assert ENTRIES["T7a"].evaluate(compared(0.4, 0.5)) == pytest.approx(1.2)
+
+
+@pytest.mark.parametrize(
+    ("late", "best"), [((0.5, 0.4, 0.4), True), ((0.5, 0.3, 0.4), False), ((0.4, 0.5, 0.398), False)]
+)
+def test_full_system_is_to_lead_the_schedule_by_more_than_a_request(late: tuple[float, ...], best: bool) -> None:
+    variants = (("False", "False"), ("True", "False"), ("True", "True"))
+    runs = [
+        run("tetriserve-table5", share, trace=trace, slo_by_size=DEADLINES[0], placement=placement, scale_up=scale_up)
+        for trace in ("tetriserve-uniform", "tetriserve-skewed")
+        for share, (placement, scale_up) in zip(late, variants, strict=True)
+    ]
+    assert full_system_is_best(Runs(tuple(runs))) is best

@@ -1,122 +1,111 @@
-"""Measures of finished runs: pure functions of their summaries and requests, in the terms of the targets."""
+"""Measures of finished runs as data: what a row of conf/data/scorecard.yaml reads from their summaries."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
+from itertools import product
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ImportString
 
 from mezzotint.sim.papers.runs import Finished, Runs, mean
-from mezzotint.sim.papers.scorecard.alternatives import Alternatives
 from mezzotint.sim.papers.scorecard.targets import Value
-from mezzotint.sim.papers.study import read_data
+from mezzotint.sim.papers.scorecard.verdict import Alternatives
 
-Measure = Callable[[Runs], Value | Alternatives]
-Number = Callable[[Runs], float]
-Numbers = Callable[[Runs], list[float]]
+Choices = dict[str, str | int | None]
+"""Choices of runs, by group or by the last part of a dotted key; `experiment` is the experiment's name."""
+
+Imported = Annotated[ImportString[Callable[..., Any]], BeforeValidator(lambda name: f"{__package__}.{name}")]
+"""A function of a module of this package, such as ``modm.fresh``."""
 
 
-@dataclass(frozen=True, slots=True)
-class TargetMeasure:
-    """The measure of one target.
+class Formula(BaseModel):
+    """A number of each run with these choices, averaged over the runs.
 
     Attributes:
-        experiments: names in conf/experiment; ``measure`` gets their runs.
-        basis: the exact quantity, if the target's own words leave it open.
-        fixed_by: the inputs that the number depends on, each with its source, or the input that a fit has fixed.
-        real_prompts: True if only prompts that people wrote count, so that the built-in trace has no such row.
+        value: dotted key of the number in the summary.
+        per: dotted key of a number of the same run that divides it.
+        column: in place of ``value``, a column of requests.parquet; its mean, or its largest value if ``largest``.
+        complement: 1 - the number of each run.
+        of: choices of the runs.
+        over, below, minus: how other runs differ from them, null if not by this choice. The measure is then the number
+            over that of the other runs (the largest of several), 1 - this ratio, or the difference of both.
+        by: values of a choice, which give a number each; of several choices, each combination.
+        take: the largest, the smallest or the mean of these numbers in place of all.
     """
 
-    experiments: tuple[str, ...]
-    measure: Measure
-    fixed_by: str
-    basis: str = ""
-    real_prompts: bool = False
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    value: str = ""
+    per: str | None = None
+    column: str | None = None
+    largest: bool = False
+    complement: bool = False
+    of: Choices = {}
+    over: Choices | list[Choices] | None = None
+    below: Choices | None = None
+    minus: Choices | None = None
+    by: dict[str, list[str | int]] = {}
+    take: Literal["max", "min", "mean"] | None = None
+
+    def __call__(self, runs: Runs) -> float | list[float]:
+        """Measure the number. Raises Unmeasured: a run failed, or lacks the number."""
+        combinations: list[Choices] = [dict(zip(self.by, one, strict=True)) for one in product(*self.by.values())]
+        numbers = [self._compare(runs, self.of | combination) for combination in combinations]
+        if self.by and self.take is None:
+            return numbers
+        return max(numbers) if self.take == "max" else min(numbers) if self.take == "min" else mean(numbers)
+
+    def _compare(self, runs: Runs, choices: Choices) -> float:
+        ours = self._mean(runs, choices)
+        if self.over is not None:
+            others = self.over if isinstance(self.over, list) else [self.over]
+            return ours / max(self._mean(runs, choices | other) for other in others)
+        if self.below is not None:
+            return 1 - ours / self._mean(runs, choices | self.below)
+        return ours if self.minus is None else ours - self._mean(runs, choices | self.minus)
+
+    def _mean(self, runs: Runs, choices: Choices) -> float:
+        chosen = {name: choice for name, choice in choices.items() if choice is not None}
+        if (experiment := chosen.pop("experiment", None)) is not None:
+            runs = runs.of([str(experiment)])
+        return mean([self._read(run) for run in runs.where(**chosen)])
+
+    def _read(self, run: Finished) -> float:
+        if self.column is not None:
+            values = run.requests(self.column)[self.column].drop_null().to_numpy()
+            return float(values.max() if self.largest else values.mean())
+        number = run.number(*self.value.split("."))
+        if self.per is not None:
+            number /= run.number(*self.per.split("."))
+        return 1 - number if self.complement else number
 
 
-def load_measures(path: Path, measures: Mapping[str, Measure]) -> dict[str, TargetMeasure]:
-    """Read the measures' texts and experiments, and add the functions ``measures``, by target id in their order."""
-    texts_by_target = read_data(path, dict[str, dict[str, Any]])
-    words: dict[str, str] = {}
-    for name, text in texts_by_target["words"].items():
-        words[name] = text.format(**words)
-    found = {}
-    for target, measure in measures.items():
-        row = texts_by_target["measures"][target]
-        texts = {key: row[key].format(**words) for key in ("fixed_by", "basis") if key in row}
-        experiments = tuple(row.get("experiments", ()))
-        found[target] = TargetMeasure(experiments, measure, real_prompts=row.get("real_prompts", False), **texts)
-    return found
+class Ordering(BaseModel):
+    """An ordering, true if the first formula of each pair gives a larger number than the second, one by one."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    larger: list[tuple[Formula, Formula]]
+
+    def __call__(self, runs: Runs) -> bool:
+        """Measure the ordering. Raises Unmeasured: a run failed, or lacks a number."""
+        return all(bool(np.greater(first(runs), second(runs)).all()) for first, second in self.larger)
 
 
-def latency_s(system: str, statistic: str = "mean") -> Number:
-    """Measure the seconds from arrival to the image: mean or a percentile."""
-    return lambda runs: runs.where(system=system).mean("latency_s", statistic)
+class Function(BaseModel):
+    """A measure that no formula states.
 
-
-def over_median(system: str, percentile: str) -> Number:
-    """Measure a percentile of the latency over its median."""
-    return lambda runs: mean(
-        [run.number("latency_s", percentile) / run.number("latency_s", "p50") for run in runs.where(system=system)]
-    )
-
-
-def compute_saving(system: str) -> Number:
-    """Measure 1 - GPU step-seconds over those without a cache."""
-    return lambda runs: runs.where(system=system).mean("cache", "compute_saving")
-
-
-def hit_rate(system: str) -> Number:
-    """Measure hits over all requests; a request that the match predictor keeps from the search counts as a miss."""
-    return lambda runs: mean([hits(run) for run in runs.where(system=system)])
-
-
-def served_at(system: str, k: int) -> Number:
-    """Measure the share of all requests that skipped ``k`` steps."""
-    return lambda runs: mean([hits(run) * _share(run, k) for run in runs.where(system=system)])
-
-
-def reduction(system: str, against: str, *keys: str) -> Number:
-    """Measure 1 - a number of one system over that of another."""
-    return lambda runs: 1 - ratio(system, against, *keys)(runs)
-
-
-def ratio(system: str, against: str, *keys: str) -> Number:
-    """Measure a number of one system over that of another."""
-    return lambda runs: runs.where(system=system).mean(*keys) / runs.where(system=against).mean(*keys)
-
-
-def per_size(of: Callable[[Finished], float], eviction: str, capacities: Sequence[int]) -> Numbers:
-    """Measure a number under one eviction policy, for each capacity of the cache in items."""
-    return lambda runs: [
-        mean([of(run) for run in runs.where(eviction=eviction, capacity=capacity)]) for capacity in capacities
-    ]
-
-
-def crossing(at: Mapping[float, float], limit: float, *, rises: bool) -> float | None:
-    """Return the rate at which a number passes ``limit``, interpolated between two simulated rates, or None.
-
-    Args:
-        at: the number by rate, ascending; at the lowest rate it has not passed the limit.
-        rises: True if a number above the limit has passed it, False if one below.
+    Attributes:
+        function: gets the runs, unless `runs` is False, and `arguments` (key ``with``).
     """
-    for (low, before), (high, after) in pairwise(at.items()):
-        if after > limit if rises else after < limit:
-            return low + (high - low) * (limit - before) / (after - before)
-    return None
 
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
-def hits(run: Finished) -> float:
-    """Return hits over all requests of the measured window."""
-    return run.number("cache", "hits") / run.number("requests", "arrived")
+    function: Imported
+    arguments: dict[str, Any] = Field({}, alias="with")
+    runs: bool = True
 
-
-def saving(run: Finished) -> float:
-    """Return the compute saving of one run."""
-    return run.number("cache", "compute_saving")
-
-
-def _share(run: Finished, k: int) -> float:
-    """Return the share of the hits that skipped ``k`` steps, 0 if none did."""
-    shares = run.summary["cache"]["hit_share_by_k"] or {}
-    return run.number("cache", "hit_share_by_k", str(k)) if str(k) in shares else 0.0
+    def __call__(self, runs: Runs) -> Value | Alternatives:
+        """Measure the value. Raises Unmeasured: a run failed, or lacks what is measured."""
+        measured: Value | Alternatives = self.function(*([runs] if self.runs else []), **self.arguments)
+        return measured

@@ -3,15 +3,12 @@
 from dataclasses import dataclass
 
 from mezzotint.sim.papers.runs import Runs, Unmeasured
-from mezzotint.sim.papers.scorecard.measures.formulas import hits, per_size, saving
-
-CAPACITIES = (1_500, 15_000, 150_000)
-"""Items of Table 3's caches that evict."""
-
-DEFAULT = "default: uses fade, f from 1, misses alone are stored"
+from mezzotint.sim.papers.scorecard.measures.formulas import Formula
+from mezzotint.sim.papers.scorecard.measures.nirvana import CAPACITIES
+from mezzotint.sim.papers.scorecard.verdict import round_value
 
 READINGS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
-    (DEFAULT, "nirvana-table3", ("fifo", "lru", "lfu", "lcbfu")),
+    ("default: uses fade, f from 1, misses alone are stored", "nirvana-table3", ("fifo", "lru", "lfu", "lcbfu")),
     ("uses never fade", "nirvana-table3-readings", ("lfu-plain", "lcbfu-plain")),
     ("uses never fade, f from 0 as the artifact counts", "nirvana-table3-readings", ("lcbfu-artifact",)),
     ("every prompt is stored", "nirvana-table3-cache-all", ("fifo", "lru", "lfu", "lcbfu")),
@@ -20,10 +17,13 @@ READINGS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 
 EXPERIMENTS = tuple(dict.fromkeys(experiment for _, experiment, _ in READINGS))
 
+SIZES = CAPACITIES[:-1]
+"""Items of Table 3's caches that evict."""
+
 
 @dataclass(frozen=True, slots=True)
 class Interpretation:
-    """One eviction policy under one interpretation, at `CAPACITIES`; None, with a reason, if not run."""
+    """One eviction policy under one interpretation, at `SIZES`; None, with a reason, if not run."""
 
     reading: str
     policy: str
@@ -32,20 +32,23 @@ class Interpretation:
     reason: str | None = None
 
 
-def measure(runs: Runs) -> list[Interpretation]:
+def interpret(runs: Runs) -> list[Interpretation]:
     """Measure every policy under every interpretation, from the runs of `EXPERIMENTS`."""
     return [
-        _measured(words, policy, runs.of([experiment]))
-        for words, experiment, policies in READINGS
+        _interpret(reading, policy, runs.of([experiment]))
+        for reading, experiment, policies in READINGS
         for policy in policies
     ]
 
 
-def _measured(words: str, policy: str, runs: Runs) -> Interpretation:
+def _interpret(reading: str, policy: str, runs: Runs) -> Interpretation:
+    def at_sizes(value: str, per: str | None = None) -> list[float]:
+        formula = Formula(value=value, per=per, of={"eviction": policy}, by={"capacity": [*SIZES]})
+        rounded: list[float] = round_value(formula(runs))
+        return rounded
+
     try:
-        found, saved = (
-            [float(f"{each:.6g}") for each in per_size(of, policy, CAPACITIES)(runs)] for of in (hits, saving)
-        )
+        hit_rate, saving = at_sizes("cache.hits", "requests.arrived"), at_sizes("cache.compute_saving")
     except Unmeasured as error:
-        return Interpretation(words, policy, None, None, str(error))
-    return Interpretation(words, policy, found, saved)
+        return Interpretation(reading, policy, None, None, str(error))
+    return Interpretation(reading, policy, hit_rate, saving)

@@ -78,21 +78,20 @@ def observe(served: Runs, work: Path) -> list[Observation]:
     except (Unmeasured, StopIteration) as error:
         why = str(error) or "not simulated"
         return [Observation(what, {}, None, why) for what in (ALIKE_WHAT, SURVIVE_WHAT, SHORT_WHAT)]
-    longer = {
-        "trace": run.config["trace"] | {"requests": None if "path" in run.config["trace"] else SYNTHETIC_REQUESTS}
-    }
+    requests = None if "path" in run.config["trace"] else SYNTHETIC_REQUESTS
+    longer = {"trace": run.config["trace"] | {"requests": requests}}
     path = work / f"observed-{digest(longer | {'seed': run.config['seed'], 'compared': COMPARED})}.json"
     adapter = TypeAdapter(list[Observation])
     try:
-        found = adapter.validate_python(read_kept(path, warn))
+        of_trace = adapter.validate_python(read_kept(path, warn))
     except ValidationError:
         trace = replace(run, config=run.config | longer).trace()
-        found = [_observation(ALIKE_WHAT, _compare_prompts, trace), _observation(SURVIVE_WHAT, _follow_clusters, trace)]
-        keep(path, adapter.dump_python(found, mode="json"), ConfigError)
-    return [*found, _observation(SHORT_WHAT, _compare_lengths, run)]
+        of_trace = [_try(ALIKE_WHAT, _compare_prompts, trace), _try(SURVIVE_WHAT, _follow_clusters, trace)]
+        keep(path, adapter.dump_python(of_trace, mode="json"), ConfigError)
+    return [*of_trace, _try(SHORT_WHAT, _compare_lengths, run)]
 
 
-def _observation(what: str, measure: Callable[[T], tuple[Numbers, bool]], source: T) -> Observation:
+def _try(what: str, measure: Callable[[T], tuple[Numbers, bool]], source: T) -> Observation:
     try:
         numbers, as_seen = measure(source)
     except Unmeasured as error:
@@ -101,32 +100,29 @@ def _observation(what: str, measure: Callable[[T], tuple[Numbers, bool]], source
 
 
 def _compare_prompts(trace: Trace) -> tuple[Numbers, bool]:
-    first = max(0, len(trace) - COMPARED)
-    last = trace.table.slice(first).combine_chunks()
+    last = trace.table.slice(max(0, len(trace) - COMPARED)).combine_chunks()
     last_trace = replace(trace, table=last, digest=content_digest(last), path=None)
-    timed = trace.notes.get("arrival_s") != ORDER_ONLY
+    arrival_s = None if trace.notes.get("arrival_s") == ORDER_ONLY else last_trace.arrival_s
     names = pc.fill_null(pc.index_in(last["user_id"], value_set=last["user_id"].unique().drop_null()), -1)
-    user = np.asarray(names, np.int64)
-    found = prompt_similarity(
-        embed(last_trace, HashedNgrams(), progress=False), user, last_trace.arrival_s if timed else None
-    )
-    if found is None:
+    vectors = embed(last_trace, HashedNgrams(), progress=False)
+    similarity = prompt_similarity(vectors, np.asarray(names, np.int64), arrival_s)
+    if similarity is None:
         raise Unmeasured("the trace names no users")
-    if any(not len(found.pairs[group]) for group in GROUPS):
+    if any(not len(similarity.pairs[group]) for group in GROUPS):
         raise Unmeasured("the trace has no times, or no user with two sessions")
-    session, own, other = means = [round(float(found.pairs[group].mean()), 6) for group in GROUPS]
+    session, same_user, stranger = means = [round(float(similarity.pairs[group].mean()), 6) for group in GROUPS]
     labels = (f"mean cosine, {group}:" for group in GROUPS)
-    return dict(zip(labels, means, strict=True)), session > own > other
+    return dict(zip(labels, means, strict=True)), session > same_user > stranger
 
 
 def _follow_clusters(trace: Trace) -> tuple[Numbers, bool]:
     if trace.notes.get("arrival_s") == ORDER_ONLY:
         raise Unmeasured("the trace has no times")
-    found = survival(trace, HashedNgrams())
-    left = None if found is None else found.left.get(CLUSTERS)
-    if found is None or left is None:
+    clusters = survival(trace, HashedNgrams())
+    left = None if clusters is None else clusters.left.get(CLUSTERS)
+    if clusters is None or left is None:
         raise Unmeasured("the trace has not two whole days with enough prompts, or no clusters")
-    names = (f"left on day {day} of the first day's top:" for day in found.days)
+    names = (f"left on day {day} of the first day's top:" for day in clusters.days)
     return dict(zip(names, left, strict=True)), bool(left[-1] >= 0.5)
 
 

@@ -4,13 +4,14 @@ A grid has evenly spaced rates. It ends where the paper's own system serves a st
 starts at a stated fraction of that rate. All combinations of `ENDS`, `STARTS` and `POINTS` count alike.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mezzotint.sim.papers.runs import Unmeasured
+from mezzotint.sim.papers.runs import Finished, Runs, Unmeasured, mean
 
 Floats = NDArray[np.float64]
 
@@ -24,6 +25,14 @@ POINTS = tuple(range(4, 11))
 """Rates of a grid; its lower half is the first ``points // 2``."""
 
 
+def by_rate(runs: Runs) -> dict[float, list[Finished]]:
+    """Group the runs of a sweep by requests per minute, ascending."""
+    at = defaultdict[float, list[Finished]](list)
+    for run in runs:
+        at[float(run.point.choices["arrivals.rate_rpm"])].append(run)
+    return dict(sorted(at.items()))
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Curve:
     """Share of the requests in time at the simulated rates, ascending; linear between them."""
@@ -32,10 +41,11 @@ class Curve:
     shares: Floats
 
     @classmethod
-    def of(cls, shares: Mapping[float, float]) -> "Curve":
-        """Return the curve through the share by rate."""
-        rates = sorted(shares)
-        return cls(np.array(rates), np.array([shares[rate] for rate in rates]))
+    def of(cls, runs: Runs, slo: str) -> "Curve":
+        """Return the curve of one system's runs, averaged over the seeds."""
+        at = by_rate(runs)
+        shares = [mean([1 - run.number("slo", slo, "violation_rate") for run in seeds]) for seeds in at.values()]
+        return cls(np.array([*at]), np.array(shares))
 
     def at(self, rates: Floats) -> Floats:
         """Return the shares at ``rates``; beyond the simulated ones, the share at the nearest."""
@@ -73,5 +83,4 @@ def falls_below(rates: Floats, shares: Floats, limit: float) -> Floats:
     drop = np.where(after > 0, shares[rows, before] - shares[rows, after], 1.0)
     part = (shares[rows, before] - limit) / drop
     crossing = rates[rows, before] + part * (rates[rows, after] - rates[rows, before])
-    found: Floats = np.select([below[:, 0], ~below.any(axis=1)], [-np.inf, np.inf], crossing)
-    return found
+    return np.select([below[:, 0], ~below.any(axis=1)], [-np.inf, np.inf], crossing)

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,8 @@ from mezzotint.sim.run import run_key as key
 from tests.conftest import REPOSITORY
 
 PARTS = ("backends", "conf", "sim", "traces")
+
+POOLS = [{"gpu": "h100-sxm", "count": 1}, {"gpu": {"name": "l40s"}, "count": 1}]
 
 DIGEST = "from mezzotint.sim.run.run_key import digest; print(digest({'seed': 1}))"
 
@@ -56,34 +59,31 @@ def test_arithmetic_version_is_in_every_key(monkeypatch: pytest.MonkeyPatch) -> 
     assert key.arithmetic.__wrapped__() != before
 
 
-def test_key_covers_the_configuration_and_the_profiles_it_reads(tmp_path: Path) -> None:
+def test_key_covers_the_configuration_without_the_run_folder() -> None:
     config = points.composed(points.sweep("nirvana-figure13")[0])
     assert key.digest(config | {"run": {"dir": "elsewhere"}}) == key.digest(config)
     assert key.digest(config | {"seed": 2}) != key.digest(config)
-    profile = (REPOSITORY / "backends/profiles/a10g_nirvana-large.yaml").read_text()
-    found = []
-    for name, text in (("one", profile), ("other", profile), ("slower", profile.replace("seconds: ", "seconds: 1"))):
+
+
+@pytest.mark.parametrize(
+    ("config", "profile"),
+    [
+        ({"backend": {"gpu": "a10g"}}, "a10g_nirvana-large"),
+        ({"cluster": {"pools": POOLS}, "backend": {"gpu": None}}, "h100-sxm_sdxl-mlperf"),
+        ({"cluster": {"pools": POOLS}, "backend": {"gpu": None}}, "l40s_sdxl-mlperf"),
+    ],
+)
+def test_key_covers_the_profiles_of_each_kind_of_gpu(config: dict[str, Any], profile: str, tmp_path: Path) -> None:
+    text = (REPOSITORY / f"backends/profiles/{profile}.yaml").read_text()
+    digests = []
+    for name, own in (("same", text), ("slower", text.replace("seconds: ", "seconds: 1"))):
         (tmp_path / name).mkdir()
-        (tmp_path / name / "mine.yaml").write_text(text)
-        found.append(key.digest(config | {"backend": config["backend"] | {"folder": str(tmp_path / name)}}))
-    same, again, slower = found
-    assert same == again == key.digest(config)
+        (tmp_path / name / "mine.yaml").write_text(own)
+        backend = config["backend"] | {"folder": str(tmp_path / name)}
+        digests.append(key.digest(config | {"backend": backend}))
+    same, slower = digests
+    assert same == key.digest(config | {"backend": config["backend"] | {"folder": None}})
     assert slower != same
-
-
-def test_key_of_pools_covers_the_profiles_of_each_kind(tmp_path: Path) -> None:
-    pools = [{"gpu": "h100-sxm", "count": 1}, {"gpu": {"name": "l40s"}, "count": 1}]
-    config = {"cluster": {"pools": pools}, "backend": {"gpu": None, "folder": None}}
-    for kind in ("h100-sxm", "l40s"):
-        profile = (REPOSITORY / f"backends/profiles/{kind}_sdxl-mlperf.yaml").read_text()
-        found = []
-        for name, text in (("same", profile), ("slower", profile.replace("seconds: ", "seconds: 1"))):
-            (tmp_path / kind / name).mkdir(parents=True)
-            (tmp_path / kind / name / "mine.yaml").write_text(text)
-            backend = {"gpu": None, "folder": str(tmp_path / kind / name)}
-            found.append(key.digest(config | {"backend": backend}))
-        assert found[0] == key.digest(config)
-        assert found[1] != found[0]
 
 
 def test_keys_of_different_types_have_a_digest() -> None:
