@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from inspect import Parameter
 from pathlib import Path
-from types import ModuleType
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import numpy as np
@@ -19,6 +18,7 @@ import mezzotint.traces.sources
 from mezzotint.files.atomic import check_ours, check_target
 from mezzotint.traces.error import TraceError
 from mezzotint.traces.sources import Streamed
+from mezzotint.traces.sources.published import LOGS
 from mezzotint.traces.table.ingest import store
 from mezzotint.traces.table.limits import Limits
 from mezzotint.traces.table.trace import METADATA_KEY, Trace
@@ -29,21 +29,18 @@ Seed = Annotated[int, typer.Option(min=0, metavar="N", help="Seed of all random 
 
 
 def sources() -> dict[str, type[Streamed]]:
-    """Return the sources of this package by name: the name of their module, or its `NAME`."""
+    """Return the sources by name: the published logs, and in this package the name of a module, or its `NAME`."""
     modules = [
-        import_module(f"mezzotint.traces.sources.{each.name}")
-        for each in pkgutil.iter_modules(mezzotint.traces.sources.__path__)
+        import_module(f"mezzotint.traces.sources.{module.name}")
+        for module in pkgutil.iter_modules(mezzotint.traces.sources.__path__)
     ]
-    return {
+    own = {
         getattr(module, "NAME", module.__name__.rpartition(".")[2].replace("_", "-")): kind
         for module in modules
-        if (kind := _source_in(module)) is not None
+        for kind in vars(module).values()
+        if isinstance(kind, type) and kind.__module__ == module.__name__ and Streamed in kind.__mro__
     }
-
-
-def _source_in(module: ModuleType) -> type[Streamed] | None:
-    own = [each for each in vars(module).values() if getattr(each, "__module__", "") == module.__name__]
-    return next((each for each in own if isinstance(each, type) and Streamed in each.__mro__), None)
+    return dict(sorted({**own, **LOGS}.items()))
 
 
 def import_from(word: str | None) -> Callable[..., None]:

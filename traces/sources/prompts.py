@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from mezzotint.traces.error import TraceError
-from mezzotint.traces.sources import Streamed, make_reading, untimed_batch, with_row_numbers
+from mezzotint.traces.sources import Streamed
 from mezzotint.traces.sources.formats.cells import refusal
 from mezzotint.traces.sources.formats.jsontext import elements
 from mezzotint.traces.sources.formats.lines import lines
 from mezzotint.traces.sources.formats.sniff import not_prompts
+from mezzotint.traces.sources.reader import make_reading, untimed_batch, with_row_numbers
 from mezzotint.traces.table.ingest import ORDER_ONLY, Batch, Reading
 from mezzotint.traces.table.limits import Limits
 from mezzotint.traces.table.validation import Origin, excerpt

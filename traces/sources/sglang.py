@@ -12,10 +12,11 @@ from pydantic import ConfigDict, TypeAdapter, with_config
 from typing_extensions import TypedDict
 
 from mezzotint.traces.error import TraceError
-from mezzotint.traces.sources import Streamed, make_reading, untimed_batch, with_row_numbers
+from mezzotint.traces.sources import Streamed
 from mezzotint.traces.sources.formats.cells import refusal
 from mezzotint.traces.sources.formats.jsontext import elements
 from mezzotint.traces.sources.formats.records import Number, Whole, check_records, extras
+from mezzotint.traces.sources.reader import make_reading, untimed_batch, with_row_numbers
 from mezzotint.traces.table.ingest import ORDER_ONLY, Batch, Reading
 from mezzotint.traces.table.limits import Limits
 from mezzotint.traces.table.trace import Trace

@@ -14,10 +14,11 @@ import numpy as np
 import pyarrow as pa
 
 from mezzotint.traces.error import TraceError
-from mezzotint.traces.sources import Streamed, make_reading
+from mezzotint.traces.sources import Streamed
 from mezzotint.traces.sources.formats.cells import refusal
 from mezzotint.traces.sources.formats.lines import lines as text_lines
 from mezzotint.traces.sources.formats.records import extras
+from mezzotint.traces.sources.reader import make_reading
 from mezzotint.traces.table.ingest import ORDER_ONLY, Batch, Reading, order_times, own_clock, since_earliest
 from mezzotint.traces.table.limits import Limits
 from mezzotint.traces.table.trace import Trace

@@ -15,13 +15,9 @@ import pytest
 
 from mezzotint.traces.error import TraceError
 from mezzotint.traces.sources.delimited import Csv
-from mezzotint.traces.sources.diffusiondb import DiffusionDB
 from mezzotint.traces.sources.formats import lines
-from mezzotint.traces.sources.gentd26 import GenTD26
-from mezzotint.traces.sources.katz import Katz
-from mezzotint.traces.sources.mjhq import Mjhq
 from mezzotint.traces.sources.prompts import Prompts
-from mezzotint.traces.sources.sd_beta import SdBeta
+from mezzotint.traces.sources.published import LOGS
 from mezzotint.traces.table import limits
 from mezzotint.traces.table.ingest import store
 from mezzotint.traces.table.limits import Limits
@@ -187,37 +183,37 @@ def test_path_that_is_no_regular_file_is_refused(importer: str, tmp_path: Path) 
 SKIPPING: dict[str, tuple[str, bytes, Callable[..., Any], dict[str, int]]] = {
     "prompts": ("t.txt", b"a\n\n  \nb\n", Prompts, {"blank lines": 2}),
     "diffusiondb": (
-        "t.csv", DDB + DDB_ROW.replace(b"2022-08-14 00:45:00+00:00", b""), DiffusionDB, {"no timestamp": 1},
+        "t.csv", DDB + DDB_ROW.replace(b"2022-08-14 00:45:00+00:00", b""), LOGS["diffusiondb"], {"no timestamp": 1},
     ),
     "diffusiondb, NSFW": (
-        "t.parquet", parquet_bytes(image_nsfw=[0.1, 0.9]), lambda path: DiffusionDB(path=path, nsfw_max=0.5),
+        "t.parquet", parquet_bytes(image_nsfw=[0.1, 0.9]), lambda path: LOGS["diffusiondb"](path=path, nsfw_max=0.5),
         {"no timestamp": 0, "NSFW score above nsfw_max, or none": 1},
     ),
     "diffusiondb, the first": (
-        "t.csv", DDB + DDB_ROW, lambda path: DiffusionDB(path=path, limit=2),
+        "t.csv", DDB + DDB_ROW, lambda path: LOGS["diffusiondb"](path=path, limit=2),
         {"no timestamp": 0, "after the first `limit` requests": 1},
     ),
     "gentd26": (
         "t.csv", GENTD26.replace(b"SUCCEED", b"FAILED", 1) + GENTD26.splitlines(True)[-1].replace(b"TXT_2", b"IMG_2"),
-        lambda path: GenTD26(path=path, drop_failed=True, text_only=True),
+        lambda path: LOGS["gentd26"](path=path, drop_failed=True, text_only=True),
         {"predict_status is not SUCCEED": 1, "predict_type is not TXT_2_IMG": 1},
     ),
     "katz": (
         "t.json", json.dumps([{**json.loads(KATZ)[0], "scene_id": one} for one in "ABB"]).encode(),
-        lambda path: Katz(path=path, service="A"), {"another service or node": 2},
+        lambda path: LOGS["katz"](path=path, service="A"), {"another service or node": 2},
     ),
     "sd-beta, a channel": (
         "t.csv", BETA + BETA_ROW.replace(b",7,", b",8,") + BETA_ROW.replace(b"c,", b"d,"),
-        lambda path: SdBeta(path=path, channel="d"), {"another channel": 2},
+        lambda path: LOGS["sd-beta"](path=path, channel="d"), {"another channel": 2},
     ),
     "sd-beta, a stretch": (
         "t.csv", BETA + b"".join(BETA_ROW.replace(b"0,c,7", place) for place in (b"2,c,8", b"4,c,9")),
-        lambda path: SdBeta(path=path, since="2022-08-08T23:06:41", until="2022-08-09T01:06:43+02:00"),
+        lambda path: LOGS["sd-beta"](path=path, since="2022-08-08T23:06:41", until="2022-08-09T01:06:43+02:00"),
         {"before `since`": 1, "from `until` on": 1},
     ),
     "mjhq": (
         "t.json", json.dumps({f"{n}": {"category": str(n % 10), "prompt": "p"} for n in range(30)}).encode(),
-        lambda path: Mjhq(path=path, requests=10), {"before the last of their category": 20},
+        lambda path: LOGS["mjhq"](path=path, requests=10), {"before the last of their category": 20},
     ),
 }  # fmt: skip
 """Return files of three rows (mjhq: 30; prompts: four) with some unusable, and their number by reason."""

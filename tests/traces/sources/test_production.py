@@ -12,8 +12,7 @@ import pyarrow.compute as pc
 import pytest
 
 from mezzotint.traces.error import TraceError
-from mezzotint.traces.sources.gentd26 import GenTD26
-from mezzotint.traces.sources.katz import Katz
+from mezzotint.traces.sources.published import LOGS
 from mezzotint.traces.table.trace import Trace
 
 TextFile = Callable[..., Path]
@@ -34,7 +33,7 @@ def load(source: Any) -> Trace:
 
 def test_gentd26_timed_sample_is_imported(data: Path) -> None:
     path = str(data / "gentd26" / "lora_request_trace.csv")
-    trace = load(GenTD26(path=path))
+    trace = load(LOGS["gentd26"](path=path))
     assert len(trace) == 17_764
     assert trace.span_s / 86400 == pytest.approx(17.29, abs=0.01)
     assert len(trace.table.column("user_id").unique()) == 3_044
@@ -48,19 +47,19 @@ def test_gentd26_timed_sample_is_imported(data: Path) -> None:
     assert loras.null_count == 17_764 - trace.notes["loras_per_request"]["0"]
     assert pc.sum(pc.list_value_length(loras)).as_py() == 0
 
-    done = load(GenTD26(path=path, drop_failed=True))
+    done = load(LOGS["gentd26"](path=path, drop_failed=True))
     assert len(done) == 17_467
     assert done.notes["skipped"] == {"predict_status is not SUCCEED": 297}
-    text = load(GenTD26(path=path, text_only=True))
+    text = load(LOGS["gentd26"](path=path, text_only=True))
     assert len(text) == 16_296
-    unnamed = load(GenTD26(path=path, unnamed_loras=True))
+    unnamed = load(LOGS["gentd26"](path=path, unnamed_loras=True))
     lengths = pc.list_value_length(unnamed.table.column("loras")).to_pylist()
     assert {str(number): count for number, count in Counter(lengths).items()} == trace.notes["loras_per_request"]
     assert "made up" in unnamed.notes["loras"]
 
 
 def test_gentd26_untimed_sample_is_imported(data: Path) -> None:
-    trace = load(GenTD26(path=str(data / "gentd26" / "data_trace_processed.first40k.csv.gz")))
+    trace = load(LOGS["gentd26"](path=str(data / "gentd26" / "data_trace_processed.first40k.csv.gz")))
     assert len(trace) == 40_000
     assert "needs an arrival process" in trace.notes["arrival_s"]
     lengths = pc.list_value_length(trace.table.column("loras"))
@@ -75,7 +74,7 @@ def test_gentd26_rows_become_requests(text_file: TextFile) -> None:
         + "2024-11-15 10:00:05,TXT_2_IMG,SUCCEED,3.0,g1,4.0,30.0,m1,2\n"
         + "2024-11-15 10:00:00,INPAINTING,FAILED,0.0,g2,,,,0\n"
     )
-    trace = load(GenTD26(path=str(path), unnamed_loras=True))
+    trace = load(LOGS["gentd26"](path=str(path), unnamed_loras=True))
     rows = trace.table.to_pylist()
     assert [row["request_id"] for row in rows] == ["1", "0"]
     assert trace.arrival_s.tolist() == [0.0, 5.0]
@@ -83,7 +82,7 @@ def test_gentd26_rows_become_requests(text_file: TextFile) -> None:
     assert (rows[1]["images"], rows[1]["user_id"], rows[1]["loras"]) == (4, "g1", ["unnamed-1", "unnamed-2"])
     with pytest.raises(TraceError, match="no requests are left of 2"):
         load(
-            GenTD26(
+            LOGS["gentd26"](
                 path=str(text_file(TIMED + "2024-11-15 10:00:00,INPAINTING,FAILED,0,g,1,1,m,0\n" * 2)), drop_failed=True
             )
         )
@@ -101,7 +100,7 @@ def test_gentd26_rows_become_requests(text_file: TextFile) -> None:
 )
 def test_malformed_gentd26_is_refused(text_file: TextFile, text: str, options: dict[str, Any], message: str) -> None:
     with pytest.raises(TraceError, match=message) as caught:
-        load(GenTD26(path=str(text_file(text)), **options))
+        load(LOGS["gentd26"](path=str(text_file(text)), **options))
     assert "t.csv" in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -119,12 +118,12 @@ def record(**changes: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def katz(tmp_path: Path) -> Callable[..., Katz]:
-    def source(*records: Any, lines: bool = False, zipped: bool = False, **options: Any) -> Katz:
+def katz(tmp_path: Path) -> Callable[..., Any]:
+    def source(*records: Any, lines: bool = False, zipped: bool = False, **options: Any) -> Any:
         text = "\n".join(map(json.dumps, records)) if lines else json.dumps(records, indent=1)
         path = tmp_path / "trace.json"
         path.write_bytes(gzip.compress(text.encode()) if zipped else text.encode())
-        return Katz(path=str(path), **options)
+        return LOGS["katz"](path=str(path), **options)
 
     return source
 
@@ -139,7 +138,7 @@ def katz(tmp_path: Path) -> Callable[..., Katz]:
         ([1_709_251_202_500, 1_709_251_200_000], "milliseconds since 1970"),
     ],
 )
-def test_katz_reads_every_form(katz: Callable[..., Katz], stamps: list[Any], unit: str, form: dict[str, Any]) -> None:
+def test_katz_reads_every_form(katz: Callable[..., Any], stamps: list[Any], unit: str, form: dict[str, Any]) -> None:
     trace = load(
         katz(
             record(timestamp=stamps[0], loras=None, ip="node-2", scene_id="B"),
@@ -157,7 +156,7 @@ def test_katz_reads_every_form(katz: Callable[..., Katz], stamps: list[Any], uni
     assert (trace.notes["nodes"], trace.notes["times"]) == (2, unit)
 
 
-def test_katz_is_filtered_by_service_and_node(katz: Callable[..., Katz]) -> None:
+def test_katz_is_filtered_by_service_and_node(katz: Callable[..., Any]) -> None:
     records = [record(ip="n1"), record(ip="n2"), record(ip="n1", scene_id="B")]
     assert len(load(katz(*records, service="A"))) == 2
     only = load(katz(*records, service="A", node="n1"))
@@ -178,7 +177,7 @@ def test_katz_is_filtered_by_service_and_node(katz: Callable[..., Katz]) -> None
         ([record(loras="l1")], "row 0, column loras: found 'l1', expected a valid list"),
     ],
 )
-def test_malformed_katz_is_refused(katz: Callable[..., Katz], records: list[Any], message: str) -> None:
+def test_malformed_katz_is_refused(katz: Callable[..., Any], records: list[Any], message: str) -> None:
     with pytest.raises(TraceError, match=message) as caught:
         load(katz(*records))
     assert "trace.json" in str(caught.value)

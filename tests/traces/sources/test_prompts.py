@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from mezzotint.traces.error import TraceError
-from mezzotint.traces.sources.mjhq import Mjhq
-from mezzotint.traces.sources.partiprompts import PartiPrompts
 from mezzotint.traces.sources.prompts import Prompts
+from mezzotint.traces.sources.published import LOGS
 from mezzotint.traces.table.trace import Trace
 
 TextFile = Callable[..., Path]
@@ -24,7 +23,7 @@ def load(source: Any) -> Trace:
 
 def test_partiprompts_sample_is_imported(data: Path) -> None:
     path = data / "partiprompts" / "PartiPrompts.tsv"
-    trace = load(PartiPrompts(path=str(path)))
+    trace = load(LOGS["partiprompts"](path=str(path)))
     assert len(trace) == 1_632
     assert sum(trace.notes["categories"].values()) == 1_632
     assert len(trace.notes["categories"]) == 12
@@ -36,9 +35,9 @@ def test_partiprompts_sample_is_imported(data: Path) -> None:
 
 def test_partiprompts_quotes_are_literal(text_file: TextFile) -> None:
     path = text_file('Prompt\tCategory\tChallenge\tNote\n"one" fox\tA\tB\t\na "fox\tA\tB\t\n')
-    assert load(PartiPrompts(path=str(path))).prompts().to_pylist() == ['"one" fox', 'a "fox']
+    assert load(LOGS["partiprompts"](path=str(path))).prompts().to_pylist() == ['"one" fox', 'a "fox']
     with pytest.raises(TraceError, match="column 'Prompt' is missing"):
-        load(PartiPrompts(path=str(text_file("text\tCategory\na\tb\n"))))
+        load(LOGS["partiprompts"](path=str(text_file("text\tCategory\na\tb\n"))))
 
 
 def test_one_prompt_per_line_is_imported(text_file: TextFile) -> None:
@@ -107,11 +106,11 @@ def mjhq(each: int = 4, categories: int = 10) -> dict[str, dict[str, str]]:
 
 def test_mjhq_takes_the_last_prompts_of_each_category(text_file: TextFile) -> None:
     path = text_file(json.dumps(mjhq()), "meta_data.json")
-    trace = load(Mjhq(path=str(path)))
+    trace = load(LOGS["mjhq"](path=str(path)))
     assert trace.table.column("request_id").to_pylist() == list(mjhq())
     assert trace.notes["categories"] == {f"c{category}": 4 for category in range(10)}
     # the last n / 10 of each category, in the order of the file
-    last = load(Mjhq(path=str(path), requests=20))
+    last = load(LOGS["mjhq"](path=str(path), requests=20))
     assert last.table.column("request_id").to_pylist() == [f"{c}-{index}" for c in range(10) for index in (2, 3)]
     assert last.arrival_s.tolist() == list(range(20))
 
@@ -128,7 +127,7 @@ def test_mjhq_takes_the_last_prompts_of_each_category(text_file: TextFile) -> No
 )
 def test_malformed_mjhq_is_refused(text_file: TextFile, text: str, options: dict[str, Any], message: str) -> None:
     with pytest.raises(TraceError, match=message) as caught:
-        load(Mjhq(path=str(text_file(text, "m.json")), **options))
+        load(LOGS["mjhq"](path=str(text_file(text, "m.json")), **options))
     assert "m.json" in str(caught.value)
 
 

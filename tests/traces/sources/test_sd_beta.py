@@ -9,14 +9,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mezzotint.traces.error import TraceError
-from mezzotint.traces.sources.sd_beta import SdBeta
+from mezzotint.traces.sources.published import LOGS
 from mezzotint.traces.table.trace import Trace
 
 HEAD = "est_unix_s,channel,idx,user,prompt,width,height,steps,cfg,sampler,n_images,seed,gen_seconds\n"
 
 
 def load(path: Path, **options: str) -> Trace:
-    return SdBeta(path=str(path), **options).load(np.random.default_rng(0))
+    return LOGS["sd-beta"](path=str(path), **options).load(np.random.default_rng(0))
 
 
 def log(folder: Path, rows: list[tuple[int, str, int]]) -> Path:

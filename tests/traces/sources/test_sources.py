@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from mezzotint.traces.describe import describe_trace
 from mezzotint.traces.error import TraceError
 from mezzotint.traces.sources.delimited import Csv
-from mezzotint.traces.sources.diffusiondb import DiffusionDB
 from mezzotint.traces.sources.file import File
+from mezzotint.traces.sources.published import LOGS
 from mezzotint.traces.table.limits import Limits
 from mezzotint.traces.table.trace import Trace, about, write
 
@@ -62,7 +62,7 @@ def parquet(tmp_path: Path) -> Callable[..., str]:
 
 def test_diffusiondb_sample_is_imported(data: Path) -> None:
     path = data / "diffusiondb" / "metadata_1k.csv"
-    trace = DiffusionDB(path=str(path)).load(seeded())
+    trace = LOGS["diffusiondb"](path=str(path)).load(seeded())
     described = describe_trace(trace).to_dict()
     assert len(trace) == 1000
     assert (np.diff(trace.arrival_s) >= 0).all()
@@ -83,7 +83,7 @@ def test_diffusiondb_sample_is_imported(data: Path) -> None:
 
 def test_seed_moves_arrivals_only_within_their_minute(data: Path) -> None:
     path = str(data / "diffusiondb" / "metadata_1k.csv")
-    one, same, other = (DiffusionDB(path=path).load(seeded(seed)) for seed in (1, 1, 2))
+    one, same, other = (LOGS["diffusiondb"](path=path).load(seeded(seed)) for seed in (1, 1, 2))
     assert one.digest == same.digest != other.digest
     assert one.prompts() == other.prompts()
     assert abs(one.arrival_s - other.arrival_s).max() < 60.0
@@ -98,7 +98,7 @@ def test_arrivals_stay_in_their_minute_and_in_file_order(minutes: list[int], see
     texts = {name: pa.array(["x"] * count) for name in ("prompt", "user_name")}
     path = tmp_path / "m.parquet"
     pq.write_table(pa.table({"timestamp": stamps, **plain, **texts}), path)
-    trace = DiffusionDB(path=str(path)).load(seeded(seed))
+    trace = LOGS["diffusiondb"](path=str(path)).load(seeded(seed))
     rows = trace.table.column("request_id").cast(pa.int64()).to_numpy()
     assert rows.tolist() == sorted(range(count), key=lambda row: minutes[row])
     expected = np.array(minutes)[rows] - min(minutes)
@@ -106,7 +106,7 @@ def test_arrivals_stay_in_their_minute_and_in_file_order(minutes: list[int], see
 
 
 def test_diffusiondb_parquet_is_imported(parquet: Callable[..., str]) -> None:
-    trace = DiffusionDB(path=parquet()).load(seeded())
+    trace = LOGS["diffusiondb"](path=parquet()).load(seeded())
     table = trace.table.to_pydict()
     assert table["request_id"] == ["x.png", "w.png", "y.png"]
     assert table["user_id"] == [None, "u", None]
@@ -120,7 +120,7 @@ def test_diffusiondb_parquet_is_imported(parquet: Callable[..., str]) -> None:
 
 def test_diffusiondb_nsfw_filter_and_limit_select_rows(parquet: Callable[..., str]) -> None:
     def kept(**options: Any) -> list[str]:
-        loaded = DiffusionDB(path=parquet(), **options).load(seeded())
+        loaded = LOGS["diffusiondb"](path=parquet(), **options).load(seeded())
         names: list[str] = loaded.table.column("request_id").to_pylist()
         return names
 
@@ -128,18 +128,14 @@ def test_diffusiondb_nsfw_filter_and_limit_select_rows(parquet: Callable[..., st
     assert kept(nsfw_max=0.5) == ["w.png"]
     assert kept(nsfw_max=2.0) == kept()
     assert kept(limit=2) == ["x.png", "w.png"]
-    assert (
-        DiffusionDB(path=parquet(), nsfw_max=1.0).load(seeded()).notes["skipped"]["NSFW score above nsfw_max, or none"]
-        == 1
-    )
-    with pytest.raises(TraceError, match="no rows are left of 4"):
+    with pytest.raises(TraceError, match="no requests are left of 4"):
         kept(nsfw_max=0.0)
 
 
 @pytest.mark.parametrize("wrong", [{"limit": 0}, {"limit": -1}, {"limit": 1.5}, {"nsfw_max": float("nan")}])
 def test_invalid_reader_argument_is_named(parquet: Callable[..., str], wrong: dict[str, Any]) -> None:
     with pytest.raises(TraceError, match=rf"{next(iter(wrong))}="):
-        DiffusionDB(path=parquet(), **wrong).load(seeded())
+        LOGS["diffusiondb"](path=parquet(), **wrong).load(seeded())
 
 
 def test_reader_limits_are_checked(tmp_path: Path) -> None:
@@ -159,8 +155,8 @@ def test_missing_network_asks_for_a_downloaded_file() -> None:
     pytest.importorskip("datasets")
     # offline mode is read once, at import, so it takes a fresh process
     script = (
-        "import numpy; from mezzotint.traces.sources.diffusiondb import DiffusionDB;"
-        "DiffusionDB().load(numpy.random.default_rng(0))"
+        "import numpy; from mezzotint.traces.sources.published import LOGS;"
+        "LOGS['diffusiondb']().load(numpy.random.default_rng(0))"
     )
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HOME": "/nonexistent"}
     ended = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mezzotint.traces.describe.arrivals import arrival_statistics
 from mezzotint.traces.error import TraceError
 from mezzotint.traces.sources.delimited import Csv
-from mezzotint.traces.sources.diffusiondb import DiffusionDB
+from mezzotint.traces.sources.published import LOGS
 from mezzotint.traces.table.ingest import store
 from mezzotint.traces.table.trace import Trace, read
 from mezzotint.traces.table.validation import LONGEST_S
@@ -51,7 +51,7 @@ def test_out_of_calendar_time_is_refused(tmp_path: Path) -> None:
 
     (tmp_path / "t.parquet").write_bytes(parquet_bytes(timestamp=pa.array([0, 2**62], pa.timestamp("us", "UTC"))))
     with pytest.raises(TraceError, match=r"row 1, column timestamp: .* between 1900 and 2100"):
-        DiffusionDB(path=str(tmp_path / "t.parquet")).load(NO_RNG)
+        LOGS["diffusiondb"](path=str(tmp_path / "t.parquet")).load(NO_RNG)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
