@@ -15,10 +15,9 @@ import pytest
 from mezzotint.traces.error import TraceError
 from mezzotint.traces.sources import Streamed
 from mezzotint.traces.sources.delimited import Csv
+from mezzotint.traces.sources.engines import SGLang, VllmOmni
 from mezzotint.traces.sources.prompts import Prompts
 from mezzotint.traces.sources.published import LOGS
-from mezzotint.traces.sources.sglang import SGLang
-from mezzotint.traces.sources.vllm_omni import VllmOmni
 from mezzotint.traces.table.ingest import store
 from mezzotint.traces.table.trace import Trace, read
 

@@ -29,13 +29,13 @@ Seed = Annotated[int, typer.Option(min=0, metavar="N", help="Seed of all random 
 
 
 def sources() -> dict[str, type[Streamed]]:
-    """Return the sources by name: the published logs, and in this package the name of a module, or its `NAME`."""
+    """Return the sources by name: the published logs, and the classes of this package by `NAME` or module."""
     modules = [
         import_module(f"mezzotint.traces.sources.{module.name}")
         for module in pkgutil.iter_modules(mezzotint.traces.sources.__path__)
     ]
     own = {
-        getattr(module, "NAME", module.__name__.rpartition(".")[2].replace("_", "-")): kind
+        getattr(kind, "NAME", module.__name__.rpartition(".")[2].replace("_", "-")): kind
         for module in modules
         for kind in vars(module).values()
         if isinstance(kind, type) and kind.__module__ == module.__name__ and Streamed in kind.__mro__

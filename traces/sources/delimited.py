@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -19,9 +19,6 @@ from mezzotint.traces.table.columns import SCHEMA
 from mezzotint.traces.table.ingest import ORDER_ONLY, Batch, Reading, order_times, own_clock, since_earliest
 from mezzotint.traces.table.limits import Limits
 from mezzotint.traces.table.validation import excerpt
-
-NAME = "csv"
-"""Name of the source in `mezzotint trace import`, in place of the module's."""
 
 BY_NAME: Mapping[str, frozenset[str]] = {
     "prompt": frozenset({"prompt", "prompts", "text", "caption", "captions"}),
@@ -60,6 +57,8 @@ class Csv(Streamed):
 
     Raises TraceError if the delimiter or quote is not one character.
     """
+
+    NAME: ClassVar = "csv"
 
     path: str | Path
     columns: Annotated[dict[str, str], typer.Option("--map", metavar="CANONICAL=SOURCE")] = field(default_factory=dict)

@@ -11,10 +11,8 @@ from hypothesis import strategies as st
 
 from mezzotint.sim.cli import main
 from mezzotint.traces.error import TraceError
-from mezzotint.traces.sources.export import FORMATS, export
-from mezzotint.traces.sources.sglang import SGLang
+from mezzotint.traces.sources.engines import COLUMNS, FORMATS, SGLang, VllmOmni, export, milliseconds
 from mezzotint.traces.sources.synthetic import Synthetic
-from mezzotint.traces.sources.vllm_omni import VllmOmni, milliseconds
 from mezzotint.traces.table.trace import Trace, make
 from tests.traces.lab import hold_to_form
 
@@ -39,7 +37,11 @@ def test_ten_thousand_requests_round_trip(form: str, tmp_path: Path) -> None:
     made = Synthetic(requests=10_000, history=0).load(np.random.default_rng(1))
     unsupported = export(made, form, tmp_path / ("t.txt" if form == "vllm-omni" else "t.jsonl"))
     read = load(form, tmp_path)
-    held = [name for name in made.table.column_names if name in FORMATS[form][1]]
+    held = [
+        name
+        for name in made.table.column_names
+        if name in {COLUMNS.get(field) for field in FORMATS[form].form.__annotations__}
+    ]
     assert set(unsupported) == {
         name for name in made.table.column_names if name not in held and made.table.column(name).null_count < 10_000
     }
