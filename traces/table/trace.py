@@ -15,10 +15,10 @@ import pyarrow.parquet as pq
 from mezzotint.files.atomic import atomic_write
 from mezzotint.files.document import parse_json
 from mezzotint.traces.error import TraceError
-from mezzotint.traces.table.columns import SCHEMA, UNITS, conform
+from mezzotint.traces.table.columns import SCHEMA, UNITS, check_cells, conform
 from mezzotint.traces.table.digest import content_digest
 from mezzotint.traces.table.limits import FREE_BYTES, RATIO, regular_file
-from mezzotint.traces.table.validation import Origin, check_cells, check_order, check_unique, excerpt
+from mezzotint.traces.table.validation import Origin, check_order, check_unique, excerpt
 
 VERSION = 1
 """Version of the file layout, kept in the file's metadata."""

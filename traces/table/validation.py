@@ -26,8 +26,6 @@ OWN = (
     "seconds since the start of the trace (csv reads seconds since 1970 with --arrival unix, milliseconds with unix-ms)"
 )
 
-POSITIVE = ("width", "height", "frames", "steps", "images")
-
 BOUNDS: Mapping[type, str] = {Gt: "above", Ge: "min_value", Le: "max_value"}
 """Bounds of an annotation -> arguments of `check_number`."""
 
@@ -59,37 +57,6 @@ def excerpt(text: str, limit: int = 120) -> str:
     """Return `text` on one line for an error message, cut to `limit` characters, unprintable ones escaped."""
     line = printable(" ".join(text[: 4 * limit].split()))
     return line if len(line) <= limit else line[: limit - 1] + "…"
-
-
-def check_cells(table: pa.Table, origin: Origin) -> None:
-    """Check the rules of a canonical trace, (n, 17), that do not depend on the order of its rows.
-
-    Raises TraceError as `mezzotint.traces.table.trace.make`.
-    """
-    if table.num_rows == 0:
-        raise TraceError(f"{origin.where}: found no rows, expected at least one request; name another file")
-    try:
-        table.validate(full=True)
-    except (pa.ArrowException, UnicodeDecodeError) as error:
-        raise TraceError(
-            f"{origin.where}: holds data that is not valid ({excerpt(str(error))}), expected UTF-8 text and"
-            " whole columns; write the file again"
-        ) from error
-    ids = table.column("request_id")
-    refuse(ids, pc.is_null(ids), "request_id", "a value", origin)
-    check_times(table.column("arrival_s"), origin)
-    for name in POSITIVE:
-        column = table.column(name)
-        refuse(column, pc.less_equal(column, 0), name, "a positive integer", origin)
-    gen_s = table.column("gen_s")
-    refuse(gen_s, pc.invert(pc.and_(pc.is_finite(gen_s), pc.greater_equal(gen_s, 0.0))), "gen_s",
-           "finite seconds, 0 or more, or null", origin)  # fmt: skip
-    slo_s = table.column("slo_s")
-    refuse(slo_s, pc.invert(pc.and_(pc.is_finite(slo_s), pc.greater(slo_s, 0.0))), "slo_s",
-           "finite seconds above 0, or null", origin)  # fmt: skip
-    for name in ("seed", "priority"):
-        column = table.column(name)
-        refuse(column, pc.less(column, 0), name, "an integer, 0 or more, or null", origin)
 
 
 def check_times(times: pa.ChunkedArray, origin: Origin, *, relative: bool = True) -> None:
