@@ -53,7 +53,7 @@ def import_from(word: str | None) -> Callable[..., None]:
     if word is None:
         return _overview(known)
     if word not in known and "." in word:
-        known[word] = _located(word)
+        return _command(_class(word))
     if word not in known:
         raise TraceError(
             f"trace import: found {word!r}, expected one of {', '.join(known)}, or module.Class of your own"
@@ -73,20 +73,21 @@ def _overview(known: Mapping[str, type[Streamed]]) -> Callable[[], None]:
     return overview
 
 
-def _located(word: str) -> type[Streamed]:
+def _class(word: str) -> type[Streamed]:
+    """Return the class that module.Class names, of a module on Python's path or in the working directory."""
     module, _, name = word.rpartition(".")
     sys.path.insert(0, str(Path.cwd()))
     try:
-        found = getattr(import_module(module), name)
+        kind = getattr(import_module(module), name)
     except (ImportError, AttributeError, ValueError, TypeError) as error:  # the last two: a module without a name
         raise TraceError(f"trace import: found {word!r}, which cannot be imported ({error})") from error
     finally:
         del sys.path[0]
-    if not isinstance(found, type) or not hasattr(found, "read"):
+    if not isinstance(kind, type) or not hasattr(kind, "read"):
         raise TraceError(
             f"trace import: found {word!r}, expected a class with read (see mezzotint.traces.sources.Streamed)"
         )
-    return found
+    return kind
 
 
 def _command(kind: Callable[..., Streamed]) -> Callable[..., None]:
@@ -96,9 +97,10 @@ def _command(kind: Callable[..., Streamed]) -> Callable[..., None]:
     def run(out: Path, name: str | None, seed: int, **given: Any) -> None:
         check_target(out, TraceError)  # before the work, not after it
         check_ours(out, TraceError, "a trace", b"PAR1", METADATA_KEY)
-        given = {key: value for key, value in given.items() if value is not None and value is not False and value != []}
         arguments: dict[str, Any] = {
-            key: _mapping(value) if isinstance(value, list) else value for key, value in given.items()
+            key: _mapping(value) if isinstance(value, list) else value
+            for key, value in given.items()
+            if value is not None and value is not False and value != []  # the class has the defaults
         }
         bounds = Limits(**{key: arguments.pop(key) for key in limits if key in arguments})
         reading = kind(**arguments, limits=bounds).read(np.random.default_rng(seed))
@@ -159,15 +161,15 @@ def _parameter(name: str, hint: Any, is_required: bool, text: str) -> Parameter:
 
 def _mapping(pairs: list[str]) -> dict[str, str]:
     """Return NAME=VALUE words as a mapping."""
-    found: dict[str, str] = {}
+    mapping: dict[str, str] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not name or not equals:
             raise TraceError(f"--map {pair}: expected canonical=source, for example prompt=text")
-        if name in found:
-            raise TraceError(f"--map {pair}: {name} is mapped to {found[name]!r} already; map it once")
-        found[name] = value
-    return found
+        if name in mapping:
+            raise TraceError(f"--map {pair}: {name} is mapped to {mapping[name]!r} already; map it once")
+        mapping[name] = value
+    return mapping
 
 
 def report(trace: Trace) -> None:
