@@ -18,8 +18,8 @@ from mezzotint.traces.encoders.minilm import MiniLM
 from mezzotint.traces.encoders.ngram import HashedNgrams
 from mezzotint.traces.error import TraceError
 from mezzotint.traces.sources.command import Name, Out, Seed, report
-from mezzotint.traces.sources.engines import FORMATS
-from mezzotint.traces.sources.engines import export as write_export
+from mezzotint.traces.sources.export import FORMATS
+from mezzotint.traces.sources.export import export as write_export
 from mezzotint.traces.sources.synthetic import Synthetic
 from mezzotint.traces.synthetic.published import parameters
 from mezzotint.traces.table.pairing import TAKEN
@@ -112,7 +112,7 @@ def export(
 ) -> None:
     """Write a trace in the format of an engine's benchmark."""
     check_target(out, TraceError)
-    check_ours(out, TraceError, f"an export to {form}", FORMATS[form].start)
+    check_ours(out, TraceError, f"an export to {form}", FORMATS[form][1])
     trace = read(path)
     dropped = write_export(trace, form, out)
     print(f"{out}: {len(trace):,} requests, as {form} reads them")

@@ -15,7 +15,6 @@ import pytest
 from mezzotint.traces.error import TraceError
 from mezzotint.traces.sources import Streamed
 from mezzotint.traces.sources.delimited import Csv
-from mezzotint.traces.sources.engines import SGLang, VllmOmni
 from mezzotint.traces.sources.prompts import Prompts
 from mezzotint.traces.sources.published import LOGS
 from mezzotint.traces.table.ingest import store
@@ -32,8 +31,8 @@ IMPORTERS: dict[str, tuple[str, Callable[..., Streamed]]] = {
     "prompts": ("t.txt", Prompts),
     "prompts as json": ("t.json", Prompts),
     "sd-beta": ("t.csv", LOGS["sd-beta"]),
-    "sglang": ("t.jsonl", SGLang),
-    "vllm-omni": ("t.txt", VllmOmni),
+    "sglang": ("t.jsonl", LOGS["sglang"]),
+    "vllm-omni": ("t.txt", LOGS["vllm-omni"]),
 }
 """Return every importer, with a name that its files may have."""
 

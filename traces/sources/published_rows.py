@@ -6,7 +6,7 @@ Each function takes a log and its pieces, and yields batches; `published` looks 
 import json
 import math
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -20,7 +20,15 @@ import pyarrow.compute as pc
 from mezzotint.traces.error import TraceError
 from mezzotint.traces.sources.formats.cells import Timestamps, integers, numbers, refusal
 from mezzotint.traces.sources.reader import Columns, Rows, untimed_batch
-from mezzotint.traces.table.ingest import Batch, own_clock, since_earliest, with_arrivals
+from mezzotint.traces.table.columns import SCHEMA
+from mezzotint.traces.table.ingest import (
+    ORDER_ONLY,
+    Batch,
+    order_times,
+    own_clock,
+    since_earliest,
+    with_arrivals,
+)
 from mezzotint.traces.table.validation import Origin, check_times, excerpt, refuse
 
 Pieces = Iterator[tuple[Rows, pa.Table]]
@@ -34,10 +42,12 @@ class Log(Columns):
     Attributes:
         options: the values of its options, as attributes.
         rng: stream for values that are drawn.
+        fields: names of the fields of a record, in their order.
     """
 
     options: Any
     rng: np.random.Generator
+    fields: Sequence[str] = ()
 
 
 def as_declared(log: Log, pieces: Pieces) -> Iterator[Batch]:
@@ -117,9 +127,19 @@ def spread_in_minutes(log: Log, table: pa.Table) -> pa.Table:
     return with_arrivals(table, np.minimum(start_s + offset_s, np.nextafter(start_s + 60.0, -math.inf)))
 
 
+SINCE_1970_S = 1e8
+"""Timestamps of vLLM-Omni above this are seconds since 1970; as seconds of a benchmark they would be three years."""
+
+
+def since_start(_: Log, table: pa.Table) -> pa.Table:
+    """Count arrivals from the start of the trace, for either kind of timestamp."""
+    return (since_earliest if table.column("time")[0].as_py() > SINCE_1970_S else own_clock)(table)
+
+
 CLOCKS: Mapping[str, Callable[[Log, pa.Table], pa.Table]] = {
     "order": lambda _, table: own_clock(table),
     "earliest": lambda _, table: since_earliest(table),
+    "own or since 1970": since_start,
     "spread in minutes": spread_in_minutes,
 }
 """Clock in a map -> how sorted times become arrivals."""
@@ -342,3 +362,63 @@ def _unix_s(setting: str, text: str) -> float:
             " 2022-08-12T18:00"
         ) from None
     return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
+
+
+def vllm_omni(log: Log, pieces: Records) -> Iterator[Batch]:
+    """Take times if the lines have them, and names if all have them."""
+    timed: bool | None = None
+    kept = 0
+    for rows, records in pieces:
+        origin = log.origin(rows)
+        timed = _in_all(records, "arrival_s", timed, origin)
+        columns = _columns(records, log.names)
+        if any(record.get("request_id") is None for record in records):
+            del columns["request_id"]
+        columns["slo_s"] = pc.divide(columns["slo_s"], 1000.0)
+        times = columns.pop("arrival_s")
+        if timed is False:
+            log.notes["arrival_s"] = ORDER_ONLY
+            times = order_times(len(records), kept)
+        since_1970 = timed and (pc.max(times).as_py() or 0.0) > SINCE_1970_S
+        yield Batch(columns, times, origin, relative=not since_1970)
+        kept += len(records)
+
+
+def sglang(log: Log, pieces: Records) -> Iterator[Batch]:
+    """Take names if the lines have them, and keep the fields without a column in the extras."""
+    named: bool | None = None
+    for rows, records in pieces:
+        origin = log.origin(rows)
+        named = _in_all(records, "request_id", named, origin)
+        columns = _columns(records, log.names)
+        if not named:
+            del columns["request_id"]
+        held = log.names.values()
+        extras = [
+            {name: record[name] for name in log.fields if name not in held and record.get(name) is not None}
+            for record in records
+        ]
+        texts = [json.dumps(other, ensure_ascii=False) if other else None for other in extras]
+        yield untimed_batch({**columns, "extras": pa.array(texts, pa.string())}, origin, int(rows[0]))
+
+
+def _in_all(records: list[dict[str, Any]], column: str, is_in: bool | None, origin: Origin) -> bool | None:
+    """Return whether the lines have a column. Raises TraceError if some have it and others, or those before, do not."""
+    for index, record in enumerate(records):
+        has = record.get(origin.columns[column]) is not None
+        is_in = has if is_in is None else is_in
+        if has is not is_in:
+            raise refusal(origin, index, column, "one" if has else "none", "one in every line or in none")
+    return is_in
+
+
+def _columns(records: list[dict[str, Any]], names: Mapping[str, str]) -> dict[str, Any]:
+    """Return the fields of records that have a column, null where absent."""
+    columns: dict[str, Any] = {}
+    for name, theirs in names.items():
+        kind = SCHEMA.field(name).type
+        values = [record.get(theirs) for record in records]
+        if pa.types.is_floating(kind):
+            values = [None if value is None else float(value) for value in values]
+        columns[name] = pa.array(values, pa.int64() if pa.types.is_integer(kind) else kind)
+    return columns
