@@ -95,8 +95,7 @@ def _command(kind: Callable[..., Streamed]) -> Callable[..., None]:
     own, limits = _parameters(kind), _parameters(Limits)
 
     def run(out: Path, name: str | None, seed: int, **given: Any) -> None:
-        check_target(out, TraceError)  # before the work, not after it
-        check_ours(out, TraceError, "a trace", b"PAR1", METADATA_KEY)
+        check_out(out)
         arguments: dict[str, Any] = {
             key: _mapping(value) if isinstance(value, list) else value
             for key, value in given.items()
@@ -170,6 +169,12 @@ def _mapping(pairs: list[str]) -> dict[str, str]:
             raise TraceError(f"--map {pair}: {name} is mapped to {mapping[name]!r} already; map it once")
         mapping[name] = value
     return mapping
+
+
+def check_out(out: Path) -> None:
+    """Raise TraceError for a path that no trace can be written to, before the work is done."""
+    check_target(out, TraceError)
+    check_ours(out, TraceError, "a trace", b"PAR1", METADATA_KEY)
 
 
 def report(trace: Trace) -> None:
