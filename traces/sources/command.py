@@ -124,7 +124,7 @@ def _command(kind: Callable[..., Streamed]) -> Callable[..., None]:
         *limits.values(),
     ]
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     run.__doc__ = inspect.getdoc(kind)
     return run
 
@@ -135,8 +135,8 @@ def _parameters(kind: Any) -> dict[str, Parameter]:
     section = (inspect.getdoc(kind) or "").partition("\nArgs:\n")[2].partition("\n\n")[0]
     help_of = dict(re.findall(r"^    (\w+): (.*?)(?=\n    \w|\Z)", section, re.MULTILINE | re.DOTALL))
     return {
-        name: _parameter(name, hints[name], each.default is each.empty, " ".join(help_of.get(name, "").split()))
-        for name, each in inspect.signature(kind).parameters.items()
+        name: _parameter(name, hints[name], given.default is given.empty, " ".join(help_of.get(name, "").split()))
+        for name, given in inspect.signature(kind).parameters.items()
         if name not in ("name", "limits")
     }
 
@@ -147,7 +147,7 @@ def _parameter(name: str, hint: Any, is_required: bool, text: str) -> Parameter:
     if name == "path":
         hint, info = Path, typer.Argument(metavar="PATH", help=text)
     else:
-        own = next((each for each in metadata if isinstance(each, ParameterInfo)), None)
+        own = next((data for data in metadata if isinstance(data, ParameterInfo)), None)
         word = None if plain is bool or get_origin(plain) is Literal else name.rpartition("_")[2].upper()
         info = own or typer.Option(f"--{name.replace('_', '-')}", metavar=word, help=text)
         info.help = info.help or text

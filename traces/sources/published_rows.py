@@ -1,4 +1,4 @@
-"""What the map of a published log cannot declare: derived columns, repeated names, an order of several files' parts.
+"""Derived columns, filters and orders of published logs, beyond the declarations of their maps.
 
 Each function takes a log and its pieces, and yields batches; `published` looks it up by the name in the map.
 """
