@@ -43,8 +43,7 @@ from mezzotint.traces.encoders.minilm import MiniLM
 from mezzotint.traces.encoders.ngram import HashedNgrams
 from mezzotint.traces.sources import Source
 from mezzotint.traces.sources.delimited import Csv
-from mezzotint.traces.sources.diffusiondb import DiffusionDB
-from mezzotint.traces.sources.gentd26 import GenTD26
+from mezzotint.traces.sources.published import LOGS
 from mezzotint.traces.sources.synthetic import Synthetic
 from mezzotint.traces.table.trace import Trace
 
@@ -114,7 +113,7 @@ def channel(sample: dict[str, Any]) -> dict[str, Any]:
 # 6.7 hours of one of the service's fifty channels, with users and times. The synthetic trace is one channel too.
 
 # %%
-rows = real("diffusiondb/metadata_1k.csv", lambda path: DiffusionDB(path=path, name="DiffusionDB 1k"))
+rows = real("diffusiondb/metadata_1k.csv", lambda path: LOGS["diffusiondb"](path=path, name="DiffusionDB 1k"))
 parameters = fitted("synthetic") | channel(like(rows))
 section(rows, parameters, ("arrivals", "sessions", "nearest", "likeness", "mix"))
 
@@ -139,6 +138,6 @@ section(rows, parameters, ("repeats", "nearest"))
 # The publisher scaled the metrics, so ratios mean more than seconds.
 
 # %%
-rows = real("gentd26/lora_request_trace.csv", lambda path: GenTD26(path=path, name="GenTD26"))
+rows = real("gentd26/lora_request_trace.csv", lambda path: LOGS["gentd26"](path=path, name="GenTD26"))
 parameters = fitted("synthetic") | fitted("synthetic-gentd26") | like(rows)
 section(rows, parameters, ("arrivals", "users", "sessions", "mix", "add_ons"))

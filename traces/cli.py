@@ -17,14 +17,14 @@ from mezzotint.traces.encoders.embeddings import Encoder
 from mezzotint.traces.encoders.minilm import MiniLM
 from mezzotint.traces.encoders.ngram import HashedNgrams
 from mezzotint.traces.error import TraceError
-from mezzotint.traces.sources.command import Name, Out, Seed, report
-from mezzotint.traces.sources.export import START
+from mezzotint.traces.sources.command import Name, Out, Seed, check_out, report
+from mezzotint.traces.sources.export import FORMATS
 from mezzotint.traces.sources.export import export as write_export
 from mezzotint.traces.sources.synthetic import Synthetic
 from mezzotint.traces.synthetic.published import parameters
 from mezzotint.traces.table.pairing import TAKEN
 from mezzotint.traces.table.pairing import pair as paired
-from mezzotint.traces.table.trace import METADATA_KEY, Trace, read, write
+from mezzotint.traces.table.trace import read, write
 
 ENCODERS: Mapping[str, Callable[[], Encoder]] = {"ngram": HashedNgrams, "minilm": MiniLM}
 
@@ -58,11 +58,11 @@ def synth(
     ] = None,
 ) -> None:  # fmt: skip
     """Generate a synthetic trace."""
-    _check_out(out)
+    check_out(out)
     given = {"requests": requests, "rate_rpm": rate_rpm, "users": users, **_settings(settings or [])}
     settings_of = parameters(like) | {key: value for key, value in given.items() if value is not None}
     trace = Synthetic(**settings_of).load(np.random.default_rng(seed))
-    _save(replace(trace, name=name or trace.name, notes={**trace.notes, "seed": seed}), out)
+    report(write(replace(trace, name=name or trace.name, notes={**trace.notes, "seed": seed}), out))
 
 
 def _settings(words: list[str]) -> dict[str, Any]:
@@ -98,11 +98,11 @@ def pair(
     ] = False,
 ) -> None:
     """Combine the prompts of one trace with the arrivals and models of another."""
-    _check_out(out)
+    check_out(out)
     if out.resolve() in (prompts.resolve(), arrivals.resolve()):
         raise TraceError(f"{out}: is one of the traces to pair and would be overwritten; name another path with -o")
     columns = None if take is None else [column.strip() for column in take.split(",")]
-    _save(paired(read(prompts), read(arrivals), take=columns, repeat=repeat, name=name), out)
+    report(write(paired(read(prompts), read(arrivals), take=columns, repeat=repeat, name=name), out))
 
 
 def export(
@@ -112,7 +112,7 @@ def export(
 ) -> None:
     """Write a trace in the format of an engine's benchmark."""
     check_target(out, TraceError)
-    check_ours(out, TraceError, f"an export to {form}", START[form])
+    check_ours(out, TraceError, f"an export to {form}", FORMATS[form][1])
     trace = read(path)
     dropped = write_export(trace, form, out)
     print(f"{out}: {len(trace):,} requests, as {form} reads them")
@@ -169,13 +169,3 @@ def _statistics(paths: Sequence[Path], encoder: str, folder: Path | None) -> lis
         written = figures.write(found[:2], folder)
         print(f"{folder}: {len(written)} figures", file=sys.stderr)
     return found
-
-
-def _check_out(out: Path) -> None:
-    """Raise TraceError for a path that no trace can be written to, before the work is done."""
-    check_target(out, TraceError)
-    check_ours(out, TraceError, "a trace", b"PAR1", METADATA_KEY)
-
-
-def _save(trace: Trace, out: Path) -> None:
-    report(write(trace, out))

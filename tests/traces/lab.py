@@ -15,31 +15,24 @@ import pytest
 from mezzotint.traces.error import TraceError
 from mezzotint.traces.sources import Streamed
 from mezzotint.traces.sources.delimited import Csv
-from mezzotint.traces.sources.diffusiondb import DiffusionDB
-from mezzotint.traces.sources.gentd26 import GenTD26
-from mezzotint.traces.sources.katz import Katz
-from mezzotint.traces.sources.mjhq import Mjhq
-from mezzotint.traces.sources.partiprompts import PartiPrompts
 from mezzotint.traces.sources.prompts import Prompts
-from mezzotint.traces.sources.sd_beta import SdBeta
-from mezzotint.traces.sources.sglang import SGLang
-from mezzotint.traces.sources.vllm_omni import VllmOmni
+from mezzotint.traces.sources.published import LOGS
 from mezzotint.traces.table.ingest import store
 from mezzotint.traces.table.trace import Trace, read
 
 IMPORTERS: dict[str, tuple[str, Callable[..., Streamed]]] = {
     "csv": ("t.csv", Csv),
-    "diffusiondb": ("t.csv", DiffusionDB),
-    "diffusiondb as parquet": ("t.parquet", DiffusionDB),
-    "gentd26": ("t.csv", GenTD26),
-    "katz": ("t.json", Katz),
-    "mjhq": ("t.json", Mjhq),
-    "partiprompts": ("t.tsv", PartiPrompts),
+    "diffusiondb": ("t.csv", LOGS["diffusiondb"]),
+    "diffusiondb as parquet": ("t.parquet", LOGS["diffusiondb"]),
+    "gentd26": ("t.csv", LOGS["gentd26"]),
+    "katz": ("t.json", LOGS["katz"]),
+    "mjhq": ("t.json", LOGS["mjhq"]),
+    "partiprompts": ("t.tsv", LOGS["partiprompts"]),
     "prompts": ("t.txt", Prompts),
     "prompts as json": ("t.json", Prompts),
-    "sd-beta": ("t.csv", SdBeta),
-    "sglang": ("t.jsonl", SGLang),
-    "vllm-omni": ("t.txt", VllmOmni),
+    "sd-beta": ("t.csv", LOGS["sd-beta"]),
+    "sglang": ("t.jsonl", LOGS["sglang"]),
+    "vllm-omni": ("t.txt", LOGS["vllm-omni"]),
 }
 """Return every importer, with a name that its files may have."""
 

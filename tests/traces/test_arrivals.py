@@ -1,24 +1,21 @@
 """Arrival processes against theory."""
 
 import math
-from pathlib import Path
-from pydoc import locate
 from typing import Any
 
 import numpy as np
 import pytest
-import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from mezzotint import conf
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.run.config.build import build
 from mezzotint.traces.arrivals.base import LAST_S, Arrivals, Schedule
 from mezzotint.traces.arrivals.closed import Closed
 from mezzotint.traces.arrivals.day import Day
 from mezzotint.traces.arrivals.fluctuating import Fluctuating
+from mezzotint.traces.arrivals.loadgen import LoadGen
 from mezzotint.traces.arrivals.poisson import Poisson
 from mezzotint.traces.arrivals.profile import RateProfile
 from mezzotint.traces.arrivals.ramp import Ramp
@@ -192,36 +189,25 @@ def test_closed_loop_starts_its_outstanding_requests(rng: np.random.Generator) -
     ("kind", "chosen", "message"),
     [
         (Poisson, {"rate_rpm": 0}, r"arrivals\.rate_rpm: found 0, expected"),
-        (Poisson, {"rate_rpm": -1.0}, "rate_rpm"),
         (Poisson, {"rate_rpm": math.nan}, "rate_rpm: found nan"),
-        (Poisson, {"rate_rpm": math.inf}, "rate_rpm"),
-        (Poisson, {"rate_rpm": "ten"}, "rate_rpm: found 'ten'"),
         (Poisson, {"rate_rpm": True}, "rate_rpm: found True"),
-        (Poisson, {"rate_rpm": 1e300}, "rate_rpm.*at most"),
         (Poisson, {"rate_rpm": 10**400}, "rate_rpm.*at most"),
         (TraceClock, {"speedup": 0.0}, "speedup"),
-        (TraceClock, {"speedup": 1e300}, "speedup"),
-        (Closed, {"outstanding": 10**400}, "outstanding"),
+        (LoadGen, {"rate_rpm": 60.0, "seed": -1}, "seed"),
+        (LoadGen, {"rate_rpm": 60.0, "seed": 1, "least_s": math.nan}, "least_s"),
         (Closed, {"outstanding": 1, "think_s": 1e20}, "think_s"),
-        (Ramp, {"start_rpm": 0.0, "end_rpm": 1.0}, "start_rpm"),
         (Ramp, {"start_rpm": 1.0, "end_rpm": -1.0}, "end_rpm"),
         (Ramp, {"start_rpm": 1.0, "end_rpm": 2.0, "shape": "cubic"}, "shape.*linear.*sigmoid"),
         (Closed, {"outstanding": 0}, "outstanding: found 0, expected .*at least 1"),
         (Closed, {"outstanding": 1.5}, "outstanding: found 1.5"),
-        (Closed, {"outstanding": 1, "think_s": -1.0}, "think_s"),
         (Saturation, {"gap_s": -1.0}, "gap_s: found -1.0"),
-        (Saturation, {"gap_s": math.inf}, "gap_s"),
         (Day, {"rate_rpm": 10.0, "day_ratio": 0.5, "peak_hour": 1.0}, "day_ratio: found 0.5, expected .*at least 1"),
         (Day, {"rate_rpm": 10.0, "day_ratio": 2.0, "peak_hour": 25.0}, "peak_hour: found 25.0"),
-        (Day, {"rate_rpm": 0.0, "day_ratio": 2.0, "peak_hour": 1.0}, "rate_rpm: found 0.0"),
         (Day, {"rate_rpm": 6e7, "day_ratio": 2.0, "peak_hour": 1.0}, "at the busiest minute"),
-        (Fluctuating, {"rate_rpm": 0.0, "levels": [1], "every_s": 1.0}, "rate_rpm: found 0.0"),
         (Fluctuating, {"rate_rpm": 1.0, "levels": [], "every_s": 1.0}, "levels: found"),
         (Fluctuating, {"rate_rpm": 1.0, "levels": [0, 0.0], "every_s": 1.0}, "levels=.*one above 0"),
         (Fluctuating, {"rate_rpm": 1.0, "levels": [1, -1], "every_s": 1.0}, "levels: found"),
-        (Fluctuating, {"rate_rpm": 1.0, "levels": [1, "high"], "every_s": 1.0}, "levels: found"),
         (Fluctuating, {"rate_rpm": 1.0, "levels": [1], "every_s": 0.0}, "every_s: found 0.0"),
-        (Fluctuating, {"rate_rpm": 1.0, "levels": [1], "every_s": 5e-324}, "every_s: found 5e-324"),
         (Fluctuating, {"rate_rpm": 6e7, "levels": [1, 2], "every_s": 1.0}, "at the highest of the levels"),
     ],
 )
@@ -234,13 +220,6 @@ def test_invalid_arrival_setting_is_refused(kind: Any, chosen: dict[str, Any], m
 def test_decreasing_schedule_is_refused(times: list[Any]) -> None:
     with pytest.raises(TraceError, match="arrival times"):
         Schedule(np.array(times))
-
-
-@pytest.mark.parametrize("name", ["trace", "poisson", "ramp", "closed", "fluctuating", "day", "saturation"])
-def test_arrivals_configuration_builds(name: str, rng: np.random.Generator) -> None:
-    settings = yaml.safe_load((Path(conf.__path__[0]) / "arrivals" / f"{name}.yaml").read_text())
-    kind = locate(settings.pop("_target_"))
-    assert kind(**settings).schedule(OWN, rng).times.ndim == 1
 
 
 def test_largest_time_resolves_microseconds() -> None:

@@ -4,15 +4,13 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.run.commands import command_of, run_command
 from mezzotint.traces import sources
-from mezzotint.traces.describe import describe_trace
 from mezzotint.traces.error import TraceError
-from mezzotint.traces.table.trace import make, read
+from mezzotint.traces.table.trace import read
 
 TextFile = Callable[..., Path]
 
@@ -24,12 +22,15 @@ def mezzotint(*words: str | Path) -> int:
     return run_command(command, given[len(command.split()) :])
 
 
-def test_import_csv_maps_columns_and_delimiter(text_file: TextFile, tmp_path: Path) -> None:
+def test_import_csv_maps_columns_and_prints_them(
+    text_file: TextFile, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     table = text_file('t\ttext\n5\tan "open quote\n1\ta fox\n')
     out = tmp_path / "o.parquet"
     words = ["--map", "arrival_s=t", "--map", "prompt=text", "--delimiter", r"\t", "--no-quotes"]
     assert mezzotint("trace", "import", "csv", table, "-o", out, *words) == 0
     assert read(out).prompts().to_pylist() == ["a fox", 'an "open quote']
+    assert "columns: arrival_s = t, prompt = text" in capsys.readouterr().out
 
 
 def test_synth_repeats_by_seed(tmp_path: Path) -> None:
@@ -126,37 +127,6 @@ def test_user_source_is_one_class(
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(sources, "__path__", [*sources.__path__, str(tmp_path)])
     assert mezzotint("trace", "import", "my-gaps", "gaps.txt", "-o", "o") == 0  # a file of the folder is found by name
-
-
-def test_describe_counts_sessions_prompts_and_sizes() -> None:
-    trace = make(
-        {
-            "request_id": list("abcdef"),
-            "arrival_s": [0.0, 60.0, 60.0, 1860.0, 3661.0, 3662.0],
-            "user_id": ["u", "v", None, "u", "u", "v"],
-            "prompt": ["x", "x", "y", "x", None, "y"],
-            "width": np.full(6, 512),
-            "height": [512, 512, 512, 512, 640, None],
-        },
-        name="n",
-        source="s",
-    )
-    described = describe_trace(trace).to_dict()
-    # u: 0 and 1860 are 31 minutes apart, 1860 and 3661 a second more than 30; v: an hour
-    assert described["sessions"]["count"] == 5
-    assert described["users"] == {
-        "count": 2,
-        "requests_mean": 2.5,
-        "requests_max": 3,
-        "top_ten_share": 1.0,
-        "unknown_share": pytest.approx(1 / 6),
-    }
-    # x again by v and then by u, y again by v after nobody: one of three by the same user
-    assert described["prompts"]["distinct"] == 2
-    assert described["prompts"]["repeat_share"] == pytest.approx(3 / 5)
-    assert described["prompts"]["repeat_same_user_share"] == pytest.approx(1 / 3)
-    assert described["sizes"]["most"] == pytest.approx({"512x512": 4 / 6, "512x640": 1 / 6})
-    assert described["rate_rpm"] == pytest.approx(5 / 3662 * 60)
 
 
 def test_pair_never_overwrites_its_inputs(tmp_path: Path) -> None:

@@ -12,8 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mezzotint.sim.core.errors import ConfigError
-from mezzotint.sim.run.config.build import build
 from mezzotint.sim.run.config.settings import check
 from mezzotint.sim.run.simulate import assemble
 from mezzotint.traces.arrivals.expovariate import Expovariate
@@ -97,14 +95,6 @@ def test_loadgen_stops_at_its_minimum_requests_and_duration(
 def test_trace_shorter_than_loadgen_needs_is_refused(rng: np.random.Generator) -> None:
     with pytest.raises(TraceError, match=r"issues about 3,300 requests.*has 1,000.*trace\.requests=4060"):
         LoadGen(seed=1, rate_rpm=330.0).schedule(np.zeros(1000), rng)
-
-
-@pytest.mark.parametrize("wrong", [{"seed": -1}, {"rate_rpm": 0.0}, {"least_requests": 0}, {"least_s": math.nan}])
-def test_invalid_loadgen_setting_is_refused(wrong: dict[str, float]) -> None:
-    with pytest.raises(ConfigError, match=next(iter(wrong))):
-        build(
-            {"_target_": "mezzotint.traces.arrivals.loadgen.LoadGen", "seed": 1, "rate_rpm": 60.0, **wrong}, "arrivals"
-        )
 
 
 def test_run_serves_the_requests_of_loadgen() -> None:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from inspect import Parameter
 from pathlib import Path
-from types import ModuleType
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import numpy as np
@@ -19,6 +18,7 @@ import mezzotint.traces.sources
 from mezzotint.files.atomic import check_ours, check_target
 from mezzotint.traces.error import TraceError
 from mezzotint.traces.sources import Streamed
+from mezzotint.traces.sources.published import LOGS
 from mezzotint.traces.table.ingest import store
 from mezzotint.traces.table.limits import Limits
 from mezzotint.traces.table.trace import METADATA_KEY, Trace
@@ -29,21 +29,18 @@ Seed = Annotated[int, typer.Option(min=0, metavar="N", help="Seed of all random 
 
 
 def sources() -> dict[str, type[Streamed]]:
-    """Return the sources of this package by name: the name of their module, or its `NAME`."""
+    """Return the sources by name: the published logs, and the classes of this package by `NAME` or module."""
     modules = [
-        import_module(f"mezzotint.traces.sources.{each.name}")
-        for each in pkgutil.iter_modules(mezzotint.traces.sources.__path__)
+        import_module(f"mezzotint.traces.sources.{module.name}")
+        for module in pkgutil.iter_modules(mezzotint.traces.sources.__path__)
     ]
-    return {
-        getattr(module, "NAME", module.__name__.rpartition(".")[2].replace("_", "-")): kind
+    own = {
+        getattr(kind, "NAME", module.__name__.rpartition(".")[2].replace("_", "-")): kind
         for module in modules
-        if (kind := _source_in(module)) is not None
+        for kind in vars(module).values()
+        if isinstance(kind, type) and kind.__module__ == module.__name__ and Streamed in kind.__mro__
     }
-
-
-def _source_in(module: ModuleType) -> type[Streamed] | None:
-    own = [each for each in vars(module).values() if getattr(each, "__module__", "") == module.__name__]
-    return next((each for each in own if isinstance(each, type) and Streamed in each.__mro__), None)
+    return dict(sorted({**own, **LOGS}.items()))
 
 
 def import_from(word: str | None) -> Callable[..., None]:
@@ -56,7 +53,7 @@ def import_from(word: str | None) -> Callable[..., None]:
     if word is None:
         return _overview(known)
     if word not in known and "." in word:
-        known[word] = _located(word)
+        return _command(_class(word))
     if word not in known:
         raise TraceError(
             f"trace import: found {word!r}, expected one of {', '.join(known)}, or module.Class of your own"
@@ -76,20 +73,21 @@ def _overview(known: Mapping[str, type[Streamed]]) -> Callable[[], None]:
     return overview
 
 
-def _located(word: str) -> type[Streamed]:
+def _class(word: str) -> type[Streamed]:
+    """Return the class that module.Class names, of a module on Python's path or in the working directory."""
     module, _, name = word.rpartition(".")
     sys.path.insert(0, str(Path.cwd()))
     try:
-        found = getattr(import_module(module), name)
+        kind = getattr(import_module(module), name)
     except (ImportError, AttributeError, ValueError, TypeError) as error:  # the last two: a module without a name
         raise TraceError(f"trace import: found {word!r}, which cannot be imported ({error})") from error
     finally:
         del sys.path[0]
-    if not isinstance(found, type) or not hasattr(found, "read"):
+    if not isinstance(kind, type) or not hasattr(kind, "read"):
         raise TraceError(
             f"trace import: found {word!r}, expected a class with read (see mezzotint.traces.sources.Streamed)"
         )
-    return found
+    return kind
 
 
 def _command(kind: Callable[..., Streamed]) -> Callable[..., None]:
@@ -97,11 +95,11 @@ def _command(kind: Callable[..., Streamed]) -> Callable[..., None]:
     own, limits = _parameters(kind), _parameters(Limits)
 
     def run(out: Path, name: str | None, seed: int, **given: Any) -> None:
-        check_target(out, TraceError)  # before the work, not after it
-        check_ours(out, TraceError, "a trace", b"PAR1", METADATA_KEY)
-        given = {key: value for key, value in given.items() if value is not None and value is not False and value != []}
+        check_out(out)
         arguments: dict[str, Any] = {
-            key: _mapping(value) if isinstance(value, list) else value for key, value in given.items()
+            key: _mapping(value) if isinstance(value, list) else value
+            for key, value in given.items()
+            if value is not None and value is not False and value != []  # the class has the defaults
         }
         bounds = Limits(**{key: arguments.pop(key) for key in limits if key in arguments})
         reading = kind(**arguments, limits=bounds).read(np.random.default_rng(seed))
@@ -126,7 +124,7 @@ def _command(kind: Callable[..., Streamed]) -> Callable[..., None]:
         *limits.values(),
     ]
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     run.__doc__ = inspect.getdoc(kind)
     return run
 
@@ -137,8 +135,8 @@ def _parameters(kind: Any) -> dict[str, Parameter]:
     section = (inspect.getdoc(kind) or "").partition("\nArgs:\n")[2].partition("\n\n")[0]
     help_of = dict(re.findall(r"^    (\w+): (.*?)(?=\n    \w|\Z)", section, re.MULTILINE | re.DOTALL))
     return {
-        name: _parameter(name, hints[name], each.default is each.empty, " ".join(help_of.get(name, "").split()))
-        for name, each in inspect.signature(kind).parameters.items()
+        name: _parameter(name, hints[name], given.default is given.empty, " ".join(help_of.get(name, "").split()))
+        for name, given in inspect.signature(kind).parameters.items()
         if name not in ("name", "limits")
     }
 
@@ -149,7 +147,7 @@ def _parameter(name: str, hint: Any, is_required: bool, text: str) -> Parameter:
     if name == "path":
         hint, info = Path, typer.Argument(metavar="PATH", help=text)
     else:
-        own = next((each for each in metadata if isinstance(each, ParameterInfo)), None)
+        own = next((data for data in metadata if isinstance(data, ParameterInfo)), None)
         word = None if plain is bool or get_origin(plain) is Literal else name.rpartition("_")[2].upper()
         info = own or typer.Option(f"--{name.replace('_', '-')}", metavar=word, help=text)
         info.help = info.help or text
@@ -162,15 +160,21 @@ def _parameter(name: str, hint: Any, is_required: bool, text: str) -> Parameter:
 
 def _mapping(pairs: list[str]) -> dict[str, str]:
     """Return NAME=VALUE words as a mapping."""
-    found: dict[str, str] = {}
+    mapping: dict[str, str] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not name or not equals:
             raise TraceError(f"--map {pair}: expected canonical=source, for example prompt=text")
-        if name in found:
-            raise TraceError(f"--map {pair}: {name} is mapped to {found[name]!r} already; map it once")
-        found[name] = value
-    return found
+        if name in mapping:
+            raise TraceError(f"--map {pair}: {name} is mapped to {mapping[name]!r} already; map it once")
+        mapping[name] = value
+    return mapping
+
+
+def check_out(out: Path) -> None:
+    """Raise TraceError for a path that no trace can be written to, before the work is done."""
+    check_target(out, TraceError)
+    check_ours(out, TraceError, "a trace", b"PAR1", METADATA_KEY)
 
 
 def report(trace: Trace) -> None:

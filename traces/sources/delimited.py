@@ -4,23 +4,21 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 import typer
 
 from mezzotint.traces.error import TraceError
-from mezzotint.traces.sources import Streamed, make_reading, with_row_numbers
-from mezzotint.traces.sources.formats.cells import ArrivalParser, ClockName, Timestamps, integers, numbers
-from mezzotint.traces.sources.formats.delimited import read_delimited, read_header, require_column
+from mezzotint.traces.sources import Streamed
+from mezzotint.traces.sources.formats.cells import ArrivalParser, ClockName, Timestamps
+from mezzotint.traces.sources.formats.delimited import read_delimited
+from mezzotint.traces.sources.reader import Columns, make_reading, with_row_numbers
 from mezzotint.traces.table.columns import SCHEMA
 from mezzotint.traces.table.ingest import ORDER_ONLY, Batch, Reading, order_times, own_clock, since_earliest
 from mezzotint.traces.table.limits import Limits
-from mezzotint.traces.table.validation import Origin, excerpt
-
-NAME = "csv"
-"""Name of the source in `mezzotint trace import`, in place of the module's."""
+from mezzotint.traces.table.validation import excerpt
 
 BY_NAME: Mapping[str, frozenset[str]] = {
     "prompt": frozenset({"prompt", "prompts", "text", "caption", "captions"}),
@@ -60,6 +58,8 @@ class Csv(Streamed):
     Raises TraceError if the delimiter or quote is not one character.
     """
 
+    NAME: ClassVar = "csv"
+
     path: str | Path
     columns: Annotated[dict[str, str], typer.Option("--map", metavar="CANONICAL=SOURCE")] = field(default_factory=dict)
     delimiter: str = ","
@@ -81,47 +81,33 @@ class Csv(Streamed):
 
     def read(self, rng: np.random.Generator) -> Reading:
         path = Path(self.path).expanduser()
-        header = read_header(path, self.limits, delimiter=self.delimiter, quote=self.quote)
+        header, tables = read_delimited(path, self.limits, delimiter=self.delimiter, quote=self.quote)
         names = self._names(header, path)
-        timed = "arrival_s" in names
         notes: dict[str, Any] = {"file": path.name, "columns": dict(names)}
         dropped = [name for name in header if name not in names.values()]
         if dropped:
             notes["columns_left_out"] = dropped
-        if not timed:
+        if "arrival_s" not in names:
             notes["arrival_s"] = ORDER_ONLY
         clock = ArrivalParser(self.arrival, Timestamps(), notes)
-        tables = read_delimited(path, self.limits, header, delimiter=self.delimiter, quote=self.quote)
-        batches = self._batches(tables, str(path), names, clock)
-        # the meaning of "auto" is known once the first cell was read
-        return make_reading(
-            self, f"delimited text, {path.name}", batches, notes,
-            lambda table: (since_earliest if timed and clock.name != "seconds" else own_clock)(table),
-        )  # fmt: skip
+        columns = Columns(where=str(path), names=names, list_separator=self.list_separator)
 
-    def _batches(
-        self, tables: Iterator[pa.Table], where: str, names: dict[str, str], clock: ArrivalParser
-    ) -> Iterator[Batch]:
+        def settle(table: pa.Table) -> pa.Table:  # the meaning of "auto" is known once the first cell was read
+            is_own = "arrival_s" not in names or clock.name == "seconds"
+            return (own_clock if is_own else since_earliest)(table)
+
+        batches = self._batches(tables, columns, clock)
+        return make_reading(self, f"delimited text, {path.name}", batches, notes, settle)
+
+    def _batches(self, tables: Iterator[pa.Table], columns: Columns, clock: ArrivalParser) -> Iterator[Batch]:
         for rows, table in with_row_numbers(tables):
-            origin = Origin(where, names, rows)
-            cells = {name: self._cells(table.column(source), name, origin) for name, source in names.items()}
-            stamps = cells.pop("arrival_s", None)
-            times = order_times(len(rows), int(rows[0])) if stamps is None else clock.read(stamps, origin)
+            origin = columns.origin(rows)
+            cells = columns.cells(table, origin)
+            if "arrival_s" in columns.names:
+                times = clock.read(table.column(columns.names["arrival_s"]), origin)
+            else:
+                times = order_times(len(rows), int(rows[0]))
             yield Batch(cells, times, origin, relative=clock.name == "seconds")
-
-    def _cells(self, cells: pa.ChunkedArray, name: str, origin: Origin) -> pa.ChunkedArray | pa.Array:
-        kind = pa.string() if name == "arrival_s" else SCHEMA.field(name).type  # the parser reads times
-        if pa.types.is_integer(kind):
-            return integers(cells, origin, name)
-        if pa.types.is_floating(kind):
-            return numbers(cells, origin, name)
-        if pa.types.is_list(kind):
-            parts = [
-                None if cell is None else [part.strip() for part in cell.split(self.list_separator) if part.strip()]
-                for cell in cells.to_pylist()
-            ]
-            return pa.array(parts, pa.list_(pa.string()))
-        return cells
 
     def _names(self, header: list[str], path: Path) -> dict[str, str]:
         for name, source in self.columns.items():
@@ -130,10 +116,10 @@ class Csv(Streamed):
                     f"{path}: cannot map {source!r} to {name!r}, expected a column of a trace:"
                     f" {', '.join(SCHEMA.names)}"
                 )
-            if source:
-                require_column(header, source, str(path))
-        own = {name: name for name in header if name in SCHEMA.names}
-        chosen = {**own, **self.columns}
+        Columns(where=str(path), names={name: source for name, source in self.columns.items() if source}).require(
+            header
+        )
+        chosen = {**{name: name for name in header if name in SCHEMA.names}, **self.columns}
         by_name = {name: _by_name(header, name, chosen, path) for name in BY_NAME if name not in chosen}
         names = {name: source for name, source in {**chosen, **by_name}.items() if source}
         if not names:
@@ -149,12 +135,14 @@ def _by_name(header: list[str], name: str, chosen: Mapping[str, str], path: Path
 
     Raises TraceError if there are several.
     """
-    taken = set(chosen.values())
-    found = [each for each in header if re.sub(r"[\s-]+", "_", each.strip().lower()) in BY_NAME[name]]
-    found = [each for each in found if each not in taken]
-    if len(found) > 1:
+    candidates = [
+        column
+        for column in header
+        if column not in chosen.values() and re.sub(r"[\s-]+", "_", column.strip().lower()) in BY_NAME[name]
+    ]
+    if len(candidates) > 1:
         raise TraceError(
-            f"{path}: found the columns {excerpt(', '.join(found))}, each of which may be {name}; choose one, as in"
-            f" --map {name}={excerpt(found[0])}, or --map {name}= for none"
+            f"{path}: found the columns {excerpt(', '.join(candidates))}, each of which may be {name}; choose one, as"
+            f" in --map {name}={excerpt(candidates[0])}, or --map {name}= for none"
         )
-    return found[0] if found else ""
+    return candidates[0] if candidates else ""

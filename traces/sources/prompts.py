@@ -1,5 +1,6 @@
 """A list of prompts: lines of text, or JSON."""
 
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -9,16 +10,29 @@ from typing import Any
 import numpy as np
 
 from mezzotint.traces.error import TraceError
-from mezzotint.traces.sources import Streamed, make_reading, untimed_batch, with_row_numbers
+from mezzotint.traces.sources import Streamed
 from mezzotint.traces.sources.formats.cells import refusal
 from mezzotint.traces.sources.formats.jsontext import elements
 from mezzotint.traces.sources.formats.lines import lines
-from mezzotint.traces.sources.formats.sniff import not_prompts
+from mezzotint.traces.sources.reader import make_reading, untimed_batch, with_row_numbers
+from mezzotint.traces.table.columns import SCHEMA
 from mezzotint.traces.table.ingest import ORDER_ONLY, Batch, Reading
 from mezzotint.traces.table.limits import Limits
 from mezzotint.traces.table.validation import Origin, excerpt
 
 TABLE = re.compile(r"\.(csv|tsv|parquet|xlsx?)(\.gz)?$")
+
+TEXTS = frozenset({"prompt", "prompts", "caption", "captions"})
+"""Names of columns of prompts; none of these words alone is a likely prompt."""
+
+NAMES = TEXTS | frozenset(SCHEMA.names) | frozenset({
+    "id", "text", "time", "timestamp", "created_at", "category", "challenge", "user", "user_name", "model", "step",
+    "cfg", "sampler", "image", "image_name", "status",
+})  # fmt: skip
+"""Names of columns in the traces that can be imported and elsewhere."""
+
+JSON_START = re.compile(r'\[?\s*\{\s*"|\[\s*"|[\[{]\s*$')
+"""Start of JSON; prompts have brackets too, such as [a fox:a hare:0.5] and {red|green}."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -63,15 +77,38 @@ class Prompts(Streamed):
     def _from_lines(self, path: Path, notes: dict[str, Any]) -> Iterator[Batch]:
         skipped = notes["skipped"] = {"blank lines": 0}
         kept = 0
-
-        def refuse_table(line: str) -> None:
-            found = not_prompts(line)
-            if found is not None:
-                raise TraceError(f"{path}: row 0: found {excerpt(repr(line), 60)}, {found}")
-
-        for rows, prompts in lines(path, self.limits, self.limits.max_prompt_bytes, "prompt", refuse_table):
+        for rows, prompts in lines(path, self.limits, self.limits.max_prompt_bytes, "prompt"):
+            if rows and rows[0] == 0:
+                _refuse_table(path, prompts[0])
             keep = [index for index, prompt in enumerate(prompts) if prompt.strip()]
             skipped["blank lines"] += len(prompts) - len(keep)
             origin = Origin(str(path), rows=np.array(rows, np.int64)[keep])
             yield untimed_batch({"prompt": [prompts[index] for index in keep]}, origin, kept)
             kept += len(keep)
+
+
+def _refuse_table(path: Path, line: str) -> None:
+    """Raise TraceError if the first line shows a table or JSON, with the importer to use.
+
+    A table has a header: two or more names of columns, or one that names prompts. Prompts may contain commas.
+    """
+    text, what = line.strip(), ""
+    if JSON_START.match(text) or (text[:1] in ("{", "[") and _is_json(text)):
+        what = "JSON, which is read only from .json and .jsonl files; rename the file"
+    for delimiter in ",\t;|":
+        cells = [cell.strip('"') for cell in text.lower().split(delimiter)]
+        known = NAMES.intersection(cells)
+        if all(re.fullmatch(r"[a-z_]\w*", cell) for cell in cells) and (known & TEXTS or len(known) > 1):
+            what = what or (
+                f"the header of a table with {delimiter!r} between its columns; use `trace import csv --delimiter"
+                f" {delimiter!r} --map prompt=COLUMN`, or drop the line"
+            )
+    if what:
+        raise TraceError(f"{path}: row 0: found {excerpt(repr(line), 60)}, {what}")
+
+
+def _is_json(line: str) -> bool:
+    try:
+        return isinstance(json.loads(line), dict | list)
+    except (ValueError, RecursionError):
+        return False

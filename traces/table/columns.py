@@ -1,37 +1,54 @@
-"""The columns of a trace: names, types, units, and the conversion of values to them."""
+"""The columns of a trace: names, types, units and ranges, and the conversion of values to them."""
 
 from collections.abc import Mapping
-from typing import Any
+from math import nextafter
+from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from mezzotint.traces.error import TraceError
-from mezzotint.traces.table.validation import Origin, excerpt
+from mezzotint.traces.table.validation import Origin, check_times, excerpt, refuse
 
-_COLUMNS: Mapping[str, tuple[pa.DataType, str]] = {
-    "request_id": (pa.string(), "unique name of the request"),
-    "arrival_s": (pa.float64(), "seconds since the start of the trace"),
-    "user_id": (pa.string(), "name of the user"),
-    "prompt": (pa.string(), "text"),
-    "width": (pa.int32(), "pixels"),
-    "height": (pa.int32(), "pixels"),
-    "frames": (pa.int32(), "frames of a video; null is an image"),
-    "steps": (pa.int32(), "denoising steps"),
-    "images": (pa.int32(), "images per request"),
-    "base_model": (pa.string(), "name of the base model"),
-    "controlnets": (pa.list_(pa.string()), "names of ControlNets"),
-    "loras": (pa.list_(pa.string()), "names of LoRAs"),
-    "seed": (pa.int64(), "seed of the noise"),
-    "gen_s": (pa.float64(), "seconds that the service took to generate it"),
-    "slo_s": (pa.float64(), "seconds from arrival to the request's own deadline"),
-    "priority": (pa.int32(), "priority, higher first; null is 0"),
-    "extras": (pa.string(), "what else the source's own format says of the request, a JSON object"),
+
+class Column(NamedTuple):
+    """A column of a trace: type, unit or meaning, and of a number the least value and a good value in words."""
+
+    kind: pa.DataType
+    unit: str
+    min_value: float | None = None
+    expected: str = ""
+
+
+TEXT, TEXTS, WHOLE, REAL = pa.string(), pa.list_(pa.string()), pa.int32(), pa.float64()
+SOME, ANY = (1, "a positive integer"), (0, "an integer, 0 or more, or null")
+SECONDS = (0.0, "finite seconds, 0 or more, or null")
+SOME_SECONDS = (nextafter(0.0, 1.0), "finite seconds above 0, or null")
+
+COLUMNS: Mapping[str, Column] = {
+    "request_id": Column(TEXT, "unique name of the request"),
+    "arrival_s": Column(REAL, "seconds since the start of the trace"),
+    "user_id": Column(TEXT, "name of the user"),
+    "prompt": Column(TEXT, "text"),
+    "width": Column(WHOLE, "pixels", *SOME),
+    "height": Column(WHOLE, "pixels", *SOME),
+    "frames": Column(WHOLE, "frames of a video; null is an image", *SOME),
+    "steps": Column(WHOLE, "denoising steps", *SOME),
+    "images": Column(WHOLE, "images per request", *SOME),
+    "base_model": Column(TEXT, "name of the base model"),
+    "controlnets": Column(TEXTS, "names of ControlNets"),
+    "loras": Column(TEXTS, "names of LoRAs"),
+    "seed": Column(pa.int64(), "seed of the noise", *ANY),
+    "gen_s": Column(REAL, "seconds that the service took to generate it", *SECONDS),
+    "slo_s": Column(REAL, "seconds from arrival to the request's own deadline", *SOME_SECONDS),
+    "priority": Column(WHOLE, "priority, higher first; null is 0", *ANY),
+    "extras": Column(TEXT, "what else the source's own format says of the request, a JSON object"),
 }
 
 NEEDED = ("request_id", "arrival_s")
-UNITS = {name: unit for name, (_, unit) in _COLUMNS.items()}
+UNITS = {name: column.unit for name, column in COLUMNS.items()}
 SCHEMA: pa.Schema = pa.schema(
-    [pa.field(name, kind, name not in NEEDED, {"unit": unit}) for name, (kind, unit) in _COLUMNS.items()]
+    [pa.field(name, column.kind, name not in NEEDED, {"unit": column.unit}) for name, column in COLUMNS.items()]
 )
 """Columns of every trace. A value that the source lacks is null; an empty list means that none were used."""
 
@@ -50,12 +67,12 @@ def conform(table: pa.Table | Mapping[str, Any], origin: Origin) -> pa.Table:
         TraceError: a column is unknown, required and missing, of another length, or holds values of another type.
     """
     columns = dict(zip(table.column_names, table.columns, strict=True)) if isinstance(table, pa.Table) else table
-    unknown = [name for name in columns if name not in SCHEMA.names]
-    if unknown:
-        raise TraceError(
-            f"{origin.where}: column {excerpt(unknown[0])}: not a column of a trace, expected only"
-            f" {', '.join(SCHEMA.names)}; rename or drop it"
-        )
+    for name in columns:
+        if name not in SCHEMA.names:
+            raise TraceError(
+                f"{origin.where}: column {excerpt(name)}: not a column of a trace, expected only"
+                f" {', '.join(SCHEMA.names)}; rename or drop it"
+            )
     for name in NEEDED:
         if name not in columns:
             raise TraceError(f"{origin.where}: column {name}: missing, every trace needs it; add it")
@@ -63,15 +80,12 @@ def conform(table: pa.Table | Mapping[str, Any], origin: Origin) -> pa.Table:
     arrays = []
     for field in SCHEMA:
         values = columns.get(field.name)
-        if values is None:
-            arrays.append(pa.nulls(count, field.type))
-            continue
-        if len(values) != count:
+        if values is not None and len(values) != count:
             raise TraceError(
                 f"{origin.where}: column {field.name}: found {len(values)} values, expected {count} as in"
                 " request_id; make the columns equally long"
             )
-        arrays.append(_converted(values, field, origin))
+        arrays.append(pa.nulls(count, field.type) if values is None else _converted(values, field, origin))
     return pa.Table.from_arrays(arrays, schema=SCHEMA)
 
 
@@ -93,3 +107,27 @@ def _converted(values: Any, field: pa.Field, origin: Origin) -> pa.Array | pa.Ch
         raise TraceError(
             f"{cell}: found {found}, expected {field.type}, {UNITS[field.name]}; fix or drop the row"
         ) from error
+
+
+def check_cells(table: pa.Table, origin: Origin) -> None:
+    """Check the rules of a canonical trace, (n, 17), that do not depend on the order of its rows.
+
+    Raises TraceError as `mezzotint.traces.table.trace.make`.
+    """
+    if table.num_rows == 0:
+        raise TraceError(f"{origin.where}: found no rows, expected at least one request; name another file")
+    try:
+        table.validate(full=True)
+    except (pa.ArrowException, UnicodeDecodeError) as error:
+        raise TraceError(
+            f"{origin.where}: holds data that is not valid ({excerpt(str(error))}), expected UTF-8 text and"
+            " whole columns; write the file again"
+        ) from error
+    ids = table.column("request_id")
+    refuse(ids, pc.is_null(ids), "request_id", "a value", origin)
+    check_times(table.column("arrival_s"), origin)
+    for name, (kind, _, min_value, expected) in COLUMNS.items():
+        if min_value is not None:
+            cells = table.column(name)
+            good = pc.and_(pc.is_finite(cells), pc.greater_equal(cells, pa.scalar(min_value, kind)))
+            refuse(cells, pc.invert(good), name, expected, origin)

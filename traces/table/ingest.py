@@ -12,13 +12,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from mezzotint.files.atomic import atomic_write
+from mezzotint.files.atomic import check_target
 from mezzotint.traces.error import TraceError
-from mezzotint.traces.table.columns import SCHEMA, conform
+from mezzotint.traces.table.columns import SCHEMA, check_cells, conform
 from mezzotint.traces.table.digest import content_digest
 from mezzotint.traces.table.limits import Limits
-from mezzotint.traces.table.trace import Trace, check_notes, write_table
-from mezzotint.traces.table.validation import Origin, check_cells, check_span, check_text, check_times, check_unique
+from mezzotint.traces.table.trace import Trace, check_notes, write
+from mezzotint.traces.table.validation import Origin, check_span, check_text, check_times, check_unique
 
 ORDER_ONLY = "the order of the rows, a second apart; not times: needs an arrival process"
 """Note on arrivals of a source that has an order and no times."""
@@ -130,10 +130,8 @@ def store(reading: Reading, path: Path) -> Trace:
 
     Raises TraceError as `gather`, or if the path cannot be written.
     """
-    with atomic_write(path, TraceError) as temporary:
-        trace = gather(reading)
-        write_table(trace, temporary)
-    return replace(trace, path=path)
+    check_target(path, TraceError)  # before the work, not after it
+    return write(gather(reading), path)
 
 
 def _sort(columns: dict[str, pa.ChunkedArray]) -> None:

@@ -114,23 +114,21 @@ def open_bounded(path: Path, limits: Limits) -> Iterator[BinaryIO]:
     """
     with unchanged(path) as state:
         try:
-            raw = path.open("rb")
+            with path.open("rb") as raw:
+                stream = io.BufferedReader(_Bounded(raw, path, limits, state.st_size), 1 << 16)
+                head = stream.peek(4)[:4]
+                if head == PARQUET:
+                    raise TraceError(
+                        f"{path}: is Parquet, expected text; `trace import diffusiondb` reads DiffusionDB's, and a"
+                        " trace of mezzotint is used as it is (trace=file)"
+                    )
+                if head[:2] in UTF16:
+                    raise TraceError(f"{path}: is UTF-16, expected UTF-8 text; convert it, for example with iconv")
+                if head[:3] == b"\xef\xbb\xbf":
+                    stream.read(3)
+                yield stream
         except OSError as error:
             raise unreadable(path, error) from error
-        with raw:
-            bounded = _Bounded(raw, path, limits, state.st_size)
-            stream = io.BufferedReader(bounded, 1 << 16)
-            head = stream.peek(4)[:4]
-            if head == PARQUET:
-                raise TraceError(
-                    f"{path}: is Parquet, expected text; `trace import diffusiondb` reads DiffusionDB's, and a trace of"
-                    " mezzotint is used as it is (trace=file)"
-                )
-            if head[:2] in UTF16:
-                raise TraceError(f"{path}: is UTF-16, expected UTF-8 text; convert it, for example with iconv")
-            if head[:3] == b"\xef\xbb\xbf":
-                stream.read(3)
-            yield stream
 
 
 class _Bounded(io.RawIOBase):
@@ -138,11 +136,7 @@ class _Bounded(io.RawIOBase):
 
     def __init__(self, raw: BinaryIO, path: Path, limits: Limits, packed: int) -> None:
         self._path, self._limits, self._packed, self._unpacked = path, limits, packed, 0
-        try:
-            self._zipped = raw.read(2) == GZIP
-            raw.seek(0)
-        except OSError as error:
-            raise unreadable(path, error) from error
+        self._zipped = raw.peek(2)[:2] == GZIP  # type: ignore[attr-defined]
         self._content: Any = gzip.GzipFile(fileobj=raw) if self._zipped else raw
 
     def readable(self) -> bool:
@@ -158,8 +152,6 @@ class _Bounded(io.RawIOBase):
             raise TraceError(
                 f"{self._path}: cannot be unpacked ({error}), expected a whole gzip file; fetch it again"
             ) from error
-        except OSError as error:
-            raise unreadable(self._path, error) from error
         self._unpacked += count
         self._limits.check(self._unpacked, self._packed, str(self._path))
         return count

@@ -49,50 +49,43 @@ def pair(
         TraceError: `take` is empty, or names a column twice, an unknown column, or one that is all null in `arrivals`;
             arrivals to be repeated are all at one time.
     """
-    taken = _taken(arrivals, take)
+    taken = _columns_to_take(arrivals, take)
     count = (max if repeat else min)(len(prompts), len(arrivals))
     row, other = np.arange(count) % len(prompts), np.arange(count) % len(arrivals)
-    columns: dict[str, Any] = {}
-    for column in SCHEMA.names:
-        trace, rows = (arrivals, other) if column in taken else (prompts, row)
-        columns[column] = trace.table.column(column).take(pa.array(rows))
+    columns = dict(zip(SCHEMA.names, prompts.table.take(row).columns, strict=True))
+    columns |= dict(zip(taken, arrivals.table.select(taken).take(other).columns, strict=True))
     del columns["gen_s"]  # no service generated these pairs
     timed = arrivals if "arrival_s" in taken else prompts
     columns["arrival_s"] = _repeated_times(timed, count)
     columns["request_id"] = _repeated_names(columns["request_id"], np.arange(count) // len(prompts))
-    names = ", ".join(taken)
     traces = {"prompts": _about(prompts), "arrivals": _about(arrivals)}
-    notes: dict[str, Any] = {
-        "synthetic": True,
-        "pairing": {**traces, "columns_of_arrivals": taken, "repeat": repeat},
-    }
+    notes: dict[str, Any] = {"synthetic": True, "pairing": {**traces, "columns_of_arrivals": taken, "repeat": repeat}}
     if "arrival_s" in timed.notes:
         notes["arrival_s"] = timed.notes["arrival_s"]
     return make(
         columns,
         name=name or f"{prompts.name}+{arrivals.name}",
-        source=f"synthetic pairing: {prompts.source}; with {names} of {arrivals.source}",
+        source=f"synthetic pairing: {prompts.source}; with {', '.join(taken)} of {arrivals.source}",
         notes=notes,
         where=f"pairing of {prompts.name} and {arrivals.name}",
     )
 
 
-def _taken(arrivals: Trace, take: Sequence[str] | None) -> list[str]:
+def _columns_to_take(arrivals: Trace, take: Sequence[str] | None) -> list[str]:
     """Return the columns to take, in the order of `SCHEMA`."""
-    empty = {each for each, column in TAKEN.items() if arrivals.table.column(column).null_count == len(arrivals)}
-    wanted = [each for each in USUAL if each not in empty] if take is None else list(take)
-    for each in wanted:
-        if each not in TAKEN:
-            raise TraceError(f"pairing: cannot take {each!r}, expected some of {', '.join(TAKEN)}")
-        if each in empty:
+    empty = {what for what, column in TAKEN.items() if arrivals.table.column(column).null_count == len(arrivals)}
+    wanted = [what for what in USUAL if what not in empty] if take is None else list(take)
+    for what in wanted:
+        if what not in TAKEN:
+            raise TraceError(f"pairing: cannot take {what!r}, expected some of {', '.join(TAKEN)}")
+        if what in empty:
             raise TraceError(
-                f"pairing: cannot take {each}, trace {arrivals.name} has no value in its column {TAKEN[each]}; leave it"
+                f"pairing: cannot take {what}, trace {arrivals.name} has no value in its column {TAKEN[what]}; leave it"
                 " out, or name another trace"
             )
     if not wanted or len(set(wanted)) != len(wanted):
         raise TraceError(f"pairing: take={','.join(wanted)!r}, expected some of {', '.join(TAKEN)}, each once")
-    columns = {TAKEN[each] for each in wanted}
-    return [column for column in SCHEMA.names if column in columns]
+    return sorted((TAKEN[what] for what in wanted), key=SCHEMA.get_field_index)
 
 
 def _repeated_times(trace: Trace, count: int) -> npt.NDArray[np.float64]:

@@ -15,10 +15,10 @@ import pyarrow.parquet as pq
 from mezzotint.files.atomic import atomic_write
 from mezzotint.files.document import parse_json
 from mezzotint.traces.error import TraceError
-from mezzotint.traces.table.columns import SCHEMA, UNITS, conform
+from mezzotint.traces.table.columns import SCHEMA, UNITS, check_cells, conform
 from mezzotint.traces.table.digest import content_digest
 from mezzotint.traces.table.limits import FREE_BYTES, RATIO, regular_file
-from mezzotint.traces.table.validation import Origin, check_cells, check_order, check_unique, excerpt
+from mezzotint.traces.table.validation import Origin, check_order, check_unique, excerpt
 
 VERSION = 1
 """Version of the file layout, kept in the file's metadata."""
@@ -135,14 +135,6 @@ def write(trace: Trace, path: Path | str) -> Trace:
 
     Raises TraceError if the path cannot be written (a folder, a missing folder, a full disk).
     """
-    path = Path(path)
-    with atomic_write(path, TraceError) as temporary:
-        write_table(trace, temporary)
-    return replace(trace, path=path)
-
-
-def write_table(trace: Trace, path: Path) -> None:
-    """Write the file of a trace. Raises OSError if the disk is full, or permission is lacking."""
     about = {
         "schema": VERSION,
         "name": trace.name,
@@ -152,8 +144,9 @@ def write_table(trace: Trace, path: Path) -> None:
         "digest": trace.digest,
     }
     schema = SCHEMA.with_metadata({METADATA_KEY: json.dumps(about, sort_keys=True)})
-    with path.open("wb") as file, pq.ParquetWriter(file, schema, compression="zstd") as writer:
-        writer.write_table(trace.table.cast(schema))
+    with atomic_write(Path(path), TraceError) as temporary, temporary.open("wb") as file:
+        pq.write_table(trace.table.cast(schema), file, compression="zstd")
+    return replace(trace, path=Path(path))
 
 
 def read(path: Path | str) -> Trace:
@@ -237,8 +230,7 @@ def _read_about(schema: pa.Schema, path: Path) -> dict[str, Any]:
             f"{path}: found trace layout {version!r}, expected {VERSION}; read it with the version of"
             " mezzotint that wrote it, or import it again"
         )
-    kinds = {"name": str, "source": str, "digest": str, "notes": dict}
-    for key, kind in kinds.items():
+    for key, kind in {"name": str, "source": str, "digest": str, "notes": dict}.items():
         if not isinstance(about.get(key), kind):
             raise TraceError(f"{path}: its `mezzotint` metadata lacks a valid {key!r}; import the file again")
     return dict(about)

@@ -26,8 +26,6 @@ OWN = (
     "seconds since the start of the trace (csv reads seconds since 1970 with --arrival unix, milliseconds with unix-ms)"
 )
 
-POSITIVE = ("width", "height", "frames", "steps", "images")
-
 BOUNDS: Mapping[type, str] = {Gt: "above", Ge: "min_value", Le: "max_value"}
 """Bounds of an annotation -> arguments of `check_number`."""
 
@@ -50,46 +48,19 @@ class Origin:
         """Return the source's number of the row at position `index`."""
         return index if self.rows is None else int(self.rows[index])
 
+    def column(self, name: str) -> str:
+        """Return the source's name of a column."""
+        return excerpt(self.columns.get(name, name))
+
     def cell(self, index: int, column: str) -> str:
         """Return the start of a message: file, row, column."""
-        return f"{self.where}: row {self.row(index)}, column {excerpt(self.columns.get(column, column))}"
+        return f"{self.where}: row {self.row(index)}, column {self.column(column)}"
 
 
 def excerpt(text: str, limit: int = 120) -> str:
     """Return `text` on one line for an error message, cut to `limit` characters, unprintable ones escaped."""
     line = printable(" ".join(text[: 4 * limit].split()))
     return line if len(line) <= limit else line[: limit - 1] + "…"
-
-
-def check_cells(table: pa.Table, origin: Origin) -> None:
-    """Check the rules of a canonical trace, (n, 17), that do not depend on the order of its rows.
-
-    Raises TraceError as `mezzotint.traces.table.trace.make`.
-    """
-    if table.num_rows == 0:
-        raise TraceError(f"{origin.where}: found no rows, expected at least one request; name another file")
-    try:
-        table.validate(full=True)
-    except (pa.ArrowException, UnicodeDecodeError) as error:
-        raise TraceError(
-            f"{origin.where}: holds data that is not valid ({excerpt(str(error))}), expected UTF-8 text and"
-            " whole columns; write the file again"
-        ) from error
-    ids = table.column("request_id")
-    refuse(ids, pc.is_null(ids), "request_id", "a value", origin)
-    check_times(table.column("arrival_s"), origin)
-    for name in POSITIVE:
-        column = table.column(name)
-        refuse(column, pc.less_equal(column, 0), name, "a positive integer", origin)
-    gen_s = table.column("gen_s")
-    refuse(gen_s, pc.invert(pc.and_(pc.is_finite(gen_s), pc.greater_equal(gen_s, 0.0))), "gen_s",
-           "finite seconds, 0 or more, or null", origin)  # fmt: skip
-    slo_s = table.column("slo_s")
-    refuse(slo_s, pc.invert(pc.and_(pc.is_finite(slo_s), pc.greater(slo_s, 0.0))), "slo_s",
-           "finite seconds above 0, or null", origin)  # fmt: skip
-    for name in ("seed", "priority"):
-        column = table.column(name)
-        refuse(column, pc.less(column, 0), name, "an integer, 0 or more, or null", origin)
 
 
 def check_times(times: pa.ChunkedArray, origin: Origin, *, relative: bool = True) -> None:
@@ -123,7 +94,7 @@ def check_span(arrival_s: pa.ChunkedArray, rows: pa.ChunkedArray, origin: Origin
     if late < len(arrival_s):
         row, years = rows[late].as_py(), arrival_s[late].as_py() / 31_557_600
         raise TraceError(
-            f"{origin.where}: row {row}, column {origin.columns.get('arrival_s', 'arrival_s')}: found a time"
+            f"{origin.where}: row {row}, column {origin.column('arrival_s')}: found a time"
             f" {years:,.0f} years after that of row {rows[0].as_py()}, expected at most {LONGEST_S:g} s (31.7 years)"
             " from the first request to the last; fix or drop one of the two"
         )
@@ -144,13 +115,12 @@ def check_text(table: pa.Table, origin: Origin, limit: int) -> None:
             (pc.greater(pc.binary_length(column), limit), f"at most {limit:,} bytes; raise --max-prompt-bytes,"),
             (pc.match_substring(column, "\0"), "text without NUL characters; save the file as UTF-8,"),
         ):
-            index = pc.index(pc.fill_null(bad, False), True).as_py()
-            if index >= 0:
-                row = index if rows is None else rows[index].as_py()
-                text = column[index].as_py()
+            index = _first(bad)
+            if index is not None:
+                row, text = index if rows is None else rows[index].as_py(), column[index].as_py()
                 raise TraceError(
-                    f"{origin.cell(row, name)}: found {excerpt(repr(text[:200]), 60)} of"
-                    f" {len(text.encode()):,} bytes, expected {expected} or fix or drop the row"
+                    f"{origin.cell(row, name)}: found {excerpt(repr(text[:200]), 60)} of {len(text.encode()):,} bytes,"
+                    f" expected {expected} or fix or drop the row"
                 )
 
 
@@ -174,9 +144,8 @@ def refuse(column: pa.ChunkedArray, bad: Any, name: str, expected: str, origin: 
         name: the column's canonical name.
         expected: content of a good cell, in words.
     """
-    # pc.index has no notion of null, and a null comparison is not a fault
-    index = pc.index(pc.fill_null(bad, False), True).as_py()
-    if index >= 0:
+    index = _first(bad)
+    if index is not None:
         try:
             value = column[index].as_py()
         except (ValueError, OverflowError):  # a time after the year 9999
@@ -185,18 +154,23 @@ def refuse(column: pa.ChunkedArray, bad: Any, name: str, expected: str, origin: 
         raise TraceError(f"{origin.cell(index, name)}: found {found}, expected {expected}; fix or drop the row")
 
 
+def _first(bad: Any) -> int | None:
+    """Return the position of the first true value; a null comparison is not a fault."""
+    index = pc.index(pc.fill_null(bad, False), True).as_py()
+    return None if index < 0 else int(index)
+
+
 def check_unique(ids: pa.ChunkedArray, origin: Origin) -> None:
     """Raise TraceError naming the first row whose name an earlier row already has."""
     if pc.count_distinct(ids).as_py() == len(ids):
         return
-    names = ids.to_pylist()
-    firsts = {name: at for at, name in reversed(list(enumerate(names)))}
-    second, name = next((at, name) for at, name in enumerate(names) if firsts[name] < at)
-    column = origin.columns.get("request_id", "request_id")
-    raise TraceError(
-        f"{origin.where}: row {origin.row(second)}, column {column}: found {excerpt(repr(name))}, which row"
-        f" {origin.row(firsts[name])} has already, expected a unique name; rename or drop the row"
-    )
+    firsts: dict[str, int] = {}
+    for index, name in enumerate(ids.to_pylist()):
+        if firsts.setdefault(name, index) < index:
+            raise TraceError(
+                f"{origin.cell(index, 'request_id')}: found {excerpt(repr(name))}, which row"
+                f" {origin.row(firsts[name])} has already, expected a unique name; rename or drop the row"
+            )
 
 
 def check_number(
@@ -227,11 +201,10 @@ def check_ranges(where: str, settings: Any) -> None:
         value = getattr(settings, name)
         if get_origin(hint) is Literal and value not in get_args(hint):
             raise TraceError(f"{where}: {name}={value!r}, expected one of {', '.join(get_args(hint))}")
-        annotated = [each for each in (hint, *get_args(hint)) if get_origin(each) is Annotated]
-        ranges = [each for each in annotated if get_args(each)[0] in (int, float)]
-        if not ranges or (value is None and hint is not ranges[0]):
-            continue
-        kind, *bounds = get_args(ranges[0])
-        check_number(where, name, value, **{BOUNDS[type(bound)]: astuple(bound)[0] for bound in bounds})
-        if kind is int and not isinstance(value, int):
-            raise TraceError(f"{where}: {name}={value!r}, expected a whole number")
+        for part in (hint, *get_args(hint)):  # a range, or a range or None
+            kind, *bounds = get_args(part) if get_origin(part) is Annotated else (None,)
+            if kind not in (int, float) or (value is None and part is not hint):
+                continue
+            check_number(where, name, value, **{BOUNDS[type(bound)]: astuple(bound)[0] for bound in bounds})
+            if kind is int and not isinstance(value, int):
+                raise TraceError(f"{where}: {name}={value!r}, expected a whole number")

@@ -1,4 +1,4 @@
-"""Sources with prompts alone: an order, and no times."""
+"""Lists of prompts: an order, and no times."""
 
 import json
 from collections.abc import Callable
@@ -9,8 +9,6 @@ import numpy as np
 import pytest
 
 from mezzotint.traces.error import TraceError
-from mezzotint.traces.sources.mjhq import Mjhq
-from mezzotint.traces.sources.partiprompts import PartiPrompts
 from mezzotint.traces.sources.prompts import Prompts
 from mezzotint.traces.table.trace import Trace
 
@@ -20,25 +18,6 @@ TextFile = Callable[..., Path]
 def load(source: Any) -> Trace:
     trace: Trace = source.load(np.random.default_rng(0))
     return trace
-
-
-def test_partiprompts_sample_is_imported(data: Path) -> None:
-    path = data / "partiprompts" / "PartiPrompts.tsv"
-    trace = load(PartiPrompts(path=str(path)))
-    assert len(trace) == 1_632
-    assert sum(trace.notes["categories"].values()) == 1_632
-    assert len(trace.notes["categories"]) == 12
-    # as the file has them, quotes and all
-    lines = path.read_text(encoding="utf-8").splitlines()[1:]
-    assert trace.prompts().to_pylist() == [line.split("\t")[0] for line in lines]
-    assert "needs an arrival process" in trace.notes["arrival_s"]
-
-
-def test_partiprompts_quotes_are_literal(text_file: TextFile) -> None:
-    path = text_file('Prompt\tCategory\tChallenge\tNote\n"one" fox\tA\tB\t\na "fox\tA\tB\t\n')
-    assert load(PartiPrompts(path=str(path))).prompts().to_pylist() == ['"one" fox', 'a "fox']
-    with pytest.raises(TraceError, match="column 'Prompt' is missing"):
-        load(PartiPrompts(path=str(text_file("text\tCategory\na\tb\n"))))
 
 
 def test_one_prompt_per_line_is_imported(text_file: TextFile) -> None:
@@ -96,48 +75,12 @@ def test_json_reader_handles_values_across_chunks(text_file: TextFile, monkeypat
             assert max(map(len, groups)) == 3
 
 
-def mjhq(each: int = 4, categories: int = 10) -> dict[str, dict[str, str]]:
-    """The published form in small: the categories one after another."""
-    return {
-        f"{category}-{index}": {"category": f"c{category}", "prompt": f"prompt {index} of {category}"}
-        for category in range(categories)
-        for index in range(each)
-    }
-
-
-def test_mjhq_takes_the_last_prompts_of_each_category(text_file: TextFile) -> None:
-    path = text_file(json.dumps(mjhq()), "meta_data.json")
-    trace = load(Mjhq(path=str(path)))
-    assert trace.table.column("request_id").to_pylist() == list(mjhq())
-    assert trace.notes["categories"] == {f"c{category}": 4 for category in range(10)}
-    # the last n / 10 of each category, in the order of the file
-    last = load(Mjhq(path=str(path), requests=20))
-    assert last.table.column("request_id").to_pylist() == [f"{c}-{index}" for c in range(10) for index in (2, 3)]
-    assert last.arrival_s.tolist() == list(range(20))
-
-
-@pytest.mark.parametrize(
-    ("text", "options", "message"),
-    [
-        ("[]", {}, "expected a JSON object"),
-        ('{"a": 1}', {}, "row 0: found 1, expected a valid dict"),
-        ('{"a": {"category": "x", "prompt": "p"}', {}, "found the end of the file, expected a comma or }"),
-        (json.dumps(mjhq()), {"requests": 50}, "found 40 prompts in 10 categories, expected 5 or more"),
-        (json.dumps(mjhq(categories=9)), {"requests": 10}, "in 9 categories"),
-    ],
-)
-def test_malformed_mjhq_is_refused(text_file: TextFile, text: str, options: dict[str, Any], message: str) -> None:
-    with pytest.raises(TraceError, match=message) as caught:
-        load(Mjhq(path=str(text_file(text, "m.json")), **options))
-    assert "m.json" in str(caught.value)
-
-
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
         ("t.csv", b"a fox\n", "is a table by its name"),
-        ("t.txt", b"prompt,arrival_s\na fox,1\n", r"row 0: found 'prompt,arrival_s', the header .* commas"),
-        ("t.txt", b"Prompt\tCategory\tChallenge\tNote\na\tb\tc\td\n", r"header .*tabs.*--delimiter '\\t'"),
+        ("t.txt", b"prompt,arrival_s\na fox,1\n", r"row 0: found 'prompt,arrival_s', the header of a table .*,"),
+        ("t.txt", b"Prompt\tCategory\tChallenge\tNote\na\tb\tc\td\n", r"header .*--delimiter '\\t'"),
         ("t.txt", b'{"prompt": "a fox"}\n', "JSON"),
         ("t.txt", b"PAR1\x15\x04\x15\n", "is Parquet, expected text"),
     ],

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -56,12 +55,6 @@ def test_trace_exposes_its_columns(trace: Trace) -> None:
     assert trace.column("seed").tolist() == [0, 2**32 - 1, -1]
     assert trace.column("steps").dtype == np.int64
     assert trace.prompts().to_pylist() == ["a red fox", "", None]
-
-
-def test_absent_columns_are_null() -> None:
-    table = make({"request_id": ["a"], "arrival_s": [0]}, name="n", source="s").table
-    assert table.schema.equals(SCHEMA)
-    assert all(table.column(name).null_count == 1 for name in SCHEMA.names[2:])
 
 
 def test_every_column_carries_its_unit(trace: Trace, tmp_path: Path) -> None:
@@ -164,12 +157,6 @@ def test_file_with_other_columns_is_refused(trace: Trace, tmp_path: Path) -> Non
         pq.write_table(changed, path)
         with pytest.raises(TraceError, match=message):
             read(path)
-
-
-def test_pandas_columns_are_accepted(columns: dict[str, Any]) -> None:
-    frame = pd.DataFrame({"arrival_s": [0.0, 1.0], "request_id": ["a", "b"], "width": [512, 768]})
-    made = make({name: frame[name] for name in frame}, name="n", source="s")
-    assert made.column("width").tolist() == [512, 768]
 
 
 def test_file_that_is_no_trace_is_refused(trace: Trace, tmp_path: Path) -> None:

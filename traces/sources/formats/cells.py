@@ -27,8 +27,8 @@ def refusal(origin: Origin, index: int, column: str, found: str, expected: str) 
 
 def integers(cells: pa.ChunkedArray, origin: Origin, column: str) -> pa.ChunkedArray:
     """Return text as int64, (n,); "50.0" is 50. Raises TraceError naming the first cell that is no whole number."""
-    trimmed = pc.replace_substring_regex(pc.utf8_trim_whitespace(cells), r"\.0*$", "")
-    return _cast(trimmed, cells, pa.int64(), "a whole number", origin, column)
+    whole = pc.replace_substring_regex(pc.utf8_trim_whitespace(cells), r"\.0*$", "")
+    return _cast(whole, cells, pa.int64(), "a whole number", origin, column)
 
 
 def numbers(cells: pa.ChunkedArray, origin: Origin, column: str) -> pa.ChunkedArray:
@@ -37,16 +37,16 @@ def numbers(cells: pa.ChunkedArray, origin: Origin, column: str) -> pa.ChunkedAr
 
 
 def _cast(
-    trimmed: pa.ChunkedArray, cells: pa.ChunkedArray, kind: pa.DataType, expected: str, origin: Origin, column: str
+    texts: pa.ChunkedArray, cells: pa.ChunkedArray, kind: pa.DataType, expected: str, origin: Origin, column: str
 ) -> pa.ChunkedArray:
     try:
-        return trimmed.cast(kind)
+        return texts.cast(kind)
     except pa.ArrowInvalid as error:
-        for index, (text, cell) in enumerate(zip(trimmed.to_pylist(), cells.to_pylist(), strict=True)):
+        for index, text in enumerate(texts):
             try:
-                pa.scalar(text).cast(kind)
+                text.cast(kind)
             except pa.ArrowInvalid:
-                raise refusal(origin, index, column, repr(cell), expected) from error
+                raise refusal(origin, index, column, repr(cells[index].as_py()), expected) from error
         raise
 
 
@@ -87,7 +87,7 @@ WRITTEN: Mapping[ClockName, str] = {
 }
 
 
-def _kind(cell: str) -> ClockName:
+def _format(cell: str) -> ClockName:
     """Return the format of a time; seconds since 1970 exceed the longest span of a trace's own clock."""
     if ":" in cell or cell.count("-") > 1:
         return "timestamp"
@@ -95,9 +95,7 @@ def _kind(cell: str) -> ClockName:
         number = float(cell)
     except ValueError:
         return "seconds"
-    if number <= LONGEST_S:
-        return "seconds"
-    return "unix" if number <= LATEST_S else "unix-ms"
+    return "seconds" if number <= LONGEST_S else "unix" if number <= LATEST_S else "unix-ms"
 
 
 @dataclass(slots=True)
@@ -121,7 +119,7 @@ class ArrivalParser:
         """
         if self.name == "auto":
             first = next((cell for cell in cells.to_pylist() if cell is not None), "0")
-            self.name = _kind(first.strip())
+            self.name = _format(first.strip())
         self.notes["arrival_written"] = WRITTEN[self.name]
         if self.name == "timestamp":
             return self.stamps.read(cells, origin, "arrival_s")

@@ -1,4 +1,4 @@
-"""Read Parquet a piece at a time."""
+"""Read Parquet a piece at a time, from a file or the Hugging Face hub."""
 
 import itertools
 from collections.abc import Collection, Iterator
@@ -9,18 +9,44 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from mezzotint.extras import remedy
 from mezzotint.traces.error import TraceError
-from mezzotint.traces.table.ingest import ROWS, TEXT_BYTES
+from mezzotint.traces.table.ingest import ROWS, TEXT_BYTES, slices
 from mezzotint.traces.table.limits import Limits, unchanged
 from mezzotint.traces.table.validation import excerpt
 
 
-def read_parquet(path: Path, limits: Limits, wanted: Collection[str], expected: str) -> Iterator[pa.Table]:
-    """Yield the wanted columns of a Parquet file, as far as it has them, in pieces; text as plain strings.
+def read_parquet(
+    path: Path, limits: Limits, wanted: Collection[str], expected: str
+) -> tuple[list[str], Iterator[pa.Table]]:
+    """Return the wanted columns of a Parquet file, as far as it has them, and its rows in pieces; text is plain.
 
     Raises TraceError if the file cannot be opened, is not Parquet (``expected`` describes it), is truncated or damaged,
     or unpacks to more than the limits allow.
     """
+    tables = _pieces(path, limits, wanted, expected)
+    return next(tables).column_names, tables
+
+
+def from_hub(file: str) -> tuple[list[str], Iterator[pa.Table]]:
+    """Return the columns and rows of a Parquet file on the Hugging Face hub. Raises TraceError if it cannot be had."""
+    try:
+        import datasets
+    except ImportError:
+        raise TraceError(f"{file}: name a file, or fetch it, which needs datasets; {remedy('hub')}") from None
+    try:
+        table = datasets.load_dataset("parquet", data_files=file, split="train").with_format("arrow")[:]
+    except Exception as error:  # network layers raise many types; the remedy is the same
+        page, _, name = file.removeprefix("hf://").rpartition("/")
+        raise TraceError(
+            f"{file}: cannot be loaded ({type(error).__name__}: {excerpt(str(error))}); where the network can be"
+            f" reached, download {name} from huggingface.co/{page}, and name that file"
+        ) from error
+    return table.column_names, slices(_plain_text(table))
+
+
+def _pieces(path: Path, limits: Limits, wanted: Collection[str], expected: str) -> Iterator[pa.Table]:
+    """Yield a table without rows, which has the columns, and then the rows."""
     with unchanged(path) as state:
         unpacked = 0
         try:
@@ -29,24 +55,23 @@ def read_parquet(path: Path, limits: Limits, wanted: Collection[str], expected: 
             # read as dictionaries, so that a text repeated a million times is in memory once
             texts = [name for name in names if _is_text(schema.field(name).type)]
             file = pq.ParquetFile(pa.OSFile(str(path)), read_dictionary=texts)
-            if not file.metadata.num_rows:
-                yield plain_text(file.schema_arrow.empty_table().select(names))
+            yield file.schema_arrow.empty_table().select(names)
             for batch in file.iter_batches(batch_size=ROWS, columns=names):
                 for piece in _small(pa.Table.from_batches([batch])):
-                    table = plain_text(piece)
+                    table = _plain_text(piece)
                     unpacked += table.nbytes
                     limits.check(unpacked, state.st_size, str(path))
                     yield table
+        except TraceError:
+            raise
         except (pa.ArrowException, OSError, ValueError, KeyError) as error:
-            if isinstance(error, TraceError):
-                raise
             raise TraceError(
                 f"{path}: cannot be read as Parquet ({excerpt(str(error))}), expected {expected}; fetch it again if it"
                 " is cut short"
             ) from error
 
 
-def plain_text(table: pa.Table) -> pa.Table:
+def _plain_text(table: pa.Table) -> pa.Table:
     """Return `table` with every kind of text (64-bit offsets, dictionaries, views) as plain strings."""
     kinds = [pa.string() if _is_text(kind) else kind for kind in table.schema.types]
     return table.cast(pa.schema(zip(table.column_names, kinds, strict=True)))
@@ -63,8 +88,8 @@ def _small(table: pa.Table) -> Iterator[pa.Table]:
     size = np.zeros(table.num_rows, np.int64)
     for column in table.columns:
         for chunk in column.chunks if pa.types.is_dictionary(column.type) else []:
-            each = pc.binary_length(chunk.dictionary).cast(pa.int64())
-            size += each.take(chunk.indices).fill_null(0).to_numpy()
+            lengths = pc.binary_length(chunk.dictionary).cast(pa.int64())
+            size += lengths.take(chunk.indices).fill_null(0).to_numpy()
     part = np.cumsum(size) // TEXT_BYTES
     edges = [0, *(np.flatnonzero(np.diff(part)) + 1).tolist(), table.num_rows]
     for start, end in itertools.pairwise(edges):

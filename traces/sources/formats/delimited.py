@@ -5,6 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv
@@ -21,12 +22,22 @@ MAX_BLOCK = (1 << 31) - 1
 """Bytes parsed at once, at most: Arrow counts them in 32 bits."""
 
 
-def read_header(path: Path, limits: Limits, *, delimiter: str = ",", quote: str | None = '"') -> list[str]:
-    """Return the names of the columns of a delimited file.
+def read_delimited(
+    path: Path, limits: Limits, *, delimiter: str = ",", quote: str | None = '"'
+) -> tuple[list[str], Iterator[pa.Table]]:
+    """Return the names of the columns of a delimited file, plain or gzipped, and its rows as text; "" is null.
 
-    Raises TraceError if the file cannot be opened (see `limits.open_bounded`), or its first line is empty,
-    not UTF-8, or names a column twice.
+    Rows come in order, at most `mezzotint.traces.table.ingest.ROWS` at a time.
+
+    Raises TraceError if the file cannot be opened (see `limits.open_bounded`), or its header is empty, not UTF-8, or
+    names a column twice. The rows raise it if the file is truncated or not UTF-8, a row has another length than the
+    header or exceeds the limits, or a quote is never closed.
     """
+    header = _header(path, limits, delimiter, quote)
+    return header, _rows(path, limits, header, delimiter, quote)
+
+
+def _header(path: Path, limits: Limits, delimiter: str, quote: str | None) -> list[str]:
     with open_bounded(path, limits) as stream:
         try:
             line = stream.readline(_block_bytes(limits)).decode()
@@ -35,11 +46,8 @@ def read_header(path: Path, limits: Limits, *, delimiter: str = ",", quote: str 
     if not line:
         raise TraceError(f"{path}: cannot be read as delimited text: it is empty; name another file")
     try:
-        names = (
-            line.rstrip("\r\n").split(delimiter)
-            if quote is None
-            else next(csv.reader([line], delimiter=delimiter, quotechar=quote), [])
-        )
+        quoting: Any = {"quoting": csv.QUOTE_NONE} if quote is None else {"quotechar": quote}
+        names = next(csv.reader([line], delimiter=delimiter, **quoting), [])
     except csv.Error as error:
         raise TraceError(f"{path}: the header cannot be read ({error}); give the columns plain names") from error
     name, count = Counter(names).most_common(1)[0] if names else ("", 0)
@@ -48,16 +56,7 @@ def read_header(path: Path, limits: Limits, *, delimiter: str = ",", quote: str 
     return names
 
 
-def read_delimited(
-    path: Path, limits: Limits, header: list[str], *, delimiter: str = ",", quote: str | None = '"'
-) -> Iterator[pa.Table]:
-    """Yield the rows of a delimited file, plain or gzipped (by its content), with every column as text; "" is null.
-
-    Rows come in order, at most `mezzotint.traces.table.ingest.ROWS` at a time; ``header`` is that of `read_header`.
-
-    Raises TraceError if the file cannot be opened (see `limits.open_bounded`), is truncated or not UTF-8.
-    It also raises if a row has another length than the header or exceeds the limits, or a quote is never closed.
-    """
+def _rows(path: Path, limits: Limits, header: list[str], delimiter: str, quote: str | None) -> Iterator[pa.Table]:
     parse = pa.csv.ParseOptions(delimiter=delimiter, quote_char=quote or False, newlines_in_values=quote is not None)
     convert = pa.csv.ConvertOptions(
         column_types={name: pa.string() for name in header}, null_values=[""], strings_can_be_null=True
@@ -126,11 +125,3 @@ def _unparsed(message: str, path: Path, done: int, header: list[str], delimiter:
         f"{path}: cannot be read as delimited text ({excerpt(message)}), expected UTF-8 with {delimiter!r} between"
         " cells; convert the file, or fetch it again if it is cut short"
     )
-
-
-def require_column(header: list[str], name: str, where: str) -> None:
-    """Raise TraceError if the file lacks the column."""
-    if name not in header:
-        raise TraceError(
-            f"{where}: column {name!r} is missing, found {excerpt(', '.join(header))}; check the file or the map"
-        )

@@ -1,4 +1,4 @@
-"""Read JSON one element at a time: an array, an object, or a line for each value."""
+"""Read JSON one element at a time: an array, an object, or one value after another."""
 
 import codecs
 import json
@@ -33,7 +33,7 @@ def elements(path: Path, limits: Limits) -> Iterator[list[Any]]:
     """
     with open_bounded(path, limits) as stream:
         text = _Text(stream, path, limits)
-        yield from _grouped(text, text.listed("[", "]", text.value) if text.next_character() == "[" else text.lines())
+        yield from text.grouped(text.listed("[", "]", text.value) if text.next_character() == "[" else text.lines())
 
 
 def members(path: Path, limits: Limits) -> Iterator[list[tuple[str, Any]]]:
@@ -43,19 +43,7 @@ def members(path: Path, limits: Limits) -> Iterator[list[tuple[str, Any]]]:
     """
     with open_bounded(path, limits) as stream:
         text = _Text(stream, path, limits)
-        yield from _grouped(text, text.listed("{", "}", text.member))
-
-
-def _grouped(text: "_Text", values: Iterator[Any]) -> Iterator[list[Any]]:
-    group: list[Any] = []
-    since = 0
-    for value in values:
-        group.append(value)
-        if len(group) == GROUP or text.taken - since > GROUP_CHARACTERS:
-            yield group
-            group, since = [], text.taken
-    if group:
-        yield group
+        yield from text.grouped(text.listed("{", "}", text.member))
 
 
 class _Text:
@@ -64,12 +52,23 @@ class _Text:
     def __init__(self, stream: BinaryIO, path: Path, limits: Limits) -> None:
         self._stream, self._path = stream, path
         self._longest = 16 * limits.max_prompt_bytes
-        self._decoder = json.JSONDecoder(parse_constant=_no_constant)
+        self._decoder = json.JSONDecoder(parse_constant=_refuse_constant)
         self._utf8 = codecs.getincrementaldecoder("utf-8")()
-        self._text, self._at, self._done = "", 0, 0
+        self._text, self._at, self._taken = "", 0, 0
+        self._done = 0  # values yielded, and so the number of the next one in messages
         self._ended = False
-        self.taken = 0
-        """Characters of the values taken so far."""
+
+    def grouped(self, values: Iterator[Any]) -> Iterator[list[Any]]:
+        """Yield values in groups of a bounded number and length."""
+        group: list[Any] = []
+        for value in values:
+            group.append(value)
+            self._done += 1
+            if len(group) == GROUP or self._taken > GROUP_CHARACTERS:
+                yield group
+                group, self._taken = [], 0
+        if group:
+            yield group
 
     def lines(self) -> Iterator[Any]:
         """Yield values one after another, to the end."""
@@ -78,15 +77,15 @@ class _Text:
 
     def listed(self, first: str, last: str, item: Callable[[], Any]) -> Iterator[Any]:
         """Yield items with commas between them, from `first` to `last`, which has to end the file."""
-        self.take(first, "a JSON object, { first")
+        self._take(first, "a JSON object, { first")
         if self.next_character() != last:
             yield item()
             while self.next_character() != last:
-                self.take(",", f"a comma or {last} after it")
+                self._take(",", f"a comma or {last} after it")
                 yield item()
-        self.take(last, last)
+        self._take(last, last)
         if self.next_character():
-            self.refuse(f"found more text after the closing {last}, expected the end of the file")
+            self._refuse(f"found more text after the closing {last}, expected the end of the file")
 
     def next_character(self) -> str:
         """Return the next character that is not white space without taking it; "" at the end."""
@@ -94,78 +93,66 @@ class _Text:
             self._at = SPACE.match(self._text, self._at).end()  # type: ignore[union-attr]
             if self._at < len(self._text) or self._ended:
                 return self._text[self._at : self._at + 1]
-            self._more(PIECE)
+            self._read_on()
 
-    def take(self, character: str, expected: str) -> None:
-        """Take the next character, which has to be this one."""
+    def _take(self, character: str, expected: str) -> None:
         if self.next_character() != character:
             found = repr(self.next_character()) if self.next_character() else "the end of the file"
-            self.refuse(f"found {found}, expected {expected}")
+            self._refuse(f"found {found}, expected {expected}")
         self._at += 1
+
+    def member(self) -> tuple[str, Any]:
+        """Take the next name and value of an object."""
+        name = self.value()
+        if not isinstance(name, str):
+            self._refuse(f"found {excerpt(repr(name), 60)}, expected the name of a member")
+        self._take(":", "a colon after the name")
+        return name, self.value()
 
     def value(self) -> Any:
         """Take the next value."""
         self.next_character()
         while True:
-            # a value at the end of the piece may go on: 12 and then .5e3
-            value, end = self._decoded()
-            if end is not None and (end + LONGEST_WORD < len(self._text) or self._ended):
-                self._check_text(value, self._text[self._at : end])
-                self.taken += end - self._at
-                self._at = end
-                self._done += 1
-                return value
+            try:
+                value, end = self._decoder.raw_decode(self._text, self._at)
+                # a number at the end of the piece may go on: 12 and then .5e3
+                if self._ended or end + LONGEST_WORD < len(self._text):
+                    break
+            except RecursionError as error:
+                self._refuse("found values nested too deeply to be read, expected a plain record", error)
+            except ValueError as error:
+                is_cut = isinstance(error, json.JSONDecodeError) and (
+                    error.msg.startswith("Unterminated string") or error.pos > len(self._text) - LONGEST_WORD
+                )
+                if self._ended or not is_cut:
+                    self._refuse(f"cannot be read as JSON ({excerpt(getattr(error, 'msg', str(error)))})", error)
             if len(self._text) - self._at > self._longest:
-                self.refuse(f"found a value of over {self._longest:,} characters; raise --max-prompt-bytes")
-            self._more(max(PIECE, len(self._text) - self._at))
+                self._refuse(f"found a value of over {self._longest:,} characters; raise --max-prompt-bytes")
+            self._read_on()
+        if "\\u" in self._text[self._at : end]:
+            try:
+                json.dumps(value, ensure_ascii=False).encode()
+            except UnicodeEncodeError as error:
+                self._refuse("found half of a surrogate pair, expected Unicode text", error)
+        self._taken += end - self._at
+        self._at = end
+        return value
 
-    def member(self) -> tuple[str, Any]:
-        """Take the next name and value of an object."""
-        done = self._done
-        name = self.value()
-        if not isinstance(name, str):
-            self._done = done
-            self.refuse(f"found {excerpt(repr(name), 60)}, expected the name of a member")
-        self.take(":", "a colon after the name")
-        value = self.value()
-        self._done = done + 1
-        return name, value
-
-    def refuse(self, what: str, error: Exception | None = None) -> NoReturn:
+    def _refuse(self, what: str, error: Exception | None = None) -> NoReturn:
         """Raise TraceError about the next value."""
         raise TraceError(
             f"{self._path}: value {self._done}: {what}; correct the file, or fetch it again if it is cut short"
         ) from error
 
-    def _decoded(self) -> tuple[Any, int | None]:
-        """Return the next value and its end; the end is None if more text is needed."""
-        try:
-            return self._decoder.raw_decode(self._text, self._at)
-        except RecursionError as error:
-            self.refuse("found values nested too deeply to be read, expected a plain record", error)
-        except json.JSONDecodeError as error:
-            cut = error.msg.startswith("Unterminated string") or error.pos > len(self._text) - LONGEST_WORD
-            if self._ended or not cut:
-                self.refuse(f"cannot be read as JSON ({excerpt(error.msg)})", error)
-            return None, None
-        except ValueError as error:
-            self.refuse(f"cannot be read as JSON ({excerpt(str(error))})", error)
-
-    def _check_text(self, value: Any, raw: str) -> None:
-        if "\\u" in raw:
-            try:
-                json.dumps(value, ensure_ascii=False).encode()
-            except UnicodeEncodeError as error:
-                self.refuse("found half of a surrogate pair, expected Unicode text", error)
-
-    def _more(self, count: int) -> None:
-        data = self._stream.read(count)
+    def _read_on(self) -> None:
+        """Read a piece more, at least as long as the part in memory, so that a long value is not parsed often."""
+        data = self._stream.read(max(PIECE, len(self._text) - self._at))
         self._ended = not data
         try:
             self._text, self._at = self._text[self._at :] + self._utf8.decode(data, final=self._ended), 0
         except UnicodeDecodeError as error:
-            self.refuse(f"found bytes that are not UTF-8 ({error.reason})", error)
+            self._refuse(f"found bytes that are not UTF-8 ({error.reason})", error)
 
 
-def _no_constant(name: str) -> NoReturn:
+def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a JSON number")

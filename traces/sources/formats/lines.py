@@ -1,6 +1,6 @@
 """Read lines of text of a bounded length, some thousands at a time."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from mezzotint.traces.error import TraceError
@@ -13,15 +13,12 @@ Group = tuple[list[int], list[str]]
 """Lines with their numbers in the file, counted from 0."""
 
 
-def lines(
-    path: Path, limits: Limits, max_bytes: int, column: str, check_first: Callable[[str], None] | None = None
-) -> Iterator[Group]:
+def lines(path: Path, limits: Limits, max_bytes: int, column: str) -> Iterator[Group]:
     """Yield the lines of a file, UTF-8, plain or gzipped, without line ends.
 
     Args:
         max_bytes: bytes of a line, at most.
         column: name of a line's content in errors.
-        check_first: called with the first line before more is read; may raise.
 
     Raises TraceError if the file cannot be opened (see `limits.open_bounded`), is not UTF-8, or has a
     longer line.
@@ -44,8 +41,6 @@ def lines(
                     f"{path}: row {row}, column {column}: found bytes that are not UTF-8 ({error.reason}), expected"
                     " UTF-8 text; convert the file, for example with iconv"
                 ) from error
-            if row == 0 and check_first is not None:
-                check_first(texts[0])
             rows.append(row)
             row, size = row + 1, size + len(line)
             if len(texts) == LINES or size > LINES_BYTES:

@@ -1,0 +1,25 @@
+"""A canonical trace on disk as the source of a run."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mezzotint.traces.error import TraceError
+from mezzotint.traces.sources.file import File
+from mezzotint.traces.table.trace import Trace, about, write
+
+
+def test_file_source_reads_all_rows_or_a_head(trace: Trace, tmp_path: Path) -> None:
+    path, rng = tmp_path / "t.parquet", np.random.default_rng(0)
+    write(trace, path)
+    assert about(path) == (len(trace), trace.digest)
+    head = File(path=path, requests=2).load(rng)
+    assert head.table == trace.table.slice(0, 2)
+    write(head, tmp_path / "head.parquet")
+    assert File(path=tmp_path / "head.parquet").load(rng).digest == head.digest != trace.digest
+    assert head.path is None, "what is kept of a part must not lie where that of the whole does"
+    for requests in (len(trace), len(trace) + 1, None):
+        assert File(path=path, requests=requests).load(rng).path == path
+    with pytest.raises(TraceError, match="requests=0"):
+        File(path=path, requests=0).load(rng)
