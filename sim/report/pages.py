@@ -1,7 +1,7 @@
 """Output of a study: NAME.md, NAME.json and NAME*.svg, written atomically."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,22 +15,6 @@ if TYPE_CHECKING:
 def image_file(stem: str) -> str:
     """Return the file name of a page's figure."""
     return f"{stem}.svg"
-
-
-def write_study(
-    folder: Path,
-    name: str,
-    facts: Mapping[str, Any],
-    render: Callable[[Mapping[str, Any], str], str],
-    draw: "Callable[[Mapping[str, Any]], Figure | None]",
-) -> None:
-    """Write a study with one figure; see `write_page`.
-
-    Args:
-        render: returns the page of ``facts`` and the figure's file name, which is empty without a figure.
-    """
-    figure, image = draw(facts), image_file(name)
-    write_page(folder, name, facts, render(facts, image if figure else ""), {image: figure})
 
 
 def write_page(
