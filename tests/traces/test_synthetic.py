@@ -134,7 +134,7 @@ def test_higher_rate_means_more_users_and_not_busier_ones() -> None:
     def busy(rate_rpm: float, span_s: float = 4 * 3600.0) -> tuple[int, float, float]:
         trace = load(requests=int(rate_rpm * span_s / 60), rate_rpm=rate_rpm, **FLAT)
         found = met(trace)
-        return len(found.each), float(found.each.mean()), float(found.length.mean())
+        return len(found.requests), float(found.requests.mean()), float(found.length.mean())
 
     slow, fast = busy(20.0), busy(100.0)
     assert fast[0] == pytest.approx(5 * slow[0], rel=0.1)

@@ -4,13 +4,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from mezzotint.traces.describe.text import quantiles
+from mezzotint.traces.describe.arrays import HOUR_S, Floats, Indices, quantiles
 
-Floats = npt.NDArray[np.float64]
-
-HOUR_S = 3600.0
 WINDOWS_S = (60.0, 300.0, 900.0, 3600.0)
 
 MIN_COUNT = 20
@@ -45,7 +41,7 @@ class ArrivalStatistics:
             "gap_cv": self.gap_cv,
             "gap_cv_by_hour_median": float(np.median(known)) if known.size else None,
             "dispersion": {f"{window:g}s": value for window, value in self.dispersion.items()},
-            "rpm_quantiles": quantiles(self.rpm, (10, 50, 90)) if self.rpm.size else None,
+            "rpm_quantiles": quantiles(self.rpm, (10, 50, 90)),
             "busiest_hour_over_mean": None if self.by_hour is None else float(self.by_hour.max() * 24),
             "quietest_hour_over_mean": None if self.by_hour is None else float(self.by_hour.min() * 24),
         }
@@ -56,11 +52,10 @@ def arrival_statistics(arrival_s: Floats) -> ArrivalStatistics:
     since_s = arrival_s - arrival_s[0]
     gap_s = np.diff(arrival_s)
     span_s = float(since_s[-1])
-    hours = np.bincount((since_s // HOUR_S).astype(np.int64)) if span_s / HOUR_S < 1e6 else np.empty(0)
-    last = span_s - HOUR_S * (len(hours) - 1)
+    hour = (since_s // HOUR_S).astype(np.int64)
+    hours, of_day = np.bincount(hour), hour % 24
     length_s = np.full(len(hours), HOUR_S)
-    length_s[-1:] = max(last, 60.0)
-    of_day = (since_s // HOUR_S % 24).astype(np.int64)
+    length_s[-1] = max(span_s - HOUR_S * (len(hours) - 1), 60.0)
     has_day = span_s >= 24 * HOUR_S
     dispersion = {}
     for window_s in WINDOWS_S:
@@ -88,7 +83,7 @@ def _dispersion(window: Floats, windows: int) -> float:
     return float((((counts - mean) ** 2).sum() + empty * mean**2) / (windows - 1) / mean)
 
 
-def _of_day(of_day: npt.NDArray[np.int64], span_s: float) -> Floats:
+def _of_day(of_day: Indices, span_s: float) -> Floats:
     days, rest_s = divmod(span_s, 24 * HOUR_S)
     seen_s = days * HOUR_S + np.clip(rest_s - HOUR_S * np.arange(24), 0.0, HOUR_S)
     rate = np.bincount(of_day, minlength=24) / seen_s
@@ -96,7 +91,7 @@ def _of_day(of_day: npt.NDArray[np.int64], span_s: float) -> Floats:
     return shares
 
 
-def _by_hour(gap_s: Floats, of_day: npt.NDArray[np.int64]) -> Floats:
+def _by_hour(gap_s: Floats, of_day: Indices) -> Floats:
     return np.array([_variation(gap_s[of_day == hour]) for hour in range(24)], np.float64)  # None is NaN
 
 

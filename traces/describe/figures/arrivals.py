@@ -1,11 +1,25 @@
-"""Panels of arrivals: rate over time, gaps, the day, bursts."""
+"""Panels of arrivals (rate over time, gaps, the day, bursts), of users and of their sessions."""
 
 import numpy as np
 from matplotlib.axes import Axes
 
 from mezzotint.figures.palette import INK
-from mezzotint.traces.describe.arrivals import HOUR_S, ArrivalStatistics
-from mezzotint.traces.describe.figures.axes import Series, annotate, durations, empty, falling, logarithmic, published
+from mezzotint.traces.describe.arrays import HOUR_S
+from mezzotint.traces.describe.arrivals import ArrivalStatistics
+from mezzotint.traces.describe.figures.axes import (
+    Series,
+    annotate,
+    durations,
+    empty,
+    falling,
+    logarithmic,
+    published,
+    ranked,
+    rising,
+    shares,
+)
+from mezzotint.traces.describe.users import UserStatistics
+from mezzotint.traces.table.sessions import SESSION_GAP_S
 
 BINS = {
     60.0: "1 min", 300.0: "5 min", 900.0: "15 min", 3600.0: "1 h", 4 * 3600.0: "4 h", 86_400.0: "1 d",
@@ -19,7 +33,7 @@ MAX_BINS = 140
 
 def rate(panel: Axes, series: Series[ArrivalStatistics]) -> None:
     span_s = max(float(found.gap_s.sum()) for _, found in series)
-    bin_s = next((each for each in BINS if span_s / each <= MAX_BINS), max(BINS))
+    bin_s = next((seconds for seconds in BINS if span_s / seconds <= MAX_BINS), max(BINS))
     unit_s, unit = (86_400.0, "days") if span_s > 4 * 86_400 else (HOUR_S, "hours")
     for look, found in series:
         at_s = np.concatenate(([0.0], np.cumsum(found.gap_s)))
@@ -36,11 +50,10 @@ def gaps(panel: Axes, series: Series[ArrivalStatistics]) -> None:
     """Draw gaps between arrivals beside those of a Poisson process of the same rate."""
     longest = 0.0
     for look, found in series:
-        positive = found.gap_s[found.gap_s > 0]
-        if not len(positive):
+        if not found.gap_s.any():
             continue
-        falling(panel, positive, look)
-        longest = max(longest, float(positive.max()))
+        falling(panel, found.gap_s[found.gap_s > 0], look)
+        longest = max(longest, float(found.gap_s.max()))
         mean = float(found.gap_s.mean())
         at_s = np.geomspace(mean / 100, mean * 15, 200)
         panel.plot(at_s, np.exp(-at_s / mean), color=look.colour, linestyle=":", linewidth=1.1)
@@ -96,3 +109,28 @@ def _by_hour(panel: Axes, series: Series[ArrivalStatistics]) -> None:
     panel.set_xlabel("Hour of the day, from the start")
     if all(found.by_hour is None for _, found in series):
         empty(panel, "needs a day or more")
+
+
+def activity(panel: Axes, series: Series[UserStatistics]) -> None:
+    ranked(panel, [(look, found.requests) for look, found in series])
+    panel.set(xlabel="Users, the most active first", ylabel="Requests of the user", title="Activity of users")
+    lines = [f"{len(found.requests):,} users, Gini {found.gini:.2f}" for _, found in series]
+    annotate(panel, "\n".join(lines), 0.03, 0.06 + 0.04 * len(lines))
+
+
+def session_length(panel: Axes, series: Series[UserStatistics]) -> None:
+    for look, found in series:
+        falling(panel, found.length, look)
+    logarithmic(panel, "x")
+    logarithmic(panel, "y", percent=True)
+    title = f"Sessions (pauses up to {SESSION_GAP_S / 60:.0f} min)"
+    panel.set(xlabel="Requests of a session", ylabel="Sessions at least as long", title=title)
+    lines = [f"{len(found.length):,} sessions, mean {found.length.mean():.1f}" for _, found in series]
+    annotate(panel, "\n".join(lines), 0.03, 0.06 + 0.04 * len(lines))
+
+
+def session_gap(panel: Axes, series: Series[UserStatistics]) -> None:
+    rising(panel, [(look, found.gap_s) for look, found in series])
+    durations(panel, 1.0, SESSION_GAP_S, "Gap between requests of a session")
+    shares(panel, "Gaps no longer")
+    panel.set_title("Pace within a session")

@@ -62,14 +62,14 @@ def similarity(panel: Axes, series: Series[Nearest]) -> None:
 
 
 def lag(panel: Axes, series: Series[Nearest]) -> None:
-    rising(panel, [(look, (found.query - found.row)[found.similarity > THRESHOLDS[0]]) for look, found in series])
+    rising(panel, [(look, found.lags) for look, found in series])
     logarithmic(panel, "x")
     shares(panel, "Hits no further back")
     panel.set(xlabel="Requests between", title=f"Lag of the nearest (hits above {THRESHOLDS[0]})")
 
 
 def age(panel: Axes, series: Series[Nearest]) -> None:
-    ages = [(look, found.age_s[found.similarity > THRESHOLDS[0]]) for look, found in series if found.age_s is not None]
+    ages = [(look, age_s) for look, found in series if (age_s := found.hit_ages_s) is not None]
     if not ages:
         empty(panel, "needs times")
     durations(panel, 1.0, rising(panel, ages), "Age of the nearest earlier prompt")
@@ -81,10 +81,7 @@ def hit_age(panel: Axes, series: Series[Nearest]) -> None:
     """Draw the age of the hits of a cache of the last requests, beside MoDM's."""
     paper = published()["hit_age"]
     limit_s, lines = paper["hours"] * 3600, []
-    ages = [
-        (look, found.cached_age_s[found.cached_similarity > THRESHOLDS[0]])
-        for look, found in series if found.cached_age_s is not None
-    ]  # fmt: skip
+    ages = [(look, age_s) for look, found in series if (age_s := found.cached_hit_ages_s) is not None]
     longest = max(YOUNG_S * 3, rising(panel, ages))
     for look, age_s in ages:
         if len(age_s):

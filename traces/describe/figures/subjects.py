@@ -13,7 +13,7 @@ from matplotlib.lines import Line2D
 from mezzotint.figures.palette import COLOURS, house_style, panels
 from mezzotint.figures.save import save_png
 from mezzotint.files.atomic import atomic_files
-from mezzotint.traces.describe.figures import arrivals, prompts, request_mix, users
+from mezzotint.traces.describe.figures import arrivals, prompts, request_mix
 from mezzotint.traces.describe.figures.axes import Look
 from mezzotint.traces.describe.prompts.survival import EPS
 from mezzotint.traces.describe.statistics import TraceStatistics
@@ -40,10 +40,10 @@ SUBJECTS = (
         "arrivals", lambda found: found.arrivals if found.arrivals and found.arrivals.gap_s.any() else None,
         (arrivals.rate, arrivals.gaps, arrivals.dispersion, arrivals.day, arrivals.variation),
     ),
-    Subject("users", lambda found: found.users, (users.activity,)),
+    Subject("users", lambda found: found.users, (arrivals.activity,)),
     Subject(
         "sessions", lambda found: found.users if found.timed else None,
-        (users.session_length, users.session_gap),
+        (arrivals.session_length, arrivals.session_gap),
     ),
     Subject("repeats", lambda found: found.repeats, (prompts.frequency, prompts.repeat_age)),
     Subject(
