@@ -65,7 +65,7 @@ class SelectorCalibration:
     @property
     def min_similarities(self) -> dict[int, float]:
         """K -> threshold, for every K that has one."""
-        return {each.k: each.min_similarity for each in self.thresholds if each.min_similarity is not None}
+        return {one.k: one.min_similarity for one in self.thresholds if one.min_similarity is not None}
 
     @property
     def unscored(self) -> int:
@@ -96,11 +96,8 @@ def publish(found: SelectorCalibration, folder: Path) -> list[Path]:
     output_folder((folder / SELECTOR).parent, ConfigError)
     templates = {**({SELECTOR: "measured.yaml.jinja"} if found.min_similarities else {}), PAGE: "page.md.jinja"}
     files = [folder / name for name in (PAIRS, FIGURE, *templates)]
-    with atomic_files(files, ConfigError, gone=[] if found.min_similarities else [folder / SELECTOR]) as (
-        pairs,
-        image,
-        *texts,
-    ):
+    gone = [] if found.min_similarities else [folder / SELECTOR]
+    with atomic_files(files, ConfigError, gone) as (pairs, image, *texts):
         with pairs.open("wb") as file:
             pq.write_table(_table(found), file)
         save_png(draw(found), image)
@@ -139,28 +136,26 @@ def draw(found: SelectorCalibration) -> Figure:
     rows = -(-len(thresholds) // columns)
     figure, axes = panels(columns, rows, width=max(4.2, 2.1 * columns + 0.6), height=2.5 * rows + 0.8)
     finite = quality[np.isfinite(quality)]
-    reach = [published[each.k] for each in thresholds if each.k in published]
-    x_limits = _limits([*similarity, *reach], 0.04)
-    y_limits = _limits([*(finite if finite.size else (0.0, 1.0)), alpha], 0.06)
-    for index, each in enumerate(thresholds):
-        panel = axes[index // columns][index % columns]
-        panel.scatter(similarity, quality[:, index], s=12, color=BLUE, alpha=0.65, linewidths=0)
+    reach = [published[threshold.k] for threshold in thresholds if threshold.k in published]
+    limits = {
+        "xlim": _limits([*similarity, *reach], 0.04),
+        "ylim": _limits([*(finite if finite.size else (0.0, 1.0)), alpha], 0.06),
+    }
+    for panel, threshold, qualities in zip(axes.flat, thresholds, quality.T, strict=False):
+        panel.scatter(similarity, qualities, s=12, color=BLUE, alpha=0.65, linewidths=0)
         panel.axhline(alpha, color=INK, linestyle="--", linewidth=1.0)
-        panel.set(xlim=x_limits, ylim=y_limits)
-        threshold = "none"
-        if each.min_similarity is not None:
-            panel.axvline(each.min_similarity, color=VERMILION)
-            threshold = f"{each.min_similarity:.3f}"
-        if each.k in published:
+        measured = "none"
+        if threshold.min_similarity is not None:
+            panel.axvline(threshold.min_similarity, color=VERMILION)
+            measured = f"{threshold.min_similarity:.3f}"
+        if threshold.k in published:
             at_axis = panel.get_xaxis_transform()
-            panel.plot(published[each.k], 0.02, "^", transform=at_axis, color=GREY, markersize=7, clip_on=False)
-        panel.set_title(f"K = {each.k}: {threshold}")
-        if index % columns == 0:
-            panel.set_ylabel("Quality / full run's")
-        if index >= len(thresholds) - columns:
-            panel.set_xlabel("Similarity")
-    for index in range(len(thresholds), rows * columns):
-        axes[index // columns][index % columns].set_visible(False)
+            panel.plot(published[threshold.k], 0.02, "^", transform=at_axis, color=GREY, markersize=7, clip_on=False)
+        panel.set(**limits, title=f"K = {threshold.k}: {measured}")
+    for panel in axes.flat[len(thresholds) :]:
+        panel.set_visible(False)
+    figure.supxlabel("Similarity")
+    figure.supylabel("Quality / full run's")
     handles = [
         Line2D([], [], color=BLUE, marker="o", markersize=4, linestyle="", label="pair"),
         Line2D([], [], color=INK, linestyle="--", linewidth=1.0, label=f"α = {alpha:g}"),
