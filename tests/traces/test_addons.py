@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mezzotint.traces.describe.loads import addons
-from mezzotint.traces.describe.loads import Lookups, Policy, addon_combinations, lookups
+from mezzotint.traces.describe.loads import Lookups, Policy, addon_combinations, addons, lookups
 from mezzotint.traces.describe.mix import popularity
 from mezzotint.traces.sources.synthetic import Synthetic
 from mezzotint.traces.synthetic.addons import AddonService, service

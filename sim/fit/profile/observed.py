@@ -12,7 +12,7 @@ SHAPE = ["width", "height", "steps", "frames"]
 
 
 def observe(trace: Trace) -> pd.DataFrame:
-    """Return arrival_s, width, height, frames, steps, seconds and pixels (of all frames) of the requests that have them.
+    """Return arrival_s, width, height, steps, seconds, frames and pixels (of all frames) of requests that have them.
 
     Raises ConfigError for fewer than two.
     """

@@ -51,8 +51,9 @@ def measure(
         with tqdm(total=len(pairs), initial=len(pairs) - len(waiting), unit="pair", disable=None) as bar:
             score = begin()
             for pair in waiting:
-                scores = done[pair.query, pair.cached] = score(pair)
-                at = {"conditions": conditions, "query": pair.query, "cached": pair.cached}
-                journal.add(JournalLine(**at, **scores.model_dump()))
+                scores = score(pair).model_dump()
+                line = JournalLine(conditions=conditions, query=pair.query, cached=pair.cached, **scores)
+                done[pair.query, pair.cached] = line
+                journal.add(line)
                 bar.update()
     return [done[pair.query, pair.cached] for pair in pairs]

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from mezzotint.traces.encoders.embeddings import Encoder, embed
+from mezzotint.traces.encoders.embeddings import Encoder
 from mezzotint.traces.encoders.precomputed import Precomputed
 from mezzotint.traces.encoders.vectors import BLOCK
 from mezzotint.traces.error import TraceError
@@ -143,13 +143,6 @@ def _trace(tmp_path: Path) -> Trace:
     prompts = ["a red fox", None, "a blue fox", "a red fox"]
     columns = {"request_id": list("abcd"), "arrival_s": [0.0, 600, 1200, 1800], "prompt": prompts}
     return write(make(columns, name="four", source="a test"), tmp_path / "t.parquet")
-
-
-def test_trace_file_names_the_prompts(tmp_path: Path) -> None:
-    trace = _trace(tmp_path)
-    np.save(tmp_path / "v.npy", UNIT[[0, 3, 1, 0]])
-    encoder = Precomputed(str(tmp_path / "v.npy"), str(trace.path))
-    np.testing.assert_array_equal(embed(trace, encoder), UNIT[[0, 3, 1, 0]])
 
 
 @pytest.mark.parametrize(("cosine", "hits"), [(0.94, 2), (0.5, 1)])
