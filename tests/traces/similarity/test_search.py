@@ -159,17 +159,6 @@ def test_neighbours_are_computed_once_and_an_interrupted_search_resumes(
     assert asked[4:] == [0, 100, 200]
 
 
-def test_exact_search_breaks_ties_by_age() -> None:
-    source = TextToText()
-    source.bind(unit(np.ones((5, 3))), np.random.default_rng(0))
-    index = Exact().open(source, 5, 0.5, None)()
-    for entry in range(3):
-        index.add(entry, entry)
-    assert index.best(3) == (0, 1.0)
-    index.remove(0)
-    assert index.best(4) == (1, 1.0)
-
-
 def test_image_similarity_has_the_given_clip_score_and_spread() -> None:
     source = TextToImage(clip_score=0.3, spread=0.02, unrelated=0.1)
     source.bind(np.eye(2000, 64, dtype=np.float32)[np.arange(2000) % 64], np.random.default_rng(0))
