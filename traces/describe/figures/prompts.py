@@ -1,6 +1,5 @@
 """Panels of prompts: repeats, the nearest earlier prompt, similarity, clusters over days, the age of hits."""
 
-from collections.abc import Callable
 from textwrap import fill
 from typing import Any
 
@@ -168,27 +167,23 @@ def users(panel: Axes, series: Series[PromptSimilarity]) -> None:
     annotate(panel, f"above the line: {', '.join(above) or 'no user has both'}", 0.02, 0.04)
 
 
-def clusters(eps: float) -> Callable[[Axes, Series[Survival]], None]:
-    """Return a panel of the share of the first day's top clusters that are still among the top, day by day."""
-
-    def panel_of(panel: Axes, series: Series[Survival]) -> None:
-        last = max(found.days[-1] for _, found in series)
-        for look, found in series:
-            for top, dash in zip(TOP, DASHES, strict=True):
-                if (left := found.left.get((eps, top))) is not None:
-                    share = [1.0, *left]
-                    panel.plot([1, *found.days], share, color=look.colour, linestyle=dash, marker=".", markersize=4)
-        paper = published()["survival"]
-        if eps == paper["eps"]:
-            at, to = [paper["day"]] * 2, [0, paper["below"]]
-            panel.plot(at, to, color=INK, linewidth=4, alpha=0.35, solid_capstyle="butt")
-            annotate(panel, f"grey: {paper['source']}, day 2,\nbelow {paper['below']:.0%}", 0.97, 0.9, left=False)
-        panel.set_xlim(1, max(last, 2))
-        panel.xaxis.set_major_locator(MaxNLocator(integer=True))
-        if not any((eps, top) in found.left for _, found in series for top in TOP):
-            empty(panel, "no cluster on the first day")
-        shares(panel, "Still among the top")
-        panel.set(xlabel="Day", title=f"Popular clusters, eps {eps:g}")
-        _dashes(panel, [f"top {top} %" for top in TOP], "upper right" if eps != paper["eps"] else "center right")
-
-    return panel_of
+def clusters(panel: Axes, series: Series[Survival], *, eps: float) -> None:
+    """Draw the share of the first day's top clusters that are still among the top, day by day."""
+    last = max(found.days[-1] for _, found in series)
+    for look, found in series:
+        for top, dash in zip(TOP, DASHES, strict=True):
+            if (left := found.left.get((eps, top))) is not None:
+                share = [1.0, *left]
+                panel.plot([1, *found.days], share, color=look.colour, linestyle=dash, marker=".", markersize=4)
+    paper = published()["survival"]
+    if eps == paper["eps"]:
+        at, to = [paper["day"]] * 2, [0, paper["below"]]
+        panel.plot(at, to, color=INK, linewidth=4, alpha=0.35, solid_capstyle="butt")
+        annotate(panel, f"grey: {paper['source']}, day 2,\nbelow {paper['below']:.0%}", 0.97, 0.9, left=False)
+    panel.set_xlim(1, max(last, 2))
+    panel.xaxis.set_major_locator(MaxNLocator(integer=True))
+    if not any((eps, top) in found.left for _, found in series for top in TOP):
+        empty(panel, "no cluster on the first day")
+    shares(panel, "Still among the top")
+    panel.set(xlabel="Day", title=f"Popular clusters, eps {eps:g}")
+    _dashes(panel, [f"top {top} %" for top in TOP], "upper right" if eps != paper["eps"] else "center right")

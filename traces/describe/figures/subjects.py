@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import cycle, zip_longest
 from pathlib import Path
 from typing import Any
@@ -42,29 +43,28 @@ SUBJECTS = (
     ),
     Subject("users", lambda found: found.users, (arrivals.activity,)),
     Subject(
-        "sessions", lambda found: found.users if found.timed else None,
-        (arrivals.session_length, arrivals.session_gap),
+        "sessions", lambda found: found.users if found.timed else None, (arrivals.session_length, arrivals.session_gap)
     ),
     Subject("repeats", lambda found: found.repeats, (prompts.frequency, prompts.repeat_age)),
     Subject(
         "mix", lambda found: found.mix if any(found.mix.values()) else None,
         (
-            request_mix.values("sizes", "Sizes", "Width × height (pixels)"),
-            request_mix.values("steps", "Steps", "Denoising steps"),
-            request_mix.values("images", "Images per request", "Images"),
+            partial(request_mix.values, what="sizes", title="Sizes", label="Width × height (pixels)"),
+            partial(request_mix.values, what="steps", title="Steps", label="Denoising steps"),
+            partial(request_mix.values, what="images", title="Images per request", label="Images"),
         ),
     ),
     Subject(
         "add_ons", lambda found: found.popularity if any(found.popularity.values()) else None,
         (
-            request_mix.calls("base_model"), request_mix.calls("controlnets"), request_mix.calls("loras"),
-            request_mix.per_request("controlnets"), request_mix.per_request("loras"),
+            *(partial(request_mix.calls, what=what) for what in request_mix.NAMES),
+            *(partial(request_mix.per_request, what=what) for what in ("controlnets", "loras")),
         ),
     ),
     Subject("nearest", lambda found: found.nearest, (prompts.similarity, prompts.lag, prompts.age)),
     Subject("coverage", lambda found: found.coverage, (prompts.others, prompts.recent)),
     Subject("likeness", lambda found: found.prompt_similarity, (prompts.groups, prompts.users)),
-    Subject("survival", lambda found: found.survival, tuple(prompts.clusters(eps) for eps in reversed(EPS))),
+    Subject("survival", lambda found: found.survival, tuple(partial(prompts.clusters, eps=eps) for eps in reversed(EPS))),
     Subject("hit_age", lambda found: found.nearest if found.timed else None, (prompts.hit_age,)),
 )  # fmt: skip
 """All figures, in the order of the statistics."""
