@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from mezzotint.traces.describe.arrays import HOUR_S, Floats, Indices, quantiles
+from mezzotint.traces.describe.arrays import HOUR_S, Floats, Indices
 
 WINDOWS_S = (60.0, 300.0, 900.0, 3600.0)
 
@@ -19,7 +19,6 @@ class ArrivalStatistics:
 
     Attributes:
         gap_s: (n - 1,) seconds between one arrival and the next.
-        rpm: (hours,) requests per minute in each hour since the start; the last hour may be shorter.
         by_hour: (24,) share of the requests by hour since the start, modulo 24, corrected for hours observed longer
             than others; None below a day.
         gap_cv: coefficient of variation of the gaps; 1 for a Poisson process.
@@ -28,7 +27,6 @@ class ArrivalStatistics:
     """
 
     gap_s: Floats
-    rpm: Floats
     by_hour: Floats | None
     gap_cv: float | None
     gap_cv_by_hour: Floats | None
@@ -41,7 +39,6 @@ class ArrivalStatistics:
             "gap_cv": self.gap_cv,
             "gap_cv_by_hour_median": float(np.median(known)) if known.size else None,
             "dispersion": {f"{window:g}s": value for window, value in self.dispersion.items()},
-            "rpm_quantiles": quantiles(self.rpm, (10, 50, 90)),
             "busiest_hour_over_mean": None if self.by_hour is None else float(self.by_hour.max() * 24),
             "quietest_hour_over_mean": None if self.by_hour is None else float(self.by_hour.min() * 24),
         }
@@ -52,10 +49,7 @@ def arrival_statistics(arrival_s: Floats) -> ArrivalStatistics:
     since_s = arrival_s - arrival_s[0]
     gap_s = np.diff(arrival_s)
     span_s = float(since_s[-1])
-    hour = (since_s // HOUR_S).astype(np.int64)
-    hours, of_day = np.bincount(hour), hour % 24
-    length_s = np.full(len(hours), HOUR_S)
-    length_s[-1] = max(span_s - HOUR_S * (len(hours) - 1), 60.0)
+    of_day = (since_s // HOUR_S % 24).astype(np.int64)
     has_day = span_s >= 24 * HOUR_S
     dispersion = {}
     for window_s in WINDOWS_S:
@@ -64,7 +58,6 @@ def arrival_statistics(arrival_s: Floats) -> ArrivalStatistics:
             dispersion[window_s] = _dispersion(since_s[since_s < windows * window_s] // window_s, windows)
     return ArrivalStatistics(
         gap_s=gap_s,
-        rpm=hours / length_s * 60.0,
         by_hour=_of_day(of_day, span_s) if has_day else None,
         gap_cv=_variation(gap_s),
         gap_cv_by_hour=_by_hour(gap_s, of_day[1:]) if has_day else None,

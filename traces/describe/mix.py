@@ -68,7 +68,6 @@ class Popularity:
             "known_requests": self.known,
             "distinct": len(self.calls),
             "per_request": {str(number): float(share) for number, share in enumerate(shares)},
-            "per_request_mean": float((shares * np.arange(len(shares))).sum()),
             "share_of_top": {str(rank): self.share(rank) for rank in RANKS if rank <= len(self.calls)},
         }
 

@@ -24,7 +24,6 @@ class UserStatistics:
         unknown_share: share of the requests without a user.
         length: (sessions,) requests of each session.
         gap_s: seconds between one request of a session and the next.
-        rest_s: seconds between one session of a user and the next.
         same, edited: (at most `PAIRS`,) True if a session's request repeats the prompt before it, or shares at least
             half the words of both with it.
     """
@@ -33,7 +32,6 @@ class UserStatistics:
     unknown_share: float
     length: Indices
     gap_s: Floats
-    rest_s: Floats
     same: Flags
     edited: Flags
 
@@ -70,11 +68,9 @@ class UserStatistics:
             "count": len(self.length),
             "requests_mean": float(self.length.mean()),
             "requests_quantiles": quantiles(self.length, (50, 75, 90, 95, 99)),
-            "single_share": float((self.length == 1).mean()),
             "gap_s": SESSION_GAP_S,
             "gap_mean_s": mean(self.gap_s),
             "gap_quantiles_s": quantiles(self.gap_s, (10, 25, 50, 75, 90)),
-            "rest_median_s": float(np.median(self.rest_s)) if len(self.rest_s) else None,
             "repeat_share": mean(self.same),
             "edit_share": mean(self.edited & ~self.same),
         }
@@ -92,7 +88,6 @@ def user_statistics(user: Indices, arrival_s: Floats, prompt: Indices, texts: li
         return None
     visits = sessions(user, arrival_s)
     follows = np.flatnonzero(visits.previous >= 0)
-    returns = np.flatnonzero((visits.previous < 0) & (visits.own_previous >= 0))
     before = visits.previous[follows]
     both = (prompt[follows] >= 0) & (prompt[before] >= 0)
     pairs = np.column_stack((prompt[follows[both]], prompt[before[both]]))
@@ -104,7 +99,6 @@ def user_statistics(user: Indices, arrival_s: Floats, prompt: Indices, texts: li
         unknown_share=1.0 - float(known.mean()),
         length=np.bincount(visits.session[known]),
         gap_s=arrival_s[follows] - arrival_s[before],
-        rest_s=arrival_s[returns] - arrival_s[visits.own_previous[returns]],
         same=pairs[:, 0] == pairs[:, 1],
         edited=_half_shared(pairs, texts),
     )

@@ -90,7 +90,6 @@ class Nearest:
             "among_rows_from": self.first,
             "quantiles": quantiles(self.similarity, LEVELS),
             "share_above": {f"{limit:g}": float((self.similarity > limit).mean()) for limit in THRESHOLDS},
-            "identical_share": float((self.similarity > 0.99999).mean()),
             "same_user_share": float(self.same_user.mean()),
             "hits_same_user_share": mean(self.same_user[self.hits]),
             "lag_quantiles": quantiles(self.lags, AGES),
