@@ -1,5 +1,7 @@
 """Panels of the mix of requests: sizes, steps, images, base models, ControlNets and LoRAs."""
 
+from typing import Any
+
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
@@ -75,7 +77,7 @@ def per_request(panel: Axes, series: Series[Use], *, what: str) -> None:
     panel.legend(fontsize=7.5)
 
 
-def _mark_published(panel: Axes, what: str, statistic: str, **style: float) -> int:
+def _mark_published(panel: Axes, what: str, statistic: str, **style: Any) -> int:
     """Mark a statistic of Katz's services. Returns its largest number of points."""
     longest = 0
     for name, service in published()["services"].items():

@@ -64,7 +64,9 @@ SUBJECTS = (
     Subject("nearest", lambda found: found.nearest, (prompts.similarity, prompts.lag, prompts.age)),
     Subject("coverage", lambda found: found.coverage, (prompts.others, prompts.recent)),
     Subject("likeness", lambda found: found.prompt_similarity, (prompts.groups, prompts.users)),
-    Subject("survival", lambda found: found.survival, tuple(partial(prompts.clusters, eps=eps) for eps in reversed(EPS))),
+    Subject(
+        "survival", lambda found: found.survival, tuple(partial(prompts.clusters, eps=eps) for eps in reversed(EPS))
+    ),
     Subject("hit_age", lambda found: found.nearest if found.timed else None, (prompts.hit_age,)),
 )  # fmt: skip
 """All figures, in the order of the statistics."""
