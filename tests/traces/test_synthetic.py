@@ -12,11 +12,9 @@ from hypothesis import strategies as st
 from mezzotint.traces.describe.arrivals import arrival_statistics
 from mezzotint.traces.describe.mix import popularity
 from mezzotint.traces.describe.users import UserStatistics, user_statistics
-from mezzotint.traces.encoders.ngram import HashedNgrams
 from mezzotint.traces.error import TraceError
 from mezzotint.traces.sources.synthetic import Synthetic
 from mezzotint.traces.synthetic.ancestry import Ancestry, Order, draw_lags, order_by
-from mezzotint.traces.table.sessions import SESSION_GAP_S, sessions
 from mezzotint.traces.table.trace import Trace, make
 
 
@@ -26,10 +24,6 @@ def met(trace: Trace) -> UserStatistics:
     found = user_statistics(users(trace), trace.arrival_s, unknown, [])
     assert found is not None
     return found
-
-
-def repeats(trace: Trace) -> float:
-    return 1 - pc.count_distinct(trace.prompts()).as_py() / len(trace)
 
 
 FLAT = {"day_ratio": 1.0, "burst_cv": 0.0}
@@ -131,10 +125,8 @@ def test_higher_rate_means_more_users_and_not_busier_ones() -> None:
 
 
 def test_flat_arrivals_of_single_requests_are_poisson() -> None:
-    trace = load(requests=30_000, rate_rpm=30.0, session_mean=1.0, session_sigma=0.0, **FLAT)
-    gaps = np.diff(trace.arrival_s)
-    assert gaps.mean() == pytest.approx(2.0, rel=0.03)
-    assert gaps.std() == pytest.approx(2.0, rel=0.03), "sessions of one request are a Poisson process"
+    gaps = np.diff(load(requests=30_000, rate_rpm=30.0, session_mean=1.0, session_sigma=0.0, **FLAT).arrival_s)
+    assert (gaps.mean(), gaps.std()) == (pytest.approx(2.0, rel=0.03), pytest.approx(2.0, rel=0.03))
 
 
 def test_day_cycle_has_the_given_ratio_and_peak_hour() -> None:
@@ -159,29 +151,8 @@ def test_bursts_raise_the_dispersion() -> None:
     assert wild > 5 * calm
 
 
-def test_prompts_are_similar_within_a_session_and_not_between_users() -> None:
-    trace = load(requests=6000)
-    vectors = HashedNgrams().encode(trace.prompts().to_pylist(), False)
-    found = sessions(users(trace), trace.arrival_s)
-    follows = np.flatnonzero(found.previous >= 0)
-    own = (vectors[follows] * vectors[found.previous[follows]]).sum(1)
-    rng = np.random.default_rng(0)
-    left, right = rng.integers(0, 6000, (2, 20_000))
-    strangers = (vectors[left] * vectors[right]).sum(1)[users(trace)[left] != users(trace)[right]]
-    assert np.median(own) > 0.5
-    assert 0.05 < strangers.mean() < 0.15
-    assert (np.diff(trace.arrival_s[np.stack((found.previous[follows], follows))], axis=0) <= SESSION_GAP_S).all()
-
-
 def words_of(trace: Trace) -> list[list[str]]:
     return [prompt.replace(",", "").split() for prompt in trace.prompts().to_pylist()]
-
-
-def test_repeat_share_is_a_setting() -> None:
-    for share in (0.0, 0.4):
-        trace = load(requests=4000, repeat_share=share, new_mean=1.0, subject_mass=1e-3, users=40, length_words=40.0)
-        # of requests that continue one of the user's own, as nearly all of forty users' do
-        assert repeats(trace) == pytest.approx(share, abs=0.04)
 
 
 def test_edit_changes_one_stretch_of_words(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -107,8 +107,8 @@ def _replay_all(trace: Trace, encoder: Encoder, floors: Sequence[float], min_flo
     """Replay the trace through all caches, floor by floor; ``min_floor`` is the lowest floor of the whole fit."""
     similarity = TextToText()
     similarity.bind(embed(trace, encoder), np.random.default_rng(0))
-    content, most = f"{trace.digest} {encoder.name}", CachedSearch().max_neighbours
-    known = cached_neighbours(similarity, len(trace), min_floor, most, content)
+    max_neighbours = CachedSearch().max_neighbours
+    known = cached_neighbours(similarity, len(trace), min_floor, max_neighbours, f"{trace.digest} {encoder.name}")
     caches = [*((size, 0) for size in SIZES), (SIZES[-1], PRELOAD)]  # Table 3's, and the preloaded one of Figure 15
     with tqdm(total=len(floors) * len(caches), desc="replay", unit="cache", disable=None) as bar:
         for floor in floors:

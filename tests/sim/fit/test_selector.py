@@ -240,11 +240,3 @@ def test_metric_loads_weights_only_if_it_needs_them(tmp_path: Path) -> None:
     hub = live.metric(asked(metric="pickscore", allow_hub=True), None)
     assert isinstance(hub, PickScore)
     assert (hub.clip.weights, hub.clip.tokenizer) == (PICKSCORE, PICKSCORE_TOKENIZER)
-
-
-def test_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "mezzotint.sim.fit.selector.command.find_spec", lambda name: None if name == "torchmetrics" else True
-    )
-    with pytest.raises(BackendError, match="needs torchmetrics; install with: pip install 'accelerate>="):
-        calibrate(tmp_path)
