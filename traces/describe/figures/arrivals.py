@@ -8,6 +8,7 @@ from mezzotint.traces.describe.arrays import HOUR_S
 from mezzotint.traces.describe.arrivals import ArrivalStatistics
 from mezzotint.traces.describe.figures.axes import (
     Series,
+    ages,
     annotate,
     durations,
     empty,
@@ -15,8 +16,6 @@ from mezzotint.traces.describe.figures.axes import (
     logarithmic,
     published,
     ranked,
-    rising,
-    shares,
 )
 from mezzotint.traces.describe.users import UserStatistics
 from mezzotint.traces.table.sessions import SESSION_GAP_S
@@ -130,7 +129,5 @@ def session_length(panel: Axes, series: Series[UserStatistics]) -> None:
 
 
 def session_gap(panel: Axes, series: Series[UserStatistics]) -> None:
-    rising(panel, [(look, found.gap_s) for look, found in series])
-    durations(panel, 1.0, SESSION_GAP_S, "Gap between requests of a session")
-    shares(panel, "Gaps no longer")
-    panel.set_title("Pace within a session")
+    gaps_s = [(look, found.gap_s) for look, found in series]
+    ages(panel, gaps_s, "Gap between requests of a session", "Gaps no longer", "Pace within a session", SESSION_GAP_S)

@@ -11,8 +11,8 @@ from matplotlib.ticker import MaxNLocator
 from mezzotint.figures.palette import INK
 from mezzotint.traces.describe.figures.axes import (
     Series,
+    ages,
     annotate,
-    durations,
     empty,
     logarithmic,
     published,
@@ -37,10 +37,8 @@ def frequency(panel: Axes, series: Series[Repeats]) -> None:
 
 
 def repeat_age(panel: Axes, series: Series[Repeats]) -> None:
-    longest = rising(panel, [(look, found.age_s) for look, found in series])
-    durations(panel, 1.0, longest, "Time since the same prompt was last sent")
-    shares(panel, "Repeats no older")
-    panel.set_title("Age of repeats")
+    ages_s = [(look, found.age_s) for look, found in series]
+    ages(panel, ages_s, "Time since the same prompt was last sent", "Repeats no older", "Age of repeats")
 
 
 def similarity(panel: Axes, series: Series[Nearest]) -> None:
@@ -68,30 +66,27 @@ def lag(panel: Axes, series: Series[Nearest]) -> None:
 
 
 def age(panel: Axes, series: Series[Nearest]) -> None:
-    ages = [(look, age_s) for look, found in series if (age_s := found.hit_ages_s) is not None]
-    if not ages:
+    ages_s = [(look, age_s) for look, found in series if (age_s := found.hit_ages_s) is not None]
+    if not ages_s:
         empty(panel, "needs times")
-    durations(panel, 1.0, rising(panel, ages), "Age of the nearest earlier prompt")
-    shares(panel, "Hits no older")
-    panel.set_title(f"Age of the nearest (hits above {THRESHOLDS[0]})")
+    title = f"Age of the nearest (hits above {THRESHOLDS[0]})"
+    ages(panel, ages_s, "Age of the nearest earlier prompt", "Hits no older", title)
 
 
 def hit_age(panel: Axes, series: Series[Nearest]) -> None:
     """Draw the age of the hits of a cache of the last requests, beside MoDM's."""
     paper = published()["hit_age"]
     limit_s, lines = paper["hours"] * 3600, []
-    ages = [(look, age_s) for look, found in series if (age_s := found.cached_hit_ages_s) is not None]
-    longest = max(YOUNG_S * 3, rising(panel, ages))
-    for look, age_s in ages:
+    ages_s = [(look, age_s) for look, found in series if (age_s := found.cached_hit_ages_s) is not None]
+    title = f"Hit age, cache of {CACHE:,}"
+    ages(panel, ages_s, "Age of the prompt that is hit", "Hits no older", title, longest_s=YOUNG_S * 3)
+    for look, age_s in ages_s:
         if len(age_s):
             lines.append(f"{look.label}: {(age_s <= limit_s).mean():.1%} at most {paper['hours']} h old")
     panel.plot([limit_s], [paper["share"]], marker="D", color=INK, linestyle="", zorder=5)
     arrow = {"arrowstyle": "->", "color": INK, "linewidth": 1.2}
     panel.annotate("", (limit_s, 1.0), (limit_s, paper["share"]), arrowprops=arrow)
     panel.axvline(limit_s, color=INK, linestyle="--", linewidth=0.8)
-    durations(panel, 1.0, longest, "Age of the prompt that is hit")
-    shares(panel, "Hits no older")
-    panel.set_title(f"Hit age, cache of {CACHE:,}")
     lines.append(f"{paper['source']}: over {paper['share']:.0%}")
     annotate(panel, "\n".join(lines), 0.97, 0.05 + 0.035 * len(lines), left=False)
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import cycle, zip_longest
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,8 @@ from mezzotint.traces.describe.prompts.survival import EPS
 from mezzotint.traces.describe.statistics import TraceStatistics
 from mezzotint.traces.error import TraceError
 
+Panel = Callable[[Axes, Any], None]
+
 WIDTH, HEIGHT = 3.7, 3.3
 """Of a panel, inches."""
 
@@ -33,7 +35,7 @@ class Subject:
 
     name: str
     statistic: Callable[[TraceStatistics], Any]
-    panels: tuple[Callable[[Axes, Any], None], ...]
+    panels: tuple[Panel, ...]
 
 
 SUBJECTS = (
@@ -72,16 +74,14 @@ SUBJECTS = (
 """All figures, in the order of the statistics."""
 
 
-@house_style()
 def draw(subject: Subject, traces: Sequence[TraceStatistics]) -> Figure | None:
     """Draw all panels of a subject, the traces on the same axes; None if no trace has the statistic."""
-    return _laid_out([(panel, series) for panel in subject.panels if (series := _series(subject, traces))], traces)
+    return _lay_out([(subject, panel) for panel in subject.panels], traces)
 
 
-@house_style()
 def overview(traces: Sequence[TraceStatistics]) -> Figure | None:
     """Draw the first panel of every subject that a trace has; None if there is none."""
-    return _laid_out([(one.panels[0], series) for one in SUBJECTS if (series := _series(one, traces))], traces)
+    return _lay_out([(subject, subject.panels[0]) for subject in SUBJECTS], traces)
 
 
 def check_folder(folder: Path) -> None:
@@ -117,20 +117,18 @@ def _label(found: TraceStatistics) -> str:
     return " ".join(found.trace.name.split())[:40].lstrip("_") or "unnamed"
 
 
-def _laid_out(
-    drawn: Sequence[tuple[Callable[[Axes, Any], None], Any]], traces: Sequence[TraceStatistics]
-) -> Figure | None:
+@house_style()
+def _lay_out(chosen: Sequence[tuple[Subject, Panel]], traces: Sequence[TraceStatistics]) -> Figure | None:
+    drawn = [(panel, series) for subject, panel in chosen if (series := _series(subject, traces))]
     if not drawn:
         return None
     columns = {4: 2, 7: 4, 8: 4}.get(len(drawn), min(len(drawn), 4 if len(drawn) > 9 else 3))
     rows = -(-len(drawn) // columns)
     figure, axes = panels(columns, rows, width=WIDTH * columns + 0.4, height=HEIGHT * rows + 0.5, share_y=False)
-    for panel, part in zip_longest(axes.flat, drawn):
-        if part is None:
-            panel.set_axis_off()
-        else:
-            draw_panel, series = part
-            draw_panel(panel, series)
+    for axis, (panel, series) in zip(axes.flat, drawn, strict=False):
+        panel(axis, series)
+    for axis in axes.flat[len(drawn) :]:
+        axis.set_axis_off()
     handles = [
         Line2D([], [], color=colour, linewidth=2.5, label=f"{_label(one)}, {len(one.trace):,} requests")
         for colour, one in zip(cycle(COLOURS), traces, strict=False)
