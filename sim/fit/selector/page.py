@@ -60,7 +60,11 @@ class SelectorCalibration:
     @property
     def min_similarities(self) -> dict[int, float]:
         """K -> threshold, for every K that has one."""
-        return {one.k: one.min_similarity for one in self.thresholds if one.min_similarity is not None}
+        return {
+            threshold.k: threshold.min_similarity
+            for threshold in self.thresholds
+            if threshold.min_similarity is not None
+        }
 
     @property
     def unscored(self) -> int:
@@ -79,8 +83,8 @@ class SelectorCalibration:
         return f"mezzotint run --config-dir FOLDER {' '.join(chosen)}"
 
 
-def publish(found: SelectorCalibration, folder: Path) -> list[Path]:
-    """Write all files of ``found`` under ``folder``, atomically, and return their paths.
+def publish(calibration: SelectorCalibration, folder: Path) -> list[Path]:
+    """Write all files of ``calibration`` under ``folder``, atomically, and return their paths.
 
     Without any threshold no YAML file is written, and that of an earlier call is removed.
 
@@ -89,33 +93,33 @@ def publish(found: SelectorCalibration, folder: Path) -> list[Path]:
     """
     check_ours(folder / PAGE, ConfigError, "a page of calibrate selector", b"# How many steps")
     output_folder((folder / SELECTOR).parent, ConfigError)
-    templates = {**({SELECTOR: "measured.yaml.jinja"} if found.min_similarities else {}), PAGE: "page.md.jinja"}
+    templates = {**({SELECTOR: "measured.yaml.jinja"} if calibration.min_similarities else {}), PAGE: "page.md.jinja"}
     files = [folder / name for name in (PAIRS, *templates)]
-    gone = [] if found.min_similarities else [folder / SELECTOR]
+    gone = [] if calibration.min_similarities else [folder / SELECTOR]
     with atomic_files(files, ConfigError, gone) as (pairs, *texts):
         with pairs.open("wb") as file:
-            pq.write_table(_table(found), file)
+            pq.write_table(_table(calibration), file)
         for temporary, template in zip(texts, templates.values(), strict=True):
-            text = render("mezzotint.sim.fit.selector", template, found=found)
+            text = render("mezzotint.sim.fit.selector", template, calibration=calibration)
             temporary.write_text(text, encoding="utf-8")
     return files
 
 
-def _table(found: SelectorCalibration) -> pa.Table:
+def _table(calibration: SelectorCalibration) -> pa.Table:
     """Return a table with one row per pair and K."""
-    ks = found.options.ks
-    scores = [[pair.by_k[k] for k in ks] for pair in found.scores]
+    ks = calibration.options.ks
+    scores = [[pair.by_k[k] for k in ks] for pair in calibration.scores]
     return pa.table(
         {
-            "query": pa.array(np.repeat([pair.query for pair in found.pairs], len(ks)), pa.int64()),
-            "cached": pa.array(np.repeat([pair.cached for pair in found.pairs], len(ks)), pa.int64()),
-            "query_prompt": pa.array([pair.query_prompt for pair in found.pairs for _ in ks]),
-            "cached_prompt": pa.array([pair.cached_prompt for pair in found.pairs for _ in ks]),
-            "text_similarity": pa.array(np.repeat([pair.similarity for pair in found.pairs], len(ks))),
-            "similarity": pa.array(np.repeat(found.similarity, len(ks))),
+            "query": pa.array(np.repeat([pair.query for pair in calibration.pairs], len(ks)), pa.int64()),
+            "cached": pa.array(np.repeat([pair.cached for pair in calibration.pairs], len(ks)), pa.int64()),
+            "query_prompt": pa.array([pair.query_prompt for pair in calibration.pairs for _ in ks]),
+            "cached_prompt": pa.array([pair.cached_prompt for pair in calibration.pairs for _ in ks]),
+            "text_similarity": pa.array(np.repeat([pair.similarity for pair in calibration.pairs], len(ks))),
+            "similarity": pa.array(np.repeat(calibration.similarity, len(ks))),
             "k": pa.array(np.tile(ks, len(scores)), pa.int32()),
             "score": pa.array(np.array(scores, np.float64).reshape(-1)),
-            "full_score": pa.array(np.repeat([pair.full for pair in found.scores], len(ks))),
-            "quality": pa.array(found.quality.reshape(-1), from_pandas=True),
+            "full_score": pa.array(np.repeat([pair.full for pair in calibration.scores], len(ks))),
+            "quality": pa.array(calibration.quality.reshape(-1), from_pandas=True),
         }
     )

@@ -22,11 +22,11 @@ Use = dict[str, Popularity | None]
 def values(panel: Axes, series: Series[Mix], *, what: str, title: str, label: str) -> None:
     """Draw the most frequent values of a column of `mezzotint.traces.describe.mix.COLUMNS`."""
     # in the order of the first trace that has any
-    known = [(look, found[what]) for look, found in series if found[what]]
+    known = [(look, counts[what]) for look, counts in series if counts[what]]
     order = [value for value, _ in known[0][1][:MAX_BARS]] if known else []
-    extra = any(len(found) > len(order) for _, found in known)
-    for look, found in known:
-        share = dict(found)
+    extra = any(len(counts) > len(order) for _, counts in known)
+    for look, counts in known:
+        share = dict(counts)
         heights = [share.pop(value, 0.0) for value in order] + ([sum(share.values())] if extra else [])
         shift, width = look.offset(0.75)
         bars = panel.barh(np.arange(len(heights)) + shift, heights, width, color=look.colour)
@@ -45,7 +45,7 @@ def values(panel: Axes, series: Series[Mix], *, what: str, title: str, label: st
 
 def calls(panel: Axes, series: Series[Use], *, what: str) -> None:
     """Draw the share of the calls that go to the most popular of one kind."""
-    known = [(look, use) for look, found in series if (use := found[what]) is not None and len(use.calls)]
+    known = [(look, use) for look, counts in series if (use := counts[what]) is not None and len(use.calls)]
     for look, use in known:
         share = np.cumsum(use.calls) / use.calls.sum()
         marker = "o" if len(share) < 20 else ""
@@ -64,8 +64,8 @@ def calls(panel: Axes, series: Series[Use], *, what: str) -> None:
 def per_request(panel: Axes, series: Series[Use], *, what: str) -> None:
     """Draw the number of one kind that a request uses, if known."""
     longest = _mark_published(panel, what, "per_request")
-    for look, found in series:
-        use = found[what]
+    for look, counts in series:
+        use = counts[what]
         if use is not None:
             shift, width = look.offset(0.6)
             panel.bar(np.arange(len(use.per_request)) + shift, use.per_request, width, color=look.colour)

@@ -40,16 +40,16 @@ class Subject:
 
 SUBJECTS = (
     Subject(
-        "arrivals", lambda found: found.arrivals if found.arrivals and found.arrivals.gap_s.any() else None,
+        "arrivals", lambda trace: trace.arrivals if trace.arrivals and trace.arrivals.gap_s.any() else None,
         (arrivals.rate, arrivals.gaps, arrivals.dispersion, arrivals.day, arrivals.variation),
     ),
-    Subject("users", lambda found: found.users, (arrivals.activity,)),
+    Subject("users", lambda trace: trace.users, (arrivals.activity,)),
     Subject(
-        "sessions", lambda found: found.users if found.timed else None, (arrivals.session_length, arrivals.session_gap)
+        "sessions", lambda trace: trace.users if trace.timed else None, (arrivals.session_length, arrivals.session_gap)
     ),
-    Subject("repeats", lambda found: found.repeats, (prompts.frequency, prompts.repeat_age)),
+    Subject("repeats", lambda trace: trace.repeats, (prompts.frequency, prompts.repeat_age)),
     Subject(
-        "mix", lambda found: found.mix if any(found.mix.values()) else None,
+        "mix", lambda trace: trace.mix if any(trace.mix.values()) else None,
         (
             partial(request_mix.values, what="sizes", title="Sizes", label="Width × height (pixels)"),
             partial(request_mix.values, what="steps", title="Steps", label="Denoising steps"),
@@ -57,19 +57,19 @@ SUBJECTS = (
         ),
     ),
     Subject(
-        "add_ons", lambda found: found.popularity if any(found.popularity.values()) else None,
+        "add_ons", lambda trace: trace.popularity if any(trace.popularity.values()) else None,
         (
             *(partial(request_mix.calls, what=what) for what in request_mix.NAMES),
             *(partial(request_mix.per_request, what=what) for what in ("controlnets", "loras")),
         ),
     ),
-    Subject("nearest", lambda found: found.nearest, (prompts.similarity, prompts.lag, prompts.age)),
-    Subject("coverage", lambda found: found.coverage, (prompts.others, prompts.recent)),
-    Subject("likeness", lambda found: found.prompt_similarity, (prompts.groups, prompts.users)),
+    Subject("nearest", lambda trace: trace.nearest, (prompts.similarity, prompts.lag, prompts.age)),
+    Subject("coverage", lambda trace: trace.coverage, (prompts.others, prompts.recent)),
+    Subject("likeness", lambda trace: trace.prompt_similarity, (prompts.groups, prompts.users)),
     Subject(
-        "survival", lambda found: found.survival, tuple(partial(prompts.clusters, eps=eps) for eps in reversed(EPS))
+        "survival", lambda trace: trace.survival, tuple(partial(prompts.clusters, eps=eps) for eps in reversed(EPS))
     ),
-    Subject("hit_age", lambda found: found.nearest if found.timed else None, (prompts.hit_age,)),
+    Subject("hit_age", lambda trace: trace.nearest if trace.timed else None, (prompts.hit_age,)),
 )  # fmt: skip
 """All figures, in the order of the statistics."""
 
@@ -113,8 +113,8 @@ def _series(subject: Subject, traces: Sequence[TraceStatistics]) -> list[tuple[L
     return [(Look(label, colour, place, len(parts)), part) for place, (label, colour, part) in enumerate(parts)]
 
 
-def _label(found: TraceStatistics) -> str:
-    return " ".join(found.trace.name.split())[:40].lstrip("_") or "unnamed"
+def _label(trace: TraceStatistics) -> str:
+    return " ".join(trace.trace.name.split())[:40].lstrip("_") or "unnamed"
 
 
 @house_style()

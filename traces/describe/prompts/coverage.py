@@ -106,7 +106,7 @@ def _others(vectors: Vectors, user: Indices, block: Indices, pool: Indices) -> F
 
 def _recent(vectors: Vectors, block: Indices) -> Floats:
     """Return 1 where the last 300, 3,000... rows have a similar prompt, (b, sizes, limits); NaN for fewer rows."""
-    found = np.full((len(block), len(RECENT), len(LIMITS)), np.nan)
+    hits = np.full((len(block), len(RECENT), len(LIMITS)), np.nan)
     first = max(0, int(block[0]) - max(RECENT))
     rows = np.arange(first, block[-1])
     products = vectors[block] @ vectors[first : block[-1]].T
@@ -114,11 +114,11 @@ def _recent(vectors: Vectors, block: Indices) -> Floats:
         inside = (rows < block[:, None]) & (rows >= block[:, None] - size)
         enough = block >= size
         best = np.where(inside[enough], products[enough], -np.inf).max(1, initial=-np.inf)
-        found[enough, column] = best[:, None] > np.array(LIMITS)
-    return found
+        hits[enough, column] = best[:, None] > np.array(LIMITS)
+    return hits
 
 
-def clustered_shares(sizes: tuple[int, ...], found: Floats, cluster: Indices) -> tuple[Shares, Shares]:
+def clustered_shares(sizes: tuple[int, ...], hits: Floats, cluster: Indices) -> tuple[Shares, Shares]:
     """Return means over the requests and half their intervals, by size and limit.
 
     A size is left out if a request has fewer rows before it, so that all sizes compare the same requests. Requests of
@@ -129,12 +129,12 @@ def clustered_shares(sizes: tuple[int, ...], found: Floats, cluster: Indices) ->
     shares: Shares = {}
     half: Shares = {}
     for column, size in enumerate(sizes):
-        if np.isnan(found[:, column]).any():
+        if np.isnan(hits[:, column]).any():
             continue
-        mean = found[:, column].mean(0)
+        mean = hits[:, column].mean(0)
         sums = np.zeros((users, len(LIMITS)))
-        np.add.at(sums, which, found[:, column] - mean)
-        error = np.sqrt((sums**2).sum(0) * users / max(users - 1, 1)) / len(found)
+        np.add.at(sums, which, hits[:, column] - mean)
+        error = np.sqrt((sums**2).sum(0) * users / max(users - 1, 1)) / len(hits)
         shares[size] = dict(zip(LIMITS, mean.tolist(), strict=True))
         half[size] = dict(zip(LIMITS, (CONFIDENCE * error).tolist(), strict=True))
     return shares, half
