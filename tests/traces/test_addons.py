@@ -8,13 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mezzotint.traces.describe.addons import addons
-from mezzotint.traces.describe.loads import Lookups, Policy, addon_combinations, lookups
+from mezzotint.traces.describe.loads import Lookups, Policy, addon_combinations, addons, lookups
 from mezzotint.traces.describe.mix import popularity
 from mezzotint.traces.sources.synthetic import Synthetic
 from mezzotint.traces.synthetic.addons import AddonService, service
 from mezzotint.traces.synthetic.published import fitted_locality, parameters, published
-from mezzotint.traces.table.nodes import nodes
 from mezzotint.traces.table.trace import Trace
 
 ASKED = st.lists(st.lists(st.integers(0, 6), max_size=60), min_size=1, max_size=3)
@@ -53,22 +51,10 @@ def test_curve_loads_match_a_replayed_cache(asked: list[list[int]], size: int) -
         assert found.loads(size, policy) == pytest.approx(slow)
 
 
-@given(st.lists(st.integers(0, 6), min_size=60, max_size=80), st.integers(2, 5))
-def test_lfu_use_count_restarts_when_an_item_returns(asked: list[int], size: int) -> None:
-    """For LFU: in long lists, counts that outlive an eviction choose another victim."""
-    assert Lookups(1, [asked]).loads(size, "lfu") == replayed(asked, size, "lfu")
-
-
 def test_lfu_evicts_least_used_since_entry() -> None:
     """With a capacity of two, b is evicted once and returns with one use, so it goes before a, which was used twice."""
     a, b, c = range(3)
     assert Lookups(1, [[a, a, b, c, b, c, a]]).loads(2, "lfu") == 5  # all but the second and the last a
-
-
-@given(ASKED)
-def test_lfu_of_size_one_is_lru(asked: list[list[int]]) -> None:
-    found = Lookups(1, asked)
-    assert found.loads(1, "lfu") == found.loads(1, "lru")
 
 
 @given(ASKED)
@@ -101,21 +87,6 @@ def test_node_shares_sum_to_the_service_popularity(count: int, spread: float, se
     shares = found.node_shares(load, weights, np.random.default_rng(seed))
     assert shares.sum(1) == pytest.approx(np.ones(count))
     assert load @ shares == pytest.approx(weights, abs=0.02)
-
-
-def test_requests_are_named_after_their_node() -> None:
-    trace = load("service-a", 3000)
-    found = nodes(trace.table.column("request_id"))
-    assert found is not None
-    assert len(np.unique(found)) > 100
-    assert all(name.startswith("A/node-") for name in trace.table.column("request_id").to_pylist())
-    assert nodes(load("diffusiondb", 50).table.column("request_id")) is None
-    assert set(trace.column("steps").tolist()) == {50}
-
-
-def test_services_a_and_b_differ_in_addons_and_share_their_steps() -> None:
-    assert parameters("service-b")["service"] == "B"
-    assert parameters("service-b")["steps"] == parameters("service-a")["steps"] == [[50, 1]]
 
 
 @pytest.mark.parametrize(("name", "size", "measured"), [("A", 2, 0.8639), ("A", 5, 0.012), ("B", 4, 0.6167)])

@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from matplotlib.figure import Figure
 
 from mezzotint.traces import cli
-from mezzotint.traces.describe import describe_trace, render, side_by_side
+from mezzotint.traces.describe import describe_trace, render
 from mezzotint.traces.describe.arrivals import arrival_statistics
 from mezzotint.traces.describe.compare import compare
-from mezzotint.traces.describe.figures import SUBJECTS, draw, overview, subjects, write
+from mezzotint.traces.describe.figures import SUBJECTS, subjects, write
 from mezzotint.traces.describe.prompts import nearest
 from mezzotint.traces.describe.prompts.prompt_similarity import prompt_similarity
 from mezzotint.traces.describe.prompts.repeats import repeats
@@ -177,63 +176,6 @@ def test_untimed_trace_has_no_rate_sessions_or_ages() -> None:
     assert "no times" in render(described)
 
 
-def test_statistics_are_json_and_rendered_in_words(everything: TraceStatistics) -> None:
-    described = everything.to_dict()
-    assert json.loads(json.dumps(described, allow_nan=False)) == described
-    text = render(described)
-    for subject in ("burstiness", "day cycle", "sessions", "nearest earlier", "hits of a cache", "loras", "MoDM"):
-        assert subject in text
-
-
-def test_every_subject_is_drawn_with_labels_and_units(
-    everything: TraceStatistics, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    drawn: dict[str, Any] = {}
-    monkeypatch.setattr(subjects, "draw", lambda subject, traces: drawn.setdefault(subject.name, draw(subject, traces)))
-    written = write([everything], tmp_path / "figures")
-    assert [path.stem for path in written] == ["overview", *(subject.name for subject in SUBJECTS)]
-    assert sorted(path.name for path in (tmp_path / "figures").iterdir()) == sorted(path.name for path in written)
-    for subject in SUBJECTS:
-        figure = drawn[subject.name]
-        assert isinstance(figure, Figure)
-        shown = [panel for panel in figure.axes if panel.axison]
-        assert len(shown) == len(subject.panels)
-        for panel in shown:
-            assert panel.get_title(loc="left")
-            assert panel.get_ylabel()
-            assert panel.get_xlabel() or subject.name == "likeness"
-
-
-def test_published_hit_age_of_modm_is_drawn_beside_ours(everything: TraceStatistics) -> None:
-    (subject,) = (subject for subject in SUBJECTS if subject.name == "hit_age")
-    figure = draw(subject, [everything])
-    assert figure is not None
-    (panel,) = figure.axes
-    (paper,) = (line for line in panel.lines if line.get_marker() == "D")
-    assert (paper.get_xdata()[0], paper.get_ydata()[0]) == (4 * 3600, 0.9)
-    (ours,) = (line for line in panel.lines if len(line.get_xdata()) > 20)
-    assert (np.diff(ours.get_xdata()) >= 0).all()
-    assert ours.get_ydata()[-1] == 1.0
-
-
-def test_two_traces_share_the_axes(everything: TraceStatistics) -> None:
-    other = describe_trace(of_prompts([f"a fox {number}" for number in range(40)]), progress=False)
-    one, two = overview([everything]), overview([other, everything])
-    assert one is not None
-    assert two is not None
-    assert len(two.axes) >= len(one.axes)
-    assert [text.get_text() for text in two.legends[0].get_texts()] == ["n, 40 requests", "synthetic, 800 requests"]
-
-
-@pytest.mark.parametrize("rows", [1, 2, 25])
-def test_small_trace_has_few_figures(rows: int, tmp_path: Path) -> None:
-    columns = {"request_id": [str(number) for number in range(rows)], "arrival_s": np.arange(rows) * 7.0}
-    found = describe_trace(make(columns, name="n", source="s"), progress=False)
-    assert len(write([found], tmp_path)) == (0 if rows == 1 else 2)
-    same = describe_trace(make({**columns, "arrival_s": np.zeros(rows)}, name="n", source="s"), progress=False)
-    assert write([same], tmp_path) == []
-
-
 def test_comparison_handles_missing_statistics() -> None:
     real = {"users": {"count": 10}, "sessions": None, "rate_rpm": 2.0, "nearest": {"share_above": {"0.65": 0.5}}}
     made = {
@@ -263,34 +205,38 @@ def test_several_traces_are_compared_by_mean_and_interval() -> None:
     assert found.synthetic_half == pytest.approx(1.96 * math.sqrt(0.02 / 2))
 
 
-def test_trace_compare_and_describe_write_pages_and_figures(
+def test_every_subject_is_drawn_and_described(everything: TraceStatistics, tmp_path: Path) -> None:
+    described = everything.to_dict()
+    assert json.loads(json.dumps(described, allow_nan=False)) == described
+    assert all(name in render(described) for name in ("day cycle", "sessions", "hits of a cache", "loras"))
+    other = describe_trace(of_prompts([f"a fox {number}" for number in range(40)]), progress=False)
+    written = write([everything, other], tmp_path / "figures")
+    assert [path.stem for path in written] == ["overview", *(subject.name for subject in SUBJECTS)]
+    assert sorted((tmp_path / "figures").iterdir()) == sorted(written)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 25])
+def test_small_trace_has_few_figures(rows: int, tmp_path: Path) -> None:
+    columns = {"request_id": [str(number) for number in range(rows)], "arrival_s": np.arange(rows) * 7.0}
+    apart = describe_trace(make(columns, name="n", source="s"), progress=False)
+    assert len(write([apart], tmp_path)) == (0 if rows == 1 else 2)
+    same = describe_trace(make({**columns, "arrival_s": np.zeros(rows)}, name="n", source="s"), progress=False)
+    assert write([same], tmp_path) == []
+
+
+def test_compare_and_describe_write_what_they_print(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(subjects, "SUBJECTS", SUBJECTS[:2])
-    real, made = tmp_path / "real", tmp_path / "made"
-    synthetic = Synthetic(requests=120, rate_rpm=0.2).load(np.random.default_rng(3))
+    real, made, page, figures = (tmp_path / name for name in ("real", "made", "t.md", "f"))
     write_trace(of_prompts([f"a fox {number}" for number in range(40)]), real)
-    write_trace(synthetic, made)
-    assert mezzotint("trace", "compare", real, made, made, "--out", tmp_path / "t.md", "--figures", tmp_path / "f") == 0
-    page = (tmp_path / "t.md").read_text()
-    assert "| statistic | n | synthetic, mean of 2 | ratio |" in page
-    assert page.count("\n|") > 20
-    assert "size 512x512" not in page  # the real one has no sizes
-    assert (tmp_path / "f" / "overview.png").is_file()
-    assert capsys.readouterr().err == f"{tmp_path / 'f'}: 3 figures\n"  # and no progress bar off a terminal
-    assert mezzotint("trace", "compare", real, made) == 0
-    one = describe_trace(synthetic).to_dict()
-    assert capsys.readouterr().out.strip() == side_by_side(
-        describe_trace(of_prompts([f"a fox {n}" for n in range(40)])).to_dict(), [one]
-    )
-    assert mezzotint("trace", "describe", made, "--json", "--figures", tmp_path / "g") == 0
-    assert json.loads(capsys.readouterr().out)["requests"] == 120
-
-
-def test_describe_takes_an_encoder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write_trace(of_prompts([f"a fox {number}" for number in range(40)]), tmp_path / "t")
+    write_trace(Synthetic(requests=120, rate_rpm=0.2).load(np.random.default_rng(3)), made)
+    assert mezzotint("trace", "compare", real, made, made, "--out", page, "--figures", figures) == 0
+    assert (figures / "overview.png").is_file()
+    assert capsys.readouterr().err == f"{figures}: 3 figures\n"  # and no progress bar off a terminal
+    assert mezzotint("trace", "compare", real, made, made) == 0
+    assert capsys.readouterr().out == page.read_text()
     monkeypatch.setattr(cli, "ENCODERS", {**cli.ENCODERS, "minilm": lambda: HashedNgrams(dim=64)})
-    assert mezzotint("trace", "describe", tmp_path / "t", "--encoder", "minilm") == 0
-    assert "ngram-64-v1" in capsys.readouterr().out
+    assert mezzotint("trace", "describe", made, "--json", "--encoder", "minilm") == 0
+    described = json.loads(capsys.readouterr().out)
+    assert (described["requests"], described["nearest"]["encoder"]) == (120, "ngram-64-v1")

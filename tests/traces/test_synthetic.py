@@ -11,13 +11,10 @@ from hypothesis import strategies as st
 
 from mezzotint.traces.describe.arrivals import arrival_statistics
 from mezzotint.traces.describe.mix import popularity
-from mezzotint.traces.describe.prompts.coverage import coverage
 from mezzotint.traces.describe.users import UserStatistics, user_statistics
-from mezzotint.traces.encoders.ngram import HashedNgrams
 from mezzotint.traces.error import TraceError
 from mezzotint.traces.sources.synthetic import Synthetic
 from mezzotint.traces.synthetic.ancestry import Ancestry, Order, draw_lags, order_by
-from mezzotint.traces.table.sessions import SESSION_GAP_S, sessions
 from mezzotint.traces.table.trace import Trace, make
 
 
@@ -27,10 +24,6 @@ def met(trace: Trace) -> UserStatistics:
     found = user_statistics(users(trace), trace.arrival_s, unknown, [])
     assert found is not None
     return found
-
-
-def repeats(trace: Trace) -> float:
-    return 1 - pc.count_distinct(trace.prompts()).as_py() / len(trace)
 
 
 FLAT = {"day_ratio": 1.0, "burst_cv": 0.0}
@@ -44,24 +37,13 @@ def users(trace: Trace) -> np.ndarray[Any, np.dtype[np.int64]]:
     return np.unique(trace.table.column("user_id").to_numpy(), return_inverse=True)[1].astype(np.int64)
 
 
-def test_same_seed_gives_the_same_trace() -> None:
-    everything = {"requests": 500, "service": "A", "base_models": [0.6, 0.4], "images": [[1, 0.6], [4, 0.4]]}
-    one, same, other = (load(seed, **everything) for seed in (1, 1, 2))
-    assert one.digest == same.digest != other.digest
-    assert one.notes["synthetic"] is True
-
-
-def test_optional_part_leaves_other_columns_unchanged() -> None:
-    plain, full = load(requests=300), load(requests=300, service="B", base_models=[0.5, 0.5])
+def test_trace_depends_on_the_seed_and_an_optional_part_changes_no_other_column() -> None:
+    plain, same, full = load(requests=300), load(requests=300), load(requests=300, service="B", base_models=[0.5, 0.5])
+    assert plain.digest == same.digest != load(1, requests=300).digest
     for column in ("arrival_s", "user_id", "prompt", "width", "steps", "seed"):
         assert plain.table.column(column).equals(full.table.column(column)), column
     assert plain.table.column("loras").null_count == 300
     assert full.table.column("loras").null_count == full.table.column("base_model").null_count == 0
-
-
-@pytest.mark.parametrize("requests", [1, 2, 3, 17])
-def test_short_trace_has_the_requested_length(requests: int) -> None:
-    assert len(load(requests=requests, users=1)) == requests
 
 
 SHARE = st.floats(0, 1)
@@ -134,7 +116,7 @@ def test_higher_rate_means_more_users_and_not_busier_ones() -> None:
     def busy(rate_rpm: float, span_s: float = 4 * 3600.0) -> tuple[int, float, float]:
         trace = load(requests=int(rate_rpm * span_s / 60), rate_rpm=rate_rpm, **FLAT)
         found = met(trace)
-        return len(found.each), float(found.each.mean()), float(found.length.mean())
+        return len(found.requests), float(found.requests.mean()), float(found.length.mean())
 
     slow, fast = busy(20.0), busy(100.0)
     assert fast[0] == pytest.approx(5 * slow[0], rel=0.1)
@@ -143,10 +125,8 @@ def test_higher_rate_means_more_users_and_not_busier_ones() -> None:
 
 
 def test_flat_arrivals_of_single_requests_are_poisson() -> None:
-    trace = load(requests=30_000, rate_rpm=30.0, session_mean=1.0, session_sigma=0.0, **FLAT)
-    gaps = np.diff(trace.arrival_s)
-    assert gaps.mean() == pytest.approx(2.0, rel=0.03)
-    assert gaps.std() == pytest.approx(2.0, rel=0.03), "sessions of one request are a Poisson process"
+    gaps = np.diff(load(requests=30_000, rate_rpm=30.0, session_mean=1.0, session_sigma=0.0, **FLAT).arrival_s)
+    assert (gaps.mean(), gaps.std()) == (pytest.approx(2.0, rel=0.03), pytest.approx(2.0, rel=0.03))
 
 
 def test_day_cycle_has_the_given_ratio_and_peak_hour() -> None:
@@ -171,29 +151,8 @@ def test_bursts_raise_the_dispersion() -> None:
     assert wild > 5 * calm
 
 
-def test_prompts_are_similar_within_a_session_and_not_between_users() -> None:
-    trace = load(requests=6000)
-    vectors = HashedNgrams().encode(trace.prompts().to_pylist(), False)
-    found = sessions(users(trace), trace.arrival_s)
-    follows = np.flatnonzero(found.previous >= 0)
-    own = (vectors[follows] * vectors[found.previous[follows]]).sum(1)
-    rng = np.random.default_rng(0)
-    left, right = rng.integers(0, 6000, (2, 20_000))
-    strangers = (vectors[left] * vectors[right]).sum(1)[users(trace)[left] != users(trace)[right]]
-    assert np.median(own) > 0.5
-    assert 0.05 < strangers.mean() < 0.15
-    assert (np.diff(trace.arrival_s[np.stack((found.previous[follows], follows))], axis=0) <= SESSION_GAP_S).all()
-
-
 def words_of(trace: Trace) -> list[list[str]]:
     return [prompt.replace(",", "").split() for prompt in trace.prompts().to_pylist()]
-
-
-def test_repeat_share_is_a_setting() -> None:
-    for share in (0.0, 0.4):
-        trace = load(requests=4000, repeat_share=share, new_mean=1.0, subject_mass=1e-3, users=40, length_words=40.0)
-        # of requests that continue one of the user's own, as nearly all of forty users' do
-        assert repeats(trace) == pytest.approx(share, abs=0.04)
 
 
 def test_edit_changes_one_stretch_of_words(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,19 +195,6 @@ def test_new_mean_controls_copying_from_other_users() -> None:
     assert shared(12, new_mean=0.0, piece_mass=0.2) > 2 * shared(12, new_mean=0.0, piece_mass=10.0, change_power=0.1)
 
 
-def test_coverage_by_others_grows_with_the_pool() -> None:
-    """There is no characteristic size: with each threefold pool, about as many more find a similar prompt."""
-    trace = load(requests=12_000)
-    found = coverage(HashedNgrams().encode(trace.prompts().to_pylist(), False), users(trace))
-    assert found is not None
-    shares = [found.others[size][0.45] for size in (100, 300, 1000, 3000)]
-    assert (np.diff(shares) > 0.03).all()
-    alone = load(requests=12_000, new_mean=1.0)
-    lone = coverage(HashedNgrams().encode(alone.prompts().to_pylist(), False), users(alone))
-    assert lone is not None
-    assert lone.others[3000][0.6] < 0.2 * found.others[3000][0.6]
-
-
 def test_donor_popularity_is_log_uniform_in_age_rank() -> None:
     law = Ancestry(repeat_share=0.0, near_share=0.0, **ANEW)
     drawn = law.donors(np.arange(1000, 3000), 50, order_by(np.arange(3000)), np.random.default_rng(0)).ravel()
@@ -258,22 +204,16 @@ def test_donor_popularity_is_log_uniform_in_age_rank() -> None:
         assert (drawn < first).mean() == pytest.approx(np.log(first + 1) / np.log(1001), abs=0.01)
 
 
-def test_lags_follow_a_truncated_power_law() -> None:
-    drawn = draw_lags(np.full(200_000, 100), 0.9, np.random.default_rng(0))
-    assert drawn.min() == 1
-    assert drawn.max() == 100
-    end = 101**-0.9
+@pytest.mark.parametrize("exponent", [0.9, 0.0])
+def test_lags_follow_a_truncated_power_law(exponent: float) -> None:
+    """With an exponent of 0 they are log-uniform."""
+    drawn = draw_lags(np.full(200_000, 100), exponent, np.random.default_rng(0))
+    assert (drawn.min(), drawn.max()) == (1, 100)
+    end = 101**-exponent
     for lag in (2, 5, 30):
-        assert (drawn >= lag).mean() == pytest.approx((lag**-0.9 - end) / (1 - end), abs=0.005)
-    assert (draw_lags(np.ones(50, np.int64), 0.3, np.random.default_rng(0)) == 1).all()
-
-
-def test_zero_power_lags_are_log_uniform() -> None:
-    drawn = draw_lags(np.full(200_000, 127), 0.0, np.random.default_rng(0))
-    assert drawn.min() == 1
-    assert drawn.max() == 127
-    octaves = np.bincount(np.log2(drawn).astype(np.int64)) / len(drawn)
-    assert octaves == pytest.approx(np.full(7, 1 / 7), abs=0.005)
+        expected = (lag**-exponent - end) / (1 - end) if exponent else 1 - np.log(lag) / np.log(101)
+        assert (drawn >= lag).mean() == pytest.approx(expected, abs=0.005)
+    assert (draw_lags(np.ones(50, np.int64), exponent, np.random.default_rng(0)) == 1).all()
 
 
 def parents(law: Ancestry, pause_s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -315,14 +255,6 @@ def test_single_channel_has_its_share_of_the_service() -> None:
     assert alone.span_s == pytest.approx(service.span_s, rel=0.4)
     assert met(alone).length.mean() < met(service).length.mean(), "users change the channel"
     assert load(requests=50, channels=1).digest == load(requests=50, channels=1, channel_stay=0.1).digest
-
-
-def test_history_before_the_first_request_can_be_copied() -> None:
-    trace = load(requests=400, **ANEW, new_mean=0.0)
-    assert len({word for row in words_of(trace) for word in row}) > 300
-    first = load(requests=400, history=0)
-    assert first.arrival_s[0] >= 0
-    assert len(first) == 400
 
 
 def independent(service: str) -> dict[str, Any]:
@@ -373,12 +305,6 @@ def test_sizes_steps_images_and_models_follow_their_mix() -> None:
     assert use.share(1) == pytest.approx(0.7, abs=0.03)
 
 
-def test_omegaconf_rows_are_accepted() -> None:
-    omegaconf = pytest.importorskip("omegaconf")
-    rows = [[1024, 768, 1.0], [512, 512, 1.0]]
-    assert load(requests=50, sizes=omegaconf.OmegaConf.create(rows)).digest == load(requests=50, sizes=rows).digest
-
-
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -411,13 +337,3 @@ def test_invalid_addon_setting_is_refused() -> None:
     ):  # fmt: skip
         with pytest.raises(TraceError, match=rf"services\.X.*{key}"):
             Synthetic(service="X", services={"X": {**sound, key: value}})
-
-
-def test_near_share_does_not_change_the_repeat_share() -> None:
-    """Together they may exceed 1: the origin of copied words changes nothing of how often a prompt repeats."""
-    repeats = []
-    for near_share in (0.0, 0.9):
-        prompts = load(requests=3000, near_share=near_share, repeat_share=0.9).prompts().to_pylist()
-        repeats.append(1 - len(set(prompts)) / len(prompts))
-    assert repeats[0] == pytest.approx(repeats[1], abs=0.05)
-    assert repeats[0] > 0.3

@@ -4,13 +4,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from mezzotint.traces.describe.text import quantiles
+from mezzotint.traces.describe.arrays import HOUR_S, Floats, Indices
 
-Floats = npt.NDArray[np.float64]
-
-HOUR_S = 3600.0
 WINDOWS_S = (60.0, 300.0, 900.0, 3600.0)
 
 MIN_COUNT = 20
@@ -23,7 +19,6 @@ class ArrivalStatistics:
 
     Attributes:
         gap_s: (n - 1,) seconds between one arrival and the next.
-        rpm: (hours,) requests per minute in each hour since the start; the last hour may be shorter.
         by_hour: (24,) share of the requests by hour since the start, modulo 24, corrected for hours observed longer
             than others; None below a day.
         gap_cv: coefficient of variation of the gaps; 1 for a Poisson process.
@@ -32,7 +27,6 @@ class ArrivalStatistics:
     """
 
     gap_s: Floats
-    rpm: Floats
     by_hour: Floats | None
     gap_cv: float | None
     gap_cv_by_hour: Floats | None
@@ -45,7 +39,6 @@ class ArrivalStatistics:
             "gap_cv": self.gap_cv,
             "gap_cv_by_hour_median": float(np.median(known)) if known.size else None,
             "dispersion": {f"{window:g}s": value for window, value in self.dispersion.items()},
-            "rpm_quantiles": quantiles(self.rpm, (10, 50, 90)) if self.rpm.size else None,
             "busiest_hour_over_mean": None if self.by_hour is None else float(self.by_hour.max() * 24),
             "quietest_hour_over_mean": None if self.by_hour is None else float(self.by_hour.min() * 24),
         }
@@ -56,10 +49,6 @@ def arrival_statistics(arrival_s: Floats) -> ArrivalStatistics:
     since_s = arrival_s - arrival_s[0]
     gap_s = np.diff(arrival_s)
     span_s = float(since_s[-1])
-    hours = np.bincount((since_s // HOUR_S).astype(np.int64)) if span_s / HOUR_S < 1e6 else np.empty(0)
-    last = span_s - HOUR_S * (len(hours) - 1)
-    length_s = np.full(len(hours), HOUR_S)
-    length_s[-1:] = max(last, 60.0)
     of_day = (since_s // HOUR_S % 24).astype(np.int64)
     has_day = span_s >= 24 * HOUR_S
     dispersion = {}
@@ -69,7 +58,6 @@ def arrival_statistics(arrival_s: Floats) -> ArrivalStatistics:
             dispersion[window_s] = _dispersion(since_s[since_s < windows * window_s] // window_s, windows)
     return ArrivalStatistics(
         gap_s=gap_s,
-        rpm=hours / length_s * 60.0,
         by_hour=_of_day(of_day, span_s) if has_day else None,
         gap_cv=_variation(gap_s),
         gap_cv_by_hour=_by_hour(gap_s, of_day[1:]) if has_day else None,
@@ -88,7 +76,7 @@ def _dispersion(window: Floats, windows: int) -> float:
     return float((((counts - mean) ** 2).sum() + empty * mean**2) / (windows - 1) / mean)
 
 
-def _of_day(of_day: npt.NDArray[np.int64], span_s: float) -> Floats:
+def _of_day(of_day: Indices, span_s: float) -> Floats:
     days, rest_s = divmod(span_s, 24 * HOUR_S)
     seen_s = days * HOUR_S + np.clip(rest_s - HOUR_S * np.arange(24), 0.0, HOUR_S)
     rate = np.bincount(of_day, minlength=24) / seen_s
@@ -96,7 +84,7 @@ def _of_day(of_day: npt.NDArray[np.int64], span_s: float) -> Floats:
     return shares
 
 
-def _by_hour(gap_s: Floats, of_day: npt.NDArray[np.int64]) -> Floats:
+def _by_hour(gap_s: Floats, of_day: Indices) -> Floats:
     return np.array([_variation(gap_s[of_day == hour]) for hour in range(24)], np.float64)  # None is NaN
 
 

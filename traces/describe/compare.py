@@ -54,12 +54,12 @@ def compare(real: Mapping[str, Any], synthetic: Sequence[Mapping[str, Any]]) -> 
     known = pd.json_normalize([dict(one) for one in (real, *synthetic)])
     rows = []
     for statistic, path in choice("data", "statistics").items():
-        found, *made = _column(known, path)
+        measured, *made = _column(known, path)
         half, *halves = _column(known, re.sub(r"^(coverage\.\w+)", r"\1_half", path) if "coverage." in path else "")
         mean, spread = float(np.mean(made)), CONFIDENCE**2 * np.var(made, ddof=1) if len(made) > 1 else 0.0
-        if not (math.isnan(found) and math.isnan(mean)):
+        if not (math.isnan(measured) and math.isnan(mean)):
             mean_half = math.sqrt(max(np.mean(np.square(halves)), spread) / len(made))
-            rows.append(ComparedStatistic(statistic, found, mean, half, mean_half))
+            rows.append(ComparedStatistic(statistic, measured, mean, half, mean_half))
     return rows
 
 

@@ -1,21 +1,24 @@
-"""Loads of add-ons by a cache on each node, by its size and eviction policy."""
+"""Add-ons on the nodes of a service: what is used together, and loads by a cache on each node, by size and policy."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mezzotint.traces.describe.arrays import Indices
 from mezzotint.traces.table.nodes import nodes
 from mezzotint.traces.table.trace import Trace
 
-Indices = npt.NDArray[np.int64]
-
 KINDS = ("controlnets", "loras")
+
+SIZES = (1, 2, 4, 5, 8, 10)
+"""Sizes of the caches in add-ons, those of Katz's Figure 7."""
+
+MAX_COMBINATIONS = 6
 
 Policy = Literal["lru", "lfu"]
 
@@ -95,7 +98,7 @@ def lookups_on_nodes(node: Indices, lists: pa.Array | pa.ChunkedArray) -> Lookup
     node_of = np.repeat(node, lengths)
     items = items[np.argsort(node_of, kind="stable")]
     ends = np.cumsum(np.bincount(node_of, minlength=int(node.max(initial=0)) + 1))
-    return Lookups(len(node), [own.tolist() for own in np.split(items, ends[:-1])])
+    return Lookups(len(node), [part.tolist() for part in np.split(items, ends[:-1])])
 
 
 def addon_combinations(column: pa.ChunkedArray) -> list[tuple[tuple[str, ...], float]]:
@@ -107,5 +110,31 @@ def addon_combinations(column: pa.ChunkedArray) -> list[tuple[tuple[str, ...], f
 
 def tally(texts: pa.ChunkedArray) -> list[tuple[str, int]]:
     """Return distinct texts and their counts, the most frequent first, ties in alphabetical order."""
-    counts = ((each["values"], each["counts"]) for each in pc.value_counts(texts).to_pylist())
+    counts = ((row["values"], row["counts"]) for row in pc.value_counts(texts).to_pylist())
     return sorted(counts, key=lambda pair: (-pair[1], pair[0]))
+
+
+def addons(trace: Trace) -> dict[str, Any] | None:
+    """Return statistics of add-ons beyond their popularity, JSON-able; None if the trace names no add-ons.
+
+    These are the requests per node, the ControlNets used together and, by kind, the loads per request of an LRU cache
+    on each node, by its size in add-ons.
+    """
+    used = {kind: asked for kind in KINDS if (asked := lookups(trace, kind)) and asked.total}
+    if not used:
+        return None
+    node = nodes(trace.table.column("request_id"))
+    count = None if node is None else np.bincount(node)
+    combinations = addon_combinations(trace.table.column("controlnets"))[:MAX_COMBINATIONS]
+    return {
+        "nodes": None
+        if count is None
+        else {"count": len(count), "requests_median": float(np.median(count)), "requests_max": int(count.max())},
+        "together": {" + ".join(names) or "none": share for names, share in combinations},
+    } | {
+        kind: {
+            "distinct_per_request_of_a_node": asked.distinct / max(asked.requests, 1),
+            "loads_per_request": {str(size): asked.loads(size, "lru") for size in SIZES},
+        }
+        for kind, asked in used.items()
+    }

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mezzotint.traces.describe.arrays import Floats, Indices, quantiles
 from mezzotint.traces.describe.loads import tally
 from mezzotint.traces.table.trace import Trace
 
@@ -40,8 +40,7 @@ def deadlines(trace: Trace) -> dict[str, Any] | None:
     known = slo_s[~np.isnan(slo_s)]
     if not len(known):
         return None
-    quantiles = dict(zip(("p10", "p50", "p90"), np.quantile(known, (0.1, 0.5, 0.9)).tolist(), strict=True))
-    return {"known_requests": len(known), "quantiles_s": quantiles}
+    return {"known_requests": len(known), "quantiles_s": quantiles(known, (10, 50, 90))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +53,8 @@ class Popularity:
         known: number of requests whose use is known.
     """
 
-    calls: npt.NDArray[np.int64]
-    per_request: npt.NDArray[np.float64]
+    calls: Indices
+    per_request: Floats
     known: int
 
     def share(self, ranks: int) -> float:
@@ -69,7 +68,6 @@ class Popularity:
             "known_requests": self.known,
             "distinct": len(self.calls),
             "per_request": {str(number): float(share) for number, share in enumerate(shares)},
-            "per_request_mean": float((shares * np.arange(len(shares))).sum()),
             "share_of_top": {str(rank): self.share(rank) for rank in RANKS if rank <= len(self.calls)},
         }
 

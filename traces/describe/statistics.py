@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
-from mezzotint.traces.describe.addons import addons
+from mezzotint.figures.page import render as fill
+from mezzotint.traces.describe.arrays import Indices
 from mezzotint.traces.describe.arrivals import ArrivalStatistics, arrival_statistics
+from mezzotint.traces.describe.loads import addons
 from mezzotint.traces.describe.mix import Mix, Popularity, deadlines, mix, popularity
 from mezzotint.traces.describe.prompts.coverage import Coverage, coverage
 from mezzotint.traces.describe.prompts.nearest import Nearest, nearest
@@ -23,9 +24,13 @@ from mezzotint.traces.encoders.ngram import HashedNgrams
 from mezzotint.traces.table.columns import SCHEMA
 from mezzotint.traces.table.ingest import ORDER_ONLY
 from mezzotint.traces.table.trace import Trace
+from mezzotint.traces.table.validation import excerpt
 
 MAX_LISTED = 6
 """Sizes, steps and numbers of images listed, the most frequent ones."""
+
+MAX_NAME = 10_000
+"""Characters of a name in the text, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +39,7 @@ class TraceStatistics:
 
     Attributes:
         timed: True if arrivals are times; False if they are an order only, so that all time statistics are None.
-        addons: see `mezzotint.traces.describe.addons.addons`.
+        addons: see `mezzotint.traces.describe.loads.addons`.
     """
 
     trace: Trace
@@ -54,7 +59,7 @@ class TraceStatistics:
         """Return all statistics with the trace's name, digest, span, rate and notes, JSON-able."""
         trace, count = self.trace, len(self.trace)
         span_s = trace.span_s if self.timed else 0.0
-        measured = {
+        parts = {
             "prompts": self.repeats, "nearest": self.nearest, "coverage": self.coverage,
             "likeness": self.prompt_similarity, "survival": self.survival,
         }  # fmt: skip
@@ -65,13 +70,13 @@ class TraceStatistics:
             "requests": count,
             "span_s": span_s if self.timed else None,
             "rate_rpm": (count - 1) / span_s * 60.0 if span_s > 0 else None,
-            "arrivals": self.arrivals.to_dict() if self.arrivals else None,
-            "users": self.users.to_dict() if self.users else None,
-            "inequality": self.users.inequality() if self.users else None,
+            "arrivals": self.arrivals and self.arrivals.to_dict(),
+            "users": self.users and self.users.to_dict(),
+            "inequality": self.users and self.users.inequality(),
             "sessions": self.users.sessions() if self.users and self.timed else None,
-            **{name: part.to_dict() if part else None for name, part in measured.items()},
-            **{name: {"distinct": len(found), "most": dict(found[:MAX_LISTED])} for name, found in self.mix.items()},
-            **{name: use.to_dict() if use else None for name, use in self.popularity.items()},
+            **{name: part and part.to_dict() for name, part in parts.items()},
+            **{name: {"distinct": len(rows), "most": dict(rows[:MAX_LISTED])} for name, rows in self.mix.items()},
+            **{name: use and use.to_dict() for name, use in self.popularity.items()},
             "deadlines": deadlines(trace),
             "addons": self.addons,
             "null_columns": [name for name in SCHEMA.names if trace.table.column(name).null_count == count],
@@ -94,19 +99,21 @@ def describe_trace(trace: Trace, encoder: Encoder | None = None, *, progress: bo
     arrival_s = trace.arrival_s
     user, _ = _codes(trace.table.column("user_id"))
     prompt, texts = _codes(trace.prompts())
-    found = nearest(trace, user, encoder, timed=timed, progress=bar) if texts else None
-    looked = slice(found.first if found else 0, None)
+    closest = nearest(trace, user, encoder, timed=timed, progress=bar) if texts else None
+    covered = similar = None
+    if closest:
+        embedded = slice(closest.first, None)
+        covered = coverage(closest.vectors, user[embedded])
+        similar = prompt_similarity(closest.vectors, user[embedded], arrival_s[embedded] if timed else None)
     return TraceStatistics(
         trace=trace,
         timed=timed,
         arrivals=arrival_statistics(arrival_s) if timed else None,
         users=user_statistics(user, arrival_s, prompt, texts),
         repeats=repeats(prompt, user, arrival_s),
-        nearest=found,
-        coverage=coverage(found.vectors, user[looked]) if found else None,
-        prompt_similarity=prompt_similarity(found.vectors, user[looked], arrival_s[looked] if timed else None)
-        if found
-        else None,
+        nearest=closest,
+        coverage=covered,
+        prompt_similarity=similar,
         survival=survival(trace, encoder, progress=bar) if texts and timed else None,
         mix=mix(trace),
         popularity=popularity(trace),
@@ -114,7 +121,20 @@ def describe_trace(trace: Trace, encoder: Encoder | None = None, *, progress: bo
     )
 
 
-def _codes(column: pa.ChunkedArray) -> tuple[npt.NDArray[np.int64], list[str]]:
+def _codes(column: pa.ChunkedArray) -> tuple[Indices, list[str]]:
     """Return a number for each distinct text, (n,), -1 for null, and the texts."""
     codes, texts = pd.factorize(np.array(column.to_pylist(), object))
     return codes.astype(np.int64), list(texts)
+
+
+def render(statistics: dict[str, Any]) -> str:
+    """Return statistics (`TraceStatistics.to_dict()`) as aligned lines of text."""
+    shown = {**statistics, **{name: excerpt(statistics[name], MAX_NAME) for name in ("name", "source")}}
+    shown["notes"] = {key: excerpt(str(value), 200) for key, value in statistics["notes"].items()}
+    if statistics["addons"]:
+        together = {excerpt(names, MAX_NAME): share for names, share in statistics["addons"]["together"].items()}
+        shown["addons"] = {**statistics["addons"], "together": together}
+    page = fill("mezzotint.traces.describe", "statistics.jinja", **shown)
+    lines = [line.split("\t", 1) for line in page.splitlines()]
+    width = max(len(label) for label, _ in lines)
+    return "\n".join(f"{label:<{width}}  {text}" for label, text in lines)

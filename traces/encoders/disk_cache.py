@@ -8,7 +8,6 @@ A seal is a hash of the name of the entry and of all its content so far, keyed w
 Blocks that are damaged, or from another entry or another cache folder, do not match theirs and are computed again.
 """
 
-import fcntl
 import hashlib
 import hmac
 import json
@@ -90,18 +89,19 @@ def cached(kind: str, facts: Mapping[str, Any], rows: int, columns: Columns, mak
     key = hashlib.sha256(json.dumps([FORMAT, facts], sort_keys=True).encode()).hexdigest()[:32]
     folder = home() / kind / key
     with suppress(OSError), ExitStack() as stack:
-        entry = _Entry(folder, keyed_hash(key, secret()), rows, columns, "rb", stack)
+        entry = _Entry(folder, keyed_hash(key, secret()), rows, columns, stack)
         if entry.is_complete:
             return entry.arrays()
     try:
-        found = _computed(folder, keyed_hash(key, secret()), rows, columns, make)
+        with part(folder.parent, key, wait=True):  # another process may be computing it
+            arrays = _compute(folder, keyed_hash(key, secret()), rows, columns, make)
         _evict(folder, limit)
-        return found
+        return arrays
     except OSError as error:
         note(f"{folder}: cannot be written ({error}); {kind} are computed for this run alone; set MEZZOTINT_CACHE")
     try:
         with tempfile.TemporaryDirectory(prefix="mezzotint-") as temporary:
-            return _computed(Path(temporary), keyed_hash(key, b""), rows, columns, make)
+            return _compute(Path(temporary), keyed_hash(key, b""), rows, columns, make)
     except OSError as error:
         raise TraceError(
             f"{tempfile.gettempdir()}: {kind} cannot be written ({error}), neither here nor in the cache; free "
@@ -121,11 +121,13 @@ def max_bytes() -> float:
     return gib * GIB
 
 
-def _computed(folder: Path, seal: hmac.HMAC, rows: int, columns: Columns, make: Make) -> Arrays:
+def _compute(folder: Path, seal: hmac.HMAC, rows: int, columns: Columns, make: Make) -> Arrays:
     """Compute the missing blocks of an entry. Raises OSError if it cannot be written."""
     with ExitStack() as stack:
         folder.mkdir(parents=True, exist_ok=True)
-        entry = _Entry(folder, seal, rows, columns, "r+b", stack)
+        for name in (BLOCKS, *columns):
+            (folder / name).touch()
+        entry = _Entry(folder, seal, rows, columns, stack, "r+b")
         if entry.is_damaged:
             note(f"{folder}: {DAMAGED}; computed again")
         if not entry.is_complete:
@@ -140,16 +142,12 @@ class _Entry:
     Rows already there are overwritten with equal values, so processes that map them see no change.
     """
 
-    def __init__(self, folder: Path, seal: hmac.HMAC, rows: int, columns: Columns, mode: str, stack: ExitStack) -> None:
+    def __init__(
+        self, folder: Path, seal: hmac.HMAC, rows: int, columns: Columns, stack: ExitStack, mode: str = "rb"
+    ) -> None:
         self._columns, self._seal = columns, seal
         self._ends_of = struct.Struct(f"<{len(columns)}Q")
-        self._files = []
-        for name in (BLOCKS, *columns):
-            if mode != "rb":
-                (folder / name).touch()
-            self._files.append(stack.enter_context((folder / name).open(mode)))
-            if mode != "rb" and name == BLOCKS:
-                self._lock(folder)
+        self._log, *self._files = [stack.enter_context((folder / name).open(mode)) for name in (BLOCKS, *columns)]
         with suppress(OSError):  # the entry may be another user's
             os.utime(folder)  # the time of last use, for eviction
         self._total = rows * _row_bytes(*next(iter(columns.values())))
@@ -163,16 +161,16 @@ class _Entry:
 
     def arrays(self) -> Arrays:
         """Return the rows so far, memory-mapped; they stay readable if the file is removed."""
-        found = {}
-        for (name, (kind, shape)), file, end in zip(self._columns.items(), self._files[1:], self._ends, strict=True):
+        arrays: Arrays = {}
+        for (name, (kind, shape)), file, end in zip(self._columns.items(), self._files, self._ends, strict=True):
             size = (end // _row_bytes(kind, shape), *shape)
-            found[name] = np.memmap(file, kind, "r", shape=size) if end else np.empty(size, kind)
-        return found
+            arrays[name] = np.memmap(file, kind, "r", shape=size) if end else np.empty(size, kind)
+        return arrays
 
     def append(self, block: Sequence[NDArray[Any]]) -> None:
         """Append one block; its record is written last."""
-        for at, (values, (kind, _)) in enumerate(zip(block, self._columns.values(), strict=True)):
-            data, file = np.ascontiguousarray(values, kind).tobytes(), self._files[at + 1]
+        for at, (values, (kind, _), file) in enumerate(zip(block, self._columns.values(), self._files, strict=True)):
+            data = np.ascontiguousarray(values, kind).tobytes()
             file.seek(self._ends[at])
             file.write(data)
             file.flush()
@@ -180,32 +178,18 @@ class _Entry:
             self._seal.update(data)
         ends = self._ends_of.pack(*self._ends)
         self._seal.update(ends)
-        self._files[0].write(self._seal.digest() + ends)
-        self._files[0].flush()
-
-    def _lock(self, folder: Path) -> None:
-        """Lock the entry until its file of blocks is closed. Raises OSError if it was removed meanwhile."""
-        log = self._files[0]
-        try:
-            fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            note(f"{folder}: another process is computing it; waiting")
-            fcntl.flock(log, fcntl.LOCK_EX)
-        except OSError:  # a file system without locks
-            return
-        if not os.path.samestat(os.fstat(log.fileno()), os.stat(folder / BLOCKS)):
-            raise FileNotFoundError("removed by another process")
+        self._log.write(self._seal.digest() + ends)
+        self._log.flush()
 
     def _verify(self) -> None:
         """Check the blocks up to the first incomplete one; `blocks` is cut after the last complete one."""
-        log, *files = self._files
-        sizes = [os.fstat(file.fileno()).st_size for file in files]
+        sizes = [os.fstat(file.fileno()).st_size for file in self._files]
         record_bytes, verified = SEAL_BYTES + self._ends_of.size, 0
-        while not self.is_complete and len(record := log.read(record_bytes)) == record_bytes:
+        while not self.is_complete and len(record := self._log.read(record_bytes)) == record_bytes:
             ends = self._ends_of.unpack(record[SEAL_BYTES:])
             seal = self._seal.copy()
             if fits := all(old <= new <= size for old, new, size in zip(self._ends, ends, sizes, strict=True)):
-                for file, old, new in zip(files, self._ends, ends, strict=True):
+                for file, old, new in zip(self._files, self._ends, ends, strict=True):
                     seal.update(file.read(new - old))
                 seal.update(record[SEAL_BYTES:])
             if not fits or not hmac.compare_digest(seal.digest(), record[:SEAL_BYTES]):
@@ -213,9 +197,9 @@ class _Entry:
                 break
             self._seal, self._ends = seal, list(ends)
             verified += record_bytes
-        if log.writable():
-            log.seek(verified)
-            log.truncate()
+        if self._log.writable():
+            self._log.seek(verified)
+            self._log.truncate()
 
 
 def _row_bytes(kind: Any, shape: tuple[int, ...]) -> int:

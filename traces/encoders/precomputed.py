@@ -3,7 +3,6 @@
 import hashlib
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -131,12 +130,8 @@ class Precomputed:
                 yield batch.column(0).to_pylist(), _numbers(batch.column(1), dim, row, path)
                 row += len(batch)
             return
-        vectors, named = mapped(path), Path(self.prompts)
-        with _opened(named, [PROMPT]) as file:
-            count = file.metadata.num_rows
-        if count != len(vectors):
-            raise TraceError(f"{named}: found {count} prompts, expected {len(vectors)} as {path} has vectors")
-        for batch in _batches(named, [PROMPT], BLOCK):
+        vectors = mapped(path)
+        for batch in _batches(Path(self.prompts), [PROMPT], BLOCK, len(vectors)):
             yield batch.column(0).to_pylist(), vectors[row : row + len(batch)]
             row += len(batch)
 
@@ -146,28 +141,25 @@ def _key(prompt: str) -> bytes:
     return hashlib.blake2b(prompt.encode(), digest_size=16).digest()
 
 
-@contextmanager
-def _opened(path: Path, columns: list[str]) -> Iterator[pq.ParquetFile]:
+def _batches(path: Path, columns: list[str], size: int, rows: int | None = None) -> Iterator[pa.RecordBatch]:
+    """Yield columns of a Parquet file by ``size`` rows; with ``rows``, the file must have that many."""
     regular_file(path)
     try:
         # with pre-buffering, Arrow keeps all that was read of the file in memory
         file = pq.ParquetFile(pa.OSFile(str(path)), pre_buffer=False, buffer_size=READ_BYTES)
-        names = file.schema_arrow.names
+        names, count = file.schema_arrow.names, file.metadata.num_rows
         for column in columns:
             if column not in names:
                 raise TraceError(f"{path}: found columns {', '.join(names)}, expected one named {column}; rename it")
         kind = file.schema_arrow.field(PROMPT).type if PROMPT in columns else pa.string()
         if not pa.types.is_string(kind) and not pa.types.is_large_string(kind):
             raise TraceError(f"{path}: column {PROMPT}: found {kind}, expected text; write it as strings")
-        yield file
-    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:  # the last: a column's name
-        raise TraceError(f"{path}: cannot be read as Parquet ({excerpt(str(error))}); write it again") from error
-
-
-def _batches(path: Path, columns: list[str], size: int) -> Iterator[pa.RecordBatch]:
-    with _opened(path, columns) as file:
+        if rows not in (None, count):
+            raise TraceError(f"{path}: found {count} prompts, expected {rows}, one per vector; name the vectors' own")
         for batch in file.iter_batches(size, columns=columns):
             yield batch.select(columns)
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:  # the last: a column's name
+        raise TraceError(f"{path}: cannot be read as Parquet ({excerpt(str(error))}); write it again") from error
 
 
 def _numbers(column: pa.Array, dim: int | None, first: int, path: Path) -> NDArray[Any]:

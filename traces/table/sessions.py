@@ -13,17 +13,15 @@ Indices = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Sessions:
-    """Sessions of n requests, and the row before each in its session and of its user.
+    """Sessions of n requests, and the row before each in its session.
 
     Attributes:
         session: (n,) the session of each row, numbered from 0 user by user; -1 where the user is unknown.
         previous: (n,) the row before in the same session, -1 if there is none.
-        own_previous: (n,) the row before of the same user, -1 if there is none.
     """
 
     session: Indices
     previous: Indices
-    own_previous: Indices
 
 
 def sessions(user: Indices, arrival_s: npt.NDArray[np.float64], gap_s: float = SESSION_GAP_S) -> Sessions:
@@ -38,8 +36,7 @@ def sessions(user: Indices, arrival_s: npt.NDArray[np.float64], gap_s: float = S
     before = np.roll(ordered, 1)
     same_user = (user[ordered] == user[before]) & (np.arange(len(ordered)) > 0)
     follows = same_user & (arrival_s[ordered] - arrival_s[before] <= gap_s)
-    session, previous, own_previous = np.full((3, len(user)), -1)
+    session, previous = np.full((2, len(user)), -1)
     session[ordered] = np.cumsum(~follows) - 1
     previous[ordered] = np.where(follows, before, -1)
-    own_previous[ordered] = np.where(same_user, before, -1)
-    return Sessions(session, previous, own_previous)
+    return Sessions(session, previous)

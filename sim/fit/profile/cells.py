@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from mezzotint.backends.base import Work
 from mezzotint.backends.profiled import Profiled
-from mezzotint.sim.fit.profile.observed import Observed
+from mezzotint.sim.fit.profile.observed import SHAPE
 
 TOLERANCE = 0.05
 """Largest relative error that counts as within tolerance."""
@@ -51,27 +53,24 @@ class Cell:
         return self.error <= TOLERANCE
 
 
-def cells(held_out: Observed, backend: Profiled, model: str, min_requests: int) -> list[Cell]:
+def measure_cells(held_out: pd.DataFrame, backend: Profiled, model: str, min_requests: int) -> list[Cell]:
     """Return the cells of at least ``min_requests`` requests, the most frequent first.
 
     Raises:
         BackendError: a size is outside the profile's grid.
     """
-    shapes = np.stack([held_out.width, held_out.height, held_out.steps, held_out.frames])
-    kinds, kind_of, counts = np.unique(shapes, axis=1, return_inverse=True, return_counts=True)
-    scatter, found = backend.profiles[model].scatter, []
-    for kind in np.argsort(-counts, kind="stable"):
-        if counts[kind] < min_requests:
+    scatter, cells = backend.profiles[model].scatter, []
+    groups: list[Any] = [(shape, group["seconds"].to_numpy()) for shape, group in held_out.groupby(SHAPE)]
+    for (width, height, steps, frames), seconds in sorted(groups, key=lambda group: -len(group[1])):
+        if len(seconds) < min_requests:
             break
-        width, height, steps, frames = kinds[:, kind].tolist()
-        work, seconds = Work(model, width, height, steps, frames=frames), held_out.seconds[kind_of.ravel() == kind]
-        typical_s = backend.typical_s(work)
+        typical_s = backend.typical_s(Work(model, width, height, steps, frames=frames))
         mean, p90 = (1.0, 1.0) if scatter is None else (scatter.mean(typical_s), scatter.quantile(typical_s, 0.9))
         mean_s, p90_s = float(seconds.mean()), float(np.quantile(seconds, 0.9))
         errors = typical_s * mean / mean_s - 1, typical_s * p90 / p90_s - 1
         noise = float(seconds.std() / np.sqrt(len(seconds)) / mean_s)
-        found.append(Cell(width, height, frames, steps, len(seconds), mean_s, p90_s, *errors, noise))
-    return found
+        cells.append(Cell(width, height, frames, steps, len(seconds), mean_s, p90_s, *errors, noise))
+    return cells
 
 
 def accuracy_text(cells: Sequence[Cell]) -> str:
@@ -101,17 +100,17 @@ class Window:
     noise: float
 
 
-Check = Callable[[Observed, Observed], Sequence[Cell]]
+Check = Callable[[pd.DataFrame, pd.DataFrame], Sequence[Cell]]
 """(requests to fit, requests to check) -> cells of the second."""
 
 
-def split(seen: Observed) -> tuple[Observed, Observed]:
+def split(seen: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the earlier requests and the last fifth, at least one request each."""
     cut = min(max(round(len(seen) * (1 - HELD_OUT)), 1), len(seen) - 1)
     return seen[:cut], seen[cut:]
 
 
-def windows(training: Observed, check: Check) -> list[Window]:
+def judge_windows(training: pd.DataFrame, check: Check) -> list[Window]:
     """Judge windows of different length on the last fifth of the training requests, the longest window first.
 
     Each window ends where that fifth begins. No held-out request takes part.
@@ -119,23 +118,23 @@ def windows(training: Observed, check: Check) -> list[Window]:
     if len(training) < 2:
         return [Window(0, None, 0.0)]
     earlier, later = split(training)
-    found = []
+    windows = []
     for start in dict.fromkeys(len(earlier) * tenth // MAX_WINDOWS for tenth in range(MAX_WINDOWS)):
         cells = check(earlier[start:], later)
         requests = sum(cell.requests for cell in cells)
         error = sum(cell.requests * (abs(cell.mean_error) + abs(cell.p90_error)) / 2 for cell in cells)
         noise = sum(cell.requests * cell.noise for cell in cells)
-        found.append(Window(start, error / requests, noise / requests) if requests else Window(start, None, 0.0))
-    return found
+        windows.append(Window(start, error / requests, noise / requests) if requests else Window(start, None, 0.0))
+    return windows
 
 
-def longest(found: Sequence[Window]) -> Window:
+def longest(windows: Sequence[Window]) -> Window:
     """Return the longest window whose error is within the noise of the smallest error.
 
     This is the one-standard-error rule (Breiman et al., Classification and Regression Trees, 1984, section 3.4.3).
     """
-    with_error = [(window.error, window) for window in found if window.error is not None]
+    with_error = [(window.error, window) for window in windows if window.error is not None]
     if not with_error:
-        return found[0]
-    error, best = min(with_error, key=lambda each: each[0])
+        return windows[0]
+    error, best = min(with_error, key=lambda pair: pair[0])
     return next(window for other, window in with_error if other <= error + best.noise)

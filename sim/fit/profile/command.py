@@ -4,6 +4,7 @@ import tempfile
 from pathlib import Path
 from typing import Annotated
 
+import pandas as pd
 from typer import Argument, Option
 
 from mezzotint.backends.base import BackendError
@@ -12,9 +13,9 @@ from mezzotint.backends.profiled import Profiled
 from mezzotint.figures.page import render
 from mezzotint.files.atomic import atomic_write, check_ours, check_target, output_folder
 from mezzotint.sim.core.errors import ConfigError
-from mezzotint.sim.fit.profile.cells import Cell, accuracy_text, cells, longest, split, windows
+from mezzotint.sim.fit.profile.cells import Cell, accuracy_text, judge_windows, longest, measure_cells, split
 from mezzotint.sim.fit.profile.fit import fit
-from mezzotint.sim.fit.profile.observed import Observed, first_arrival, observed
+from mezzotint.sim.fit.profile.observed import first_arrival, observe, period
 from mezzotint.traces.table.trace import read
 
 
@@ -39,39 +40,39 @@ def log(
         check_ours(page, ConfigError, "a page of calibrate log", b"# Generation seconds")
     requests = read(trace)
     start = first_arrival(requests)
-    training, held_out = split(observed(requests))
+    training, held_out = split(observe(requests))
     output_folder(output, ConfigError)
     for file in (path, page):
         if file is not None:
             check_target(file, ConfigError)
 
-    def fitted(seen: Observed) -> Profile:
-        source = f"{requests.source}: fitted on the seconds of {len(seen):,} requests, {seen.period(start)}"
+    def fit_profile(seen: pd.DataFrame) -> Profile:
+        source = f"{requests.source}: fitted on the seconds of {len(seen):,} requests, {period(seen, start)}"
         return fit(seen, gpu=gpu, model=model, source=source, notes=notes)
 
-    def check(seen: Observed, later: Observed) -> list[Cell]:
+    def check(seen: pd.DataFrame, later: pd.DataFrame) -> list[Cell]:
         try:
-            return cells(later, backend(fitted(seen)), model, min_requests)
+            return measure_cells(later, backend(fit_profile(seen)), model, min_requests)
         except BackendError:  # a short window may lack sizes
             return []
 
-    tried = windows(training, check)
+    tried = judge_windows(training, check)
     window = longest(tried)
-    profile = fitted(training[window.start :])
-    found = cells(held_out, backend(profile), model, min_requests)
-    later = held_out.period(start)
-    profile = profile.model_copy(
-        update={"validation": f"{accuracy_text(found)}; held out: the last fifth of the log, {later}"}
-    )
+    recent, later = training[window.start :], period(held_out, start)
+    profile = fit_profile(recent)
+    cells = measure_cells(held_out, backend(profile), model, min_requests)
+    accuracy = accuracy_text(cells)
+    profile = profile.model_copy(update={"validation": f"{accuracy}; held out: the last fifth of the log, {later}"})
     write(profile, path)
     if page is not None:
         text = render(
             "mezzotint.sim.fit.profile", "page.md.jinja", profile=profile, held_out=later, min_requests=min_requests,
-            cells=found, tried=[(training[each.start :], each) for each in tried], begins=start, taken=window,
+            cells=cells, taken=window,
+            tried=[(period(training[one.start :], start), len(training) - one.start, one) for one in tried],
         )  # fmt: skip
         with atomic_write(page, ConfigError) as temporary:
             temporary.write_text(text, encoding="utf-8")
-    print(f"fitted on {training[window.start :].period(start)}, checked on {later}: {accuracy_text(found)}")
+    print(f"fitted on {period(recent, start)}, checked on {later}: {accuracy}")
     print(path)
 
 

@@ -1,14 +1,14 @@
 """Fit of a profile to a log: seconds affine in the steps for each size, and their scatter."""
 
-from collections import Counter
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from mezzotint.backends.profile import Point, Profile
 from mezzotint.backends.scatter import Around, Scatter
-from mezzotint.sim.fit.profile.observed import Observed
 
 MIN_CELL, MIN_SIZE, MIN_SCATTER = 20, 40, 1000
 """Fewest requests for the median of a size and number of steps, the step time of a size, and a scatter."""
@@ -25,21 +25,23 @@ PROBABILITIES = (
 Floats = NDArray[np.float64]
 
 
-def fit(seen: Observed, *, gpu: str, model: str, source: str, notes: str | None = None) -> Profile:
+def fit(seen: pd.DataFrame, *, gpu: str, model: str, source: str, notes: str | None = None) -> Profile:
     """Return a profile of typical (median) seconds by size and steps, with the scatter about them.
 
     The seconds are a size's step time times the steps, plus a part that does not depend on the steps. That part is
     affine in the pixels, is fitted on sizes with several numbers of steps, and becomes ``vae_decode``.
     """
-    pixels = seen.pixels
-    fixed = _fixed(seen)
-    sizes, step_s = _steps(seen, fixed)
-    typical_s = np.polyval(fixed, pixels) + seen.steps * np.interp(pixels, sizes, step_s)
+    pixels = seen["pixels"].to_numpy()
+    fixed = _fit_fixed(seen)
+    sizes, step_s = _fit_steps(seen, fixed)
+    typical_s = np.polyval(fixed, pixels) + seen["steps"].to_numpy() * np.interp(pixels, sizes, step_s)
+    shape_of: dict[int, tuple[int, int, int]] = {}  # the most common one of so many pixels, the smallest of ties
+    counts = seen.groupby(["pixels", "width", "height", "frames"]).size().sort_values(ascending=False, kind="stable")
+    for size, *shape in counts.index:
+        shape_of.setdefault(size, tuple(shape))
 
     def point(size: int, seconds: float, *, confirmed: bool = False) -> Point:
-        at = pixels == size
-        shapes = Counter(zip(*(column[at].tolist() for column in (seen.width, seen.height, seen.frames)), strict=True))
-        width, height, frames = min(shapes, key=lambda shape: (-shapes[shape], shape))  # the most common
+        width, height, frames = shape_of[size]
         return Point(width=width, height=height, frames=frames, seconds=_short(seconds), confirmed=confirmed)
 
     return Profile(
@@ -54,35 +56,32 @@ def fit(seen: Observed, *, gpu: str, model: str, source: str, notes: str | None 
             point(size, max(float(np.polyval(fixed, size)), 1e-6), confirmed=True)  # what is left may be nothing
             for size in dict.fromkeys(sizes[[0, -1]].tolist())
         ],
-        scatter=_scatter(seen.seconds / typical_s, typical_s),
+        scatter=_scatter(seen["seconds"].to_numpy() / typical_s, typical_s),
     )
 
 
-def _fixed(seen: Observed) -> Floats:
+def _fit_fixed(seen: pd.DataFrame) -> Floats:
     """Return the seconds that do not depend on the steps, as a polynomial of the pixels, highest power first."""
-    sizes, found, weights = [], [], []
-    for size in np.unique(seen.pixels):
-        at = seen.pixels == size
-        steps, counts = np.unique(seen.steps[at], return_counts=True)
-        enough = counts >= MIN_CELL
-        if enough.sum() >= 3 and steps[enough][-1] >= 2 * steps[enough][0]:
-            medians = [np.median(seen.seconds[at & (seen.steps == each)]) for each in steps[enough]]
+    sizes: list[Any] = []
+    fixed_s, weights = [], []
+    for size, requests in seen.groupby("pixels"):
+        cells = requests.groupby("steps")["seconds"].agg(["median", "size"])
+        cells = cells[cells["size"] >= MIN_CELL]
+        steps = cells.index.to_numpy()
+        if len(cells) >= 3 and steps[-1] >= 2 * steps[0]:
             sizes.append(size)
-            found.append(np.polyfit(steps[enough], medians, 1, w=np.sqrt(counts[enough]))[1])
-            weights.append(np.sqrt(counts[enough].sum()))
-    if not found:
-        return np.zeros(1)
-    return np.polyfit(sizes, found, 1 if len(found) > 2 else 0, w=weights)
+            fixed_s.append(np.polyfit(steps, cells["median"], 1, w=np.sqrt(cells["size"]))[1])
+            weights.append(np.sqrt(cells["size"].sum()))
+    return np.polyfit(sizes, fixed_s, 1 if len(sizes) > 2 else 0, w=weights) if sizes else np.zeros(1)
 
 
-def _steps(seen: Observed, fixed: Floats) -> tuple[NDArray[np.int64], Floats]:
+def _fit_steps(seen: pd.DataFrame, fixed: Floats) -> tuple[NDArray[np.int64], Floats]:
     """Return the frequent sizes with the smallest and largest, in pixels, and the median seconds of a step of each."""
-    each_s = (seen.seconds - np.polyval(fixed, seen.pixels)) / seen.steps
-    sizes, counts = np.unique(seen.pixels, return_counts=True)
-    kept = counts >= MIN_SIZE
+    step_s = (seen["seconds"] - np.polyval(fixed, seen["pixels"].to_numpy())) / seen["steps"]
+    sizes = step_s.groupby(seen["pixels"]).agg(["median", "size"])
+    kept = (sizes["size"] >= MIN_SIZE).to_numpy(copy=True)
     kept[[0, -1]] = True
-    step_s = np.array([np.median(each_s[seen.pixels == size]) for size in sizes[kept]])
-    return sizes[kept], np.maximum(step_s, 1e-6)
+    return sizes.index.to_numpy()[kept], np.maximum(sizes["median"].to_numpy()[kept], 1e-6)
 
 
 def _scatter(factors: Floats, typical_s: Floats) -> Scatter:
@@ -105,10 +104,10 @@ def _scatter(factors: Floats, typical_s: Floats) -> Scatter:
 
 def _quantiles(factors: Floats) -> list[float]:
     """Return quantiles whose top value keeps the mean of the tail, so that no outlier is ever drawn."""
-    found = np.quantile(factors, PROBABILITIES)
-    beyond = factors[factors >= found[-2]]
-    found[-1] = max(found[-2], 2 * beyond.mean() - found[-2])
-    return [round(float(each), 4) for each in np.maximum.accumulate(found)]
+    levels = np.quantile(factors, PROBABILITIES)
+    beyond = factors[factors >= levels[-2]]
+    levels[-1] = max(levels[-2], 2 * beyond.mean() - levels[-2])
+    return [round(float(level), 4) for level in np.maximum.accumulate(levels)]
 
 
 def _short(seconds: float) -> float:

@@ -36,7 +36,7 @@ def selector(**given: Any) -> None:
 
     Raises:
         ConfigError, TraceError, BackendError: the options cannot be used, or no similarity suffices at any K. In the
-            second case the figure and the page are written and say why.
+            second case the page is written and says why.
     """
     options = Options(**given)
     # torch takes seconds to import, and is not in the base install
@@ -59,9 +59,9 @@ def selector(**given: Any) -> None:
     except KeyboardInterrupt:
         print(f"mezzotint: finished pairs are kept in {journal}; the same command goes on", file=sys.stderr)
         raise
-    similarity = np.array([each.similarity for each in scores], np.float64)
-    full = np.array([[each.full] for each in scores], np.float64)
-    made = np.array([[each.by_k[k] for k in options.ks] for each in scores], np.float64)
+    similarity = np.array([pair.similarity for pair in scores], np.float64)
+    full = np.array([[pair.full] for pair in scores], np.float64)
+    made = np.array([[pair.by_k[k] for k in options.ks] for pair in scores], np.float64)
     quality = np.where(full > 0, made / np.where(full > 0, full, 1.0), np.nan)
     strict = options.refine_family is None
     limits = thresholds(similarity, quality, options.ks, options.alpha, rule=options.rule, strict=strict)

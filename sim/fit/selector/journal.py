@@ -1,7 +1,6 @@
 """Journal of a calibration: a line of JSON for each finished pair, on disk before the next pair begins."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,26 +11,22 @@ from mezzotint.backends.calibrate.journal import Journal
 from mezzotint.sim.fit.selector.pairs import Pair
 
 
-@dataclass(frozen=True, slots=True)
-class Scores:
+class Scores(BaseModel):
     """A pair's similarity, and the scores of its full image and of each image that skipped K steps."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="constants")
 
     similarity: float
     full: float
     by_k: dict[int, float]
 
 
-class JournalLine(BaseModel):
+class JournalLine(Scores):
     """One line of the journal: a pair (rows of the trace), the conditions of the measurement, and the scores."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="constants")
 
     conditions: dict[str, Any]
     query: int
     cached: int
-    similarity: float
-    full: float
-    by_k: dict[int, float]
 
 
 def measure(
@@ -48,17 +43,17 @@ def measure(
     """
     journal = Journal(path, JournalLine, "name another folder with -o")
     lines, _ = journal.open()
-    done = {
-        (line.query, line.cached): Scores(line.similarity, line.full, line.by_k)
-        for line in lines
-        if line.conditions == conditions
+    done: dict[tuple[int, int], Scores] = {
+        (line.query, line.cached): line for line in lines if line.conditions == conditions
     }
     waiting = [pair for pair in pairs if (pair.query, pair.cached) not in done]
     if waiting:
         with tqdm(total=len(pairs), initial=len(pairs) - len(waiting), unit="pair", disable=None) as bar:
             score = begin()
             for pair in waiting:
-                scores = done[pair.query, pair.cached] = score(pair)
-                journal.add(JournalLine(conditions=conditions, query=pair.query, cached=pair.cached, **asdict(scores)))
+                scores = score(pair).model_dump()
+                line = JournalLine(conditions=conditions, query=pair.query, cached=pair.cached, **scores)
+                done[pair.query, pair.cached] = line
+                journal.add(line)
                 bar.update()
     return [done[pair.query, pair.cached] for pair in pairs]

@@ -87,7 +87,8 @@ class PairScorer:
         scores = self.metric.score(
             images, references=np.repeat(full, len(images), axis=0), prompts=[pair.query_prompt] * len(images)
         )
-        return Scores(similarity, float(scores[0]), dict(zip(ks, scores[1:].tolist(), strict=True)))
+        by_k = dict(zip(ks, scores[1:].tolist(), strict=True))
+        return Scores(similarity=similarity, full=float(scores[0]), by_k=by_k)
 
     def _seed(self, row: int) -> int:
         return int(np.random.SeedSequence(self.options.seed, spawn_key=(row,)).generate_state(1)[0])

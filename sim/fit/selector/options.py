@@ -127,7 +127,7 @@ class Options:
     def ks(self) -> tuple[int, ...]:
         """Numbers of steps to skip, ascending."""
         try:
-            return tuple(sorted({int(each) for each in self.skipped.split(",")}))
+            return tuple(sorted({int(steps) for steps in self.skipped.split(",")}))
         except ValueError:
             raise ConfigError(f"--ks: found {self.skipped!r}, expected whole numbers such as 5,10,15") from None
 
@@ -137,8 +137,8 @@ class Options:
         if self.pixels is None:
             side = 128 if self.scale == "tiny" else 512 if self.family == "sd15" else 1024
             return side, side
-        found = re.fullmatch(r"(\d+)(?:x(\d+))?", self.pixels)
-        return (int(found[1]), int(found[2] or found[1])) if found else (0, 0)
+        match = re.fullmatch(r"(\d+)(?:x(\d+))?", self.pixels)
+        return (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
 
     @property
     def large(self) -> "ModelSpec":

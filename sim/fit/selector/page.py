@@ -1,4 +1,4 @@
-"""Output files of a selector calibration: YAML for a run, a table of the pairs, a figure and a page."""
+"""Output files of a selector calibration: YAML for a run, a table of the pairs, and a page."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,12 +7,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from mezzotint.figures.page import render
-from mezzotint.figures.palette import BLUE, GREY, INK, VERMILION, house_style, panels
-from mezzotint.figures.save import save_png
 from mezzotint.files.atomic import atomic_files, check_ours, output_folder
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.fit.selector.journal import Scores
@@ -21,8 +17,7 @@ from mezzotint.sim.fit.selector.pairs import Pair
 from mezzotint.sim.fit.selector.rule import Floats, Threshold
 
 SELECTOR = "selector/measured.yaml"
-PAIRS, FIGURE, PAGE = "pairs.parquet", "selector.png", "selector.md"
-COLUMNS = 5
+PAIRS, PAGE = "pairs.parquet", "selector.md"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +60,11 @@ class SelectorCalibration:
     @property
     def min_similarities(self) -> dict[int, float]:
         """K -> threshold, for every K that has one."""
-        return {each.k: each.min_similarity for each in self.thresholds if each.min_similarity is not None}
+        return {
+            threshold.k: threshold.min_similarity
+            for threshold in self.thresholds
+            if threshold.min_similarity is not None
+        }
 
     @property
     def unscored(self) -> int:
@@ -84,8 +83,8 @@ class SelectorCalibration:
         return f"mezzotint run --config-dir FOLDER {' '.join(chosen)}"
 
 
-def publish(found: SelectorCalibration, folder: Path) -> list[Path]:
-    """Write all files of ``found`` under ``folder``, atomically, and return their paths.
+def publish(calibration: SelectorCalibration, folder: Path) -> list[Path]:
+    """Write all files of ``calibration`` under ``folder``, atomically, and return their paths.
 
     Without any threshold no YAML file is written, and that of an earlier call is removed.
 
@@ -94,86 +93,33 @@ def publish(found: SelectorCalibration, folder: Path) -> list[Path]:
     """
     check_ours(folder / PAGE, ConfigError, "a page of calibrate selector", b"# How many steps")
     output_folder((folder / SELECTOR).parent, ConfigError)
-    templates = {**({SELECTOR: "measured.yaml.jinja"} if found.min_similarities else {}), PAGE: "page.md.jinja"}
-    files = [folder / name for name in (PAIRS, FIGURE, *templates)]
-    with atomic_files(files, ConfigError, gone=[] if found.min_similarities else [folder / SELECTOR]) as (
-        pairs,
-        image,
-        *texts,
-    ):
+    templates = {**({SELECTOR: "measured.yaml.jinja"} if calibration.min_similarities else {}), PAGE: "page.md.jinja"}
+    files = [folder / name for name in (PAIRS, *templates)]
+    gone = [] if calibration.min_similarities else [folder / SELECTOR]
+    with atomic_files(files, ConfigError, gone) as (pairs, *texts):
         with pairs.open("wb") as file:
-            pq.write_table(_table(found), file)
-        save_png(draw(found), image)
+            pq.write_table(_table(calibration), file)
         for temporary, template in zip(texts, templates.values(), strict=True):
-            text = render("mezzotint.sim.fit.selector", template, found=found, figure=FIGURE)
+            text = render("mezzotint.sim.fit.selector", template, calibration=calibration)
             temporary.write_text(text, encoding="utf-8")
-    return [folder / name for name in (*list(templates)[:-1], PAIRS, FIGURE, PAGE)]
+    return files
 
 
-def _table(found: SelectorCalibration) -> pa.Table:
+def _table(calibration: SelectorCalibration) -> pa.Table:
     """Return a table with one row per pair and K."""
-    ks = [each.k for each in found.thresholds]
-    scores = [[each.by_k[k] for k in ks] for each in found.scores]
+    ks = calibration.options.ks
+    scores = [[pair.by_k[k] for k in ks] for pair in calibration.scores]
     return pa.table(
         {
-            "query": pa.array(np.repeat([pair.query for pair in found.pairs], len(ks)), pa.int64()),
-            "cached": pa.array(np.repeat([pair.cached for pair in found.pairs], len(ks)), pa.int64()),
-            "query_prompt": pa.array([pair.query_prompt for pair in found.pairs for _ in ks]),
-            "cached_prompt": pa.array([pair.cached_prompt for pair in found.pairs for _ in ks]),
-            "text_similarity": pa.array(np.repeat([pair.similarity for pair in found.pairs], len(ks))),
-            "similarity": pa.array(np.repeat(found.similarity, len(ks))),
+            "query": pa.array(np.repeat([pair.query for pair in calibration.pairs], len(ks)), pa.int64()),
+            "cached": pa.array(np.repeat([pair.cached for pair in calibration.pairs], len(ks)), pa.int64()),
+            "query_prompt": pa.array([pair.query_prompt for pair in calibration.pairs for _ in ks]),
+            "cached_prompt": pa.array([pair.cached_prompt for pair in calibration.pairs for _ in ks]),
+            "text_similarity": pa.array(np.repeat([pair.similarity for pair in calibration.pairs], len(ks))),
+            "similarity": pa.array(np.repeat(calibration.similarity, len(ks))),
             "k": pa.array(np.tile(ks, len(scores)), pa.int32()),
             "score": pa.array(np.array(scores, np.float64).reshape(-1)),
-            "full_score": pa.array(np.repeat([each.full for each in found.scores], len(ks))),
-            "quality": pa.array(found.quality.reshape(-1), from_pandas=True),
+            "full_score": pa.array(np.repeat([pair.full for pair in calibration.scores], len(ks))),
+            "quality": pa.array(calibration.quality.reshape(-1), from_pandas=True),
         }
     )
-
-
-@house_style()
-def draw(found: SelectorCalibration) -> Figure:
-    """Draw quality against similarity in a panel for each K, with alpha and the thresholds."""
-    similarity, quality, thresholds = found.similarity, found.quality, found.thresholds
-    alpha, published = found.options.alpha, found.published
-    columns = min(COLUMNS, len(thresholds))
-    rows = -(-len(thresholds) // columns)
-    figure, axes = panels(columns, rows, width=max(4.2, 2.1 * columns + 0.6), height=2.5 * rows + 0.8)
-    finite = quality[np.isfinite(quality)]
-    reach = [published[each.k] for each in thresholds if each.k in published]
-    x_limits = _limits([*similarity, *reach], 0.04)
-    y_limits = _limits([*(finite if finite.size else (0.0, 1.0)), alpha], 0.06)
-    for index, each in enumerate(thresholds):
-        panel = axes[index // columns][index % columns]
-        panel.scatter(similarity, quality[:, index], s=12, color=BLUE, alpha=0.65, linewidths=0)
-        panel.axhline(alpha, color=INK, linestyle="--", linewidth=1.0)
-        panel.set(xlim=x_limits, ylim=y_limits)
-        threshold = "none"
-        if each.min_similarity is not None:
-            panel.axvline(each.min_similarity, color=VERMILION)
-            threshold = f"{each.min_similarity:.3f}"
-        if each.k in published:
-            at_axis = panel.get_xaxis_transform()
-            panel.plot(published[each.k], 0.02, "^", transform=at_axis, color=GREY, markersize=7, clip_on=False)
-        panel.set_title(f"K = {each.k}: {threshold}")
-        if index % columns == 0:
-            panel.set_ylabel("Quality / full run's")
-        if index >= len(thresholds) - columns:
-            panel.set_xlabel("Similarity")
-    for index in range(len(thresholds), rows * columns):
-        axes[index // columns][index % columns].set_visible(False)
-    handles = [
-        Line2D([], [], color=BLUE, marker="o", markersize=4, linestyle="", label="pair"),
-        Line2D([], [], color=INK, linestyle="--", linewidth=1.0, label=f"α = {alpha:g}"),
-        Line2D([], [], color=VERMILION, label="threshold measured here"),
-    ]
-    if reach:
-        handles.append(Line2D([], [], color=GREY, marker="^", linestyle="", label=f"{found.paper}'s threshold"))
-    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
-    if found.warning:
-        figure.suptitle(found.warning, fontsize=8.5, color=VERMILION)
-    return figure
-
-
-def _limits(values: Sequence[float], margin: float) -> tuple[float, float]:
-    air = margin * (max(values) - min(values)) + 1e-3
-    return min(values) - air, max(values) + air

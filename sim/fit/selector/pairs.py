@@ -72,15 +72,15 @@ def _spread(
     similarity = np.round((double @ double.T)[later, earlier], DECIMALS)
     order = rng.permutation(len(later))
     stratum = np.clip((similarity[order] * STRATA).astype(np.int64), 0, STRATA - 1)
-    waiting = [iter(order[stratum == each].tolist()) for each in reversed(range(STRATA))]
+    waiting = [iter(order[stratum == number].tolist()) for number in reversed(range(STRATA))]
     used: set[int] = set()
     while waiting:
         left = []
         for candidates in waiting:
-            for found in candidates:
-                if int(later[found]) not in used:
+            for pair in candidates:
+                if int(later[pair]) not in used:
                     left.append(candidates)
-                    used.add(int(later[found]))
-                    yield int(rows[later[found]]), int(rows[earlier[found]]), float(similarity[found])
+                    used.add(int(later[pair]))
+                    yield int(rows[later[pair]]), int(rows[earlier[pair]]), float(similarity[pair])
                     break
         waiting = left

@@ -40,15 +40,15 @@ def lowest_similarity(similarity: Floats, quality: Floats, alpha: float, *, rule
             ``mean``: their mean counts.
         strict: quality must exceed alpha (Algorithm 2), not just reach it (MoDM, equation 5).
     """
-    found = None
+    lowest = None
     for level in np.unique(similarity)[::-1]:
         above = quality[similarity >= level]
         reached = float(above.min() if rule == "all" else above.mean())
         if reached > alpha or (reached == alpha and not strict):
-            found = float(level)
+            lowest = float(level)
         elif rule == "all":
             break
-    return found
+    return lowest
 
 
 def thresholds(
@@ -62,7 +62,7 @@ def thresholds(
         similarity: (n,).
         quality: share of the full run's score, (n, len(ks)).
     """
-    found: list[Threshold] = []
+    rising: list[Threshold] = []
     highest = -np.inf
     for column, k in enumerate(ks):
         unraised = lowest_similarity(similarity, quality[:, column], alpha, rule=rule, strict=strict)
@@ -70,5 +70,5 @@ def thresholds(
         above = quality[similarity >= highest, column]
         worst, mean = (float(above.min()), float(above.mean())) if len(above) else (np.nan, np.nan)
         min_similarity = float(highest) if np.isfinite(highest) else None
-        found.append(Threshold(k, min_similarity, unraised, len(above), worst, mean))
-    return found
+        rising.append(Threshold(k, min_similarity, unraised, len(above), worst, mean))
+    return rising

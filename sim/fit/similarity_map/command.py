@@ -21,9 +21,9 @@ from mezzotint.sim.papers.scorecard.targets import load_targets
 from mezzotint.sim.run.config.build import build
 from mezzotint.traces.encoders.embeddings import Encoder, embed
 from mezzotint.traces.similarity.cached import CachedSearch
-from mezzotint.traces.similarity.neighbours import FILES, Neighbours, cached_neighbours
+from mezzotint.traces.similarity.neighbours import cached_neighbours
 from mezzotint.traces.similarity.similarities import TextToText
-from mezzotint.traces.table.trace import Trace, make, read
+from mezzotint.traces.table.trace import Trace, read
 
 MAX_FLOOR = 0.95
 """Floors are lower, so that five points fit between one and 1."""
@@ -77,9 +77,9 @@ def similarity_map(
 
     def best_fit(floors: Sequence[float]) -> Fit:
         for replays in _replay_all(requests, embedding, floors, tried_floors[0]):
-            fits.append(each := fit(replays, published))
-            limits = ", ".join(f"{limit:g}" for limit in each.limits)
-            print(f"floor {each.floor:g}: misfit {each.misfit:.1f} with {limits} for K = 10 to 25", flush=True)
+            fits.append(best := fit(replays, published))
+            limits = ", ".join(f"{limit:g}" for limit in best.limits)
+            print(f"floor {best.floor:g}: misfit {best.misfit:.1f} with {limits} for K = 10 to 25", flush=True)
         return min(fits, key=lambda fit: (fit.misfit, fit.floor))
 
     best = best_fit(tried_floors).floor
@@ -107,12 +107,8 @@ def _replay_all(trace: Trace, encoder: Encoder, floors: Sequence[float], min_flo
     """Replay the trace through all caches, floor by floor; ``min_floor`` is the lowest floor of the whole fit."""
     similarity = TextToText()
     similarity.bind(embed(trace, encoder), np.random.default_rng(0))
-    kept = cached_neighbours(
-        similarity, len(trace), min_floor, CachedSearch().max_neighbours, f"{trace.digest} {encoder.name}"
-    )
-    known = Neighbours(
-        *(np.array(getattr(kept, name)) for name in FILES)
-    )  # read at random, which is slow in a memory-mapped file
+    max_neighbours = CachedSearch().max_neighbours
+    known = cached_neighbours(similarity, len(trace), min_floor, max_neighbours, f"{trace.digest} {encoder.name}")
     caches = [*((size, 0) for size in SIZES), (SIZES[-1], PRELOAD)]  # Table 3's, and the preloaded one of Figure 15
     with tqdm(total=len(floors) * len(caches), desc="replay", unit="cache", disable=None) as bar:
         for floor in floors:
@@ -120,7 +116,7 @@ def _replay_all(trace: Trace, encoder: Encoder, floors: Sequence[float], min_flo
             for prompts, preload in caches:
                 replays.append(replay(known, similarity, floor, prompts, preload))
                 bar.update()
-            hits = tuple(np.sort(each[~np.isnan(each)]) for each in replays)
+            hits = tuple(np.sort(served[~np.isnan(served)]) for served in replays)
             yield CacheReplays(floor, hits, tuple(map(len, replays)))
 
 
@@ -128,14 +124,12 @@ def _head(path: Path, rows: int) -> Trace:
     trace = read(path)
     if len(trace) <= PRELOAD:
         raise ConfigError(f"{path}: found {len(trace)} requests, expected more than the {PRELOAD:,} preloaded ones")
-    if len(trace) <= rows:
-        return trace
-    return make(trace.table.slice(0, rows), name=trace.name, source=trace.source, notes=trace.notes)
+    return trace.head(rows)
 
 
 def _floors(given: str) -> list[float]:
     try:
-        floors = sorted({float(each) for each in given.split(",")})
+        floors = sorted({float(floor) for floor in given.split(",")})
     except ValueError:
         floors = [1.0]
     if not 0 < floors[0] <= floors[-1] < MAX_FLOOR:

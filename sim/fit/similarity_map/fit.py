@@ -91,15 +91,15 @@ def predictions(above: Floats) -> Floats:
 def published_values(targets: Mapping[str, Sequence[Target]]) -> list[PublishedValue]:
     """Return the numbers to fit. Raises ConfigError if one of them is not of role fit."""
     known = {target.id: target for target in targets["nirvana"]}
-    found = []
+    rows = []
     for target in (known[name] for name in ("N07-fifo", "N08-fifo", "N04a", "N04b")):
         if target.role != "fit":
             raise ConfigError(f"targets: {target.id} has role {target.role}, expected fit; the map may use no other")
         allowed = target.tolerance or {}
-        for place, value in enumerate(target.values):
-            name = target.id if len(target.values) == 1 else f"{target.id}, {NAMES[place]}"
-            found.append(PublishedValue(name, value, allowed["abs"] if "abs" in allowed else allowed["rel"] * value))
-    return found
+        for index, value in enumerate(target.values):
+            name = target.id if len(target.values) == 1 else f"{target.id}, {NAMES[index]}"
+            rows.append(PublishedValue(name, value, allowed["abs"] if "abs" in allowed else allowed["rel"] * value))
+    return rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,14 +128,14 @@ def fit(replays: CacheReplays, published: Sequence[PublishedValue]) -> Fit:
     paper, tolerance = (np.array([getattr(row, name) for row in published]) for name in ("paper", "tolerance"))
     misfits = np.concatenate(
         [
-            np.square((predictions(above[:, some].swapaxes(0, 1)) - paper) / tolerance).sum(axis=1)
-            for some in np.array_split(choices, max(1, len(choices) // 50_000))
+            np.square((predictions(above[:, part].swapaxes(0, 1)) - paper) / tolerance).sum(axis=1)
+            for part in np.array_split(choices, max(1, len(choices) // 50_000))
         ]
     )
     near = choices[misfits <= misfits.min() * (1 + EQUAL)]
-    own = np.column_stack((np.full(len(near), replays.floor), grid[near[:, 1:] - 1], np.ones(len(near))))
-    slopes = np.diff(own, axis=1) / np.diff(CLIP)
-    limits = own[np.square(np.diff(slopes, axis=1)).sum(axis=1).argmin(), 1:-1].round(6).tolist()
+    points = np.column_stack((np.full(len(near), replays.floor), grid[near[:, 1:] - 1], np.ones(len(near))))
+    slopes = np.diff(points, axis=1) / np.diff(CLIP)
+    limits = points[np.square(np.diff(slopes, axis=1)).sum(axis=1).argmin(), 1:-1].round(6).tolist()
     ours = replays.predicted(limits)
     return Fit(replays.floor, tuple(limits), misfit(ours, published), ours)
 

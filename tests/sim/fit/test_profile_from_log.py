@@ -3,14 +3,15 @@
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from mezzotint.backends.profile import read
 from mezzotint.sim.cli import main
-from mezzotint.sim.fit.profile.cells import Cell, cells, longest, split, windows
+from mezzotint.sim.fit.profile.cells import Cell, judge_windows, longest, measure_cells, split
 from mezzotint.sim.fit.profile.command import backend
 from mezzotint.sim.fit.profile.fit import MIN_SCATTER, fit
-from mezzotint.sim.fit.profile.observed import Observed, first_arrival, observed
+from mezzotint.sim.fit.profile.observed import first_arrival, observe, period
 from mezzotint.traces.table.trace import Trace, make, write
 
 SIZES = ((512, 512), (512, 768), (1024, 512), (1024, 1024))
@@ -35,8 +36,8 @@ def service(requests: int = 40_000, slow: float = 0.0) -> Trace:
     return make(columns, name="service", source="a law", notes=notes)
 
 
-def fitted_cells(seen: Observed, later: Observed) -> list[Cell]:
-    return cells(later, backend(fit(seen, gpu="g", model="m", source="s")), "m", 100)
+def fitted_cells(seen: pd.DataFrame, later: pd.DataFrame) -> list[Cell]:
+    return measure_cells(later, backend(fit(seen, gpu="g", model="m", source="s")), "m", 100)
 
 
 def test_fit_predicts_held_out_mean_and_slowest_tenth(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -52,50 +53,40 @@ def test_fit_predicts_held_out_mean_and_slowest_tenth(tmp_path: Path, capsys: py
     assert page.count("| within |") == 16
 
 
-def test_held_out_requests_arrive_after_all_training_requests() -> None:
-    training, held_out = split(observed(service(2_000)))
-    assert (len(training), len(held_out)) == (1_600, 400)
-    assert training.arrival_s.max() < held_out.arrival_s.min()
-
-
 def test_service_that_became_faster_is_fitted_on_later_requests() -> None:
     """A fit on the whole log pools both laws and mispredicts the last fifth."""
-    training, held_out = split(observed(service(slow=0.4)))
+    training, held_out = split(observe(service(slow=0.4)))
 
-    def check(seen: Observed, later: Observed) -> list[Cell]:
-        assert later.arrival_s.max() < held_out.arrival_s.min()  # the window is chosen without the held-out requests
+    def check(seen: pd.DataFrame, later: pd.DataFrame) -> list[Cell]:
+        assert (
+            later["arrival_s"].max() < held_out["arrival_s"].min()
+        )  # the window is chosen without the held-out requests
         return fitted_cells(seen, later)
 
-    window = longest(windows(training, check))
+    window = longest(judge_windows(training, check))
     assert 0.4 * 40_000 <= window.start <= 0.5 * 40_000
     pooled, recent = (fitted_cells(training[start:], held_out) for start in (0, window.start))
     assert sum(cell.is_within_tolerance for cell in pooled) <= 4
     assert sum(cell.is_within_tolerance for cell in recent) == len(recent) == 16
 
 
-def test_unchanged_service_keeps_the_longest_window_within_noise() -> None:
-    training, _ = split(observed(service()))
-    assert longest(windows(training, fitted_cells)).start <= 0.2 * len(training)
-
-
 def test_short_log_is_fitted_whole() -> None:
-    training, held_out = split(observed(service(2)))
-    assert (len(training), len(held_out)) == (1, 1)
-    assert longest(windows(training, lambda seen, later: [])).start == 0
-    training, _ = split(observed(service(300)))
-    assert longest(windows(training, lambda seen, later: [])).start == 0
+    for requests in (2, 300):
+        training, held_out = split(observe(service(requests)))
+        assert training["arrival_s"].max() < held_out["arrival_s"].min()
+        assert longest(judge_windows(training, lambda seen, later: [])).start == 0
 
 
 def test_trace_without_a_first_arrival_reports_hours() -> None:
     trace = service(7_201)
-    assert observed(trace).period(first_arrival(trace)) == "2022-08-09 12:00 to 2022-08-09 14:00"
+    assert period(observe(trace), first_arrival(trace)) == "2022-08-09 12:00 to 2022-08-09 14:00"
     for notes in ({}, {"first_arrival": "noon"}, {"first_arrival": 5}):
         plain = make(trace.table, name="t", source="s", notes=notes)
-        assert observed(plain).period(first_arrival(plain)) == "hours 0.0 to 2.0 of the trace"
+        assert period(observe(plain), first_arrival(plain)) == "hours 0.0 to 2.0 of the trace"
 
 
 def test_fit_recovers_the_planted_law() -> None:
-    fitted, _ = split(observed(service()))
+    fitted, _ = split(observe(service()))
     profile = fit(fitted, gpu="g", model="m", source="a law")
     assert profile.basis == "measured"
     for point in profile.step:
@@ -111,21 +102,11 @@ def test_trace_without_service_times_is_refused(tmp_path: Path, capsys: pytest.C
     assert "0 of 1 requests have a size, steps and seconds" in capsys.readouterr().err
 
 
-def test_run_serves_the_sizes_of_the_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = write(service(300), tmp_path / "t.parquet").path
-    words = ["cluster=sd-beta", "models=sd-v1", "trace=file", f"trace.path={path}", "shapes=trace", "arrivals=trace"]
-    assert main(["run", *words, f"run.dir={tmp_path / 'out'}"]) == 0
-    import pyarrow.parquet as pq
-
-    took = pq.read_table(tmp_path / "out" / "requests.parquet").to_pandas()
-    alike = took[(took.width == 512) & (took.height == 512) & (took.steps == 50)]
-    assert (alike.denoise_s + alike.decode_s).nunique() == len(alike)
-
-
-def seen(*groups: tuple[int, int, int, float]) -> Observed:
+def seen(*groups: tuple[int, int, int, float]) -> pd.DataFrame:
     """Build ``count`` requests for each width, number of steps and service time."""
-    width, steps, seconds = (np.repeat([each[at] for each in groups], [each[0] for each in groups]) for at in (1, 2, 3))
-    return Observed(np.arange(len(width), dtype=float), width, np.ones_like(width), steps, seconds, np.ones_like(width))
+    rows = np.repeat(np.array(groups)[:, 1:], [group[0] for group in groups], axis=0)
+    table = pd.DataFrame(rows, columns=["width", "steps", "seconds"]).astype({"width": int, "steps": int})
+    return table.assign(arrival_s=0.0, height=1, frames=1, pixels=table["width"])
 
 
 def test_fixed_seconds_are_fitted_on_sizes_with_several_step_counts() -> None:
@@ -153,26 +134,3 @@ def test_every_scatter_group_has_enough_similar_requests() -> None:
     once = fit(equal, gpu="g", model="m", source="s").scatter
     assert once is not None
     assert [around.seconds for around in once.around] == [1.2]  # five digits cannot distinguish it from the next value
-
-
-def test_profile_is_written_to_a_new_folder_without_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write(service(2_000), tmp_path / "t.parquet")
-    words = ["calibrate", "log", str(tmp_path / "t.parquet"), "--gpu", "g", "--model", "m", "--least", "10", "-o"]
-    for folder in (tmp_path / "new" / "out", tmp_path):
-        assert main([*words, str(folder)]) == 0
-        assert capsys.readouterr().out.splitlines()[-1] == str(folder / "g_m.yaml")
-    assert [path.name for path in (tmp_path / "new" / "out").iterdir()] == ["g_m.yaml"]
-
-
-def test_unreadable_or_unwritable_path_is_refused_and_leaves_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "file").touch()
-    write(service(300), tmp_path / "t.parquet")
-    words = ["calibrate", "log", "--gpu", "g", "--model", "m", str(tmp_path / "t.parquet"), "-o"]
-    assert main([*words, str(tmp_path / "file")]) == 2
-    assert f"{tmp_path / 'file'}: cannot be used (File exists); name another folder" in capsys.readouterr().err
-    assert main([*words, str(tmp_path), "--page", str(tmp_path / "nowhere" / "page.md")]) == 2
-    assert f"the folder {tmp_path / 'nowhere'} does not exist" in capsys.readouterr().err
-    assert main([*words[:-2], str(tmp_path / "no.parquet"), "-o", str(tmp_path / "new")]) == 2
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "t.parquet"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,9 +27,7 @@ from mezzotint.sim.core.errors import ConfigError  # noqa: E402
 from mezzotint.sim.fit.selector import live  # noqa: E402
 from mezzotint.sim.fit.selector.journal import Scores  # noqa: E402
 from mezzotint.sim.fit.selector.options import Options  # noqa: E402
-from mezzotint.sim.fit.selector.page import SelectorCalibration, draw  # noqa: E402
 from mezzotint.sim.fit.selector.pairs import Pair  # noqa: E402
-from mezzotint.sim.fit.selector.rule import Threshold  # noqa: E402
 from mezzotint.sim.run.commands import run_command  # noqa: E402
 from mezzotint.sim.run.config.build import build  # noqa: E402
 from mezzotint.traces.error import TraceError  # noqa: E402
@@ -62,7 +59,7 @@ class Planted:
             raise KeyboardInterrupt
         self.seen.append((pair.query, pair.cached))
         scores = {k: 30 * self.quality(pair.similarity, k) for k in (5, 10, 15, 20, 25)}
-        return Scores(pair.similarity, 30.0, scores)
+        return Scores(similarity=pair.similarity, full=30.0, by_k=scores)
 
 
 def falls_with_k(similarity: float, k: int) -> float:
@@ -94,22 +91,9 @@ def test_planted_crossing_becomes_the_written_threshold(tmp_path: Path, plant: A
         np.testing.assert_allclose(rows["quality"], [falls_with_k(s, k) for s in rows["similarity"]])
         assert built.skip(limit) == max(other for other, low in built.thresholds.items() if low <= limit)
     assert (built.of_steps, built.strict) == (50, False)
-    head = (tmp_path / "selector" / "measured.yaml").read_text()
-    for part in ("random weights", "sdxl (tiny", "ssim", "alpha = 0.9", "60 of trace synthetic", "date: 20", "device:"):
-        assert part in head
-    page = (tmp_path / "selector.md").read_text()
-    assert "mean nothing" in page
-    assert "NIRVANA" in page
-    assert (tmp_path / "selector.png").read_bytes().startswith(b"\x89PNG")
-    assert capsys.readouterr().out.split() == [
-        str(tmp_path / name)
-        for name in (
-            "selector/measured.yaml",
-            "pairs.parquet",
-            "selector.png",
-            "selector.md",
-        )
-    ]
+    assert "random weights" in (tmp_path / "selector.md").read_text()
+    files = ("pairs.parquet", "selector/measured.yaml", "selector.md")
+    assert capsys.readouterr().out.split() == [str(tmp_path / name) for name in files]
 
 
 @pytest.mark.parametrize("small", [(), ("--refine-family", "sana", "--refine-scale", "tiny")])
@@ -128,7 +112,6 @@ def test_run_takes_the_written_thresholds_unchanged(tmp_path: Path, plant: Any, 
     assert set(written["thresholds"]) == {5, 10}
     if small:
         assert ran["similarity"] == {"_target_": "mezzotint.traces.similarity.similarities.TextToText"}
-        assert "reaches alpha = 0.95" in (tmp_path / "selector.md").read_text()
     else:
         assert ran["cache"]["latents_at"] == [5, 10]
 
@@ -156,6 +139,11 @@ def test_no_pair_is_measured_twice(tmp_path: Path, plant: Any, capsys: Any) -> N
     other = plant(Planted(falls_with_k))
     calibrate(tmp_path, "--pairs", "3", "--steps", "40")
     assert len(other.seen) == 3
+    plant(Planted(falls_with_k))
+    calibrate(tmp_path / "whole", "--pairs", "25", "--alpha", "0.5", "--rule", "mean")
+    calibrate(tmp_path, "--pairs", "25", "--alpha", "0.5", "--rule", "mean")
+    for name in ("selector/measured.yaml", "pairs.parquet", "selector.md"):
+        assert (tmp_path / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
 
 def test_nan_score_is_journaled_and_not_measured_again(tmp_path: Path, plant: Any) -> None:
@@ -165,26 +153,12 @@ def test_nan_score_is_journaled_and_not_measured_again(tmp_path: Path, plant: An
         assert len(planted.seen) == measured
 
 
-def test_interrupted_calibration_ends_with_the_same_bytes(tmp_path: Path, plant: Any) -> None:
-    plant(Planted(falls_with_k, stop_after=4))
-    with pytest.raises(KeyboardInterrupt):
-        calibrate(tmp_path / "a", "--pairs", "10")
-    for folder in ("a", "b"):
-        plant(Planted(falls_with_k))
-        calibrate(tmp_path / folder, "--pairs", "10")
-    for name in ("selector/measured.yaml", "pairs.parquet", "selector.md"):
-        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
-
-
 def test_insufficient_k_is_left_out_and_no_stale_table_stays(tmp_path: Path, plant: Any) -> None:
     plant(Planted(lambda similarity, k: 1.0 if k == 5 else 0.0))
     calibrate(tmp_path, "--pairs", "8")
-    head = (tmp_path / "selector" / "measured.yaml").read_text()
-    assert "left out because no similarity of the pairs sufficed: K = 10, 15, 20, 25" in head
-    assert set(yaml.safe_load(head)["thresholds"]) == {5}
+    assert set(yaml.safe_load((tmp_path / "selector" / "measured.yaml").read_text())["thresholds"]) == {5}
     with pytest.raises(ConfigError, match=r"K = 5.*lower --alpha"):
         calibrate(tmp_path, "--pairs", "8", "--alpha", "1")
-    assert "none suffices" in (tmp_path / "selector.md").read_text()
     assert not list(tmp_path.glob("s*/*.yaml"))
 
 
@@ -222,7 +196,6 @@ def test_refinement_on_another_family_is_scored_by_clipscore(tmp_path: Path) -> 
     assert table["quality"][~positive].isna().all()
     line = json.loads((tmp_path / "journal.jsonl").read_text().splitlines()[0])
     assert line["conditions"]["small"]["family"] == "sana"
-    assert "refined by: sana" in (tmp_path / "selector.md").read_text()
 
 
 @pytest.mark.parametrize(
@@ -252,55 +225,8 @@ def test_invalid_selector_option_is_refused(tmp_path: Path, words: str, refused:
 def test_malformed_journal_line_is_named(tmp_path: Path, plant: Any) -> None:
     plant(Planted(falls_with_k))
     (tmp_path / "journal.jsonl").write_text('{"query": 1}\n')
-    with pytest.raises(BackendError, match=r"journal.jsonl: line 1: conditions: .*name another folder with -o"):
+    with pytest.raises(BackendError, match=r"journal.jsonl: line 1: .*name another folder with -o"):
         calibrate(tmp_path, "--pairs", "2")
-
-
-@pytest.mark.parametrize(
-    ("given", "size"),
-    [
-        ({"family": "sdxl", "scale": "tiny"}, (128, 128)),
-        ({"family": "sd15"}, (512, 512)),
-        ({"family": "flux"}, (1024, 1024)),
-        ({"family": "flux", "pixels": "640"}, (640, 640)),
-        ({"family": "sd15", "pixels": "640x384"}, (640, 384)),
-    ],
-)
-def test_default_size_is_the_training_size_of_the_family(given: dict[str, Any], size: tuple[int, int]) -> None:
-    assert Options(output=Path("unused"), **given).size == size
-
-
-def test_larger_k_with_a_lower_threshold_is_raised(tmp_path: Path, plant: Any) -> None:
-    """K = 5 needs a similarity and K = 10 needs none: both get that of K = 5. Weights that are not random give no
-    warning."""
-    plant(Planted(lambda similarity, k: 1.0 if k == 10 else falls_with_k(similarity, 25)))
-    assert calibrate(tmp_path, "--pairs", "40", "--ks", "5,10", "--weights", str(tmp_path), "--alpha", "0.5") == 0
-    text = (tmp_path / "selector" / "measured.yaml").read_text()
-    limits = yaml.safe_load(text)["thresholds"]
-    assert limits[5] == limits[10]
-    page = (tmp_path / "selector.md").read_text()
-    assert f"| 5 | {limits[5]:.4f} |" in page
-    assert f"| 10 | {limits[10]:.4f} (raised) |" in page
-    assert "mean nothing" not in page + text
-    assert "WARNING" not in text
-
-
-def test_panels_of_many_k_fill_rows_without_an_empty_panel() -> None:
-    similarity = np.linspace(0.1, 0.9, 9)
-    limits = [Threshold(k, None if k == 7 else k / 10, None, 3, 0.5, 0.5) for k in range(1, 8)]
-    quality = np.tile(similarity[:, None], 7)
-    options = Options(output=Path("unused"), family="sdxl", weights="folder", share=0.5)
-    found = SelectorCalibration(options, {}, [], [], similarity, quality, limits, {1: 0.3})
-    figure = draw(found)
-    assert len(figure.axes) == 10
-    shown = [panel for panel in figure.axes if panel.get_visible()]
-    titles = [panel.get_title(loc="left") for panel in shown]
-    assert titles == [*(f"K = {k}: {k / 10:.3f}" for k in range(1, 7)), "K = 7: none"]
-    assert [panel.get_ylabel() != "" for panel in shown] == [True, *[False] * 4, True, False]
-    assert [panel.get_xlabel() != "" for panel in shown] == [*[False] * 2, *[True] * 5]  # the lowest of each column
-    assert figure.get_suptitle() == ""
-    random = replace(found, options=replace(options, weights="random"), published={})
-    assert draw(random).get_suptitle().startswith("random weights")
 
 
 def test_metric_loads_weights_only_if_it_needs_them(tmp_path: Path) -> None:
@@ -314,11 +240,3 @@ def test_metric_loads_weights_only_if_it_needs_them(tmp_path: Path) -> None:
     hub = live.metric(asked(metric="pickscore", allow_hub=True), None)
     assert isinstance(hub, PickScore)
     assert (hub.clip.weights, hub.clip.tokenizer) == (PICKSCORE, PICKSCORE_TOKENIZER)
-
-
-def test_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "mezzotint.sim.fit.selector.command.find_spec", lambda name: None if name == "torchmetrics" else True
-    )
-    with pytest.raises(BackendError, match="needs torchmetrics; install with: pip install 'accelerate>="):
-        calibrate(tmp_path)

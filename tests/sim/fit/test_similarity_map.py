@@ -135,29 +135,17 @@ def test_written_similarity_map_can_be_used_by_a_run(
     assert residuals.to_clip(min(written["at"])) == 0.65
 
 
-def test_without_a_check_trace_no_values_are_shown_beside(
+def test_short_trace_is_refused_before_work(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A single floor leaves no alternative to try; a short trace may be read whole."""
     monkeypatch.setattr("mezzotint.sim.fit.similarity_map.command.PRELOAD", 100)
-    trace = write(Synthetic(requests=200, history=0).load(np.random.default_rng(3)), tmp_path / "t.parquet")
-    out = tmp_path / "new" / "scale"
-    words = ["calibrate", "similarity-map", "--trace", str(trace.path), "--floors", "0.5", "-o", str(out / "s.yaml")]
-    assert main(words) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert [line for line in lines if "misfit" in line] == lines[:1]
-    text = (out / "s.yaml").read_text(encoding="utf-8")
-    assert main([*words[:-1], str(tmp_path / "other")]) == 0
-    assert (tmp_path / "other" / "ngram.yaml").read_text(encoding="utf-8") == text
-    capsys.readouterr()
-    written = yaml.safe_load(text)
-    assert "shown" not in text
-    assert "on 200 requests of synthetic" in written["source"]
-    assert lines[1].endswith(f"ours {written['fitted'][0]['ours']:.3f}")
-    short = write(Synthetic(requests=100, history=0).load(np.random.default_rng(3)), tmp_path / "short.parquet")
-    assert main([*words[:3], str(short.path), *words[4:]]) == 2
-    assert "short.parquet: found 100 requests, expected more than the 100 preloaded ones" in capsys.readouterr().err
-    assert main([*words[:3], str(short.path), *words[4:-1], str(tmp_path / "never" / "s.yaml")]) == 2
+    words = ["calibrate", "similarity-map", "--trace", str(tmp_path / "t"), "--floors", "0.5"]
+    write(Synthetic(requests=200, history=0).load(np.random.default_rng(3)), tmp_path / "t")
+    assert main([*words, "-o", str(tmp_path / "new" / "scale" / "s.yaml")]) == 0
+    assert "shown" not in yaml.safe_load((tmp_path / "new" / "scale" / "s.yaml").read_text())
+    write(Synthetic(requests=100, history=0).load(np.random.default_rng(3)), tmp_path / "t")
+    assert main([*words, "-o", str(tmp_path / "never" / "s.yaml")]) == 2
+    assert "found 100 requests, expected more than the 100 preloaded ones" in capsys.readouterr().err
     assert not (tmp_path / "never").exists()
 
 

@@ -93,6 +93,15 @@ def durations(panel: Axes, low_s: float, high_s: float, label: str) -> None:
     panel.set_xlabel(label)
 
 
+def ages(
+    panel: Axes, series: Series[npt.NDArray[Any]], label: str, share_label: str, title: str, longest_s: float = 0.0
+) -> None:
+    """Draw the share of the durations (n,), seconds, that are at most x."""
+    durations(panel, 1.0, max(longest_s, rising(panel, series)), label)
+    shares(panel, share_label)
+    panel.set_title(title)
+
+
 def logarithmic(panel: Axes, which: str, *, percent: bool = False) -> None:
     """Set a logarithmic axis ("x" or "y") with plain numbers; call it once everything is drawn."""
     axis = panel.xaxis if which == "x" else panel.yaxis

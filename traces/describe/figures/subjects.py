@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import cycle, zip_longest
+from functools import partial
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,13 @@ from matplotlib.lines import Line2D
 from mezzotint.figures.palette import COLOURS, house_style, panels
 from mezzotint.figures.save import save_png
 from mezzotint.files.atomic import atomic_files
-from mezzotint.traces.describe.figures import arrivals, prompts, request_mix, users
+from mezzotint.traces.describe.figures import arrivals, prompts, request_mix
 from mezzotint.traces.describe.figures.axes import Look
 from mezzotint.traces.describe.prompts.survival import EPS
 from mezzotint.traces.describe.statistics import TraceStatistics
 from mezzotint.traces.error import TraceError
+
+Panel = Callable[[Axes, Any], None]
 
 WIDTH, HEIGHT = 3.7, 3.3
 """Of a panel, inches."""
@@ -32,54 +35,53 @@ class Subject:
 
     name: str
     statistic: Callable[[TraceStatistics], Any]
-    panels: tuple[Callable[[Axes, Any], None], ...]
+    panels: tuple[Panel, ...]
 
 
 SUBJECTS = (
     Subject(
-        "arrivals", lambda found: found.arrivals if found.arrivals and found.arrivals.gap_s.any() else None,
+        "arrivals", lambda trace: trace.arrivals if trace.arrivals and trace.arrivals.gap_s.any() else None,
         (arrivals.rate, arrivals.gaps, arrivals.dispersion, arrivals.day, arrivals.variation),
     ),
-    Subject("users", lambda found: found.users, (users.activity,)),
+    Subject("users", lambda trace: trace.users, (arrivals.activity,)),
     Subject(
-        "sessions", lambda found: found.users if found.timed else None,
-        (users.session_length, users.session_gap),
+        "sessions", lambda trace: trace.users if trace.timed else None, (arrivals.session_length, arrivals.session_gap)
     ),
-    Subject("repeats", lambda found: found.repeats, (prompts.frequency, prompts.repeat_age)),
+    Subject("repeats", lambda trace: trace.repeats, (prompts.frequency, prompts.repeat_age)),
     Subject(
-        "mix", lambda found: found.mix if any(found.mix.values()) else None,
+        "mix", lambda trace: trace.mix if any(trace.mix.values()) else None,
         (
-            request_mix.values("sizes", "Sizes", "Width × height (pixels)"),
-            request_mix.values("steps", "Steps", "Denoising steps"),
-            request_mix.values("images", "Images per request", "Images"),
+            partial(request_mix.values, what="sizes", title="Sizes", label="Width × height (pixels)"),
+            partial(request_mix.values, what="steps", title="Steps", label="Denoising steps"),
+            partial(request_mix.values, what="images", title="Images per request", label="Images"),
         ),
     ),
     Subject(
-        "add_ons", lambda found: found.popularity if any(found.popularity.values()) else None,
+        "add_ons", lambda trace: trace.popularity if any(trace.popularity.values()) else None,
         (
-            request_mix.calls("base_model"), request_mix.calls("controlnets"), request_mix.calls("loras"),
-            request_mix.per_request("controlnets"), request_mix.per_request("loras"),
+            *(partial(request_mix.calls, what=what) for what in request_mix.NAMES),
+            *(partial(request_mix.per_request, what=what) for what in ("controlnets", "loras")),
         ),
     ),
-    Subject("nearest", lambda found: found.nearest, (prompts.similarity, prompts.lag, prompts.age)),
-    Subject("coverage", lambda found: found.coverage, (prompts.others, prompts.recent)),
-    Subject("likeness", lambda found: found.prompt_similarity, (prompts.groups, prompts.users)),
-    Subject("survival", lambda found: found.survival, tuple(prompts.clusters(eps) for eps in reversed(EPS))),
-    Subject("hit_age", lambda found: found.nearest if found.timed else None, (prompts.hit_age,)),
+    Subject("nearest", lambda trace: trace.nearest, (prompts.similarity, prompts.lag, prompts.age)),
+    Subject("coverage", lambda trace: trace.coverage, (prompts.others, prompts.recent)),
+    Subject("likeness", lambda trace: trace.prompt_similarity, (prompts.groups, prompts.users)),
+    Subject(
+        "survival", lambda trace: trace.survival, tuple(partial(prompts.clusters, eps=eps) for eps in reversed(EPS))
+    ),
+    Subject("hit_age", lambda trace: trace.nearest if trace.timed else None, (prompts.hit_age,)),
 )  # fmt: skip
 """All figures, in the order of the statistics."""
 
 
-@house_style()
 def draw(subject: Subject, traces: Sequence[TraceStatistics]) -> Figure | None:
     """Draw all panels of a subject, the traces on the same axes; None if no trace has the statistic."""
-    return _laid_out([(panel, series) for panel in subject.panels if (series := _series(subject, traces))], traces)
+    return _lay_out([(subject, panel) for panel in subject.panels], traces)
 
 
-@house_style()
 def overview(traces: Sequence[TraceStatistics]) -> Figure | None:
     """Draw the first panel of every subject that a trace has; None if there is none."""
-    return _laid_out([(one.panels[0], series) for one in SUBJECTS if (series := _series(one, traces))], traces)
+    return _lay_out([(subject, subject.panels[0]) for subject in SUBJECTS], traces)
 
 
 def check_folder(folder: Path) -> None:
@@ -111,24 +113,22 @@ def _series(subject: Subject, traces: Sequence[TraceStatistics]) -> list[tuple[L
     return [(Look(label, colour, place, len(parts)), part) for place, (label, colour, part) in enumerate(parts)]
 
 
-def _label(found: TraceStatistics) -> str:
-    return " ".join(found.trace.name.split())[:40].lstrip("_") or "unnamed"
+def _label(trace: TraceStatistics) -> str:
+    return " ".join(trace.trace.name.split())[:40].lstrip("_") or "unnamed"
 
 
-def _laid_out(
-    drawn: Sequence[tuple[Callable[[Axes, Any], None], Any]], traces: Sequence[TraceStatistics]
-) -> Figure | None:
+@house_style()
+def _lay_out(chosen: Sequence[tuple[Subject, Panel]], traces: Sequence[TraceStatistics]) -> Figure | None:
+    drawn = [(panel, series) for subject, panel in chosen if (series := _series(subject, traces))]
     if not drawn:
         return None
     columns = {4: 2, 7: 4, 8: 4}.get(len(drawn), min(len(drawn), 4 if len(drawn) > 9 else 3))
     rows = -(-len(drawn) // columns)
     figure, axes = panels(columns, rows, width=WIDTH * columns + 0.4, height=HEIGHT * rows + 0.5, share_y=False)
-    for panel, part in zip_longest(axes.flat, drawn):
-        if part is None:
-            panel.set_axis_off()
-        else:
-            draw_panel, series = part
-            draw_panel(panel, series)
+    for axis, (panel, series) in zip(axes.flat, drawn, strict=False):
+        panel(axis, series)
+    for axis in axes.flat[len(drawn) :]:
+        axis.set_axis_off()
     handles = [
         Line2D([], [], color=colour, linewidth=2.5, label=f"{_label(one)}, {len(one.trace):,} requests")
         for colour, one in zip(cycle(COLOURS), traces, strict=False)

@@ -4,12 +4,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import gammaln
 
-Floats = npt.NDArray[np.float64]
-Indices = npt.NDArray[np.int64]
-Vectors = npt.NDArray[np.float32]
+from mezzotint.traces.describe.arrays import Floats, Indices, Vectors
+
 Shares = dict[int, dict[float, float]]
 
 POOLS = (30, 100, 300, 1_000, 3_000, 10_000, 30_000)
@@ -50,11 +48,11 @@ class Coverage:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the shares and their intervals, JSON-able."""
-        found: dict[str, Any] = {"looked_up": self.queries}
-        for name in ("others", "recent", "others_half", "recent_half"):
-            shares: Shares = getattr(self, name)
-            found[name] = {str(size): {f"{limit:g}": x for limit, x in row.items()} for size, row in shares.items()}
-        return found
+        tables = {name: getattr(self, name) for name in ("others", "recent", "others_half", "recent_half")}
+        return {"looked_up": self.queries} | {
+            name: {str(size): {f"{limit:g}": share for limit, share in row.items()} for size, row in shares.items()}
+            for name, shares in tables.items()
+        }
 
 
 def coverage(vectors: Vectors, user: Indices) -> Coverage | None:
@@ -75,13 +73,9 @@ def coverage(vectors: Vectors, user: Indices) -> Coverage | None:
     rng = np.random.default_rng(0)
     query = np.sort(rng.choice(known, min(QUERIES, len(known)), replace=False))
     pool = np.sort(rng.permutation(count)[:POOLED])
-    others = np.full((len(query), len(POOLS), len(LIMITS)), np.nan)
-    recent = np.full((len(query), len(RECENT), len(LIMITS)), np.nan)
-    for start in range(0, len(query), BLOCK):
-        block = query[start : start + BLOCK]
-        part = slice(start, start + len(block))
-        others[part] = _others(vectors, user, block, pool)
-        recent[part] = _recent(vectors, block)
+    blocks = [query[start : start + BLOCK] for start in range(0, len(query), BLOCK)]
+    others = np.concatenate([_others(vectors, user, block, pool) for block in blocks])
+    recent = np.concatenate([_recent(vectors, block) for block in blocks])
     cluster = np.where(user[query] >= 0, user[query], user.max() + 1 + query)
     shares, half = clustered_shares(POOLS, others, cluster)
     late, late_half = clustered_shares(RECENT, recent, cluster)
@@ -112,7 +106,7 @@ def _others(vectors: Vectors, user: Indices, block: Indices, pool: Indices) -> F
 
 def _recent(vectors: Vectors, block: Indices) -> Floats:
     """Return 1 where the last 300, 3,000... rows have a similar prompt, (b, sizes, limits); NaN for fewer rows."""
-    found = np.full((len(block), len(RECENT), len(LIMITS)), np.nan)
+    hits = np.full((len(block), len(RECENT), len(LIMITS)), np.nan)
     first = max(0, int(block[0]) - max(RECENT))
     rows = np.arange(first, block[-1])
     products = vectors[block] @ vectors[first : block[-1]].T
@@ -120,11 +114,11 @@ def _recent(vectors: Vectors, block: Indices) -> Floats:
         inside = (rows < block[:, None]) & (rows >= block[:, None] - size)
         enough = block >= size
         best = np.where(inside[enough], products[enough], -np.inf).max(1, initial=-np.inf)
-        found[enough, column] = best[:, None] > np.array(LIMITS)
-    return found
+        hits[enough, column] = best[:, None] > np.array(LIMITS)
+    return hits
 
 
-def clustered_shares(sizes: tuple[int, ...], found: Floats, cluster: Indices) -> tuple[Shares, Shares]:
+def clustered_shares(sizes: tuple[int, ...], hits: Floats, cluster: Indices) -> tuple[Shares, Shares]:
     """Return means over the requests and half their intervals, by size and limit.
 
     A size is left out if a request has fewer rows before it, so that all sizes compare the same requests. Requests of
@@ -135,12 +129,12 @@ def clustered_shares(sizes: tuple[int, ...], found: Floats, cluster: Indices) ->
     shares: Shares = {}
     half: Shares = {}
     for column, size in enumerate(sizes):
-        if np.isnan(found[:, column]).any():
+        if np.isnan(hits[:, column]).any():
             continue
-        mean = found[:, column].mean(0)
+        mean = hits[:, column].mean(0)
         sums = np.zeros((users, len(LIMITS)))
-        np.add.at(sums, which, found[:, column] - mean)
-        error = np.sqrt((sums**2).sum(0) * users / max(users - 1, 1)) / len(found)
+        np.add.at(sums, which, hits[:, column] - mean)
+        error = np.sqrt((sums**2).sum(0) * users / max(users - 1, 1)) / len(hits)
         shares[size] = dict(zip(LIMITS, mean.tolist(), strict=True))
         half[size] = dict(zip(LIMITS, (CONFIDENCE * error).tolist(), strict=True))
     return shares, half

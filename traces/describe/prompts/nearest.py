@@ -4,16 +4,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from tqdm import tqdm
 
-from mezzotint.traces.describe.text import quantiles
+from mezzotint.traces.describe.arrays import Flags, Floats, Indices, Vectors, mean, quantiles
 from mezzotint.traces.encoders.embeddings import Encoder, embed
 from mezzotint.traces.table.trace import Trace
-
-Floats = npt.NDArray[np.float64]
-Indices = npt.NDArray[np.int64]
-Vectors = npt.NDArray[np.float32]
 
 EXACT = 20_000
 """Rows of a trace up to which every request is looked up."""
@@ -60,21 +55,34 @@ class Nearest:
     row: Indices
     similarity: Floats
     age_s: Floats | None
-    same_user: npt.NDArray[np.bool_]
+    same_user: Flags
     cached_similarity: Floats
     cached_age_s: Floats | None
     sampled: bool
 
+    @property
+    def hits(self) -> Flags:
+        """True for each request whose nearest earlier prompt is above the lowest of `THRESHOLDS`, (m,)."""
+        return self.similarity > THRESHOLDS[0]
+
+    @property
+    def lags(self) -> Indices:
+        """Requests between each hit and its nearest earlier prompt, (hits,)."""
+        return (self.query - self.row)[self.hits]
+
+    @property
+    def hit_ages_s(self) -> Floats | None:
+        """Age of the nearest earlier prompt of each hit, (hits,); None without times."""
+        return None if self.age_s is None else self.age_s[self.hits]
+
+    @property
+    def cached_hit_ages_s(self) -> Floats | None:
+        """Age of each hit among the last `CACHE` rows, (hits,); None without times."""
+        return None if self.cached_age_s is None else self.cached_age_s[self.cached_similarity > THRESHOLDS[0]]
+
     def to_dict(self) -> dict[str, Any]:
         """Return the statistics, JSON-able; ages and lags are of hits above the lowest of `THRESHOLDS`."""
-        hit = self.similarity > THRESHOLDS[0]
-        cached = self.cached_similarity > THRESHOLDS[0]
-        lag = (self.query - self.row)[hit]
-        ages = young = None
-        if self.age_s is not None and hit.any():
-            ages = quantiles(self.age_s[hit], AGES)
-        if self.cached_age_s is not None and cached.any():
-            young = float((self.cached_age_s[cached] <= YOUNG_S).mean())
+        ages_s, cached_s = self.hit_ages_s, self.cached_hit_ages_s
         return {
             "encoder": self.encoder,
             "looked_up": len(self.query),
@@ -82,20 +90,17 @@ class Nearest:
             "among_rows_from": self.first,
             "quantiles": quantiles(self.similarity, LEVELS),
             "share_above": {f"{limit:g}": float((self.similarity > limit).mean()) for limit in THRESHOLDS},
-            "identical_share": float((self.similarity > 0.99999).mean()),
             "same_user_share": float(self.same_user.mean()),
-            "hits_same_user_share": float(self.same_user[hit].mean()) if hit.any() else None,
-            "lag_quantiles": quantiles(lag, AGES) if hit.any() else None,
-            "age_quantiles_s": ages,
+            "hits_same_user_share": mean(self.same_user[self.hits]),
+            "lag_quantiles": quantiles(self.lags, AGES),
+            "age_quantiles_s": None if ages_s is None else quantiles(ages_s, AGES),
             "cache": CACHE,
-            "cache_hit_rate": float(cached.mean()),
-            "cache_hits_young_share": young,
+            "cache_hit_rate": float((self.cached_similarity > THRESHOLDS[0]).mean()),
+            "cache_hits_young_share": None if cached_s is None else mean(cached_s <= YOUNG_S),
         }
 
 
-def nearest(
-    trace: Trace, user: Indices, encoder: Encoder, *, timed: bool = True, progress: bool = False
-) -> Nearest | None:
+def nearest(trace: Trace, user: Indices, encoder: Encoder, *, timed: bool, progress: bool) -> Nearest | None:
     """Look up the nearest earlier prompts by exact search; None for a trace of few rows.
 
     `EXACT` and `SAMPLE` decide which requests are looked up.
@@ -119,7 +124,7 @@ def nearest(
         first, vectors = 0, embed(trace, encoder, progress=progress)
         query = np.arange(int(count * WARM), count)
     (row, cached), (similarity, cached_similarity) = _search(vectors, query - first, progress)
-    row, cached, arrival_s = row + first, cached + first, trace.arrival_s
+    row, arrival_s = row + first, trace.arrival_s
     return Nearest(
         encoder=encoder.name,
         vectors=vectors,
@@ -130,7 +135,7 @@ def nearest(
         age_s=arrival_s[query] - arrival_s[row] if timed else None,
         same_user=(user[query] == user[row]) & (user[query] >= 0),
         cached_similarity=cached_similarity,
-        cached_age_s=arrival_s[query] - arrival_s[cached] if timed else None,
+        cached_age_s=arrival_s[query] - arrival_s[cached + first] if timed else None,
         sampled=sampled,
     )
 

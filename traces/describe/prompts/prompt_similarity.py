@@ -4,15 +4,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from mezzotint.traces.describe.text import quantiles
-
-Floats = npt.NDArray[np.float64]
-Indices = npt.NDArray[np.int64]
-
-HOUR_S = 3600.0
-"""Length of a session: NIRVANA cuts a user's prompts by the hour (section 3)."""
+from mezzotint.traces.describe.arrays import HOUR_S, Flags, Floats, Indices, Vectors, quantiles
 
 PAIRS = 20_000
 OTHER_USERS = 100
@@ -38,16 +31,13 @@ class PromptSimilarity:
         """Return the statistics, JSON-able."""
         found: dict[str, Any] = {"session": "one hour of a user", **dict.fromkeys(self.pairs)}
         for group, values in self.pairs.items():
-            if len(values):
-                spread = {"mean": float(values.mean()), "std": float(values.std())}
-                found[group] = {"pairs": len(values), **spread, **quantiles(values, (25, 50, 75, 99))}
+            if levels := quantiles(values, (25, 50, 75, 99)):
+                found[group] = {"pairs": len(values), "mean": values.mean(), "std": values.std(), **levels}
         return {**found, "users_compared": len(self.intra)}
 
 
-def prompt_similarity(
-    vectors: npt.NDArray[np.float32], user: Indices, arrival_s: Floats | None
-) -> PromptSimilarity | None:
-    """Compare random pairs of n prompts; None if no user is known.
+def prompt_similarity(vectors: Vectors, user: Indices, arrival_s: Floats | None) -> PromptSimilarity | None:
+    """Compare random pairs of n prompts; None if no user is known. A session is an hour of a user (NIRVANA, section 3).
 
     Args:
         vectors: (n, dim) unit embeddings.
@@ -82,7 +72,7 @@ def prompt_similarity(
     return PromptSimilarity(pairs=dict(zip(GROUPS, groups, strict=True)), intra=intra, inter=inter)
 
 
-def _by_user(place: Indices, own: Floats, same_session: npt.NDArray[np.bool_], users: int) -> tuple[Floats, Floats]:
+def _by_user(place: Indices, own: Floats, same_session: Flags, users: int) -> tuple[Floats, Floats]:
     means = []
     for chosen in (same_session, ~same_session):
         many = np.bincount(place[chosen], minlength=users)

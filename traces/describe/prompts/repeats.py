@@ -4,11 +4,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
-Floats = npt.NDArray[np.float64]
-Indices = npt.NDArray[np.int64]
+from mezzotint.traces.describe.arrays import Floats, Indices
 
 
 @dataclass(frozen=True, slots=True)

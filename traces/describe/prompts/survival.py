@@ -5,13 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from tqdm import tqdm
 
+from mezzotint.traces.describe.arrays import Floats, Indices, Vectors
 from mezzotint.traces.encoders.embeddings import Encoder
 from mezzotint.traces.table.trace import Trace
-
-Floats = npt.NDArray[np.float64]
 
 DAY_S = 86_400.0
 DAYS = 18
@@ -76,7 +74,7 @@ def survival(trace: Trace, encoder: Encoder, *, progress: bool = False) -> Survi
     texts = [prompts.take(rows).fill_null("").to_pylist() for rows in chosen]
     vectors = [encoder.encode(one, False) for one in texts]
     left: dict[tuple[float, int], list[float]] = {(eps, top): [] for eps in EPS for top in TOP}
-    centres: dict[tuple[float, int], npt.NDArray[np.float32]] = {}
+    centres: dict[tuple[float, int], Vectors] = {}
     for here in tqdm(vectors, "cluster", disable=not progress, unit="day"):
         distance = np.clip(1.0 - here @ here.T, 0.0, 2.0)
         for eps in EPS:
@@ -93,7 +91,7 @@ def survival(trace: Trace, encoder: Encoder, *, progress: bool = False) -> Survi
     return Survival(days=tuple(range(2, len(chosen) + 1)), left=shares, per_day=max(map(len, chosen)))
 
 
-def _popular(label: npt.NDArray[np.int64], percent: int) -> npt.NDArray[np.int64]:
+def _popular(label: Indices, percent: int) -> Indices:
     """Return the largest `percent` of the clusters."""
     sizes = np.bincount(label[label >= 0])
     if not len(sizes):
@@ -102,7 +100,7 @@ def _popular(label: npt.NDArray[np.int64], percent: int) -> npt.NDArray[np.int64
     return np.flatnonzero(sizes >= np.sort(sizes)[-count])
 
 
-def _most_frequent(rows: npt.NDArray[np.int64], texts: list[str]) -> int:
+def _most_frequent(rows: Indices, texts: list[str]) -> int:
     """Return the row of the most frequent prompt among `rows`, the earliest of ties."""
     counts = Counter(texts[row] for row in rows)
     return int(max(rows, key=lambda row: (counts[texts[row]], -row)))
