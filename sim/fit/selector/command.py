@@ -36,7 +36,7 @@ def selector(**given: Any) -> None:
 
     Raises:
         ConfigError, TraceError, BackendError: the options cannot be used, or no similarity suffices at any K. In the
-            second case the page is written and says why.
+            second case the figure and the page are written and say why.
     """
     options = Options(**given)
     # torch takes seconds to import, and is not in the base install

@@ -1,4 +1,4 @@
-"""Output files of a selector calibration: YAML for a run, a table of the pairs, and a page."""
+"""Output files of a selector calibration: YAML for a run, a table of the pairs, a figure and a page."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,8 +7,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from mezzotint.figures.page import render
+from mezzotint.figures.palette import BLUE, GREY, INK, VERMILION, house_style, panels
+from mezzotint.figures.save import save_png
 from mezzotint.files.atomic import atomic_files, check_ours, output_folder
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.fit.selector.journal import Scores
@@ -17,7 +21,8 @@ from mezzotint.sim.fit.selector.pairs import Pair
 from mezzotint.sim.fit.selector.rule import Floats, Threshold
 
 SELECTOR = "selector/measured.yaml"
-PAIRS, PAGE = "pairs.parquet", "selector.md"
+PAIRS, FIGURE, PAGE = "pairs.parquet", "selector.png", "selector.md"
+COLUMNS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,13 +99,14 @@ def publish(calibration: SelectorCalibration, folder: Path) -> list[Path]:
     check_ours(folder / PAGE, ConfigError, "a page of calibrate selector", b"# How many steps")
     output_folder((folder / SELECTOR).parent, ConfigError)
     templates = {**({SELECTOR: "measured.yaml.jinja"} if calibration.min_similarities else {}), PAGE: "page.md.jinja"}
-    files = [folder / name for name in (PAIRS, *templates)]
+    files = [folder / name for name in (PAIRS, FIGURE, *templates)]
     gone = [] if calibration.min_similarities else [folder / SELECTOR]
-    with atomic_files(files, ConfigError, gone) as (pairs, *texts):
+    with atomic_files(files, ConfigError, gone) as (pairs, image, *texts):
         with pairs.open("wb") as file:
             pq.write_table(_table(calibration), file)
+        save_png(draw(calibration), image)
         for temporary, template in zip(texts, templates.values(), strict=True):
-            text = render("mezzotint.sim.fit.selector", template, calibration=calibration)
+            text = render("mezzotint.sim.fit.selector", template, calibration=calibration, figure=FIGURE)
             temporary.write_text(text, encoding="utf-8")
     return files
 
@@ -123,3 +129,50 @@ def _table(calibration: SelectorCalibration) -> pa.Table:
             "quality": pa.array(calibration.quality.reshape(-1), from_pandas=True),
         }
     )
+
+
+@house_style()
+def draw(calibration: SelectorCalibration) -> Figure:
+    """Draw quality against similarity in a panel for each K, with alpha and the thresholds."""
+    similarity, quality, thresholds = calibration.similarity, calibration.quality, calibration.thresholds
+    alpha, published = calibration.options.alpha, calibration.published
+    columns = min(COLUMNS, len(thresholds))
+    rows = -(-len(thresholds) // columns)
+    figure, axes = panels(columns, rows, width=max(4.2, 2.1 * columns + 0.6), height=2.5 * rows + 0.8)
+    finite = quality[np.isfinite(quality)]
+    reach = [published[threshold.k] for threshold in thresholds if threshold.k in published]
+    limits = {
+        "xlim": _limits([*similarity, *reach], 0.04),
+        "ylim": _limits([*(finite if finite.size else (0.0, 1.0)), alpha], 0.06),
+    }
+    for panel, threshold, qualities in zip(axes.flat, thresholds, quality.T, strict=False):
+        panel.scatter(similarity, qualities, s=12, color=BLUE, alpha=0.65, linewidths=0)
+        panel.axhline(alpha, color=INK, linestyle="--", linewidth=1.0)
+        measured = "none"
+        if threshold.min_similarity is not None:
+            panel.axvline(threshold.min_similarity, color=VERMILION)
+            measured = f"{threshold.min_similarity:.3f}"
+        if threshold.k in published:
+            at_axis = panel.get_xaxis_transform()
+            panel.plot(published[threshold.k], 0.02, "^", transform=at_axis, color=GREY, markersize=7, clip_on=False)
+        panel.set(**limits, title=f"K = {threshold.k}: {measured}")
+    for panel in axes.flat[len(thresholds) :]:
+        panel.set_visible(False)
+    figure.supxlabel("Similarity")
+    figure.supylabel("Quality / full run's")
+    handles = [
+        Line2D([], [], color=BLUE, marker="o", markersize=4, linestyle="", label="pair"),
+        Line2D([], [], color=INK, linestyle="--", linewidth=1.0, label=f"α = {alpha:g}"),
+        Line2D([], [], color=VERMILION, label="threshold measured here"),
+    ]
+    if reach:
+        handles.append(Line2D([], [], color=GREY, marker="^", linestyle="", label=f"{calibration.paper}'s threshold"))
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
+    if calibration.warning:
+        figure.suptitle(calibration.warning, fontsize=8.5, color=VERMILION)
+    return figure
+
+
+def _limits(values: Sequence[float], margin: float) -> tuple[float, float]:
+    air = margin * (max(values) - min(values)) + 1e-3
+    return min(values) - air, max(values) + air

@@ -92,7 +92,7 @@ def test_planted_crossing_becomes_the_written_threshold(tmp_path: Path, plant: A
         assert built.skip(limit) == max(other for other, low in built.thresholds.items() if low <= limit)
     assert (built.of_steps, built.strict) == (50, False)
     assert "random weights" in (tmp_path / "selector.md").read_text()
-    files = ("pairs.parquet", "selector/measured.yaml", "selector.md")
+    files = ("pairs.parquet", "selector.png", "selector/measured.yaml", "selector.md")
     assert capsys.readouterr().out.split() == [str(tmp_path / name) for name in files]
 
 
