@@ -11,7 +11,7 @@ from omegaconf.errors import OmegaConfBaseException
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.run.config.compose import OURS
 from mezzotint.sim.run.config.compose import composed as compose
-from mezzotint.sim.run.config.points import points, sweep_config
+from mezzotint.sim.run.config.points import points
 
 Config = dict[str, Any]
 
@@ -43,7 +43,7 @@ def sweep(experiment: str, overrides: Sequence[str] = ()) -> list[Point]:
     """
     chosen = [f"experiment={experiment}", *overrides]
     try:
-        jobs = [[word.split("=", 1) for word in job] for job in points(chosen, sweep_config(chosen, OURS), OURS)]
+        jobs = [[word.split("=", 1) for word in job] for job in points(chosen, OURS).overrides]
     except (ConfigError, HydraException, OmegaConfBaseException):
         return [Point(experiment, {}, tuple(chosen))]
     given = [word.partition("=")[0] for word in chosen]
