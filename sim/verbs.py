@@ -7,7 +7,7 @@ imported after the configuration was checked, so that an error need not wait for
 import sys
 import time
 from collections import ChainMap, Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -45,9 +45,6 @@ from mezzotint.sim.run.sweep_folder import claimed_sweep
 Ended = tuple[Literal["done", "kept", "failed"], str]
 """How a point of a sweep ended, and its line; ``kept`` is a run from before this command."""
 
-Task = Callable[[dict[str, Any], Path, str], Ended]
-"""Runs a point: its configuration, its folder and its overrides."""
-
 VALIDATE = ("backend=live", "cluster=local", "trace.requests=40", "arrivals.rate_rpm=60")
 """Default overrides of a validation."""
 
@@ -83,7 +80,7 @@ def run(
             print(OmegaConf.to_yaml(composed(words, files), resolve=resolve), end="")
             return 0
         if multirun:
-            return sweep(point, words, files)
+            return sweep(words, files)
         config = composed(words, files)
         plain = resolved(config)
         folder = Path(check(plain).run.dir)
@@ -99,7 +96,6 @@ def run(
 
 def validate(
     overrides: Overrides = None,
-    multirun: Annotated[bool, typer.Option("--multirun", "-m", help="one validation for each combination")] = False,
     config_dir: ConfigDir = None,
     config_path: ConfigPath = None,
     config_name: ConfigName = "config",
@@ -118,18 +114,21 @@ def validate(
     # Another trace or other arrivals bring their own length or rate.
     defaults = [word for word in VALIDATE if chosen.isdisjoint({word.partition("=")[0], word.partition(".")[0]})]
     words = arranged([*defaults, *(overrides or [])])
-    files = files_of(config_dir, config_path, config_name)
     with named(plugin or []):
-        if multirun:
-            return sweep(validation, words, files)
-        config = composed(words, files)
+        config = composed(words, files_of(config_dir, config_path, config_name))
         plain = resolved(config)
-        print(_validated(plain, Path(check(plain).run.dir), fresh=is_dated(config), progress=True))
+        folder = Path(check(plain).run.dir)
+        check_place(folder)
+        for part in ("live", "simulated"):
+            check_folder(folder / part)
+        from mezzotint.sim.report.validation import validate
+
+        print(validate(plain, unclaimed(folder) if is_dated(config) else folder, progress=True))
         return 0
 
 
-def sweep(task: Task, words: Sequence[str], files: Files) -> int:
-    """Run ``task`` on all points of a sweep. Returns the exit status: 2 if a point failed.
+def sweep(words: Sequence[str], files: Files) -> int:
+    """Simulate all points of a sweep. Returns the exit status: 2 if a point failed.
 
     Raises:
         ConfigError: there is no point, or one cannot be composed; no point has run then.
@@ -137,12 +136,12 @@ def sweep(task: Task, words: Sequence[str], files: Files) -> int:
     overrides = OverridesParser.create().parse_overrides(list(words))
     run_dir = next((each.value() for each in reversed(overrides) if each.key_or_group == "run.dir"), None)
     text = run_dir.text if isinstance(run_dir, QuotedString) else run_dir
-    if run_dir is not None and (not isinstance(text, str) or "${" in text):  # a folder for each point: none to claim
-        return USAGE_ERROR if _launch(task, words, files)["failed"] else 0
+    if run_dir is not None and (not isinstance(text, str) or "${" in text):
+        raise ConfigError(f"run.dir: found {run_dir} beside -m, expected one folder; the points are numbered in it")
     folder = Path(text or unclaimed(Path(f"results/runs/{time.strftime('%Y-%m-%d_%H-%M-%S')}_sweep")))
     command = [word for word in words if not (word.startswith("run.dir=") or of_hydra(word))]
     with claimed_sweep(folder, ["-m", *command, *files.options()]) as claim:
-        ended = _launch(task, [*words, *([] if text else [f"run.dir={folder}"])], files, folder, claim)
+        ended = _run_points([*words, *([] if text else [f"run.dir={folder}"])], files, folder, claim)
         from mezzotint.sim.metrics.run_files import read_summaries
 
         summaries = read_summaries(folder)
@@ -161,37 +160,29 @@ def sweep(task: Task, words: Sequence[str], files: Files) -> int:
     return USAGE_ERROR if missing else 0
 
 
-def _launch(
-    task: Task, words: Sequence[str], files: Files, folder: Path | None = None, claim: Path = Path()
-) -> Counter[str]:
+def _run_points(words: Sequence[str], files: Files, folder: Path, claim: Path) -> Counter[str]:
     """Compose all points of a sweep, run them, and print their lines as they end, those of failed points as errors.
 
     A bar counts the points if standard error is a terminal. An OSError on printing is raised after the last point.
 
     Args:
-        folder: the sweep's; None if each point has one of its own.
+        folder: the sweep's.
         claim: a folder that goes with the command, so that workers on other machines end.
 
     Returns:
         The number of points that are done, kept and failed.
     """
     found = points(words, files)
-    configs = [composed([*(word for word in words if of_hydra(word)), *point], files) for point in found.overrides]
-    for config in configs[1:]:
-        str(configs[0].run.dir)  # its date is that of all points
-        OmegaConf.copy_cache(configs[0], config)
     calls = [
-        partial(_run_point, task, config, number, [word.lstrip("+") for word in point], folder)
-        for number, (point, config) in enumerate(zip(found.overrides, configs, strict=True))
+        partial(_run_point, composed([*filter(of_hydra, words), *point], files), point, folder / str(number))
+        for number, point in enumerate(found.overrides)
     ]
     ended, unwritten = Counter[str](), list[OSError]()
     run = run_calls(calls, found.jobs, found.launcher, in_order=False, options=found.options, folder=claim)
     # Worker processes inherit our path, and would search the working directory before it.
     with (
         env_override({"PYTHONSAFEPATH": "1"}),
-        tqdm(
-            total=len(calls), unit="run", desc=None if folder is None else folder.name, disable=not sys.stderr.isatty()
-        ) as bar,
+        tqdm(total=len(calls), unit="run", desc=folder.name, disable=not sys.stderr.isatty()) as bar,
         closing(run) as outcomes,
     ):
         for end, line in outcomes:
@@ -232,43 +223,22 @@ def _warn_of_different_work(folder: Path, summaries: Mapping[str, Mapping[str, A
         )
 
 
-def _run_point(task: Task, config: DictConfig, number: int, words: Sequence[str], sweep_folder: Path | None) -> Ended:
-    """Run one point of a sweep, here or in a worker process; return how it ended, and its line."""
+def _run_point(config: DictConfig, overrides: Sequence[str], folder: Path) -> Ended:
+    """Run one point of a sweep, here or in a worker process."""
+    from mezzotint.sim.run.simulate import simulated
+
     setup_globals()  # registers Hydra's resolvers
-    words = [word for word in words if not word.startswith("run.dir=")]
-    folder = Path(sweep_folder or "", str(number))
+    words = [word.lstrip("+") for word in overrides if not word.startswith("run.dir=")]
     try:
         plain = resolved(config)
-        if sweep_folder is None:
-            folder = Path(plain["run"]["dir"]) / str(number)
-        return task(plain, folder, " ".join(word for word in words if not word.startswith("system=")))
+        check(plain)  # before the folder is claimed, which may be named after the system
+        summary, folder, kept = simulated(plain, folder, keep=True)
+        besides_system = " ".join(word for word in words if not word.startswith("system="))
+        return "kept" if kept else "done", _result_line(summary, plain, folder, besides_system)
     except Exception as error:
         if not is_refused(error):
             raise
         return "failed", refusal(error, f"{folder} ({' '.join(words)}): ")
-
-
-def point(plain: dict[str, Any], folder: Path, overrides: str) -> Ended:
-    """Simulate one point of a sweep; ``overrides`` tell it from others, besides its system."""
-    from mezzotint.sim.run.simulate import simulated
-
-    check(plain)  # before the folder is claimed, which may be named after the system
-    summary, folder, kept = simulated(plain, folder, keep=True)
-    return "kept" if kept else "done", _result_line(summary, plain, folder, overrides)
-
-
-def validation(plain: dict[str, Any], folder: Path, _: str) -> Ended:
-    """Validate one point of a sweep."""
-    return "done", _validated(plain, folder)
-
-
-def _validated(plain: dict[str, Any], folder: Path, *, fresh: bool = False, progress: bool = False) -> str:
-    from mezzotint.sim.report.validation import validate
-
-    check_place(folder)
-    for part in ("live", "simulated"):
-        check_folder(folder / part)
-    return validate(plain, unclaimed(folder) if fresh else folder, progress=progress)
 
 
 def _result_line(summary: dict[str, Any], plain: dict[str, Any], folder: Path, overrides: str = "") -> str:

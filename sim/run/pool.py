@@ -13,11 +13,10 @@ import traceback
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Generic, Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 from mezzotint.extras import remedy
 from mezzotint.sim.core.errors import ConfigError
@@ -101,10 +100,10 @@ def run_calls(
     with lost_workers():
         tasks = _on_ray(options or {}) if launcher == "ray" else _as_jobs(launcher, options or {}, folder)
         with tasks as submit:
-            for outcome in _outcomes(calls, jobs, submit, in_order):
-                if outcome.error is not None:
-                    raise outcome.error
-                yield outcome.value
+            for value, error in _outcomes(calls, jobs, submit, in_order):
+                if error is not None:
+                    raise error
+                yield value
 
 
 def check_launcher(launcher: str, key: str) -> None:
@@ -166,7 +165,7 @@ def lost_workers() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        names = {each.__name__ for each in type(error).__mro__}
+        names = {kind.__name__ for kind in type(error).__mro__}
         if names & LOST:
             raise BrokenProcessPool(str(error)) from error
         for name in names & REFUSING.keys():
@@ -179,28 +178,18 @@ def _first_line(error: Exception) -> str:
     return next(iter(str(error).strip().splitlines()), type(error).__name__)[:200]
 
 
-@dataclass(frozen=True, slots=True)
-class _Outcome(Generic[T]):
-    """The result or the error of a call; Ray and submitit would turn an error into text."""
-
-    value: Any = None
-    error: Exception | None = None
+Outcome = tuple[Any, Exception | None]
+"""The result or the error of a call; Ray and submitit would turn an error into text."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Attempt(Generic[T]):
-    """A call that returns its error, and whose process ends without the file ``alive``, if one is named."""
-
-    call: Callable[[], T]
-    alive: Path | None = None
-
-    def __call__(self) -> _Outcome[T]:
-        try:
-            with ending_without(self.alive):
-                return _Outcome(self.call())
-        except Exception as error:
-            error.add_note(traceback.format_exc())  # which is lost on the way to the driver
-            return _Outcome(error=error)
+def _attempt(call: Callable[[], Any], alive: Path | None = None) -> Outcome:
+    """Return the outcome of ``call``. The process ends without the file ``alive``, if one is named."""
+    try:
+        with ending_without(alive):
+            return call(), None
+    except Exception as error:
+        error.add_note(traceback.format_exc())  # which is lost on the way to the driver
+        return None, error
 
 
 class _Task(Protocol):
@@ -220,11 +209,11 @@ def _on_ray(options: Mapping[str, Any]) -> Iterator[Submit]:
     import ray
 
     join_ray()
-    attempt = ray.remote(**{"num_cpus": 1, **options})(_attempted)
+    attempt = ray.remote(**{"num_cpus": 1, **options})(_attempt)
     references: list[Any] = []
 
     def submit(call: Callable[[], Any]) -> _Task:
-        references.append(attempt.remote(_Attempt(call)))
+        references.append(attempt.remote(call))
         future: _Task = references[-1].future()
         return future
 
@@ -233,10 +222,6 @@ def _on_ray(options: Mapping[str, Any]) -> Iterator[Submit]:
     finally:
         for reference in references:
             ray.cancel(reference, force=True)  # a finished one is left alone
-
-
-def _attempted(attempt: _Attempt[T]) -> _Outcome[T]:
-    return attempt()
 
 
 @contextmanager
@@ -254,7 +239,7 @@ def _as_jobs(launcher: Launcher, options: Mapping[str, Any], folder: Path) -> It
             raise ConfigError(f"hydra.launcher: {_first_line(error)}; see submitit's documentation") from None
 
         def submit(call: Callable[[], Any]) -> _Task:
-            submitted.append(executor.submit(_Attempt(call, Path(files))))
+            submitted.append(executor.submit(_attempt, call, Path(files)))
             job: _Task = submitted[-1]
             return job
 
@@ -266,7 +251,7 @@ def _as_jobs(launcher: Launcher, options: Mapping[str, Any], folder: Path) -> It
                     job.cancel(check=False)  # processes of this machine end with the folder
 
 
-def _outcomes(calls: Sequence[Callable[[], T]], jobs: int, submit: Submit, in_order: bool) -> Iterator[_Outcome[T]]:
+def _outcomes(calls: Sequence[Callable[[], Any]], jobs: int, submit: Submit, in_order: bool) -> Iterator[Outcome]:
     """Submit ``calls`` so that ``jobs`` of them are under way, and yield their outcomes."""
     left, tasks = iter(calls), list[_Task]()
     while True:

@@ -95,19 +95,6 @@ def test_every_launcher_prints_the_same_sweep(launcher: str) -> None:
         assert errors[1:] == [*finished_before, failed]
 
 
-def test_sweep_can_have_a_folder_per_point(capsys: pytest.CaptureFixture[str]) -> None:
-    """No folder is claimed, and one point's error concerns no other."""
-    words = ["run", "-m", "trace.requests=5", "hydra.launcher.n_jobs=1", "models=sdxl"]
-    assert main([*words, "seed=3", "cluster=l20,mi210", "run.dir=of-${seed}"]) == 2
-    printed = capsys.readouterr()
-    assert printed.err.startswith("mezzotint: error: of-3/0 (")
-    assert "no profile of sdxl on l20" in printed.err
-    assert "Traceback" not in printed.err
-    assert "cluster=mi210): 5 of 5 requests completed" in printed.out
-    assert Path("of-3/1/summary.json").is_file()
-    assert not list(Path("of-3").glob(".*")), "no sweep of ours was begun in it"
-
-
 def test_internal_error_is_raised_with_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without its traceback only a message would ever be visible."""
 
@@ -259,6 +246,9 @@ def test_experiment_replays_a_user_trace() -> None:
             "-m: found no point to run in system=glob(zzz*) run.dir=out",
         ),
         (["run", "-m", "seed=1,2", "--cfg", "job"], "-m: found beside --cfg"),
+        (["run", "-m", "seed=1,2", "run.dir=of-${seed}"], "run.dir: found of-${seed} beside -m, expected one folder"),
+        (["run", "-m", "seed=1,2", "hydra.sweep.dir=out"], "hydra.sweep.dir: cannot be set"),
+        (["run", "-m", "seed=1,2", "hydra.launcher.timeout=3"], "joblib takes no such setting; it takes n_jobs"),
         (["trace", "synth", "--requests", "10", "-o", LONG], "File name too long"),
         (["run", f"--config-dir={LONG}"], "File name too long"),
         (["run", "é=1"], "é=1: cannot be read as KEY=VALUE"),

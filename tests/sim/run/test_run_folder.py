@@ -165,7 +165,7 @@ def test_name_of_a_system_cannot_lead_out_of_the_folder(
     """In the default folder, in one that refers to the name, and in that of a sweep."""
     (tmp_path / "one/two/three").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "one/two/three")
-    for words in ([], ["run.dir=results/${system.name}"], ["-m", "seed=1,2", "run.dir=results/${system.name}"]):
+    for words in ([], ["run.dir=results/${system.name}"], ["-m", "seed=1,2", "run.dir=sweep"]):
         assert main(["run", *SMALL, f'system.name="{name}"', *words]) == 2
         error = capsys.readouterr().err
         assert "system.name: " in error
