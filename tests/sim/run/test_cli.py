@@ -106,23 +106,6 @@ def test_internal_error_is_raised_with_its_traceback(monkeypatch: pytest.MonkeyP
         main(["run", "trace.requests=5", "run.dir=out"])
 
 
-def test_import_describe_run_report(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """From a published file to a page, with the four systems in the order of their mechanisms."""
-    assert main(["trace", "import", "diffusiondb", str(data / "diffusiondb/metadata_1k.csv"), "-o", "ddb.parquet"]) == 0
-    assert main(["trace", "describe", "ddb.parquet"]) == 0
-    assert "173" in capsys.readouterr().out
-    rate = {}
-    for system in ("vanilla", "pinecone", "nirvana", "modm-throughput"):
-        words = [f"system={system}", "trace=file", "trace.path=ddb.parquet", f"run.dir=runs/{system}"]
-        assert main(["run", *words, "arrivals=closed", "arrivals.outstanding=32"]) == 0
-        rate[system] = json.loads(Path("runs", system, "summary.json").read_text())["throughput_rpm"]
-    assert rate["vanilla"] < rate["nirvana"] < rate["modm-throughput"]
-    assert rate["vanilla"] < rate["pinecone"]
-    assert main(["report", "runs", "-o", "report.html"]) == 0
-    assert "report.html" in capsys.readouterr().out
-    assert Path("report.html").stat().st_size > 50_000
-
-
 POLICY = '''
 from dataclasses import dataclass, field
 
