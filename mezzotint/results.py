@@ -16,7 +16,7 @@ from mezzotint.sim.core.run_folder import CLUSTER, REQUESTS
 from mezzotint.sim.metrics.run_files import read_config, read_summary, run_folders
 from mezzotint.sim.run.config.compose import Files
 from mezzotint.sim.run.config.override import of_hydra
-from mezzotint.sim.run.config.points import points, sweep_config
+from mezzotint.sim.run.config.points import points
 from mezzotint.sim.run.sweep_folder import command_of
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ def _choices(folder: Path) -> dict[str, dict[str, Any]]:
     files = Files(groups, whole, options.get("config-name", "config"))
     words = [word for word in words if not (word.startswith("-") or of_hydra(word) or "${" in word)]
     try:
-        every = points(words, sweep_config(words, files), files)
+        every = points(words, files).overrides
     except (ConfigError, HydraException, OmegaConfBaseException):
         return {}
     pairs = ((word.lstrip("+~").partition("=") for word in point) for point in every)

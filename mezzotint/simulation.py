@@ -16,7 +16,6 @@ from mezzotint.sim.run.config.compose import Files, composed
 from mezzotint.sim.run.config.options import arranged, resolved
 from mezzotint.sim.run.config.plugins import named
 from mezzotint.sim.run.simulate import simulated
-from mezzotint.sim.verbs import point
 from mezzotint.sim.verbs import sweep as run_sweep
 
 if TYPE_CHECKING:
@@ -74,7 +73,7 @@ def sweep(
     temporary, place = _place(folder)
     words = [*overrides, *_overrides(keys), f"run.dir={place}", f"hydra.launcher.n_jobs={jobs}"]
     with named(list(plugins)), nullcontext() if progress else redirect_stdout(io.StringIO()):
-        if run_sweep(point, arranged(words), _files(config_dir)):
+        if run_sweep(arranged(words), _files(config_dir)):
             raise ConfigError(f"{place}: a point of the sweep failed; its message is above")
     return Sweep.of(place, temporary)
 

@@ -6,17 +6,19 @@ imported after the configuration was checked, so that an error need not wait for
 
 import sys
 import time
-from collections import ChainMap
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections import ChainMap, Counter
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
-from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import QuotedString
+from hydra.core.utils import env_override, setup_globals
 from omegaconf import DictConfig, OmegaConf
+from tqdm import tqdm
 
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.run_folder import check_folder, check_place, unclaimed
@@ -32,12 +34,16 @@ from mezzotint.sim.run.config.options import (
     is_dated,
     resolved,
 )
+from mezzotint.sim.run.config.override import of_hydra
 from mezzotint.sim.run.config.plugins import named
-from mezzotint.sim.run.config.points import launch, points, sweep_config
+from mezzotint.sim.run.config.points import points
 from mezzotint.sim.run.config.settings import check
+from mezzotint.sim.run.pool import run_calls
 from mezzotint.sim.run.refusal import USAGE_ERROR, is_refused, refusal, warn
-from mezzotint.sim.run.sweep_folder import claimed_sweep, counted, finished_points, is_claimed, mark
-from mezzotint.sim.run.termination import workers_end_with_us
+from mezzotint.sim.run.sweep_folder import claimed_sweep
+
+Ended = tuple[Literal["done", "kept", "failed"], str]
+"""How a point of a sweep ended, and its line; ``kept`` is a run from before this command."""
 
 VALIDATE = ("backend=live", "cluster=local", "trace.requests=40", "arrivals.rate_rpm=60")
 """Default overrides of a validation."""
@@ -74,7 +80,7 @@ def run(
             print(OmegaConf.to_yaml(composed(words, files), resolve=resolve), end="")
             return 0
         if multirun:
-            return sweep(point, words, files)
+            return sweep(words, files)
         config = composed(words, files)
         plain = resolved(config)
         folder = Path(check(plain).run.dir)
@@ -90,7 +96,6 @@ def run(
 
 def validate(
     overrides: Overrides = None,
-    multirun: Annotated[bool, typer.Option("--multirun", "-m", help="one validation for each combination")] = False,
     config_dir: ConfigDir = None,
     config_path: ConfigPath = None,
     config_name: ConfigName = "config",
@@ -109,18 +114,21 @@ def validate(
     # Another trace or other arrivals bring their own length or rate.
     defaults = [word for word in VALIDATE if chosen.isdisjoint({word.partition("=")[0], word.partition(".")[0]})]
     words = arranged([*defaults, *(overrides or [])])
-    files = files_of(config_dir, config_path, config_name)
     with named(plugin or []):
-        if multirun:
-            return sweep(validation, words, files)
-        config = composed(words, files)
+        config = composed(words, files_of(config_dir, config_path, config_name))
         plain = resolved(config)
-        print(_validated(plain, Path(check(plain).run.dir), fresh=is_dated(config), progress=True))
+        folder = Path(check(plain).run.dir)
+        check_place(folder)
+        for part in ("live", "simulated"):
+            check_folder(folder / part)
+        from mezzotint.sim.report.validation import validate
+
+        print(validate(plain, unclaimed(folder) if is_dated(config) else folder, progress=True))
         return 0
 
 
-def sweep(task: Callable[[DictConfig], None], words: Sequence[str], files: Files) -> int:
-    """Run ``task`` on all points of a sweep. Returns the exit status: 2 if a point failed.
+def sweep(words: Sequence[str], files: Files) -> int:
+    """Simulate all points of a sweep. Returns the exit status: 2 if a point failed.
 
     Raises:
         ConfigError: there is no point, or one cannot be composed; no point has run then.
@@ -129,13 +137,11 @@ def sweep(task: Callable[[DictConfig], None], words: Sequence[str], files: Files
     run_dir = next((each.value() for each in reversed(overrides) if each.key_or_group == "run.dir"), None)
     text = run_dir.text if isinstance(run_dir, QuotedString) else run_dir
     if run_dir is not None and (not isinstance(text, str) or "${" in text):
-        _launch(task, words, files)  # each point has a folder of its own: none to claim
-        return 0
+        raise ConfigError(f"run.dir: found {run_dir} beside -m, expected one folder; the points are numbered in it")
     folder = Path(text or unclaimed(Path(f"results/runs/{time.strftime('%Y-%m-%d_%H-%M-%S')}_sweep")))
-    command = [word for word in words if not word.startswith(("run.dir=", "hydra."))]
-    with claimed_sweep(folder, ["-m", *command, *files.options()]) as alive:
-        _launch(task, [*words, *([] if text else [f"run.dir={folder}"])], files, folder, alive)
-        ended = finished_points(folder)
+    command = [word for word in words if not (word.startswith("run.dir=") or of_hydra(word))]
+    with claimed_sweep(folder, ["-m", *command, *files.options()]) as claim:
+        ended = _run_points([*words, *([] if text else [f"run.dir={folder}"])], files, folder, claim)
         from mezzotint.sim.metrics.run_files import read_summaries
 
         summaries = read_summaries(folder)
@@ -154,26 +160,44 @@ def sweep(task: Callable[[DictConfig], None], words: Sequence[str], files: Files
     return USAGE_ERROR if missing else 0
 
 
-def _launch(
-    task: Callable[[DictConfig], None],
-    words: Sequence[str],
-    files: Files,
-    folder: Path | None = None,
-    alive: Path | None = None,
-) -> None:
-    """Compose all points of a sweep, then run them.
+def _run_points(words: Sequence[str], files: Files, folder: Path, claim: Path) -> Counter[str]:
+    """Compose all points of a sweep, run them, and print their lines as they end, those of failed points as errors.
+
+    A bar counts the points if standard error is a terminal. An OSError on printing is raised after the last point.
 
     Args:
-        folder: the sweep's, if it is claimed: lines are printed as points end.
-        alive: a file without which workers on other machines end.
+        folder: the sweep's.
+        claim: a folder that goes with the command, so that workers on other machines end.
+
+    Returns:
+        The number of points that are done, kept and failed.
     """
-    config = sweep_config(words, files)
-    every, launcher = points(words, config, files), list(config.hydra.overrides.hydra)
-    for each in every:
-        composed([*launcher, *each], files)  # as the launcher does, so that it finds the composition
-    workers_end_with_us()
-    with nullcontext() if folder is None else counted(folder, len(every)):
-        launch(task, config, every, files, alive)
+    found = points(words, files)
+    calls = [
+        partial(_run_point, composed([*filter(of_hydra, words), *point], files), point, folder / str(number))
+        for number, point in enumerate(found.overrides)
+    ]
+    ended, unwritten = Counter[str](), list[OSError]()
+    run = run_calls(calls, found.jobs, found.launcher, in_order=False, options=found.options, folder=claim)
+    # Worker processes inherit our path, and would search the working directory before it.
+    with (
+        env_override({"PYTHONSAFEPATH": "1"}),
+        tqdm(total=len(calls), unit="run", desc=folder.name, disable=not sys.stderr.isatty()) as bar,
+        closing(run) as outcomes,
+    ):
+        for end, line in outcomes:
+            ended[end] += 1
+            bar.update()
+            stream = sys.stderr if end == "failed" else sys.stdout
+            try:
+                if not unwritten:
+                    tqdm.write(line, file=stream)
+                    stream.flush()
+            except OSError as error:
+                unwritten.append(error)
+    if unwritten:
+        raise unwritten[0]
+    return ended
 
 
 def _warn_of_extrapolation(summaries: Mapping[str, Mapping[str, Any]]) -> None:
@@ -199,57 +223,22 @@ def _warn_of_different_work(folder: Path, summaries: Mapping[str, Mapping[str, A
         )
 
 
-def point(config: DictConfig) -> None:
-    """Run one point of a sweep; a launcher calls it, here or in a worker process."""
-    with _noted() as (folder, note):
-        from mezzotint.sim.run.simulate import simulated
+def _run_point(config: DictConfig, overrides: Sequence[str], folder: Path) -> Ended:
+    """Run one point of a sweep, here or in a worker process."""
+    from mezzotint.sim.run.simulate import simulated
 
+    setup_globals()  # registers Hydra's resolvers
+    words = [word.lstrip("+") for word in overrides if not word.startswith("run.dir=")]
+    try:
         plain = resolved(config)
         check(plain)  # before the folder is claimed, which may be named after the system
         summary, folder, kept = simulated(plain, folder, keep=True)
-        note(_result_line(summary, plain, folder, _overrides()), kept)
-
-
-def validation(config: DictConfig) -> None:
-    """Run one validation of a sweep; a launcher calls it, here or in a worker process."""
-    with _noted() as (folder, note):
-        note(_validated(resolved(config), folder), False)
-
-
-@contextmanager
-def _noted() -> Iterator[tuple[Path, Callable[[str, bool], None]]]:
-    """Yield the folder of this point and a function that notes its line; note an error, so that other points run."""
-    settings = HydraConfig.get()
-    number, sweep_folder = settings.job.num, Path(settings.sweep.dir)
-    folder, in_sweep = sweep_folder / str(settings.sweep.subdir), is_claimed(sweep_folder)
-    try:
-        yield (
-            folder,
-            lambda line, kept: (
-                mark(sweep_folder, number, "kept" if kept else "done", line) if in_sweep else print(line)
-            ),
-        )
+        besides_system = " ".join(word for word in words if not word.startswith("system="))
+        return "kept" if kept else "done", _result_line(summary, plain, folder, besides_system)
     except Exception as error:
-        if not in_sweep or not is_refused(error):
+        if not is_refused(error):
             raise
-        chosen = " ".join(word.lstrip("+") for word in settings.overrides.task if not word.startswith("run.dir="))
-        mark(sweep_folder, number, "failed", refusal(error, f"{folder} ({chosen}): "))
-
-
-def _validated(plain: dict[str, Any], folder: Path, *, fresh: bool = False, progress: bool = False) -> str:
-    from mezzotint.sim.report.validation import validate
-
-    check_place(folder)
-    for part in ("live", "simulated"):
-        check_folder(folder / part)
-    return validate(plain, unclaimed(folder) if fresh else folder, progress=progress)
-
-
-def _overrides() -> str:
-    """Return the overrides that distinguish a point of a sweep, besides its system."""
-    known = ("system=", "run.dir=", "hydra.")
-    words = (word.lstrip("+") for word in HydraConfig.get().overrides.task)
-    return " ".join(word for word in words if not word.startswith(known))
+        return "failed", refusal(error, f"{folder} ({' '.join(words)}): ")
 
 
 def _result_line(summary: dict[str, Any], plain: dict[str, Any], folder: Path, overrides: str = "") -> str:

@@ -24,7 +24,6 @@ from mezzotint.sim.run.config.compose import OURS
 from mezzotint.sim.run.config.compose import composed as compose
 from mezzotint.sim.run.config.options import resolved
 from mezzotint.sim.run.config.points import points as points_of
-from mezzotint.sim.run.config.points import sweep_config
 from mezzotint.sim.run.pool import Launcher, run_calls
 from mezzotint.sim.run.run_key import digest
 from mezzotint.sim.run.simulate import simulate, write
@@ -67,7 +66,7 @@ def sweep(experiment: str, overrides: Sequence[str] = ()) -> list[Point]:
     """
     chosen = [f"experiment={experiment}", *overrides]
     try:
-        jobs = [[word.split("=", 1) for word in job] for job in points_of(chosen, sweep_config(chosen, OURS), OURS)]
+        jobs = [[word.split("=", 1) for word in job] for job in points_of(chosen, OURS).overrides]
     except UNCOMPOSABLE:
         return [Point(experiment, {}, tuple(chosen))]
     given = [word.partition("=")[0] for word in chosen]

@@ -3,21 +3,20 @@
 Beyond this machine, workers need the same environment, and the working directory on a shared file system.
 """
 
+import itertools
 import logging
 import os
 import shutil
 import signal
 import time
 import traceback
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Generic, Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 from mezzotint.extras import remedy
 from mezzotint.sim.core.errors import ConfigError
@@ -26,13 +25,25 @@ from mezzotint.sim.run.termination import ending_without, workers_end_with_us
 Launcher = Literal["joblib", "ray", "slurm", "submitit_local"]
 """Where calls run; ``submitit_local`` starts jobs as ``slurm`` does, but as processes of this machine."""
 
+SWEEP_LAUNCHERS: dict[str, tuple[Launcher, dict[str, int]]] = {
+    "basic": ("joblib", {"n_jobs": 1}),
+    "joblib": ("joblib", {"n_jobs": -1}),
+    "ray": ("ray", {}),
+    "submitit_local": ("submitit_local", {"array_parallelism": 256}),
+    "submitit_slurm": ("slurm", {"array_parallelism": 256}),
+}
+"""The choices of ``hydra/launcher``, as Hydra's own plug-ins call them, with the defaults of ``hydra.launcher.*``."""
+
 T = TypeVar("T")
 
 POLL_S = 0.2
 """Seconds between two looks at submitted calls."""
 
-TIMEOUT_MIN = 60
-"""Time limit of a Slurm job, minutes; the environment variable SBATCH_TIMELIMIT overrides it."""
+JOB = {"name": "mezzotint", "timeout_min": 60, "cpus_per_task": 1}
+"""Parameters of a job of submitit; the environment variable SBATCH_TIMELIMIT overrides the limit of 60 minutes."""
+
+OF_ALL_CLUSTERS = {*JOB, "gpus_per_node", "mem_gb", "nodes", "stderr_to_stdout", "tasks_per_node"}
+"""Parameters that submitit has under one name for every cluster; those of Slurm alone begin with ``slurm_``."""
 
 PASSED_ON = ("MEZZOTINT_", "PYTHONSAFEPATH", "OMP_NUM_THREADS")
 """Beginnings of the environment variables that workers of Ray take from this process; Slurm passes on all."""
@@ -49,16 +60,29 @@ REFUSING = {
 _NEEDS = {
     "ray": ("ray", "ray"),
     "slurm": ("submitit", "slurm"),
-    "submitit_slurm": ("submitit", "slurm"),  # so named by Hydra
+    "submitit_slurm": ("submitit", "slurm"),
     "submitit_local": ("submitit", "slurm"),
 }
 """The package of a launcher, and our extra that installs it."""
 
 
-def run_calls(calls: Sequence[Callable[[], T]], jobs: int = 1, launcher: Launcher = "joblib") -> Iterator[T]:
-    """Run ``calls``, at most ``jobs`` at a time, and yield their results in order.
+def run_calls(
+    calls: Sequence[Callable[[], T]],
+    jobs: int = 1,
+    launcher: Launcher = "joblib",
+    *,
+    in_order: bool = True,
+    options: Mapping[str, Any] | None = None,
+    folder: Path = Path(),
+) -> Generator[T, None, None]:
+    """Run ``calls``, at most ``jobs`` at a time (-1: one for each core), and yield their results.
 
     If a call raises or the iterator is closed, unfinished calls are cancelled.
+
+    Args:
+        in_order: yield in the order of the calls, not as they end.
+        options: of ``ray.remote``, or parameters of submitit's jobs.
+        folder: where submitit keeps its files; a job ends when they are removed.
 
     Raises:
         ConfigError: the launcher cannot be used here.
@@ -69,15 +93,17 @@ def run_calls(calls: Sequence[Callable[[], T]], jobs: int = 1, launcher: Launche
         from joblib import Parallel, delayed
 
         workers_end_with_us()
-        yield from Parallel(n_jobs=jobs, return_as="generator")(delayed(call)() for call in calls)
+        order = "generator" if in_order else "generator_unordered"
+        yield from Parallel(n_jobs=jobs, return_as=order)(delayed(call)() for call in calls)
         return
     check_launcher(launcher, "--launcher")
-    outcomes = _on_ray(calls, jobs) if launcher == "ray" else _as_jobs(calls, jobs, launcher)
     with lost_workers():
-        for outcome in outcomes:
-            if outcome.error is not None:
-                raise outcome.error
-            yield outcome.value
+        tasks = _on_ray(options or {}) if launcher == "ray" else _as_jobs(launcher, options or {}, folder)
+        with tasks as submit:
+            for value, error in _outcomes(calls, jobs, submit, in_order):
+                if error is not None:
+                    raise error
+                yield value
 
 
 def check_launcher(launcher: str, key: str) -> None:
@@ -139,7 +165,7 @@ def lost_workers() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        names = {each.__name__ for each in type(error).__mro__}
+        names = {kind.__name__ for kind in type(error).__mro__}
         if names & LOST:
             raise BrokenProcessPool(str(error)) from error
         for name in names & REFUSING.keys():
@@ -152,28 +178,18 @@ def _first_line(error: Exception) -> str:
     return next(iter(str(error).strip().splitlines()), type(error).__name__)[:200]
 
 
-@dataclass(frozen=True, slots=True)
-class _Outcome(Generic[T]):
-    """The result or the error of a call; Ray and submitit would turn an error into text."""
-
-    value: Any = None
-    error: Exception | None = None
+Outcome = tuple[Any, Exception | None]
+"""The result or the error of a call; Ray and submitit would turn an error into text."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Attempt(Generic[T]):
-    """A call that returns its error, and whose process ends without the file ``alive``, if one is named."""
-
-    call: Callable[[], T]
-    alive: Path | None = None
-
-    def __call__(self) -> _Outcome[T]:
-        try:
-            with ending_without(self.alive):
-                return _Outcome(self.call())
-        except Exception as error:
-            error.add_note(traceback.format_exc())  # which is lost on the way to the driver
-            return _Outcome(error=error)
+def _attempt(call: Callable[[], Any], alive: Path | None = None) -> Outcome:
+    """Return the outcome of ``call``. The process ends without the file ``alive``, if one is named."""
+    try:
+        with ending_without(alive):
+            return call(), None
+    except Exception as error:
+        error.add_note(traceback.format_exc())  # which is lost on the way to the driver
+        return None, error
 
 
 class _Task(Protocol):
@@ -184,63 +200,69 @@ class _Task(Protocol):
     def result(self) -> Any: ...
 
 
-def _on_ray(calls: Sequence[Callable[[], T]], jobs: int) -> Iterator[_Outcome[T]]:
+Submit = Callable[[Callable[[], Any]], _Task]
+
+
+@contextmanager
+def _on_ray(options: Mapping[str, Any]) -> Iterator[Submit]:
+    """Yield the function that submits a call to Ray; cancel what is unfinished when the block ends."""
     import ray
 
     join_ray()
-    attempt = ray.remote(num_cpus=1)(_attempted)
+    attempt = ray.remote(**{"num_cpus": 1, **options})(_attempt)
     references: list[Any] = []
 
-    def submit(call: Callable[[], T]) -> _Task:
-        references.append(attempt.remote(_Attempt(call)))
+    def submit(call: Callable[[], Any]) -> _Task:
+        references.append(attempt.remote(call))
         future: _Task = references[-1].future()
         return future
 
     try:
-        yield from _in_order(calls, jobs, submit)
+        yield submit
     finally:
         for reference in references:
             ray.cancel(reference, force=True)  # a finished one is left alone
 
 
-def _attempted(attempt: _Attempt[T]) -> _Outcome[T]:
-    return attempt()
-
-
-def _as_jobs(calls: Sequence[Callable[[], T]], jobs: int, launcher: Launcher) -> Iterator[_Outcome[T]]:
+@contextmanager
+def _as_jobs(launcher: Launcher, options: Mapping[str, Any], folder: Path) -> Iterator[Submit]:
+    """Yield the function that submits a call as a job of submitit; end what is unfinished when the block ends."""
     import submitit
 
-    begun: list[Any] = []
-    with TemporaryDirectory(prefix=".submitit-", dir=".", ignore_cleanup_errors=True) as folder:
-        executor = submitit.AutoExecutor(folder, cluster=launcher.removeprefix("submitit_"))
-        executor.update_parameters(name="mezzotint", timeout_min=TIMEOUT_MIN, cpus_per_task=1)
+    submitted: list[Any] = []
+    with TemporaryDirectory(prefix=".submitit-", dir=folder.absolute(), ignore_cleanup_errors=True) as files:
+        executor = submitit.AutoExecutor(files, cluster=launcher.removeprefix("submitit_"))
+        parameters = {key if key in OF_ALL_CLUSTERS else f"slurm_{key}": value for key, value in options.items()}
+        try:
+            executor.update_parameters(**{**JOB, **parameters})
+        except (NameError, TypeError, ValueError) as error:  # an unknown parameter, or a wrong value
+            raise ConfigError(f"hydra.launcher: {_first_line(error)}; see submitit's documentation") from None
 
-        def submit(call: Callable[[], T]) -> _Task:
-            begun.append(executor.submit(_Attempt(call, Path(folder).absolute())))
-            job: _Task = begun[-1]
+        def submit(call: Callable[[], Any]) -> _Task:
+            submitted.append(executor.submit(_attempt, call, Path(files)))
+            job: _Task = submitted[-1]
             return job
 
         try:
-            yield from _in_order(calls, jobs, submit)
+            yield submit
         finally:
-            for job in begun:
+            for job in submitted:
                 if launcher == "slurm" and not job.done():
                     job.cancel(check=False)  # processes of this machine end with the folder
 
 
-def _in_order(
-    calls: Sequence[Callable[[], T]], jobs: int, submit: Callable[[Callable[[], T]], _Task]
-) -> Iterator[_Outcome[T]]:
-    """Submit ``calls`` so that ``jobs`` of them are under way, and yield their outcomes in order."""
-    left, begun, running = iter(calls), deque[_Task](), list[_Task]()
+def _outcomes(calls: Sequence[Callable[[], Any]], jobs: int, submit: Submit, in_order: bool) -> Iterator[Outcome]:
+    """Submit ``calls`` so that ``jobs`` of them are under way, and yield their outcomes."""
+    left, tasks = iter(calls), list[_Task]()
     while True:
-        running = [task for task in running if not task.done()]
-        while len(running) < jobs and (call := next(left, None)) is not None:
-            running.append(submit(call))
-            begun.append(running[-1])
-        if not begun:
+        running = sum(not task.done() for task in tasks)
+        for call in itertools.islice(left, jobs - running):
+            tasks.append(submit(call))
+        if not tasks:
             return
-        if begun[0].done():
-            yield begun.popleft().result()
-        else:
+        task = next((task for task in (tasks[:1] if in_order else tasks) if task.done()), None)
+        if task is None:
             time.sleep(POLL_S)
+        else:
+            tasks.remove(task)
+            yield task.result()

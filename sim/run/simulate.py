@@ -5,7 +5,7 @@ import math
 import os
 from array import array
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,7 @@ from mezzotint.sim.core.run_folder import (
 )
 from mezzotint.sim.core.slo import Limit, own_deadlines
 from mezzotint.sim.core.streams import ARRIVALS, TRACE, stream
-from mezzotint.sim.core.workload import Shapes, SimilarityInputs, StandaloneLatency, Workload, addon_bytes, standalone
+from mezzotint.sim.core.workload import Shapes, SimilarityInputs, Workload, addon_bytes, standalone
 from mezzotint.sim.engine import Engine, attributed
 from mezzotint.sim.metrics.quality import Quality, QualityEstimate, unknown_quality
 from mezzotint.sim.metrics.run_files import read_summary
@@ -52,7 +52,7 @@ from mezzotint.sim.protocols import Allocation, Controller, Executor, FrontEnd, 
 from mezzotint.sim.run.config.build import build
 from mezzotint.sim.run.config.paths import whole_paths
 from mezzotint.sim.run.config.settings import Settings, System, check
-from mezzotint.sim.run.pools import check_reference, kinds, roles
+from mezzotint.sim.run.gpus import check_reference, kinds, roles
 from mezzotint.sim.run.sweep_folder import is_claimed
 from mezzotint.sim.scheduling.disciplines.shortest_remaining import ShortestRemaining
 from mezzotint.sim.scheduling.stages import StageScheduler
@@ -234,8 +234,8 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
     models: dict[str, Model] = {role: build(m, f"models.{role}", Model) for role, m in settings.models.items()}
     gpus = kinds(settings.backend, settings.cluster)
     backends = list(dict(gpus).values())
-    for each in backends:
-        each.open(TraceInputs(trace))
+    for backend in backends:
+        backend.open(TraceInputs(trace))
     arrivals: Arrivals = build(settings.arrivals, "arrivals", Arrivals)
     _check_times(trace, arrivals)
     encoder: Encoder = build(settings.encoder, "encoder", Encoder)
@@ -260,19 +260,21 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
     shapes, native = _shapes(trace, reference(models), settings.shapes), settings.shapes == "model"
     check_reference(gpus, models)
     full = standalone(backends[0], reference(models), shapes, native)
+    first_limit = settings.slo[0] if settings.slo else Limit("x", math.inf)
     of_gpus = roles(allocation, settings.cluster, gpus, models)
     engine = Engine(
         workload=Workload(
             schedule,
             shapes,
             full,
-            native,
-            settings.preload,
-            *_deadline(settings.slo),
-            _own_deadlines(trace, shapes, settings.slo_by_size, full),
-            array("i", np.maximum(trace.column("priority"), 0).astype(np.int32).tobytes()),
-            _addons(trace) if settings.addons == "serve" else None,
-            addon_bytes(trace),
+            use_model_shape=native,
+            preload=settings.preload,
+            deadline=first_limit.value if first_limit.unit == "x" else math.inf,
+            deadline_s=math.inf if first_limit.unit == "x" else first_limit.value,
+            own_deadline_s=own_deadlines(trace.column("slo_s"), _pixels(shapes), settings.slo_by_size, full.total_s),
+            priority=array("i", np.maximum(trace.column("priority"), 0).astype(np.int32).tobytes()),
+            addons=_addons(trace) if settings.addons == "serve" else None,
+            addon_bytes=addon_bytes(trace),
         ),
         similarity=SimilarityInputs(
             embeddings,
@@ -372,13 +374,13 @@ def _assume(engine: Engine, trace: Trace, system: System, addons: str, allocated
                 "not bounded",
                 "cluster.gpu.memory_bytes is null; what was loaded stays",
             )
-    for each in (*system.assumptions, *allocated):
+    for stated in (*system.assumptions, *allocated):
         try:
-            json.dumps(each.value, allow_nan=False)
+            json.dumps(stated.value, allow_nan=False)
         except (TypeError, ValueError) as error:
-            found = f"the value of {each.what!r}: {error}; found {each.value!r}"
-            raise ConfigError(f"system.assumptions: {found}") from None
-        engine.assume(each.what, each.value, each.source)
+            what = f"the value of {stated.what!r}: {error}; found {stated.value!r}"
+            raise ConfigError(f"system.assumptions: {what}") from None
+        engine.assume(stated.what, stated.value, stated.source)
 
 
 def saved_config(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -440,28 +442,16 @@ def _addons(trace: Trace) -> Callable[[int], Addons | None]:
     return addons_of
 
 
-def _deadline(slo: Sequence[Limit]) -> tuple[float, float]:
-    """Return the first limit as a deadline: a multiple of the standalone latency, and seconds; infinite is none."""
-    limit = slo[0] if slo else Limit("x", math.inf)
-    return (limit.value, math.inf) if limit.unit == "x" else (math.inf, limit.value)
-
-
-def _own_deadlines(
-    trace: Trace, shapes: Shapes, by_size: Mapping[str, Limit], full: StandaloneLatency
-) -> NDArray[np.float64] | None:
-    """Return the seconds from arrival to the own deadline of every row; None if none has one."""
-    width, height, _, frames = (*shapes, np.ones(len(trace), np.int32))[:4]
-    return own_deadlines(trace.column("slo_s"), np.stack([width, height, frames]), by_size, full.total_s)
+def _pixels(shapes: Shapes) -> NDArray[np.int32]:
+    """Return width, height and frames of every row, (3, rows)."""
+    width, height, _, frames = (*shapes, np.ones(len(shapes[0]), np.int32))[:4]
+    return np.stack([width, height, frames])
 
 
 def _shapes(trace: Trace, model: Model, shapes: str) -> Shapes:
     """Return width, height, steps and, of videos, frames of every row: the model's, or the trace's own where known."""
-    names, own = ("width", "height", "steps", "frames"), (model.width, model.height, model.steps, model.frames)
-    if shapes == "model":
-        columns = [np.full(len(trace), value, np.int32) for value in own]
-    else:
-        columns = [
-            np.where((column := trace.column(name)) > 0, column, value).astype(np.int32)
-            for name, value in zip(names, own, strict=True)
-        ]
+    columns = []
+    for name in ("width", "height", "steps", "frames"):
+        own = trace.column(name) if shapes == "trace" else np.zeros(len(trace), np.int32)
+        columns.append(np.where(own > 0, own, getattr(model, name)).astype(np.int32))
     return tuple(columns if (columns[3] > 1).any() else columns[:3])

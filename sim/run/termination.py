@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from _thread import start_new_thread
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -85,15 +85,8 @@ def workers_end_with_us() -> None:
 def ending_without(alive: Path | None) -> Iterator[None]:
     """End this worker process, which may be on another machine than its command, once the file ``alive`` is gone."""
     done = threading.Event()
-
-    def watch(file: Path) -> None:
-        while file.exists():
-            if done.wait(POLL_S):
-                return
-        os._exit(1)
-
     if alive is not None:
-        threading.Thread(target=watch, args=(alive,), daemon=True).start()
+        _end_unless(lambda: done.is_set() or alive.exists())
     try:
         yield
     finally:
@@ -105,11 +98,11 @@ def end_workers() -> None:
     if (ray := sys.modules.get("ray")) is not None:
         ray.shutdown()
     workers = multiprocessing.active_children()
-    for each in workers:
-        if each.pid is not None:
-            os.kill(each.pid, signal.SIGKILL)
-    for each in workers:
-        each.join()
+    for worker in workers:
+        if worker.pid is not None:
+            os.kill(worker.pid, signal.SIGKILL)
+    for worker in workers:
+        worker.join()
 
 
 def _send_later(number: int) -> None:
@@ -118,10 +111,15 @@ def _send_later(number: int) -> None:
 
 
 def _watch_parent(parent: int) -> None:
-    threading.Thread(target=_exit_with, args=(parent,), daemon=True).start()
+    _end_unless(lambda: os.getppid() == parent)
 
 
-def _exit_with(parent: int) -> None:
-    while os.getppid() == parent:
-        time.sleep(POLL_S)
-    os._exit(1)
+def _end_unless(is_needed: Callable[[], bool]) -> None:
+    """End this process at the first look at which it is not needed; a thread looks every POLL_S."""
+
+    def watch() -> None:
+        while is_needed():
+            time.sleep(POLL_S)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()

@@ -17,7 +17,7 @@ from mezzotint.sim.cli import main
 from mezzotint.sim.plan.command import separated
 from mezzotint.sim.run.commands import command_of, parsed
 from mezzotint.sim.run.config.compose import composed
-from mezzotint.sim.run.config.points import points, sweep_config
+from mezzotint.sim.run.config.points import points
 from mezzotint.sim.run.config.settings import check
 from mezzotint.sim.run.termination import end_workers
 from mezzotint.sim.verbs import arranged, files_of
@@ -129,7 +129,7 @@ def elsewhere(run_before: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_command_is_accepted(command: str) -> None:
     """Of a sweep, as many points as show each value once. Commands of a launcher that is not installed are left out."""
     if (launcher := re.search(r"launcher[ =](ray|submitit|slurm)", command)) is not None:
-        pytest.importorskip("hydra_plugins.hydra_ray_launcher" if launcher[1] == "ray" else "submitit")
+        pytest.importorskip("ray" if launcher[1] == "ray" else "submitit")
     given = shlex.split(command, comments=True)[1:]
     if given[0].startswith("--"):
         assert main(given) == 0
@@ -143,7 +143,7 @@ def test_command_is_accepted(command: str) -> None:
     files = files_of(options["config_dir"], options.get("config_path"), options.get("config_name", "config"))
     written = options["overrides"] or []
     overrides = arranged(separated(written)[0] if words == "plan" else written)
-    swept = points(overrides, sweep_config(overrides, files), files) if options.get("multirun") else [overrides]
+    swept = points(overrides, files).overrides if options.get("multirun") else [overrides]
     for point in _covering(swept):
         plain = OmegaConf.to_container(composed(point, files), resolve=True, throw_on_missing=True)
         assert isinstance(plain, dict)

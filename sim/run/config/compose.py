@@ -10,24 +10,22 @@ import json
 import os
 import shutil
 import sys
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import hydra
 import omegaconf
 import yaml
-from hydra import compose, initialize_config_dir, initialize_config_module
-from hydra.conf import HydraConf
+from hydra import compose, initialize_config_module
 from hydra.core.config_store import ConfigStore
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
+from hydra.core.plugins import Plugins
 from hydra.core.utils import setup_globals
 from hydra.errors import MissingConfigException
 from omegaconf import DictConfig, OmegaConf, open_dict
@@ -39,10 +37,8 @@ from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.former_names import present_config
 from mezzotint.sim.run.config.choices import CONF, check_groups, gpus, groups
 from mezzotint.sim.run.config.override import of_hydra
+from mezzotint.sim.run.pool import SWEEP_LAUNCHERS
 from mezzotint.traces.encoders.disk_cache import DAMAGED, home, keyed_hash, note, secret
-
-LAUNCHING = ("hydra/launcher=joblib", "hydra/job_logging=none", "hydra/hydra_logging=none")
-"""The choices of Hydra's own groups, as in conf/config.yaml."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,32 +66,23 @@ OURS = Files()
 _DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
-def composed(words: Sequence[str], files: Files = OURS, *, hydra_too: bool = False, check: bool = True) -> DictConfig:
+def composed(words: Sequence[str], files: Files = OURS) -> DictConfig:
     """Compose overrides (sim/run/config/override.py) into an unresolved configuration.
 
     Points of a sweep that choose the same groups share a composition, and values are set on a copy of it.
-
-    Args:
-        hydra_too: keep Hydra's own settings under ``hydra``.
-        check: refuse a group without the choice that it needs; False for a sweep, whose points are checked.
 
     Raises:
         HydraException, OmegaConfBaseException: a key does not exist, or a value does not fit.
         ConfigError: a choice does not exist, a group lacks the choice that it needs, or a file has settings of Hydra's.
     """
-    found = _with_values(words) if files == OURS else None
-    if found is None:
-        found = _split(_by_hydra(tuple(words), files))
-    if check:
-        check_groups(found.hydra["runtime"]["choices"])
-    if hydra_too:
-        settings = OmegaConf.structured(HydraConf, flags={"struct": False})  # the class that launchers expect
-        del settings["defaults"]
-        settings.merge_with(found.hydra)
-        OmegaConf.set_struct(settings, None)
-        with open_dict(found.config):
-            found.config.hydra = settings
-    return found.config
+    composition = _compose(words, files)
+    check_groups(composition.hydra["runtime"]["choices"])
+    return composition.config
+
+
+def hydra_settings(words: Sequence[str], files: Files) -> dict[str, Any]:
+    """Return Hydra's own settings: the launcher and the parameters of a sweep. Raises as ``composed`` does."""
+    return _compose(words, files).hydra
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,16 +93,9 @@ class _Composition:
     hydra: dict[str, Any]
 
 
-def _split(config: DictConfig) -> _Composition:
-    settings = _settings(config)
-    with open_dict(config):
-        del config["hydra"]
-    return _Composition(config, settings)
-
-
-def _settings(config: DictConfig) -> dict[str, Any]:
-    found: Any = OmegaConf.to_container(config.hydra, resolve=False, enum_to_str=True)
-    return {str(key): value for key, value in found.items()}
+def _compose(words: Sequence[str], files: Files) -> _Composition:
+    composition = _with_values(words) if files == OURS else None
+    return _by_hydra(tuple(words), files) if composition is None else composition
 
 
 def _with_values(words: Sequence[str]) -> _Composition | None:
@@ -131,9 +111,6 @@ def _with_values(words: Sequence[str]) -> _Composition | None:
             OmegaConf.update(found.config, override.key_or_group, override.value(), force_add=override.is_force_add())
     except OmegaConfBaseException:
         return None
-    found.hydra["overrides"]["task"] = [
-        word for word, each in zip(words, parsed, strict=True) if not each.is_hydra_override()
-    ]
     return found
 
 
@@ -158,7 +135,7 @@ def _choices(words: tuple[str, ...]) -> _Composition:
             plain = parse(text)
             return _Composition(OmegaConf.create(plain["config"], flags={"struct": True}), plain["hydra"])
         note(f"{kept}: {DAMAGED}; composed again")
-    made = _split(_by_hydra(words, OURS))
+    made = _by_hydra(words, OURS)
     plain = {"config": OmegaConf.to_container(made.config, resolve=False), "hydra": made.hydra}
     text = yaml.dump(plain, Dumper=_DUMPER, sort_keys=False).encode()
     with suppress(OSError, ConfigError):
@@ -186,35 +163,30 @@ def _version() -> str:
     return found.hexdigest()[:32]
 
 
-def _by_hydra(words: tuple[str, ...], files: Files) -> DictConfig:
-    _store_gpus()
-    if files.folder is not None and (present := _check_primary(files)) is not None:
-        with TemporaryDirectory() as folder:
-            Path(folder, f"{files.name.removesuffix('.yaml')}.yaml").write_text(
-                yaml.safe_dump(present), encoding="utf-8"
-            )
-            return _by_hydra(words, replace(files, folder=Path(folder)))
-    path, launching = [], []
+def _by_hydra(words: tuple[str, ...], files: Files) -> _Composition:
+    _store_nodes()
+    name, path = "config", []
     if files.folder is not None:
-        chosen = {word.partition("=")[0] for word in words}
-        launching = [word for word in LAUNCHING if word.partition("=")[0] not in chosen]
+        name = "whole"
+        ConfigStore.instance().store(name=name, node=_whole(files))
     elif files.groups is not None:
         if not files.groups.is_dir():
             raise ConfigError(f"--config-dir: {files.groups} is not a folder; name the one that holds your groups")
         path = [f"hydra.searchpath=['file://{os.path.abspath(files.groups)}']"]
-    with _initialized(files), warnings.catch_warnings():
-        # Hydra composes a primary file without _self_ in its defaults, or we refuse it in one line.
-        warnings.filterwarnings("ignore", "In '.*': Defaults list is missing", UserWarning)
+    with initialize_config_module("mezzotint.conf", version_base="1.3"):
         try:
-            config: DictConfig = compose(files.name, overrides=[*path, *launching, *words], return_hydra_config=True)
+            config: DictConfig = compose(name, overrides=[*path, *words], return_hydra_config=True)
         except MissingConfigException as error:
             _refuse_choice(error)
             raise
         except (ValueError, TypeError, AttributeError, RecursionError) as error:  # of a file that is no configuration
             raise ConfigError(f"the configuration cannot be composed ({error}); see `mezzotint run --help`") from error
+    settings: Any = OmegaConf.to_container(config.hydra, resolve=False, enum_to_str=True)
+    with open_dict(config):
+        del config["hydra"]
     if files != OURS or any("searchpath" in word for word in words):
-        _check_hydra(config, tuple(word for word in words if of_hydra(word) and "searchpath" not in word))
-    return config
+        _check_hydra(settings, tuple(word for word in words if of_hydra(word) and "searchpath" not in word))
+    return _Composition(config, settings)
 
 
 def _refuse_choice(error: MissingConfigException) -> None:
@@ -225,25 +197,23 @@ def _refuse_choice(error: MissingConfigException) -> None:
     raise ConfigError(f"{group}={choice}: no such choice; expected one of {', '.join(error.options)}") from None
 
 
-def _initialized(files: Files) -> AbstractContextManager[None]:
-    if files.folder is None:
-        return initialize_config_module("mezzotint.conf", version_base="1.3")  # type: ignore[no-any-return]
-    return initialize_config_dir(os.path.abspath(files.folder), version_base="1.3")  # type: ignore[no-any-return]
-
-
 @cache
-def _store_gpus() -> None:
-    """Register every kind of GPU with Hydra as a choice of `cluster=`."""
+def _store_nodes() -> None:
+    """Register with Hydra every kind of GPU as a choice of `cluster=`, and the launchers."""
+    Plugins.instance()  # first, or an installed launcher of Hydra's would replace ours of its name
+    store = ConfigStore.instance().store
     for name, node in gpus().items():
-        ConfigStore.instance().store(group="cluster", name=name, node=node, package="_global_")
+        store(group="cluster", name=name, node=node, package="_global_")
+    for name, (_, options) in SWEEP_LAUNCHERS.items():
+        store(group="hydra/launcher", name=name, node=options)
 
 
-def _check_primary(files: Files) -> dict[str, Any] | None:
-    """Return the configuration in present names; None if it has no former names.
+def _whole(files: Files) -> dict[str, Any]:
+    """Return the configuration in a user's file, in present names, with Hydra's settings as in ours.
 
-    Raises ConfigError for a file that is not YAML, names other files, computes a value, or has settings of Hydra's that
-    no run's config.yaml has. This must precede Hydra, which follows the search path of a primary file, imports its
-    packages, and resolves references in its list of defaults.
+    Raises ConfigError for a file that is not YAML, or not whole as a run's config.yaml is: that names other files or
+    computes a value. It could read files beside it and, by a reference such as ``${oc.env:HOME}``, the environment of
+    whoever runs it.
     """
     file = Path(files.folder or ".", f"{files.name.removesuffix('.yaml')}.yaml")
     if not file.is_file():
@@ -252,29 +222,19 @@ def _check_primary(files: Files) -> dict[str, Any] | None:
         found = parse(file.read_bytes())
     except DocumentError as error:
         raise ConfigError(f"{file}: is not valid YAML ({error}); correct the file or name another") from None
-    if isinstance(found, Mapping) and found.get("hydra", _ours()) != _ours():
+    if not isinstance(found, Mapping):
+        raise ConfigError(f"{file}: found {type(found).__name__}, expected the configuration of a run")
+    if found.get("hydra", _ours()["hydra"]) != _ours()["hydra"]:
         raise ConfigError(
             f"{file}: hydra: found settings that no run's config.yaml has; remove that key, and choose launchers on "
             "the command line"
         )
-    if not isinstance(found, Mapping):
-        return None
-    _check_whole(file, found)
-    present = present_config(found)
-    return present if present != found else None
-
-
-def _check_whole(file: Path, found: Mapping[Any, Any]) -> None:
-    """Raise ConfigError for a file that is not whole, as a run's config.yaml is.
-
-    It could read files beside it and, by a reference such as ``${oc.env:HOME}``, the environment of whoever runs it.
-    """
     defaults = found.get("defaults") or []
-    for each in defaults if isinstance(defaults, list) else [defaults]:
-        word = next(iter(each), None) if isinstance(each, Mapping) else each
+    for entry in defaults if isinstance(defaults, list) else [defaults]:
+        word = next(iter(entry), None) if isinstance(entry, Mapping) else entry
         if not (word == "_self_" or (isinstance(word, str) and word.startswith("override hydra/"))):
             raise ConfigError(
-                f"{file}: defaults: found {each!r}, expected a whole configuration, which names no other file; put "
+                f"{file}: defaults: found {entry!r}, expected a whole configuration, which names no other file; put "
                 "what that one says into this one, or choose it on the command line (--config-dir)"
             )
     run = found.get("run") or {}
@@ -288,6 +248,8 @@ def _check_whole(file: Path, found: Mapping[Any, Any]) -> None:
                 f"{file}: {key}: found {text!r}, expected a value: a configuration from a file refers to nothing and "
                 f"reads no environment; write the value there, or as an override"
             )
+    overrides = [entry for entry in _ours()["defaults"] if any("hydra/" in str(key) for key in entry)]
+    return {**present_config(found), "hydra": _ours()["hydra"], "defaults": [*overrides, "_self_"]}
 
 
 def _texts(node: Any, key: str = "") -> Iterator[tuple[str, str]]:
@@ -303,28 +265,27 @@ def _texts(node: Any, key: str = "") -> Iterator[tuple[str, str]]:
 
 @cache
 def _ours() -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load((CONF / "config.yaml").read_text(encoding="utf-8"))["hydra"]
+    found: dict[str, Any] = parse((CONF / "config.yaml").read_bytes())
     return found
 
 
-def _check_hydra(config: DictConfig, words: tuple[str, ...]) -> None:
+def _check_hydra(found: dict[str, Any], words: tuple[str, ...]) -> None:
     """Raise ConfigError for settings of Hydra's that come from a user's file."""
-    found, expected = _plain(_settings(config)), _plain(_choices(words).hydra)
+    expected = _choices(words).hydra
+    params = (found.get("sweeper") or {}).get("params") or {}
+    if not all(isinstance(value, str | int | float) for value in params.values()):
+        raise ConfigError(f"hydra.sweeper.params: found {params}, expected values as text, as in eviction: fifo,lru")
     for key in expected:
-        if key not in ("job", "runtime", "overrides", "searchpath") and found.get(key) != expected[key]:
+        if key not in ("runtime", "overrides", "searchpath") and _plain(found, key) != _plain(expected, key):
             raise ConfigError(
                 f"hydra.{key}: found {found.get(key)}, expected {expected[key]}; remove it from the file, and choose "
                 "launchers on the command line"
             )
-    for key in ("chdir", "env_set", "env_copy"):
-        if found["job"][key] != expected["job"][key]:
-            raise ConfigError(f"hydra.job.{key}: found {found['job'][key]}, expected none; remove it")
 
 
-def _plain(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return Hydra's settings without the parameters of a sweep, which a file may give as plain values."""
-    plain = deepcopy(settings)
-    params = (plain.get("sweeper") or {}).pop("params", None) or {}
-    if not all(isinstance(value, str | int | float) for value in params.values()):
-        raise ConfigError(f"hydra.sweeper.params: found {params}, expected values as text, as in eviction: fifo,lru")
-    return plain
+def _plain(settings: dict[str, Any], key: str) -> Any:
+    """Return one of Hydra's settings, without what a file may give (parameters of a sweep) or Hydra counts (jobs)."""
+    value = settings.get(key)
+    if key == "job":
+        return {name: value[name] for name in ("chdir", "env_set", "env_copy")}  # type: ignore[index]
+    return {**(value or {}), "params": None} if key == "sweeper" else value

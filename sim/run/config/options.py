@@ -14,7 +14,7 @@ from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.run.completion import complete_override
 from mezzotint.sim.run.config.choices import groups
 from mezzotint.sim.run.config.compose import Files
-from mezzotint.sim.run.config.override import readable
+from mezzotint.sim.run.config.override import of_hydra, readable
 from mezzotint.sim.run.pool import Launcher, check_launcher
 
 MAX_JOBS = 1024
@@ -70,6 +70,10 @@ def arranged(words: Sequence[str]) -> list[str]:
     for word in readable_words:
         _check_choice(word)
         key, _, value = word.lstrip("+~").partition("=")
+        if of_hydra(word) and not key.startswith(("hydra/launcher", "hydra.launcher.", "hydra.searchpath")):
+            raise ConfigError(
+                f"{key}: cannot be set; of Hydra's settings, choose hydra/launcher and set hydra.launcher.*"
+            )
         if key == "hydra/launcher":
             check_launcher(value, key)
         if key == "hydra.launcher.n_jobs" and value not in {"-1", *map(str, range(1, MAX_JOBS + 1))}:
@@ -78,7 +82,10 @@ def arranged(words: Sequence[str]) -> list[str]:
             )
     settings = (re.match(r"(\w+)\.[^=@]+=", word) for word in readable_words)
     pairs = zip(readable_words, settings, strict=True)
-    return [f"++{word}" if part and part[1] in groups() else word for word, part in pairs]
+    return [
+        f"++{word}" if (part and part[1] in groups()) or word.startswith("hydra.launcher.") else word
+        for word, part in pairs
+    ]
 
 
 def _check_choice(word: str) -> None:

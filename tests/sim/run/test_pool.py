@@ -116,7 +116,7 @@ def test_absent_launcher_is_refused_with_its_package(
     monkeypatch.setattr("mezzotint.sim.run.pool.find_spec", lambda _: None)
     assert main(["run", "-m", "seed=1,2", f"hydra/launcher={launcher}", "run.dir=out"]) == 2
     assert f"mezzotint: error: hydra/launcher: {launcher} needs" in (error := capsys.readouterr().err)
-    assert f"install with: pip install 'hydra-{package}-launcher" in error
+    assert f"'{package}>=" in error
 
 
 def test_slurm_is_refused_without_its_commands(monkeypatch: pytest.MonkeyPatch) -> None:

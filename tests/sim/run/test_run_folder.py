@@ -18,7 +18,7 @@ from mezzotint.files.atomic import clear
 from mezzotint.sim.cli import main
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.run_folder import CONFIG, REQUESTS, SUMMARY, TIMELINE, check_folder, claimed, unclaimed
-from mezzotint.sim.run.sweep_folder import claimed_sweep, counted, finished_points, is_claimed, mark
+from mezzotint.sim.run.sweep_folder import claimed_sweep, is_claimed
 
 SMALL = ("trace.requests=40", "arrivals.rate_rpm=9")
 
@@ -145,8 +145,8 @@ def test_file_system_without_locks_is_supported(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr("fcntl.flock", refused)
     for text in ("one", "two"):
         put(tmp_path / "out", text)
-    with claimed_sweep(tmp_path / "sweep", []):
-        mark(tmp_path / "sweep", 0, "done", "line")
+    with claimed_sweep(tmp_path / "sweep", []) as claim:
+        assert claim.is_dir()
     assert (tmp_path / "out" / CONFIG).read_text() == "two"
     assert names(tmp_path) == ["out"]
 
@@ -165,7 +165,7 @@ def test_name_of_a_system_cannot_lead_out_of_the_folder(
     """In the default folder, in one that refers to the name, and in that of a sweep."""
     (tmp_path / "one/two/three").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "one/two/three")
-    for words in ([], ["run.dir=results/${system.name}"], ["-m", "seed=1,2", "run.dir=results/${system.name}"]):
+    for words in ([], ["run.dir=results/${system.name}"], ["-m", "seed=1,2", "run.dir=sweep"]):
         assert main(["run", *SMALL, f'system.name="{name}"', *words]) == 2
         error = capsys.readouterr().err
         assert "system.name: " in error
@@ -279,35 +279,27 @@ def test_live_images_stay_in_the_run_directory(tmp_path: Path) -> None:
     assert names(tmp_path) == ["out"]
 
 
-def test_failed_points_are_cleared_when_the_sweep_resumes(tmp_path: Path) -> None:
+def test_empty_points_are_cleared_when_a_sweep_ends(tmp_path: Path) -> None:
     """In an empty folder, or one with a report, which stays."""
-    folder, words = tmp_path / "sweep", ["seed=1,2,3"]
+    folder = tmp_path / "sweep"
     (folder / "figures").mkdir(parents=True)
     (folder / "report.html").write_text("page")
     for _ in range(2):
-        with claimed_sweep(folder, words):
+        with claimed_sweep(folder, ["seed=1,2,3"]):
             assert is_claimed(folder)
-            assert not finished_points(folder)
-            for number in (2, 10, 1):
-                mark(folder, number, "failed", "why")
-            assert finished_points(folder)["failed"] == 3
-    assert (folder / "report.html").read_text() == "page"
+            (folder / "1").mkdir()
+    assert names(folder) == [".sweep", "figures", "report.html"]
 
 
-def test_sweep_progress_is_shown_on_a_terminal(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("terminal", [True, False])
+def test_sweep_counts_its_points_on_a_terminal(
+    terminal: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Finished and failed ones, at any speed: after the last of them the bar is full."""
+    """Finished and failed ones: after the last of them the bar is full."""
     shown = io.StringIO()
+    monkeypatch.setattr(shown, "isatty", lambda: terminal)
     monkeypatch.setattr(sys, "stderr", shown)
-    monkeypatch.setattr("mezzotint.sim.run.sweep_folder.POLL_S", 0.001)
-    for terminal in (True, False):
-        monkeypatch.setattr(shown, "isatty", lambda terminal=terminal: terminal)
-        with claimed_sweep(tmp_path / "sweep", []), counted(tmp_path / "sweep", 3):
-            for number, how in enumerate(("done", "failed", "kept")):
-                mark(tmp_path / "sweep", number, how, f"point {number}")
-        assert capsys.readouterr().out == "point 0\npoint 2\n"
-        assert "point 1\n" in shown.getvalue()
-        assert ("3/3" in shown.getvalue()) == terminal
-        shown.truncate(0)
-    assert not [each for each in threading.enumerate() if "look" in each.name], "nobody looks any more"
+    assert main(["run", "-m", *SMALL, "seed=1,none,2", "hydra.launcher.n_jobs=1", "run.dir=sweep"]) == 2
+    assert capsys.readouterr().out.count("40 of 40 requests completed") == 2
+    assert "error: sweep/1 (" in shown.getvalue()
+    assert ("3/3" in shown.getvalue()) == terminal

