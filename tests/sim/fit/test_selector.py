@@ -240,3 +240,13 @@ def test_metric_loads_weights_only_if_it_needs_them(tmp_path: Path) -> None:
     hub = live.metric(asked(metric="pickscore", allow_hub=True), None)
     assert isinstance(hub, PickScore)
     assert (hub.clip.weights, hub.clip.tokenizer) == (PICKSCORE, PICKSCORE_TOKENIZER)
+
+
+def test_larger_k_with_a_lower_threshold_is_raised(tmp_path: Path, plant: Any) -> None:
+    """K = 5 needs a similarity and K = 10 needs none: both get that of K = 5. Without random weights, no warning."""
+    plant(Planted(lambda similarity, k: 1.0 if k == 10 else falls_with_k(similarity, 25)))
+    assert calibrate(tmp_path, "--pairs", "40", "--ks", "5,10", "--weights", str(tmp_path), "--alpha", "0.5") == 0
+    text = (tmp_path / "selector" / "measured.yaml").read_text()
+    limits = yaml.safe_load(text)["thresholds"]
+    assert limits[5] == limits[10]
+    assert "WARNING" not in text

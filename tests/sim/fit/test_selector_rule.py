@@ -50,6 +50,11 @@ def test_one_bad_pair_stops_rule_all_but_not_rule_mean() -> None:
     assert lowest_similarity(similarity, quality, 0.9, rule="mean", strict=True) == similarity[0]
 
 
+def test_equal_similarities_pass_or_fail_together() -> None:
+    similarity, quality = np.array([0.5, 0.5, 0.9]), np.array([1.0, 0.1, 1.0])
+    assert lowest_similarity(similarity, quality, 0.8, rule="all", strict=True) == 0.9
+
+
 def test_nan_quality_counts_as_bad() -> None:
     similarity, quality = np.array([0.5, 0.9]), np.array([1.0, np.nan])
     for rule in ("all", "mean"):

@@ -10,8 +10,9 @@ import pytest
 
 from mezzotint.networks.clip import ClipModel
 from mezzotint.traces.encoders.clip import Clip
-from mezzotint.traces.encoders.embeddings import Encoder
+from mezzotint.traces.encoders.embeddings import Encoder, embed
 from mezzotint.traces.error import TraceError
+from mezzotint.traces.table.trace import Trace
 from tests.traces.lab import needs_clip, tiny_clip
 
 TEXTS = ["a red fox", "a lighthouse at dusk, oil on canvas", "x", "", "a queen " * 60]
@@ -48,6 +49,13 @@ def test_vectors_equal_the_normalized_clip_model_output(folder: Path) -> None:
         np.testing.assert_allclose(found[at], own / np.linalg.norm(own), atol=1e-5)
 
 
+def test_vector_does_not_depend_on_batch_or_order(folder: Path) -> None:
+    found = Clip(str(folder)).encode(TEXTS, False)
+    np.testing.assert_array_equal(Clip(str(folder)).encode(TEXTS, False), found)
+    for batch in (1, 2):
+        np.testing.assert_allclose(Clip(str(folder), batch=batch).encode(TEXTS[::-1], False)[::-1], found, atol=1e-5)
+
+
 def test_prompts_are_cut_at_77_tokens(folder: Path) -> None:
     """In this vocabulary a word of one letter is a token; the first and the last token mark the ends."""
     at_75, at_74 = "a " * 75, "a " * 74
@@ -69,6 +77,15 @@ def test_encoder_name_depends_on_the_weights_and_device_kind_only(folder: Path, 
     assert Clip(str(copy)).name != name
     (copy / "notes.txt").write_text("no part of the model")
     assert Clip(str(copy)).name == Clip(str(copy)).name
+
+
+def test_embeddings_are_cached_by_encoder_name(
+    folder: Path, copy: Path, trace: Trace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = np.array(embed(trace, Clip(str(folder))))
+    assert first.shape == (3, 24)
+    monkeypatch.setattr(ClipModel, "text_vectors", lambda *_: pytest.fail("was encoded again"))
+    np.testing.assert_array_equal(embed(trace, Clip(str(copy))), first)
 
 
 def test_text_encoder_without_a_vision_side_suffices(folder: Path, tmp_path: Path) -> None:

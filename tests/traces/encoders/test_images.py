@@ -13,6 +13,8 @@ import pytest
 
 from mezzotint.networks.clip import ClipModel
 from mezzotint.settings.assumption import Assumption
+from mezzotint.sim.run.config.build import build
+from mezzotint.sim.run.simulate import simulate
 from mezzotint.traces.encoders import images
 from mezzotint.traces.encoders.clip import Clip
 from mezzotint.traces.encoders.images import ClipImages, GivenImages
@@ -21,7 +23,7 @@ from mezzotint.traces.similarity.real_images import TextToRealImage
 from mezzotint.traces.similarity.similarities import SimilaritySource, similarity
 from mezzotint.traces.similarity.similarity_map import Identity, PiecewiseLinear
 from mezzotint.traces.table.trace import make, write
-from tests.sim.lab import simulated
+from tests.sim.lab import configured, simulated
 from tests.traces.lab import needs_clip, tiny_clip
 
 Vectors = npt.NDArray[Any]
@@ -65,6 +67,12 @@ def test_product_of_image_and_text_is_their_cosine(
     assumptions = {each.what: each.value for each in bound.assumptions()}
     assert assumptions["mean cosine of a prompt and its own image"] == pytest.approx(cosines.mean(), abs=1e-4)
     assert "rows without an image, never found" not in assumptions
+
+
+def test_similarity_key_depends_on_content(given: Callable[[Any], GivenImages], text: npt.NDArray[np.float32]) -> None:
+    key = _bound(given(text), text).key
+    assert _bound(given(text), text).key == key
+    assert _bound(given(text[::-1]), text).key != key
 
 
 def test_zero_row_is_a_missing_image(given: Callable[[Any], GivenImages], text: npt.NDArray[np.float32]) -> None:
@@ -177,10 +185,8 @@ def test_images_are_encoded_once(weights: Path, folder: Path, monkeypatch: pytes
     assert first.key == again.key
     np.testing.assert_array_equal(first.artifacts(np.arange(3)), again.artifacts(np.arange(3)))
     os.utime(folder / "0.png", (1, 1))  # it may be another image by then
-    assert _bound(source, text).key != first.key
+    _bound(source, text)
     assert asked == [3, 3]
-    with pytest.raises(TraceError, match="choose encoder=clip"):
-        ClipImages(str(folder), None)
 
 
 def test_image_folder_that_does_not_match_the_trace_is_refused(weights: Path, folder: Path, tmp_path: Path) -> None:
@@ -198,3 +204,32 @@ def test_image_folder_that_does_not_match_the_trace_is_refused(weights: Path, fo
     (folder / "2.webp").write_bytes(b"no image")
     with pytest.raises(TraceError, match=r"2\.webp: cannot be read as an image"):
         source.open(3, 24)
+
+
+def test_image_side_uses_the_encoder_weights(weights: Path) -> None:
+    overrides = ["system=modm-throughput", "similarity=text-to-clip-images"]
+    named = ["similarity.images.folder=f"]
+    node = configured(*overrides, *named, "encoder=clip", f"encoder.weights={weights}")["similarity"]
+    assert build(node, "similarity", SimilaritySource) == TextToRealImage(ClipImages("f", str(weights)))
+    other = configured(*overrides, *named)["similarity"]
+    with pytest.raises(TraceError, match="choose encoder=clip"):
+        build(other, "similarity", SimilaritySource)
+
+
+def test_run_with_clip_on_both_sides_reports_the_best_cosine(weights: Path, folder: Path, tmp_path: Path) -> None:
+    """Every request gets the largest cosine of its prompt with an image of an earlier row."""
+    prompts = ["a fox", "a queen", "a fox"]
+    columns = {"request_id": list("abc"), "arrival_s": [0.0, 900, 1800], "prompt": prompts}
+    write(make(columns, name="three", source="a test"), tmp_path / "t.parquet")
+    config = configured(
+        "system=modm-throughput", "similarity=text-to-clip-images", "arrivals=trace", "trace=file",
+        f"trace.path={tmp_path / 't.parquet'}", f"similarity.images.folder={folder}",
+        "encoder=clip", f"encoder.weights={weights}",
+    )  # fmt: skip
+    config["selector"]["thresholds"] = {5: -1.0}  # random weights reach no real threshold
+    outcome = simulate(config)
+    text = Clip(str(weights)).encode(prompts, False)
+    cosines = text @ ClipImages(str(folder), str(weights)).open(3, 24).rows.T
+    expected = [cosines[1, 0], cosines[2, :2].max()]
+    assert outcome.requests["similarity"].to_pylist()[1:] == pytest.approx(expected, abs=1e-5)
+    assert outcome.requests["source_id"].to_pylist()[2] == "ab"[int(cosines[2, :2].argmax())]

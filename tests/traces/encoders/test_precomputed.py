@@ -9,10 +9,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from mezzotint.traces.encoders.embeddings import Encoder
+from mezzotint.traces.encoders.embeddings import Encoder, embed
 from mezzotint.traces.encoders.precomputed import Precomputed
 from mezzotint.traces.encoders.vectors import BLOCK
 from mezzotint.traces.error import TraceError
+from mezzotint.traces.table.trace import Trace, make, write
+from tests.sim.lab import simulated
 
 TEXTS = ["a red fox", "a blue fox", "a queen's portrait", ""]
 VECTORS = np.array([[3.0, 4, 0], [0, 2, 0], [0, 0, -5], [0, 0, 0]])
@@ -135,3 +137,27 @@ def test_encoder_name_depends_on_the_content(stored: Callable[..., str], tmp_pat
     changed = Precomputed(stored(vectors=list(2 * VECTORS))).name
     assert changed != name
     assert _array(tmp_path, VECTORS).name != _array(tmp_path, VECTORS, TEXTS[::-1]).name
+
+
+def _trace(tmp_path: Path) -> Trace:
+    prompts = ["a red fox", None, "a blue fox", "a red fox"]
+    columns = {"request_id": list("abcd"), "arrival_s": [0.0, 600, 1200, 1800], "prompt": prompts}
+    return write(make(columns, name="four", source="a test"), tmp_path / "t.parquet")
+
+
+def test_trace_file_names_the_prompts(tmp_path: Path) -> None:
+    trace = _trace(tmp_path)
+    np.save(tmp_path / "v.npy", UNIT[[0, 3, 1, 0]])
+    encoder = Precomputed(str(tmp_path / "v.npy"), str(trace.path))
+    np.testing.assert_array_equal(embed(trace, encoder), UNIT[[0, 3, 1, 0]])
+
+
+@pytest.mark.parametrize(("cosine", "hits"), [(0.94, 2), (0.5, 1)])
+def test_run_hits_follow_the_given_vectors(tmp_path: Path, cosine: float, hits: int) -> None:
+    """The blue fox starts from the red one only where the user's vectors make them similar."""
+    trace = _trace(tmp_path)
+    vectors = [[1.0, 0], [cosine, (1 - cosine**2) ** 0.5]]
+    path = _file(tmp_path / "v.parquet", TEXTS[:2], vectors)
+    run = ["system=nirvana", "trace=file", f"trace.path={trace.path}", "arrivals=trace", "encoder=precomputed"]
+    outcome = simulated(*run, f"encoder.path={path}")
+    assert outcome.summary["cache"]["hit_rate"] == hits / 4

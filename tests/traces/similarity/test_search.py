@@ -230,3 +230,14 @@ def test_neighbours_match_a_comparison_of_all_pairs(floor: float, image: bool, m
         units = np.rint(scores[order] * 10**6).astype(int)
         expected = (order[:20].tolist(), units[:20].tolist(), len(order) <= 20)
         assert found.all_of(row) == expected
+
+
+def test_exact_search_breaks_ties_by_age() -> None:
+    source = TextToText()
+    source.bind(unit(np.ones((5, 3))), np.random.default_rng(0))
+    index = Exact().open(source, 5, 0.5, None)()
+    for entry in range(3):
+        index.add(entry, entry)
+    assert index.best(3) == (0, 1.0)
+    index.remove(0)
+    assert index.best(4) == (1, 1.0)
