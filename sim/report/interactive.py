@@ -1,16 +1,13 @@
-"""Pages whose figures answer to the pointer: charts in Vega-Lite, and the HTML page that holds them.
+"""Charts in Vega-Lite, and what shows them: pages that answer to the pointer, and SVG and PNG files.
 
 A chart is a Vega-Lite specification (JSON) with its data as CSV. A page has one legend for all its charts. A click in
 the legend hides or shows a series everywhere; pointing at a series, in the legend or in a chart, highlights it
-everywhere.
-Each page carries the libraries that draw it: Vega 6.4.0, Vega-Lite 6.4.3 and Vega-Embed 7.3.0, as published, in `vega`.
+everywhere. vl-convert has the libraries that draw a chart in a page, and draws it as a file with the same ones.
 """
 
 import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
 from typing import Any, Literal
 
 import pandas as pd
@@ -26,11 +23,21 @@ Spec = dict[str, Any]
 SERIES = "series"
 """The column of a chart's frame that holds the name of the series."""
 
-_LIBRARIES = ("vega.min.js", "vega-lite.min.js", "vega-embed.min.js")
 _LINE_PX = 1.8
 _FAINT = 0.12
 _BAR_PX = 26
 _PANEL_PX = 280
+_PICTURE_PX = 330  # width of a panel in a file, readable on a phone
+_LEGEND_PX = 18
+_SHAPES = {
+    **{"o": "circle", "s": "square", "^": "triangle-up", "D": "diamond", "v": "triangle-down", "P": "cross"},
+    "X": "stroke",
+}
+_SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
+_PAGE_FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif"
+_FILE_FONT = "Liberation Sans, Arial, Helvetica, sans-serif"
+"""vl-convert holds the first, so that text is measured alike on every machine. The others are as wide."""
+
 ALWAYS = "\u00a0"
 """The series of what the legend neither hides nor dims."""
 
@@ -148,8 +155,7 @@ def lines(
     drawn = place | {"color": colour, "strokeDash": _dash(styles), "opacity": _opacity(), "order": order}
     layers.append({"mark": {"type": "line", "strokeWidth": _LINE_PX}, "encoding": drawn})
     layers += _limits(limits, styles, x, "x")
-    layers.append(_points(x, y, colour, hover, sparse))
-    return _spec(frame, layers, styles)
+    return _spec(frame, [*layers, *_points(x, y, styles, hover, sparse)])
 
 
 def points(
@@ -181,8 +187,7 @@ def points(
         layers.append({"mark": {"type": "rule", "strokeWidth": 1.4}, "encoding": place | drawn})
         hover = (*hover, *_interval(y))
     layers += _limits(limits, styles, y, "y")
-    layers.append(_points(x, y, colour, hover, True))
-    return _spec(frame, layers, styles)
+    return _spec(frame, [*layers, *_points(x, y, styles, hover, True)])
 
 
 def bars(
@@ -204,15 +209,9 @@ def bars(
         part: the parts that are stacked to a bar, each in the colour that `colours` has for it.
     """
     name = name or Field(SERIES, "System", "")
-    rows: Spec = {
-        "field": name.column,
-        "type": "nominal",
-        "sort": list(frame[name.column].unique()),
-        "title": None,
-    }
-    rows |= {"axis": {"labelLimit": 125, "ticks": False, "domain": False, "grid": False}}
+    rows = _rows(frame, name)
     encoding: Spec = {"y": rows, "opacity": _opacity(), "color": _colour(styles)}
-    shown = [name.hover(), *([part.hover()] if part else []), x.hover(), *(each.hover() for each in hover)]
+    shown = [name.hover(), *([part.hover()] if part else []), x.hover(), *(field.hover() for field in hover)]
     if part is not None and colours is not None:
         scale = {"domain": list(colours), "range": list(colours.values())}
         legend = {"title": part.title, "orient": "bottom", "columns": 3, "symbolType": "square"}
@@ -220,7 +219,7 @@ def bars(
         encoding["order"] = {"field": "place", "type": "quantitative"}
         frame = frame.assign(place=frame[part.column].map(list(colours).index))
     if "low" in frame:
-        shown += [each.hover() for each in _interval(x)]
+        shown += [field.hover() for field in _interval(x)]
     drawn = encoding | {"x": x.channel(stack="zero" if part else None), "tooltip": shown}
     layers: list[Spec] = [{"mark": {"type": "bar", "height": {"band": 0.72}}, "encoding": drawn}]
     at_end = {"y": rows, "x": x.channel(), "opacity": _opacity()}
@@ -231,7 +230,64 @@ def bars(
     if "text" in frame:
         text = {"text": {"field": "text", "type": "nominal"}}
         layers.append({"mark": {"type": "text", "align": "left", "dx": 6, "color": INK}, "encoding": at_end | text})
-    return _spec(frame, layers, styles) | {"height": {"step": _BAR_PX}}
+    return _in_rows(frame, layers)
+
+
+def ranges(frame: pd.DataFrame, x: Field, styles: Mapping[str, SeriesStyle], *, limits: Sequence[Limit] = ()) -> Spec:
+    """Return a row for each series: a bar from column `p10` to `p90`, a dot at `p50`, a stroke at `p99`.
+
+    Args:
+        frame: columns `series`, `p10`, `p50`, `p90` and `p99`, in the units of x.
+        limits: vertical lines, in units of x.
+    """
+    name = Field(SERIES, "System", "")
+    hover = [name, *(Field(column, column, x.format) for column in ("p10", "p50", "p90", "p99"))]
+    base: Spec = {"y": _rows(frame, name), "color": _colour(styles), "opacity": _opacity()}
+    base["tooltip"] = [field.hover() for field in hover]
+    marks: list[tuple[Spec, str, str | None, float]] = [
+        ({"type": "bar", "height": {"band": 0.5}}, "p10", "p90", 0.4),
+        ({"type": "rule"}, "p90", "p99", 1.0),
+        ({"type": "point", "filled": True, "size": 42}, "p50", None, 1.0),
+        ({"type": "tick", "thickness": 2, "height": 11}, "p99", None, 1.0),
+    ]
+    layers: list[Spec] = []
+    for mark, start, end, opacity in marks:
+        place = {"x": x.channel(field=start)} | ({"x2": {"field": end}} if end else {})
+        layers.append({"mark": mark, "encoding": base | place | {"opacity": _opacity(opacity)}})
+    return _in_rows(frame, [*layers, *_limits(limits, styles, x, "x")])
+
+
+def picture(charts: Sequence[Chart], styles: Mapping[str, SeriesStyle]) -> Spec:
+    """Return charts below each other, with their legend, as one specification that does not answer to the pointer."""
+    panels = []
+    for chart in charts:
+        still = [layer for layer in chart.spec["layer"] if "params" not in layer]
+        title = {"text": chart.title, "limit": _PICTURE_PX} if chart.title else None
+        panels.append(chart.spec | {"title": title, "width": _PICTURE_PX, "layer": still})
+    drawn = {series for chart in charts for series in chart.spec["usermeta"]["legend"]}
+    if names := [name for name in styles if name in drawn]:
+        panels.append(_legend(names, styles))
+    return {
+        "$schema": _SCHEMA,
+        "params": _signals(styles),
+        "vconcat": panels,
+        "resolve": {"scale": dict.fromkeys(("color", "shape", "strokeDash"), "independent")},
+        "config": _config(_FILE_FONT, "white") | {"aria": False},
+    }
+
+
+def svg(spec: Spec) -> bytes:
+    """Return a picture as SVG, with the same bytes on every machine."""
+    import vl_convert  # takes half a second
+
+    return vl_convert.vegalite_to_svg(spec, allowed_base_urls=[]).encode()
+
+
+def png(spec: Spec, scale: float = 2.0) -> bytes:
+    """Return a picture as PNG of `scale` pixels for each pixel of the SVG."""
+    import vl_convert
+
+    return bytes(vl_convert.vegalite_to_png(spec, scale=scale, allowed_base_urls=[]))
 
 
 def page(
@@ -253,7 +309,10 @@ def page(
         generator: the command that makes the page.
         warnings: what a reader must know beside the answer, such as runs that are overloaded.
     """
-    legend = [(name, style.colour, _dash_px(style)) for name, style in styles.items()]
+    from vl_convert import javascript_bundle
+
+    shown = {"$schema": _SCHEMA, "width": "container", "autosize": {"type": "fit-x", "contains": "padding"}}
+    shown |= {"params": _signals(styles), "config": _config(_PAGE_FONT, None)}
     return render(
         "mezzotint.sim.report",
         "page.html.jinja",
@@ -261,67 +320,95 @@ def page(
         answer=answer,
         warnings=warnings,
         figures=figures,
-        legend=legend,
+        legend=[(name, style.colour, _dash_px(style)) for name, style in styles.items()],
         body=body,
         generator=generator,
-        libraries=_libraries(),
+        shown=shown,
+        libraries=Markup(javascript_bundle()),
     )
 
 
-@cache
-def _libraries() -> list[Markup]:
-    folder = files("mezzotint.sim.report") / "vega"
-    return [Markup((folder / name).read_text(encoding="utf-8")) for name in _LIBRARIES]
-
-
-def _spec(frame: pd.DataFrame, layers: Sequence[Spec], styles: Mapping[str, SeriesStyle]) -> Spec:
+def _spec(frame: pd.DataFrame, layers: Sequence[Spec]) -> Spec:
     numbers = frame.select_dtypes("number").columns
     parse = {str(column): "number" if column in numbers else "string" for column in frame}
     return {
-        "$schema": "https://vega.github.io/schema/vega-lite/v6.json",
-        "width": "container",
         "height": _PANEL_PX,
-        "autosize": {"type": "fit-x", "contains": "padding"},
         "data": {
             "values": frame.to_csv(index=False, float_format="%.6g", lineterminator="\n"),
             "format": {"type": "csv", "parse": parse},
         },
-        "params": [{"name": "shown", "value": list(styles)}, {"name": "lit", "value": None}],
         "transform": [{"filter": _SHOWN}],
         "layer": list(layers),
-        "config": {
-            "font": "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif",
-            "background": None,
-            "view": {"stroke": None},
-            "axis": {"labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": "normal", "labelColor": EDGE}
-            | {
-                "titleColor": INK,
-                "gridColor": "#ececef",
-                "domainColor": "#b8b8bd",
-                "tickColor": "#b8b8bd",
-                "tickCount": 5,
-            },
-            "legend": {"labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": "normal", "labelColor": EDGE},
-            "text": {"fontSize": 11.5},
-        },
+        "usermeta": {"legend": list(frame[SERIES].unique())},
     }
 
 
-def _points(x: Field, y: Field, colour: Spec, hover: Sequence[Field], visible: bool) -> Spec:
-    """Return the points, of which the one nearest to the pointer shows its values. A line of ALWAYS has none."""
-    near = {"name": "near", "select": {"type": "point", "on": "pointermove", "nearest": True, "clear": "pointerout"}}
-    shown = [Field(SERIES, "System", ""), x, y, *hover]
-    at_rest = {"test": _LIT, "value": 1} if visible else {"test": "false", "value": 1}
-    opacity = {"condition": [{"param": "near", "empty": False, "value": 1}, at_rest], "value": _FAINT if visible else 0}
+def _in_rows(frame: pd.DataFrame, layers: Sequence[Spec]) -> Spec:
+    """Return a chart whose rows have their names beside them, and need no legend."""
+    return _spec(frame, layers) | {"height": {"step": _BAR_PX}, "usermeta": {"legend": []}}
+
+
+def _rows(frame: pd.DataFrame, name: Field) -> Spec:
+    """Return the encoding of names beside rows, in the order of the frame."""
+    # a setting in brackets has a line of its own
+    split = "split(replace(datum.label, ' (', '\\n('), '\\n')"
+    sort = list(frame[name.column].unique())
+    axis = {"labelExpr": split, "labelLimit": 140, "labelFontSize": 11, "labelLineHeight": 12}
+    axis |= {"labelOffset": -6 if any(" (" in row for row in sort) else 0}
+    axis |= {"ticks": False, "domain": False, "grid": False}
+    return {"field": name.column, "type": "nominal", "sort": sort, "title": None, "axis": axis}
+
+
+def _signals(styles: Mapping[str, SeriesStyle]) -> list[Spec]:
+    """Return what the legend sets: the series that are shown, and the one that is highlighted."""
+    return [{"name": "shown", "value": list(styles)}, {"name": "lit", "value": None}]
+
+
+def _config(font: str, background: str | None) -> Spec:
+    text = {"labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": "normal", "labelColor": EDGE}
+    rules = {"gridColor": "#ececef", "domainColor": "#b8b8bd", "tickColor": "#b8b8bd", "tickCount": 5}
     return {
-        "transform": [{"filter": f"datum.series !== '{ALWAYS}'"}],
-        "mark": {"type": "point", "filled": True, "size": 42},
-        "params": [near],
-        "encoding": {
-            **{"x": x.channel(), "y": y.channel(), "color": colour, "opacity": opacity},
-            "tooltip": [each.hover() for each in shown],
-        },
+        "font": font,
+        "background": background,
+        "view": {"stroke": None},
+        "axis": text | rules | {"titleColor": INK},
+        "legend": text,
+        "text": {"fontSize": 11.5},
+        "title": {"anchor": "start", "fontSize": 12, "color": INK},
     }
+
+
+def _legend(names: Sequence[str], styles: Mapping[str, SeriesStyle]) -> Spec:
+    """Return the legend of a picture: a line for each series, with its name."""
+    row = {"field": SERIES, "type": "nominal", "sort": list(names), "axis": None}
+    line = {"x": {"value": 0}, "x2": {"value": 27}, "color": _colour(styles), "strokeDash": _dash(styles)}
+    text = {"x": {"value": 34}, "text": {"field": SERIES}}
+    return {
+        "width": _PICTURE_PX,
+        "height": {"step": _LEGEND_PX},
+        "data": {"values": [{SERIES: name} for name in names]},
+        "encoding": {"y": row},
+        "layer": [
+            {"mark": {"type": "rule", "strokeWidth": 2.5}, "encoding": line},
+            {"mark": {"type": "text", "align": "left", "limit": _PICTURE_PX - 34}, "encoding": text},
+        ],
+    }
+
+
+def _points(x: Field, y: Field, styles: Mapping[str, SeriesStyle], hover: Sequence[Field], visible: bool) -> list[Spec]:
+    """Return the points if they are visible, and the one nearest to the pointer, which shows its values.
+
+    A line of ALWAYS has none. The layer that answers to the pointer is the one with `params`: a file leaves it out.
+    """
+    shape = _scaled(styles, "circle", [_SHAPES[style.marker] for style in styles.values()])
+    place = {"x": x.channel(), "y": y.channel(), "color": _colour(styles), "shape": shape}
+    base: Spec = {"transform": [{"filter": f"datum.series !== '{ALWAYS}'"}]}
+    base["mark"] = {"type": "point", "filled": True, "size": 42}
+    near = {"name": "near", "select": {"type": "point", "on": "pointermove", "nearest": True, "clear": "pointerout"}}
+    opacity = {"condition": {"param": "near", "empty": False, "value": 1}, "value": 0}
+    shown = [field.hover() for field in (Field(SERIES, "System", ""), x, y, *hover)]
+    at_rest = [base | {"encoding": place | {"opacity": _opacity()}}] if visible else []
+    return [*at_rest, base | {"params": [near], "encoding": place | {"opacity": opacity, "tooltip": shown}}]
 
 
 def _limits(
@@ -330,7 +417,7 @@ def _limits(
     """Return a dashed line for each limit on the axis `along`, and its label at the start of the line."""
     if not limits:
         return []
-    rows = [{"at": each.value, "label": each.label, SERIES: each.series} for each in limits]
+    rows = [{"at": limit.value, "label": limit.label, SERIES: limit.series} for limit in limits]
     data = {"data": {"values": rows}, "transform": [{"filter": _SHOWN}]}
     drawn: Spec = {along: value.channel(field="at"), "color": _colour(styles), "opacity": _opacity()}
     start: Spec = {"y": {"value": 4}} if along == "x" else {"x": {"value": 4}}
@@ -347,12 +434,16 @@ def _interval(value: Field) -> tuple[Field, Field]:
 
 
 def _colour(styles: Mapping[str, SeriesStyle]) -> Spec:
-    scale = {"domain": [ALWAYS, *styles], "range": [EDGE, *(style.colour for style in styles.values())]}
-    return {"field": SERIES, "type": "nominal", "scale": scale, "legend": None}
+    return _scaled(styles, EDGE, [style.colour for style in styles.values()])
 
 
 def _dash(styles: Mapping[str, SeriesStyle]) -> Spec:
-    scale = {"domain": [ALWAYS, *styles], "range": [[2, 3], *(_dash_px(style) for style in styles.values())]}
+    return _scaled(styles, [2, 3], [_dash_px(style) for style in styles.values()])
+
+
+def _scaled(styles: Mapping[str, SeriesStyle], always: Any, values: Sequence[Any]) -> Spec:
+    """Return the encoding of a series by its value, and of ALWAYS by its own."""
+    scale = {"domain": [ALWAYS, *styles], "range": [always, *values]}
     return {"field": SERIES, "type": "nominal", "scale": scale, "legend": None}
 
 

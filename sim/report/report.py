@@ -9,11 +9,9 @@ from typing import Annotated, Literal
 
 import typer
 from markupsafe import Markup
-from matplotlib.figure import Figure
 from tqdm import tqdm
 
 from mezzotint.figures.page import DASH, render
-from mezzotint.figures.save import svg
 from mezzotint.files.atomic import atomic_files, atomic_write, check_ours
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.run_folder import REQUESTS
@@ -22,10 +20,9 @@ from mezzotint.sim.report.answer import answer, caveats
 from mezzotint.sim.report.beliefs import beliefs
 from mezzotint.sim.report.compare import cells
 from mezzotint.sim.report.figures import charts
-from mezzotint.sim.report.figures import panels as figures
-from mezzotint.sim.report.figures.over_time import MAX_SERIES, over_time
+from mezzotint.sim.report.figures.charts import MAX_SERIES
 from mezzotint.sim.report.figures.palette import families_of, series_of, series_styles
-from mezzotint.sim.report.interactive import Chart, PageFigure, page
+from mezzotint.sim.report.interactive import Chart, PageFigure, page, picture, svg
 from mezzotint.sim.report.labels import short_key
 from mezzotint.sim.report.runs import Run, load_runs
 from mezzotint.sim.report.sensitivity import EXAMPLE, PERCENTILES, rerun_s, sensitivities
@@ -81,15 +78,13 @@ class _Figure:
     """A figure of the report.
 
     Attributes:
-        charts: its panels in the page.
-        draw: the same as a file; None if it is in the page alone.
+        charts: returns its panels.
         expected: True to say so if no run has the data.
     """
 
     title: str
     caption: str
     charts: Callable[[Sequence[Run]], list[Chart]]
-    draw: Callable[[Sequence[Run]], Figure | None] | None = None
     over_seeds: str = "Means over seeds, with their range."
     expected: bool = True
 
@@ -107,20 +102,17 @@ _FIGURES = {
         "Warm-up is left out. Dashed lines are the latency limits (SLO), in seconds or as multiples (x) of the "
         "standalone latency: the time of a full request on the large model, alone on a GPU (the mean if sizes differ).",
         charts.latency,
-        figures.latency_distribution,
     ),
     "slo": _Figure(
         "Requests over the latency limit",
         "Share of requests that took longer than the limit or were not served.",
         charts.slo,
-        figures.slo_violations,
     ),
     "hits": _Figure(
         "Cache hits by steps skipped",
         "Share of cache lookups by K, the number of denoising steps that a hit skips, and of misses. Each bar adds up "
         "to 100%. Systems without a cache are not shown.",
         charts.hits,
-        figures.hit_share,
         "Bars are means over seeds.",
     ),
     "throughput": _Figure(
@@ -129,14 +121,12 @@ _FIGURES = {
         "compute saving: 1 − seconds of denoising steps ÷ seconds of all steps of every request on the large model. "
         "A dotted line is the offered rate.",
         charts.throughput,
-        figures.throughput,
     ),
     "over_time": _Figure(
         "Queue and GPUs over time",
         "Requests waiting, and the share of the GPUs that are busy. Both are averages over short spans of the run, "
         "warm-up included, and come from the first seed.",
         charts.over_time,
-        over_time,
         "",
     ),
     "beliefs": _Figure(
@@ -166,28 +156,25 @@ def write_report(
     html = html / "report.html" if html.is_dir() else html
     check_ours(html, ConfigError, "a report", b"<!DOCTYPE html>", b"mezzotint")
     runs = load_runs(dirs)
-    bar = tqdm(_FIGURES.items(), desc="figures", unit="figure", disable=None, leave=False)
-    drawn = {name: svg(figure) for name, each in bar if each.draw and (figure := each.draw(runs)) is not None}
-    html_text = _page(runs, drawn, title or _title(runs), reruns_s)
+    figures = _figures(runs)
+    html_text = _page(runs, figures, title or _title(runs), reruns_s)
     folder = html.parent / "figures"
-    paths = {name: folder / f"{name}.svg" for name, each in _FIGURES.items() if each.draw}
+    paths = {name: folder / f"{name}.svg" for name in _FIGURES}
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        files = {paths[name]: svg for name, svg in drawn.items()} | {
-            html: html_text.encode("utf-8", "backslashreplace")
-        }
+        files = {paths[name]: figure.svg or b"" for name, figure in figures.items()}
+        files[html] = html_text.encode("utf-8", "backslashreplace")
         removed = [path for path in paths.values() if path not in files]
         with atomic_files(list(files), ConfigError, removed) as temporaries:
             for temporary, content in zip(temporaries, files.values(), strict=True):
                 temporary.write_bytes(content)
     except OSError as error:
         raise ConfigError(f"{html}: cannot be written ({error.strerror}); name another place with -o") from error
-    return [html, *(paths[name] for name in drawn)]
+    return [html, *(paths[name] for name in figures)]
 
 
-def _page(runs: Sequence[Run], drawn: Mapping[str, bytes], title: str, reruns_s: float) -> str:
+def _page(runs: Sequence[Run], figures: Mapping[str, PageFigure], title: str, reruns_s: float) -> str:
     rows, groups, bands = tables.comparison(runs), tables.verdicts(runs), sensitivities(runs, reruns_s)
-    shown = _figures(runs, drawn)
     body = render(
         "mezzotint.sim.report",
         "report.html.jinja",
@@ -209,7 +196,7 @@ def _page(runs: Sequence[Run], drawn: Mapping[str, bytes], title: str, reruns_s:
         example=EXAMPLE,
         by_others=any(model.basis == "published" for run in runs for model in run.models),
         checks=list(dict.fromkeys(text for each in bands for text in each.validations)),
-        undrawn=[each.title for name, each in _FIGURES.items() if each.expected and name not in shown],
+        undrawn=[each.title for name, each in _FIGURES.items() if each.expected and name not in figures],
         beliefs=beliefs(runs),
         assumptions=tables.assumptions(runs),
         reproduction=tables.reproduction(runs),
@@ -217,7 +204,7 @@ def _page(runs: Sequence[Run], drawn: Mapping[str, bytes], title: str, reruns_s:
     return page(
         title,
         answer(runs),
-        list(shown.values()),
+        list(figures.values()),
         series_styles(runs),
         Markup(body),  # the template has escaped it
         generator="mezzotint report",
@@ -225,7 +212,7 @@ def _page(runs: Sequence[Run], drawn: Mapping[str, bytes], title: str, reruns_s:
     )
 
 
-def _figures(runs: Sequence[Run], drawn: Mapping[str, bytes]) -> dict[str, PageFigure]:
+def _figures(runs: Sequence[Run]) -> dict[str, PageFigure]:
     """Return the figures that some run has the data for, with their captions."""
     seeds = any(len(cell.runs) > 1 for cell in cells(runs))
     series, without = len(series_of(runs)), [run.name for run in runs if not (run.path / REQUESTS).is_file()]
@@ -233,16 +220,14 @@ def _figures(runs: Sequence[Run], drawn: Mapping[str, bytes]) -> dict[str, PageF
         "latency": f"Not shown, because they have no requests.parquet: {', '.join(without)}." if without else "",
         "over_time": f"Shows {MAX_SERIES} of {series} series, evenly spaced." if series > MAX_SERIES else "",
     }
-    return {
-        name: PageFigure(
-            each.title,
-            " ".join(filter(None, [each.caption, notes.get(name), each.over_seeds if seeds else ""])),
-            panels,
-            drawn.get(name),
-        )
-        for name, each in _FIGURES.items()
-        if (panels := each.charts(runs))
-    }
+    styles = series_styles(runs)
+    figures = {}
+    for name, figure in tqdm(_FIGURES.items(), desc="figures", unit="figure", disable=None, leave=False):
+        if panels := figure.charts(runs):
+            words = [figure.caption, notes.get(name), figure.over_seeds if seeds else ""]
+            drawn = svg(picture(panels, styles))
+            figures[name] = PageFigure(figure.title, " ".join(filter(None, words)), panels, drawn)
+    return figures
 
 
 def _title(runs: Sequence[Run]) -> str:
