@@ -6,6 +6,7 @@ everywhere. vl-convert has the libraries that draw a chart in a page, and draws 
 """
 
 import base64
+import resource
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -15,6 +16,7 @@ from markupsafe import Markup
 
 from mezzotint.figures.page import render
 from mezzotint.figures.palette import EDGE, INK
+from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.report.figures.palette import SeriesStyle
 
 Spec = dict[str, Any]
@@ -29,6 +31,8 @@ _BAR_PX = 26
 _PANEL_PX = 280
 _PICTURE_PX = 330  # width of a panel in a file, readable on a phone
 _LEGEND_PX = 18
+_POINT_AREA = 42  # square pixels
+_ADDRESS_SPACE_BYTES = 80 << 30
 _SHAPES = {
     **{"o": "circle", "s": "square", "^": "triangle-up", "D": "diamond", "v": "triangle-down", "P": "cross"},
     "X": "stroke",
@@ -128,7 +132,6 @@ def lines(
     y: Field,
     styles: Mapping[str, SeriesStyle],
     *,
-    hover: Sequence[Field] = (),
     limits: Sequence[Limit] = (),
     sparse: bool = True,
     along: Literal["x", "y"] = "x",
@@ -136,24 +139,21 @@ def lines(
     """Return a line for each series, with a band from column `low` to `high` if the frame has them.
 
     Args:
-        frame: columns `series`, `x.column`, `y.column`, and those of `hover`.
-        hover: further fields of the hover box.
+        frame: columns `series`, `x.column`, `y.column`.
         limits: vertical lines, in units of x.
         sparse: True to mark every point; False to mark only the one nearest to the pointer.
         along: the axis along which a line runs; its band spreads along the other.
     """
-    place, colour = {"x": x.channel(), "y": y.channel()}, _colour(styles)
-    across, start, end, orient = (y, "y", "y2", "vertical") if along == "x" else (x, "x", "x2", "horizontal")
-    layers: list[Spec] = []
+    place = {"x": x.channel(), "y": y.channel()}
+    across, start, orient = (y, "y", "vertical") if along == "x" else (x, "x", "horizontal")
+    layers, hover = [], []
     if "low" in frame:
-        ends = {start: across.channel(field="low"), end: {"field": "high"}}
-        opacity = {"condition": {"test": _LIT, "value": 0.18}, "value": 0.03}
-        drawn = place | ends | {"color": colour, "opacity": opacity}
-        layers.append({"mark": {"type": "area", "orient": orient}, "encoding": drawn})
-        hover = (*hover, *_interval(across))
+        band = place | _look(styles, "color") | {"opacity": _opacity(0.18, 0.03)} | _ends(across, start)
+        layers.append(_layer("area", band, orient=orient))
+        hover = _interval(across)
     order = {"field": (x if along == "x" else y).column, "type": "quantitative"}
-    drawn = place | {"color": colour, "strokeDash": _dash(styles), "opacity": _opacity(), "order": order}
-    layers.append({"mark": {"type": "line", "strokeWidth": _LINE_PX}, "encoding": drawn})
+    drawn = place | _look(styles, "color", "strokeDash") | {"opacity": _opacity(), "order": order}
+    layers.append(_layer("line", drawn, strokeWidth=_LINE_PX))
     layers += _limits(limits, styles, x, "x")
     return _spec(frame, [*layers, *_points(x, y, styles, hover, sparse)])
 
@@ -172,19 +172,18 @@ def points(
 
     Args:
         frame: columns `series`, `x.column`, `y.column`, and those of `hover`.
+        hover: further fields of the hover box.
         connected: True to join the points of a series in the order of the rows.
         limits: horizontal lines, in units of y.
     """
-    place, colour = {"x": x.channel(), "y": y.channel()}, _colour(styles)
-    layers: list[Spec] = []
+    place, layers = {"x": x.channel(), "y": y.channel()}, []
     if connected:
         frame = frame.assign(row=range(len(frame)))
-        drawn = {"color": colour, "strokeDash": _dash(styles), "opacity": _opacity(0.6)}
-        order = {"order": {"field": "row", "type": "quantitative"}}
-        layers.append({"mark": {"type": "line", "strokeWidth": 1.2}, "encoding": place | drawn | order})
+        order = {"order": {"field": "row", "type": "quantitative"}, "opacity": _opacity(0.6)}
+        layers.append(_layer("line", place | _look(styles, "color", "strokeDash") | order, strokeWidth=1.2))
     if "low" in frame:
-        drawn = {"y": y.channel(field="low"), "y2": {"field": "high"}, "color": colour, "opacity": _opacity()}
-        layers.append({"mark": {"type": "rule", "strokeWidth": 1.4}, "encoding": place | drawn})
+        drawn = place | _look(styles, "color") | {"opacity": _opacity()} | _ends(y, "y")
+        layers.append(_layer("rule", drawn, strokeWidth=1.4))
         hover = (*hover, *_interval(y))
     layers += _limits(limits, styles, y, "y")
     return _spec(frame, [*layers, *_points(x, y, styles, hover, True)])
@@ -209,27 +208,24 @@ def bars(
         part: the parts that are stacked to a bar, each in the colour that `colours` has for it.
     """
     name = name or Field(SERIES, "System", "")
-    rows = _rows(frame, name)
-    encoding: Spec = {"y": rows, "opacity": _opacity(), "color": _colour(styles)}
-    shown = [name.hover(), *([part.hover()] if part else []), x.hover(), *(field.hover() for field in hover)]
+    row = {"y": _rows(frame, name), "opacity": _opacity()}
+    look = _look(styles, "color")
     if part is not None and colours is not None:
         scale = {"domain": list(colours), "range": list(colours.values())}
         legend = {"title": part.title, "orient": "bottom", "columns": 3, "symbolType": "square"}
-        encoding["color"] = {"field": part.column, "type": "nominal", "scale": scale, "legend": legend}
-        encoding["order"] = {"field": "place", "type": "quantitative"}
+        look["color"] = {"field": part.column, "type": "nominal", "scale": scale, "legend": legend}
+        look["order"] = {"field": "place", "type": "quantitative"}
         frame = frame.assign(place=frame[part.column].map(list(colours).index))
+    shown = [name, *([part] if part else []), x, *hover, *(_interval(x) if "low" in frame else [])]
+    place = {"x": x.channel(stack="zero" if part else None), "tooltip": [field.hover() for field in shown]}
+    layers = [_layer("bar", row | look | place, height={"band": 0.72})]
+    end = x.channel()
     if "low" in frame:
-        shown += [field.hover() for field in _interval(x)]
-    drawn = encoding | {"x": x.channel(stack="zero" if part else None), "tooltip": shown}
-    layers: list[Spec] = [{"mark": {"type": "bar", "height": {"band": 0.72}}, "encoding": drawn}]
-    at_end = {"y": rows, "x": x.channel(), "opacity": _opacity()}
-    if "low" in frame:
-        ends = {"x": x.channel(field="low"), "x2": {"field": "high"}}
-        layers.append({"mark": {"type": "rule", "color": INK}, "encoding": at_end | ends})
-        at_end["x"] = x.channel(field="high")
+        layers.append(_layer("rule", row | _ends(x, "x"), color=INK))
+        end = x.channel(field="high")
     if "text" in frame:
-        text = {"text": {"field": "text", "type": "nominal"}}
-        layers.append({"mark": {"type": "text", "align": "left", "dx": 6, "color": INK}, "encoding": at_end | text})
+        text = {"x": end, "text": {"field": "text", "type": "nominal"}}
+        layers.append(_layer("text", row | text, align="left", dx=6, color=INK))
     return _in_rows(frame, layers)
 
 
@@ -241,19 +237,15 @@ def ranges(frame: pd.DataFrame, x: Field, styles: Mapping[str, SeriesStyle], *, 
         limits: vertical lines, in units of x.
     """
     name = Field(SERIES, "System", "")
-    hover = [name, *(Field(column, column, x.format) for column in ("p10", "p50", "p90", "p99"))]
-    base: Spec = {"y": _rows(frame, name), "color": _colour(styles), "opacity": _opacity()}
-    base["tooltip"] = [field.hover() for field in hover]
-    marks: list[tuple[Spec, str, str | None, float]] = [
-        ({"type": "bar", "height": {"band": 0.5}}, "p10", "p90", 0.4),
-        ({"type": "rule"}, "p90", "p99", 1.0),
-        ({"type": "point", "filled": True, "size": 42}, "p50", None, 1.0),
-        ({"type": "tick", "thickness": 2, "height": 11}, "p99", None, 1.0),
+    shown = [name, *(Field(column, column, x.format) for column in ("p10", "p50", "p90", "p99"))]
+    row = {"y": _rows(frame, name), "opacity": _opacity(), "tooltip": [field.hover() for field in shown]}
+    row |= _look(styles, "color")
+    layers = [
+        _layer("bar", row | _ends(x, "x", "p10", "p90") | {"opacity": _opacity(0.4)}, height={"band": 0.5}),
+        _layer("rule", row | _ends(x, "x", "p90", "p99")),
+        _layer("point", row | {"x": x.channel(field="p50")}, filled=True, size=_POINT_AREA),
+        _layer("tick", row | {"x": x.channel(field="p99")}, thickness=2, height=11),
     ]
-    layers: list[Spec] = []
-    for mark, start, end, opacity in marks:
-        place = {"x": x.channel(field=start)} | ({"x2": {"field": end}} if end else {})
-        layers.append({"mark": mark, "encoding": base | place | {"opacity": _opacity(opacity)}})
     return _in_rows(frame, [*layers, *_limits(limits, styles, x, "x")])
 
 
@@ -278,16 +270,25 @@ def picture(charts: Sequence[Chart], styles: Mapping[str, SeriesStyle]) -> Spec:
 
 def svg(spec: Spec) -> bytes:
     """Return a picture as SVG, with the same bytes on every machine."""
-    import vl_convert  # takes half a second
-
-    return vl_convert.vegalite_to_svg(spec, allowed_base_urls=[]).encode()
+    return bytes(_vl_convert().vegalite_to_svg(spec, allowed_base_urls=[]).encode())
 
 
 def png(spec: Spec, scale: float = 2.0) -> bytes:
     """Return a picture as PNG of `scale` pixels for each pixel of the SVG."""
-    import vl_convert
+    return bytes(_vl_convert().vegalite_to_png(spec, scale=scale, allowed_base_urls=[]))
 
-    return bytes(vl_convert.vegalite_to_png(spec, scale=scale, allowed_base_urls=[]))
+
+def _vl_convert() -> Any:
+    """Return the library that draws. Raises ConfigError under a limit on virtual memory, where it would crash."""
+    import vl_convert  # takes half a second
+
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit != resource.RLIM_INFINITY and limit < _ADDRESS_SPACE_BYTES:
+        raise ConfigError(
+            f"ulimit -v: found {limit >> 10} KiB of virtual memory, expected {_ADDRESS_SPACE_BYTES >> 10} or more for "
+            "figures, since V8 reserves it; raise the limit, or limit resident memory instead (a cgroup)"
+        )
+    return vl_convert
 
 
 def page(
@@ -309,9 +310,7 @@ def page(
         generator: the command that makes the page.
         warnings: what a reader must know beside the answer, such as runs that are overloaded.
     """
-    from vl_convert import javascript_bundle
-
-    shown = {"$schema": _SCHEMA, "width": "container", "autosize": {"type": "fit-x", "contains": "padding"}}
+    shown: Spec = {"$schema": _SCHEMA, "width": "container", "autosize": {"type": "fit-x", "contains": "padding"}}
     shown |= {"params": _signals(styles), "config": _config(_PAGE_FONT, None)}
     return render(
         "mezzotint.sim.report",
@@ -324,7 +323,7 @@ def page(
         body=body,
         generator=generator,
         shown=shown,
-        libraries=Markup(javascript_bundle()),
+        libraries=Markup(_vl_convert().javascript_bundle()),
     )
 
 
@@ -381,7 +380,7 @@ def _config(font: str, background: str | None) -> Spec:
 def _legend(names: Sequence[str], styles: Mapping[str, SeriesStyle]) -> Spec:
     """Return the legend of a picture: a line for each series, with its name."""
     row = {"field": SERIES, "type": "nominal", "sort": list(names), "axis": None}
-    line = {"x": {"value": 0}, "x2": {"value": 27}, "color": _colour(styles), "strokeDash": _dash(styles)}
+    line = {"x": {"value": 0}, "x2": {"value": 27}} | _look(styles, "color", "strokeDash")
     text = {"x": {"value": 34}, "text": {"field": SERIES}}
     return {
         "width": _PICTURE_PX,
@@ -389,8 +388,8 @@ def _legend(names: Sequence[str], styles: Mapping[str, SeriesStyle]) -> Spec:
         "data": {"values": [{SERIES: name} for name in names]},
         "encoding": {"y": row},
         "layer": [
-            {"mark": {"type": "rule", "strokeWidth": 2.5}, "encoding": line},
-            {"mark": {"type": "text", "align": "left", "limit": _PICTURE_PX - 34}, "encoding": text},
+            _layer("rule", line, strokeWidth=2.5),
+            _layer("text", text, align="left", limit=_PICTURE_PX - 34),
         ],
     }
 
@@ -400,15 +399,15 @@ def _points(x: Field, y: Field, styles: Mapping[str, SeriesStyle], hover: Sequen
 
     A line of ALWAYS has none. The layer that answers to the pointer is the one with `params`: a file leaves it out.
     """
-    shape = _scaled(styles, "circle", [_SHAPES[style.marker] for style in styles.values()])
-    place = {"x": x.channel(), "y": y.channel(), "color": _colour(styles), "shape": shape}
-    base: Spec = {"transform": [{"filter": f"datum.series !== '{ALWAYS}'"}]}
-    base["mark"] = {"type": "point", "filled": True, "size": 42}
+    place = {"x": x.channel(), "y": y.channel()} | _look(styles, "color", "shape")
     near = {"name": "near", "select": {"type": "point", "on": "pointermove", "nearest": True, "clear": "pointerout"}}
     opacity = {"condition": {"param": "near", "empty": False, "value": 1}, "value": 0}
     shown = [field.hover() for field in (Field(SERIES, "System", ""), x, y, *hover)]
-    at_rest = [base | {"encoding": place | {"opacity": _opacity()}}] if visible else []
-    return [*at_rest, base | {"params": [near], "encoding": place | {"opacity": opacity, "tooltip": shown}}]
+    layers = [_layer("point", place | {"opacity": opacity, "tooltip": shown}, filled=True, size=_POINT_AREA)]
+    layers[0]["params"] = [near]
+    if visible:
+        layers.insert(0, _layer("point", place | {"opacity": _opacity()}, filled=True, size=_POINT_AREA))
+    return [{"transform": [{"filter": f"datum.series !== '{ALWAYS}'"}]} | layer for layer in layers]
 
 
 def _limits(
@@ -419,32 +418,37 @@ def _limits(
         return []
     rows = [{"at": limit.value, "label": limit.label, SERIES: limit.series} for limit in limits]
     data = {"data": {"values": rows}, "transform": [{"filter": _SHOWN}]}
-    drawn: Spec = {along: value.channel(field="at"), "color": _colour(styles), "opacity": _opacity()}
-    start: Spec = {"y": {"value": 4}} if along == "x" else {"x": {"value": 4}}
-    place = {"align": "left", "dx": 3, "baseline": "top"} if along == "x" else {"align": "left", "dy": -5}
-    text = {"text": {"field": "label", "type": "nominal"}}
+    drawn = {along: value.channel(field="at"), "opacity": _opacity()} | _look(styles, "color")
+    text = {"y" if along == "x" else "x": {"value": 4}, "text": {"field": "label", "type": "nominal"}}
+    place = {"dx": 3, "baseline": "top"} if along == "x" else {"dy": -5}
     return [
-        {**data, "mark": {"type": "rule", "strokeDash": [5, 4]}, "encoding": drawn},
-        {**data, "mark": {"type": "text", **place}, "encoding": drawn | start | text},
+        data | _layer("rule", drawn, strokeDash=[5, 4]),
+        data | _layer("text", drawn | text, align="left", **place),
     ]
 
 
-def _interval(value: Field) -> tuple[Field, Field]:
-    return Field("low", "lowest", value.format), Field("high", "highest", value.format)
+def _layer(kind: str, encoding: Spec, **mark: Any) -> Spec:
+    return {"mark": {"type": kind, **mark}, "encoding": encoding}
 
 
-def _colour(styles: Mapping[str, SeriesStyle]) -> Spec:
-    return _scaled(styles, EDGE, [style.colour for style in styles.values()])
+def _ends(value: Field, along: str, low: str = "low", high: str = "high") -> Spec:
+    """Return the encoding of an interval on the axis `along`."""
+    return {along: value.channel(field=low), f"{along}2": {"field": high}}
 
 
-def _dash(styles: Mapping[str, SeriesStyle]) -> Spec:
-    return _scaled(styles, [2, 3], [_dash_px(style) for style in styles.values()])
+def _interval(value: Field) -> list[Field]:
+    return [Field("low", "lowest", value.format), Field("high", "highest", value.format)]
 
 
-def _scaled(styles: Mapping[str, SeriesStyle], always: Any, values: Sequence[Any]) -> Spec:
-    """Return the encoding of a series by its value, and of ALWAYS by its own."""
-    scale = {"domain": [ALWAYS, *styles], "range": [always, *values]}
-    return {"field": SERIES, "type": "nominal", "scale": scale, "legend": None}
+def _look(styles: Mapping[str, SeriesStyle], *channels: Literal["color", "strokeDash", "shape"]) -> Spec:
+    """Return the encoding of the series by its colour, dash or marker; that of ALWAYS comes first."""
+    values: dict[str, list[Any]] = {
+        "color": [EDGE, *(style.colour for style in styles.values())],
+        "strokeDash": [[2, 3], *(_dash_px(style) for style in styles.values())],
+        "shape": ["circle", *(_SHAPES[style.marker] for style in styles.values())],
+    }
+    domain, base = [ALWAYS, *styles], {"field": SERIES, "type": "nominal", "legend": None}
+    return {channel: base | {"scale": {"domain": domain, "range": values[channel]}} for channel in channels}
 
 
 def _dash_px(style: SeriesStyle) -> list[float]:
@@ -452,5 +456,5 @@ def _dash_px(style: SeriesStyle) -> list[float]:
     return [1, 0] if style.dash == "-" else [round(_LINE_PX * length, 1) for length in style.dash[1]]
 
 
-def _opacity(full: float = 1.0) -> Spec:
-    return {"condition": {"test": _LIT, "value": full}, "value": _FAINT}
+def _opacity(full: float = 1.0, faint: float = _FAINT) -> Spec:
+    return {"condition": {"test": _LIT, "value": full}, "value": faint}

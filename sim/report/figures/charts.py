@@ -1,7 +1,7 @@
 """The report's figures: each function takes runs and returns the charts of a figure, none without data."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import product
 from math import ceil, floor, log10
 from typing import Any
@@ -245,11 +245,16 @@ def over_time(runs: Sequence[Run]) -> list[Chart]:
 
 def beliefs(runs: Sequence[Run]) -> list[Chart]:
     """Return the mean estimated seconds against the true ones, a point for each series, load and size."""
-    frame = pd.DataFrame([asdict(belief) | {"ratio": belief.ratio} for belief in estimates.beliefs(runs)])
+    frame = estimates.beliefs(runs)
     if frame.empty:
         return []
     x, y = Field("cost_s", "Seconds on the GPUs (mean)"), Field("estimate_s", "Estimated seconds (mean)")
-    hover = [_LOAD, Field("size", "Size", ""), Field("ratio", "Estimated over true")]
+    hover = [
+        _LOAD,
+        Field("size", "Size", ""),
+        Field("requests", "Requests", ",d"),
+        Field("ratio", "Estimated over true"),
+    ]
     return [Chart("", points(frame, x, y, series_styles(runs), hover=hover))]
 
 
