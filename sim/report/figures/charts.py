@@ -283,6 +283,8 @@ def _panel(
         # a system without the setting is a level line
         for at in [place] if place is not None else [places[0], places[-1]] if places else []:
             rows.append({"series": axis.curve(cell), "x": at, "value": spread.mean, **_ends(spread)})
+    if not rows:
+        return []
     y = _SHARE_LATE if is_share else _COMPLETED
     if by_rate and not is_share:
         rows += [{"series": ALWAYS, "x": rate, "value": rate} for rate in places]
