@@ -38,6 +38,9 @@ _SHAPES = {
     "X": "stroke",
 }
 _SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
+VEGA_LITE = "6.1"
+"""The version that draws. In 6.4, the hover box of the point nearest to the pointer lacks its names."""
+
 _PAGE_FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif"
 _FILE_FONT = "Liberation Sans, Arial, Helvetica, sans-serif"
 """vl-convert holds the first, so that text is measured alike on every machine. The others are as wide."""
@@ -270,12 +273,12 @@ def picture(charts: Sequence[Chart], styles: Mapping[str, SeriesStyle]) -> Spec:
 
 def svg(spec: Spec) -> bytes:
     """Return a picture as SVG, with the same bytes on every machine."""
-    return bytes(_vl_convert().vegalite_to_svg(spec, allowed_base_urls=[]).encode())
+    return bytes(_vl_convert().vegalite_to_svg(spec, vl_version=VEGA_LITE, allowed_base_urls=[]).encode())
 
 
 def png(spec: Spec, scale: float = 2.0) -> bytes:
     """Return a picture as PNG of `scale` pixels for each pixel of the SVG."""
-    return bytes(_vl_convert().vegalite_to_png(spec, scale=scale, allowed_base_urls=[]))
+    return bytes(_vl_convert().vegalite_to_png(spec, vl_version=VEGA_LITE, scale=scale, allowed_base_urls=[]))
 
 
 def _vl_convert() -> Any:
@@ -323,7 +326,7 @@ def page(
         body=body,
         generator=generator,
         shown=shown,
-        libraries=Markup(_vl_convert().javascript_bundle()),
+        libraries=Markup(_vl_convert().javascript_bundle(vl_version=VEGA_LITE)),
     )
 
 

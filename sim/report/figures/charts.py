@@ -143,7 +143,7 @@ def _latency_ranges(curves: Curves, runs: Sequence[Run]) -> Spec:
         rows.append({"series": cell.series} | dict(zip(columns, quantiles, strict=True)))
     frame, limits = pd.DataFrame(rows), _limits([cell for cell, _ in curves])
     x = _latency_axis("p50", frame.p10.min(), frame.p99.max(), limits)
-    x = replace(x, title="Latency (s): p10 to p90, dot p50, stroke p99")
+    x = replace(x, title="Latency (s), p10 to p90, p50 and p99")
     return ranges(frame, x, series_styles(runs), limits=limits)
 
 

@@ -1,6 +1,7 @@
 """Charts that answer to the pointer, drawn by Vega-Lite as a browser would; and the page that holds them."""
 
 import io
+import json
 import re
 import resource
 import subprocess
@@ -15,6 +16,7 @@ import vl_convert
 from mezzotint.sim.report.figures.palette import SeriesStyle
 from mezzotint.sim.report.interactive import (
     ALWAYS,
+    VEGA_LITE,
     Chart,
     Field,
     Limit,
@@ -39,7 +41,7 @@ FRAME = pd.DataFrame({"series": ["a", "a", "b", "b"], "x": [1, 2, 1, 2], "y": [0
 def drawn(spec: Spec, *, shown: list[str] | None = None, lit: str | None = None) -> str:
     """Return a chart's SVG with the page's signals set, as the page's script sets them."""
     signals = [{"name": "shown", "value": list(STYLES) if shown is None else shown}, {"name": "lit", "value": lit}]
-    return str(vl_convert.vegalite_to_svg(spec | {"params": signals, "width": 400}))
+    return str(vl_convert.vegalite_to_svg(spec | {"params": signals, "width": 400}, vl_version=VEGA_LITE))
 
 
 def marks(image: str, kind: str) -> list[str]:
@@ -80,6 +82,9 @@ def test_interval_is_drawn_and_shown_on_hover() -> None:
     spec = points(frame, X, Y, STYLES, hover=[Field("x", "Load", ".1f")])
     box = spec["layer"][-1]["encoding"]["tooltip"]
     assert [line["title"] for line in box] == ["System", "Rate", "Share", "Load", "lowest", "highest"]
+    signals = [{"name": "shown", "value": ["a", "b"]}, {"name": "lit", "value": None}]
+    compiled = json.dumps(vl_convert.vegalite_to_vega(spec | {"params": signals}, vl_version=VEGA_LITE))
+    assert r"datum.datum[\"series\"]" in compiled, "of the point that is nearest to the pointer"
 
 
 def test_stacked_parts_add_up_in_their_order() -> None:
