@@ -17,9 +17,9 @@ def beliefs(runs: Sequence[Run]) -> pd.DataFrame:
     """Return what was believed of each size, by series and load; an empty frame for runs without estimates.
 
     Returns:
-        Columns series, load, size (WIDTHxHEIGHT, of a video WIDTHxHEIGHTxFRAMES), requests (number of completed ones),
-        estimate_s (mean seconds that the scheduler believed a request to take on its GPUs), cost_s (mean seconds that
-        it took) and ratio (believed over true).
+        Columns series, load, size, requests, estimate_s, cost_s and ratio. A size is WIDTHxHEIGHT, of a video
+        WIDTHxHEIGHTxFRAMES. The scheduler believed a completed request to take estimate_s on its GPUs, and it took
+        cost_s (means in seconds); ratio is believed over true.
     """
     parts = []
     for cell in sorted(cells(runs), key=lambda cell: (natural(cell.series), cell.load.order)):
