@@ -127,9 +127,7 @@ def limit_name(name: str) -> str:
 
 def limit_text(name: str) -> str:
     """Return an SLO's name for a title: "2x standalone latency", "10s", "own deadline"."""
-    if name == OWN:
-        return limit_name(name)
-    return name if name.endswith("s") else f"{name} standalone latency"
+    return name if name.endswith("s") else "own deadline" if name == OWN else f"{name} standalone latency"
 
 
 def hit_shares(cell: SeriesAtLoad) -> dict[str, float] | None:
