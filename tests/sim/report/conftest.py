@@ -19,16 +19,14 @@ Fabricate = Callable[..., Path]
 
 
 class Page(HTMLParser):
-    """A page's text, the cells of its tables by row, its scripts, its tags and what it fetches."""
+    """A page's text, its scripts, its tags and what it fetches."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
         self.text = ""
-        self.rows: list[list[str]] = []
         self.scripts: list[tuple[dict[str, str | None], str]] = []
         self.tags: list[str] = []
         self.fetched: list[str] = []
-        self.in_cell = False
         self.feed(html)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -36,29 +34,12 @@ class Page(HTMLParser):
         self.fetched += [value or "" for name, value in attrs if name in ("src", "href", "srcset", "data", "action")]
         if tag == "script":
             self.scripts.append((dict(attrs), ""))
-        if tag == "tr":
-            self.rows.append([])
-        if tag in ("td", "th"):
-            self.rows[-1].append("")
-            self.in_cell = True
-
-    def handle_endtag(self, tag: str) -> None:
-        self.in_cell &= tag not in ("td", "th")
 
     def handle_data(self, data: str) -> None:
         self.text += data
         if self.cdata_elem == "script":
             attributes, text = self.scripts[-1]
             self.scripts[-1] = (attributes, text + data)
-        elif self.in_cell:
-            self.rows[-1][-1] += data
-
-    @property
-    def specs(self) -> list[dict[str, Any]]:
-        """The specifications of the charts."""
-        plain = [attributes for attributes, _ in self.scripts if attributes.get("type") == "application/json"]
-        charts = [attributes for attributes in plain if "id" not in attributes]
-        return [json.loads(text) for attributes, text in self.scripts if attributes in charts]
 
 
 # system: (seconds a full image takes, hit rate, {K: share of hits}, share of steps saved)

@@ -142,7 +142,7 @@ def shown(title: str = "T", series: str = "a", image: bytes | None = None) -> st
 def test_hostile_names_stay_text_in_page_and_charts(evil: str) -> None:
     found, plain = Page(shown(evil, evil)), Page(shown())
     assert found.tags == plain.tags
-    (spec,) = found.specs
+    (spec,) = [json.loads(text) for attributes, text in found.scripts if attributes == {"type": "application/json"}]
     assert set(pd.read_csv(io.StringIO(spec["data"]["values"])).series) == {evil}
     code = [text for attributes, text in found.scripts if attributes.get("type") != "application/json"]
     assert not any(evil in text for text in code)

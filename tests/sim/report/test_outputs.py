@@ -30,13 +30,9 @@ def place(tmp_path: Path, fabricate: Fabricate, monkeypatch: pytest.MonkeyPatch)
     ("words", "victim"),
     [
         (["report", "g", "-o", "g/requests.parquet"], "g/requests.parquet"),
-        (["report", "g", "-o", "g/summary.json"], "g/summary.json"),
-        (["report", "g", "-o", "keep.parquet"], "keep.parquet"),
         (["report", "g", "-o", "notes.md"], "notes.md"),
         (["report", "g", "--format", "vllm-omni", "-o", "g/summary.json"], "g/summary.json"),
-        (["report", "g", "--format", "vllm-omni", "-o", "keep.parquet"], "keep.parquet"),
         (["trace", "synth", "-o", "notes.md", "--requests", "5"], "notes.md"),
-        (["trace", "synth", "-o", "g/requests.parquet", "--requests", "5"], "g/requests.parquet"),
         (["trace", "pair", "keep.parquet", "keep.parquet", "-o", "g/config.yaml"], "g/config.yaml"),
         (["trace", "import", "prompts", "notes.md", "-o", "notes.md"], "notes.md"),
         (["trace", "export", "keep.parquet", "--format", "sglang", "-o", "keep.parquet"], "keep.parquet"),
