@@ -109,7 +109,7 @@ def gpus(cell: SeriesAtLoad) -> str:
 
 
 def verdict(cell: SeriesAtLoad) -> str:
-    """Say whether the queue grows, what is not served, and the share of requests over the tightest limit."""
+    """Say whether the queue grows, and what is not served."""
     if not cell.mean("requests", "arrived") or cell.mean("requests", "completed") is None:
         return DASH
     if not cell.mean("requests", "completed"):
@@ -117,11 +117,7 @@ def verdict(cell: SeriesAtLoad) -> str:
     words = "overloaded: its queue grows" if cell.backlog_grows else "stable"
     if cell.runs[0].summary.get("backlog") is None:
         words = "queue not recorded"
-    words += f", drops {share:.1%}" if (share := lost(cell)) > 0 else ""
-    for name in slo_multiples(cell.runs)[:1]:
-        late = cell.mean("slo", name, "violation_rate")
-        words += "" if late is None else f", {late:.1%} over {name}"
-    return words
+    return words + (f", drops {share:.1%}" if (share := lost(cell)) > 0 else "")
 
 
 def lost(cell: SeriesAtLoad) -> float:

@@ -80,13 +80,12 @@ def test_growing_backlog_is_marked(fabricate: Fabricate) -> None:
     def edit(summary: dict[str, Any]) -> None:
         summary["backlog"] = {"grows": True, "per_hour": 9.0, "at_last_arrival": 70}
         summary["throughput_until_last_arrival_rpm"] = 8.5
-        summary["slo"] = {"10s": {"limit_s": 10.0, "violation_rate": 0.25}}
 
     runs = load_runs([fabricate("r", "vanilla", requests=50, change=edit)])
     assert column(runs, "Latency p99")["vanilla"].unstable
     assert not column(runs, "Cost per image")["vanilla"].unstable
     assert column(runs, "Throughput to last arrival")["vanilla"].text == "8.5"
-    assert verdict(cells(runs)[0]) == "overloaded: its queue grows, 25.0% over 10s"
+    assert verdict(cells(runs)[0]) == "overloaded: its queue grows"
     assert gpus(cells(runs)[0]) == "16 mi210"
 
 
@@ -102,7 +101,7 @@ def test_growing_backlog_is_marked(fabricate: Fabricate) -> None:
 def test_verdict_says_what_is_not_served(requests: dict[str, Any], message: str, fabricate: Fabricate) -> None:
     def edit(summary: dict[str, Any]) -> None:
         summary["requests"] |= requests
-        summary["slo"] = {}
+        summary["slo"] = {}  # a share of late requests counts those that are not served
 
     (cell,) = cells(load_runs([fabricate("r", requests=20, change=edit)]))
     assert verdict(cell) == message
