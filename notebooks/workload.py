@@ -26,7 +26,6 @@
 # %%
 import os
 from collections.abc import Callable
-from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -34,9 +33,9 @@ from typing import Any
 import numpy as np
 import yaml
 from IPython.display import Markdown, display
+from matplotlib.figure import Figure
 
 import mezzotint
-from mezzotint.sim.report.figures.display import show
 from mezzotint.traces.describe import TraceStatistics, describe_trace, render, side_by_side
 from mezzotint.traces.describe.figures import SUBJECTS, draw, overview
 from mezzotint.traces.encoders.minilm import MiniLM
@@ -55,9 +54,16 @@ encoder_name = "ngram"  # or "minilm", with the `text` extra
 mezzotint.choices("trace")
 
 # %%
+# %matplotlib inline
 DATA = Path(os.environ.get("MEZZOTINT_DATA", "data"))
 encoder = {"ngram": HashedNgrams, "minilm": MiniLM}[encoder_name]()
-small = partial(show, dpi=60, inch_px=85)
+
+
+def show(figure: Figure | None) -> None:
+    """Show a figure on the page, if there is one."""
+    if figure is not None:
+        figure.set_dpi(85)
+        display(figure)
 
 
 def real(path: str, source: Callable[[str], Source]) -> Trace | None:
@@ -87,10 +93,10 @@ def section(found: Trace | None, synthetic: dict[str, Any], subjects: tuple[str,
     else:
         drawn = [describe_trace(found, encoder, progress=False), *drawn]
         display(Markdown(side_by_side(drawn[0].to_dict(), [one.to_dict() for one in made])))
-    small(overview(drawn))
+    show(overview(drawn))
     for subject in SUBJECTS:
         if subject.name in subjects:
-            small(draw(subject, drawn))
+            show(draw(subject, drawn))
 
 
 def like(found: Trace | None, timed: bool = True) -> dict[str, Any]:

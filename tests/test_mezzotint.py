@@ -33,7 +33,16 @@ def test_a_run_has_what_the_command_line_writes(tmp_path: Path, capsys: pytest.C
 
 @pytest.mark.parametrize("name", ["latency", "slo", "hits", "throughput", "over_time"])
 def test_every_plot_is_a_figure(name: str, nirvana: mezzotint.Run) -> None:
-    assert isinstance(getattr(nirvana.plot, name)(), Figure)
+    assert "</svg>" in getattr(nirvana.plot, name)()._repr_svg_()
+
+
+def test_figure_is_saved_by_its_suffix(nirvana: mezzotint.Run, tmp_path: Path) -> None:
+    figure = nirvana.plot.slo()
+    for name, start in (("a.svg", b"<svg"), ("a.png", b"\x89PNG")):
+        figure.save(tmp_path / name)
+        assert (tmp_path / name).read_bytes().startswith(start)
+    with pytest.raises(mezzotint.ConfigError, match=r"a\.pdf: found the suffix '\.pdf', expected \.svg or \.png"):
+        figure.save(tmp_path / "a.pdf")
 
 
 @pytest.fixture(scope="module")

@@ -87,14 +87,14 @@ def architecture() -> Figure:
     return figure
 
 
-def slo(folder: Path) -> Figure:
+def slo(folder: Path) -> bytes:
     """Draw the report's figure of late requests, of the sweep of ``make demo``."""
     demo = (FOLDER.parent.parent / "Makefile").read_text(encoding="utf-8")
     systems = re.search(r"^SYSTEMS := (.*)$", demo, re.MULTILINE)
     words = re.search(r"system=\$\(SYSTEMS\) (.*) run\.dir", demo)
     assert systems is not None
     assert words is not None
-    return mezzotint.sweep(f"system={systems[1]}", *words[1].split(), folder=folder / "demo").plot.slo()
+    return mezzotint.sweep(f"system={systems[1]}", *words[1].split(), folder=folder / "demo").plot.slo().svg()
 
 
 def log_of_tutorial(folder: Path) -> Path:
@@ -176,13 +176,13 @@ def make(out: Path) -> None:
         folder = Path(place)
         log = log_of_tutorial(folder)
         drawn = {
-            "architecture": architecture(),
+            "architecture": page_svg(architecture()),
             "slo": slo(folder),
-            "timeline": timeline(log, folder),
-            "cache": cache(log, folder),
+            "timeline": page_svg(timeline(log, folder)),
+            "cache": page_svg(cache(log, folder)),
         }
-    for name, figure in drawn.items():
-        (out / f"{name}.svg").write_bytes(page_svg(figure))
+    for name, image in drawn.items():
+        (out / f"{name}.svg").write_bytes(image)
 
 
 if __name__ == "__main__":

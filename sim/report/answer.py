@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from mezzotint.figures.page import number, percent
 from mezzotint.sim.core.slo import OWN
 from mezzotint.sim.report import tables
-from mezzotint.sim.report.compare import SeriesAtLoad, beyond_noise, cells, limit_name, slo_multiples
-from mezzotint.sim.report.labels import Load
+from mezzotint.sim.report.compare import SeriesAtLoad, beyond_noise, cells, limit_name, shared_loads, slo_multiples
 from mezzotint.sim.report.runs import Run
 
 TARGET = 0.95
@@ -39,75 +38,76 @@ class _Result:
 
 def answer(runs: Sequence[Run]) -> str:
     """Return which system meets the tightest limit at the highest load, at which cost, and how the others compare."""
+    grid = cells(runs)
     for name in slo_multiples(runs):
         results = [
-            _Result(cell, 1 - late.mean, _mean(cell, "cost_usd", "per_image"), _mean(cell, *tables.QUALITY))
-            for cell in cells(runs)
-            if (late := cell.spread("slo", name, "violation_rate")) is not None
+            _Result(cell, 1 - late, cell.mean("cost_usd", "per_image"), cell.mean(*tables.QUALITY))
+            for cell in grid
+            if (late := cell.mean("slo", name, "violation_rate")) is not None
         ]
         if results:
-            return " ".join(
-                filter(None, [_meeting(name, results, runs), _sustained(name, results), _one_seed(results)])
-            )
-    return _fastest(cells(runs))
+            has_one_seed = all(len(result.cell.runs) == 1 for result in results)
+            is_several = len({result.cell.series for result in results}) > 1
+            noise = "Each has one seed, so small differences may be noise." if is_several and has_one_seed else ""
+            return " ".join(filter(None, [_meeting(name, results, runs), _sustained(name, results), noise]))
+    return _fastest(grid)
 
 
 def caveats(runs: Sequence[Run]) -> list[str]:
     """Return what a reader must know beside the answer: unlike images, overloaded systems, failed requests."""
-    grid, found = cells(runs), []
-    images = tables.different_images(runs)
-    if images:
-        groups = "; ".join(f"{each}: {names}" for each, names in images)
-        found.append(
+    grid, texts = cells(runs), []
+    if images := tables.different_images(runs):
+        groups = "; ".join(f"{image}: {names}" for image, names in images)
+        texts.append(
             "These runs make different images. Their speed and cost cannot be compared, so no value is marked as best. "
             f"The groups are: {groups}."
         )
     if growing := [cell for cell in grid if cell.backlog_grows]:
-        found.append(
+        texts.append(
             f"Overloaded: {_at_loads(growing)}. The queue grows for as long as requests arrive, so latencies and "
             "shares depend on the length of the trace."
         )
-    lost = [(cell, share) for cell in grid if (share := _lost(cell)) > 0]
-    if lost:
-        worst = max(lost, key=lambda each: each[1])
-        found.append(
-            f"Failed or discarded requests: {_at_loads([cell for cell, _ in lost])}; at most {percent(worst[1])} "
-            f"({worst[0].series} at {worst[0].load.label})."
+    if lost := [(share, cell) for cell in grid if (share := tables.lost(cell)) > 0]:
+        share, worst = max(lost, key=lambda pair: pair[0])
+        texts.append(
+            f"Failed or discarded requests: {_at_loads([cell for _, cell in lost])}; at most {percent(share)} "
+            f"({worst.series} at {worst.load.label})."
         )
-    return found
+    return texts
 
 
 def _meeting(name: str, results: Sequence[_Result], runs: Sequence[Run]) -> str:
     """Say which system meets the limit at the highest load at which one does, or that none does at any."""
-    met = {each.cell.load for each in results if each.meets}
-    shared, loads = _shared_loads(results), sorted({each.cell.load for each in results}, key=lambda load: load.order)
+    met = {result.cell.load for result in results if result.meets}
+    shared = shared_loads(result.cell for result in results)
+    loads = sorted({result.cell.load for result in results}, key=lambda load: load.order)
     load = next((load for load in (*reversed(shared), *reversed(loads)) if load in met), shared[0])
-    here = sorted((each for each in results if each.cell.load == load), key=lambda each: -each.share)
-    meeting, target = [each for each in here if each.meets], percent(TARGET, 0)
+    here = sorted((result for result in results if result.cell.load == load), key=lambda result: -result.share)
+    meeting, target = [result for result in here if result.meets], percent(TARGET, 0)
     if not meeting:
         subject = "The system does not meet" if len(here) == 1 else "No system meets"
         scope = f"at {load.label}" if len(loads) == 1 else f"at any of {len(loads)} loads"
-        found = f"{here[0].cell.series} meets it in {here[0].words(per=' per image')}{_others(here[1:])}"
-        return f"{subject} the {limit_name(name)} in {target} of requests {scope}. At {load.label}, {found}."
-    is_comparable = not tables.different_images(runs)
-    lead, praise = meeting[0], ""
-    if is_comparable and len(meeting) == 1 < len(here):
-        praise = f", the only one of {len(here)} that reaches {target}"
-    elif is_comparable and len(meeting) > 1 and all(each.usd is not None for each in meeting):
-        lead = min(meeting, key=lambda each: each.usd or 0.0)
-        is_clear = all(_is_cheaper(lead, other) for other in meeting if other is not lead)
-        praise = f", {'' if is_clear else 'among '}the cheapest of {len(meeting)} that reach {target}"
-    rest = _others([each for each in here if each is not lead])
-    best = _best_quality(here, lead) if is_comparable else ""
+        best = f"{here[0].cell.series} meets it in {here[0].words(per=' per image')}{_others(here[1:])}"
+        return f"{subject} the {limit_name(name)} in {target} of requests {scope}. At {load.label}, {best}."
+    lead, praise, quality = meeting[0], "", ""
+    if not tables.different_images(runs):
+        if len(meeting) == 1 < len(here):
+            praise = f", the only one of {len(here)} that reaches {target}"
+        elif len(meeting) > 1 and all(result.usd is not None for result in meeting):
+            lead = min(meeting, key=lambda result: result.usd or 0.0)
+            is_clear = all(_is_cheaper(lead, other) for other in meeting if other is not lead)
+            praise = f", {'' if is_clear else 'among '}the cheapest of {len(meeting)} that reach {target}"
+        quality = _best_quality(here, lead)
+    rest = _others([result for result in here if result is not lead])
     beyond = f" At {loads[-1].label}, none does." if loads[-1] not in met else ""
-    found = (
-        f"{lead.cell.series} meets the {limit_name(name)} in {lead.words(' of requests', ' per image')}{praise}{rest}"
+    words = lead.words(" of requests", " per image")
+    return (
+        f"At {load.label}, {lead.cell.series} meets the {limit_name(name)} in {words}{praise}{rest}.{beyond}{quality}"
     )
-    return f"At {load.label}, {found}.{beyond}{best}"
 
 
 def _others(others: Sequence[_Result]) -> str:
-    named = "".join(f"; {each.cell.series} in {each.words()}" for each in others[:_MAX_NAMED])
+    named = "".join(f"; {other.cell.series} in {other.words()}" for other in others[:_MAX_NAMED])
     if rest := others[_MAX_NAMED:]:
         low, high = _share(rest[-1].share), _share(rest[0].share)
         named += f"; {len(rest)} more in {low}" + (f" to {high}" if low != high else "")
@@ -124,7 +124,7 @@ def _is_cheaper(one: _Result, other: _Result) -> bool:
 
 def _best_quality(here: Sequence[_Result], lead: _Result) -> str:
     """Name the system with the best images, if it is one and not the lead."""
-    best = max(here, key=lambda each: each.quality or 0.0)
+    best = max(here, key=lambda result: result.quality or 0.0)
     if best.quality is None or lead.quality is None or number(best.quality, 3) == number(lead.quality, 3):
         return ""
     return (
@@ -136,9 +136,10 @@ def _best_quality(here: Sequence[_Result], lead: _Result) -> str:
 def _sustained(name: str, results: Sequence[_Result]) -> str:
     """Say up to which rate each system meets the limit, at that rate and all lower ones."""
     rates: dict[str, list[tuple[float, bool]]] = {}
-    for each in results:
-        if each.cell.load.rate_rpm is not None:
-            rates.setdefault(each.cell.series, []).append((each.cell.load.rate_rpm, each.meets))
+    for result in results:
+        cell = result.cell
+        if cell.load.rate_rpm is not None:
+            rates.setdefault(cell.series, []).append((cell.load.rate_rpm, result.meets))
     if max(map(len, rates.values()), default=0) < 2:
         return ""
     highest: dict[float, list[str]] = {}
@@ -161,30 +162,15 @@ def _sustained(name: str, results: Sequence[_Result]) -> str:
 
 def _fastest(grid: Sequence[SeriesAtLoad]) -> str:
     """Name the system with the lowest p95 latency at the highest load, where no run has a limit."""
-    known = [(cell, p95) for cell in grid if (p95 := _mean(cell, "latency_s", "p95")) is not None]
+    known = [(p95, cell) for cell in grid if (p95 := cell.mean("latency_s", "p95")) is not None]
     if not known:
         return "No run has a latency."
-    load = known[-1][0].load
-    here = sorted(((cell, p95) for cell, p95 in known if cell.load == load), key=lambda each: each[1])
-    (first, seconds), *rest = here
-    others = "".join(f"; {cell.series} {number(p95, 3)} s" for cell, p95 in rest[:_MAX_NAMED])
-    found = f"the p95 latency of {first.series} is {number(seconds, 3)} s{others}"
-    return f"No run has a latency limit. At {load.label}, {found}."
-
-
-def _one_seed(results: Sequence[_Result]) -> str:
-    is_several = len({each.cell.series for each in results}) > 1
-    is_single = all(len(each.cell.runs) == 1 for each in results)
-    return "Each has one seed, so small differences may be noise." if is_several and is_single else ""
-
-
-def _shared_loads(results: Sequence[_Result]) -> list[Load]:
-    """Return the loads that most systems share, ascending."""
-    counts: dict[Load, int] = {}
-    for each in results:
-        counts[each.cell.load] = counts.get(each.cell.load, 0) + 1
-    max_count = max(counts.values())
-    return sorted((load for load, count in counts.items() if count == max_count), key=lambda load: load.order)
+    load = known[-1][1].load
+    here = sorted((pair for pair in known if pair[1].load == load), key=lambda pair: pair[0])
+    (seconds, first), *rest = here
+    others = "".join(f"; {cell.series} {number(p95, 3)} s" for p95, cell in rest[:_MAX_NAMED])
+    best = f"the p95 latency of {first.series} is {number(seconds, 3)} s"
+    return f"No run has a latency limit. At {load.label}, {best}{others}."
 
 
 def _at_loads(members: Sequence[SeriesAtLoad]) -> str:
@@ -201,17 +187,6 @@ def _list(words: Sequence[str]) -> str:
     """Return words in a row: "a, b and c"; long rows are cut."""
     *first, last = words if len(words) <= _MAX_LISTED else [*words[:_MAX_LISTED], f"{len(words) - _MAX_LISTED} more"]
     return f"{', '.join(first)} and {last}" if first else last
-
-
-def _lost(cell: SeriesAtLoad) -> float:
-    """Return the share of arrived requests that were not completed."""
-    arrived, completed = _mean(cell, "requests", "arrived"), _mean(cell, "requests", "completed")
-    return 1 - completed / arrived if arrived and completed is not None else 0.0
-
-
-def _mean(cell: SeriesAtLoad, *keys: str) -> float | None:
-    value = cell.spread(*keys)
-    return None if value is None else value.mean
 
 
 def _share(value: float) -> str:

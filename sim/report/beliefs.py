@@ -1,7 +1,6 @@
 """Estimates of schedulers beside the seconds that the GPUs took (``scheduler=stages``)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import pandas as pd
 
@@ -14,42 +13,23 @@ from mezzotint.sim.report.runs import Run, measured
 NEEDED = ("arrival_s", "outcome", "width", "height", "estimate_s", "denoise_s", "decode_s")
 
 
-@dataclass(frozen=True, slots=True)
-class Belief:
-    """The completed requests of one size in one series at one load.
+def beliefs(runs: Sequence[Run]) -> pd.DataFrame:
+    """Return what was believed of each size, by series and load; an empty frame for runs without estimates.
 
-    Attributes:
-        size: WIDTHxHEIGHT, of a video WIDTHxHEIGHTxFRAMES.
-        requests: their number.
-        estimate_s: mean seconds that the scheduler believed a request to take on its GPUs.
-        cost_s: mean seconds that it took.
+    Returns:
+        Columns series, load, size, requests, estimate_s, cost_s and ratio. A size is WIDTHxHEIGHT, of a video
+        WIDTHxHEIGHTxFRAMES. The scheduler believed a completed request to take estimate_s on its GPUs, and it took
+        cost_s (means in seconds); ratio is believed over true.
     """
-
-    series: str
-    load: str
-    size: str
-    requests: int
-    estimate_s: float
-    cost_s: float
-
-    @property
-    def ratio(self) -> float:
-        """Believed over true seconds."""
-        return self.estimate_s / self.cost_s
-
-
-def beliefs(runs: Sequence[Run]) -> list[Belief]:
-    """Return what was believed of each size, by series and load; nothing of runs without estimates."""
-    found = []
+    parts = []
     for cell in sorted(cells(runs), key=lambda cell: (natural(cell.series), cell.load.order)):
         tables = [_requests(run) for run in cell.runs if _has_estimates(run)]
         if tables:
-            for size, rows in pd.concat(tables).groupby("size", sort=False):
-                means = rows[["estimate_s", "cost_s"]].mean()
-                found.append(
-                    Belief(cell.series, cell.load.label, str(size), len(rows), means["estimate_s"], means["cost_s"])
-                )
-    return sorted(found, key=lambda each: (natural(each.series), natural(each.load), each.cost_s))
+            sizes = pd.concat(tables).groupby("size")
+            means = sizes.mean().assign(series=cell.series, load=cell.load.label, requests=sizes.size())
+            parts.append(means.sort_values("cost_s").reset_index())
+    rows = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=["estimate_s", "cost_s"])
+    return rows.assign(ratio=rows.estimate_s / rows.cost_s)
 
 
 def _has_estimates(run: Run) -> bool:

@@ -3,7 +3,7 @@
 import math
 import warnings
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -26,26 +26,25 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class SeriesAtLoad:
-    """One series at one load: its replicas (seeds), each with its reruns."""
+    """One series at one load: a run for each seed. Reruns of the same configuration and seed count once."""
 
     series: str
     load: Load
-    replicas: tuple[tuple[Run, ...], ...]
-
-    @property
-    def runs(self) -> tuple[Run, ...]:
-        """One run for each seed; reruns of the same configuration and seed count once."""
-        return tuple(reruns[0] for reruns in self.replicas)
+    runs: tuple[Run, ...]
 
     def by_seed(self, *keys: str) -> dict[tuple[Scalar, ...], float]:
         """Return the summary's number under `keys` by seed, for the seeds that have it."""
-        found = ((run.replica, run.number(*keys)) for reruns in self.replicas for run in reversed(reruns))
-        return {replica: value for replica, value in found if value is not None}
+        return {run.replica: value for run in self.runs if (value := run.number(*keys)) is not None}
 
     def spread(self, *keys: str) -> Spread | None:
         """Return the spread of the summary's number under `keys` over the replicas that have it; None if none has."""
         values = self.by_seed(*keys).values()
         return Spread(sum(values) / len(values), min(values), max(values), len(values)) if values else None
+
+    def mean(self, *keys: str) -> float | None:
+        """Return the mean of the summary's number under `keys` over the replicas that have it; None if none has."""
+        spread = self.spread(*keys)
+        return None if spread is None else spread.mean
 
     @property
     def backlog_grows(self) -> bool:
@@ -55,14 +54,11 @@ class SeriesAtLoad:
 
 def cells(runs: Sequence[Run]) -> list[SeriesAtLoad]:
     """Group runs by load and series, in ascending load."""
-    groups: dict[tuple[str, Load], dict[tuple[Scalar, ...], list[Run]]] = defaultdict(dict)
+    groups: dict[tuple[str, Load], dict[tuple[Scalar, ...], Run]] = defaultdict(dict)
     for run in runs:
-        groups[run.series, run.load].setdefault(run.replica, []).append(run)
+        groups[run.series, run.load].setdefault(run.replica, run)
     ordered = sorted(groups.items(), key=lambda item: (item[0][1].order, natural(item[0][0])))
-    return [
-        SeriesAtLoad(series, load, tuple(tuple(reruns) for reruns in replicas.values()))
-        for (series, load), replicas in ordered
-    ]
+    return [SeriesAtLoad(series, load, tuple(replicas.values())) for (series, load), replicas in ordered]
 
 
 def beyond_noise(one: SeriesAtLoad, other: SeriesAtLoad, *keys: str) -> bool:
@@ -86,15 +82,19 @@ def beyond_noise(one: SeriesAtLoad, other: SeriesAtLoad, *keys: str) -> bool:
     return bool(test.pvalue < 0.05)
 
 
-def common_loads(runs: Sequence[Run]) -> list[Load]:
-    """Return the loads that most series share, ascending; of more than three, evenly spaced ones with both ends."""
+def shared_loads(members: Iterable[Run | SeriesAtLoad]) -> list[Load]:
+    """Return the loads that most series share, ascending."""
     shared: dict[Load, set[str]] = defaultdict(set)
-    for run in runs:
-        shared[run.load].add(run.series)
+    for member in members:
+        shared[member.load].add(member.series)
     max_count = max(map(len, shared.values()), default=0)
-    return thinned(
-        sorted((load for load, names in shared.items() if len(names) == max_count), key=lambda load: load.order), 3
-    )
+    loads = (load for load, names in shared.items() if len(names) == max_count)
+    return sorted(loads, key=lambda load: load.order)
+
+
+def common_loads(members: Iterable[Run | SeriesAtLoad]) -> list[Load]:
+    """Return the loads that most series share; of more than three, evenly spaced ones with both ends."""
+    return thinned(shared_loads(members), 3)
 
 
 def thinned(values: Sequence[T], max_count: int) -> list[T]:
@@ -127,9 +127,7 @@ def limit_name(name: str) -> str:
 
 def limit_text(name: str) -> str:
     """Return an SLO's name for a title: "2x standalone latency", "10s", "own deadline"."""
-    if name == OWN:
-        return limit_name(name)
-    return name if name.endswith("s") else f"{name} standalone latency"
+    return name if name.endswith("s") else "own deadline" if name == OWN else f"{name} standalone latency"
 
 
 def hit_shares(cell: SeriesAtLoad) -> dict[str, float] | None:

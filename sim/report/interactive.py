@@ -1,16 +1,14 @@
-"""Pages whose figures answer to the pointer: charts in Vega-Lite, and the HTML page that holds them.
+"""Charts in Vega-Lite, and what shows them: pages that answer to the pointer, and SVG and PNG files.
 
 A chart is a Vega-Lite specification (JSON) with its data as CSV. A page has one legend for all its charts. A click in
 the legend hides or shows a series everywhere; pointing at a series, in the legend or in a chart, highlights it
-everywhere.
-Each page carries the libraries that draw it: Vega 6.4.0, Vega-Lite 6.4.3 and Vega-Embed 7.3.0, as published, in `vega`.
+everywhere. vl-convert has the libraries that draw a chart in a page, and draws it as a file with the same ones.
 """
 
 import base64
+import resource
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
 from typing import Any, Literal
 
 import pandas as pd
@@ -18,6 +16,7 @@ from markupsafe import Markup
 
 from mezzotint.figures.page import render
 from mezzotint.figures.palette import EDGE, INK
+from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.report.figures.palette import SeriesStyle
 
 Spec = dict[str, Any]
@@ -26,11 +25,26 @@ Spec = dict[str, Any]
 SERIES = "series"
 """The column of a chart's frame that holds the name of the series."""
 
-_LIBRARIES = ("vega.min.js", "vega-lite.min.js", "vega-embed.min.js")
 _LINE_PX = 1.8
 _FAINT = 0.12
 _BAR_PX = 26
 _PANEL_PX = 280
+_PICTURE_PX = 330  # width of a panel in a file, readable on a phone
+_LEGEND_PX = 18
+_POINT_AREA = 42  # square pixels
+_ADDRESS_SPACE_BYTES = 80 << 30
+_SHAPES = {
+    **{"o": "circle", "s": "square", "^": "triangle-up", "D": "diamond", "v": "triangle-down", "P": "cross"},
+    "X": "stroke",
+}
+_SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
+VEGA_LITE = "6.1"
+"""The version that draws. In 6.4, the hover box of the point nearest to the pointer lacks its names."""
+
+_PAGE_FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif"
+_FILE_FONT = "Liberation Sans, Arial, Helvetica, sans-serif"
+"""vl-convert holds the first, so that text is measured alike on every machine. The others are as wide."""
+
 ALWAYS = "\u00a0"
 """The series of what the legend neither hides nor dims."""
 
@@ -121,7 +135,6 @@ def lines(
     y: Field,
     styles: Mapping[str, SeriesStyle],
     *,
-    hover: Sequence[Field] = (),
     limits: Sequence[Limit] = (),
     sparse: bool = True,
     along: Literal["x", "y"] = "x",
@@ -129,27 +142,23 @@ def lines(
     """Return a line for each series, with a band from column `low` to `high` if the frame has them.
 
     Args:
-        frame: columns `series`, `x.column`, `y.column`, and those of `hover`.
-        hover: further fields of the hover box.
+        frame: columns `series`, `x.column`, `y.column`.
         limits: vertical lines, in units of x.
         sparse: True to mark every point; False to mark only the one nearest to the pointer.
         along: the axis along which a line runs; its band spreads along the other.
     """
-    place, colour = {"x": x.channel(), "y": y.channel()}, _colour(styles)
-    across, start, end, orient = (y, "y", "y2", "vertical") if along == "x" else (x, "x", "x2", "horizontal")
-    layers: list[Spec] = []
+    place = {"x": x.channel(), "y": y.channel()}
+    across, start, orient = (y, "y", "vertical") if along == "x" else (x, "x", "horizontal")
+    layers, hover = [], []
     if "low" in frame:
-        ends = {start: across.channel(field="low"), end: {"field": "high"}}
-        opacity = {"condition": {"test": _LIT, "value": 0.18}, "value": 0.03}
-        drawn = place | ends | {"color": colour, "opacity": opacity}
-        layers.append({"mark": {"type": "area", "orient": orient}, "encoding": drawn})
-        hover = (*hover, *_interval(across))
+        band = place | _look(styles, "color") | {"opacity": _opacity(0.18, 0.03)} | _ends(across, start)
+        layers.append(_layer("area", band, orient=orient))
+        hover = _interval(across)
     order = {"field": (x if along == "x" else y).column, "type": "quantitative"}
-    drawn = place | {"color": colour, "strokeDash": _dash(styles), "opacity": _opacity(), "order": order}
-    layers.append({"mark": {"type": "line", "strokeWidth": _LINE_PX}, "encoding": drawn})
+    drawn = place | _look(styles, "color", "strokeDash") | {"opacity": _opacity(), "order": order}
+    layers.append(_layer("line", drawn, strokeWidth=_LINE_PX))
     layers += _limits(limits, styles, x, "x")
-    layers.append(_points(x, y, colour, hover, sparse))
-    return _spec(frame, layers, styles)
+    return _spec(frame, [*layers, *_points(x, y, styles, hover, sparse)])
 
 
 def points(
@@ -166,23 +175,21 @@ def points(
 
     Args:
         frame: columns `series`, `x.column`, `y.column`, and those of `hover`.
+        hover: further fields of the hover box.
         connected: True to join the points of a series in the order of the rows.
         limits: horizontal lines, in units of y.
     """
-    place, colour = {"x": x.channel(), "y": y.channel()}, _colour(styles)
-    layers: list[Spec] = []
+    place, layers = {"x": x.channel(), "y": y.channel()}, []
     if connected:
         frame = frame.assign(row=range(len(frame)))
-        drawn = {"color": colour, "strokeDash": _dash(styles), "opacity": _opacity(0.6)}
-        order = {"order": {"field": "row", "type": "quantitative"}}
-        layers.append({"mark": {"type": "line", "strokeWidth": 1.2}, "encoding": place | drawn | order})
+        order = {"order": {"field": "row", "type": "quantitative"}, "opacity": _opacity(0.6)}
+        layers.append(_layer("line", place | _look(styles, "color", "strokeDash") | order, strokeWidth=1.2))
     if "low" in frame:
-        drawn = {"y": y.channel(field="low"), "y2": {"field": "high"}, "color": colour, "opacity": _opacity()}
-        layers.append({"mark": {"type": "rule", "strokeWidth": 1.4}, "encoding": place | drawn})
+        drawn = place | _look(styles, "color") | {"opacity": _opacity()} | _ends(y, "y")
+        layers.append(_layer("rule", drawn, strokeWidth=1.4))
         hover = (*hover, *_interval(y))
     layers += _limits(limits, styles, y, "y")
-    layers.append(_points(x, y, colour, hover, True))
-    return _spec(frame, layers, styles)
+    return _spec(frame, [*layers, *_points(x, y, styles, hover, True)])
 
 
 def bars(
@@ -204,34 +211,87 @@ def bars(
         part: the parts that are stacked to a bar, each in the colour that `colours` has for it.
     """
     name = name or Field(SERIES, "System", "")
-    rows: Spec = {
-        "field": name.column,
-        "type": "nominal",
-        "sort": list(frame[name.column].unique()),
-        "title": None,
-    }
-    rows |= {"axis": {"labelLimit": 125, "ticks": False, "domain": False, "grid": False}}
-    encoding: Spec = {"y": rows, "opacity": _opacity(), "color": _colour(styles)}
-    shown = [name.hover(), *([part.hover()] if part else []), x.hover(), *(each.hover() for each in hover)]
+    row = {"y": _rows(frame, name), "opacity": _opacity()}
+    look = _look(styles, "color")
     if part is not None and colours is not None:
         scale = {"domain": list(colours), "range": list(colours.values())}
         legend = {"title": part.title, "orient": "bottom", "columns": 3, "symbolType": "square"}
-        encoding["color"] = {"field": part.column, "type": "nominal", "scale": scale, "legend": legend}
-        encoding["order"] = {"field": "place", "type": "quantitative"}
+        look["color"] = {"field": part.column, "type": "nominal", "scale": scale, "legend": legend}
+        look["order"] = {"field": "place", "type": "quantitative"}
         frame = frame.assign(place=frame[part.column].map(list(colours).index))
+    shown = [name, *([part] if part else []), x, *hover, *(_interval(x) if "low" in frame else [])]
+    place = {"x": x.channel(stack="zero" if part else None), "tooltip": [field.hover() for field in shown]}
+    layers = [_layer("bar", row | look | place, height={"band": 0.72})]
+    end = x.channel()
     if "low" in frame:
-        shown += [each.hover() for each in _interval(x)]
-    drawn = encoding | {"x": x.channel(stack="zero" if part else None), "tooltip": shown}
-    layers: list[Spec] = [{"mark": {"type": "bar", "height": {"band": 0.72}}, "encoding": drawn}]
-    at_end = {"y": rows, "x": x.channel(), "opacity": _opacity()}
-    if "low" in frame:
-        ends = {"x": x.channel(field="low"), "x2": {"field": "high"}}
-        layers.append({"mark": {"type": "rule", "color": INK}, "encoding": at_end | ends})
-        at_end["x"] = x.channel(field="high")
+        layers.append(_layer("rule", row | _ends(x, "x"), color=INK))
+        end = x.channel(field="high")
     if "text" in frame:
-        text = {"text": {"field": "text", "type": "nominal"}}
-        layers.append({"mark": {"type": "text", "align": "left", "dx": 6, "color": INK}, "encoding": at_end | text})
-    return _spec(frame, layers, styles) | {"height": {"step": _BAR_PX}}
+        text = {"x": end, "text": {"field": "text", "type": "nominal"}}
+        layers.append(_layer("text", row | text, align="left", dx=6, color=INK))
+    return _in_rows(frame, layers)
+
+
+def ranges(frame: pd.DataFrame, x: Field, styles: Mapping[str, SeriesStyle], *, limits: Sequence[Limit] = ()) -> Spec:
+    """Return a row for each series: a bar from column `p10` to `p90`, a dot at `p50`, a stroke at `p99`.
+
+    Args:
+        frame: columns `series`, `p10`, `p50`, `p90` and `p99`, in the units of x.
+        limits: vertical lines, in units of x.
+    """
+    name = Field(SERIES, "System", "")
+    shown = [name, *(Field(column, column, x.format) for column in ("p10", "p50", "p90", "p99"))]
+    row = {"y": _rows(frame, name), "opacity": _opacity(), "tooltip": [field.hover() for field in shown]}
+    row |= _look(styles, "color")
+    layers = [
+        _layer("bar", row | _ends(x, "x", "p10", "p90") | {"opacity": _opacity(0.4)}, height={"band": 0.5}),
+        _layer("rule", row | _ends(x, "x", "p90", "p99")),
+        _layer("point", row | {"x": x.channel(field="p50")}, filled=True, size=_POINT_AREA),
+        _layer("tick", row | {"x": x.channel(field="p99")}, thickness=2, height=11),
+    ]
+    return _in_rows(frame, [*layers, *_limits(limits, styles, x, "x")])
+
+
+def picture(charts: Sequence[Chart], styles: Mapping[str, SeriesStyle]) -> Spec:
+    """Return charts below each other, with their legend, as one specification that does not answer to the pointer."""
+    panels = []
+    for chart in charts:
+        still = [layer for layer in chart.spec["layer"] if "params" not in layer]
+        title = {"text": chart.title, "limit": _PICTURE_PX} if chart.title else None
+        panels.append(chart.spec | {"title": title, "width": _PICTURE_PX, "layer": still})
+    drawn = {series for chart in charts for series in chart.spec["usermeta"]["legend"]}
+    if names := [name for name in styles if name in drawn]:
+        panels.append(_legend(names, styles))
+    return {
+        "$schema": _SCHEMA,
+        "params": _signals(styles),
+        "vconcat": panels,
+        "resolve": {"scale": dict.fromkeys(("color", "shape", "strokeDash"), "independent")},
+        "config": _config(_FILE_FONT, "white") | {"aria": False},
+    }
+
+
+def svg(spec: Spec) -> bytes:
+    """Return a picture as SVG, with the same bytes on every machine."""
+    return bytes(_vl_convert().vegalite_to_svg(spec, vl_version=VEGA_LITE, allowed_base_urls=[]).encode())
+
+
+def png(spec: Spec, scale: float = 2.0) -> bytes:
+    """Return a picture as PNG of `scale` pixels for each pixel of the SVG."""
+    return bytes(_vl_convert().vegalite_to_png(spec, vl_version=VEGA_LITE, scale=scale, allowed_base_urls=[]))
+
+
+def _vl_convert() -> Any:
+    """Return the library that draws. Raises ConfigError under a limit on virtual memory, where it would crash."""
+    import vl_convert  # takes half a second
+
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit != resource.RLIM_INFINITY and limit < _ADDRESS_SPACE_BYTES:
+        raise ConfigError(
+            f"ulimit -v: found {limit >> 10} KiB of virtual memory, expected {_ADDRESS_SPACE_BYTES >> 10} or more for "
+            "figures, since V8 reserves it; raise the limit, or limit resident memory instead (a cgroup)"
+        )
+    return vl_convert
 
 
 def page(
@@ -253,7 +313,8 @@ def page(
         generator: the command that makes the page.
         warnings: what a reader must know beside the answer, such as runs that are overloaded.
     """
-    legend = [(name, style.colour, _dash_px(style)) for name, style in styles.items()]
+    shown: Spec = {"$schema": _SCHEMA, "width": "container", "autosize": {"type": "fit-x", "contains": "padding"}}
+    shown |= {"params": _signals(styles), "config": _config(_PAGE_FONT, None)}
     return render(
         "mezzotint.sim.report",
         "page.html.jinja",
@@ -261,67 +322,95 @@ def page(
         answer=answer,
         warnings=warnings,
         figures=figures,
-        legend=legend,
+        legend=[(name, style.colour, _dash_px(style)) for name, style in styles.items()],
         body=body,
         generator=generator,
-        libraries=_libraries(),
+        shown=shown,
+        libraries=Markup(_vl_convert().javascript_bundle(vl_version=VEGA_LITE)),
     )
 
 
-@cache
-def _libraries() -> list[Markup]:
-    folder = files("mezzotint.sim.report") / "vega"
-    return [Markup((folder / name).read_text(encoding="utf-8")) for name in _LIBRARIES]
-
-
-def _spec(frame: pd.DataFrame, layers: Sequence[Spec], styles: Mapping[str, SeriesStyle]) -> Spec:
+def _spec(frame: pd.DataFrame, layers: Sequence[Spec]) -> Spec:
     numbers = frame.select_dtypes("number").columns
     parse = {str(column): "number" if column in numbers else "string" for column in frame}
     return {
-        "$schema": "https://vega.github.io/schema/vega-lite/v6.json",
-        "width": "container",
         "height": _PANEL_PX,
-        "autosize": {"type": "fit-x", "contains": "padding"},
         "data": {
             "values": frame.to_csv(index=False, float_format="%.6g", lineterminator="\n"),
             "format": {"type": "csv", "parse": parse},
         },
-        "params": [{"name": "shown", "value": list(styles)}, {"name": "lit", "value": None}],
         "transform": [{"filter": _SHOWN}],
         "layer": list(layers),
-        "config": {
-            "font": "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif",
-            "background": None,
-            "view": {"stroke": None},
-            "axis": {"labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": "normal", "labelColor": EDGE}
-            | {
-                "titleColor": INK,
-                "gridColor": "#ececef",
-                "domainColor": "#b8b8bd",
-                "tickColor": "#b8b8bd",
-                "tickCount": 5,
-            },
-            "legend": {"labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": "normal", "labelColor": EDGE},
-            "text": {"fontSize": 11.5},
-        },
+        "usermeta": {"legend": list(frame[SERIES].unique())},
     }
 
 
-def _points(x: Field, y: Field, colour: Spec, hover: Sequence[Field], visible: bool) -> Spec:
-    """Return the points, of which the one nearest to the pointer shows its values. A line of ALWAYS has none."""
-    near = {"name": "near", "select": {"type": "point", "on": "pointermove", "nearest": True, "clear": "pointerout"}}
-    shown = [Field(SERIES, "System", ""), x, y, *hover]
-    at_rest = {"test": _LIT, "value": 1} if visible else {"test": "false", "value": 1}
-    opacity = {"condition": [{"param": "near", "empty": False, "value": 1}, at_rest], "value": _FAINT if visible else 0}
+def _in_rows(frame: pd.DataFrame, layers: Sequence[Spec]) -> Spec:
+    """Return a chart whose rows have their names beside them, and need no legend."""
+    return _spec(frame, layers) | {"height": {"step": _BAR_PX}, "usermeta": {"legend": []}}
+
+
+def _rows(frame: pd.DataFrame, name: Field) -> Spec:
+    """Return the encoding of names beside rows, in the order of the frame."""
+    # a setting in brackets has a line of its own
+    split = "split(replace(datum.label, ' (', '\\n('), '\\n')"
+    sort = list(frame[name.column].unique())
+    axis = {"labelExpr": split, "labelLimit": 140, "labelFontSize": 11, "labelLineHeight": 12}
+    axis |= {"labelOffset": -6 if any(" (" in row for row in sort) else 0}
+    axis |= {"ticks": False, "domain": False, "grid": False}
+    return {"field": name.column, "type": "nominal", "sort": sort, "title": None, "axis": axis}
+
+
+def _signals(styles: Mapping[str, SeriesStyle]) -> list[Spec]:
+    """Return what the legend sets: the series that are shown, and the one that is highlighted."""
+    return [{"name": "shown", "value": list(styles)}, {"name": "lit", "value": None}]
+
+
+def _config(font: str, background: str | None) -> Spec:
+    text = {"labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": "normal", "labelColor": EDGE}
+    rules = {"gridColor": "#ececef", "domainColor": "#b8b8bd", "tickColor": "#b8b8bd", "tickCount": 5}
     return {
-        "transform": [{"filter": f"datum.series !== '{ALWAYS}'"}],
-        "mark": {"type": "point", "filled": True, "size": 42},
-        "params": [near],
-        "encoding": {
-            **{"x": x.channel(), "y": y.channel(), "color": colour, "opacity": opacity},
-            "tooltip": [each.hover() for each in shown],
-        },
+        "font": font,
+        "background": background,
+        "view": {"stroke": None},
+        "axis": text | rules | {"titleColor": INK},
+        "legend": text,
+        "text": {"fontSize": 11.5},
+        "title": {"anchor": "start", "fontSize": 12, "color": INK},
     }
+
+
+def _legend(names: Sequence[str], styles: Mapping[str, SeriesStyle]) -> Spec:
+    """Return the legend of a picture: a line for each series, with its name."""
+    row = {"field": SERIES, "type": "nominal", "sort": list(names), "axis": None}
+    line = {"x": {"value": 0}, "x2": {"value": 27}} | _look(styles, "color", "strokeDash")
+    text = {"x": {"value": 34}, "text": {"field": SERIES}}
+    return {
+        "width": _PICTURE_PX,
+        "height": {"step": _LEGEND_PX},
+        "data": {"values": [{SERIES: name} for name in names]},
+        "encoding": {"y": row},
+        "layer": [
+            _layer("rule", line, strokeWidth=2.5),
+            _layer("text", text, align="left", limit=_PICTURE_PX - 34),
+        ],
+    }
+
+
+def _points(x: Field, y: Field, styles: Mapping[str, SeriesStyle], hover: Sequence[Field], visible: bool) -> list[Spec]:
+    """Return the points if they are visible, and the one nearest to the pointer, which shows its values.
+
+    A line of ALWAYS has none. The layer that answers to the pointer is the one with `params`: a file leaves it out.
+    """
+    place = {"x": x.channel(), "y": y.channel()} | _look(styles, "color", "shape")
+    near = {"name": "near", "select": {"type": "point", "on": "pointermove", "nearest": True, "clear": "pointerout"}}
+    opacity = {"condition": {"param": "near", "empty": False, "value": 1}, "value": 0}
+    shown = [field.hover() for field in (Field(SERIES, "System", ""), x, y, *hover)]
+    layers = [_layer("point", place | {"opacity": opacity, "tooltip": shown}, filled=True, size=_POINT_AREA)]
+    layers[0]["params"] = [near]
+    if visible:
+        layers.insert(0, _layer("point", place | {"opacity": _opacity()}, filled=True, size=_POINT_AREA))
+    return [{"transform": [{"filter": f"datum.series !== '{ALWAYS}'"}]} | layer for layer in layers]
 
 
 def _limits(
@@ -330,30 +419,39 @@ def _limits(
     """Return a dashed line for each limit on the axis `along`, and its label at the start of the line."""
     if not limits:
         return []
-    rows = [{"at": each.value, "label": each.label, SERIES: each.series} for each in limits]
+    rows = [{"at": limit.value, "label": limit.label, SERIES: limit.series} for limit in limits]
     data = {"data": {"values": rows}, "transform": [{"filter": _SHOWN}]}
-    drawn: Spec = {along: value.channel(field="at"), "color": _colour(styles), "opacity": _opacity()}
-    start: Spec = {"y": {"value": 4}} if along == "x" else {"x": {"value": 4}}
-    place = {"align": "left", "dx": 3, "baseline": "top"} if along == "x" else {"align": "left", "dy": -5}
-    text = {"text": {"field": "label", "type": "nominal"}}
+    drawn = {along: value.channel(field="at"), "opacity": _opacity()} | _look(styles, "color")
+    text = {"y" if along == "x" else "x": {"value": 4}, "text": {"field": "label", "type": "nominal"}}
+    place = {"dx": 3, "baseline": "top"} if along == "x" else {"dy": -5}
     return [
-        {**data, "mark": {"type": "rule", "strokeDash": [5, 4]}, "encoding": drawn},
-        {**data, "mark": {"type": "text", **place}, "encoding": drawn | start | text},
+        data | _layer("rule", drawn, strokeDash=[5, 4]),
+        data | _layer("text", drawn | text, align="left", **place),
     ]
 
 
-def _interval(value: Field) -> tuple[Field, Field]:
-    return Field("low", "lowest", value.format), Field("high", "highest", value.format)
+def _layer(kind: str, encoding: Spec, **mark: Any) -> Spec:
+    return {"mark": {"type": kind, **mark}, "encoding": encoding}
 
 
-def _colour(styles: Mapping[str, SeriesStyle]) -> Spec:
-    scale = {"domain": [ALWAYS, *styles], "range": [EDGE, *(style.colour for style in styles.values())]}
-    return {"field": SERIES, "type": "nominal", "scale": scale, "legend": None}
+def _ends(value: Field, along: str, low: str = "low", high: str = "high") -> Spec:
+    """Return the encoding of an interval on the axis `along`."""
+    return {along: value.channel(field=low), f"{along}2": {"field": high}}
 
 
-def _dash(styles: Mapping[str, SeriesStyle]) -> Spec:
-    scale = {"domain": [ALWAYS, *styles], "range": [[2, 3], *(_dash_px(style) for style in styles.values())]}
-    return {"field": SERIES, "type": "nominal", "scale": scale, "legend": None}
+def _interval(value: Field) -> list[Field]:
+    return [Field("low", "lowest", value.format), Field("high", "highest", value.format)]
+
+
+def _look(styles: Mapping[str, SeriesStyle], *channels: Literal["color", "strokeDash", "shape"]) -> Spec:
+    """Return the encoding of the series by its colour, dash or marker; that of ALWAYS comes first."""
+    values: dict[str, list[Any]] = {
+        "color": [EDGE, *(style.colour for style in styles.values())],
+        "strokeDash": [[2, 3], *(_dash_px(style) for style in styles.values())],
+        "shape": ["circle", *(_SHAPES[style.marker] for style in styles.values())],
+    }
+    domain, base = [ALWAYS, *styles], {"field": SERIES, "type": "nominal", "legend": None}
+    return {channel: base | {"scale": {"domain": domain, "range": values[channel]}} for channel in channels}
 
 
 def _dash_px(style: SeriesStyle) -> list[float]:
@@ -361,5 +459,5 @@ def _dash_px(style: SeriesStyle) -> list[float]:
     return [1, 0] if style.dash == "-" else [round(_LINE_PX * length, 1) for length in style.dash[1]]
 
 
-def _opacity(full: float = 1.0) -> Spec:
-    return {"condition": {"test": _LIT, "value": full}, "value": _FAINT}
+def _opacity(full: float = 1.0, faint: float = _FAINT) -> Spec:
+    return {"condition": {"test": _LIT, "value": full}, "value": faint}

@@ -6,6 +6,7 @@ one curve. Every other difference must show in the curve's name.
 
 import math
 import re
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -56,9 +57,9 @@ def flatten(tree: object, prefix: str = "") -> dict[str, Scalar]:
 
 def load_of(config: FlatConfig) -> Load:
     """Return the offered load: `arrivals.rate_rpm` if it is a number, else a description of the arrivals."""
-    rate = config.get(_RATE)
-    if isinstance(rate, int | float) and not isinstance(rate, bool):
-        return Load(float(rate), f"{rate:g} rpm")
+    rate = _number(config.get(_RATE))
+    if rate is not None:
+        return Load(rate, f"{rate:g} rpm")
     facts = {
         key.removeprefix("arrivals."): value
         for key, value in config.items()
@@ -77,23 +78,23 @@ def labels(systems: Sequence[str], configs: Sequence[FlatConfig]) -> list[tuple[
     are left out. The varied number is the numeric setting with the most values in the labels of one system, at least
     three.
     """
-    label_keys = _label_keys(systems, configs)
-    values: dict[tuple[str, str], set[Scalar]] = {}
-    for system, config, keys in zip(systems, configs, label_keys, strict=True):
+    runs = list(zip(systems, configs, _label_keys(systems, configs), strict=True))
+    values: dict[tuple[str, str], set[Scalar]] = defaultdict(set)
+    for system, config, keys in runs:
         for key in keys:
-            values.setdefault((key, system), set()).add(config.get(key))
-    counts: dict[str, int] = {}
-    for (key, _), found in values.items():
-        if len(found) >= 3 and all(_is_number(value) for value in found):
-            counts[key] = max(counts.get(key, 0), len(found))
+            values[key, system].add(config.get(key))
+    counts: Counter[str] = Counter()
+    for (key, _), settings in values.items():
+        if len(settings) >= 3 and None not in map(_number, settings):
+            counts[key] = max(counts[key], len(settings))
     axis = max(counts, key=lambda key: counts[key], default="")
-    placed: list[tuple[str, str, Setting | None]] = []
-    for system, config, keys in zip(systems, configs, label_keys, strict=True):
-        value = config.get(axis)
-        setting = Setting(axis, float(value)) if isinstance(value, int | float) and _is_number(value) else None
-        rest = [key for key in keys if not setting or key != axis]
-        placed.append((_label(system, config, keys), _label(system, config, rest), setting))
-    return placed
+    named = []
+    for system, config, keys in runs:
+        value = _number(config.get(axis))
+        rest = [key for key in keys if value is None or key != axis]
+        setting = None if value is None else Setting(axis, value)
+        named.append((_label(system, config, keys), _label(system, config, rest), setting))
+    return named
 
 
 def natural(label: str) -> tuple[tuple[str, float], ...]:
@@ -105,21 +106,13 @@ def natural(label: str) -> tuple[tuple[str, float], ...]:
 def _label_keys(systems: Sequence[str], configs: Sequence[FlatConfig]) -> list[list[str]]:
     """Return for each run the keys that its label names."""
     label_keys: list[list[str]] = [[] for _ in systems]
-    for has_rate in (True, False):
+    for has_rate, load_prefix in ((True, _RATE), (False, "arrivals.")):
         everyone = [index for index, config in enumerate(configs) if (load_of(config).rate_rpm is not None) == has_rate]
-        load_prefix = _RATE if has_rate else "arrivals."
-
-        def candidates(members: Sequence[int], load_prefix: str = load_prefix) -> list[str]:
-            keys = {key for index in members for key in configs[index] if not key.startswith(load_prefix)}
-            return sorted((key for key in keys if not _ignored(key)), key=_key_order)
-
-        shared = [key for key in candidates(everyone) if key.split(".", 1)[0] in _SHARED_GROUPS]
-        shared = _distinguishing_keys(everyone, configs, shared, [])
-        for system in sorted({systems[index] for index in everyone}):
+        shared = _distinguishing_keys(everyone, configs, load_prefix, [], _SHARED_GROUPS)
+        for system in {systems[index] for index in everyone}:
             members = [index for index in everyone if systems[index] == system]
-            keys = _distinguishing_keys(members, configs, candidates(members), shared)
             for index in members:
-                label_keys[index] = keys
+                label_keys[index] = _distinguishing_keys(members, configs, load_prefix, shared)
     return label_keys
 
 
@@ -128,8 +121,9 @@ def _label(system: str, config: FlatConfig, keys: Sequence[str]) -> str:
     return f"{system} ({', '.join(facts)})" if facts else system
 
 
-def _is_number(value: Scalar) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+def _number(value: Scalar) -> float | None:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return float(value) if is_number else None  # type: ignore[arg-type]
 
 
 def seeds_of(config: FlatConfig, seed: int | None) -> tuple[Scalar, ...]:
@@ -147,16 +141,27 @@ def short_value(value: Scalar) -> str:
 
 
 def _distinguishing_keys(
-    members: Sequence[int], configs: Sequence[FlatConfig], candidates: Sequence[str], chosen: Sequence[str]
+    members: Sequence[int],
+    configs: Sequence[FlatConfig],
+    load_prefix: str,
+    chosen: Sequence[str],
+    groups: Sequence[str] = (),
 ) -> list[str]:
-    """Return `chosen` and, in order, each of `candidates` that splits the members further."""
+    """Return `chosen` and, in order, each other key that splits the members further.
+
+    Args:
+        load_prefix: start of the keys that make the load.
+        groups: the only groups whose keys count; empty for all.
+    """
+    known = {key for index in members for key in configs[index] if not key.startswith(load_prefix)}
+    candidates = [key for key in known if not _ignored(key) and (not groups or key.split(".", 1)[0] in groups)]
     keys = list(chosen)
 
     def count_groups(keys: Sequence[str]) -> int:
         return len({tuple(repr(configs[index].get(key)) for key in keys) for index in members})
 
     count = count_groups(keys)
-    for key in candidates:
+    for key in sorted(candidates, key=_key_order):
         finer = count_groups([*keys, key])
         if finer > count:
             keys.append(key)

@@ -1,31 +1,28 @@
 """`mezzotint report`: a self-contained HTML file, and its figures as SVG."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
 from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
+import yaml
 from markupsafe import Markup
-from matplotlib.figure import Figure
 from tqdm import tqdm
 
 from mezzotint.figures.page import DASH, render
-from mezzotint.figures.save import svg
 from mezzotint.files.atomic import atomic_files, atomic_write, check_ours
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.run_folder import REQUESTS
 from mezzotint.sim.report import tables
 from mezzotint.sim.report.answer import answer, caveats
-from mezzotint.sim.report.beliefs import beliefs
 from mezzotint.sim.report.compare import cells
 from mezzotint.sim.report.figures import charts
-from mezzotint.sim.report.figures import panels as figures
-from mezzotint.sim.report.figures.over_time import MAX_SERIES, over_time
+from mezzotint.sim.report.figures.charts import MAX_SERIES
 from mezzotint.sim.report.figures.palette import families_of, series_of, series_styles
-from mezzotint.sim.report.interactive import Chart, PageFigure, page
+from mezzotint.sim.report.interactive import PageFigure, page, picture, svg
 from mezzotint.sim.report.labels import short_key
 from mezzotint.sim.report.runs import Run, load_runs
 from mezzotint.sim.report.sensitivity import EXAMPLE, PERCENTILES, rerun_s, sensitivities
@@ -76,79 +73,10 @@ def report(
     print(text if output is None else output)
 
 
-@dataclass(frozen=True, slots=True)
-class _Figure:
-    """A figure of the report.
-
-    Attributes:
-        charts: its panels in the page.
-        draw: the same as a file; None if it is in the page alone.
-        expected: True to say so if no run has the data.
-    """
-
-    title: str
-    caption: str
-    charts: Callable[[Sequence[Run]], list[Chart]]
-    draw: Callable[[Sequence[Run]], Figure | None] | None = None
-    over_seeds: str = "Means over seeds, with their range."
-    expected: bool = True
-
-
-_FIGURES = {
-    "cost": _Figure(
-        "Cost and the latency limit",
-        "Share of requests that finished within the limit, against what an image costs. Upper left is best. A line "
-        "joins the loads of a system.",
-        charts.cost,
-    ),
-    "latency": _Figure(
-        "Latency distribution",
-        "Share of completed requests with a latency, from arrival to finished image, up to the value on the x axis. "
-        "Warm-up is left out. Dashed lines are the latency limits (SLO), in seconds or as multiples (x) of the "
-        "standalone latency: the time of a full request on the large model, alone on a GPU (the mean if sizes differ).",
-        charts.latency,
-        figures.latency_distribution,
-    ),
-    "slo": _Figure(
-        "Requests over the latency limit",
-        "Share of requests that took longer than the limit or were not served.",
-        charts.slo,
-        figures.slo_violations,
-    ),
-    "hits": _Figure(
-        "Cache hits by steps skipped",
-        "Share of cache lookups by K, the number of denoising steps that a hit skips, and of misses. Each bar adds up "
-        "to 100%. Systems without a cache are not shown.",
-        charts.hits,
-        figures.hit_share,
-        "Bars are means over seeds.",
-    ),
-    "throughput": _Figure(
-        "Throughput",
-        "Requests completed per minute of the measured window. Where bars are drawn, the number beside a bar is the "
-        "compute saving: 1 − seconds of denoising steps ÷ seconds of all steps of every request on the large model. "
-        "A dotted line is the offered rate.",
-        charts.throughput,
-        figures.throughput,
-    ),
-    "over_time": _Figure(
-        "Queue and GPUs over time",
-        "Requests waiting, and the share of the GPUs that are busy. Both are averages over short spans of the run, "
-        "warm-up included, and come from the first seed.",
-        charts.over_time,
-        over_time,
-        "",
-    ),
-    "beliefs": _Figure(
-        "Believed and true seconds",
-        "Mean seconds that the scheduler believed a request to take on its GPUs, against those that it took, a point "
-        "for each size. On the line y = x it was right. Waiting is not part of them.",
-        charts.beliefs,
-        over_seeds="",
-        expected=False,
-    ),
-}
-"""Figures of the page by the name of their file, in the order of the page."""
+_FIGURES: dict[str, dict[str, str]] = yaml.safe_load(
+    (files("mezzotint.sim.report.figures") / "figures.yaml").read_text(encoding="utf-8")
+)
+"""Title and caption of each figure, by the name of its file, in the order of the page."""
 
 
 def write_report(
@@ -166,58 +94,46 @@ def write_report(
     html = html / "report.html" if html.is_dir() else html
     check_ours(html, ConfigError, "a report", b"<!DOCTYPE html>", b"mezzotint")
     runs = load_runs(dirs)
-    bar = tqdm(_FIGURES.items(), desc="figures", unit="figure", disable=None, leave=False)
-    drawn = {name: svg(figure) for name, each in bar if each.draw and (figure := each.draw(runs)) is not None}
-    html_text = _page(runs, drawn, title or _title(runs), reruns_s)
+    figures = _figures(runs)
+    html_text = _page(runs, figures, title or _title(runs), reruns_s)
     folder = html.parent / "figures"
-    paths = {name: folder / f"{name}.svg" for name, each in _FIGURES.items() if each.draw}
+    paths = {name: folder / f"{name}.svg" for name in _FIGURES}
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        files = {paths[name]: svg for name, svg in drawn.items()} | {
-            html: html_text.encode("utf-8", "backslashreplace")
-        }
-        removed = [path for path in paths.values() if path not in files]
-        with atomic_files(list(files), ConfigError, removed) as temporaries:
-            for temporary, content in zip(temporaries, files.values(), strict=True):
+        contents = {paths[name]: figure.svg or b"" for name, figure in figures.items()}
+        contents[html] = html_text.encode("utf-8", "backslashreplace")
+        removed = [path for path in paths.values() if path not in contents]
+        with atomic_files(list(contents), ConfigError, removed) as temporaries:
+            for temporary, content in zip(temporaries, contents.values(), strict=True):
                 temporary.write_bytes(content)
     except OSError as error:
         raise ConfigError(f"{html}: cannot be written ({error.strerror}); name another place with -o") from error
-    return [html, *(paths[name] for name in drawn)]
+    return [html, *(paths[name] for name in figures)]
 
 
-def _page(runs: Sequence[Run], drawn: Mapping[str, bytes], title: str, reruns_s: float) -> str:
-    rows, groups, bands = tables.comparison(runs), tables.verdicts(runs), sensitivities(runs, reruns_s)
-    shown = _figures(runs, drawn)
+def _page(runs: Sequence[Run], figures: Mapping[str, PageFigure], title: str, reruns_s: float) -> str:
+    rows, bands = tables.comparison(runs), sensitivities(runs, reruns_s)
     body = render(
         "mezzotint.sim.report",
         "report.html.jinja",
-        different_images=tables.different_images(runs),
-        groups=groups,
-        one_load=rows[0][0].load.label if len({cell.load.label for cell, _ in rows}) == 1 else "",
-        named=any(row["series"] for members in groups.values() for row in members),
-        columns=tables.columns(runs),
+        runs=runs,
+        tables=tables,
         loads=[(load, list(members)) for load, members in groupby(rows, key=lambda row: row[0].load.label)],
         seeds=any(len(cell.runs) > 1 for cell, _ in rows),
         repeated=len(runs) - sum(len(cell.runs) for cell, _ in rows),
-        grows=any(run.backlog_grows for run in runs),
-        unknown_quality=tables.unknown_quality(runs),
         dash=DASH,
         sensitivities=bands,
         reruns=reruns_s > 0,
-        reruns_s=sum(rerun_s(each.run) for each in bands),
+        reruns_s=sum(rerun_s(band.run) for band in bands),
         percentiles=PERCENTILES,
         example=EXAMPLE,
         by_others=any(model.basis == "published" for run in runs for model in run.models),
-        checks=list(dict.fromkeys(text for each in bands for text in each.validations)),
-        undrawn=[each.title for name, each in _FIGURES.items() if each.expected and name not in shown],
-        beliefs=beliefs(runs),
-        assumptions=tables.assumptions(runs),
-        reproduction=tables.reproduction(runs),
+        undrawn=[facts["title"] for name, facts in _FIGURES.items() if name not in figures and "optional" not in facts],
     )
     return page(
         title,
         answer(runs),
-        list(shown.values()),
+        list(figures.values()),
         series_styles(runs),
         Markup(body),  # the template has escaped it
         generator="mezzotint report",
@@ -225,7 +141,7 @@ def _page(runs: Sequence[Run], drawn: Mapping[str, bytes], title: str, reruns_s:
     )
 
 
-def _figures(runs: Sequence[Run], drawn: Mapping[str, bytes]) -> dict[str, PageFigure]:
+def _figures(runs: Sequence[Run]) -> dict[str, PageFigure]:
     """Return the figures that some run has the data for, with their captions."""
     seeds = any(len(cell.runs) > 1 for cell in cells(runs))
     series, without = len(series_of(runs)), [run.name for run in runs if not (run.path / REQUESTS).is_file()]
@@ -233,16 +149,14 @@ def _figures(runs: Sequence[Run], drawn: Mapping[str, bytes]) -> dict[str, PageF
         "latency": f"Not shown, because they have no requests.parquet: {', '.join(without)}." if without else "",
         "over_time": f"Shows {MAX_SERIES} of {series} series, evenly spaced." if series > MAX_SERIES else "",
     }
-    return {
-        name: PageFigure(
-            each.title,
-            " ".join(filter(None, [each.caption, notes.get(name), each.over_seeds if seeds else ""])),
-            panels,
-            drawn.get(name),
-        )
-        for name, each in _FIGURES.items()
-        if (panels := each.charts(runs))
-    }
+    styles = series_styles(runs)
+    figures = {}
+    for name, facts in tqdm(_FIGURES.items(), desc="figures", unit="figure", disable=None, leave=False):
+        if panels := getattr(charts, name)(runs):
+            words = [facts["caption"], notes.get(name), facts.get("over_seeds") if seeds else ""]
+            drawn = svg(picture(panels, styles))
+            figures[name] = PageFigure(facts["title"], " ".join(filter(None, words)), panels, drawn)
+    return figures
 
 
 def _title(runs: Sequence[Run]) -> str:

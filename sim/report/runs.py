@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -96,26 +96,23 @@ def load_runs(dirs: Sequence[Path]) -> list[Run]:
     Raises:
         ConfigError: a directory is missing or holds no run, or a run cannot be read.
     """
-    found: dict[Path, tuple[Path, str]] = {}
+    names: dict[Path, tuple[Path, str]] = {}
     for directory in dirs:
         for path in _find(directory):
             inner = path.relative_to(directory).as_posix()
             base = directory.name or directory.resolve().name
-            found.setdefault(path.resolve(), (path, printable(base if inner == "." else f"{base}/{inner}")))
-    places = list(found.values())
+            names.setdefault(path.resolve(), (path, printable(base if inner == "." else f"{base}/{inner}")))
+    runs = []
     # hidden if standard error is no terminal, or if reading ends before a bar would be seen
-    bar = tqdm(places, desc="runs", unit="run", disable=None, delay=0.5, leave=False)
-    summaries = [read_summary(path) for path, _ in bar]
-    configs = [_config(path, summary) for (path, _), summary in zip(places, summaries, strict=True)]
-    systems = [
-        printable(str(summary["system"] or config.get("system.name") or path.name))
-        for (path, _), summary, config in zip(places, summaries, configs, strict=True)
-    ]
+    for path, name in tqdm(names.values(), desc="runs", unit="run", disable=None, delay=0.5, leave=False):
+        summary = read_summary(path)
+        config = _config(path, summary)
+        system = printable(str(summary["system"] or config.get("system.name") or path.name))
+        runs.append(Run(path, name, summary, config, system, system, load_of(config)))
+    named = labels([run.system for run in runs], [run.config for run in runs])
     runs = [
-        Run(path, name, summary, config, system, series, load_of(config), family, setting)
-        for (path, name), summary, config, system, (series, family, setting) in zip(
-            places, summaries, configs, systems, labels(systems, configs), strict=True
-        )
+        replace(run, series=series, family=family, setting=setting)
+        for run, (series, family, setting) in zip(runs, named, strict=True)
     ]
     return sorted(
         runs, key=lambda run: (natural(run.series), run.load.order, run.seed is None, run.seed or 0, run.name)
@@ -190,20 +187,20 @@ def _find(directory: Path) -> Iterator[Path]:
         raise ConfigError(f"{directory}: no such directory; give the run.dir of a run, or a folder of runs")
     if not directory.is_dir():
         raise ConfigError(f"{directory}: found a file, expected a run directory; give the directory that holds it")
-    found, others = False, 0
+    has_run, others = False, 0
     walked = tqdm(os.walk(directory), desc="look for runs", unit="folder", disable=None, delay=0.5, leave=False)
     for here, below, files in walked:
         below[:] = sorted(name for name in below if not name.startswith("."))
         if SUMMARY in files:
             below.clear()
-            found = True
+            has_run = True
             yield Path(here)
         elif (others := others + 1) > MAX_FOLDERS:
             raise ConfigError(
                 f"{directory}: holds more than {MAX_FOLDERS:,} folders without a run; give the run directories, or the "
                 "folder that holds nothing else"
             )
-    if not found:
+    if not has_run:
         remedy = "make one with `mezzotint run run.dir=PATH`, or wait until the run has ended"
         raise ConfigError(f"{directory}: holds no finished run (no summary.json in it or below it); {remedy}")
 

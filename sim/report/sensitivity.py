@@ -57,8 +57,8 @@ class Sensitivity:
         """Smallest and largest value of each percentile over all reruns; empty without reruns."""
         if self.baseline is None:
             return {}
-        values = {name: [each[name] for each in (self.baseline, *self.shifted)] for name in PERCENTILES}
-        return {name: (min(each), max(each)) for name, each in values.items()}
+        values = {name: [rerun[name] for rerun in (self.baseline, *self.shifted)] for name in PERCENTILES}
+        return {name: (min(seconds), max(seconds)) for name, seconds in values.items()}
 
 
 def sensitivities(runs: Sequence[Run], reruns_s: float = 0.0) -> list[Sensitivity]:
@@ -106,10 +106,10 @@ def _sensitivity(run: Run, takes_s: float, has_time: bool) -> Sensitivity:
 
 def configuration(folder: Path) -> dict[str, Any]:
     """Return the configuration of a finished run for a rerun. Raises ConfigError if the folder has none."""
-    found = read_config(folder)
-    if not found:
+    config = read_config(folder)
+    if not config:
         raise ConfigError(f"{folder}: found no config.yaml; make the run again")
-    plain = {str(key): value for key, value in found.items() if key not in ("defaults", "hydra", "run")}
+    plain = {str(key): value for key, value in config.items() if key not in ("defaults", "hydra", "run")}
     return plain | {"run": {"dir": "unnamed"}, "quality": {"_target_": "mezzotint.sim.metrics.quality.AtLeastAlpha"}}
 
 
@@ -130,11 +130,11 @@ def _validations(kinds: Sequence[str], backend: Mapping[str, Any], models: objec
     folder = backend.get("folder")
     folders = [shipped(), *([Path(folder)] if folder else [])]
     gpus = [str(backend["gpu"])] if backend.get("gpu") else kinds
-    found = [find(gpu, folders) for gpu in gpus]
+    profiles = [find(gpu, folders) for gpu in gpus]
     chosen = models.values() if isinstance(models, Mapping) else ()
     names = dict.fromkeys(str(model.get("name")) for model in chosen if isinstance(model, Mapping))
-    result = []
-    for profile in (profiles[name] for name in names for profiles in found if name in profiles):
-        validation = " ".join((profile.validation or "not yet compared with a real service").split())
-        result.append(f"{profile.model} on {profile.gpu}: {validation} (source: {' '.join(profile.source.split())})")
-    return result
+    texts = []
+    for profile in (of_gpu[name] for name in names for of_gpu in profiles if name in of_gpu):
+        validation = profile.validation or "not yet compared with a real service"
+        texts.append(" ".join(f"{profile.model} on {profile.gpu}: {validation} (source: {profile.source})".split()))
+    return texts

@@ -58,16 +58,11 @@ class ServedModel:
 
     @property
     def basis_text(self) -> str:
-        """The basis for a table."""
-        return BASES.get(self.basis or "", UNKNOWN)
-
-    @property
-    def basis_phrase(self) -> str:
-        """The basis for running text."""
+        """The basis in words."""
         return BASES.get(self.basis or "", f"basis {UNKNOWN}")
 
     def __str__(self) -> str:
-        return f"{self.images}{f' on {self.gpu}' if self.gpu else ''} ({self.basis_phrase})"
+        return f"{self.images}{f' on {self.gpu}' if self.gpu else ''} ({self.basis_text})"
 
 
 def served_models(summary: Mapping[str, Any], config: Mapping[str, Any]) -> tuple[ServedModel, ...]:
@@ -77,24 +72,22 @@ def served_models(summary: Mapping[str, Any], config: Mapping[str, Any]) -> tupl
         config: the resolved configuration by dotted key. Its first role is the reference model's.
     """
     roles = [key.split(".")[1] for key in config if key.startswith("models.")] or ["large"]
-    found = []
+    models = []
     rows = summary.get("models") or []
-    several = len({row.get("gpu") for row in rows}) > 1
+    has_kinds = len({row.get("gpu") for row in rows}) > 1
     for row in rows:
         precision = row["precision"] and printable(row["precision"])
-        images = ImageSpec(
-            printable(row["model"]), row["width"], row["height"], row["steps"], precision, row.get("frames") or 1
-        )
-        gpu = printable(row["gpu"]) if several else None
-        found.append(ServedModel(row["role"], images, row["basis"], row["service_error"], gpu))
-    return tuple(sorted(found, key=lambda each: roles.index(each.role) if each.role in roles else len(roles)))
+        shape = (row["width"], row["height"], row["steps"])
+        images = ImageSpec(printable(row["model"]), *shape, precision, row.get("frames") or 1)
+        gpu = printable(row["gpu"]) if has_kinds else None
+        models.append(ServedModel(row["role"], images, row["basis"], row["service_error"], gpu))
+    return tuple(sorted(models, key=lambda model: roles.index(model.role) if model.role in roles else len(roles)))
 
 
 def service_error(models: Sequence[ServedModel]) -> float | None:
     """Return the largest error of the models' service times; None if that of some model is unknown."""
-    errors = [each.service_error for each in models]
-    known = [error for error in errors if error is not None]
-    return max(known) if known and len(known) == len(errors) else None
+    known = [model.service_error for model in models if model.service_error is not None]
+    return max(known) if known and len(known) == len(models) else None
 
 
 def runs_by_images(runs: Sequence[tuple[str, Sequence[ServedModel]]]) -> list[tuple[str, list[str]]]:
@@ -109,8 +102,8 @@ def runs_by_images(runs: Sequence[tuple[str, Sequence[ServedModel]]]) -> list[tu
             groups.setdefault(models[0].images, []).append((name, models[0]))
     if len(groups) < 2:
         return []
-    found = []
+    texts = []
     for images, members in groups.items():
-        bases = ", ".join(dict.fromkeys(each.basis_phrase for _, each in members))
-        found.append((f"{images} ({bases})", list(dict.fromkeys(name for name, _ in members))))
-    return found
+        bases = ", ".join(dict.fromkeys(model.basis_text for _, model in members))
+        texts.append((f"{images} ({bases})", list(dict.fromkeys(name for name, _ in members))))
+    return texts

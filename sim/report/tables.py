@@ -1,16 +1,15 @@
-"""Numbers of the report's tables: verdicts, comparison, assumptions and reproduction."""
+"""Numbers of the report's tables: comparison, assumptions and reproduction."""
 
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from mezzotint.figures.page import DASH, number
 from mezzotint.sim.report.compare import SeriesAtLoad, beyond_noise, cells, limit_name, slo_multiples
 from mezzotint.sim.report.labels import natural, short_value
 from mezzotint.sim.report.runs import Run
-from mezzotint.sim.report.served import UNKNOWN, runs_by_images
+from mezzotint.sim.report.served import runs_by_images
 
 QUALITY = ("quality", "factor_mean")
 """Quality of the served images over that of the large model's full runs: a speed-up may cost quality."""
@@ -77,11 +76,16 @@ def columns(runs: Sequence[Run]) -> list[Column]:
         Column("GPU busy", "%", ("gpu", "busy_fraction")),
         Column("Energy per image", "kJ", ("energy_j", "per_image"), scale=1e-3, better=-1),
     ]
-    known = [
-        each for each in offered if each.keys == QUALITY or any(run.number(*each.keys) is not None for run in runs)
-    ]
     grows = any(run.backlog_grows for run in runs)
-    return [each for each in known if grows or each.keys != ("throughput_until_last_arrival_rpm",)]
+    return [
+        column
+        for column in offered
+        if column.keys == QUALITY
+        or (
+            any(run.number(*column.keys) is not None for run in runs)
+            and (grows or column.keys != ("throughput_until_last_arrival_rpm",))
+        )
+    ]
 
 
 def comparison(runs: Sequence[Run]) -> list[tuple[SeriesAtLoad, list[Entry]]]:
@@ -94,77 +98,38 @@ def comparison(runs: Sequence[Run]) -> list[tuple[SeriesAtLoad, list[Entry]]]:
     return [(cell, [_entry(cell, column, rivals[cell.load]) for column in shown]) for cell in grid]
 
 
-def verdicts(runs: Sequence[Run]) -> dict[str, list[dict[str, Any]]]:
-    """Return rows for each system and GPU kind, one per load, number of GPUs and other distinguishing setting.
-
-    A row's ``series`` is empty if the group's title identifies it.
-    """
-    groups: dict[str, list[SeriesAtLoad]] = {}
-    for cell in cells(runs):
-        groups.setdefault(_system_on_gpu(cell.runs[0]), []).append(cell)
-    found = {}
-    for title, members in sorted(groups.items(), key=lambda item: natural(item[0])):
-        places = [(*cell.load.order, cell.runs[0].number("gpu", "count") or 0.0) for cell in members]
-        is_unique = len(set(places)) == len(places)
-        ordered = [cell for _, cell in sorted(zip(places, members, strict=True), key=lambda each: each[0])]
-        found[title] = [_verdict(cell, "" if is_unique else cell.series) for cell in ordered]
-    return found
+def _gpu_kinds(run: Run) -> str:
+    return " + ".join(map(short_value, run.gpu_kinds))
 
 
-def _system_on_gpu(run: Run) -> str:
-    """Return a run's system and kinds of GPU, in words."""
-    kinds = " + ".join(map(short_value, run.gpu_kinds))
-    return f"{run.system} on {kinds}" if kinds else run.system
+def gpus(cell: SeriesAtLoad) -> str:
+    """Return the number and kinds of GPUs: "16 mi210"."""
+    count, kinds = cell.mean("gpu", "count"), _gpu_kinds(cell.runs[0])
+    return DASH if count is None else f"{number(count, 3)} {kinds}".rstrip()
 
 
-def _verdict(cell: SeriesAtLoad, series: str) -> dict[str, Any]:
-    models = cell.runs[0].models
-    means = {
-        "gpus": (("gpu", "count"), 1.0),
-        "usd_per_1000": (("cost_usd", "per_image"), 1000.0),
-        "p95_s": (("latency_s", "p95"), 1.0),
-    }
-    of_models = {
-        "model": [each.images.model for each in models],
-        "steps": [DASH if each.images.steps is None else str(each.images.steps) for each in models],
-        "precision": [each.images.precision or UNKNOWN for each in models],
-        "basis": [each.basis_text for each in models],
-    }
-    found = {name: (cell.spread(*keys), scale) for name, (keys, scale) in means.items()}
-    return {
-        "series": series,
-        "load": cell.load.label,
-        "verdict": _stability(cell),
-        "unstable": cell.backlog_grows,
-        **{name: DASH if value is None else number(scale * value.mean, 3) for name, (value, scale) in found.items()},
-        **{name: " / ".join(dict.fromkeys(words)) or DASH for name, words in of_models.items()},
-    }
-
-
-def _stability(cell: SeriesAtLoad) -> str:
-    """Whether the queue grows, what is not served, and the share of requests over the tightest limit."""
-    arrived, completed = cell.spread("requests", "arrived"), cell.spread("requests", "completed")
-    if arrived is None or completed is None or not arrived.mean:
+def verdict(cell: SeriesAtLoad) -> str:
+    """Say whether the queue grows, and what is not served."""
+    if not cell.mean("requests", "arrived") or cell.mean("requests", "completed") is None:
         return DASH
-    if not completed.mean:
+    if not cell.mean("requests", "completed"):
         return "completes no request"
-    verdict = "overloaded: its queue grows" if cell.backlog_grows else "stable"
+    words = "overloaded: its queue grows" if cell.backlog_grows else "stable"
     if cell.runs[0].summary.get("backlog") is None:
-        verdict = "queue not recorded"
-    lost = 1 - completed.mean / arrived.mean
-    verdict += f", drops {lost:.1%}" if lost > 0 else ""
-    for name in slo_multiples(cell.runs)[:1]:
-        late = cell.spread("slo", name, "violation_rate")
-        verdict += "" if late is None else f", {late.mean:.1%} over {name}"
-    return verdict
+        words = "queue not recorded"
+    return words + (f", drops {share:.1%}" if (share := lost(cell)) > 0 else "")
+
+
+def lost(cell: SeriesAtLoad) -> float:
+    """Return the share of arrived requests that were not completed."""
+    arrived, completed = cell.mean("requests", "arrived"), cell.mean("requests", "completed")
+    return 1 - completed / arrived if arrived and completed is not None else 0.0
 
 
 def different_images(runs: Sequence[Run]) -> list[tuple[str, str]]:
     """Return (images with their basis, systems) if the runs make different images, else an empty list."""
-    return [
-        (images, ", ".join(names))
-        for images, names in runs_by_images([(_system_on_gpu(run), run.models) for run in runs])
-    ]
+    named = [(f"{run.system} on {kinds}" if (kinds := _gpu_kinds(run)) else run.system, run.models) for run in runs]
+    return [(images, ", ".join(names)) for images, names in runs_by_images(named)]
 
 
 def assumptions(runs: Sequence[Run]) -> list[tuple[str, str, str, str]]:
@@ -175,14 +140,14 @@ def assumptions(runs: Sequence[Run]) -> list[tuple[str, str, str, str]]:
             fact = (_text(row["what"]), _text(row["value"]), _text(row["source"]))
             if run not in runs_of.setdefault(fact, []):
                 runs_of[fact].append(run)
-    return [(*fact, _systems_text(some, runs)) for fact, some in sorted(runs_of.items())]
+    return [(*fact, _systems_text(members, runs)) for fact, members in sorted(runs_of.items())]
 
 
-def _systems_text(some: Sequence[Run], runs: Sequence[Run]) -> str:
-    """Return the systems of `some` runs, each with the number of its runs if `some` lacks any of them."""
-    if len(some) == len(runs):
+def _systems_text(members: Sequence[Run], runs: Sequence[Run]) -> str:
+    """Return the systems of `members`, each with the number of its runs if `members` lacks any of them."""
+    if len(members) == len(runs):
         return "all"
-    counts, totals = (Counter(run.family or run.series for run in each) for each in (some, runs))
+    counts, totals = (Counter(run.family or run.series for run in group) for group in (members, runs))
     names = sorted(counts, key=natural)
     parts = (name if counts[name] == totals[name] else f"{name} ({counts[name]} of {totals[name]})" for name in names)
     return ", ".join(parts)
@@ -222,16 +187,18 @@ def _entry(cell: SeriesAtLoad, column: Column, rivals: Sequence[SeriesAtLoad]) -
 
 def _is_best(cell: SeriesAtLoad, column: Column, rivals: Sequence[SeriesAtLoad]) -> bool:
     """Return True if a cell beats each rival at the load, as printed and beyond the noise of seeds."""
-    own = cell.spread(*column.keys)
-    others = [(other, x.mean) for other in rivals if other is not cell and (x := other.spread(*column.keys))]
-    is_comparable = len({other.runs[0].images for other in rivals}) == 1
-    if not column.better or own is None or not others or not is_comparable:
+    mean = cell.mean(*column.keys)
+    others = [
+        (rival, value) for rival in rivals if rival is not cell and (value := rival.mean(*column.keys)) is not None
+    ]
+    is_comparable = len({rival.runs[0].images for rival in rivals}) == 1
+    if not column.better or mean is None or not others or not is_comparable:
         return False
     return all(
-        column.better * (own.mean - theirs) > 0
-        and column.text(own.mean) != column.text(theirs)
-        and beyond_noise(cell, other, *column.keys)
-        for other, theirs in others
+        column.better * (mean - theirs) > 0
+        and column.text(mean) != column.text(theirs)
+        and beyond_noise(cell, rival, *column.keys)
+        for rival, theirs in others
     )
 
 

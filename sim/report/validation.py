@@ -10,22 +10,26 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from matplotlib.figure import Figure
+import pandas as pd
 
 from mezzotint.backends.base import Asset
 from mezzotint.backends.calibrate import Plan, grid
 from mezzotint.backends.profile import file_name
 from mezzotint.backends.profile import write as write_profile
 from mezzotint.figures.page import number, percent, table
-from mezzotint.figures.palette import COLOURS, house_style, panels
-from mezzotint.figures.save import save_png
+from mezzotint.figures.palette import COLOURS
 from mezzotint.files.atomic import atomic_files
 from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.report.figures.palette import SeriesStyle
+from mezzotint.sim.report.interactive import Chart, Field, lines, picture, png
 from mezzotint.sim.run.config.settings import check
 from mezzotint.sim.run.simulate import Outcome, assemble, replay, simulate, write
 
 GPU = "here"
 """Name of the device at hand in the profiles of a validation."""
+
+_LATENCIES = ("mean", "p50", "p90", "p99")
+_ON_GPU = ["load_s", "fetch_s", "denoise_s", "decode_s"]
 
 
 def validate(config: Mapping[str, Any], folder: Path, *, progress: bool = False) -> str:
@@ -56,13 +60,16 @@ def validate(config: Mapping[str, Any], folder: Path, *, progress: bool = False)
         model = backend.model(name)
         at = served[served.model == name] if (served.model == name).any() else served
         sizes = sorted({(int(w), int(h)) for w, h in zip(at.width, at.height, strict=True)})
-        shapes = grid(sizes, _batches(backend.largest_batch(name)))
+        largest = backend.largest_batch(name)
+        batches = sorted(
+            {1 << power for power in range(largest.bit_length())} | {largest}
+        )  # powers of two, and that one
         addons = backend.add_ons(name)
         plan = Plan(
             model.spec,
             GPU,
             name,
-            shapes,
+            grid(sizes, batches),
             device=backend.place,
             warmup=2,
             repeats=5,
@@ -85,41 +92,27 @@ def validate(config: Mapping[str, Any], folder: Path, *, progress: bool = False)
     simulated = simulate({**config, "backend": profiled}, progress=progress)
     write(simulated, folder / "simulated")
     device = f"{backend.place} (processor time)" if backend.place == "cpu" else backend.place
-    facts = _compared(live, simulated, device)
+    facts = _compare(live, simulated, device)
     text = _text(facts)
     files = [folder / f"validation.{ending}" for ending in ("md", "json", "png")]
     with atomic_files(files, ConfigError) as (page, data, figure):
         page.write_text(f"# Validation\n\n{text}\n\n![latency](validation.png)\n", encoding="utf-8")
         data.write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
-        save_png(_draw(live, simulated, facts), figure)
+        figure.write_bytes(_draw(live, simulated, facts))
     return "\n".join([text, *map(str, files)])
 
 
-def _batches(largest: int) -> list[int]:
-    """Return the batch sizes to profile: powers of two below the largest that was served, and that one."""
-    return sorted({1 << n for n in range(largest.bit_length())} | {largest})
-
-
-def _compared(live: Outcome, simulated: Outcome, device: str) -> dict[str, Any]:
+def _compare(live: Outcome, simulated: Outcome, device: str) -> dict[str, Any]:
     """Return the content of validation.json: the requests, and the figures of both runs with their errors."""
     served, predicted = live.summary, simulated.summary
-    pairs = [
-        *(
-            (f"latency {p} [s]", served["latency_s"][p], predicted["latency_s"][p])
-            for p in ("mean", "p50", "p90", "p99")
-        ),
-        ("throughput [1/min]", served["throughput_rpm"], predicted["throughput_rpm"]),
-        ("GPU-seconds", _gpu_s(live), _gpu_s(simulated)),
-    ]
+    rows = [outcome.requests.to_pandas().astype({"model": str}) for outcome in (live, simulated)]
+    pairs = {f"latency {p} [s]": [each["latency_s"][p] for each in (served, predicted)] for p in _LATENCIES}
+    pairs["throughput [1/min]"] = [served["throughput_rpm"], predicted["throughput_rpm"]]
+    pairs["GPU-seconds"] = [float(requests[_ON_GPU].sum().sum()) for requests in rows]
     if served["gpu"]["switches"] or predicted["gpu"]["switches"]:
-        pairs += [
-            ("model switches", served["gpu"]["switches"], predicted["gpu"]["switches"]),
-            ("GPU-seconds of switches", served["gpu"]["switch_s"], predicted["gpu"]["switch_s"]),
-        ]
-    one, other = (
-        outcome.requests.select(["model", "skipped"]).to_pandas().astype({"model": str})
-        for outcome in (live, simulated)
-    )
+        pairs["model switches"] = [served["gpu"]["switches"], predicted["gpu"]["switches"]]
+        pairs["GPU-seconds of switches"] = [served["gpu"]["switch_s"], predicted["gpu"]["switch_s"]]
+    one, other = (requests[["model", "skipped"]] for requests in rows)
     return {
         "system": served["system"],
         "device": device,
@@ -129,7 +122,7 @@ def _compared(live: Outcome, simulated: Outcome, device: str) -> dict[str, Any]:
         "same_plan": int((one == other).all(axis=1).sum()),
         "rows": [
             {"what": what, "live": float(a or 0), "simulated": float(b or 0), "error": b / a - 1 if a else None}
-            for what, a, b in pairs
+            for what, (a, b) in pairs.items()
         ],
     }
 
@@ -147,23 +140,18 @@ def _text(facts: Mapping[str, Any]) -> str:
     return f"{head}\n\n{table(('', 'live', 'simulated', 'error'), rows, right=True)}"
 
 
-def _gpu_s(outcome: Outcome) -> float:
-    rows = outcome.requests.select(["load_s", "fetch_s", "denoise_s", "decode_s"]).to_pandas()
-    return float(rows.sum().sum())
-
-
-@house_style()
-def _draw(live: Outcome, simulated: Outcome, facts: Mapping[str, Any]) -> Figure:
-    figure, ((axes,),) = panels(1, width=7.5, height=4.2)
-    for outcome, label, colour, style in (
-        (live, "live", COLOURS[0], "-"),
-        (simulated, "simulated", COLOURS[1], "--"),
-    ):
+def _draw(live: Outcome, simulated: Outcome, facts: Mapping[str, Any]) -> bytes:
+    """Return the cumulative latency of both runs as PNG."""
+    curves = []
+    for outcome, name in ((live, "live"), (simulated, "simulated")):
         rows = outcome.requests.to_pandas().query("outcome == 'completed'")
-        axes.ecdf(rows.finish_s - rows.arrival_s, label=label, color=colour, linestyle=style, linewidth=2)
-    axes.set(xlabel="Latency, arrival to finish (s)", ylabel="Share of completed requests", ylim=(0, 1.02))
-    axes.yaxis.set_major_formatter("{x:.0%}")
+        latency = (rows.finish_s - rows.arrival_s).sort_values()
+        share = latency.rank(method="first") / len(latency)
+        curves.append(pd.DataFrame({"series": name, "latency_s": latency, "share": share}))
+    x = Field("latency_s", "Latency, arrival to finish (s)")
+    y = Field("share", "Share of completed requests", ".0~%", domain=(0.0, 1.0))
+    styles = {"live": SeriesStyle(COLOURS[0], "-", "o"), "simulated": SeriesStyle(COLOURS[1], (0, (5, 1.5)), "s")}
     error = percent(facts["rows"][0]["error"], sign=True)
-    axes.set_title(f"{facts['system']}, {facts['requests']} requests: mean latency {error}")
-    axes.legend()
-    return figure
+    title = f"{facts['system']}, {facts['requests']} requests: mean latency {error}"
+    spec = lines(pd.concat(curves), x, y, styles, sparse=False, along="y")
+    return png(picture([Chart(title, spec)], styles))

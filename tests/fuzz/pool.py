@@ -21,7 +21,7 @@ WALL_S = 90
 """Seconds that it may wait without work; machines are shared."""
 
 MEMORY_BYTES = 2 * 2**30
-"""Memory that it may allocate beyond the program's own."""
+"""Private memory that it may allocate beyond the program's own. Of addresses, V8 alone reserves 64 GiB."""
 
 PRELOADED = (
     "tests.fuzz.judge",
@@ -34,8 +34,8 @@ PRELOADED = (
 """Imported once: the processes are forks of one that has them. What an import takes is not the input's."""
 
 
-def _size_bytes() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+def _data_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[5]) * resource.getpagesize()
 
 
 def _work(pipe: Connection, trouble: str) -> None:
@@ -45,7 +45,7 @@ def _work(pipe: Connection, trouble: str) -> None:
     with open(trouble, "w") as file:
         faulthandler.register(signal.SIGXCPU, file=file, chain=True)
         faulthandler.enable(file=file)
-        resource.setrlimit(resource.RLIMIT_AS, (_size_bytes() + MEMORY_BYTES, resource.RLIM_INFINITY))
+        resource.setrlimit(resource.RLIMIT_DATA, (_data_bytes() + MEMORY_BYTES, resource.RLIM_INFINITY))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         with tempfile.TemporaryDirectory(dir=Path(trouble).parent) as name:
             while True:

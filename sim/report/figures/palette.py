@@ -1,25 +1,17 @@
-"""Styles, legends and names of the series in a figure; colours and fonts are in mezzotint.figures.palette."""
+"""Styles of the series in a figure; colours and fonts are in mezzotint.figures.palette."""
 
-import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import matplotlib as mpl
-from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from mezzotint.figures.palette import COLOURS, panels
+from mezzotint.figures.palette import COLOURS
 from mezzotint.sim.report.labels import natural
 from mezzotint.sim.report.runs import Run
-
-WIDTH = 4.3
-"""Inches of a figure: readable on a phone 400 pixels wide, and several fit side by side on a screen."""
-
-NAME_WIDTH = 21
-"""Characters of a name on a line beside a panel."""
 
 _DASHES = ("-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (5, 1.5, 1.2, 1.5)))
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
@@ -71,30 +63,6 @@ def families_of(runs: Iterable[Run]) -> list[str]:
     return sorted({run.family or run.series for run in runs}, key=natural)
 
 
-def short(name: str, max_length: int = 44) -> str:
-    """Return `name` on one line of at most `max_length` characters, never empty and never hidden from a legend."""
-    line = " ".join(name.split()) or "unnamed"
-    line = line if len(line) <= max_length else f"{line[: max_length - 1]}…"
-    return f" {line}" if line.startswith("_") else line
-
-
-def stacked_panels(heights: Sequence[float]) -> tuple[Figure, list[Axes]]:
-    """Return a figure of panels one below the other, with their heights in inches."""
-    figure, axes = panels(1, len(heights), width=WIDTH, height=sum(heights), share_y=False, height_ratios=heights)
-    return figure, list(axes.flat)
-
-
-def series_legend(
-    figure: Figure, series: Sequence[str], styles: Mapping[str, SeriesStyle], extra: Sequence[Line2D] = ()
-) -> None:
-    """Add a legend below all panels: a line and marker for each series, then `extra`; the figure grows by it."""
-    ordered = [styles[name] for name in series]
-    handles = [Line2D([], [], color=style.colour, linestyle=style.dash, marker=style.marker) for style in ordered]
-    letters = round(figure.get_figwidth() * 12)
-    labels = [short(name, min(60, letters - 9)) for name in series] + [str(line.get_label()) for line in extra]
-    legend_below(figure, [*handles, *extra], labels, handlelength=2.6)
-
-
 def legend_below(figure: Figure, handles: Sequence[Line2D], labels: Sequence[str], **style: Any) -> None:
     """Add a legend below all panels in as many columns as its labels allow; the figure grows by its height."""
     letters = figure.get_figwidth() * 12
@@ -104,17 +72,3 @@ def legend_below(figure: Figure, handles: Sequence[Line2D], labels: Sequence[str
     rows = -(-len(labels) // max(1, columns))
     figure.set_figheight(figure.get_figheight() + 0.19 * rows + 0.1)
     figure.legend(handles, labels, loc="outside lower center", ncols=columns, **style)
-
-
-def name_rows(axes: Axes, series: Sequence[str], letters: int) -> None:
-    """Put series names on the y axis of a horizontal bar chart, first at the top; long ones on two lines."""
-    axes.set_yticks(range(len(series)), [folded(name, letters) for name in series])
-    axes.set_ylim(len(series) - 0.45, -0.55)
-    axes.tick_params(axis="y", length=0)
-    axes.grid(False, axis="y")
-
-
-def folded(name: str, letters: int) -> str:
-    """Return `name` on at most two lines of `letters` characters."""
-    lines = textwrap.wrap(short(name, 2 * letters), letters) or [short(name)]
-    return "\n".join(lines if len(lines) < 3 else [lines[0], short(" ".join(lines[1:]), letters)])

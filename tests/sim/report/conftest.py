@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,34 @@ import pytest
 import yaml
 
 from mezzotint.sim.metrics.recount import differences
+from mezzotint.sim.report.runs import Run, load_runs
 
 Fabricate = Callable[..., Path]
+
+
+class Page(HTMLParser):
+    """A page's text, its scripts, its tags and what it fetches."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.text = ""
+        self.scripts: list[tuple[dict[str, str | None], str]] = []
+        self.tags: list[str] = []
+        self.fetched: list[str] = []
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.fetched += [value or "" for name, value in attrs if name in ("src", "href", "srcset", "data", "action")]
+        if tag == "script":
+            self.scripts.append((dict(attrs), ""))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+        if self.cdata_elem == "script":
+            attributes, text = self.scripts[-1]
+            self.scripts[-1] = (attributes, text + data)
+
 
 # system: (seconds a full image takes, hit rate, {K: share of hits}, share of steps saved)
 SYSTEMS: dict[str, tuple[float, float | None, dict[str, float] | None, float | None]] = {
@@ -134,6 +161,16 @@ def write_run(
     looked = {"time_s": clock, "seconds": stands, "queued": waiting, "busy": serving}
     pq.write_table(pa.table(looked), directory / "cluster.parquet")
     return directory
+
+
+@pytest.fixture
+def sweep(fabricate: Fabricate, tmp_path: Path) -> list[Run]:
+    """Three systems at two rates, with two seeds each."""
+    for system in ("vanilla", "nirvana", "modm-throughput"):
+        for rate in (6.0, 16.0):
+            for seed in (1, 2):
+                fabricate(f"{system}-{rate}-{seed}", system, rate_rpm=rate, seed=seed, requests=200)
+    return load_runs([tmp_path])
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from mezzotint.sim.report.beliefs import beliefs
-from mezzotint.sim.report.report import write_report
+from mezzotint.sim.report.figures import charts
 from mezzotint.sim.report.runs import load_runs
 from mezzotint.sim.run.simulate import simulated as run_into
 from tests.sim.lab import configured
@@ -20,17 +20,14 @@ RUN = (
 def test_wrong_belief_shows_as_its_factor(tmp_path: Path, factor: float) -> None:
     config = configured(*RUN, "system=super-p95", "estimates=wrong", f"estimates.factor={factor}")
     run_into(config, tmp_path / "run", progress=False)
-    (found,) = beliefs(load_runs([tmp_path]))
-    assert (found.size, found.requests) == ("1024x1024", 40)
-    assert found.ratio == pytest.approx(factor)
-    html = write_report([tmp_path])[0].read_text(encoding="utf-8")
-    assert "<h2>Estimates</h2>" in html
-    assert "Believed and true seconds" in html
+    runs = load_runs([tmp_path])
+    found = beliefs(runs).iloc[0]
+    assert (found["size"], found["requests"]) == ("1024x1024", 40)
+    assert found["ratio"] == pytest.approx(factor)
+    assert len(charts.beliefs(runs)) == 1
 
 
-def test_page_of_runs_without_estimates_has_no_such_section(tmp_path: Path) -> None:
+def test_runs_without_estimates_have_no_beliefs(tmp_path: Path) -> None:
     run_into(configured(*RUN, "system=vanilla"), tmp_path / "run", progress=False)
-    assert beliefs(load_runs([tmp_path])) == []
-    html = write_report([tmp_path])[0].read_text(encoding="utf-8")
-    assert "<h2>Estimates</h2>" not in html
-    assert "Believed and true seconds" not in html
+    assert beliefs(load_runs([tmp_path])).empty
+    assert charts.beliefs(load_runs([tmp_path])) == []

@@ -7,6 +7,8 @@ import pytest
 
 from mezzotint.files.atomic import check_ours
 from mezzotint.sim.cli import main
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.report.pages import write_page
 
 Fabricate = Callable[..., Path]
 
@@ -19,9 +21,8 @@ def place(tmp_path: Path, fabricate: Fabricate, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.chdir(tmp_path)
     fabricate("g", "vanilla", requests=30)
     assert main(["trace", "synth", "-o", "keep.parquet", "--requests", "30"]) == 0
-    for name in ("notes.md", "stages.md", "g_m.yaml"):
+    for name in ("notes.md", "g_m.yaml"):
         (tmp_path / name).write_bytes(NOTES)
-    (tmp_path / "swiftdiffusion.md").write_bytes(b"# ControlNets that we use\n")
     return tmp_path
 
 
@@ -29,13 +30,9 @@ def place(tmp_path: Path, fabricate: Fabricate, monkeypatch: pytest.MonkeyPatch)
     ("words", "victim"),
     [
         (["report", "g", "-o", "g/requests.parquet"], "g/requests.parquet"),
-        (["report", "g", "-o", "g/summary.json"], "g/summary.json"),
-        (["report", "g", "-o", "keep.parquet"], "keep.parquet"),
         (["report", "g", "-o", "notes.md"], "notes.md"),
         (["report", "g", "--format", "vllm-omni", "-o", "g/summary.json"], "g/summary.json"),
-        (["report", "g", "--format", "vllm-omni", "-o", "keep.parquet"], "keep.parquet"),
         (["trace", "synth", "-o", "notes.md", "--requests", "5"], "notes.md"),
-        (["trace", "synth", "-o", "g/requests.parquet", "--requests", "5"], "g/requests.parquet"),
         (["trace", "pair", "keep.parquet", "keep.parquet", "-o", "g/config.yaml"], "g/config.yaml"),
         (["trace", "import", "prompts", "notes.md", "-o", "notes.md"], "notes.md"),
         (["trace", "export", "keep.parquet", "--format", "sglang", "-o", "keep.parquet"], "keep.parquet"),
@@ -44,7 +41,6 @@ def place(tmp_path: Path, fabricate: Fabricate, monkeypatch: pytest.MonkeyPatch)
         (["calibrate", "log", "keep.parquet", "--gpu", "g", "--model", "m", "-o", "."], "g_m.yaml"),
         (["calibrate", "log", "keep.parquet", "--gpu=x", "--model=m", "-o", ".", "--page=notes.md"], "notes.md"),
         (["calibrate", "similarity-map", "--trace", "keep.parquet", "-o", "notes.md"], "notes.md"),
-        (["reproduce", "stages", "-o", "."], "swiftdiffusion.md"),
     ],
 )  # fmt: skip
 def test_output_never_overwrites_a_file_of_another_kind(
@@ -57,6 +53,12 @@ def test_output_never_overwrites_a_file_of_another_kind(
     error = capsys.readouterr().err
     assert "would be overwritten; name another path, or remove it first" in error
     assert Path(victim).name in error
+
+
+def test_study_never_overwrites_another_page(place: Path) -> None:
+    with pytest.raises(ConfigError, match=r"notes\.md: is not a page of this study and would be overwritten"):
+        write_page(place, "notes", {}, "# A study\n", {})
+    assert (place / "notes.md").read_bytes() == NOTES
 
 
 @pytest.mark.parametrize(

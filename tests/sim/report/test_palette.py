@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
-import pytest
+import numpy as np
+from matplotlib.colors import to_rgb
 
 from mezzotint.figures.palette import COLOURS
-from mezzotint.sim.report.compare import thinned
 from mezzotint.sim.report.figures.palette import series_styles
 
 
@@ -40,10 +40,10 @@ def test_few_series_have_a_colour_each() -> None:
     assert [style.colour for style in series_styles(runs).values()] == list(COLOURS[:3])
 
 
-@pytest.mark.parametrize("count", [1, 12, 13, 120])
-def test_thinning_keeps_both_ends(count: int) -> None:
-    names = [str(n) for n in range(count)]
-    kept = thinned(names, 12)
-    assert len(kept) == min(count, 12)
-    assert (kept[0], kept[-1]) == (names[0], names[-1])
-    assert kept == sorted(set(kept), key=int)
+def test_values_of_one_system_are_shaded_from_dark_to_light() -> None:
+    runs = _runs(*(("nirvana", f"nirvana (size={size})", "nirvana") for size in (5, 10, 20, 40, 1000)))
+    styles = series_styles(runs)
+    shades = [float(np.dot(to_rgb(styles[run.series].colour), (0.2126, 0.7152, 0.0722))) for run in runs]
+    assert shades == sorted(shades)
+    assert len({styles[run.series].marker for run in runs}) == len(runs)
+    assert {styles[run.series].dash for run in runs} == {"-"}
