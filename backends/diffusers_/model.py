@@ -3,22 +3,31 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from mezzotint.backends.diffusers_ import autoencoder
-from mezzotint.backends.diffusers_.addons.remote_controlnets import RemoteControlNets
-from mezzotint.backends.diffusers_.addons.residuals import ResidualSource
-from mezzotint.backends.diffusers_.conditioning import Conditioning
-from mezzotint.backends.diffusers_.denoise import DenoiseResult, Place, run_places
-from mezzotint.backends.diffusers_.device.stopwatch import Stopwatch
-from mezzotint.backends.diffusers_.families.base import Family
-from mezzotint.backends.diffusers_.networks.architectures import Architecture
-from mezzotint.backends.diffusers_.networks.spec import ModelSpec
-from mezzotint.backends.diffusers_.solvers import prepared
+from mezzotint.backends.diffusers_.denoise import Place, Running, prepare_solver, run_steps
+from mezzotint.backends.diffusers_.device import Stopwatch
+from mezzotint.backends.diffusers_.families.base import Conditioning, Family, Predict, StepInput
+from mezzotint.backends.diffusers_.networks.architectures import Architecture, ModelSpec
 from mezzotint.networks.quiet import quiet
+
+
+class DenoiseResult(NamedTuple):
+    """Result of a run of steps.
+
+    Attributes:
+        latents: (n, c, h, w) after the last step that ran.
+        captured: K -> latents after K steps of the full run.
+        step_s: seconds of each step that ran, in order.
+    """
+
+    latents: torch.Tensor
+    captured: dict[int, torch.Tensor]
+    step_s: np.ndarray
 
 
 @dataclass(slots=True)
@@ -48,8 +57,8 @@ class LiveModel:
     @property
     def nbytes(self) -> int:
         """Bytes of all weights and buffers."""
-        networks = [each for each in self.pipe.components.values() if isinstance(each, torch.nn.Module)]
-        return sum(t.nbytes for each in networks for t in (*each.parameters(), *each.buffers()))
+        networks = [part for part in self.pipe.components.values() if isinstance(part, torch.nn.Module)]
+        return sum(t.nbytes for network in networks for t in (*network.parameters(), *network.buffers()))
 
     def encode(self, prompts: Sequence[str]) -> Conditioning:
         """Encode prompts, one row each."""
@@ -62,7 +71,7 @@ class LiveModel:
         return Conditioning(positive, negative, shape.guidance, watch.lap())
 
     def latent_shape(self, width: int, height: int) -> tuple[int, int, int]:
-        """Return the shape (c, h, w) of an image's latent. Raises LiveError for a size that the model cannot make."""
+        """Return the shape (c, h, w) of a latent. Raises BackendError for a size that the model cannot make."""
         self.family.check_size(self.spec.family, width, height)
         factor = self.pipe.vae_scale_factor
         return self.family.latent_channels(self.pipe), height // factor, width // factor
@@ -70,7 +79,7 @@ class LiveModel:
     def noise(self, width: int, height: int, seeds: Sequence[int], steps: int) -> torch.Tensor:
         """Draw the initial latents of a full run, a row per seed; batch and device do not matter."""
         latents = self._gaussian(self.latent_shape(width, height), seeds)
-        return latents * getattr(self._solver(latents, steps, 0), "init_noise_sigma", 1.0)
+        return latents * getattr(self._solver(latents, steps), "init_noise_sigma", 1.0)
 
     def noise_to_step(self, latents: torch.Tensor, step: int, steps: int, seeds: Sequence[int]) -> torch.Tensor:
         """Add noise to clean ``latents`` up to the level after ``step`` of ``steps``.
@@ -95,7 +104,7 @@ class LiveModel:
         first_step: int = 0,
         last_step: int | None = None,
         capture: Iterable[int] = (),
-        residuals: ResidualSource | RemoteControlNets | None = None,
+        predict: Predict | None = None,
         on_step: Callable[[int, torch.Tensor], None] | None = None,
     ) -> DenoiseResult:
         """Run steps ``first_step`` to ``last_step`` (excluded) of a schedule of ``steps``.
@@ -110,12 +119,12 @@ class LiveModel:
             first_step: steps already done, K; the run is T - K steps long.
             last_step: step to stop before; None runs to the end.
             capture: every K in ``first_step``..``last_step`` after which the latents are kept.
-            residuals: the residuals of inline ControlNets at each step, or remote ControlNets.
+            predict: a step of the denoiser with ControlNets; None for a plain one.
             on_step: called after each step with (steps done so far, latents), outside the timed part. A LoRA
                 patched there takes effect from the next step on.
 
         Raises:
-            LiveError: steps out of order.
+            BackendError: steps out of order.
         """
         stop = steps if last_step is None else last_step
         wanted = set(capture)
@@ -130,8 +139,30 @@ class LiveModel:
                 on_step(first_step + ran, state)
 
         places = [Place(steps, first_step, latents.shape[0])]
-        state, seconds = run_places(self, conditioning, latents, places, stop - first_step, residuals, after)
+        state, seconds = self.run_places(conditioning, latents, places, stop - first_step, predict, after)
         return DenoiseResult(state, captured, seconds)
+
+    def run_places(
+        self,
+        conditioning: Conditioning,
+        latents: torch.Tensor,
+        places: Sequence[Place],
+        count: int,
+        predict: Predict | None = None,
+        on_step: Callable[[int, torch.Tensor], None] | None = None,
+    ) -> tuple[torch.Tensor, np.ndarray]:
+        """Run ``count`` steps of a batch in one pass each; return the latents, and the seconds of each step.
+
+        ``on_step`` is called with the steps run here so far. See ``denoise`` and Running for the rest.
+        """
+        run = Running(self.family, self.pipe, conditioning, latents, places)
+
+        def predict_all(steps: Sequence[StepInput]) -> list[torch.Tensor]:
+            (step,) = steps
+            return [self.family.predict(self.pipe, step, None) if predict is None else predict(self.pipe, step)]
+
+        seconds = run_steps([run], count, predict_all, None if on_step is None else lambda ran: on_step(ran, run.state))
+        return run.state, seconds
 
     def decode(self, latents: torch.Tensor) -> tuple[np.ndarray, float]:
         """Decode final latents; return images, uint8 (n, height, width, 3), and the seconds until the host has them."""
@@ -175,6 +206,5 @@ class LiveModel:
         rows = [torch.randn(shape, generator=torch.Generator().manual_seed(seed)) for seed in seeds]
         return torch.stack(rows).to(device=self.device, dtype=self.family.latent_dtype(self.pipe))
 
-    def _solver(self, latents: torch.Tensor, steps: int, begin: int) -> Any:
-        tokens = self.family.tokens(self.pipe, latents)
-        return prepared(self.pipe.scheduler, steps, begin, tokens, self.family.sigmas(steps), self.device)
+    def _solver(self, latents: torch.Tensor, steps: int, done: int = 0) -> Any:
+        return prepare_solver(self.family, self.pipe, latents, steps, done)

@@ -8,12 +8,11 @@ import numpy as np
 import torch
 
 from mezzotint.backends.base import BackendError, RequestInputs, Work
+from mezzotint.backends.diffusers_.addons.controlnet import RemoteControlNets, StepParts, inline
 from mezzotint.backends.diffusers_.addons.library import AddOns
-from mezzotint.backends.diffusers_.addons.remote_controlnets import RemoteControlNets, StepParts
-from mezzotint.backends.diffusers_.addons.residuals import ResidualSource
-from mezzotint.backends.diffusers_.conditioning import Conditioning, joined
-from mezzotint.backends.diffusers_.denoise import Place, Running, run_places, run_sizes
-from mezzotint.backends.diffusers_.device.stopwatch import Stopwatch
+from mezzotint.backends.diffusers_.denoise import Place, Running, run_steps
+from mezzotint.backends.diffusers_.device import Stopwatch
+from mezzotint.backends.diffusers_.families.base import Conditioning, Predict, join
 from mezzotint.backends.diffusers_.model import LiveModel
 
 Key = TypeVar("Key")
@@ -116,19 +115,21 @@ def _together(model: LiveModel, add_ons: AddOns, works: Sequence[Work], count: i
             _keep(work, work.done + ran, own)
 
     add_ons.patch(works[0].loras)
-    conditioning = states[0].conditioning if len(works) == 1 else joined([state.conditioning for state in states])
-    hints, first, guided = [state.hints for state in states], works[0], conditioning.guided
-    residuals: ResidualSource | RemoteControlNets | None
-    if first.remote_controlnets:
-        residuals = add_ons.remote_controlnets(first.remote_controlnets, hints, guided)
-    else:
-        residuals = add_ons.residuals(first.controlnets, hints, guided)
-    latents, step_s = run_places(model, conditioning, _stacked(works), places, count, residuals, keep)
+    conditioning = join([state.conditioning for state in states])
+    inline_nets, remote_nets = works[0].controlnets, works[0].remote_controlnets
+    controls = add_ons.controls(remote_nets or inline_nets, [state.hints for state in states], conditioning.guided)
+    predict: Predict | None = None
+    if remote_nets:
+        predict, add_ons.stepped_remote = RemoteControlNets(controls), True
+    elif inline_nets:
+        predict = inline(controls)
+        add_ons.in_line.add(len(inline_nets))
+    latents, step_s = model.run_places(conditioning, _stacked(works), places, count, predict, keep)
     seconds = float(step_s.sum())
-    if isinstance(residuals, RemoteControlNets):
-        seconds -= sum(parts.elsewhere_s for parts in residuals.parts)
+    if isinstance(predict, RemoteControlNets):
+        seconds -= sum(parts.elsewhere_s for parts in predict.parts)
         for state in states:
-            state.parts = residuals.parts[-1]
+            state.parts = predict.parts[-1]
     for work, own in zip(works, latents.split(1), strict=True):
         work.state.latents = own
         work.done += count
@@ -152,11 +153,11 @@ def patched(model: LiveModel, works: Sequence[Work], side: int) -> float:
         raise BackendError(f"patches of {side} px: expected a multiple of {unit}, pixels to a latent; set another side")
     sizes = [_placed(those) for those in grouped(works, lambda work: (work.height, work.width)).values()]
     runs = [
-        Running(model, joined([work.state.conditioning for work in rows]), _stacked(rows), places)
+        Running(family, model.pipe, join([work.state.conditioning for work in rows]), _stacked(rows), places)
         for rows, places in sizes
     ]
     predict = family.predict_patched
-    step_s = run_sizes(runs, 1, lambda steps: predict(model.pipe, steps, side // unit))
+    step_s = run_steps(runs, 1, lambda steps: predict(model.pipe, steps, side // unit))
     for (rows, _), run in zip(sizes, runs, strict=True):
         for work, own in zip(rows, run.state.split(1), strict=True):
             work.state.latents = own

@@ -10,18 +10,15 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import torch
 
+from mezzotint.backends.base import BackendError
 from mezzotint.backends.diffusers_.addons.controlnet import (
     Control,
     ControlNet,
     control,
-    inline,
     open_controlnet,
     random_controlnet,
 )
 from mezzotint.backends.diffusers_.addons.lora import InPlace, Loras, LoraWeights, read_lora, write_random_lora
-from mezzotint.backends.diffusers_.addons.remote_controlnets import RemoteControlNets
-from mezzotint.backends.diffusers_.addons.residuals import ResidualSource
-from mezzotint.backends.diffusers_.errors import LiveError
 from mezzotint.backends.diffusers_.model import LiveModel
 
 LORA_RANK = 64
@@ -65,11 +62,11 @@ class AddOns:
         return self.controlnet(name).load_s
 
     def controlnet(self, name: str) -> ControlNet:
-        """Return ControlNet ``name``, loaded if needed. Raises LiveError if it cannot be loaded."""
+        """Return ControlNet ``name``, loaded if needed. Raises BackendError if it cannot be loaded."""
         if name not in self._nets:
             try:
                 self._nets[name] = self._loaded(name)
-            except LiveError:
+            except BackendError:
                 if not self._nets:
                     raise
                 self._nets.clear()  # on the cluster they have other GPUs; on one device they take turns
@@ -81,25 +78,10 @@ class AddOns:
         picture = np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
         return control(self.model, self.controlnet(name), [picture], width, height, guided=False).hint
 
-    def residuals(
-        self, names: Sequence[str], hints: Sequence[Mapping[str, torch.Tensor]], guided: bool
-    ) -> ResidualSource | None:
-        """Return inline ControlNets for a batch with ``hints`` by row; None without any."""
-        if not names:
-            return None
-        self.in_line.add(len(names))
-        return inline(self._controls(names, hints, guided))
-
-    def remote_controlnets(
-        self, names: Sequence[str], hints: Sequence[Mapping[str, torch.Tensor]], guided: bool
-    ) -> RemoteControlNets:
-        """Return remote ControlNets for a batch with ``hints`` by row. Raises LiveError without halves."""
-        self.stepped_remote = True
-        return RemoteControlNets(self.model.family, self._controls(names, hints, guided))
-
-    def _controls(
+    def controls(
         self, names: Sequence[str], hints: Sequence[Mapping[str, torch.Tensor]], guided: bool
     ) -> list[Control]:
+        """Return the ControlNets ``names`` for a batch with ``hints`` by row."""
         rows = {name: [row[name] for row in hints] for name in names}
         return [
             Control(self.controlnet(name), torch.cat([*rows[name], *rows[name]] if guided else rows[name]))
@@ -119,10 +101,10 @@ class AddOns:
 
     def create_lora(self, name: str, beside: Sequence[str]) -> float:
         """Attach LoRA ``name`` to layers with exactly those of ``beside``, and fuse all; return the seconds of both."""
-        if self._in_place.merged or self._loras.attached != [_stem(each) for each in beside]:
+        if self._in_place.merged or self._loras.attached != [_stem(lora) for lora in beside]:
             self._clear()
-            for each in beside:
-                self._loras.attach(self._weights(each))
+            for lora in beside:
+                self._loras.attach(self._weights(lora))
         if self._loras.fused:
             self._loras.unfuse()
         return self._loras.attach(self._weights(name)) + self._loras.fuse()

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 
-from mezzotint.backends.diffusers_.device.stopwatch import Stopwatch
-from mezzotint.backends.diffusers_.errors import LiveError
+from mezzotint.backends.base import BackendError
+from mezzotint.backends.diffusers_.device import Stopwatch
 from mezzotint.backends.diffusers_.model import LiveModel
 from mezzotint.networks.quiet import quiet
 
@@ -27,14 +27,14 @@ class LoraWeights:
 
 
 def read_lora(path: Path, name: str) -> LoraWeights:
-    """Read a LoRA file (safetensors) into host memory. Raises LiveError if there is none."""
+    """Read a LoRA file (safetensors) into host memory. Raises BackendError if there is none."""
     if not path.is_file():
-        raise LiveError(f"no LoRA file {path}; give the path of a .safetensors file")
+        raise BackendError(f"no LoRA file {path}; give the path of a .safetensors file")
     watch = Stopwatch(torch.device("cpu"))
     try:
         tensors = load_file(str(path))
     except Exception as broken:
-        raise LiveError(f"{path} is not a readable safetensors file ({broken}); fetch it anew") from broken
+        raise BackendError(f"{path} is not a readable safetensors file ({broken}); fetch it anew") from broken
     return LoraWeights(name, tensors, watch.lap())
 
 
@@ -72,7 +72,7 @@ class Loras:
         """Put a LoRA on the device and activate it with the present ones; none may be fused.
 
         Raises:
-            LiveError: it does not fit the model.
+            BackendError: it does not fit the model.
         """
         watch = Stopwatch(self.model.device)
         try:
@@ -81,9 +81,9 @@ class Loras:
         except (ValueError, RuntimeError, KeyError, IndexError) as misfit:
             if not self.attached:
                 self.model.pipe.unload_lora_weights()
-            raise LiveError(f"LoRA {weights.name!r} does not fit {self.model.spec.family}: {misfit}") from misfit
+            raise BackendError(f"LoRA {weights.name!r} does not fit {self.model.spec.family}: {misfit}") from misfit
         if weights.name not in self.model.pipe.get_list_adapters().get(self.model.family.denoiser, ()):
-            raise LiveError(f"LoRA {weights.name!r} changes no layer of {self.model.spec.family}; check its family")
+            raise BackendError(f"LoRA {weights.name!r} changes no layer of {self.model.spec.family}; check its family")
         self.attached.append(weights.name)
         self.model.pipe.set_adapters(list(self.attached))
         return watch.lap()
@@ -131,7 +131,7 @@ class InPlace:
         """Add all LoRAs to their layers, or none on an error. None may be merged already.
 
         Raises:
-            LiveError: a LoRA changes no layer, or one that the denoiser lacks in that shape.
+            BackendError: a LoRA changes no layer, or one that the denoiser lacks in that shape.
         """
         changes = [list(self._changes(each)) for each in weights]
         watch = Stopwatch(self.model.device)
@@ -159,7 +159,7 @@ class InPlace:
         prefix = f"{self.model.family.denoiser}."
         stems = [key.removesuffix(DOWN) for key in weights.tensors if key.endswith(DOWN)]
         if not stems:
-            raise LiveError(f"LoRA {weights.name!r} changes no layer of {self.model.spec.family}; check its family")
+            raise BackendError(f"LoRA {weights.name!r} changes no layer of {self.model.spec.family}; check its family")
         for stem in stems:
             down, up = weights.tensors[stem + DOWN], weights.tensors.get(stem + UP)
             name = stem.removeprefix(prefix)
@@ -168,5 +168,5 @@ class InPlace:
             except AttributeError:
                 layer = None
             if layer is None or up is None or layer.weight.shape != (up.shape[0], down.shape[1]):
-                raise LiveError(f"LoRA {weights.name!r} does not fit {self.model.spec.family}: its layer {stem}")
+                raise BackendError(f"LoRA {weights.name!r} does not fit {self.model.spec.family}: its layer {stem}")
             yield name, layer, down, up

@@ -11,7 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 diffusers = pytest.importorskip("diffusers")
 
-from mezzotint.backends.diffusers_ import LiveError  # noqa: E402
+from mezzotint.backends.base import BackendError  # noqa: E402
 from mezzotint.backends.diffusers_.addons.controlnet import (  # noqa: E402
     Control,
     control,
@@ -34,7 +34,7 @@ def test_controlnet_order_does_not_change_the_latents(tiny: dict[str, Any], fami
     conditioning, start = model.encode(["a house", "a boat"]), model.noise(64, 64, [1, 2], STEPS)
     nets = [_control(model, conditioning.guided, seed, 2) for seed in range(3)]
     some, one, other, without = (
-        model.denoise(conditioning, start, STEPS, residuals=inline(chosen) if chosen else None).latents
+        model.denoise(conditioning, start, STEPS, predict=inline(chosen) if chosen else None).latents
         for chosen in (nets[:1], nets, nets[::-1], [])
     )
     torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
@@ -64,7 +64,7 @@ def test_inline_controlnet_equals_the_stock_pipeline(tiny: dict[str, Any], famil
         latents=start / pipe.scheduler.init_noise_sigma,
         output_type="latent",
     ).images
-    ours = model.denoise(model.encode(["a house"]), start, STEPS, residuals=inline([steered])).latents
+    ours = model.denoise(model.encode(["a house"]), start, STEPS, predict=inline([steered])).latents
     torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
 
 
@@ -72,8 +72,8 @@ def test_resume_with_a_controlnet_equals_the_full_run(tiny: dict[str, Any]) -> N
     model = tiny["sdxl"]
     conditioning = model.encode(["a house"])
     source = inline([_control(model, True, 0)])
-    full = model.denoise(conditioning, model.noise(64, 64, [1], STEPS), STEPS, capture=(2,), residuals=source)
-    rest = model.denoise(conditioning, full.captured[2], STEPS, 2, residuals=source)
+    full = model.denoise(conditioning, model.noise(64, 64, [1], STEPS), STEPS, capture=(2,), predict=source)
+    rest = model.denoise(conditioning, full.captured[2], STEPS, 2, predict=source)
     assert torch.equal(rest.latents, full.latents)
 
 
@@ -89,15 +89,15 @@ def test_saved_controlnet_round_trips(tiny: dict[str, Any], tmp_path: Path, fami
             conditioning,
             start,
             STEPS,
-            residuals=inline([control(model, net, [PICTURE], 64, 64, conditioning.guided)]),
+            predict=inline([control(model, net, [PICTURE], 64, 64, conditioning.guided)]),
         ).latents
         for net in (made, read)
     )
     torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
-    with pytest.raises(LiveError, match="no config"):
+    with pytest.raises(BackendError, match="no config"):
         open_controlnet(model, tmp_path / "absent")
 
 
 def test_family_without_controlnets_is_refused(tiny: dict[str, Any]) -> None:
-    with pytest.raises(LiveError, match="has no ControlNet here"):
+    with pytest.raises(BackendError, match="has no ControlNet here"):
         random_controlnet(tiny["sana"])

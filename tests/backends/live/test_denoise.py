@@ -11,8 +11,9 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("diffusers")
 
-from mezzotint.backends.diffusers_ import LiveError, ModelSpec, build  # noqa: E402
-from mezzotint.backends.diffusers_.conditioning import joined  # noqa: E402
+from mezzotint.backends.base import BackendError  # noqa: E402
+from mezzotint.backends.diffusers_ import ModelSpec, build  # noqa: E402
+from mezzotint.backends.diffusers_.families.base import join  # noqa: E402
 
 PROMPTS = ["a red cat on a mat", "Ein Schloß, 雪の夜"]
 
@@ -78,7 +79,7 @@ def test_batched_request_equals_the_request_alone(model: Any) -> None:
         alone = model.denoise(prompt, model.noise(64, 64, [seed], steps), steps, capture=(3,))
         torch.testing.assert_close(batch.captured[3][row], alone.captured[3][0], rtol=1e-4, atol=1e-4)
         torch.testing.assert_close(batch.latents[row], alone.latents[0], rtol=1e-4, atol=1e-4)
-    regrouped = joined([single[2], together.select([0])])
+    regrouped = join([single[2], together.select([0])])
     mixed = model.denoise(regrouped, model.noise(64, 64, [13, 11], steps), steps).latents
     torch.testing.assert_close(mixed, batch.latents[[2, 0]], rtol=1e-4, atol=1e-4)
 
@@ -131,10 +132,10 @@ def test_sdxl_decodes_in_float32_when_it_denoises_in_float16() -> None:
 @pytest.mark.parametrize(("first", "last"), [(-1, 4), (4, 4), (0, 5)])
 def test_steps_out_of_order_are_refused(tiny: dict[str, Any], first: int, last: int) -> None:
     model = tiny["sdxl"]
-    with pytest.raises(LiveError, match="cannot run steps"):
+    with pytest.raises(BackendError, match="cannot run steps"):
         model.denoise(model.encode(["x"]), model.noise(64, 64, [1], 4), 4, first, last)
 
 
 def test_size_the_model_cannot_make_is_refused(model: Any) -> None:
-    with pytest.raises(LiveError, match="multiples of"):
+    with pytest.raises(BackendError, match="multiples of"):
         model.noise(65, 64, [1], 4)

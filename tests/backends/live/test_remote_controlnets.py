@@ -16,10 +16,16 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("diffusers")
 pytest.importorskip("peft")
 
-from mezzotint.backends.diffusers_ import LiveError, build  # noqa: E402
-from mezzotint.backends.diffusers_.addons.controlnet import Control, control, inline, random_controlnet  # noqa: E402
+from mezzotint.backends.base import BackendError  # noqa: E402
+from mezzotint.backends.diffusers_ import build  # noqa: E402
+from mezzotint.backends.diffusers_.addons.controlnet import (  # noqa: E402
+    Control,
+    RemoteControlNets,
+    control,
+    inline,
+    random_controlnet,
+)
 from mezzotint.backends.diffusers_.addons.lora import InPlace, Loras, read_lora, write_random_lora  # noqa: E402
-from mezzotint.backends.diffusers_.addons.remote_controlnets import RemoteControlNets  # noqa: E402
 
 STEPS = 4
 BOUND = 2
@@ -52,9 +58,9 @@ def test_remote_controlnets_give_the_inline_image(own: Any, nets: int, width: in
     """Covers a size that is no multiple of the factor by which the blocks downsample."""
     conditioning, start = own.encode(["a house"]), own.noise(width, 64, [1], STEPS)
     controls = _controls(own, nets, conditioning.guided, width)
-    in_line = own.denoise(conditioning, start, STEPS, residuals=inline(controls)).latents
-    remote = RemoteControlNets(own.family, controls)
-    remotely = own.denoise(conditioning, start, STEPS, residuals=remote).latents
+    in_line = own.denoise(conditioning, start, STEPS, predict=inline(controls)).latents
+    remote = RemoteControlNets(controls)
+    remotely = own.denoise(conditioning, start, STEPS, predict=remote).latents
     torch.testing.assert_close(remotely, in_line, rtol=1e-5, atol=1e-5)
     assert np.abs(_image(own, remotely) - _image(own, in_line)).max() <= BOUND
     assert len(remote.parts) == STEPS
@@ -75,9 +81,9 @@ def test_lora_merged_mid_run_gives_the_image_of_a_fused_one(own: Any, tmp_path: 
             if done == boundary:
                 patch()
 
-        return own.denoise(conditioning, start, STEPS, capture=(boundary,), residuals=residuals, on_step=at)
+        return own.denoise(conditioning, start, STEPS, capture=(boundary,), predict=residuals, on_step=at)
 
-    merged = run(lambda: in_place.merge(weights), RemoteControlNets(own.family, controls))
+    merged = run(lambda: in_place.merge(weights), RemoteControlNets(controls))
     assert in_place.restore() >= 0
     after = own.denoiser.state_dict()
     assert all(torch.equal(after[name], weight) for name, weight in before.items())
@@ -86,18 +92,18 @@ def test_lora_merged_mid_run_gives_the_image_of_a_fused_one(own: Any, tmp_path: 
     torch.testing.assert_close(merged.captured[boundary], fused.captured[boundary], rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(merged.latents, fused.latents, rtol=1e-3, atol=1e-3)
     assert np.abs(_image(own, merged.latents) - _image(own, fused.latents)).max() <= BOUND
-    plain = own.denoise(conditioning, start, STEPS, residuals=inline(controls))
+    plain = own.denoise(conditioning, start, STEPS, predict=inline(controls))
     assert not torch.allclose(merged.latents, plain.latents, atol=1e-3)
 
 
 def test_unsupported_family_or_unfit_lora_is_refused(own: Any, tiny: dict[str, Any], tmp_path: Path) -> None:
-    with pytest.raises(LiveError, match="use sd15 or sdxl"):
-        RemoteControlNets(tiny["flux"].family, [lambda step: step])  # type: ignore[list-item,return-value]
+    with pytest.raises(BackendError, match="use sd15 or sdxl"):
+        RemoteControlNets(_controls(tiny["flux"], 1, guided=False))
     weights, in_place = _lora(own, tmp_path, 1), InPlace(own)
     other = tiny["sdxl" if own.spec.family == "sd15" else "sd15"]
     before = {name: each.clone() for name, each in own.denoiser.state_dict().items()}
-    with pytest.raises(LiveError, match="does not fit"):
+    with pytest.raises(BackendError, match="does not fit"):
         in_place.merge([weights, _lora(other, tmp_path, 2)])
     assert all(torch.equal(own.denoiser.state_dict()[name], weight) for name, weight in before.items())
-    with pytest.raises(LiveError, match="changes no layer"):
+    with pytest.raises(BackendError, match="changes no layer"):
         in_place.merge([replace(weights, name="none", tensors={})])

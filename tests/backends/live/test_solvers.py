@@ -7,8 +7,9 @@ import pytest
 torch = pytest.importorskip("torch")
 diffusers = pytest.importorskip("diffusers")
 
-from mezzotint.backends.diffusers_ import LiveError, ModelSpec, build  # noqa: E402
-from mezzotint.backends.diffusers_.solvers import ensure_resumable  # noqa: E402
+from mezzotint.backends.base import BackendError  # noqa: E402
+from mezzotint.backends.diffusers_ import ModelSpec, build  # noqa: E402
+from mezzotint.backends.diffusers_.denoise import ensure_resumable  # noqa: E402
 
 HISTORY = [
     "DPMSolverMultistepScheduler",
@@ -28,19 +29,19 @@ NOISY = ["EulerAncestralDiscreteScheduler", "DDPMScheduler", "LCMScheduler"]
 @pytest.mark.parametrize("name", [*HISTORY, *NOISY])
 def test_solver_with_history_or_noise_is_refused_with_an_alternative(name: str) -> None:
     instead = "FlowMatchEuler" if "FlowMatch" in name else "DDIMScheduler or EulerDiscreteScheduler"
-    with pytest.raises(LiveError, match=rf"{name} keeps the outputs of earlier steps, or draws noise.*{instead}"):
+    with pytest.raises(BackendError, match=rf"{name} keeps the outputs of earlier steps, or draws noise.*{instead}"):
         ensure_resumable(getattr(diffusers, name)())
 
 
 def test_stochastic_flow_matching_is_refused() -> None:
-    with pytest.raises(LiveError, match="draws noise"):
+    with pytest.raises(BackendError, match="draws noise"):
         ensure_resumable(diffusers.FlowMatchEulerDiscreteScheduler(stochastic_sampling=True))
 
 
 def test_model_is_not_built_with_an_unsupported_solver() -> None:
-    with pytest.raises(LiveError, match="UniPCMultistepScheduler keeps"):
+    with pytest.raises(BackendError, match="UniPCMultistepScheduler keeps"):
         build(ModelSpec("sd15", scale="tiny", scheduler="UniPCMultistepScheduler"))
-    with pytest.raises(LiveError, match="diffusers has no scheduler 'Magic'"):
+    with pytest.raises(BackendError, match="diffusers has no scheduler 'Magic'"):
         build(ModelSpec("sd15", scale="tiny", scheduler="Magic"))
 
 

@@ -14,7 +14,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from mezzotint.backends.diffusers_.device.stopwatch import Stopwatch  # noqa: E402
+from mezzotint.backends.diffusers_.device import Stopwatch  # noqa: E402
 
 CPU = torch.device("cpu")
 NEIGHBOURS = 3

@@ -89,7 +89,7 @@ def stock(model: Any, folder: Path, asked: Any, row: int, nets: int, loras: int,
         peft.patch(weights)
     residuals = beside.residuals(names, [hints], conditioning.guided)
     noise = model.noise(64, 64, [seed], STEPS)
-    latents = model.denoise(conditioning, noise, STEPS, residuals=residuals, on_step=at).latents
+    latents = model.denoise(conditioning, noise, STEPS, predict=residuals, on_step=at).latents
     peft.clear()
     return np.asarray(model.decode(latents)[0][0], np.int16)
 
