@@ -86,9 +86,7 @@ def test_unknown_device_is_named(device: str) -> None:
 
 
 def test_unknown_name_lists_the_known_ones() -> None:
-    with pytest.raises(
-        BackendError, match="unknown model family .dalle.; .*flux, sana, sd15, sd3, sdxl"
-    ):
+    with pytest.raises(BackendError, match=r"unknown model family .dalle.; .*flux, sana, sd15, sd3, sdxl"):
         build(ModelSpec("dalle"))
     with pytest.raises(BackendError, match=r"no full variant 'sdxl' *; choose one of flux_dev, flux_schnell"):
         build(ModelSpec("flux", variant="sdxl"))
