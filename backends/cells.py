@@ -1,7 +1,7 @@
 """Cells of a profile's lists: each has one value, and its seconds are in proportion to those of its neighbours."""
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mezzotint.backends.base import size_text
@@ -46,7 +46,7 @@ def wrong_cell(profile: "Profile") -> str | None:
     """
     wrong = (_contradiction(name, getattr(profile, name)) for name in (*TIMED, *_VALUES))
     disproportions = (_out_of_proportion(points) for points in _neighbours(profile))
-    return next(filter(None, (*wrong, *disproportions)), None)
+    return next(filter(None, chain(wrong, disproportions)), None)
 
 
 def _contradiction(name: str, points: Sequence[Any]) -> str | None:
