@@ -110,8 +110,8 @@ def _timed(kind: type[T], found: Sequence[tuple[Cell, CellMeasurement]]) -> list
     points = []
     for cell, got in found:
         seconds, spread_s = typical(got)
-        place = cell.model_dump(include=set(kind.model_fields))
-        points.append(kind.model_validate(place | {"seconds": seconds, "spread_s": spread_s}))
+        keys = cell.model_dump(include=set(kind.model_fields))
+        points.append(kind.model_validate(keys | {"seconds": seconds, "spread_s": spread_s}))
     return points
 
 
