@@ -25,7 +25,7 @@ from mezzotint.backends.diffusers_.addons.controlnet import (
     open_controlnet,
     random_controlnet,
 )
-from mezzotint.backends.diffusers_.addons.lora import InPlace, Loras, read_lora, write_random_lora
+from mezzotint.backends.diffusers_.addons.lora import Loras, read_lora, write_random_lora
 from mezzotint.backends.diffusers_.device import Stopwatch, free_memory
 from mezzotint.backends.diffusers_.families.base import Conditioning, Predict
 
@@ -227,8 +227,7 @@ def _lora_round(model: LiveModel, file: Path) -> dict[str, float]:
         taken["patch"] = loras.patch([weights])
     finally:
         loras.clear()
-    in_place = InPlace(model)
-    return taken | {"merge": in_place.merge([weights]), "restore": in_place.restore()}
+    return taken | {"merge": loras.merge([weights]), "restore": loras.restore()}
 
 
 def _from_disk(plan: Plan) -> LiveModel:

@@ -313,12 +313,7 @@ class Live(Backend):
             return
         self._warm_patched.add((name, sizes, side))
         model = self.model(name)
-        tried = [Work(name, width, height, WARM_UP_STEPS) for width, height in sizes]
-        conditioning = model.encode([""])
-        for work in tried:
-            noise = model.noise(work.width, work.height, [0], WARM_UP_STEPS)
-            work.state = stages.InFlight(conditioning, noise)
-        stages.patched(model, tried, side)
+        stages.patched(model, stages.in_flight(model, sizes, WARM_UP_STEPS), side)
 
     def add_ons(self, model: str) -> AddOns:
         """Return the add-ons of ``model``."""

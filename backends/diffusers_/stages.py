@@ -14,6 +14,7 @@ from mezzotint.backends.diffusers_.denoise import Place, Running, run_steps
 from mezzotint.backends.diffusers_.device import Stopwatch
 from mezzotint.backends.diffusers_.families.base import Conditioning, Predict, join
 from mezzotint.backends.diffusers_.model import LiveModel
+from mezzotint.backends.patched import Size
 
 Key = TypeVar("Key")
 
@@ -35,6 +36,15 @@ class InFlight:
     hints: dict[str, torch.Tensor] = field(default_factory=dict)
     kept: dict[int, torch.Tensor] = field(default_factory=dict)
     parts: StepParts | None = None
+
+
+def in_flight(model: LiveModel, sizes: Iterable[Size], steps: int, prompt: str = "") -> list[Work]:
+    """Return a work of each size, of no trace, before its first step; the seed of its noise is its index."""
+    conditioning = model.encode([prompt])
+    works = [Work("", width, height, steps) for width, height in sizes]
+    for seed, work in enumerate(works):
+        work.state = InFlight(conditioning, model.noise(work.width, work.height, [seed], steps))
+    return works
 
 
 def grouped(works: Iterable[Work], key: Callable[[Work], Key]) -> dict[Key, list[Work]]:

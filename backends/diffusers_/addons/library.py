@@ -18,7 +18,7 @@ from mezzotint.backends.diffusers_.addons.controlnet import (
     open_controlnet,
     random_controlnet,
 )
-from mezzotint.backends.diffusers_.addons.lora import InPlace, Loras, LoraWeights, read_lora, write_random_lora
+from mezzotint.backends.diffusers_.addons.lora import Loras, LoraWeights, read_lora, write_random_lora
 from mezzotint.backends.diffusers_.model import LiveModel
 
 LORA_RANK = 64
@@ -51,10 +51,9 @@ class AddOns:
     _nets: dict[str, ControlNet] = field(init=False, default_factory=dict)
     _read: dict[str, LoraWeights] = field(init=False, default_factory=dict)
     _loras: Loras = field(init=False)
-    _in_place: InPlace = field(init=False)
 
     def __post_init__(self) -> None:
-        self._loras, self._in_place = Loras(self.model), InPlace(self.model)
+        self._loras = Loras(self.model)
 
     def load_controlnet(self, name: str) -> float:
         """Load ControlNet ``name``, again if it is there; return the seconds."""
@@ -91,7 +90,7 @@ class AddOns:
     def load_lora(self, name: str) -> float:
         """Read LoRA ``name`` and patch it into the model instead of the present ones; return the seconds of both."""
         seconds = self.read_lora(name)
-        self._clear()
+        self._loras.clear()
         return seconds + self._loras.patch([self._read[name]])
 
     def read_lora(self, name: str) -> float:
@@ -101,8 +100,8 @@ class AddOns:
 
     def create_lora(self, name: str, beside: Sequence[str]) -> float:
         """Attach LoRA ``name`` to layers with exactly those of ``beside``, and fuse all; return the seconds of both."""
-        if self._in_place.merged or self._loras.attached != [_stem(lora) for lora in beside]:
-            self._clear()
+        if self._loras.merged or self._loras.attached != [_stem(lora) for lora in beside]:
+            self._loras.clear()
             for lora in beside:
                 self._loras.attach(self._weights(lora))
         if self._loras.fused:
@@ -112,14 +111,14 @@ class AddOns:
     def merge(self, names: Sequence[str]) -> float:
         """Merge exactly the LoRAs ``names`` into the weights in place; return the seconds of that alone."""
         weights = [self._weights(name) for name in dict.fromkeys(names)]
-        self._clear()
-        return self._in_place.merge(weights)
+        self._loras.clear()
+        return self._loras.merge(weights)
 
     def restore(self, names: Sequence[str]) -> float:
         """Take the merged LoRAs ``names`` out of the weights; return the seconds."""
-        if sorted(self._in_place.merged) != sorted({_stem(name) for name in names}):
+        if sorted(self._loras.merged) != sorted({_stem(name) for name in names}):
             self.merge(names)  # another simulated worker had them merged
-        return self._in_place.restore()
+        return self._loras.restore()
 
     def lora_bytes(self, name: str) -> int:
         return self._lora_file(name).stat().st_size
@@ -127,13 +126,8 @@ class AddOns:
     def patch(self, names: Sequence[str]) -> None:
         """Merge exactly the LoRAs ``names`` into the model's weights if they are not there."""
         wanted = sorted({_stem(name) for name in names})
-        if sorted([*self._loras.fused, *self._in_place.merged]) != wanted:
+        if sorted([*self._loras.fused, *self._loras.merged]) != wanted:
             self.merge(names)
-
-    def _clear(self) -> None:
-        if self._in_place.merged:
-            self._in_place.restore()
-        self._loras.clear()
 
     def _weights(self, name: str) -> LoraWeights:
         if name not in self._read:

@@ -25,7 +25,7 @@ from mezzotint.backends.diffusers_.addons.controlnet import (  # noqa: E402
     inline,
     random_controlnet,
 )
-from mezzotint.backends.diffusers_.addons.lora import InPlace, Loras, read_lora, write_random_lora  # noqa: E402
+from mezzotint.backends.diffusers_.addons.lora import Loras, read_lora, write_random_lora  # noqa: E402
 
 STEPS = 4
 BOUND = 2
@@ -74,7 +74,7 @@ def test_lora_merged_mid_run_gives_the_image_of_a_fused_one(own: Any, tmp_path: 
     conditioning, start = own.encode(["a fox"]), own.noise(64, 64, [1], STEPS)
     controls = _controls(own, 1, conditioning.guided)
     before = {name: each.clone() for name, each in own.denoiser.state_dict().items()}
-    in_place, peft, boundary = InPlace(own), Loras(own), STEPS // 2
+    loras, boundary = Loras(own), STEPS // 2
 
     def run(patch: Any, residuals: Any) -> Any:
         def at(done: int, _: Any) -> None:
@@ -83,12 +83,12 @@ def test_lora_merged_mid_run_gives_the_image_of_a_fused_one(own: Any, tmp_path: 
 
         return own.denoise(conditioning, start, STEPS, capture=(boundary,), predict=residuals, on_step=at)
 
-    merged = run(lambda: in_place.merge(weights), RemoteControlNets(controls))
-    assert in_place.restore() >= 0
+    merged = run(lambda: loras.merge(weights), RemoteControlNets(controls))
+    assert loras.restore() >= 0
     after = own.denoiser.state_dict()
     assert all(torch.equal(after[name], weight) for name, weight in before.items())
-    fused = run(lambda: peft.patch(weights), inline(controls))
-    peft.clear()
+    fused = run(lambda: loras.patch(weights), inline(controls))
+    loras.clear()
     torch.testing.assert_close(merged.captured[boundary], fused.captured[boundary], rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(merged.latents, fused.latents, rtol=1e-3, atol=1e-3)
     assert np.abs(_image(own, merged.latents) - _image(own, fused.latents)).max() <= BOUND
@@ -99,11 +99,11 @@ def test_lora_merged_mid_run_gives_the_image_of_a_fused_one(own: Any, tmp_path: 
 def test_unsupported_family_or_unfit_lora_is_refused(own: Any, tiny: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises(BackendError, match="use sd15 or sdxl"):
         RemoteControlNets(_controls(tiny["flux"], 1, guided=False))
-    weights, in_place = _lora(own, tmp_path, 1), InPlace(own)
+    weights, loras = _lora(own, tmp_path, 1), Loras(own)
     other = tiny["sdxl" if own.spec.family == "sd15" else "sd15"]
     before = {name: each.clone() for name, each in own.denoiser.state_dict().items()}
     with pytest.raises(BackendError, match="does not fit"):
-        in_place.merge([weights, _lora(other, tmp_path, 2)])
+        loras.merge([weights, _lora(other, tmp_path, 2)])
     assert all(torch.equal(own.denoiser.state_dict()[name], weight) for name, weight in before.items())
     with pytest.raises(BackendError, match="changes no layer"):
-        in_place.merge([replace(weights, name="none", tensors={})])
+        loras.merge([replace(weights, name="none", tensors={})])
