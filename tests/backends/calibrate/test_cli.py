@@ -34,8 +34,10 @@ QUICK = [
     "1",
     "--steps-timed",
     "1",
+    "--warmup",
+    "0",
 ]
-QUICK += ["--warmup", "0", "--controlnets", "0", "--no-loras"]
+QUICK += ["--controlnets", "0", "--no-loras"]
 
 
 def test_calibrate_writes_a_profile_a_page_and_a_figure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,11 +9,29 @@ import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
-pytest.importorskip("diffusers")
+diffusers = pytest.importorskip("diffusers")
 
 from mezzotint.backends.base import BackendError  # noqa: E402
 from mezzotint.backends.diffusers_ import ModelSpec, build  # noqa: E402
+from mezzotint.backends.diffusers_.denoise import ensure_resumable  # noqa: E402
 from mezzotint.backends.diffusers_.families.base import join  # noqa: E402
+
+SOLVERS_WITH_STATE = [
+    "DPMSolverMultistepScheduler",
+    "UniPCMultistepScheduler",
+    "PNDMScheduler",
+    "LMSDiscreteScheduler",
+    "HeunDiscreteScheduler",
+    "DEISMultistepScheduler",
+    "DPMSolverSinglestepScheduler",
+    "IPNDMScheduler",
+    "FlowMatchHeunDiscreteScheduler",
+    "KDPM2DiscreteScheduler",
+    "EulerAncestralDiscreteScheduler",
+    "DDPMScheduler",
+    "LCMScheduler",
+]
+"""They keep history, or draw noise at every step."""
 
 PROMPTS = ["a red cat on a mat", "Ein Schloß, 雪の夜"]
 
@@ -139,3 +157,32 @@ def test_steps_out_of_order_are_refused(tiny: dict[str, Any], first: int, last: 
 def test_size_the_model_cannot_make_is_refused(model: Any) -> None:
     with pytest.raises(BackendError, match="multiples of"):
         model.noise(65, 64, [1], 4)
+
+
+@pytest.mark.parametrize("name", SOLVERS_WITH_STATE)
+def test_solver_with_history_or_noise_is_refused_with_an_alternative(name: str) -> None:
+    instead = "FlowMatchEuler" if "FlowMatch" in name else "DDIMScheduler or EulerDiscreteScheduler"
+    with pytest.raises(BackendError, match=rf"{name} keeps the outputs of earlier steps, or draws noise.*{instead}"):
+        ensure_resumable(getattr(diffusers, name)())
+
+
+def test_stochastic_flow_matching_is_refused() -> None:
+    with pytest.raises(BackendError, match="draws noise"):
+        ensure_resumable(diffusers.FlowMatchEulerDiscreteScheduler(stochastic_sampling=True))
+
+
+def test_model_is_not_built_with_an_unsupported_solver() -> None:
+    with pytest.raises(BackendError, match="UniPCMultistepScheduler keeps"):
+        build(ModelSpec("sd15", scale="tiny", scheduler="UniPCMultistepScheduler"))
+    with pytest.raises(BackendError, match="diffusers has no scheduler 'Magic'"):
+        build(ModelSpec("sd15", scale="tiny", scheduler="Magic"))
+
+
+@pytest.mark.parametrize("name", ["DDIMScheduler", "EulerDiscreteScheduler"])
+@pytest.mark.parametrize("spacing", ["leading", "trailing", "linspace"])
+def test_resume_is_exact_for_every_solver_and_spacing(name: str, spacing: str) -> None:
+    model = build(ModelSpec("sd15", scale="tiny", scheduler=name))
+    model.pipe.scheduler = type(model.pipe.scheduler).from_config(model.pipe.scheduler.config, timestep_spacing=spacing)
+    conditioning = model.encode(["x"])
+    full = model.denoise(conditioning, model.noise(64, 64, [1], 7), 7, capture=(3,))
+    assert torch.equal(model.denoise(conditioning, full.captured[3], 7, 3).latents, full.latents)
