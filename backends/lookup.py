@@ -128,17 +128,17 @@ class Lookup:
 
         if nets in tables:
             return at(nets)
-        model, most = where.model, max(tables)
-        if nets > most and (self.extrapolate == "error" or most == 0):
+        model, max_nets = where.model, max(tables)
+        if nets > max_nets and (self.extrapolate == "error" or max_nets == 0):
             there = ", ".join(str(count) for count in sorted(tables) if count) or "none"
             said = f"{what}: {nets} inline ControlNets were not measured for {model} on {self.gpu} (measured: {there})"
             measure = f"measure them (mezzotint calibrate --controlnets {nets})"
             remedy = f"serve without them, {measure}, or have more of them take as much each, with extrapolate=warn"
             raise self.lacks(model, said, remedy)
         self.record.between.add((model, nets))
-        if nets > most:
+        if nets > max_nets:
             # Only the part that ControlNets add grows with their number; at(0) may be above 0, as for memory.
-            return at(0) + (at(most) - at(0)) * nets / most
+            return at(0) + (at(max_nets) - at(0)) * nets / max_nets
         low, high = max(n for n in tables if n < nets), min(n for n in tables if n > nets)
         share = (nets - low) / (high - low)
         return at(low) + (at(high) - at(low)) * share

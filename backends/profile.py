@@ -209,7 +209,7 @@ class ControlNetLoad(Strict):
 
 
 class Operation(Strict):
-    """What runs while memory is measured, with ``nets`` inline ControlNets."""
+    """An operation of ``step``, VAE or ControlNets, with ``nets`` inline ControlNets."""
 
     operation: Literal["step", "vae_encode", "vae_decode", "controlnet_step"] = "step"
     nets: Annotated[int, Field(ge=0)] = 0

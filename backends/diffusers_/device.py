@@ -34,6 +34,11 @@ def ensure_fits(what: str, needed_bytes: int, device: torch.device) -> None:
         raise BackendError(f"{said} and {device} has {free / 2**30:.2f} GiB; {remedy}")
 
 
+def tensor_bytes(*networks: torch.nn.Module) -> int:
+    """Return the bytes of all weights and buffers of ``networks``."""
+    return sum(tensor.nbytes for network in networks for tensor in (*network.parameters(), *network.buffers()))
+
+
 def free_memory(device: torch.device) -> None:
     """Collect garbage and return cached memory to the device."""
     gc.collect()

@@ -10,7 +10,7 @@ import torch
 
 from mezzotint.backends.diffusers_ import autoencoder
 from mezzotint.backends.diffusers_.denoise import Place, Running, prepare_solver, run_steps
-from mezzotint.backends.diffusers_.device import Stopwatch
+from mezzotint.backends.diffusers_.device import Stopwatch, tensor_bytes
 from mezzotint.backends.diffusers_.families.base import Conditioning, Family, Predict, StepInput
 from mezzotint.backends.diffusers_.networks.architectures import Architecture, ModelSpec
 from mezzotint.networks.quiet import quiet
@@ -57,8 +57,7 @@ class LiveModel:
     @property
     def nbytes(self) -> int:
         """Bytes of all weights and buffers."""
-        networks = [part for part in self.pipe.components.values() if isinstance(part, torch.nn.Module)]
-        return sum(t.nbytes for network in networks for t in (*network.parameters(), *network.buffers()))
+        return tensor_bytes(*(part for part in self.pipe.components.values() if isinstance(part, torch.nn.Module)))
 
     def encode(self, prompts: Sequence[str]) -> Conditioning:
         """Encode prompts, one row each."""

@@ -1,8 +1,7 @@
 """Images of different sizes through one pass of a UNet, cut into patches of one size (PatchedServe, section 4).
 
-Exact but for the order of sums: pixel-wise operators run unchanged, a convolution reads the border of each patch from
-its neighbours (4.2.1), a GroupNorm takes the statistics of the whole image, and attention runs on whole images, a size
-at a time.
+Exact but for the order of sums. Pixel-wise operators run unchanged. A convolution reads the border of each patch from
+its neighbours (4.2.1). A GroupNorm takes the statistics of the whole image, and attention runs on whole images.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -11,7 +11,7 @@ import torch
 
 from mezzotint.backends.base import BackendError
 from mezzotint.backends.diffusers_ import autoencoder
-from mezzotint.backends.diffusers_.device import Stopwatch, ensure_fits
+from mezzotint.backends.diffusers_.device import Stopwatch, ensure_fits, tensor_bytes
 from mezzotint.backends.diffusers_.families.base import Family, Predict, Residuals, StepInput, add_up
 from mezzotint.backends.diffusers_.model import LiveModel
 from mezzotint.backends.diffusers_.networks.architectures import Part
@@ -30,7 +30,7 @@ class ControlNet:
     @property
     def nbytes(self) -> int:
         """Bytes of its weights and buffers."""
-        return sum(tensor.nbytes for tensor in (*self.net.parameters(), *self.net.buffers()))
+        return tensor_bytes(self.net)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """The interface between the denoise loop and a model family."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from inspect import signature
 from operator import add
@@ -43,12 +43,12 @@ class Conditioning:
 
     def select(self, rows: Sequence[int]) -> "Conditioning":
         """Return the rows of these indices, in this order."""
-        positive, negative = (
-            None if half is None else {name: tensor[list(rows)] for name, tensor in half.items()}
-            for half in (self.positive, self.negative)
-        )
-        assert positive is not None
-        return Conditioning(positive, negative, self.guidance, self.encode_s)
+
+        def pick(half: Tensors) -> Tensors:
+            return {name: tensor[list(rows)] for name, tensor in half.items()}
+
+        negative = None if self.negative is None else pick(self.negative)
+        return replace(self, positive=pick(self.positive), negative=negative)
 
 
 def join(parts: Sequence[Conditioning]) -> Conditioning:
