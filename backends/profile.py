@@ -209,7 +209,7 @@ class ControlNetLoad(Strict):
 
 
 class Operation(Strict):
-    """An operation of ``step``, VAE or ControlNets, with ``nets`` inline ControlNets."""
+    """An operation with ``nets`` inline ControlNets; a base of its own, so that files name it before the size."""
 
     operation: Literal["step", "vae_encode", "vae_decode", "controlnet_step"] = "step"
     nets: Annotated[int, Field(ge=0)] = 0
