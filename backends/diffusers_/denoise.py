@@ -39,7 +39,8 @@ class Running:
     def __init__(
         self, family: Family, pipe: Any, conditioning: Conditioning, latents: torch.Tensor, places: Sequence[Place]
     ) -> None:
-        self._conditioning, self.places = conditioning, places
+        self._guidance, self.places = conditioning.guidance, places
+        self.guided = conditioning.guided
         self.state = latents.to(device=pipe.device, dtype=family.latent_dtype(pipe))
         self._sizes = [place.rows for place in places]
         self._solvers = [prepare_solver(family, pipe, self.state, place.steps, place.done) for place in places]
@@ -57,15 +58,15 @@ class Running:
         )
         times = self._times
         t = times[0] if len(times) == 1 else torch.cat([t.expand(n) for t, n in zip(times, self._sizes, strict=True)])
-        if self._conditioning.guided:
+        if self.guided:
             x, t = torch.cat([x, x]), t if t.ndim == 0 else torch.cat([t, t])
         return StepInput(x, t, self._inputs)
 
     def step(self, predicted: torch.Tensor) -> None:
         """Advance by the denoiser's output."""
-        if self._conditioning.guided:
+        if self.guided:
             without, towards = predicted.chunk(2)
-            predicted = without + self._conditioning.guidance * (towards - without)
+            predicted = without + self._guidance * (towards - without)
         sizes, state = self._sizes, self.state
         stepped = zip(self._solvers, predicted.split(sizes), self._times, state.split(sizes), strict=True)
         self.state = torch.cat([solver.step(*at, return_dict=False)[0].to(state.dtype) for solver, *at in stepped])

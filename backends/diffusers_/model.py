@@ -127,41 +127,22 @@ class LiveModel:
         """
         stop = steps if last_step is None else last_step
         wanted = set(capture)
-        captured: dict[int, torch.Tensor] = {}
-        if first_step in wanted:
-            captured[first_step] = latents.to(device=self.device, dtype=self.family.latent_dtype(self.pipe)).clone()
+        run = Running(self.family, self.pipe, conditioning, latents, [Place(steps, first_step, latents.shape[0])])
+        captured = {first_step: run.state.clone()} if first_step in wanted else {}
 
-        def after(ran: int, state: torch.Tensor) -> None:
+        def after_step(ran: int) -> None:
             if first_step + ran in wanted:
-                captured[first_step + ran] = state.clone()
+                captured[first_step + ran] = run.state.clone()
             if on_step is not None:
-                on_step(first_step + ran, state)
+                on_step(first_step + ran, run.state)
 
-        places = [Place(steps, first_step, latents.shape[0])]
-        state, seconds = self.run_places(conditioning, latents, places, stop - first_step, predict, after)
-        return DenoiseResult(state, captured, seconds)
+        seconds = run_steps([run], stop - first_step, self.predict_each(predict), after_step)
+        return DenoiseResult(run.state, captured, seconds)
 
-    def run_places(
-        self,
-        conditioning: Conditioning,
-        latents: torch.Tensor,
-        places: Sequence[Place],
-        count: int,
-        predict: Predict | None = None,
-        on_step: Callable[[int, torch.Tensor], None] | None = None,
-    ) -> tuple[torch.Tensor, np.ndarray]:
-        """Run ``count`` steps of a batch in one pass each; return the latents, and the seconds of each step.
-
-        ``on_step`` is called with the steps run here so far. See ``denoise`` and Running for the rest.
-        """
-        run = Running(self.family, self.pipe, conditioning, latents, places)
-
-        def predict_all(steps: Sequence[StepInput]) -> list[torch.Tensor]:
-            (step,) = steps
-            return [self.family.predict(self.pipe, step, None) if predict is None else predict(self.pipe, step)]
-
-        seconds = run_steps([run], count, predict_all, None if on_step is None else lambda ran: on_step(ran, run.state))
-        return run.state, seconds
+    def predict_each(self, predict: Predict | None) -> Callable[[Sequence[StepInput]], list[torch.Tensor]]:
+        """Return ``predict``, or else a plain step of the denoiser, for the steps of several sizes in turn."""
+        family, pipe = self.family, self.pipe
+        return lambda steps: [predict(pipe, step) if predict else family.predict(pipe, step, None) for step in steps]
 
     def decode(self, latents: torch.Tensor) -> tuple[np.ndarray, float]:
         """Decode final latents; return images, uint8 (n, height, width, 3), and the seconds until the host has them."""
