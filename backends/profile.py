@@ -406,12 +406,12 @@ def write(profile: Profile, path: Path) -> None:
 
 def find(gpu: str, folders: Iterable[Path | Traversable]) -> dict[str, Profile]:
     """Return the profiles of ``gpu`` in ``folders`` by model; those of a later folder win. Raises BackendError."""
-    found: dict[str, Profile] = {}
+    by_model: dict[str, Profile] = {}
     for folder in folders:
         is_shipped = folder == shipped()  # its files are named GPU_MODEL.yaml: no need to read those of other GPUs
         profiles = within(folder, f"{gpu}_" if is_shipped else "")
-        found |= {profile.model: profile for profile in profiles if profile.gpu == gpu}
-    return found
+        by_model |= {profile.model: profile for profile in profiles if profile.gpu == gpu}
+    return by_model
 
 
 def within(folder: Path | Traversable, prefix: str = "") -> list[Profile]:

@@ -156,10 +156,10 @@ class Bench:
             self._round(cell, model, prompts, remote)
             parts += remote.parts[1:]
         seconds = {
-            "encoder": [each.encoder_s for each in parts],
-            "controlnet": [sum(each.controlnet_s) / cell.nets for each in parts],
-            "receive": [each.receive_s / cell.nets for each in parts],
-            "decoder": [each.decoder_s for each in parts],
+            "encoder": [step.encoder_s for step in parts],
+            "controlnet": [sum(step.controlnet_s) / cell.nets for step in parts],
+            "receive": [step.receive_s / cell.nets for step in parts],
+            "decoder": [step.decoder_s for step in parts],
         }
         return CellMeasurement(seconds=seconds)
 

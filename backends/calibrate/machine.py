@@ -74,7 +74,7 @@ def machine(device: str | torch.device) -> Machine:
         threads = torch.get_num_threads()
         return Machine(place, f"{_processor()}, {threads} thread{'s' if threads > 1 else ''}", versions, None)
     toolkits = {"cuda": torch.version.cuda, "rocm": torch.version.hip}
-    versions |= {toolkit: found for toolkit, found in toolkits.items() if found is not None}
+    versions |= {toolkit: number for toolkit, number in toolkits.items() if number is not None}
     properties = torch.cuda.get_device_properties(place)
     nvml = open_nvml(str(properties.uuid)) if torch.version.cuda is not None else None
     if nvml is not None and (driver := _reported(pynvml.nvmlSystemGetDriverVersion)) is not None:

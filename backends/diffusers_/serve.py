@@ -190,7 +190,7 @@ class Live(Backend):
         return Cost(self.add_ons(lora.model).read_lora(lora.name))
 
     def create_lora(self, lora: Asset, beside: Sequence[Asset]) -> Cost:
-        return Cost(self.add_ons(lora.model).create_lora(lora.name, [each.name for each in beside]))
+        return Cost(self.add_ons(lora.model).create_lora(lora.name, [other.name for other in beside]))
 
     def lora_spread(self, lora: Asset) -> Sequence[float]:
         return ()  # every LoRA is timed

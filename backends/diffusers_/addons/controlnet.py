@@ -164,8 +164,8 @@ class RemoteControlNets:
                 seconds.append(watch.lap())
                 skips.extend(total.blocks)
                 inputs["hidden_states"] = inputs["hidden_states"] + total.rest[0]
-            own = [skips.pop() for _ in block.resnets][::-1]
-            pairs = zip(inputs["res_hidden_states_tuple"], own, strict=True)
+            residuals = [skips.pop() for _ in block.resnets][::-1]
+            pairs = zip(inputs["res_hidden_states_tuple"], residuals, strict=True)
             inputs["res_hidden_states_tuple"] = tuple(skip + residual for skip, residual in pairs)
             return args, inputs
 
