@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from mezzotint.backends.base import BackendError
-from mezzotint.backends.profile import Point, Profile, Timing
+from mezzotint.backends.profile import Profile
 from mezzotint.files.validation import first_error
 
 MAX_BYTES = 1 << 26
@@ -60,36 +60,33 @@ def read(path: Path, scenario: str, gpu: str, model: str, size: tuple[int, int])
         if scenario not in scenarios:
             known = ", ".join(sorted(scenarios)[:40]) or "none"
             raise BackendError(f"{path}: found no scenario {scenario!r}, only {known}; name one with --scenario")
-        found = Scenario.model_validate(scenarios[scenario])
+        times = Scenario.model_validate(scenarios[scenario])
     except OSError as error:
         raise BackendError(f"{path}: cannot be read ({error.strerror}); name SGLang's JSON file") from None
     except ValidationError as error:
         said = f"{path}: {scenario}: {first_error(error)}"
         raise BackendError(f"{said}; name SGLang's performance baselines, whole") from None
-    steps = [found.denoise_step_ms[name] for name in sorted(found.denoise_step_ms, key=lambda name: (len(name), name))]
+    steps = [ms for _, ms in sorted(times.denoise_step_ms.items(), key=lambda step: (len(step[0]), step[0]))]
     width, height = size
-
-    def points(stage: str) -> list[Point]:
-        return [Point(width=width, height=height, seconds=stages_s[stage])] if stages_s[stage] else []
-
     stages_s = dict.fromkeys(_PATTERNS, 0.0)
-    for name, value in found.stages_ms.items():
+    for name, value in times.stages_ms.items():
         stage = next((stage for stage, pattern in _PATTERNS.items() if pattern.search(name)), None)
         if stage is not None:
             stages_s[stage] += value / 1e3
+    timed = {stage: [{"seconds": seconds}] for stage, seconds in stages_s.items() if seconds}
+    for stage in timed.keys() & {"vae_encode", "vae_decode"}:
+        timed[stage][0] |= {"width": width, "height": height}
+    content = {
+        "schema": 1,
+        "model": model,
+        "gpu": gpu,
+        "source": f"SGLang-Diffusion, performance baselines of its CI: {path.name}, {scenario}",
+        "basis": "published",
+        "notes": f"{len(steps)} steps; the median of all but the first {ARTEFACTS}. Size as given, {width}x{height}.",
+        "step": [{"width": width, "height": height, "seconds": median(steps[ARTEFACTS:] or steps) / 1e3}],
+        "load_s": None if times.expected_load_ms is None else times.expected_load_ms / 1e3,
+    }
     try:
-        return Profile(
-            schema=1,
-            model=model,
-            gpu=gpu,
-            source=f"SGLang-Diffusion, performance baselines of its CI: {path.name}, {scenario}",
-            basis="published",
-            notes=f"{len(steps)} steps; the median of all but the first {ARTEFACTS}. Size as given, {width}x{height}.",
-            step=[Point(width=width, height=height, seconds=median(steps[ARTEFACTS:] or steps) / 1e3)],
-            text_encode=[Timing(seconds=stages_s["text_encode"])] if stages_s["text_encode"] else [],
-            vae_encode=points("vae_encode"),
-            vae_decode=points("vae_decode"),
-            load_s=None if found.expected_load_ms is None else found.expected_load_ms / 1e3,
-        )
+        return Profile.model_validate(content | timed)
     except ValidationError as error:  # a step of no time
         raise BackendError(f"{path}: {scenario}: {first_error(error)}; restore the file") from None

@@ -125,9 +125,9 @@ def _needs_live() -> None:
 
 
 def _sizes(text: str, option: str = "--sizes") -> tuple[tuple[int, int], ...]:
-    found = [re.fullmatch(r"\s*([1-9]\d{0,4})(?:x([1-9]\d{0,4}))?\s*", word) for word in text.split(",")]
-    sizes = [(int(one[1]), int(one[2] or one[1])) for one in found if one]
-    if len(sizes) < len(found):
+    matches = [re.fullmatch(r"\s*([1-9]\d{0,4})(?:x([1-9]\d{0,4}))?\s*", word) for word in text.split(",")]
+    sizes = [(int(one[1]), int(one[2] or one[1])) for one in matches if one]
+    if len(sizes) < len(matches):
         raise BackendError(f"{option}: found {text!r}, expected sides or WIDTHxHEIGHT in pixels, such as 512,768x1024")
     return tuple(sizes)
 

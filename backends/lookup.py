@@ -6,7 +6,7 @@ from math import fsum
 from typing import Literal
 
 from mezzotint.backends.base import BackendError, Cost, Work, size_text
-from mezzotint.backends.lookup_record import LookupRecord
+from mezzotint.backends.lookup_record import LookupRecord, Where
 from mezzotint.backends.patched import Size
 from mezzotint.backends.profile import Profile
 from mezzotint.backends.table import Table
@@ -46,41 +46,41 @@ class Lookup:
             BackendError: the size or batch is outside the grid and ``extrapolate`` is ``error``.
         """
         key = (operation, model, width, height, batch, frames)
-        found = self._times.get(key)
-        if found is None:
-            self.require(model)
-            table = self.profiles[model].tables.get(operation)
-            # Prompts have no size; their table has one column of 1 pixel.
-            width, height, frames = (1, 1, 1) if operation == "text_encode" else (width, height, frames)
-            if table is None:
-                found = 0.0
-            # Not a step: its batch changes what a step costs, so beyond the grid it is extrapolated, or refused.
-            elif operation != "step" and batch > (largest := table.max_batch):
-                self.record.in_turn.add((model, operation, largest))
-                whole_s = self.at(table, operation, model, width, height, largest, frames)
-                found = whole_s * (batch / largest) * self.service_factor
-            else:
-                found = self.at(table, operation, model, width, height, batch, frames) * self.service_factor
-            self._times[key] = found
-        return found
+        seconds = self._times.get(key)
+        if seconds is None:
+            seconds = self._times[key] = self._measured_s(operation, Where(model, width, height, batch, frames))
+        return seconds
+
+    def _measured_s(self, operation: str, where: Where) -> float:
+        self.require(where.model)
+        table = self.profiles[where.model].tables.get(operation)
+        if table is None:
+            return 0.0
+        if operation == "text_encode":  # prompts have no size; their table has one column of 1 pixel
+            where = Where(where.model, 1, 1, where.batch)
+        # Not a step: its batch changes what a step costs, so beyond the grid it is extrapolated, or refused.
+        if operation != "step" and where.batch > (largest := table.max_batch):
+            self.record.in_turn.add((where.model, operation, largest))
+            whole_s = self.at(table, operation, where._replace(batch=largest))
+            return whole_s * (where.batch / largest) * self.service_factor
+        return self.at(table, operation, where) * self.service_factor
 
     def step(self, work: Work, batch: int) -> Cost:
-        model, width, height, frames = work.model, work.width, work.height, work.frames
-        plain_s = seconds = self.seconds("step", model, width, height, batch, frames)
-        if work.controlnets:
-            tables: dict[int, Table | None] = {0: None, **self.profiles[model].controlnet_tables}
-            nets = len(work.controlnets)
-            extra_s = self.of_nets(tables, "controlnet_step", model, width, height, batch, nets, frames)
+        where = Where(work.model, work.width, work.height, batch, work.frames)
+        plain_s = seconds = self.seconds("step", *where)
+        profile = self.profiles[work.model]
+        if nets := len(work.controlnets):
+            extra_s = self.of_nets({0: None, **profile.controlnet_tables}, "controlnet_step", where, nets)
             seconds += extra_s * self.service_factor
-        table = self.profiles[model].energy_table
+        table = profile.energy_table
         if table is None:
-            joules = self.cost(model, seconds).joules
+            cost = self.cost(work.model, seconds)
         else:
             # Measured without ControlNets: the extra seconds draw the same power.
-            drawn_j = self.at(table, "energy", model, width, height, batch, frames)
-            joules = drawn_j * (seconds / plain_s) * self.service_factor
-        self.record.stepped.add(model)
-        return Cost(seconds, joules)
+            drawn_j = self.at(table, "energy", where)
+            cost = Cost(seconds, drawn_j * (seconds / plain_s) * self.service_factor)
+        self.record.stepped.add(work.model)
+        return cost
 
     def patched(self, works: Sequence[Work], sizes: Sequence[Size], side: int) -> Cost:
         """Return the cost of one step of images of ``sizes`` in patches of ``side`` pixels."""
@@ -94,7 +94,7 @@ class Lookup:
             raise self.lacks(model, "patched: nobody measured patches of a video", "choose batching=same-size")
         timing = self.profiles[model].patched
         if timing is None:
-            there = ", ".join(sorted(name for name, each in self.profiles.items() if each.patched)) or "none"
+            there = ", ".join(sorted(name for name, profile in self.profiles.items() if profile.patched)) or "none"
             what = f"patched: nobody measured what a step of patches takes (known on {self.gpu}: {there})"
             raise self.lacks(model, what, "choose batching=same-size, or add it to a profile")
         for width, height in dict.fromkeys(sizes):
@@ -105,65 +105,56 @@ class Lookup:
 
     def peak_bytes(self, work: Work, batch: int) -> int | None:
         """Return the peak bytes of ``batch`` works like ``work``, weights included; None if not measured."""
-        model, width, height, nets = work.model, work.width, work.height, len(work.controlnets)
-        frames = work.frames
-        self.require(model)
-        tables = self.profiles[model].peak_tables
+        self.require(work.model)
+        where, nets = Where(work.model, work.width, work.height, batch, work.frames), len(work.controlnets)
+        tables = self.profiles[work.model].peak_tables
         with_nets = {n: table for (what, n), table in tables.items() if what == "controlnet_step"}
         plain, decoding = tables.get(("step", 0)), tables.get(("vae_decode", 0))
         if plain is None or (nets and not with_nets):
             return None
-        peaks = [self.of_nets({0: plain} | with_nets, "memory of a step", model, width, height, batch, nets, frames)]
+        peaks = [self.of_nets({0: plain} | with_nets, "memory of a step", where, nets)]
         if decoding is not None:
-            peaks.append(self.at(decoding, "memory of vae_decode", model, width, height, batch, frames))
+            peaks.append(self.at(decoding, "memory of vae_decode", where))
         # Steps and decoding follow each other, so memory is the larger of both
         # (test_peak_memory_is_the_maximum_over_steps_and_decoding).
-        return round(max(peaks)) + (self.profiles[model].weights_bytes or 0)
+        return round(max(peaks)) + (self.profiles[work.model].weights_bytes or 0)
 
-    def of_nets(
-        self,
-        tables: Mapping[int, Table | None],
-        what: str,
-        model: str,
-        width: int,
-        height: int,
-        batch: int,
-        nets: int,
-        frames: int = 1,
-    ) -> float:
+    def of_nets(self, tables: Mapping[int, Table | None], what: str, where: Where, nets: int) -> float:
         """Return the value for ``nets`` inline ControlNets, from tables by their number; a None table is all zeros."""
 
         def at(count: int) -> float:
             table = tables[count]
-            return 0.0 if table is None else self.at(table, what, model, width, height, batch, frames)
+            return 0.0 if table is None else self.at(table, what, where)
 
         if nets in tables:
             return at(nets)
-        if nets > max(tables) and (self.extrapolate == "error" or max(tables) == 0):
+        model, max_nets = where.model, max(tables)
+        if nets > max_nets and (self.extrapolate == "error" or max_nets == 0):
             there = ", ".join(str(count) for count in sorted(tables) if count) or "none"
             said = f"{what}: {nets} inline ControlNets were not measured for {model} on {self.gpu} (measured: {there})"
             measure = f"measure them (mezzotint calibrate --controlnets {nets})"
             remedy = f"serve without them, {measure}, or have more of them take as much each, with extrapolate=warn"
             raise self.lacks(model, said, remedy)
         self.record.between.add((model, nets))
-        if nets > max(tables):
+        if nets > max_nets:
             # Only the part that ControlNets add grows with their number; at(0) may be above 0, as for memory.
-            return at(0) + (at(max(tables)) - at(0)) * nets / max(tables)
+            return at(0) + (at(max_nets) - at(0)) * nets / max_nets
         low, high = max(n for n in tables if n < nets), min(n for n in tables if n > nets)
         share = (nets - low) / (high - low)
         return at(low) + (at(high) - at(low)) * share
 
-    def at(self, table: Table, what: str, model: str, width: int, height: int, batch: int, frames: int = 1) -> float:
+    def at(self, table: Table, what: str, where: Where) -> float:
         """Return the value of ``table`` at a size and batch; ``what`` names the table in errors."""
-        pixels = width * height * frames
-        if not table.covers(pixels, batch):
+        pixels = where.width * where.height * where.frames
+        if not table.covers(pixels, where.batch):
             if self.extrapolate == "error":
-                size = size_text(width, height, frames)
-                where = f"{what} at {size} ({pixels} pixels{' of all frames' * (frames > 1)}), batch {batch}"
+                of_all = " of all frames" * (where.frames > 1)
+                size = f"{size_text(where.width, where.height, where.frames)} ({pixels} pixels{of_all})"
+                outside = f"{what} at {size}, batch {where.batch} is outside the measured grid ({table.grid()})"
                 remedy = "use shapes=model, measure that size and batch, or allow it with extrapolate=warn"
-                raise self.lacks(model, f"{where} is outside the measured grid ({table.grid()})", remedy)
-            self.record.extrapolated.add((model, width, height, frames, batch))
-        return table.at(pixels, batch)
+                raise self.lacks(where.model, outside, remedy)
+            self.record.extrapolated.add(where)
+        return table.at(pixels, where.batch)
 
     def cost(self, model: str, seconds: float) -> Cost:
         """Return ``seconds`` with their joules at the measured power draw, if there is one."""

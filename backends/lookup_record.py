@@ -1,11 +1,22 @@
 """A record of the look-ups in profiles, and the assumptions that a summary states for them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from mezzotint.backends.base import size_text
 from mezzotint.backends.profile import Profile
 from mezzotint.settings.assumption import EXTRAPOLATED, Assumption
+
+
+class Where(NamedTuple):
+    """A batch of one model and size in a table; ``frames`` are those of a video."""
+
+    model: str
+    width: int
+    height: int
+    batch: int = 1
+    frames: int = 1
 
 
 @dataclass(slots=True)
@@ -17,7 +28,7 @@ class LookupRecord:
         patched: models that ran a step of patches.
         unpublished_loads: models loaded without a published load time.
         between: (model, number of inline ControlNets) that were interpolated.
-        extrapolated: (model, width, height, frames, batch) outside the measured grid.
+        extrapolated: batches outside the measured grid.
         grouped: (model, GPUs, largest batch measured on them) of larger batches on groups.
         in_turn: (model, stage, largest measured batch) of batches beyond that.
         mixed: True if a batch had works of several shapes.
@@ -27,67 +38,64 @@ class LookupRecord:
     patched: set[str] = field(default_factory=set)
     unpublished_loads: set[str] = field(default_factory=set)
     between: set[tuple[str, int]] = field(default_factory=set)
-    extrapolated: set[tuple[str, int, int, int, int]] = field(default_factory=set)
+    extrapolated: set[Where] = field(default_factory=set)
     grouped: set[tuple[str, int, int]] = field(default_factory=set)
     in_turn: set[tuple[str, str, int]] = field(default_factory=set)
     mixed: bool = False
 
     def assumptions(  # noqa: C901 - one sentence after another, in the order of the summary
         self, gpu: str, profiles: Mapping[str, Profile], service_factor: float, unpublished_load_s: float
-    ) -> list[Assumption]:
+    ) -> Iterator[Assumption]:
         used = {name: profiles[name] for name in sorted(self.stepped)}
-        said: list[Assumption] = []
-
-        def say(what: str, value: object, source: str) -> None:
-            said.append(Assumption(what, value, source))
-
         for name, profile in used.items():
-            say(f"step time of {name} on {gpu}", _range(profile), profile.source)
+            yield Assumption(f"step time of {name} on {gpu}", _range(profile), profile.source)
         for name, profile in used.items():
             for point in profile.step:
                 if point.source is not None:
-                    size = f"{size_text(point.width, point.height, point.frames)} in batches of {point.batch} [s]"
-                    say(f"step time of {name} on {gpu} at {size}", point.seconds, point.source)
+                    what = f"step time of {name} on {gpu} at {size_text(*point.size)} in batches of {point.batch} [s]"
+                    yield Assumption(what, point.seconds, point.source)
         for name, profile in used.items():
             if (basis := _energy(profile)) is not None:
-                say(f"energy of {name} on {gpu}", basis, profile.source)
+                yield Assumption(f"energy of {name} on {gpu}", basis, profile.source)
         for name in sorted(self.patched):
             timing = profiles[name].patched
             assert timing is not None
             patches = f"{timing.base_s:g} s + {timing.patch_s:g} s a patch of {timing.side} px"
             basis = f"{patches} + {timing.size_s:g} s a further size + {timing.halo_s:g} s a border"
-            say(f"step of a batch of patches of {name} on {gpu}", basis, timing.source)
+            yield Assumption(f"step of a batch of patches of {name} on {gpu}", basis, timing.source)
         if service_factor != 1.0 and used:
-            say("seconds of all stages, times", service_factor, "backend.service_factor")
+            yield Assumption("seconds of all stages, times", service_factor, "backend.service_factor")
         for name in sorted(self.unpublished_loads):
-            say(f"load time of {name} on {gpu} [s]", unpublished_load_s, "nobody published it; a setting")
+            what = f"load time of {name} on {gpu} [s]"
+            yield Assumption(what, unpublished_load_s, "nobody published it; a setting")
         for name, nets in sorted(self.between):
             beyond = f" {EXTRAPOLATED}" if nets > max(profiles[name].controlnet_tables) else ""
             source = f"this number was not measured; as many ControlNets in line take as many times as long{beyond}"
             value = "between those of fewer and of more, or in proportion"
-            say(f"extra time of {nets} ControlNets in line of {name} on {gpu}", value, source)
+            yield Assumption(f"extra time of {nets} ControlNets in line of {name} on {gpu}", value, source)
         for name, profile in used.items():
             if profile.scatter is not None:
                 one = "one factor for each request, drawn from the run's seed"
-                say(f"scatter of the seconds of {name} on {gpu}", one, profile.source)
+                yield Assumption(f"scatter of the seconds of {name} on {gpu}", one, profile.source)
         for name, gpus, largest in sorted(self.grouped):
             what = f"step of {name} on {gpus} GPUs of {gpu} in batches above {largest}, the largest measured"
-            say(what, f"as much faster than on one GPU as in batches of {largest}", "assumed")
+            yield Assumption(what, f"as much faster than on one GPU as in batches of {largest}", "assumed")
         for name, stage, largest in sorted(self.in_turn):
             what = f"seconds of {stage} of {name} on {gpu} in batches above {largest}, the largest measured"
-            say(what, "in proportion to the images", "not measured; the images one after another, an upper bound")
+            source = "not measured; the images one after another, an upper bound"
+            yield Assumption(what, "in proportion to the images", source)
         if self.mixed:
-            source = "images of different sizes share no tensor"
-            say("a batch of several sizes or numbers of ControlNets", "a batch for each, one after another", source)
+            what = "a batch of several sizes or numbers of ControlNets"
+            yield Assumption(what, "a batch for each, one after another", "images of different sizes share no tensor")
         outside = "outside the measured grid; the grid's edge scaled by pixels"
-        for name in sorted({name for name, *_ in self.extrapolated}):
-            batches = [batch for model, *_, batch in self.extrapolated if model == name]
+        for name in sorted({where.model for where in self.extrapolated}):
+            batches = [where.batch for where in self.extrapolated if where.model == name]
             if alone := batches.count(1):
-                say(f"sizes whose step time of {name} on {gpu} is extrapolated", alone, f"{outside} {EXTRAPOLATED}")
+                what = f"sizes whose step time of {name} on {gpu} is extrapolated"
+                yield Assumption(what, alone, f"{outside} {EXTRAPOLATED}")
             if batched := len(batches) - alone:
                 what = f"batched shapes whose time of {name} on {gpu} is extrapolated"
-                say(what, batched, f"{outside} and batch {EXTRAPOLATED}")
-        return said
+                yield Assumption(what, batched, f"{outside} and batch {EXTRAPOLATED}")
 
 
 def _range(profile: Profile) -> str:

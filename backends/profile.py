@@ -33,13 +33,14 @@ How a cost follows from the points of a list:
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 from functools import cached_property
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from reprlib import repr as shortened
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
@@ -90,8 +91,8 @@ class Timing(Strict):
         return 1
 
 
-class Point(Timing):
-    """A timing at one size, ``width`` x ``height`` pixels and ``frames`` of a video; 1 frame is an image."""
+class Size(Strict):
+    """``width`` x ``height`` pixels and ``frames`` of a video; 1 frame is an image."""
 
     width: Count
     height: Count
@@ -99,7 +100,16 @@ class Point(Timing):
 
     @property
     def pixels(self) -> int:
+        """Pixels of all frames."""
         return self.width * self.height * self.frames
+
+    @property
+    def size(self) -> tuple[int, int, int]:
+        return self.width, self.height, self.frames
+
+
+class Point(Size, Timing):
+    """A timing at one size."""
 
 
 class ControlPoint(Point):
@@ -114,12 +124,9 @@ class GroupPoint(Point):
     gpus: Annotated[int, Field(ge=2)]
 
 
-class StepShares(Strict):
+class StepShares(Size):
     """Weights of the steps of a full run at one size by index, the first step first; later ones weigh as the last."""
 
-    width: Count
-    height: Count
-    frames: Frames = 1
     shares: Annotated[list[Quantity], Field(min_length=1)]
 
 
@@ -201,24 +208,23 @@ class ControlNetLoad(Strict):
     load_s: Seconds
 
 
-class MemoryPoint(Strict):
-    """Peak bytes on the GPU during an operation on a batch with ``nets`` inline ControlNets, weights included."""
+class Operation(Strict):
+    """An operation with ``nets`` inline ControlNets; a base of its own, so that files name it before the size."""
 
     operation: Literal["step", "vae_encode", "vae_decode", "controlnet_step"] = "step"
     nets: Annotated[int, Field(ge=0)] = 0
-    width: Count
-    height: Count
-    frames: Frames = 1
+
+
+class MemoryPoint(Size, Operation):
+    """Peak bytes on the GPU during an operation on a batch, weights included."""
+
     batch: Count
     bytes: Count
 
 
-class EnergyPoint(Strict):
+class EnergyPoint(Size):
     """Joules of the whole GPU per denoising step of a batch."""
 
-    width: Count
-    height: Count
-    frames: Frames = 1
     batch: Count
     joules: Quantity
 
@@ -301,27 +307,27 @@ class Profile(Strict):
 
     @field_validator("step_shares")
     @classmethod
-    def _one_of_a_size(cls, found: list[StepShares]) -> list[StepShares]:
-        sizes = [size_text(each.width, each.height, each.frames) for each in found]
-        if twice := [size for size in sizes if sizes.count(size) > 1]:
-            raise ValueError(f"found {sizes.count(twice[0])} entries of {twice[0]}, expected one of each size")
-        return found
+    def _one_of_a_size(cls, entries: list[StepShares]) -> list[StepShares]:
+        for size, count in Counter(entry.size for entry in entries).items():
+            if count > 1:
+                raise ValueError(f"found {count} entries of {size_text(*size)}, expected one of each size")
+        return entries
 
     @cached_property
     def group_tables(self) -> dict[int, Table]:
         """Number of GPUs -> seconds of a step; empty if not measured."""
-        return _tables((at.gpus, at.pixels, at.batch, at.seconds) for at in self.gang_step)
+        return _tables((point.gpus, point, point.seconds) for point in self.gang_step)
 
     @cached_property
     def tables(self) -> dict[str, Table]:
         """Operation -> its seconds; an operation that was not measured is absent."""
         names = ("step", "text_encode", "vae_encode", "vae_decode")
-        return _tables((name, at.pixels, at.batch, at.seconds) for name in names for at in getattr(self, name))
+        return _tables((name, point, point.seconds) for name in names for point in getattr(self, name))
 
     @cached_property
     def controlnet_tables(self) -> dict[int, Table]:
         """Number of inline ControlNets -> extra seconds per step; empty if not measured."""
-        return _tables((at.nets, at.pixels, at.batch, at.seconds) for at in self.controlnet_step)
+        return _tables((point.nets, point, point.seconds) for point in self.controlnet_step)
 
     @cached_property
     def peak_tables(self) -> dict[tuple[str, int], Table]:
@@ -330,24 +336,20 @@ class Profile(Strict):
         Without the weights (0 if unknown), only bytes that grow with size and batch are scaled outside the grid.
         """
         weights = self.weights_bytes or 0
-        return _tables(
-            ((str(at.operation), at.nets), at.width * at.height * at.frames, at.batch, at.bytes - weights)
-            for at in self.memory
-        )
+        return _tables(((str(point.operation), point.nets), point, point.bytes - weights) for point in self.memory)
 
     @cached_property
     def energy_table(self) -> Table | None:
         """Joules per denoising step of a batch; None if not measured."""
-        points = ((at.width * at.height * at.frames, at.batch, at.joules) for at in self.energy)
-        return Table(points) if self.energy else None
+        return _tables(("energy", point, point.joules) for point in self.energy).get("energy")
 
 
-def _tables(points: Iterable[tuple[Key, int, int, float]]) -> dict[Key, Table]:
-    """Return a Table of (pixels, batch, value) for each key, in sorted order."""
-    found: dict[Key, list[tuple[int, int, float]]] = {}
-    for key, pixels, batch, value in points:
-        found.setdefault(key, []).append((pixels, batch, value))
-    return {key: Table(found[key]) for key in sorted(found)}
+def _tables(points: Iterable[tuple[Key, Any, float]]) -> dict[Key, Table]:
+    """Return a Table for each key, in sorted order, from (key, point, its value)."""
+    rows: dict[Key, list[tuple[int, int, float]]] = {}
+    for key, point, value in points:
+        rows.setdefault(key, []).append((point.pixels, point.batch, value))
+    return {key: Table(rows[key]) for key in sorted(rows)}
 
 
 def read(path: Path | Traversable) -> Profile:
@@ -404,12 +406,12 @@ def write(profile: Profile, path: Path) -> None:
 
 def find(gpu: str, folders: Iterable[Path | Traversable]) -> dict[str, Profile]:
     """Return the profiles of ``gpu`` in ``folders`` by model; those of a later folder win. Raises BackendError."""
-    found: dict[str, Profile] = {}
+    by_model: dict[str, Profile] = {}
     for folder in folders:
         is_shipped = folder == shipped()  # its files are named GPU_MODEL.yaml: no need to read those of other GPUs
         profiles = within(folder, f"{gpu}_" if is_shipped else "")
-        found |= {profile.model: profile for profile in profiles if profile.gpu == gpu}
-    return found
+        by_model |= {profile.model: profile for profile in profiles if profile.gpu == gpu}
+    return by_model
 
 
 def within(folder: Path | Traversable, prefix: str = "") -> list[Profile]:
@@ -419,27 +421,24 @@ def within(folder: Path | Traversable, prefix: str = "") -> list[Profile]:
         BackendError: a file is not a profile, or two are of one GPU and model.
     """
     try:
-        files = sorted(folder.iterdir(), key=lambda each: each.name)
+        files = sorted(folder.iterdir(), key=lambda file: file.name)
     except OSError as error:
         raise BackendError(f"{folder}: cannot be read ({error.strerror}); name a folder of profiles") from None
-    found: dict[tuple[str, str], tuple[str, Profile]] = {}
+    profiles: dict[tuple[str, str], tuple[str, Profile]] = {}
     for file in files:
-        if (
-            file.name.startswith(".")
-            or not file.name.startswith(prefix)
-            or not file.name.lower().endswith((".yaml", ".yml"))
-        ):
+        name = file.name
+        if name.startswith(".") or not (name.startswith(prefix) and name.lower().endswith((".yaml", ".yml"))):
             continue
         try:
             profile = read(file)
         except BackendError as error:  # perhaps a file that was never meant to be a profile
             raise BackendError(f"{error}, or take it out of backend.folder") from None
         key = profile.gpu, profile.model
-        if key in found:
-            said = f"{found[key][0]} and {file.name} are both profiles of {profile.model} on {profile.gpu}"
+        if key in profiles:
+            said = f"{profiles[key][0]} and {name} are both profiles of {profile.model} on {profile.gpu}"
             raise BackendError(f"{folder}: {said}, expected one; take one out, or correct its gpu or model")
-        found[key] = file.name, profile
-    return [profile for _, profile in found.values()]
+        profiles[key] = name, profile
+    return [profile for _, profile in profiles.values()]
 
 
 def shipped() -> Traversable:

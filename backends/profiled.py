@@ -24,8 +24,9 @@ from mezzotint.backends.base import (
     standalone_cost,
 )
 from mezzotint.backends.lookup import Lookup, exact_total
+from mezzotint.backends.lookup_record import Where
 from mezzotint.backends.patched import Size
-from mezzotint.backends.profile import LoraTiming, Profile, StepShares, find, shipped
+from mezzotint.backends.profile import LoraTiming, Profile, find, shipped
 from mezzotint.backends.scatter import drawn
 from mezzotint.settings.assumption import Assumption
 from mezzotint.settings.ranges import Seconds
@@ -153,33 +154,31 @@ class Profiled:
 
     def _mean_steps(self, works: Sequence[Work], count: int) -> float:
         """Return in how many mean steps the next ``count`` steps of ``works`` are run."""
-        found = [
+        steps = [
             ends[work.done + count] - ends[work.done] if (ends := self.step_ends(work)) else count for work in works
         ]
-        longest = max(found)
+        longest = max(steps)
         # Sums of equal steps from different begins differ in the last bits
         # (test_batch_of_requests_at_one_step_takes_that_step_and_others_are_refused).
-        if longest - min(found) > ROUNDING * longest:
-            what = (
-                f"step_shares: {len(works)} requests are at steps of unequal seconds, and no batch of such was measured"
-            )
-            raise self._lookup.lacks(works[0].model, what, "serve one request at a time, or take step_shares out")
+        if longest - min(steps) > ROUNDING * longest:
+            what = f"{len(works)} requests are at steps of unequal seconds, and no batch of such was measured"
+            remedy = "serve one request at a time, or take step_shares out"
+            raise self._lookup.lacks(works[0].model, f"step_shares: {what}", remedy)
         return longest
 
     def unequal_sizes(self, model: str) -> list[tuple[int, int, int]]:
         profile = self.profiles.get(model)
-        return [] if profile is None else [_size(at) for at in profile.step_shares if len(set(at.shares)) > 1]
+        return [] if profile is None else [at.size for at in profile.step_shares if len(set(at.shares)) > 1]
 
     def step_ends(self, work: Work) -> tuple[float, ...]:
         key = (work.shape, work.steps)
-        ends = self._step_ends.get(key)
-        if ends is None:
-            ends = self._step_ends[key] = self._ends(work)
-        return ends
+        if key not in self._step_ends:
+            self._step_ends[key] = self._ends(work)
+        return self._step_ends[key]
 
     def _ends(self, work: Work) -> tuple[float, ...]:
         size = (work.width, work.height, work.frames)
-        shares = next((at.shares for at in self.profiles[work.model].step_shares if size == _size(at)), None)
+        shares = next((at.shares for at in self.profiles[work.model].step_shares if size == at.size), None)
         if shares is None:
             return ()
         weights = [shares[min(step, len(shares) - 1)] for step in range(work.steps)]
@@ -232,8 +231,8 @@ class Profiled:
             scatter = self.profiles[work.model].scatter
             known = None if scatter is None else (scatter.probabilities, scatter.factors(self.typical_s(work)))
             self._scatters[key] = known
-        found = self._scatters[key]
-        return 1.0 if found is None else float(np.interp(drawn(self.seed, work.row), *found))
+        quantiles = self._scatters[key]
+        return 1.0 if quantiles is None else float(np.interp(drawn(self.seed, work.row), *quantiles))
 
     def seconds(self, operation: str, model: str, width: int, height: int, batch: int = 1, frames: int = 1) -> float:
         return self._lookup.seconds(operation, model, width, height, batch, frames)
@@ -256,8 +255,9 @@ class Profiled:
         table = profile.group_tables.get(gpus)
         if table is None:
             return None
-        standalone_s = self._lookup.at(profile.tables["step"], "step", model, width, height, 1, frames)
-        return standalone_s / self._lookup.at(table, f"step on {gpus} GPUs", model, width, height, 1, frames)
+        where = Where(model, width, height, 1, frames)
+        standalone_s = self._lookup.at(profile.tables["step"], "step", where)
+        return standalone_s / self._lookup.at(table, f"step on {gpus} GPUs", where)
 
     def group_step(self, work: Work, gpus: int, batch: int = 1) -> Cost | None:
         """Return the cost of a step; of a batch that was not measured on a group, from that on one GPU.
@@ -278,8 +278,8 @@ class Profiled:
         # The speedup of the largest batch measured on the group, times the cost of this batch on one GPU
         # (test_batch_on_a_group_is_as_much_faster_as_one_request).
         measured = min(batch, table.max_batch)
-        what, size = f"step on {gpus} GPUs", (work.width, work.height)
-        seconds = self._lookup.at(table, what, work.model, *size, measured, work.frames)
+        where = Where(work.model, work.width, work.height, measured, work.frames)
+        seconds = self._lookup.at(table, f"step on {gpus} GPUs", where)
         if measured < batch:
             many, few = (self._step((work.shape, count), work).seconds for count in (batch, measured))
             seconds *= many / few
@@ -290,23 +290,19 @@ class Profiled:
     def component_s(self, component: str, work: Work, gpus: int) -> float:
         self.require(work.model)
         points = self.profiles[work.model].component
-        where = (component, gpus, work.width, work.height, work.frames)
-        places = {(at.component, at.gpus, at.width, at.height, at.frames): at.seconds for at in reversed(points)}
-        found = places.get(where)
-        if found is None:
-            names = ", ".join(sorted({at.component for at in points})) or "none"
-            size = f"{size_text(work.width, work.height, work.frames)} on {gpus} GPUs"
-            raise self._lookup.lacks(
-                work.model,
-                f"component: nobody measured {component} at {size} (components measured: {names})",
-                "add the figure to a profile in backend.folder, or leave the stage out of the plan",
-            )
-        return found * self.service_factor * self._factor(work)
+        size = (work.width, work.height, work.frames)
+        for point in points:
+            if (point.component, point.gpus, point.size) == (component, gpus, size):
+                return point.seconds * self.service_factor * self._factor(work)
+        names = ", ".join(sorted({point.component for point in points})) or "none"
+        said = f"nobody measured {component} at {size_text(*size)} on {gpus} GPUs (components measured: {names})"
+        remedy = "add the figure to a profile in backend.folder, or leave the stage out of the plan"
+        raise self._lookup.lacks(work.model, f"component: {said}", remedy)
 
     def component_weights(self, component: str, model: str) -> ComponentWeights | None:
         self.require(model)
-        found = self.profiles[model].component_weights.get(component)
-        return None if found is None else ComponentWeights(found.bytes, found.load_s)
+        weights = self.profiles[model].component_weights.get(component)
+        return None if weights is None else ComponentWeights(weights.bytes, weights.load_s)
 
     def load(self, asset: Asset) -> Cost:
         self.require(asset.model)
@@ -353,9 +349,8 @@ class Profiled:
 
     def create_lora(self, lora: Asset, beside: Sequence[Asset]) -> Cost:
         measured = self._lora(lora)
-        return self._lookup.cost(
-            lora.model, (measured.attach_s + measured.fuse_s) * _relative_size(lora, measured.bytes)
-        )
+        once_s = measured.attach_s + measured.fuse_s
+        return self._lookup.cost(lora.model, once_s * _relative_size(lora, measured.bytes))
 
     def lora_spread(self, lora: Asset) -> Sequence[float]:
         return self._lora(lora).spread or ()
@@ -378,20 +373,18 @@ class Profiled:
         """Scale the parts measured at batch 1 as the plain step scales with the batch."""
         self.require(work.model)
         measured = {(p.gpus, p.width, p.height): p for p in self.profiles[work.model].apart}
-        found = measured.get((gpus, work.width, work.height)) if work.frames == 1 else None
-        if found is None:
+        parts = measured.get((gpus, work.width, work.height)) if work.frames == 1 else None
+        if parts is None:
             there = "; ".join(f"{g} GPUs at {w}x{h}" for g, w, h in measured) or "nothing"
             size = f"{gpus} GPUs at {size_text(work.width, work.height, work.frames)} with ControlNets on others"
             what = f"apart: nobody measured a step on {size} (measured: {there})"
-            remedy = (
-                "serve them inline (controlnet_placement=inline), or add the figures to a profile in backend.folder"
-            )
-            raise self._lookup.lacks(work.model, what, remedy)
+            inline = "serve them inline (controlnet_placement=inline)"
+            raise self._lookup.lacks(work.model, what, f"{inline}, or add the figures to a profile in backend.folder")
         scale = self.service_factor
         if batch > 1:
             shape = ("step", work.model, work.width, work.height)
             scale *= self.seconds(*shape, batch) / self.seconds(*shape)
-        return RemoteControlNetCosts(found.encoder_s * scale, found.controlnet_s * scale, found.receive_s * scale)
+        return RemoteControlNetCosts(parts.encoder_s * scale, parts.controlnet_s * scale, parts.receive_s * scale)
 
     def faster(self, model: str, kernels: Sequence[str]) -> float:
         self.require(model)
@@ -412,20 +405,16 @@ class Profiled:
 
     def _absent(self, key: str, asset: Asset, option: str) -> BackendError:
         what = f"{key}: nobody measured what it takes to load {asset.name} for {asset.model} on {self.gpu}"
-        return self._lookup.lacks(
-            asset.model, what, f"serve without add-ons, or measure it (mezzotint calibrate {option})"
-        )
+        remedy = f"serve without add-ons, or measure it (mezzotint calibrate {option})"
+        return self._lookup.lacks(asset.model, what, remedy)
 
     def assumptions(self) -> list[Assumption]:
-        return self._lookup.record.assumptions(self.gpu, self.profiles, self.service_factor, self.unpublished_load_s)
+        record = self._lookup.record
+        return list(record.assumptions(self.gpu, self.profiles, self.service_factor, self.unpublished_load_s))
 
 
 def _first_of_shape(works: Sequence[Work], shape: str) -> Work:
     return next(work for work in works if work.shape == shape)
-
-
-def _size(at: StepShares) -> tuple[int, int, int]:
-    return at.width, at.height, at.frames
 
 
 def _relative_size(asset: Asset, measured: int) -> float:

@@ -34,11 +34,11 @@ class Table:
     def at(self, pixels: int, batch: int) -> float:
         """Interpolate linearly inside the grid; outside it, scale its edge by pixels and by batch."""
         near = self._neighbours(batch)
-        found, sizes = [_along(*self.rows[i], pixels) for i in near], self.batches[near]
-        if len(found) == 2:
-            return float(np.interp(batch, sizes, found))
+        values, sizes = [_along(*self.rows[i], pixels) for i in near], self.batches[near]
+        if len(values) == 2:
+            return float(np.interp(batch, sizes, values))
         # In proportion to the batch, beyond both ends (test_batch_beyond_the_grid_is_extrapolated_and_stated).
-        return found[0] * (batch / int(sizes[0]))
+        return values[0] * (batch / int(sizes[0]))
 
     def grid(self) -> str:
         """Describe the measured grid, for error messages."""

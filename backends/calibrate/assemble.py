@@ -50,8 +50,8 @@ def profile_of(plan: Plan, device: str, versions: dict[str, str], entries: Itera
     done = [(entry.cell, entry.measured) for entry in tried if entry.measured is not None]
 
     def of(*operations: str) -> list[tuple[Cell, CellMeasurement]]:
-        found = [(cell, got) for cell, got in done if cell.operation in operations]
-        return sorted(found, key=lambda at: (at[0].nets, at[0].width * at[0].height, at[0].width, at[0].batch))
+        cells = [(cell, got) for cell, got in done if cell.operation in operations]
+        return sorted(cells, key=lambda at: (at[0].nets, at[0].width * at[0].height, at[0].width, at[0].batch))
 
     if not of("step"):
         why = next((f" ({entry.reason})" for entry in tried if entry.cell.operation == "step" and entry.reason), "")
@@ -60,7 +60,7 @@ def profile_of(plan: Plan, device: str, versions: dict[str, str], entries: Itera
     local = plan.spec.weights == "random" or Path(plan.spec.weights).expanduser().is_dir()
     read = [typical(got)[0] for _, got in of("load") if local]
     powers = [got.power_w for _, got in of("step") if got.power_w]
-    peaks = [(cell, got.peak_bytes) for each in _PEAKS for cell, got in of(each) if got.peak_bytes]
+    peaks = [(cell, got.peak_bytes) for operation in _PEAKS for cell, got in of(operation) if got.peak_bytes]
     return Profile(
         schema=1,
         model=plan.model,
@@ -79,7 +79,7 @@ def profile_of(plan: Plan, device: str, versions: dict[str, str], entries: Itera
         text_encode=_timed(Timing, of("text_encode")),
         vae_encode=_timed(Point, of("vae_encode")),
         vae_decode=_timed(Point, of("vae_decode")),
-        controlnet_step=_timed(ControlPoint, [each for each in of("controlnet_step") if typical(each[1])[0] > 0]),
+        controlnet_step=_timed(ControlPoint, [at for at in of("controlnet_step") if typical(at[1])[0] > 0]),
         apart=[
             RemoteControlNetPoint(
                 gpus=1,
@@ -106,12 +106,12 @@ def profile_of(plan: Plan, device: str, versions: dict[str, str], entries: Itera
     )
 
 
-def _timed(kind: type[T], found: Sequence[tuple[Cell, CellMeasurement]]) -> list[T]:
+def _timed(kind: type[T], cells: Sequence[tuple[Cell, CellMeasurement]]) -> list[T]:
     points = []
-    for cell, got in found:
+    for cell, got in cells:
         seconds, spread_s = typical(got)
-        place = cell.model_dump(include=set(kind.model_fields))
-        points.append(kind.model_validate(place | {"seconds": seconds, "spread_s": spread_s}))
+        keys = cell.model_dump(include=set(kind.model_fields))
+        points.append(kind.model_validate(keys | {"seconds": seconds, "spread_s": spread_s}))
     return points
 
 

@@ -10,29 +10,28 @@ from typing import TypeVar
 import numpy as np
 import torch
 
+from mezzotint.backends.base import BackendError
 from mezzotint.backends.calibrate.journal import CellMeasurement
 from mezzotint.backends.calibrate.machine import Machine
 from mezzotint.backends.calibrate.plan import Cell, Plan
-from mezzotint.backends.diffusers_ import LiveError, LiveModel, build
+from mezzotint.backends.diffusers_ import LiveModel, build
 from mezzotint.backends.diffusers_.addons.controlnet import (
     Control,
     ControlNet,
+    RemoteControlNets,
+    StepParts,
     control,
     inline,
     open_controlnet,
     random_controlnet,
 )
-from mezzotint.backends.diffusers_.addons.lora import InPlace, Loras, read_lora, write_random_lora
-from mezzotint.backends.diffusers_.addons.remote_controlnets import RemoteControlNets, StepParts
-from mezzotint.backends.diffusers_.addons.residuals import ResidualSource
-from mezzotint.backends.diffusers_.conditioning import Conditioning
-from mezzotint.backends.diffusers_.device.memory import free_memory
-from mezzotint.backends.diffusers_.device.stopwatch import Stopwatch
+from mezzotint.backends.diffusers_.addons.lora import Loras, read_lora, write_random_lora
+from mezzotint.backends.diffusers_.device import Stopwatch, free_memory
+from mezzotint.backends.diffusers_.families.base import Conditioning, Predict
 
 PROMPT = "an engraving of a lighthouse above a rough sea at dusk, fine hatching, high contrast"
 ENERGY_WINDOW_S = 1.5
 """Minimum time between two energy readings: the counters of NVIDIA's drivers move every 20 to 100 ms."""
-Steering = ResidualSource | RemoteControlNets | None
 T = TypeVar("T")
 _CPU_OOM = ("DefaultCPUAllocator", "CUBLAS_STATUS_ALLOC_FAILED", "out of memory")
 
@@ -71,7 +70,7 @@ class Bench:
         """Return the model, built now if it was not; ``from_disk`` saves what was drawn and reads it back.
 
         Raises:
-            LiveError: it cannot be built, or does not fit.
+            BackendError: it cannot be built, or does not fit.
         """
         if self.model is None:
             try:
@@ -80,7 +79,7 @@ class Bench:
                 if not ran_out_of_memory(error):
                     raise
                 said = f"{self.plan.model} did not fit on {self.plan.device} ({' '.join(str(error).split())[:200]})"
-                raise LiveError(f"{said}; use a smaller variant, dtype bfloat16 or float16, or scale tiny") from None
+                raise BackendError(f"{said}; use a smaller variant, dtype bfloat16 or float16, or scale tiny") from None
         return self.model
 
     def _measure(self, cell: Cell, model: LiveModel) -> CellMeasurement:
@@ -149,7 +148,7 @@ class Bench:
     def _remote_controlnets(self, cell: Cell, model: LiveModel) -> CellMeasurement:
         """Time the parts of a step, which take turns on the device."""
         prompts = self._conditioning(cell, model)
-        remote = RemoteControlNets(model.family, self._controls(cell, model, prompts))
+        remote = RemoteControlNets(self._controls(cell, model, prompts))
         self._warm(cell, model, prompts, remote)
         parts: list[StepParts] = []
         for _ in range(self.plan.repeats):
@@ -157,10 +156,10 @@ class Bench:
             self._round(cell, model, prompts, remote)
             parts += remote.parts[1:]
         seconds = {
-            "encoder": [each.encoder_s for each in parts],
-            "controlnet": [sum(each.controlnet_s) / cell.nets for each in parts],
-            "receive": [each.receive_s / cell.nets for each in parts],
-            "decoder": [each.decoder_s for each in parts],
+            "encoder": [step.encoder_s for step in parts],
+            "controlnet": [sum(step.controlnet_s) / cell.nets for step in parts],
+            "receive": [step.receive_s / cell.nets for step in parts],
+            "decoder": [step.decoder_s for step in parts],
         }
         return CellMeasurement(seconds=seconds)
 
@@ -202,16 +201,16 @@ class Bench:
         rng = np.random.default_rng(0)
         return [rng.integers(0, 256, (cell.height, cell.width, 3), dtype=np.uint8) for _ in range(cell.batch)]
 
-    def _warm(self, cell: Cell, model: LiveModel, prompts: Conditioning, residuals: Steering = None) -> None:
+    def _warm(self, cell: Cell, model: LiveModel, prompts: Conditioning, predict: Predict | None = None) -> None:
         if self.plan.warmup:
             start = model.noise(cell.width, cell.height, range(cell.batch), self.plan.warmup)
-            model.denoise(prompts, start, self.plan.warmup, residuals=residuals)
+            model.denoise(prompts, start, self.plan.warmup, predict=predict)
 
-    def _round(self, cell: Cell, model: LiveModel, prompts: Conditioning, residuals: Steering = None) -> np.ndarray:
+    def _round(self, cell: Cell, model: LiveModel, prompts: Conditioning, predict: Predict | None = None) -> np.ndarray:
         """Return the seconds of ``steps_timed`` steps; the one before them, which sets up the run, is dropped."""
         steps = self.plan.steps_timed + 1
         start = model.noise(cell.width, cell.height, range(cell.batch), steps)
-        return model.denoise(prompts, start, steps, residuals=residuals).step_s[1:]
+        return model.denoise(prompts, start, steps, predict=predict).step_s[1:]
 
     def _energy_j(self) -> float | None:
         if self.machine.nvml is None or self.plan.energy == "off":
@@ -228,8 +227,7 @@ def _lora_round(model: LiveModel, file: Path) -> dict[str, float]:
         taken["patch"] = loras.patch([weights])
     finally:
         loras.clear()
-    in_place = InPlace(model)
-    return taken | {"merge": in_place.merge([weights]), "restore": in_place.restore()}
+    return taken | {"merge": loras.merge([weights]), "restore": loras.restore()}
 
 
 def _from_disk(plan: Plan) -> LiveModel:
@@ -245,8 +243,8 @@ def _from_disk(plan: Plan) -> LiveModel:
 
 
 def _ensure_disk_space(folder: Path, what: str, nbytes: int) -> None:
-    """Raise LiveError if the disk is too small for weights that are to be read back."""
+    """Raise BackendError if the disk is too small for weights that are to be read back."""
     free = shutil.disk_usage(folder).free
     if nbytes > free:
         said = f"{folder}: {free / 2**30:.1f} GiB are free and the weights of {what} take {nbytes / 2**30:.1f} GiB"
-        raise LiveError(f"{said}; set TMPDIR to a larger disk, or leave --load-from-disk and --controlnets out")
+        raise BackendError(f"{said}; set TMPDIR to a larger disk, or leave --load-from-disk and --controlnets out")

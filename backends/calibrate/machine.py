@@ -11,7 +11,7 @@ from typing import Any
 import pynvml
 import torch
 
-from mezzotint.backends.diffusers_.device.memory import usable_device
+from mezzotint.backends.diffusers_.device import usable_device
 
 PACKAGES = ("torch", "diffusers", "transformers", "peft")
 _MAKERS = {"nvidia", "amd", "tesla", "geforce", "quadro", "instinct", "radeon"}
@@ -67,14 +67,14 @@ class Machine:
 
 
 def machine(device: str | torch.device) -> Machine:
-    """Describe ``device``. Raises LiveError if there is no such device."""
+    """Describe ``device``. Raises BackendError if there is no such device."""
     place = usable_device(device)
     versions = {package: version(package) for package in PACKAGES}
     if place.type != "cuda":
         threads = torch.get_num_threads()
         return Machine(place, f"{_processor()}, {threads} thread{'s' if threads > 1 else ''}", versions, None)
     toolkits = {"cuda": torch.version.cuda, "rocm": torch.version.hip}
-    versions |= {toolkit: found for toolkit, found in toolkits.items() if found is not None}
+    versions |= {toolkit: number for toolkit, number in toolkits.items() if number is not None}
     properties = torch.cuda.get_device_properties(place)
     nvml = open_nvml(str(properties.uuid)) if torch.version.cuda is not None else None
     if nvml is not None and (driver := _reported(pynvml.nvmlSystemGetDriverVersion)) is not None:
@@ -86,7 +86,7 @@ def short_name(device: str) -> str:
     """Return a device's name in profile files: ``h100`` for ``NVIDIA H100 80GB HBM3``, ``cpu`` for any CPU.
 
     Raises:
-        LiveError: there is no such device.
+        BackendError: there is no such device.
     """
     place = usable_device(device)
     return spelled(torch.cuda.get_device_properties(place).name) if place.type == "cuda" else "cpu"

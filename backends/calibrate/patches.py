@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import nnls
 
-from mezzotint.backends.base import Work
 from mezzotint.backends.diffusers_ import LiveModel, stages
 from mezzotint.backends.patched import PatchTiming, Size, counted
 
@@ -18,7 +17,7 @@ PROMPT = "an engraving of a lighthouse above a rough sea at dusk"
 
 @dataclass(frozen=True, slots=True)
 class Batches:
-    """CellMeasurement batches of patches: the sizes in each, and the median seconds of a step."""
+    """Batches of patches: the sizes in each, and the median seconds of a step."""
 
     side: int
     sizes: list[tuple[Size, ...]]
@@ -60,13 +59,9 @@ def measure(
     while len(drawn) < max(batches, len(kinds)):
         count = int(rng.integers(1, max_batch + 1))
         drawn.append(tuple(sorted(kinds[at] for at in rng.integers(len(kinds), size=count))))
-    conditioning = model.encode([PROMPT])
     seconds = []
     for batch in drawn:
-        works = [Work("", width, height, steps + 1) for width, height in batch]
-        for row, work in enumerate(works):
-            noise = model.noise(work.width, work.height, [row], steps + 1)
-            work.state = stages.InFlight(conditioning, noise)
+        works = stages.in_flight(model, batch, steps + 1, PROMPT)
         took = [stages.patched(model, works, side) for _ in range(steps + 1)]
         seconds.append(float(np.median(took[1:])))
     return Batches(side, drawn, np.array(seconds))

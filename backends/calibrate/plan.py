@@ -13,6 +13,11 @@ Shape = tuple[int, int, int]
 """Width and height in pixels, and images per batch."""
 
 
+Operation = Literal[
+    "draw", "load", "text_encode", "step", "vae_decode", "vae_encode", "controlnet_step", "controlnet", "apart", "lora"
+]
+
+
 class Cell(BaseModel):
     """One operation to measure; fields that it does not depend on stay 0 (the size of a text encoding).
 
@@ -22,18 +27,7 @@ class Cell(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    operation: Literal[
-        "draw",
-        "load",
-        "text_encode",
-        "step",
-        "vae_decode",
-        "vae_encode",
-        "controlnet_step",
-        "controlnet",
-        "apart",
-        "lora",
-    ]
+    operation: Operation
     width: int = 0
     height: int = 0
     batch: int = 0
@@ -85,27 +79,26 @@ class Plan:
     def cells(self, has_controlnets: bool, has_halves: bool = False) -> list[Cell]:
         """Return the cells to measure, the most valuable first, so that an interrupted session keeps those."""
         by_work = sorted(set(self.shapes), key=lambda shape: (shape[0] * shape[1] * shape[2], shape))
+        with_nets = [s for s in by_work if self.controlnet_batches is None or s[2] in self.controlnet_batches]
+
+        def at(operation: Operation, shapes: Iterable[Shape], **more: int) -> list[Cell]:
+            return [Cell(operation=operation, width=w, height=h, batch=b, **more) for w, h, b in shapes]
+
         read = self.load_from_disk or self.spec.weights != "random"
-        found = [Cell(operation="load" if read else "draw")]
-        found += [Cell(operation="text_encode", batch=b) for b in sorted({batch for _, _, batch in self.shapes})]
-        for operation in ("step", "vae_decode", "vae_encode"):
-            found += [Cell(operation=operation, width=w, height=h, batch=b) for w, h, b in by_work]
+        cells = [Cell(operation="load" if read else "draw")]
+        cells += [Cell(operation="text_encode", batch=b) for b in sorted({batch for _, _, batch in self.shapes})]
+        cells += at("step", by_work) + at("vae_decode", by_work) + at("vae_encode", by_work)
         if has_controlnets:
             for nets in sorted({n for n in self.controlnets if n}):
-                found += [
-                    Cell(operation="controlnet_step", width=w, height=h, batch=b, nets=nets)
-                    for w, h, b in by_work
-                    if self.controlnet_batches is None or b in self.controlnet_batches
-                ]
+                cells += at("controlnet_step", with_nets, nets=nets)
             apart = self.apart and has_halves
             if any(self.controlnets) or apart:
-                found.append(Cell(operation="controlnet"))
+                cells.append(Cell(operation="controlnet"))
             if apart:
-                sizes = dict.fromkeys((w, h) for w, h, _ in by_work)
-                found += [Cell(operation="apart", width=w, height=h, batch=1, nets=1) for w, h in sizes]
+                cells += at("apart", dict.fromkeys((w, h, 1) for w, h, _ in by_work), nets=1)
         if self.lora_rank is not None:
-            found.append(Cell(operation="lora", rank=self.lora_rank))
-        return found
+            cells.append(Cell(operation="lora", rank=self.lora_rank))
+        return cells
 
 
 def grid(sizes: Iterable[tuple[int, int]], batches: Iterable[int]) -> tuple[Shape, ...]:

@@ -18,9 +18,9 @@ from mezzotint.backends.calibrate.machine import Machine, machine
 from mezzotint.backends.calibrate.page import write_page
 from mezzotint.backends.calibrate.plan import Cell, Plan
 from mezzotint.backends.diffusers_ import LiveModel
-from mezzotint.backends.diffusers_.device.memory import free_memory
+from mezzotint.backends.diffusers_.device import free_memory
+from mezzotint.backends.diffusers_.families import family_of
 from mezzotint.backends.diffusers_.networks.architectures import architecture
-from mezzotint.backends.diffusers_.networks.build import family_of
 from mezzotint.backends.profile import Profile, check_replaced, file_name, shipped, write
 
 
@@ -74,7 +74,7 @@ def complete(
         family.check_size(spec.family, width, height)
     check_replaced(file)
     has_controlnets = bool(architecture(spec.family, spec.variant, spec.scale).controlnets)
-    cells = plan.cells(has_controlnets, family.halves is not None)
+    cells = plan.cells(has_controlnets, family.denoiser == "unet")
     here = machine(plan.device)
     conditions = _conditions(plan, here)
     journal = Journal(folder / f"{file.stem}.journal.jsonl", JournalEntry)

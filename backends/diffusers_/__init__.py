@@ -9,9 +9,8 @@ if _missing := [
 ]:
     raise ImportError(f"the live backend needs {', '.join(_missing)}; {remedy('live')}")
 
-from mezzotint.backends.diffusers_.errors import LiveError
 from mezzotint.backends.diffusers_.model import LiveModel
+from mezzotint.backends.diffusers_.networks.architectures import ModelSpec
 from mezzotint.backends.diffusers_.networks.build import build
-from mezzotint.backends.diffusers_.networks.spec import ModelSpec
 
-__all__ = ["LiveError", "LiveModel", "ModelSpec", "build"]
+__all__ = ["LiveModel", "ModelSpec", "build"]

@@ -3,22 +3,31 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from mezzotint.backends.diffusers_ import autoencoder
-from mezzotint.backends.diffusers_.addons.remote_controlnets import RemoteControlNets
-from mezzotint.backends.diffusers_.addons.residuals import ResidualSource
-from mezzotint.backends.diffusers_.conditioning import Conditioning
-from mezzotint.backends.diffusers_.denoise import DenoiseResult, Place, run_places
-from mezzotint.backends.diffusers_.device.stopwatch import Stopwatch
-from mezzotint.backends.diffusers_.families.base import Family
-from mezzotint.backends.diffusers_.networks.architectures import Architecture
-from mezzotint.backends.diffusers_.networks.spec import ModelSpec
-from mezzotint.backends.diffusers_.solvers import prepared
+from mezzotint.backends.diffusers_.denoise import Place, Running, prepare_solver, run_steps
+from mezzotint.backends.diffusers_.device import Stopwatch, tensor_bytes
+from mezzotint.backends.diffusers_.families.base import Conditioning, Family, Predict, StepInput
+from mezzotint.backends.diffusers_.networks.architectures import Architecture, ModelSpec
 from mezzotint.networks.quiet import quiet
+
+
+class DenoiseResult(NamedTuple):
+    """Result of a run of steps.
+
+    Attributes:
+        latents: (n, c, h, w) after the last step that ran.
+        captured: K -> latents after K steps of the full run.
+        step_s: seconds of each step that ran, in order.
+    """
+
+    latents: torch.Tensor
+    captured: dict[int, torch.Tensor]
+    step_s: np.ndarray
 
 
 @dataclass(slots=True)
@@ -48,8 +57,7 @@ class LiveModel:
     @property
     def nbytes(self) -> int:
         """Bytes of all weights and buffers."""
-        networks = [each for each in self.pipe.components.values() if isinstance(each, torch.nn.Module)]
-        return sum(t.nbytes for each in networks for t in (*each.parameters(), *each.buffers()))
+        return tensor_bytes(*(part for part in self.pipe.components.values() if isinstance(part, torch.nn.Module)))
 
     def encode(self, prompts: Sequence[str]) -> Conditioning:
         """Encode prompts, one row each."""
@@ -62,7 +70,7 @@ class LiveModel:
         return Conditioning(positive, negative, shape.guidance, watch.lap())
 
     def latent_shape(self, width: int, height: int) -> tuple[int, int, int]:
-        """Return the shape (c, h, w) of an image's latent. Raises LiveError for a size that the model cannot make."""
+        """Return the shape (c, h, w) of a latent. Raises BackendError for a size that the model cannot make."""
         self.family.check_size(self.spec.family, width, height)
         factor = self.pipe.vae_scale_factor
         return self.family.latent_channels(self.pipe), height // factor, width // factor
@@ -70,7 +78,7 @@ class LiveModel:
     def noise(self, width: int, height: int, seeds: Sequence[int], steps: int) -> torch.Tensor:
         """Draw the initial latents of a full run, a row per seed; batch and device do not matter."""
         latents = self._gaussian(self.latent_shape(width, height), seeds)
-        return latents * getattr(self._solver(latents, steps, 0), "init_noise_sigma", 1.0)
+        return latents * getattr(self._solver(latents, steps), "init_noise_sigma", 1.0)
 
     def noise_to_step(self, latents: torch.Tensor, step: int, steps: int, seeds: Sequence[int]) -> torch.Tensor:
         """Add noise to clean ``latents`` up to the level after ``step`` of ``steps``.
@@ -95,7 +103,7 @@ class LiveModel:
         first_step: int = 0,
         last_step: int | None = None,
         capture: Iterable[int] = (),
-        residuals: ResidualSource | RemoteControlNets | None = None,
+        predict: Predict | None = None,
         on_step: Callable[[int, torch.Tensor], None] | None = None,
     ) -> DenoiseResult:
         """Run steps ``first_step`` to ``last_step`` (excluded) of a schedule of ``steps``.
@@ -110,28 +118,31 @@ class LiveModel:
             first_step: steps already done, K; the run is T - K steps long.
             last_step: step to stop before; None runs to the end.
             capture: every K in ``first_step``..``last_step`` after which the latents are kept.
-            residuals: the residuals of inline ControlNets at each step, or remote ControlNets.
+            predict: a step of the denoiser with ControlNets; None for a plain one.
             on_step: called after each step with (steps done so far, latents), outside the timed part. A LoRA
                 patched there takes effect from the next step on.
 
         Raises:
-            LiveError: steps out of order.
+            BackendError: steps out of order.
         """
         stop = steps if last_step is None else last_step
         wanted = set(capture)
-        captured: dict[int, torch.Tensor] = {}
-        if first_step in wanted:
-            captured[first_step] = latents.to(device=self.device, dtype=self.family.latent_dtype(self.pipe)).clone()
+        run = Running(self.family, self.pipe, conditioning, latents, [Place(steps, first_step, latents.shape[0])])
+        captured = {first_step: run.state.clone()} if first_step in wanted else {}
 
-        def after(ran: int, state: torch.Tensor) -> None:
+        def after_step(ran: int) -> None:
             if first_step + ran in wanted:
-                captured[first_step + ran] = state.clone()
+                captured[first_step + ran] = run.state.clone()
             if on_step is not None:
-                on_step(first_step + ran, state)
+                on_step(first_step + ran, run.state)
 
-        places = [Place(steps, first_step, latents.shape[0])]
-        state, seconds = run_places(self, conditioning, latents, places, stop - first_step, residuals, after)
-        return DenoiseResult(state, captured, seconds)
+        seconds = run_steps([run], stop - first_step, self.predict_each(predict), after_step)
+        return DenoiseResult(run.state, captured, seconds)
+
+    def predict_each(self, predict: Predict | None) -> Callable[[Sequence[StepInput]], list[torch.Tensor]]:
+        """Return ``predict``, or else a plain step of the denoiser, for the steps of several sizes in turn."""
+        family, pipe = self.family, self.pipe
+        return lambda steps: [predict(pipe, step) if predict else family.predict(pipe, step, None) for step in steps]
 
     def decode(self, latents: torch.Tensor) -> tuple[np.ndarray, float]:
         """Decode final latents; return images, uint8 (n, height, width, 3), and the seconds until the host has them."""
@@ -175,6 +186,5 @@ class LiveModel:
         rows = [torch.randn(shape, generator=torch.Generator().manual_seed(seed)) for seed in seeds]
         return torch.stack(rows).to(device=self.device, dtype=self.family.latent_dtype(self.pipe))
 
-    def _solver(self, latents: torch.Tensor, steps: int, begin: int) -> Any:
-        tokens = self.family.tokens(self.pipe, latents)
-        return prepared(self.pipe.scheduler, steps, begin, tokens, self.family.sigmas(steps), self.device)
+    def _solver(self, latents: torch.Tensor, steps: int, done: int = 0) -> Any:
+        return prepare_solver(self.family, self.pipe, latents, steps, done)

@@ -14,6 +14,7 @@ from transformers.utils import logging as transformers_log
 from mezzotint.backends.base import (
     Asset,
     Backend,
+    BackendError,
     Cost,
     Provenance,
     RemoteControlNetCosts,
@@ -24,13 +25,12 @@ from mezzotint.backends.base import (
     size_text,
 )
 from mezzotint.backends.diffusers_ import stages
+from mezzotint.backends.diffusers_.addons.controlnet import StepParts
 from mezzotint.backends.diffusers_.addons.library import AddOns
-from mezzotint.backends.diffusers_.addons.remote_controlnets import StepParts
-from mezzotint.backends.diffusers_.device.memory import free_memory, usable_device
-from mezzotint.backends.diffusers_.errors import LiveError
+from mezzotint.backends.diffusers_.device import free_memory, usable_device
 from mezzotint.backends.diffusers_.model import LiveModel
+from mezzotint.backends.diffusers_.networks.architectures import ModelSpec
 from mezzotint.backends.diffusers_.networks.build import build
-from mezzotint.backends.diffusers_.networks.spec import ModelSpec
 from mezzotint.backends.diffusers_.stages import grouped
 from mezzotint.backends.patched import Size
 from mezzotint.backends.quality import Metric
@@ -62,7 +62,7 @@ class Live(Backend):
         threads: torch's threads on a CPU; more than one is slower beside any other busy process.
 
     Raises:
-        LiveError: there is no such device, or a folder cannot be made.
+        BackendError: there is no such device, or a folder cannot be made.
     """
 
     models: dict[str, Annotated[dict[str, Any], ModelSpec]]
@@ -97,9 +97,9 @@ class Live(Backend):
         if self._place.type == "cpu":
             torch.set_num_threads(self.threads)
         if (self.quality is None) != (self.reference is None):
-            raise LiveError("backend.quality and backend.reference belong together; set both or neither")
+            raise BackendError("backend.quality and backend.reference belong together; set both or neither")
         if self.quality is not None and self.quality.name == "psnr":
-            raise LiveError("backend.quality: PSNR is in decibels and no factor; use Ssim, MsSsim or ClipScore")
+            raise BackendError("backend.quality: PSNR is in decibels and no factor; use Ssim, MsSsim or ClipScore")
         if self.quality is not None:
             self.quality_basis = f"{self.quality.name} against the full run of {self.reference}, same seed"
         for folder in (self.store, self.images):
@@ -107,7 +107,7 @@ class Live(Backend):
                 if folder is not None:
                     Path(folder).mkdir(parents=True, exist_ok=True)
             except OSError as error:
-                raise LiveError(f"{folder}: cannot be made a folder ({error.strerror}); name another") from None
+                raise BackendError(f"{folder}: cannot be made a folder ({error.strerror}); name another") from None
 
     @property
     def place(self) -> str:
@@ -122,11 +122,11 @@ class Live(Backend):
         self.model(model)
 
     def begin(self, works: Sequence[Work]) -> Cost:
-        """Encode one batch of prompts per model, and one of artifacts per size. Raises LiveError for a video."""
+        """Encode one batch of prompts per model, and one of artifacts per size. Raises BackendError for a video."""
         for work in works:
             if work.frames > 1:
                 size = size_text(work.width, work.height, work.frames)
-                raise LiveError(
+                raise BackendError(
                     f"row {work.row} asks {work.model} for a video, {size}, and live pipelines make images; take a "
                     "trace without frames, or add backend=profiled"
                 )
@@ -156,7 +156,7 @@ class Live(Backend):
         """
         names = sorted({work.model for work in works})
         if len(names) > 1:
-            raise LiveError(f"patches of {', '.join(names)}: a batch has one model; give each workers of its own")
+            raise BackendError(f"patches of {', '.join(names)}: a batch has one model; give each workers of its own")
         with self._failing_alone(works):
             model = self.model(names[0])
             self._warm_up_patched(names[0], works, side)
@@ -190,7 +190,7 @@ class Live(Backend):
         return Cost(self.add_ons(lora.model).read_lora(lora.name))
 
     def create_lora(self, lora: Asset, beside: Sequence[Asset]) -> Cost:
-        return Cost(self.add_ons(lora.model).create_lora(lora.name, [each.name for each in beside]))
+        return Cost(self.add_ons(lora.model).create_lora(lora.name, [other.name for other in beside]))
 
     def lora_spread(self, lora: Asset) -> Sequence[float]:
         return ()  # every LoRA is timed
@@ -202,16 +202,16 @@ class Live(Backend):
         return Cost(self.add_ons(loras[0].model).restore([lora.name for lora in loras]))
 
     def remote_controlnet_costs(self, work: Work, batch: int, gpus: int) -> RemoteControlNetCosts:
-        """Raises LiveError for several GPUs, and for a work that ran no step yet."""
+        """Raises BackendError for several GPUs, and for a work that ran no step yet."""
         if gpus > 1:
-            raise LiveError(f"one device steps the denoiser here, and {gpus} GPUs are asked for; add denoisers=1")
+            raise BackendError(f"one device steps the denoiser here, and {gpus} GPUs are asked for; add denoisers=1")
         if work.row not in self._parts:
-            raise LiveError(f"row {work.row}: asked what a step takes that was not made; choose another discipline")
+            raise BackendError(f"row {work.row}: asked what a step takes that was not made; choose another discipline")
         return self._parts[work.row]
 
     def faster(self, model: str, kernels: Sequence[str]) -> float:
-        """Raises LiveError: kernels are torch's own."""
-        raise LiveError(f"kernels: {', '.join(kernels)} are not made live, {model} runs torch's own; add ~kernels")
+        """Raises BackendError: kernels are torch's own."""
+        raise BackendError(f"kernels: {', '.join(kernels)} are not made live, {model} runs torch's own; add ~kernels")
 
     def bytes(self, asset: Asset) -> int | None:
         if asset.kind == "controlnet":
@@ -313,12 +313,7 @@ class Live(Backend):
             return
         self._warm_patched.add((name, sizes, side))
         model = self.model(name)
-        tried = [Work(name, width, height, WARM_UP_STEPS) for width, height in sizes]
-        conditioning = model.encode([""])
-        for work in tried:
-            noise = model.noise(work.width, work.height, [0], WARM_UP_STEPS)
-            work.state = stages.InFlight(conditioning, noise)
-        stages.patched(model, tried, side)
+        stages.patched(model, stages.in_flight(model, sizes, WARM_UP_STEPS), side)
 
     def add_ons(self, model: str) -> AddOns:
         """Return the add-ons of ``model``."""
@@ -329,25 +324,25 @@ class Live(Backend):
     def _spec(self, name: str) -> ModelSpec:
         if name not in self.models:
             known = ", ".join(sorted(self.models))
-            raise LiveError(f"backend.models: no live model is called {name}; it knows {known}")
+            raise BackendError(f"backend.models: no live model is called {name}; it knows {known}")
         arguments = dict(self.models[name])
         if self.dtype is not None:
             arguments.setdefault("dtype", self.dtype)
         try:
             spec = ModelSpec(**arguments)
         except TypeError as error:
-            raise LiveError(f"backend.models.{name}: {error}; it takes the settings of ModelSpec") from None
+            raise BackendError(f"backend.models.{name}: {error}; it takes the settings of ModelSpec") from None
         spec.torch_dtype  # noqa: B018 - refuses an unknown dtype now
         return spec
 
     def model(self, name: str) -> LiveModel:
-        """Return the model called ``name``, built if needed. Raises LiveError if it cannot be built."""
+        """Return the model called ``name``, built if needed. Raises BackendError if it cannot be built."""
         if name in self._built:
             return self._built[name]
         spec = self._stored(name, self._spec(name))
         try:
             built = build(spec, self._place)
-        except LiveError:
+        except BackendError:
             if not self._built:
                 raise
             # On the cluster each model has its own GPU; on one device they take turns.
@@ -363,7 +358,7 @@ class Live(Backend):
     def _stored(self, name: str, spec: ModelSpec) -> ModelSpec:
         if self.store is None or spec.weights != "random":
             return spec
-        folder = inside(Path(self.store), name, LiveError)
+        folder = inside(Path(self.store), name, BackendError)
         if not (folder / "model_index.json").is_file():
             build(spec, self._place).save(folder)
             free_memory(self._place)

@@ -2,19 +2,19 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import torch
 
 from mezzotint.backends.base import BackendError, RequestInputs, Work
+from mezzotint.backends.diffusers_.addons.controlnet import RemoteControlNets, StepParts, inline
 from mezzotint.backends.diffusers_.addons.library import AddOns
-from mezzotint.backends.diffusers_.addons.remote_controlnets import RemoteControlNets, StepParts
-from mezzotint.backends.diffusers_.addons.residuals import ResidualSource
-from mezzotint.backends.diffusers_.conditioning import Conditioning, joined
-from mezzotint.backends.diffusers_.denoise import Place, Running, run_places, run_sizes
-from mezzotint.backends.diffusers_.device.stopwatch import Stopwatch
+from mezzotint.backends.diffusers_.denoise import Place, Running, run_steps
+from mezzotint.backends.diffusers_.device import Stopwatch
+from mezzotint.backends.diffusers_.families.base import Conditioning, Predict, StepInput, join
 from mezzotint.backends.diffusers_.model import LiveModel
+from mezzotint.backends.patched import Size
 
 Key = TypeVar("Key")
 
@@ -36,6 +36,15 @@ class InFlight:
     hints: dict[str, torch.Tensor] = field(default_factory=dict)
     kept: dict[int, torch.Tensor] = field(default_factory=dict)
     parts: StepParts | None = None
+
+
+def in_flight(model: LiveModel, sizes: Iterable[Size], steps: int, prompt: str = "") -> list[Work]:
+    """Return a work of each size, of no trace, before its first step; the seed of its noise is its index."""
+    conditioning = model.encode([prompt])
+    works = [Work("", width, height, steps) for width, height in sizes]
+    for seed, work in enumerate(works):
+        work.state = InFlight(conditioning, model.noise(work.width, work.height, [seed], steps))
+    return works
 
 
 def grouped(works: Iterable[Work], key: Callable[[Work], Key]) -> dict[Key, list[Work]]:
@@ -108,30 +117,22 @@ def end(model: LiveModel, works: Sequence[Work]) -> tuple[list[np.ndarray], floa
 
 
 def _together(model: LiveModel, add_ons: AddOns, works: Sequence[Work], count: int) -> float:
-    works, places = _placed(works)
-    states: list[InFlight] = [work.state for work in works]
-
-    def keep(ran: int, latents: torch.Tensor) -> None:
-        for work, own in zip(works, latents.split(1), strict=True):
-            _keep(work, work.done + ran, own)
-
+    inline_nets, remote_nets = works[0].controlnets, works[0].remote_controlnets
     add_ons.patch(works[0].loras)
-    conditioning = states[0].conditioning if len(works) == 1 else joined([state.conditioning for state in states])
-    hints, first, guided = [state.hints for state in states], works[0], conditioning.guided
-    residuals: ResidualSource | RemoteControlNets | None
-    if first.remote_controlnets:
-        residuals = add_ons.remote_controlnets(first.remote_controlnets, hints, guided)
-    else:
-        residuals = add_ons.residuals(first.controlnets, hints, guided)
-    latents, step_s = run_places(model, conditioning, _stacked(works), places, count, residuals, keep)
-    seconds = float(step_s.sum())
-    if isinstance(residuals, RemoteControlNets):
-        seconds -= sum(parts.elsewhere_s for parts in residuals.parts)
-        for state in states:
-            state.parts = residuals.parts[-1]
-    for work, own in zip(works, latents.split(1), strict=True):
-        work.state.latents = own
-        work.done += count
+    batch = _gather(model, works)
+    hints = [work.state.hints for work in batch.works]
+    controls = add_ons.controls(remote_nets or inline_nets, hints, batch.run.guided)
+    predict: Predict | None = None
+    if remote_nets:
+        predict, add_ons.stepped_remote = RemoteControlNets(controls), True
+    elif inline_nets:
+        predict = inline(controls)
+        add_ons.in_line.add(len(inline_nets))
+    seconds = _advance([batch], count, model.predict_each(predict))
+    if isinstance(predict, RemoteControlNets):
+        seconds -= sum(parts.elsewhere_s for parts in predict.parts)
+        for work in works:
+            work.state.parts = predict.parts[-1]
     return seconds
 
 
@@ -141,28 +142,44 @@ def patched(model: LiveModel, works: Sequence[Work], side: int) -> float:
     Raises:
         BackendError: the family has no such pass, works have add-ons, or the side does not fit.
     """
-    family, unit = model.family, model.pipe.vae_scale_factor
-    if family.predict_patched is None or any(
-        work.controlnets or work.loras or work.remote_controlnets for work in works
-    ):
+    predict, unit = model.family.predict_patched, model.pipe.vae_scale_factor
+    if predict is None or any(work.controlnets or work.loras or work.remote_controlnets for work in works):
         said = f"{model.spec.family} cannot step images of several sizes in one pass here, or add-ons are asked for"
         remedy = "sd15 and sdxl can, with addons=ignore; else choose executor=continuous-batching"
         raise BackendError(f"patches: {said}; {remedy}")
     if side % unit:
         raise BackendError(f"patches of {side} px: expected a multiple of {unit}, pixels to a latent; set another side")
-    sizes = [_placed(those) for those in grouped(works, lambda work: (work.height, work.width)).values()]
-    runs = [
-        Running(model, joined([work.state.conditioning for work in rows]), _stacked(rows), places)
-        for rows, places in sizes
-    ]
-    predict = family.predict_patched
-    step_s = run_sizes(runs, 1, lambda steps: predict(model.pipe, steps, side // unit))
-    for (rows, _), run in zip(sizes, runs, strict=True):
-        for work, own in zip(rows, run.state.split(1), strict=True):
-            work.state.latents = own
-            work.done += 1
-            _keep(work, work.done, own)
-    return float(step_s.sum())
+    batches = [_gather(model, those) for those in grouped(works, lambda work: (work.height, work.width)).values()]
+    return _advance(batches, 1, lambda steps: predict(model.pipe, steps, side // unit))
+
+
+class _Batch(NamedTuple):
+    works: list[Work]
+    run: Running
+
+
+def _gather(model: LiveModel, works: Sequence[Work]) -> _Batch:
+    """Return a batch of ``works``, of one size, sorted by their step."""
+    at = grouped(works, lambda work: (work.steps, work.done))
+    places = [Place(steps, done, len(those)) for (steps, done), those in at.items()]
+    rows = [work for those in at.values() for work in those]
+    conditioning = join([work.state.conditioning for work in rows])
+    return _Batch(rows, Running(model.family, model.pipe, conditioning, _stacked(rows), places))
+
+
+def _advance(
+    batches: Sequence[_Batch], count: int, predict: Callable[[Sequence[StepInput]], Sequence[torch.Tensor]]
+) -> float:
+    """Run ``count`` steps of all batches together; return the seconds."""
+
+    def after_step(_: int) -> None:
+        for batch in batches:
+            for work, latents in zip(batch.works, batch.run.state.split(1), strict=True):
+                work.state.latents = latents
+                work.done += 1
+                _keep(work, work.done, latents)
+
+    return float(run_steps([batch.run for batch in batches], count, predict, after_step).sum())
 
 
 def _keep(work: Work, done: int, latents: torch.Tensor) -> None:
@@ -171,13 +188,5 @@ def _keep(work: Work, done: int, latents: torch.Tensor) -> None:
         work.state.kept[done] = latents.cpu().clone()
 
 
-def _placed(works: Sequence[Work]) -> tuple[list[Work], list[Place]]:
-    """Return the works sorted by place, and the places."""
-    at = grouped(works, lambda work: (work.steps, work.done))
-    places = [Place(steps, done, len(those)) for (steps, done), those in at.items()]
-    return [work for those in at.values() for work in those], places
-
-
 def _stacked(works: Sequence[Work]) -> torch.Tensor:
-    latents = [work.state.latents for work in works]
-    return latents[0] if len(latents) == 1 else torch.cat(latents)
+    return torch.cat([work.state.latents for work in works])

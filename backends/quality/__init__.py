@@ -4,7 +4,7 @@ Needs the ``live`` extra. SSIM, MS-SSIM and PSNR need no weights; CLIPScore and 
 """
 
 from mezzotint.backends.quality.clip import ClipScore, ClipWeights, PickScore
-from mezzotint.backends.quality.metric import Images, Metric, QualityError
+from mezzotint.backends.quality.metric import Images, Metric
 from mezzotint.backends.quality.reference import MsSsim, Psnr, Ssim
 
-__all__ = ["ClipScore", "ClipWeights", "Images", "Metric", "MsSsim", "PickScore", "Psnr", "QualityError", "Ssim"]
+__all__ = ["ClipScore", "ClipWeights", "Images", "Metric", "MsSsim", "PickScore", "Psnr", "Ssim"]

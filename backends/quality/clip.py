@@ -7,7 +7,8 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
-from mezzotint.backends.quality.metric import Floats, Images, Prompts, QualityError, checked
+from mezzotint.backends.base import BackendError
+from mezzotint.backends.quality.metric import Floats, Images, Prompts, check_images
 from mezzotint.networks.clip import VIT_L14, ClipModel
 
 PICKSCORE = "yuvalkirstain/PickScore_v1"
@@ -24,7 +25,7 @@ class ClipWeights:
         weights, tokenizer, device, allow_hub: see mezzotint.networks.clip.ClipModel.
 
     Raises (at first use):
-        QualityError: the weights or the tokenizer are not there, are damaged, or are not a CLIP model.
+        BackendError: the weights or the tokenizer are not there, are damaged, or are not a CLIP model.
     """
 
     weights: Annotated[str, Path] = VIT_L14
@@ -34,11 +35,11 @@ class ClipWeights:
     model: ClipModel = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        self.model = ClipModel(self.weights, QualityError, self.tokenizer, self.allow_hub, self.device)
+        self.model = ClipModel(self.weights, BackendError, self.tokenizer, self.allow_hub, self.device)
 
     def image_vectors(self, images: Images) -> Floats:
         """Embed images, (n, h, w, 3), as (n, d) rows of length 1."""
-        checked(images)
+        check_images(images)
         channels = {"input_data_format": "channels_last"}
         return _units(images, lambda block: self.model.image_vectors(block, **channels))
 
@@ -50,11 +51,11 @@ class ClipWeights:
         """Return the cosine of each image and its prompt, (n,) in -1..1: MoDM's text-to-image similarity (3.2).
 
         Raises:
-            QualityError: not one prompt per image.
+            BackendError: not one prompt per image.
         """
         if prompts is None or len(prompts) != len(images):
             said = f"{len(images)} images and {'no' if prompts is None else len(prompts)} prompts"
-            raise QualityError(f"{said}; give one prompt per image as prompts=")
+            raise BackendError(f"{said}; give one prompt per image as prompts=")
         return np.asarray((self.image_vectors(images) * self.text_vectors(prompts)).sum(axis=1), np.float64)
 
 

@@ -15,10 +15,6 @@ Floats = NDArray[np.float64]
 Prompts = Sequence[str] | None
 
 
-class QualityError(BackendError):
-    """A metric cannot be computed; the message names the images or weights, and the remedy."""
-
-
 @runtime_checkable
 class Metric(Protocol):
     """Scores each image; higher is better.
@@ -42,13 +38,13 @@ class Metric(Protocol):
             prompts: n texts; needed by the others.
 
         Raises:
-            QualityError: references or prompts are missing, or do not fit the images.
+            BackendError: references or prompts are missing, or do not fit the images.
         """
 
 
-def checked(images: Images, what: str = "images") -> Images:
-    """Return ``images``. Raises QualityError if they are not a batch of RGB images."""
+def check_images(images: Images, what: str = "images") -> Images:
+    """Return ``images``. Raises BackendError if they are not a batch of RGB images."""
     if images.dtype != np.uint8 or images.ndim != 4 or images.shape[-1] != 3 or not images.size:
         found = f"{images.dtype} of shape {images.shape}, expected uint8 (n, height, width, 3) with n of 1 or more"
-        raise QualityError(f"{what}: found {found}; hand over RGB images as decode gives them")
+        raise BackendError(f"{what}: found {found}; hand over RGB images as decode gives them")
     return images

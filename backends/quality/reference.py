@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from mezzotint.backends.quality.metric import Floats, Images, Prompts, QualityError, checked
+from mezzotint.backends.base import BackendError
+from mezzotint.backends.quality.metric import Floats, Images, Prompts, check_images
 
 PSNR_CAP_DB = 100.0
 """Upper bound of PSNR and score of identical images: one level of difference in one of 154,000 values."""
@@ -91,19 +92,17 @@ class Psnr:
 
 
 def _fitting(images: Images, references: Images | None, name: str, min_side: int, why: str) -> Images:
-    """Return ``references``. Raises QualityError if there are none, or they do not match ``images``."""
+    """Return ``references``. Raises BackendError if there are none, or they do not match ``images``."""
     if references is None:
-        raise QualityError(f"{name} compares with reference images and none were given; hand over references=")
-    checked(images)
-    checked(references, "references")
+        raise BackendError(f"{name} compares with reference images and none were given; hand over references=")
+    check_images(images)
+    check_images(references, "references")
     if images.shape != references.shape:
         said = f"images of shape {images.shape} against references of {references.shape}"
-        raise QualityError(f"{said}; make both at one size")
+        raise BackendError(f"{said}; make both at one size")
     height, width = images.shape[1:3]
     if min(height, width) < min_side:
-        raise QualityError(
-            f"images of {width}x{height} pixels are too small; the smallest side is {min_side} for {why}"
-        )
+        raise BackendError(f"images of {width}x{height} pixels: too small, the smallest side is {min_side} for {why}")
     return references
 
 

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from mezzotint.backends.base import Asset, BackendError, Work, standalone_cost
@@ -10,12 +9,7 @@ from mezzotint.backends.profile import Profile, read, shipped, within
 from mezzotint.backends.profiled import Profiled
 from mezzotint.sim.cli import main
 from mezzotint.sim.core.errors import ConfigError
-from mezzotint.sim.core.model import Model
-from mezzotint.sim.core.request import Request
-from mezzotint.sim.execution.sequential import Sequential
-from mezzotint.sim.protocols import Run, Scheduler, Worker
 from mezzotint.sim.run.config.build import build
-from tests.sim.lab import engine
 
 SHIPPED = within(shipped())
 MODEL = Asset("model", "z-image-turbo", "z-image-turbo")
@@ -37,11 +31,7 @@ def test_every_shipped_profile_states_its_basis_and_error_source(profile: Profil
     assert len(profile.source) > 20
     if profile.service_error is not None:
         assert "service_error: " in (profile.validation or "")
-
-
-def test_assumed_profile_says_so_in_its_source_and_basis() -> None:
-    for profile in SHIPPED:
-        assert (profile.basis in ("assumed", "scaled")) == ("assumed" in profile.source), profile.gpu
+    assert (profile.basis in ("assumed", "scaled")) == ("assumed" in profile.source)
 
 
 def test_shipped_profile_files_are_named_by_gpu_and_model() -> None:
@@ -80,34 +70,11 @@ def test_invalid_service_factor_is_refused(factor: float) -> None:
         build(node, "backend")
 
 
-class OneGroup(Scheduler):
-    """Every request runs on one group of all GPUs."""
-
-    def bind(self, run: Run) -> None:
-        self.run = run
-
-    def offer(self, request: Request, now_s: float) -> Worker | None:
-        return self.run.cluster.form_group(list(self.run.cluster.idle()), "large", now_s)
-
-    def next(self, worker: Worker, now_s: float) -> Request | None:
-        return None
-
-    def moved(self, worker: Worker, now_s: float) -> None:
-        pass
-
-    def __len__(self) -> int:
-        return 0
-
-
 @pytest.mark.parametrize(("gpus", "seconds"), [(2, 2.68), (4, 1.63)])
 def test_group_takes_the_measured_time_of_its_size(gpus: int, seconds: float) -> None:
-    model = Model("flux-dev-xdit", 28, 1024, 1024)
-    run = engine(
-        [0.0], [4.3], gpus, backend=Profiled("h100"), models={"large": model}, scheduler=OneGroup(),
-        executor=Sequential(), shapes=tuple(np.array([value], np.int32) for value in (1024, 1024, 28)),
-    )  # fmt: skip
-    run.run()
-    assert run.record.request_columns["finish_s"][0] == pytest.approx(seconds, rel=1e-4)
+    step = Profiled("h100").group_step(Work("flux-dev-xdit", 1024, 1024, 28), gpus)
+    assert step is not None
+    assert 28 * step.seconds == pytest.approx(seconds, rel=1e-4)
 
 
 def test_profile_of_a_vae_alone_serves_nothing() -> None:

@@ -10,18 +10,15 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import torch
 
+from mezzotint.backends.base import BackendError
 from mezzotint.backends.diffusers_.addons.controlnet import (
     Control,
     ControlNet,
     control,
-    inline,
     open_controlnet,
     random_controlnet,
 )
-from mezzotint.backends.diffusers_.addons.lora import InPlace, Loras, LoraWeights, read_lora, write_random_lora
-from mezzotint.backends.diffusers_.addons.remote_controlnets import RemoteControlNets
-from mezzotint.backends.diffusers_.addons.residuals import ResidualSource
-from mezzotint.backends.diffusers_.errors import LiveError
+from mezzotint.backends.diffusers_.addons.lora import Loras, LoraWeights, read_lora, write_random_lora
 from mezzotint.backends.diffusers_.model import LiveModel
 
 LORA_RANK = 64
@@ -54,10 +51,9 @@ class AddOns:
     _nets: dict[str, ControlNet] = field(init=False, default_factory=dict)
     _read: dict[str, LoraWeights] = field(init=False, default_factory=dict)
     _loras: Loras = field(init=False)
-    _in_place: InPlace = field(init=False)
 
     def __post_init__(self) -> None:
-        self._loras, self._in_place = Loras(self.model), InPlace(self.model)
+        self._loras = Loras(self.model)
 
     def load_controlnet(self, name: str) -> float:
         """Load ControlNet ``name``, again if it is there; return the seconds."""
@@ -65,11 +61,11 @@ class AddOns:
         return self.controlnet(name).load_s
 
     def controlnet(self, name: str) -> ControlNet:
-        """Return ControlNet ``name``, loaded if needed. Raises LiveError if it cannot be loaded."""
+        """Return ControlNet ``name``, loaded if needed. Raises BackendError if it cannot be loaded."""
         if name not in self._nets:
             try:
                 self._nets[name] = self._loaded(name)
-            except LiveError:
+            except BackendError:
                 if not self._nets:
                     raise
                 self._nets.clear()  # on the cluster they have other GPUs; on one device they take turns
@@ -81,25 +77,10 @@ class AddOns:
         picture = np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
         return control(self.model, self.controlnet(name), [picture], width, height, guided=False).hint
 
-    def residuals(
-        self, names: Sequence[str], hints: Sequence[Mapping[str, torch.Tensor]], guided: bool
-    ) -> ResidualSource | None:
-        """Return inline ControlNets for a batch with ``hints`` by row; None without any."""
-        if not names:
-            return None
-        self.in_line.add(len(names))
-        return inline(self._controls(names, hints, guided))
-
-    def remote_controlnets(
-        self, names: Sequence[str], hints: Sequence[Mapping[str, torch.Tensor]], guided: bool
-    ) -> RemoteControlNets:
-        """Return remote ControlNets for a batch with ``hints`` by row. Raises LiveError without halves."""
-        self.stepped_remote = True
-        return RemoteControlNets(self.model.family, self._controls(names, hints, guided))
-
-    def _controls(
+    def controls(
         self, names: Sequence[str], hints: Sequence[Mapping[str, torch.Tensor]], guided: bool
     ) -> list[Control]:
+        """Return the ControlNets ``names`` for a batch with ``hints`` by row."""
         rows = {name: [row[name] for row in hints] for name in names}
         return [
             Control(self.controlnet(name), torch.cat([*rows[name], *rows[name]] if guided else rows[name]))
@@ -109,7 +90,7 @@ class AddOns:
     def load_lora(self, name: str) -> float:
         """Read LoRA ``name`` and patch it into the model instead of the present ones; return the seconds of both."""
         seconds = self.read_lora(name)
-        self._clear()
+        self._loras.clear()
         return seconds + self._loras.patch([self._read[name]])
 
     def read_lora(self, name: str) -> float:
@@ -119,10 +100,10 @@ class AddOns:
 
     def create_lora(self, name: str, beside: Sequence[str]) -> float:
         """Attach LoRA ``name`` to layers with exactly those of ``beside``, and fuse all; return the seconds of both."""
-        if self._in_place.merged or self._loras.attached != [_stem(each) for each in beside]:
-            self._clear()
-            for each in beside:
-                self._loras.attach(self._weights(each))
+        if self._loras.merged or self._loras.attached != [_stem(lora) for lora in beside]:
+            self._loras.clear()
+            for lora in beside:
+                self._loras.attach(self._weights(lora))
         if self._loras.fused:
             self._loras.unfuse()
         return self._loras.attach(self._weights(name)) + self._loras.fuse()
@@ -130,14 +111,14 @@ class AddOns:
     def merge(self, names: Sequence[str]) -> float:
         """Merge exactly the LoRAs ``names`` into the weights in place; return the seconds of that alone."""
         weights = [self._weights(name) for name in dict.fromkeys(names)]
-        self._clear()
-        return self._in_place.merge(weights)
+        self._loras.clear()
+        return self._loras.merge(weights)
 
     def restore(self, names: Sequence[str]) -> float:
         """Take the merged LoRAs ``names`` out of the weights; return the seconds."""
-        if sorted(self._in_place.merged) != sorted({_stem(name) for name in names}):
+        if sorted(self._loras.merged) != sorted({_stem(name) for name in names}):
             self.merge(names)  # another simulated worker had them merged
-        return self._in_place.restore()
+        return self._loras.restore()
 
     def lora_bytes(self, name: str) -> int:
         return self._lora_file(name).stat().st_size
@@ -145,13 +126,8 @@ class AddOns:
     def patch(self, names: Sequence[str]) -> None:
         """Merge exactly the LoRAs ``names`` into the model's weights if they are not there."""
         wanted = sorted({_stem(name) for name in names})
-        if sorted([*self._loras.fused, *self._in_place.merged]) != wanted:
+        if sorted([*self._loras.fused, *self._loras.merged]) != wanted:
             self.merge(names)
-
-    def _clear(self) -> None:
-        if self._in_place.merged:
-            self._in_place.restore()
-        self._loras.clear()
 
     def _weights(self, name: str) -> LoraWeights:
         if name not in self._read:

@@ -1,16 +1,54 @@
-"""Architectures that can be built: families, variants and parts, read from architectures.yaml."""
+"""Architectures that can be built: variants of families and their parts, read from architectures.yaml."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Any, Literal
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
 
+import torch
 import yaml
 
-from mezzotint.backends.diffusers_.errors import LiveError
+from mezzotint.backends.base import BackendError
+from mezzotint.backends.diffusers_.families import family_of
 
 Scale = Literal["tiny", "full"]
+Dtype = Literal["float32", "float16", "bfloat16"]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSpec:
+    """Specification of one live model; equal specs build equal models.
+
+    Attributes:
+        family: ``sd15``, ``sdxl``, ``sd3``, ``flux`` or ``sana``.
+        variant: a model of the family, None for its default. If weights are read, variant and scale only choose the
+            defaults (guidance, prompt length, ControlNets).
+        weights: ``"random"``, a local folder as ``save_pretrained`` writes it, or a hub id.
+        scale: ``full`` or ``tiny``.
+        dtype: of all networks.
+        scheduler: a diffusers scheduler class to run with instead of the model's own.
+        seed: of random weights.
+        allow_hub: allow ``weights`` to be fetched from the hub.
+    """
+
+    family: str
+    variant: str | None = None
+    weights: Annotated[str, Path] = "random"
+    scale: Scale = "full"
+    dtype: Dtype = "float32"
+    scheduler: str | None = None
+    seed: int = 0
+    allow_hub: bool = False
+
+    @property
+    def torch_dtype(self) -> torch.dtype:
+        """Return ``dtype`` as torch has it. Raises BackendError for an unsupported one."""
+        if self.dtype not in get_args(Dtype):
+            raise BackendError(f"dtype is {self.dtype!r}; it must be one of {', '.join(get_args(Dtype))}")
+        dtype: torch.dtype = getattr(torch, self.dtype)
+        return dtype
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,15 +66,6 @@ class Part:
     class_name: str
     config: Mapping[str, Any]
     parameters_millions: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class FamilyEntry:
-    """A family's adapter (dotted path of a Family), its stock pipeline class and its default variant."""
-
-    adapter: str
-    pipeline: str
-    default: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,19 +94,6 @@ class Architecture:
     controlnets: tuple[Part, ...]
 
 
-def families() -> dict[str, FamilyEntry]:
-    """Return the live families by name."""
-    return {name: FamilyEntry(**entry) for name, entry in _data("full")["families"].items()}
-
-
-def family_entry(family: str) -> FamilyEntry:
-    """Return the entry of one family. Raises LiveError if there is none."""
-    known = families()
-    if family not in known:
-        raise LiveError(f"unknown model family {family!r}; live families are {', '.join(sorted(known))}")
-    return known[family]
-
-
 def architecture(family: str, variant: str | None = None, scale: Scale = "full") -> Architecture:
     """Look up a variant of a family.
 
@@ -88,16 +104,16 @@ def architecture(family: str, variant: str | None = None, scale: Scale = "full")
         scale: ``full`` for the published sizes, ``tiny`` for milliseconds a step on one core.
 
     Raises:
-        LiveError: unknown family or scale, or a variant that this family does not have.
+        BackendError: unknown family or scale, or a variant that this family does not have.
     """
-    entry = family_entry(family)
+    default = family_of(family).default
     if scale not in ("tiny", "full"):
-        raise LiveError(f"scale is {scale!r}; it must be 'tiny' or 'full'")
+        raise BackendError(f"scale is {scale!r}; it must be 'tiny' or 'full'")
     data = _data(scale)
-    chosen = variant or (entry.default if scale == "full" else family)
+    chosen = variant or (default if scale == "full" else family)
     variants = sorted(name for name, model in data["models"].items() if model["family"] == family)
     if chosen not in variants:
-        raise LiveError(f"family {family!r} has no {scale} variant {chosen!r}; choose one of {', '.join(variants)}")
+        raise BackendError(f"family {family!r} has no {scale} variant {chosen!r}; choose one of {', '.join(variants)}")
     model = data["models"][chosen]
     name = model.get("name", chosen.replace("_", "-"))
     return Architecture(
@@ -117,7 +133,7 @@ def architecture(family: str, variant: str | None = None, scale: Scale = "full")
 def part(name: str, scale: Scale = "full") -> Part:
     """Return one network by its name in the data file."""
     entry = _data(scale)["components"][name]
-    return Part(name, entry["class"], dict(entry["config"]), entry.get("parameters_millions"))
+    return Part(name, entry["class"], entry["config"], entry.get("parameters_millions"))
 
 
 @cache

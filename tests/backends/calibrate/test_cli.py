@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("diffusers")
 
 from mezzotint.backends.calibrate.bench import Bench  # noqa: E402
-from mezzotint.backends.diffusers_.networks.architectures import families  # noqa: E402
+from mezzotint.backends.diffusers_.families import FAMILIES  # noqa: E402
 from mezzotint.backends.profile import read  # noqa: E402
 from mezzotint.extras import remedy  # noqa: E402
 from mezzotint.sim.cli import main  # noqa: E402
@@ -34,8 +34,10 @@ QUICK = [
     "1",
     "--steps-timed",
     "1",
+    "--warmup",
+    "0",
 ]
-QUICK += ["--warmup", "0", "--controlnets", "0", "--no-loras"]
+QUICK += ["--controlnets", "0", "--no-loras"]
 
 
 def test_calibrate_writes_a_profile_a_page_and_a_figure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -80,7 +82,7 @@ def test_interrupted_calibration_prints_one_line_and_resumes(
         (["sdxl", "--weights", "nowhere"], "weights 'nowhere' is not a folder"),
         (["sdxl", "--variant", "sdxl_huge"], "has no tiny variant 'sdxl_huge'"),
         (["sdxl", "--device", "tpu9"], "no device is called 'tpu9'"),
-        (["sd9"], "sd9.*" + ".*".join(families())),
+        (["sd9"], "sd9.*" + ".*".join(FAMILIES)),
         (["sdxl", "--gpu", "my gpu"], "'my gpu' cannot name a profile file"),
     ],
 )

@@ -19,6 +19,7 @@ pytest.importorskip("peft")
 
 from mezzotint.backends.diffusers_ import ModelSpec, build  # noqa: E402
 from mezzotint.backends.diffusers_.addons import library  # noqa: E402
+from mezzotint.backends.diffusers_.addons.controlnet import inline  # noqa: E402
 from mezzotint.backends.diffusers_.addons.library import AddOns  # noqa: E402
 from mezzotint.backends.diffusers_.addons.lora import Loras, read_lora, write_random_lora  # noqa: E402
 
@@ -87,9 +88,9 @@ def stock(model: Any, folder: Path, asked: Any, row: int, nets: int, loras: int,
 
     if boundary == 0 and weights:
         peft.patch(weights)
-    residuals = beside.residuals(names, [hints], conditioning.guided)
+    controls = beside.controls(names, [hints], conditioning.guided)
     noise = model.noise(64, 64, [seed], STEPS)
-    latents = model.denoise(conditioning, noise, STEPS, residuals=residuals, on_step=at).latents
+    latents = model.denoise(conditioning, noise, STEPS, predict=inline(controls), on_step=at).latents
     peft.clear()
     return np.asarray(model.decode(latents)[0][0], np.int16)
 

@@ -16,11 +16,12 @@ import yaml
 torch = pytest.importorskip("torch")
 pytest.importorskip("diffusers")
 
-from mezzotint.backends.diffusers_ import LiveError, ModelSpec, build  # noqa: E402
-from mezzotint.backends.diffusers_.device.memory import weight_bytes  # noqa: E402
-from mezzotint.backends.diffusers_.networks.architectures import architecture, families, part  # noqa: E402
-from mezzotint.backends.diffusers_.networks.checkpoint import folder_weight_bytes  # noqa: E402
-from mezzotint.backends.diffusers_.networks.components import on_meta  # noqa: E402
+from mezzotint.backends.base import BackendError  # noqa: E402
+from mezzotint.backends.diffusers_ import ModelSpec, build  # noqa: E402
+from mezzotint.backends.diffusers_.families import FAMILIES  # noqa: E402
+from mezzotint.backends.diffusers_.networks.architectures import architecture, part  # noqa: E402
+from mezzotint.backends.diffusers_.networks.build import folder_weight_bytes  # noqa: E402
+from mezzotint.backends.diffusers_.networks.random_weights import count_parameters, weight_bytes  # noqa: E402
 from mezzotint.extras import remedy  # noqa: E402
 
 PUBLISHED = yaml.safe_load(files("mezzotint.backends.diffusers_.networks").joinpath("architectures.yaml").read_text())
@@ -31,13 +32,12 @@ PUBLISHED = yaml.safe_load(files("mezzotint.backends.diffusers_.networks").joinp
 )
 def test_full_network_has_the_published_number_of_parameters(name: str) -> None:
     network = part(name)
-    counted = sum(each.numel() for each in on_meta(network).parameters())
-    assert round(counted / 1e6, 2) == network.parameters_millions
+    assert round(count_parameters(network) / 1e6, 2) == network.parameters_millions
 
 
 def test_full_variant_needs_the_published_memory() -> None:
     expected_gib = {"sd15": 1.99, "sdxl": 6.46, "sd35_large": 25.55, "flux_dev": 31.42, "sana_1600m": 8.44}
-    for family, entry in families().items():
+    for family, entry in FAMILIES.items():
         shape = architecture(family)
         assert shape.variant == entry.default
         needed = weight_bytes(shape.parts.values(), torch.bfloat16)
@@ -72,58 +72,40 @@ def test_planned_memory_covers_only_the_loaded_files(tiny: dict[str, Any], tmp_p
     assert folder_weight_bytes(tmp_path / "unet", torch.float32) == before
     build(ModelSpec("sd15", weights=str(tmp_path), scale="tiny"))
     weights.write_bytes(weights.read_bytes()[:-100])
-    with pytest.raises(LiveError, match=r"diffusion_pytorch_model\.safetensors is not a whole"):
+    with pytest.raises(BackendError, match=r"diffusion_pytorch_model\.safetensors is not a whole"):
         build(ModelSpec("sd15", weights=str(tmp_path)))
     weights.write_bytes(b"\xff" * 64)
-    with pytest.raises(LiveError, match="not a whole safetensors"):
+    with pytest.raises(BackendError, match="not a whole safetensors"):
         build(ModelSpec("sd15", weights=str(tmp_path)))
-
-
-@pytest.mark.parametrize("device", ["cuda:99", "abacus"])
-def test_unknown_device_is_named(device: str) -> None:
-    with pytest.raises(LiveError, match=device):
-        build(ModelSpec("sd15", scale="tiny"), device)
 
 
 def test_unknown_name_lists_the_known_ones() -> None:
-    with pytest.raises(LiveError, match="unknown model family 'dalle'; live families are flux, sana, sd15, sd3, sdxl"):
+    with pytest.raises(BackendError, match=r"unknown model family .dalle.; .*flux, sana, sd15, sd3, sdxl"):
         build(ModelSpec("dalle"))
-    with pytest.raises(LiveError, match=r"no full variant 'sdxl' *; choose one of flux_dev, flux_schnell"):
+    with pytest.raises(BackendError, match=r"no full variant 'sdxl' *; choose one of flux_dev, flux_schnell"):
         build(ModelSpec("flux", variant="sdxl"))
-    with pytest.raises(LiveError, match="'tiny' or 'full'"):
+    with pytest.raises(BackendError, match="'tiny' or 'full'"):
         build(ModelSpec("flux", scale="huge"))  # type: ignore[arg-type]
-    with pytest.raises(LiveError, match="float32, float16, bfloat16"):
+    with pytest.raises(BackendError, match="float32, float16, bfloat16"):
         build(ModelSpec("flux", scale="tiny", dtype="int8"))  # type: ignore[arg-type]
 
 
 def test_malformed_pipeline_folder_is_refused(tmp_path: Path) -> None:
     spec = ModelSpec("sdxl", weights=str(tmp_path))
-    with pytest.raises(LiveError, match="no model_index"):
+    with pytest.raises(BackendError, match="no model_index"):
         build(spec)
-    with pytest.raises(LiveError, match="is not a folder"):
+    with pytest.raises(BackendError, match="is not a folder"):
         build(ModelSpec("sdxl", weights=str(tmp_path / "absent")))
     index = tmp_path / "model_index.json"
     index.write_text('{"_class_name": "Stable', encoding="utf-8")
-    with pytest.raises(LiveError, match="not a readable pipeline index"):
+    with pytest.raises(BackendError, match="not a readable pipeline index"):
         build(spec)
     index.write_text(json.dumps({"_class_name": "FluxPipeline"}), encoding="utf-8")
-    with pytest.raises(LiveError, match=r"holds a FluxPipeline, family 'sdxl' needs a StableDiffusionXLPipeline"):
+    with pytest.raises(BackendError, match=r"holds a FluxPipeline, family 'sdxl' needs a StableDiffusionXLPipeline"):
         build(spec)
     index.write_text(json.dumps({"_class_name": "StableDiffusionXLPipeline"}), encoding="utf-8")
-    with pytest.raises(LiveError, match="could not be loaded as StableDiffusionXLPipeline"):
+    with pytest.raises(BackendError, match="could not be loaded as StableDiffusionXLPipeline"):
         build(spec)
-
-
-def test_too_little_memory_is_refused_before_building(
-    tiny: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tiny["sd15"].save(tmp_path)
-    monkeypatch.setattr("mezzotint.backends.diffusers_.device.memory.available_bytes", lambda device: 16 * 2**20)
-    with pytest.raises(LiveError, match=r"full flux_dev in bfloat16 needs at least 31\.42 GiB.*cpu has 0\.02 GiB"):
-        build(ModelSpec("flux", dtype="bfloat16"))
-    monkeypatch.setattr("mezzotint.backends.diffusers_.device.memory.available_bytes", lambda device: 1000)
-    with pytest.raises(LiveError, match="needs at least"):
-        build(ModelSpec("sd15", weights=str(tmp_path)))
 
 
 def test_solver_with_history_in_a_folder_is_refused_or_replaced(tiny: dict[str, Any], tmp_path: Path) -> None:
@@ -136,7 +118,7 @@ def test_solver_with_history_in_a_folder_is_refused_or_replaced(tiny: dict[str, 
     index = json.loads((tmp_path / "model_index.json").read_text(encoding="utf-8"))
     index["scheduler"] = ["diffusers", "PNDMScheduler"]
     (tmp_path / "model_index.json").write_text(json.dumps(index), encoding="utf-8")
-    with pytest.raises(LiveError, match="PNDMScheduler keeps"):
+    with pytest.raises(BackendError, match="PNDMScheduler keeps"):
         build(ModelSpec("sd15", weights=str(tmp_path)))
     model = build(ModelSpec("sd15", weights=str(tmp_path), scheduler="DDIMScheduler"))
     assert model.denoise(model.encode(["x"]), model.noise(64, 64, [1], 2), 2).latents.isfinite().all()

@@ -9,10 +9,29 @@ import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
-pytest.importorskip("diffusers")
+diffusers = pytest.importorskip("diffusers")
 
-from mezzotint.backends.diffusers_ import LiveError, ModelSpec, build  # noqa: E402
-from mezzotint.backends.diffusers_.conditioning import joined  # noqa: E402
+from mezzotint.backends.base import BackendError  # noqa: E402
+from mezzotint.backends.diffusers_ import ModelSpec, build  # noqa: E402
+from mezzotint.backends.diffusers_.denoise import ensure_resumable  # noqa: E402
+from mezzotint.backends.diffusers_.families.base import join  # noqa: E402
+
+SOLVERS_WITH_STATE = [
+    "DPMSolverMultistepScheduler",
+    "UniPCMultistepScheduler",
+    "PNDMScheduler",
+    "LMSDiscreteScheduler",
+    "HeunDiscreteScheduler",
+    "DEISMultistepScheduler",
+    "DPMSolverSinglestepScheduler",
+    "IPNDMScheduler",
+    "FlowMatchHeunDiscreteScheduler",
+    "KDPM2DiscreteScheduler",
+    "EulerAncestralDiscreteScheduler",
+    "DDPMScheduler",
+    "LCMScheduler",
+]
+"""They keep history, or draw noise at every step."""
 
 PROMPTS = ["a red cat on a mat", "Ein Schloß, 雪の夜"]
 
@@ -78,7 +97,7 @@ def test_batched_request_equals_the_request_alone(model: Any) -> None:
         alone = model.denoise(prompt, model.noise(64, 64, [seed], steps), steps, capture=(3,))
         torch.testing.assert_close(batch.captured[3][row], alone.captured[3][0], rtol=1e-4, atol=1e-4)
         torch.testing.assert_close(batch.latents[row], alone.latents[0], rtol=1e-4, atol=1e-4)
-    regrouped = joined([single[2], together.select([0])])
+    regrouped = join([single[2], together.select([0])])
     mixed = model.denoise(regrouped, model.noise(64, 64, [13, 11], steps), steps).latents
     torch.testing.assert_close(mixed, batch.latents[[2, 0]], rtol=1e-4, atol=1e-4)
 
@@ -131,10 +150,39 @@ def test_sdxl_decodes_in_float32_when_it_denoises_in_float16() -> None:
 @pytest.mark.parametrize(("first", "last"), [(-1, 4), (4, 4), (0, 5)])
 def test_steps_out_of_order_are_refused(tiny: dict[str, Any], first: int, last: int) -> None:
     model = tiny["sdxl"]
-    with pytest.raises(LiveError, match="cannot run steps"):
+    with pytest.raises(BackendError, match="cannot run steps"):
         model.denoise(model.encode(["x"]), model.noise(64, 64, [1], 4), 4, first, last)
 
 
 def test_size_the_model_cannot_make_is_refused(model: Any) -> None:
-    with pytest.raises(LiveError, match="multiples of"):
+    with pytest.raises(BackendError, match="multiples of"):
         model.noise(65, 64, [1], 4)
+
+
+@pytest.mark.parametrize("name", SOLVERS_WITH_STATE)
+def test_solver_with_history_or_noise_is_refused_with_an_alternative(name: str) -> None:
+    instead = "FlowMatchEuler" if "FlowMatch" in name else "DDIMScheduler or EulerDiscreteScheduler"
+    with pytest.raises(BackendError, match=rf"{name} keeps the outputs of earlier steps, or draws noise.*{instead}"):
+        ensure_resumable(getattr(diffusers, name)())
+
+
+def test_stochastic_flow_matching_is_refused() -> None:
+    with pytest.raises(BackendError, match="draws noise"):
+        ensure_resumable(diffusers.FlowMatchEulerDiscreteScheduler(stochastic_sampling=True))
+
+
+def test_model_is_not_built_with_an_unsupported_solver() -> None:
+    with pytest.raises(BackendError, match="UniPCMultistepScheduler keeps"):
+        build(ModelSpec("sd15", scale="tiny", scheduler="UniPCMultistepScheduler"))
+    with pytest.raises(BackendError, match="diffusers has no scheduler 'Magic'"):
+        build(ModelSpec("sd15", scale="tiny", scheduler="Magic"))
+
+
+@pytest.mark.parametrize("name", ["DDIMScheduler", "EulerDiscreteScheduler"])
+@pytest.mark.parametrize("spacing", ["leading", "trailing", "linspace"])
+def test_resume_is_exact_for_every_solver_and_spacing(name: str, spacing: str) -> None:
+    model = build(ModelSpec("sd15", scale="tiny", scheduler=name))
+    model.pipe.scheduler = type(model.pipe.scheduler).from_config(model.pipe.scheduler.config, timestep_spacing=spacing)
+    conditioning = model.encode(["x"])
+    full = model.denoise(conditioning, model.noise(64, 64, [1], 7), 7, capture=(3,))
+    assert torch.equal(model.denoise(conditioning, full.captured[3], 7, 3).latents, full.latents)

@@ -12,7 +12,8 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("diffusers")
 pytest.importorskip("peft")
 
-from mezzotint.backends.diffusers_ import LiveError, build  # noqa: E402
+from mezzotint.backends.base import BackendError  # noqa: E402
+from mezzotint.backends.diffusers_ import build  # noqa: E402
 from mezzotint.backends.diffusers_.addons.lora import Loras, read_lora, write_random_lora  # noqa: E402
 
 STEPS = 6
@@ -90,11 +91,11 @@ def test_mid_run_lora_patch_applies_from_the_next_step(own: Any, tmp_path: Path)
 def test_unfit_or_unreadable_lora_is_refused(tiny: dict[str, Any], tmp_path: Path) -> None:
     own, other = build(replace(tiny["sd3"].spec)), _file(tiny["flux"], tmp_path, 3)
     loras, plain = Loras(own), _run(own).latents
-    with pytest.raises(LiveError, match=r"style3.*does not fit sd3"):
+    with pytest.raises(BackendError, match=r"style3.*does not fit sd3"):
         loras.attach(other)
     assert torch.equal(_run(own).latents, plain)
-    with pytest.raises(LiveError, match="no LoRA file"):
+    with pytest.raises(BackendError, match="no LoRA file"):
         read_lora(tmp_path / "absent.safetensors", "absent")
     (tmp_path / "half.safetensors").write_bytes(b"\x00\x01")
-    with pytest.raises(LiveError, match="not a readable safetensors"):
+    with pytest.raises(BackendError, match="not a readable safetensors"):
         read_lora(tmp_path / "half.safetensors", "half")

@@ -14,8 +14,7 @@ pytest.importorskip("diffusers")
 pytest.importorskip("peft")
 
 from mezzotint.backends.base import BackendError, Patching, Work  # noqa: E402
-from mezzotint.backends.diffusers_.patches.layout import layout  # noqa: E402
-from mezzotint.backends.diffusers_.patches.operators import convolved, normed, with_halo  # noqa: E402
+from mezzotint.backends.diffusers_.patches import arrange, convolve, normalise  # noqa: E402
 from tests.backends.live.test_stages import STEPS, close, image, live, work  # noqa: E402
 
 grids = st.lists(st.tuples(st.integers(1, 2), st.integers(1, 3), st.integers(1, 3)), min_size=1, max_size=3)
@@ -30,10 +29,10 @@ def images(sizes: list[tuple[int, int, int]], side: int, channels: int = 8) -> l
 @given(sizes=grids, side=st.sampled_from([1, 2, 4]))
 def test_patch_split_and_join_invert_and_halos_hold_neighbours(sizes: list[tuple[int, int, int]], side: int) -> None:
     whole = images(sizes, side)
-    cut = layout([(x.shape[0], *x.shape[-2:]) for x in whole], side)
+    cut = arrange([(x.shape[0], *x.shape[-2:]) for x in whole], side)
     patches = cut.split(whole)
     assert all((back == x).all() for back, x in zip(cut.join(patches), whole, strict=True))
-    haloed = with_halo(patches, cut)
+    haloed = cut.split(whole, halo=1)
     at = 0
     for x in whole:
         padded = torch.nn.functional.pad(x, (1, 1, 1, 1))
@@ -50,11 +49,11 @@ def test_patch_split_and_join_invert_and_halos_hold_neighbours(sizes: list[tuple
 def test_patched_convolutions_and_norms_equal_whole_image_ones(sizes: list[tuple[int, int, int]], stride: int) -> None:
     torch.manual_seed(1)
     whole = images(sizes, 4)
-    cut = layout([(x.shape[0], *x.shape[-2:]) for x in whole], 4)
+    cut = arrange([(x.shape[0], *x.shape[-2:]) for x in whole], 4)
     conv = torch.nn.Conv2d(8, 6, 3, stride, 1)
     norm = torch.nn.GroupNorm(4, 8)
     torch.nn.init.normal_(norm.weight)
-    for operator, mine in ((conv, convolved(conv, cut)), (norm, normed(norm, cut))):
+    for operator, mine in ((conv, convolve(conv, cut)), (norm, normalise(norm, cut))):
         with torch.no_grad():
             made = cut.join(mine(cut.split(whole) * 3 + 1))
             for ours, x in zip(made, whole, strict=True):

@@ -171,8 +171,8 @@ def test_invalid_live_setting_is_one_line(
 def test_model_that_does_not_fit_is_refused_before_it_is_built(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from mezzotint.backends.diffusers_.device import memory
+    from mezzotint.backends.diffusers_ import device
 
-    monkeypatch.setattr(memory, "available_bytes", lambda device: 2**20)
+    monkeypatch.setattr(device, "available_bytes", lambda device: 2**20)
     assert main(["run", *LIVE, "models.large.name=sd3.5-large", f"run.dir={tmp_path}"]) == 2
     assert "GiB for its weights" in capsys.readouterr().err

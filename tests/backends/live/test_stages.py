@@ -14,7 +14,8 @@ pytest.importorskip("diffusers")
 pytest.importorskip("peft")
 
 from mezzotint.backends.base import Asset, BackendError, Work, standalone_cost  # noqa: E402
-from mezzotint.backends.diffusers_.denoise import run_places  # noqa: E402
+from mezzotint.backends.diffusers_.denoise import Running  # noqa: E402
+from mezzotint.backends.diffusers_.families import SD15, SDXL  # noqa: E402
 from mezzotint.backends.diffusers_.serve import Live  # noqa: E402
 
 FAMILIES = ("sd15", "sdxl", "sd3", "flux", "sana")
@@ -94,13 +95,14 @@ def test_batch_runs_once_per_size_and_model(backend: Live, monkeypatch: pytest.M
     backend.steps(works[4:], 1)
     ran = []
 
-    def watched(model: Any, conditioning: Any, latents: Any, places: Any, *rest: Any) -> Any:
-        ran.append((model.spec.family, latents.shape[-1], [(place.done, place.rows) for place in places]))
-        return run_places(model, conditioning, latents, places, *rest)
+    class Watched(Running):
+        def __init__(self, family: Any, pipe: Any, conditioning: Any, latents: Any, places: Any) -> None:
+            ran.append((family, latents.shape[-1], [(place.done, place.rows) for place in places]))
+            super().__init__(family, pipe, conditioning, latents, places)
 
-    monkeypatch.setattr("mezzotint.backends.diffusers_.stages.run_places", watched)
+    monkeypatch.setattr("mezzotint.backends.diffusers_.stages.Running", Watched)
     cost = backend.steps(works)
-    assert ran == [("sdxl", 8, [(0, 2), (1, 1)]), ("sdxl", 16, [(0, 1)]), ("sd15", 8, [(0, 1)])]
+    assert ran == [(SDXL, 8, [(0, 2), (1, 1)]), (SDXL, 16, [(0, 1)]), (SD15, 8, [(0, 1)])]
     assert cost.seconds > 0
     assert [each.done for each in works] == [1, 1, 1, 1, 2]
 

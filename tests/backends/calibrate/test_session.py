@@ -160,3 +160,12 @@ def test_truncated_profile_is_refused(plan: Any, stub: Any, tmp_path: Path) -> N
         cut.write_bytes(content[:end])
         with pytest.raises(BackendError, match=r"cut\.yaml: .*re-measure it"):
             read(cut)
+
+
+def test_another_spec_is_measured_anew(plan: Any, tmp_path: Path, stub: Any) -> None:
+    """Another dtype, or more repeats, is another measurement."""
+    complete(plan(), tmp_path, measure=stub())
+    for other in (plan(dtype="bfloat16"), plan(repeats=3), plan(warmup=0)):
+        again = stub()
+        complete(other, tmp_path, measure=again)
+        assert set(again.calls) == set(other.cells(True))

@@ -15,8 +15,8 @@ from mezzotint.backends.calibrate import Cell, grid  # noqa: E402
 from mezzotint.backends.calibrate.bench import Bench, ran_out_of_memory  # noqa: E402
 from mezzotint.backends.calibrate.machine import machine  # noqa: E402
 from mezzotint.backends.calibrate.session import complete  # noqa: E402
-from mezzotint.backends.diffusers_ import ModelSpec, build  # noqa: E402
-from mezzotint.backends.diffusers_.networks.architectures import architecture, families  # noqa: E402
+from mezzotint.backends.diffusers_ import build  # noqa: E402
+from mezzotint.backends.diffusers_.networks.architectures import architecture  # noqa: E402
 from mezzotint.backends.profile import read, shipped  # noqa: E402
 from mezzotint.backends.profiled import Profiled  # noqa: E402
 
@@ -110,15 +110,8 @@ def test_measuring_a_lora_restores_the_weights(plan: Any) -> None:
     model = build(wanted.spec)
     before = {name: each.clone() for name, each in model.denoiser.state_dict().items()}
     measured = Bench(wanted, machine("cpu"), model)(Cell(operation="lora", rank=3))
-    assert {name for name, times in measured.seconds.items() if len(times) == wanted.repeats and min(times) > 0} == {
-        "read",
-        "attach",
-        "fuse",
-        "unfuse",
-        "patch",
-        "merge",
-        "restore",
-    }
+    assert set(measured.seconds) == {"read", "attach", "fuse", "unfuse", "patch", "merge", "restore"}
+    assert all(len(times) == wanted.repeats and min(times) > 0 for times in measured.seconds.values())
     layers = [each for name, each in before.items() if name.endswith(("to_q.weight", "to_k.weight", "to_v.weight"))]
     layers += [each for name, each in before.items() if name.endswith("to_out.0.weight")]
     assert measured.facts["bytes"] > sum(3 * (rows + columns) * 4 for rows, columns in (w.shape for w in layers))
@@ -151,14 +144,6 @@ def test_cpu_profile_is_never_written_among_the_shipped_ones(plan: Any, stub: An
     assert files(folder) == before
 
 
-def test_models_are_named_as_the_simulator_spells_them() -> None:
-    assert set(families()) == set(FAMILIES)
-    usual = [architecture(family).name for family in FAMILIES]
-    assert usual == ["sd1.5", "sdxl", "sd3.5-large", "flux-dev", "sana-1.6b"]
-    assert architecture("sdxl", None, "tiny").name == "sdxl-tiny"
-    assert architecture("sd3", "sd35_medium").name == "sd3.5-medium"
-
-
 def test_out_of_memory_is_distinguished_from_other_errors() -> None:
     with pytest.raises(RuntimeError) as real:
         torch.empty(2**60)
@@ -171,13 +156,3 @@ def test_impossible_size_is_refused_before_building(plan: Any, tmp_path: Path, m
     monkeypatch.setattr("mezzotint.backends.calibrate.bench.build", None)
     with pytest.raises(BackendError, match="multiples of 32, not 80x64"):
         complete(plan("sana", shapes=((80, 64, 1),)), tmp_path)
-
-
-def test_another_spec_is_measured_anew(plan: Any, tmp_path: Path, stub: Any) -> None:
-    """Another dtype, or more repeats, is another measurement."""
-    complete(plan(), tmp_path, measure=stub())
-    for other in (plan(dtype="bfloat16"), plan(repeats=3), plan(warmup=0)):
-        again = stub()
-        complete(other, tmp_path, measure=again)
-        assert set(again.calls) == set(other.cells(True))
-    assert ModelSpec("sdxl", scale="tiny") == plan().spec

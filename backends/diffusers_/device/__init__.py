@@ -1,1 +1,0 @@
-"""The device at hand: its memory and a stopwatch."""
