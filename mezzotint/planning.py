@@ -7,12 +7,13 @@ from html import escape
 from pathlib import Path
 
 import pandas as pd
-from matplotlib.figure import Figure
 
+from mezzotint.plots import Figure
+from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.plan.answer import Plan as Answer
 from mezzotint.sim.plan.command import answer_plan, write
 from mezzotint.sim.plan.options import OUT, RUNS, Options, command_line
-from mezzotint.sim.plan.page import as_json, draw, sentence
+from mezzotint.sim.plan.page import as_json, figure, sentence
 from mezzotint.sim.run.pool import Launcher
 
 
@@ -50,8 +51,14 @@ class Plan:
         return pd.DataFrame(rows).drop(columns="best", errors="ignore")
 
     def plot(self) -> Figure:
-        """Draw cost against p95 of every stable cluster, and the headroom of the ranked ones."""
-        return draw(self._answer)
+        """Cost against p95 of every stable cluster, and the headroom of the ranked ones.
+
+        Raises ConfigError if no cluster ran.
+        """
+        spec = figure(self._answer)
+        if spec is None:
+            raise ConfigError("plan.plot: no cluster ran, so there is nothing to draw; not_ranked says why")
+        return Figure(spec)
 
     def save(self, folder: str | Path) -> Path:
         """Write plan.html, plan.json and plan.png into ``folder``, and return the page's path.

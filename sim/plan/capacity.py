@@ -26,7 +26,6 @@ from mezzotint.sim.core.errors import ConfigError, SimulationError
 from mezzotint.sim.plan.rate import RATE, rate_key
 from mezzotint.sim.plan.search import CONFIDENCE, bisect, interval
 from mezzotint.sim.report.compare import Spread, limit_text
-from mezzotint.sim.report.figures.palette import legend_below
 from mezzotint.sim.run.config.options import resolved
 from mezzotint.sim.run.pool import Launcher, run_calls
 from mezzotint.sim.run.simulate import simulated
@@ -269,7 +268,7 @@ def sentence(system: str, spec: CapacitySpec, capacity: Capacity) -> str:
 @house_style()
 def draw(system: str, spec: CapacitySpec, capacity: Capacity) -> Figure:
     """Draw the share of requests over the limit against the rate: every run, the mean's interval, the capacity."""
-    figure = Figure(figsize=(7.5, 4.4), layout="constrained")
+    figure = Figure(figsize=(7.5, 4.9), layout="constrained")
     panel = figure.add_subplot()
     colour, rate = COLOURS[0], capacity.rate_rpm
     grid, curves = np.geomspace(spec.from_rpm, spec.to_rpm, BAND_RATES), []
@@ -305,5 +304,5 @@ def draw(system: str, spec: CapacitySpec, capacity: Capacity) -> Figure:
         Line2D([], [], color=GREY, linestyle="--", label=f"target: at most {spec.violations:.1%}"),
         Line2D([], [], color=COLOURS[1], linewidth=6, alpha=0.4, label="capacity and its interval"),
     ]
-    legend_below(figure, handles, [str(handle.get_label()) for handle in handles])
+    figure.legend(handles=handles, loc="outside lower center", ncols=3)
     return figure

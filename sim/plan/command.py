@@ -140,18 +140,25 @@ def answer_plan(options: Options, *, progress: bool = False) -> "Plan":
 
 
 def write(answer: "Plan", folder: Path, command: str) -> None:
-    """Write plan.json, plan.png and plan.html into ``folder``, together. Raises ConfigError if they cannot be."""
-    from mezzotint.figures.save import save_png
-    from mezzotint.sim.plan.page import as_json, draw, html
+    """Write plan.json, plan.html and plan.png into ``folder``, together; without clusters that ran there is no picture.
+
+    Raises:
+        ConfigError: they cannot be written.
+    """
+    from mezzotint.sim.plan.page import as_json, figure, html
+    from mezzotint.sim.report.interactive import png
 
     folder.mkdir(parents=True, exist_ok=True)
-    files = [folder / name for name in ("plan.json", "plan.png", "plan.html")]
+    image, spec = folder / "plan.png", figure(answer)
+    pictures = {} if spec is None else {image: png(spec)}
+    files = [folder / "plan.json", folder / "plan.html", *pictures]
     for file in files:
         check_target(file, ConfigError)
-    with atomic_files(files, ConfigError) as (data, figure, page):
+    with atomic_files(files, ConfigError, [] if pictures else [image]) as (data, page, *images):
         data.write_text(f"{json.dumps(as_json(answer, command), indent=2, allow_nan=False)}\n", encoding="utf-8")
-        save_png(draw(answer), figure)
         page.write_text(html(answer, command), encoding="utf-8")
+        for temporary, content in zip(images, pictures.values(), strict=True):
+            temporary.write_bytes(content)
 
 
 def separated(words: Sequence[str]) -> tuple[list[str], Path | None]:

@@ -7,10 +7,9 @@ from typing import Any
 
 import pandas as pd
 from markupsafe import Markup
-from matplotlib.figure import Figure
 
 from mezzotint.figures.page import number, render
-from mezzotint.figures.palette import COLOURS, GREY, house_style, panels, plain_numbers
+from mezzotint.figures.palette import COLOURS
 from mezzotint.sim.plan.answer import (
     HEADROOM_FACTORS,
     MORE_GPUS,
@@ -22,8 +21,8 @@ from mezzotint.sim.plan.answer import (
     number_text,
     pareto_front,
 )
-from mezzotint.sim.report.figures.palette import SeriesStyle, legend_below
-from mezzotint.sim.report.interactive import SERIES, Chart, Field, Limit, PageFigure, bars, page, points
+from mezzotint.sim.report.figures.palette import SeriesStyle
+from mezzotint.sim.report.interactive import SERIES, Chart, Field, Limit, PageFigure, Spec, bars, page, picture, points
 
 COLUMNS = (
     *("design", "models", "GPU", "GPUs", "$/h", "$/1,000 images", "p50 [s]", "p90 [s]", "p95 [s]", "p99 [s]"),
@@ -181,36 +180,18 @@ def _unranked(each: Unranked) -> dict[str, Any]:
     }
 
 
-@house_style()
-def draw(plan: Plan) -> Figure:
-    """Draw cost against p95 of every cluster that is stable, the Pareto front, and the headroom of the ranked ones."""
-    figure, axes = panels(2, width=10.5, height=4.4, share_y=False)
-    left, right = axes[0]
-    stable, best = drawn_clusters(plan), [each.result for each in plan.ranked]
-    styles = _styles(stable)
-    for name, style in styles.items():
-        results = [each for each in stable if each.candidate.name == name]
-        left.plot(*_costs_and_p95(results), "-o", color=style.colour, markersize=4, linewidth=1, label=name)
-        stars = [each for each in best if each.candidate.name == name]
-        left.plot(*_costs_and_p95(stars), "*", color=style.colour, markersize=13)
-    left.step(*_costs_and_p95(pareto_front(stable)), where="post", color=GREY, linewidth=1, linestyle="--")
-    for limit in _limits(plan):
-        left.axhline(limit.value, color=GREY, linestyle=":")
-    left.set(xlabel="US$ per hour", ylabel="p95 of latency (s)")
-    if stable:  # an empty axis has no logarithm
-        left.set(xscale="log", yscale="log")
-        for axis in (left.xaxis, left.yaxis):
-            axis.set_major_formatter(plain_numbers())
-            axis.set_minor_formatter(plain_numbers())
-    left.set_title("Cost and latency; star: cheapest that meets the target", loc="left", fontsize=10)
-    colours = [styles[each.candidate.name].colour for each in best]
-    right.barh(list(map(cluster_name, best)), [each.headroom[0] for each in plan.ranked], color=colours)
-    right.axvline(1.0, color=GREY, linestyle="--")
-    right.invert_yaxis()
-    right.set(xlabel=HEADROOM_LOAD, xlim=(0, None))
-    right.set_title("Headroom", loc="left", fontsize=10)
-    legend_below(figure, *left.get_legend_handles_labels())
-    return figure
+def figure(plan: Plan) -> Spec | None:
+    """Return the figures of the page as one: cost and latency of the clusters, headroom of the ranked ones.
+
+    None if no cluster ran.
+    """
+    drawn = drawn_clusters(plan)
+    styles = _styles(drawn)
+    return (
+        None
+        if not drawn
+        else picture([chart for part in _figures(plan, drawn, styles) for chart in part.charts], styles)
+    )
 
 
 def drawn_clusters(plan: Plan) -> list[ClusterResult]:
@@ -221,14 +202,6 @@ def drawn_clusters(plan: Plan) -> list[ClusterResult]:
     known = [(p95_s, each) for each in plan.clusters if (p95_s := each.numbers["p95_s"]) is not None]
     fastest_s = min((p95_s for p95_s, _ in known), default=0.0)
     return [each for p95_s, each in known if each.meets or p95_s <= 10 * fastest_s]
-
-
-def _costs_and_p95(results: Sequence[ClusterResult]) -> tuple[list[float], list[float | None]]:
-    return [each.usd_per_h for each in results], [each.numbers["p95_s"] for each in results]
-
-
-def _limits(plan: Plan) -> list[Limit]:
-    return [Limit(target.bound, target.text) for target in plan.spec.targets if target.key == "latency_s.p95"]
 
 
 def _styles(results: Sequence[ClusterResult]) -> dict[str, SeriesStyle]:
@@ -341,7 +314,7 @@ def _figures(plan: Plan, drawn: Sequence[ClusterResult], styles: Mapping[str, Se
         Field("gpus", "GPUs", ",d"), Field("p99", "p99 (s)"), Field("usd_1000", "US$ per 1,000 images", ",.2f"),
         Field("energy", "kJ per image"), Field("quality", "quality"), Field("meets", "meets the target", ""),
     )  # fmt: skip
-    limits = _limits(plan)
+    limits = [Limit(target.bound, target.text) for target in plan.spec.targets if target.key == "latency_s.p95"]
     charts = [Chart("Cost and latency", points(frame, usd, p95, styles, hover=hover, connected=True, limits=limits))]
     known = frame.dropna(subset=["quality"])
     if len(set(known["quality"])) > 1:

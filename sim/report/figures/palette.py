@@ -6,8 +6,6 @@ from typing import Any
 
 import matplotlib as mpl
 from matplotlib.colors import to_hex
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from mezzotint.figures.palette import COLOURS
 from mezzotint.sim.report.labels import natural
@@ -61,14 +59,3 @@ def series_of(runs: Iterable[Run]) -> list[str]:
 def families_of(runs: Iterable[Run]) -> list[str]:
     """Return the names of the curves along the number that the runs vary, or of the series if they vary none."""
     return sorted({run.family or run.series for run in runs}, key=natural)
-
-
-def legend_below(figure: Figure, handles: Sequence[Line2D], labels: Sequence[str], **style: Any) -> None:
-    """Add a legend below all panels in as many columns as its labels allow; the figure grows by its height."""
-    letters = figure.get_figwidth() * 12
-    columns = len(labels)
-    while columns > 1 and sum(max(map(len, labels[i::columns])) + 7 for i in range(columns)) > letters:
-        columns -= 1
-    rows = -(-len(labels) // max(1, columns))
-    figure.set_figheight(figure.get_figheight() + 0.19 * rows + 0.1)
-    figure.legend(handles, labels, loc="outside lower center", ncols=columns, **style)

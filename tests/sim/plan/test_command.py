@@ -52,7 +52,7 @@ def test_plan_whose_candidates_are_all_refused_is_written_with_the_refusals(caps
     assert unranked["kind"] == "refused"
     assert "outside the measured grid" in unranked["reason"]
     assert "Cannot run" in Path("results/plan/plan.html").read_text()
-    assert Path("results/plan/plan.png").read_bytes().startswith(b"\x89PNG")
+    assert not Path("results/plan/plan.png").exists(), "nothing ran, so there is nothing to draw"
 
 
 @pytest.mark.parametrize(
