@@ -43,14 +43,14 @@ class Side:
 
     def folder(self, case: Case) -> Path:
         """The run directory of ``case``."""
-        return self.outputs / f"{case.name}-{_digest(case.overrides(self.tree.form))}"
+        return self.outputs / f"{case.name}-{_digest(case.overrides())}"
 
     def runs(self, cases: Iterable[Case], jobs: int) -> Iterator[tuple[Case, str | None]]:
         """Run each case that is not kept. Yields each when it ends, with its failure if any."""
         found = [case for case in cases if self.kept and (self.folder(case) / LAST).exists()]
         yield from ((case, None) for case in found)
         left = [case for case in cases if case not in found]
-        commands = [["run", *case.overrides(self.tree.form), f"run.dir={self.folder(case)}"] for case in left]
+        commands = [["run", *case.overrides(), f"run.dir={self.folder(case)}"] for case in left]
         for number, failure in self.tree.runs(commands, jobs):
             yield left[number], failure
 
@@ -118,7 +118,7 @@ def _compare(cases: list[Case], before: Side, after: Side, args: argparse.Namesp
             if found:
                 verdict = "failed"
             else:
-                found = differences.runs(before.folder(case), after.folder(case), before.tree.class_names)
+                found = differences.runs(before.folder(case), after.folder(case))
                 verdict = "same" if found.keys().isdisjoint(differences.RESULTS) else "differs"
             counted[verdict] += 1
             counted["beside"] += verdict == "same" and bool(found)

@@ -145,7 +145,8 @@ def test_target_that_needs_real_prompts_runs_on_a_trace_only(tmp_path: Path, log
 def test_readings_and_observations_name_no_user_path(tmp_path: Path, log: ColumnTrace) -> None:
     """Missing readings and observations give the reason, with a command that names the file."""
     entries = {"A2": ENTRIES["A2"].model_copy(update={"experiments": (TABLE2,)})}
-    overrides = dict.fromkeys((TABLE2, *interpretations.EXPERIMENTS), ("system=nirvana", "preload=80"))
+    words = ("system=nirvana", "preload=80", "eviction=lru", "cache.capacity=50")  # one point of each experiment
+    overrides = dict.fromkeys((TABLE2, *interpretations.EXPERIMENTS), words)
     study = replace(STUDY, entries=entries, overrides=overrides, with_interpretations=True)
     (column,) = make(study, tmp_path / "work", traces=[log]).columns
     assert len(column.observations) == 3
@@ -179,7 +180,7 @@ def test_the_mechanism_declares_the_hits_of_the_systems_that_have_them() -> None
     whole = load_study("modm", quick=False)
     asked = {"modm-figure7", "modm-figure7-mjhq", "modm-figure9", "modm-figure9-nirvana", "modm-figure11"}
     few = [target for target in whole.targets["modm"] if asked.issuperset(whole.entry(target.id).experiments)]
-    study = replace(whole, targets={"modm": few})
+    study = replace(whole, targets={"modm": few}, overrides=dict.fromkeys(asked, ("seed=1", "arrivals.rate_rpm=10")))
     assert asked <= set(study.experiments(BUILT_IN[0]))
     points = study.points(BUILT_IN[0])
     declared = {(point.experiment, point.choices.get("system")): "hits=modm" in point.overrides for point in points}
