@@ -17,10 +17,10 @@ from mezzotint.sim.cli import main
 from mezzotint.sim.plan.command import separate_trace
 from mezzotint.sim.run.commands import command_of, parse_options
 from mezzotint.sim.run.config.compose import compose_config
+from mezzotint.sim.run.config.options import files_of, prepare_overrides
 from mezzotint.sim.run.config.points import points
 from mezzotint.sim.run.config.settings import check
 from mezzotint.sim.run.termination import end_workers
-from mezzotint.sim.verbs import arranged, files_of
 from tests.conftest import REPOSITORY
 
 DOCS = REPOSITORY / "docs"
@@ -142,7 +142,7 @@ def test_command_is_accepted(command: str) -> None:
         return
     files = files_of(options["config_dir"], options.get("config_path"), options.get("config_name", "config"))
     written = options["overrides"] or []
-    overrides = arranged(separate_trace(written)[0] if words == "plan" else written)
+    overrides = prepare_overrides(separate_trace(written)[0] if words == "plan" else written)
     swept = points(overrides, files).overrides if options.get("multirun") else [overrides]
     for point in _covering(swept):
         plain = OmegaConf.to_container(compose_config(point, files), resolve=True, throw_on_missing=True)

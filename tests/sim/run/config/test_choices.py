@@ -316,8 +316,8 @@ def test_composition_read_from_the_cache_equals_the_one_that_was_kept(tmp_path: 
     """Also in Hydra's settings, and in keys of a mapping that are numbers."""
     code = (
         "from pprint import pprint; from omegaconf import OmegaConf\n"
-        "from mezzotint.sim.run.config.compose import OURS, composed, hydra_settings\n"
-        "words = ['experiment=nirvana-table3', 'hydra.launcher.n_jobs=3']; found = composed(words)\n"
+        "from mezzotint.sim.run.config.compose import OURS, compose_config, hydra_settings\n"
+        "words = ['experiment=nirvana-table3', 'hydra.launcher.n_jobs=3']; found = compose_config(words)\n"
         "pprint([hydra_settings(words, OURS), OmegaConf.is_struct(found), OmegaConf.to_container(found)])"
     )
     environment = {**os.environ, "MEZZOTINT_CACHE": str(tmp_path), "PYTHONPATH": str(REPOSITORY)}
