@@ -41,7 +41,7 @@ class PatchTiming(BaseModel):
 
     def step_s(self, sizes: Sequence[Size], side: int) -> float:
         """Return the seconds of one step of images of ``sizes``, cut into patches of ``side`` pixels."""
-        patches, kinds, borders = counted(sizes, side)
+        patches, kinds, borders = count_patches(sizes, side)
         scale = side / self.side
         return self.base_s + self.patch_s * patches * scale**2 + self.size_s * kinds + self.halo_s * borders * scale
 
@@ -51,7 +51,7 @@ def cut(size: Size, side: int) -> tuple[int, int]:
     return ceil(size[0] / side), ceil(size[1] / side)
 
 
-def counted(sizes: Sequence[Size], side: int) -> tuple[int, int, int]:
+def count_patches(sizes: Sequence[Size], side: int) -> tuple[int, int, int]:
     """Return the counts that a step of images of ``sizes`` depends on: patches, sizes after the first, borders."""
     grids = [cut(size, side) for size in sizes]
     borders = sum(2 * ((across - 1) * down + across * (down - 1)) for across, down in grids)

@@ -27,7 +27,7 @@ from mezzotint.backends.lookup import Lookup, exact_total
 from mezzotint.backends.lookup_record import Where
 from mezzotint.backends.patched import Size
 from mezzotint.backends.profile import LoraTiming, Profile, find, shipped
-from mezzotint.backends.scatter import drawn
+from mezzotint.backends.scatter import draw_uniform
 from mezzotint.settings.assumption import Assumption
 from mezzotint.settings.ranges import Seconds
 
@@ -232,7 +232,7 @@ class Profiled:
             known = None if scatter is None else (scatter.probabilities, scatter.factors(self.typical_s(work)))
             self._scatters[key] = known
         quantiles = self._scatters[key]
-        return 1.0 if quantiles is None else float(np.interp(drawn(self.seed, work.row), *quantiles))
+        return 1.0 if quantiles is None else float(np.interp(draw_uniform(self.seed, work.row), *quantiles))
 
     def seconds(self, operation: str, model: str, width: int, height: int, batch: int = 1, frames: int = 1) -> float:
         return self._lookup.seconds(operation, model, width, height, batch, frames)

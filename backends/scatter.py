@@ -60,7 +60,7 @@ class Scatter(BaseModel):
         return float(np.trapezoid(self.factors(typical_s), self.probabilities))
 
 
-def drawn(seed: int, row: int) -> float:
+def draw_uniform(seed: int, row: int) -> float:
     """Draw a number from 0 to 1 for a row; it depends on ``seed`` and ``row`` alone."""
     which, at = divmod(row, BLOCK)
     return float(_block(seed, which)[at])

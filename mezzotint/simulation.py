@@ -12,10 +12,10 @@ from mezzotint.results import Run, Sweep
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.run_folder import SUMMARY
 from mezzotint.sim.run.config import choices as config_choices
-from mezzotint.sim.run.config.compose import Files, composed
-from mezzotint.sim.run.config.options import arranged, resolved
-from mezzotint.sim.run.config.plugins import named
-from mezzotint.sim.run.simulate import simulated
+from mezzotint.sim.run.config.compose import Files, compose_config
+from mezzotint.sim.run.config.options import prepare_overrides, resolve_config
+from mezzotint.sim.run.config.plugins import allow_plugins
+from mezzotint.sim.run.simulate import simulate_into
 from mezzotint.sim.verbs import sweep as run_sweep
 
 if TYPE_CHECKING:
@@ -45,10 +45,10 @@ def run(
         SimulationError: a policy did what cannot be; the message names it.
     """
     temporary, place = _place(folder)
-    words = arranged([*overrides, *_overrides(keys), f"run.dir={place}"])
-    with named(list(plugins)):
-        plain = resolved(composed(words, _files(config_dir)))
-        _, path, _ = simulated(plain, place, progress=progress)
+    words = prepare_overrides([*overrides, *_overrides(keys), f"run.dir={place}"])
+    with allow_plugins(list(plugins)):
+        plain = resolve_config(compose_config(words, _files(config_dir)))
+        _, path, _ = simulate_into(plain, place, progress=progress)
     return Run(path, _temporary=temporary)
 
 
@@ -72,8 +72,8 @@ def sweep(
     """
     temporary, place = _place(folder)
     words = [*overrides, *_overrides(keys), f"run.dir={place}", f"hydra.launcher.n_jobs={jobs}"]
-    with named(list(plugins)), nullcontext() if progress else redirect_stdout(io.StringIO()):
-        if run_sweep(arranged(words), _files(config_dir)):
+    with allow_plugins(list(plugins)), nullcontext() if progress else redirect_stdout(io.StringIO()):
+        if run_sweep(prepare_overrides(words), _files(config_dir)):
             raise ConfigError(f"{place}: a point of the sweep failed; its message is above")
     return Sweep.of(place, temporary)
 

@@ -299,10 +299,10 @@ class Engine:
         Raises:
             SimulationError: a part broke a law or raised, a request was lost or ended twice, or Little's law fails.
         """
-        with attributed(self._actors):
+        with attribute_errors(self._actors):
             self.open()
         wall, cpu = time.perf_counter(), time.process_time()
-        with attributed(self._actors), uncollected(not self.backend.live):
+        with attribute_errors(self._actors), uncollected(not self.backend.live):
             # A worker counts as free once the scheduler was asked and had nothing for it
             # (test_step_batcher_of_four_matches_a_worked_example).
             for worker in self.cluster.workers:
@@ -644,7 +644,7 @@ def _serves(backend: Backend, model: Model) -> bool:
 
 
 @contextmanager
-def attributed(actors: Mapping[simpy.Process, str]) -> Iterator[None]:
+def attribute_errors(actors: Mapping[simpy.Process, str]) -> Iterator[None]:
     """Turn an exception of a part into one that names the part; the system's pass unchanged, and our own that name it.
 
     ``actors`` names the parts of SimPy's processes, which SimPy resumes without them on the stack.

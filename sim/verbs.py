@@ -21,26 +21,26 @@ from omegaconf import DictConfig, OmegaConf
 from tqdm import tqdm
 
 from mezzotint.sim.core.errors import ConfigError
-from mezzotint.sim.core.run_folder import check_folder, check_place, unclaimed
-from mezzotint.sim.run.config.compose import Files, composed
+from mezzotint.sim.core.run_folder import check_folder, check_place, make_free_folder
+from mezzotint.sim.run.config.compose import Files, compose_config
 from mezzotint.sim.run.config.options import (
     ConfigDir,
     ConfigName,
     ConfigPath,
     Overrides,
     Plugin,
-    arranged,
     files_of,
     is_dated,
-    resolved,
+    prepare_overrides,
+    resolve_config,
 )
 from mezzotint.sim.run.config.override import of_hydra
-from mezzotint.sim.run.config.plugins import named
+from mezzotint.sim.run.config.plugins import allow_plugins
 from mezzotint.sim.run.config.points import points
 from mezzotint.sim.run.config.settings import check
 from mezzotint.sim.run.pool import run_calls
 from mezzotint.sim.run.refusal import USAGE_ERROR, is_refused, refusal, warn
-from mezzotint.sim.run.sweep_folder import claimed_sweep
+from mezzotint.sim.run.sweep_folder import claim_sweep
 
 Ended = tuple[Literal["done", "kept", "failed"], str]
 """How a point of a sweep ended, and its line; ``kept`` is a run from before this command."""
@@ -72,22 +72,22 @@ def run(
 
     `mezzotint list` prints the groups, and `mezzotint list GROUP` its choices.
     """
-    words, files = arranged(overrides or []), files_of(config_dir, config_path, config_name)
-    with named(plugin or []):
+    words, files = prepare_overrides(overrides or []), files_of(config_dir, config_path, config_name)
+    with allow_plugins(plugin or []):
         if cfg is not None:
             if multirun:
                 raise ConfigError("-m: found beside --cfg, which prints one configuration; leave out -m")
-            print(OmegaConf.to_yaml(composed(words, files), resolve=resolve), end="")
+            print(OmegaConf.to_yaml(compose_config(words, files), resolve=resolve), end="")
             return 0
         if multirun:
             return sweep(words, files)
-        config = composed(words, files)
-        plain = resolved(config)
+        config = compose_config(words, files)
+        plain = resolve_config(config)
         folder = Path(check(plain).run.dir)
         from mezzotint.sim.metrics.summary import extrapolations
-        from mezzotint.sim.run.simulate import simulated
+        from mezzotint.sim.run.simulate import simulate_into
 
-        summary, folder, _ = simulated(plain, folder, fresh=is_dated(config))
+        summary, folder, _ = simulate_into(plain, folder, fresh=is_dated(config))
         print(_result_line(summary, plain, folder))
         for what, (value, source) in extrapolations(summary).items():
             warn(f"{what}: {value}; {source}")
@@ -113,17 +113,17 @@ def validate(
     chosen = {word.partition("=")[0] for word in overrides or []}
     # Another trace or other arrivals bring their own length or rate.
     defaults = [word for word in VALIDATE if chosen.isdisjoint({word.partition("=")[0], word.partition(".")[0]})]
-    words = arranged([*defaults, *(overrides or [])])
-    with named(plugin or []):
-        config = composed(words, files_of(config_dir, config_path, config_name))
-        plain = resolved(config)
+    words = prepare_overrides([*defaults, *(overrides or [])])
+    with allow_plugins(plugin or []):
+        config = compose_config(words, files_of(config_dir, config_path, config_name))
+        plain = resolve_config(config)
         folder = Path(check(plain).run.dir)
         check_place(folder)
         for part in ("live", "simulated"):
             check_folder(folder / part)
         from mezzotint.sim.report.validation import validate
 
-        print(validate(plain, unclaimed(folder) if is_dated(config) else folder, progress=True))
+        print(validate(plain, make_free_folder(folder) if is_dated(config) else folder, progress=True))
         return 0
 
 
@@ -138,9 +138,9 @@ def sweep(words: Sequence[str], files: Files) -> int:
     text = run_dir.text if isinstance(run_dir, QuotedString) else run_dir
     if run_dir is not None and (not isinstance(text, str) or "${" in text):
         raise ConfigError(f"run.dir: found {run_dir} beside -m, expected one folder; the points are numbered in it")
-    folder = Path(text or unclaimed(Path(f"results/runs/{time.strftime('%Y-%m-%d_%H-%M-%S')}_sweep")))
+    folder = Path(text or make_free_folder(Path(f"results/runs/{time.strftime('%Y-%m-%d_%H-%M-%S')}_sweep")))
     command = [word for word in words if not (word.startswith("run.dir=") or of_hydra(word))]
-    with claimed_sweep(folder, ["-m", *command, *files.options()]) as claim:
+    with claim_sweep(folder, ["-m", *command, *files.options()]) as claim:
         ended = _run_points([*words, *([] if text else [f"run.dir={folder}"])], files, folder, claim)
         from mezzotint.sim.metrics.run_files import read_summaries
 
@@ -174,7 +174,7 @@ def _run_points(words: Sequence[str], files: Files, folder: Path, claim: Path) -
     """
     found = points(words, files)
     calls = [
-        partial(_run_point, composed([*filter(of_hydra, words), *point], files), point, folder / str(number))
+        partial(_run_point, compose_config([*filter(of_hydra, words), *point], files), point, folder / str(number))
         for number, point in enumerate(found.overrides)
     ]
     ended, unwritten = Counter[str](), list[OSError]()
@@ -225,14 +225,14 @@ def _warn_of_different_work(folder: Path, summaries: Mapping[str, Mapping[str, A
 
 def _run_point(config: DictConfig, overrides: Sequence[str], folder: Path) -> Ended:
     """Run one point of a sweep, here or in a worker process."""
-    from mezzotint.sim.run.simulate import simulated
+    from mezzotint.sim.run.simulate import simulate_into
 
     setup_globals()  # registers Hydra's resolvers
     words = [word.lstrip("+") for word in overrides if not word.startswith("run.dir=")]
     try:
-        plain = resolved(config)
+        plain = resolve_config(config)
         check(plain)  # before the folder is claimed, which may be named after the system
-        summary, folder, kept = simulated(plain, folder, keep=True)
+        summary, folder, kept = simulate_into(plain, folder, keep=True)
         besides_system = " ".join(word for word in words if not word.startswith("system="))
         return "kept" if kept else "done", _result_line(summary, plain, folder, besides_system)
     except Exception as error:

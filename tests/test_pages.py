@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 from omegaconf import OmegaConf
 
-from mezzotint.sim.run.config.compose import composed
+from mezzotint.sim.run.config.compose import compose_config
 from tests.conftest import REPOSITORY
 
 PAGES = sorted((REPOSITORY / "docs" / "systems").glob("*.md"))
@@ -51,7 +51,7 @@ SETTINGS = list(_settings())
 
 @pytest.mark.parametrize(("system", "key", "default"), SETTINGS, ids=[f"{row[0]}-{row[1]}" for row in SETTINGS])
 def test_stated_default_is_the_composed_one(system: str, key: str, default: str) -> None:
-    config = composed([f"system={system}", *HARDWARE.get(system, [])])
+    config = compose_config([f"system={system}", *HARDWARE.get(system, [])])
     value = OmegaConf.select(config, key, throw_on_missing=True)
     assert str(OmegaConf.to_container(value) if OmegaConf.is_config(value) else value) == default
 

@@ -26,7 +26,7 @@ _PEAKS = ("step", "vae_encode", "vae_decode", "controlnet_step")
 T = TypeVar("T", bound=Timing)
 
 
-def rounded(value: float) -> float:
+def round_value(value: float) -> float:
     """Round to six significant digits, more than the clocks resolve."""
     return float(f"{value:.6g}")
 
@@ -35,7 +35,7 @@ def typical(measured: CellMeasurement, quantity: str = "seconds") -> tuple[float
     """Return median and interquartile range of a quantity; no range from fewer than two samples."""
     samples = measured.seconds[quantity]
     low, middle, high = np.quantile(samples, (0.25, 0.5, 0.75))
-    return rounded(middle), rounded(high - low) if len(samples) > 1 else None
+    return round_value(middle), round_value(high - low) if len(samples) > 1 else None
 
 
 def profile_of(plan: Plan, device: str, versions: dict[str, str], entries: Iterable[JournalEntry]) -> Profile:
@@ -96,13 +96,13 @@ def profile_of(plan: Plan, device: str, versions: dict[str, str], entries: Itera
         lora=next((_lora(got) for _, got in of("lora")), None),
         memory=[MemoryPoint.model_validate(cell.model_dump(exclude={"rank"}) | {"bytes": b}) for cell, b in peaks],
         energy=[
-            EnergyPoint(width=cell.width, height=cell.height, batch=cell.batch, joules=rounded(got.energy_j))
+            EnergyPoint(width=cell.width, height=cell.height, batch=cell.batch, joules=round_value(got.energy_j))
             for cell, got in of("step")
             if got.energy_j
         ],
         load_s=read[-1] if read else None,
         weights_bytes=next((got.facts["bytes"] for _, got in of("load", "draw")), None),
-        power_w=rounded(median(powers)) if powers else None,
+        power_w=round_value(median(powers)) if powers else None,
     )
 
 

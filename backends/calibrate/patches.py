@@ -10,7 +10,7 @@ import numpy as np
 from scipy.optimize import nnls
 
 from mezzotint.backends.diffusers_ import LiveModel, stages
-from mezzotint.backends.patched import PatchTiming, Size, counted
+from mezzotint.backends.patched import PatchTiming, Size, count_patches
 
 PROMPT = "an engraving of a lighthouse above a rough sea at dusk"
 
@@ -29,7 +29,7 @@ class Batches:
         Returns:
             The terms, and the median relative error.
         """
-        rows = np.array([(1, *counted(batch, self.side)) for batch in self.sizes])
+        rows = np.array([(1, *count_patches(batch, self.side)) for batch in self.sizes])
         terms, _ = nnls(rows / self.seconds[:, None], np.ones(len(rows)))
         error = float(np.median(np.abs(rows @ terms / self.seconds - 1)))
         largest = max(map(len, self.sizes))
@@ -62,6 +62,6 @@ def measure(
     seconds = []
     for batch in drawn:
         works = stages.in_flight(model, batch, steps + 1, PROMPT)
-        took = [stages.patched(model, works, side) for _ in range(steps + 1)]
+        took = [stages.run_patched_step(model, works, side) for _ in range(steps + 1)]
         seconds.append(float(np.median(took[1:])))
     return Batches(side, drawn, np.array(seconds))

@@ -31,7 +31,7 @@ from mezzotint.backends.diffusers_.device import free_memory, usable_device
 from mezzotint.backends.diffusers_.model import LiveModel
 from mezzotint.backends.diffusers_.networks.architectures import ModelSpec
 from mezzotint.backends.diffusers_.networks.build import build
-from mezzotint.backends.diffusers_.stages import grouped
+from mezzotint.backends.diffusers_.stages import group_works
 from mezzotint.backends.patched import Size
 from mezzotint.backends.quality import Metric
 from mezzotint.files.names import inside
@@ -160,7 +160,7 @@ class Live(Backend):
         with self._failing_alone(works):
             model = self.model(names[0])
             self._warm_up_patched(names[0], works, side)
-            return Cost(sum(stages.patched(model, works, side) for _ in range(count)))
+            return Cost(sum(stages.run_patched_step(model, works, side) for _ in range(count)))
 
     def end(self, works: Sequence[Work]) -> Cost:
         """Decode, and set ``made`` and, for works with skipped steps, ``quality`` if it is measured."""
@@ -265,8 +265,8 @@ class Live(Backend):
 
     def _by_model(self, works: Sequence[Work]) -> Iterator[tuple[LiveModel, AddOns, list[Work]]]:
         """Yield the works of each model with the model, warmed up, and its add-ons."""
-        for name, those in grouped(works, lambda work: work.model).items():
-            for (width, height), alike in grouped(those, lambda work: (work.width, work.height)).items():
+        for name, those in group_works(works, lambda work: work.model).items():
+            for (width, height), alike in group_works(those, lambda work: (work.width, work.height)).items():
                 self._warm_up(name, width, height, len(alike))
             yield self.model(name), self.add_ons(name), those
 
@@ -313,7 +313,7 @@ class Live(Backend):
             return
         self._warm_patched.add((name, sizes, side))
         model = self.model(name)
-        stages.patched(model, stages.in_flight(model, sizes, WARM_UP_STEPS), side)
+        stages.run_patched_step(model, stages.in_flight(model, sizes, WARM_UP_STEPS), side)
 
     def add_ons(self, model: str) -> AddOns:
         """Return the add-ons of ``model``."""

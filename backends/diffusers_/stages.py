@@ -47,7 +47,7 @@ def in_flight(model: LiveModel, sizes: Iterable[Size], steps: int, prompt: str =
     return works
 
 
-def grouped(works: Iterable[Work], key: Callable[[Work], Key]) -> dict[Key, list[Work]]:
+def group_works(works: Iterable[Work], key: Callable[[Work], Key]) -> dict[Key, list[Work]]:
     """Group works by ``key``, in order."""
     groups: dict[Key, list[Work]] = {}
     for work in works:
@@ -82,7 +82,7 @@ def begin(model: LiveModel, add_ons: AddOns, works: Sequence[Work], asked: Reque
         if nets:
             seconds += watch.lap()
     refined = [work for work in works if work.refine and work.skipped]
-    for (width, height), those in grouped(refined, lambda work: (work.width, work.height)).items():
+    for (width, height), those in group_works(refined, lambda work: (work.width, work.height)).items():
         clean, took_s = model.encode_images([work.artifact for work in those], width, height)
         seconds += took_s
         for work, latents in zip(those, clean.split(1), strict=True):
@@ -102,14 +102,14 @@ def steps(model: LiveModel, add_ons: AddOns, works: Sequence[Work], count: int) 
     def alike(work: Work) -> tuple[object, ...]:
         return work.width, work.height, work.controlnets, work.loras, work.remote_controlnets
 
-    return sum(_together(model, add_ons, those, count) for those in grouped(works, alike).values())
+    return sum(_together(model, add_ons, those, count) for those in group_works(works, alike).values())
 
 
 def end(model: LiveModel, works: Sequence[Work]) -> tuple[list[np.ndarray], float]:
     """Decode works of ``model``; return an image uint8 (h, w, 3) for each, and the seconds of all."""
     images: dict[int, np.ndarray] = {}
     seconds = 0.0
-    for those in grouped(works, lambda work: (work.width, work.height)).values():
+    for those in group_works(works, lambda work: (work.width, work.height)).values():
         decoded, took_s = model.decode(_stacked(those))
         seconds += took_s
         images |= {id(work): image for work, image in zip(those, decoded, strict=True)}
@@ -136,7 +136,7 @@ def _together(model: LiveModel, add_ons: AddOns, works: Sequence[Work], count: i
     return seconds
 
 
-def patched(model: LiveModel, works: Sequence[Work], side: int) -> float:
+def run_patched_step(model: LiveModel, works: Sequence[Work], side: int) -> float:
     """Run one step of works of ``model`` in patches of ``side`` pixels; return the seconds of the denoiser.
 
     Raises:
@@ -149,7 +149,7 @@ def patched(model: LiveModel, works: Sequence[Work], side: int) -> float:
         raise BackendError(f"patches: {said}; {remedy}")
     if side % unit:
         raise BackendError(f"patches of {side} px: expected a multiple of {unit}, pixels to a latent; set another side")
-    batches = [_gather(model, those) for those in grouped(works, lambda work: (work.height, work.width)).values()]
+    batches = [_gather(model, those) for those in group_works(works, lambda work: (work.height, work.width)).values()]
     return _advance(batches, 1, lambda steps: predict(model.pipe, steps, side // unit))
 
 
@@ -160,7 +160,7 @@ class _Batch(NamedTuple):
 
 def _gather(model: LiveModel, works: Sequence[Work]) -> _Batch:
     """Return a batch of ``works``, of one size, sorted by their step."""
-    at = grouped(works, lambda work: (work.steps, work.done))
+    at = group_works(works, lambda work: (work.steps, work.done))
     places = [Place(steps, done, len(those)) for (steps, done), those in at.items()]
     rows = [work for those in at.values() for work in those]
     conditioning = join([work.state.conditioning for work in rows])

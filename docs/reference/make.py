@@ -26,7 +26,7 @@ from mezzotint.sim.metrics.cost import list_prices
 from mezzotint.sim.run.commands import BY_NEXT_WORD, COMMANDS, overview, run_command
 from mezzotint.sim.run.config.choices import choices, gpus, groups
 from mezzotint.sim.run.config.settings import PooledSettings, PoolSettings, Settings, System
-from mezzotint.sim.run.config.typed import spelled
+from mezzotint.sim.run.config.typed import spell_type
 from mezzotint.traces.sources.command import sources
 
 FOLDER = Path(__file__).parent
@@ -298,7 +298,7 @@ def _clusters() -> list[str]:
     lines.append(
         _line(
             "pools",
-            f"`{spelled(PooledSettings.model_fields['pools'].annotation)}`",
+            f"`{spell_type(PooledSettings.model_fields['pools'].annotation)}`",
             "",
             "the pools, in the order of preference",
         )
@@ -414,7 +414,7 @@ def _hints(made: Any) -> dict[str, Any]:
 
 
 def _spelled(hint: Any) -> str:
-    return "" if hint is None else f"`{spelled(hint)}`"
+    return "" if hint is None else f"`{spell_type(hint)}`"
 
 
 def _field_type(info: FieldInfo) -> str:

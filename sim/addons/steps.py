@@ -67,7 +67,7 @@ class WithAddons(Steps):
         return min((steps for steps in limits if steps is not None), default=None)
 
     def price(self, works: Sequence[Work]) -> Cost:
-        return priced(self.base).price(works).times(1.0 / self.kernels.faster(works[0].model))
+        return require_priced(self.base).price(works).times(1.0 / self.kernels.faster(works[0].model))
 
     def boundary(self, worker: Worker, active: Sequence[Request], now_s: float) -> Cost:
         base = self.base.boundary(worker, active, now_s)
@@ -93,7 +93,7 @@ class WithAddons(Steps):
         return self.lora_loading.request_left(worker, request, active)
 
 
-def priced(steps: Steps) -> Priced:
+def require_priced(steps: Steps) -> Priced:
     """Return ``steps``. Raises ConfigError if their cost cannot be estimated."""
     if isinstance(steps, Priced):
         return steps

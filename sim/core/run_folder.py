@@ -53,7 +53,7 @@ class Claim:
 
 
 @contextmanager
-def claimed(folder: Path, *, fresh: bool = False, wait: bool = False) -> Iterator[Claim]:
+def claim_folder(folder: Path, *, fresh: bool = False, wait: bool = False) -> Iterator[Claim]:
     """Claim a run folder until the block ends, with ``Claim.publish`` as its last call.
 
     Args:
@@ -91,7 +91,7 @@ def claimed(folder: Path, *, fresh: bool = False, wait: bool = False) -> Iterato
 
 
 def check_folder(folder: Path) -> None:
-    """Raise ConfigError for a run folder that ``claimed`` would refuse; creates nothing."""
+    """Raise ConfigError for a run folder that ``claim_folder`` would refuse; creates nothing."""
     check_place(folder)
     clear(folder)
     _refuse_other(folder)
@@ -107,7 +107,7 @@ def check_place(folder: Path) -> None:
     check_room(nearest, ConfigError)
 
 
-def unclaimed(folder: Path) -> Path:
+def make_free_folder(folder: Path) -> Path:
     """Make ``folder``, or folder-2, folder-3, ... if it exists, and return it.
 
     Raises ConfigError if it cannot be made.

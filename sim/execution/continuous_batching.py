@@ -11,7 +11,7 @@ from mezzotint.backends.base import Cost, Work, WorkFailed
 from mezzotint.sim.addons.inline import InlineControlNets
 from mezzotint.sim.addons.kernels import Kernels
 from mezzotint.sim.addons.shared_servers import SharedServers
-from mezzotint.sim.addons.steps import WithAddons, priced
+from mezzotint.sim.addons.steps import WithAddons, require_priced
 from mezzotint.sim.addons.sync_loading import SyncLoading
 from mezzotint.sim.core.clock import COMPLETION, DISPATCH
 from mezzotint.sim.core.culprit import caller, class_name
@@ -189,7 +189,7 @@ class ContinuousBatching(Executor):
         worker_batch.boundary_pending = True
 
     def price(self, works: Sequence[Work]) -> Cost:
-        steps = priced(self.batching)
+        steps = require_priced(self.batching)
         if self.feature_cache is None:
             return steps.price(works)
         requests = [_request_for(work) for work in works]

@@ -15,8 +15,8 @@ from mezzotint.figures.palette import COLOURS, GREY, house_style, panels, plain_
 from mezzotint.settings.ranges import Bandwidth, Count, Seconds, SomeShare
 from mezzotint.sim.papers.study import DATA, RESULTS, Check, Comparison, Output, Results, Study, read_data
 from mezzotint.sim.plan.capacity import CapacitySpec, measure_in, search
-from mezzotint.sim.run.config.compose import composed
-from mezzotint.sim.run.config.options import resolved
+from mezzotint.sim.run.config.compose import compose_config
+from mezzotint.sim.run.config.options import resolve_config
 from mezzotint.sim.run.simulate import simulate
 
 WIDTH, HEIGHT = 1664, 928
@@ -198,7 +198,7 @@ def measure(inputs: Inputs) -> dict[str, Any]:
 
 
 def _measure(overrides: list[str]) -> dict[str, Any]:
-    summary = simulate(resolved(composed(overrides))).summary
+    summary = simulate(resolve_config(compose_config(overrides))).summary
     busy = {name: part["busy_fraction"] for name, part in summary["stages"]["components"].items()}
     return {
         "rate": summary["throughput_rpm"] / 60,
@@ -213,7 +213,7 @@ def _measure(overrides: list[str]) -> dict[str, Any]:
 def _capacity_hz(overrides: list[str]) -> float:
     """Return the highest Poisson rate, per second, at which at most ``LATE`` take longer than ``LIMIT_S``."""
     load = ["arrivals=poisson", "arrivals.rate_rpm=1", f"slo=[{LIMIT_S}s]", f"trace.requests={REQUESTS}"]
-    config = composed([*overrides, *load])
+    config = compose_config([*overrides, *load])
     seeds = range(config.seed, config.seed + 3)
     spec = CapacitySpec(LATE, f"{LIMIT_S}s", from_rpm=1.0, to_rpm=6.0, seeds=seeds, tolerance=0.02)
     with TemporaryDirectory() as runs:

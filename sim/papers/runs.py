@@ -21,8 +21,8 @@ from mezzotint.sim.metrics.run_files import read_summary, read_table
 from mezzotint.sim.metrics.summary_keys import number_at
 from mezzotint.sim.run.config.build import build
 from mezzotint.sim.run.config.compose import OURS
-from mezzotint.sim.run.config.compose import composed as compose
-from mezzotint.sim.run.config.options import resolved
+from mezzotint.sim.run.config.compose import compose_config as compose
+from mezzotint.sim.run.config.options import resolve_config
 from mezzotint.sim.run.config.points import points as points_of
 from mezzotint.sim.run.pool import Launcher, run_calls
 from mezzotint.sim.run.run_key import digest
@@ -84,7 +84,7 @@ def sweep(experiment: str, overrides: Sequence[str] = ()) -> list[Point]:
 def compose_part(part: str, experiment: str, overrides: Sequence[str] = ()) -> Config:
     """Return the settings of ``part`` of ``experiment``, such as its trace; empty if it does not compose."""
     try:
-        settings: Config = composed(Point(experiment, {}, (f"experiment={experiment}", *overrides)))[part]
+        settings: Config = compose_point(Point(experiment, {}, (f"experiment={experiment}", *overrides)))[part]
     except UNCOMPOSABLE:
         return {}
     return settings
@@ -96,19 +96,19 @@ def with_hits(point: Point, hits: Mapping[str, Sequence[str]]) -> Point:
     A point that declares hits itself, or does not compose, is returned unchanged.
     """
     try:
-        config = composed(point)
+        config = compose_point(point)
     except UNCOMPOSABLE:
         return point
     added = () if config.get("hits") else hits.get(config["system"]["name"], ())
     return replace(point, overrides=(*point.overrides, *added))
 
 
-def composed(point: Point) -> Config:
+def compose_point(point: Point) -> Config:
     """Return the resolved configuration of one point, without its run folder, which no result depends on.
 
     Raises HydraException, OmegaConfBaseException: a choice does not exist or does not go with another.
     """
-    return resolved(compose([*point.overrides, "run.dir=unnamed"]))
+    return resolve_config(compose([*point.overrides, "run.dir=unnamed"]))
 
 
 class Unmeasured(Exception):
@@ -221,7 +221,7 @@ def finish(points: Sequence[Point], work: Path, jobs: int = 1, launcher: Launche
     planned: list[tuple[Point, Path, Config | str]] = []
     for point in points:
         try:
-            config = composed(point)
+            config = compose_point(point)
             planned.append((point, work / digest(config), config))
         except UNCOMPOSABLE as error:
             planned.append((point, work, _line(error)))

@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import TypeAdapter
 
 from mezzotint.sim.papers.rows import read_cells
-from mezzotint.sim.papers.runs import Point, composed
+from mezzotint.sim.papers.runs import Point, compose_point
 from mezzotint.sim.papers.scorecard.measures.swiftdiffusion import CALIBRATED, SLOW
 from mezzotint.sim.papers.scorecard.targets import REL_TOL
 from mezzotint.sim.papers.study import DATA, RESULTS, Check, Comparison, Output, Results, Study
@@ -102,7 +102,7 @@ def config(system: str, controlnets: int, loras: int) -> dict[str, Any]:
     words += [f"trace.loras={loras}", *SYSTEM_OVERRIDES.get(system, ())]
     if (system, controlnets, loras) == SLOW:
         words += ["lora_fetch=katz-slow-storage", "trace.requests=2010"]
-    return composed(Point("swiftdiffusion-evaluation", {}, tuple(words)))
+    return compose_point(Point("swiftdiffusion-evaluation", {}, tuple(words)))
 
 
 def stages(outcome: Outcome) -> dict[Statistic, dict[str, float]]:

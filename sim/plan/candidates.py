@@ -21,8 +21,8 @@ from mezzotint.sim.plan.options import Options
 from mezzotint.sim.plan.rate import rate_key
 from mezzotint.sim.run.config.build import build
 from mezzotint.sim.run.config.choices import CONF, choices, gpus
-from mezzotint.sim.run.config.compose import composed
-from mezzotint.sim.run.config.options import arranged, files_of, resolved
+from mezzotint.sim.run.config.compose import compose_config
+from mezzotint.sim.run.config.options import files_of, prepare_overrides, resolve_config
 
 DESIGNS = ("vanilla", "batch-server", "nirvana", "modm-quality", "modm-throughput")
 """The designs of a plan that names none: each in full, in batches, from cached latents, from cached images."""
@@ -97,7 +97,7 @@ class Candidate:
         values[self._rate_key] = float(f"{self._rate * load:.9g}") if load != 1.0 else self._rate
         for key, value in values.items():  # on the one composition: a copy takes longer than all else
             OmegaConf.update(self._config, key, value)
-        return resolved(self._config)
+        return resolve_config(self._config)
 
 
 SET = ("cluster", "cluster.count", "seed", "slo", "models", "system", "run.dir")
@@ -192,7 +192,7 @@ class _Catalogue:
         system, *settings = design.split()
         words = [f"system={system}", *settings, *self._words]
         first, *others = kinds
-        plain = resolved(self._compose(*words, f"cluster={first}", f"models={next(iter(family))}"))
+        plain = resolve_config(self._compose(*words, f"cluster={first}", f"models={next(iter(family))}"))
         names = _with_profiles(_roles(plain) | {"large"}, family, profiled)
         priced = {kind: replace(self._gpus[kind], usd_per_gpu_h=price.usd_per_gpu_h) for kind, price in prices.items()}
         services = {key: PaidService(**value) for key, value in (plain["system"].get("services") or {}).items()}
@@ -224,7 +224,7 @@ class _Catalogue:
     def _compose(self, *words: str) -> DictConfig:
         """Compose ``words`` with the user's files. Raises ConfigError if they do not compose."""
         try:
-            return composed(arranged([*words, "run.dir=unnamed"]), self._files)
+            return compose_config(prepare_overrides([*words, "run.dir=unnamed"]), self._files)
         except (HydraException, OmegaConfBaseException) as error:
             raise ConfigError(f"plan: {' '.join(words)}: {' '.join(str(error).split())}") from None
 
@@ -260,7 +260,7 @@ class _Catalogue:
         of the kinds ``asked`` for, all kinds are planned with the variant, so that they are compared at the same work.
         """
         models: dict[str, Any] = {
-            name: resolved(self._compose(f"models={name}"))["models"] for name in self._own("models")
+            name: resolve_config(self._compose(f"models={name}"))["models"] for name in self._own("models")
         }
         for file in (CONF / "models").iterdir():
             models[file.name.removesuffix(".yaml")] = parse(file.read_text("utf-8"))

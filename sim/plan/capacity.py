@@ -26,9 +26,9 @@ from mezzotint.sim.core.errors import ConfigError, SimulationError
 from mezzotint.sim.plan.rate import RATE, rate_key
 from mezzotint.sim.plan.search import CONFIDENCE, bisect, interval
 from mezzotint.sim.report.compare import Spread, limit_text
-from mezzotint.sim.run.config.options import resolved
+from mezzotint.sim.run.config.options import resolve_config
 from mezzotint.sim.run.pool import Launcher, run_calls
-from mezzotint.sim.run.simulate import simulated
+from mezzotint.sim.run.simulate import simulate_into
 
 DIGITS = 6
 """Significant digits of a rate: enough for any tolerance, and few enough for the name of a folder."""
@@ -210,7 +210,7 @@ def measure_in(
         for seed, rate_rpm in requested:
             OmegaConf.update(config, RATE, rate_rpm)
             OmegaConf.update(config, "seed", seed)
-            calls.append(partial(_run, folder / folder_name(seed, rate_rpm), resolved(config)))
+            calls.append(partial(_run, folder / folder_name(seed, rate_rpm), resolve_config(config)))
         trials = []
         for at, summary in zip(requested, run_calls(calls, jobs, launcher), strict=True):
             late = summary["slo"][slo]["violation_rate"]
@@ -223,7 +223,7 @@ def measure_in(
 
 def _run(folder: Path, config: dict[str, Any]) -> dict[str, Any]:
     try:
-        return simulated(config, folder, keep=True)[0]
+        return simulate_into(config, folder, keep=True)[0]
     except SimulationError as error:  # other rates and seeds may not have it
         raise SimulationError(f"{folder.name}: {error}") from None
 

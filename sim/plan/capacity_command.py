@@ -10,9 +10,9 @@ from typer import Option
 
 from mezzotint.files.atomic import atomic_files
 from mezzotint.sim.core.errors import ConfigError
-from mezzotint.sim.core.run_folder import check_place, unclaimed
+from mezzotint.sim.core.run_folder import check_place, make_free_folder
 from mezzotint.sim.core.slo import parse_limit
-from mezzotint.sim.run.config.compose import composed
+from mezzotint.sim.run.config.compose import compose_config
 from mezzotint.sim.run.config.options import (
     ConfigDir,
     ConfigName,
@@ -20,15 +20,15 @@ from mezzotint.sim.run.config.options import (
     Overrides,
     Plugin,
     RunsOn,
-    arranged,
     files_of,
     is_dated,
-    resolved,
+    prepare_overrides,
+    resolve_config,
 )
-from mezzotint.sim.run.config.plugins import named
+from mezzotint.sim.run.config.plugins import allow_plugins
 from mezzotint.sim.run.config.settings import check
 from mezzotint.sim.run.pool import check_launcher
-from mezzotint.sim.run.sweep_folder import claimed_sweep
+from mezzotint.sim.run.sweep_folder import claim_sweep
 from mezzotint.traces.arrivals.base import MAX_RPM
 
 
@@ -101,9 +101,11 @@ def capacity(
                 f"{word}: found a fixed rate, but the search sets it; give its range with --from and --to"
             )
     files = files_of(config_dir, config_path, config_name)
-    with named(plugin or []):
-        config = composed(arranged([*overrides, *([] if output is None else [f"run.dir={output}"])]), files)
-        settings = check(resolved(config))
+    with allow_plugins(plugin or []):
+        config = compose_config(
+            prepare_overrides([*overrides, *([] if output is None else [f"run.dir={output}"])]), files
+        )
+        settings = check(resolve_config(config))
         folder, name = Path(settings.run.dir), settings.system.name
         check_place(folder)
         limits = [str(limit) for limit in settings.slo]
@@ -113,11 +115,11 @@ def capacity(
         count = count_replications(replications, 5, file, "choose arrivals=poisson")
         seeds = range(settings.seed, settings.seed + count)
         spec = CapacitySpec(violations, slo, from_rpm, to_rpm, seeds, tolerance)
-        folder = unclaimed(folder) if is_dated(config) else folder
+        folder = make_free_folder(folder) if is_dated(config) else folder
         own_rpm = mean_rpm(config, settings)
         words = [word for word in overrides if not word.startswith(("run.dir=", "hydra."))]
         # "plan rate" is the former name of the command, so that searches begun under it go on
-        with claimed_sweep(folder, ["plan rate", *words, *files.options()]):
+        with claim_sweep(folder, ["plan rate", *words, *files.options()]):
             max_runs = count * (spec.bisections + 3)
             with tqdm(total=max_runs, unit="run", desc=name, disable=None, file=sys.stderr) as bar:
                 result = search(spec, measure_in(folder, config, slo, jobs, launcher, bar.update))

@@ -12,7 +12,7 @@ from mezzotint.files.atomic import atomic_files, check_target, output_folder
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.plan.options import OUT, RUNS, Options, command_line
 from mezzotint.sim.run.config.options import ConfigDir, Overrides, Plugin, RunsOn
-from mezzotint.sim.run.config.plugins import named
+from mezzotint.sim.run.config.plugins import allow_plugins
 from mezzotint.sim.run.pool import check_launcher
 from mezzotint.traces.arrivals.base import MAX_RPM
 
@@ -92,7 +92,7 @@ def plan(
     """
     from mezzotint.sim.plan.page import sentence, table_lines
 
-    words, trace = separated(overrides or [])
+    words, trace = separate_trace(overrides or [])
     options = Options(
         target or [], gpu or [], design or [], plugin or [], model, rate_rpm, prices, min_quality, replications,
         profiles, config_dir, max_gpus, rank, trace, words, runs, jobs, launcher,
@@ -124,7 +124,7 @@ def answer_plan(options: Options, *, progress: bool = False) -> "Plan":
     check_free(options.overrides)
     words, load, replications = _workload(options)
     limits = dict.fromkeys(["2x", "4x", *(str(target.limit) for target in targets if target.limit is not None)])
-    with named(list(options.plugin)):
+    with allow_plugins(list(options.plugin)):
         candidates, notes = find_candidates(options, [*options.overrides, *words, f"slo=[{','.join(limits)}]"])
         spec = PlanSpec(
             options.model, load, targets, 1, replications, options.max_gpus, options.rank, options.min_quality
@@ -161,7 +161,7 @@ def write(answer: "Plan", folder: Path, command: str) -> None:
             temporary.write_bytes(content)
 
 
-def separated(words: Sequence[str]) -> tuple[list[str], Path | None]:
+def separate_trace(words: Sequence[str]) -> tuple[list[str], Path | None]:
     """Separate the trace, a word without ``=``, from the overrides."""
     files = [word for word in words if "=" not in word and not word.startswith("~")]
     if len(files) > 1:

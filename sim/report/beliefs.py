@@ -8,7 +8,7 @@ from mezzotint.backends.base import size_text
 from mezzotint.sim.core.run_folder import REQUESTS
 from mezzotint.sim.report.compare import cells
 from mezzotint.sim.report.labels import natural
-from mezzotint.sim.report.runs import Run, measured
+from mezzotint.sim.report.runs import Run, read_measured
 
 NEEDED = ("arrival_s", "outcome", "width", "height", "estimate_s", "denoise_s", "decode_s")
 
@@ -38,7 +38,7 @@ def _has_estimates(run: Run) -> bool:
 
 def _requests(run: Run) -> pd.DataFrame:
     """Return size, estimate and cost [s] of the completed requests."""
-    rows = measured(run, NEEDED, ("frames",))
+    rows = read_measured(run, NEEDED, ("frames",))
     rows = rows[rows.outcome == "completed"]
     frames = rows.frames.fillna(1) if "frames" in rows else pd.Series(1, rows.index)
     shapes = zip(rows.width, rows.height, frames, strict=True)

@@ -94,10 +94,10 @@ def shared_loads(members: Iterable[Run | SeriesAtLoad]) -> list[Load]:
 
 def common_loads(members: Iterable[Run | SeriesAtLoad]) -> list[Load]:
     """Return the loads that most series share; of more than three, evenly spaced ones with both ends."""
-    return thinned(shared_loads(members), 3)
+    return thin_out(shared_loads(members), 3)
 
 
-def thinned(values: Sequence[T], max_count: int) -> list[T]:
+def thin_out(values: Sequence[T], max_count: int) -> list[T]:
     """Return `values`, or `max_count` evenly spaced ones of them, including both ends."""
     if len(values) <= max_count:
         return list(values)

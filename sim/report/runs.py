@@ -126,14 +126,14 @@ def latency_quantiles(run: Run, probabilities: Floats) -> Floats | None:
     """
     if not (run.path / REQUESTS).is_file():
         return None
-    rows = measured(run, ("arrival_s", "finish_s", "outcome"))
+    rows = read_measured(run, ("arrival_s", "finish_s", "outcome"))
     with np.errstate(over="ignore"):
         latency = (rows.finish_s - rows.arrival_s)[rows.outcome == "completed"].to_numpy(float)
     latency = latency[np.abs(latency) < MAX_S]
     return np.quantile(latency, probabilities) if len(latency) else None
 
 
-def measured(run: Run, columns: Sequence[str], optional: Sequence[str] = ()) -> pd.DataFrame:
+def read_measured(run: Run, columns: Sequence[str], optional: Sequence[str] = ()) -> pd.DataFrame:
     """Return columns of the requests after the warm-up, by arrival: the last `requests.arrived` rows.
 
     Args:

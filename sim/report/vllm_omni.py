@@ -8,7 +8,7 @@ from typing import Any
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.slo import OWN, parse_limit
 from mezzotint.sim.report.compare import slo_multiples
-from mezzotint.sim.report.runs import Run, load_runs, measured
+from mezzotint.sim.report.runs import Run, load_runs, read_measured
 
 STAGES = ("search_s", "fetch_s", "load_s", "denoise_s", "decode_s")
 """Columns of requests.parquet with the seconds of a stage; the queue stage ends when a GPU begins."""
@@ -24,7 +24,7 @@ def vllm_omni(dirs: Sequence[Path]) -> dict[str, Any]:
     if len(runs) > 1:
         raise ConfigError(f"--format vllm-omni: found {len(runs)} runs, expected one; name its directory")
     run = runs[0]
-    rows = measured(run, ("arrival_s", "start_s", "finish_s", "outcome", *STAGES))
+    rows = read_measured(run, ("arrival_s", "start_s", "finish_s", "outcome", *STAGES))
     done = rows[rows["outcome"] == "completed"]
     latency_s = done["finish_s"] - done["arrival_s"]
     duration_s = float(rows["finish_s"].max() - rows["arrival_s"].min()) if len(rows) else 0.0

@@ -18,7 +18,7 @@ from mezzotint.sim.core.errors import ConfigError
 COMMANDS: dict[str, str] = {
     "report": "mezzotint.sim.report.report:report",
     "run": "mezzotint.sim.verbs:run",
-    "list": "mezzotint.sim.run.listing:listed",
+    "list": "mezzotint.sim.run.listing:list_choices",
     "validate": "mezzotint.sim.verbs:validate",
     "trace compare": "mezzotint.traces.cli:compare",
     "trace describe": "mezzotint.traces.cli:describe",
@@ -88,7 +88,7 @@ def run_command(words: str, options: Sequence[str]) -> int:
     """
     try:
         # not command.main, which handles interruptions and closed pipes itself
-        with parsed(words, options) as context:
+        with parse_options(words, options) as context:
             status: int | None = context.command.invoke(context)
     except typer.Exit as end:  # of --help
         return end.exit_code
@@ -100,7 +100,7 @@ def run_command(words: str, options: Sequence[str]) -> int:
     return status or 0
 
 
-def parsed(words: str, options: Sequence[str]) -> Any:
+def parse_options(words: str, options: Sequence[str]) -> Any:
     """Parse the ``options`` of command ``words`` into a Typer context. Raises TyperException for a wrong one."""
     function = function_of(words)
     if words in BY_NEXT_WORD:

@@ -14,7 +14,7 @@ PROFILES = "profiles"
 """Listed besides the groups."""
 
 
-def listed(
+def list_choices(
     group: Annotated[
         str | None,
         typer.Argument(

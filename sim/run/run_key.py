@@ -14,8 +14,8 @@ from mezzotint.backends.profile import find, shipped
 from mezzotint.files.document import parse
 from mezzotint.sim.engine import ARITHMETIC
 from mezzotint.sim.metrics.cost import list_prices
-from mezzotint.sim.run.config.compose import composed
-from mezzotint.sim.run.config.options import resolved
+from mezzotint.sim.run.config.compose import compose_config
+from mezzotint.sim.run.config.options import resolve_config
 from mezzotint.sim.run.simulate import simulate
 from mezzotint.traces.error import TraceError
 from mezzotint.traces.table.trace import about
@@ -41,7 +41,7 @@ def digest(config: Mapping[str, Any]) -> str:
     parts = {key: _by_content(value) for key, value in config.items() if key not in ("run", "backend")}
     parts["backend"] = {key: value for key, value in backend.items() if key != "folder"}
     profiles = [_profiles(kind, backend.get("folder")) for kind in _kinds(config)]
-    return combined(arithmetic(), [repr(list_prices()), settings("trace"), *profiles], parts)
+    return combine(arithmetic(), [repr(list_prices()), settings("trace"), *profiles], parts)
 
 
 def _kinds(config: Mapping[str, Any]) -> list[str]:
@@ -58,13 +58,13 @@ def arithmetic() -> str:
     """Return the digest of ``ARITHMETIC`` and of the results of `PROBES`, which change even if nobody raised it."""
     found = []
     for words in PROBES:
-        outcome = simulate(resolved(composed([*words, "run.dir=unnamed"])))
+        outcome = simulate(resolve_config(compose_config([*words, "run.dir=unnamed"])))
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, outcome.requests.schema) as stream:
             stream.write_table(outcome.requests)
         numbers = {key: value for key, value in outcome.summary.items() if key not in ("wall", "assumptions")}
         found.append([hashlib.sha256(sink.getvalue()).hexdigest(), numbers])
-    return combined(ARITHMETIC, found)
+    return combine(ARITHMETIC, found)
 
 
 @cache
@@ -83,7 +83,7 @@ def settings(*groups: str) -> dict[str, Any]:
 @cache
 def _profiles(gpu: str, folder: str | None) -> str:
     found = find(gpu, [shipped(), *([] if folder is None else [Path(folder)])])
-    return combined({model: profile.model_dump_json() for model, profile in found.items()})
+    return combine({model: profile.model_dump_json() for model, profile in found.items()})
 
 
 def _by_content(value: Any) -> Any:
@@ -104,6 +104,6 @@ def _content(text: str) -> str:
         return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else text
 
 
-def combined(*parts: Any) -> str:
+def combine(*parts: Any) -> str:
     """Return the digest of ``parts``, 16 hex digits."""
     return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:16]

@@ -35,14 +35,14 @@ from mezzotint.sim.core.run_folder import (
     SUMMARY,
     TIMELINE,
     Claim,
-    claimed,
+    claim_folder,
     config_of,
     holds_run,
 )
 from mezzotint.sim.core.slo import Limit, own_deadlines
 from mezzotint.sim.core.streams import ARRIVALS, TRACE, stream
 from mezzotint.sim.core.workload import Shapes, SimilarityInputs, Workload, addon_bytes, standalone
-from mezzotint.sim.engine import Engine, attributed
+from mezzotint.sim.engine import Engine, attribute_errors
 from mezzotint.sim.metrics.quality import Quality, QualityEstimate, unknown_quality
 from mezzotint.sim.metrics.run_files import read_summary
 from mezzotint.sim.metrics.summary import source_age_trace_s, summarise
@@ -123,7 +123,7 @@ def simulate(config: Mapping[str, Any], *, progress: bool = False) -> Outcome:
     return replay(settings, assemble(settings, progress=progress), config, progress=progress)
 
 
-def simulated(
+def simulate_into(
     plain: dict[str, Any], folder: Path, *, fresh: bool = False, keep: bool = False, progress: bool = True
 ) -> tuple[dict[str, Any], Path, bool]:
     """Run one simulation into a run folder.
@@ -141,7 +141,7 @@ def simulated(
     """
     if not keep:
         _refuse_point(plain, folder)
-    with claimed(folder, fresh=fresh) as claim:
+    with claim_folder(folder, fresh=fresh) as claim:
         if keep and holds_run(folder):
             if config_of(folder) != saved_config(plain):
                 raise ConfigError(f"run.dir: {folder} holds a run of another configuration; remove it or name another")
@@ -207,7 +207,7 @@ def replay(settings: Settings, assembled: Assembled, config: Mapping[str, Any], 
     return Outcome(summary, table, series(record), saved_config(config), kept, attempts)
 
 
-@attributed({})
+@attribute_errors({})
 def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None = None) -> Assembled:
     """Load the trace and build the system. Raises what ``simulate`` raises.
 
@@ -404,7 +404,7 @@ def saved_config(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def write(outcome: Outcome, folder: Path) -> None:
     """Claim ``folder``, waiting for other processes, and ``save`` there. Raises what ``claimed`` and ``save`` raise."""
-    with claimed(folder, wait=True) as claim:
+    with claim_folder(folder, wait=True) as claim:
         save(outcome, claim)
 
 

@@ -20,7 +20,7 @@ COMMAND, HYDRA_FILE = ".sweep", "multirun.yaml"
 
 
 @contextmanager
-def claimed_sweep(folder: Path, words: Sequence[str]) -> Iterator[Path]:
+def claim_sweep(folder: Path, words: Sequence[str]) -> Iterator[Path]:
     """Claim the folder of the sweep ``words`` until the block ends; remove it then if it stayed empty.
 
     Yields a folder for temporary files; it exists only as long as the claim.

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from mezzotint.backends.base import Work, standalone_cost
 from mezzotint.backends.profile import Point, Profile, read, write
 from mezzotint.backends.profiled import Profiled
-from mezzotint.backends.scatter import Around, Scatter, drawn
+from mezzotint.backends.scatter import Around, Scatter, draw_uniform
 
 SCATTER = Scatter(
     probabilities=[0.0, 0.5, 0.9, 1.0],
@@ -49,7 +49,7 @@ def test_scattered_time_of_a_row_does_not_depend_on_other_rows(folder: str) -> N
     rows = [5, 100_000, 5, 7]
     assert [seconds(one, row) for row in rows] == [seconds(other, row) for row in reversed(rows)][::-1]
     assert seconds(Profiled("g", folder=folder, seed=4), 5) != seconds(one, 5)
-    assert all(0 <= drawn(3, row) < 1 for row in range(5000))
+    assert all(0 <= draw_uniform(3, row) < 1 for row in range(5000))
 
 
 def test_standalone_latency_and_batches_use_the_typical_time(folder: str) -> None:

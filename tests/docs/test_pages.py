@@ -14,13 +14,13 @@ from sybil.evaluators.python import PythonEvaluator
 from sybil.parsers.markdown import CodeBlockParser, SkipParser
 
 from mezzotint.sim.cli import main
-from mezzotint.sim.plan.command import separated
-from mezzotint.sim.run.commands import command_of, parsed
-from mezzotint.sim.run.config.compose import composed
+from mezzotint.sim.plan.command import separate_trace
+from mezzotint.sim.run.commands import command_of, parse_options
+from mezzotint.sim.run.config.compose import compose_config
+from mezzotint.sim.run.config.options import files_of, prepare_overrides
 from mezzotint.sim.run.config.points import points
 from mezzotint.sim.run.config.settings import check
 from mezzotint.sim.run.termination import end_workers
-from mezzotint.sim.verbs import arranged, files_of
 from tests.conftest import REPOSITORY
 
 DOCS = REPOSITORY / "docs"
@@ -136,16 +136,16 @@ def test_command_is_accepted(command: str) -> None:
         return
     words = command_of(given)
     assert words is not None
-    with parsed(words, given[len(words.split()) :]) as context:
+    with parse_options(words, given[len(words.split()) :]) as context:
         options = context.params
     if "overrides" not in options:
         return
     files = files_of(options["config_dir"], options.get("config_path"), options.get("config_name", "config"))
     written = options["overrides"] or []
-    overrides = arranged(separated(written)[0] if words == "plan" else written)
+    overrides = prepare_overrides(separate_trace(written)[0] if words == "plan" else written)
     swept = points(overrides, files).overrides if options.get("multirun") else [overrides]
     for point in _covering(swept):
-        plain = OmegaConf.to_container(composed(point, files), resolve=True, throw_on_missing=True)
+        plain = OmegaConf.to_container(compose_config(point, files), resolve=True, throw_on_missing=True)
         assert isinstance(plain, dict)
         check({str(key): value for key, value in plain.items()})
 

@@ -17,7 +17,7 @@ from omegaconf import OmegaConf
 from mezzotint.sim.cli import main
 from mezzotint.sim.core.errors import REFUSED
 from mezzotint.sim.run.config.choices import choices, groups
-from mezzotint.sim.run.config.compose import composed as compose
+from mezzotint.sim.run.config.compose import compose_config as compose
 from mezzotint.sim.run.simulate import saved_config, simulate
 from tests.fuzz.inputs import lay
 

@@ -21,7 +21,7 @@ from hydra.core.global_hydra import GlobalHydra
 
 from mezzotint.files.document import DocumentError, parse
 from mezzotint.sim.cli import main
-from mezzotint.sim.core.run_folder import CLUSTER, CONFIG, REQUESTS, SUMMARY, claimed
+from mezzotint.sim.core.run_folder import CLUSTER, CONFIG, REQUESTS, SUMMARY, claim_folder
 from mezzotint.sim.run.refusal import is_refused, refuse
 from mezzotint.sim.run.simulate import save, simulate
 from tests.fuzz.inputs import Input, digest, lay
@@ -87,7 +87,7 @@ def without_hydra(words: Sequence[str]) -> int:
     try:
         tree = parse(Path(CONFIG).read_bytes())
         plain = {str(key): value for key, value in tree.items() if key not in ("defaults", "hydra")}
-        with claimed(Path("out")) as claim:
+        with claim_folder(Path("out")) as claim:
             save(simulate(plain | {"run": {"dir": "out"}}), claim)
     except Exception as error:
         if not is_refused(error) and not isinstance(error, DocumentError):

@@ -16,7 +16,7 @@ from mezzotint.sim.core.workload import SimilarityInputs, StandaloneLatency, Wor
 from mezzotint.sim.engine import Engine
 from mezzotint.sim.execution.sequential import Sequential
 from mezzotint.sim.frontend.direct import Direct
-from mezzotint.sim.run.config.compose import composed
+from mezzotint.sim.run.config.compose import compose_config
 from mezzotint.sim.run.simulate import Outcome, simulate
 from mezzotint.sim.scheduling.fcfs import Fcfs
 from mezzotint.traces.arrivals.base import Schedule
@@ -112,7 +112,7 @@ def engine(times: Any, full_s: Any, count: int = 1, **parts: Any) -> Engine:
 
 def configured(*overrides: str) -> dict[str, Any]:
     """Return the resolved configuration, as the command line would compose it."""
-    plain = OmegaConf.to_container(composed(["run.dir=unused", *overrides]), resolve=True)
+    plain = OmegaConf.to_container(compose_config(["run.dir=unused", *overrides]), resolve=True)
     assert isinstance(plain, dict)
     return {str(key): value for key, value in plain.items()}
 

@@ -70,7 +70,7 @@ def keyed_hash(name: str, secret: bytes) -> hmac.HMAC:
     return hmac.new(secret, name.encode(), "sha256")
 
 
-def cached(kind: str, facts: Mapping[str, Any], rows: int, columns: Columns, make: Make) -> Arrays:
+def compute_once(kind: str, facts: Mapping[str, Any], rows: int, columns: Columns, make: Make) -> Arrays:
     """Return the arrays of an entry, computing and storing the missing rows.
 
     If two processes need one entry, the second waits for the first. If the cache cannot be written, the arrays go into

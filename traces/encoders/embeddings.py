@@ -8,7 +8,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from tqdm import tqdm
 
-from mezzotint.traces.encoders.disk_cache import cached
+from mezzotint.traces.encoders.disk_cache import compute_once
 from mezzotint.traces.error import TraceError
 from mezzotint.traces.table.trace import Trace
 
@@ -56,7 +56,7 @@ def embed(trace: Trace, encoder: Encoder, *, progress: bool | None = None) -> Ve
     name, dim = encoder.name, encoder.dim
     facts = {"version": VERSION, "trace": trace.digest, "encoder": name, "dim": dim}
     quiet = None if progress is None else not progress  # tqdm's own None: quiet unless standard error is a terminal
-    return cached(
+    return compute_once(
         "embeddings", facts, len(trace), {"vectors": (np.float32, (dim,))},
         lambda done: _encoded(trace.prompts(), encoder, quiet, done["vectors"]),
     )["vectors"]  # fmt: skip

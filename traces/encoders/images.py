@@ -15,8 +15,8 @@ from mezzotint.files.digest import digest
 from mezzotint.networks.clip import ClipModel
 from mezzotint.settings.ranges import Count
 from mezzotint.traces.encoders.clip import image_vectors
-from mezzotint.traces.encoders.disk_cache import cached
-from mezzotint.traces.encoders.vectors import mapped
+from mezzotint.traces.encoders.disk_cache import compute_once
+from mezzotint.traces.encoders.vectors import map_vectors
 from mezzotint.traces.error import TraceError
 
 SUFFIXES = (".jpeg", ".jpg", ".png", ".webp")
@@ -61,7 +61,7 @@ class GivenImages:
 
     def open(self, rows: int, dim: int) -> OpenedImages:
         path = Path(self.path)
-        found = mapped(path)
+        found = map_vectors(path)
         if len(found) != rows:
             raise TraceError(f"{path}: found vectors of {len(found)} images, expected {rows}, one per row of the trace")
         _check_width(found.shape[1], dim, str(path))
@@ -101,7 +101,7 @@ class ClipImages:
         folder = Path(self.folder).expanduser()
         paths = _by_row(folder, rows)
         key = f"{_fingerprint(folder, paths)}.{model.name}"
-        found = cached(
+        found = compute_once(
             "images", {"version": 1, "images": key, "dim": dim}, rows, {"vectors": (np.float32, (dim,))},
             lambda done: ((block,) for block in image_vectors(model, paths[len(done["vectors"]) :], self.batch)),
         )  # fmt: skip

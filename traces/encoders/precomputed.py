@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from mezzotint.files.digest import digest
-from mezzotint.traces.encoders.vectors import BLOCK, Floats, mapped, unit
+from mezzotint.traces.encoders.vectors import BLOCK, Floats, map_vectors, unit
 from mezzotint.traces.error import TraceError
 from mezzotint.traces.table.limits import regular_file
 from mezzotint.traces.table.validation import excerpt
@@ -65,7 +65,7 @@ class Precomputed:
     @cached_property
     def dim(self) -> int:
         if self.prompts is not None:
-            return int(mapped(Path(self.path)).shape[1])
+            return int(map_vectors(Path(self.path)).shape[1])
         for batch in _batches(Path(self.path), [VECTOR], 1):
             return int(_numbers(batch.column(0), None, 0, Path(self.path)).shape[1])
         raise TraceError(f"{self.path}: found no rows, expected a vector per prompt; name another file")
@@ -110,7 +110,7 @@ class Precomputed:
             row += len(prompts)
         if copy is not None:
             copy.flush()
-        rows = mapped(path) if copy is None else np.memmap(copy, np.float32, "r", shape=(row, self.dim))
+        rows = map_vectors(path) if copy is None else np.memmap(copy, np.float32, "r", shape=(row, self.dim))
         for start in range(0, len(repeats), BLOCK):
             one, other = np.array(repeats[start : start + BLOCK]).T
             gap = np.abs(unit(rows[one], 0, path) - unit(rows[other], 0, path)).max(axis=1)
@@ -130,7 +130,7 @@ class Precomputed:
                 yield batch.column(0).to_pylist(), _numbers(batch.column(1), dim, row, path)
                 row += len(batch)
             return
-        vectors = mapped(path)
+        vectors = map_vectors(path)
         for batch in _batches(Path(self.prompts), [PROMPT], BLOCK, len(vectors)):
             yield batch.column(0).to_pylist(), vectors[row : row + len(batch)]
             row += len(batch)

@@ -25,7 +25,7 @@ def by_length(prompts: Sequence[str], batch: int, progress: bool) -> Iterator[tu
         yield rows, [prompts[row] for row in rows]
 
 
-def mapped(path: Path) -> NDArray[Any]:
+def map_vectors(path: Path) -> NDArray[Any]:
     """Return the array in an ``.npy`` file, (n, d) real numbers, memory-mapped; the numbers are not checked.
 
     Raises TraceError if the file is missing, damaged, or holds something else.

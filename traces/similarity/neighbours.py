@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from mezzotint.traces.encoders.disk_cache import cached
+from mezzotint.traces.encoders.disk_cache import compute_once
 from mezzotint.traces.similarity.bound import SLACK, Bound, cheapest
 from mezzotint.traces.similarity.similarities import DECIMALS, Floats, SimilaritySource, similarity
 
@@ -99,7 +99,7 @@ def cached_neighbours(
     facts = {"version": VERSION, "content": content, "space": source.key, "floor": floor, "rows": rows}
     facts["most"] = max_neighbours
     return Neighbours(
-        **cached(
+        **compute_once(
             "neighbours", facts, rows, FILES, lambda done: _blocks(source, rows, floor, max_neighbours, done["ends"])
         )
     )

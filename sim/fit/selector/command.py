@@ -19,7 +19,7 @@ from mezzotint.sim.fit.selector.page import SelectorCalibration, publish
 from mezzotint.sim.fit.selector.pairs import choose
 from mezzotint.sim.fit.selector.rule import thresholds
 from mezzotint.sim.run.config.build import build
-from mezzotint.sim.run.config.compose import composed
+from mezzotint.sim.run.config.compose import compose_config
 from mezzotint.traces.encoders.embeddings import Encoder, embed
 from mezzotint.traces.sources.synthetic import Synthetic
 from mezzotint.traces.table.trace import Trace, read
@@ -108,7 +108,7 @@ def _published(options: Options) -> dict[int, float]:
     is_image = options.similarity == "image"
     if not is_image and options.refine_family is not None:
         return {}
-    published = composed([f"system={'modm-throughput' if is_image else 'nirvana'}"]).selector
+    published = compose_config([f"system={'modm-throughput' if is_image else 'nirvana'}"]).selector
     of_steps = int(published.of_steps)
     table = {int(k) * options.steps: float(limit) for k, limit in published.thresholds.items()}
     return {k // of_steps: limit for k, limit in table.items() if k % of_steps == 0}

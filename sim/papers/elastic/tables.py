@@ -24,7 +24,7 @@ from mezzotint.sim.core.request import COMPLETED
 from mezzotint.sim.engine import Engine
 from mezzotint.sim.metrics.attempts import AttemptLog
 from mezzotint.sim.papers.rows import read_rows
-from mezzotint.sim.papers.runs import Point, composed
+from mezzotint.sim.papers.runs import Point, compose_point
 from mezzotint.sim.papers.study import DATA, read_data
 from mezzotint.sim.run.config.settings import check
 from mezzotint.sim.run.simulate import assemble
@@ -175,7 +175,7 @@ def serve(
             *("arrivals=trace", "models=qwen-image", "cluster=h100", "cluster.gpu.name=h20", "shapes=trace", "slo=[]"),
             *(f"cluster.count={INPUTS.gpus}", f"backend.folder={folder}", "quality=alpha", "sample_s=60000"),
         )
-        config = check(composed(Point("", {}, (*words, *shared))))
+        config = check(compose_point(Point("", {}, (*words, *shared))))
         engine = assemble(config, trace=make(columns, name="elastic", source=SOURCE)).engine
     engine.workload.limit_s[:] = array("d", (request.deadline_ms - request.arrival_ms for request in requests))
     _, cpu_s = engine.run()

@@ -20,7 +20,7 @@ from mezzotint.backends.profile import write as write_profile
 from mezzotint.settings.ranges import Count, Positive, Rate, Seconds, Seed, SomeSeconds
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.papers.rows import measured
-from mezzotint.sim.papers.runs import Point, composed
+from mezzotint.sim.papers.runs import Point, compose_point
 from mezzotint.sim.plan.search import ClusterSearch, Outcome, Trial, run_searches
 from mezzotint.sim.run.config.settings import check
 from mezzotint.sim.run.simulate import Assembled, assemble
@@ -219,7 +219,7 @@ class Replay:
 @cache
 def base_config(overrides: tuple[str, ...]) -> dict[str, Any]:
     """Return the configuration of a run with ``overrides``; callers must not modify it."""
-    return composed(Point("", {}, overrides))
+    return compose_point(Point("", {}, overrides))
 
 
 def run_config(config: Mapping[str, Any], factor: float, trace: Trace | None = None) -> tuple[Assembled, Floats]:

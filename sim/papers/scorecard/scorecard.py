@@ -76,7 +76,7 @@ def _without_path(trace: ColumnTrace, listed: Sequence[T]) -> list[T]:
 def follows_from(study: Study) -> str:
     """Return the digest, 16 hex digits, of arithmetic, settings and form: all that sets a column except its trace."""
     overrides = {name: list(words) for name, words in study.overrides.items()}
-    return key.combined(key.arithmetic(), key.settings(), overrides)
+    return key.combine(key.arithmetic(), key.settings(), overrides)
 
 
 def add_earlier_columns(made: Scorecard, before: Path) -> tuple[list[Column], list[str]]:

@@ -21,7 +21,7 @@ from mezzotint.backends.profile import write as write_profile
 from mezzotint.figures.page import percent
 from mezzotint.figures.palette import COLOURS, EDGE, house_style, panels
 from mezzotint.sim.core.errors import ConfigError
-from mezzotint.sim.papers.runs import Point, composed
+from mezzotint.sim.papers.runs import Point, compose_point
 from mezzotint.sim.papers.study import DATA, RESULTS, Output, Results, Study, committed, read_data
 from mezzotint.sim.papers.video.logs import MEASURES, LoggedRun, LogRow, VideoRuns, read_folder, statistics_of
 from mezzotint.sim.run.config.settings import check
@@ -234,7 +234,7 @@ def simulate(run: LoggedRun, requests: Sequence[Video], arrivals_s: Sequence[flo
             f"estimates.seconds={_mapping({size: video.believed_s for size, video in videos.items()})}",
             f"executor.handling_by_size={_mapping({size: video.answer_s for size, video in videos.items()})}",
         )
-        engine = assemble(check(composed(Point("", {}, words))), trace=trace).engine
+        engine = assemble(check(compose_point(Point("", {}, words))), trace=trace).engine
         engine.run()
     names = ("arrival_s", "start_s", "finish_s", "tail", "pauses")
     replayed = {name: np.asarray(engine.record.request_columns[name]) for name in names}

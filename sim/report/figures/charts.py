@@ -24,7 +24,7 @@ from mezzotint.sim.report.compare import (
     limit_text,
     slo_multiples,
     steps_order,
-    thinned,
+    thin_out,
 )
 from mezzotint.sim.report.figures.palette import series_styles
 from mezzotint.sim.report.interactive import ALWAYS, Chart, Field, Limit, Spec, bars, lines, points, ranges
@@ -223,7 +223,7 @@ def over_time(runs: Sequence[Run]) -> list[Chart]:
         if (series := next((found for run in cell.runs if (found := time_series(run, column, _SPANS))), None))
     ]
     loads = common_loads([run for cell, *_ in over for run in cell.runs])
-    names = thinned(sorted({cell.series for cell, *_ in over if cell.load in loads}, key=natural), MAX_SERIES)
+    names = thin_out(sorted({cell.series for cell, *_ in over if cell.load in loads}, key=natural), MAX_SERIES)
     charts = []
     for (column, (what, y)), load in product(figures.items(), loads):
         curves = [
@@ -291,7 +291,7 @@ def _panel(
         y = replace(y, title="Completed (requests/min; dotted: offered)")
     is_log = bool(places) and places[0] > 0 and places[-1] / places[0] >= _LOG_RATIO
     x = Field("x", axis.title, ",.6~r")
-    x = replace(x, scale="log", domain=(places[0], places[-1]), ticks=thinned(places, 6)) if is_log else x
+    x = replace(x, scale="log", domain=(places[0], places[-1]), ticks=thin_out(places, 6)) if is_log else x
     return [Chart(title, lines(pd.DataFrame(rows), x, y, series_styles(runs)))]
 
 

@@ -23,8 +23,8 @@ from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.run.config.checked_calls import checked_calls
 from mezzotint.sim.run.config.choices import choices
 from mezzotint.sim.run.config.plugins import TARGET
-from mezzotint.sim.run.config.target import located, no_such
-from mezzotint.sim.run.config.typed import spelled, validated
+from mezzotint.sim.run.config.target import locate_class, no_such
+from mezzotint.sim.run.config.typed import spell_type, validate_value
 
 
 class Parts:
@@ -84,7 +84,7 @@ def build(node: Any, key: str, kind: Any = None, parts: Parts | None = None) -> 
     """
     if not isinstance(node, Mapping) or TARGET not in node:
         raise ConfigError(f"{key}: expected a mapping with {TARGET}, found {node!r}; choose one of its group's files")
-    target = located(node[TARGET], key, kind)
+    target = locate_class(node[TARGET], key, kind)
     try:
         parameters = inspect.signature(target).parameters
         hints = typing.get_type_hints(target.__init__ if inspect.isclass(target) else target, include_extras=True)
@@ -154,14 +154,14 @@ def _argument(value: Any, key: str, hint: Any, parts: Parts | None) -> Any:
     if hint is None:
         return value
     try:
-        return validated(value, hint)
+        return validate_value(value, hint)
     except (PydanticUserError, SchemaError):
         # A protocol: objects of it were built above, so only null is left where it is allowed.
         if value is None and type(None) in typing.get_args(hint):
             return None
         raise ConfigError(f"{key}: found {value!r}, expected a mapping with {TARGET}") from None
     except ValidationError as error:
-        raise ConfigError(f"{key}: found {value!r}, expected {spelled(hint)}") from error
+        raise ConfigError(f"{key}: found {value!r}, expected {spell_type(hint)}") from error
 
 
 def _kind(hint: Any) -> Any:

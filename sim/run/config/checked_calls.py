@@ -24,7 +24,7 @@ from mezzotint.sim.core.culprit import class_name, is_ours
 from mezzotint.sim.core.errors import SimulationError
 from mezzotint.sim.core.progress import Progress
 from mezzotint.sim.core.request import Request
-from mezzotint.sim.run.config.typed import spelled, strict
+from mezzotint.sim.run.config.typed import spell_type, strict
 
 Law = Callable[[Any], Any]
 """Return the value, as a plain number where it is NumPy's. Raises Broken if it is not what it must be."""
@@ -194,7 +194,7 @@ def _plain(hint: Any) -> Law:
         try:
             return adapter.validate_python(value, strict=True)
         except ValidationError:
-            raise Broken("True or False" if hint is bool else spelled(hint)) from None
+            raise Broken("True or False" if hint is bool else spell_type(hint)) from None
 
     return law
 

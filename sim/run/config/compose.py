@@ -66,7 +66,7 @@ OURS = Files()
 _DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
-def composed(words: Sequence[str], files: Files = OURS) -> DictConfig:
+def compose_config(words: Sequence[str], files: Files = OURS) -> DictConfig:
     """Compose overrides (sim/run/config/override.py) into an unresolved configuration.
 
     Points of a sweep that choose the same groups share a composition, and values are set on a copy of it.
@@ -81,7 +81,7 @@ def composed(words: Sequence[str], files: Files = OURS) -> DictConfig:
 
 
 def hydra_settings(words: Sequence[str], files: Files) -> dict[str, Any]:
-    """Return Hydra's own settings: the launcher and the parameters of a sweep. Raises as ``composed`` does."""
+    """Return Hydra's own settings: the launcher and the parameters of a sweep. Raises as ``compose_config`` does."""
     return _compose(words, files).hydra
 
 

@@ -58,7 +58,7 @@ def files_of(config_dir: Path | None, config_path: Path | None, config_name: str
     return Files(config_dir, config_path, config_name)
 
 
-def arranged(words: Sequence[str]) -> list[str]:
+def prepare_overrides(words: Sequence[str]) -> list[str]:
     """Return overrides as Hydra reads them.
 
     A setting that a part's file does not list is added (++). The part's class refuses a misspelt one.
@@ -100,7 +100,7 @@ def _check_choice(word: str) -> None:
             raise ConfigError(f"{group}: found {value}, expected one of its choices; ~{group} leaves out what may be")
 
 
-def resolved(config: DictConfig) -> dict[str, Any]:
+def resolve_config(config: DictConfig) -> dict[str, Any]:
     """Return a configuration in plain dictionaries and lists. Raises OmegaConfBaseException if a value is absent."""
     plain = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
     return {str(key): value for key, value in plain.items()} if isinstance(plain, dict) else {}

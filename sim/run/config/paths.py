@@ -16,7 +16,7 @@ from typing import Any
 
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.run.config.plugins import TARGET
-from mezzotint.sim.run.config.target import located
+from mezzotint.sim.run.config.target import locate_class
 
 
 def whole_paths(node: Any, hint: Any = None) -> Any:
@@ -52,7 +52,7 @@ def _annotations(node: Mapping[str, Any], kinds: tuple[Any, ...]) -> Mapping[str
     target: Any = next((kind for kind in kinds if dataclasses.is_dataclass(kind)), None)
     try:
         if TARGET in node:
-            target = located(node[TARGET], TARGET)
+            target = locate_class(node[TARGET], TARGET)
         called = target.__init__ if inspect.isclass(target) else target
         return {} if called is None else typing.get_type_hints(called, include_extras=True)
     except (ConfigError, TypeError, NameError):  # reported when it is built

@@ -21,7 +21,7 @@ VARIABLE = "MEZZOTINT_PLUGINS"
 
 
 @contextmanager
-def named(plugins: Iterable[str]) -> Iterator[None]:
+def allow_plugins(plugins: Iterable[str]) -> Iterator[None]:
     """Allow classes of ``plugins``, modules on the path or in the working directory, within the block.
 
     Raises:
@@ -31,11 +31,11 @@ def named(plugins: Iterable[str]) -> Iterator[None]:
 
     with env_override({VARIABLE: ":".join(dict.fromkeys([*_named(), *plugins]))}):
         for name in plugins:
-            imported(name, "--plugin")
+            import_part(name, "--plugin")
         yield
 
 
-def imported(module: str, key: str) -> ModuleType:
+def import_part(module: str, key: str) -> ModuleType:
     """Import a module of ours or of a plug-in.
 
     Raises:

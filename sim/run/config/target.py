@@ -13,10 +13,10 @@ from typing_extensions import get_protocol_members, is_protocol
 
 from mezzotint.sim.core.culprit import is_ours
 from mezzotint.sim.core.errors import ConfigError
-from mezzotint.sim.run.config.plugins import TARGET, imported
+from mezzotint.sim.run.config.plugins import TARGET, import_part
 
 
-def located(target: Any, key: str, kind: Any = None) -> Any:
+def locate_class(target: Any, key: str, kind: Any = None) -> Any:
     """Return the class that ``target`` names, or the function that is annotated to return one.
 
     Args:
@@ -31,13 +31,13 @@ def located(target: Any, key: str, kind: Any = None) -> Any:
         raise ConfigError(f"{where}: found {target!r}, expected the dotted path of a class")
     module, _, name = target.rpartition(".")
     try:
-        made = getattr(imported(module, where), name)
+        made = getattr(import_part(module, where), name)
     except AttributeError:
         raise ConfigError(f"{where}: the module {module} has no {name}") from None
     product = made if inspect.isclass(made) else _returned(made)
     if product is None:
         raise ConfigError(f"{where}: found {target}, expected a class, or a function annotated with what it returns")
-    imported(str(made.__module__), where)  # its own module, if the named one only imports it
+    import_part(str(made.__module__), where)  # its own module, if the named one only imports it
     if is_ours(made.__module__) and kind is None and not inspect.isclass(made):
         raise ConfigError(f"{where}: found the function {target}, expected a class")
     return _making(made, product, kind, key)

@@ -55,7 +55,7 @@ def _of_fields(kind: type, value: Any) -> Any:
     if isinstance(value, Mapping):
         hints = typing.get_type_hints(kind)
         for name in hints.keys() & value.keys():
-            validated(value[name], hints[name])
+            validate_value(value[name], hints[name])
     return value
 
 
@@ -65,7 +65,7 @@ Truth = Annotated[bool, BeforeValidator(_truth)]
 _STRICT: Mapping[Any, Any] = {int: Whole, float: Real, bool: Truth}
 
 
-def validated(value: Any, hint: Any) -> Any:
+def validate_value(value: Any, hint: Any) -> Any:
     """Return ``value`` converted to the type ``hint``.
 
     Raises pydantic's ValidationError if it does not fit, and PydanticUserError or SchemaError for a hint that cannot be
@@ -103,15 +103,15 @@ def strict(hint: Any) -> Any:
     return origin[tuple(part if part is ... else strict(part) for part in parts)]
 
 
-def spelled(hint: Any) -> str:
+def spell_type(hint: Any) -> str:
     """Return ``hint`` in words: ``int, at least 1, or null``."""
     if typing.get_origin(hint) is Annotated:
         inner, *metadata = typing.get_args(hint)
         known = [(*_SIGNS[type(each)], each) for each in metadata if type(each) in _SIGNS]
         bounds = [f"{sign} {getattr(each, name):,g}" for sign, name, each in known]
-        return spelled(inner) + (f" {' and '.join(bounds)}" if bounds else "")
+        return spell_type(inner) + (f" {' and '.join(bounds)}" if bounds else "")
     if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
-        return " or ".join(spelled(part) for part in typing.get_args(hint))
+        return " or ".join(spell_type(part) for part in typing.get_args(hint))
     if typing.get_origin(hint) is typing.Literal:
         return " or ".join(str(choice) for choice in typing.get_args(hint))
     if hint is type(None):
@@ -120,5 +120,5 @@ def spelled(hint: Any) -> str:
         return hint.__name__
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
     if origin is not None and parts:
-        return f"{origin.__name__}[{', '.join('...' if part is ... else spelled(part) for part in parts)}]"
+        return f"{origin.__name__}[{', '.join('...' if part is ... else spell_type(part) for part in parts)}]"
     return str(hint)

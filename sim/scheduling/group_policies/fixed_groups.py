@@ -19,7 +19,7 @@ def size_of(request: Request) -> str:
     return f"{request.width}x{request.height}"
 
 
-def aligned(count: int, degree: int) -> list[tuple[int, ...]]:
+def align_groups(count: int, degree: int) -> list[tuple[int, ...]]:
     """Return ``count`` groups of ``degree`` GPUs side by side, from GPU 0 on."""
     return [tuple(range(first * degree, (first + 1) * degree)) for first in range(count)]
 
@@ -116,7 +116,7 @@ class FixedGroups(GroupPolicy):
                     f"group_policy.groups: found {self.groups!r} on {gpus} GPUs; expected COUNTxDEGREE with product "
                     f"{gpus}, such as {gpus}x1, or a list of lists of GPUs"
                 )
-            return aligned(count, degree)
+            return align_groups(count, degree)
         for group in self.groups:
             if not group or len(set(group)) < len(group) or not all(0 <= gpu < gpus for gpu in group):
                 raise ConfigError(

@@ -12,7 +12,7 @@ from mezzotint.settings.ranges import Count, Number, Seconds, Share
 from mezzotint.sim.core.progress import Progress
 from mezzotint.sim.protocols import GroupPolicy, Launch, Run, StageView
 from mezzotint.sim.protocols.execution import TOLERANCE
-from mezzotint.sim.scheduling.group_policies.fixed_groups import aligned, size_of
+from mezzotint.sim.scheduling.group_policies.fixed_groups import align_groups, size_of
 
 
 class Group(NamedTuple):
@@ -172,7 +172,7 @@ class PreemptClass(GroupPolicy):
         degrees = self.degrees or sorted({1, *run.backend.group_sizes()})
         gpus = len(view.claimed)
         self._groups = {
-            degree: [self._group(each) for each in aligned(gpus // degree, degree)]
+            degree: [self._group(each) for each in align_groups(gpus // degree, degree)]
             for degree in sorted(degrees)
             if degree <= gpus
         }

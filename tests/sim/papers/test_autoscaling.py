@@ -12,7 +12,7 @@ import pytest
 from mezzotint.sim.cli import main
 from mezzotint.sim.papers.autoscaling import study
 from mezzotint.sim.papers.autoscaling.study import INPUTS, Day, busiest_day, cheapest, clusters, comparisons
-from mezzotint.sim.papers.runs import Point, composed
+from mezzotint.sim.papers.runs import Point, compose_point
 
 TINY = (Day("tiny", ("trace.requests=150", "arrivals.rate_rpm=120")),)
 
@@ -20,7 +20,7 @@ TINY = (Day("tiny", ("trace.requests=150", "arrivals.rate_rpm=120")),)
 def test_every_scaler_has_the_setting_of_its_file_among_its_values() -> None:
     for scaler in INPUTS.scalers:
         assert scaler.own in scaler.values
-        found: Any = composed(Point("", {}, (f"controller={scaler.controller}",)))["controller"]
+        found: Any = compose_point(Point("", {}, (f"controller={scaler.controller}",)))["controller"]
         for key in scaler.key.split("."):
             found = found[key]
         assert found == scaler.own

@@ -10,7 +10,7 @@ import pytest
 from mezzotint.sim.cli import main
 from mezzotint.sim.papers import compositions
 from mezzotint.sim.papers.compositions import TRAFFICS
-from mezzotint.sim.papers.runs import Finished, Point, Runs, composed
+from mezzotint.sim.papers.runs import Finished, Point, Runs, compose_point
 
 
 def test_every_part_of_a_composition_is_a_design_that_composes() -> None:
@@ -21,7 +21,8 @@ def test_every_part_of_a_composition_is_a_design_that_composes() -> None:
             assert set(design.parts) < set(names)
     last = TRAFFICS[2]
     assert (
-        composed(Point("compositions", {}, (*last.designs[3].overrides, *last.overrides)))["executor"]["max_batch"] == 4
+        compose_point(Point("compositions", {}, (*last.designs[3].overrides, *last.overrides)))["executor"]["max_batch"]
+        == 4
     )
 
 

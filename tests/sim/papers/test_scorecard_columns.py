@@ -130,7 +130,7 @@ def test_experiment_with_sizes_or_addons_keeps_its_own_requests(experiment: str,
     overrides = log.overrides(experiment, own)
     assert (overrides == own) is keeps
     assert keeps or "trace=file" in overrides
-    runs.composed(runs.sweep(experiment, overrides)[0])
+    runs.compose_point(runs.sweep(experiment, overrides)[0])
 
 
 def test_target_that_needs_real_prompts_runs_on_a_trace_only(tmp_path: Path, log: ColumnTrace) -> None:

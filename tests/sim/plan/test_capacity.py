@@ -17,7 +17,7 @@ from mezzotint.sim.cli import main
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.plan.capacity import CapacitySpec, Measure, RateTrial, measure_in, search
 from mezzotint.sim.report.runs import load_runs
-from mezzotint.sim.run.config.compose import composed
+from mezzotint.sim.run.config.compose import compose_config
 
 FULL_S = 91.5  # a full generation of the large model on an MI210
 
@@ -174,7 +174,7 @@ def test_limit_in_seconds_gives_the_capacity_of_the_same_multiple(tmp_path: Path
 
 
 def test_run_of_another_configuration_is_not_reused(tmp_path: Path) -> None:
-    config, other = (composed(["run.dir=unused", *SMALL, f"warmup={n}"]) for n in (0, 1))
+    config, other = (compose_config(["run.dir=unused", *SMALL, f"warmup={n}"]) for n in (0, 1))
     (trial,) = measure_in(tmp_path, config, "2x")([(1, 0.5)])
     file = tmp_path / trial.folder / "summary.json"
     before = file.read_bytes()

@@ -7,7 +7,7 @@ import pytest
 from mezzotint.sim.report.beliefs import beliefs
 from mezzotint.sim.report.figures import charts
 from mezzotint.sim.report.runs import load_runs
-from mezzotint.sim.run.simulate import simulated as run_into
+from mezzotint.sim.run.simulate import simulate_into as run_into
 from tests.sim.lab import configured
 
 RUN = (

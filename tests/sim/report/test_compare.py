@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mezzotint.sim.report.compare import cells, common_loads, hit_shares, slo_multiples, thinned
+from mezzotint.sim.report.compare import cells, common_loads, hit_shares, slo_multiples, thin_out
 from mezzotint.sim.report.runs import load_runs
 
 Fabricate = Callable[..., Path]
@@ -34,7 +34,7 @@ def test_common_loads_are_shared_by_most_systems_and_include_both_ends(fabricate
 
 @pytest.mark.parametrize("count", [1, 12, 13, 120])
 def test_thinning_keeps_both_ends(count: int) -> None:
-    kept = thinned(range(count), 12)
+    kept = thin_out(range(count), 12)
     assert len(kept) == min(count, 12)
     assert (kept[0], kept[-1]) == (0, count - 1)
     assert kept == sorted(set(kept))

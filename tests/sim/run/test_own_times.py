@@ -11,7 +11,7 @@ import yaml
 
 from mezzotint.sim.cli import main
 from mezzotint.sim.run.config.choices import choices
-from mezzotint.sim.run.config.compose import composed
+from mezzotint.sim.run.config.compose import compose_config
 from mezzotint.traces.table.ingest import ORDER_ONLY
 from mezzotint.traces.table.trace import make, write
 
@@ -55,8 +55,8 @@ def test_untimed_file_needs_a_choice_of_arrivals(words: tuple[str, ...], capsys:
 
 @pytest.mark.parametrize("experiment", [choice.name for choice in choices("experiment")])
 def test_experiment_keeps_its_arrivals_with_a_file(experiment: str) -> None:
-    own = composed([f"experiment={experiment}"]).arrivals
-    assert composed([f"experiment={experiment}", *FILE]).arrivals == own
+    own = compose_config([f"experiment={experiment}"]).arrivals
+    assert compose_config([f"experiment={experiment}", *FILE]).arrivals == own
 
 
 def test_plan_capacity_scales_a_log_and_reports_rate_and_scale(capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,8 +17,16 @@ import pytest
 from mezzotint.files.atomic import clear
 from mezzotint.sim.cli import main
 from mezzotint.sim.core.errors import ConfigError
-from mezzotint.sim.core.run_folder import CONFIG, REQUESTS, SUMMARY, TIMELINE, check_folder, claimed, unclaimed
-from mezzotint.sim.run.sweep_folder import claimed_sweep, is_claimed
+from mezzotint.sim.core.run_folder import (
+    CONFIG,
+    REQUESTS,
+    SUMMARY,
+    TIMELINE,
+    check_folder,
+    claim_folder,
+    make_free_folder,
+)
+from mezzotint.sim.run.sweep_folder import claim_sweep, is_claimed
 
 SMALL = ("trace.requests=40", "arrivals.rate_rpm=9")
 
@@ -31,7 +39,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def put(folder: Path, text: str, *more: str, **claim: bool) -> Path:
     """Write a directory as a run would, every file of which holds ``text``."""
-    with claimed(folder, **claim) as place:
+    with claim_folder(folder, **claim) as place:
         (place.staging / SUMMARY).write_text(json.dumps({"schema": 1, "text": text}))
         for name in (CONFIG, REQUESTS, *more):
             (place.staging / name).write_text(text)
@@ -77,19 +85,19 @@ def test_rewritten_working_directory_keeps_its_inode(tmp_path: Path) -> None:
 def test_run_directory_has_one_writer(tmp_path: Path) -> None:
     """A new folder is numbered after those that others have filled or are writing into."""
     (tmp_path / "out-2").write_text("mine")
-    with claimed(tmp_path / "out") as first:
+    with claim_folder(tmp_path / "out") as first:
         with pytest.raises(ConfigError, match="is being written by another run"):
             put(tmp_path / "out", "second")
         assert put(tmp_path / "out", "third", fresh=True) == tmp_path / "out-3"
         (first.staging / CONFIG).write_text("first")
         first.publish()
     assert names(tmp_path) == ["out", "out-2", "out-3"]
-    assert [unclaimed(tmp_path / "out").name for _ in range(2)] == ["out-4", "out-5"]
-    assert unclaimed(tmp_path / "not/yet/there").is_dir()
+    assert [make_free_folder(tmp_path / "out").name for _ in range(2)] == ["out-4", "out-5"]
+    assert make_free_folder(tmp_path / "not/yet/there").is_dir()
 
 
 def test_failed_run_leaves_no_folder(tmp_path: Path) -> None:
-    with pytest.raises(ZeroDivisionError), claimed(tmp_path / "deep" / "er" / "out"):
+    with pytest.raises(ZeroDivisionError), claim_folder(tmp_path / "deep" / "er" / "out"):
         raise ZeroDivisionError
     assert names(tmp_path) == []
 
@@ -145,7 +153,7 @@ def test_file_system_without_locks_is_supported(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr("fcntl.flock", refused)
     for text in ("one", "two"):
         put(tmp_path / "out", text)
-    with claimed_sweep(tmp_path / "sweep", []) as claim:
+    with claim_sweep(tmp_path / "sweep", []) as claim:
         assert claim.is_dir()
     assert (tmp_path / "out" / CONFIG).read_text() == "two"
     assert names(tmp_path) == ["out"]
@@ -243,23 +251,23 @@ def test_sweep_resumes_with_the_missing_points(capsys: pytest.CaptureFixture[str
 
 
 def test_sweep_folder_has_one_sweep_at_a_time_and_only_its_own(tmp_path: Path) -> None:
-    with claimed_sweep(tmp_path / "sweep", ["seed=1,2"]):
+    with claim_sweep(tmp_path / "sweep", ["seed=1,2"]):
         with (
             pytest.raises(ConfigError, match="another sweep is running in"),
-            claimed_sweep(tmp_path / "sweep", ["seed=1,2"]),
+            claim_sweep(tmp_path / "sweep", ["seed=1,2"]),
         ):
             pass
         (tmp_path / "sweep" / "0").mkdir()
     assert names(tmp_path) == [], "nothing was run, so nothing stays"
     (tmp_path / "mine.txt").write_text("mine")
-    with pytest.raises(ConfigError, match="holds what is not a sweep's"), claimed_sweep(tmp_path, []):
+    with pytest.raises(ConfigError, match="holds what is not a sweep's"), claim_sweep(tmp_path, []):
         pass
     assert names(tmp_path) == ["mine.txt"]
 
 
 def test_file_is_refused_as_a_run_directory(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
-    for write in (check_folder, unclaimed, lambda folder: put(folder, "theirs")):
+    for write in (check_folder, make_free_folder, lambda folder: put(folder, "theirs")):
         for folder in (tmp_path / "file", tmp_path / "file/out"):
             with pytest.raises(ConfigError, match=r"cannot be used \(.*file is no folder to write in\)"):
                 write(folder)
@@ -270,7 +278,7 @@ def test_file_is_refused_as_a_run_directory(tmp_path: Path) -> None:
 def test_live_images_stay_in_the_run_directory(tmp_path: Path) -> None:
     """The files are in the folder before the run is moved there."""
     out = tmp_path / "out"
-    with claimed(out) as place:
+    with claim_folder(out) as place:
         (out / "images").mkdir(parents=True)
         (out / "images/0.png").write_text("drawn")
         (place.staging / SUMMARY).write_text(json.dumps({"schema": 1}))
@@ -285,7 +293,7 @@ def test_empty_points_are_cleared_when_a_sweep_ends(tmp_path: Path) -> None:
     (folder / "figures").mkdir(parents=True)
     (folder / "report.html").write_text("page")
     for _ in range(2):
-        with claimed_sweep(folder, ["seed=1,2,3"]):
+        with claim_sweep(folder, ["seed=1,2,3"]):
             assert is_claimed(folder)
             (folder / "1").mkdir()
     assert names(folder) == [".sweep", "figures", "report.html"]

@@ -60,7 +60,7 @@ def test_arithmetic_version_is_in_every_key(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_key_covers_the_configuration_without_the_run_folder() -> None:
-    config = points.composed(points.sweep("nirvana-figure13")[0])
+    config = points.compose_point(points.sweep("nirvana-figure13")[0])
     assert key.digest(config | {"run": {"dir": "elsewhere"}}) == key.digest(config)
     assert key.digest(config | {"seed": 2}) != key.digest(config)
 

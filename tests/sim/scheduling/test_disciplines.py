@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mezzotint.backends.base import BackendError, Work
-from mezzotint.backends.patched import common_side, counted, cut
+from mezzotint.backends.patched import common_side, count_patches, cut
 from mezzotint.backends.profiled import Profiled
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.gpu import Gpu
@@ -169,7 +169,7 @@ def test_patch_side_is_the_gcd_of_all_sizes_or_the_minimum() -> None:
     assert common_side(SIZES, 64) == 256
     assert common_side([(512, 768), (640, 512)], 64) == 128
     assert common_side([(512, 512), (904, 512)], 64) == 64  # 8 would be mostly border: 904 is padded to 960
-    assert counted([(904, 512)], 64)[0] == 15 * 8
+    assert count_patches([(904, 512)], 64)[0] == 15 * 8
     assert cut((512, 512), 512) == (1, 1)
 
 

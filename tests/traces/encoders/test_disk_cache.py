@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mezzotint.traces.encoders.disk_cache import GIB, cached
+from mezzotint.traces.encoders.disk_cache import GIB, compute_once
 from mezzotint.traces.error import TraceError
 
 ROWS, BLOCK = 20, 6
@@ -38,7 +38,7 @@ def values(number: int, blocks: int = 99, begun: list[int] | None = None) -> dic
             rows = np.arange(start, min(start + BLOCK, ROWS))
             yield np.outer(rows, [number, 1.5]).astype(np.float32), np.repeat(rows + number, rows % 3)
 
-    return cached("neighbours", {"number": number}, ROWS, COLUMNS, make)
+    return compute_once("neighbours", {"number": number}, ROWS, COLUMNS, make)
 
 
 def same(number: int) -> list[int]:

@@ -10,12 +10,12 @@ from mezzotint.traces.describe.figures.axes import (
     Series,
     ages,
     annotate,
+    draw_ranks,
     durations,
     empty,
     falling,
     logarithmic,
     published,
-    ranked,
 )
 from mezzotint.traces.describe.users import UserStatistics
 from mezzotint.traces.table.sessions import SESSION_GAP_S
@@ -111,7 +111,7 @@ def _by_hour(panel: Axes, series: Series[ArrivalStatistics]) -> None:
 
 
 def activity(panel: Axes, series: Series[UserStatistics]) -> None:
-    ranked(panel, [(look, traffic.requests) for look, traffic in series])
+    draw_ranks(panel, [(look, traffic.requests) for look, traffic in series])
     panel.set(xlabel="Users, the most active first", ylabel="Requests of the user", title="Activity of users")
     lines = [f"{len(traffic.requests):,} users, Gini {traffic.gini:.2f}" for _, traffic in series]
     annotate(panel, "\n".join(lines), 0.03, 0.06 + 0.04 * len(lines))

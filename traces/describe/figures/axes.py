@@ -62,7 +62,7 @@ def falling(panel: Axes, values: npt.NDArray[Any], look: Look) -> None:
     panel.plot(np.sort(values), share, color=look.colour)
 
 
-def ranked(panel: Axes, series: Series[npt.NDArray[Any]]) -> None:
+def draw_ranks(panel: Axes, series: Series[npt.NDArray[Any]]) -> None:
     """Draw falling values (n,) over their ranks, both axes logarithmic."""
     for look, values in series:
         panel.plot(np.arange(1, len(values) + 1), values, color=look.colour)

@@ -13,10 +13,10 @@ from mezzotint.traces.describe.figures.axes import (
     Series,
     ages,
     annotate,
+    draw_ranks,
     empty,
     logarithmic,
     published,
-    ranked,
     rising,
     shares,
 )
@@ -30,7 +30,7 @@ DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (3, 1.5, 1, 1.5)), (0, (1.2, 
 
 
 def frequency(panel: Axes, series: Series[Repeats]) -> None:
-    ranked(panel, [(look, part.times) for look, part in series])
+    draw_ranks(panel, [(look, part.times) for look, part in series])
     panel.set(xlabel="Distinct prompts, the most frequent first", ylabel="Times sent", title="Repeats")
     lines = [f"{len(part.age_s) / part.requests:.1%} repeat an earlier prompt" for _, part in series]
     annotate(panel, "\n".join(lines), 0.97, 0.95 - 0.04 * len(lines), left=False)

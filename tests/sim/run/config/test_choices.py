@@ -28,9 +28,9 @@ from mezzotint.sim.metrics.quality import Quality
 from mezzotint.sim.protocols import Eviction, Scheduler
 from mezzotint.sim.run.config.build import Parts, build
 from mezzotint.sim.run.config.choices import CONF, choices, groups
-from mezzotint.sim.run.config.compose import composed
+from mezzotint.sim.run.config.compose import compose_config
 from mezzotint.sim.run.config.settings import PARTS, check
-from mezzotint.sim.run.config.target import located
+from mezzotint.sim.run.config.target import locate_class
 from mezzotint.sim.run.gpus import pools
 from mezzotint.traces.arrivals.base import Arrivals
 from mezzotint.traces.similarity.search import Search
@@ -104,7 +104,7 @@ def _file_of(group: str, choice: str) -> Any:
 
 def _taken(node: Any) -> set[str]:
     """Return the groups for which the class of ``node`` has a parameter."""
-    return set(inspect.signature(located(node["_target_"], "it")).parameters) & {*PARTS} if node else set()
+    return set(inspect.signature(locate_class(node["_target_"], "it")).parameters) & {*PARTS} if node else set()
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def _taken(node: Any) -> set[str]:
 )
 def test_group_without_the_choice_it_needs_is_refused(words: list[str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        composed(words)
+        compose_config(words)
 
 
 @pytest.mark.parametrize("turn", range(max(map(len, SINGLE.values()))))
@@ -138,7 +138,7 @@ def test_every_choice_composes_and_builds(turn: int) -> None:
         words += ["executor=stages", "discipline=fifo"]
     elif "executor=stages" in words:
         words += ["executor=continuous-batching"]
-    composed([])  # registers the kinds of GPUs with Hydra
+    compose_config([])  # registers the kinds of GPUs with Hydra
     with initialize_config_module("mezzotint.conf", version_base="1.3"):  # as composed would refuse most combinations
         config = compose("config", overrides=["run.dir=unused", "system=modm-throughput", *words])
     settings = check(OmegaConf.to_container(config, resolve=True))
@@ -255,10 +255,10 @@ def test_cached_composition_equals_hydras_and_is_independent_of_its_caller() -> 
     with initialize_config_module("mezzotint.conf", version_base="1.3"):
         expected = compose("config", overrides=words)
     for _ in range(2):
-        got = composed(words)
+        got = compose_config(words)
         assert got == expected
         got.seed, got.cluster.count = 999, 1
-        assert composed([*words, "preload=3"]).preload == 3
+        assert compose_config([*words, "preload=3"]).preload == 3
 
 
 class Harm:
@@ -292,7 +292,7 @@ def test_composition_from_elsewhere_is_reported_and_made_again(laid: str, tmp_pa
         return done.stdout, done.stderr
 
     made = composed_text("system=nirvana")
-    assert made == (OmegaConf.to_yaml(composed(["system=nirvana", "seed=3", "run.dir=x"])), "")
+    assert made == (OmegaConf.to_yaml(compose_config(["system=nirvana", "seed=3", "run.dir=x"])), "")
     (kept,) = tmp_path.glob("cache/compositions/*/*")
     whole = kept.read_bytes()
     assert composed_text("system=nirvana") == made
@@ -316,8 +316,8 @@ def test_composition_read_from_the_cache_equals_the_one_that_was_kept(tmp_path: 
     """Also in Hydra's settings, and in keys of a mapping that are numbers."""
     code = (
         "from pprint import pprint; from omegaconf import OmegaConf\n"
-        "from mezzotint.sim.run.config.compose import OURS, composed, hydra_settings\n"
-        "words = ['experiment=nirvana-table3', 'hydra.launcher.n_jobs=3']; found = composed(words)\n"
+        "from mezzotint.sim.run.config.compose import OURS, compose_config, hydra_settings\n"
+        "words = ['experiment=nirvana-table3', 'hydra.launcher.n_jobs=3']; found = compose_config(words)\n"
         "pprint([hydra_settings(words, OURS), OmegaConf.is_struct(found), OmegaConf.to_container(found)])"
     )
     environment = {**os.environ, "MEZZOTINT_CACHE": str(tmp_path), "PYTHONPATH": str(REPOSITORY)}

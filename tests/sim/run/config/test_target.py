@@ -13,9 +13,9 @@ from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.frontend.cached import CachedFrontEnd
 from mezzotint.sim.protocols import Allocation, Delay, Eviction, Scheduler, Steps
 from mezzotint.sim.run.config.build import build
-from mezzotint.sim.run.config.compose import composed
-from mezzotint.sim.run.config.options import resolved
-from mezzotint.sim.run.config.plugins import named
+from mezzotint.sim.run.config.compose import compose_config
+from mezzotint.sim.run.config.options import resolve_config
+from mezzotint.sim.run.config.plugins import allow_plugins
 from mezzotint.sim.run.simulate import saved_config
 
 
@@ -78,13 +78,13 @@ def test_plugin_modules_load_from_the_working_directory_only_if_named(tmp_path: 
     Path("evil.py").write_text("open('harm', 'w')\nclass Part: pass\n")
     with pytest.raises(ConfigError, match="found mine, expected a module of mezzotint or of a plug-in"):
         build({"_target_": "mine.Part"}, "it")
-    with named(["mine"]):
+    with allow_plugins(["mine"]):
         assert build({"_target_": "mine.Part"}, "it").late() == 2
         with pytest.raises(ConfigError, match="found evil, expected a module of mezzotint or of a plug-in"):
             build({"_target_": "evil.Part"}, "it")
     with pytest.raises(ConfigError, match="found mine"):
         build({"_target_": "mine.Part"}, "it")
-    with pytest.raises(ConfigError, match="--plugin: absent cannot be imported"), named(["absent"]):
+    with pytest.raises(ConfigError, match="--plugin: absent cannot be imported"), allow_plugins(["absent"]):
         pass
     assert not Path("harm").exists()
 
@@ -124,7 +124,7 @@ def test_run_config_cannot_name_a_plugin(capsys: pytest.CaptureFixture[str]) -> 
     for file in ("out/__init__.py", "out/evil.py", "evil.py", "simpy.py"):
         Path(file).write_text("open('harm', 'w')\nclass Part: pass\n")
     for node in (*HARM, {"_target_": "evil.Part"}, {"_target_": "out.evil.Part"}):
-        config: Any = OmegaConf.to_container(composed(["run.dir=out"]), resolve=True)
+        config: Any = OmegaConf.to_container(compose_config(["run.dir=out"]), resolve=True)
         Path("out/config.yaml").write_text(yaml.safe_dump({**config, "scheduler": node, "plugins": ["evil"]}))
         assert main(["run", "--config-path", "out", "run.dir=again"]) == 2
         error = capsys.readouterr().err
@@ -178,7 +178,7 @@ def test_configuration_of_another_reads_no_environment(
 ) -> None:
     """By no reference in a config.yaml, its list of defaults, or a file beside it that the list names."""
     monkeypatch.setenv("HOME", "secret-place")
-    config = saved_config(resolved(composed(["system=nirvana", "run.dir=out"])))
+    config = saved_config(resolve_config(compose_config(["system=nirvana", "run.dir=out"])))
     Path("out/extra").mkdir(parents=True)
     Path("out/extra/one.yaml").write_text(yaml.safe_dump({"name": text}))
     if place == "value":
@@ -201,7 +201,7 @@ def test_configuration_of_another_reads_no_environment(
 
 
 def test_user_may_refer_to_the_environment_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
-    config = saved_config(resolved(composed(["system=vanilla", "trace.requests=20", "run.dir=out"])))
+    config = saved_config(resolve_config(compose_config(["system=vanilla", "trace.requests=20", "run.dir=out"])))
     Path("out").mkdir()
     Path("out/config.yaml").write_text(yaml.safe_dump(config))
     words = ["--config-path", "out", "--config-name", "config", "run.dir=${oc.env:PWD}/again"]
@@ -210,7 +210,7 @@ def test_user_may_refer_to_the_environment_on_the_command_line(capsys: pytest.Ca
 
 
 def test_configuration_of_another_names_no_folder_to_write(capsys: pytest.CaptureFixture[str]) -> None:
-    config = saved_config(resolved(composed(["system=vanilla", "trace.requests=20", "run.dir=out"])))
+    config = saved_config(resolve_config(compose_config(["system=vanilla", "trace.requests=20", "run.dir=out"])))
     Path("out").mkdir()
     Path("out/config.yaml").write_text(yaml.safe_dump(config | {"run": {"dir": "../escaped"}}))
     assert main(["run", "--config-path", "out", "--config-name", "config"]) == 2

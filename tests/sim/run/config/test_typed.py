@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.run.config.settings import check
-from mezzotint.sim.run.config.typed import spelled, validated
+from mezzotint.sim.run.config.typed import spell_type, validate_value
 from mezzotint.traces.similarity.similarity_map import Fitted
 from tests.sim.lab import configured, simulated
 
@@ -23,7 +23,7 @@ def test_boolean_is_refused_as_a_number(value: bool, hint: Any) -> None:
     fitted = [{"target": "t", "paper": 1.0, "ours": value}]
     given_ = {list[float]: [1.0, value], dict[int, float]: {1: value}, list[Fitted]: fitted}.get(hint, value)
     with pytest.raises(ValidationError):
-        validated(given_, hint)
+        validate_value(given_, hint)
 
 
 @given(st.one_of(st.integers(), st.floats()), st.sampled_from([bool, bool | None, list[bool]]))
@@ -31,29 +31,29 @@ def test_number_is_refused_as_a_boolean(value: float, hint: Any) -> None:
     """Not even 0 and 1, which pydantic would accept."""
     for each in (value, 0, 1, 0.0, 1.0):
         with pytest.raises(ValidationError):
-            validated([each] if hint == list[bool] else each, hint)
-    assert validated([True, False], list[bool]) == [True, False]
+            validate_value([each] if hint == list[bool] else each, hint)
+    assert validate_value([True, False], list[bool]) == [True, False]
 
 
 def test_mapping_is_validated_against_a_dataclass_and_an_instance_is_taken() -> None:
     made = Fitted("t", 1.0, 2.0)
-    assert validated({"target": "t", "paper": 1, "ours": 2}, Fitted) == made
-    assert validated(made, Fitted) is made
+    assert validate_value({"target": "t", "paper": 1, "ours": 2}, Fitted) == made
+    assert validate_value(made, Fitted) is made
     for wrong in ("t", 5, None, ["t", 1.0, 2.0]):
         with pytest.raises(ValidationError):
-            validated(wrong, Fitted)
+            validate_value(wrong, Fitted)
 
 
 @given(st.integers(-(2**62), 2**62))
 def test_whole_numbers_convert_between_int_and_float(value: int) -> None:
-    assert validated(value, float) == float(value)
+    assert validate_value(value, float) == float(value)
     if abs(value) < 2**53:
-        assert validated(float(value), int) == value
+        assert validate_value(float(value), int) == value
 
 
 def test_range_is_spelled_in_words() -> None:
-    assert spelled(Annotated[float, Gt(0), Le(1)] | None) == "float over 0 and at most 1 or null"
-    assert spelled(dict[Annotated[int, Ge(1)], float]) == "dict[int at least 1, float]"
+    assert spell_type(Annotated[float, Gt(0), Le(1)] | None) == "float over 0 and at most 1 or null"
+    assert spell_type(dict[Annotated[int, Ge(1)], float]) == "dict[int at least 1, float]"
 
 
 def test_run_keys_refuse_a_boolean_as_a_number() -> None:
