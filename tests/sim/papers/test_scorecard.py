@@ -1,6 +1,5 @@
 """The scorecard from its experiments to its files: which runs are made and kept, and what a row says."""
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -186,29 +185,6 @@ def test_lost_verdict_is_reported(card: Scorecard, tmp_path: Path) -> None:
     before.write_text('{"columns": [{"id": "A1"}]}')
     with pytest.raises(ConfigError, match="found no scorecard"):
         read_comparisons(before, STUDY)
-
-
-def test_reproduce_names_what_could_not_be_run_and_what_is_dropped(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The rows with values are written all the same."""
-    refused = (*SMALL, "system=nirvana,vanilla", "cluster=l20", "models=sdxl")
-    entries = {name: Entry(ground="trial") for name in ENTRIES}
-    entries["A2"] = Entry(measure=latency_s("nirvana"), experiments=(TABLE2,), ground="trial")
-    study = replace(STUDY, entries=entries, overrides={TABLE2: refused})
-    monkeypatch.setattr("mezzotint.sim.papers.scorecard.study.load_study", lambda system, *, quick: study)
-    (column,) = make(replace(STUDY, targets={"two": TARGETS["two"]}), tmp_path / "work").columns
-    write([replace(column, name="log", follows_from="earlier")], "trial", tmp_path, "scorecard")
-    words = ["reproduce", "--work", str(tmp_path / "work"), "-o", str(tmp_path)]
-    assert main(words) == 2
-    printed = capsys.readouterr()
-    failed, dropped = printed.err.splitlines()
-    assert "mezzotint run experiment=nirvana-table2" in failed
-    assert "no profile of sdxl on l20" in failed
-    assert "column log" in dropped
-    rows = json.loads((tmp_path / "scorecard.json").read_text())["columns"][0]["rows"]
-    assert [row["verdict"] for row in rows] == ["not run", "not run", "not run", "input", "not run", "input"]
-    assert main([*words, "--quick", "--check"]) == 2, "there is none of the quick form"
 
 
 @pytest.mark.parametrize(

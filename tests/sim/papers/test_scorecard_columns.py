@@ -10,7 +10,7 @@ from mezzotint.sim.papers import runs
 from mezzotint.sim.papers.scorecard.columns import SYNTHETIC, ColumnTrace
 from mezzotint.sim.papers.scorecard.measures import interpretations
 from mezzotint.sim.papers.scorecard.measures.formulas import Formula
-from mezzotint.sim.papers.scorecard.measures.interpretations import READINGS, SIZES, interpret
+from mezzotint.sim.papers.scorecard.measures.interpretations import READINGS, SIZES
 from mezzotint.sim.papers.scorecard.rows import read_columns
 from mezzotint.sim.papers.scorecard.scorecard import BUILT_IN, add_earlier_columns, make, write
 from mezzotint.sim.papers.scorecard.study import Entry, Study, load_study
@@ -165,15 +165,6 @@ def test_every_reading_is_a_point_of_its_experiment() -> None:
     swept = [(point.experiment, point.choices["eviction"], point.choices["cache.capacity"]) for point in points]
     assert set(listed) <= set(swept)
     assert len(swept) == len(set(swept))
-    failed = [
-        (runs.Point(of, {"eviction": policy, "cache.capacity": size}, ()), f"{policy} failed")
-        for of, policy, size in listed
-    ]
-    readings = interpret(runs.Runs(tuple(failed)))
-    assert len(readings) == sum(len(policies) for _, _, policies in READINGS)
-    assert all(
-        reading.hit_rate is None and f"{reading.policy} failed" in (reading.reason or "") for reading in readings
-    )
 
 
 def test_the_mechanism_declares_the_hits_of_the_systems_that_have_them() -> None:
