@@ -194,3 +194,16 @@ def test_every_third_image_is_made_again(run: Run) -> None:
                   "discipline=fifo")  # fmt: skip
     assert outcome.attempts is not None
     assert outcome.attempts.to_pandas().groupby("request_id").size().value_counts().to_dict() == {1: 20, 2: 10}
+
+
+def test_steps_take_time_by_the_pixels_of_their_batch_and_draw_the_stated_power(run: Run) -> None:
+    """Four images of one megapixel join at once and end their steps together, and are decoded one after another at the
+    power of the cluster's kind of GPU."""
+    outcome = run("executor=continuous-batching", "batching=linear", "trace.requests=4", "arrivals=closed",
+                  "arrivals.outstanding=4", "cluster.count=1")  # fmt: skip
+    rows, steps_s = outcome.requests.to_pandas(), 50 * (0.1 + 4 * 0.5)
+    assert rows.denoise_s.tolist() == pytest.approx([steps_s] * 4)
+    assert rows.finish_s.tolist() == pytest.approx([steps_s + 2, steps_s + 4, steps_s + 6, steps_s + 8])
+    assert rows.batch_mean.tolist() == [4.0] * 4
+    assert rows.energy_j.sum() == pytest.approx(100 * steps_s + 8 * ACTIVE_W)
+    assert "seconds of a step" in [row["what"] for row in outcome.summary["assumptions"]]

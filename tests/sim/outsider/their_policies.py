@@ -4,7 +4,7 @@ from collections import deque
 
 from mezzotint.sim.core.clock import COMPLETION, CONTROL
 from mezzotint.sim.core.plan import Plan, Stage
-from mezzotint.sim.protocols import Launch
+from mezzotint.sim.protocols import FREE, Cost, Launch, Steps
 
 
 class StepBatcher:
@@ -248,3 +248,24 @@ class ThreeStages:
 
     def completed(self, request):
         return False
+
+
+class LinearSteps(Steps):
+    """A step takes ``base_s`` and ``s_per_megapixel`` for each megapixel of its batch, at ``watts``; decoding 2 s."""
+
+    def __init__(self, base_s: float = 0.1, s_per_megapixel: float = 0.5, watts: float = 100.0):
+        self.base_s, self.s_per_megapixel, self.watts = base_s, s_per_megapixel, watts
+
+    def bind(self, run, interrupt):
+        run.assume("seconds of a step", self.s_per_megapixel, "linear in pixels; made up")
+
+    def prepare(self, worker, request, now_s):
+        return FREE
+
+    def step(self, worker, active, now_s):
+        megapixels = sum(request.width * request.height for request in active) / 2**20
+        seconds = self.base_s + self.s_per_megapixel * megapixels
+        return Cost(seconds, self.watts * seconds)
+
+    def finish(self, worker, request, now_s):
+        return Cost(2.0), FREE
