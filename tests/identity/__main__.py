@@ -82,7 +82,6 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--jobs", metavar="N", type=int, default=1, help="runs at a time (default: 1)")
     parser.add_argument("--cases", metavar="GLOB", default="*", help="only the cases of such names")
     parser.add_argument("--cache", metavar="DIR", type=Path, help="keep the runs of BEFORE here and find them again")
-    parser.add_argument("--keep", metavar="DIR", type=Path, help="copy all runs to DIR/before and DIR/after")
     parser.add_argument("--strict", action="store_true", help="status 1 too where only another file differs")
     return parser.parse_args()
 
@@ -124,10 +123,6 @@ def _compare(cases: list[Case], before: Side, after: Side, args: argparse.Namesp
             counted["beside"] += verdict == "same" and bool(found)
             for line in (f"{verdict:<8} {case.name}", *(f"{'':8} {what}: {text}" for what, text in found.items())):
                 tqdm.write(line)
-            if args.keep:
-                for name, (side, failure) in sides.items():
-                    if failure is None:
-                        shutil.copytree(side.folder(case), args.keep / name / case.name, dirs_exist_ok=True)
             bar.update()
     return counted
 
