@@ -101,14 +101,6 @@ def test_pruned_plan_search_reports_that_it_is_inexact() -> None:
     assert cost_of(fleet, 6, load, few.large) == pytest.approx(few.cost)
 
 
-def test_best_plan_switches_before_a_peak_and_back_after_it() -> None:
-    """Two GPUs and a window with the load of two GPUs of hits: if loading is cheap, one GPU is small in that window
-    only."""
-    fleet = Fleet(2, 1.0, 10.0, 6.0, 6.0, 60.0)
-    load = [Demand(0.5, 0.0), Demand(1.0, 8.0), Demand(0.5, 0.0)]
-    assert best_plan(fleet, 2, load).large == [2, 1, 2]
-
-
 RUN = ("system=modm-quality", "trace.requests=400", "preload=150", "arrivals=ramp", "arrivals.end_rpm=24")
 
 
