@@ -13,6 +13,7 @@ from pydantic.dataclasses import dataclass
 from mezzotint.figures.page import number
 from mezzotint.figures.palette import COLOURS, GREY, house_style, panels, plain_numbers
 from mezzotint.settings.ranges import Bandwidth, Count, Seconds, SomeShare
+from mezzotint.sim.papers.runs import to_override
 from mezzotint.sim.papers.study import DATA, RESULTS, Check, Comparison, Output, Results, Study, read_data
 from mezzotint.sim.plan.capacity import CapacitySpec, measure_in, search
 from mezzotint.sim.run.config.compose import compose_config
@@ -63,8 +64,8 @@ class Setup:
             f"models.large.steps={self.steps}",
             f"models.large.width={WIDTH}",
             f"models.large.height={HEIGHT}",
-            *([f"group_policy.pools={_mapping(self.pools)}"] if self.pools else []),
-            *([f"group_policy.degrees={_mapping(self.degrees)}"] if self.degrees else []),
+            *([f"group_policy.pools={to_override(self.pools)}"] if self.pools else []),
+            *([f"group_policy.degrees={to_override(self.degrees)}"] if self.degrees else []),
             f"executor.migration_s={self.handover_s:g}",
             f"executor.link_bytes_s={self.link_bytes_s:g}",
             "quality=alpha",
@@ -88,10 +89,6 @@ class Setup:
         for name, shared in self.pools.items():
             sharing.setdefault(shared if isinstance(shared, str) else name, []).append(name)
         return ", ".join(f"{self.pools[first]} {' + '.join(names)}" for first, names in sharing.items())
-
-
-def _mapping(values: Mapping[str, object]) -> str:
-    return "{" + ", ".join(f"{key}: {value}" for key, value in values.items()) + "}"
 
 
 @dataclass(frozen=True)

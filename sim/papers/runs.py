@@ -111,6 +111,11 @@ def compose_point(point: Point) -> Config:
     return resolve_config(compose([*point.overrides, "run.dir=unnamed"]))
 
 
+def to_override(values: Mapping[str, object]) -> str:
+    """Return ``values`` as the value of an override: ``{name: value, name: value}``."""
+    return "{" + ", ".join(f"{name}: {value}" for name, value in values.items()) + "}"
+
+
 class Unmeasured(Exception):
     """A measure has no value; the message is the reason that the scorecard prints."""
 

@@ -6,7 +6,6 @@ everywhere. vl-convert has the libraries that draw a chart in a page, and draws 
 """
 
 import base64
-import resource
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -16,8 +15,8 @@ from markupsafe import Markup
 
 from mezzotint.figures.page import render
 from mezzotint.figures.palette import EDGE, INK
-from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.report.figures.palette import SeriesStyle
+from mezzotint.sim.run.refusal import check_memory_limit
 
 Spec = dict[str, Any]
 """A Vega-Lite specification."""
@@ -285,12 +284,7 @@ def _vl_convert() -> Any:
     """Return the library that draws. Raises ConfigError under a limit on virtual memory, where it would crash."""
     import vl_convert  # takes half a second
 
-    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
-    if limit != resource.RLIM_INFINITY and limit < _ADDRESS_SPACE_BYTES:
-        raise ConfigError(
-            f"ulimit -v: found {limit >> 10} KiB of virtual memory, expected {_ADDRESS_SPACE_BYTES >> 10} or more for "
-            "figures, since V8 reserves it; raise the limit, or limit resident memory instead (a cgroup)"
-        )
+    check_memory_limit(_ADDRESS_SPACE_BYTES, " for figures, since V8 reserves it")
     return vl_convert
 
 

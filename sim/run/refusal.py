@@ -79,13 +79,13 @@ def refusal(error: Exception, where: str = "") -> str:
     return f"mezzotint: error: {_line(f'{where}{message}')}"
 
 
-def check_memory_limit() -> None:
-    """Raise ConfigError for a limit on virtual memory below MIN_ADDRESS_SPACE_BYTES."""
+def check_memory_limit(min_bytes: int = MIN_ADDRESS_SPACE_BYTES, why: str = "") -> None:
+    """Raise ConfigError for a limit on virtual memory below ``min_bytes``, which ``why`` explains."""
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
-    if limit != resource.RLIM_INFINITY and limit < MIN_ADDRESS_SPACE_BYTES:
+    if limit != resource.RLIM_INFINITY and limit < min_bytes:
         raise ConfigError(
-            f"ulimit -v: found {limit >> 10} KiB of virtual memory, expected {MIN_ADDRESS_SPACE_BYTES >> 10} or more; "
-            "raise the limit, or limit resident memory instead (a cgroup)"
+            f"ulimit -v: found {limit >> 10} KiB of virtual memory, expected {min_bytes >> 10} or more{why}; raise the "
+            "limit, or limit resident memory instead (a cgroup)"
         )
 
 

@@ -6,7 +6,7 @@ that events of one instant stay events of one instant.
 
 import re
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import inf, isqrt
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,7 +24,7 @@ from mezzotint.sim.core.request import COMPLETED
 from mezzotint.sim.engine import Engine
 from mezzotint.sim.metrics.attempts import AttemptLog
 from mezzotint.sim.papers.rows import read_rows
-from mezzotint.sim.papers.runs import Point, compose_point
+from mezzotint.sim.papers.runs import Point, compose_point, to_override
 from mezzotint.sim.papers.study import DATA, read_data
 from mezzotint.sim.run.config.settings import check
 from mezzotint.sim.run.simulate import assemble
@@ -142,18 +142,14 @@ def overrides(policy: str, costs: Sequence[Cost]) -> list[str] | None:
     given = {
         **dict.fromkeys(INPUTS.priorities, ""),
         **sizes,
-        "degrees": _mapping({size: 1 if name == "S" else 4 for name, size in sizes.items()}),
-        "priorities": _mapping({sizes[name]: value for name, value in INPUTS.priorities.items() if name in sizes}),
+        "degrees": to_override({size: 1 if name == "S" else 4 for name, size in sizes.items()}),
+        "priorities": to_override({sizes[name]: value for name, value in INPUTS.priorities.items() if name in sizes}),
     }
     words = [word.format_map(given) for word in INPUTS.rules[rule]]
     words += [f"group_policy.groups={INPUTS.gpus // int(degree)}x{degree}"] if degree else []
     words += [f"executor.migration_s={migrate}"] if migrate else []
     words += [f"group_policy.steps={chunk}"] if chunk else []
     return [*words, *INPUTS.staged, *(INPUTS.staged_edf if is_edf else [])] if stages else words
-
-
-def _mapping(values: Mapping[str, int]) -> str:
-    return "{" + ", ".join(f"{name}: {value}" for name, value in values.items()) + "}"
 
 
 def serve(

@@ -21,7 +21,7 @@ from mezzotint.backends.profile import write as write_profile
 from mezzotint.figures.page import percent
 from mezzotint.figures.palette import COLOURS, EDGE, house_style, panels
 from mezzotint.sim.core.errors import ConfigError
-from mezzotint.sim.papers.runs import Point, compose_point
+from mezzotint.sim.papers.runs import Point, compose_point, to_override
 from mezzotint.sim.papers.study import DATA, RESULTS, Output, Results, Study, committed, read_data
 from mezzotint.sim.papers.video.logs import MEASURES, LoggedRun, LogRow, VideoRuns, read_folder, statistics_of
 from mezzotint.sim.run.config.settings import check
@@ -231,18 +231,14 @@ def simulate(run: LoggedRun, requests: Sequence[Video], arrivals_s: Sequence[flo
             f"cluster.count={run.groups * run.degree}",
             f"group_policy.degree={run.degree}",
             f"backend.folder={folder}",
-            f"estimates.seconds={_mapping({size: video.believed_s for size, video in videos.items()})}",
-            f"executor.handling_by_size={_mapping({size: video.answer_s for size, video in videos.items()})}",
+            f"estimates.seconds={to_override({size: video.believed_s for size, video in videos.items()})}",
+            f"executor.handling_by_size={to_override({size: video.answer_s for size, video in videos.items()})}",
         )
         engine = assemble(check(compose_point(Point("", {}, words))), trace=trace).engine
         engine.run()
     names = ("arrival_s", "start_s", "finish_s", "tail", "pauses")
     replayed = {name: np.asarray(engine.record.request_columns[name]) for name in names}
     return replayed | {"latency_s": replayed["finish_s"] - replayed["arrival_s"]}
-
-
-def _mapping(values: Mapping[str, float]) -> str:
-    return "{" + ", ".join(f"{name}: {value!r}" for name, value in values.items()) + "}"
 
 
 def _profile(videos: Sequence[Video], degree: int) -> Profile:

@@ -22,7 +22,7 @@ class Points:
     Attributes:
         overrides: those of each point, in the order of the values.
         launcher: where they run.
-        jobs: how many run at a time; -1: one for each core.
+        jobs: how many run at a time; -1, of joblib alone: one for each core.
         options: the other settings ``hydra.launcher.*``.
     """
 
@@ -63,6 +63,9 @@ def points(words: Sequence[str], files: Files) -> Points:
     launcher, _ = SWEEP_LAUNCHERS[settings["runtime"]["choices"]["hydra/launcher"]]
     options = dict(settings["launcher"])
     jobs = options.pop("n_jobs", None) or options.pop("array_parallelism", None) or max(1, len(overrides))
+    if not isinstance(jobs, int) or (jobs < 1 and (jobs != -1 or launcher != "joblib")):
+        expected = "a number from 1 on" + (", or -1 for all cores" if launcher == "joblib" else "")
+        raise ConfigError(f"hydra.launcher: found {jobs} runs at a time, expected {expected}")
     if options and launcher == "joblib":
         raise ConfigError(f"hydra.launcher.{next(iter(options))}: joblib takes no such setting; it takes n_jobs")
     return Points(overrides, launcher, jobs, options)
