@@ -43,14 +43,14 @@ class Side:
 
     def folder(self, case: Case) -> Path:
         """The run directory of ``case``."""
-        return self.outputs / f"{case.name}-{_digest(case.overrides())}"
+        return self.outputs / f"{case.name}-{_digest(case.overrides(self.tree.form))}"
 
     def runs(self, cases: Iterable[Case], jobs: int) -> Iterator[tuple[Case, str | None]]:
         """Run each case that is not kept. Yields each when it ends, with its failure if any."""
         found = [case for case in cases if self.kept and (self.folder(case) / LAST).exists()]
         yield from ((case, None) for case in found)
         left = [case for case in cases if case not in found]
-        commands = [["run", *case.overrides(), f"run.dir={self.folder(case)}"] for case in left]
+        commands = [["run", *case.overrides(self.tree.form), f"run.dir={self.folder(case)}"] for case in left]
         for number, failure in self.tree.runs(commands, jobs):
             yield left[number], failure
 
@@ -82,6 +82,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--jobs", metavar="N", type=int, default=1, help="runs at a time (default: 1)")
     parser.add_argument("--cases", metavar="GLOB", default="*", help="only the cases of such names")
     parser.add_argument("--cache", metavar="DIR", type=Path, help="keep the runs of BEFORE here and find them again")
+    parser.add_argument("--keep", metavar="DIR", type=Path, help="copy all runs to DIR/before and DIR/after")
     parser.add_argument("--strict", action="store_true", help="status 1 too where only another file differs")
     return parser.parse_args()
 
@@ -117,12 +118,16 @@ def _compare(cases: list[Case], before: Side, after: Side, args: argparse.Namesp
             if found:
                 verdict = "failed"
             else:
-                found = differences.runs(before.folder(case), after.folder(case))
+                found = differences.runs(before.folder(case), after.folder(case), before.tree.class_names)
                 verdict = "same" if found.keys().isdisjoint(differences.RESULTS) else "differs"
             counted[verdict] += 1
             counted["beside"] += verdict == "same" and bool(found)
             for line in (f"{verdict:<8} {case.name}", *(f"{'':8} {what}: {text}" for what, text in found.items())):
                 tqdm.write(line)
+            if args.keep:
+                for name, (side, failure) in sides.items():
+                    if failure is None:
+                        shutil.copytree(side.folder(case), args.keep / name / case.name, dirs_exist_ok=True)
             bar.update()
     return counted
 

@@ -1,19 +1,29 @@
-"""What differs between the files of two runs, in one line each."""
+"""What differs between the files of two runs, in one line each.
+
+``form`` brings the names of classes in the second run into those of the first (forms.py).
+"""
 
 import json
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tests.identity.forms import Form
 
-def tables(before: Path, after: Path) -> str | None:
+
+def tables(before: Path, after: Path, form: Form = str) -> str | None:
     """Return the first value, by row and then by column, in which two Parquet files differ; None for equal bytes."""
     if before.read_bytes() == after.read_bytes():
         return None
     old, new = pq.read_table(before), pq.read_table(after)
+    if form is not str:
+        new = _renamed(new, form)
+        if old.equals(new):
+            return None
     if old.schema != new.schema:
         gone = [str(field) for field in old.schema if field not in list(new.schema)]
         come = [str(field) for field in new.schema if field not in list(old.schema)]
@@ -31,17 +41,17 @@ def tables(before: Path, after: Path) -> str | None:
     return "the same values, in other bytes"
 
 
-def summaries(before: Path, after: Path) -> str | None:
+def summaries(before: Path, after: Path, form: Form = str) -> str | None:
     """Return the first differing key of two summaries, ``wall`` aside, and their number; None for equal ones."""
-    old, new = (json.loads(path.read_text(encoding="utf-8")) | {"wall": None} for path in (before, after))
-    found = list(_keys(old, new))
+    old, new = json.loads(before.read_text(encoding="utf-8")), json.loads(form(after.read_text(encoding="utf-8")))
+    found = list(_keys(*({key: value for key, value in each.items() if key != "wall"} for each in (old, new))))
     return f"{found[0]} (keys that differ: {len(found)})" if found else None
 
 
 RESULTS = "requests.parquet", "attempts.parquet"
 """The files that are the same where two runs are; a run without attempts writes only the first."""
 
-FILES: dict[str, Callable[[Path, Path], str | None]] = {
+FILES: dict[str, Callable[[Path, Path, Form], str | None]] = {
     **dict.fromkeys(RESULTS, tables),
     "cluster.parquet": tables,
     "summary.json": summaries,
@@ -49,10 +59,21 @@ FILES: dict[str, Callable[[Path, Path], str | None]] = {
 """What is compared of two runs, and how."""
 
 
-def runs(before: Path, after: Path) -> dict[str, str]:
+def runs(before: Path, after: Path, form: Form = str) -> dict[str, str]:
     """Return the difference of each file of two run directories; none for equal files, and for one that both lack."""
-    found = {name: _file(before / name, after / name, difference) for name, difference in FILES.items()}
+    found = {
+        name: _file(before / name, after / name, partial(difference, form=form)) for name, difference in FILES.items()
+    }
     return {name: difference for name, difference in found.items() if difference is not None}
+
+
+def _renamed(table: pa.Table, form: Form) -> pa.Table:
+    """Return ``table`` with its texts in another form."""
+    for place, field in enumerate(table.schema):
+        if field.type == pa.string():
+            texts = [None if text is None else form(text) for text in table.column(place).to_pylist()]
+            table = table.set_column(place, field, pa.array(texts, pa.string()))
+    return table
 
 
 def _file(before: Path, after: Path, difference: Callable[[Path, Path], str | None]) -> str | None:

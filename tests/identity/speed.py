@@ -91,7 +91,7 @@ def _timed(args: argparse.Namespace, temporary: Path) -> dict[Case, list[tuple[f
 def _cpu_s(tree: Tree, case: Case) -> float:
     """Return the CPU-seconds of the engine in one run of ``case``."""
     trace = ("trace=file", f"trace.path={CASES[case]}.parquet")
-    tree.mezzotint("run", *case.overrides(), *trace, "run.dir=run")
+    tree.mezzotint("run", *case.overrides(tree.form), *trace, "run.dir=run")
     seconds: float = json.loads((tree.work / "run" / "summary.json").read_text(encoding="utf-8"))["wall"]["cpu_s"]
     return seconds
 

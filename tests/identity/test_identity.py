@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 import yaml
 
-from tests.identity import differences
+from tests.identity import differences, forms
 from tests.identity.cases import TABLE, Case, table
 from tests.identity.trees import HERE, REPOSITORY, checkout
 
@@ -33,6 +34,21 @@ def test_changed_value_is_found_by_row_column_and_key(tmp_path: Path) -> None:
         "cluster.parquet": moved,
         "summary.json": "system: 'vanilla', then 'nirvana' (keys that differ: 1)",
     }
+
+
+def test_former_name_of_a_class_is_no_difference(tmp_path: Path) -> None:
+    before, after = run(tmp_path / "before", 1.5, "sim.a.B"), run(tmp_path / "after", 1.5, "mezzotint.sim.a.B")
+
+    def left(folder: Path, name: str) -> None:
+        rows = {"reason": [None, f"{name} left it"], "start_s": [0.0, 1.5]}
+        pq.write_table(pa.table(rows), folder / "requests.parquet")
+
+    left(before, "sim.a.B")
+    left(after, "mezzotint.sim.a.B")
+    assert set(differences.runs(before, after)) == {"requests.parquet", "summary.json"}
+    assert not differences.runs(before, after, forms.without_package)
+    left(after, "B")
+    assert set(differences.runs(before, after, forms.without_package)) == {"requests.parquet"}
 
 
 def test_attempts_count_as_requests_do_and_may_be_lacking(tmp_path: Path) -> None:
@@ -87,6 +103,39 @@ def test_cases_have_different_names_and_runs() -> None:
     names = [line for line in lines if line and not line.startswith("#")]
     assert names == [case.name for case in table()]
     assert len({case.words for case in table()}) == len(names)
+
+
+@pytest.mark.parametrize(
+    ("present", "former"),
+    [
+        ("frontend=nirvana", "door=nirvana"),
+        ("executor=static-batch", "executor=whole-batch"),
+        ("executor.max_batch=4", "executor.limit=4"),
+        ("similarity=text-to-image", "space=image"),
+        ("+store.outages=[]", "+store.outages=[]"),
+        (
+            "frontend.search_s={_target_: mezzotint.sim.frontend.delay.LogNormal}",
+            "door.search_s={_target_: sim.reuse.delay.LogNormal}",
+        ),
+        ("system=nirvana", "system=nirvana"),
+    ],
+)
+def test_present_override_translates_to_the_former_version(present: str, former: str) -> None:
+    assert forms.former_word(present) == former
+    assert Case("one", f"'{present}'").overrides(forms.former_word) == [former]
+
+
+def test_checkout_from_before_former_names_has_two_forms(tmp_path: Path) -> None:
+    """Its overrides have former words; its scripts and results only other names of classes."""
+    (tmp_path / "pyproject.toml").write_text("[tool.setuptools]\n")
+    assert forms.form_of(tmp_path)("frontend=nirvana") == "door=nirvana"
+    assert forms.class_names(tmp_path)('"""A script."""\nimport mezzotint.sim\n') == '"""A script."""\nimport sim\n'
+    assert forms.form_of(REPOSITORY) is forms.class_names(REPOSITORY) is str
+
+
+def test_script_is_brought_into_the_names_of_several_packages() -> None:
+    script = "from mezzotint import sim\nfrom mezzotint.sim.engine import Engine\nimport mezzotint\n"
+    assert forms.without_package(script) == "import sim\nfrom sim.engine import Engine\nimport mezzotint\n"
 
 
 def test_working_tree_runs_as_it_stands(tmp_path: Path) -> None:

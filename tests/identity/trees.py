@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 
+from tests.identity.forms import Form, class_names, form_of, package_dir
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 HERE = "."
 """Names the working tree in place of a commit."""
@@ -38,6 +40,8 @@ class Tree:
     work: Path
     remembered: Path
     entry: str
+    form: Form
+    class_names: Form
 
     def mezzotint(self, *words: str) -> None:
         """Run one command line as ``mezzotint`` was in this tree. Raises Failed."""
@@ -57,7 +61,7 @@ class Tree:
             yield number, _last(self.work / f"{number}.log", status) if status else None
 
     def script(self, path: Path, *words: str, order: str = "") -> Iterator[str]:
-        """Run a script of this repository that imports this tree alone. ``order`` is its input.
+        """Run a script of this repository, in this tree's names, that imports this tree alone. ``order`` is its input.
 
         Yields the lines of its output. Raises Failed if it does not succeed.
         """
@@ -67,11 +71,12 @@ class Tree:
             "MEZZOTINT_CACHE": str(self.remembered),
             "OMP_NUM_THREADS": "1",
         }
-        script_log = self.work / f"{path.stem}.log"
+        script_log, own = self.work / f"{path.stem}.log", self.work / path.name
+        own.write_text(self.class_names(path.read_text(encoding="utf-8")), encoding="utf-8")
         with script_log.open("w") as log:
             pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": log}
             with subprocess.Popen(
-                [sys.executable, "-P", str(path), *words], cwd=self.work, env=environment, text=True, **pipes
+                [sys.executable, "-P", str(own), *words], cwd=self.work, env=environment, text=True, **pipes
             ) as script:
                 script.stdin.write(order)
                 script.stdin.close()
@@ -111,11 +116,10 @@ def checkout(revision: str, folder: Path) -> Tree:
     else:
         with tarfile.open(fileobj=BytesIO(_git("archive", "--format=tar", found))) as files:
             files.extractall(code, filter="data")
-    project = tomllib.loads((code / "pyproject.toml").read_text(encoding="utf-8"))
-    for name, part in project["tool"]["setuptools"]["package-dir"].items():
-        if "." in name:  # as make lays them
-            (code / name.replace(".", "/")).symlink_to(code / part)
-    return Tree(code, work, remembered, project["project"]["scripts"]["mezzotint"])
+    project = tomllib.loads((code / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    for name, part in package_dir(code).items():  # as make lays them
+        (code / name.replace(".", "/")).symlink_to(code / part)
+    return Tree(code, work, remembered, project["scripts"]["mezzotint"], form_of(code), class_names(code))
 
 
 def _git(*words: str) -> bytes:

@@ -1,5 +1,6 @@
 """The artifact cache under each eviction and both units of eviction, against a linear search of a list."""
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from mezzotint.sim.cache.admission import All, Misses
 from mezzotint.sim.cache.cache import ArtifactCache
-from mezzotint.sim.cache.eviction import Fifo, Lcbfu, Lfu, Lru, Optimum
+from mezzotint.sim.cache.eviction import K_BITS, Fifo, Lcbfu, Lfu, Lru, Optimum
 from mezzotint.sim.cache.selector import Thresholds
 from mezzotint.sim.core.plan import MISSING
 from mezzotint.sim.engine import Engine
@@ -175,9 +176,46 @@ def test_artifact_cache_matches_a_linear_search_of_a_list(
 @pytest.mark.parametrize("evict_by", ["items", "prompt"])
 @pytest.mark.parametrize("policy", MAKE)
 def test_artifact_cache_matches_a_list_over_a_long_run(policy: str, evict_by: str) -> None:
-    run = compared(vectors(3, 300, 4), 51, (5, 10, 15, 20, 25), policy, evict_by, True)
-    assert run.record.request_columns["evictions"].sum() > 300
+    run = compared(vectors(3, 500, 4), 51, (5, 10, 15, 20, 25), policy, evict_by, True)
+    assert run.record.request_columns["evictions"].sum() > 500
     assert run.record.request_columns["hole"].sum() > 0
+
+
+def test_evict_by_items_frees_what_is_needed_and_by_prompt_frees_whole_prompts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Four unlike prompts, capacity for three, the first used at 25: the fourth needs five items.
+
+    ``items`` evicts the five worst: four of the first prompt and one of the second, which leaves holes in both.
+    ``prompt`` continues until the second prompt has none left.
+    """
+    prompts = np.eye(4, dtype=np.float32)[[0, 1, 0, 2, 3]]
+    gone: Counter[int] = Counter()
+    choose = Lcbfu.victims
+
+    def watched(self: Lcbfu, count: int) -> list[int]:
+        victims = choose(self, count)
+        gone.update(victim >> K_BITS for victim in victims)
+        return victims
+
+    monkeypatch.setattr(Lcbfu, "victims", watched)
+    evictions = {}
+    for evict_by in ("items", "prompt"):
+        gone.clear()
+        cache = ArtifactCache(15, TextToText(), Lcbfu(ageing=False, initial_uses=0), (5, 10, 15, 20, 25), evict_by)  # type: ignore[arg-type]
+        run = served(prompts, cache, everything=False)
+        evictions[evict_by] = run.record.request_columns["evictions"][4], dict(gone), len(cache)
+    assert evictions == {"items": (5, {0: 4, 1: 1}, 4), "prompt": (9, {0: 4, 1: 5}, 3)}
+
+
+def test_hit_without_a_state_up_to_its_k_is_a_miss_and_is_stored() -> None:
+    """The only state left is at 25 and the request may skip 10: a hole, a full generation, and a new entry."""
+    close = np.array([[1, 0, 0], [1, 0, 0], [0, 0, 1], [0.8, 0.6, 0]], np.float32)
+    cache = ArtifactCache(4, TextToText(), Lcbfu(), (5, 10, 25))
+    run = served(close, cache, everything=False)
+    assert list(run.record.request_columns["k"]) == [0, 25, 0, 0]
+    assert list(run.record.request_columns["hole"]) == [0, 0, 0, 1]
+    assert len(cache) == 2
 
 
 @pytest.mark.parametrize(("ks", "sources"), [((25,), [MISSING, 1]), ((), [0, MISSING])])

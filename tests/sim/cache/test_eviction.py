@@ -13,13 +13,21 @@ from mezzotint.sim.cache.eviction import FINAL, K_BITS, K_MASK, Fifo, Lcbfu, Lfu
 from mezzotint.sim.cache.selector import Thresholds
 from mezzotint.sim.protocols import Eviction, Item
 from mezzotint.traces.similarity.similarities import TextToText
-from tests.sim.lab import engine, simulated
+from tests.sim.lab import configured, engine, simulated
 
 KS = (5, 10, 15, 20, 25)
 
 
 def item(entry: int, k: int) -> Item:
     return entry << K_BITS | k
+
+
+def entry_of(item: Item) -> int:
+    return item >> K_BITS
+
+
+def k_of(item: Item) -> int:
+    return item & K_MASK
 
 
 Key = Callable[[Item, int, int], tuple[Any, ...]]
@@ -30,15 +38,15 @@ POLICIES: dict[str, tuple[Callable[[], Eviction], Key]] = {
     "lru": (Lru, lambda item, uses, touched: (touched,)),
     "lfu, plain": (lambda: Lfu(ageing=False), lambda item, uses, touched: (uses, touched)),
     "lcbfu, plain": (
-        lambda: Lcbfu(ageing=False), lambda item, uses, touched: ((1 + uses) * (item & K_MASK or 1), item)
+        lambda: Lcbfu(ageing=False), lambda item, uses, touched: ((1 + uses) * (k_of(item) or 1), item)
     ),
     "lcbfu of the artifact": (
-        lambda: Lcbfu(ageing=False, initial_uses=0), lambda item, uses, touched: (uses * (item & K_MASK or 1), item)
+        lambda: Lcbfu(ageing=False, initial_uses=0), lambda item, uses, touched: (uses * (k_of(item) or 1), item)
     ),
     "lfu": (Lfu, lambda item, uses, touched: (1 + uses, touched)),
     "lfu from 0": (lambda: Lfu(initial_uses=0), lambda item, uses, touched: (uses, touched)),
-    "lcbfu": (Lcbfu, lambda item, uses, touched: ((1 + uses) * (item & K_MASK or 1), item)),
-    "lcbfu from 0": (lambda: Lcbfu(initial_uses=0), lambda item, uses, touched: (uses * (item & K_MASK or 1), item)),
+    "lcbfu": (Lcbfu, lambda item, uses, touched: ((1 + uses) * (k_of(item) or 1), item)),
+    "lcbfu from 0": (lambda: Lcbfu(initial_uses=0), lambda item, uses, touched: (uses * (k_of(item) or 1), item)),
 }  # fmt: skip
 
 AGEING = ("lfu", "lfu from 0", "lcbfu", "lcbfu from 0")
@@ -150,9 +158,22 @@ def test_random_eviction_is_uniform() -> None:
     for _ in range(4000):
         policy.used(item(0, FINAL))
         (victim,) = policy.victims(1)
-        counts[victim >> K_BITS] += 1
-        policy.added(victim >> K_BITS, (FINAL,), victim >> K_BITS)
+        counts[entry_of(victim)] += 1
+        policy.added(entry_of(victim), (FINAL,), entry_of(victim))
     assert np.abs(counts - 400).max() < 5 * np.sqrt(4000 * 0.1 * 0.9)
+
+
+def test_lcbfu_keeps_a_small_k_with_many_uses_where_lfu_evicts_it() -> None:
+    """The paper's own example (5.4), scaled: 25 x 4 uses = 100 against 5 x 8 uses = 40, though 8 > 4."""
+    lcbfu, lfu = bound(Lcbfu()), bound(Lfu())
+    for policy in (lcbfu, lfu):
+        policy.added(0, (5, 25), 0)
+        for _ in range(4):
+            policy.used(item(0, 5))
+            policy.used(item(0, 25))
+            policy.used(item(0, 5))
+    assert lcbfu.victims(1) == [item(0, 5)]
+    assert lfu.victims(1) == [item(0, 25)]
 
 
 SMALL = ("system=nirvana", "trace.requests=500", "cache.capacity=100")
@@ -165,7 +186,8 @@ def summary_of(*overrides: str) -> dict[str, Any]:
 
 
 def cache_of(*overrides: str) -> dict[str, Any]:
-    return dict(summary_of(*overrides)["cache"])
+    found: dict[str, Any] = summary_of(*overrides)["cache"]
+    return found
 
 
 def test_every_eviction_choice_changes_the_outcome_and_none_beats_the_optimum() -> None:
@@ -187,9 +209,33 @@ def test_lcbfu_from_zero_uses_equals_lfu() -> None:
     assert cache_of("eviction=lcbfu-plain") != lfu
 
 
+def test_ageing_evicts_items_that_were_popular_long_ago() -> None:
+    """The first item has a hundred uses, later items none: without ageing it stays for good."""
+    for make in (Lfu, Lcbfu):
+        for ageing in (True, False):
+            policy = bound(make(ageing=ageing))
+            policy.added(0, (FINAL,), 0)
+            policy.added(1, (FINAL,), 1)
+            for _ in range(99):
+                policy.used(item(0, FINAL))
+            gone = []
+            for entry in range(2, 300):
+                gone += policy.victims(1)
+                policy.added(entry, (FINAL,), entry)
+            # every victim raises the age by one, so the first item is evicted after as many victims as it had uses
+            assert (gone.index(item(0, FINAL)) == 99) if ageing else (item(0, FINAL) not in gone)
+
+
 def test_eviction_states_its_assumptions() -> None:
-    for value, *overrides in ((1,), ("offline optimum", "eviction=optimum")):
-        assumptions = summary_of(*overrides)["assumptions"]
-        assert value in [
-            one["value"] for one in assumptions if "evict" in one["what"].lower() or "LCBFU" in one["what"]
-        ]
+    assumptions = summary_of()["assumptions"]
+    assert {"LCBFU: uses that an item enters with": 1}.items() <= {
+        one["what"]: one["value"] for one in assumptions
+    }.items()
+    assumptions = summary_of("eviction=optimum")["assumptions"]
+    assert any(one["value"] == "offline optimum" for one in assumptions)
+
+
+def test_nirvana_evicts_by_lcbfu_by_default() -> None:
+    config = configured("system=nirvana")
+    assert config["eviction"] == {"_target_": "mezzotint.sim.cache.eviction.Lcbfu", "ageing": True, "initial_uses": 1}
+    assert config["cache"]["evict_by"] == "items"

@@ -123,6 +123,15 @@ def served(prompts: list[int], front: CachedFrontEnd, gap_s: float = 1.0, **part
     return run
 
 
+def test_image_is_found_only_after_its_index_batch() -> None:
+    run = served([0, 0, 0, 0, 0], frontend(index=VectorIndex(per_10k_s=25_000)))
+    assert list(run.record.request_columns["source"]) == [MISSING, MISSING, MISSING, 0, 0]
+    run = served([0, 0, 0, 0, 0], frontend(index=VectorIndex(batch=3)))
+    assert list(run.record.request_columns["source"]) == [MISSING, MISSING, MISSING, 0, 0]
+    run = served([0, 0, 0, 0, 0], frontend(index=VectorIndex(batch=3, period_s=1.5)))
+    assert list(run.record.request_columns["source"]) == [MISSING, MISSING, 0, 0, 0]
+
+
 def test_preloaded_images_are_indexed_at_the_start() -> None:
     run = served([0, 1, 1, 0], frontend(index=VectorIndex(batch=100, per_10k_s=1e6)), preload=2)
     assert list(run.record.request_columns["lookup"]) == [HIT, HIT]
@@ -140,41 +149,38 @@ def test_deleted_image_is_found_until_the_index_updates_and_costs_search_and_fet
     assert [LOOKUPS[code] for code in instant.record.request_columns["lookup"]] == ["miss", "miss", "hit"]
 
 
-DOWN = {"outages": [(0.5, 3.5)], "timeout_s": 0.25}
+def test_index_outage_costs_the_timeout_and_delays_insertions() -> None:
+    """An image made during the outage is found after it; every request in the outage is generated in full."""
+    front = frontend(index=VectorIndex(outages=[(0.5, 3.5)], timeout_s=0.25), search_s=0.1)
+    run = served([0, 0, 1, 1, 1, 0], front)
+    assert [LOOKUPS[code] for code in run.record.request_columns["lookup"]] == [
+        "miss",
+        *["no database"] * 3,
+        "hit",
+        "hit",
+    ]
+    assert list(run.record.request_columns["search_s"]) == pytest.approx([0.1, 0.25, 0.25, 0.25, 0.1, 0.1])
+    assert list(run.record.request_columns["source"]) == [MISSING] * 4 + [2, 0]
 
 
-@pytest.mark.parametrize(
-    ("part", "lookups", "search_s"),
-    [
-        (
-            {"index": VectorIndex(**DOWN)},  # an image made during the outage is found after it
-            ["miss", *["no database"] * 3, "hit", "hit"],
-            [0.1, 0.25, 0.25, 0.25, 0.1, 0.1],
-        ),
-        (
-            {"store": ArtifactStore(**DOWN)},
-            ["miss", "no store", "miss", "no store", "hit", "hit"],
-            [0.1, 0.35, 0.1, 0.35, 0.1, 0.1],
-        ),
-    ],
-)
-def test_outage_costs_the_timeout_of_each_search_or_match(
-    part: dict[str, object], lookups: list[str], search_s: list[float]
-) -> None:
-    columns = served([0, 0, 1, 1, 1, 0], frontend(search_s=0.1, **part)).record.request_columns
-    assert [LOOKUPS[code] for code in columns["lookup"]] == lookups
-    assert list(columns["search_s"]) == pytest.approx(search_s)
+def test_store_outage_costs_the_timeout_only_on_a_match() -> None:
+    front = frontend(store=ArtifactStore([(0.5, 3.5)], timeout_s=0.25), search_s=0.1)
+    run = served([0, 0, 1, 1, 1, 0], front)
+    assert [LOOKUPS[code] for code in run.record.request_columns["lookup"]] == [
+        "miss", "no store", "miss", "no store", "hit", "hit",
+    ]  # fmt: skip
+    assert list(run.record.request_columns["search_s"]) == pytest.approx([0.1, 0.35, 0.1, 0.35, 0.1, 0.1])
 
 
 def test_index_outage_loses_no_request_and_shows_in_the_time_series() -> None:
     """NIRVANA through an outage of its index: full generations meanwhile, hits before and after."""
-    from_s, until_s = 900.0, 1800.0
+    from_s, until_s = 1800.0, 3600.0
     run = simulated(
-        "system=nirvana-no-predictor", "trace.requests=600", "preload=150", "arrivals.rate_rpm=10",
+        "system=nirvana-no-predictor", "trace.requests=1200", "preload=300", "arrivals.rate_rpm=10",
         f"index.outages=[[{from_s},{until_s}]]", "index.timeout_s=2",
     )  # fmt: skip
     rows, series, summary = run.requests.to_pandas(), run.cluster.to_pandas(), run.summary
-    assert summary["requests"] == {"arrived": 450, "completed": 450, "discarded": 0, "failed": 0}
+    assert summary["requests"] == {"arrived": 900, "completed": 900, "discarded": 0, "failed": 0}
     during = rows.arrival_s.between(from_s, until_s, inclusive="left")
     assert (rows.lookup[during] == "no database").all()
     assert (rows.skipped[during] == 0).all()
@@ -190,7 +196,7 @@ def test_index_outage_loses_no_request_and_shows_in_the_time_series() -> None:
     assert (series.hits.diff()[(~up) & (~up).shift(fill_value=False)] == 0).all()
     assert series.hits.iloc[-1] == summary["cache"]["hits"] == (rows.lookup == "hit").sum()
     assert series.fallbacks.iloc[-1] == during.sum()
-    assert series.lookups.iloc[-1] == 450
+    assert series.lookups.iloc[-1] == 900
     assert series.hits.iloc[-1] > series.hits[~up].max()
 
 

@@ -1,4 +1,4 @@
-"""Front ends with a cache: what a request may start from, and what it then skips, takes and stores."""
+"""Caches, selectors and front ends, against slow and simple models of them."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ from mezzotint.sim.frontend.cached import CachedFrontEnd
 from mezzotint.sim.protocols import Admission
 from mezzotint.sim.scheduling.hit_miss import HitMiss
 from mezzotint.traces.arrivals.base import Schedule
-from mezzotint.traces.similarity.similarities import TextToText
+from mezzotint.traces.similarity.similarities import DECIMALS, TextToText
 from tests.sim.lab import FixedTimes, engine, simulated
 
 NIRVANA = {5: 0.65, 10: 0.75, 15: 0.85, 20: 0.90, 25: 0.95}
@@ -48,14 +48,60 @@ def cached(
     return CachedFrontEnd(cache, Thresholds(dict(NIRVANA), strict=True), admission or Misses(), **frontend)  # type: ignore[arg-type]
 
 
-@settings(max_examples=10)
+def model(embeddings: np.ndarray, capacity: int | None, ks: tuple[int, ...], everything: bool) -> list[tuple[int, int]]:
+    """Return (source, K) of every request from a list of (row, K) items, oldest first, scanned from end to end."""
+    items: list[tuple[int, int]] = []
+    decisions = []
+    exact = embeddings.astype(np.float64)
+    for row, query in enumerate(exact):
+        source, skipped = MISSING, 0
+        held = list(dict.fromkeys(r for r, _ in items))
+        if held:
+            scores = [round(float(exact[r] @ query), DECIMALS) for r in held]
+            best = held[int(np.argmax(scores))]
+            wanted = max((k for k, min_similarity in NIRVANA.items() if max(scores) > min_similarity), default=0)
+            if wanted and ks:
+                wanted = max((k for r, k in items if r == best and k <= wanted), default=0)
+            if wanted:
+                source, skipped = best, wanted
+        decisions.append((source, skipped))
+        if everything or source == MISSING:
+            new = [(row, k) for k in ks if k > skipped] if ks else [(row, 0)]
+            if capacity is not None:
+                if len(new) > capacity:
+                    continue
+                items = items[max(0, len(items) + len(new) - capacity) :]
+            items += new
+    return decisions
+
+
+@settings(max_examples=80)
+@given(
+    seed=st.integers(0, 10_000),
+    rows=st.integers(1, 80),
+    capacity=st.none() | st.integers(1, 60),
+    ks=st.sampled_from([(), (5, 10, 15, 20, 25), (10, 20), (25,)]),
+    everything=st.booleans(),
+)
+def test_fifo_cache_matches_a_sliding_list(
+    seed: int, rows: int, capacity: int | None, ks: tuple[int, ...], everything: bool
+) -> None:
+    """Sources and K of every request agree, with missing latents and capacities below one item."""
+    embeddings = vectors(seed, rows)
+    run = served(embeddings, cached(capacity, ks, All() if everything else Misses()))
+    assert list(zip(run.record.request_columns["source"], run.record.request_columns["skipped"], strict=True)) == model(
+        embeddings, capacity, ks, everything
+    )
+
+
+@settings(max_examples=25)
 @given(seed=st.integers(0, 10_000))
 def test_larger_fifo_window_never_has_fewer_hits(seed: int) -> None:
     """With cache-all, FIFO and no service time a larger window holds all that a smaller one holds."""
-    embeddings = vectors(seed, 100, dim=5)
+    embeddings = vectors(seed, 150, dim=5)
     hits = [
         sum(s != MISSING for s in served(embeddings, cached(size, admission=All())).record.request_columns["source"])
-        for size in (1, 2, 5, 20, None)
+        for size in (1, 2, 3, 5, 10, 30, 100, None)
     ]
     assert hits == sorted(hits)
 
@@ -117,6 +163,13 @@ def test_latents_resume_only_at_their_own_shape() -> None:
         assert run.record.request_columns["source"][1] == expected
 
 
+def test_k_scales_with_the_steps_of_the_request() -> None:
+    same = np.ones((2, 1), np.float32)
+    sizes = tuple(np.array([value] * 2, np.int32) for value in (64, 64, 150))
+    run = served(same, cached(None, (5, 25)), shapes=sizes, use_model_shape=False)
+    assert run.record.request_columns["skipped"][1] == 75
+
+
 def test_hit_on_another_model_loads_it_if_it_is_not_resident() -> None:
     """With one shared queue over two models the GPU changes its model for every hit, and the load takes time."""
     same = np.ones((3, 1), np.float32)
@@ -134,7 +187,16 @@ def test_stored_latents_refuse_a_hit_role_of_another_model() -> None:
         cached(10, (5, 25), hit_role="small")
 
 
-def test_k_scales_with_the_steps_of_the_model_or_of_the_request() -> None:
+def test_hit_stores_only_the_states_after_its_own_k() -> None:
+    """Equal prompts: the second resumes at 10, so it can store latents 15 and 25 but never 5 or 10."""
+    close = np.array([[1, 0], [0.8, 0.6], [0.8, 0.6]], np.float32)
+    frontend = cached(None, (5, 10, 15, 25), admission=All())
+    run = served(close, frontend)
+    assert list(run.record.request_columns["skipped"]) == [0, 10, 25]
+    assert (len(frontend.cache), frontend.cache.items) == (2, 4 + 2)
+
+
+def test_k_scales_with_the_steps_of_the_model_that_runs() -> None:
     """The table is for 50 steps; the large model takes 28 and the small one 50. Hits skip the table's K."""
     models = {"large": Model("large", 28, 64, 64), "small": Model("small", 50, 64, 64)}
     close = np.array([[1, 0], [0.8, 0.6], [1, 0]], np.float32)
@@ -144,9 +206,6 @@ def test_k_scales_with_the_steps_of_the_model_or_of_the_request() -> None:
     assert list(run.record.request_columns["steps"]) == [28, 50, 50]
     large = served(close, cached(None), models=models)
     assert list(large.record.request_columns["skipped"]) == [0, 10 * 28 // 50, 25 * 28 // 50]
-    sizes = tuple(np.array([value] * 3, np.int32) for value in (64, 64, 150))
-    of_request = served(close, cached(None), shapes=sizes, use_model_shape=False)
-    assert list(of_request.record.request_columns["skipped"]) == [0, 30, 75]
 
 
 def test_skip_of_less_than_one_step_is_no_hit() -> None:

@@ -70,10 +70,10 @@ shares = st.lists(st.integers(0, 10), min_size=6, max_size=6).filter(
 
 
 @given(weights=shares, seed=st.integers(0, 2**31))
-@settings(max_examples=8)
+@settings(max_examples=20, deadline=None)
 def test_shares_by_k_converge_to_the_declared_ones(weights: list[int], seed: int) -> None:
     expected = {k: weight / sum(weights) for k, weight in zip((0, *KS), weights, strict=True)}
-    rows = 2000
+    rows = 4000
     drawn = ks(served(DeclaredHits({k: share for k, share in expected.items() if k}), rows, seed=seed))
     for k, share in expected.items():
         deviation = math.sqrt(share * (1 - share) / rows)
@@ -82,18 +82,18 @@ def test_shares_by_k_converge_to_the_declared_ones(weights: list[int], seed: int
 
 @pytest.mark.parametrize("autocorrelation", [0.0, 0.3, 0.9])
 def test_successive_draws_have_the_declared_autocorrelation(autocorrelation: float) -> None:
-    drawn = ks(served(DeclaredHits(**NIRVANA, autocorrelation=autocorrelation), 15_000)).astype(float)
+    drawn = ks(served(DeclaredHits(**NIRVANA, autocorrelation=autocorrelation), 40_000)).astype(float)
     for lag in (1, 2, 5):
         for value in (drawn, drawn > 0):
             found = np.corrcoef(value[:-lag], value[lag:])[0, 1]
-            assert found == pytest.approx(autocorrelation**lag, abs=0.04)
+            assert found == pytest.approx(autocorrelation**lag, abs=0.03)
     assert np.mean(drawn > 0) == pytest.approx(0.88, abs=0.03)
 
 
 @given(
     hit_rate=st.floats(0.05, 1), at=st.floats(0, 1), fixed=st.sampled_from([None, 5, 25]), step=st.floats(-0.01, 0.01)
 )
-@settings(max_examples=50)
+@settings(max_examples=100, deadline=None)
 def test_open_shares_have_the_largest_entropy(hit_rate: float, at: float, fixed: int | None, step: float) -> None:
     given_shares = {} if fixed is None else {fixed: hit_rate / 4}
     open_ks = [k for k in KS if k != fixed]
@@ -124,40 +124,48 @@ def test_mean_latency_is_the_closed_form() -> None:
     """NIRVANA, 4.1: a hit takes l_s + C (N - K) / N + l_r, a miss l_s + C; here with one request outstanding."""
     hits = DeclaredHits(**NIRVANA)
     by_k = hits.share_by_k(SELECTOR)
-    run = served(hits, 5000, Schedule(np.zeros(1)))
+    run = served(hits, 20_000, Schedule(np.zeros(1)))
     columns = run.record.request_columns
     latency_s = columns["finish_s"] - columns["arrival_s"]
     expected_s = SEARCH_S + 1.0 + sum(p * (FETCH_S - k / 50) for k, p in by_k.items())
     assert expected_s == pytest.approx(SEARCH_S + 1 - 0.21 + 0.88 * FETCH_S)
-    assert latency_s.mean() == pytest.approx(expected_s, rel=0.01)
+    assert latency_s.mean() == pytest.approx(expected_s, rel=0.005)
     counted = np.bincount(ks(run), minlength=26) / len(ks(run))
     exact_s = SEARCH_S + 1.0 + sum(share * (FETCH_S - k / 50) for k, share in enumerate(counted) if k)
     assert latency_s.mean() == pytest.approx(exact_s, rel=1e-9)
 
 
-def test_mean_wait_on_one_gpu_is_pollaczek_khinchine_s() -> None:
-    load = 0.5
+@pytest.mark.parametrize("load", [0.5, 0.8])
+def test_mean_wait_on_one_gpu_is_pollaczek_khinchine_s(load: float) -> None:
     by_k = DeclaredHits(**NIRVANA).share_by_k(SELECTOR)
     service_s = {1.0: 1 - sum(by_k.values())} | {1 - k / 50 + FETCH_S: p for k, p in by_k.items()}
     mean_s, square = (sum(s**power * p for s, p in service_s.items()) for power in (1, 2))
     rate = load / mean_s
-    times = np.cumsum(np.random.default_rng(5).exponential(1 / rate, 40_000))
-    columns = served(DeclaredHits(**NIRVANA), 40_000, times).record.request_columns
+    times = np.cumsum(np.random.default_rng(5).exponential(1 / rate, 100_000))
+    columns = served(DeclaredHits(**NIRVANA), 100_000, times).record.request_columns
     wait_s = np.mean(columns["start_s"] - columns["arrival_s"] - SEARCH_S)
     assert wait_s == pytest.approx(rate * square / (2 * (1 - load)), rel=0.05)
 
 
-def test_hit_rates_of_none_and_all_and_the_same_seed_the_same_draws() -> None:
+def test_saturated_throughput_is_the_gpus_over_the_mean_service_time() -> None:
+    run = served(DeclaredHits(**NIRVANA), 20_000, np.zeros(20_000), count=4)
+    finish_s = run.record.request_columns["finish_s"]
+    mean_s = 1 - 0.21 + 0.88 * FETCH_S
+    assert 20_000 / finish_s.max() == pytest.approx(4 / mean_s, rel=0.01)
+
+
+def test_without_hits_every_request_runs_in_full_after_a_search() -> None:
     columns = served(DeclaredHits(hit_rate=0.0), 50).record.request_columns
     assert not columns["k"].any()
     assert columns["start_s"][0] == pytest.approx(SEARCH_S)
     assert np.allclose(columns["denoise_s"], 1.0)
+
+
+def test_with_hits_alone_no_request_runs_in_full() -> None:
     run = served(DeclaredHits({25: 1.0}), 50)
     assert (ks(run) == 25).all()
     assert (run.record.request_columns["source"] == DECLARED).all()
     assert lookups(run) == {"hit": 50}
-    first, again, other = (ks(served(DeclaredHits(**NIRVANA), 200, seed=seed)).tolist() for seed in (3, 3, 4))
-    assert first == again != other
 
 
 def test_a_cache_that_fills_hits_more_and_more() -> None:
@@ -169,8 +177,8 @@ def test_a_cache_that_fills_hits_more_and_more() -> None:
 
 
 def test_the_hit_rate_follows_the_hour_of_the_day() -> None:
-    times = np.arange(10_000) * (2 * 86_400 / 10_000)
-    hit = ks(served(DeclaredHits(hit_rate=0.8, by_hour={0: 1, 12: 0.5}), 10_000, times)) > 0
+    times = np.arange(20_000) * (2 * 86_400 / 20_000)
+    hit = ks(served(DeclaredHits(hit_rate=0.8, by_hour={0: 1, 12: 0.5}), 20_000, times)) > 0
     hours = times / 3600 % 24
     assert hit[(hours < 1) | (hours > 23)].mean() == pytest.approx(0.8, abs=0.05)
     assert hit[abs(hours - 12) < 1].mean() == pytest.approx(0.4, abs=0.05)
@@ -179,11 +187,11 @@ def test_the_hit_rate_follows_the_hour_of_the_day() -> None:
 
 
 def test_precision_and_recall_split_the_misses() -> None:
-    run = served(DeclaredHits(**NIRVANA, precision=0.96, recall=0.95), 15_000)
+    run = served(DeclaredHits(**NIRVANA, precision=0.96, recall=0.95), 40_000)
     found = lookups(run)
     assert found["hit"] / (found["hit"] + found["miss"]) == pytest.approx(0.96, abs=0.005)
     assert found["hit"] / (found["hit"] + found["forgone match"]) == pytest.approx(0.95, abs=0.005)
-    assert found["hit"] / 15_000 == pytest.approx(0.88, abs=0.01)
+    assert found["hit"] / 40_000 == pytest.approx(0.88, abs=0.01)
     searched = run.record.request_columns["search_s"] > 0
     assert searched.sum() == found["hit"] + found["miss"]
 
@@ -199,27 +207,42 @@ def test_an_outage_of_the_index_is_a_miss_after_its_time_out() -> None:
     assert lookups(run) == {"hit": 20, "no database": 10}
 
 
-SYSTEMS = (
-    *("nirvana trace=mix", "modm-throughput", "modm-quality", "pinecone", "gpt-cache", "crs"),  # a mix has no prompts
-    *("nirvana-add-ons cluster=h800 models=sdxl", "modm-add-ons cluster=h800 models=sdxl"),
-    "swiftdiffusion-nirvana cluster=h800 models=sdxl trace=synthetic-service-a",
-    "modm-patched cluster=h100 models=sdxl",
-)
+SYSTEMS = {
+    **dict.fromkeys(("nirvana", "modm-throughput", "modm-quality", "pinecone", "gpt-cache", "crs"), ""),
+    **dict.fromkeys(("nirvana-add-ons", "modm-add-ons"), "cluster=h800 models=sdxl"),
+    "swiftdiffusion-nirvana": "cluster=h800 models=sdxl trace=synthetic-service-a",
+    "modm-patched": "cluster=h100 models=sdxl",
+}
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_every_cached_system_takes_declared_hits(system: str) -> None:
-    words = ["hits=declared", "hits.hit_rate=0.5", "trace.requests=200", "arrivals.rate_rpm=5"]
-    outcome = simulated(*f"system={system}".split(), *words)
+    words = [*SYSTEMS[system].split(), "hits=declared", "hits.hit_rate=0.5", "trace.requests=400"]
+    outcome = simulated(f"system={system}", *words)
     cache = outcome.summary["cache"]
-    assert cache["hit_rate"] == pytest.approx(0.5, abs=0.12)
+    assert cache["hit_rate"] == pytest.approx(0.5, abs=0.1)
     assert cache["source_age_s"]["p50"] is None
-    assert outcome.requests["source_id"].null_count == outcome.requests["similarity"].null_count == 200
+    assert outcome.requests["source_id"].null_count == outcome.requests["similarity"].null_count == 400
     assert any(row["what"] == "hits by K" for row in outcome.summary["assumptions"])
 
 
+def test_a_trace_without_prompts_is_enough() -> None:
+    words = ["system=nirvana", "hits=nirvana", "trace=mix", "trace.requests=400", "arrivals.rate_rpm=5"]
+    assert simulated(*words).summary["cache"]["hit_rate"] == pytest.approx(0.88, abs=0.07)
+
+
+def test_the_same_seed_gives_the_same_bytes(tmp_path: Path) -> None:
+    words = ["run", "system=modm-quality", "hits=modm", "trace.requests=500"]
+    tables = []
+    for name, seed in (("a", 3), ("b", 3), ("c", 4)):
+        assert main([*words, f"seed={seed}", f"run.dir={tmp_path / name}"]) == 0
+        tables.append((tmp_path / name / "requests.parquet").read_bytes())
+    assert tables[0] == tables[1]
+    assert tables[0] != tables[2]
+
+
 def test_hits_of_another_run_are_its_shares(tmp_path: Path) -> None:
-    words = ["run", "system=nirvana", "trace.requests=1200", "preload=300"]
+    words = ["run", "system=nirvana", "trace.requests=3000", "preload=500"]
     assert main([*words, f"run.dir={tmp_path / 'cached'}"]) == 0
     declared = [*words, "hits=declared", f"hits.of_run={tmp_path / 'cached'}", f"run.dir={tmp_path / 'declared'}"]
     assert main(declared) == 0

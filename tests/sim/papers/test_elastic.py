@@ -1,13 +1,16 @@
 """Reference tables of elastic serving, replayed and compared request by request."""
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 
+from mezzotint.sim.cli import main
 from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.papers.elastic import study
 from mezzotint.sim.papers.elastic.study import replay_printed, replay_tables
 from mezzotint.sim.papers.elastic.tables import Cost, overrides
 from tests.conftest import ORACLES
@@ -64,10 +67,15 @@ def test_made_up_tables_are_compared_and_the_first_difference_is_named(tmp_path:
     assert [table | {"per_cpu_s": 0} for table in replay(folder).values()] == [
         table | {"per_cpu_s": 0} for table in tables.values()
     ]
-    for name in ("one", "two"):
-        shutil.rmtree(folder / name)
-    with pytest.raises(ConfigError, match=r"found no WORKLOAD/workload.csv"):
-        replay(folder)
+
+
+def test_check_fails_where_a_table_is_no_longer_equal(tmp_path: Path) -> None:
+    folder, words = made_up(tmp_path / "tables"), ["reproduce", "elastic", str(tmp_path / "tables")]
+    assert main([*words, "-o", str(tmp_path / "results")]) == 0
+    assert main([*words, "-o", str(tmp_path / "results"), "--check"]) == 0
+    table = folder / "one" / "static_sp4.csv"
+    table.write_text(table.read_text().replace("500", "501"))
+    assert main([*words, "-o", str(tmp_path / "results"), "--check"]) == 1
 
 
 def test_table_with_stages_counts_their_sum_and_names_what_is_not_in_it(tmp_path: Path) -> None:
@@ -116,6 +124,27 @@ def test_printed_rows_are_replayed_to_their_digits(tmp_path: Path) -> None:
 )
 def test_names_of_policies_say_their_settings(name: str, words: list[str] | None) -> None:
     assert overrides(name, COSTS) == words
+
+
+def test_folder_without_a_workload_is_refused(tmp_path: Path) -> None:
+    folder = made_up(tmp_path / "tables")
+    for name in ("one", "two"):
+        shutil.rmtree(folder / name)
+    with pytest.raises(ConfigError, match=r"found no WORKLOAD/workload.csv"):
+        replay(folder)
+
+
+def test_without_a_folder_the_clone_says_where_its_tables_are_from(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def tables(folder: Path) -> Iterator[dict[str, Any]]:
+        assert folder == REFERENCE
+        return iter([])
+
+    monkeypatch.setattr(study, "replay_tables", tables)
+    monkeypatch.setattr(study, "replay_printed", tables)
+    assert main(["reproduce", "elastic", "-o", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.startswith("tests/oracles/gf_dit: made by GF-DiT's policy simulator")
 
 
 @pytest.mark.oracle

@@ -133,6 +133,9 @@ def test_user_submissions_are_replayed(tmp_path: Path) -> None:
     assert main([*words, "-o", str(tmp_path / "out")]) == 0
     first = json.loads((tmp_path / "out" / "hardware.json").read_text())["submissions"][0]
     assert first["fitted"]["latency_s"]["mean"] == pytest.approx(2.4, rel=1e-3)
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        f"hardware.{kind}" for kind in ("json", "md", "svg")
+    ]
     assert main([*words, "--check"]) == 0
     table(tmp_path, offline_images_per_s="", p99_s="5")
     assert main([*words, "-o", str(tmp_path / "out")]) == 0
@@ -162,12 +165,48 @@ def test_check_of_user_runs_fails_where_one_is_outside(
         assert main(["reproduce", "hardware", option, str(routes(tmp_path, "4.4")), "--check"]) == 0
 
 
+def test_check_fails_where_a_committed_row_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of a submission, and of a routed run."""
+    monkeypatch.setattr(llmd, "DRAWS", 5)
+    monkeypatch.setattr(study, "SUBMISSIONS", table(tmp_path))
+    monkeypatch.setattr(study, "ROUTED", routes(tmp_path, "4.4"))
+    words = ["reproduce", "hardware", "-o", str(tmp_path / "out")]
+    assert main(words) == 0
+    p99_s = json.loads((tmp_path / "out" / "hardware.json").read_text())["submissions"][0]["fitted"]["latency_s"]["p99"]
+    table(tmp_path, p99_s=repr(p99_s))
+    assert main(words) == 0
+    assert main([*words, "--check"]) == 0
+    table(tmp_path, p99_s=repr(p99_s / 1.06))
+    routes(tmp_path, "5")
+    assert main([*words, "--check", "--quick"]) == 1
+    lost = [line.partition(": no longer")[0] for line in capsys.readouterr().err.splitlines()]
+    assert [line for line in lost if line.startswith("mezzotint: ")] == [
+        "mezzotint: v9, open, me, mine, p99",
+        "mezzotint: median error of p99",
+        "mezzotint: mix C at 0.25/s, least-declared-cost, mean",
+    ]
+
+
 def test_machine_much_slower_than_offline_is_fitted(tmp_path: Path) -> None:
     """The mean is that of a service five times as long, and needs more than the first bracket."""
     (row,) = read_rows(table(tmp_path), Submission)
     mean_s = float(Replay(row, tmp_path).latencies_s(5.0).mean())
     (row,) = read_rows(table(tmp_path, mean_s=repr(mean_s)), Submission)
     assert Replay(row, tmp_path).fit() == pytest.approx(5.0, rel=1e-3)
+
+
+def test_routed_runs_alone_have_a_page_and_no_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The figure of an earlier page is removed."""
+    monkeypatch.setattr(llmd, "DRAWS", 5)
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "hardware-quick.svg").write_bytes(b"of an earlier one")
+    assert main(["reproduce", "hardware", "--routing", str(routes(tmp_path, "3")), "--quick", "-o", str(out)]) == 0
+    assert sorted(path.name for path in out.iterdir()) == ["hardware-quick.json", "hardware-quick.md"]
+    assert json.loads((out / "hardware-quick.json").read_text())["distribution"] is None
+    assert "![" not in (out / "hardware-quick.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
@@ -177,16 +216,19 @@ def test_machine_much_slower_than_offline_is_fitted(tmp_path: Path) -> None:
         ({"mean_s": ""}, "row 1, column mean_s: field required"),
         ({"target_qps": "1e9"}, "expected at most 1,000,000"),
         ({"mean_s": "1e-6"}, "no seconds per image that give a mean"),
-        ({"routing": "fortune"}, "found 'fortune' among the measured runs, expected one of by-addons, least-de"),
     ],
 )
-def test_malformed_row_is_refused(
+def test_malformed_submission_row_is_refused(
     tmp_path: Path, changes: dict[str, str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    routed = "routing" in changes
-    file = routes(tmp_path, "3", **changes) if routed else table(tmp_path, **changes)
-    assert main(["reproduce", "hardware", "--routing" if routed else "--runs", str(file), "--check"]) == 2
+    assert main(["reproduce", "hardware", "--runs", str(table(tmp_path, **changes)), "--check"]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_unknown_router_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = routes(tmp_path, "3", "fortune")
+    assert main(["reproduce", "hardware", "--routing", str(file), "--check"]) == 2
+    assert "found 'fortune' among the measured runs, expected one of by-addons, least-de" in capsys.readouterr().err
 
 
 def test_quantiles_are_order_statistics() -> None:

@@ -1,5 +1,6 @@
 """The scorecard from its experiments to its files: which runs are made and kept, and what a row says."""
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +23,7 @@ from mezzotint.sim.run import run_key as key
 from mezzotint.sim.run.simulate import Outcome, simulate
 
 COSTS, TABLE2, HITS = "nirvana-figure13", "nirvana-table2", "nirvana-figure15"
-SMALL = ("trace.requests=80", "preload=50")
+SMALL = ("trace.requests=160", "preload=100")
 
 TARGETS = {
     "one": [
@@ -56,11 +57,6 @@ STUDY = Study(TARGETS, ENTRIES, {COSTS: SMALL, HITS: SMALL}, "for trying out")
 Count = Callable[[], int]
 
 
-@pytest.fixture(scope="module")
-def card(tmp_path_factory: pytest.TempPathFactory) -> Scorecard:
-    return make(STUDY, tmp_path_factory.mktemp("card") / "work")
-
-
 @pytest.fixture
 def simulations(monkeypatch: pytest.MonkeyPatch) -> Count:
     """Count the simulations."""
@@ -78,8 +74,8 @@ def by_id(card: Scorecard) -> dict[str, Row]:
     return {row.id: row for row in card.columns[0].rows}
 
 
-def test_every_target_is_a_row_with_its_verdict(card: Scorecard) -> None:
-    rows = by_id(card)
+def test_every_target_is_a_row_with_its_verdict(tmp_path: Path) -> None:
+    rows = by_id(make(STUDY, tmp_path / "work"))
     assert [(row.id, row.verdict) for row in rows.values()] == [
         ("A1", "within tolerance"), ("A2", "outside"), ("A3", "within tolerance"), ("A4", "input"),
         ("B1", "not run"), ("B2", "input"),
@@ -91,13 +87,13 @@ def test_every_target_is_a_row_with_its_verdict(card: Scorecard) -> None:
     assert [row.reason for row in rows.values()] == [
         None, UNEXPLAINED, None, None, f"{NOT_YET}; later; needs another world", None,
     ]  # fmt: skip
-    assert (rows["A1"].requests, len(rows["A1"].trace)) == (30, 1)
-    assert rows["A1"].command == "mezzotint run -m experiment=nirvana-figure13 trace.requests=80 preload=50"
+    assert (rows["A1"].requests, len(rows["A1"].trace)) == (60, 1)
+    assert rows["A1"].command == "mezzotint run -m experiment=nirvana-figure13 trace.requests=160 preload=100"
 
 
-def test_scorecard_bytes_do_not_depend_on_the_number_of_processes(tmp_path: Path, card: Scorecard) -> None:
-    write(card.columns, "trial", tmp_path / "1", "scorecard")
-    write(make(STUDY, tmp_path / "work2", 2).columns, "trial", tmp_path / "2", "scorecard")
+def test_scorecard_bytes_do_not_depend_on_the_number_of_processes(tmp_path: Path) -> None:
+    for jobs in (1, 2):
+        write(make(STUDY, tmp_path / f"work{jobs}", jobs).columns, "trial", tmp_path / str(jobs), "scorecard")
     for kind in ("json", "md"):
         assert (tmp_path / f"1/scorecard.{kind}").read_bytes() == (tmp_path / f"2/scorecard.{kind}").read_bytes()
     files = {file.name for file in (tmp_path / "1").iterdir()}
@@ -105,10 +101,9 @@ def test_scorecard_bytes_do_not_depend_on_the_number_of_processes(tmp_path: Path
 
 
 def test_runs_of_equal_configuration_are_made_once_and_kept(
-    card: Scorecard, tmp_path: Path, simulations: Count, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, simulations: Count, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = card
-    assert make(STUDY, tmp_path / "work").columns == first.columns
+    first = make(STUDY, tmp_path / "work")
     assert simulations() == 2, "nirvana of one figure is nirvana of the other"
     assert make(STUDY, tmp_path / "work").columns == first.columns
     assert simulations() == 2
@@ -124,7 +119,7 @@ def test_runs_of_equal_configuration_are_made_once_and_kept(
     assert simulations() == 8
 
 
-def test_interrupted_scorecard_resumes(card: Scorecard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_scorecard_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     systems: list[str] = []
 
     def until(stop: int) -> Callable[[dict[str, Any]], Outcome]:
@@ -140,9 +135,9 @@ def test_interrupted_scorecard_resumes(card: Scorecard, tmp_path: Path, monkeypa
     with pytest.raises(KeyboardInterrupt):
         make(STUDY, tmp_path / "work")
     monkeypatch.setattr(runner, "simulate", until(9))
-    resumed = make(STUDY, tmp_path / "work")
+    card = make(STUDY, tmp_path / "work")
     assert sorted(systems) == ["nirvana", "vanilla"], "what was finished is not run again"
-    assert resumed.columns[0].rows == card.columns[0].rows
+    assert card.columns[0].rows == make(STUDY, tmp_path / "elsewhere").columns[0].rows
 
 
 def test_failed_experiment_affects_only_its_own_rows(tmp_path: Path) -> None:
@@ -165,8 +160,8 @@ def test_failed_experiment_affects_only_its_own_rows(tmp_path: Path) -> None:
     assert sum(map(len, card.failed.values())) == 2
 
 
-def test_lost_verdict_is_reported(card: Scorecard, tmp_path: Path) -> None:
-    (column,) = card.columns
+def test_lost_verdict_is_reported(tmp_path: Path) -> None:
+    (column,) = make(STUDY, tmp_path / "work").columns
     write([column], "trial", tmp_path, "before")
     before = tmp_path / "before.json"
     was = read_comparisons(before, STUDY)
@@ -187,6 +182,31 @@ def test_lost_verdict_is_reported(card: Scorecard, tmp_path: Path) -> None:
         read_comparisons(before, STUDY)
 
 
+def test_reproduce_names_what_could_not_be_run_and_what_is_dropped(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rows with values are written all the same."""
+    refused = (*SMALL, "system=nirvana,vanilla", "cluster=l20", "models=sdxl")
+    entries = {name: Entry(ground="trial") for name in ENTRIES}
+    entries["A2"] = Entry(measure=latency_s("nirvana"), experiments=(TABLE2,), ground="trial")
+    study = replace(STUDY, entries=entries, overrides={TABLE2: refused})
+    monkeypatch.setattr("mezzotint.sim.papers.scorecard.study.load_study", lambda system, *, quick: study)
+    (column,) = make(replace(STUDY, targets={"two": TARGETS["two"]}), tmp_path / "work").columns
+    write([replace(column, name="log", follows_from="earlier")], "trial", tmp_path, "scorecard")
+    words = ["reproduce", "--work", str(tmp_path / "work"), "-o", str(tmp_path)]
+    assert main(words) == 2
+    printed = capsys.readouterr()
+    failed, dropped = printed.err.splitlines()
+    assert failed.startswith("mezzotint: cannot run mezzotint run experiment=nirvana-table2 trace.requests=160")
+    assert "(and 1 more): " in failed
+    assert "no profile of sdxl on l20" in failed
+    assert f"{tmp_path}/scorecard.json: the column log comes from other code or settings" in dropped
+    assert printed.out.splitlines()[-1] == "synthetic: 0 of 4 scored rows within tolerance, 0 outside, 4 not run"
+    rows = json.loads((tmp_path / "scorecard.json").read_text())["columns"][0]["rows"]
+    assert [row["verdict"] for row in rows] == ["not run", "not run", "not run", "input", "not run", "input"]
+    assert main([*words, "--quick", "--check"]) == 2, "there is none of the quick form"
+
+
 @pytest.mark.parametrize(
     ("error", "status"), [("no profile of sdxl", 2), (f"search=approximate needs faiss; {remedy('ann')}", 0)]
 )
@@ -202,7 +222,7 @@ def test_missing_package_leaves_rows_not_run_and_is_no_failure(
     assert main(words) == status
     printed = capsys.readouterr()
     assert error in printed.err
-    assert "4 not run" in printed.out
+    assert printed.out.splitlines()[-1] == "synthetic: 0 of 4 scored rows within tolerance, 0 outside, 4 not run"
     assert main([*words, "--check"]) == status
 
 
