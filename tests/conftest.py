@@ -29,6 +29,8 @@ def data() -> Path:
 
 @pytest.fixture(autouse=True)
 def disk_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Put the disk cache into a folder of this test session; allow test doubles as plug-ins."""
+    """Put the disk cache into a folder of this session, which its processes share; allow test doubles as plug-ins."""
+    folder = tmp_path_factory.getbasetemp()
+    folder = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
     monkeypatch.setenv("MEZZOTINT_PLUGINS", "tests")
-    monkeypatch.setenv("MEZZOTINT_CACHE", str(tmp_path_factory.getbasetemp() / "disk_cache"))
+    monkeypatch.setenv("MEZZOTINT_CACHE", str(folder / "disk_cache"))

@@ -20,11 +20,9 @@ def test_remedy_names_the_packages_of_the_extra(extra: str, monkeypatch: pytest.
     assert remedy(extra) == f"install with: pip install {quoted}"
 
 
-def test_remedy_of_the_installed_package_is_a_command() -> None:
+def test_remedy_is_a_command_with_and_without_metadata(monkeypatch: pytest.MonkeyPatch) -> None:
     assert remedy("ann").startswith("install with: pip install 'faiss-cpu>=")
 
-
-def test_remedy_without_metadata_is_the_clones(monkeypatch: pytest.MonkeyPatch) -> None:
     def unknown(name: str) -> NoReturn:
         raise PackageNotFoundError(name)
 

@@ -49,41 +49,41 @@ def nirvana() -> mezzotint.Run:
     return mezzotint.run(*SMALL)
 
 
-def test_a_plot_without_data_is_refused() -> None:
-    with pytest.raises(mezzotint.ConfigError, match="hits"):
-        mezzotint.run("trace.requests=30").plot.hits()
-
-
-def test_a_sweep_is_a_table_and_goes_on_in_its_folder(tmp_path: Path) -> None:
-    words = ("system=vanilla,nirvana", "trace.requests=50")
-    sweep = mezzotint.sweep(*words, folder=tmp_path / "sweep", **{"arrivals.rate_rpm": 9})
-    assert list(sweep.table["system"]) == ["vanilla", "nirvana"]
+def test_a_sweep_is_a_table_of_runs_selected_by_what_it_chose_and_goes_on_in_its_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("system=nirvana", "eviction=fifo,lru", "cache.capacity=10,20", "hydra.launcher.n_jobs=1")
+    sweep = mezzotint.sweep(*words, folder=tmp_path / "sweep", **{"trace.requests": 50})
+    assert capsys.readouterr().out == ""
     assert sweep.table["throughput_rpm"].gt(0).all()
     assert sweep.table["quality_factor"].between(0, 1).all()
     stamps = [(run.folder / "summary.json").stat().st_mtime_ns for run in sweep]
-    again = mezzotint.sweep(*words, folder=tmp_path / "sweep", **{"arrivals.rate_rpm": 9})
+    again = mezzotint.sweep(*words, folder=tmp_path / "sweep", **{"trace.requests": 50})
     assert [(run.folder / "summary.json").stat().st_mtime_ns for run in again] == stamps
     loaded = mezzotint.load(tmp_path / "sweep")
     assert isinstance(loaded, mezzotint.Sweep)
     pd.testing.assert_frame_equal(loaded.table, sweep.table)
-
-
-def test_runs_are_selected_by_what_the_sweep_chose(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ("system=nirvana", "eviction=fifo,lru", "cache.capacity=10,20", "trace.requests=50")
-    sweep = mezzotint.sweep(*words, folder=tmp_path / "sweep")
-    assert capsys.readouterr().out == ""
-    loaded = mezzotint.load(tmp_path / "sweep")
-    assert isinstance(loaded, mezzotint.Sweep)
-    for found in (sweep, loaded):
-        assert list(found.table["eviction"]) == ["fifo", "fifo", "lru", "lru"]
-        assert list(found.table["cache.capacity"]) == [10, 20, 10, 20]
-        assert "trace.requests" not in found.table
-        (run,) = found.where(eviction="lru", capacity=20)
+    for runs in (sweep, loaded):
+        assert list(runs.table["eviction"]) == ["fifo", "fifo", "lru", "lru"]
+        assert list(runs.table["cache.capacity"]) == [10, 20, 10, 20]
+        assert "trace.requests" not in runs.table
+        (run,) = runs.where(eviction="lru", capacity=20)
         assert run.config["cache"]["capacity"] == 20
         assert run.choices["trace.requests"] == 50
-        assert len(found.where(requests=50)) == 4
+        assert len(runs.where(requests=50)) == 4
     with pytest.raises(mezzotint.ConfigError, match=r"eviction=mru.*eviction, cache\.capacity"):
         sweep.where(eviction="mru")
+
+
+def test_runs_of_a_folder_that_is_no_sweeps_have_no_choices_and_no_plot_without_data(tmp_path: Path) -> None:
+    mezzotint.run("trace.requests=20", folder=tmp_path / "one")
+    runs = mezzotint.load(tmp_path)
+    assert isinstance(runs, mezzotint.Sweep)
+    assert not runs[0].choices
+    with pytest.raises(mezzotint.ConfigError, match="a sweep"):
+        runs.where(system="vanilla")
+    with pytest.raises(mezzotint.ConfigError, match="hits"):
+        runs[0].plot.hits()
 
 
 def test_a_sweep_whose_own_groups_are_gone_is_loaded_without_choices(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_a_sweep_whose_own_groups_are_gone_is_loaded_without_choices(tmp_path: P
     for name in ("one", "two"):
         text = f"# @package _global_\n# {name}\ndefaults: [vanilla, _self_]\nsystem: {{name: {name}}}\n"
         (own / "system" / f"{name}.yaml").write_text(text)
-    words = ("system=one,two", "trace.requests=20")
+    words = ("system=one,two", "trace.requests=20", "hydra.launcher.n_jobs=1")
     sweep = mezzotint.sweep(*words, folder=tmp_path / "sweep", config_dir=own)
     (run,) = sweep.where(system="two")
     assert run.summary["system"] == "two"
@@ -101,15 +101,6 @@ def test_a_sweep_whose_own_groups_are_gone_is_loaded_without_choices(tmp_path: P
     assert isinstance(loaded, mezzotint.Sweep)
     assert [run.choices for run in loaded] == [{}, {}]
     assert list(loaded.table["system"]) == ["one", "two"]
-
-
-def test_runs_of_a_folder_that_is_no_sweeps_have_no_choices(tmp_path: Path) -> None:
-    mezzotint.run("trace.requests=20", folder=tmp_path / "one")
-    found = mezzotint.load(tmp_path)
-    assert isinstance(found, mezzotint.Sweep)
-    assert not found[0].choices
-    with pytest.raises(mezzotint.ConfigError, match="a sweep"):
-        found.where(system="vanilla")
 
 
 @pytest.mark.parametrize(
@@ -163,7 +154,7 @@ def test_command_in_the_folder_of_another_configures_nothing(tmp_path: Path, mon
     (tmp_path / "evil").mkdir()
     (tmp_path / "evil/__init__.py").write_text("open('harm', 'w')\n")
     monkeypatch.setenv("SECRET", "fifo")
-    mezzotint.sweep("trace.requests=20", seed="1,2", folder="sweep")
+    mezzotint.sweep("trace.requests=20", "hydra.launcher.n_jobs=1", seed="1,2", folder="sweep")
     for words in (
         ["-m", "hydra.searchpath=[pkg://evil]", "seed=1,2"],
         ["-m", "++hydra.searchpath=[pkg://evil]", "seed=1,2"],

@@ -60,22 +60,10 @@ def test_product_reads_no_file_as_code(folder: str) -> None:
     assert found == {}
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        "import pickle",
-        "from pickle import loads",
-        "import dill as d",
-        "from joblib import load",
-        "np.load(path)",
-        "np.load(path, allow_pickle=True)",
-        "torch.load(path)",
-        "torch.load(path, weights_only=False)",
-        "yaml.load(text, Loader)",
-        "yaml.unsafe_load(text)",
-        "pd.read_pickle(path)",
-        "exec(text)",
-    ],
-)
+@pytest.mark.parametrize("source", [
+    "import pickle", "from pickle import loads", "import dill as d", "from joblib import load", "np.load(path)",
+    "np.load(path, allow_pickle=True)", "torch.load(path)", "torch.load(path, weights_only=False)",
+    "yaml.load(text, Loader)", "yaml.unsafe_load(text)", "pd.read_pickle(path)", "exec(text)",
+])  # fmt: skip
 def test_scan_finds_every_way_to_read_code(source: str) -> None:
     assert list(unsafe(source))

@@ -1,11 +1,8 @@
-"""The pages of docs: tables as in the scorecard, settings as composed, and the tests of each invariant."""
+"""The pages of docs: settings as composed, and the tests of each invariant."""
 
 import ast
-import importlib.util
 import re
 from collections.abc import Iterator
-from pathlib import Path
-from types import ModuleType
 
 import pytest
 from omegaconf import OmegaConf
@@ -16,27 +13,6 @@ from tests.conftest import REPOSITORY
 PAGES = sorted((REPOSITORY / "docs" / "systems").glob("*.md"))
 HARDWARE = {"patchedserve": ["cluster=h100", "models=sdxl"], "orca": ["cluster=h100", "models=sdxl"]}
 OF_PAGE = {"modm": "modm-throughput"}
-
-
-@pytest.fixture(scope="module")
-def make() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("make_system_pages", REPOSITORY / "docs" / "systems" / "make.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.mark.parametrize("page", PAGES, ids=[page.stem for page in PAGES])
-def test_system_page_has_the_scorecards_numbers(page: Path, make: ModuleType) -> None:
-    text = page.read_text(encoding="utf-8")
-    assert make.filled(text) == text, "run python docs/systems/make.py"
-
-
-def test_system_pictures_are_those_drawn(make: ModuleType) -> None:
-    for name, boxes in make.BOXES.items():
-        assert (REPOSITORY / "docs" / "systems" / f"{name}.svg").read_text(encoding="utf-8") == make.picture(boxes)
 
 
 def _settings() -> Iterator[tuple[str, str, str]]:

@@ -35,24 +35,8 @@ BLOCK = re.compile(r"(?:^<!-- not run: (.+?) -->\n+)?^```(sh|python|yaml)\n(.*?)
 
 
 @dataclass(slots=True)
-class Shell:
-    """A command of a page, its continued lines joined.
-
-    Attributes:
-        skipped: why it is not run; empty if it is.
-    """
-
-    words: str
-    skipped: str = ""
-
-
-@dataclass(slots=True)
 class Timed:
-    """What a page took.
-
-    Attributes:
-        wall_s, cpu_s: seconds on the clock, and of all processors.
-    """
+    """What a page took: seconds on the clock, and of all processors."""
 
     page: str
     wall_s: float = 0.0
@@ -66,15 +50,12 @@ class Timed:
         return "failed" if self.failed else "over two minutes" if self.wall_s > LIMIT_S else "ok"
 
 
-def shells(text: str) -> Iterator[Shell]:
-    """Yield the commands of a page in their order."""
+def commands(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the commands of a page in their order, their continued lines joined, and why one is not run."""
     for reason, language, block in BLOCK.findall(text):
-        if language == "sh":
-            yield from (
-                Shell(line, reason)
-                for line in block.replace("\\\n", " ").splitlines()
-                if line.strip() and not line.startswith("#")
-            )
+        for line in block.replace("\\\n", " ").splitlines() if language == "sh" else ():
+            if line.strip() and not line.startswith("#"):
+                yield " ".join(line.split()), reason
 
 
 def write_files(text: str, folder: Path) -> None:
@@ -102,25 +83,23 @@ def run_page(page: Path) -> Timed:
             "MEZZOTINT_CACHE": str(Path(temporary, "cache")),
         }
         write_files(text, folder)
-        asked = list(shells(text))
-        run = " ".join(each.words for each in asked if not each.skipped)
+        run = " ".join(words for words, reason in commands(text) if not reason)
         made_here = " ".join(re.findall(r"(?:-o|>) (\S+)", run))
         for file, how in READERS.items():
             if file in run and file not in made_here:
                 subprocess.run(how, shell=True, cwd=folder, env=environment, check=True, capture_output=True)
-        for each in asked:
-            if each.skipped:
+        for words, reason in commands(text):
+            if reason:
                 timed.skipped += 1
-                print(f"  not run, {each.skipped}: {each.words}", flush=True)
+                print(f"  not run, {reason}: {words}", flush=True)
                 continue
             began, before = time.perf_counter(), _children_s()
-            words = ["bash", "-c", each.words]
-            done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True)
+            done = subprocess.run(["bash", "-c", words], cwd=folder, env=environment, capture_output=True, text=True)
             wall_s, cpu_s = time.perf_counter() - began, _children_s() - before
             timed.wall_s, timed.cpu_s, timed.commands = timed.wall_s + wall_s, timed.cpu_s + cpu_s, timed.commands + 1
-            print(f"  {wall_s:6.1f} s, {cpu_s:6.1f} CPU-s: {' '.join(each.words.split())}", flush=True)
+            print(f"  {wall_s:6.1f} s, {cpu_s:6.1f} CPU-s: {words}", flush=True)
             if done.returncode:
-                timed.failed.append(each.words)
+                timed.failed.append(words)
                 print(f"  ended with status {done.returncode}: {done.stderr.strip()[-1000:]}", flush=True)
     return timed
 
@@ -131,19 +110,19 @@ def _children_s() -> float:
 
 
 def main(names: Sequence[str]) -> int:
-    unknown = [name for name in names if not any(str(page).endswith(f"{name}.md") for page in PAGES)]
+    pages = [page for page in PAGES if not names or any(str(page).endswith(f"{name}.md") for name in names)]
+    unknown = [name for name in names if not any(str(page).endswith(f"{name}.md") for page in pages)]
     if unknown:
         print(f"{unknown[0]}: no such page; expected one of {', '.join(page.stem for page in PAGES)}", file=sys.stderr)
         return 2
-    pages = [page for page in PAGES if not names or any(str(page).endswith(f"{name}.md") for name in names)]
-    found = []
+    results = []
     for at, page in enumerate(pages, start=1):
         print(f"[{at}/{len(pages)}] ", end="")
-        found.append(run_page(page))
+        results.append(run_page(page))
     print(f"\n{'page':34} {'run':>4} {'left':>4} {'wall s':>7} {'CPU s':>7}  verdict")
-    for each in found:
-        print(f"{each.page:34} {each.commands:4} {each.skipped:4} {each.wall_s:7.1f} {each.cpu_s:7.1f}  {each.verdict}")
-    return int(any(each.verdict != "ok" for each in found))
+    for row in results:
+        print(f"{row.page:34} {row.commands:4} {row.skipped:4} {row.wall_s:7.1f} {row.cpu_s:7.1f}  {row.verdict}")
+    return int(any(row.verdict != "ok" for row in results))
 
 
 if __name__ == "__main__":

@@ -118,15 +118,11 @@ def shared(draw: st.DrawFn, words: tuple[str, ...], quick: bool = True) -> Input
     places = [p for p in places if not any(p != q and p[: len(q)] == q for q in places)]
     values = [(place, draw(hostile | only_yaml)) for place in places]
     (first, value), alone = values[0], len(values) == 1
-    return Input(
-        _files(written(tree, values)),
-        (AGAIN,),
-        ("out",),
-        names_of(first) if alone and value.yaml == value.word and runs(words) else (),
-        alone and "assumptions" not in first and must_refuse(value_at(tree, first), value),
-        covers=covered(first),
-        quick=quick and "${" not in "".join(value.yaml for _, value in values),
-    )
+    key = names_of(first) if alone and value.yaml == value.word and runs(words) else ()
+    refused = alone and "assumptions" not in first and must_refuse(value_at(tree, first), value)
+    quick = quick and "${" not in "".join(value.yaml for _, value in values)
+    files = _files(written(tree, values))
+    return Input(files, (AGAIN,), ("out",), key, refused, covers=covered(first), quick=quick)
 
 
 @st.composite
@@ -136,16 +132,10 @@ def typed(draw: st.DrawFn, words: tuple[str, ...]) -> Input:
     sign = draw(st.sampled_from(["", "", "", "+", "++"]))
     default = value_at(composed(words), place)
     word = f"{sign}{dotted(place)}={value.word}"
-    return Input(
-        _files(),
-        (("run", *words, word, "run.dir=out"),),
-        ("out",),
-        (),
-        must_refuse(default, value)
-        and "assumptions" not in place
-        and not any(isinstance(part, int | float) for part in place),
-        covers=covered(place),
-    )
+    plain = "assumptions" not in place and not any(isinstance(part, int | float) for part in place)
+    refused = plain and must_refuse(default, value)
+    commands = (("run", *words, word, "run.dir=out"),)
+    return Input(_files(), commands, ("out",), refused=refused, covers=covered(place))
 
 
 @st.composite
@@ -153,12 +143,11 @@ def strange_words(draw: st.DrawFn) -> Input:
     """Draw words that are no overrides, unknown keys, and options of Hydra."""
     key = st.sampled_from([*groups(), "seed", "slo", "run", "run.dir", "hydra.run.dir", "hydra.mode", "nothing", ""])
     raw = texts.map(lambda text: str(json.loads(text.yaml))).filter(lambda text: "\0" not in text)
+    options = st.sampled_from(["--config-dir=", "--config-name=", "--cfg=", "--info=", "--package="])
     word = draw(
         st.tuples(st.sampled_from(["", "+", "++", "~", "~~", "-", "--", "@", " "]), key, raw).map("".join)
         | st.tuples(key, st.sampled_from(["=", "@:", "@a:b=", ":=", "==", "=="]), raw).map("".join)
-        | st.tuples(st.sampled_from(["--config-dir", "--config-name", "--cfg", "--info", "--package"]), raw).map(
-            "=".join
-        )
+        | st.tuples(options, raw).map("".join)
         | raw
     )
     return Input(_files(), (("run", *SMALL, "run.dir=out", word),), ("*",), covers="words")
@@ -187,10 +176,20 @@ def crossed(draw: st.DrawFn) -> Input:
         words.append(f"{group}={draw(st.sampled_from(can_be))}" if can_be else f"~{group}")
     dropped = draw(st.lists(st.sampled_from(names), max_size=1))
     words += [f"~{group}" for group in dropped if group not in taken]
-    extra = draw(
-        st.lists(st.sampled_from(["shapes=trace", "addons=serve", "extrapolate=warn", "timeline=true"]), max_size=2)
-    )
+    others = st.sampled_from(["shapes=trace", "addons=serve", "extrapolate=warn", "timeline=true"])
+    extra = draw(st.lists(others, max_size=2))
     return Input(_files(), (("run", *SMALL, *words, *extra, "run.dir=out"),), ("out",), covers="choices")
+
+
+MORE = (
+    *(b"hydra: {%s: {_target_: os.mkdir, path: touched}}\n" % key for key in (b"launcher", b"sweeper")),
+    b"hydra: {callbacks: {x: {_target_: os.mkdir, path: touched}}}\n",
+    b"hydra: {run: {dir: touched}, output_subdir: x}\n",
+    *(b"hydra: {searchpath: ['file:///tmp']}\n", b"hydra: {job: {chdir: true}}\n", b"hydra: 1\n"),
+    *(b"hydra: {job: {env_set: {PATH: ''}}}\n", b"defaults: [{trace: nothing}]\n", b"defaults: 1\n"),
+    *(b"defaults: [a, a]\n", b"more: {a: 1}\n", b"seed: 2\n", b"---\nseed: 1\n", b"a: &a [x, x]\nb: &b [*a, *a]\n"),
+)
+"""Lines after the end of a config.yaml."""
 
 
 @st.composite
@@ -198,28 +197,7 @@ def damaged_file(draw: st.DrawFn, words: tuple[str, ...]) -> Input:
     """Draw a config.yaml that was cut, mixed up, or extended."""
     tree = config_file(composed(words))
     content = written(tree, [])
-    more = draw(
-        st.sampled_from(
-            [
-                b"hydra: {callbacks: {x: {_target_: os.mkdir, path: touched}}}\n",
-                b"hydra: {launcher: {_target_: os.mkdir, path: touched}}\n",
-                b"hydra: {sweeper: {_target_: os.mkdir, path: touched}}\n",
-                b"hydra: {run: {dir: touched}, output_subdir: x}\n",
-                b"hydra: {searchpath: ['file:///tmp']}\n",
-                b"hydra: {job: {chdir: true}}\n",
-                b"hydra: {job: {env_set: {PATH: ''}}}\n",
-                b"hydra: 1\n",
-                b"defaults: [{trace: nothing}]\n",
-                b"defaults: 1\n",
-                b"defaults: [a, a]\n",
-                b"more: {a: 1}\n",
-                b"seed: 2\n",
-                b"---\nseed: 1\n",
-                b"a: &a [x, x]\nb: &b [*a, *a]\n",
-                bomb(),
-            ]
-        )
-    )
+    more = draw(st.sampled_from([*MORE, bomb()]))
     key = more.partition(b":")[0].decode()
     once = written({name: value for name, value in tree.items() if name != key}, []) + more
     content = draw(damaged(content) | st.sampled_from([once, once, content + more, more]))

@@ -70,9 +70,8 @@ def composed(words: tuple[str, ...]) -> Tree:
 
 def config_file(config: Tree) -> Tree:
     """Return the content of a run directory's config.yaml."""
-    return saved_config(config) | {
-        key: value for key, value in config.items() if key != "run"
-    }  # its paths are relative
+    relative = {key: value for key, value in config.items() if key != "run"}
+    return saved_config(config) | relative
 
 
 @cache

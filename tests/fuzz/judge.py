@@ -117,12 +117,9 @@ def executed(
     except SystemExit as stop:
         status = stop.code if isinstance(stop.code, int) else 0 if stop.code is None else 1
     except BaseException as error:
-        frames = traceback.extract_tb(error.__traceback__)
-        ours = [
-            f for f in frames if any(f"/{package}/" in f.filename for package in ("sim", "traces", "backends", "conf"))
-        ]
-        at = [f"{Path(f.filename).name}:{f.lineno}" for f in (*ours[-2:], frames[-1])]
-        wrong.append(f"{type(error).__name__}: {str(error)[:200]} ({' > '.join(at)})")
+        frames = traceback.extract_tb(error.__traceback__)[-3:]
+        at = " > ".join(f"{Path(frame.filename).name}:{frame.lineno}" for frame in frames)
+        wrong.append(f"{type(error).__name__}: {str(error)[:200]} ({at})")
         status = 2
         err = io.TextIOWrapper(io.BytesIO())
     finally:

@@ -42,9 +42,8 @@ def _without(tree: Any, place: tuple[str | int, ...]) -> Any:
 @st.composite
 def _config(draw: st.DrawFn, content: bytes) -> tuple[bytes, str]:
     if draw(st.integers(0, 4)) == 0:
-        return draw(
-            st.sampled_from([content + bomb(), bomb(), b"a: &a [*a]\n", b"&a {a: *a}\n", b"- 1\n", b""])
-        ), "bomb"
+        ends = [content + bomb(), bomb(), b"a: &a [*a]\n", b"&a {a: *a}\n", b"- 1\n", b""]
+        return draw(st.sampled_from(ends)), "bomb"
     tree = yaml.load(content, Loader=yaml.CSafeLoader)
     place = draw(st.sampled_from(list(paths(tree))))
     return written(tree, [(place, draw(hostile | only_yaml))]), covered(place)

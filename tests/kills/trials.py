@@ -43,28 +43,17 @@ class Command:
 COMMANDS = (
     Command("run", f"run {RATED} run.dir=out", ("out",)),
     Command("rerun", f"run {RATED} run.dir=given/old", ("given/old",)),
-    Command(
-        "sweep", f"run -m {RATED} seed=1,2,3,4 run.dir=sweep", ("sweep",), "sweep/*/summary.json", "hydra/launcher={}"
-    ),
-    Command(
-        "rate",
-        f"plan capacity {RUN} --jobs 2 -o rate --from 1 --to 60 --replications 2 --tolerance 1",
-        ("rate",),
-        "rate/**/summary.json",
-        "--launcher {}",
-    ),
-    Command(
-        "plan",
-        "plan --model sdxl --gpu l40s --gpu h100-sxm --rate-rpm 90 --target p95<10s --jobs 2 --runs runs -o plan "
-        "--replications 2 --rank 2 --max-gpus 16 trace.requests=600 trace.history=0",
-        ("plan", "runs"),
-        "runs/*.json",
-        "--launcher {}",
-    ),
+    Command("sweep", f"run -m {RATED} seed=1,2,3,4 run.dir=sweep", ("sweep",), "sweep/*/summary.json",
+            "hydra/launcher={}"),
+    Command("rate", f"plan capacity {RUN} --jobs 2 -o rate --from 1 --to 60 --replications 2 --tolerance 1", ("rate",),
+            "rate/**/summary.json", "--launcher {}"),
+    Command("plan", "plan --model sdxl --gpu l40s --gpu h100-sxm --rate-rpm 90 --target p95<10s --jobs 2 --runs runs "
+            "-o plan --replications 2 --rank 2 --max-gpus 16 trace.requests=600 trace.history=0", ("plan", "runs"),
+            "runs/*.json", "--launcher {}"),
     Command("import", "trace import csv given/log.csv -o mine.parquet", ("mine.parquet",)),
     Command("report", "report given/old -o page/report.html", ("page",)),
     Command("describe", "trace describe given/t.parquet --figures figures", ("figures",)),
-)
+)  # fmt: skip
 
 SCORECARD = Command("scorecard", "reproduce nirvana --quick -o card --work work", ("card", "work"))
 """The quick scorecard of one paper; minutes, so only by hand."""
@@ -82,11 +71,8 @@ def prepare(home: Path) -> None:
     given = home / "given"
     given.mkdir(parents=True)
     (home / "page").mkdir()
-    for words in (
-        "trace synth -o given/t.parquet --requests 300 --seed 1",
-        f"run {RATED} seed=9 run.dir=given/old",
-    ):
-        subprocess.run(_command(words), cwd=home, env=_environment(home), check=True, stdout=subprocess.DEVNULL)
+    for words in ("trace synth -o given/t.parquet --requests 300 --seed 1", f"run {RATED} seed=9 run.dir=given/old"):
+        _complete(words, home)
     rows = [f"{i},{i * 0.5},prompt {i} of many" for i in range(40_000)]
     (given / "log.csv").write_text("request_id,arrival_s,prompt\n" + "\n".join(rows) + "\n")
 
@@ -95,10 +81,7 @@ def undisturbed(given: Path, home: Path, command: Command) -> tuple[dict[str, st
     """Return the digests of what an undisturbed command writes, and its seconds."""
     shutil.copytree(given, home)
     began = time.monotonic()
-    done = subprocess.run(
-        _command(command.words), cwd=home, env=_environment(home), capture_output=True, text=True, timeout=LIMIT_S
-    )
-    assert done.returncode == 0, f"{command.name}: {done.stderr}"
+    _complete(command.words, home)
     return digests(home, command), time.monotonic() - began
 
 
@@ -109,7 +92,7 @@ def trial(
     expected: dict[str, str],
     moment_s: float,
     sign: signal.Signals,
-    runs: int = 0,
+    runs: int,
 ) -> tuple[bool, int]:
     """Kill ``command``, check what it left, and run it again.
 
@@ -155,10 +138,7 @@ def trial(
     for folder in _runs(home):
         _whole(folder)
     finished = _stamps(home, command)
-    again = subprocess.run(
-        _command(command.words), cwd=home, env=_environment(home), capture_output=True, text=True, timeout=LIMIT_S
-    )
-    assert again.returncode == 0, f"{where}: the same command says {again.stderr}"
+    _complete(command.words, home, where)
     assert digests(home, command) == expected, f"{where}: other bytes than those of an undisturbed command"
     after = _stamps(home, command)
     for file, stamp in finished.items():
@@ -240,6 +220,13 @@ def _whole(folder: Path) -> None:
     assert rows == said["requests"]["arrived"], folder
     assert (folder / "config.yaml").is_file(), folder
     assert pq.read_table(folder / "cluster.parquet").num_rows, folder
+
+
+def _complete(words: str, home: Path, where: str = "undisturbed") -> None:
+    """Run a command to its end, which must be a success."""
+    how = {"cwd": home, "env": _environment(home), "capture_output": True, "text": True, "timeout": LIMIT_S}
+    done = subprocess.run(_command(words), **how)
+    assert done.returncode == 0, f"{where}: {words}: {done.stderr}"
 
 
 def _command(words: str) -> list[str]:

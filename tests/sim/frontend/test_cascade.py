@@ -41,11 +41,11 @@ def test_every_pass_is_an_attempt() -> None:
 
 @pytest.mark.parametrize("threshold", [0.05, 0.2, 0.4])
 def test_share_of_escalated_images_is_the_measured_one(threshold: float) -> None:
-    run = simulated(*FIXED, "trace.requests=3000", "cluster.count=64", "allocation.small=16", "arrivals.rate_rpm=600",
+    run = simulated(*FIXED, "trace.requests=1500", "cluster.count=64", "allocation.small=16", "arrivals.rate_rpm=600",
                     f"frontend.threshold={threshold}")  # fmt: skip
-    share = run.summary["cascade"]["escalated"] / 3000
+    share = run.summary["cascade"]["escalated"] / 1500
     expected = Cascade({0.05: 0.36, 0.2: 0.582, 0.4: 0.878}).escalated_share(threshold)
-    assert share == pytest.approx(expected, abs=4 * (expected * (1 - expected) / 3000) ** 0.5)
+    assert share == pytest.approx(expected, abs=4 * (expected * (1 - expected) / 1500) ** 0.5)
 
 
 @settings(max_examples=20)
@@ -104,7 +104,7 @@ def test_demand_follows_arrivals_or_requests_in_flight() -> None:
     """The requests in flight are more than the arrivals of a second where an answer takes longer than one."""
     found = {}
     for demand in ("arrivals", "in-flight"):
-        run = simulated(*DIFFSERVE, "cluster.count=16", "trace.requests=2000", "arrivals.rate_rpm=1200", "sample_s=5",
+        run = simulated(*DIFFSERVE, "cluster.count=16", "trace.requests=800", "arrivals.rate_rpm=1200", "sample_s=5",
                         f"controller.demand={demand}")  # fmt: skip
         found[demand] = np.mean(run.cluster["threshold"].to_numpy())
     assert found["in-flight"] < found["arrivals"]

@@ -31,13 +31,13 @@ def hits(keys: np.ndarray, size: int, eviction: Eviction, ks: tuple[int, ...] = 
     return [source != MISSING for source in run.record.request_columns["source"]]
 
 
-@pytest.mark.parametrize("size", [1, 3, 10, 40, 120])
+@pytest.mark.parametrize("size", [1, 10, 45, 120])
 @pytest.mark.parametrize(("peer", "ours"), [("FIFO", Fifo), ("LRU", Lru), ("LFU", lambda: Lfu(ageing=False))])
 def test_fifo_lru_and_lfu_hits_equal_libcachesim(peer: str, ours: Callable[[], Eviction], size: int) -> None:
-    """A Zipf trace of 4,000 requests for 200 keys, at five sizes; compares every request."""
+    """A Zipf trace of 1,500 requests for 200 keys; compares every request."""
     libcachesim = pytest.importorskip("libcachesim")
     popularity = 1 / np.arange(1, 201) ** 0.9
-    keys = np.random.default_rng(size).choice(200, 4000, p=popularity / popularity.sum())
+    keys = np.random.default_rng(size).choice(200, 1500, p=popularity / popularity.sum())
     cache = getattr(libcachesim, peer)(cache_size=size)
     theirs = []
     for time, key in enumerate(keys.tolist()):
@@ -64,7 +64,7 @@ def max_hits(keys: tuple[int, ...], size: int) -> int:
     return best(0, frozenset())
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(keys=st.lists(st.integers(0, 5), min_size=1, max_size=16), size=st.integers(1, 4))
 def test_offline_optimum_is_optimal_for_equal_keys(keys: list[int], size: int) -> None:
     assert sum(hits(np.array(keys), size, Optimum())) == max_hits(tuple(keys), size)

@@ -15,7 +15,7 @@ from mezzotint.sim.run.config.choices import choices
 from mezzotint.sim.run.simulate import Outcome, simulate
 from mezzotint.traces.table.ingest import ORDER_ONLY
 from mezzotint.traces.table.trace import Trace, make, write
-from tests.sim.lab import configured, simulated
+from tests.sim.lab import configured
 
 PER_STEP_S = {"sd3.5-large": 1.83, "sdxl": 0.33}
 ROWS = 240
@@ -110,12 +110,6 @@ def test_untimed_trace_has_no_trace_age(trace: tuple[Trace, Path], served: Serve
     assert reused(outcome).source_age_trace_s.isna().all()
     assert outcome.summary["cache"]["source_age_trace_s"] == {"p50": None, "p90": None}
     assert outcome.summary["cache"]["source_age_s"]["p50"] is not None
-
-
-def test_without_a_cache_no_request_has_a_source_age() -> None:
-    outcome = simulated("system=vanilla", "trace.requests=50")
-    assert outcome.requests.column("source_age_trace_s").null_count == 50
-    assert outcome.summary["cache"]["source_age_trace_s"] == {"p50": None, "p90": None}
 
 
 def test_modm_cache_is_fifo_over_every_image_by_default(served: Served) -> None:

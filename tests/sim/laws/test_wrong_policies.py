@@ -1,175 +1,531 @@
-"""A part's mistake ends its run, and the error names the part and the mistake."""
+"""A part that does or returns what cannot be true, or changes what it may only read, ends its run and is named."""
 
-import json
-import sys
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
+from functools import cache, reduce
+from math import inf, nan
+from operator import getitem
+from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 
+from mezzotint.backends.base import Cost
+from mezzotint.backends.profiled import Profiled
+from mezzotint.sim.core.clock import COMPLETION
 from mezzotint.sim.core.errors import ConfigError, SimulationError
+from mezzotint.sim.core.plan import UNPLANNED, WHOLE, Plan, Stage
+from mezzotint.sim.execution.stages import Stages
+from mezzotint.sim.frontend.cascade import Cascade
+from mezzotint.sim.protocols import Launch, StageCost
 from mezzotint.sim.run.config.choices import gpus
-from tests.sim.lab import simulated
-
-OUTSIDE = Path(__file__).parents[1] / "outsider"
+from mezzotint.sim.run.simulate import Outcome, simulate
+from mezzotint.traces.error import TraceError
+from tests.sim.lab import configured, simulated
+from tests.sim.outsider import their_parts as their
 
 VANILLA = ("system=vanilla", "cluster.count=4", "trace.requests=200")
-STEPS = ("system=vanilla", "cluster=h100", "executor=continuous-batching", "trace.requests=100")
+BUSY = (*VANILLA, "arrivals.rate_rpm=500")
+RENTED = (*VANILLA, "controller=autoscale-utilisation")
+BATCHES = ("system=vanilla", "cluster=h100", "executor=continuous-batching", "trace.requests=100")
 MODM = ("system=modm-fixed", "trace.requests=200")
 NIRVANA = ("system=nirvana-no-predictor", "cache.capacity=50", "trace.requests=300")
+PREDICTED = ("system=nirvana", "trace.requests=200")
+CASCADE = ("system=diffserve", "cluster=a100", "trace.requests=200", "arrivals.rate_rpm=200")
+FLUX = ("models=flux-dev-elastic", "cluster=h100", "cluster.count=8", "trace=tetriserve-uniform", "trace.requests=60")
+LOAD = ("shapes=trace", "slo=[5]", "arrivals=poisson", "arrivals.rate_rpm=40")
+STAGES = ("system=rssp", *FLUX, *LOAD)
+TETRISERVE = ("system=tetriserve", *FLUX, *LOAD)
+MOVES = ("system=edf-best-fit", "executor.migration_s=0.1", *FLUX, *LOAD, "trace.requests=100")
+PATCHES = ("system=patchedserve", "cluster=h100", "cluster.count=2", "trace=hybrid", "trace.requests=60", *LOAD)
 
-WRONG = [
-    ("executor", "Unrecorded", VANILLA, r"completed the request in row 0 on worker \d .* not busy all that time"),
-    ("executor", "HalfRecorded", VANILLA, "not busy all that time"),
-    (
-        "executor",
-        "Honest",
-        (*VANILLA, "allocation=fixed-split"),
-        "planned for sd3.5-large, on worker ., which held sdxl",
+
+class Wrong(NamedTuple):
+    """A class ``name``, ``base`` with ``changes``: under ``key`` of ``common`` it ends the run with ``words``."""
+
+    key: str
+    base: type
+    common: Sequence[str]
+    name: str
+    changes: Mapping[str, Any]
+    words: str
+
+
+def of(key: str, base: type, common: Sequence[str], *rows: tuple[str, Mapping[str, Any], str]) -> list[Wrong]:
+    return [Wrong(key, base, common, *row) for row in rows]
+
+
+def returns(value: object) -> Callable[..., object]:
+    return lambda *_: value
+
+
+def sets(method: Callable[..., Any], **values: Any) -> Callable[..., Any]:
+    """Return ``method`` of a part that first sets attributes of its request, to a value or to what one makes of it."""
+
+    def spoiled(self: object, request: object, *rest: object) -> object:
+        for name, value in values.items():
+            setattr(request, name, value(request) if callable(value) else value)
+        return method(self, request, *rest)
+
+    return spoiled
+
+
+def releases_but_runs(self, worker, request):
+    """Release each request on arrival, and record 90 of them as a batch."""
+    self.cluster.release(worker)
+    self.taken += 1
+    if self.taken == 90:
+        self.run.clock.at(self.run.clock.now + 1.0, COMPLETION, self.done, None)
+
+
+def forgets_its_work(self, what):
+    what[0].busy_until_s = 0.0
+
+
+def raises(self, *_):
+    raise KeyError("boom")
+
+
+def spins(self):
+    while True:
+        yield self.clock.timeout(0)
+
+
+def spins_later(self):
+    yield self.clock.timeout(600)
+    self.again(None)
+
+
+def yields_five(self):
+    yield self.clock.timeout(60)
+    yield 5
+
+
+def discards_what_runs(self, now_s):
+    for launch in their.GroupPolicy.decide(self, now_s):
+        yield launch
+        self.view.discard(launch.progress, "late")
+
+
+def skips_less_than_nothing(self, request, now_s):
+    self._run.assign(request, self._plan)
+    request.skipped = -3
+    return 0.0
+
+
+def launches(**how: Any) -> dict[str, Any]:
+    """Launch in another way: ``how`` has the arguments, or what makes them of the progress and the GPU."""
+
+    def launch(self, progress, gpu):
+        changes = {name: value(progress, gpu) if callable(value) else value for name, value in how.items()}
+        return Launch(**{"progress": progress, "gpus": (gpu,), "steps": progress.left} | changes)
+
+    return {"launch": launch}
+
+
+def decides(before: Callable[[Any, float], object]) -> dict[str, Any]:
+    """Do ``before`` ahead of each decision."""
+    return {"decide": lambda self, now_s: (before(self, now_s), their.GroupPolicy.decide(self, now_s))[1]}
+
+
+EXECUTORS = [
+    *of("executor", their.Executor, VANILLA,
+        ("Unrecorded", {"max_batch": 1000, "record": returns(None)},
+         r"completed the request in row 0 on worker \d .* not busy all that time"),
+        ("HalfRecorded", {"record": lambda self, worker, a, b: self.cluster.record_busy(worker, a, a + 5, "serve")},
+         "not busy all that time"),
+        ("Backward", {"record": lambda self, worker, a, b: self.cluster.record_busy(worker, b, a, "serve")},
+         "which is earlier"),
+        ("NanSpan", {"record": lambda self, worker, a, b: self.cluster.record_busy(worker, a, nan, "serve")},
+         "which are no times"),
+        ("NegativeJoules", {"record": lambda self, *span: self.cluster.record_busy(*span, "serve", joules=-1e9)},
+         "spends -1000000000.0 J"),
+        ("AtOnce", {"took_s": 0.0}, "ran 50 steps of the request in row 0 in 0.0 s"),
+        ("Nanoseconds", {"took_s": 1e-9}, "ran 50 steps of the request in row 0 in"),
+        ("Unstarted", {"accept": lambda self, worker, request: (self.end(request), self.release(worker))},
+         "row 0 started at 0.0 s; it could from 3"),
+        ("NoStepTime", {"end": sets(their.Executor.end, denoise_s=0)}, "ran 50 steps of the request in row 0 in 0.0 s"),
+        ("LongParts", {"end": sets(their.Executor.end, decode_s=100.0)}, "decoded for 110.0 s"),
+        ("NegativeSeconds", {"end": sets(their.Executor.end, denoise_s=-3.0)},
+         "wrote denoise_s = -3.0 of the request in row 0"),
+        ("ManyJoules", {"end": sets(their.Executor.end, energy_j=1e12)}, "wrote energy_j of .* its GPUs drew"),
+        ("StepsLeft", {"end": sets(their.Executor.end, steps_left=25)}, "with 25 of its 50 steps left"),
+        ("EndsTwice", {"end": lambda self, request: (self.run.end(request), self.run.end(request))},
+         "row 0 ended twice: {part} ended it at 13"),
+        ("NeverReleases", {"release": returns(None)}, "holds 4 requests .* Cluster.release was not called"),
+        ("NeverEnds", {"accept": returns(None)}, "holds 4 requests .* call Run.end and Cluster.release"),
+        ("ReleasesNegative", {"release": lambda self, worker: self.cluster.release(worker, -1)},
+         "released -1 requests"),
+        ("InThePast", {"accept": lambda self, *what: self.run.clock.at(-5.0, COMPLETION, self.done, what)},
+         "asked for a call at -5"),
+        ("NoLimit", {"max_batch": "many"}, "takes 'many' requests at once"),
+        ("Forgets", {"done": forgets_its_work}, r"sets busy_until_s of worker \d+ .* to 0.0"),
     ),
-    ("executor", "AtOnce", VANILLA, "ran 50 steps of the request in row 0 in 0.0 s"),
-    ("executor", "Unstarted", VANILLA, "row 0 started at 0.0 s; it could from 3"),
-    ("executor", "NoStepTime", VANILLA, "ran 50 steps of the request in row 0 in 0.0 s"),
-    ("executor", "LongParts", VANILLA, "decoded for 110.0 s"),
-    ("executor", "NegativeSeconds", VANILLA, "wrote denoise_s = -3.0 of the request in row 0"),
-    ("executor", "NegativeJoules", VANILLA, "spends -1000000000.0 J"),
-    ("executor", "ManyJoules", VANILLA, "wrote energy_j of .* its GPUs drew"),
-    ("executor", "BackwardSpan", VANILLA, "which is earlier"),
-    ("executor", "NanSpan", VANILLA, "which are no times"),
-    ("executor", "EndsTwice", VANILLA, "row 0 ended twice: {policy} ended it at 13"),
-    (
-        "executor",
-        "NeverReleases",
-        VANILLA,
-        r"\({policy}\) holds 4 requests .* Cluster.release was not called",
+    *of("executor", their.Executor, (*VANILLA, "allocation=fixed-split"),
+        ("OneModel", {}, "planned for sd3.5-large, on worker ., which held sdxl"),
     ),
-    ("executor", "NeverEnds", VANILLA, r"\({policy}\) holds 4 requests .* call Run.end and Cluster.release"),
-    ("executor", "ReleasesNegative", VANILLA, "released -1 requests"),
-    ("executor", "StepsLeft", VANILLA, "with 25 of its 50 steps left"),
-    ("executor", "InThePast", VANILLA, "{policy} asked for a call at -1"),
-    ("executor", "NoLimit", VANILLA, "takes 'many' requests at once"),
-    ("scheduler", "Edits skipped 49", VANILLA, "{policy} changed skipped of the request in row 0 from 0 to 49"),
-    ("scheduler", "EditsPlan k 5", VANILLA, "{policy} changed k of the request in row 0 from 0 to 5"),
-    ("scheduler", "Edits steps 1", VANILLA, "{policy} changed steps of the request in row 0 from 50 to 1"),
-    ("scheduler", "Edits arrival_s 90", VANILLA, "{policy} changed arrival_s of the request in row 0"),
-    ("scheduler", "Edits deadline_s 9e9", VANILLA, "{policy} changed deadline_s of the request in row 0"),
-    ("scheduler", "Edits steps_left 1", STEPS, "handed over the request in row 0 with 1 steps left; its plan has 50"),
-    ("scheduler", "EditsLater", VANILLA, "{policy} changed arrival_s of the request in row 150"),
-    ("scheduler", "OtherModel", VANILLA, "{policy} changed model of the request in row 151"),
-    ("scheduler", "Drops", VANILLA, r"the scheduler \({policy}\) dropped 20 requests"),
-    ("scheduler", "GivesTwice", VANILLA, "handed the request in row 0 to worker . .* before, to worker 0"),
-    ("scheduler", "NegativeLength", VANILLA, "reports how many requests wait, and"),
-    ("scheduler", "WrongLength", VANILLA, "says that 3 requests wait, and all have ended"),
-    ("scheduler", "NoWorker", VANILLA, "returned 'worker 0'"),
-    ("scheduler", "NoRequest", VANILLA, r"{policy} returned \d+ from next; expected a Request or None"),
-    ("scheduler", "Raises", VANILLA, r"{policy} raised KeyError: 'boom' \(in next, their_lies.py line \d+\)"),
-    ("scheduler", "RaisesWhenBound", VANILLA, r"{policy} raised KeyError: 'boom' \(in bind"),
-    ("controller", "Installs", MODM, "{policy} installs .* with 1 requests running"),
-    ("controller", "OrdersInThePast", MODM, "{policy} orders worker 0 .* at 0.0 s, and the clock stands at 60"),
-    ("controller", "OrdersAll", MODM, "{policy} ordered the last worker of role 'large' elsewhere at 60"),
-    ("controller", "GroupOfBusy", MODM, "{policy} wants worker .* in a group, which is not idle"),
-    ("controller", "FailsBusy", MODM, "{policy} fails worker .* with 1 requests running"),
-    ("controller", "Spins", MODM, "{policy} asks for calls at 0 s without end"),
-    ("controller", "SpinsLater", MODM, "{policy} asks for calls at 600 s without end"),
-    ("controller", "WaitsNegative", MODM, "{policy} raised ValueError: Negative delay"),
-    ("batching", "NegativeSteps", STEPS, r"{policy} returned Cost\(seconds=-1.0, joules=0.0\) from step"),
-    ("batching", "ZeroSteps", STEPS, "with {policy}.* ran 50 steps of the request in row 0 in 0.0 s"),
-    ("batching", "NanSteps", STEPS, r"{policy} returned Cost\(seconds=nan"),
-    ("batching", "NegativeJouleSteps", STEPS, r"{policy} returned Cost\(seconds=0.1, joules=-1000000.0\) from step"),
-    ("batching", "NoCost", STEPS, "{policy} returned None from step; expected a Cost"),
-    (
-        "batching",
-        "NegativeFinish",
-        STEPS,
-        r"{policy} returned \(Cost\(seconds=-0.5, .* from finish for the request in row 0",
+    *of("executor", their.Executor, BUSY,
+        ("TwoAtOnce", {"max_batch": 2}, "records worker . .* as busy twice"),
+        ("Overfull", {"max_batch": 4, "taken": 0, "accept": releases_but_runs,
+                      "done": lambda self, _: self.cluster.record_busy(self.cluster.workers[0], 0, 1, "x", batch=90)},
+         r"{part}\)? runs \d+ requests at once .* takes 4 at most"),
     ),
-    ("batching", "TooLarge", STEPS, r"with {policy}\) runs 1 requests .* takes 10000.0 GB of the 80.0 GB"),
-    ("eviction", "NotHeld", NIRVANA, r"the eviction \({policy}\) named item"),
-    ("eviction", "TooMany", NIRVANA, r"the eviction \({policy}\) named 8 items when 5 had to go"),
-    ("eviction", "NoItems", NIRVANA, r"{policy} returned \[None, .*\] from victims; expected int"),
-    (
-        "admission",
-        "Admits",
-        NIRVANA,
-        r"{policy} returned None from admits for the request in row 0; expected True or False",
+]  # fmt: skip
+
+SCHEDULERS = [
+    *of("scheduler", their.Scheduler, VANILLA,
+        *((f"Edits {name}", {"offer": sets(their.Scheduler.offer, **{name: value})},
+           f"changed {name} of the request in row 0 from {before}")
+          for name, value, before in (("skipped", 49, "0 to 49"), ("steps", 1, "50 to 1"), ("arrival_s", 90.0, ""),
+                                      ("deadline_s", 9e9, ""))),
+        ("EditsPlan", {"offer": sets(their.Scheduler.offer, plan=lambda request: request.plan._replace(k=5))},
+         "changed k of the request in row 0 from 0 to 5"),
+        ("EditsLater", {"offer": sets(their.Scheduler.offer, arrival_s=lambda request: request.arrival_s
+                                      + 0.5 * (request.row == 150))},
+         "changed arrival_s of the request in row 150"),
+        ("OtherModel", {"offer": sets(their.Scheduler.offer, plan=lambda request: request.plan.on("sdxl")
+                                      if request.row > 150 else request.plan)},
+         "changed model of the request in row 151"),
+        ("Drops", {"offer": lambda self, request, now_s: their.Scheduler.offer(self, request, now_s)
+                   if request.row % 10 else None},
+         r"the scheduler \({part}\) dropped 20 requests"),
+        ("GivesTwice", {"offer": lambda self, request, now_s: (self.waiting.append(request),
+                                                               self.run.cluster.least_loaded())[1]},
+         "handed the request in row 0 to worker . .* before, to worker 0"),
+        ("GivesToBusy", {"offer": lambda self, request, now_s: self.run.cluster.workers[0]},
+         "gave a request to worker 0 .* has 1 of at most 1 running"),
+        ("NegativeLength", {"__len__": returns(-5)}, "reports how many requests wait, and"),
+        ("WrongLength", {"__len__": lambda self: len(self.waiting) + 3},
+         "says that 3 requests wait, and all have ended"),
+        ("NoWorker", {"offer": returns("worker 0")}, "returned 'worker 0'"),
+        ("NoRequest", {"next": lambda self, worker, now_s: self.waiting.popleft().row if self.waiting else None},
+         r"returned \d+ from next"),
+        ("Raises", {"next": raises}, r"raised KeyError: 'boom' \(in raises, test_wrong_policies.py line \d+\)"),
+        ("RaisesWhenBound", {"bind": raises}, r"raised KeyError: 'boom' \(in raises"),
     ),
-    (
-        "admission",
-        "AdmitsText",
-        NIRVANA,
-        r"{policy} returned 'no' from admits for the request in row 0; expected True or False",
+    *of("scheduler", their.Scheduler, BATCHES,
+        ("EditsStepsLeft", {"offer": sets(their.Scheduler.offer, steps_left=1)},
+         "handed over the request in row 0 with 1 steps left; its plan has 50"),
     ),
-    ("selector", "Skips", NIRVANA, "{policy} skips 70 steps"),
-    ("frontend.search_s", "NegativeDelay", NIRVANA, "{policy} drew"),
-    ("frontend", "NegativeSkip", VANILLA, r"the frontend \({policy}\) planned for row 0 -3 of 50 steps skipped"),
-    ("frontend", "NegativePlanning", VANILLA, r"{policy} returned -1.0 from admit for the request in row 0"),
-    (
-        "router",
-        "AnyWorker",
-        (*VANILLA, "scheduler=per-worker"),
-        "{policy} returned <object .* from choose for the request in row 0; expected a Worker",
+    *(wrong for common in (VANILLA, RENTED) for wrong in of("scheduler", their.Scheduler, common,
+        (f"Hoards{len(common)}", {"offer": returns(None), "__len__": returns(7)}, "{part}.* dropped 193 requests"))),
+    *of("router", their.Router, (*VANILLA, "scheduler=per-worker"),
+        ("AnyWorker", {"choose": returns(object())}, "returned <object .* from choose for the request in row 0"),
     ),
-    ("allocation", "ManyRoles", VANILLA, "{policy} gave the roles .* to 4 GPUs"),
-]
+    *of("allocation", their.Allocation, VANILLA,
+        ("ManyRoles", {"roles": returns(["large"] * 8)}, "gave the roles .* to 4 GPUs"),
+    ),
+]  # fmt: skip
 
 
-def chosen(folder: Path, key: str, policy: str) -> list[str]:
-    """Return the overrides that choose the class of ``policy``, followed by its arguments, under ``key``."""
-    name, *arguments = policy.split()
-    node = {"_target_": f"their_lies.{name}"}
-    if arguments:
-        node |= {"name": arguments[0], "value": json.loads(arguments[1])}
-    if "." in key:
-        return [f"{key}={{_target_: their_lies.{name}}}"]
-    (folder / key).mkdir()
-    (folder / key / "wrong.yaml").write_text(json.dumps(node))
-    return [f"hydra.searchpath=[file://{folder}]", f"{key}=wrong"]
+CONTROLLERS = [
+    *of("controller", their.Controller, MODM,
+        ("Installs", {"act": lambda self, workers: [self.cluster.install(worker, "sdxl" if worker.model != "sdxl"
+                      else "sd3.5-large") for worker in workers if worker.running]},
+         "installs .* with 1 requests running"),
+        ("OrdersInThePast", {"act": lambda self, workers: self.cluster.change_role(workers[0], "small", 0.0)},
+         "orders worker 0 .* at 0.0 s, and the clock stands at 60"),
+        ("OrdersAll", {"act": lambda self, workers: [self.cluster.change_role(worker, "small", 60.0)
+                                                     for worker in workers]},
+         "ordered the last worker of role 'large' elsewhere at 60"),
+        ("GroupOfBusy", {"act": lambda self, workers: self.cluster.form_group(
+            [worker for worker in workers if worker.running][:2], "large", 60.0)},
+         "wants worker .* in a group, which is not idle"),
+        ("FailsBusy", {"act": lambda self, workers: [self.cluster.fail(worker, 60.0) for worker in workers
+                                                     if worker.running]},
+         "fails worker .* with 1 requests running"),
+        ("SetsRole", {"act": lambda self, workers: setattr(workers[0], "role", "small")},
+         r"set the role of worker 0 \(large\) to 'small'"),
+        ("Spins", {"live": spins}, "asks for calls at 0 s without end"),
+        ("SpinsLater", {"live": spins_later, "again": lambda self, _: self.clock.at(600, COMPLETION, self.again)},
+         "asks for calls at 600 s without end"),
+        ("WaitsNegative", {"act": lambda self, workers: self.clock.timeout(-1)}, "raised ValueError: Negative delay"),
+    ),
+    *of("controller", their.Controller, VANILLA,
+        ("YieldsNumber", {"live": yields_five}, '{part}: Invalid yield value "5"'),
+        ("NoGenerator", {"bind": lambda self, run: run.process(5)}, "raised ValueError: 5 is not a generator"),
+        ("GivesAllBack", {"bind": lambda self, run: (their.Controller.bind(self, run), run.cluster.rent(4)),
+                          "act": lambda self, _: [self.cluster.give_back(instance, 60.0) for instance in range(4)]},
+         "gave back the last worker of role 'large' at 60"),
+        ("SetsArrived", {"arrived": lambda self, request, now_s: setattr(self.run, "arrived", self.run.arrived + 1)},
+         "sets arrived of the run to 2"),
+        ("SetsHits", {"arrived": lambda self, request, now_s: setattr(self.run, "hits", 1)}, "sets hits of the run"),
+        ("SetsDeadlines", {"arrived": lambda self, request, _: self.run.workload.limit_s.__setitem__(request.row, 1e9)},
+         "raised TypeError: cannot modify read-only memory"),
+        ("SetsModels", {"arrived": lambda self, request, now_s: self.run.models.update(large=None)},
+         "raised AttributeError: .*mappingproxy"),
+        ("Completes", {"arrived": lambda self, request, now_s: self.run.end(request)},
+         "ended the request in row 0 as completed"),
+        ("Requeues", {"arrived": lambda self, request, now_s: self.run.requeue(request)},
+         "requeues the request in row 0, which was not lost"),
+        ("StopsClock", {"arrived": lambda self, request, now_s: self.run.clock.stop()}, "stops the clock"),
+        ("RecordsBusy", {"arrived": lambda self, request, now_s: self.cluster.record_busy(
+            self.cluster.workers[0], now_s, now_s, "serve")},
+         "records busy time of worker 0 .* only an executor may"),
+        ("Releases", {"arrived": lambda self, request, now_s: self.cluster.release(self.cluster.workers[0])},
+         "releases requests of worker 0 .* only an executor may"),
+        ("OrdersNobody", {"arrived": lambda self, request, now_s: self.cluster.change_role(
+            self.cluster.workers[0], "nobody", now_s)},
+         "orders worker 0 .* to 'nobody'"),
+        ("GaugesText", {"bind": lambda self, run: run.gauge("mood", returns("good"))},
+         "reads 'good' for its gauge 'mood'"),
+        ("AssumesObject", {"bind": lambda self, run: run.assume("mood", object(), "a guess")},
+         "assumes <object .* for 'mood'"),
+    ),
+    *of("controller", their.Controller, STAGES,
+        ("OrdersRoles", {"act": lambda self, workers: self.cluster.change_role(workers[0], "large", 60.0)},
+         "orders GPUs to another role, .* scheduler=stages"),
+    ),
+    *of("controller.rule", their.Rule, RENTED,
+        ("WantsNan", {"wanted": returns(nan)}, "returned nan from wanted"),
+        ("WantsNegative", {"wanted": returns(-3.0)}, "returned -3.0 from wanted"),
+    ),
+]  # fmt: skip
+
+STEPS = [
+    *of("batching", their.Steps, BATCHES,
+        ("NegativeSteps", {"step_cost": Cost(-1.0, 0.0)}, r"returned Cost\(seconds=-1.0, joules=0.0\) from step"),
+        ("ZeroSteps", {"step_cost": Cost(0.0, 0.0)}, "with {part}.* ran 50 steps of the request in row 0 in 0.0 s"),
+        ("NanSteps", {"step_cost": Cost(nan, 0.0)}, r"returned Cost\(seconds=nan"),
+        ("NegativeJouleSteps", {"step_cost": Cost(0.1, -1e6)},
+         r"returned Cost\(seconds=0.1, joules=-1000000.0\) from step"),
+        ("NoCost", {"step_cost": None}, "returned None from step; expected a Cost"),
+        ("NegativeFinish", {"finish": returns((Cost(-0.5, 0.0), Cost(0.0, 0.0)))},
+         r"returned \(Cost\(seconds=-0.5, .* from finish for the request in row"),
+        ("TooLarge", {"step": lambda self, worker, active, now_s: self.run.cluster.check_memory(worker, 10**13)},
+         r"with {part}\) runs 1 requests .* takes 10000.0 GB of the 80.0 GB"),
+    ),
+    *of("feature_cache", their.FeatureCache, PATCHES,
+        ("QuickSteps", {"step_s": 1e-9}, r"with .*{part}.*\) ran 50 steps of the request in row \d+ in"),
+        ("NanFeatureSteps", {"step_s": nan}, "their_parts.StepCosts returned nan from seconds"),
+    ),
+    *of("backend", Profiled, VANILLA,
+        ("NoneCost", {"steps": returns(None)}, "returned None from steps; expected a Cost"),
+        ("ZeroCost", {"steps": lambda self, works, count=1: (Profiled.steps(self, works, count), Cost(0.0, 0.0))[1]},
+         "{part}"),
+        ("NegativeBegin", {"begin": returns(Cost(-0.5))}, r"returned Cost\(seconds=-0.5, .*\) from begin"),
+        ("HalfBytes", {"bytes": returns(0.5)}, "returned 0.5 from bytes"),
+    ),
+    *of("backend", Profiled, (*VANILLA, "allocation=fixed-split"),
+        ("NanLoad", {"load": returns(Cost(nan))}, r"returned Cost\(seconds=nan.* from load"),
+    ),
+]  # fmt: skip
+
+POLICIES = [
+    *of("group_policy", their.GroupPolicy, STAGES,
+        ("SetsLeft", {"arrived": lambda self, progress, now_s: setattr(progress, "left", 1)},
+         "raised FrozenInstanceError: .*'left'"),
+        ("SetsStages", {"arrived": lambda self, progress, now_s: setattr(progress, "stages", (Stage(WHOLE, 1),))},
+         "raised FrozenInstanceError: .*'stages'"),
+        ("SetsGroup", {"at_boundary": lambda self, progress, now_s: setattr(progress, "group", None)},
+         "raised FrozenInstanceError: .*'group'"),
+        ("SetsView", {"bind": lambda self, run, view: setattr(view, "moves_are_free", True)},
+         "raised FrozenInstanceError: .*'moves_are_free'"),
+        ("SetsClaims", decides(lambda self, now_s: self.view.claimed.__setitem__(0, 0)), "changes StageView.claimed"),
+        ("PopsClaims", decides(lambda self, now_s: self.view.claimed.pop()), "changes StageView.claimed"),
+        ("ClearsWaiting", decides(lambda self, now_s: self.view.waiting.clear()), "raised AttributeError: .*'clear'"),
+        ("EditsRequest", {"arrived": lambda self, progress, now_s: setattr(progress.request, "steps", 1)},
+         r"changed steps of the request in row 0 from \d+ to 1"),
+        ("HalfSteps", launches(steps=1.5), r"returned Launch\(.*\) from decide; expected int .* as its steps"),
+        ("TrueSteps", launches(steps=True), r"returned Launch\(.*\) from decide; expected int .* as its steps"),
+        ("ManySteps", launches(steps=lambda progress, gpu: progress.left + 1),
+         "launches 51 steps of the request in row 0"),
+        ("ZeroEvery", launches(every=0), r"returned Launch\(.*\) from decide; expected int .* its every"),
+        ("NegativeEvery", launches(every=-3), r"returned Launch\(.*\) from decide; expected int .* its every"),
+        ("YieldsText", launches(yields="no"), "returned .* from decide; expected True or False as its yields"),
+        ("AbsentGpu", launches(gpus=(77,)), r"launches .* on the GPUs \(77,\)"),
+        ("ListOfGpus", launches(gpus=[0]), "returned .* from decide; expected a tuple as its gpus"),
+        ("GpuTwice", launches(gpus=(0, 0)), r"launches .* on the GPUs \(0, 0\)"),
+        ("BatchOfNone", launches(batch=(None,)), "returned .* from decide; expected a Progress as its batch"),
+        ("LaunchesNumber", {"launch": returns(5)}, "returned 5 from decide; expected a Launch"),
+        ("DecidesNone", {"decide": returns(None)}, "returned None from decide; expected an iterable"),
+        ("DecidesOne", {"decide": returns(1)}, "returned 1 from decide; expected an iterable"),
+        ("Again", {"decide": lambda self, now_s: [*their.GroupPolicy.decide(self, now_s)] * 2},
+         "launches .* which does not wait at a boundary"),
+        ("TicksInThePast", {"arrived": lambda self, progress, now_s: self.view.decide_at(now_s - 5)},
+         "asked for a call at -"),
+        ("TicksAtNoTime", {"arrived": lambda self, progress, now_s: self.view.decide_at(nan)},
+         "asked for a call at nan s"),
+        ("TicksForEver", decides(lambda self, now_s: self.view.decide_at(now_s)), "asks for calls at .* s without end"),
+        ("DiscardsRunning", {"decide": discards_what_runs}, "discards .* which does not wait at a boundary"),
+    ),
+    *of("estimates", their.Estimates, TETRISERVE,
+        ("BelievesNan", {"seconds": nan}, "returned .* from cost for the request in row 0; .* as its step_s"),
+        ("BelievesInfinity", {"seconds": inf}, "returned .* from cost for the request in row"),
+    ),
+    *of("estimates", their.Estimates, STAGES,
+        ("BelievesNegative", {"seconds": -1.0}, "returned .* from cost for the request in row"),
+        ("BelievesNothing", {"seconds": 0.0}, r"with .*{part}\) believed that steps of .* in row \d+ take 0.0 s"),
+        ("BelievesText", {"seconds": "long"}, "returned .* from cost for the request in row"),
+        ("BelievesCost", {"cost": returns(Cost(1.0))},
+         "returned .* from cost for the request in row 0; .* a StageCost"),
+    ),
+    *of("latency_predictor", their.LatencyPredictor, PATCHES,
+        ("NegativeLatency", {"step_s": returns(-1.0)}, "returned -1.0 from step_s"),
+        ("NanLatency", {"step_s": returns(nan)}, "returned nan from step_s"),
+    ),
+    *of("executor", Stages, MOVES,
+        ("NegativeMoves", {"moves_are_free": False, "move_s": returns(-1.0)},
+         r"returned -1.0 from move_s for the request in row \d+"),
+        ("NanMoves", {"moves_are_free": False, "move_s": returns(nan)},
+         r"returned nan from move_s for the request in row \d+"),
+    ),
+    *of("executor", Stages, STAGES,
+        ("FreeStages", {"cost": returns(StageCost(0.0, 0.0, 0.0, 100.0))},
+         "ran 50 steps of the request in row 0 in 0.0 s"),
+        ("NegativeAnswer", {"answer_s": returns(-1.0)}, "returned -1.0 from answer_s for the request in row"),
+        ("FewStages", {"stages_of": returns((Stage(WHOLE, 1),))},
+         r"gives the request in row 0 stages with \[1\] denoising steps"),
+    ),
+    *of("executor", Stages, TETRISERVE,
+        ("NoDegree", {"max_degree": returns(0)}, "returned 0 from max_degree for the request in row"),
+    ),
+]  # fmt: skip
+
+FRONT_ENDS = [
+    *of("frontend", their.FrontEnd, VANILLA,
+        ("NeverPlans", {"admit": returns(0.0)}, "planned for row 0 neither a model nor"),
+        ("TakesPlansBack", {"plan": returns(UNPLANNED)}, "planned for row 20 neither a model nor"),
+        ("PlansNoModel", {"plan": returns(Plan(None))}, "planned for row 20 neither a model nor"),
+        ("PlansUnknownModel", {"plan": returns(Plan("dall-e"))}, "planned for row 20 the model 'dall-e'"),
+        ("SkipsNegative", {"admit": skips_less_than_nothing},
+         r"the frontend \({part}\) planned for row 0 -3 of 50 steps skipped"),
+        ("FromLater", {"plan": lambda self, request: self.hit(request.row + 5 if request.row < 50 else 0)},
+         r"started the request in row 2\d, .* row \d+, which was at"),
+        ("FromItself", {"plan": lambda self, request: self.hit(request.row)},
+         "started the request in row 20, .* of row 20, which was at"),
+        ("FromUnfinished", {"plan": lambda self, request: self.hit(request.row - 1)},
+         r"started the request in row 2\d, .* row \d+, which was at"),
+        ("FromNowhere", {"plan": lambda self, request: self.hit(10**6)},
+         "started the request in row 20 .* row 1000000; the trace has"),
+        ("SimilarSeven", {"plan": lambda self, request: self.hit(0, similarity=7.0)},
+         "wrote similarity = 7.0 of the request in row 20"),
+        ("AgeNegative", {"plan": lambda self, request: self.hit(0, age_s=-100.0)},
+         "wrote source_age_s = -100.0 of the request in row 20"),
+        *((f"Admits {took_s!r}", {"took_s": took_s},
+           f"returned {took_s!r} from admit for the request in row")
+          for took_s in (None, nan, inf, "soon", -1.0)),
+        ("KeepsOne", {"completed": returns(1)}, r"returned 1 from completed for the request in row \d"),
+    ),
+    *of("frontend", their.FrontEnd, STAGES,
+        ("PlansFewStages", {"plan": lambda self, request: self._plan._replace(stages=(Stage(WHOLE, 1),))},
+         r"gives the request in row 20 stages with \[1\] denoising steps"),
+    ),
+    *of("frontend", Cascade, CASCADE,
+        ("EscalatesShare", {"escalates": returns(0.3)}, "returned 0.3 from escalates for the request in row"),
+        ("EscalatesNone", {"escalates": returns(None)}, "returned None from escalates for the request in row"),
+        ("JudgesBefore", {"judge_s": returns(-2.0)}, "returned -2.0 from judge_s for the request in row"),
+        ("SharesNan", {"escalated_share": returns(nan)}, "returned nan from escalated_share"),
+    ),
+    *of("frontend.search_s", their.Delay, NIRVANA,
+        ("NegativeDelay", {"draw": lambda self, rng, count: rng.random(count) - 0.5}, "drew"),
+    ),
+    *of("eviction", their.Eviction, NIRVANA,
+        ("NotHeld", {"victims": lambda self, count: [123456 << 14 | 5] * count},
+         r"the eviction \({part}\) named item \d+ .* which is not in the cache"),
+        ("TooMany", {"victims": lambda self, count: [self.items.pop() for _ in range(count + 3)]},
+         r"the eviction \({part}\) named 8 items when 5 had to go"),
+        ("TooFew", {"victims": returns([])}, r"the eviction \({part}\) named 0 items when 5 had to go"),
+        ("NoItems", {"victims": lambda self, count: [None] * count}, r"returned \[None, .*\] from victims"),
+    ),
+    *of("admission", their.Admission, NIRVANA,
+        *((f"Admits {answer!r}", {"admits": returns(answer)},
+           f"returned {answer!r} from admits for")
+          for answer in (None, "no")),
+    ),
+    *of("selector", their.Selector, NIRVANA,
+        ("SkipsAll", {"skip": returns(70)}, "skips 70 steps"),
+        ("SkipsHalf", {"skip": returns(2.5)}, "returned 2.5 from skip"),
+        ("SkipsNoSteps", {"of_steps": "all"}, "has of_steps = 'all'"),
+    ),
+    *of("match_predictor", their.MatchPredictor, PREDICTED,
+        ("ExpectsSome", {"expects": returns(0.4)}, "returned 0.4 from expects; expected True or False"),
+    ),
+]  # fmt: skip
+
+TEN = ("system=nirvana-no-predictor", "trace.requests=10")
+BEFORE_THE_CLOCK = [
+    *of("arrivals", their.Arrivals, TEN,
+        ("MoreTimes", {"schedule": lambda self, clock_s, rng: their.Schedule(np.arange(20.0))}, ".* 20 times"),
+        ("ListOfTimes", {"schedule": lambda self, clock_s, rng: their.Schedule([0.0] * 10)},
+         "{part}: arrival times: expected .* found list"),
+        ("WordsAsTimes", {"schedule": lambda self, clock_s, rng: their.Schedule(np.array(["now"] * 10))},
+         "{part}: arrival times: expected .* found"),
+        ("NoSchedule", {"schedule": returns(None)}, "returned None from schedule; expected a Schedule"),
+    ),
+    *of("trace", their.Source, TEN,
+        ("NoTrace", {"load": returns(None)}, "returned None from load; expected a Trace"),
+        ("DictionaryTrace", {"load": returns({"prompt": ["a cat"]})}, "returned .* from load; expected a Trace"),
+        ("RaisingTrace", {"load": raises}, "raised KeyError: 'boom'"),
+    ),
+    *of("encoder", their.Encoder, TEN,
+        ("LongVectors", {"encode": lambda self, prompts, _: np.full((len(prompts), 8), 200 / np.sqrt(2), np.float32)},
+         r"encoder alike \({part}\): gave a vector of length 400"),
+    ),
+]  # fmt: skip
+
+ALL = EXECUTORS + SCHEDULERS + CONTROLLERS + STEPS + POLICIES + FRONT_ENDS + BEFORE_THE_CLOCK
+
+composed = cache(lambda common: configured(*common))
 
 
-@pytest.mark.parametrize(("key", "policy", "common", "what"), WRONG, ids=[policy for _, policy, _, _ in WRONG])
-def test_impossible_action_ends_the_run_and_names_the_part(
-    key: str, policy: str, common: tuple[str, ...], what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.syspath_prepend(str(OUTSIDE))
-    monkeypatch.setenv("MEZZOTINT_PLUGINS", "their_lies")
-    monkeypatch.delitem(sys.modules, "their_lies", raising=False)
-    name = f"their_lies.{policy.split()[0]}"
-    with pytest.raises(SimulationError, match=what.replace("{policy}", name)) as caught:
-        simulated(*common, *chosen(tmp_path, key, policy))
-    assert name in str(caught.value)
+def simulated_with(monkeypatch: pytest.MonkeyPatch, key: str, common: Sequence[str], part: type) -> Outcome:
+    """Run ``common`` with ``part`` under ``key``; one that extends a class of ours keeps its settings."""
+    config = deepcopy(composed(common))
+    *groups, last = key.split(".")
+    node = reduce(getitem, groups, config)
+    extends_ours = any(base.__module__.startswith("mezzotint.") for base in part.__mro__)
+    monkeypatch.setattr(their, part.__name__, part, raising=False)
+    target = f"{their.__name__}.{part.__name__}"
+    node[last] = {**(node[last] if extends_ours else {}), "_target_": target}
+    return simulate(config)
 
 
-@pytest.mark.parametrize(("key", "policy", "common"), [("executor", "Honest", VANILLA), ("scheduler", "Queue", VANILLA),
-    ("controller", "Controller", MODM), ("batching", "Steps", STEPS), ("eviction", "Victims", NIRVANA)])  # fmt: skip
-def test_honest_policy_is_not_refused(
-    key: str, policy: str, common: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.syspath_prepend(str(OUTSIDE))
-    monkeypatch.setenv("MEZZOTINT_PLUGINS", "their_lies")
-    monkeypatch.delitem(sys.modules, "their_lies", raising=False)
-    counts = simulated(*common, *chosen(tmp_path, key, policy)).summary["requests"]
+@pytest.mark.invariant(6)
+@pytest.mark.parametrize("wrong", ALL, ids=[f"{wrong.key}-{wrong.name}" for wrong in ALL])
+def test_impossible_action_ends_the_run_and_names_the_part(wrong: Wrong, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "".join(filter(str.isalnum, wrong.name))
+    part = type(name, (wrong.base,), {"__module__": their.__name__, **wrong.changes})
+    refused = (ConfigError, SimulationError, TraceError) if wrong in BEFORE_THE_CLOCK else SimulationError
+    words = wrong.words.replace("{part}", f"{their.__name__}.{name}")
+    with pytest.raises(refused, match=words) as caught:
+        simulated_with(monkeypatch, wrong.key, wrong.common, part)
+    assert name in str(caught.value) or "StepCosts" in wrong.words
+
+
+TRUE = {wrong.base: wrong for wrong in reversed(ALL) if wrong.base.__module__ == their.__name__ and wrong.changes}
+
+
+@pytest.mark.parametrize("base", TRUE, ids=lambda base: base.__name__)
+def test_true_part_of_an_outsider_is_not_refused(base: type, monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = simulated_with(monkeypatch, TRUE[base].key, TRUE[base].common, base).summary["requests"]
     assert counts["completed"] == counts["arrived"] > 0
+
+
+@pytest.mark.parametrize("controller", ["modm-throughput", "timetable", "one-group", "autoscale-utilisation"])
+def test_controllers_of_roles_and_rentals_are_refused_beside_stages(controller: str) -> None:
+    more = {"timetable": ["controller.at={60:{large:4}}"]}.get(controller, [])
+    with pytest.raises(ConfigError, match=r"controller: found .* scheduler=stages gives every stage any GPU"):
+        simulated(*STAGES, f"controller={controller}", *more)
 
 
 @pytest.mark.invariant(7)
 def test_preempted_request_cannot_resume_away_from_its_state() -> None:
-    with pytest.raises(
-        SimulationError,
-        match=r"PerWorkerQueues.* resumes the request in row 13, preempted by .*ShortestRemaining with 49 "
-        r"steps left, on worker "
-        r"2 .* its state is on worker 0",
-    ):
+    words = (
+        r"PerWorkerQueues.* resumes the request in row 13, preempted by .*ShortestRemaining with 49 steps left, on "
+        "worker 2 .* its state is on worker 0"
+    )
+    with pytest.raises(SimulationError, match=words):
         simulated(
             "scheduler=per-worker", "router=least-requests", "discipline=shortest-remaining", "latency_predictor=known",
             "executor=continuous-batching", "executor.max_batch=1", "cluster.count=3", "models=sd35l-sdxl",
-            "controller=timetable",
-            "controller.at={400:{large:1,small:2}}", "trace=mix", "trace.requests=200",
+            "controller=timetable", "controller.at={400:{large:1,small:2}}", "trace=mix", "trace.requests=200",
             "trace.shapes=[[1024,1024,50,1],[1024,1024,10,3]]", "shapes=trace", "arrivals.rate_rpm=6", "seed=3",
         )  # fmt: skip
 
 
 def test_max_batch_beyond_the_load_changes_nothing() -> None:
-    common = ("executor=continuous-batching", "cluster=h100", "trace.requests=100")
-    large, huge = (simulated(*common, f"executor.max_batch={limit}").requests for limit in (10**3, 10**18))
+    large, huge = (simulated(*BATCHES, f"executor.max_batch={limit}").requests for limit in (10**3, 10**18))
     assert large.equals(huge)
 
 

@@ -4,10 +4,9 @@ from collections import deque
 
 from mezzotint.sim.core.clock import COMPLETION, CONTROL
 from mezzotint.sim.core.plan import Plan, Stage
-from mezzotint.sim.protocols import Launch
+from mezzotint.sim.protocols import FREE, Cost, Launch, Steps
 
 
-# [step batcher]
 class StepBatcher:
     """Steps up to ``max_batch`` requests together in ``first_s``, plus ``more_s`` for each but the first."""
 
@@ -46,7 +45,6 @@ class StepBatcher:
             self.step(worker)
 
 
-# [batching server]
 class BatchingServer:
     """Runs up to ``max_batch`` requests at once as soon as so many wait, or ``max_wait_s`` after the first arrived."""
 
@@ -84,7 +82,6 @@ class BatchingServer:
         self.run.cluster.release(worker, len(batch))
 
 
-# [role flipper]
 class RoleFlipper:
     """Every minute the worker with the fewest active requests changes to the other role."""
 
@@ -109,7 +106,6 @@ class RoleFlipper:
                 cluster.change_role(worker, other, self.run.clock.now)
 
 
-# [four GPUs each]
 class FourGpusEach:
     """Gives every request four GPUs at once."""
 
@@ -138,7 +134,6 @@ class FourGpusEach:
         return len(self.waiting)
 
 
-# [second chance]
 class SecondChance:
     """The oldest item goes, unless it was used since its last turn: then it moves to the end."""
 
@@ -163,7 +158,6 @@ class SecondChance:
         return gone
 
 
-# [shortest first]
 class ShortestFirst:
     """The waiting request with the fewest steps left runs next."""
 
@@ -193,7 +187,6 @@ class ShortestFirst:
         return len(self.waiting)
 
 
-# [widen late]
 class WidenLate:
     """One GPU a request, the longest waiting first; a request that would miss its deadline takes more."""
 
@@ -214,7 +207,6 @@ class WidenLate:
         return launches
 
 
-# [second opinion]
 class SecondOpinion:
     """The small model answers; every n-th image is made again by the large one."""
 
@@ -238,7 +230,6 @@ class SecondOpinion:
         return self.count % self.every == 0
 
 
-# [three stages]
 class ThreeStages:
     """Plans text encoder, denoiser and, from request ``upscale_from`` on, an upscaler in place of the VAE."""
 
@@ -257,3 +248,24 @@ class ThreeStages:
 
     def completed(self, request):
         return False
+
+
+class LinearSteps(Steps):
+    """A step takes ``base_s`` and ``s_per_megapixel`` for each megapixel of its batch, at ``watts``; decoding 2 s."""
+
+    def __init__(self, base_s: float = 0.1, s_per_megapixel: float = 0.5, watts: float = 100.0):
+        self.base_s, self.s_per_megapixel, self.watts = base_s, s_per_megapixel, watts
+
+    def bind(self, run, interrupt):
+        run.assume("seconds of a step", self.s_per_megapixel, "linear in pixels; made up")
+
+    def prepare(self, worker, request, now_s):
+        return FREE
+
+    def step(self, worker, active, now_s):
+        megapixels = sum(request.width * request.height for request in active) / 2**20
+        seconds = self.base_s + self.s_per_megapixel * megapixels
+        return Cost(seconds, self.watts * seconds)
+
+    def finish(self, worker, request, now_s):
+        return Cost(2.0), FREE

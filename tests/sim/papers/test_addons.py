@@ -7,10 +7,8 @@ from typing import Any
 import pytest
 
 from mezzotint.sim.cli import main
-from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.papers import addons
-from mezzotint.sim.papers.addons import SERVED, Curve, draw_caches, errors, of_trace, serve
-from mezzotint.sim.papers.runs import Runs
+from mezzotint.sim.papers.addons import SERVED, Curve, errors, of_trace
 from mezzotint.traces.table.trace import Trace, make, write
 
 
@@ -66,20 +64,3 @@ def test_user_trace_has_the_miss_curves_of_caches_on_its_nodes() -> None:
     assert curve.made == {"lru": [5 / 8, 3 / 8], "lfu": [5 / 8, 3 / 8]}
     assert curve.all == 3 / 8
     assert of_trace(two_nodes(), "mine") == []
-
-
-def test_unmeasured_points_are_not_drawn() -> None:
-    made = {"lru": [0.75, 0.5], "lfu": [0.75, 0.25]}
-    known = Curve("A", "loras", (1, 2), {1: 0.5}, made, {"lru": [0.625, 0.5]}, 0.25)
-    left, right = draw_caches([known, Curve("mine", "loras", (1, 2), {}, made, {}, 0.25)]).axes
-    shown = [[line.get_label() for line in panel.lines if line.get_label()[0] != "_"] for panel in (left, right)]
-    assert shown == [["LRU, fitted", "LFU, made", "LRU, made", "LRU, measured"], ["LFU, made", "LRU, made"]]
-
-
-def test_failed_run_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(addons, "finish", lambda points, *_: Runs(tuple((point, "lost") for point in points)))
-    with pytest.raises(ConfigError, match=r"a run failed: lost"):
-        serve(tmp_path, 1, 10)
-    assert "mezzotint run system=diffusers" in capsys.readouterr().err

@@ -45,12 +45,9 @@ def test_holt_winters_follows_a_level_shift_and_keeps_the_season() -> None:
     assert [forecast.expected(n) for n in range(1, 5)] == pytest.approx([rate + 30 for rate in season], abs=0.5)
 
 
-def test_smoothing_over_an_even_number_of_windows_is_refused() -> None:
+def test_season_or_smoothing_that_cannot_be_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"controller\.forecast\.smooth: found 4"):
         HoltWinters(smooth=4)
-
-
-def test_season_of_one_window_is_refused() -> None:
     with pytest.raises(ConfigError, match="less than two windows"):
         HoltWinters(season_s=100.0).begin(180.0)
 

@@ -101,15 +101,7 @@ def test_pruned_plan_search_reports_that_it_is_inexact() -> None:
     assert cost_of(fleet, 6, load, few.large) == pytest.approx(few.cost)
 
 
-def test_best_plan_switches_before_a_peak_and_back_after_it() -> None:
-    """Two GPUs and a window with the load of two GPUs of hits: if loading is cheap, one GPU is small in that window
-    only."""
-    fleet = Fleet(2, 1.0, 10.0, 6.0, 6.0, 60.0)
-    load = [Demand(0.5, 0.0), Demand(1.0, 8.0), Demand(0.5, 0.0)]
-    assert best_plan(fleet, 2, load).large == [2, 1, 2]
-
-
-RUN = ("system=modm-quality", "trace.requests=500", "preload=200", "arrivals=ramp", "arrivals.end_rpm=24")
+RUN = ("system=modm-quality", "trace.requests=400", "preload=150", "arrivals=ramp", "arrivals.end_rpm=24")
 
 
 def test_hindsight_controller_follows_the_plan_for_the_recorded_demand(tmp_path: Path) -> None:
@@ -120,7 +112,7 @@ def test_hindsight_controller_follows_the_plan_for_the_recorded_demand(tmp_path:
     work = ((rows.steps - rows.skipped) / rows.steps).sum()
     assert 3 * sum(each.miss_rpm + each.hit_rpm for each in load) == pytest.approx(work)
     again = simulated(*RUN, "controller=modm-hindsight", f"controller.folder={tmp_path / 'first'}")
-    assert again.summary["requests"]["completed"] == 300
+    assert again.summary["requests"]["completed"] == 250
     assumptions = {each["what"]: each for each in again.summary["assumptions"]}
     planned = assumptions["splits planned in hindsight, their cost [GPU-min]"]
     assert planned["value"][0] == len(load)
@@ -130,12 +122,9 @@ def test_hindsight_controller_follows_the_plan_for_the_recorded_demand(tmp_path:
     assert counts.gpus_large.nunique() > 1
 
 
-def test_hindsight_folder_without_a_run_is_refused(tmp_path: Path) -> None:
+def test_hindsight_without_a_run_or_a_second_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"controller\.folder: .* holds no run"):
         simulated(*RUN, "controller=modm-hindsight", f"controller.folder={tmp_path}")
-
-
-def test_hindsight_with_one_model_is_refused(tmp_path: Path) -> None:
     models = {"large": Model("large", 50, 64, 64)}
     with pytest.raises(ConfigError, match="split between two"):
         engine([0.0], [1.0], models=models, controllers=[Hindsight(str(tmp_path))]).run()

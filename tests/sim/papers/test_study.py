@@ -3,11 +3,15 @@
 import json
 from dataclasses import asdict
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from mezzotint.sim.cli import main
 from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.papers import cascade, compositions
+from mezzotint.sim.papers.autoscaling import study as autoscaling
+from mezzotint.sim.papers.runs import Runs
 from mezzotint.sim.papers.stages import STUDY as STAGES
 from mezzotint.sim.papers.study import Comparison, Study, committed, lost_rows, read_committed
 from results.make import STUDIES
@@ -63,6 +67,19 @@ def test_check_outside_a_clone_is_refused_before_any_run(
     assert main(["reproduce", *study.split(), "--check"]) == 2
     assert "cannot be read (No such file or directory), and --check compares with it" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("module", "words"), [(autoscaling, "autoscaling --launcher slurm"), (cascade, "cascade"),
+                                               (compositions, "compositions")])  # fmt: skip
+def test_failed_run_is_named_with_its_command_and_nothing_is_written(
+    module: ModuleType, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(module, "finish", lambda points, *_: Runs(tuple((point, "no room") for point in points)))
+    assert main(["reproduce", *words.split(), "--quick", "-o", str(tmp_path)]) == 2
+    command, error = capsys.readouterr().err.splitlines()
+    assert command.startswith("mezzotint: mezzotint run ")
+    assert error.endswith("a run failed: no room")
+    assert not list(tmp_path.iterdir())
 
 
 def test_outside_of_a_clone_the_folder_is_asked_for() -> None:
