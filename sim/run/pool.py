@@ -26,13 +26,17 @@ Launcher = Literal["joblib", "ray", "slurm", "submitit_local"]
 """Where calls run; ``submitit_local`` starts jobs as ``slurm`` does, but as processes of this machine."""
 
 SWEEP_LAUNCHERS: dict[str, tuple[Launcher, dict[str, int]]] = {
-    "basic": ("joblib", {"n_jobs": 1}),
+    "basic": ("joblib", {"n_jobs": -1}),
     "joblib": ("joblib", {"n_jobs": -1}),
     "ray": ("ray", {}),
     "submitit_local": ("submitit_local", {"array_parallelism": 256}),
     "submitit_slurm": ("slurm", {"array_parallelism": 256}),
 }
-"""The choices of ``hydra/launcher``, as Hydra's own plug-ins call them, with the defaults of ``hydra.launcher.*``."""
+"""The choices of ``hydra/launcher``, as Hydra's own plug-ins call them, with the defaults of ``hydra.launcher.*``.
+
+``basic`` is what Hydra takes if nobody chooses one. config.yaml does not choose: its choice would hide that of an
+experiment, which is refused.
+"""
 
 T = TypeVar("T")
 

@@ -356,7 +356,7 @@ def test_memory_error_is_one_line_per_sweep_point(
         raise MemoryError("Unable to allocate 15.3 MiB")
 
     monkeypatch.setattr("mezzotint.sim.run.simulate.simulate", simulate)
-    assert main(["run", "-m", "seed=1,2", "hydra/launcher=basic", *SMALL, "run.dir=out"]) == 2
+    assert main(["run", "-m", "seed=1,2", "hydra.launcher.n_jobs=1", *SMALL, "run.dir=out"]) == 2
     error = capsys.readouterr().err
     assert error.count("memory ran out (Unable to allocate 15.3 MiB); raise `ulimit -v`, free memory") == 2
     assert error.count("\n") == 3

@@ -1,9 +1,11 @@
 """Points of a sweep, and the launcher that its command line chooses."""
 
+from pathlib import Path
+
 import pytest
 
 from mezzotint.sim.core.errors import ConfigError
-from mezzotint.sim.run.config.compose import OURS
+from mezzotint.sim.run.config.compose import OURS, Files
 from mezzotint.sim.run.config.points import points
 
 
@@ -12,7 +14,7 @@ from mezzotint.sim.run.config.points import points
     [
         ([], "joblib", -1),
         (["++hydra.launcher.n_jobs=2"], "joblib", 2),
-        (["hydra/launcher=basic"], "joblib", 1),
+        (["hydra/launcher=joblib"], "joblib", -1),
         (["hydra/launcher=ray"], "ray", 6),
         (["hydra/launcher=ray", "++hydra.launcher.n_jobs=3"], "ray", 3),
         (["hydra/launcher=submitit_slurm"], "slurm", 256),
@@ -40,3 +42,12 @@ def test_points_are_all_combinations_and_run_where_the_launcher_says(
 def test_number_of_jobs_that_the_launcher_cannot_take_is_refused(words: list[str]) -> None:
     with pytest.raises(ConfigError, match=r"hydra.launcher: found .* runs at a time, expected a number from 1 on"):
         points(["seed=1,2", *words], OURS)
+
+
+def test_launcher_of_an_experiment_is_refused(tmp_path: Path) -> None:
+    """It would run elsewhere than the command line says, or be ignored."""
+    (tmp_path / "experiment").mkdir()
+    file = tmp_path / "experiment" / "mine.yaml"
+    file.write_text("# @package _global_\ndefaults: [{override /hydra/launcher: submitit_slurm}]\n")
+    with pytest.raises(ConfigError, match=r"hydra.launcher: found .* remove it from the file, and choose launchers on"):
+        points(["experiment=mine", "seed=1,2"], Files(groups=tmp_path))
