@@ -22,6 +22,8 @@ class Column(NamedTuple):
 
 TEXT, TEXTS, WHOLE, REAL = pa.string(), pa.list_(pa.string()), pa.int32(), pa.float64()
 SOME, ANY = (1, "a positive integer"), (0, "an integer, 0 or more, or null")
+SCALE = (0.0, "a finite number, 0 or more, or null")
+SHARE = (nextafter(0.0, 1.0), "a number above 0, or null")
 SECONDS = (0.0, "finite seconds, 0 or more, or null")
 SOME_SECONDS = (nextafter(0.0, 1.0), "finite seconds above 0, or null")
 
@@ -42,6 +44,11 @@ COLUMNS: Mapping[str, Column] = {
     "gen_s": Column(REAL, "seconds that the service took to generate it", *SECONDS),
     "slo_s": Column(REAL, "seconds from arrival to the request's own deadline", *SOME_SECONDS),
     "priority": Column(WHOLE, "priority, higher first; null is 0", *ANY),
+    "guidance": Column(REAL, "guidance scale; null is the model's own", *SCALE),
+    "negative_prompt": Column(TEXT, "text to stay away from"),
+    "input_images": Column(WHOLE, "images that the request brings, to edit or to animate", *ANY),
+    "strength": Column(REAL, "share of the steps that run on an input image; null is all", *SHARE),
+    "latency_s": Column(REAL, "seconds from arrival to the answer, as the client measured them", *SECONDS),
     "extras": Column(TEXT, "what else the source's own format says of the request, a JSON object"),
 }
 
@@ -52,7 +59,10 @@ SCHEMA: pa.Schema = pa.schema(
 )
 """Columns of every trace. A value that the source lacks is null; an empty list means that none were used."""
 
-LATER = ("frames", "gen_s", "slo_s", "priority", "extras")
+LATER = (
+    *("frames", "gen_s", "slo_s", "priority", "guidance", "negative_prompt", "input_images", "strength", "latency_s"),
+    "extras",
+)
 """Columns added later. A file without them is read as if they were null. An all-null one does not enter the digest, so
 that older traces keep their digests."""
 
@@ -110,7 +120,7 @@ def _converted(values: Any, field: pa.Field, origin: Origin) -> pa.Array | pa.Ch
 
 
 def check_cells(table: pa.Table, origin: Origin) -> None:
-    """Check the rules of a canonical trace, (n, 17), that do not depend on the order of its rows.
+    """Check the rules of a canonical trace, (n, columns), that do not depend on the order of its rows.
 
     Raises TraceError as `mezzotint.traces.table.trace.make`.
     """

@@ -101,7 +101,7 @@ def check_span(arrival_s: pa.ChunkedArray, rows: pa.ChunkedArray, origin: Origin
 
 
 def check_text(table: pa.Table, origin: Origin, limit: int) -> None:
-    """Check the texts, valid UTF-8 of unknown origin, in the cells of a table, (n, 17).
+    """Check the texts, valid UTF-8 of unknown origin, in the cells of a table, (n, columns).
 
     Raises TraceError if a text is longer than `limit` bytes, or holds a NUL character.
     """
