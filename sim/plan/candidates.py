@@ -20,7 +20,7 @@ from mezzotint.sim.metrics.cost import PaidService, Price, gpu_price, rate_usd_h
 from mezzotint.sim.plan.options import Options
 from mezzotint.sim.plan.rate import rate_key
 from mezzotint.sim.run.config.build import build
-from mezzotint.sim.run.config.choices import CONF, choices, gpus
+from mezzotint.sim.run.config.choices import CONF, choices, engine_models, gpus
 from mezzotint.sim.run.config.compose import compose_config
 from mezzotint.sim.run.config.options import files_of, prepare_overrides, resolve_config
 
@@ -262,6 +262,7 @@ class _Catalogue:
         models: dict[str, Any] = {
             name: resolve_config(self._compose(f"models={name}"))["models"] for name in self._own("models")
         }
+        models |= engine_models()
         for file in (CONF / "models").iterdir():
             models[file.name.removesuffix(".yaml")] = parse(file.read_text("utf-8"))
         named = {
