@@ -9,13 +9,13 @@ The smallest profile is one step time, in a YAML file of a folder DIR. A run use
     step:
     - {width: 1024, height: 1024, seconds: 0.1}
 
-A file may have several models of one GPU: ``models``, in place of ``model``, maps each name to its own keys, and the
-keys beside ``models`` are those of all.
-
 ``model`` is the name in ``models=``, ``gpu`` the kind in ``cluster=``; file names do not matter. A profile replaces the
 shipped one of the same model and GPU. No two in a folder may have both in common. Keys are those of ``Profile``; an
 unknown key is an error. ``schema``, ``model``, ``gpu``, ``source`` and ``step`` are required. Numbers are finite and
 positive, times are seconds, sizes are pixels of the image. Times of a list are of a whole batch, not of an image.
+
+A file may have several models of one GPU: ``models``, in place of ``model``, maps each name to its own keys, and the
+keys beside ``models`` are those of all.
 
 How a cost follows from the points of a list:
 
