@@ -257,7 +257,8 @@ class _Catalogue:
         """Return the choices of ``models=`` that serve ``model``, all with the same large one, and notes on it.
 
         A choice gives the name of each role's model. If a variant of the model (``sdxl-mlperf``) has profiles on more
-        of the kinds ``asked`` for, all kinds are planned with the variant, so that they are compared at the same work.
+        of the kinds ``asked`` for, all kinds are planned with the variant, so that they are compared at the same work. A
+        model on an engine is planned if it is named in full.
         """
         models: dict[str, Any] = {
             name: resolve_config(self._compose(f"models={name}"))["models"] for name in self._own("models")
@@ -278,7 +279,8 @@ class _Catalogue:
             measured = self._measured
             return sum(any(name in measured[kind] for kind in _forms(gpu, measured)) for gpu in asked)
 
-        best = max(_forms(model, larges), key=lambda name: (covered(name), name == model), default=None)
+        variants = [name for name in _forms(model, larges) if name == model or name not in engine_models()]
+        best = max(variants, key=lambda name: (covered(name), name == model), default=None)
         if best is None:
             raise ConfigError(
                 f"--model {model}: is no model that can be planned for; expected one of {', '.join(larges)}"
