@@ -29,6 +29,7 @@ class LookupRecord:
         unpublished_loads: models loaded without a published load time.
         between: (model, number of inline ControlNets) that were interpolated.
         extrapolated: batches outside the measured grid.
+        near: batches whose pixels are just outside the measured grid.
         grouped: (model, GPUs, largest batch measured on them) of larger batches on groups.
         in_turn: (model, stage, largest measured batch) of batches beyond that.
         mixed: True if a batch had works of several shapes.
@@ -39,6 +40,7 @@ class LookupRecord:
     unpublished_loads: set[str] = field(default_factory=set)
     between: set[tuple[str, int]] = field(default_factory=set)
     extrapolated: set[Where] = field(default_factory=set)
+    near: set[Where] = field(default_factory=set)
     grouped: set[tuple[str, int, int]] = field(default_factory=set)
     in_turn: set[tuple[str, str, int]] = field(default_factory=set)
     mixed: bool = False
@@ -88,6 +90,9 @@ class LookupRecord:
             what = "a batch of several sizes or numbers of ControlNets"
             yield Assumption(what, "a batch for each, one after another", "images of different sizes share no tensor")
         outside = "outside the measured grid; the grid's edge scaled by pixels"
+        for name in sorted({where.model for where in self.near}):
+            sizes = sorted({size_text(at.width, at.height, at.frames) for at in self.near if at.model == name})
+            yield Assumption(f"sizes at the edge of the measured times of {name} on {gpu}", sizes, f"just {outside}")
         for name in sorted({where.model for where in self.extrapolated}):
             batches = [where.batch for where in self.extrapolated if where.model == name]
             if alone := batches.count(1):

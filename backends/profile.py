@@ -14,6 +14,9 @@ shipped one of the same model and GPU. No two in a folder may have both in commo
 unknown key is an error. ``schema``, ``model``, ``gpu``, ``source`` and ``step`` are required. Numbers are finite and
 positive, times are seconds, sizes are pixels of the image. Times of a list are of a whole batch, not of an image.
 
+A file may have several models of one GPU: ``models``, in place of ``model``, maps each name to its own keys, and the
+keys beside ``models`` are those of all.
+
 How a cost follows from the points of a list:
 
 - A point measures one width, height and ``batch``, and of a video its ``frames`` (1 if absent); only the product of
@@ -22,7 +25,9 @@ How a cost follows from the points of a list:
   point between two batches needs its size in both rows.
 - A cell (one number of pixels and batch) has one value: two points that differ are an error. Seconds under 10 us, or
   a hundred times those of a neighbour, or a hundredth, are refused without ``confirmed: true`` on one of the points.
-- Outside the grid a run stops (``extrapolate=error``). With ``extrapolate=warn`` the nearest edge is scaled in
+- Up to 2 % of its edge's pixels outside the grid, the edge is scaled in proportion, and the summary names the size:
+  832x480x81 is 1.3 % below 854x480x80.
+- Further outside a run stops (``extrapolate=error``). With ``extrapolate=warn`` the nearest edge is scaled in
   proportion to the pixels and to the batch, and the summary says so.
 - Encoding and decoding beyond the largest batch take that batch's time in proportion to the images, without a warning.
 - A time of ``step`` or ``gang_step`` is the mean step of a full run; ``step_shares`` says which steps take longer.
@@ -353,7 +358,24 @@ def _tables(points: Iterable[tuple[Key, Any, float]]) -> dict[Key, Table]:
 
 
 def read(path: Path | Traversable) -> Profile:
-    """Read and check one profile file. Raises BackendError naming the file and the wrong key."""
+    """Read and check a file of one profile. Raises BackendError naming the file and the wrong key."""
+    return _checked(_content(path), str(path))
+
+
+def read_models(path: Path | Traversable) -> list[Profile]:
+    """Read and check a file of one profile or of several models. Raises BackendError naming the file and wrong key."""
+    content = _content(path)
+    models = content.pop("models", None)
+    if models is None:
+        return [_checked(content, str(path))]
+    if not isinstance(models, dict) or not all(isinstance(own, dict) for own in models.values()) or "model" in content:
+        said = "expected the name of each model with its own keys, and no model beside it"
+        raise BackendError(f"{path}: models: {said}, found {shortened(models)}; correct the file")
+    return [_checked({**content, "model": name, **own}, f"{path}: {name}") for name, own in models.items()]
+
+
+def _content(path: Path | Traversable) -> dict[str, Any]:
+    """Return the mapping in a profile's file. Raises BackendError."""
     try:
         content = parse(path.read_bytes())
     except (OSError, DocumentError) as error:
@@ -362,14 +384,19 @@ def read(path: Path | Traversable) -> Profile:
     if not isinstance(content, dict):
         said = f"{path}: expected a profile (a mapping with schema: 1), found {shortened(content)}"
         raise BackendError(f"{said}; restore or re-measure it")
+    return content
+
+
+def _checked(content: dict[str, Any], where: str) -> Profile:
+    """Return the profile of ``content``, from ``where``. Raises BackendError."""
     try:
         profile = Profile.model_validate(content)
     except ValidationError as error:
-        raise BackendError(f"{path}: {first_error(error)}; correct or re-measure it") from None
+        raise BackendError(f"{where}: {first_error(error)}; correct or re-measure it") from None
     if not profile.tables:
-        raise BackendError(f"{path}: step: found no point, expected times of a step or another stage; re-measure it")
+        raise BackendError(f"{where}: step: found no point, expected times of a step or another stage; re-measure it")
     if wrong := wrong_cell(profile):
-        raise BackendError(f"{path}: {wrong}")
+        raise BackendError(f"{where}: {wrong}")
     return profile
 
 
@@ -408,7 +435,7 @@ def find(gpu: str, folders: Iterable[Path | Traversable]) -> dict[str, Profile]:
     """Return the profiles of ``gpu`` in ``folders`` by model; those of a later folder win. Raises BackendError."""
     by_model: dict[str, Profile] = {}
     for folder in folders:
-        is_shipped = folder == shipped()  # its files are named GPU_MODEL.yaml: no need to read those of other GPUs
+        is_shipped = folder == shipped()  # its files are named GPU_*.yaml: no need to read those of other GPUs
         profiles = within(folder, f"{gpu}_" if is_shipped else "")
         by_model |= {profile.model: profile for profile in profiles if profile.gpu == gpu}
     return by_model
@@ -430,14 +457,15 @@ def within(folder: Path | Traversable, prefix: str = "") -> list[Profile]:
         if name.startswith(".") or not (name.startswith(prefix) and name.lower().endswith((".yaml", ".yml"))):
             continue
         try:
-            profile = read(file)
+            of_file = read_models(file)
         except BackendError as error:  # perhaps a file that was never meant to be a profile
             raise BackendError(f"{error}, or take it out of backend.folder") from None
-        key = profile.gpu, profile.model
-        if key in profiles:
-            said = f"{profiles[key][0]} and {name} are both profiles of {profile.model} on {profile.gpu}"
-            raise BackendError(f"{folder}: {said}, expected one; take one out, or correct its gpu or model")
-        profiles[key] = name, profile
+        for profile in of_file:
+            key = profile.gpu, profile.model
+            if key in profiles:
+                said = f"{profiles[key][0]} and {name} are both profiles of {profile.model} on {profile.gpu}"
+                raise BackendError(f"{folder}: {said}, expected one; take one out, or correct its gpu or model")
+            profiles[key] = name, profile
     return [profile for _, profile in profiles.values()]
 
 

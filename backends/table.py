@@ -24,12 +24,14 @@ class Table:
     def max_batch(self) -> int:
         return int(self.batches[-1])
 
-    def covers(self, pixels: int, batch: int) -> bool:
-        """Return True if (pixels, batch) lies inside the measured grid."""
+    def covers(self, pixels: int, batch: int, tolerance: float = 0.0) -> bool:
+        """Return True if (pixels, batch) lies inside the measured grid, wider by ``tolerance`` of its edges' pixels."""
         inside = bool(self.batches[0] <= batch <= self.batches[-1])
         # A batch between two measured ones is interpolated from both rows
         # (test_points_outside_the_grid_are_not_covered).
-        return inside and all(self.rows[i][0][0] <= pixels <= self.rows[i][0][-1] for i in self._neighbours(batch))
+        low, high = 1 - tolerance, 1 + tolerance
+        rows = (self.rows[i][0] for i in self._neighbours(batch))
+        return inside and all(low * sizes[0] <= pixels <= high * sizes[-1] for sizes in rows)
 
     def at(self, pixels: int, batch: int) -> float:
         """Interpolate linearly inside the grid; outside it, scale its edge by pixels and by batch."""

@@ -120,7 +120,10 @@ def _group(name: str, default: str | None) -> str:
     if name == "cluster":
         return "\n".join([*lines, *_clusters()])
     for choice in choices(name):
-        said = files[choice.name]
+        said = files.get(choice.name)
+        if said is None:  # of a table, with a line alone
+            lines.append(f"- **`{choice.name}`**: {_prose(choice.line)}")
+            continue
         extra = f" {said.notes}" if said.notes else ""
         parts = f" Parts: {', '.join(f'`{part}`' for part in said.parts)}." if said.parts else ""
         begins = f" Begins from `{said.base}`." if said.base is not None else ""

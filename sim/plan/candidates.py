@@ -20,7 +20,7 @@ from mezzotint.sim.metrics.cost import PaidService, Price, gpu_price, rate_usd_h
 from mezzotint.sim.plan.options import Options
 from mezzotint.sim.plan.rate import rate_key
 from mezzotint.sim.run.config.build import build
-from mezzotint.sim.run.config.choices import CONF, choices, gpus
+from mezzotint.sim.run.config.choices import CONF, choices, engine_models, gpus
 from mezzotint.sim.run.config.compose import compose_config
 from mezzotint.sim.run.config.options import files_of, prepare_overrides, resolve_config
 
@@ -257,11 +257,13 @@ class _Catalogue:
         """Return the choices of ``models=`` that serve ``model``, all with the same large one, and notes on it.
 
         A choice gives the name of each role's model. If a variant of the model (``sdxl-mlperf``) has profiles on more
-        of the kinds ``asked`` for, all kinds are planned with the variant, so that they are compared at the same work.
+        of the kinds ``asked`` for, all kinds are planned with the variant, so that they are compared at the same work. A
+        model on an engine is planned if it is named in full.
         """
         models: dict[str, Any] = {
             name: resolve_config(self._compose(f"models={name}"))["models"] for name in self._own("models")
         }
+        models |= engine_models()
         for file in (CONF / "models").iterdir():
             models[file.name.removesuffix(".yaml")] = parse(file.read_text("utf-8"))
         named = {
@@ -277,7 +279,8 @@ class _Catalogue:
             measured = self._measured
             return sum(any(name in measured[kind] for kind in _forms(gpu, measured)) for gpu in asked)
 
-        best = max(_forms(model, larges), key=lambda name: (covered(name), name == model), default=None)
+        variants = [name for name in _forms(model, larges) if name == model or name not in engine_models()]
+        best = max(variants, key=lambda name: (covered(name), name == model), default=None)
         if best is None:
             raise ConfigError(
                 f"--model {model}: is no model that can be planned for; expected one of {', '.join(larges)}"

@@ -44,6 +44,7 @@ COMMANDS: dict[str, str] = {
     "reproduce cascade": "mezzotint.sim.papers.cascade:compare",
     "reproduce compositions": "mezzotint.sim.papers.compositions:compare",
     "reproduce elastic": "mezzotint.sim.papers.elastic.study:compare",
+    "reproduce engines": "mezzotint.sim.papers.engines:compare",
     "reproduce hardware": "mezzotint.sim.papers.hardware.study:compare",
     "reproduce stages": "mezzotint.sim.papers.stages:compare",
     "reproduce video": "mezzotint.sim.papers.video.study:replay",

@@ -292,7 +292,7 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
         seed=settings.seed,
         sample_s=settings.sample_s,
     )
-    _assume(engine, trace, system, settings.addons, allocation.assumptions())
+    _assume(engine, trace, system, settings.addons, [*schedule.assumptions, *allocation.assumptions()])
     return Assembled(trace, engine, None if selector is None else selector.alpha, quality)
 
 
@@ -343,7 +343,7 @@ def _check_left(trace: Trace, settings: Settings) -> None:
         )
 
 
-def _assume(engine: Engine, trace: Trace, system: System, addons: str, allocated: list[Assumption]) -> None:
+def _assume(engine: Engine, trace: Trace, system: System, addons: str, of_parts: list[Assumption]) -> None:
     if trace.notes.get("synthetic"):
         engine.assume("the trace is synthetic", trace.name, trace.source)
     first, *others = engine.cluster.kinds
@@ -374,7 +374,7 @@ def _assume(engine: Engine, trace: Trace, system: System, addons: str, allocated
                 "not bounded",
                 "cluster.gpu.memory_bytes is null; what was loaded stays",
             )
-    for stated in (*system.assumptions, *allocated):
+    for stated in (*system.assumptions, *of_parts):
         try:
             json.dumps(stated.value, allow_nan=False)
         except (TypeError, ValueError) as error:

@@ -78,6 +78,22 @@ def test_time_outside_the_grid_is_refused_with_the_grid() -> None:
 
 
 @pytest.mark.invariant(9)
+@pytest.mark.parametrize(("size", "edge"), [((832, 480, 81), (854, 480, 80)), ((1280, 720, 81), (1280, 720, 80))])
+def test_usual_clips_of_wan_are_scaled_from_the_edge_and_named(
+    size: tuple[int, int, int], edge: tuple[int, int, int]
+) -> None:
+    """They lie 1.3 % outside; what lies further outside is refused."""
+    backend = Profiled("ascend-910b2")
+    (width, height, frames), pixels = size, [at[0] * at[1] * at[2] for at in (size, edge)]
+    clip, of_edge = (backend.steps([Work("wan2.2", *at[:2], 6, frames=at[2])], 6).seconds for at in (size, edge))
+    assert clip == pytest.approx(of_edge * pixels[0] / pixels[1])
+    (stated,) = (entry for entry in backend.assumptions() if "at the edge of the measured times" in entry.what)
+    assert stated.value == [f"{width}x{height}x{frames}"]
+    with pytest.raises(BackendError, match="outside the measured grid"):
+        backend.steps([Work("wan2.2", 1280, 720, 6, frames=82)])
+
+
+@pytest.mark.invariant(9)
 def test_extrapolation_scales_by_pixels_and_is_stated() -> None:
     backend = Profiled("mi210", extrapolate="warn")
     assert standalone_cost(backend, Work("sdxl", 512, 512, 50)).denoise_s == pytest.approx(16.5 / 4)

@@ -5,11 +5,13 @@ from pathlib import Path
 import pytest
 
 from mezzotint.backends.base import Asset, BackendError, Work, standalone_cost
-from mezzotint.backends.profile import Profile, read, shipped, within
+from mezzotint.backends.profile import Profile, read, read_models, shipped, within
 from mezzotint.backends.profiled import Profiled
 from mezzotint.sim.cli import main
 from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.model import Model
 from mezzotint.sim.run.config.build import build
+from mezzotint.sim.run.config.choices import engine_models
 
 SHIPPED = within(shipped())
 MODEL = Asset("model", "z-image-turbo", "z-image-turbo")
@@ -35,9 +37,20 @@ def test_every_shipped_profile_states_its_basis_and_error_source(profile: Profil
 
 
 def test_shipped_profile_files_are_named_by_gpu_and_model() -> None:
-    """A run reads only the files of its GPU, by their names."""
-    names = {f"{profile.gpu}_{profile.model}.yaml" for profile in SHIPPED}
-    assert {entry.name for entry in shipped().iterdir() if entry.name.endswith(".yaml")} == names
+    """A run reads only the files of its GPU, by their names; a file of several models names the GPU alone."""
+    files = {entry.name: read_models(entry) for entry in shipped().iterdir() if entry.name.endswith(".yaml")}
+    for name, profiles in files.items():
+        assert {profile.gpu for profile in profiles} == {name.partition("_")[0]}
+        assert len(profiles) > 1 or "_engines" in name or name == f"{profiles[0].gpu}_{profiles[0].model}.yaml"
+
+
+def test_every_model_on_an_engine_has_a_profile_that_serves_it() -> None:
+    for name, node in engine_models().items():
+        model = build(node["large"], "models.large", Model)
+        servers = [profile for profile in SHIPPED if profile.model == name]
+        assert servers, name
+        sizes = {(at.width, at.height, at.frames) for profile in servers for at in profile.step}
+        assert (model.width, model.height, model.frames) in sizes
 
 
 def test_user_profile_folder_is_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 from annotated_types import Ge, Le
 
+from mezzotint.settings.assumption import Assumption
 from mezzotint.traces.error import TraceError
 from mezzotint.traces.table.validation import check_number
 
@@ -35,6 +36,7 @@ class Schedule:
         think_s: seconds between the end of a request and the next arrival in a closed loop.
         rows: number of rows that arrive, the first ones; None is all. A generator that stops by its own clock takes
             fewer.
+        assumptions: what the arrivals rest on and no trace says, for the summary.
 
     Raises TraceError: `times` is not one row of seconds that never fall and end before `LAST_S`, or `think_s` is < 0.
     """
@@ -42,6 +44,7 @@ class Schedule:
     times: Times
     think_s: float = 0.0
     rows: int | None = None
+    assumptions: tuple[Assumption, ...] = ()
 
     def __post_init__(self) -> None:
         times = self.times

@@ -1,6 +1,7 @@
 """The groups of a configuration, and their choices.
 
-conf/groups.yaml lists the groups. A choice is a file of its group's folder, or a kind of GPUs in conf/data/gpus.yaml.
+conf/groups.yaml lists the groups. A choice is a file of its group's folder, a kind of GPUs in conf/data/gpus.yaml, or a
+model on an engine in conf/data/engine-models.yaml.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,6 +12,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
+from mezzotint.backends.base import size_text
 from mezzotint.files.document import parse
 from mezzotint.sim.core.errors import ConfigError
 
@@ -65,6 +67,18 @@ def gpus() -> dict[str, dict[str, Any]]:
     }
 
 
+@cache
+def engine_models() -> dict[str, dict[str, Any]]:
+    """Return the settings of `models=MODEL-ENGINE` for every model and engine of conf/data/engine-models.yaml."""
+    return {
+        f"{name}-{engine}": {
+            "large": {"_target_": "mezzotint.sim.core.model.Model", "name": f"{name}-{engine}", **row["shape"]}
+        }
+        for name, row in _read("data/engine-models.yaml").items()
+        for engine in row["engines"]
+    }
+
+
 def choices(group: str, folder: Path | None = None) -> list[Choice]:
     """Return the choices of ``group`` by name.
 
@@ -82,6 +96,8 @@ def choices(group: str, folder: Path | None = None) -> list[Choice]:
     found |= {name: Choice(name, line) for name, line in _lines(CONF / group)}
     if group == "cluster":
         found |= {name: Choice(name, row["line"]) for name, row in _read("data/gpus.yaml").items()}
+    if group == "models":
+        found |= {name: Choice(name, _engine_line(node["large"])) for name, node in engine_models().items()}
     return [found[name] for name in sorted(found)]
 
 
@@ -108,6 +124,11 @@ def check_groups(chosen: Any) -> None:
 def dependents(group: str, choice: str) -> Iterator[str]:
     """Return the groups that apply only with ``choice`` of ``group``."""
     return (name for name, each in groups().items() if choice in each.needs.get(group, ()))
+
+
+def _engine_line(model: Mapping[str, Any]) -> str:
+    size = size_text(model["width"], model["height"], model.get("frames", 1))
+    return f"{model['name']} at {size}, {model['steps']} steps, as an engine's benchmark serves it."
 
 
 @cache

@@ -35,7 +35,7 @@ from mezzotint.files.atomic import atomic_write
 from mezzotint.files.document import DocumentError, parse
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.former_names import present_config
-from mezzotint.sim.run.config.choices import CONF, check_groups, gpus, groups
+from mezzotint.sim.run.config.choices import CONF, check_groups, engine_models, gpus, groups
 from mezzotint.sim.run.config.override import of_hydra
 from mezzotint.sim.run.pool import SWEEP_LAUNCHERS
 from mezzotint.traces.encoders.disk_cache import DAMAGED, home, keyed_hash, note, secret
@@ -199,11 +199,13 @@ def _refuse_choice(error: MissingConfigException) -> None:
 
 @cache
 def _store_nodes() -> None:
-    """Register with Hydra every kind of GPU as a choice of `cluster=`, and the launchers."""
+    """Register with Hydra the kinds of GPUs, the models on engines, and the launchers as choices."""
     Plugins.instance()  # first, or an installed launcher of Hydra's would replace ours of its name
     store = ConfigStore.instance().store
     for name, node in gpus().items():
         store(group="cluster", name=name, node=node, package="_global_")
+    for name, node in engine_models().items():
+        store(group="models", name=name, node=node)
     for name, (_, options) in SWEEP_LAUNCHERS.items():
         store(group="hydra/launcher", name=name, node=options)
 

@@ -58,6 +58,7 @@ NEEDED = {
     "hits=declared": ["hits.hit_rate=0.5"],
     "encoder=clip": ["encoder.weights=f"],
     "encoder=precomputed": ["encoder.path=v.npy", "encoder.prompts=p.parquet"],
+    "arrivals=rates": ["arrivals.path=f"],
     "cluster=pools": ["backend.gpu=mi210"],
     "scheduler=per-worker": ["router=random"],
     "controller=diffserve": ["frontend=cascade-sd-turbo", "scheduler=random-dispatch", "scheduler.max_batch={}"],
@@ -131,6 +132,8 @@ def test_group_without_the_choice_it_needs_is_refused(words: list[str], message:
 def test_every_choice_composes_and_builds(turn: int) -> None:
     """Each composes, and its parts can be built: the first of every group, then the second of every group..."""
     words = [f"{group}={names[turn % len(names)]}" for group, names in SINGLE.items()]
+    if "cluster=pools" in words:
+        words[words.index(f"backend={SINGLE['backend'][turn % len(SINGLE['backend'])]}")] = "backend=profiled"
     if "backend=live" in words:
         pytest.importorskip("diffusers")
     words += [add for word in words for add in NEEDED.get(word, ())]
