@@ -290,6 +290,7 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
         scheduler=scheduler,
         executor=executor,
         controllers=[each for each in controllers if each is not None],
+        handling=settings.handling.handling(),
         seed=settings.seed,
         sample_s=settings.sample_s,
     )
