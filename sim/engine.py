@@ -49,7 +49,7 @@ from mezzotint.sim.core.worker import Worker
 from mezzotint.sim.core.workload import SimilarityInputs, Workload, serves_videos
 from mezzotint.sim.metrics.attempts import AttemptLog
 from mezzotint.sim.metrics.invariants import MAX_STEPS, FinishedRun, check, incomplete
-from mezzotint.sim.metrics.recorder import LOADS, RunRecord
+from mezzotint.sim.metrics.recorder import HANDLING, LOADS, RunRecord
 from mezzotint.sim.metrics.request_columns import DeclaredColumn, RequestColumns
 from mezzotint.sim.protocols import Controller, Executor, FrontEnd, Scheduler
 
@@ -85,14 +85,13 @@ class Engine:
     """
 
     __slots__ = (  # faster to read and write than a dictionary of this many attributes
-        "_actors", "_addons", "_answered", "_area_s", "_arrivals", "_arrived_callbacks", "_before_s",
-        "_delayed", "_delays_ends", "_ended", "_ended_at_sample",
-        "_first", "_first_passes", "_frames", "_height", "_idle_samples", "_is_guarded", "_judge_s", "_last_progress",
-        "_limit_s", "_lost", "_open_loop", "_parts", "_pending_rows", "_plans", "_request_ended", "_shapes",
-        "_shared", "_shared_plan", "_steps", "_think_s", "_times", "_unsearched", "_width", "_write", "arrived",
-        "assume", "backend", "clock", "cluster", "controllers", "executor", "frontend", "gauge", "gpu_failures",
-        "handling", "hits", "log", "lookups", "models", "progress", "record", "rows", "sample_s", "scheduler", "seed",
-        "similarity", "workload",
+        "_actors", "_addons", "_answered", "_area_s", "_arrivals", "_arrived_callbacks", "_before_s", "_delayed",
+        "_delays_ends", "_ended", "_ended_at_sample", "_first", "_first_passes", "_frames", "_handling_s", "_height",
+        "_idle_samples", "_is_guarded", "_judge_s", "_last_progress", "_limit_s", "_lost", "_open_loop", "_parts",
+        "_pending_rows", "_plans", "_request_ended", "_shapes", "_shared", "_shared_plan", "_steps", "_think_s",
+        "_times", "_unsearched", "_width", "_write", "arrived", "assume", "backend", "clock", "cluster", "controllers",
+        "executor", "frontend", "gauge", "gpu_failures", "handling", "hits", "log", "lookups", "models", "progress",
+        "record", "rows", "sample_s", "scheduler", "seed", "similarity", "workload",
     )  # fmt: skip
 
     def __init__(
@@ -340,6 +339,8 @@ class Engine:
         if self._addons is not None:
             for name in LOADS.values():
                 self.record.log(name)
+        if self.handling.has_after:
+            self._handling_s = self.add_column(HANDLING, default=0.0)
         for assumption in self.handling.assumptions():
             self.assume(assumption.what, assumption.value, assumption.source)
         self.gauge("arrived", lambda _: self.arrived)
@@ -501,14 +502,16 @@ class Engine:
             return False
         if self._judge_s is not None and self._is_judged(request, outcome):
             return True
-        # GPUs that are held were held by the executor; an artifact that is the answer itself holds none.
-        is_overlapped = self.handling.overlap or request.model is None
-        after_s = self.handling.answer_s(request) if outcome == COMPLETED and is_overlapped else 0.0
-        if after_s:
-            self._delayed.add(row)
-            # INSERTION: an answer comes after all completions of its instant, and before arrivals.
-            self.clock.at(self.clock._now + after_s, INSERTION, self.end, request)
-        return after_s > 0
+        if outcome != COMPLETED or not self.handling.has_after:
+            return False
+        self._handling_s[row] = after_s = self.handling.answer_s(request)
+        # Where GPUs are held, the executor has waited for the answer; an artifact that is the answer itself holds none.
+        if after_s == 0.0 or not (self.handling.overlap or request.model is None):
+            return False
+        self._delayed.add(row)
+        # INSERTION: an answer comes after all completions of its instant, and before arrivals.
+        self.clock.at(self.clock._now + after_s, INSERTION, self.end, request)
+        return True
 
     def _is_judged(self, request: Request, outcome: int) -> bool:
         """Record the end of a pass of a cascade; return True if its image is to be judged, or the request goes on."""
@@ -632,7 +635,7 @@ class Engine:
     def _finished(self) -> FinishedRun:
         return FinishedRun(
             self.record, self._parts, self.cluster, self.cluster.last_order, self.workload, self.models, self._area_s,
-            self._arrivals or self._times, self._plans,
+            self._arrivals or self._times, self._plans, self.handling.holds_gpus,
         )  # fmt: skip
 
     def _check(self) -> None:
