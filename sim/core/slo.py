@@ -52,7 +52,7 @@ def parse_by_size(found: Mapping[object, object]) -> dict[str, Limit]:
     return limits
 
 
-def by_size_name(found: Mapping[object, Any]) -> dict[str, Any]:
+def by_size_name(found: Mapping[Any, Any]) -> dict[str, Any]:
     """Return values by the names of their sizes, "512x512" or "854x480x80". Raises ValueError with what was
     expected."""
     named: dict[str, Any] = {}

@@ -39,7 +39,8 @@ FLOOR = 0.7
 def vectors(seed: int, rows: int, dim: int = 3) -> np.ndarray:
     rng = np.random.default_rng(seed)
     raw = rng.integers(-2, 3, (rows, dim)) + 0.01
-    return (raw / np.linalg.norm(raw, axis=1, keepdims=True)).astype(np.float32)
+    unit: np.ndarray = (raw / np.linalg.norm(raw, axis=1, keepdims=True)).astype(np.float32)
+    return unit
 
 
 def images(capacity: int | None = None, eviction: Eviction | None = None, **cache: Any) -> ArtifactCache:
@@ -90,8 +91,8 @@ def test_every_hit_is_that_of_a_linear_scan_with_the_key_compared(
     cache = images(capacity, key=tuple(COLUMNS[name] for name in key), lifetime_s=lifetime_s)
     run = served(embeddings, cache, search=SEARCHES[search](), column_codes=columns.__getitem__)
     keys = np.stack([np.zeros(rows, np.int32), *(columns[name] for name in key)], axis=1)
-    lifetime_s, capacity = (np.inf if limit is None else limit for limit in (lifetime_s, capacity))
-    assert sources(run) == scanned(embeddings, keys, lifetime_s, capacity)
+    limits = (np.inf if limit is None else limit for limit in (lifetime_s, capacity))
+    assert sources(run) == scanned(embeddings, keys, *limits)
 
 
 def test_small_partitions_become_indexes_as_they_grow() -> None:

@@ -54,7 +54,7 @@ SERVERS: dict[str, Callable[[], dict[str, Any]]] = {
     "central pull": lambda: staged(CentralPull(TailQuota(every=10**6, counted=0), pulls="finished")),
     "fixed groups": lambda: staged(FixedGroups()),
 }
-WAITING = {
+WAITING: dict[str, Callable[[], dict[str, Any]]] = {
     **{name: server for name, server in SERVERS.items() if name != "central pull"},
     "central pull": lambda: staged(CentralPull(TailQuota(every=10**6, counted=0), pulls="answered")),
 }
@@ -92,7 +92,8 @@ def column(run: Engine, name: str) -> np.ndarray:
 
 
 def latency_s(run: Engine) -> np.ndarray:
-    return column(run, "finish_s") - column(run, "arrival_s")
+    seconds: np.ndarray = column(run, "finish_s") - column(run, "arrival_s")
+    return seconds
 
 
 @pytest.mark.parametrize("server", SERVERS)
@@ -140,7 +141,7 @@ def test_fixed_groups_serve_the_next_request_during_handling_that_overlaps() -> 
 def test_held_gpu_of_a_batch_waits_for_the_longest_or_for_each_answer() -> None:
     """Four requests at once: a static batch takes 4 + 1.25 s; a continuous one 4 s and then 1.25 s for each answer."""
     handling = Handling(after_s=AFTER_S, overlap=False)
-    static = {"executor": StaticBatch(4), "scheduler": DynamicBatching(4, 1.0)}
+    static: dict[str, Any] = {"executor": StaticBatch(4), "scheduler": DynamicBatching(4, 1.0)}
     run = served("sequential", np.zeros(4), handling, gpus=1, **static)
     assert np.allclose(column(run, "finish_s"), SERVICE_S + AFTER_S)
     run = served("sequential", np.zeros(4), handling, gpus=1, executor=ContinuousBatching(4))
@@ -160,7 +161,7 @@ def test_hand_over_costs_replicas_throughput_only_where_it_holds_them_or_nobody_
 
     def per_minute(clients: int, gpus: int, after_s: float, overlap: bool) -> float:
         run = closed(server, clients, Handling(after_s=after_s, overlap=overlap), rows, gpus, service_s)
-        return 60 * rows / column(run, "finish_s").max()
+        return 60 * rows / float(column(run, "finish_s").max())
 
     assert per_minute(1, 1, 0.3, True) == pytest.approx(4.71, rel=0.002)
     assert per_minute(4, 4, 0.87, True) == pytest.approx(18.02, rel=0.002)
