@@ -3,9 +3,10 @@
 The life of a request: the clock feeds it at its arrival (``_arrive``). The front end plans it (FrontEnd.admit), which
 may take time. It enters (``_enter``): a plan without a model is answered from the cache, any other is offered to the
 scheduler. This names a worker at once, or keeps the request until a worker with capacity pulls it (``pull``). The
-executor accepts it, and calls ``end`` once. A completed image enters the cache after all completions of the instant
-(``_insert``), and the last end stops the run (``_stop``). A cascade judges the image before the end, and may have it
-enter again for another pass; a request lost with its GPU enters again by ``requeue``.
+executor accepts it, and calls ``end`` once; with handling the answer, and so the end, comes later. A completed image
+enters the cache after all completions of the instant (``_insert``), and the last end stops the run (``_stop``). A
+cascade judges the image before the end, and may have it enter again for another pass; a request lost with its GPU
+enters again by ``requeue``.
 
 The engine owns the clock; the parts make the decisions. Every part is bound to the run once, before the clock starts
 (``bind``). The engine is that run: its public methods are described in mezzotint.sim.protocols.Run.
@@ -39,6 +40,7 @@ from mezzotint.sim.core.culprit import (
     unnamed_refusal,
 )
 from mezzotint.sim.core.errors import SimulationError
+from mezzotint.sim.core.handling import NO_HANDLING, Handling
 from mezzotint.sim.core.model import Model, in_role
 from mezzotint.sim.core.plan import HIT, LOOKUPS, MISSING, WHOLE, Plan
 from mezzotint.sim.core.request import COMPLETED, FAILED, OUTCOMES, GuardedRequest, Request
@@ -47,7 +49,7 @@ from mezzotint.sim.core.worker import Worker
 from mezzotint.sim.core.workload import SimilarityInputs, Workload, serves_videos
 from mezzotint.sim.metrics.attempts import AttemptLog
 from mezzotint.sim.metrics.invariants import MAX_STEPS, FinishedRun, check, incomplete
-from mezzotint.sim.metrics.recorder import LOADS, RunRecord
+from mezzotint.sim.metrics.recorder import HANDLING, LOADS, RunRecord
 from mezzotint.sim.metrics.request_columns import DeclaredColumn, RequestColumns
 from mezzotint.sim.protocols import Controller, Executor, FrontEnd, Scheduler
 
@@ -77,18 +79,19 @@ class Engine:
     Args:
         models: the models by role, largest first.
         backend: costs on the first kind of GPU of ``cluster``.
+        handling: the seconds of a request that need no GPU.
         seed: the run's seed; every random stream is spawned from it by name.
         sample_s: seconds between rows of the time series.
     """
 
     __slots__ = (  # faster to read and write than a dictionary of this many attributes
-        "_actors", "_addons", "_answered", "_area_s", "_arrivals", "_arrived_callbacks", "_ended", "_ended_at_sample",
-        "_first", "_first_passes", "_frames", "_height", "_idle_samples", "_is_guarded", "_judge_s", "_last_progress",
-        "_limit_s", "_lost", "_open_loop", "_parts", "_pending_rows", "_plans", "_request_ended", "_shapes",
-        "_shared", "_shared_plan", "_steps", "_think_s", "_times", "_unsearched", "_width", "_write", "arrived",
-        "assume", "backend", "clock", "cluster", "controllers", "executor", "frontend", "gauge", "gpu_failures",
-        "hits", "log", "lookups", "models", "progress", "record", "rows", "sample_s", "scheduler", "seed",
-        "similarity", "workload",
+        "_actors", "_addons", "_answered", "_area_s", "_arrivals", "_arrived_callbacks", "_before_s", "_delayed",
+        "_delays_ends", "_ended", "_ended_at_sample", "_first", "_first_passes", "_frames", "_handling_s", "_height",
+        "_idle_samples", "_is_guarded", "_judge_s", "_last_progress", "_limit_s", "_lost", "_open_loop", "_parts",
+        "_pending_rows", "_plans", "_request_ended", "_shapes", "_shared", "_shared_plan", "_steps", "_think_s",
+        "_times", "_unsearched", "_width", "_write", "arrived", "assume", "backend", "clock", "cluster", "controllers",
+        "executor", "frontend", "gauge", "gpu_failures", "handling", "hits", "log", "lookups", "models", "progress",
+        "record", "rows", "sample_s", "scheduler", "seed", "similarity", "workload",
     )  # fmt: skip
 
     def __init__(
@@ -103,6 +106,7 @@ class Engine:
         scheduler: Scheduler,
         executor: Executor,
         seed: int,
+        handling: Handling = NO_HANDLING,
         controllers: Sequence[Controller] = (),
         sample_s: float = 60.0,
     ) -> None:
@@ -117,6 +121,7 @@ class Engine:
         self.executor = executor
         self.controllers = controllers
         self.seed = seed
+        self.handling = handling
         self.sample_s = sample_s
         self.rows = workload.rows
         self.record = RunRecord(RequestColumns(self.rows, [model.name for model in models.values()], workload.preload))
@@ -155,6 +160,9 @@ class Engine:
         self._request_ended = None if ignores_ends else scheduler.request_ended  # saves a call per request
         is_cascade = getattr(type(frontend), "judge_s", FrontEnd.judge_s) is not FrontEnd.judge_s
         self._judge_s = frontend.judge_s if is_cascade else None
+        self._before_s = handling.before_s
+        self._delays_ends = is_cascade or handling.has_after
+        self._delayed: set[int] = set()
         self._first_passes: dict[int, Pass] = {}
         self._answered: set[int] = set()
         self._parts: dict[str, object] = {"frontend": frontend, "scheduler": scheduler, "executor": executor}
@@ -331,6 +339,10 @@ class Engine:
         if self._addons is not None:
             for name in LOADS.values():
                 self.record.log(name)
+        if self.handling.has_after:
+            self._handling_s = self.add_column(HANDLING, default=0.0)
+        for assumption in self.handling.assumptions():
+            self.assume(assumption.what, assumption.value, assumption.source)
         self.gauge("arrived", lambda _: self.arrived)
         self.gauge("in_system", lambda _: self.in_system)
         self.gauge("queued", lambda _: self.waiting)
@@ -347,7 +359,7 @@ class Engine:
         self.arrived += 1
         if self._addons is not None:
             request.addons = self._addons(row)
-        took_s = self.frontend.admit(request, now_s)
+        took_s = self.frontend.admit(request, now_s) + self._before_s
         plan = request.plan
         if plan is not self._unsearched:  # faster: many requests have one plan
             if plan.lookup:
@@ -452,7 +464,7 @@ class Engine:
 
     def end(self, request: Request, outcome: int = COMPLETED, reason: str = "") -> None:
         # Before the record is written: it may end later, or go on.
-        if self._judge_s is not None and self._is_judged(request, outcome):
+        if self._delays_ends and self._is_delayed(request, outcome):
             return
         clock, write = self.clock, self._write  # reading and then calling is faster than calling an attribute
         now_s = clock._now
@@ -481,6 +493,25 @@ class Engine:
                 # One arrival for each end, after the completions of the instant.
                 self.clock.at(at_s, ARRIVAL, self._arrive, self.request(row, at_s))
                 break
+
+    def _is_delayed(self, request: Request, outcome: int) -> bool:
+        """Return True if ``request`` ends later, after its answer, or goes on with the next try of a cascade."""
+        row = request.row
+        if row in self._delayed:
+            self._delayed.remove(row)
+            return False
+        if self._judge_s is not None and self._is_judged(request, outcome):
+            return True
+        if outcome != COMPLETED or not self.handling.has_after:
+            return False
+        self._handling_s[row] = after_s = self.handling.answer_s(request)
+        # Where GPUs are held, the executor has waited for the answer; an artifact that is the answer itself holds none.
+        if after_s == 0.0 or not (self.handling.overlap or request.model is None):
+            return False
+        self._delayed.add(row)
+        # INSERTION: an answer comes after all completions of its instant, and before arrivals.
+        self.clock.at(self.clock._now + after_s, INSERTION, self.end, request)
+        return True
 
     def _is_judged(self, request: Request, outcome: int) -> bool:
         """Record the end of a pass of a cascade; return True if its image is to be judged, or the request goes on."""
@@ -604,7 +635,7 @@ class Engine:
     def _finished(self) -> FinishedRun:
         return FinishedRun(
             self.record, self._parts, self.cluster, self.cluster.last_order, self.workload, self.models, self._area_s,
-            self._arrivals or self._times, self._plans,
+            self._arrivals or self._times, self._plans, self.handling.holds_gpus,
         )  # fmt: skip
 
     def _check(self) -> None:

@@ -1,18 +1,29 @@
 """Artifact cache: stores artifacts of earlier requests and finds similar ones."""
 
+from array import array
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, NoReturn
 
-from mezzotint.settings.ranges import Count, Steps
+import numpy as np
+
+from mezzotint.settings.ranges import Count, Seconds, Steps
 from mezzotint.sim.cache.eviction import FINAL, K_BITS, K_MASK
 from mezzotint.sim.cache.index import VectorIndex
+from mezzotint.sim.cache.key import KeyPart, key_codes
 from mezzotint.sim.core.culprit import class_name
 from mezzotint.sim.core.errors import ConfigError, SimulationError
 from mezzotint.sim.core.request import Request
 from mezzotint.sim.core.streams import IMAGES, stream
-from mezzotint.sim.protocols import Eviction, RequestColumn, Run, Selector, Shape, Watcher
+from mezzotint.sim.protocols import Eviction, Partition, RequestColumn, Run, Selector, Watcher
+from mezzotint.traces.similarity.scan import ScanFirst
 from mezzotint.traces.similarity.similarities import SimilaritySource
+
+LATENT_KEY: tuple[KeyPart, ...] = "size", "steps"
+"""What a latent is bound to: it can be resumed at no other size or number of steps."""
+
+MANY = 64
+"""Partitions above which small ones are scanned: an index of many artifacts is costly to make for each."""
 
 
 @dataclass(slots=True)
@@ -25,11 +36,13 @@ class Match:
 
 
 class StartState(NamedTuple):
-    """State that a request starts from: K, its age in seconds, and a live backend's tensor."""
+    """State that a request starts from: K, its age in seconds, the seconds of resizing it, and a live backend's
+    tensor."""
 
     k: int
     age_s: float
     artifact: Any
+    resize_s: float = 0.0
 
 
 @dataclass(slots=True)
@@ -38,7 +51,7 @@ class CacheEntry:
 
     row: int
     created_s: float
-    shape: Shape
+    partition: Partition
     artifact: Any
 
 
@@ -55,13 +68,19 @@ class ArtifactCache:
         evict_by: unit of eviction if an insertion does not fit. ``items`` evicts the worst items until it fits
             (NIRVANA, 5.4: |K| for |K|). ``prompt`` evicts the worst items until one entry has none left, and repeats
             until it fits (MoDM's artifact); this leaves the cache somewhat below its capacity.
+        key: what a request and the one that made an artifact must have in common, besides similar prompts
+            (mezzotint.sim.cache.key). None is size and steps for latents, and nothing for final images.
+        lifetime_s: seconds after which an artifact is deleted; None keeps it until it is evicted.
+        resize_s: seconds in which a worker resizes a final image for a request of another size.
 
     An entry that has lost some states has holes: a request takes the largest stored K' up to its own K (5.4). If there
     is none, the request is a miss and its states become a new entry (MoDM's artifact; the paper has no rule). An entry
     without states leaves the index.
 
-    Only a request of the same width, height, frames and number of steps can resume a latent, so each such shape is
-    searched on its own. Final images are resized, so all are searched together; so are latents with ``shapes=model``.
+    The artifacts of each key are searched on their own. Only a request of the same width, height, frames and number of
+    steps can resume a latent. A final image can be resized.
+
+    Raises ConfigError: the key of latents lacks size or steps, or that of resized images has the size.
     """
 
     capacity: Count | None
@@ -69,6 +88,9 @@ class ArtifactCache:
     eviction: Eviction
     latents_at: tuple[Steps, ...] = ()
     evict_by: Literal["items", "prompt"] = "items"
+    key: tuple[KeyPart, ...] | None = None
+    lifetime_s: Seconds | None = None
+    resize_s: Seconds = 0.0
     items: int = field(init=False, default=0)
     _evictions: RequestColumn = field(init=False, repr=False)
     _holes: RequestColumn = field(init=False, repr=False)
@@ -82,9 +104,28 @@ class ArtifactCache:
     """Bits of the states still stored, for each entry ever made (8 bytes each). Entries evicted in turn are neighbours,
     so a look seldom leaves the processor's cache."""
     _has_artifacts: bool = field(init=False, default=False)
-    _has_one_shape: bool = field(init=False, default=False)
+    _codes: "array[int] | None" = field(init=False, default=None, repr=False)
+    """Code of the key of every trace row; None if all are equal."""
+    _sizes: "array[int] | None" = field(init=False, default=None, repr=False)
+    """Code of the size of every trace row, if resizing takes time; else None."""
+    _expired: int = field(init=False, default=0)
+    """Entries before this one are past their lifetime, or evicted."""
 
     def __post_init__(self) -> None:
+        if self.key is None:
+            self.key = LATENT_KEY if self.latents_at else ()
+        lacking = [part for part in LATENT_KEY if part not in self.key]
+        if self.latents_at and lacking:
+            raise ConfigError(
+                f"cache.key: found [{', '.join(self.key)}] without {' and '.join(lacking)}, and the cache stores "
+                "latents, which no request of another size or number of steps can resume; add "
+                f"{' and '.join(lacking)}, or store final images (cache.latents_at=[])"
+            )
+        if self.resize_s and "size" in self.key:
+            raise ConfigError(
+                f"cache.resize_s: found {self.resize_s:g} beside a key with size, and no image of another size is "
+                "reused; leave one of them out"
+            )
         self._ks = tuple(sorted(set(self.latents_at))) or (FINAL,)
         self._bits = {k: 1 << bit for bit, k in enumerate(self._ks)}
 
@@ -93,7 +134,11 @@ class ArtifactCache:
     ) -> None:
         """Bind the parts to the trace's embeddings. Artifacts below the floor of ``selector`` are never found; without
         an ``index`` all others are found at once."""
-        self._has_one_shape = not self.latents_at or run.workload.use_model_shape
+        assert self.key is not None
+        codes = key_codes(run.workload, self.key)
+        partitions = int(codes.max(initial=0)) + 1
+        self._codes = array("i", codes.astype(np.int32).tobytes()) if partitions > 1 else None
+        self._assume_sharing(run, self.key)
         inputs = run.similarity
         vectors = inputs.embeddings()
         self._holes = run.add_column("hole", bool, public=False, total="cache.holes")
@@ -103,13 +148,28 @@ class ArtifactCache:
         for assumption in self.similarity.assumptions():
             run.assume(assumption.what, assumption.value, assumption.source)
         min_product = self.similarity.product(selector.floor)
-        make_index = inputs.search.open(self.similarity, len(vectors), min_product, inputs.content)
+        make = inputs.search.open(self.similarity, len(vectors), min_product, inputs.content)
+        make_index = make if partitions <= MANY else lambda: ScanFirst(self.similarity, min_product, make)
         self._index = VectorIndex() if index is None else index
         self._index.open(make_index, watcher)
         if index is None:
             # Of an index of its own nobody else starts: what fills the cache before the run is found at once.
             self._index.start_serving()
+        self.eviction.restrict(codes)
         self.eviction.bind(run, self.similarity, selector)
+
+    def _assume_sharing(self, run: Run, key: tuple[KeyPart, ...]) -> None:
+        """List the key, the lifetime and the cost of another size; take the sizes, if resizing takes time."""
+        equal = "a request starts from an artifact only if these are equal" if key else "similar prompts are enough"
+        run.assume("cache key", ", ".join(key) or "none", f"cache.key: {equal}")
+        forever = "for ever" if self.lifetime_s is None else self.lifetime_s
+        run.assume("lifetime of an artifact [s]", forever, "cache.lifetime_s; besides evictions")
+        if "size" in key:
+            return
+        sizes = key_codes(run.workload, ("size",))
+        if sizes.any():
+            run.assume("seconds to resize an image of another size", self.resize_s, "cache.resize_s")
+            self._sizes = array("i", sizes.astype(np.int32).tobytes()) if self.resize_s else None
 
     def refuse_unstored(self, selector: Selector) -> None:
         """Raise ConfigError if ``selector`` was made for other artifacts than are stored, or has a K that is not
@@ -133,7 +193,10 @@ class ArtifactCache:
 
     def find(self, request: Request) -> Match | None:
         """Return the most similar entry that a search finds when ``request`` arrives; None if there is none."""
-        found = self._index.find(self._shape(request), request.row, request.arrival_s)
+        if self.lifetime_s is not None:
+            self._expire(request.arrival_s, self.lifetime_s)
+        row = request.row
+        found = self._index.find(0 if self._codes is None else self._codes[row], row, request.arrival_s)
         if found is None:
             return None
         entry, product = found
@@ -147,6 +210,8 @@ class ArtifactCache:
         age_s = now_s - entry.created_s
         if self._ks[0] == FINAL:
             self.eviction.used(match.entry << K_BITS | FINAL)
+            if self._sizes is not None and self._sizes[entry.row] != self._sizes[request.row]:
+                return StartState(k, age_s, entry.artifact, self.resize_s)
             return StartState(k, age_s, entry.artifact)
         # bisect_right: a state at K itself is usable (test_artifact_cache_matches_a_linear_search_of_a_list).
         usable = bisect_right(self._ks, k)
@@ -172,6 +237,8 @@ class ArtifactCache:
         size = len(ks)
         if size == 0:
             return
+        if self.lifetime_s is not None:
+            self._expire(now_s, self.lifetime_s)
         if self.capacity is not None:
             if size > self.capacity:
                 return
@@ -184,19 +251,19 @@ class ArtifactCache:
         held = self._held
         entry = len(held)
         held.append((1 << len(self._ks)) - (1 << first))
-        shape = self._shape(request)
         row = request.row
-        self._entries[entry] = CacheEntry(row, now_s, shape, request.made)
+        partition = 0 if self._codes is None else self._codes[row]
+        self._entries[entry] = CacheEntry(row, now_s, partition, request.made)
         if request.made is not None:
             self._has_artifacts = True
-        self._index.add(shape, entry, row, now_s)
+        self._index.add(partition, entry, row, now_s)
         self.eviction.added(entry, ks, row)
         self.items += size
 
     def _evict_to(self, max_items: int, row: int, now_s: float) -> None:
         """Evict until ``max_items`` items are left. Raises SimulationError for victims that are not stored, or a wrong
         number of them."""
-        held, bits, by_prompt = self._held, self._bits, self.evict_by == "prompt"
+        held, bits, by_prompt, expired = self._held, self._bits, self.evict_by == "prompt", self._expired
         items, left_bits = self.items, 0
         while items > max_items or (by_prompt and left_bits):
             # One by one with ``prompt``, since only the state after an eviction tells if its entry is empty.
@@ -212,10 +279,15 @@ class ArtifactCache:
                 if not (0 <= number < len(held) and held[number] & bit):
                     k = victim & K_MASK
                     self._refuse_victims(f"named item {victim} (entry {number}, K = {k}), which is not in the cache")
+                if number < expired:
+                    # The policy was not told that it left: another one goes in its place.
+                    held[number] ^= bit
+                    items += 1
+                    continue
                 held[number] = left_bits = held[number] ^ bit
                 if not left_bits:
                     entry = self._entries.pop(number)
-                    self._index.remove(entry.shape, number, entry.row, now_s)
+                    self._index.remove(entry.partition, number, entry.row, now_s)
                 elif self._has_artifacts:
                     artifact = self._entries[number].artifact
                     if artifact is not None:
@@ -223,8 +295,20 @@ class ArtifactCache:
         self._evictions[row] = self.items - items
         self.items = items
 
+    def _expire(self, now_s: float, lifetime_s: float) -> None:
+        """Delete the entries of ``lifetime_s`` or older. Their bits stay until the eviction names them, which it is not
+        told of."""
+        # Entries are numbered as they come, so the first one that is young enough ends the search.
+        for number in range(self._expired, len(self._held)):
+            entry = self._entries.get(number)
+            if entry is not None:
+                if now_s - entry.created_s < lifetime_s:
+                    self._expired = number
+                    return
+                del self._entries[number]
+                self.items -= self._held[number].bit_count()
+                self._index.remove(entry.partition, number, entry.row, now_s)
+        self._expired = len(self._held)
+
     def _refuse_victims(self, what: str) -> NoReturn:
         raise SimulationError(f"the eviction ({class_name(self.eviction)}) {what}")
-
-    def _shape(self, request: Request) -> Shape:
-        return None if self._has_one_shape else (request.width, request.height, request.frames, request.steps)

@@ -8,7 +8,7 @@ from math import inf
 
 from mezzotint.settings.ranges import Count, Seconds
 from mezzotint.sim.cache.outage import Outages
-from mezzotint.sim.protocols import Change, Shape, Watcher
+from mezzotint.sim.protocols import Change, Partition, Watcher
 from mezzotint.traces.similarity.search import Found, Index
 
 
@@ -39,7 +39,7 @@ class VectorIndex:
     outages: Sequence[tuple[Seconds, Seconds]] = ()
     timeout_s: Seconds = 1.0
     outage: Outages = field(init=False)
-    _indexes: dict[Shape, Index] = field(init=False, default_factory=dict, repr=False)
+    _indexes: dict[Partition, Index] = field(init=False, default_factory=dict, repr=False)
     _make: Callable[[], Index] = field(init=False, repr=False)
     _watcher: Watcher | None = field(init=False, default=None, repr=False)
     _waiting: deque[Change] = field(init=False, default_factory=deque, repr=False)
@@ -55,7 +55,7 @@ class VectorIndex:
         self._immediate = (self.batch == 1 or self.period_s == 0) and self.per_10k_s == 0 and not self.outages
 
     def open(self, make: Callable[[], Index], watcher: Watcher | None = None) -> None:
-        """Open empty; nothing is found before ``start_serving``. ``make`` makes the index of one shape
+        """Open empty; nothing is found before ``start_serving``. ``make`` makes the index of one partition
         (mezzotint.traces.similarity.search), and ``watcher`` is notified of applied changes."""
         self._make = make
         self._watcher = watcher
@@ -64,27 +64,27 @@ class VectorIndex:
         """Return the number of entries that can be found."""
         return sum(len(index) for index in self._indexes.values())
 
-    def add(self, shape: Shape, entry: int, row: int, now_s: float) -> None:
+    def add(self, partition: Partition, entry: int, row: int, now_s: float) -> None:
         """Add ``entry``, which the cache stored. Entries come in increasing order."""
         # No event can come between the change and its effect, and nobody else is told: the queue would change nothing.
         if self._bypasses_batches:
-            self._index_of(shape).add(entry, row)
+            self._index_of(partition).add(entry, row)
         else:
-            self._submit((now_s, shape, entry, row, True), now_s)
+            self._submit((now_s, partition, entry, row, True), now_s)
 
-    def remove(self, shape: Shape, entry: int, row: int, now_s: float) -> None:
+    def remove(self, partition: Partition, entry: int, row: int, now_s: float) -> None:
         """Remove ``entry``, which the cache evicted."""
         if self._bypasses_batches:
-            self._index_of(shape).remove(entry)
+            self._index_of(partition).remove(entry)
         else:
-            self._submit((now_s, shape, entry, row, False), now_s)
+            self._submit((now_s, partition, entry, row, False), now_s)
 
-    def find(self, shape: Shape, row: int, now_s: float) -> Found | None:
+    def find(self, partition: Partition, row: int, now_s: float) -> Found | None:
         """Return the most similar entry that can be found now; None if none reaches the floor."""
         if self.due_s <= now_s:
             # Before the search: updates that fell due since the last call are found.
             self.advance(now_s)
-        index = self._indexes.get(shape)
+        index = self._indexes.get(partition)
         return None if index is None else index.best(row)
 
     def start_serving(self) -> None:
@@ -145,17 +145,17 @@ class VectorIndex:
         takes_s = len(self._running_batch) * self.per_10k_s / 10_000
         self.due_s = self.outage.completion_s(now_s, takes_s) if self.outages else now_s + takes_s
 
-    def _index_of(self, shape: Shape) -> Index:
-        index = self._indexes.get(shape)
+    def _index_of(self, partition: Partition) -> Index:
+        index = self._indexes.get(partition)
         if index is None:
-            index = self._indexes[shape] = self._make()
+            index = self._indexes[partition] = self._make()
         return index
 
     def _apply(self, changes: Sequence[Change], now_s: float) -> None:
-        for _, shape, entry, row, insert in changes:
+        for _, partition, entry, row, insert in changes:
             if insert:
-                self._index_of(shape).add(entry, row)
+                self._index_of(partition).add(entry, row)
             else:
-                self._index_of(shape).remove(entry)
+                self._index_of(partition).remove(entry)
         if self._watcher is not None:
             self._watcher.applied(changes, now_s)

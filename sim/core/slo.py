@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,15 +47,24 @@ def parse_limit(found: object) -> Limit:
 def parse_by_size(found: Mapping[object, object]) -> dict[str, Limit]:
     """Read limits by size, {"512x512": "1.5s", "854x480x80": "3x"}. Raises ValueError with what was expected."""
     limits: dict[str, Limit] = {}
-    for text, limit in found.items():
+    for name, limit in by_size_name(found).items():
+        limits[name] = parse_limit(limit)
+    return limits
+
+
+def by_size_name(found: Mapping[Any, Any]) -> dict[str, Any]:
+    """Return values by the names of their sizes, "512x512" or "854x480x80". Raises ValueError with what was
+    expected."""
+    named: dict[str, Any] = {}
+    for text, value in found.items():
         size = re.fullmatch(r"([1-9]\d{0,8})x([1-9]\d{0,8})(?:x([1-9]\d{0,8}))?", str(text))
         if size is None:
             raise ValueError("expected sizes as keys, WIDTHxHEIGHT or, of videos, WIDTHxHEIGHTxFRAMES")
         name = size_text(int(size[1]), int(size[2]), int(size[3] or 1))
-        if name in limits:
+        if name in named:
             raise ValueError("expected each size once; an image has 1 frame")
-        limits[name] = parse_limit(limit)
-    return limits
+        named[name] = value
+    return named
 
 
 def own_deadlines(

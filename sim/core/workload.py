@@ -109,6 +109,8 @@ class Workload:
         priority: priority of each trace row, higher first; if empty, 0 for all.
         addons: trace row -> its add-ons; None if none are served.
         addon_bytes: size of add-ons by name, where the trace states it.
+        column_codes: trace column -> a whole number for every trace row, (preload + rows,), equal where the values are;
+            -1 where there is none. None without a trace.
 
     Attributes:
         rows: number of served rows: trace rows ``preload`` to ``preload + rows - 1``.
@@ -128,6 +130,7 @@ class Workload:
     priority: "array[int]" = field(default_factory=lambda: array("i"), repr=False)
     addons: Callable[[int], Addons | None] | None = None
     addon_bytes: Mapping[str, int] = field(default_factory=dict)
+    column_codes: Callable[[str], NDArray[np.int32]] | None = None
     rows: int = field(init=False)
     width: "array[int]" = field(init=False, repr=False)
     height: "array[int]" = field(init=False, repr=False)

@@ -128,7 +128,8 @@ class ContinuousBatching(Executor):
         if pending and worker_batch.staged_request is not None:
             lost.append(worker_batch.staged_request)
         lost += worker_batch.joining
-        if due is not None and pending and due[1] != DISPATCH:  # a dispatch is due now: nothing has begun
+        # A dispatch is due now: nothing has begun. A GPU that is held for an answer does nothing.
+        if due is not None and pending and due[1] != DISPATCH and due[3] != self._answer:
             # From the last record on, but not from before the batch: in between the GPU was idle
             # (test_batching_is_notified_of_every_lost_request_including_unstarted).
             run.cluster.record_busy(worker, max(worker.busy_until_s, worker_batch.anchor_s), now_s, "lost")
@@ -437,7 +438,17 @@ class ContinuousBatching(Executor):
         until_s = worker_batch.now_s()
         if before.seconds:
             run.cluster.record_busy(worker, start_s, until_s, "finish", before.joules, 1, slot.request.row)
-        run.end(slot.request)
+        if run.handling.holds_gpus:
+            # The GPU idles until the answer, and so do the other requests of the batch.
+            worker_batch.other_s += run.handling.answer_s(slot.request)
+            self._run_stage(worker_batch, self._answer, (worker_batch, slot, after), slot.request)
+        else:
+            self._answer((worker_batch, slot, after))
+
+    def _answer(self, ended: tuple[WorkerBatch, Slot, Cost]) -> None:
+        worker_batch, slot, after = ended
+        until_s = worker_batch.now_s()
+        self._run.end(slot.request)
         # Added only now: the end of the image must not count the work after it
         # (test_work_after_an_image_holds_the_gpu_but_not_the_image).
         worker_batch.other_s += after.seconds

@@ -52,6 +52,7 @@ class Sequential(Executor):
     _by_row: bool = field(init=False, repr=False)
     _addons: bool = field(init=False, repr=False)
     _share: RequestColumn | None = field(init=False, repr=False)
+    _holds_gpus: bool = field(init=False, repr=False)
     _last_plan: Plan | None = field(init=False, default=None, repr=False)
     _fetch_s: float = field(init=False, default=0.0, repr=False)
     _refine: bool = field(init=False, default=False, repr=False)
@@ -67,6 +68,7 @@ class Sequential(Executor):
         self._addons = run.workload.addons is not None
         together = self.speedup or any(backend.group_sizes() for backend in backends)
         self._share = run.add_column(STEP_SHARE, public=False) if together else None
+        self._holds_gpus = run.handling.holds_gpus
 
     def accept(self, worker: Worker, request: Request) -> None:
         clock = self._clock
@@ -132,8 +134,18 @@ class Sequential(Executor):
             from_s, loading_j = record_loads(self._run, worker, loads, from_s, until_s)
             request.energy_j += loading_j
         cluster.record_busy(worker, from_s, until_s, "serve", joules, 1, request.row)
+        if self._holds_gpus:
+            # The GPU idles until the answer, and its worker takes no other request.
+            answered_s = until_s + self._run.handling.answer_s(request)
+            worker.due = self._clock.at(answered_s, COMPLETION, self._answer, (worker, request))
+            return
         self._run.end(request)
         cluster.release(worker)
+
+    def _answer(self, held: tuple[Worker, Request]) -> None:
+        worker, request = held
+        self._run.end(request)
+        self._cluster.release(worker)
 
     def _fail(self, ended: tuple[Worker, Request, Loads | None, str]) -> None:
         worker, request, loads, reason = ended
@@ -146,7 +158,10 @@ class Sequential(Executor):
         cancelled = cancel_due(self._run, worker)
         if cancelled is None:
             return []
-        until_s, (_, request, loads, *_) = cancelled
+        until_s, (_, request, *rest) = cancelled
+        if not rest:  # its image is made, and its answer is lost
+            return [request]
+        loads = rest[0]
         record_interrupted(
             self._run, worker, request.start_s, until_s, request.energy_j + joules_of(worker, loads or [])
         )

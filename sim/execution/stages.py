@@ -57,10 +57,6 @@ class Stages(Executor, StageExecutor):
         handover: ``blocking`` moves a latent once the next launch can start, and keeps old and new GPUs busy meanwhile.
             ``background`` moves it from the end of the launch before on, and no GPU is busy with it.
         link_bytes_s: bytes per second between GPUs; 0 moves them in no time.
-        handling_s: seconds from the end of the last stage to the answer, on no GPU: a video's file is encoded, a client
-            polls.
-        handling_by_size: WIDTHxHEIGHT, of a video WIDTHxHEIGHTxFRAMES -> the seconds of that size, in place of
-            ``handling_s``.
         launch_s: seconds from a decision to the begin of its work, if its GPUs are idle by then.
         text_bytes: bytes that move from the text encoder to the denoiser; everywhere else a latent moves.
         controlnet_placement, lora_loading: where ControlNets run, and when LoRAs are loaded, as of `StageAddons`; if
@@ -73,8 +69,6 @@ class Stages(Executor, StageExecutor):
     handover: Literal["blocking", "background"] = "blocking"
     link_bytes_s: Bandwidth = 0.0
     text_bytes: Count = TEXT_BYTES
-    handling_s: Seconds = 0.0
-    handling_by_size: dict[str, Seconds] | None = None
     launch_s: Seconds = 0.0
     controlnet_placement: ControlNetPlacement | None = None
     lora_loading: LoraLoading | None = None
@@ -125,12 +119,6 @@ class Stages(Executor, StageExecutor):
             run.assume("seconds from a decision to the begin of its work", self.launch_s, "executor.launch_s")
         if self.migration_s:
             run.assume("seconds to move a latent between groups", self.migration_s, "executor.migration_s")
-        if self.handling_s or self.handling_by_size:
-            run.assume(
-                "seconds from the last stage to the answer",
-                self.handling_by_size or self.handling_s,
-                "executor.handling_by_size" if self.handling_by_size else "executor.handling_s",
-            )
         if self.link_bytes_s:
             moved = {"text embeddings": self.text_bytes, "latent, per pixel": BYTES_PER_LATENT_PIXEL}
             run.assume("bytes that move between groups", moved, "executor.text_bytes; 16 channels at an eighth")
@@ -292,11 +280,6 @@ class Stages(Executor, StageExecutor):
         if found is None or alone is None or with_nets is None:
             return None
         return found.times(with_nets.seconds / alone.seconds)
-
-    def answer_s(self, request: Request) -> float:
-        if not self.handling_by_size:
-            return self.handling_s
-        return self.handling_by_size.get(size_text(request.width, request.height, request.frames), self.handling_s)
 
     def loads(self, progress: Progress, group: Worker) -> bool:
         model = progress.request.model or ""

@@ -126,10 +126,21 @@ class StaticBatch(Executor):
         from_s, drawn = record_loads(run, worker, loads, from_s, run.clock._now)
         if reason is None:
             drawn += run.cluster.record_busy(worker, from_s, run.clock._now, "serve", joules, len(batch))
+            for request in batch:
+                request.energy_j = drawn / len(batch)
+            if run.handling.holds_gpus:
+                # The GPU idles until all are answered, and its worker stays closed.
+                answered_s = run.clock._now + max(map(run.handling.answer_s, batch))
+                worker.due = run.clock.at(answered_s, COMPLETION, self._end, (worker, batch, None))
+                return
+        self._end((worker, batch, reason))
+
+    def _end(self, ended: tuple[Worker, list[Request], str | None]) -> None:
+        worker, batch, reason = ended
+        run = self._run
         run.cluster.reopen(worker)
         for request in batch:
             if reason is None:
-                request.energy_j = drawn / len(batch)
                 run.end(request)
             else:
                 run.end(request, FAILED, reason)
@@ -147,10 +158,12 @@ class StaticBatch(Executor):
         # With ``formed`` the call is _start, whose batch has begun nothing
         # (test_request_assigned_at_the_instant_of_failure_has_not_started).
         if cancelled is not None and not formed:
-            until_s, (_, batch, loads, from_s, joules, _) = cancelled
-            record_interrupted(
-                run, worker, from_s, until_s, None if joules is None else joules + joules_of(worker, loads)
-            )
+            until_s, (_, batch, *rest) = cancelled
+            if len(rest) > 1:  # else the images are made, and the answers are lost
+                loads, from_s, joules, _ = rest
+                record_interrupted(
+                    run, worker, from_s, until_s, None if joules is None else joules + joules_of(worker, loads)
+                )
             lost += batch
         return lost
 

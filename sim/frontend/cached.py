@@ -218,6 +218,9 @@ class CachedFrontEnd(FrontEnd):
         if state is None:
             return self._generate(request, EMPTY, took_s + searched_s, similarity)
         plan = self._hit_plan(request.row, match.row, state.k, took_s + searched_s, similarity, state.age_s)
+        if state.resize_s:
+            # On the worker, as the fetch.
+            plan = plan._replace(fetch_s=plan.fetch_s + state.resize_s)
         return self._start_from(request, plan, state.artifact)
 
     def _check_skip(self, k: int) -> None:

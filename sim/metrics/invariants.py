@@ -15,7 +15,7 @@ from mezzotint.sim.core.plan import DECLARED, DENOISER, MISSING, WHOLE
 from mezzotint.sim.core.request import COMPLETED
 from mezzotint.sim.core.workload import Workload
 from mezzotint.sim.metrics.attempts import AttemptLog
-from mezzotint.sim.metrics.recorder import BATCH_MEAN, STEP_SHARE, RunRecord
+from mezzotint.sim.metrics.recorder import BATCH_MEAN, HANDLING, STEP_SHARE, RunRecord
 from mezzotint.sim.metrics.request_columns import RequestColumns
 from mezzotint.sim.protocols import Cluster
 
@@ -44,6 +44,7 @@ class FinishedRun:
         area_s: integral of the number of requests in the system over time.
         arrival_s: arrival of each request, as the engine scheduled it.
         plans: plan of each request, K * MAX_STEPS + of_steps; with K = 0, minus the steps skipped for another reason.
+        holds_gpus: True if GPUs idle until the answers of what they made, and so do the others of a continuous batch.
     """
 
     record: RunRecord
@@ -55,6 +56,7 @@ class FinishedRun:
     area_s: float
     arrival_s: ArrayLike
     plans: ArrayLike
+    holds_gpus: bool = False
 
     def policy_error(self, kind: str, what: str) -> SimulationError:
         """Return an error that names the part of ``kind``."""
@@ -284,6 +286,8 @@ def _check_usage(run: FinishedRun, columns: RequestColumns, on_gpu: Flags) -> No
         np.ascontiguousarray(spans[name]) for name in ("worker", "from_s", "until_s", "joules", "model")
     )
     number, start_s, finish_s = (columns[name][rows] for name in ("worker", "start_s", "finish_s"))
+    if HANDLING in columns:
+        finish_s = finish_s - columns[HANDLING][rows]  # its image, which is the end on its GPU
     slack_s = GAP_S + 4 * np.spacing(finish_s.max(initial=0.0))
     at = _first((span_worker[1:] == span_worker[:-1]) & (from_s[1:] < until_s[:-1] - slack_s))
     if at is not None:
@@ -291,8 +295,10 @@ def _check_usage(run: FinishedRun, columns: RequestColumns, on_gpu: Flags) -> No
         raise run.policy_error(
             "executor", f"was busy on worker {span_worker[at]} {when}; a GPU does one thing at a time"
         )
+    # A held GPU may idle for an answer of each request of its batch, one after another.
+    held_s = columns[HANDLING].max(initial=0.0) * spans["batch"].max(initial=1) if run.holds_gpus else 0.0
     begins = np.ones(len(span_worker), bool)  # a busy period, after a gap
-    begins[1:] = (span_worker[1:] != span_worker[:-1]) | (from_s[1:] > until_s[:-1] + slack_s)
+    begins[1:] = (span_worker[1:] != span_worker[:-1]) | (from_s[1:] > until_s[:-1] + slack_s + held_s)
     first = np.flatnonzero(begins)
     ends_s = until_s[np.append(first[1:], len(span_worker))[: len(first)] - 1]
     busy_s, last, latest = np.full(len(rows), -np.inf), np.zeros(len(rows), np.int64), np.zeros(len(rows), bool)
@@ -301,10 +307,11 @@ def _check_usage(run: FinishedRun, columns: RequestColumns, on_gpu: Flags) -> No
     for work, periods, asked in zip(*(_slices(column, workers) for column in sorted_workers), strict=True):
         latest[asked.start + finish_s[asked].argmax()] = True
         if work.start < work.stop:
-            last[asked] = work.start + np.searchsorted(until_s[work], finish_s[asked] - slack_s)
+            at_end = work.start + np.searchsorted(until_s[work], finish_s[asked] - slack_s)
+            last[asked] = np.minimum(at_end, work.stop - 1)  # a held GPU may be idle at the end
             period = np.searchsorted(from_s[first[periods]], start_s[asked] + slack_s, "right") - 1
             busy_s[asked] = np.append(ends_s[periods], -np.inf)[period]
-    at = _first(busy_s < finish_s - slack_s)
+    at = _first(busy_s < finish_s - slack_s - held_s)
     if at is not None:
         where = f"in row {columns.first + rows[at]} on worker {number[at]} from {start_s[at]} s to {finish_s[at]} s"
         why = "the GPU was not busy all that time; record every second (Cluster.record_busy)"

@@ -217,7 +217,8 @@ class MeasuredWindow:
         self.end_s = float(finish_s.max())
         self.span_s = self.end_s - self.start_s
         self.latency_s = finish_s - arrival_s
-        self.queue_s = np.maximum(self.column("start_s") - arrival_s - self.column("search_s"), 0.0)
+        planned_s = self.column("search_s") + run.handling.before_s
+        self.queue_s = np.maximum(self.column("start_s") - arrival_s - planned_s, 0.0)
 
     def column(self, name: str) -> NDArray[Any]:
         """Return a column of the measured requests."""

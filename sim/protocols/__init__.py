@@ -28,8 +28,8 @@ from mezzotint.sim.protocols.cache import (
     Eviction,
     Item,
     MatchPredictor,
+    Partition,
     Selector,
-    Shape,
     Watcher,
 )
 from mezzotint.sim.protocols.cluster import Cluster
@@ -69,6 +69,7 @@ __all__ = [
     "LoraFetch",
     "LoraLoading",
     "MatchPredictor",
+    "Partition",
     "Priced",
     "Request",
     "RequestColumn",
@@ -76,7 +77,6 @@ __all__ = [
     "Run",
     "Scheduler",
     "Selector",
-    "Shape",
     "StageCost",
     "StageExecutor",
     "StageView",

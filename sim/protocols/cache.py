@@ -18,12 +18,12 @@ Item = int
 entry, then K. An integer takes half the memory of a tuple, and the garbage collector does not scan it.
 """
 
-Shape = tuple[int, int, int, int] | None
-"""A partition of the index: width, height, frames, steps of a latent; None if all artifacts are searched together."""
+Partition = int
+"""A partition of the index, searched on its own: the code of a cache key (mezzotint.sim.cache.key)."""
 
-Change = tuple[float, Shape, int, int, bool]
-"""A change of the index: when it was requested (s), shape, entry, the trace row that made it, and True if inserted (or
-False if deleted)."""
+Change = tuple[float, Partition, int, int, bool]
+"""A change of the index: when it was requested (s), partition, entry, the trace row that made it, and True if
+inserted (or False if deleted)."""
 
 
 @runtime_checkable
@@ -58,6 +58,11 @@ class Eviction(Protocol):
             similarity: the similarity of the cache, bound to the trace's embeddings.
             selector: the cache's step selector.
         """
+        return
+
+    def restrict(self, codes: NDArray[np.int64]) -> None:
+        """Take the code of the cache key of every trace row, (preload + rows,), before ``bind``: an artifact serves
+        only rows of its own code."""
         return
 
     @abstractmethod

@@ -133,10 +133,13 @@ class GroupPolicy(Protocol):
 
     Attributes:
         decides_before_release: True to decide at the end of a launch before its GPUs are free, too.
+        acts_on_answers: True to be told of the end of a request at its answer, after its handling, though its GPUs
+            are free before.
     """
 
     __slots__ = ()
     decides_before_release: bool = False
+    acts_on_answers: bool = False
 
     @abstractmethod
     def bind(self, run: Run, view: StageView) -> None: ...
@@ -150,7 +153,10 @@ class GroupPolicy(Protocol):
         return
 
     def ended(self, progress: Progress, now_s: float) -> None:
-        """Take note that a request was answered, or was lost with its GPU; one that is lost arrives anew."""
+        """Take note that a request ended and its GPUs are free, or that it was lost with its GPU and arrives anew.
+
+        Of handling that overlaps, this is before the answer, unless the policy ``acts_on_answers``.
+        """
         return
 
     def restarted(self, progress: Progress, now_s: float) -> None:
@@ -251,9 +257,6 @@ class StageExecutor(Protocol):
 
     def restarted(self, progress: Progress) -> None:
         """Forget what ``progress`` has run so far: it begins its plan anew."""
-
-    def answer_s(self, request: Request) -> Seconds:
-        """Return the seconds from the end of the last stage to the answer, on no GPU."""
 
     def complete(self, progress: Progress) -> None:
         """Complete the request, which is answered now."""

@@ -9,6 +9,7 @@ import simpy
 from mezzotint.backends.base import Asset, Backend, Work
 from mezzotint.sim.core.clock import Clock
 from mezzotint.sim.core.errors import SimulationError
+from mezzotint.sim.core.handling import Handling
 from mezzotint.sim.core.model import Model
 from mezzotint.sim.core.plan import Plan
 from mezzotint.sim.core.request import COMPLETED, Request
@@ -65,6 +66,7 @@ class Run(Protocol):
         models: the models by role, largest first.
         workload: the arrivals.
         similarity: the embeddings of the trace's prompts, and how they are searched.
+        handling: the seconds of a request that need no GPU; an executor holds GPUs for them where they do not overlap.
         arrived: requests that arrived so far.
         in_system: requests that arrived and have not ended.
         waiting: requests in the scheduler's queues.
@@ -76,6 +78,7 @@ class Run(Protocol):
     models: Mapping[str, Model]
     workload: Workload
     similarity: SimilarityInputs
+    handling: Handling
     arrived: int
     lookups: int
     hits: int
@@ -183,7 +186,7 @@ class Run(Protocol):
         """Keep the image or latents of a live backend, and their quality, from ``work`` with ``request``."""
 
     def end(self, request: Request, outcome: int = COMPLETED, reason: str = "") -> None:
-        """End ``request``, exactly once.
+        """End ``request``, exactly once; a completed one is answered after its handling, which may end it later.
 
         Args:
             outcome: COMPLETED, DISCARDED (by a policy) or FAILED (on a worker), of mezzotint.sim.core.request.

@@ -275,6 +275,7 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
             priority=array("i", np.maximum(trace.column("priority"), 0).astype(np.int32).tobytes()),
             addons=_addons(trace) if settings.addons == "serve" else None,
             addon_bytes=addon_bytes(trace),
+            column_codes=trace.codes,
         ),
         similarity=SimilarityInputs(
             embeddings,
@@ -289,6 +290,7 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
         scheduler=scheduler,
         executor=executor,
         controllers=[each for each in controllers if each is not None],
+        handling=settings.handling.handling(),
         seed=settings.seed,
         sample_s=settings.sample_s,
     )

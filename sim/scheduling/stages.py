@@ -22,6 +22,7 @@ How a launch lives:
    requests whose latent was there begin anew.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil, floor
@@ -126,6 +127,8 @@ class StageScheduler(Scheduler):
     _bit: dict[tuple[int, ...], int] = field(init=False, default_factory=dict, repr=False)
     _away: set[int] = field(init=False, default_factory=set, repr=False)
     """GPUs that are down, or load after a repair."""
+    _held: Counter[int] = field(init=False, default_factory=Counter, repr=False)
+    """GPU -> requests that it is held for until they are answered."""
     _submitted: int = field(init=False, default=0, repr=False)
     _turns: Turns = field(init=False, repr=False)
     _queue: list[Running] = field(init=False, default_factory=list, repr=False)
@@ -635,9 +638,12 @@ class StageScheduler(Scheduler):
             self._tracks[progress].forget_stage()
         if is_last:
             self._close(progress)
-            answer_s = self.executor.answer_s(progress.request)
+            held_s = 0.0
+            if self._run.handling.holds_gpus:
+                held_s = self._run.handling.answer_s(progress.request)
+                self._hold(group.gpus)
             # INSERTION: without handling, answers still come after all ends of the instant.
-            self._clock.at(now_s + answer_s, INSERTION, self._complete, progress)
+            self._clock.at(now_s + held_s, INSERTION, self._complete, (progress, group.gpus))
         else:
             self._waiting[progress] = None
             self._at_boundary.append(progress)
@@ -654,12 +660,40 @@ class StageScheduler(Scheduler):
         for other in launch.batch:
             del self._in_batch_of[other]
 
-    def _complete(self, progress: Progress) -> None:
+    def _complete(self, ended: tuple[Progress, tuple[int, ...]]) -> None:
+        """End the request, whose last stage ran on these GPUs; its answer may come later."""
+        progress, gpus = ended
+        handling = self._run.handling
+        if handling.holds_gpus:
+            self._unhold(gpus)
         del self._tracks[progress]
         self.executor.complete(progress)
+        if handling.has_after and handling.overlap and self.group_policy.acts_on_answers:
+            answered_s = self._clock._now + handling.answer_s(progress.request)
+            self._clock.at(answered_s, INSERTION, self._tell, progress)
+        else:
+            self._tell(progress)
+
+    def _tell(self, progress: Progress) -> None:
+        """Tell the policy of the end of a request."""
         now_s = self._clock._now
         self.group_policy.ended(progress, now_s)
         self._decide(now_s)
+
+    def _hold(self, gpus: tuple[int, ...]) -> None:
+        """Hold ``gpus`` for an answer, as a launch would."""
+        for gpu in gpus:
+            self._held[gpu] += 1
+            self._busy |= 1 << gpu
+            self._claimed.add(gpu, 1)
+
+    def _unhold(self, gpus: tuple[int, ...]) -> None:
+        for gpu in gpus:
+            self._held[gpu] -= 1
+            self._claimed.add(gpu, -1)
+            # A GPU may be held for several requests of a batch, or have failed meanwhile.
+            if not self._held[gpu] and gpu not in self._away:
+                self._busy &= ~(1 << gpu)
 
     def _pause(self, progress: Progress) -> None:
         """Count a boundary after which ``progress`` does not run on at once, and end its attempt."""
@@ -700,7 +734,8 @@ class StageScheduler(Scheduler):
             self._claimed.add(gpu, 1)
         else:
             self._away.remove(gpu)
-            self._busy &= ~(1 << gpu)
+            if not self._held[gpu]:
+                self._busy &= ~(1 << gpu)
             self._claimed.add(gpu, -1)
         self._decide(now_s)
 

@@ -26,7 +26,7 @@ REFERENCE = REPOSITORY / "docs" / "reference"
 RUNS = {
     "nirvana": "system=nirvana trace.requests=100",
     "monitor": "system=modm-quality trace.requests=100",
-    "pools": "system=modm-fixed cluster=pools trace.requests=50",
+    "pools": "system=modm-fixed cluster=pools trace.requests=50 handling.after_s=1",
     "autoscaler": "controller=autoscale-pending trace.requests=50",
     "feature cache": "system=patchedserve cluster=h100 trace=hybrid trace.requests=20 arrivals.rate_rpm=60",
     "videos": "models=wan2.2 cluster=ascend-910b2 trace.requests=20 slo_by_size={1280x720x80:2x}",

@@ -16,8 +16,14 @@ _PART = re.compile(r"\bmezzotint\.(?=(?:sim|backends|traces)\b)|\bfrom mezzotint
 def form_of(tree: Path) -> Form:
     """Return what brings overrides into the names of the checkout ``tree``."""
     if package_dir(tree):
-        return str
+        config = (tree / "conf" / "config.yaml").read_text(encoding="utf-8")
+        return str if "\nhandling:" in config else _of_executor
     return without_package if (tree / "conf" / "former.yaml").is_file() else former_word
+
+
+def _of_executor(override: str) -> str:
+    """Return ``override`` as it was when handling was a setting of executor=stages alone."""
+    return override.replace("handling.after_s=", "executor.handling_s=")
 
 
 def class_names(tree: Path) -> Form:

@@ -88,6 +88,7 @@ def engine(times: Any, full_s: Any, count: int = 1, **parts: Any) -> Engine:
         own_deadline_s=parts.pop("own_deadline_s", None),
         priority=array("i", parts.pop("priority", ())),
         addons=parts.pop("addons", None),
+        column_codes=parts.pop("column_codes", None),
     )
     similarity = SimilarityInputs(
         parts.pop("embeddings", lambda: np.eye(total, dtype=np.float32)),

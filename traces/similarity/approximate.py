@@ -6,6 +6,7 @@ Short vectors of the artifacts (bound.py) are held as product-quantised codes, s
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from mezzotint.traces.error import TraceError
 from mezzotint.traces.similarity.bound import Bound, fit
 from mezzotint.traces.similarity.search import Found, Index
 from mezzotint.traces.similarity.similarities import SimilaritySource
-from mezzotint.traces.similarity.slots import Slots
+from mezzotint.traces.similarity.slots import Blocks, Slots
 
 TRAINED_ON = 20_000
 """Rows that the codes are trained on."""
@@ -67,13 +68,21 @@ class Approximate:
         bound = Bound(np.ascontiguousarray(axes[:, :count] @ rotation.astype(np.float32)))
         coordinates = np.ascontiguousarray(bound.short(source.artifacts(sample))[:, :count])
 
-        def make_index() -> Index:
+        blocks = Blocks(source, rows, bound)
+
+        @cache
+        def trained() -> Any:
             faiss = _faiss()
             codes = faiss.IndexPQFastScan(count, count // self.axes_per_code, 4, faiss.METRIC_INNER_PRODUCT)
             codes.pq.cp.min_points_per_centroid = 1  # no warning for short traces
-            codes.qbs = QUERIES_AT_ONCE
             codes.train(coordinates)
-            return ApproximateIndex(source, rows, floor, bound, codes, self)
+            return codes
+
+        def make_index() -> Index:
+            # A copy for each partition, since training takes seconds.
+            codes = _faiss().clone_index(trained())
+            codes.qbs = QUERIES_AT_ONCE
+            return ApproximateIndex(source, rows, floor, blocks, codes, self)
 
         return make_index
 
@@ -82,15 +91,15 @@ class ApproximateIndex:
     """Index of the artifacts coded when the block began, minus those removed, plus those added since."""
 
     def __init__(
-        self, source: SimilaritySource, rows: int, floor: float, bound: Bound, codes: Any, settings: Approximate
+        self, source: SimilaritySource, rows: int, floor: float, blocks: Blocks, codes: Any, settings: Approximate
     ) -> None:
         self._source = source
         self._rows = rows
         self._floor = floor
-        self._bound = bound
+        self._bound = bound = blocks.bound
         self._codes = codes
         self._settings = settings
-        self._slots = Slots(source, rows, bound)
+        self._slots = Slots(blocks)
         self._coded_slot = self._coded_entry = np.empty(0, np.int64)
         self._added_slot = np.empty(UNCODED, np.int64)
         self._added_short = np.empty((UNCODED, bound.axes.shape[1] + 1), np.float32)

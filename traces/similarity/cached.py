@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Annotated
 
 import numpy as np
@@ -35,7 +36,12 @@ class CachedSearch:
         if rows > self.max_rows or floor == -np.inf:
             return Exact().open(source, rows, floor, content)
         known = cached_neighbours(source, rows, floor, self.max_neighbours, content)
-        return lambda: CachedIndex(known, lambda: Exact(FEW).open(source, rows, floor, content)())
+
+        @cache
+        def exact() -> Callable[[], Index]:
+            return Exact(FEW).open(source, rows, floor, content)
+
+        return lambda: CachedIndex(known, lambda: exact()())
 
 
 class CachedIndex:

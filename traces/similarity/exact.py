@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from mezzotint.settings.ranges import Count
-from mezzotint.traces.similarity.bound import Bound, cheapest
+from mezzotint.traces.similarity.bound import cheapest
 from mezzotint.traces.similarity.search import Found, Index
 from mezzotint.traces.similarity.similarities import Floats, SimilaritySource
-from mezzotint.traces.similarity.slots import Slots
+from mezzotint.traces.similarity.slots import Blocks, Slots
 
 
 @dataclass(slots=True)
@@ -19,8 +19,8 @@ class Exact:
     block: Count = 256
 
     def open(self, source: SimilaritySource, rows: int, floor: float, content: str | None) -> Callable[[], Index]:
-        bound = cheapest(source, rows, floor, nearest=True)
-        return lambda: ExactIndex(source, rows, floor, bound, self.block)
+        blocks = Blocks(source, rows, cheapest(source, rows, floor, nearest=True))
+        return lambda: ExactIndex(source, rows, floor, blocks, self.block)
 
 
 class ExactIndex:
@@ -31,13 +31,13 @@ class ExactIndex:
     artifacts whose bound reaches the floor are compared in full (mezzotint.traces.similarity.bound).
     """
 
-    def __init__(self, source: SimilaritySource, rows: int, floor: float, bound: Bound, block: int = 256) -> None:
+    def __init__(self, source: SimilaritySource, rows: int, floor: float, blocks: Blocks, block: int = 256) -> None:
         self._source = source
         self._rows = rows
         self._floor = floor
-        self._bound = bound
+        self._bound = blocks.bound
         self._block = block
-        self._slots = Slots(source, rows, bound)
+        self._slots = Slots(blocks)
         self._start = self._stop = 0
         self._queries = self._queries_short = self._bounds = np.empty((0, 0), np.float32)
         self._changed: dict[int, None] = {}

@@ -11,14 +11,33 @@ ROWS, BLOCKS = 256, 4
 """Rows whose vectors are made at a time, and blocks of rows kept: artifacts arrive nearly in row order."""
 
 
-class Slots:
-    """Vectors of the artifacts in the cache, in rows (slots) of arrays that are reused."""
+class Blocks:
+    """Vectors and short vectors of the artifacts of a trace, in blocks of rows; all indexes of a search share them."""
 
     def __init__(self, source: SimilaritySource, rows: int, bound: Bound) -> None:
         self._source = source
         self._rows = rows
-        self._bound = bound
-        self._blocks: dict[int, tuple[Floats, Floats]] = {}
+        self._made: dict[int, tuple[Floats, Floats]] = {}
+        self.bound = bound
+
+    def holding(self, row: int) -> tuple[Floats, Floats]:
+        """Return the vectors and short vectors of the block of ``row``, made if needed."""
+        block = row // ROWS
+        found = self._made.get(block)
+        if found is None:
+            if len(self._made) == BLOCKS:
+                # Rows come in ascending order, so the block made first is needed last.
+                del self._made[next(iter(self._made))]
+            vectors = self._source.artifacts(np.arange(block * ROWS, min((block + 1) * ROWS, self._rows)))
+            self._made[block] = found = vectors, self.bound.short(vectors)
+        return found
+
+
+class Slots:
+    """Vectors of the artifacts in the cache, in rows (slots) of arrays that are reused."""
+
+    def __init__(self, blocks: Blocks) -> None:
+        self._blocks = blocks
         self.vectors = np.empty((0, 0), np.float32)
         self.short = np.empty((0, 0), np.float32)
         self.entry = np.empty(0, np.int64)
@@ -31,7 +50,7 @@ class Slots:
 
     def add(self, entry: int, row: int) -> int:
         """Store the artifact of ``row``. Returns its slot."""
-        vectors, short = self._blocks.get(row // ROWS) or self._make(row // ROWS)
+        vectors, short = self._blocks.holding(row)
         slot = self._free.pop() if self._free else self.used
         if slot == self.used:
             self.used += 1
@@ -80,19 +99,10 @@ class Slots:
         # Entries are numbered as they come, so the least is the oldest.
         return int(self.entry[slots[exact == highest]].min()), float(highest)
 
-    def _make(self, block: int) -> tuple[Floats, Floats]:
-        """Make the vectors and short vectors of the artifacts of a block of rows."""
-        if len(self._blocks) == BLOCKS:
-            # Rows come in ascending order, so the block made first is needed last.
-            del self._blocks[next(iter(self._blocks))]
-        vectors = self._source.artifacts(np.arange(block * ROWS, min((block + 1) * ROWS, self._rows)))
-        self._blocks[block] = made = vectors, self._bound.short(vectors)
-        return made
-
     def _grow(self, dim: int) -> None:
         size = max(64, 2 * len(self.vectors))
         vectors = np.zeros((size, dim), np.float32)
-        short = np.zeros((size, self._bound.axes.shape[1] + 1), np.float32)
+        short = np.zeros((size, self._blocks.bound.axes.shape[1] + 1), np.float32)
         if self.used > 1:
             vectors[: len(self.vectors)] = self.vectors
             short[: len(self.short)] = self.short

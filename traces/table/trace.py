@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mezzotint.files.atomic import atomic_write
 from mezzotint.files.document import parse_json
 from mezzotint.traces.error import TraceError
-from mezzotint.traces.table.columns import SCHEMA, UNITS, check_cells, conform
+from mezzotint.traces.table.columns import SCHEMA, TEXT, UNITS, check_cells, conform
 from mezzotint.traces.table.digest import content_digest
 from mezzotint.traces.table.limits import FREE_BYTES, RATIO, regular_file
 from mezzotint.traces.table.validation import Origin, check_order, check_unique, excerpt
@@ -86,6 +87,18 @@ class Trace:
         if not pa.types.is_floating(column.type):
             column = column.cast(pa.int64()).fill_null(-1)
         return np.asarray(column)
+
+    def codes(self, name: str) -> npt.NDArray[np.int32]:
+        """Return a whole number for every row, (n,): equal where the values of column ``name`` are equal, and -1 where
+        there is none. An empty text is none, and the order of a list does not count."""
+        column = self.table.column(name)
+        if pa.types.is_list(column.type):
+            lists = (None if names is None else sorted(name or "" for name in names) for names in column.to_pylist())
+            column = pa.chunked_array([pa.array([None if names is None else repr(names) for names in lists], TEXT)])
+        elif pa.types.is_string(column.type):
+            column = pc.if_else(pc.equal(column, ""), pa.scalar(None, TEXT), column)
+        indices = column.dictionary_encode().combine_chunks().indices
+        return np.asarray(indices.fill_null(-1))
 
     def prompts(self) -> pa.ChunkedArray:
         """Return the prompts, (n,) strings, null if the source has none."""

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mezzotint.settings.ranges import Count
-from mezzotint.sim.cache.eviction.base import FINAL, K_MASK, items_of
+from mezzotint.sim.cache.eviction.base import K_MASK, items_of
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.protocols import Eviction, Item, Run, Selector
 from mezzotint.traces.similarity.neighbours import UNIT, Neighbours, cached_neighbours
@@ -18,12 +18,14 @@ from mezzotint.traces.similarity.similarities import SimilaritySource
 class Optimum(Eviction):
     """Evict the item whose next possible use lies furthest in the future (Belady's MIN, for similarity caches).
 
-    A possible use of (prompt, K) is a later request that is similar enough to the prompt to skip K steps or more.
+    A possible use of (prompt, K) is a later request of the same cache key that is similar enough to the prompt to skip
+    K steps or more.
 
     Among policies that store every miss it has the most hits if requests do not overlap, each matches at most one
     artifact, and one K (or final images) is stored. Otherwise the optimum is NP-hard, and this is a greedy rule. It
-    assumes that a request could use every artifact that is similar enough, and that no larger K of the same prompt
-    serves it instead. So it prefers small K: it is a yardstick for hit rate, not for compute saving, and no bound.
+    assumes that a request could use every artifact that is similar enough, that no larger K of the same prompt serves
+    it instead, and that no artifact expires. So it prefers small K: it is a yardstick for hit rate, not for compute
+    saving, and no bound.
 
     Among equals the oldest entry goes first, of an entry the smallest K. The policy needs every row's neighbours, as
     ``search=cached`` finds and keeps them.
@@ -37,12 +39,16 @@ class Optimum(Eviction):
 
     max_neighbours: Count = 256
     _run: Run = field(init=False, repr=False)
+    _codes: NDArray[np.int64] = field(init=False, repr=False)
     _uses: "PossibleUses" = field(init=False, repr=False)
     _row_of: dict[Item, int] = field(init=False, default_factory=dict, repr=False)
     _next: dict[Item, int] = field(init=False, default_factory=dict, repr=False)
     _due: dict[int, list[Item]] = field(init=False, default_factory=dict, repr=False)
     _heap: list[tuple[int, Item]] = field(init=False, default_factory=list, repr=False)
     _planned_until: int = field(init=False, default=0)
+
+    def restrict(self, codes: NDArray[np.int64]) -> None:
+        self._codes = codes
 
     def bind(self, run: Run, similarity: SimilaritySource, selector: Selector) -> None:
         if selector.floor == -np.inf:
@@ -55,7 +61,7 @@ class Optimum(Eviction):
         neighbours = cached_neighbours(
             similarity, rows, similarity.product(selector.floor), self.max_neighbours, run.similarity.content
         )
-        self._uses = possible_uses(neighbours, similarity, selector, self._shapes(rows))
+        self._uses = possible_uses(neighbours, similarity, selector, self._codes)
         run.assume("eviction", "offline optimum", "a yardstick: it knows every request to come")
         incomplete = int((~neighbours.complete).sum())
         if incomplete:
@@ -105,27 +111,19 @@ class Optimum(Eviction):
         # The furthest next use first; of equal ones the smallest item, which is the oldest entry and its smallest K.
         heappush(self._heap, (-next_use, item))
 
-    def _shapes(self, rows: int) -> NDArray[np.int64]:
-        """Return a number for the shape and steps of every row: latents serve their own shape only."""
-        work = self._run.workload
-        if work.use_model_shape:
-            return np.zeros(rows, np.int64)
-        columns = [np.frombuffer(column, np.int32) for column in (work.width, work.height, work.frames, work.steps)]
-        return np.unique(np.stack(columns), axis=1, return_inverse=True)[1].ravel()
-
 
 @dataclass(frozen=True, slots=True)
 class PossibleUses:
     """Later rows that could start from the artifact of each row: ``rows[ends[j - 1]:ends[j]]`` for row j, ascending.
 
     ``ends`` is (n,) int64. For each of the (m,) ``rows``, ``skips`` is the K that the similarity allows, and
-    ``same_shape`` is True if both rows have the same shape and steps.
+    ``same_key`` is True if both rows have the same code of the cache key.
     """
 
     ends: NDArray[np.int64]
     rows: NDArray[np.int64]
     skips: NDArray[np.int64]
-    same_shape: NDArray[np.bool_]
+    same_key: NDArray[np.bool_]
 
     @property
     def n(self) -> int:
@@ -136,16 +134,15 @@ class PossibleUses:
         start, stop = self.ends[row - 1] if row else 0, self.ends[row]
         # Left: row ``now`` is the next to arrive, and may use it.
         start += np.searchsorted(self.rows[start:stop], now)
-        usable = (
-            self.skips[start:stop] > 0 if k == FINAL else (self.skips[start:stop] >= k) & self.same_shape[start:stop]
-        )
+        # A final image (K = 0) serves any K, and no request that may skip none.
+        usable = (self.skips[start:stop] >= max(k, 1)) & self.same_key[start:stop]
         return int(self.rows[start + usable.argmax()]) if usable.any() else self.n
 
 
 def possible_uses(
-    neighbours: Neighbours, similarity: SimilaritySource, selector: Selector, shapes: NDArray[np.int64]
+    neighbours: Neighbours, similarity: SimilaritySource, selector: Selector, codes: NDArray[np.int64]
 ) -> PossibleUses:
-    """Invert ``neighbours``, every row's earlier neighbours; rows of one shape have one number in ``shapes`` (n,)."""
+    """Invert ``neighbours``, every row's earlier neighbours; rows of one cache key have one code in ``codes`` (n,)."""
     rows = len(neighbours.ends)
     uses = np.repeat(np.arange(rows), np.diff(neighbours.ends, prepend=0))
     # Stable, so that the uses of a row stay ascending: ``next`` searches them.
@@ -153,6 +150,6 @@ def possible_uses(
     units, unit_of = np.unique(neighbours.units, return_inverse=True)
     # Once for each different similarity: the selector is a function of Python.
     skips = np.array([selector.skip(similarity.similar(unit / UNIT)) for unit in units.tolist()], np.int64)[unit_of]
-    same_shape = shapes[uses] == shapes[neighbours.rows]
+    same_key = codes[uses] == codes[neighbours.rows]
     ends = np.cumsum(np.bincount(neighbours.rows, minlength=rows))
-    return PossibleUses(ends, uses[order], skips[order], same_shape[order])
+    return PossibleUses(ends, uses[order], skips[order], same_key[order])

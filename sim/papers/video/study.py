@@ -232,7 +232,7 @@ def simulate(run: LoggedRun, requests: Sequence[Video], arrivals_s: Sequence[flo
             f"group_policy.degree={run.degree}",
             f"backend.folder={folder}",
             f"estimates.seconds={to_override({size: video.believed_s for size, video in videos.items()})}",
-            f"executor.handling_by_size={to_override({size: video.answer_s for size, video in videos.items()})}",
+            f"handling.by_size={to_override({size: video.answer_s for size, video in videos.items()})}",
         )
         engine = assemble(check(compose_point(Point("", {}, words))), trace=trace).engine
         engine.run()

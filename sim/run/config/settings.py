@@ -18,7 +18,8 @@ from mezzotint.files.names import EXPECTED, is_file_name
 from mezzotint.files.validation import first_error
 from mezzotint.settings.assumption import Assumption
 from mezzotint.sim.core.errors import ConfigError
-from mezzotint.sim.core.slo import Limit, parse_by_size, parse_limit
+from mezzotint.sim.core.handling import Handling
+from mezzotint.sim.core.slo import Limit, by_size_name, parse_by_size, parse_limit
 from mezzotint.sim.metrics.cost import PaidService
 from mezzotint.sim.run.config.build import Parts
 from mezzotint.sim.run.config.choices import groups
@@ -73,6 +74,28 @@ class PooledSettings(BaseModel):
         return pools
 
 
+_Handled = Annotated[Real, Field(ge=0, le=1e9)]
+"""Seconds of handling."""
+
+
+class HandlingSettings(BaseModel):
+    """The seconds of a request that need no GPU (mezzotint.sim.core.handling)."""
+
+    model_config = ConfigDict(extra="forbid")
+    before_s: _Handled = 0.0
+    after_s: _Handled = 0.0
+    overlap: Truth = True
+    by_size: dict[str, _Handled] | None = None
+
+    @field_validator("by_size")
+    @classmethod
+    def _named(cls, by_size: dict[str, float] | None) -> dict[str, float] | None:
+        return None if by_size is None else by_size_name(by_size)
+
+    def handling(self) -> Handling:
+        return Handling(self.before_s, self.after_s, self.overlap, self.by_size or {})
+
+
 class RunSettings(BaseModel):
     """The run folder."""
 
@@ -123,6 +146,7 @@ class Settings(BaseModel):
     preload: Annotated[Whole, Field(ge=0)]
     sample_s: Annotated[Real, Field(ge=1e-3, le=1e9)]
     timeline: Truth
+    handling: HandlingSettings = HandlingSettings()
     run: RunSettings
     models: Annotated[dict[str, dict[str, Any]], AfterValidator(_not_empty)]
     trace: dict[str, Any]
@@ -164,6 +188,24 @@ def check(config: Mapping[str, Any]) -> Settings:
             "cluster=pools and leave these out"
         )
     try:
-        return (_OF_POOLS if pooled else _OF_ONE_KIND).model_validate(config)
+        return (_OF_POOLS if pooled else _OF_ONE_KIND).model_validate(_with_present_handling(config))
     except ValidationError as error:
         raise ConfigError(first_error(error)) from None
+
+
+def _with_present_handling(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return ``config`` without settings of the executor that `handling` replaced, where they are zero.
+
+    Raises ConfigError if one is not: GPUs of ``group_policy=fixed-groups`` and ``fixed-degree`` waited, others did not.
+    """
+    executor = config.get("executor")
+    former = {"handling_s": "after_s", "handling_by_size": "by_size"}
+    if not isinstance(executor, Mapping) or former.keys().isdisjoint(executor):
+        return config
+    for name, present in former.items():
+        if executor.get(name):
+            raise ConfigError(
+                f"executor.{name}: found {executor[name]}, which is handling.{present} now, of every executor; set "
+                "that instead, and handling.overlap=false if the GPUs wait for the answer"
+            )
+    return {**config, "executor": {key: value for key, value in executor.items() if key not in former}}

@@ -33,7 +33,7 @@ class CentralPull(GroupPolicy):
         quota: which requests are tails.
         degree: GPUs of a group.
         beta: weight of the estimate; 1 is max risk, 0.5 cost-damped.
-        pulls: ``answered`` pulls once the last normal request was answered, ``executor.handling_s`` after the GPUs were
+        pulls: ``answered`` pulls once the last normal request was answered, ``handling.after_s`` after the GPUs were
             done; ``finished`` pulls at once. In between a tail may run.
         band: another ``beta`` by the length of the queue; None has none.
         tails: the group of a tail. ``spread`` takes the one with the fewest assigned seconds. ``pack`` takes the one
@@ -52,6 +52,7 @@ class CentralPull(GroupPolicy):
     tails: Literal["spread", "pack", "sink"] = "spread"
     gate: bool = False
     backfill: bool = False
+    acts_on_answers: bool = field(init=False, default=True)
     _groups: GroupQueues = field(init=False, repr=False)
     _view: StageView = field(init=False, repr=False)
     _is_tail: RequestColumn = field(init=False, repr=False)

@@ -130,6 +130,7 @@ class PreemptClass(GroupPolicy):
     candidates: Count = 6
     priority_by_size: dict[str, Number] = field(default_factory=dict)
     decides_before_release: bool = field(init=False, default=True)
+    acts_on_answers: bool = field(init=False, default=True)
     _view: StageView = field(init=False, repr=False)
     _eligible: Callable[[Group | None, int, bool], tuple[Group, ...]] = field(init=False, repr=False)
     _groups: dict[int, list[Group]] = field(init=False, repr=False)

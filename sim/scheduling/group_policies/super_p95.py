@@ -26,6 +26,7 @@ class SuperP95(GroupPolicy):
     quota: TailQuota
     degree: Count = 1
     tail_weight: Share = 0.1
+    acts_on_answers: bool = field(init=False, default=True)
     _groups: GroupQueues = field(init=False, repr=False)
     _view: StageView = field(init=False, repr=False)
     _is_tail: RequestColumn = field(init=False, repr=False)

@@ -373,7 +373,6 @@ POLICIES = [
     *of("executor", Stages, STAGES,
         ("FreeStages", {"cost": returns(StageCost(0.0, 0.0, 0.0, 100.0))},
          "ran 50 steps of the request in row 0 in 0.0 s"),
-        ("NegativeAnswer", {"answer_s": returns(-1.0)}, "returned -1.0 from answer_s for the request in row"),
         ("FewStages", {"stages_of": returns((Stage(WHOLE, 1),))},
          r"gives the request in row 0 stages with \[1\] denoising steps"),
     ),

@@ -57,6 +57,22 @@ def test_trace_exposes_its_columns(trace: Trace) -> None:
     assert trace.prompts().to_pylist() == ["a red fox", "", None]
 
 
+@given(table=traces)
+def test_codes_are_equal_where_the_values_are(table: pa.Table) -> None:
+    """An empty text is none, the order of a list does not count, and an empty list is not none."""
+
+    def value(cell: Any) -> Any:
+        return sorted(name or "" for name in cell) if isinstance(cell, list) else cell or (None if cell == "" else cell)
+
+    made = make(table, name="made", source="tests")
+    for name in SCHEMA.names:
+        values = [value(cell) for cell in made.table.column(name).to_pylist()]
+        codes = made.codes(name).tolist()
+        for first, first_code in zip(values, codes, strict=True):
+            assert (first_code == -1) == (first is None)
+            assert [first == other for other in values] == [first_code == code for code in codes]
+
+
 def test_every_column_carries_its_unit(trace: Trace, tmp_path: Path) -> None:
     write(trace, tmp_path / "t.parquet")
     for field in pq.read_schema(tmp_path / "t.parquet"):

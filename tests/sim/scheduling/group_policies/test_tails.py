@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from mezzotint.backends.base import Cost, Work
 from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.handling import NO_HANDLING, Handling
 from mezzotint.sim.core.model import Model
 from mezzotint.sim.engine import Engine
 from mezzotint.sim.execution.stages import Stages
@@ -35,10 +36,14 @@ class EqualSteps(FixedTimes):
 
 
 def served(
-    policy: GroupPolicy, times: Sequence[float], full_s: Sequence[float], gpus: int = 1, **stages: Any
+    policy: GroupPolicy,
+    times: Sequence[float],
+    full_s: Sequence[float],
+    gpus: int = 1,
+    handling: Handling = NO_HANDLING,
 ) -> Engine:
     """Run requests of ``full_s`` seconds that arrive at ``times``."""
-    executor = Stages(**stages)
+    executor = Stages()
     run = engine(
         times,
         full_s,
@@ -47,6 +52,7 @@ def served(
         models={role: Model(role, STEPS, 64, 64) for role in ("large", "small")},
         scheduler=StageScheduler(policy, Scaled(), executor),
         executor=executor,
+        handling=handling,
     )
     run.run()
     return run
@@ -173,7 +179,7 @@ def test_tail_never_starts_before_its_gate_was_open(seed: int) -> None:
     rng = np.random.default_rng(seed)
     times, full_s = np.cumsum(rng.exponential(20.0, 120)), rng.choice([20.0, 60.0, 150.0], 120) + rng.random(120)
     policy = CentralPull(TailQuota(every=6), tails="pack", gate=True)
-    run = served(policy, times.tolist(), full_s.tolist(), gpus=4, handling_s=2.0)
+    run = served(policy, times.tolist(), full_s.tolist(), gpus=4, handling=Handling(after_s=2.0))
     start_s, finish_s, tail = (np.asarray(column(run, name)) for name in ("start_s", "finish_s", "tail"))
     attempts = run.attempts()
     first = dict(reversed(list(zip(attempts.row, attempts.gpus, strict=True))))
@@ -207,25 +213,27 @@ def test_backfill_without_a_gate_is_refused() -> None:
 
 
 def test_handling_is_part_of_the_latency_and_not_of_the_busy_time() -> None:
-    plain, handled = (served(SuperP95(no_tails()), [0.0], [50.0], handling_s=seconds) for seconds in (0.0, 2.0))
+    plain, handled = (
+        served(SuperP95(no_tails()), [0.0], [50.0], handling=Handling(after_s=seconds)) for seconds in (0.0, 2.0)
+    )
     assert column(handled, "finish_s") == [52.0]
     assert column(handled, "gpu_s") == column(plain, "gpu_s") == [50.0]
 
 
 def test_handling_may_differ_by_size() -> None:
-    run = served(SuperP95(no_tails()), [0.0], [50.0], handling_s=2.0, handling_by_size={"64x64": 3.0})
+    run = served(SuperP95(no_tails()), [0.0], [50.0], handling=Handling(after_s=2.0, by_size={"64x64": 3.0}))
     assert column(run, "finish_s") == [53.0]
 
 
 @pytest.mark.parametrize(("pulls", "start_s"), [("answered", 52.0), ("finished", 50.0)])
 def test_group_pulls_after_the_answer_or_at_the_end_on_its_gpus(pulls: Any, start_s: float) -> None:
-    run = served(CentralPull(no_tails(), pulls=pulls), [0.0, 1.0], [50.0, 5.0], handling_s=2.0)
+    run = served(CentralPull(no_tails(), pulls=pulls), [0.0, 1.0], [50.0, 5.0], handling=Handling(after_s=2.0))
     assert column(run, "start_s") == [0.0, start_s]
 
 
 def test_tail_runs_a_step_between_two_normal_requests_while_the_first_is_answered() -> None:
     policy = CentralPull(TailQuota(every=2, min_of_shortest=1.0, counted=0))
-    run = served(policy, [0.0, 1.0, 2.0], [50.0, 50.0, 5.0], handling_s=2.0)
+    run = served(policy, [0.0, 1.0, 2.0], [50.0, 50.0, 5.0], handling=Handling(after_s=2.0))
     assert column(run, "tail") == [False, True, False]
     assert column(run, "start_s") == [0.0, 50.0, 60.0]
     assert column(run, "pauses") == [0, 1, 0]
