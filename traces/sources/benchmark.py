@@ -167,7 +167,9 @@ def _body_columns(bodies: list[Mapping[str, Any] | None], where: str) -> dict[st
         if any(width is not None for width, _ in sizes):
             columns["width"], columns["height"] = (list(side) for side in zip(*sizes, strict=True))
     except (pa.ArrowException, ValueError) as error:
-        raise TraceError(f"{where}: found a body that cannot be read ({error}); correct it, or remove the file") from None
+        raise TraceError(
+            f"{where}: found a body that cannot be read ({error}); correct it, or remove the file"
+        ) from None
     return columns
 
 

@@ -1,0 +1,63 @@
+"""Statistics of latencies, the spread that a repetition of a run would have, and the requests that met no other."""
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+SHARES: Mapping[str, float] = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
+"""Percentile -> its share, interpolated linearly as NumPy and the benchmarks' clients do."""
+
+RESAMPLES = 1000
+"""Resamples of the bootstrap."""
+
+BAND = (0.025, 0.975)
+"""Quantiles of the resampled statistics that bound the spread."""
+
+
+def statistics(arrival_s: Floats, latency_s: Floats) -> dict[str, float]:
+    """Return mean and percentiles in seconds, and throughput per minute: requests over first arrival to last answer."""
+    found = {"mean": float(latency_s.mean())}
+    found |= {name: float(value) for name, value in zip(SHARES, np.quantile(latency_s, list(SHARES.values())))}  # noqa: B905
+    span_s = float((arrival_s + latency_s).max() - arrival_s.min())
+    return found | ({"throughput": 60 * len(latency_s) / span_s} if span_s > 0 else {})
+
+
+def spread(latency_s: Floats, seed: int = 0) -> dict[str, tuple[float, float]]:
+    """Return the 95 % interval of mean and percentiles over resamples of blocks of consecutive requests.
+
+    Neighbours share a queue, so single requests are not independent. The blocks have the square root of the number of
+    requests and wrap around at the end (circular block bootstrap). That blocks are alike is an assumption: a real
+    repetition also differs by the state of the machine.
+
+    Source: Politis and Romano, A circular block-resampling procedure for stationary data, 1992.
+    """
+    count = len(latency_s)
+    length = math.ceil(math.sqrt(count))
+    rng = np.random.default_rng(seed)
+    starts = rng.integers(count, size=(RESAMPLES, math.ceil(count / length)))
+    rows = (starts[:, :, None] + np.arange(length)).reshape(RESAMPLES, -1)[:, :count] % count
+    drawn = latency_s[rows]
+    values = {"mean": drawn.mean(axis=1)}
+    values |= {name: np.quantile(drawn, share, axis=1) for name, share in SHARES.items()}
+    return {name: (float(low), float(high)) for name, (low, high) in _bounds(values).items()}
+
+
+def _bounds(values: Mapping[str, Floats]) -> dict[str, tuple[float, float]]:
+    return {name: tuple(np.quantile(resampled, BAND)) for name, resampled in values.items()}
+
+
+def quiet(arrival_s: Floats, latency_s: Floats) -> NDArray[np.bool_]:
+    """Return True for requests that began when no other was in flight, (n,).
+
+    Args:
+        arrival_s: in ascending order.
+        latency_s: NaN for a request whose answer is not known, after which none is taken to be quiet: it might still
+            be in flight.
+    """
+    ends_s = np.where(np.isnan(latency_s), np.inf, arrival_s + latency_s)
+    in_flight_until_s = np.concatenate(([-np.inf], np.maximum.accumulate(ends_s)[:-1]))
+    return ~np.isnan(latency_s) & (arrival_s >= in_flight_until_s)
