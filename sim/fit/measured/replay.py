@@ -1,7 +1,7 @@
 """Replay of measured arrivals through a simulated system, and what is fitted to the measured latencies."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -32,6 +32,9 @@ FEWEST_QUIET = 3
 WIDEST_SCALE = 16.0
 """Largest factor of the service seconds to try, and the inverse of the smallest."""
 
+SEEDS = 10
+"""Seeds of a run whose arrivals are drawn, to be compared with aggregates."""
+
 TOLERANCE = 1e-4
 """Relative accuracy of the factor."""
 
@@ -44,23 +47,25 @@ class Replay:
         outcome: the run. Its latencies lack the handling.
         handling_s: seconds added to each latency, on no GPU and beside the other requests.
         measured: arrival_s and latency_s of the measured requests, by request_id; None for aggregates.
+        others: the run with other seeds, where the arrivals are drawn.
     """
 
     outcome: Outcome
     handling_s: float = 0.0
     measured: pd.DataFrame | None = None
+    others: Sequence[Outcome] = ()
 
     @cached_property
     def requests(self) -> pd.DataFrame:
         """The completed requests by request_id: arrival_s, latency_s, service_s, model, and measured_s if paired."""
-        rows = self.outcome.requests.to_pandas().iloc[self.outcome.config["warmup"] :]
+        rows: pd.DataFrame = self.outcome.requests.to_pandas().iloc[self.outcome.config["warmup"] :]
         rows = rows.query("outcome == 'completed'").set_index("request_id")
         latency_s = rows["finish_s"] - rows["arrival_s"] + self.handling_s
         seen = rows[["arrival_s", "model"]].assign(latency_s=latency_s, service_s=rows["finish_s"] - rows["start_s"])
-        if not self.is_paired:
+        if self.measured is None or not self.is_paired:
             return seen
-        assert self.measured is not None
-        return seen.join(self.measured["latency_s"].rename("measured_s"), how="inner").dropna(subset="measured_s")
+        measured_s = self.measured["latency_s"].rename("measured_s")
+        return seen.join(measured_s, how="inner").dropna(subset="measured_s")
 
     @cached_property
     def is_paired(self) -> bool:
@@ -78,10 +83,32 @@ class Replay:
         latency_s = rows["measured_s" if self.is_paired else "latency_s"]
         return rows["arrival_s"].to_numpy(), latency_s.to_numpy()
 
+    def again(self, config: Mapping[str, Any]) -> "Replay":
+        """Replay the same requests through another configuration, with the same handling."""
+        if self.measured is None:
+            return replay_seeds(config)
+        return Replay(simulate(config), self.handling_s, self.measured)
+
     def statistics(self) -> dict[str, float]:
-        """Return mean, percentiles and throughput of the simulated latencies."""
-        rows = self.requests
-        return statistics(rows["arrival_s"].to_numpy(), rows["latency_s"].to_numpy())
+        """Return mean, percentiles and throughput of the simulated latencies; with other seeds, their averages."""
+        runs = self.by_seed()
+        return {name: float(np.mean([run[name] for run in runs])) for name in runs[0]}
+
+    def by_seed(self) -> list[dict[str, float]]:
+        """Return the statistics of each seed."""
+        seeds = (self, *(Replay(outcome, self.handling_s) for outcome in self.others))
+        frames = [seed.requests for seed in seeds]
+        return [statistics(rows["arrival_s"].to_numpy(), rows["latency_s"].to_numpy()) for rows in frames]
+
+
+def replay_seeds(config: Mapping[str, Any]) -> Replay:
+    """Simulate the configuration's own arrivals with several seeds; with one if a second gives the same figures."""
+    first = Replay(simulate(config))
+    second = Replay(simulate({**config, "seed": config["seed"] + 1}))
+    if first.statistics() == second.statistics():
+        return first
+    later = [simulate({**config, "seed": config["seed"] + more}) for more in range(2, SEEDS)]
+    return Replay(first.outcome, others=[second.outcome, *later])
 
 
 def measured_frame(trace: Trace) -> pd.DataFrame:
@@ -101,13 +128,11 @@ def with_factor(config: Mapping[str, Any], factor: float) -> dict[str, Any]:
     return {**config, "backend": {**backend, "service_factor": factor * backend["service_factor"]}}
 
 
-def find_scale(
-    config: Mapping[str, Any], first: Replay, target_s: float, measured: pd.DataFrame | None
-) -> tuple[float, Replay] | None:
+def find_scale(config: Mapping[str, Any], first: Replay, target_s: float) -> tuple[float, Replay] | None:
     """Return the factor of the service seconds that brings the mean latency to ``target_s``, and its replay.
 
     Args:
-        first: the replay at a factor of 1, whose handling is kept.
+        first: the replay at a factor of 1.
 
     Returns:
         None if no factor from 1 / WIDEST_SCALE to WIDEST_SCALE does.
@@ -117,8 +142,7 @@ def find_scale(
     def excess_s(log_factor: float) -> float:
         factor = math.exp(log_factor)
         if factor not in tried:
-            outcome = simulate(with_factor(config, factor))
-            tried[factor] = Replay(outcome, first.handling_s, measured)
+            tried[factor] = first.again(with_factor(config, factor))
         return tried[factor].statistics()["mean"] - target_s
 
     low = high = 0.0
@@ -148,7 +172,7 @@ def quiet_shapes(trace: Trace, model: Model, shapes: str) -> pd.DataFrame:
         )
     width, height, steps, frames = (*shapes_of(trace, model, shapes), np.ones(len(trace), np.int32))[:4]
     seen = pd.DataFrame({"arrival_s": trace.arrival_s, "width": width, "height": height, "steps": steps})
-    seen = seen.astype({name: "int64" for name in ("width", "height", "steps")})
+    seen = seen.astype(dict.fromkeys(("width", "height", "steps"), "int64"))
     seen = seen.assign(frames=frames.astype(np.int64), seconds=trace.column("latency_s"))
     return seen.assign(pixels=seen["width"] * seen["height"] * seen["frames"])[is_quiet]
 
@@ -187,7 +211,7 @@ def replay_with(
     replay = Replay(simulate(config), measured=measured)
     if what == "scale":
         target_s = float(replay.target()[1].mean())
-        scaled = find_scale(config, replay, target_s, measured)
+        scaled = find_scale(config, replay, target_s)
         if scaled is None:
             raise ConfigError(
                 f"--fit scale: no factor up to {WIDEST_SCALE:g} of the service seconds brings the mean latency to"

@@ -17,19 +17,21 @@ from mezzotint.figures.palette import COLOURS
 from mezzotint.files.atomic import atomic_files, check_ours, output_folder
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.fit.measured.replay import (
+    SEEDS,
     TOLERANCE,
     Fit,
     Replay,
     find_scale,
     measured_frame,
     relative,
+    replay_seeds,
     replay_with,
     with_factor,
 )
 from mezzotint.sim.fit.measured.statistics import SHARES, spread, statistics
 from mezzotint.sim.report.figures.palette import SeriesStyle
-from mezzotint.sim.report.interactive import Chart, Field, lines, picture, png, points
-from mezzotint.sim.run.simulate import simulate, write
+from mezzotint.sim.report.interactive import Chart, Field, Limit, lines, picture, png, points
+from mezzotint.sim.run.simulate import write
 from mezzotint.traces.table.trace import Trace
 from mezzotint.traces.table.trace import write as write_trace
 
@@ -72,7 +74,7 @@ def validate_measured(
         band = spread(replay.target()[1]) if not others else None
     else:
         config, replay, fitted = _replay_aggregates(config, first, what)
-        truth, band = first, None
+        truth, band = first, _band(replay)
     write(replay.outcome, folder / "simulated")
     repeats = [_statistics(other) for other in others]
     facts = _facts(first, files, replay, truth, band, repeats) | {"fit": what, "fitted": fitted}
@@ -95,15 +97,23 @@ def _replay_aggregates(
             f"--fit {what}: the result has aggregates alone, expected one that lists the requests (AIPerf's"
             " profile_export.jsonl, vllm bench serve --save-detailed, or a trace with latency_s); use --fit scale"
         )
-    replay = Replay(simulate(config))
+    replay = replay_seeds(config)
     if what == "none":
         return config, replay, {}
-    scaled = find_scale(config, replay, truth["mean"], None)
+    scaled = find_scale(config, replay, truth["mean"])
     if scaled is None:
         raise ConfigError(
             f"--fit scale: no factor brings the mean latency to {truth['mean']:.4g} s; check the arrivals"
         )
     return with_factor(config, scaled[0]), scaled[1], {"service_factor": scaled[0]}
+
+
+def _band(replay: Replay) -> dict[str, tuple[float, float]] | None:
+    """Return the lowest and highest figure over the seeds of the arrivals; None if no seed changes them."""
+    runs = replay.by_seed()
+    if len(runs) < 2:
+        return None
+    return {name: (min(run[name] for run in runs), max(run[name] for run in runs)) for name in runs[0]}
 
 
 def _statistics(result: Trace | Mapping[str, float]) -> Mapping[str, float]:
@@ -132,23 +142,23 @@ def _facts(
         again = [other[name] for other in repeats if name in other]
         if again:
             low, high = min(truth[name], *again), max(truth[name], *again)
-        is_inside = None if low is None or high is None else low <= simulated[name] <= high
+        judged = truth if replay.others else simulated  # the spread is that of the other side
+        is_inside = None if low is None or high is None else low <= judged[name] <= high
         row = {"what": name, "measured": truth[name], "simulated": simulated[name], "error": errors.get(name)}
         rows.append(row | {"low": low, "high": high, "inside": is_inside})
-    is_trace = isinstance(result, Trace)
+    about: dict[str, Any] = {"client": "aggregates", "measured_requests": truth.get("requests"), "skipped": {}}
+    if isinstance(result, Trace):
+        skipped = {why: count for why, count in result.notes.get("skipped", {}).items() if count}
+        about = {"client": result.source, "measured_requests": len(result), "skipped": skipped}
     kinds = " + ".join(f"{count} x {kind}" for kind, count in _gpus(replay.outcome.config).items())
     return {
         "system": summary["system"],
         "gpus": kinds,
         "file": files[0].name,
-        "client": result.source if is_trace else "aggregates",
+        **about,
         "requests": len(replay.requests),
-        "measured_requests": len(result) if is_trace else truth.get("requests"),
-        "skipped": {
-            why: count for why, count in (result.notes.get("skipped", {}) if is_trace else {}).items() if count
-        },
         "paired": replay.is_paired,
-        "spread": "repetition" if repeats else "bootstrap" if band else None,
+        "spread": "repetition" if repeats else None if band is None else "seeds" if replay.others else "bootstrap",
         "rows": rows,
     }
 
@@ -172,7 +182,7 @@ def _needed(
     needed = []
     backend = config["backend"]
     if not is_scaled and isinstance(backend, dict) and "service_factor" in backend:
-        scaled = find_scale(config, replay, truth["mean"], replay.measured)
+        scaled = find_scale(config, replay, truth["mean"])
         if scaled is not None:
             errors = relative(scaled[1].statistics(), truth)
             needed.append({"change": "service seconds x", "value": scaled[0], "errors": errors})
@@ -194,7 +204,7 @@ def _text(facts: Mapping[str, Any]) -> str:
         inside = {True: "yes", False: "no", None: DASH}[row["inside"]]
         values = (number(row["measured"]), band, number(row["simulated"]), percent(row["error"], sign=True), inside)
         rows.append((f"{row['what']}{unit}", *values))
-    spread_of = "measured again" if facts["spread"] == "repetition" else "spread of a repetition"
+    spread_of = {"repetition": "measured again", "seeds": "simulated, by seed"}.get(facts["spread"], "repetition")
     names = [row["what"] for row in facts["rows"]]
     return render(
         "mezzotint.sim.fit.measured",
@@ -223,8 +233,8 @@ def _fitted(facts: Mapping[str, Any]) -> str:
         )
     if facts["fit"] == "handling":
         return (
-            f"Fitted: {number(fitted['handling_s'])} s of handling, which hold no GPU, to the requests that began when no"
-            " other was in flight. They are added to each simulated latency."
+            f"Fitted: {number(fitted['handling_s'])} s of handling, which hold no GPU, to the requests that began when"
+            " no other was in flight. They are added to each simulated latency."
         )
     return "Nothing is fitted to it."
 
@@ -234,11 +244,16 @@ def _remarks(facts: Mapping[str, Any]) -> list[str]:
     remarks = []
     if facts["spread"] == "bootstrap":
         remarks.append(
-            "The spread of a repetition is an assumption: the 95 % interval over resampled blocks of consecutive requests"
-            " of this one run. A second --measured file gives the real difference."
+            "The spread of a repetition is an assumption: the 95 % interval over resampled blocks of consecutive"
+            " requests of this one run. A second --measured file gives the real difference."
         )
     if facts["spread"] == "repetition":
         remarks.append("The spread is the lowest and highest figure over the files that were named.")
+    if facts["spread"] == "seeds":
+        remarks.append(
+            f"Arrivals are drawn, so the simulated figure is the average of {SEEDS} seeds, and the spread is that of"
+            " the seeds: a measured figure inside it does not contradict the simulation."
+        )
     if facts["skipped"]:
         words = ", ".join(f"{count:,} {why}" for why, count in facts["skipped"].items())
         remarks.append(f"Not replayed: {words}. They loaded the server all the same.")
@@ -247,10 +262,9 @@ def _remarks(facts: Mapping[str, Any]) -> list[str]:
             "The simulated arrivals are the configuration's and not the result's, so requests are not compared one by"
             " one."
         )
-    if facts["measured_requests"] is not None and facts["requests"] != facts["measured_requests"]:
-        remarks.append(f"The result has {facts['measured_requests']:,.0f} requests, of which {facts['requests']:,} compared."
-                       if facts["paired"] else
-                       f"The result has {facts['measured_requests']:,.0f} requests, and the simulation {facts['requests']:,}.")  # fmt: skip
+    known = facts["measured_requests"]
+    if known is not None and known != facts["requests"]:
+        remarks.append(f"The result has {known:,.0f} requests; {facts['requests']:,} of the simulation are compared.")
     return remarks
 
 
@@ -260,13 +274,13 @@ def _charts(replay: Replay, truth: Mapping[str, float]) -> list[Chart]:
     if replay.is_paired:
         step = -(-len(rows) // MAX_POINTS)
         shown = rows.sort_values("arrival_s").iloc[::step]
-        frame = pd.DataFrame({
-            "series": "simulated", "arrival_s": shown["arrival_s"], "difference_s": shown["latency_s"] - shown["measured_s"],
-        })  # fmt: skip
+        frame = shown[["arrival_s"]].assign(series="simulated", difference_s=shown["latency_s"] - shown["measured_s"])
         low, high = min(0.0, frame["difference_s"].min()), max(0.0, frame["difference_s"].max())
         x = Field("arrival_s", "Arrival (s)")
         y = Field("difference_s", "Simulated minus measured latency (s)", ".3~g", domain=(low, high))
-        charts.append(Chart("Difference of each request", points(frame, x, y, STYLES)))
+        charts.append(
+            Chart("Difference of each request", points(frame, x, y, STYLES, limits=[Limit(0.0, "no difference")]))
+        )
         curves = [_curve("measured", rows["measured_s"])]
     elif replay.measured is not None:
         curves = [_curve("measured", replay.measured["latency_s"].dropna())]
