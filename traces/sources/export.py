@@ -42,8 +42,8 @@ DRIVE: Mapping[str, str] = {
     ),
     "vllm-omni": (
         "python benchmarks/diffusion/diffusion_benchmark_serving.py --base-url URL --model MODEL --task t2i"
-        " --dataset trace --dataset-path {path} --num-prompts {count} --request-rate {rate:.6g} --max-concurrency {count}"
-        " --output-file out.json"
+        " --dataset trace --dataset-path {path} --num-prompts {count} --request-rate {rate:.6g}"
+        " --max-concurrency {count} --output-file out.json"
     ),
     "sglang": (
         "python -m sglang.multimodal_gen.benchmarks.bench_serving --base-url URL --model MODEL --dataset-path {path}"
@@ -99,7 +99,7 @@ def export(trace: Trace, form: str, path: Path) -> list[str]:
 
 
 def _export_aiperf(trace: Trace, path: Path) -> list[str]:
-    """Write the lines of AIPerf's fixed schedule: milliseconds, prompt, and what differs between requests as `extra`."""
+    """Write AIPerf's fixed schedule: milliseconds, prompt, and what differs between requests as `extra`."""
     differing = shared_fields(trace)[1]
     if trace.notes.get("arrival_s") == ORDER_ONLY:
         raise TraceError(

@@ -11,7 +11,7 @@ from mezzotint.traces.error import TraceError
 from mezzotint.traces.sources.benchmark import AIPerf, VllmBench, read_object
 from mezzotint.traces.sources.delimited import Csv
 from mezzotint.traces.table.ingest import ORDER_ONLY
-from mezzotint.traces.table.limits import PARQUET, Limits, regular_file
+from mezzotint.traces.table.limits import PARQUET, Limits, open_bounded, regular_file
 from mezzotint.traces.table.trace import Trace, read
 from mezzotint.traces.table.validation import excerpt
 
@@ -44,9 +44,10 @@ def open_result(path: Path) -> Trace | dict[str, float]:
     path = path.expanduser()
     regular_file(path)
     with path.open("rb") as file:
-        head = file.read(HEAD).lstrip(b"\xef\xbb\xbf \t\r\n")
-    if head.startswith(PARQUET):
-        return _checked(read(path), path)
+        if file.read(len(PARQUET)) == PARQUET:
+            return _checked(read(path), path)
+    with open_bounded(path, Limits()) as stream:
+        head = stream.read(HEAD).lstrip()
     rng = np.random.default_rng(0)
     if not head.startswith(b"{"):
         return _checked(Csv(path=path).load(rng), path)
