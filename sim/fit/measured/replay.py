@@ -17,6 +17,7 @@ from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.model import Model, reference
 from mezzotint.sim.fit.measured.statistics import Floats, quiet, statistics
 from mezzotint.sim.fit.profile.fit import fit
+from mezzotint.sim.fit.profile.observed import FEWEST_QUIET
 from mezzotint.sim.run.config.build import build
 from mezzotint.sim.run.config.settings import check
 from mezzotint.sim.run.simulate import Outcome, shapes_of, simulate
@@ -25,9 +26,6 @@ from mezzotint.traces.table.trace import Trace
 Fit = Literal["none", "scale", "quiet", "handling"]
 """What is fitted to the result: nothing; one factor of all service seconds, to the mean latency; service seconds by
 size and steps, to the quiet requests; seconds that hold no GPU, to the quiet requests beyond their service."""
-
-FEWEST_QUIET = 3
-"""Quiet requests to fit to, at least."""
 
 WIDEST_SCALE = 16.0
 """Largest factor of the service seconds to try, and the inverse of the smallest."""
