@@ -254,10 +254,12 @@ def _replay_quiet(
 
 def _quiet_handling_s(replay: Replay, trace: Trace) -> float:
     """Return the median of latency minus simulated service seconds over the quiet requests of a trace."""
+    if not replay.is_paired:
+        raise ConfigError("arrivals: found others than the result's, which --fit handling replays; leave them out")
     is_quiet = quiet(trace.arrival_s, trace.column("latency_s"))
     ids = pd.Index(trace.table.column("request_id").to_pylist())[is_quiet]
     rows = replay.requests
-    if not replay.is_paired or len(ids.intersection(rows.index)) < FEWEST_QUIET:
+    if len(ids.intersection(rows.index)) < FEWEST_QUIET:
         raise ConfigError(
             f"--fit handling: {len(ids)} of {len(trace)} requests began when no other was in flight, expected"
             f" {FEWEST_QUIET} or more that the simulation completes; measure at a lower rate too"

@@ -11,6 +11,9 @@ Floats = NDArray[np.float64]
 SHARES: Mapping[str, float] = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 """Percentile -> its share, interpolated linearly as NumPy and the benchmarks' clients do."""
 
+MIN_LOOP = 10
+"""Fewest requests that can show a closed loop."""
+
 RESAMPLES = 1000
 """Resamples of the bootstrap."""
 
@@ -48,6 +51,26 @@ def spread(latency_s: Floats, seed: int = 0) -> dict[str, tuple[float, float]]:
 
 def _bounds(values: Mapping[str, Floats]) -> dict[str, tuple[float, float]]:
     return {name: tuple(np.quantile(resampled, BAND)) for name, resampled in values.items()}
+
+
+def closed_loop(arrival_s: Floats, latency_s: Floats) -> int | None:
+    """Return the number of clients of a closed loop, whose next request follows an answer; None for an open loop.
+
+    A request follows an answer if it arrives within 2 % of the median latency after it. In a closed loop at least nine
+    in ten do, of those after the first in flight together.
+
+    Args:
+        arrival_s, latency_s: (n,), in order of arrival, without NaN.
+    """
+    ends_s = np.sort(arrival_s + latency_s)
+    in_flight = np.arange(1, len(arrival_s) + 1) - np.searchsorted(ends_s, arrival_s, side="right")
+    clients = int(in_flight.max())
+    later_s = arrival_s[clients:]
+    before = np.searchsorted(ends_s, later_s, side="right") - 1
+    if len(later_s) < MIN_LOOP or (before < 0).any():
+        return None
+    follows = later_s - ends_s[before] <= 0.02 * np.median(latency_s)
+    return clients if follows.mean() >= 0.9 else None
 
 
 def quiet(arrival_s: Floats, latency_s: Floats) -> NDArray[np.bool_]:

@@ -28,7 +28,7 @@ from mezzotint.sim.fit.measured.replay import (
     replay_with,
     with_factor,
 )
-from mezzotint.sim.fit.measured.statistics import SHARES, spread, statistics
+from mezzotint.sim.fit.measured.statistics import SHARES, closed_loop, spread, statistics
 from mezzotint.sim.report.figures.palette import SeriesStyle
 from mezzotint.sim.report.interactive import Chart, Field, Limit, lines, picture, png, points
 from mezzotint.sim.run.simulate import write
@@ -146,10 +146,17 @@ def _facts(
         is_inside = None if low is None or high is None else low <= judged[name] <= high
         row = {"what": name, "measured": truth[name], "simulated": simulated[name], "error": errors.get(name)}
         rows.append(row | {"low": low, "high": high, "inside": is_inside})
-    about: dict[str, Any] = {"client": "aggregates", "measured_requests": truth.get("requests"), "skipped": {}}
+    about: dict[str, Any] = {
+        "client": "aggregates",
+        "clients": None,
+        "measured_requests": truth.get("requests"),
+        "skipped": {},
+    }
     if isinstance(result, Trace):
         skipped = {why: count for why, count in result.notes.get("skipped", {}).items() if count}
         about = {"client": result.source, "measured_requests": len(result), "skipped": skipped}
+        seen = measured_frame(result).dropna()
+        about["clients"] = closed_loop(seen["arrival_s"].to_numpy(), seen["latency_s"].to_numpy())
     kinds = " + ".join(f"{count} x {kind}" for kind, count in _gpus(replay.outcome.config).items())
     return {
         "system": summary["system"],
@@ -257,6 +264,12 @@ def _remarks(facts: Mapping[str, Any]) -> list[str]:
     if facts["skipped"]:
         words = ", ".join(f"{count:,} {why}" for why, count in facts["skipped"].items())
         remarks.append(f"Not replayed: {words}. They loaded the server all the same.")
+    if facts["paired"] and facts["clients"]:
+        remarks.append(
+            f"The client was a closed loop of {facts['clients']}: its arrivals follow the server's answers, so the"
+            " replayed ones hide an error of the service. Compare with"
+            f" arrivals=closed arrivals.outstanding={facts['clients']} too."
+        )
     if not facts["paired"]:
         remarks.append(
             "The simulated arrivals are the configuration's and not the result's, so requests are not compared one by"

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from mezzotint.sim.fit.measured.statistics import quiet, spread, statistics
+from mezzotint.sim.fit.measured.statistics import closed_loop, quiet, spread, statistics
+from tests.sim.fit.measured.lab import fifo, poisson
 
 
 def test_quiet_requests_begin_when_no_other_is_in_flight() -> None:
@@ -37,3 +38,13 @@ def test_spread_of_waves_is_wider_than_that_of_the_same_latencies_shuffled() -> 
     waves = np.repeat(rng.exponential(1.0, 40), 25)
     kept, shuffled = (spread(latency_s)["mean"] for latency_s in (waves, rng.permutation(waves)))
     assert kept[1] - kept[0] > 2.5 * (shuffled[1] - shuffled[0])
+
+
+@pytest.mark.parametrize("clients", [1, 3])
+def test_closed_loop_is_told_from_an_open_one(clients: int) -> None:
+    """N clients of a serial server of 1 s: each sends its next request 5 ms after its answer."""
+    answer_s = 1.0 * np.arange(1, 61)
+    arrival_s = np.concatenate((np.zeros(clients), answer_s[: 60 - clients] + 0.005))
+    assert closed_loop(arrival_s, answer_s - arrival_s) == clients
+    open_s = poisson(60, 1.4)
+    assert closed_loop(open_s, fifo(open_s, np.full(60, 1.0))) is None

@@ -83,6 +83,22 @@ def test_aggregates_of_a_closed_loop_follow_from_the_service(outstanding: int, t
     assert facts["spread"] is None  # no seed changes it
 
 
+def test_closed_loop_of_requests_is_named_and_can_be_simulated(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two clients of a server of 1.2 s. Replayed arrivals follow its answers; the loop shows that 1.0 s is too fast."""
+    answer_s = 1.2 * np.arange(1, 101)
+    arrival_s = np.concatenate((np.zeros(2), answer_s[:98] + 1e-6))
+    write(served(arrival_s, np.full(100, 1.2)), tmp_path / "t.parquet")
+    words = ("--measured", str(tmp_path / "t.parquet"), profile(tmp_path, 0.05, 0.1))
+    assert held(tmp_path, *words)["clients"] == 2
+    assert "arrivals=closed arrivals.outstanding=2" in capsys.readouterr().out
+    facts = held(tmp_path, *words, "arrivals=closed", "arrivals.outstanding=2")
+    assert not facts["paired"]
+    assert row(facts, "mean")["error"] == pytest.approx(1.0 / 1.2 - 1, abs=0.01)
+    assert row(facts, "throughput")["error"] == pytest.approx(1.2 - 1, abs=0.01)
+
+
 def test_drawn_arrivals_are_compared_over_seeds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """vLLM-Omni's aggregates do not say when its requests arrived: one drawn stream would be no prediction."""
     size = ("models.large.width=512", "models.large.height=512", "models.large.steps=16")
