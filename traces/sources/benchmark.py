@@ -57,7 +57,7 @@ BODY = {
 """Column -> field in the body of a request to /v1/images/generations. `size` gives width and height."""
 
 STARTS = ("start_times", "request_start_times", "start_time", "timestamps")
-LATENCIES = ("e2els", "latencies", "e2e_latencies", "request_latencies", "latency")
+LATENCIES = ("e2els", "latencies", "e2e_latencies", "request_latencies", "e2el", "latency")
 """Names of the lists of `vllm bench serve`; latencies with _ms after the name are milliseconds."""
 
 
@@ -238,7 +238,9 @@ class VllmBench(Streamed):
         rows = np.arange(len(starts))
         times, seconds = (_numbers(path, name, lists[name]) for name in ("starts", "latencies"))
         failed = np.array([bool(error) for error in lists.get("errors", [False] * len(starts))], np.bool_)
-        kept = table.keep(rows, {"failed": failed, "without a start or a latency": ~np.isfinite(times + seconds)})
+        kept = table.keep(
+            rows, {"failed": failed, "without a start or a latency": ~(np.isfinite(times) & (seconds > 0))}
+        )
         table.check_kept("check the errors in the file, and run the benchmark again")
         columns: dict[str, Any] = {"latency_s": seconds[kept]}
         for name, theirs in (("prompt", "prompts"), ("request_id", "request_ids")):

@@ -14,8 +14,8 @@ SHARES: Mapping[str, float] = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 MIN_LOOP = 10
 """Fewest requests that can show a closed loop."""
 
-RESAMPLES = 1000
-"""Resamples of the bootstrap."""
+RESAMPLES, MANY = 1000, 20_000
+"""Resamples of the bootstrap, and requests above which a fifth of them is enough."""
 
 BAND = (0.025, 0.975)
 """Quantiles of the resampled statistics that bound the spread."""
@@ -24,12 +24,13 @@ BAND = (0.025, 0.975)
 def statistics(arrival_s: Floats, latency_s: Floats) -> dict[str, float]:
     """Return mean and percentiles in seconds, and throughput per minute: requests over first arrival to last answer."""
     found = {"mean": float(latency_s.mean())}
-    found |= {name: float(value) for name, value in zip(SHARES, np.quantile(latency_s, list(SHARES.values())))}  # noqa: B905
+    quantiles = np.quantile(latency_s, list(SHARES.values())).tolist()
+    found |= dict(zip(SHARES, quantiles, strict=True))
     span_s = float((arrival_s + latency_s).max() - arrival_s.min())
     return found | ({"throughput": 60 * len(latency_s) / span_s} if span_s > 0 else {})
 
 
-def spread(latency_s: Floats, seed: int = 0) -> dict[str, tuple[float, float]]:
+def spread(latency_s: Floats, seed: int = 0) -> dict[str, list[float]]:
     """Return the 95 % interval of mean and percentiles over resamples of blocks of consecutive requests.
 
     Neighbours share a queue, so single requests are not independent. The blocks have the square root of the number of
@@ -41,16 +42,14 @@ def spread(latency_s: Floats, seed: int = 0) -> dict[str, tuple[float, float]]:
     count = len(latency_s)
     length = math.ceil(math.sqrt(count))
     rng = np.random.default_rng(seed)
-    starts = rng.integers(count, size=(RESAMPLES, math.ceil(count / length)))
-    rows = (starts[:, :, None] + np.arange(length)).reshape(RESAMPLES, -1)[:, :count] % count
-    drawn = latency_s[rows]
-    values = {"mean": drawn.mean(axis=1)}
-    values |= {name: np.quantile(drawn, share, axis=1) for name, share in SHARES.items()}
-    return {name: (float(low), float(high)) for name, (low, high) in _bounds(values).items()}
-
-
-def _bounds(values: Mapping[str, Floats]) -> dict[str, tuple[float, float]]:
-    return {name: tuple(np.quantile(resampled, BAND)) for name, resampled in values.items()}
+    resamples = RESAMPLES if count <= MANY else RESAMPLES // 5
+    drawn = np.empty((resamples, 1 + len(SHARES)))
+    for values in drawn:
+        starts = rng.integers(count, size=math.ceil(count / length))
+        rows = (starts[:, None] + np.arange(length)).ravel()[:count] % count
+        values[:] = latency_s[rows].mean(), *np.quantile(latency_s[rows], list(SHARES.values()))
+    low, high = np.quantile(drawn, BAND, axis=0).tolist()
+    return {name: bounds for name, *bounds in zip(("mean", *SHARES), low, high, strict=True)}
 
 
 def closed_loop(arrival_s: Floats, latency_s: Floats) -> int | None:

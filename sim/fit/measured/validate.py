@@ -65,6 +65,7 @@ def validate_measured(
     first, *others = results
     page, data, figure = (folder / f"validation.{ending}" for ending in ("md", "json", "png"))
     output_folder(folder, ConfigError)
+    band: Mapping[str, Sequence[float]] | None
     check_ours(page, ConfigError, "a page of validate --measured", TITLE.encode())
     if isinstance(first, Trace):
         stored = write_trace(first, folder / TRACE)
@@ -108,7 +109,7 @@ def _replay_aggregates(
     return with_factor(config, scaled[0]), scaled[1], {"service_factor": scaled[0]}
 
 
-def _band(replay: Replay) -> dict[str, tuple[float, float]] | None:
+def _band(replay: Replay) -> dict[str, Sequence[float]] | None:
     """Return the lowest and highest figure over the seeds of the arrivals; None if no seed changes them."""
     runs = replay.by_seed()
     if len(runs) < 2:
@@ -128,7 +129,7 @@ def _facts(
     files: Sequence[Path],
     replay: Replay,
     truth: Mapping[str, float],
-    band: Mapping[str, tuple[float, float]] | None,
+    band: Mapping[str, Sequence[float]] | None,
     repeats: Sequence[Mapping[str, float]],
 ) -> dict[str, Any]:
     """Return the content of validation.json but for what is fitted."""
@@ -155,6 +156,7 @@ def _facts(
     if isinstance(result, Trace):
         skipped = {why: count for why, count in result.notes.get("skipped", {}).items() if count}
         about = {"client": result.source, "measured_requests": len(result), "skipped": skipped}
+        about["images"] = sorted(set(result.column("images").tolist()))
         seen = measured_frame(result).dropna()
         about["clients"] = closed_loop(seen["arrival_s"].to_numpy(), seen["latency_s"].to_numpy())
     kinds = " + ".join(f"{count} x {kind}" for kind, count in _gpus(replay.outcome.config).items())
@@ -264,6 +266,8 @@ def _remarks(facts: Mapping[str, Any]) -> list[str]:
     if facts["skipped"]:
         words = ", ".join(f"{count:,} {why}" for why, count in facts["skipped"].items())
         remarks.append(f"Not replayed: {words}. They loaded the server all the same.")
+    if facts["fit"] == "quiet" and len(facts["images"]) > 1:
+        remarks.append("Requests ask for different numbers of images, which the fitted seconds do not tell apart.")
     if facts["paired"] and facts["clients"]:
         remarks.append(
             f"The client was a closed loop of {facts['clients']}: its arrivals follow the server's answers, so the"

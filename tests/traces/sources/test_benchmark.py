@@ -130,6 +130,7 @@ def test_vllm_failures_are_skipped_and_sizes_taken(tmp_path: Path) -> None:
         ({"start_times": [1.0, 2.0], "e2els": [1.0]}, "latencies: found .* expected 2 values"),
         ({"start_times": [1.0], "e2els": ["x"]}, "latencies: row 0: found 'x', expected a number"),
         ({"start_times": [1.0], "e2els": [1.0], "errors": ["no"]}, "no requests are left of 1"),
+        ({"start_times": [1.0], "ttfts": [0.0], "itls": [[]]}, "no requests are left of 1"),
     ],
 )
 def test_vllm_result_without_its_lists_is_refused(content: dict[str, Any], message: str, tmp_path: Path) -> None:
