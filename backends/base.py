@@ -176,11 +176,13 @@ class Provenance:
 
 
 class RequestInputs(Protocol):
-    """Prompts and seeds of the trace, by row, for a live backend."""
+    """Prompts, seeds and seconds of the trace, by row."""
 
     def prompt(self, row: int) -> str: ...
 
     def seed(self, row: int) -> int: ...
+
+    def service_s(self, row: int) -> float: ...
 
 
 @runtime_checkable

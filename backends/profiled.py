@@ -59,11 +59,14 @@ class Profiled:
         unpublished_load_s: seconds to load a model whose profile has no ``load_s``.
         folder: a folder of further profiles under any file names, which replace shipped ones of the same model.
         seed: of the draws from ``scatter``.
+        service: ``profile``, or ``trace``: a request alone takes the seconds that the trace's ``gen_s`` has for its
+            row, and a partial generation its share of them. Batches and standalone latencies stay the profile's.
         service_factor: multiplies the seconds of every stage, but not of loads, to study an error of the profile. The
             standalone latency, and with it the SLO, moves too.
 
     Raises:
-        BackendError: a folder or profile cannot be read, or a folder has two profiles of one GPU and model.
+        BackendError: a folder or profile cannot be read, or a folder has two profiles of one GPU and model; or
+            ``service=trace`` meets a row without seconds.
     """
 
     gpu: str
@@ -72,6 +75,7 @@ class Profiled:
     folder: str | Path | None = None
     seed: int = 0
     service_factor: Factor = 1.0
+    service: Literal["profile", "trace"] = "profile"
     live: bool = field(init=False, default=False)
     by_row: bool = field(init=False, default=False)
     quality_basis: str | None = field(init=False, default=None)
@@ -88,6 +92,9 @@ class Profiled:
     _step_ends: dict[tuple[str, int], tuple[float, ...]] = field(init=False, default_factory=dict)
     # (shape, steps) -> probabilities and factors of the scatter.
     _scatters: dict[tuple[str, int], tuple[Any, Any] | None] = field(init=False, default_factory=dict)
+    # (shape, steps) -> seconds in full, for service=trace.
+    _typical_s: dict[tuple[str, int], float] = field(init=False, default_factory=dict)
+    _asked: RequestInputs | None = field(init=False, default=None, repr=False)
 
     def __post_init__(self) -> None:
         # The user's folder last: later ones replace the profiles of the same model
@@ -101,10 +108,11 @@ class Profiled:
         self._lookup = Lookup(self.gpu, self.profiles, self.extrapolate, self.service_factor)
         self.measures_memory = any(profile.memory for profile in self.profiles.values())
         self._has_unequal_steps = any(profile.step_shares for profile in self.profiles.values())
-        self.by_row = any(profile.scatter is not None for profile in self.profiles.values())
+        has_scatter = any(profile.scatter is not None for profile in self.profiles.values())
+        self.by_row = has_scatter or self.service == "trace"
 
     def open(self, asked: RequestInputs) -> None:
-        pass  # costs do not depend on prompts
+        self._asked = asked
 
     def require(self, model: str) -> None:
         self._lookup.require(model)
@@ -227,6 +235,10 @@ class Profiled:
         if not self.by_row or work.row < 0:
             return 1.0
         key = (work.shape, work.steps)
+        if self.service == "trace" and self._asked is not None:
+            if key not in self._typical_s:
+                self._typical_s[key] = self.typical_s(work)
+            return self.service_factor * self._asked.service_s(work.row) / self._typical_s[key]
         if key not in self._scatters:
             scatter = self.profiles[work.model].scatter
             known = None if scatter is None else (scatter.probabilities, scatter.factors(self.typical_s(work)))
@@ -410,7 +422,9 @@ class Profiled:
 
     def assumptions(self) -> list[Assumption]:
         record = self._lookup.record
-        return list(record.assumptions(self.gpu, self.profiles, self.service_factor, self.unpublished_load_s))
+        own = Assumption("service seconds", "the trace's own", "gen_s of each request (backend.service=trace)")
+        stated = record.assumptions(self.gpu, self.profiles, self.service_factor, self.unpublished_load_s)
+        return [*stated, *([own] if self.service == "trace" else [])]
 
 
 def _first_of_shape(works: Sequence[Work], shape: str) -> Work:

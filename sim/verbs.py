@@ -96,6 +96,17 @@ def run(
 
 def validate(
     overrides: Overrides = None,
+    measured: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE",
+            help="the result of a benchmark of the real server, to compare with; again: a repetition of that run",
+        ),
+    ] = None,
+    fit: Annotated[
+        Literal["none", "scale", "quiet", "handling"],
+        typer.Option(help="with --measured: what is fitted to the result"),
+    ] = "none",
     config_dir: ConfigDir = None,
     config_path: ConfigPath = None,
     config_name: ConfigName = "config",
@@ -104,12 +115,19 @@ def validate(
     """Serve a small trace live, profile its models, simulate the same trace with that profile, and print the error.
 
     Takes what `mezzotint run` takes. By default it serves 40 synthetic requests on two tiny pipelines of the device at
-    hand.
+    hand. With --measured it serves nothing: it replays the arrivals of a benchmark's result and compares the latencies.
 
     \b
       mezzotint validate system=nirvana
       mezzotint validate system=modm-throughput models=sd35l-sdxl arrivals.rate_rpm=10 run.dir=validation
+      mezzotint validate --measured out/profile_export.jsonl --fit quiet models=z-image-turbo cluster=h100 run.dir=held
     """
+    if measured:
+        return _validate_measured(
+            overrides or [], measured, fit, files_of(config_dir, config_path, config_name), plugin
+        )
+    if fit != "none":
+        raise ConfigError(f"--fit {fit}: has no result to fit to; name one with --measured FILE")
     chosen = {word.partition("=")[0] for word in overrides or []}
     # Another trace or other arrivals bring their own length or rate.
     defaults = [word for word in VALIDATE if chosen.isdisjoint({word.partition("=")[0], word.partition(".")[0]})]
@@ -124,6 +142,38 @@ def validate(
         from mezzotint.sim.report.validation import validate
 
         print(validate(plain, make_free_folder(folder) if is_dated(config) else folder, progress=True))
+        return 0
+
+
+def _validate_measured(
+    overrides: Sequence[str],
+    measured: Sequence[Path],
+    fit: Literal["none", "scale", "quiet", "handling"],
+    files: Files,
+    plugin: Sequence[str] | None,
+) -> int:
+    """Compare a simulation with measured results. Those that list requests bring the arrivals and the sizes."""
+    from mezzotint.traces.sources.result import open_result
+
+    results = [open_result(path) for path in measured]
+    words = list(overrides)
+    if not isinstance(results[0], dict):
+        keys = {word.lstrip("+~").partition("=")[0] for word in words}
+        if given := sorted(key for key in keys if key == "trace" or key.startswith("trace.")):
+            raise ConfigError(f"{given[0]}: the arrivals come from {measured[0]}, which --measured names; leave it out")
+        is_sized = results[0].table.column("width").null_count == 0
+        sized = ["shapes=trace"] if is_sized and "shapes" not in keys else []
+        words = ["trace=file", f"trace.path={measured[0].name}", *sized, *words]
+    with allow_plugins(plugin or []):
+        config = compose_config(prepare_overrides(words), files)
+        plain = resolve_config(config)
+        folder = Path(check(plain).run.dir)
+        check_place(folder)
+        check_folder(folder / "simulated")
+        from mezzotint.sim.fit.measured.validate import validate_measured
+
+        folder = make_free_folder(folder) if is_dated(config) else folder
+        print(validate_measured(plain, results, measured, fit, folder))
         return 0
 
 

@@ -18,7 +18,7 @@ from mezzotint.traces.encoders.minilm import MiniLM
 from mezzotint.traces.encoders.ngram import HashedNgrams
 from mezzotint.traces.error import TraceError
 from mezzotint.traces.sources.command import Name, Out, Seed, check_out, report
-from mezzotint.traces.sources.export import FORMATS
+from mezzotint.traces.sources.export import FORMATS, client_command
 from mezzotint.traces.sources.export import export as write_export
 from mezzotint.traces.sources.synthetic import Synthetic
 from mezzotint.traces.synthetic.published import parameters
@@ -108,9 +108,11 @@ def pair(
 def export(
     path: TracePath,
     out: Annotated[Path, typer.Option("-o", "--out", metavar="OUT", help="The file to write.")],
-    form: Annotated[Literal["vllm-omni", "sglang"], typer.Option("--format", help="The benchmark that is to read it.")],
+    form: Annotated[
+        Literal["aiperf", "vllm-omni", "sglang"], typer.Option("--format", help="The benchmark that is to read it.")
+    ],
 ) -> None:
-    """Write a trace in the format of an engine's benchmark."""
+    """Write a trace in the format of an engine's benchmark, and print the command that drives a server with it."""
     check_target(out, TraceError)
     check_ours(out, TraceError, f"an export to {form}", FORMATS[form][1])
     trace = read(path)
@@ -118,6 +120,8 @@ def export(
     print(f"{out}: {len(trace):,} requests, as {form} reads them")
     if dropped:
         print(f"the format has no place for {', '.join(dropped)}")
+    command, *remarks = client_command(trace, form, out)
+    print(f"drive the server with: {command}", *remarks, sep="\n")
 
 
 def describe(

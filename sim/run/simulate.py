@@ -59,6 +59,7 @@ from mezzotint.sim.scheduling.stages import StageScheduler
 from mezzotint.traces.arrivals.base import Arrivals
 from mezzotint.traces.arrivals.trace_clock import TraceClock
 from mezzotint.traces.encoders.embeddings import Encoder, embed
+from mezzotint.traces.error import TraceError
 from mezzotint.traces.similarity.search import Search
 from mezzotint.traces.similarity.similarity_map import SimilarityMap
 from mezzotint.traces.sources import Source
@@ -68,7 +69,7 @@ from mezzotint.traces.table.trace import Trace
 
 @dataclass(frozen=True, slots=True)
 class TraceInputs:
-    """Prompts and seeds of a trace's rows, for a live backend; the row's number where the trace has no seed."""
+    """Prompts, seeds and seconds of a trace's rows; the row's number where the trace has no seed."""
 
     trace: Trace
 
@@ -80,6 +81,17 @@ class TraceInputs:
         """Return the seed of the noise that ``row`` starts from."""
         seed = self.trace.table.column("seed")[row].as_py()
         return row if seed is None else int(seed)
+
+    def service_s(self, row: int) -> float:
+        """Return the seconds that the service took to generate ``row``. Raises TraceError if the trace lacks them."""
+        seconds = self.trace.table.column("gen_s")[row].as_py()
+        if seconds is None:
+            request = self.trace.table.column("request_id")[row].as_py()
+            raise TraceError(
+                f"{self.trace.path or self.trace.name}: request {request}: has no gen_s, which backend.service=trace"
+                " needs of every request; drop the request, or choose backend.service=profile"
+            )
+        return float(seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +269,7 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
         trace = trace.head(settings.preload + schedule.rows)
     _check_left(trace, settings)
     rows = trace
-    shapes, native = _shapes(trace, reference(models), settings.shapes), settings.shapes == "model"
+    shapes, native = shapes_of(trace, reference(models), settings.shapes), settings.shapes == "model"
     check_reference(gpus, models)
     full = standalone(backends[0], reference(models), shapes, native)
     first_limit = settings.slo[0] if settings.slo else Limit("x", math.inf)
@@ -450,7 +462,7 @@ def _pixels(shapes: Shapes) -> NDArray[np.int32]:
     return np.stack([width, height, frames])
 
 
-def _shapes(trace: Trace, model: Model, shapes: str) -> Shapes:
+def shapes_of(trace: Trace, model: Model, shapes: str) -> Shapes:
     """Return width, height, steps and, of videos, frames of every row: the model's, or the trace's own where known."""
     columns = []
     for name in ("width", "height", "steps", "frames"):

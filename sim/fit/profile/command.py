@@ -15,21 +15,29 @@ from mezzotint.files.atomic import atomic_write, check_ours, check_target, outpu
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.fit.profile.cells import Cell, accuracy_text, judge_windows, longest, measure_cells, split
 from mezzotint.sim.fit.profile.fit import fit
-from mezzotint.sim.fit.profile.observed import first_arrival, observe, period
+from mezzotint.sim.fit.profile.observed import FEWEST_QUIET, first_arrival, observe, period, quiet_seconds
 from mezzotint.traces.table.trace import read
 
 
 def log(
-    trace: Annotated[Path, Argument(metavar="TRACE", help="a trace with the column gen_s")],
+    trace: Annotated[
+        Path, Argument(metavar="TRACE", help="a trace with the column gen_s; with --quiet, a benchmark's result")
+    ],
     gpu: Annotated[str, Option(metavar="NAME", help="the GPU's name in the profile's file")],
     model: Annotated[str, Option(metavar="NAME", help="the model's name in the simulator")],
     output: Annotated[Path, Option("-o", "--output", metavar="FOLDER", help="folder of the profile")],
     min_requests: Annotated[int, Option("--least", help="smallest number of requests of a cell to check")] = 200,
+    quiet: Annotated[
+        bool, Option("--quiet", help="fit to the latencies of the requests that began when no other was in flight")
+    ] = False,
     notes: Annotated[str | None, Option(help="remarks to keep in the profile")] = None,
     page: Annotated[Path | None, Option(metavar="FILE", help="also write the check as a Markdown page")] = None,
 ) -> None:
     """Fit a profile to the generation seconds of a trace, by size and steps, with their scatter. Checks it on the last
     fifth of the requests, which is held out. The fit uses a recent window, chosen on the earlier requests alone.
+
+    With --quiet, the result of a benchmark of the real server takes the place of a log: AIPerf's profile_export.jsonl,
+    the JSON of `vllm bench serve --save-detailed`, or a table with arrivals and latencies.
 
     Raises:
         ConfigError, TraceError, BackendError: the trace has no seconds, or a file cannot be read or written.
@@ -38,7 +46,8 @@ def log(
     check_ours(path, ConfigError, "a profile", b"", b"gpu:", b"schema:")
     if page is not None:
         check_ours(page, ConfigError, "a page of calibrate log", b"# Generation seconds")
-    requests = read(trace)
+    requests = quiet_seconds(trace) if quiet else read(trace)
+    fewest = {"min_cell": FEWEST_QUIET, "min_size": 1} if quiet else {}
     start = first_arrival(requests)
     training, held_out = split(observe(requests))
     output_folder(output, ConfigError)
@@ -48,7 +57,7 @@ def log(
 
     def fit_profile(seen: pd.DataFrame) -> Profile:
         source = f"{requests.source}: fitted on the seconds of {len(seen):,} requests, {period(seen, start)}"
-        return fit(seen, gpu=gpu, model=model, source=source, notes=notes)
+        return fit(seen, gpu=gpu, model=model, source=source, notes=notes, **fewest)
 
     def check(seen: pd.DataFrame, later: pd.DataFrame) -> list[Cell]:
         try:

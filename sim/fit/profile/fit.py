@@ -25,15 +25,28 @@ PROBABILITIES = (
 Floats = NDArray[np.float64]
 
 
-def fit(seen: pd.DataFrame, *, gpu: str, model: str, source: str, notes: str | None = None) -> Profile:
+def fit(
+    seen: pd.DataFrame,
+    *,
+    gpu: str,
+    model: str,
+    source: str,
+    notes: str | None = None,
+    min_cell: int = MIN_CELL,
+    min_size: int = MIN_SIZE,
+) -> Profile:
     """Return a profile of typical (median) seconds by size and steps, with the scatter about them.
 
     The seconds are a size's step time times the steps, plus a part that does not depend on the steps. That part is
     affine in the pixels, is fitted on sizes with several numbers of steps, and becomes ``vae_decode``.
+
+    Args:
+        min_cell, min_size: fewest requests for the median of a size and number of steps, and for the step time of a
+            size.
     """
     pixels = seen["pixels"].to_numpy()
-    fixed = _fit_fixed(seen)
-    sizes, step_s = _fit_steps(seen, fixed)
+    fixed = _fit_fixed(seen, min_cell)
+    sizes, step_s = _fit_steps(seen, fixed, min_size)
     typical_s = np.polyval(fixed, pixels) + seen["steps"].to_numpy() * np.interp(pixels, sizes, step_s)
     shape_of: dict[int, tuple[int, int, int]] = {}  # the most common one of so many pixels, the smallest of ties
     counts = seen.groupby(["pixels", "width", "height", "frames"]).size().sort_values(ascending=False, kind="stable")
@@ -60,13 +73,13 @@ def fit(seen: pd.DataFrame, *, gpu: str, model: str, source: str, notes: str | N
     )
 
 
-def _fit_fixed(seen: pd.DataFrame) -> Floats:
+def _fit_fixed(seen: pd.DataFrame, min_cell: int) -> Floats:
     """Return the seconds that do not depend on the steps, as a polynomial of the pixels, highest power first."""
     sizes: list[Any] = []
     fixed_s, weights = [], []
     for size, requests in seen.groupby("pixels"):
         cells = requests.groupby("steps")["seconds"].agg(["median", "size"])
-        cells = cells[cells["size"] >= MIN_CELL]
+        cells = cells[cells["size"] >= min_cell]
         steps = cells.index.to_numpy()
         if len(cells) >= 3 and steps[-1] >= 2 * steps[0]:
             sizes.append(size)
@@ -75,11 +88,11 @@ def _fit_fixed(seen: pd.DataFrame) -> Floats:
     return np.polyfit(sizes, fixed_s, 1 if len(sizes) > 2 else 0, w=weights) if sizes else np.zeros(1)
 
 
-def _fit_steps(seen: pd.DataFrame, fixed: Floats) -> tuple[NDArray[np.int64], Floats]:
+def _fit_steps(seen: pd.DataFrame, fixed: Floats, min_size: int) -> tuple[NDArray[np.int64], Floats]:
     """Return the frequent sizes with the smallest and largest, in pixels, and the median seconds of a step of each."""
     step_s = (seen["seconds"] - np.polyval(fixed, seen["pixels"].to_numpy())) / seen["steps"]
     sizes = step_s.groupby(seen["pixels"]).agg(["median", "size"])
-    kept = (sizes["size"] >= MIN_SIZE).to_numpy(copy=True)
+    kept = (sizes["size"] >= min_size).to_numpy(copy=True)
     kept[[0, -1]] = True
     return sizes.index.to_numpy()[kept], np.maximum(sizes["median"].to_numpy()[kept], 1e-6)
 

@@ -1,12 +1,20 @@
 """Size, steps and generation seconds of every request of a log, in order of arrival."""
 
 from datetime import datetime, timedelta
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from mezzotint.sim.core.errors import ConfigError
-from mezzotint.traces.table.trace import Trace
+from mezzotint.sim.fit.measured.statistics import quiet
+from mezzotint.traces.error import TraceError
+from mezzotint.traces.sources.result import open_result
+from mezzotint.traces.table.trace import Trace, make
+
+FEWEST_QUIET = 3
+"""Fewest quiet requests for the median of a size and number of steps: a result of a benchmark has few of them."""
 
 SHAPE = ["width", "height", "steps", "frames"]
 
@@ -45,3 +53,18 @@ def first_arrival(trace: Trace) -> datetime | None:
         return datetime.fromisoformat(trace.notes.get("first_arrival"))  # type: ignore[arg-type]
     except (TypeError, ValueError):
         return None
+
+
+def quiet_seconds(path: Path) -> Trace:
+    """Return the requests of a benchmark's result; gen_s is the latency of the quiet ones, and null in the others.
+
+    Raises TraceError for a result of aggregates alone, or without a quiet request.
+    """
+    trace = open_result(path)
+    if isinstance(trace, dict):
+        raise TraceError(f"{path}: has aggregates alone, expected the requests; run the client so that it lists them")
+    latency_s = trace.column("latency_s")
+    is_quiet = quiet(trace.arrival_s, latency_s)
+    table = trace.table.drop_columns("gen_s").append_column("gen_s", pa.array(latency_s, mask=~is_quiet))
+    source = f"{trace.source}, {int(is_quiet.sum())} requests that began when no other was in flight"
+    return make(table, name=trace.name, source=source, notes=trace.notes, where=str(path))

@@ -25,6 +25,14 @@ BAND = (0.05, 0.95)
 """Quantiles that bound the band: nine in ten draws."""
 
 
+REPETITION = {"mean": 0.08, "p99": 0.076}
+"""Largest relative difference between a run and its repetition with equal seeds on the same GPUs.
+
+Means differ by 3 to 8 %. No simulator is nearer to a run than the run's own repetition. Source: llm-d's repeated runs,
+zetxqx/llm-d, guides/diffusion-serving.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class RoutedRun:
     """One run of a vLLM-Omni mix (A, B or C) through a router of conf/router, with a queue at each GPU."""

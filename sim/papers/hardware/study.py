@@ -190,11 +190,13 @@ def tally(facts: Results) -> str:
 
 def _in_bands(runs: Sequence[Results]) -> str:
     """Return in words how many measured values are in the band of draws, and the distance of the others."""
-    pairs = [(run["routing"], run["outside"][name]) for run in runs for name in BANDED]
-    distances = [(routing, abs(distance)) for routing, distance in pairs if distance is not None]
-    planned = [distance for routing, distance in distances if routing != "random"]
-    inside = sum(distance == 0 for _, distance in distances)
+    pairs = [(run["routing"], name, run["outside"][name]) for run in runs for name in BANDED]
+    distances = [(routing, name, abs(distance)) for routing, name, distance in pairs if distance is not None]
+    planned = [distance for routing, _, distance in distances if routing != "random"]
+    inside = sum(distance == 0 for *_, distance in distances)
+    near = sum(distance <= llmd.REPETITION[name] for _, name, distance in distances)
     line = f"routed, nothing fitted: {inside} of {len(distances)} measured means and p99 in the band of draws"
+    line += f", {near} within the difference of a repetition of it"
     return line + (f"; without random routing at most {percent(max(planned), 2)} outside" if planned else "")
 
 
@@ -218,6 +220,7 @@ def values(facts: Results) -> Results:
     return {
         "names": NAMES,
         "banded": BANDED,
+        "repetition": llmd.REPETITION,
         "spread": spread,
         "equal": sum(f"{rate['ours']:.2f}" == f"{rate['logged']:.2f}" for rate in rates),
         "above": [run["name"] for run in runs if run["load"] > 1],

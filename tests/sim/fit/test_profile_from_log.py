@@ -13,6 +13,7 @@ from mezzotint.sim.fit.profile.command import backend
 from mezzotint.sim.fit.profile.fit import MIN_SCATTER, fit
 from mezzotint.sim.fit.profile.observed import first_arrival, observe, period
 from mezzotint.traces.table.trace import Trace, make, write
+from tests.sim.fit.measured.lab import served
 
 SIZES = ((512, 512), (512, 768), (1024, 512), (1024, 1024))
 
@@ -134,3 +135,20 @@ def test_every_scatter_group_has_enough_similar_requests() -> None:
     once = fit(equal, gpu="g", model="m", source="s").scatter
     assert once is not None
     assert [around.seconds for around in once.around] == [1.2]  # five digits cannot distinguish it from the next value
+
+
+def test_quiet_requests_of_a_result_give_a_profile(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A serial server of 10 and 30 ms a step: requests that waited take longer, and take no part."""
+    rng = np.random.default_rng(6)
+    arrival_s, is_large = np.cumsum(rng.exponential(1.0, 400)), rng.random(400) < 0.5
+    side, service_s = np.where(is_large, 512, 256), np.where(is_large, 0.6, 0.2)
+    trace = served(arrival_s, service_s, width=side, height=side, steps=np.full(400, 20))
+    write(trace, tmp_path / "m.parquet")
+    words = ["calibrate", "log", str(tmp_path / "m.parquet"), "--quiet", "--gpu", "g", "--model", "m"]
+    assert main([*words, "-o", str(tmp_path)]) == 0
+    fitted = read(tmp_path / "g_m.yaml")
+    assert {point.width: point.seconds for point in fitted.step} == pytest.approx({256: 0.01, 512: 0.03})
+    assert "requests that began when no other was in flight" in fitted.source
+    (tmp_path / "m.json").write_text('{"latency_mean": 1.0}')
+    assert main([*words[:2], str(tmp_path / "m.json"), *words[3:], "-o", str(tmp_path)]) == 2
+    assert "m.json: has aggregates alone, expected the requests" in capsys.readouterr().err

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from mezzotint.sim.cli import main
 from mezzotint.traces.error import TraceError
-from mezzotint.traces.sources.export import FORMATS, export, milliseconds
+from mezzotint.traces.sources.export import FORMATS, client_command, export, milliseconds
 from mezzotint.traces.sources.published import LOGS, MAPS
 from mezzotint.traces.sources.synthetic import Synthetic
+from mezzotint.traces.table.ingest import ORDER_ONLY
 from mezzotint.traces.table.trace import Trace, make
 from tests.traces.lab import hold_to_form
 
@@ -32,7 +33,7 @@ def load(form: str, folder: Path) -> Trace:
     return found
 
 
-@pytest.mark.parametrize("form", list(FORMATS))
+@pytest.mark.parametrize("form", [form for form in FORMATS if form in MAPS])
 def test_ten_thousand_requests_round_trip(form: str, tmp_path: Path) -> None:
     """Every field of the format survives to the last bit; fields outside it are named."""
     made = Synthetic(requests=10_000, history=0).load(np.random.default_rng(1))
@@ -181,7 +182,7 @@ def test_hostile_line_is_refused_not_run(form: str, text: str, tmp_path: Path, m
 def test_trace_export_and_import_commands_are_inverse(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     trace = tmp_path / "t.parquet"
     assert main(["trace", "synth", "-o", str(trace), "--requests", "50", "--set", "history=0"]) == 0
-    for form in FORMATS:
+    for form in set(FORMATS) & set(MAPS):
         out, again = tmp_path / f"{form}.txt", tmp_path / f"{form}.parquet"
         assert main(["trace", "export", str(trace), "-o", str(out), "--format", form]) == 0
         assert "the format has no place for" in capsys.readouterr().out
@@ -190,3 +191,50 @@ def test_trace_export_and_import_commands_are_inverse(tmp_path: Path, capsys: py
     assert main(["trace", "import", "vllm-omni", str(tmp_path / "p.txt"), "-o", str(trace)]) == 0
     assert main(["trace", "export", str(trace), "-o", str(tmp_path / "m"), "--format", "sglang"]) == 2
     assert "column prompt: found null" in capsys.readouterr().err
+
+
+def timed(**columns: list[Any]) -> Trace:
+    """Three requests of one size and number of steps, but for ``columns``."""
+    alike = {"width": [512] * 3, "height": [768] * 3, "steps": [16] * 3, "prompt": ["a", "b", "c"]}
+    rows = {"request_id": ["x", "y", "z"], "arrival_s": [0.25, 1.5, 3.0]}
+    return make({**rows, **alike, **columns}, name="t", source="s")
+
+
+def test_aiperf_schedule_has_the_arrivals_in_milliseconds(tmp_path: Path) -> None:
+    export(timed(), "aiperf", tmp_path / "t.jsonl")
+    lines = [json.loads(line) for line in (tmp_path / "t.jsonl").read_text().splitlines()]
+    assert lines == [{"timestamp": 1000 * s, "text": text} for s, text in ((0.25, "a"), (1.5, "b"), (3.0, "c"))]
+    command, *remarks = client_command(timed(), "aiperf", tmp_path / "t.jsonl")
+    assert "--fixed-schedule --extra-inputs size:512x768 num_inference_steps:16 --artifact-dir" in command
+    assert not remarks
+
+
+def test_aiperf_line_has_what_differs_and_the_command_says_so(tmp_path: Path) -> None:
+    trace = timed(steps=[16, 20, 16], seed=[1, None, 3])
+    export(trace, "aiperf", tmp_path / "t.jsonl")
+    extra = [json.loads(line)["extra"] for line in (tmp_path / "t.jsonl").read_text().splitlines()]
+    assert extra == [
+        {"num_inference_steps": 16, "seed": 1},
+        {"num_inference_steps": 20},
+        {"num_inference_steps": 16, "seed": 3},
+    ]
+    command, remark = client_command(trace, "aiperf", tmp_path / "t.jsonl")
+    assert "--extra-inputs size:512x768 --artifact-dir" in command
+    assert "requests differ in num_inference_steps, seed" in remark
+
+
+@pytest.mark.parametrize("form", ["vllm-omni", "sglang"])
+def test_command_of_an_open_loop_lifts_the_limit_on_requests_in_flight(form: str, tmp_path: Path) -> None:
+    command, _ = client_command(timed(), form, tmp_path / "t")
+    assert "--max-concurrency 3" in command
+    assert f"--request-rate {2 / 2.75:.6g}" in command
+
+
+def test_aiperf_needs_times_and_prompts(tmp_path: Path) -> None:
+    untimed = make({"request_id": ["x"], "arrival_s": [0.0], "prompt": ["a"]}, name="t", source="s",
+                   notes={"arrival_s": ORDER_ONLY})  # fmt: skip
+    with pytest.raises(TraceError, match="an order of requests and no times"):
+        export(untimed, "aiperf", tmp_path / "t.jsonl")
+    with pytest.raises(TraceError, match=r"row 1, column prompt: found None, expected a text"):
+        export(timed(prompt=["a", None, "c"]), "aiperf", tmp_path / "t.jsonl")
+    assert not (tmp_path / "t.jsonl").exists()

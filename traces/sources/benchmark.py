@@ -1,0 +1,281 @@
+"""Result files of benchmark clients that list every request: AIPerf's, and that of `vllm bench serve`."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, ClassVar, NotRequired
+
+import numpy as np
+import pyarrow as pa
+from pydantic import TypeAdapter
+from typing_extensions import TypedDict
+
+from mezzotint.traces.error import TraceError
+from mezzotint.traces.sources import Streamed
+from mezzotint.traces.sources.formats.jsontext import elements
+from mezzotint.traces.sources.formats.records import check_records
+from mezzotint.traces.sources.reader import Columns, make_reading, with_row_numbers
+from mezzotint.traces.table.columns import SCHEMA
+from mezzotint.traces.table.ingest import Batch, Reading, since_earliest
+from mezzotint.traces.table.limits import Limits, open_bounded
+from mezzotint.traces.table.validation import excerpt
+
+PER_SECOND = {"s": 1, "ms": 1000, "us": 1_000_000, "ns": 1_000_000_000}
+"""Unit of AIPerf's metrics -> how many make a second."""
+
+
+class _Metadata(TypedDict):
+    request_start_ns: int
+    request_end_ns: int
+    x_request_id: NotRequired[str | None]
+    conversation_id: NotRequired[str | None]
+    turn_index: NotRequired[int | None]
+    benchmark_phase: NotRequired[str | None]
+    was_cancelled: NotRequired[bool | None]
+
+
+class _Record(TypedDict):
+    metadata: _Metadata
+    metrics: NotRequired[dict[str, Any] | None]
+    error: NotRequired[Any]
+
+
+RECORDS: TypeAdapter[Any] = TypeAdapter(list[_Record])
+
+BODY = {
+    "prompt": "prompt",
+    "steps": "num_inference_steps",
+    "images": "n",
+    "seed": "seed",
+    "frames": "num_frames",
+    "guidance": "guidance_scale",
+    "negative_prompt": "negative_prompt",
+}
+"""Column -> field in the body of a request to /v1/images/generations. `size` gives width and height."""
+
+STARTS = ("start_times", "request_start_times", "start_time", "timestamps")
+LATENCIES = ("e2els", "latencies", "e2e_latencies", "request_latencies", "e2el", "latency")
+"""Names of the lists of `vllm bench serve`; latencies with _ms after the name are milliseconds."""
+
+
+@dataclass(slots=True, kw_only=True)
+class AIPerf(Streamed):
+    """The requests of an AIPerf run: profile_export.jsonl, a line for each request.
+
+    An arrival is the moment the client sends a request, and `latency_s` the seconds until the whole answer. Prompt,
+    size, steps and number of images come from the file inputs.json beside it, by conversation and turn; without it
+    they are null. Requests of the warm-up, cancelled ones and those with an error are skipped and counted.
+
+    Args:
+        path: profile_export.jsonl, plain or gzipped; a leading ~ is the home folder.
+    """
+
+    NAME: ClassVar = "aiperf"
+
+    path: str | Path
+    name: str | None = None
+    limits: Limits = field(default_factory=Limits)
+
+    def read(self, rng: np.random.Generator) -> Reading:
+        path = Path(self.path).expanduser()
+        notes: dict[str, Any] = {"file": path.name}
+        return make_reading(self, f"AIPerf, {path.name}", self._batches(path, notes), notes)
+
+    def _batches(self, path: Path, notes: dict[str, Any]) -> Iterator[Batch]:
+        table = Columns(where=str(path), names={}, notes=notes)
+        inputs = _inputs(path)
+        payloads = _payloads(inputs, self.limits)
+        starts, latencies, names, bodies, numbers = [], [], [], [], []
+        for rows, records in with_row_numbers(elements(path, self.limits)):
+            origin = table.origin(rows)
+            check_records(records, RECORDS, origin)
+            about = [record["metadata"] for record in records]
+            reasons = {
+                "of the warm-up": [one.get("benchmark_phase") not in (None, "profiling") for one in about],
+                "cancelled": [bool(one.get("was_cancelled")) for one in about],
+                "failed": [record.get("error") is not None for record in records],
+            }
+            for index in table.keep(rows, {reason: np.array(holds, np.bool_) for reason, holds in reasons.items()}):
+                starts.append(about[index]["request_start_ns"])
+                latencies.append(_aiperf_latency(records[index], f"{path}: row {rows[index]}"))
+                names.append(about[index].get("x_request_id"))
+                bodies.append(payloads.get((about[index].get("conversation_id"), about[index].get("turn_index") or 0)))
+                numbers.append(rows[index])
+        table.check_kept("check the errors in the file, and run the benchmark again")
+        if not starts:
+            return
+        first_ns = min(starts)  # whole nanoseconds: as floats, times since 1970 are off by up to 0.2 us
+        notes["first_arrival"] = datetime.fromtimestamp(first_ns / 1e9, UTC).isoformat()
+        columns: dict[str, Any] = {"latency_s": pa.array(latencies, pa.float64())}
+        if None not in names:
+            columns["request_id"] = names
+        columns |= _body_columns(bodies, str(inputs))
+        times = pa.array([(start - first_ns) / 1e9 for start in starts], pa.float64())
+        yield Batch(columns, times, table.origin(np.array(numbers)), relative=True)
+
+
+def _aiperf_latency(record: Mapping[str, Any], where: str) -> float:
+    """Return the seconds from a request's send to its whole answer."""
+    latency = (record.get("metrics") or {}).get("request_latency")
+    if latency is None:
+        return float((record["metadata"]["request_end_ns"] - record["metadata"]["request_start_ns"]) / 1e9)
+    try:
+        return float(latency["value"]) / PER_SECOND[latency["unit"]]
+    except (TypeError, KeyError, ValueError):
+        raise TraceError(
+            f"{where}, column request_latency: found {excerpt(repr(latency), 60)}, expected a value with a unit among"
+            f" {', '.join(PER_SECOND)}; fix or drop the record"
+        ) from None
+
+
+def _inputs(path: Path) -> Path:
+    """Return the file with the bodies of the requests: inputs.json, after the same prefix if the name has one."""
+    prefix, export, _ = path.name.partition("profile_export.jsonl")
+    return path.with_name(f"{prefix if export else ''}inputs.json")
+
+
+def _payloads(path: Path, limits: Limits) -> dict[tuple[str | None, int], Mapping[str, Any]]:
+    """Return the bodies of AIPerf's inputs.json by conversation and turn; empty if there is no such file."""
+    if not path.is_file():
+        return {}
+    try:
+        return {
+            (session["session_id"], turn): dict(body)
+            for session in read_object(path, limits)["data"]
+            for turn, body in enumerate(session["payloads"])
+        }
+    except (KeyError, TypeError, ValueError):
+        raise TraceError(
+            f"{path}: found no list `data` of sessions with `session_id` and `payloads`, as AIPerf writes it; remove"
+            " the file, and the requests have no prompt, size and steps"
+        ) from None
+
+
+def _body_columns(bodies: list[Mapping[str, Any] | None], where: str) -> dict[str, Any]:
+    """Return the columns that the bodies of requests state, null where a body is unknown or lacks the field."""
+    columns: dict[str, Any] = {}
+    try:
+        for name, theirs in BODY.items():
+            values = [None if body is None else body.get(theirs) for body in bodies]
+            if any(value is not None for value in values):
+                kind = SCHEMA.field(name).type
+                columns[name] = pa.array(values, pa.int64() if pa.types.is_integer(kind) else kind)
+        sizes = [(None, None) if body is None or body.get("size") is None else size(body["size"]) for body in bodies]
+        if any(width is not None for width, _ in sizes):
+            columns["width"], columns["height"] = (list(side) for side in zip(*sizes, strict=True))
+    except (pa.ArrowException, ValueError) as error:
+        raise TraceError(
+            f"{where}: found a body that cannot be read ({error}); correct it, or remove the file"
+        ) from None
+    return columns
+
+
+def size(text: Any) -> tuple[int, int]:
+    """Return width and height of a size such as "1024x768". Raises ValueError for another text."""
+    match = re.fullmatch(r"\s*(\d+)\s*[xX*]\s*(\d+)\s*", str(text))
+    if match is None:
+        raise ValueError(f"size {excerpt(repr(text), 40)}, expected WIDTHxHEIGHT")
+    return int(match[1]), int(match[2])
+
+
+def read_object(path: Path, limits: Limits) -> dict[str, Any]:
+    """Return the one JSON object in a file. Raises TraceError for another content."""
+    with open_bounded(path, limits) as stream:
+        try:
+            content = json.load(stream)
+        except (ValueError, RecursionError) as error:
+            raise TraceError(f"{path}: cannot be read as JSON ({excerpt(str(error))}); fetch the file again") from error
+    if not isinstance(content, dict):
+        raise TraceError(f"{path}: found a JSON {type(content).__name__}, expected an object; name another file")
+    return content
+
+
+@dataclass(slots=True, kw_only=True)
+class VllmBench(Streamed):
+    """The result of `vllm bench serve` with --save-result --save-detailed: one JSON object with a list for each figure.
+
+    An arrival is the moment the client sends a request (`start_times`), and `latency_s` the seconds until the whole
+    answer: `e2els` or `latencies`, else `ttfts` plus the sum of `itls`. Requests with an error are skipped and counted.
+
+    Args:
+        path: the JSON file, plain or gzipped; a leading ~ is the home folder.
+    """
+
+    NAME: ClassVar = "vllm-bench"
+
+    path: str | Path
+    name: str | None = None
+    limits: Limits = field(default_factory=Limits)
+
+    def read(self, rng: np.random.Generator) -> Reading:
+        path = Path(self.path).expanduser()
+        notes: dict[str, Any] = {"file": path.name}
+        batches = self._batches(path, notes)
+        return make_reading(self, f"vllm bench serve, {path.name}", batches, notes, since_earliest)
+
+    def _batches(self, path: Path, notes: dict[str, Any]) -> Iterator[Batch]:
+        content = read_object(path, self.limits)
+        table = Columns(where=str(path), names={}, notes=notes)
+        starts = next((content[name] for name in STARTS if isinstance(content.get(name), list)), None)
+        latencies = _vllm_latencies(content)
+        if starts is None or latencies is None:
+            lacking = "starts (start_times)" if starts is None else "latencies (e2els)"
+            raise TraceError(
+                f"{path}: has no list of {lacking}; run `vllm bench serve` with --save-result --save-detailed, or name"
+                " the file as a result of aggregates in `mezzotint validate --measured`"
+            )
+        lists: dict[str, Any] = {"starts": starts, "latencies": latencies}
+        lists |= {name: content[name] for name in ("errors", "prompts", "request_ids") if content.get(name)}
+        for name, values in lists.items():
+            if not isinstance(values, list) or len(values) != len(starts):
+                raise TraceError(
+                    f"{path}: {name}: found {excerpt(repr(values), 40)}, expected {len(starts)} values, as many as"
+                    " starts; write the file again"
+                )
+        rows = np.arange(len(starts))
+        times, seconds = (_numbers(path, name, lists[name]) for name in ("starts", "latencies"))
+        failed = np.array([bool(error) for error in lists.get("errors", [False] * len(starts))], np.bool_)
+        kept = table.keep(
+            rows, {"failed": failed, "without a start or a latency": ~(np.isfinite(times) & (seconds > 0))}
+        )
+        table.check_kept("check the errors in the file, and run the benchmark again")
+        columns: dict[str, Any] = {"latency_s": seconds[kept]}
+        for name, theirs in (("prompt", "prompts"), ("request_id", "request_ids")):
+            if theirs in lists:
+                columns[name] = pa.array([str(lists[theirs][row]) for row in kept], pa.string())
+        columns |= _body_columns([_settings(content)] * len(kept), str(path))
+        yield Batch(columns, pa.array(times[kept]), table.origin(rows[kept]))
+
+
+def _vllm_latencies(content: Mapping[str, Any]) -> list[Any] | None:
+    """Return the seconds from a request's send to its whole answer; None if the result does not list them."""
+    for name in LATENCIES:
+        if isinstance(content.get(name), list):
+            return list(content[name])
+        if isinstance(content.get(f"{name}_ms"), list):
+            return [None if value is None else value / 1000 for value in content[f"{name}_ms"]]
+    first, between = content.get("ttfts"), content.get("itls")
+    if isinstance(first, list) and isinstance(between, list) and len(first) == len(between):
+        return [start + sum(more or []) for start, more in zip(first, between, strict=True)]
+    return None
+
+
+def _numbers(path: Path, name: str, values: list[Any]) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Return values as float64, (n,); NaN for null."""
+    for row, value in enumerate(values):
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+            raise TraceError(
+                f"{path}: {name}: row {row}: found {excerpt(repr(value), 40)}, expected a number; write the file again"
+            )
+    return np.array([np.nan if value is None else value for value in values], np.float64)
+
+
+def _settings(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the size and steps that hold for all requests of a result, as fields of a body."""
+    stated = {theirs: content.get(theirs) for name, theirs in BODY.items() if name in ("steps", "frames")}
+    sides = [content.get(name) for name in ("width", "height")]
+    given = content.get("size") or ("x".join(map(str, sides)) if all(sides) else None)
+    return stated | ({"size": given} if given else {})

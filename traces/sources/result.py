@@ -1,0 +1,105 @@
+"""Open the result of a benchmark, whatever client wrote it: a table of requests, or aggregates alone."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mezzotint.traces.error import TraceError
+from mezzotint.traces.sources.benchmark import AIPerf, VllmBench, read_object
+from mezzotint.traces.sources.delimited import Csv
+from mezzotint.traces.table.ingest import ORDER_ONLY
+from mezzotint.traces.table.limits import PARQUET, Limits, open_bounded, regular_file
+from mezzotint.traces.table.trace import Trace, read
+from mezzotint.traces.table.validation import excerpt
+
+AGGREGATES: Mapping[str, Mapping[str, float]] = {
+    "mean": {"latency_mean": 1, "mean_e2el_ms": 1e-3, "request_latency.avg": 1e-3},
+    "p50": {"latency_median": 1, "latency_p50": 1, "median_e2el_ms": 1e-3, "request_latency.p50": 1e-3},
+    **{
+        share: {f"latency_{share}": 1, f"{share}_e2el_ms": 1e-3, f"request_latency.{share}": 1e-3}
+        for share in ("p90", "p95", "p99")
+    },
+    "throughput": {"throughput_qps": 60, "request_throughput": 60, "request_throughput.avg": 60},
+    "requests": {"completed_requests": 1, "completed": 1, "request_count.avg": 1, "request_count": 1},
+    "failed": {"failed_requests": 1, "failed": 1},
+}
+"""Statistic -> keys of vLLM-Omni and SGLang, of `vllm bench serve` and of AIPerf, with the factor to s or 1/min."""
+
+HEAD = 1 << 16
+"""Bytes that are looked at to tell the format."""
+
+
+def open_result(path: Path) -> Trace | dict[str, float]:
+    """Return the requests of a result with arrivals and `latency_s`, or its aggregates by the keys of `AGGREGATES`.
+
+    Takes AIPerf's profile_export.jsonl, the JSON of `vllm bench serve`, aggregates as JSON, a trace of this program,
+    and a table as `trace import csv` reads it.
+
+    Raises:
+        TraceError: the file cannot be read, has neither latencies nor aggregates, or an order and no times.
+    """
+    path = path.expanduser()
+    regular_file(path)
+    with path.open("rb") as file:
+        if file.read(len(PARQUET)) == PARQUET:
+            return _checked(read(path), path)
+    with open_bounded(path, Limits()) as stream:
+        head = stream.read(HEAD).lstrip()
+    rng = np.random.default_rng(0)
+    if not head.startswith(b"{"):
+        return _checked(Csv(path=path).load(rng), path)
+    if _is_aiperf(head):
+        return _checked(AIPerf(path=path).load(rng), path)
+    content = read_object(path, Limits())
+    aggregates = _aggregates(content)
+    if any(isinstance(value, list) and value for value in content.values()) and "latency_mean" not in content:
+        try:
+            return _checked(VllmBench(path=path).load(rng), path)
+        except TraceError:
+            if "mean" not in aggregates:
+                raise
+    if "mean" not in aggregates:
+        raise TraceError(
+            f"{path}: found the keys {excerpt(', '.join(content))}, expected a mean latency"
+            f" ({', '.join(AGGREGATES['mean'])}) or lists of starts and latencies; name the result of a benchmark"
+        )
+    return aggregates
+
+
+def _is_aiperf(head: bytes) -> bool:
+    try:
+        first = json.loads(head.partition(b"\n")[0])
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(first, dict) and "request_start_ns" in (first.get("metadata") or {})
+
+
+def _aggregates(content: Mapping[str, Any]) -> dict[str, float]:
+    """Return the aggregates in seconds and requests a minute. A key may be nested: `request_latency.avg`."""
+
+    def at(key: str) -> Any:
+        outer, _, inner = key.partition(".")
+        value = content.get(outer)
+        return value.get(inner) if inner and isinstance(value, dict) else (None if inner else value)
+
+    values: dict[str, float] = {}
+    for name, keys in AGGREGATES.items():
+        for key, factor in keys.items():
+            value = at(key)
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                values.setdefault(name, value * factor)
+    return values
+
+
+def _checked(trace: Trace, path: Path) -> Trace:
+    if trace.notes.get("arrival_s") == ORDER_ONLY:
+        raise TraceError(f"{path}: has an order of requests and no times; name a result with the time of each request")
+    if trace.table.column("latency_s").null_count == len(trace):
+        raise TraceError(
+            f"{path}: has no latencies; import it with the column latency_s, the seconds from a request's arrival to"
+            " its answer"
+        )
+    return trace
