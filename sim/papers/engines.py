@@ -205,7 +205,7 @@ def lines(facts: Results) -> Iterator[str]:
 
 def within(facts: Results) -> float:
     """Return the share of the loops whose mean is close."""
-    errors = [abs(row["error"]["mean"]) for row in facts["rows"]]
+    errors: list[float] = [abs(row["error"]["mean"]) for row in facts["rows"]]
     return sum(error <= CLOSE for error in errors) / len(errors)
 
 
