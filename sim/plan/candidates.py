@@ -257,8 +257,8 @@ class _Catalogue:
         """Return the choices of ``models=`` that serve ``model``, all with the same large one, and notes on it.
 
         A choice gives the name of each role's model. If a variant of the model (``sdxl-mlperf``) has profiles on more
-        of the kinds ``asked`` for, all kinds are planned with the variant, so that they are compared at the same work. A
-        model on an engine is planned if it is named in full.
+        of the kinds ``asked`` for, all kinds are planned with the variant, so that they are compared at the same work.
+        A model on an engine is planned if it is named in full.
         """
         models: dict[str, Any] = {
             name: resolve_config(self._compose(f"models={name}"))["models"] for name in self._own("models")
