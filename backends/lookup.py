@@ -149,16 +149,18 @@ class Lookup:
     def at(self, table: Table, what: str, where: Where) -> float:
         """Return the value of ``table`` at a size and batch; ``what`` names the table in errors."""
         pixels = where.width * where.height * where.frames
-        if not table.covers(pixels, where.batch, NEAR):
-            if self.extrapolate == "error":
-                of_all = " of all frames" * (where.frames > 1)
-                size = f"{size_text(where.width, where.height, where.frames)} ({pixels} pixels{of_all})"
-                outside = f"{what} at {size}, batch {where.batch} is outside the measured grid ({table.grid()})"
-                remedy = "use shapes=model, measure that size and batch, or allow it with extrapolate=warn"
-                raise self.lacks(where.model, outside, remedy)
+        if table.covers(pixels, where.batch):
+            pass
+        elif self.extrapolate == "warn":
             self.record.extrapolated.add(where)
-        elif not table.covers(pixels, where.batch):
+        elif table.covers(pixels, where.batch, NEAR):
             self.record.near.add(where)
+        else:
+            of_all = " of all frames" * (where.frames > 1)
+            size = f"{size_text(where.width, where.height, where.frames)} ({pixels} pixels{of_all})"
+            outside = f"{what} at {size}, batch {where.batch} is outside the measured grid ({table.grid()})"
+            remedy = "use shapes=model, measure that size and batch, or allow it with extrapolate=warn"
+            raise self.lacks(where.model, outside, remedy)
         return table.at(pixels, where.batch)
 
     def cost(self, model: str, seconds: float) -> Cost:

@@ -56,7 +56,7 @@ WORDS = (
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What is served where: an engine with a layout of its GPUs, and a case of the benchmark."""
+    """A case of the benchmark, on an engine with a layout of its GPUs."""
 
     gpu: str
     num_gpus: int
@@ -205,8 +205,8 @@ def lines(facts: Results) -> Iterator[str]:
 
 def within(facts: Results) -> float:
     """Return the share of the loops whose mean is close."""
-    errors: list[float] = [abs(row["error"]["mean"]) for row in facts["rows"]]
-    return sum(error <= CLOSE for error in errors) / len(errors)
+    errors = [abs(row["error"]["mean"]) for row in facts["rows"]]
+    return float(np.mean(np.array(errors) <= CLOSE))
 
 
 def values(facts: Results) -> Results:

@@ -201,6 +201,40 @@ def test_documented_profile_serves_at_its_step_time(tmp_path: Path) -> None:
     assert run.summary["requests"]["completed"] == 4
 
 
+def test_file_of_several_models_is_as_a_file_of_each(tmp_path: Path) -> None:
+    content = yaml.safe_load(documented())
+    own = {
+        "first": {"step": content.pop("step")},
+        "second": {"source": "another", "step": [{"width": 512, "height": 512, "seconds": 0.2}]},
+    }
+    del content["model"]
+    (tmp_path / "both.yaml").write_text(yaml.safe_dump({**content, "models": own}))
+    both = find("h100", [tmp_path])
+    for name, keys in own.items():
+        (tmp_path / "alone").mkdir(exist_ok=True)
+        (tmp_path / "alone" / f"{name}.yaml").write_text(yaml.safe_dump({**content, "model": name, **keys}))
+    assert both == find("h100", [tmp_path / "alone"])
+    assert [both[name].source for name in own] == [content["source"], "another"]
+
+
+@pytest.mark.parametrize(
+    ("models", "message"),
+    [
+        ("{a: 1}", "several.yaml: models: expected the name of each model"),
+        (
+            "{a: {step: []}}\nmodel: b",
+            "several.yaml: models: expected the name of each model with its own keys, and no",
+        ),
+        ("{a: {step: [{width: 8, height: 8, seconds: 1}], wrong: 1}}", "several.yaml: a: wrong"),
+        ("{a: {step: []}}", "several.yaml: a: step: found no point"),
+    ],
+)
+def test_wrong_model_of_several_is_named(tmp_path: Path, models: str, message: str) -> None:
+    (tmp_path / "several.yaml").write_text(f"schema: 1\ngpu: h100\nsource: me\nmodels: {models}\n")
+    with pytest.raises(BackendError, match=message):
+        find("h100", [tmp_path])
+
+
 def test_documented_rules_scale_a_profile(tmp_path: Path) -> None:
     """Times are interpolated in pixels and batch. Outside the grid they are refused, or its edge is scaled. Decoding
     scales with the images."""

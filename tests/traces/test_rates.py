@@ -86,6 +86,12 @@ def test_run_ends_with_the_file_and_states_its_settings(file: Path) -> None:
     assert stated["variance over mean of the arrivals in an interval"] == 1.0
 
 
+def test_saved_configuration_has_the_whole_path(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(file.parent)
+    run = mezzotint.run("system=vanilla", "trace.requests=20", "arrivals=rates", f"arrivals.path={file.name}")
+    assert run.config["arrivals"]["path"] == str(file)
+
+
 def test_scaled_rates_have_their_mean_and_a_short_trace_is_said(file: Path) -> None:
     process = Rates(str(file), rate_rpm=20.0, dispersion=0.0)
     schedule = process.schedule(np.zeros(9_000), np.random.default_rng(1))

@@ -66,7 +66,7 @@ class Rates:
         TraceError: `dispersion` is between 0 and 1. From `schedule`: the file is not such a table, with its row.
     """
 
-    path: str
+    path: str | Path
     per: Literal["s", "min", "h"] | None = None
     interpolation: Literal["constant", "linear"] = "constant"
     dispersion: Annotated[float, Ge(0), Le(1e6)] = 1.0
@@ -95,7 +95,7 @@ class Rates:
                 " with arrivals.rate_rpm, or correct their unit with arrivals.per"
             )
         # The inverse of the integral of a rate that is linear between edges.
-        piece = np.searchsorted(so_far, counts, side="right") - 1
+        piece = np.minimum(np.searchsorted(so_far, counts, side="right"), len(expected)) - 1
         within, slope = counts - so_far[piece], ((after_hz - rate_hz) / lengths_s)[piece]
         speed = rate_hz[piece] + np.sqrt(np.maximum(rate_hz[piece] ** 2 + 2 * slope * within, 0.0))
         after_s = np.divide(2 * within, speed, out=np.zeros_like(speed), where=speed > 0)
@@ -207,7 +207,7 @@ def _times(origin: Origin, name: str, cells: "pd.Series[Any]") -> Times:
     if numbers.notna().iloc[0]:
         unit_s = next((seconds for pattern, seconds in TIME_S.items() if pattern.fullmatch(name)), None)
         if unit_s is None:
-            unit_s = next((seconds for least, seconds in EPOCH_UNITS if abs(numbers.iloc[0]) >= least), 1.0)
+            unit_s = next((seconds for smallest, seconds in EPOCH_UNITS if abs(numbers.iloc[0]) >= smallest), 1.0)
         _refuse(origin, "time", cells, ~np.isfinite(numbers.to_numpy(np.float64)), "a number, as in the first row")
         return np.asarray((numbers - numbers.iloc[0]) * unit_s, np.float64)
     stamps = pd.to_datetime(cells, utc=True, format="ISO8601", errors="coerce")

@@ -1,6 +1,7 @@
 """What a run costs: instances, services, and which parts are unknown."""
 
 import math
+import re
 from typing import Any
 
 import pytest
@@ -97,7 +98,17 @@ def test_gpu_price_is_its_list_price_by_default(kind: str) -> None:
 
 def test_every_list_price_is_of_a_known_gpu_and_has_a_source() -> None:
     assert set(list_prices()) <= set(gpus())
-    assert all(0.05 < price.usd_per_gpu_h < 20 and price.source for price in list_prices().values())
+    singles = {kind: price for kind, price in list_prices().items() if " times " not in price.source}
+    assert all(0.05 < price.usd_per_gpu_h < 20 and price.source for price in singles.values())
+
+
+@pytest.mark.parametrize("kind", [kind for kind in gpus() if re.search(r"-x\d$", kind)])
+def test_server_of_several_gpus_costs_and_draws_as_many_times_a_gpu(kind: str) -> None:
+    count = int(kind[-1])
+    (single,) = (other for other in (kind[:-3], f"{kind[:-3]}-sxm") if other in list_prices() and other != "h100-sxm")
+    assert list_prices()[kind].usd_per_gpu_h == pytest.approx(count * list_prices()[single].usd_per_gpu_h)
+    of_server, of_gpu = (gpus()[name]["cluster"]["gpu"] for name in (kind, single))
+    assert all(of_server[key] == count * of_gpu[key] for key in ("memory_bytes", "active_w", "idle_w"))
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,15 @@ def test_cosmos3_loop_follows_from_handling_that_overlaps(
     assert (3600 * len(latency_s) / without < 0.95 * clips_h) == (clients > 1)
 
 
+@pytest.mark.parametrize(("clients", "clips_h"), [(1, 119.72), (2, 131.17), (4, 134.59), (8, 136.49)])
+def test_one_handling_explains_every_number_of_clients(clients: int, clips_h: float) -> None:
+    """Cosmos3's clips of 81 frames and 20 steps: 30.07 s alone; 3.94 s of handling, fitted to eight clients."""
+    latency_s, end_s = replay(30.07 - 3.94, clients, 2 * clients, handling_s=3.94)
+    assert 3600 * 2 * clients / end_s == pytest.approx(clips_h, rel=0.015)
+    if clients == 8:
+        assert latency_s.mean() == pytest.approx(165.47, rel=0.005)
+
+
 def test_wan22_replicas_make_as_many_times_the_videos() -> None:
     """vLLM-Omni (Apache-2.0), A800: 4.71, 9.20 and 18.02 videos a minute on 1, 2 and 4 replicas."""
     single = 60 / 4.71

@@ -77,6 +77,14 @@ def test_own_model_on_an_own_gpu_is_planned_with_its_own_profile(model: str, tmp
     assert both.usd_per_h == 0.5 * both.candidate.counts(both.gpus)["my-gpu"] + 0.86 * both.gpus
 
 
+def test_model_on_an_engine_is_planned_if_it_is_named_in_full(ask: Ask) -> None:
+    """Profiles of flux-dev-sglang are on more of these kinds than those of flux-dev."""
+    options = {"gpu": ["h100", "h200-sxm"], "target": ["p95<60s"], "rate_rpm": 10.0, "replications": 1}
+    for model, steps in (("flux-dev", 28), ("flux-dev-sglang", 50)):
+        served = {row["model"]: row["steps"] for row in ask(model=model, **options).ranked[0].summary["models"]}
+        assert served == {model: steps}
+
+
 def test_own_profile_replaces_the_shipped_one_of_the_model_and_gpu(tmp_path: Path, ask: Ask) -> None:
     (tmp_path / "slow.yaml").write_text(PROFILE % ("sdxl-mlperf", "l40s", 0.5))
     own = ask(profiles=tmp_path, target=["p95<30s"], max_gpus=64).ranked[0]
