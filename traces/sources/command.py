@@ -19,6 +19,7 @@ from mezzotint.files.atomic import check_ours, check_target
 from mezzotint.traces.error import TraceError
 from mezzotint.traces.sources import Streamed
 from mezzotint.traces.sources.published import LOGS
+from mezzotint.traces.sources.table import SAID
 from mezzotint.traces.table.ingest import store
 from mezzotint.traces.table.limits import Limits
 from mezzotint.traces.table.trace import METADATA_KEY, Trace
@@ -29,7 +30,10 @@ Seed = Annotated[int, typer.Option(min=0, metavar="N", help="Seed of all random 
 
 
 def sources() -> dict[str, type[Streamed]]:
-    """Return the sources by name: the published logs, and the classes of this package by `NAME` or module."""
+    """Return the sources by name: the published logs, and the classes of this package by `NAME` or module.
+
+    The name csv is another word for table.
+    """
     modules = [
         import_module(f"mezzotint.traces.sources.{module.name}")
         for module in pkgutil.iter_modules(mezzotint.traces.sources.__path__)
@@ -40,7 +44,7 @@ def sources() -> dict[str, type[Streamed]]:
         for kind in vars(module).values()
         if isinstance(kind, type) and kind.__module__ == module.__name__ and Streamed in kind.__mro__
     }
-    return dict(sorted({**own, **LOGS}.items()))
+    return dict(sorted({**own, "csv": own["table"], **LOGS}.items()))
 
 
 def import_from(word: str | None) -> Callable[..., None]:
@@ -93,11 +97,13 @@ def _class(word: str) -> type[Streamed]:
 def _command(kind: Callable[..., Streamed]) -> Callable[..., None]:
     """Return a function whose parameters are the arguments of `kind` and of `Limits`, for Typer to call."""
     own, limits = _parameters(kind), _parameters(Limits)
+    options = {name: get_args(parameter.annotation)[1] for name, parameter in own.items()}
+    mappings = {name: info for name, info in options.items() if "=" in (info.metavar or "")}
 
     def run(out: Path, name: str | None, seed: int, **given: Any) -> None:
         check_out(out)
         arguments: dict[str, Any] = {
-            key: _mapping(value) if isinstance(value, list) else value
+            key: _mapping(value, mappings[key]) if key in mappings else value
             for key, value in given.items()
             if value is not None and value is not False and value != []  # the class has the defaults
         }
@@ -105,14 +111,13 @@ def _command(kind: Callable[..., Streamed]) -> Callable[..., None]:
         reading = kind(**arguments, limits=bounds).read(np.random.default_rng(seed))
         reading.name = name or reading.name
         reading.notes["seed"] = seed
-        if "columns" in reading.notes:
-            print("columns:", ", ".join(f"{ours} = {theirs}" for ours, theirs in reading.notes["columns"].items()))
-        report(store(reading, out))
+        trace = store(reading, out)
+        for line in reading.notes.get(SAID, []):
+            print(line)
+        report(trace)
         for reason, rows in reading.notes.get("skipped", {}).items():
             if rows:
                 print(f"skipped {rows:,} rows of the source: {reason}")
-        if "arrival_written" in reading.notes:
-            print(f"arrivals are read as {reading.notes['arrival_written']} (--arrival says otherwise)")
         if "arrival_s" in reading.notes:
             print(f"arrival times are not the source's own: {reading.notes['arrival_s']}")
 
@@ -158,15 +163,17 @@ def _parameter(name: str, hint: Any, is_required: bool, text: str) -> Parameter:
     return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[annotation, info])
 
 
-def _mapping(pairs: list[str]) -> dict[str, str]:
-    """Return NAME=VALUE words as a mapping."""
+def _mapping(pairs: list[str], option: ParameterInfo) -> dict[str, str]:
+    """Return NAME=VALUE words of an option as a mapping."""
     mapping: dict[str, str] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
+        word = f"{option.default} {pair}"
         if not name or not equals:
-            raise TraceError(f"--map {pair}: expected canonical=source, for example prompt=text")
+            example = "prompt=text" if option.default == "--map" else "latency=ms"
+            raise TraceError(f"{word}: expected {option.metavar}, for example {example}")
         if name in mapping:
-            raise TraceError(f"--map {pair}: {name} is mapped to {mapping[name]!r} already; map it once")
+            raise TraceError(f"{word}: {name} is mapped to {mapping[name]!r} already; map it once")
         mapping[name] = value
     return mapping
 

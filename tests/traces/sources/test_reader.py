@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from mezzotint.traces.error import TraceError
-from mezzotint.traces.sources.delimited import Csv
+from mezzotint.traces.sources.table import Table
 from mezzotint.traces.sources.formats import lines
 from mezzotint.traces.table import limits
 from mezzotint.traces.table.ingest import store
@@ -125,7 +125,7 @@ def test_file_that_grows_while_being_read_is_refused(tmp_path: Path, monkeypatch
     monkeypatch.setattr(lines, "LINES", 1)  # appended text would make it endless
     path = tmp_path / "t.csv"
     path.write_bytes(VALID["csv"])
-    reading = Csv(path=str(path)).read(np.random.default_rng(0))
+    reading = Table(path=str(path)).read(np.random.default_rng(0))
     batches = reading.batches
 
     def growing() -> Any:
