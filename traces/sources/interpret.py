@@ -144,7 +144,16 @@ class Interpretation:
             elif means is not None:
                 self.meanings[column] = means
                 candidates.setdefault(means.name, []).append(column)
+        lengths = [column for column in candidates.get("latency_s", []) if normalise(column).startswith("duration")]
+        if "fps" in candidates and not candidates.keys() & {"video_s", "frames"} and lengths:
+            # beside frames per second, the duration is the video's
+            column = lengths[0]
+            self.meanings[column] = Meaning("video_s", self.meanings[column].unit)
+            candidates["latency_s"].remove(column)
+            candidates["video_s"] = [column]
         for name, columns in candidates.items():
+            if not columns:
+                continue
             columns.sort(key=lambda column: self._rank(name, column))
             if name == "prompt" and len(columns) > 1 and self._rank(name, columns[0]) > 1:
                 raise TraceError(

@@ -35,6 +35,8 @@ OF_COMMAND = " (of `mezzotint trace import table`)"
 
 NUMBER = re.compile(r"\s*[+-]?(\d+([.,]\d*)?|\.\d+)(e[+-]?\d+)?\s*|\s*[+-]?(nan|inf)\s*", re.IGNORECASE)
 
+DATE = re.compile(r"[A-Za-z:]|\d[-/]|[.].*[.]")
+
 REWRITTEN: Mapping[str, str] = {
     r"(:\d{2}),(\d)": r"\1.\2",  # 10:36:37,988, as Python logs
     r"\s*(UTC|GMT)$": "Z",
@@ -99,7 +101,7 @@ def read_clock(
     Raises TraceError naming the first cell that is no such time, or the order of day and month if no row decides it.
     """
     first = next((cell for cell in cells.to_pylist() if cell is not None), "0")
-    if name == "timestamp" or (name == "auto" and not NUMBER.fullmatch(first)):
+    if name == "timestamp" or (name == "auto" and not NUMBER.fullmatch(first) and DATE.search(first)):
         clock = _read_dates(cells, origin, dates)
     else:
         clock = _read_numbers(cells, origin, name, unit, has_date)
