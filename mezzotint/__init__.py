@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mezzotint.plots import Plots
     from mezzotint.results import Run, Sweep
     from mezzotint.sim.core.errors import ConfigError, SimulationError
-    from mezzotint.simulation import choices, load, run, sweep
+    from mezzotint.simulation import choices, load, run, sweep, trace
 
 __all__ = [
     "ConfigError",
@@ -29,6 +29,7 @@ __all__ = [
     "plan",
     "run",
     "sweep",
+    "trace",
 ]
 
 _HOMES = {
@@ -36,7 +37,7 @@ _HOMES = {
     "plots": ("Plots",),
     "results": ("Run", "Sweep"),
     "sim.core.errors": ("ConfigError", "SimulationError"),
-    "simulation": ("choices", "load", "run", "sweep"),
+    "simulation": ("choices", "load", "run", "sweep", "trace"),
 }
 
 

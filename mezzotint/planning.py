@@ -105,7 +105,7 @@ def plan(
         target: what to meet, such as ``"p95<10s"``; several must all be met.
         gpus: kinds of GPUs; empty for all that have a profile and a price.
         designs: choices of ``system=`` with their settings; empty for the usual ones.
-        trace: a trace, or a CSV of prompts; None for the built-in trace.
+        trace: a trace, or a table of requests; None for the built-in trace.
         rate_rpm: steady Poisson arrivals, requests per minute; None for the trace's own times.
         runs: the folder that keeps the runs: the same question is answered from them.
 

@@ -41,9 +41,9 @@ from mezzotint.traces.describe.figures import SUBJECTS, draw, overview
 from mezzotint.traces.encoders.minilm import MiniLM
 from mezzotint.traces.encoders.ngram import HashedNgrams
 from mezzotint.traces.sources import Source
-from mezzotint.traces.sources.delimited import Csv
 from mezzotint.traces.sources.published import LOGS
 from mezzotint.traces.sources.synthetic import Synthetic
+from mezzotint.traces.sources.table import Table
 from mezzotint.traces.table.trace import Trace
 
 # %% tags=["parameters"]
@@ -132,7 +132,7 @@ section(rows, parameters, ("arrivals", "sessions", "nearest", "likeness", "mix")
 # %%
 rows = real(
     "diffusiondb/arrival_order_3k.csv",
-    lambda path: Csv(path=path, columns={"user_id": "pseudo_user"}, name="DiffusionDB 3k"),
+    lambda path: Table(path=path, columns={"user_id": "pseudo_user"}, name="DiffusionDB 3k"),
 )
 parameters = fitted("synthetic") | channel(like(rows, timed=False))
 section(rows, parameters, ("repeats", "nearest"))

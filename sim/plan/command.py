@@ -177,8 +177,11 @@ def _workload(options: Options) -> tuple[list[str], str, int]:
     from pyarrow.parquet import read_metadata
 
     from mezzotint.sim.plan.rate import count_replications
+    from mezzotint.traces.sources.table import import_table
 
-    trace = None if options.trace is None else _parquet(options.trace, options.runs)
+    if options.trace is not None and not options.trace.is_file():
+        raise ConfigError(f"{options.trace}: is no file; name a trace or a table of requests, or an override KEY=VALUE")
+    trace = None if options.trace is None else import_table(options.trace, options.runs / "traces")
     requests = "the built-in trace" if options.trace is None else options.trace.name
     words = [] if trace is None else ["trace=file", f"trace.path={trace}"]
     arrivals = [word for word in options.overrides if word.lstrip("+").startswith(("arrivals=", "arrivals."))]
@@ -202,28 +205,3 @@ def _workload(options: Options) -> tuple[list[str], str, int]:
     else:
         raise ConfigError("--rate-rpm: found none, and no file with times of its own; name one of the two")
     return words, load, count_replications(options.replications, 6, times_of, "give --rate-rpm")
-
-
-def _parquet(path: Path, folder: Path) -> Path:
-    """Return ``path`` if it is a trace; a delimited text file is imported, once, beside the runs."""
-    import hashlib
-
-    import numpy as np
-
-    from mezzotint.traces.sources.delimited import Csv
-    from mezzotint.traces.table.ingest import store
-
-    if not path.is_file():
-        raise ConfigError(
-            f"{path}: is no file; name a trace (Parquet) or a table of requests (CSV), or an override KEY=VALUE"
-        )
-    with path.open("rb") as file:
-        if file.read(4) == b"PAR1":
-            return path.resolve()
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()[:16]
-    target = folder / "traces" / f"{path.stem}-{digest}.parquet"
-    if not target.is_file():
-        target.parent.mkdir(parents=True, exist_ok=True)
-        store(Csv(path=path).read(np.random.default_rng(0)), target)
-    return target.resolve()

@@ -14,14 +14,14 @@ import pytest
 
 from mezzotint.traces.error import TraceError
 from mezzotint.traces.sources import Streamed
-from mezzotint.traces.sources.delimited import Csv
 from mezzotint.traces.sources.prompts import Prompts
 from mezzotint.traces.sources.published import LOGS
+from mezzotint.traces.sources.table import Table
 from mezzotint.traces.table.ingest import store
 from mezzotint.traces.table.trace import Trace, read
 
 IMPORTERS: dict[str, tuple[str, Callable[..., Streamed]]] = {
-    "csv": ("t.csv", Csv),
+    "csv": ("t.csv", Table),
     "diffusiondb": ("t.csv", LOGS["diffusiondb"]),
     "diffusiondb as parquet": ("t.parquet", LOGS["diffusiondb"]),
     "gentd26": ("t.csv", LOGS["gentd26"]),

@@ -18,6 +18,7 @@ import mezzotint.traces.sources
 from mezzotint.files.atomic import check_ours, check_target
 from mezzotint.traces.error import TraceError
 from mezzotint.traces.sources import Streamed
+from mezzotint.traces.sources.interpret import SAID
 from mezzotint.traces.sources.published import LOGS
 from mezzotint.traces.table.ingest import store
 from mezzotint.traces.table.limits import Limits
@@ -44,12 +45,13 @@ def sources() -> dict[str, type[Streamed]]:
 
 
 def import_from(word: str | None) -> Callable[..., None]:
-    """Make a trace from a published table: return the command of the source ``word``, of all sources if it is None.
+    """Make a trace of a table or a log: return the command of the source ``word``, of all sources if it is None.
 
-    ``word`` is a name of `sources`, or module.Class of a module on Python's path or in the working directory. Raises
-    TraceError for another word.
+    ``word`` is a name of `sources` (csv is another word for table), or module.Class of a module on Python's path or in
+    the working directory. Raises TraceError for another word.
     """
     known = sources()
+    word = "table" if word == "csv" else word
     if word is None:
         return _overview(known)
     if word not in known and "." in word:
@@ -67,7 +69,7 @@ def _overview(known: Mapping[str, type[Streamed]]) -> Callable[[], None]:
 
     lines = (f"{name}: {(inspect.getdoc(kind) or '').splitlines()[0]}" for name, kind in known.items())
     overview.__doc__ = "\n\n".join(
-        ["Make a trace from a published table. Name the kind of table next; --help after it lists the options.",
+        ["Make a trace of a table or a log. Name its kind next; --help after it lists the options.",
          *lines, "module.Class: a source of your own."]
     )  # fmt: skip
     return overview
@@ -93,11 +95,13 @@ def _class(word: str) -> type[Streamed]:
 def _command(kind: Callable[..., Streamed]) -> Callable[..., None]:
     """Return a function whose parameters are the arguments of `kind` and of `Limits`, for Typer to call."""
     own, limits = _parameters(kind), _parameters(Limits)
+    options = {name: get_args(parameter.annotation)[1] for name, parameter in own.items()}
+    mappings = {name: info for name, info in options.items() if "=" in (info.metavar or "")}
 
     def run(out: Path, name: str | None, seed: int, **given: Any) -> None:
         check_out(out)
         arguments: dict[str, Any] = {
-            key: _mapping(value) if isinstance(value, list) else value
+            key: _mapping(value, mappings[key]) if key in mappings else value
             for key, value in given.items()
             if value is not None and value is not False and value != []  # the class has the defaults
         }
@@ -105,14 +109,13 @@ def _command(kind: Callable[..., Streamed]) -> Callable[..., None]:
         reading = kind(**arguments, limits=bounds).read(np.random.default_rng(seed))
         reading.name = name or reading.name
         reading.notes["seed"] = seed
-        if "columns" in reading.notes:
-            print("columns:", ", ".join(f"{ours} = {theirs}" for ours, theirs in reading.notes["columns"].items()))
-        report(store(reading, out))
+        trace = store(reading, out)
+        for line in reading.notes.get(SAID, []):
+            print(line)
+        report(trace)
         for reason, rows in reading.notes.get("skipped", {}).items():
             if rows:
                 print(f"skipped {rows:,} rows of the source: {reason}")
-        if "arrival_written" in reading.notes:
-            print(f"arrivals are read as {reading.notes['arrival_written']} (--arrival says otherwise)")
         if "arrival_s" in reading.notes:
             print(f"arrival times are not the source's own: {reading.notes['arrival_s']}")
 
@@ -158,15 +161,17 @@ def _parameter(name: str, hint: Any, is_required: bool, text: str) -> Parameter:
     return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[annotation, info])
 
 
-def _mapping(pairs: list[str]) -> dict[str, str]:
-    """Return NAME=VALUE words as a mapping."""
+def _mapping(pairs: list[str], option: ParameterInfo) -> dict[str, str]:
+    """Return NAME=VALUE words of an option as a mapping."""
     mapping: dict[str, str] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
+        word = f"{option.default} {pair}"
         if not name or not equals:
-            raise TraceError(f"--map {pair}: expected canonical=source, for example prompt=text")
+            example = "prompt=text" if option.default == "--map" else "latency=ms"
+            raise TraceError(f"{word}: expected {option.metavar}, for example {example}")
         if name in mapping:
-            raise TraceError(f"--map {pair}: {name} is mapped to {mapping[name]!r} already; map it once")
+            raise TraceError(f"{word}: {name} is mapped to {mapping[name]!r} already; map it once")
         mapping[name] = value
     return mapping
 

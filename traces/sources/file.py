@@ -1,4 +1,4 @@
-"""A canonical trace on disk."""
+"""A trace on disk, or a table of requests."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,13 +6,16 @@ from pathlib import Path
 import numpy as np
 
 from mezzotint.settings.ranges import Count
+from mezzotint.traces.sources.table import Table, is_trace, say
 from mezzotint.traces.table.trace import Trace, read
 from mezzotint.traces.table.validation import check_ranges
 
 
 @dataclass(slots=True, kw_only=True)
 class File:
-    """A Parquet file written by `mezzotint trace import` or `mezzotint trace synth`.
+    """A Parquet file written by `mezzotint trace`, or a table of requests as `mezzotint trace import table` reads it.
+
+    What was taken of a table is printed on standard error.
 
     Args:
         path: the file; a leading ~ is the home folder.
@@ -23,7 +26,15 @@ class File:
     requests: Count | None = None
 
     def load(self, rng: np.random.Generator) -> Trace:
-        """Read and verify the file; nothing is random. Raises TraceError as `mezzotint.traces.table.trace.read`."""
+        """Read and verify the file; nothing is random.
+
+        Raises TraceError as `mezzotint.traces.table.trace.read`, or as `Table` for a table.
+        """
         check_ranges(str(self.path), self)
-        trace = read(Path(self.path).expanduser())
+        path = Path(self.path).expanduser()
+        if is_trace(path):
+            trace = read(path)
+        else:
+            trace = Table(path=path).load(rng)
+            say(trace.notes, path)
         return trace if self.requests is None else trace.head(self.requests)

@@ -21,7 +21,7 @@ from typing_extensions import TypedDict
 from mezzotint.settings.ranges import Amount, Count
 from mezzotint.traces.sources import Streamed, published_rows
 from mezzotint.traces.sources.formats.columnar import from_hub, read_parquet
-from mezzotint.traces.sources.formats.delimited import read_delimited
+from mezzotint.traces.sources.formats.delimited import Dialect, read_delimited
 from mezzotint.traces.sources.formats.jsontext import elements, members
 from mezzotint.traces.sources.formats.records import Name, check_records
 from mezzotint.traces.sources.formats.requests import requests
@@ -143,7 +143,7 @@ def _tables(where: str, limits: Limits, declared: LogMap) -> tuple[list[str], It
     """Return the names of the columns of a table, and its rows in pieces."""
     path = Path(where)
     if declared.format == "tsv without quotes":
-        return read_delimited(path, limits, delimiter="\t", quote=None)
+        return read_delimited(path, limits, Dialect(delimiter="\t", quote=None))
     if declared.format == "csv" or path.suffix != ".parquet":
         return read_delimited(path, limits)
     if where == declared.hub:

@@ -41,7 +41,7 @@ class Batch:
 
     Attributes:
         columns: canonical name -> (n,) cells, without arrival_s. Without request_id, requests are named after rows.
-        times: (n,) arrivals as the source has them: float64 seconds, or UTC timestamps in microseconds.
+        times: (n,) arrivals as the source has them: float64 seconds, or UTC timestamps in micro- or nanoseconds.
         origin: names of the file, its rows and columns, for messages.
         relative: True if times are counted from the start of the trace, and so never negative.
     """
@@ -61,11 +61,12 @@ def since_earliest(table: pa.Table) -> pa.Table:
     """Return `table` with arrivals counted from the first one."""
     times = table.column("time")
     ticks = _ticks(times)
-    return with_arrivals(table, (ticks - ticks[0]) / (1e6 if pa.types.is_timestamp(times.type) else 1.0))
+    per_second = (1e9 if times.type.unit == "ns" else 1e6) if pa.types.is_timestamp(times.type) else 1.0
+    return with_arrivals(table, (ticks - ticks[0]) / per_second)
 
 
 def _ticks(times: pa.ChunkedArray) -> npt.NDArray[Any]:
-    """Return timestamps as microseconds, and seconds unchanged."""
+    """Return timestamps as micro- or nanoseconds, and seconds unchanged."""
     return np.asarray(times.cast(pa.int64()) if pa.types.is_timestamp(times.type) else times)
 
 

@@ -4,6 +4,7 @@ import gzip
 import io
 import os
 import stat
+import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO
 
+import pyarrow as pa
 from annotated_types import Ge, Le
 
 from mezzotint.traces.error import TraceError
@@ -22,6 +24,8 @@ RATIO = 200
 """Unpacked over packed bytes above which a file counts as a decompression bomb; tables of text reach 5 to 50."""
 
 GZIP = b"\x1f\x8b"
+ZSTD = b"\x28\xb5\x2f\xfd"
+ZIP = b"PK\x03\x04"
 PARQUET = b"PAR1"
 UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
@@ -32,8 +36,7 @@ class Limits:
 
     Args:
         max_prompt_bytes: bytes of the longest text in a cell, in UTF-8; published traces have some thousands.
-        max_bytes: bytes of the file once unpacked. None allows any number as long as they are at most `FREE_BYTES`, or
-            at most `RATIO` times the bytes on disk.
+        max_bytes: bytes of the file once unpacked. None allows 64 MiB, or 200 times the bytes on disk if that is more.
     """
 
     max_prompt_bytes: Annotated[int, Ge(1), Le(1 << 40)] = 1 << 20
@@ -106,51 +109,86 @@ def unchanged(path: Path) -> Iterator[os.stat_result]:
 
 @contextmanager
 def open_bounded(path: Path, limits: Limits) -> Iterator[BinaryIO]:
-    """Open a text file, plain or gzipped (by its content), without the byte order mark of UTF-8.
+    """Open a text file, plain or packed (see `open_unpacked`), without the byte order mark of UTF-8.
 
     Raises:
         TraceError: the file is UTF-16, or Parquet, or changes (see `unchanged`). Reading raises it if the file is
             truncated, damaged, or larger than allowed.
     """
+    with open_unpacked(path, limits) as stream:
+        head = stream.peek(4)[:4]
+        if head == PARQUET:
+            raise TraceError(
+                f"{path}: is Parquet, expected text; `trace import table` reads tables of requests in Parquet, and"
+                " `trace import diffusiondb` DiffusionDB's"
+            )
+        if head[:2] in UTF16:
+            raise TraceError(f"{path}: is UTF-16, expected UTF-8 text; convert it, for example with iconv")
+        if head[:3] == b"\xef\xbb\xbf":
+            stream.read(3)
+        yield stream
+
+
+@contextmanager
+def open_unpacked(path: Path, limits: Limits) -> Iterator[io.BufferedReader]:
+    """Open a file, unpacked if its content is gzip, zstd, or zip with one member.
+
+    Raises:
+        TraceError: the file cannot be opened, or changes (see `unchanged`). Reading raises it if the file is
+            truncated, damaged, or larger than allowed.
+    """
     with unchanged(path) as state:
         try:
             with path.open("rb") as raw:
-                stream = io.BufferedReader(_Bounded(raw, path, limits, state.st_size), 1 << 16)
-                head = stream.peek(4)[:4]
-                if head == PARQUET:
-                    raise TraceError(
-                        f"{path}: is Parquet, expected text; `trace import diffusiondb` reads DiffusionDB's, and a"
-                        " trace of mezzotint is used as it is (trace=file)"
-                    )
-                if head[:2] in UTF16:
-                    raise TraceError(f"{path}: is UTF-16, expected UTF-8 text; convert it, for example with iconv")
-                if head[:3] == b"\xef\xbb\xbf":
-                    stream.read(3)
-                yield stream
+                yield io.BufferedReader(_Bounded(raw, path, limits, state.st_size), 1 << 16)
         except OSError as error:
             raise unreadable(path, error) from error
 
 
+def _member(raw: BinaryIO, path: Path) -> BinaryIO:
+    """Open the one member of a zip file."""
+    try:
+        archive = zipfile.ZipFile(raw)
+        names = [info.filename for info in archive.infolist() if not info.is_dir()]
+        names = [name for name in names if not name.startswith("__MACOSX/")]
+        if "[Content_Types].xml" in names:
+            raise TraceError(f"{path}: is an Excel workbook, expected a table; save the sheet as CSV UTF-8")
+        if len(names) != 1:
+            raise TraceError(f"{path}: found {len(names)} files in the zip, expected one; unpack it and name one")
+        return archive.open(names[0])  # type: ignore[return-value]
+    except (zipfile.BadZipFile, RuntimeError, NotImplementedError) as error:  # the latter two: encrypted, odd packing
+        raise TraceError(f"{path}: cannot be unpacked ({error}), expected a whole zip file; fetch it again") from error
+
+
 class _Bounded(io.RawIOBase):
-    """A file's content, unpacked if gzipped, with a bound on the bytes returned."""
+    """A file's content, unpacked if packed, with a bound on the bytes returned."""
 
     def __init__(self, raw: BinaryIO, path: Path, limits: Limits, packed: int) -> None:
         self._path, self._limits, self._packed, self._unpacked = path, limits, packed, 0
-        self._zipped = raw.peek(2)[:2] == GZIP  # type: ignore[attr-defined]
-        self._content: Any = gzip.GzipFile(fileobj=raw) if self._zipped else raw
+        head = raw.peek(4)[:4]  # type: ignore[attr-defined]
+        self._content: Any = raw
+        self._kind = ""
+        if head[:2] == GZIP:
+            self._kind, self._content = "gzip", gzip.GzipFile(fileobj=raw)
+        elif head == ZSTD:
+            self._kind, self._content = "zstd", pa.CompressedInputStream(pa.PythonFile(raw), "zstd")
+        elif head == ZIP:
+            self._kind, self._content = "zip", _member(raw, path)
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        if not self._zipped:
+        if not self._kind:
             # otherwise a file that grows as fast as it is read would have no end
             buffer = memoryview(buffer)[: self._packed - self._unpacked]
         try:
             count = int(self._content.readinto(buffer))
-        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        except (EOFError, zlib.error, zipfile.BadZipFile, OSError) as error:
+            if not self._kind:
+                raise
             raise TraceError(
-                f"{self._path}: cannot be unpacked ({error}), expected a whole gzip file; fetch it again"
+                f"{self._path}: cannot be unpacked ({error}), expected a whole {self._kind} file; fetch it again"
             ) from error
         self._unpacked += count
         self._limits.check(self._unpacked, self._packed, str(self._path))

@@ -21,9 +21,10 @@ LONGEST_S = 1e9
 EARLIEST_S, LATEST_S = -2_208_988_800, 4_102_444_800
 """The years 1900 and 2100 in seconds since 1970; milliseconds since 1970 read as seconds are beyond."""
 
-MILLISECONDS = " (csv reads milliseconds since then with --arrival unix-ms)"
+MILLISECONDS = " (--arrival unix-ms of `trace import table` reads milliseconds since then)"
 OWN = (
-    "seconds since the start of the trace (csv reads seconds since 1970 with --arrival unix, milliseconds with unix-ms)"
+    "seconds since the start of the trace (`trace import table` reads seconds since 1970 with --arrival unix,"
+    " milliseconds with unix-ms)"
 )
 
 BOUNDS: Mapping[type, str] = {Gt: "above", Ge: "min_value", Le: "max_value"}

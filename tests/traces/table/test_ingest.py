@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mezzotint.traces.error import TraceError
-from mezzotint.traces.sources.delimited import Csv
+from mezzotint.traces.sources.table import Table
 from mezzotint.traces.table import ingest
 from mezzotint.traces.table.ingest import ROWS, Batch, Reading, gather, since_earliest, store
 from mezzotint.traces.table.trace import read
@@ -53,7 +53,7 @@ def test_stored_and_in_memory_imports_give_the_same_sorted_trace(
     lines += [f"{r['arrival_s']},{r['prompt']},{'' if r['width'] is None else r['width']},{r['loras']}" for r in rows]
     path = folder / "t.csv"
     path.write_bytes("\n".join(lines).encode())
-    source = Csv(path=str(path))
+    source = Table(path=str(path))
     rng = np.random.default_rng(0)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ingest, "ROWS", piece)

@@ -1,8 +1,7 @@
 """Conversion of text cells to numbers and times, with errors that name the cell."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -10,9 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mezzotint.traces.error import TraceError
-from mezzotint.traces.table.validation import LATEST_S, LONGEST_S, Origin, excerpt
-
-ClockName = Literal["auto", "seconds", "unix", "unix-ms", "timestamp"]
+from mezzotint.traces.table.validation import Origin, excerpt
 
 ZONE = r"[T ].*([zZ]|[+-]\d{2}(:?\d{2})?)\s*$"
 """Pattern of a time with a zone."""
@@ -52,22 +49,33 @@ def _cast(
 
 @dataclass(slots=True)
 class Timestamps:
-    """Parser of times, all with a zone or all without; ``zoned`` is None before the first."""
+    """Parser of times, all with a zone or all without.
+
+    Attributes:
+        zoned: whether they have a zone; None before the first.
+        unit: the finest unit kept; nanoseconds where there are none become microseconds.
+    """
 
     zoned: bool | None = None
+    unit: Literal["us", "ns"] = "us"
 
-    def read(self, cells: pa.ChunkedArray, origin: Origin, column: str) -> pa.Array:
-        """Return ISO 8601 cells as UTC, (n,) timestamps in microseconds; null stays null.
+    def read(
+        self, cells: pa.ChunkedArray, origin: Origin, column: str, written: pa.ChunkedArray | None = None
+    ) -> pa.Array:
+        """Return ISO 8601 cells as UTC, (n,) timestamps; null stays null.
 
         Times of several zones are converted to UTC; times without a zone are UTC. Raises TraceError naming the first
         cell that is no time, or that differs from earlier ones in having a zone.
+
+        Args:
+            written: the cells as the file has them, for messages.
         """
         text = pd.Series(cells.to_pylist(), dtype="object")
         times = pd.to_datetime(text, utc=True, format="ISO8601", errors="coerce")
         bad = np.flatnonzero((times.isna() & text.notna()).to_numpy())
         if bad.size:
-            found, expected = repr(text.iloc[bad[0]]), "a time such as 2022-08-14 00:45:00+00:00"
-            raise refusal(origin, int(bad[0]), column, found, expected)
+            found = repr((cells if written is None else written)[int(bad[0])].as_py())
+            raise refusal(origin, int(bad[0]), column, found, "a time such as 2022-08-14 00:45:00+00:00")
         for index, zoned in enumerate(pc.match_substring_regex(cells, ZONE).to_pylist()):
             self.zoned = zoned if self.zoned is None else self.zoned
             if zoned not in (None, self.zoned):
@@ -76,52 +84,6 @@ class Timestamps:
                     f"{origin.cell(index, column)}: found {excerpt(repr(text.iloc[index]))} with {found}, expected"
                     f" {before} as in the rows before; write all times with their zone or all without (UTC)"
                 )
-        return pa.array(times.dt.as_unit("us"), pa.timestamp("us", "UTC"), from_pandas=True)
-
-
-WRITTEN: Mapping[ClockName, str] = {
-    "seconds": "seconds of the file's own clock",
-    "unix": "seconds since 1970",
-    "unix-ms": "milliseconds since 1970",
-    "timestamp": "ISO 8601 dates",
-}
-
-
-def _format(cell: str) -> ClockName:
-    """Return the format of a time; seconds since 1970 exceed the longest span of a trace's own clock."""
-    if ":" in cell or cell.count("-") > 1:
-        return "timestamp"
-    try:
-        number = float(cell)
-    except ValueError:
-        return "seconds"
-    return "seconds" if number <= LONGEST_S else "unix" if number <= LATEST_S else "unix-ms"
-
-
-@dataclass(slots=True)
-class ArrivalParser:
-    """Parser of a column of arrivals, batch after batch.
-
-    Attributes:
-        name: "seconds", "unix" and "unix-ms" are numbers, "timestamp" is ISO 8601; "auto" becomes one of them with
-            the first cell.
-        notes: notes of the trace; the format of arrivals is added once the first cell is read.
-    """
-
-    name: ClockName
-    stamps: Timestamps
-    notes: dict[str, Any]
-
-    def read(self, cells: pa.ChunkedArray, origin: Origin) -> pa.Array | pa.ChunkedArray:
-        """Return arrivals, (n,): float64 seconds ("unix-ms" divided by 1000), or UTC timestamps in microseconds.
-
-        Raises TraceError naming the first cell of another format.
-        """
-        if self.name == "auto":
-            first = next((cell for cell in cells.to_pylist() if cell is not None), "0")
-            self.name = _format(first.strip())
-        self.notes["arrival_written"] = WRITTEN[self.name]
-        if self.name == "timestamp":
-            return self.stamps.read(cells, origin, "arrival_s")
-        seconds = numbers(cells, origin, "arrival_s")
-        return pc.divide(seconds, 1000.0) if self.name == "unix-ms" else seconds
+        finest = times.dt.as_unit("us")
+        unit = self.unit if (times.dropna() != finest.dropna()).any() else "us"
+        return pa.array(times if unit == "ns" else finest, pa.timestamp(unit, "UTC"), from_pandas=True)
