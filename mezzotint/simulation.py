@@ -20,7 +20,8 @@ from mezzotint.sim.run.config.options import prepare_overrides, resolve_config
 from mezzotint.sim.run.config.plugins import allow_plugins
 from mezzotint.sim.run.simulate import simulate_into
 from mezzotint.sim.verbs import sweep as run_sweep
-from mezzotint.traces.sources.table import Table, frame_table, is_trace, say
+from mezzotint.traces.sources.opening import frame_table
+from mezzotint.traces.sources.table import Table, is_trace, say
 from mezzotint.traces.table.ingest import store
 
 if TYPE_CHECKING:
@@ -121,19 +122,18 @@ def trace(source: "str | Path | pd.DataFrame", path: str | Path | None = None, *
 
     Raises TraceError if the table cannot be used; the message says where and what to do.
     """
-    import pandas as pd
-
-    is_frame = isinstance(source, pd.DataFrame)
-    where = Path("frame") if is_frame else Path(source).expanduser()
-    if not is_frame and is_trace(where):
-        return where.resolve()
-    table = Table(path=where, **options)
-    reading = table.reading(frame_table(source), "pandas frame") if is_frame else table.read(np.random.default_rng(0))
-    written = store(
-        reading, Path(path) if path is not None else Path(mkdtemp(dir=_kept().name)) / f"{reading.name}.parquet"
-    )
+    if isinstance(source, str | Path):
+        where = Path(source).expanduser()
+        if is_trace(where):
+            return where.resolve()
+        reading = Table(path=where, **options).read(np.random.default_rng(0))
+    else:
+        where = Path("frame")
+        reading = Table(path=where, **options).reading(frame_table(source), "pandas frame")
+    target = Path(mkdtemp(dir=_kept().name)) / f"{reading.name}.parquet" if path is None else Path(path)
+    store(reading, target)
     say(reading.notes, where)
-    return Path(written.path).resolve()
+    return target.resolve()
 
 
 @cache

@@ -41,9 +41,9 @@ from mezzotint.traces.describe.figures import SUBJECTS, draw, overview
 from mezzotint.traces.encoders.minilm import MiniLM
 from mezzotint.traces.encoders.ngram import HashedNgrams
 from mezzotint.traces.sources import Source
-from mezzotint.traces.sources.table import Table
 from mezzotint.traces.sources.published import LOGS
 from mezzotint.traces.sources.synthetic import Synthetic
+from mezzotint.traces.sources.table import Table
 from mezzotint.traces.table.trace import Trace
 
 # %% tags=["parameters"]

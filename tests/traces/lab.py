@@ -14,9 +14,9 @@ import pytest
 
 from mezzotint.traces.error import TraceError
 from mezzotint.traces.sources import Streamed
-from mezzotint.traces.sources.table import Table
 from mezzotint.traces.sources.prompts import Prompts
 from mezzotint.traces.sources.published import LOGS
+from mezzotint.traces.sources.table import Table
 from mezzotint.traces.table.ingest import store
 from mezzotint.traces.table.trace import Trace, read
 

@@ -30,7 +30,7 @@ def test_import_csv_maps_columns_and_prints_them(
     words = ["--map", "arrival_s=t", "--map", "prompt=text", "--delimiter", r"\t", "--no-quotes"]
     assert mezzotint("trace", "import", "csv", table, "-o", out, *words) == 0
     assert read(out).prompts().to_pylist() == ["a fox", 'an "open quote']
-    assert "columns: arrival_s = t, prompt = text" in capsys.readouterr().out
+    assert "taken: t as arrival_s (seconds of the file's own clock); text as prompt" in capsys.readouterr().out
 
 
 def test_synth_repeats_by_seed(tmp_path: Path) -> None:

@@ -18,8 +18,8 @@ import mezzotint.traces.sources
 from mezzotint.files.atomic import check_ours, check_target
 from mezzotint.traces.error import TraceError
 from mezzotint.traces.sources import Streamed
+from mezzotint.traces.sources.interpret import SAID
 from mezzotint.traces.sources.published import LOGS
-from mezzotint.traces.sources.table import SAID
 from mezzotint.traces.table.ingest import store
 from mezzotint.traces.table.limits import Limits
 from mezzotint.traces.table.trace import METADATA_KEY, Trace

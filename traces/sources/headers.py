@@ -39,6 +39,8 @@ RATE = re.compile(
 )
 PERCENTILE = re.compile(r"(.*_)?p\d{2,3}(_.*)?|\d{2,3}_?%|(.*_)?(median|average|avg|mean|percentile)(_.*)?")
 
+RATES_REMEDY = "counts and rates are an arrival process, arrivals=rates arrivals.path=FILE"
+
 LIKENESS = 0.8
 """Likeness of a name to a usual one, as `difflib` measures it, from which a column is asked about."""
 
@@ -89,7 +91,7 @@ def not_requests(header: Sequence[str], taken: Collection[str]) -> str | None:
         taken: the meanings that its columns have.
     """
     plain = {normalise(name): name for name in header}
-    if len(plain.keys() & set(_DATA["metrics"])) > 1 or "__name__" in plain:
+    if "metric_name" in plain or "__name__" in header or {"metric", "value"} <= plain.keys():
         return (
             "rows of metrics, expected a row a request; export the requests themselves, or rates over time for"
             " arrivals=rates arrivals.path=FILE"
@@ -104,9 +106,6 @@ def not_requests(header: Sequence[str], taken: Collection[str]) -> str | None:
     if rates:
         return f"counts or rates over time ({rates[0]}), expected a row a request; {RATES_REMEDY}"
     return None
-
-
-RATES_REMEDY = "as an arrival process they are arrivals=rates arrivals.path=FILE"
 
 
 def scale(unit: str | None) -> float:

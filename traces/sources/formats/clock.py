@@ -30,7 +30,7 @@ UNIX: Mapping[ClockName, str] = {"unix": "s", "unix-ms": "ms", "unix-us": "us", 
 EXCEL_DAYS = (20_000, 80_000)
 """Days of a spreadsheet, counted from 1899-12-30: the years 1954 to 2119."""
 
-NUMBER = re.compile(r"\s*[+-]?(\d[\d.,]*|\.\d+)([eE][+-]?\d+)?\s*|\s*[+-]?(nan|inf)\s*", re.IGNORECASE)
+NUMBER = re.compile(r"\s*[+-]?(\d+([.,]\d*)?|\.\d+)(e[+-]?\d+)?\s*|\s*[+-]?(nan|inf)\s*", re.IGNORECASE)
 
 DAY = r"^(\d{1,2})([/.-])(\d{1,2})[/.-](\d{4}|\d{2})\b,?\s*(.*)$"
 """A date whose year comes last: two numbers of which one is the month, a separator, the year, the time of day."""
@@ -61,8 +61,8 @@ class Clock:
         if pa.types.is_timestamp(self.times.type):
             per_second = PER_SECOND[self.times.type.unit]
             ticks = self.times.cast(pa.int64())
-            return pc.divide(ticks.cast(pa.float64(), safe=False), per_second).to_numpy(zero_copy_only=False)
-        return np.asarray(self.times.to_numpy(zero_copy_only=False), np.float64)
+            return np.asarray(pc.divide(ticks.cast(pa.float64(), safe=False), per_second))
+        return np.asarray(self.times, np.float64)
 
 
 def read_clock(
@@ -114,8 +114,10 @@ def _read_numbers(cells: pa.ChunkedArray, origin: Origin, name: ClockName, state
     seconds = values if unit == "s" else pc.divide(values, PER_SECOND[unit])
     word = WORDS[unit]
     if absolute:
-        out = pc.or_(pc.less(seconds, EARLIEST_S), pc.greater(seconds, LATEST_S)).fill_null(False)
-        _refuse(cells, out, origin, f"{word} since 1970 between 1900 and 2100; --arrival says what they are, or")
+        # a small number among times since 1970 is a time of another unit, or none
+        earliest, year = (EARLIEST_S, 1900) if name in UNIX else (LONGEST_S, 2001)
+        out = pc.or_(pc.less(seconds, earliest), pc.greater(seconds, LATEST_S)).fill_null(False)
+        _refuse(cells, out, origin, f"{word} since 1970 between {year} and 2100; say what they are with --arrival, or")
         return Clock(_exact(cells, unit, seconds), False, f"{word} since 1970", remarks)
     if unit != "s":
         _refuse(cells, pc.less(seconds, 0.0).fill_null(False), origin, f"{word}, 0 or later;")
@@ -185,8 +187,8 @@ def _order(parts: pd.DataFrame, dates: DateOrder | None, cells: pa.ChunkedArray,
         return "month-first"
     index = int(np.flatnonzero(parts[0].notna())[0])
     raise TraceError(
-        f"{origin.cell(index, 'arrival_s')}: found {excerpt(repr(cells[index].as_py()), 60)}, and no row tells the month"
-        " from the day; say --dates month-first or --dates day-first"
+        f"{origin.cell(index, 'arrival_s')}: found {excerpt(repr(cells[index].as_py()), 60)}, and no row tells the"
+        " month from the day; say --dates month-first or --dates day-first"
     )
 
 

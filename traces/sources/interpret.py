@@ -1,0 +1,482 @@
+"""Interpret the columns of a table of requests: what each means, and its cells as a trace has them."""
+
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mezzotint.traces.error import TraceError
+from mezzotint.traces.sources.formats.cells import integers, numbers, refusal
+from mezzotint.traces.sources.formats.clock import WORDS, Clock, ClockName, read_clock
+from mezzotint.traces.sources.headers import (
+    NAMES,
+    PARTS,
+    RATES_REMEDY,
+    TIMES,
+    UNIT_WORDS,
+    Meaning,
+    likely,
+    meaning,
+    normalise,
+    not_requests,
+    scale,
+)  # fmt: skip
+from mezzotint.traces.sources.reader import make_reading
+from mezzotint.traces.table.columns import SCHEMA
+from mezzotint.traces.table.ingest import ORDER_ONLY, ROWS, Batch, Reading, order_times, own_clock, since_earliest
+from mezzotint.traces.table.validation import Origin, excerpt
+
+if TYPE_CHECKING:
+    from mezzotint.traces.sources.table import Table
+
+SAID = "read_as"
+"""Key of the note with what was taken, what was left out and what was guessed, a sentence each."""
+
+WHOLE_SECONDS = 100
+"""Median of whole numbers without a unit from which a latency may be in milliseconds."""
+
+AGREE_S = 1e-3
+"""Two clocks of one table agree if no request is further apart on them."""
+
+SQUARE = (64, 16_384)
+"""Numbers that may be the side of a square image, in pixels."""
+
+SIZE = re.compile(r"\s*(\d+)\s*(?:px)?\s*[xX×*]\s*(\d+)\s*(?:px)?\s*")
+
+NO_SIZE = ("auto", "default", "")
+"""Sizes that leave the choice to the model."""
+
+REQUEST_LIKE = set(SCHEMA.names) - {"arrival_s", "base_model", "images"} | {"size", "video_s"}
+"""Meanings that rows of counts over time do not have."""
+
+
+class Interpretation:
+    """What the columns of one table mean.
+
+    Attributes:
+        names: meaning -> the file's name of its column.
+        left_out: the file's name of a column -> why it is not in the trace.
+        remarks: what was guessed or looks odd, a sentence each.
+    """
+
+    def __init__(self, source: "Table", table: pa.Table, kind: str) -> None:
+        self.source, self.kind, self.where = source, kind, str(Path(source.path).expanduser())
+        self.rows = table.num_rows
+        self.header = [name.strip() for name in table.column_names]
+        self.left_out: dict[str, str] = {}
+        self.remarks: list[str] = []
+        self.names: dict[str, str] = {}
+        self.meanings: dict[str, Meaning] = {}  # by the file's name
+        self.cells = {
+            name: cells
+            for name, column in zip(self.header, table.columns, strict=True)
+            if (cells := self._text(name, column)) is not None
+        }
+
+    def reading(self) -> Reading:
+        """Interpret the columns, and return the reading."""
+        self._assign()
+        self._ask()
+        origin = Origin(self.where, self.names, np.arange(self.rows))
+        columns = self._columns(origin)
+        clock = self._clock(origin)
+        times = order_times(self.rows, 0) if clock is None else clock.times
+        times = pa.chunked_array([times]) if isinstance(times, pa.Array) else times
+        relative = clock is None or clock.relative
+        if clock is not None:
+            self.remarks.extend(clock.remarks)
+        for name in self.header:
+            if name not in self.left_out and name not in self.names.values():
+                self.left_out[name] = self._unused(name)
+        notes = {"file": Path(self.where).name, "columns": dict(self.names)}
+        notes |= {"columns_left_out": self.left_out} if self.left_out else {}
+        notes |= {"arrival_s": ORDER_ONLY} if clock is None else {"arrival_written": clock.written}
+        notes[SAID] = self._said(clock)
+
+        def batches() -> Iterator[Batch]:
+            for start in range(0, self.rows, ROWS):
+                part = {name: column.slice(start, ROWS) for name, column in columns.items()}
+                here = Origin(self.where, self.names, np.arange(start, min(start + ROWS, self.rows)))
+                yield Batch(part, times.slice(start, ROWS), here, relative=relative)
+
+        settle = own_clock if relative else since_earliest
+        return make_reading(self.source, f"table of requests, {Path(self.where).name}", batches(), notes, settle)
+
+    def _text(self, name: str, column: pa.ChunkedArray) -> pa.ChunkedArray | None:
+        """Return the cells of a column as text, (n,), "" as null; None for a kind that holds no requests' settings."""
+        kind = column.type
+        if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+            column = pa.chunked_array(
+                [pa.array([None if x is None else json.dumps(x, default=str) for x in column.to_pylist()], pa.string())]
+            )
+        elif pa.types.is_nested(kind) or pa.types.is_binary(kind):
+            self.left_out[name] = f"holds {kind}, no single values"
+            return None
+        elif not pa.types.is_string(kind):
+            if pa.types.is_floating(kind):
+                column = pc.if_else(pc.is_nan(column), pa.scalar(None, kind), column)
+            try:
+                column = column.cast(pa.string())
+            except (pa.ArrowException, pa.ArrowNotImplementedError):
+                self.left_out[name] = f"holds {kind}, no single values"
+                return None
+        return pc.if_else(pc.equal(column, ""), pa.scalar(None, pa.string()), column)
+
+    def _assign(self) -> None:
+        """Find the meaning of each column: as mapped, else by its usual name."""
+        self._check_choices()
+        candidates: dict[str, list[str]] = {}
+        for column in self.cells:
+            means = self._meaning(column)
+            if column in self.source.leave_out:
+                self.left_out[column] = "as told"
+            elif means is not None and self._is_row_number(column, means.name):
+                self.left_out[column] = "the number of the row"
+            elif means is not None:
+                self.meanings[column] = means
+                candidates.setdefault(means.name, []).append(column)
+        for name, columns in candidates.items():
+            columns.sort(key=lambda column: self._rank(name, column))
+            if name == "prompt" and len(columns) > 1 and self._rank(name, columns[0]) > 1:
+                raise TraceError(
+                    f"{self.where}: found the columns {excerpt(', '.join(columns))}, each of which may be {name};"
+                    f" choose one, as in {_map(name, columns[0])}, or --map {name}= for none"
+                )
+            self.names[name] = columns[0]
+            for column in columns[1:]:
+                self.left_out[column] = f"{name} is read from {columns[0]}; {_map(name, column)} takes it"
+        self._refuse_intervals()
+        if not self.names:
+            raise TraceError(
+                f"{self.where}: found the columns {excerpt(', '.join(self.header))}, none of which is a column of a"
+                " trace; map some, as in --map prompt=COLUMN"
+                + ("" if len(self.header) > 1 else ", or name the character between them with --delimiter")
+            )
+
+    def _check_choices(self) -> None:
+        """Raise TraceError for a choice of the user that names no meaning or no column, or a column twice."""
+        mapped: dict[str, str] = {}
+        for name, column in self.source.columns.items():
+            if name not in (*SCHEMA.names, *PARTS):
+                raise TraceError(
+                    f"{self.where}: cannot map {column!r} to {name!r}, expected a column of a trace:"
+                    f" {', '.join((*SCHEMA.names, *PARTS))}"
+                )
+            if column and mapped.setdefault(column, name) != name:
+                raise TraceError(
+                    f"{self.where}: column {column!r} is mapped to {mapped[column]} and {name}; choose one"
+                )
+        for column in (*mapped, *self.source.leave_out, *self.source.units):
+            if column not in self.header:
+                raise TraceError(
+                    f"{self.where}: column {column!r} is missing, found {excerpt(', '.join(self.header))}; check the"
+                    " file or the map"
+                )
+
+    def _meaning(self, column: str) -> Meaning | None:
+        """Return the meaning of a column, as mapped or by its usual name, and its unit, as told or by its name."""
+        by_name = meaning(column)
+        mapped = next((name for name, source in self.source.columns.items() if source == column), None)
+        if mapped is not None:
+            unit = by_name.unit if by_name else UNIT_WORDS.get(normalise(column).rpartition("_")[2])
+            by_name = Meaning(mapped, unit)
+        elif by_name is None or by_name.name in self.source.columns:
+            return None
+        return Meaning(by_name.name, self.source.units.get(column) or by_name.unit)
+
+    def _rank(self, name: str, column: str) -> int:
+        """Return the place of a column among those that may have a meaning, the first being the likeliest."""
+        plain = normalise(column)
+        if column in self.source.columns.values() or plain == name:
+            return -1
+        base = plain if plain in NAMES[name] else plain.rpartition("_")[0]
+        return NAMES[name].index(base) if base in NAMES[name] else len(NAMES[name])
+
+    def _is_unique(self, column: str) -> bool:
+        cells = self.cells[column]
+        return not cells.null_count and pc.count_distinct(cells).as_py() == self.rows
+
+    def _is_row_number(self, column: str, name: str) -> bool:
+        """Return True if a column said to be of images counts the rows."""
+        if name != "images" or normalise(column) != "n" or self.rows < 3:
+            return False
+        cells = self.cells[column].to_pylist()
+        return cells in ([str(row) for row in range(self.rows)], [str(row + 1) for row in range(self.rows)])
+
+    def _refuse_intervals(self) -> None:
+        """Refuse a table whose rows are counts, rates, statistics or metrics."""
+        found = not_requests(self.header, self.names.keys())
+        others = [name for name in self.cells if name not in self.names.values() and name not in self.left_out]
+        if found is None and "arrival_s" in self.names and not REQUEST_LIKE & self.names.keys():
+            others += [self.names["images"]] if "images" in self.names else []
+            if len(others) == 1 and self._is_regular() and _are_numbers(self.cells[others[0]]):
+                found = (
+                    f"a number ({others[0]}) at equal intervals, expected a row a request;"
+                    f" {RATES_REMEDY}; if the rows are requests, say --leave-out {shlex.quote(others[0])}"
+                )
+        if found is not None:
+            raise TraceError(f"{self.where}: found {found}")
+
+    def _is_regular(self) -> bool:
+        """Return True if the times of five rows or more are equally far apart."""
+        if self.rows < 5:
+            return False
+        try:
+            clock = self._clock(Origin(self.where, self.names))
+        except TraceError:
+            return False
+        steps = np.diff(clock.seconds) if clock else np.zeros(0)
+        return bool(len(steps) and steps[0] > 0 and np.allclose(steps, steps[0], rtol=1e-6))
+
+    def _ask(self) -> None:
+        """Refuse a column that looks like one that is missing; note one that looks like one that is there."""
+        for column, cells in self.cells.items():
+            name = None if column in self.meanings or column in self.left_out else likely(column)
+            if name is None or name in self.source.columns or not _suits(cells, name):
+                continue
+            has_frames = name in ("width", "height") and "size" in self.names
+            if name in self.names or has_frames:
+                self.left_out[column] = self._twin(column) or (
+                    f"looks like {name}, which is read from {self.names.get(name, self.names.get('size'))}"
+                )
+                continue
+            raise TraceError(
+                f"{self.where}: column {excerpt(column)} looks like {name}, which no other column is; say"
+                f" {_map(name, column)}, or --leave-out {shlex.quote(column)}"
+            )
+
+    def _columns(self, origin: Origin) -> dict[str, Any]:
+        """Return the columns of the trace, (n,) each, without arrivals."""
+        columns: dict[str, Any] = {}
+        for name, column in list(self.names.items()):
+            cells = self.cells[column]
+            if name in ("arrival_s", *PARTS):
+                continue
+            if name == "request_id" and self._rank(name, column) >= 0 and not self._is_unique(column):
+                del self.names[name]
+                self.left_out[column] = f"its names of requests are not unique; {_map(name, column)} insists"
+                continue
+            columns[name] = self._converted(name, column, cells, origin)
+        self._sizes(columns, origin)
+        self._frames(columns, origin)
+        return columns
+
+    def _converted(self, name: str, column: str, cells: pa.ChunkedArray, origin: Origin) -> Any:
+        kind = SCHEMA.field(name).type
+        if pa.types.is_string(kind):
+            return cells
+        if pa.types.is_list(kind):
+            return pa.array([_listed(cell, self.source.list_separator) for cell in cells.to_pylist()], kind)
+        if name == "input_images" and not _are_numbers(cells):
+            self.remarks.append(f"{column} names input images, which are counted")
+            return pa.array([None if x is None else len(_listed(x, ";") or []) for x in cells.to_pylist()], kind)
+        if name == "seed":
+            random = pc.equal(pc.utf8_trim_whitespace(cells), "-1").fill_null(False)
+            if count := pc.sum(random).as_py():
+                self.remarks.append(f"{column}: -1 in {count:,} rows stands for a random seed, and is null")
+                cells = pc.if_else(random, pa.scalar(None, pa.string()), cells)
+        if pa.types.is_integer(kind):
+            return integers(_pointed(cells, origin, name), origin, name)
+        values = numbers(_pointed(cells, origin, name), origin, name)
+        return self._in_seconds(name, column, values) if name in TIMES else values
+
+    def _in_seconds(self, name: str, column: str, values: pa.ChunkedArray) -> pa.ChunkedArray:
+        """Return durations in seconds. Raises TraceError if their unit is not stated and may be milliseconds."""
+        unit = self.meanings[column].unit
+        if unit is None:
+            known = values.drop_null().to_numpy()
+            if len(known) and np.median(known) >= WHOLE_SECONDS and (known == np.floor(known)).all():
+                raise TraceError(
+                    f"{self.where}: column {excerpt(column)}: found whole numbers about {np.median(known):g}, which may"
+                    f" be seconds or milliseconds; say --unit {shlex.quote(column)}=ms (or s)"
+                )
+            self.remarks.append(f"{column} states no unit and is read as seconds")
+        return values if scale(unit) == 1.0 else pc.divide(values, scale(unit))
+
+    def _sizes(self, columns: dict[str, Any], origin: Origin) -> None:
+        """Make width and height of a size."""
+        column = self.names.get("size")
+        if column is None:
+            return
+        texts = self.cells[column].to_pylist()
+        sides: list[tuple[int, int] | None] = []
+        for index, text in enumerate(texts):
+            match = SIZE.fullmatch(text or "")
+            if text is None or text.strip().lower() in NO_SIZE:
+                sides.append(None)
+            elif match:
+                sides.append((int(match[1]), int(match[2])))
+            elif re.fullmatch(r"\s*\d+\s*", text) and SQUARE[0] <= int(text) <= SQUARE[1]:
+                sides.append((int(text), int(text)))
+            else:
+                raise refusal(
+                    Origin(self.where, {"size": column}, origin.rows), index, "size", repr(text),
+                    f"WIDTHxHEIGHT in pixels, such as 1024x768 (--leave-out {column} goes without)",
+                )  # fmt: skip
+        if "width" in columns and "height" in columns:
+            del self.names["size"]
+            made = [None if side is None else list(side) for side in sides]
+            own = [list(pair) for pair in zip(columns["width"].to_pylist(), columns["height"].to_pylist(), strict=True)]
+            same = all(side is None or side == pair for side, pair in zip(made, own, strict=True))
+            self.left_out[column] = (
+                "the same as width and height" if same else "differs from width and height, which are taken"
+            )
+            return
+        for position, name in enumerate(("width", "height")):
+            if name in columns:
+                self.left_out[self.names.pop(name)] = f"{name} is read from {column}"
+            columns[name] = pa.array([None if side is None else side[position] for side in sides], pa.int64())
+
+    def _frames(self, columns: dict[str, Any], origin: Origin) -> None:
+        """Make the frames of a video of its seconds and frames per second.
+
+        A video model makes 4 k + 1 frames: the product is rounded down to a multiple of 4, and one is added.
+        """
+        seconds, fps = self.names.get("video_s"), self.names.get("fps")
+        if "frames" in columns or seconds is None:
+            for name in ("video_s", "fps"):
+                if name in self.names:
+                    reason = "frames are there" if "frames" in columns else "without seconds of a video"
+                    self.left_out[self.names.pop(name)] = reason
+            return
+        if fps is None:
+            raise TraceError(
+                f"{self.where}: column {excerpt(seconds)}: found seconds of a video without frames per second; add a"
+                f" column fps, or say --leave-out {shlex.quote(seconds)}, or what else it is, as in"
+                f" {_map('latency_s', seconds)}"
+            )
+        where = Origin(self.where, {"video_s": seconds, "fps": fps}, origin.rows)
+        length, rate = (
+            numbers(_pointed(self.cells[column], where, name), where, name)
+            for name, column in (("video_s", seconds), ("fps", fps))
+        )
+        length = pc.divide(length, scale(self.meanings[seconds].unit))
+        # rounded first, so that 0.1 s at 30 frames a second are 3 frames and not 2.9999999999999996
+        product = pc.round(pc.multiply(length, rate), 6)
+        columns["frames"] = pc.add(pc.multiply(pc.floor(pc.divide(product, 4.0)), 4.0), 1.0)
+
+    def _clock(self, origin: Origin) -> Clock | None:
+        """Return the arrivals, None without a column of them; another clock of the table is compared."""
+        column = self.names.get("arrival_s")
+        if column is None:
+            return None
+        clock = self._read_clock(column, origin, self.source.arrival)
+        for other, of in self.meanings.items():
+            if of.name != "arrival_s" or other == column:
+                continue
+            reason = f"another clock; the arrivals are {column} ({_map('arrival_s', other)} takes it)"
+            try:
+                second = self._read_clock(other, Origin(self.where, {"arrival_s": other}), "auto")
+                apart = clock.seconds - second.seconds
+                apart = np.abs(apart - apart[~np.isnan(apart)][0])
+                most = float(np.nanmax(apart))
+                row = int(np.nanargmax(apart))
+                agree = (
+                    "agrees" if most <= AGREE_S else f"differs by up to {most:,.6g} s (row {row}, from the first row)"
+                )
+                self.left_out[other] = f"{reason}; it {agree}"
+            except (TraceError, IndexError, ValueError):
+                self.left_out[other] = f"{reason}; it is no clock throughout"
+        return clock
+
+    def _read_clock(self, column: str, origin: Origin, name: ClockName) -> Clock:
+        cells = self.cells[column]
+        if not _are_dates(cells):
+            cells = _pointed(cells, origin, "arrival_s")
+        unit = self.meanings[column].unit
+        has_date = "date" in normalise(column)
+        return read_clock(cells, origin, name=name, unit=unit, dates=self.source.dates, has_date=has_date)
+
+    def _unused(self, name: str) -> str:
+        """Return why a column without a meaning is not in the trace."""
+        cells = self.cells[name]
+        if self.rows > 1:
+            if pc.count_distinct(cells, mode="all").as_py() == 1:
+                return f"constant, {excerpt(repr(cells[0].as_py()), 30)}"
+            if twin := self._twin(name):
+                return twin
+            if normalise(name) in ("_", "index", "unnamed_0") and _are_numbers(cells):
+                return "the number of the row"
+        return "unknown name"
+
+    def _twin(self, name: str) -> str:
+        """Return which column of the trace has the same cells, in words; empty if there is none."""
+        cells = self.cells[name]
+        return next((f"a duplicate of {other}" for other in self.names.values() if self.cells[other].equals(cells)), "")
+
+    def _said(self, clock: Clock | None) -> list[str]:
+        """Return what was taken and as what, what was left out and why, and what was guessed: a sentence each."""
+        taken = []
+        for name, column in self.names.items():
+            unit = clock.written if name == "arrival_s" and clock else ""
+            if name in TIMES[1:]:
+                unit = WORDS[self.meanings[column].unit or "s"]
+            target = {"size": "width and height", "video_s": "frames", "fps": "frames"}.get(name, name)
+            taken.append((column if column == target else f"{column} as {target}") + f" ({unit})" * bool(unit))
+        lines = [f"{self.kind}, {self.rows:,} rows", f"taken: {'; '.join(taken)}"]
+        if self.left_out:
+            lines.append("left out: " + "; ".join(f"{name} ({why})" for name, why in self.left_out.items()))
+        return [excerpt(line, 2000) for line in (*lines, *self.remarks)]
+
+
+def _map(name: str, column: str) -> str:
+    """Return the option that takes a column as ``name``, as a shell reads it."""
+    return f"--map {shlex.quote(f'{name}={column}')}"
+
+
+def _are_numbers(cells: pa.ChunkedArray) -> bool:
+    """Return True if every cell that is not null is a number."""
+    good = pc.match_substring_regex(cells, r"^\s*[+-]?(\d+([.,]\d*)?|\.\d+)([eE][+-]?\d+)?\s*$")
+    return bool(pc.all(good.fill_null(True)).as_py()) and cells.null_count < len(cells)
+
+
+def _are_dates(cells: pa.ChunkedArray) -> bool:
+    first = next((cell for cell in cells.to_pylist() if cell is not None), "")
+    return ":" in first or len(re.findall(r"[-/.]", first)) > 1
+
+
+def _suits(cells: pa.ChunkedArray, name: str) -> bool:
+    """Return True if cells may be what the column's name looks like: text, numbers, or times."""
+    if cells.null_count == len(cells):
+        return False
+    if name == "arrival_s":
+        return _are_numbers(cells) or _are_dates(cells)
+    if name in PARTS or not pa.types.is_string(SCHEMA.field(name).type):
+        return name == "size" or _are_numbers(cells) or pa.types.is_list(SCHEMA.field(name).type)
+    return not _are_numbers(cells)
+
+
+def _listed(cell: str | None, separator: str) -> list[str] | None:
+    """Return the names in a cell, a JSON array or words with separators between them."""
+    if cell is None:
+        return None
+    if cell.lstrip().startswith("["):
+        try:
+            return [str(item) for item in json.loads(cell.replace("'", '"'))]
+        except ValueError:
+            pass
+    return [part.strip() for part in cell.split(separator) if part.strip()]
+
+
+def _pointed(cells: pa.ChunkedArray, origin: Origin, name: str) -> pa.ChunkedArray:
+    """Return numbers with a decimal comma as numbers with a point; other cells stay.
+
+    Raises TraceError if each comma may as well stand between thousands.
+    """
+    commas = pc.match_substring_regex(cells, r"^\s*[+-]?\d+,\d+\s*$").fill_null(False)
+    if not pc.any(commas).as_py():
+        return cells
+    decimal = pc.match_substring_regex(cells, r"^\s*[+-]?(0\d*|\d{4,}),\d+\s*$|,(\d{1,2}|\d{4,})\s*$")
+    if not pc.any(decimal.fill_null(False)).as_py():
+        index = pc.index(commas, pa.scalar(True)).as_py()
+        raise refusal(
+            origin, index, name, repr(cells[index].as_py()),
+            "a number whose comma is clearly decimal or between thousands; write it with a point or without",
+        )  # fmt: skip
+    return pc.replace_substring_regex(cells, r"^(\s*[+-]?\d+),(\d+\s*)$", r"\1.\2")

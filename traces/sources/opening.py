@@ -1,0 +1,115 @@
+"""Open a table of requests: its content tells what kind of file it is."""
+
+import json
+import re
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+
+from mezzotint.traces.error import TraceError
+from mezzotint.traces.sources.formats.columnar import ARROW, ARROW_STREAM, plain_text, read_arrow, read_parquet
+from mezzotint.traces.sources.formats.delimited import encoding_of, read_delimited, sniff
+from mezzotint.traces.sources.formats.jsontext import elements
+from mezzotint.traces.sources.headers import RATES_REMEDY
+from mezzotint.traces.sources.recognise import other_format
+from mezzotint.traces.table.limits import PARQUET, Limits, open_unpacked
+from mezzotint.traces.table.validation import excerpt
+
+HEAD_BYTES = 1 << 16
+"""Bytes from which the format and the delimiter are guessed."""
+
+
+def open_table(
+    path: Path, limits: Limits, delimiter: str | None = None, quote: str | None = '"'
+) -> tuple[pa.Table, str]:
+    """Return the content of a file, text as text, and in words how it was read.
+
+    Args:
+        delimiter: the character between cells; None to guess it.
+        quote: the character around cells; None if quotes are plain characters.
+
+    Raises TraceError if the file cannot be read, is of the format of another source, or has no names of columns.
+    """
+    with open_unpacked(path, limits) as stream:
+        head = stream.read(HEAD_BYTES)
+    with path.open("rb") as raw:
+        start = raw.read(len(ARROW))
+    if start.startswith(PARQUET):
+        header, tables = read_parquet(path, limits, None, "a table of requests")
+        pieces = list(tables)
+        empty = pa.table({name: pa.nulls(0) for name in header})
+        return (pa.concat_tables(pieces) if pieces else empty), "Parquet"
+    if start == ARROW or start.startswith(ARROW_STREAM):
+        return read_arrow(path, limits), "Arrow IPC"
+    other = other_format(head)
+    if other is not None:
+        raise TraceError(
+            f"{path}: looks like the format {other}, expected a table of requests; read it with `mezzotint trace"
+            f" import {other} FILE`"
+        )
+    if head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in (b"[", b"{"):
+        return _records(path, limits), "JSON records"
+    encoding = encoding_of(path, limits)
+    text = head.decode("utf-8-sig" if encoding == "utf-8-sig" else encoding, "ignore")
+    _refuse_headless(text, path)
+    dialect = sniff(text, encoding, delimiter, quote)
+    header, tables = read_delimited(path, limits, dialect)
+    shown = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}.get(dialect.delimiter, dialect.delimiter)
+    named = {"utf-8-sig": "UTF-8", "utf-16": "UTF-16", "cp1252": "Windows-1252 (a guess: it is not UTF-8)"}[encoding]
+    pieces = list(tables)
+    empty = pa.table({name: pa.array([], pa.string()) for name in header})
+    return (pa.concat_tables(pieces) if pieces else empty), f"delimited by {shown}, {named}"
+
+
+def _refuse_headless(text: str, path: Path) -> None:
+    """Refuse a text whose first line holds numbers and no names of columns."""
+    line = next(iter(text.splitlines()), "")
+    cells = [cell.strip().strip('"') for cell in re.split(r"[,;\t| ]+", line.strip()) if cell.strip()]
+    if not cells or not all(re.fullmatch(r"[+-]?\d+([.,]\d+)?([eE][+-]?\d+)?", cell) for cell in cells):
+        return
+    found = f"{path}: found numbers ({excerpt(line, 40)}) in the first line, expected the names of the columns"
+    if len(cells) == 1:
+        raise TraceError(
+            f"{found}; if a line is an interval, {RATES_REMEDY}; if it is the time of a request, put"
+            " a line arrival_s or arrival_ms before it"
+        )
+    raise TraceError(f"{found}; put them before it, such as arrival_ms,prompt")
+
+
+def _records(path: Path, limits: Limits) -> pa.Table:
+    """Return JSON records as a table of text; a list or an object in a cell is JSON."""
+    cells: dict[str, list[str | None]] = {}
+    done = 0
+    for group in elements(path, limits):
+        for record in group:
+            if not isinstance(record, dict):
+                number = isinstance(record, int | float)
+                remedy = RATES_REMEDY if number else "`trace import prompts` reads texts"
+                raise TraceError(
+                    f"{path}: value {done}: found {excerpt(repr(record), 60)}, expected a record such as"
+                    f' {{"prompt": "a fox", "arrival_s": 1.5}}; {remedy}'
+                )
+            for name in record:
+                if name not in cells:
+                    cells[name] = [None] * done
+            for name, column in cells.items():
+                value = record.get(name)
+                column.append(value if value is None or isinstance(value, str) else json.dumps(value))
+            done += 1
+    return pa.table({name: pa.array(column, pa.string()) for name, column in cells.items()})
+
+
+def frame_table(frame: pd.DataFrame) -> pa.Table:
+    """Return a pandas frame as a table; an index with a name or of times becomes a column.
+
+    Raises TraceError if a column holds values of several kinds.
+    """
+    if frame.index.name is not None or isinstance(frame.index, pd.DatetimeIndex):
+        frame = frame.reset_index(names=frame.index.name or "time")
+    try:
+        return plain_text(pa.Table.from_pandas(frame.rename(columns=str), preserve_index=False))
+    except (pa.ArrowException, ValueError, TypeError) as error:
+        raise TraceError(
+            f"frame: cannot be read ({excerpt(str(error))}); give each column values of one kind"
+        ) from error
