@@ -1,7 +1,7 @@
 """Logs of servers, load clients and image tools, a source for each file in `forms`, over the reader of tables.
 
-A form names the reader of its records, and the fields of a record that have a meaning. The records become a table of text,
-which `mezzotint.traces.sources.interpret` reads as any other.
+A form names the reader of its records, and the fields of a record that have a meaning. The records become a table of
+text, which `mezzotint.traces.sources.interpret` reads as any other.
 """
 
 import json
@@ -142,6 +142,31 @@ class _Gathered:
 
     def add(self, row: int, record: Mapping[str, Any]) -> None:
         """Take a record, unless it is no request that reached a GPU, as far as its fields say."""
+        chosen, extras = self._chosen(record)
+        why = self._unwanted(chosen)
+        if why is not None:
+            self.skipped[why if why in self.skipped or len(self.skipped) < SHOWN else "other endpoints"] += 1
+            return
+        if self._has_failed(chosen):
+            self.unserved.add(row)
+        if "messages" in chosen:
+            _, path, chat = chosen.pop("messages")
+            prompt, pictures = _of_chat(chat)
+            for name, value in (("prompt", prompt), ("input_images", pictures or None)):
+                if value is not None:
+                    chosen.setdefault(name, (0, path, value))
+        if extras:
+            chosen["extras"] = 0, "extras", json.dumps(extras, ensure_ascii=False)
+        for name, (_, path, value) in chosen.items():
+            if name not in ("status", "error", "method", "url"):
+                column = self.values.setdefault(name, [])
+                column.extend([None] * (len(self.rows) - len(column)))
+                column.append(self._text(name, value, row, path))
+                self.fields.setdefault(name, Counter())[path] += 1
+        self.rows.append(row)
+
+    def _chosen(self, record: Mapping[str, Any]) -> tuple[dict[str, tuple[int, str, Any]], dict[str, Any]]:
+        """Return meaning -> rank, field and value of the field that is taken, and the fields for the extras."""
         chosen: dict[str, tuple[int, str, Any]] = {}
         extras: dict[str, Any] = {}
         for path, value in _flat(record):
@@ -156,32 +181,11 @@ class _Gathered:
             name, rank = place
             if name == "images" and isinstance(value, list | str) and not _is_number(value):
                 name = "input_images"
+            if name in chosen and name not in ("status", "error", "method", "url"):
+                self.left_out[max((rank, path), chosen[name][:2])[1]] += 1
             if name not in chosen or rank < chosen[name][0]:
-                if name in chosen:
-                    self.left_out[chosen[name][1]] += 1
                 chosen[name] = rank, path, value
-        why = self._unwanted(chosen)
-        if why is not None:
-            self.skipped[why if why in self.skipped or len(self.skipped) < SHOWN else "other endpoints"] += 1
-            return
-        if self._has_failed(chosen):
-            self.unserved.add(row)
-        if "messages" in chosen:
-            _, path, chat = chosen.pop("messages")
-            prompt, pictures = _of_chat(chat)
-            chosen.setdefault("prompt", (0, path, prompt))
-            if pictures:
-                chosen.setdefault("input_images", (0, path, pictures))
-        if extras:
-            chosen["extras"] = 0, "extras", json.dumps(extras, ensure_ascii=False)
-        for name, (_, path, value) in chosen.items():
-            if name in ("status", "error", "method", "url"):
-                continue
-            column = self.values.setdefault(name, [])
-            column.extend([None] * (len(self.rows) - len(column)))
-            column.append(self._text(name, value, row, path))
-            self.fields.setdefault(name, Counter())[path] += 1
-        self.rows.append(row)
+        return chosen, extras
 
     def _place(self, path: str) -> tuple[str, int] | None:
         """Return the meaning of a field, and its rank among the fields of that meaning, the first being taken."""
@@ -346,6 +350,8 @@ class _Gathered:
         column, arrivals, latencies = headers.pop("end_s"), self.values.get("arrival_s"), self.values.get("latency_s")
         units.pop(column, None)
         end_s = self._seconds(column, ends)
+        if not np.any(end_s % 1) and len(end_s) > 1 and arrivals is None:
+            remarks.append(f"{column} has whole seconds: the arrivals are known to a second")
         if arrivals is not None:
             if latencies is None:
                 start_s = self._seconds(headers["arrival_s"], arrivals)

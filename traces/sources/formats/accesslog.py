@@ -21,12 +21,12 @@ FORMATS = {
 }
 """Names of formats; the first is taken if none is given."""
 
-PART = re.compile(r"\$\{?(\w+)\}?|%[<>!\d,]*(?:\{([^}]*)\})?(\^?[A-Za-z]+?)(?=[^A-Za-z]|$|%)|%%")
+PART = re.compile(r"\$(\w+|\{\w+\})|%[<>!\d,]*(?:\{([^}]*)\})?(\^?[A-Za-z]+?)(?=[^A-Za-z]|$|%)|%%")
 """A variable of nginx, or a directive of Apache."""
 
 APACHE = {
-    "h": "remote_addr", "a": "remote_addr", "u": "remote_user", "r": "request", "s": "status", "m": "method", "U": "url",
-    "D": "duration_us", "T": "duration_s", "t": "time_received",
+    "h": "remote_addr", "a": "remote_addr", "u": "remote_user", "r": "request", "s": "status", "m": "method",
+    "U": "url", "D": "duration_us", "T": "duration_s", "t": "time_received",
 }  # fmt: skip
 """Directives of Apache that are read -> names of their fields. %t is when the request was received, %D microseconds."""
 
@@ -93,6 +93,7 @@ def _value(name: str, after: str, before: str) -> str:
 def _name(part: re.Match[str]) -> str:
     variable, argument, directive = part.groups()
     if variable:
+        variable = variable.strip("{}")
         return {"request_uri": "url", "uri": "url", "request_method": "method"}.get(variable, variable)
     if directive == "T" and argument:
         return f"duration_{argument}"

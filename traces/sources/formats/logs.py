@@ -71,8 +71,7 @@ def civitai(path: Path, limits: Limits, _: Any) -> Records:
 
 
 def k6(path: Path, limits: Limits, _: Any) -> Records:
-    """Yield the duration of each HTTP request of k6's output, CSV or JSON; each has one, among rows of other metrics."""
-    other = 0
+    """Yield the durations of HTTP requests of k6's output, CSV or JSON: one a request, among rows of other metrics."""
     for row, record in rows_or_records(path, limits, None):
         data = record.get("data")
         if isinstance(data, dict):  # {"type": "Point", "metric": ..., "data": {"time", "value", "tags"}}
@@ -89,8 +88,6 @@ def k6(path: Path, limits: Limits, _: Any) -> Records:
         if record["metric_name"] == "http_req_duration":
             extra = record.pop("extra_tags", None)
             yield row, record | dict(parse_qsl(extra or ""))
-        else:
-            other += 1
 
 
 STATISTICS = frozenset({
@@ -105,8 +102,8 @@ def locust(path: Path, limits: Limits, _: Any) -> Records:
     for row, record in rows_or_records(path, limits, None):
         if STATISTICS & record.keys():
             raise TraceError(
-                f"{path}: found Locust's statistics ({', '.join(sorted(STATISTICS & record.keys())[:3])}), expected a row"
-                " a request; write request_type, name, response_time and start_time in a listener of"
+                f"{path}: found Locust's statistics ({', '.join(sorted(STATISTICS & record.keys())[:3])}), expected a"
+                " row a request; write request_type, name, response_time and start_time in a listener of"
                 " locust.events.request"
             )
         yield row, record
