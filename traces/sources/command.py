@@ -17,8 +17,7 @@ from typer.models import ParameterInfo
 import mezzotint.traces.sources
 from mezzotint.files.atomic import check_ours, check_target
 from mezzotint.traces.error import TraceError
-from mezzotint.traces.sources import Streamed
-from mezzotint.traces.sources import logged
+from mezzotint.traces.sources import Streamed, logged
 from mezzotint.traces.sources.interpret import SAID
 from mezzotint.traces.sources.published import LOGS
 from mezzotint.traces.table.ingest import store

@@ -67,7 +67,9 @@ class Interpretation:
         numbers: (n,) numbers of the rows in the file.
     """
 
-    def __init__(self, source: "Table", table: pa.Table, kind: str, numbers: npt.NDArray[np.int64] | None = None) -> None:
+    def __init__(
+        self, source: "Table", table: pa.Table, kind: str, numbers: npt.NDArray[np.int64] | None = None
+    ) -> None:
         self.source, self.kind, self.where = source, kind, str(Path(source.path).expanduser())
         self.rows = table.num_rows
         self.numbers = np.arange(self.rows) if numbers is None else numbers

@@ -47,8 +47,10 @@ class Prompts(Streamed):
     A file named .json or .jsonl (or the same with .gz) is a JSON array, or one JSON value after another. Its values are
     texts or objects with a member "prompt". Any other file has a prompt per line; blank lines are skipped and counted
     in the notes. Requests are named after their line or element, counted from 0, and arrive a second apart: an order
-    and no times. Lines of milliseconds and a running number, in either order, and perhaps a prompt after them, have times:
-    each line has to be of that form, and the milliseconds never fall. A table (by its name, or by a header of columns), or JSON under another name, is an error.
+    and no times. A table (by its name, or by a header of columns), or JSON under another name, is an error.
+
+    Lines that all begin with milliseconds, which never fall, and a running number, in either order, have times. The
+    rest of such a line is the prompt.
 
     Args:
         path: the file; a leading ~ is the home folder.

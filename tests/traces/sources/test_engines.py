@@ -10,7 +10,7 @@ import pytest
 from mezzotint.traces.error import TraceError
 from mezzotint.traces.sources.export import export
 from mezzotint.traces.sources.published import LOGS
-from mezzotint.traces.sources.table import SAID
+from mezzotint.traces.sources.interpret import SAID
 from mezzotint.traces.table.trace import Trace
 
 
@@ -32,13 +32,18 @@ def load(form: str, text: str, folder: Path) -> Trace:
         ("vllm-omni", "true_cfg_scale=4.0", {"guidance": 4.0}, {"true_cfg_scale": 4.0}),
         ("vllm-omni", "n=4", {"images": 4}, {"n": 4}),
         ("vllm-omni", "text='a fox'", {"prompt": "a fox"}, {"text": "a fox"}),
-        ("vllm-omni", "lora={'name': 'x', 'scale': .5}, new=None", {"loras": None}, {"lora": {"name": "x", "scale": 0.5}}),
+        (
+            "vllm-omni",
+            "lora={'name': 'x', 'scale': .5}, new=None",
+            {"loras": None},
+            {"lora": {"name": "x", "scale": 0.5}},
+        ),
         ("sglang", '"guidance_scale": 4', {"guidance": 4.0}, {}),
         ("sglang", '"image_paths": ["a", "b"]', {"input_images": 2}, {"image_paths": ["a", "b"]}),
         ("sglang", '"negative_prompt": "x", "n": 2', {"negative_prompt": "x", "images": 2}, {"n": 2}),
         ("sglang", '"unknown": [1]', {"images": None}, {"unknown": [1]}),
     ],
-)  # fmt: skip
+)
 def test_field_becomes_a_column_or_is_kept(
     form: str, text: str, columns: dict[str, Any], extras: dict[str, Any] | None, tmp_path: Path
 ) -> None:

@@ -50,10 +50,16 @@ AT = "2026-11-03T10:00:00Z"
     ("record", "expected"),
     [
         ({"created": 1787000000, "prompt": "a", "n": 2, "size": "64x32"}, {"images": 2, "width": 64, "height": 32}),
-        ({"ts": AT, "request": {"prompt": "a", "num_inference_steps": 9}, "latency_ms": 1500}, {"steps": 9, "latency_s": 1.5}),
+        (
+            {"ts": AT, "request": {"prompt": "a", "num_inference_steps": 9}, "latency_ms": 1500},
+            {"steps": 9, "latency_s": 1.5},
+        ),
         ({"timestamp": 1787000000123, "body": {"prompt": "a", "guidance_scale": 4}}, {"guidance": 4.0}),
         ({"time": AT, "request_body": '{"prompt": "a", "seed": 3}'}, {"seed": 3}),
-        ({"ts": AT, "payload": {"model": "m", "messages": CHAT}}, {"base_model": "m", "prompt": "snow", "input_images": 1}),
+        (
+            {"ts": AT, "payload": {"model": "m", "messages": CHAT}},
+            {"base_model": "m", "prompt": "snow", "input_images": 1},
+        ),
         ({"ts": AT, "messages": CHAT, "extra_body": {"true_cfg_scale": 2}}, {"prompt": "snow", "guidance": 2.0}),
         ({"ts": AT, "prompt": "a", "seconds": "5", "fps": 16, "size": "auto"}, {"frames": 81}),
         ({"ts": AT, "prompt": "a", "images": ["x", "y"]}, {"input_images": 2}),
@@ -61,9 +67,12 @@ AT = "2026-11-03T10:00:00Z"
         ({"ts": AT, "prompt": "a", "image": "data:image/png;base64,AA;BB"}, {"input_images": 1}),
         ({"startTime": AT, "endTime": "2026-11-03T10:00:02.5Z", "prompt": ["a"]}, {"latency_s": 2.5, "prompt": "a"}),
         ({"response": {"created": 1787000000}, "prompt": "a", "latency": 2.5}, {"latency_s": 2.5}),
-        ({"ts": AT, "prompt": "a", "user": "u", "lora": [{"name": "ink", "scale": 1}]}, {"user_id": "u", "loras": ["ink"]}),
+        (
+            {"ts": AT, "prompt": "a", "user": "u", "lora": [{"name": "ink", "scale": 1}]},
+            {"user_id": "u", "loras": ["ink"]},
+        ),
     ],
-)  # fmt: skip
+)
 def test_gateway_record_is_read(record: dict[str, Any], expected: dict[str, Any], tmp_path: Path) -> None:
     (found,) = rows(load("gateway", lines(record), tmp_path))
     assert found.items() >= expected.items()
@@ -132,8 +141,14 @@ NODES: dict[str, Any] = {
     "3": {
         "class_type": "KSampler",
         "inputs": {
-            "seed": ["8", 0], "steps": 25, "cfg": 6.5, "denoise": 0.5, "model": ["2", 0], "positive": ["6", 0],
-            "negative": ["5", 0], "latent_image": ["4", 0],
+            "seed": ["8", 0],
+            "steps": 25,
+            "cfg": 6.5,
+            "denoise": 0.5,
+            "model": ["2", 0],
+            "positive": ["6", 0],
+            "negative": ["5", 0],
+            "latent_image": ["4", 0],
         },
     },
     "4": {"class_type": "EmptyLatentImage", "inputs": {"width": ["9", 0], "height": 768, "batch_size": 4}},
@@ -142,7 +157,7 @@ NODES: dict[str, Any] = {
     "7": {"class_type": "StringConstant", "inputs": {"string": "a fox"}},
     "8": {"class_type": "PrimitiveInt", "inputs": {"value": 42}},
     "9": {"class_type": "PrimitiveInt", "inputs": {"value": 640}},
-}  # fmt: skip
+}
 GUIDED: dict[str, Any] = {
     "1": {"class_type": "UNETLoader", "inputs": {"unet_name": "flux"}},
     "2": {"class_type": "BasicGuider", "inputs": {"model": ["1", 0], "conditioning": ["3", 0]}},
@@ -154,20 +169,48 @@ GUIDED: dict[str, Any] = {
     "8": {"class_type": "KSamplerSelect", "inputs": {"sampler_name": "euler"}},
     "9": {
         "class_type": "SamplerCustomAdvanced",
-        "inputs": {"noise": ["5", 0], "guider": ["2", 0], "sampler": ["8", 0], "sigmas": ["6", 0], "latent_image": ["7", 0]},
+        "inputs": {
+            "noise": ["5", 0],
+            "guider": ["2", 0],
+            "sampler": ["8", 0],
+            "sigmas": ["6", 0],
+            "latent_image": ["7", 0],
+        },
     },
-}  # fmt: skip
+}
 TWO_PASSES: dict[str, Any] = {
-    "1": {"class_type": "KSamplerAdvanced", "inputs": {"noise_seed": 1, "steps": 30, "start_at_step": 0, "end_at_step": 20,
-          "positive": ["4", 0], "negative": ["5", 0], "latent_image": ["3", 0]}},
-    "2": {"class_type": "KSamplerAdvanced", "inputs": {"noise_seed": 1, "steps": 30, "start_at_step": 20,
-          "end_at_step": 10000, "positive": ["4", 0], "negative": ["5", 0], "latent_image": ["1", 0]}},
-    "3": {"class_type": "WanImageToVideo", "inputs": {"width": 832, "height": 480, "length": 81, "batch_size": 1,
-          "start_image": ["6", 0]}},
+    "1": {
+        "class_type": "KSamplerAdvanced",
+        "inputs": {
+            "noise_seed": 1,
+            "steps": 30,
+            "start_at_step": 0,
+            "end_at_step": 20,
+            "positive": ["4", 0],
+            "negative": ["5", 0],
+            "latent_image": ["3", 0],
+        },
+    },
+    "2": {
+        "class_type": "KSamplerAdvanced",
+        "inputs": {
+            "noise_seed": 1,
+            "steps": 30,
+            "start_at_step": 20,
+            "end_at_step": 10000,
+            "positive": ["4", 0],
+            "negative": ["5", 0],
+            "latent_image": ["1", 0],
+        },
+    },
+    "3": {
+        "class_type": "WanImageToVideo",
+        "inputs": {"width": 832, "height": 480, "length": 81, "batch_size": 1, "start_image": ["6", 0]},
+    },
     "4": {"class_type": "CLIPTextEncode", "inputs": {"text": "waves"}},
     "5": {"class_type": "ConditioningZeroOut", "inputs": {"conditioning": ["4", 0]}},
     "6": {"class_type": "LoadImage", "inputs": {"image": "a.png"}},
-}  # fmt: skip
+}
 
 
 def history(graph: dict[str, Any], extra: dict[str, Any], end: str = "execution_success") -> str:
@@ -181,13 +224,30 @@ def history(graph: dict[str, Any], extra: dict[str, Any], end: str = "execution_
 @pytest.mark.parametrize(
     ("graph", "expected"),
     [
-        (NODES, {"prompt": "a fox", "negative_prompt": "ugly", "width": 640, "height": 768, "steps": 25, "images": 4,
-                 "seed": 42, "guidance": 6.5, "base_model": "xl", "loras": ["ink"], "input_images": 0}),
-        (GUIDED, {"prompt": "a lighthouse", "width": 1024, "height": 512, "steps": 20, "seed": 7, "base_model": "flux"}),
+        (
+            NODES,
+            {
+                "prompt": "a fox",
+                "negative_prompt": "ugly",
+                "width": 640,
+                "height": 768,
+                "steps": 25,
+                "images": 4,
+                "seed": 42,
+                "guidance": 6.5,
+                "base_model": "xl",
+                "loras": ["ink"],
+                "input_images": 0,
+            },
+        ),
+        (
+            GUIDED,
+            {"prompt": "a lighthouse", "width": 1024, "height": 512, "steps": 20, "seed": 7, "base_model": "flux"},
+        ),
         (TWO_PASSES, {"prompt": "waves", "frames": 81, "steps": 30, "input_images": 1, "images": 1}),
         ({"1": {"class_type": "CLIPTextEncode", "inputs": {"text": ["1", 0]}}}, {"request_id": "p"}),
     ],
-)  # fmt: skip
+)
 def test_comfyui_workflow_is_followed(graph: dict[str, Any], expected: dict[str, Any], tmp_path: Path) -> None:
     (found,) = rows(load("comfyui", history(graph, {}), tmp_path))
     assert found.items() >= expected.items()
@@ -265,10 +325,13 @@ def test_a1111_images_of_a_folder_are_read(tmp_path: Path) -> None:
     [
         ({"prompt": "a", "Size": "64x32", "steps": 9, "cfgScale": 7}, {"width": 64, "steps": 9, "guidance": 7.0}),
         ({"prompt": "a", "seed": 1, "Model": "m"}, {"width": 832, "height": 1216, "base_model": "m"}),
-        ({"prompt": "a", "resources": [{"type": "lora", "name": "ink"}, {"type": "model", "name": "m"}]}, {"loras": ["ink"]}),
+        (
+            {"prompt": "a", "resources": [{"type": "lora", "name": "ink"}, {"type": "model", "name": "m"}]},
+            {"loras": ["ink"]},
+        ),
         (None, {"width": 832}),
     ],
-)  # fmt: skip
+)
 def test_civitai_image_is_a_request(meta: dict[str, Any] | None, expected: dict[str, Any], tmp_path: Path) -> None:
     item = {"id": 1, "createdAt": "2026-11-03T10:00:00.000Z", "width": 832, "height": 1216, "meta": meta}
     later = {**item, "id": 2, "createdAt": "2026-11-03T10:00:20.000Z"}
@@ -325,7 +388,7 @@ def test_k6_summary_and_other_endpoints_are_refused(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match="k6 run --out csv"):
         load("k6", '{"metrics": {"http_req_duration": {"avg": 3}}}', tmp_path)
     other = k6_csv(("1787000010", 1000.0, 200)).replace("images/generations", "models")
-    with pytest.raises(TraceError, match="no requests are left of 1 .*/v1/models.*--paths"):
+    with pytest.raises(TraceError, match=r"no requests are left of 1 .*/v1/models.*--paths"):
         load("k6", other, tmp_path)
     assert len(load("k6", other, tmp_path, paths="models")) == 1
 
@@ -369,12 +432,14 @@ AGENT = '"-" "client \\x22a\\x22"'
     [
         (f"198.51.100.7 - - [03/Nov/2026:10:00:SS +0000] {POST} 200 9 {AGENT} REQ", None),
         (f"1793700006.5 {POST} 200 REQ", '$msec "$request" $status $request_time'),
-        (f'{{"t": "2026-11-03T10:00:SS+00:00", "r": {POST}, "d": REQ, "s": 200}}',
-         '{"t": "$time_iso8601", "r": "$request", "d": $request_time, "s": $status}'),
+        (
+            f'{{"t": "2026-11-03T10:00:SS+00:00", "r": {POST}, "d": REQ, "s": 200}}',
+            '{"t": "$time_iso8601", "r": "$request", "d": $request_time, "s": $status}',
+        ),
         (f"h - u [03/Nov/2026:10:00:00 +0000] {POST} 200 12 DUR", '%h %l %u %t \\"%r\\" %>s %b %D'),
         (f"h [03/Nov/2026:10:00:00 +0000] {POST} 200 MS", '%h %t "%r" %s %{ms}T'),
     ],
-)  # fmt: skip
+)
 def test_access_log_counts_arrivals_from_when_its_server_stamps(line: str, form: str | None, tmp_path: Path) -> None:
     """nginx stamps the answer, Apache the arrival."""
 
@@ -398,11 +463,15 @@ def test_access_log_counts_arrivals_from_when_its_server_stamps(line: str, form:
     [
         ("not a line", {}, "row 0: found 'not a line', expected a line of the format .* --format"),
         ("a 200", {"format": "$remote_addr $status"}, "names no time"),
-        (f"h - - [03/Nov/2026:10:00:00 +0000] {POST} 200 9 {AGENT} soon", {}, "row 0, column request_time: found 'soon'"),
+        (
+            f"h - - [03/Nov/2026:10:00:00 +0000] {POST} 200 9 {AGENT} soon",
+            {},
+            "row 0, column request_time: found 'soon'",
+        ),
         (f"h - - [03/Nov/2026:10:00:00 +0000] {POST} 200 9 {AGENT} 1", {"paths": "("}, "regular expression"),
-        ("h - - [03/Nov/2026:10:00:00 +0000] \"\\x16\\x03\" 400 9 \"-\" \"-\" 0.1", {}, "no requests are left of 1"),
+        ('h - - [03/Nov/2026:10:00:00 +0000] "\\x16\\x03" 400 9 "-" "-" 0.1', {}, "no requests are left of 1"),
     ],
-)  # fmt: skip
+)
 def test_access_log_of_another_form_is_refused(
     line: str, options: dict[str, Any], message: str, tmp_path: Path
 ) -> None:

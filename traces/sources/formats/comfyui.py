@@ -45,7 +45,7 @@ def of_prompt(name: str, entry: Any, where: str) -> dict[str, Any]:
         "request_id": name, "user_id": extra.get("client_id"), "create_time": extra.get("create_time"),
         "execution_start": start, "ended": ended, "status": status.get("status_str"),
     }  # fmt: skip
-    if all(isinstance(time, int | float) for time in (start, ended)):
+    if isinstance(start, int | float) and isinstance(ended, int | float):
         record["ended - execution_start"] = ended - start
     return record | _Workflow(graph).record()
 

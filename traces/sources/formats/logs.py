@@ -75,7 +75,8 @@ def k6(path: Path, limits: Limits, _: Any) -> Records:
     for row, record in rows_or_records(path, limits, None):
         data = record.get("data")
         if isinstance(data, dict):  # {"type": "Point", "metric": ..., "data": {"time", "value", "tags"}}
-            tags = data.get("tags") if isinstance(data.get("tags"), dict) else {}
+            tags: Any = data.get("tags")
+            tags = tags if isinstance(tags, dict) else {}
             is_point = record.get("type") == "Point"
             record = {**tags, "metric_name": record.get("metric") if is_point else "", "timestamp": data.get("time"),
                       "metric_value": data.get("value")}  # fmt: skip
