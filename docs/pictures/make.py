@@ -106,7 +106,7 @@ def log_of_tutorial(folder: Path) -> Path:
     frame = pd.read_parquet(made)
     frame["time"] = pd.Timestamp("2026-03-02T09:00:00") + pd.to_timedelta(frame["arrival_s"].round(3), unit="s")
     frame[["time", "user_id", "prompt"]].to_csv(log, index=False)
-    main(["trace", "import", "csv", str(log), "-o", str(folder / "log.parquet")])
+    main(["trace", "import", "table", str(log), "-o", str(folder / "log.parquet")])
     return folder / "log.parquet"
 
 

@@ -18,6 +18,7 @@ from mezzotint.sim.core.run_folder import ATTEMPTS, CLUSTER, REQUESTS
 from mezzotint.sim.metrics.summary_keys import kind_of
 from mezzotint.sim.run.commands import BY_NEXT_WORD, COMMANDS, function_of
 from mezzotint.sim.run.config.choices import choices, groups
+from mezzotint.traces.sources.headers import PARTS, meaning
 from mezzotint.traces.table.columns import SCHEMA
 from tests.conftest import REPOSITORY
 
@@ -180,3 +181,16 @@ def _values(node: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 def _type(field: Any) -> str:
     kind = str(field.type)
     return "text" if kind == "string" or kind.startswith("dictionary") else {"double": "float"}.get(kind, kind)
+
+
+def test_names_of_columns_on_the_page_of_logs_are_read() -> None:
+    page = (REPOSITORY / "docs" / "how-to" / "own-log.md").read_text(encoding="utf-8")
+    table = page.partition("| column of the trace | names |")[2].partition("\n\n")[0]
+    rows = re.findall(r"^\| (`.*?`) \| (.*) \|$", table, re.MULTILINE)
+    assert len(rows) > 15
+    for columns, names in rows:
+        meant = {*re.findall(r"`(\w+)`", columns), *PARTS}
+        for name in set(re.findall(r"\w+", names)) - {"or", "one", "two", "column", "columns", "and"}:
+            of = meaning(name)
+            assert of is not None, name
+            assert of.name in meant, name

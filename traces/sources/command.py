@@ -30,10 +30,7 @@ Seed = Annotated[int, typer.Option(min=0, metavar="N", help="Seed of all random 
 
 
 def sources() -> dict[str, type[Streamed]]:
-    """Return the sources by name: published logs, forms of logs, and the classes of this package by `NAME` or module.
-
-    The name csv is another word for table.
-    """
+    """Return the sources by name: published logs, forms of logs, the classes of this package by `NAME` or module."""
     modules = [
         import_module(f"mezzotint.traces.sources.{module.name}")
         for module in pkgutil.iter_modules(mezzotint.traces.sources.__path__)
@@ -44,16 +41,17 @@ def sources() -> dict[str, type[Streamed]]:
         for kind in vars(module).values()
         if isinstance(kind, type) and kind.__module__ == module.__name__ and Streamed in kind.__mro__
     }
-    return dict(sorted({**own, "csv": own["table"], **LOGS, **logged.SOURCES}.items()))
+    return dict(sorted({**own, **LOGS, **logged.SOURCES}.items()))
 
 
 def import_from(word: str | None) -> Callable[..., None]:
-    """Make a trace from a published table: return the command of the source ``word``, of all sources if it is None.
+    """Make a trace of a table or a log: return the command of the source ``word``, of all sources if it is None.
 
-    ``word`` is a name of `sources`, or module.Class of a module on Python's path or in the working directory. Raises
-    TraceError for another word.
+    ``word`` is a name of `sources` (csv is another word for table), or module.Class of a module on Python's path or in
+    the working directory. Raises TraceError for another word.
     """
     known = sources()
+    word = "table" if word == "csv" else word
     if word is None:
         return _overview(known)
     if word not in known and "." in word:
@@ -71,7 +69,7 @@ def _overview(known: Mapping[str, type[Streamed]]) -> Callable[[], None]:
 
     lines = (f"{name}: {(inspect.getdoc(kind) or '').splitlines()[0]}" for name, kind in known.items())
     overview.__doc__ = "\n\n".join(
-        ["Make a trace from a published table. Name the kind of table next; --help after it lists the options.",
+        ["Make a trace of a table or a log. Name its kind next; --help after it lists the options.",
          *lines, "module.Class: a source of your own."]
     )  # fmt: skip
     return overview

@@ -60,14 +60,15 @@ def normalise(name: str) -> str:
 
 
 def meaning(name: str) -> Meaning | None:
-    """Return the meaning of a column with a usual name, or None."""
+    """Return the meaning of a column with a usual name, or None; of `request.prompt`, the last part counts."""
     plain = normalise(name)
     for of, names in NAMES.items():
         if plain in names or plain == of:
             return Meaning(of, "s" if of in TIMES and plain in (of, "seconds") else None)
     base, _, word = plain.rpartition("_")
     unit = UNIT_WORDS.get(word)
-    return next((Meaning(of, unit) for of in TIMES if unit and base in NAMES[of]), None)
+    by_unit = next((Meaning(of, unit) for of in TIMES if unit and base in NAMES[of]), None)
+    return meaning(name.rpartition(".")[2]) if by_unit is None and "." in name else by_unit
 
 
 def likely(name: str) -> str | None:
@@ -91,7 +92,8 @@ def not_requests(header: Sequence[str], taken: Collection[str]) -> str | None:
         taken: the meanings that its columns have.
     """
     plain = {normalise(name): name for name in header}
-    if "metric_name" in plain or "__name__" in header or {"metric", "value"} <= plain.keys():
+    of_metrics = "metric_name" in plain or "__name__" in header or {"metric", "value"} <= plain.keys()
+    if of_metrics or {"status", "data"} == plain.keys():  # the latter is an answer of Prometheus
         return (
             "rows of metrics, expected a row a request; export the requests themselves, or rates over time for"
             " arrivals=rates arrivals.path=FILE"
@@ -102,6 +104,9 @@ def not_requests(header: Sequence[str], taken: Collection[str]) -> str | None:
         return f"statistics ({named}), expected a row a request; export the requests themselves, one a row"
     if set(taken) - {"arrival_s", "base_model"}:
         return None
+    numbers = [name for name in header if name.isdigit()]
+    if len(numbers) > 2:
+        return f"columns named {', '.join(numbers[:3])}, a count for each interval; {RATES_REMEDY}, an interval a row"
     rates = [plain[name] for name in plain if RATE.fullmatch(name) or name in _DATA["rates"]]
     if rates:
         return f"counts or rates over time ({rates[0]}), expected a row a request; {RATES_REMEDY}"

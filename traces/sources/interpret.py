@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from mezzotint.traces.error import TraceError
 from mezzotint.traces.sources.formats.cells import integers, numbers, refusal
-from mezzotint.traces.sources.formats.clock import WORDS, Clock, ClockName, read_clock
+from mezzotint.traces.sources.formats.clock import OF_COMMAND, WORDS, Clock, ClockName, read_clock
 from mezzotint.traces.sources.headers import (
     NAMES,
     PARTS,
@@ -48,10 +48,13 @@ AGREE_S = 1e-3
 SQUARE = (64, 16_384)
 """Numbers that may be the side of a square image, in pixels."""
 
-SIZE = re.compile(r"\s*(\d+)\s*(?:px)?\s*[xX×*]\s*(\d+)\s*(?:px)?\s*")
+SIZE = re.compile(r"\s*(\d{1,9})\s*(?:px)?\s*[xX×*]\s*(\d{1,9})\s*(?:px)?\s*")
 
-NO_SIZE = ("auto", "default", "")
+MODELS_OWN = ("auto", "default")
 """Sizes that leave the choice to the model."""
+
+NO_SIZE = (0, 0)
+"""What `_sides` makes of a text that is no size."""
 
 REQUEST_LIKE = set(SCHEMA.names) - {"arrival_s", "base_model", "images"} | {"size", "video_s"}
 """Meanings that rows of counts over time do not have."""
@@ -146,12 +149,21 @@ class Interpretation:
             elif means is not None:
                 self.meanings[column] = means
                 candidates.setdefault(means.name, []).append(column)
+        lengths = [column for column in candidates.get("latency_s", []) if normalise(column).startswith("duration")]
+        if "fps" in candidates and not candidates.keys() & {"video_s", "frames"} and lengths:
+            # beside frames per second, the duration is the video's
+            column = lengths[0]
+            self.meanings[column] = Meaning("video_s", self.meanings[column].unit)
+            candidates["latency_s"].remove(column)
+            candidates["video_s"] = [column]
         for name, columns in candidates.items():
+            if not columns:
+                continue
             columns.sort(key=lambda column: self._rank(name, column))
             if name == "prompt" and len(columns) > 1 and self._rank(name, columns[0]) > 1:
                 raise TraceError(
                     f"{self.where}: found the columns {excerpt(', '.join(columns))}, each of which may be {name};"
-                    f" choose one, as in {_map(name, columns[0])}, or --map {name}= for none"
+                    f" choose one, as in {_map(name, columns[0])}, or --map {name}= for none{OF_COMMAND}"
                 )
             self.names[name] = columns[0]
             for column in columns[1:]:
@@ -160,7 +172,7 @@ class Interpretation:
         if not self.names:
             raise TraceError(
                 f"{self.where}: found the columns {excerpt(', '.join(self.header))}, none of which is a column of a"
-                " trace; map some, as in --map prompt=COLUMN"
+                f" trace; map some, as in --map prompt=COLUMN{OF_COMMAND}"
                 + ("" if len(self.header) > 1 else ", or name the character between them with --delimiter")
             )
 
@@ -253,7 +265,7 @@ class Interpretation:
                 continue
             raise TraceError(
                 f"{self.where}: column {excerpt(column)} looks like {name}, which no other column is; say"
-                f" {_map(name, column)}, or --leave-out {shlex.quote(column)}"
+                f" {_map(name, column)}, or --leave-out {shlex.quote(column)}{OF_COMMAND}"
             )
 
     def _columns(self, origin: Origin) -> dict[str, Any]:
@@ -299,7 +311,7 @@ class Interpretation:
             if len(known) and np.median(known) >= WHOLE_SECONDS and (known == np.floor(known)).all():
                 raise TraceError(
                     f"{self.where}: column {excerpt(column)}: found whole numbers about {np.median(known):g}, which may"
-                    f" be seconds or milliseconds; say --unit {shlex.quote(column)}=ms (or s)"
+                    f" be seconds or milliseconds; say --unit {shlex.quote(column)}=ms, or s{OF_COMMAND}"
                 )
             self.remarks.append(f"{column} states no unit and is read as seconds")
         return values if scale(unit) == 1.0 else pc.divide(values, scale(unit))
@@ -309,34 +321,27 @@ class Interpretation:
         column = self.names.get("size")
         if column is None:
             return
-        texts = self.cells[column].to_pylist()
-        sides: list[tuple[int, int] | None] = []
-        for index, text in enumerate(texts):
-            match = SIZE.fullmatch(text or "")
-            if text is None or text.strip().lower() in NO_SIZE:
-                sides.append(None)
-            elif match:
-                sides.append((int(match[1]), int(match[2])))
-            elif re.fullmatch(r"\s*\d+\s*", text) and SQUARE[0] <= int(text) <= SQUARE[1]:
-                sides.append((int(text), int(text)))
-            else:
-                raise refusal(
-                    Origin(self.where, {"size": column}, origin.rows), index, "size", repr(text),
-                    f"WIDTHxHEIGHT in pixels, such as 1024x768 (--leave-out {column} goes without)",
-                )  # fmt: skip
-        if "width" in columns and "height" in columns:
+        distinct = self.cells[column].combine_chunks().dictionary_encode()
+        sides = [_sides(text) for text in distinct.dictionary.to_pylist()]
+        if NO_SIZE in sides:
+            index = pc.index(distinct.indices, pa.scalar(sides.index(NO_SIZE), pa.int32())).as_py()
+            expected = f"WIDTHxHEIGHT in pixels, such as 1024x768 (--leave-out {shlex.quote(column)} goes without)"
+            raise refusal(origin, index, "size", repr(self.cells[column][index].as_py()), expected)
+        made = {}
+        for position, name in enumerate(("width", "height")):
+            pixels = pa.array([None if side is None else side[position] for side in sides], pa.int64())
+            made[name] = pixels.take(distinct.indices)
+        if made.keys() <= columns.keys():
             del self.names["size"]
-            made = [None if side is None else list(side) for side in sides]
-            own = [list(pair) for pair in zip(columns["width"].to_pylist(), columns["height"].to_pylist(), strict=True)]
-            same = all(side is None or side == pair for side, pair in zip(made, own, strict=True))
+            same = all(pc.all(pc.equal(made[name], columns[name])).as_py() is not False for name in made)
             self.left_out[column] = (
                 "the same as width and height" if same else "differs from width and height, which are taken"
             )
             return
-        for position, name in enumerate(("width", "height")):
+        for name in made:
             if name in columns:
                 self.left_out[self.names.pop(name)] = f"{name} is read from {column}"
-            columns[name] = pa.array([None if side is None else side[position] for side in sides], pa.int64())
+        columns |= made
 
     def _frames(self, columns: dict[str, Any], origin: Origin) -> None:
         """Make the frames of a video of its seconds and frames per second.
@@ -354,7 +359,7 @@ class Interpretation:
             raise TraceError(
                 f"{self.where}: column {excerpt(seconds)}: found seconds of a video without frames per second; add a"
                 f" column fps, or say --leave-out {shlex.quote(seconds)}, or what else it is, as in"
-                f" {_map('latency_s', seconds)}"
+                f" {_map('latency_s', seconds)}{OF_COMMAND}"
             )
         where = Origin(self.where, {"video_s": seconds, "fps": fps}, origin.rows)
         length, rate = (
@@ -428,6 +433,16 @@ class Interpretation:
         if self.left_out:
             lines.append("left out: " + "; ".join(f"{name} ({why})" for name, why in self.left_out.items()))
         return [excerpt(line, 2000) for line in (*lines, *self.remarks)]
+
+
+def _sides(text: str) -> tuple[int, int] | None:
+    """Return width and height, None if the model chooses them, `NO_SIZE` for a text that is no size."""
+    if text.strip().lower() in MODELS_OWN:
+        return None
+    if match := SIZE.fullmatch(text):
+        return int(match[1]), int(match[2])
+    is_side = re.fullmatch(r"\s*\d{1,9}\s*", text) and SQUARE[0] <= int(text) <= SQUARE[1]
+    return (int(text), int(text)) if is_side else NO_SIZE
 
 
 def _map(name: str, column: str) -> str:

@@ -13,7 +13,7 @@ MARKS: Mapping[str, str] = {
     "aiperf": r'\A\s*\{\s*"metadata":[^\n]*"request_start_ns"',
     "vllm-bench": r'\A\s*\{[^\[]*"(request_throughput|num_prompts|completed)":',
     "comfyui": r'\A\s*[\[{].*"class_type":',
-    "civitai": r'\A\s*[\[{].*"(nsfwLevel|civitaiResources)":',
+    "civitai": r'\A\s*[\[{].*"(nsfwLevel|civitaiResources)":|\A\s*\{\s*"items":\s*\[\s*\{.*"meta":',
     "sglang": r'\A\s*\{[^\n]*"(sampling_params|num_outputs_per_prompt)":',
     "gateway": r'\A\s*\{[^\n]*"(request|body|payload|input|params|parameters)":\s*\{[^\n}]*"prompt":',
 }

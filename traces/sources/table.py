@@ -5,7 +5,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -70,7 +70,7 @@ class Table(Streamed):
     no_quotes: bool = False
     list_separator: str = ";"
     arrival: ClockName = "auto"
-    dates: DateOrder | None = None
+    dates: Annotated[DateOrder | None, typer.Option("--dates", metavar="month-first|day-first")] = None
     name: str | None = None
     limits: Limits = field(default_factory=Limits)
 
@@ -85,6 +85,8 @@ class Table(Streamed):
         ):
             if len(value) != 1 or not value.isascii() or value in "\r\n\0":
                 raise TraceError(f"{self.path}: {setting}={value!r}, expected one ASCII character")
+        if self.dates not in (None, *get_args(DateOrder)):
+            raise TraceError(f"{self.path}: dates={self.dates!r}, expected one of {', '.join(get_args(DateOrder))}")
         for column, unit in self.units.items():
             if unit not in PER_SECOND:
                 raise TraceError(f"{self.path}: --unit {column}={unit}: expected one of {', '.join(PER_SECOND)}")

@@ -9,8 +9,8 @@ import pytest
 
 from mezzotint.traces.error import TraceError
 from mezzotint.traces.sources.export import export
-from mezzotint.traces.sources.published import LOGS
 from mezzotint.traces.sources.interpret import SAID
+from mezzotint.traces.sources.published import LOGS
 from mezzotint.traces.table.trace import Trace
 
 

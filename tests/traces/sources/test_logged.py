@@ -96,7 +96,9 @@ def test_times_of_answers_give_arrivals(tmp_path: Path) -> None:
     """The same requests, logged at their start, or at their end and in another order."""
     starts, took = [1787000000.25, 1787000003.5, 1787000004.0], [9.0, 0.5, 30.0]
     at_start = [{"start_time": start, "prompt": "a", "latency_s": s} for start, s in zip(starts, took, strict=True)]
-    at_end = [{"end_time": start + s, "prompt": "a", "latency_s": s} for start, s in zip(starts, took, strict=True)]
+    at_end: list[dict[str, Any]] = [
+        {"end_time": start + s, "prompt": "a", "latency_s": s} for start, s in zip(starts, took, strict=True)
+    ]
     at_end.sort(key=lambda record: record["end_time"])
     there = load("gateway", lines(*at_end), tmp_path)
     assert there.arrival_s.tolist() == load("gateway", lines(*at_start), tmp_path).arrival_s.tolist() == [0, 3.25, 3.75]

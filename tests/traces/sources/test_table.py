@@ -157,6 +157,8 @@ def test_file_and_plan_take_a_table_as_the_command_does(tmp_path: Path, capsys: 
         ("time,size,seconds,fps", "1,1280x720,5,16", {"frames": 81}),
         ("time,video_duration,frame_rate", "1,3.4,24", {"frames": 81}),
         ("time,clip_length_ms,fps", "1,5000,16", {"frames": 81}),
+        ("time,duration,fps", "1,5,16", {"frames": 81, "latency_s": None}),
+        ("time,request.prompt,body.size", "1,a,512x768", {"prompt": "a", "height": 768}),
         ("time,seconds,fps,num_frames", "1,5,16,77", {"frames": 77}),
     ],
 )
@@ -319,7 +321,7 @@ def test_clock_that_goes_back_is_said_with_its_row(times: tuple[str, ...], remar
     assert pd.Series(trace.notes[SAID]).str.contains(remark).any()
 
 
-NO_REQUESTS = "expected a row a request|expected a record|expected the names of the columns"
+NO_REQUESTS = "a count for each interval|expected a row a request|expected a record|expected the names of the columns"
 
 
 @pytest.mark.parametrize(
@@ -334,6 +336,8 @@ NO_REQUESTS = "expected a row a request|expected a record|expected the names of 
         "timestamp,model,request_count\n1787000000,flux,10\n",
         "Time,Requests/s\n0,10\n",
         "time,value\n0,10\n60,12\n",
+        "HashOwner,HashFunction,1,2,3\na,b,0,4,2\n",
+        '{"status":"success","data":{"resultType":"matrix","result":[]}}',
         "time,busy\n0,1\n60,4\n120,3\n180,8\n240,1\n",  # a number at equal intervals
         '[{"hour": 1, "invocations": 3}]',
         "[4, 5, 4, 7]",
@@ -405,6 +409,7 @@ def test_milliseconds_and_seconds_give_the_same_trace(tmp_path: Path, ticks: lis
         ("text\na\n", {"limits": Limits(max_prompt_bytes=0)}, "max_prompt_bytes=0"),
         ("text\na\n", {"delimiter": "--"}, "delimiter='--', expected one ASCII character"),
         ("colour:when\nred:3\n", {}, "none of which is a column of a trace.*--delimiter"),
+        ("arrival_s;prompt\n1.234,5;a\n", {}, "row 0, column arrival_s: found '1.234,5', expected a number"),
         ("arrival_s\n1\nsoon\n", {}, "row 1, column arrival_s: found 'soon', expected a number"),
         ("prompt,arrival_s\na,1\nb,\n", {}, "row 1, column arrival_s: found null"),
         ("arrival_s,seed\n1,1\n2,99999999999999999999\n", {}, "row 1, column seed: found '9999"),

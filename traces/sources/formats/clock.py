@@ -30,7 +30,20 @@ UNIX: Mapping[ClockName, str] = {"unix": "s", "unix-ms": "ms", "unix-us": "us", 
 EXCEL_DAYS = (20_000, 80_000)
 """Days of a spreadsheet, counted from 1899-12-30: the years 1954 to 2119."""
 
+OF_COMMAND = " (of `mezzotint trace import table`)"
+"""Where the options of remedies are, for commands that do not have them."""
+
 NUMBER = re.compile(r"\s*[+-]?(\d+([.,]\d*)?|\.\d+)(e[+-]?\d+)?\s*|\s*[+-]?(nan|inf)\s*", re.IGNORECASE)
+
+DATE = re.compile(r"[A-Za-z:]|\d[-/]|[.].*[.]")
+
+REWRITTEN: Mapping[str, str] = {
+    r"(:\d{2}),(\d)": r"\1.\2",  # 10:36:37,988, as Python logs
+    r"\s*(UTC|GMT)$": "Z",
+    r"^(\d{1,2})/([A-Za-z]{3})/(\d{4}):": r"\1 \2 \3 ",  # 03/Nov/2026:10:00:00, as web servers log
+    r"^(\d{4})[/.](\d{2})[/.](\d{2})": r"\1-\2-\3",
+}
+"""Forms of dates, as regular expressions -> the same as pandas reads them."""
 
 DAY = r"^(\d{1,2})([/.-])(\d{1,2})[/.-](\d{4}|\d{2})\b,?\s*(.*)$"
 """A date whose year comes last: two numbers of which one is the month, a separator, the year, the time of day."""
@@ -88,7 +101,7 @@ def read_clock(
     Raises TraceError naming the first cell that is no such time, or the order of day and month if no row decides it.
     """
     first = next((cell for cell in cells.to_pylist() if cell is not None), "0")
-    if name == "timestamp" or (name == "auto" and not NUMBER.fullmatch(first)):
+    if name == "timestamp" or (name == "auto" and not NUMBER.fullmatch(first) and DATE.search(first)):
         clock = _read_dates(cells, origin, dates)
     else:
         clock = _read_numbers(cells, origin, name, unit, has_date)
@@ -117,7 +130,12 @@ def _read_numbers(cells: pa.ChunkedArray, origin: Origin, name: ClockName, state
         # a small number among times since 1970 is a time of another unit, or none
         earliest, year = (EARLIEST_S, 1900) if name in UNIX else (LONGEST_S, 2001)
         out = pc.or_(pc.less(seconds, earliest), pc.greater(seconds, LATEST_S)).fill_null(False)
-        _refuse(cells, out, origin, f"{word} since 1970 between {year} and 2100; say what they are with --arrival, or")
+        _refuse(
+            cells,
+            out,
+            origin,
+            f"{word} since 1970 between {year} and 2100; say what they are with --arrival{OF_COMMAND}, or",
+        )
         return Clock(_exact(cells, unit, seconds), False, f"{word} since 1970", remarks)
     if unit != "s":
         _refuse(cells, pc.less(seconds, 0.0).fill_null(False), origin, f"{word}, 0 or later;")
@@ -145,37 +163,36 @@ def _exact(cells: pa.ChunkedArray, unit: str, seconds: pa.ChunkedArray) -> pa.Ch
 
 
 def _read_dates(cells: pa.ChunkedArray, origin: Origin, dates: DateOrder | None) -> Clock:
-    text = pd.Series(cells.to_pylist(), dtype="object").str.strip()
-    text = text.str.replace(r"(:\d{2}),(\d)", r"\1.\2", regex=True).str.replace(r"\s*(UTC|GMT)$", "Z", regex=True)
-    text = text.str.replace(r"^(\d{1,2})/([A-Za-z]{3})/(\d{4}):", r"\1 \2 \3 ", regex=True)  # web servers
-    text = text.str.replace(r"^(\d{4})[/.](\d{2})[/.](\d{2})", r"\1-\2-\3", regex=True)
+    text = pc.utf8_trim_whitespace(cells).combine_chunks()
+    for pattern, iso in REWRITTEN.items():
+        text = pc.replace_substring_regex(text, pattern, iso)
     written, remarks = "ISO 8601 dates", []
-    parts = text.str.extract(DAY)
-    if parts[0].notna().any():
-        order = _order(parts, dates, cells, origin)
+    if pc.any(pc.match_substring_regex(text, DAY)).as_py():
+        order = _order(text, dates, cells, origin)
         written = f"dates with the {order.replace('-', ' ')}"
-        month, day = (parts[0], parts[2]) if order == "month-first" else (parts[2], parts[0])
-        year = parts[3].where(parts[3].str.len() == 4, "20" + parts[3])
-        iso = year + "-" + month.str.zfill(2) + "-" + day.str.zfill(2) + " " + parts[4]
-        text = text.where(parts[0].isna(), iso.str.strip())
-    worded = text.str.contains(WORDED).fillna(False).astype(bool)
-    if worded.any():
-        parsed = pd.to_datetime(text[worded], format="mixed", errors="coerce", utc=True)
-        zone = np.where(text[worded].str.contains(r"Z$|[+-]\d{2}:?\d{2}$"), "Z", "")
-        text = text.where(~worded, parsed.dt.strftime("%Y-%m-%d %H:%M:%S.%f") + zone)
+        text = pc.replace_substring_regex(text, DAY, r"\4-\1-\3 \5" if order == "month-first" else r"\4-\3-\1 \5")
+        text = pc.replace_substring_regex(text, r"^(\d{2})-", r"20\1-")
+        for _ in ("month", "day"):
+            text = pc.replace_substring_regex(text, r"^([\d-]*-)(\d)(-| |$)", r"\10\2\3")
+    worded = pc.match_substring_regex(text, WORDED).fill_null(False)
+    if pc.any(worded).as_py():
+        of_words = pd.Series(text.filter(worded).to_pylist())
+        parsed = pd.to_datetime(of_words, format="mixed", errors="coerce", utc=True).dt.strftime("%Y-%m-%d %H:%M:%S.%f")
+        zone = np.where(of_words.str.contains(r"Z$|[+-]\d{2}:?\d{2}$"), "Z", "")
+        text = pc.replace_with_mask(text, worded, pa.array(parsed + zone, pa.string(), from_pandas=True))
     stamps = Timestamps(unit="ns")
-    times = pa.chunked_array([stamps.read(pa.chunked_array([pa.array(text, pa.string())]), origin, "arrival_s", cells)])
+    times = pa.chunked_array([stamps.read(pa.chunked_array([text]), origin, "arrival_s", cells)])
     if stamps.zoned is False:
         remarks.append("the times have no zone and are read as UTC")
     return Clock(times, False, written, remarks)
 
 
-def _order(parts: pd.DataFrame, dates: DateOrder | None, cells: pa.ChunkedArray, origin: Origin) -> DateOrder:
+def _order(text: pa.Array, dates: DateOrder | None, cells: pa.ChunkedArray, origin: Origin) -> DateOrder:
     """Return what comes first in dates whose year comes last."""
-    first, second = pd.to_numeric(parts[0]), pd.to_numeric(parts[2])
     if dates is not None:
         return dates
-    days_first, months_first = first > 12, second > 12
+    parts = pd.Series(text.to_pylist(), dtype="object").str.extract(DAY)
+    days_first, months_first = pd.to_numeric(parts[0]) > 12, pd.to_numeric(parts[2]) > 12
     if days_first.any() and months_first.any():
         index = int(np.flatnonzero(months_first)[0])
         raise refusal(
@@ -188,7 +205,7 @@ def _order(parts: pd.DataFrame, dates: DateOrder | None, cells: pa.ChunkedArray,
     index = int(np.flatnonzero(parts[0].notna())[0])
     raise TraceError(
         f"{origin.cell(index, 'arrival_s')}: found {excerpt(repr(cells[index].as_py()), 60)}, and no row tells the"
-        " month from the day; say --dates month-first or --dates day-first"
+        f" month from the day; say --dates month-first or --dates day-first{OF_COMMAND}"
     )
 
 

@@ -220,9 +220,11 @@ def _unparsed(message: str, path: Path, done: int, header: list[str], delimiter:
     # Arrow counts rows from 1, and the header is one
     ragged = re.search(r"Row #(\d+): Expected (\d+) columns, got (\d+): (.*)", message, re.DOTALL)
     if ragged:
+        lines = "" if len(header) > 1 else "; `mezzotint trace import prompts` reads a prompt a line"
         return TraceError(
             f"{path}: row {int(ragged[1]) - 2}: found {ragged[3]} cells ({excerpt(ragged[4], 60)}), expected"
-            f" {ragged[2]} as in the header, with {delimiter!r} between them; fix or drop the row"
+            f" {ragged[2]} as in the header, with {delimiter!r} between them; quote the cell, or fix or drop the row"
+            f"{lines}"
         )
     if "straddl" in message:
         return TraceError(
