@@ -108,6 +108,9 @@ class Logged:
             if name not in (*SCHEMA.names, *PARTS, *OF_LOGS):
                 known = ", ".join((*SCHEMA.names, *PARTS, *OF_LOGS))
                 raise TraceError(f"{path}: --map {name}={self.columns[name]}: expected one of {known} before the =")
+        for name, unit in self.units.items():
+            if unit not in PER_SECOND:
+                raise TraceError(f"{path}: --unit {name}={unit}: expected one of {', '.join(PER_SECOND)}")
         paths = getattr(self, "paths", None) or (GENERATES if self.FORM.endpoints else None)
         try:
             pattern = None if paths is None else re.compile(paths)
@@ -303,9 +306,14 @@ class _Gathered:
             remarks.append(f"{self._forget('request_id')}: not every request has one of its own; they are numbered")
         if "video_s" in self.values and "fps" not in self.values and "frames" not in self.values:
             remarks.append(f"{self._forget('video_s')}: seconds of a video without frames per second give no frames")
-        for name, path in self.choices.columns.items():
+        for option, path in (
+            *(("map", path) for path in self.choices.columns.values()),
+            *(("unit", path) for path in self.choices.units),
+        ):
             if path and path not in self._places:
-                raise TraceError(f"{self.where}: --map {name}={path}: no record has that field; check its name")
+                raise TraceError(
+                    f"{self.where}: --{option} names {path}, which no record has; check the name of the field"
+                )
 
     def _merge_sizes(self) -> None:
         """Fill widths and heights of requests that have a size in their place, where others have them."""

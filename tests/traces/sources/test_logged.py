@@ -125,8 +125,10 @@ def test_gateway_says_what_it_left_out(tmp_path: Path) -> None:
         ({"ts": 1, "prompt": "a", "steps": "ten"}, {}, "row 1, column steps: found 'ten'"),
         ({"ts": 1, "prompt": ["a", "b"]}, {}, "row 1, column prompt: found"),
         ({"ts": 1, "prompt": "a", "width": -5}, {}, "row 1, column width: found -5"),
-        ({"ts": 1, "prompt": "a"}, {"columns": {"steps": "it"}}, "--map steps=it: no record has that field"),
+        ({"ts": 1, "prompt": "a"}, {"columns": {"steps": "it"}}, "--map names it, which no record has"),
         ({"ts": 1, "prompt": "a"}, {"columns": {"step": "it"}}, "--map step=it: expected one of"),
+        ({"ts": 1, "prompt": "a"}, {"units": {"took": "ms"}}, "--unit names took, which no record has"),
+        ({"ts": 1, "prompt": "a", "latency": 5}, {"units": {"latency": "d"}}, "--unit latency=d: expected one of"),
     ],
 )
 def test_gateway_value_of_another_kind_is_named(
@@ -494,3 +496,27 @@ def test_import_command_prints_what_it_took(tmp_path: Path, capsys: pytest.Captu
     out = capsys.readouterr().out
     assert "p as prompt" in out
     assert "skipped 1 rows of the source: status 401" in out
+
+
+LOOP = {name: ["1", 0] for name in ("steps", "text", "value", "int", "float", "number", "seed", "noise_seed", "string")}
+
+
+@pytest.mark.parametrize(
+    ("form", "content"),
+    [
+        ("a1111", "Steps: 1, " + "a" * 300_000 + "\n"),
+        ("a1111", "<lora:" * 150_000 + "\nSteps: 1\n"),
+        ("comfyui", history({"1": {"class_type": "KSampler TextEncode", "inputs": LOOP}}, {})),
+        ("gateway", lines({"ts": 1, "prompt": "a", "request": {"a": {"b": {"c": {"d": {"e": {"f": {"g": {}}}}}}}}})),
+    ],
+    ids=["settings", "loras", "links", "levels"],
+)
+def test_awkward_content_takes_no_time(form: str, content: str, tmp_path: Path) -> None:
+    """Each would take minutes if patterns and walks were not bounded."""
+    assert len(load(form, content, tmp_path)) == 1
+
+
+def test_workflow_of_too_many_nodes_is_refused(tmp_path: Path) -> None:
+    graph = {str(node): {"class_type": "KSampler", "inputs": {"steps": 1}} for node in range(2001)}
+    with pytest.raises(TraceError, match="prompt p: found 2,001 nodes"):
+        load("comfyui", history(graph, {}), tmp_path)

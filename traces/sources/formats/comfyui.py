@@ -15,6 +15,12 @@ TEXTS = ("text", "prompt", "positive", "clip_l", "t5xxl", "text_g", "string", "v
 LITERALS = ("value", "int", "float", "number", "seed", "noise_seed", "text", "string", "steps")
 """Inputs of nodes that hand on a value."""
 
+LINKS = 3
+"""Nodes in a row that hand on a value, at most; each may name others in nine inputs."""
+
+MAX_NODES = 2000
+"""Nodes of a workflow, at most; those of people have hundreds."""
+
 
 def of_prompt(name: str, entry: Any, where: str) -> dict[str, Any]:
     """Return a prompt of the history as a flat record; times in milliseconds since 1970.
@@ -29,6 +35,8 @@ def of_prompt(name: str, entry: Any, where: str) -> dict[str, Any]:
             f"{where}: found {excerpt(repr(entry), 60)}, expected an entry of ComfyUI's /history with the prompt"
             " [number, id, workflow, extra data, outputs]; save what GET /history answers"
         )
+    if len(graph) > MAX_NODES:
+        raise TraceError(f"{where}: found {len(graph):,} nodes in a workflow, expected at most {MAX_NODES:,}; drop it")
     extra = parts[3] if len(parts) > 3 and isinstance(parts[3], dict) else {}
     status = entry.get("status") if isinstance(entry.get("status"), dict) else {}
     times = {
@@ -135,7 +143,7 @@ class _Workflow:
         text = self._input(node, TEXTS)
         return text if isinstance(text, str) else None
 
-    def _input(self, node: Mapping[str, Any], names: tuple[str, ...], depth: int = 8) -> Any:
+    def _input(self, node: Mapping[str, Any], names: tuple[str, ...], depth: int = LINKS) -> Any:
         """Return the first of the named inputs that a node has, through nodes that hand on a value."""
         for name in names:
             value = node["inputs"].get(name)

@@ -17,11 +17,12 @@ SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")
 SETTINGS = re.compile(r"\s*Steps:\s*\d+\s*(,|$)")
 """Start of the line of settings, which is the last of a text."""
 
-SETTING = re.compile(r'\s*([A-Za-z][\w \-/()]*):\s*("(?:[^"\\]|\\.)*"|[^,]*)(?:,|$)')
+# lengths are bounded, or a long line without a colon would take the square of its length
+SETTING = re.compile(r'([A-Za-z][\w \-/()]{0,60}):\s*("(?:[^"\\]|\\.)*"|[^,]*)(?:,|$)')
 LATER = re.compile(r"\s*(Template|Negative Template|Wildcard \w+|Version):")
 """Lines that extensions write after the settings."""
 
-LORA = re.compile(r"<(?:lora|lyco):([^:>]+)(?::[^>]*)?>")
+LORA = re.compile(r"<(?:lora|lyco):([^:>]{1,200})(?::[^>]{0,60})?>")
 NEGATIVE = "Negative prompt:"
 
 
