@@ -17,7 +17,7 @@ from typer.models import ParameterInfo
 import mezzotint.traces.sources
 from mezzotint.files.atomic import check_ours, check_target
 from mezzotint.traces.error import TraceError
-from mezzotint.traces.sources import Streamed
+from mezzotint.traces.sources import Streamed, logged
 from mezzotint.traces.sources.interpret import SAID
 from mezzotint.traces.sources.published import LOGS
 from mezzotint.traces.table.ingest import store
@@ -30,7 +30,7 @@ Seed = Annotated[int, typer.Option(min=0, metavar="N", help="Seed of all random 
 
 
 def sources() -> dict[str, type[Streamed]]:
-    """Return the sources by name: the published logs, and the classes of this package by `NAME` or module."""
+    """Return the sources by name: published logs, forms of logs, the classes of this package by `NAME` or module."""
     modules = [
         import_module(f"mezzotint.traces.sources.{module.name}")
         for module in pkgutil.iter_modules(mezzotint.traces.sources.__path__)
@@ -41,7 +41,7 @@ def sources() -> dict[str, type[Streamed]]:
         for kind in vars(module).values()
         if isinstance(kind, type) and kind.__module__ == module.__name__ and Streamed in kind.__mro__
     }
-    return dict(sorted({**own, **LOGS}.items()))
+    return dict(sorted({**own, **LOGS, **logged.SOURCES}.items()))
 
 
 def import_from(word: str | None) -> Callable[..., None]:

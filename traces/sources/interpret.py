@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -66,11 +67,15 @@ class Interpretation:
         names: meaning -> the file's name of its column.
         left_out: the file's name of a column -> why it is not in the trace.
         remarks: what was guessed or looks odd, a sentence each.
+        numbers: (n,) numbers of the rows in the file.
     """
 
-    def __init__(self, source: "Table", table: pa.Table, kind: str) -> None:
+    def __init__(
+        self, source: "Table", table: pa.Table, kind: str, numbers: npt.NDArray[np.int64] | None = None
+    ) -> None:
         self.source, self.kind, self.where = source, kind, str(Path(source.path).expanduser())
         self.rows = table.num_rows
+        self.numbers = np.arange(self.rows) if numbers is None else numbers
         self.header = [name.strip() for name in table.column_names]
         self.left_out: dict[str, str] = {}
         self.remarks: list[str] = []
@@ -86,7 +91,7 @@ class Interpretation:
         """Interpret the columns, and return the reading."""
         self._assign()
         self._ask()
-        origin = Origin(self.where, self.names, np.arange(self.rows))
+        origin = Origin(self.where, self.names, self.numbers)
         columns = self._columns(origin)
         clock = self._clock(origin)
         times = order_times(self.rows, 0) if clock is None else clock.times
@@ -105,7 +110,7 @@ class Interpretation:
         def batches() -> Iterator[Batch]:
             for start in range(0, self.rows, ROWS):
                 part = {name: column.slice(start, ROWS) for name, column in columns.items()}
-                here = Origin(self.where, self.names, np.arange(start, min(start + ROWS, self.rows)))
+                here = Origin(self.where, self.names, self.numbers[start : start + ROWS])
                 yield Batch(part, times.slice(start, ROWS), here, relative=relative)
 
         settle = own_clock if relative else since_earliest

@@ -4,7 +4,7 @@ What a file cannot declare, such as a derived column, is a function of `publishe
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, make_dataclass, replace
 from functools import partial
 from importlib import resources
@@ -43,7 +43,7 @@ Number = Annotated[float, Field(gt=-(2.0**63), lt=2.0**63)]
 FIELDS: Mapping[str, Any] = {
     "any": Any, "text": str, "name": Name, "name or null": Name | None, "names or null": list[Name] | None,
     "text or null": str | None, "texts or null": list[str] | None, "whole or null": Whole | None,
-    "number or null": Number | None, "object or null": dict[str, Any] | None,
+    "number or null": Number | None, "any or null": Any, "object or null": dict[str, Any] | None,
 }  # fmt: skip
 """Kind of a field in a map -> type of its values."""
 
@@ -62,7 +62,8 @@ class LogMap:
         clock: key of `published_rows.CLOCKS`, or "order" without times.
         needs, may_have: columns without a canonical name, which a table must or may have.
         fields: kind of each field of a record, a key of FIELDS; all are needed.
-        fields_closed: whether fields that may be null may be absent, and others are an error.
+        fields_optional: whether fields that may be null may be absent.
+        also: canonical name -> fields without a column of their own that it is taken of where it is null.
         counts: name of a note -> column whose values it counts.
         filters: option -> column, and the value that it keeps.
         untimed: what differs in a second table of the log that lacks the column of arrivals.
@@ -83,7 +84,8 @@ class LogMap:
     needs: tuple[str, ...] = ()
     may_have: tuple[str, ...] = ()
     fields: Mapping[str, str] = field(default_factory=dict)
-    fields_closed: bool = False
+    fields_optional: bool = False
+    also: Mapping[str, Sequence[str]] = field(default_factory=dict)
     counts: Mapping[str, str] = field(default_factory=dict)
     filters: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     untimed: Mapping[str, Any] = field(default_factory=dict)
@@ -117,8 +119,9 @@ class Published:
         notes |= {"arrival_s": ORDER_ONLY} if declared.clock == "order" else {}
         notes |= {name: getattr(self, name) for name, option in declared.options.items() if option["kind"] != "flag"}
         log = Log(
-            where=where, names=declared.columns, notes=notes, options=self, rng=rng, fields=tuple(declared.fields)
-        )
+            where=where, names=declared.columns, notes=notes, options=self, rng=rng,
+            fields=tuple(declared.fields), also=declared.also,
+        )  # fmt: skip
         if tables is None:
             pieces: Any = _records(path, self.limits, log, declared)
         else:
@@ -175,12 +178,11 @@ def _filtered(log: Log, tables: Iterator[pa.Table], declared: LogMap) -> Iterato
 def _records(path: Path, limits: Limits, log: Log, declared: LogMap) -> Iterator[tuple[Rows, list[dict[str, Any]]]]:
     """Yield the checked records of a file, with their numbers in it; a record in a JSON object has its `key`."""
     kinds = {
-        name: NotRequired[FIELDS[kind]] if declared.fields_closed and "null" in kind else FIELDS[kind]
+        name: NotRequired[FIELDS[kind]] if declared.fields_optional and "null" in kind else FIELDS[kind]
         for name, kind in declared.fields.items()
     }
     of_record: Any = TypedDict("Record", kinds)  # type: ignore
-    config = ConfigDict(extra="forbid" if declared.fields_closed else "ignore")
-    form: TypeAdapter[Any] = TypeAdapter(list[with_config(config)(of_record)])  # type: ignore
+    form: TypeAdapter[Any] = TypeAdapter(list[with_config(ConfigDict(extra="ignore"))(of_record)])  # type: ignore
     if declared.format == "json object":
         for rows, pairs in with_row_numbers(members(path, limits)):
             check_records([value for _, value in pairs], form, log.origin(rows))

@@ -7,7 +7,7 @@ import json
 import math
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from mezzotint.traces.error import TraceError
 from mezzotint.traces.sources.formats.cells import Timestamps, integers, numbers, refusal
+from mezzotint.traces.sources.interpret import SAID
 from mezzotint.traces.sources.reader import Columns, Rows, untimed_batch
 from mezzotint.traces.table.columns import SCHEMA
 from mezzotint.traces.table.ingest import (
@@ -43,11 +44,17 @@ class Log(Columns):
         options: the values of its options, as attributes.
         rng: stream for values that are drawn.
         fields: names of the fields of a record, in their order.
+        also: canonical name -> other fields that a value is taken of, the first first.
     """
 
     options: Any
     rng: np.random.Generator
     fields: Sequence[str] = ()
+    also: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def place(self, name: str) -> int:
+        """Return the place of a field in the order of writing; unknown ones come last."""
+        return self.fields.index(name) if name in self.fields else len(self.fields)
 
 
 def as_declared(log: Log, pieces: Pieces) -> Iterator[Batch]:
@@ -371,7 +378,7 @@ def vllm_omni(log: Log, pieces: Records) -> Iterator[Batch]:
     for rows, records in pieces:
         origin = log.origin(rows)
         timed = _in_all(records, "arrival_s", timed, origin)
-        columns = _columns(records, log.names)
+        columns = _engine_columns(log, records, origin)
         if any(record.get("request_id") is None for record in records):
             del columns["request_id"]
         columns["slo_s"] = pc.divide(columns["slo_s"], 1000.0)
@@ -385,21 +392,74 @@ def vllm_omni(log: Log, pieces: Records) -> Iterator[Batch]:
 
 
 def sglang(log: Log, pieces: Records) -> Iterator[Batch]:
-    """Take names if the lines have them, and keep the fields without a column in the extras."""
+    """Take names if the lines have them."""
     named: bool | None = None
     for rows, records in pieces:
         origin = log.origin(rows)
         named = _in_all(records, "request_id", named, origin)
-        columns = _columns(records, log.names)
+        columns = _engine_columns(log, records, origin)
         if not named:
             del columns["request_id"]
-        held = log.names.values()
-        extras = [
-            {name: record[name] for name in log.fields if name not in held and record.get(name) is not None}
-            for record in records
-        ]
-        texts = [json.dumps(other, ensure_ascii=False) if other else None for other in extras]
-        yield untimed_batch({**columns, "extras": pa.array(texts, pa.string())}, origin, int(rows[0]))
+        yield untimed_batch(columns, origin, int(rows[0]))
+
+
+def _engine_columns(log: Log, records: list[dict[str, Any]], origin: Origin) -> dict[str, Any]:
+    """Return the fields of an engine's requests as columns; those without a column are kept in the extras.
+
+    A column that the field of its own name leaves null is taken of the first other field that ``log.also`` names. Input
+    images are counted.
+    """
+    columns = _columns(records, log.names)
+    for name, fields in log.also.items():
+        kind = SCHEMA.field(name).type
+        values = columns.get(name, pa.nulls(len(records), kind)).to_pylist()
+        for index, record in enumerate(records):
+            field = next((field for field in fields if values[index] is None and record.get(field) is not None), None)
+            if field is not None:
+                value = record[field]
+                values[index] = value if pa.types.is_string(kind) else _number(value, kind, origin, index, field)
+        columns[name] = values if pa.types.is_string(kind) else pa.array(values, _wide(kind))
+    held = set(log.names.values())
+    extras = [
+        {
+            field: record[field]
+            for field in sorted(record, key=log.place)
+            if field not in held and record[field] is not None
+        }
+        for record in records
+    ]
+    counts = log.notes.setdefault("extras", {})
+    for other in extras:
+        for field in other:
+            counts[field] = counts.get(field, 0) + 1
+    used = {field for fields in log.also.values() for field in fields}
+    said = [f"{field} ({count:,} requests){', and read' * (field in used)}" for field, count in counts.items()]
+    log.notes.setdefault("columns", {}).update(
+        {name: field for name, field in log.names.items() if any(record.get(field) is not None for record in records)}
+    )
+    taken = [f"{field} as {name}" if field != name else name for name, field in log.notes["columns"].items()]
+    log.notes[SAID] = [f"taken: {', '.join(taken)}"]
+    log.notes[SAID] += [f"kept in the extras: {', '.join(said)}"] if said else []
+    try:
+        texts = [json.dumps(other, ensure_ascii=False, allow_nan=False) if other else None for other in extras]
+    except (TypeError, ValueError) as error:
+        raise TraceError(
+            f"{log.where}: rows {origin.row(0)} to {origin.row(len(records) - 1)}: found a value that is no JSON"
+            f" ({excerpt(str(error))}), expected texts, numbers, lists and objects; fix or drop the row"
+        ) from None
+    return {**columns, "extras": pa.array(texts, pa.string())}
+
+
+def _number(value: Any, kind: pa.DataType, origin: Origin, index: int, field: str) -> float:
+    """Return a number as it is, and how many things a list, or a name, holds."""
+    if isinstance(value, list | tuple):
+        return len(value)
+    if isinstance(value, str):
+        return int(bool(value))
+    whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+    if isinstance(value, bool) or not isinstance(value, int | float) or (pa.types.is_integer(kind) and not whole):
+        raise refusal(origin, index, field, repr(value), "a number")
+    return int(value) if pa.types.is_integer(kind) else float(value)
 
 
 def _in_all(records: list[dict[str, Any]], column: str, is_in: bool | None, origin: Origin) -> bool | None:
@@ -420,5 +480,10 @@ def _columns(records: list[dict[str, Any]], names: Mapping[str, str]) -> dict[st
         values = [record.get(theirs) for record in records]
         if pa.types.is_floating(kind):
             values = [None if value is None else float(value) for value in values]
-        columns[name] = pa.array(values, pa.int64() if pa.types.is_integer(kind) else kind)
+        columns[name] = pa.array(values, _wide(kind))
     return columns
+
+
+def _wide(kind: pa.DataType) -> pa.DataType:
+    """Return a type that holds any value of a record's field; the trace refuses those beyond its own type."""
+    return pa.int64() if pa.types.is_integer(kind) else kind

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, get_args
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 import typer
@@ -97,9 +98,14 @@ class Table(Streamed):
         table, kind = open_table(path, self.limits, self.delimiter, self.quote)
         return self.reading(table, kind)
 
-    def reading(self, table: pa.Table, kind: str) -> Reading:
-        """Return the reading of an opened table; ``kind`` says in words how it was opened."""
-        return Interpretation(self, table, kind).reading()
+    def reading(self, table: pa.Table, kind: str, numbers: npt.NDArray[np.int64] | None = None) -> Reading:
+        """Return the reading of an opened table.
+
+        Args:
+            kind: how it was opened, in words.
+            numbers: (n,) numbers of its rows in the file, if rows were skipped.
+        """
+        return Interpretation(self, table, kind, numbers).reading()
 
 
 def is_trace(path: Path) -> bool:

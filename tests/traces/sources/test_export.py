@@ -71,7 +71,8 @@ def test_any_prompt_round_trips(rows: list[dict[str, Any]], gap_s: float, tmp_pa
     columns["request_id"] = [f"r{row}" for row in order]
     timed = make({**columns, "arrival_s": order * gap_s}, name="t", source="s")
     assert back(timed, "vllm-omni", tmp_path).digest == timed.digest
-    others = [{"guidance_scale": row["slo_s"], "sampling_params": {"a": [1, {"b": row["prompt"]}]}} for row in rows]
+    columns["guidance"] = [row["slo_s"] for row in rows]
+    others = [{"sampling_params": {"a": [1, {"b": row["prompt"]}]}} for row in rows]
     columns |= {"images": [3] * len(rows), "extras": [json.dumps(other, ensure_ascii=False) for other in others]}
     del columns["slo_s"]
     ordered = make({**columns, "arrival_s": order}, name="t", source="s")
@@ -140,7 +141,6 @@ HOSTILE_LINES = [
     "Request(width=-512)",
     "Request(prompt=5)",
     "Request(width=512, width=512)",
-    "Request(widht=512)",
     "Request(**{'width': 512})",
     "Request(width=512",
     "Request(width=512); import os",
@@ -149,7 +149,6 @@ HOSTILE_LINES = [
     "Request(prompt='" + "a" * (1 << 20) + "b')",
 ]
 HOSTILE_JSON = [
-    '{"prompt": "a", "widht": 512}',
     '{"prompt": "a", "width": -512}',
     '{"prompt": "a", "width": NaN}',
     '{"prompt": "a", "guidance_scale": Infinity}',

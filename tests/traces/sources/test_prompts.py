@@ -103,3 +103,21 @@ def test_prompts_with_commas_and_brackets_are_prompts(tmp_path: Path, line: str)
     (tmp_path / "t.txt").write_text(line + "\nanother\n")
     trace = Prompts(path=str(tmp_path / "t.txt")).load(np.random.default_rng(0))
     assert trace.prompts().to_pylist() == [line, "another"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "arrivals", "prompts"),
+    [
+        ("0 0\n12500 1\n31000 2\n", [0, 12.5, 31], [None, None, None]),
+        ("1,0,a fox\n2,12500,a cat\n", [0, 12.5], ["a fox", "a cat"]),
+        ("250\t1\ta fox\n300\t2\ta cat\n", [0.25, 0.3], ["a fox", "a cat"]),
+        ("1 2 buckle my shoe\n3 4 knock at the door\n", [0, 1], ["1 2 buckle my shoe", "3 4 knock at the door"]),
+    ],
+)
+def test_milliseconds_and_a_running_number_are_times(
+    lines: str, arrivals: list[float], prompts: list[str | None], tmp_path: Path
+) -> None:
+    (tmp_path / "p.txt").write_text(lines)
+    trace = Prompts(path=tmp_path / "p.txt").load(np.random.default_rng(0))
+    assert trace.arrival_s.tolist() == arrivals
+    assert trace.prompts().to_pylist() == prompts

@@ -34,9 +34,14 @@ def _keywords(line: str, origin: Origin, index: int) -> dict[str, Any]:
     expected = "Request(request_id='...', width=..., ...) with literal strings and numbers, one a line"
     try:
         call = ast.parse(line, mode="eval").body
-        if not isinstance(call, ast.Call) or ast.unparse(call.func) != "Request" or call.args:
+        if (
+            not isinstance(call, ast.Call)
+            or ast.unparse(call.func) != "Request"
+            or call.args
+            or None in [word.arg for word in call.keywords]
+        ):
             raise ValueError
-        values = [(keyword.arg or "**", ast.literal_eval(keyword.value)) for keyword in call.keywords]
+        values = [(str(keyword.arg), ast.literal_eval(keyword.value)) for keyword in call.keywords]
         for _, value in values:
             str(value).encode()
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
