@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,6 +17,7 @@ from mezzotint.traces.error import TraceError
 from mezzotint.traces.sources import Streamed
 from mezzotint.traces.sources.formats.jsontext import elements
 from mezzotint.traces.sources.formats.records import check_records
+from mezzotint.traces.sources.interpret import SAID
 from mezzotint.traces.sources.reader import Columns, make_reading, with_row_numbers
 from mezzotint.traces.table.columns import SCHEMA
 from mezzotint.traces.table.ingest import Batch, Reading, since_earliest
@@ -89,9 +90,11 @@ class AIPerf(Streamed):
         inputs = _inputs(path)
         payloads = _payloads(inputs, self.limits)
         starts, latencies, names, bodies, numbers = [], [], [], [], []
+        last: list[Any] = []
         for rows, records in with_row_numbers(elements(path, self.limits)):
             origin = table.origin(rows)
             check_records(records, RECORDS, origin)
+            last = records
             about = [record["metadata"] for record in records]
             reasons = {
                 "of the warm-up": [one.get("benchmark_phase") not in (None, "profiling") for one in about],
@@ -113,8 +116,27 @@ class AIPerf(Streamed):
         if None not in names:
             columns["request_id"] = names
         columns |= _body_columns(bodies, str(inputs))
+        fields = {"arrival_s": "request_start_ns", "latency_s": "request_latency", "request_id": "x_request_id"}
+        others = {name for record in last for name in (*record["metadata"], *(record.get("metrics") or {}))}
+        others |= {name for body in bodies for name in body or {}}
+        notes[SAID] = _said(columns, fields, others)
         times = pa.array([(start - first_ns) / 1e9 for start in starts], pa.float64())
         yield Batch(columns, times, table.origin(np.array(numbers)), relative=True)
+
+
+def _said(columns: Iterable[str], fields: Mapping[str, str], others: Iterable[str]) -> list[str]:
+    """Return what was taken and what was left out, a sentence each.
+
+    Args:
+        columns: columns of the trace that were filled, besides the arrivals.
+        fields: column -> its field in the file, where that is not of a request's body.
+        others: every field that the file has.
+    """
+    theirs = {"arrival_s": fields["arrival_s"]}
+    theirs |= {name: fields.get(name) or BODY.get(name) or "size" for name in columns}
+    taken = [field if field == name else f"{field} as {name}" for name, field in theirs.items()]
+    left_out = sorted(set(others) - set(theirs.values()))
+    return [f"taken: {'; '.join(taken)}"] + ([f"left out: {', '.join(left_out)}"] if left_out else [])
 
 
 def _aiperf_latency(record: Mapping[str, Any], where: str) -> float:
@@ -219,14 +241,15 @@ class VllmBench(Streamed):
     def _batches(self, path: Path, notes: dict[str, Any]) -> Iterator[Batch]:
         content = read_object(path, self.limits)
         table = Columns(where=str(path), names={}, notes=notes)
-        starts = next((content[name] for name in STARTS if isinstance(content.get(name), list)), None)
-        latencies = _vllm_latencies(content)
-        if starts is None or latencies is None:
-            lacking = "starts (start_times)" if starts is None else "latencies (e2els)"
+        start = next((name for name in STARTS if isinstance(content.get(name), list)), None)
+        latency, latencies = _vllm_latencies(content)
+        if start is None or latencies is None:
+            lacking = "starts (start_times)" if start is None else "latencies (e2els)"
             raise TraceError(
                 f"{path}: has no list of {lacking}; run `vllm bench serve` with --save-result --save-detailed, or name"
                 " the file as a result of aggregates in `mezzotint validate --measured`"
             )
+        starts = content[start]
         lists: dict[str, Any] = {"starts": starts, "latencies": latencies}
         lists |= {name: content[name] for name in ("errors", "prompts", "request_ids") if content.get(name)}
         for name, values in lists.items():
@@ -247,20 +270,22 @@ class VllmBench(Streamed):
             if theirs in lists:
                 columns[name] = pa.array([str(lists[theirs][row]) for row in kept], pa.string())
         columns |= _body_columns([_settings(content)] * len(kept), str(path))
+        fields = {"arrival_s": start, "latency_s": latency, "prompt": "prompts", "request_id": "request_ids"}
+        notes[SAID] = _said(columns, fields, content)
         yield Batch(columns, pa.array(times[kept]), table.origin(rows[kept]))
 
 
-def _vllm_latencies(content: Mapping[str, Any]) -> list[Any] | None:
-    """Return the seconds from a request's send to its whole answer; None if the result does not list them."""
+def _vllm_latencies(content: Mapping[str, Any]) -> tuple[str, list[Any] | None]:
+    """Return the name and the seconds from a request's send to its whole answer; None if they are not listed."""
     for name in LATENCIES:
         if isinstance(content.get(name), list):
-            return list(content[name])
+            return name, list(content[name])
         if isinstance(content.get(f"{name}_ms"), list):
-            return [None if value is None else value / 1000 for value in content[f"{name}_ms"]]
+            return f"{name}_ms", [None if value is None else value / 1000 for value in content[f"{name}_ms"]]
     first, between = content.get("ttfts"), content.get("itls")
     if isinstance(first, list) and isinstance(between, list) and len(first) == len(between):
-        return [start + sum(more or []) for start, more in zip(first, between, strict=True)]
-    return None
+        return "ttfts + itls", [start + sum(more or []) for start, more in zip(first, between, strict=True)]
+    return "", None
 
 
 def _numbers(path: Path, name: str, values: list[Any]) -> np.ndarray[Any, np.dtype[np.float64]]:

@@ -9,9 +9,9 @@ import numpy as np
 
 from mezzotint.traces.error import TraceError
 from mezzotint.traces.sources.benchmark import AIPerf, VllmBench, read_object
-from mezzotint.traces.sources.delimited import Csv
+from mezzotint.traces.sources.table import Table, is_trace
 from mezzotint.traces.table.ingest import ORDER_ONLY
-from mezzotint.traces.table.limits import PARQUET, Limits, open_bounded, regular_file
+from mezzotint.traces.table.limits import Limits, open_bounded
 from mezzotint.traces.table.trace import Trace, read
 from mezzotint.traces.table.validation import excerpt
 
@@ -36,23 +36,22 @@ def open_result(path: Path) -> Trace | dict[str, float]:
     """Return the requests of a result with arrivals and `latency_s`, or its aggregates by the keys of `AGGREGATES`.
 
     Takes AIPerf's profile_export.jsonl, the JSON of `vllm bench serve`, aggregates as JSON, a trace of this program,
-    and a table as `trace import csv` reads it.
+    and a table as `trace import table` reads it.
 
     Raises:
         TraceError: the file cannot be read, has neither latencies nor aggregates, or an order and no times.
     """
     path = path.expanduser()
-    regular_file(path)
-    with path.open("rb") as file:
-        if file.read(len(PARQUET)) == PARQUET:
-            return _checked(read(path), path)
+    if is_trace(path):
+        return _checked(read(path), path)
     with open_bounded(path, Limits()) as stream:
-        head = stream.read(HEAD).lstrip()
+        first, _, others = stream.read(HEAD).lstrip().partition(b"\n")
     rng = np.random.default_rng(0)
-    if not head.startswith(b"{"):
-        return _checked(Csv(path=path).load(rng), path)
-    if _is_aiperf(head):
+    record = _record(first)
+    if record is not None and "request_start_ns" in (record.get("metadata") or {}):
         return _checked(AIPerf(path=path).load(rng), path)
+    if not first.startswith(b"{") or (record is not None and others.strip()):  # not one object over the whole file
+        return _checked(Table(path=path).load(rng), path)
     content = read_object(path, Limits())
     aggregates = _aggregates(content)
     if any(isinstance(value, list) and value for value in content.values()) and "latency_mean" not in content:
@@ -69,12 +68,13 @@ def open_result(path: Path) -> Trace | dict[str, float]:
     return aggregates
 
 
-def _is_aiperf(head: bytes) -> bool:
+def _record(line: bytes) -> dict[str, Any] | None:
+    """Return the JSON object that a line holds; None if it holds another value or a part of one."""
     try:
-        first = json.loads(head.partition(b"\n")[0])
+        value = json.loads(line)
     except (ValueError, RecursionError):
-        return False
-    return isinstance(first, dict) and "request_start_ns" in (first.get("metadata") or {})
+        return None
+    return value if isinstance(value, dict) else None
 
 
 def _aggregates(content: Mapping[str, Any]) -> dict[str, float]:
