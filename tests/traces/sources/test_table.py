@@ -170,7 +170,7 @@ def test_usual_names_are_read(header: str, cells: str, expected: dict[str, Any],
 @pytest.mark.parametrize(
     ("text", "options", "message"),
     [
-        ("time,user_prompt\n1,a fox\n", {}, "user_prompt looks like prompt.*--map prompt=user_prompt, or --leave-out"),
+        ("time,my_prompt\n1,a fox\n", {}, "my_prompt looks like prompt.*--map prompt=my_prompt, or --leave-out"),
         ("time,promptText\n1,a fox\n", {}, "--map prompt=promptText"),
         ("time,promt\n1,a fox\n", {}, "promt looks like prompt"),
         ("prompt,my timestamp\na,3\n", {}, "--map 'arrival_s=my timestamp'"),
@@ -189,12 +189,12 @@ def test_column_that_looks_like_a_missing_one_is_asked_about(
 
 
 def test_answer_to_the_question_is_taken(tmp_path: Path) -> None:
-    asked = "time,user_prompt,latency\n1,a fox,6100\n"
-    trace = imported(tmp_path, asked, columns={"prompt": "user_prompt"}, units={"latency": "ms"})
+    asked = "time,my_prompt,latency\n1,a fox,6100\n"
+    trace = imported(tmp_path, asked, columns={"prompt": "my_prompt"}, units={"latency": "ms"})
     assert trace.table.select(["prompt", "latency_s"]).to_pylist() == [{"prompt": "a fox", "latency_s": 6.1}]
-    trace = imported(tmp_path, asked, leave_out=["user_prompt", "latency"])
+    trace = imported(tmp_path, asked, leave_out=["my_prompt", "latency"])
     assert trace.prompts().to_pylist() == [None]
-    assert "user_prompt (as told)" in said(trace)
+    assert "my_prompt (as told)" in said(trace)
     assert "my_prompt (looks like prompt" in said(imported(tmp_path, "time,prompt,my_prompt\n1,a,b\n"))
 
 
