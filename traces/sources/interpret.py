@@ -77,6 +77,9 @@ class Interpretation:
         self.rows = table.num_rows
         self.numbers = np.arange(self.rows) if numbers is None else numbers
         self.header = [name.strip() for name in table.column_names]
+        twice = next((name for name in self.header if self.header.count(name) > 1), None)
+        if twice is not None:
+            raise TraceError(f"{self.where}: found column {excerpt(repr(twice))} twice; rename one")
         self.left_out: dict[str, str] = {}
         self.remarks: list[str] = []
         self.names: dict[str, str] = {}
