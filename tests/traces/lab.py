@@ -14,6 +14,7 @@ import pytest
 
 from mezzotint.traces.error import TraceError
 from mezzotint.traces.sources import Streamed
+from mezzotint.traces.sources.logged import SOURCES
 from mezzotint.traces.sources.prompts import Prompts
 from mezzotint.traces.sources.published import LOGS
 from mezzotint.traces.sources.table import Table
@@ -21,6 +22,7 @@ from mezzotint.traces.table.ingest import store
 from mezzotint.traces.table.trace import Trace, read
 
 IMPORTERS: dict[str, tuple[str, Callable[..., Streamed]]] = {
+    **{form: ("t.txt", source) for form, source in SOURCES.items()},
     "csv": ("t.csv", Table),
     "diffusiondb": ("t.csv", LOGS["diffusiondb"]),
     "diffusiondb as parquet": ("t.parquet", LOGS["diffusiondb"]),
@@ -51,6 +53,19 @@ def parquet_bytes(**changed: Any) -> bytes:
 
 DDB_ROW = b"a fox,1,50,512,512,u,2022-08-14 00:45:00+00:00\n"
 VALID: dict[str, bytes] = {
+    "a1111": b"a fox\nNegative prompt: b\nSteps: 20, Sampler: Euler a, Seed: 1, Size: 64x32\n",
+    "access-log": b'h - - [03/Nov/2026:10:00:06 +0000] "POST /generate HTTP/1.1" 200 9 "-" "c" 6.025\n' * 2,
+    "civitai": b'{"items": [{"id": 1, "createdAt": "2026-11-03T10:00:00.000Z", "meta": {"prompt": "a", "steps": 9}}]}',
+    "comfyui": (
+        b'{"p": {"prompt": [1, "p", {"3": {"class_type": "KSampler", "inputs": {"steps": 20}}}, {}, []],'
+        b' "status": {"messages": [["execution_start", {"timestamp": 1787000000123}]]}}}'
+    ),
+    "gateway": b'{"ts": 1787000000.5, "request": {"prompt": "a fox", "n": 2}}\n{"ts": 1787000001, "prompt": "b"}\n',
+    "k6": (
+        b"metric_name,timestamp,metric_value,status,method,url\n"
+        b"http_reqs,1787000000,1,200,POST,http://h/generate\nhttp_req_duration,1787000000,500,200,POST,http://h/generate\n"
+    ),
+    "locust": b"request_type,name,response_time,start_time\nPOST,/generate,2500.5,1787000000.25\n",
     "csv": b'prompt,arrival_s,width,loras\n"a, ""fox""",1.5,512,a;b\nb,2,,\n',
     "diffusiondb": b"prompt,seed,step,width,height,user_name,timestamp\n" + DDB_ROW * 2,
     "diffusiondb as parquet": parquet_bytes(),

@@ -376,6 +376,8 @@ class _Gathered:
             [0.0 if text is None else _float(text, origin, index) for index, text in enumerate(latencies)]
         )
         took_s /= PER_SECOND[units.get(headers["latency_s"], "s")]
+        if None in latencies:
+            remarks.append(f"{latencies.count(None):,} requests without {headers['latency_s']} arrive when answered")
         remarks.append(f"{column} is when a request was answered: it arrived {headers['latency_s']} before")
         self._put("arrival_s", f"{column} - {headers['latency_s']}", end_s - took_s, headers, units)
 

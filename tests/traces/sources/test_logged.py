@@ -106,6 +106,10 @@ def test_times_of_answers_give_arrivals(tmp_path: Path) -> None:
         *({"when": record["end_time"], "prompt": "a", "latency_s": record["latency_s"]} for record in at_end)
     )
     assert load("gateway", mapped, tmp_path, columns={"end_s": "when"}).arrival_s.tolist() == there.arrival_s.tolist()
+    del at_end[-1]["latency_s"]
+    there = load("gateway", lines(*at_end), tmp_path)
+    assert there.arrival_s.tolist() == [0, 3.25, 33.75]
+    assert "1 requests without latency_s arrive when answered" in there.notes[SAID]
 
 
 def test_gateway_says_what_it_left_out(tmp_path: Path) -> None:
@@ -115,6 +119,8 @@ def test_gateway_says_what_it_left_out(tmp_path: Path) -> None:
     assert "kept in the extras: request.quality (1)" in said
     assert "response.data (1)" in said
     assert json.loads(trace.table.column("extras")[0].as_py()) == {"quality": "high"}
+    flat = load("gateway", lines({"ts": 0, "prompt": "a", "style": "vivid"}), tmp_path)
+    assert flat.table.column("extras")[0].as_py() == '{"style": "vivid"}'
     assert trace.notes["skipped"] == {"no field of a request": 1}
 
 
