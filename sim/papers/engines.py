@@ -37,7 +37,6 @@ WORST = 5
 """Loops that the page explains."""
 
 WORDS = (
-    "system=edf-best-fit",  # on one GPU first come, first served, and handling overlaps the next request
     "trace=mix",
     "shapes=model",
     "quality=alpha",
@@ -171,7 +170,7 @@ def replay(service_s: float, clients: int, requests: int, handling_s: float = 0.
     }
     with tempfile.TemporaryDirectory() as folder:
         write_profile(profile, Path(folder) / "server.yaml")
-        loop = (f"arrivals.outstanding={clients}", f"executor.handling_s={handling_s}", f"backend.folder={folder}")
+        loop = (f"arrivals.outstanding={clients}", f"handling.after_s={handling_s}", f"backend.folder={folder}")
         settings = check(compose_point(Point("", {}, (*WORDS, *loop))))
         engine = assemble(settings, trace=make(columns, name=LOOPS, source=LOOPS)).engine
         engine.run()

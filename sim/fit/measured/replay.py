@@ -42,14 +42,12 @@ class Replay:
     """A simulation of measured arrivals.
 
     Attributes:
-        outcome: the run. Its latencies lack the handling.
-        handling_s: seconds added to each latency, on no GPU and beside the other requests.
+        outcome: the run.
         measured: arrival_s and latency_s of the measured requests, by request_id; None for aggregates.
         others: the run with other seeds, where the arrivals are drawn.
     """
 
     outcome: Outcome
-    handling_s: float = 0.0
     measured: pd.DataFrame | None = None
     others: Sequence[Outcome] = ()
 
@@ -58,7 +56,7 @@ class Replay:
         """The completed requests by request_id: arrival_s, latency_s, service_s, model, and measured_s if paired."""
         rows: pd.DataFrame = self.outcome.requests.to_pandas().iloc[self.outcome.config["warmup"] :]
         rows = rows.query("outcome == 'completed'").set_index("request_id")
-        latency_s = rows["finish_s"] - rows["arrival_s"] + self.handling_s
+        latency_s = rows["finish_s"] - rows["arrival_s"]
         seen = rows[["arrival_s", "model"]].assign(latency_s=latency_s, service_s=rows["finish_s"] - rows["start_s"])
         if self.measured is None or not self.is_paired:
             return seen
@@ -82,10 +80,10 @@ class Replay:
         return rows["arrival_s"].to_numpy(), latency_s.to_numpy()
 
     def again(self, config: Mapping[str, Any]) -> "Replay":
-        """Replay the same requests through another configuration, with the same handling."""
+        """Replay the same requests through another configuration."""
         if self.measured is None:
             return replay_seeds(config)
-        return Replay(simulate(config), self.handling_s, self.measured)
+        return Replay(simulate(config), self.measured)
 
     def statistics(self) -> dict[str, float]:
         """Return mean, percentiles and throughput of the simulated latencies; with other seeds, their averages."""
@@ -94,7 +92,7 @@ class Replay:
 
     def by_seed(self) -> list[dict[str, float]]:
         """Return the statistics of each seed."""
-        seeds = (self, *(Replay(outcome, self.handling_s) for outcome in self.others))
+        seeds = (self, *(Replay(outcome) for outcome in self.others))
         frames = [seed.requests for seed in seeds]
         return [statistics(rows["arrival_s"].to_numpy(), rows["latency_s"].to_numpy()) for rows in frames]
 
@@ -124,6 +122,13 @@ def with_factor(config: Mapping[str, Any], factor: float) -> dict[str, Any]:
     if not isinstance(backend, dict) or "service_factor" not in backend:
         raise ConfigError("backend: found one without service_factor, which a scale needs; choose backend=profiled")
     return {**config, "backend": {**backend, "service_factor": factor * backend["service_factor"]}}
+
+
+def with_handling(config: Mapping[str, Any], more_s: float) -> dict[str, Any]:
+    """Return a configuration whose requests take ``more_s`` longer from the image to the answer."""
+    handling = config["handling"]
+    by_size = {size: seconds + more_s for size, seconds in (handling["by_size"] or {}).items()}
+    return {**config, "handling": {**handling, "after_s": handling["after_s"] + more_s, "by_size": by_size or None}}
 
 
 def find_scale(config: Mapping[str, Any], first: Replay, target_s: float) -> tuple[float, Replay] | None:
@@ -201,7 +206,7 @@ def replay_with(
         folder: receives the profile of a fit to the quiet requests.
 
     Returns:
-        The configuration with what was fitted (but not the handling), the replay, and the fitted figures by name.
+        The configuration with what was fitted, the replay, and the fitted figures by name.
     """
     measured = measured_frame(trace)
     if what == "quiet":
@@ -218,7 +223,8 @@ def replay_with(
         return with_factor(config, scaled[0]), scaled[1], {"service_factor": scaled[0]}
     if what == "handling":
         handling_s = _quiet_handling_s(replay, trace)
-        return config, Replay(replay.outcome, handling_s, measured), {"handling_s": handling_s}
+        handled = with_handling(config, handling_s)
+        return handled, replay.again(handled), {"handling_s": handling_s}
     return config, replay, {}
 
 

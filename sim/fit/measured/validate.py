@@ -27,6 +27,7 @@ from mezzotint.sim.fit.measured.replay import (
     replay_seeds,
     replay_with,
     with_factor,
+    with_handling,
 )
 from mezzotint.sim.fit.measured.statistics import SHARES, closed_loop, spread, statistics
 from mezzotint.sim.report.figures.palette import SeriesStyle
@@ -197,10 +198,9 @@ def _needed(
             needed.append({"change": "service seconds x", "value": scaled[0], "errors": errors})
     missing_s = truth["mean"] - replay.statistics()["mean"]
     if missing_s > TOLERANCE * truth["mean"] and replay.is_paired:
-        total_s = replay.handling_s + missing_s
-        handled = Replay(replay.outcome, total_s, replay.measured)
-        errors = relative(handled.statistics(), truth)
-        needed.append({"change": "handling [s]", "value": total_s, "errors": errors})
+        handled = with_handling(config, missing_s)
+        errors = relative(replay.again(handled).statistics(), truth)
+        needed.append({"change": "handling [s]", "value": handled["handling"]["after_s"], "errors": errors})
     return needed
 
 
@@ -243,7 +243,7 @@ def _fitted(facts: Mapping[str, Any]) -> str:
     if facts["fit"] == "handling":
         return (
             f"Fitted: {number(fitted['handling_s'])} s of handling, which hold no GPU, to the requests that began when"
-            " no other was in flight. They are added to each simulated latency."
+            " no other was in flight (handling.after_s)."
         )
     return "Nothing is fitted to it."
 
