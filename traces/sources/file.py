@@ -1,11 +1,13 @@
 """A trace on disk, or a table of requests."""
 
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 
 from mezzotint.settings.ranges import Count
+from mezzotint.traces.sources.interpret import SAID
 from mezzotint.traces.sources.table import Table, is_trace, say
 from mezzotint.traces.table.trace import Trace, read
 from mezzotint.traces.table.validation import check_ranges
@@ -36,5 +38,11 @@ class File:
             trace = read(path)
         else:
             trace = Table(path=path).load(rng)
-            say(trace.notes, path)
+            _say_once(path, trace.digest, tuple(trace.notes[SAID]))
         return trace if self.requests is None else trace.head(self.requests)
+
+
+@cache
+def _say_once(path: Path, _: str, lines: tuple[str, ...]) -> None:
+    """Print what was taken of a table, once for all runs of a sweep in this process."""
+    say({SAID: lines}, path)

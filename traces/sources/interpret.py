@@ -77,6 +77,9 @@ class Interpretation:
         self.rows = table.num_rows
         self.numbers = np.arange(self.rows) if numbers is None else numbers
         self.header = [name.strip() for name in table.column_names]
+        twice = next((name for name in self.header if self.header.count(name) > 1), None)
+        if twice is not None:
+            raise TraceError(f"{self.where}: found column {excerpt(repr(twice))} twice; rename one")
         self.left_out: dict[str, str] = {}
         self.remarks: list[str] = []
         self.names: dict[str, str] = {}
@@ -235,7 +238,7 @@ class Interpretation:
             if len(others) == 1 and self._is_regular() and _are_numbers(self.cells[others[0]]):
                 found = (
                     f"a number ({others[0]}) at equal intervals, expected a row a request;"
-                    f" {RATES_REMEDY}; if the rows are requests, say --leave-out {shlex.quote(others[0])}"
+                    f" {RATES_REMEDY}; if the rows are requests, say --leave-out {_quoted(others[0])}"
                 )
         if found is not None:
             raise TraceError(f"{self.where}: found {found}")
@@ -265,7 +268,7 @@ class Interpretation:
                 continue
             raise TraceError(
                 f"{self.where}: column {excerpt(column)} looks like {name}, which no other column is; say"
-                f" {_map(name, column)}, or --leave-out {shlex.quote(column)}{OF_COMMAND}"
+                f" {_map(name, column)}, or --leave-out {_quoted(column)}{OF_COMMAND}"
             )
 
     def _columns(self, origin: Origin) -> dict[str, Any]:
@@ -311,7 +314,7 @@ class Interpretation:
             if len(known) and np.median(known) >= WHOLE_SECONDS and (known == np.floor(known)).all():
                 raise TraceError(
                     f"{self.where}: column {excerpt(column)}: found whole numbers about {np.median(known):g}, which may"
-                    f" be seconds or milliseconds; say --unit {shlex.quote(column)}=ms, or s{OF_COMMAND}"
+                    f" be seconds or milliseconds; say --unit {_quoted(column)}=ms, or s{OF_COMMAND}"
                 )
             self.remarks.append(f"{column} states no unit and is read as seconds")
         return values if scale(unit) == 1.0 else pc.divide(values, scale(unit))
@@ -325,7 +328,7 @@ class Interpretation:
         sides = [_sides(text) for text in distinct.dictionary.to_pylist()]
         if NO_SIZE in sides:
             index = pc.index(distinct.indices, pa.scalar(sides.index(NO_SIZE), pa.int32())).as_py()
-            expected = f"WIDTHxHEIGHT in pixels, such as 1024x768 (--leave-out {shlex.quote(column)} goes without)"
+            expected = f"WIDTHxHEIGHT in pixels, such as 1024x768 (--leave-out {_quoted(column)} goes without)"
             raise refusal(origin, index, "size", repr(self.cells[column][index].as_py()), expected)
         made = {}
         for position, name in enumerate(("width", "height")):
@@ -358,7 +361,7 @@ class Interpretation:
         if fps is None:
             raise TraceError(
                 f"{self.where}: column {excerpt(seconds)}: found seconds of a video without frames per second; add a"
-                f" column fps, or say --leave-out {shlex.quote(seconds)}, or what else it is, as in"
+                f" column fps, or say --leave-out {_quoted(seconds)}, or what else it is, as in"
                 f" {_map('latency_s', seconds)}{OF_COMMAND}"
             )
         where = Origin(self.where, {"video_s": seconds, "fps": fps}, origin.rows)
@@ -447,7 +450,12 @@ def _sides(text: str) -> tuple[int, int] | None:
 
 def _map(name: str, column: str) -> str:
     """Return the option that takes a column as ``name``, as a shell reads it."""
-    return f"--map {shlex.quote(f'{name}={column}')}"
+    return f"--map {_quoted(f'{name}={column}')}"
+
+
+def _quoted(word: str) -> str:
+    """Return a word as a shell reads it, for a message."""
+    return excerpt(shlex.quote(word))
 
 
 def _are_numbers(cells: pa.ChunkedArray) -> bool:

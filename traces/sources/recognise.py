@@ -11,10 +11,10 @@ MARKS: Mapping[str, str] = {
     r'|\A\s*\{[^\n]*"type":\s*"(Point|Metric)"[^\n]*"metric":',
     "locust": r"\A[^\n{\[]*\brequest_type,[^\n]*\bresponse_time",
     "aiperf": r'\A\s*\{\s*"metadata":[^\n]*"request_start_ns"',
-    "vllm-bench": r'\A\s*\{[^\[]*"(request_throughput|num_prompts|completed)":',
+    "vllm-bench": r'\A\s*\{[^\[]*"(request_throughput|num_prompts)":',
     "comfyui": r'\A\s*[\[{].*"class_type":',
     "civitai": r'\A\s*[\[{].*"(nsfwLevel|civitaiResources)":|\A\s*\{\s*"items":\s*\[\s*\{.*"meta":',
-    "sglang": r'\A\s*\{[^\n]*"(sampling_params|num_outputs_per_prompt)":',
+    "sglang": r'\A\s*\{[^\n]*"sampling_params":',
     "gateway": r'\A\s*\{[^\n]*"(request|body|payload|input|params|parameters)":\s*\{[^\n}]*"prompt":',
 }
 """Name of a source -> regular expression that the head of its files matches, the sharpest first."""

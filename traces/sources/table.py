@@ -21,7 +21,7 @@ from mezzotint.traces.sources.opening import open_table
 from mezzotint.traces.table.ingest import Reading, store
 from mezzotint.traces.table.limits import PARQUET, Limits, regular_file
 from mezzotint.traces.table.trace import METADATA_KEY, read
-from mezzotint.traces.table.validation import check_ranges
+from mezzotint.traces.table.validation import check_ranges, excerpt
 
 
 @dataclass(slots=True, kw_only=True)
@@ -146,4 +146,4 @@ def import_table(path: Path, folder: Path) -> Path:
 def say(notes: Mapping[str, Any], path: Path) -> None:
     """Print what was taken of a table."""
     for line in notes.get(SAID, []):
-        print(f"{path.name}: {line}", file=sys.stderr)
+        print(f"{excerpt(path.name)}: {line}", file=sys.stderr)

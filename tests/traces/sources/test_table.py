@@ -463,6 +463,14 @@ def test_bombs_are_refused(pack: Any, tmp_path: Path) -> None:
     assert len(imported(tmp_path, bomb, limits=Limits(max_bytes=3_000_000))) == 20_000
 
 
+def test_column_that_is_there_twice_is_refused(tmp_path: Path) -> None:
+    pq.write_table(pa.table([["a"], ["b"]], names=["prompt", "prompt"]), tmp_path / "t.parquet")
+    with pytest.raises(TraceError, match="prompt"):
+        Table(path=tmp_path / "t.parquet").load(np.random.default_rng(0))
+    with pytest.raises(TraceError, match="found column 'prompt' twice"):
+        imported(tmp_path, "prompt,prompt \na,b\n")
+
+
 def test_lists_and_numbers_of_parquet_are_read(tmp_path: Path) -> None:
     table = pa.table({
         "timestamp": pa.array([1787000000000001, 1787000000000251], pa.timestamp("us", "UTC")),

@@ -192,14 +192,13 @@ def _stream(path: Path, limits: Limits, dialect: Dialect) -> pa.NativeFile:
         except UnicodeDecodeError as error:
             raise TraceError(f"{path}: is no text in {dialect.encoding} ({error.reason}); save it as UTF-8") from error
     if dialect.spaced:
-        rows = csv.reader(
-            io.StringIO(text), delimiter=dialect.delimiter, skipinitialspace=True, **_quoting(dialect.quote)
-        )
-        file = io.StringIO()
-        csv.writer(file, delimiter=dialect.delimiter, lineterminator="\n", quotechar=dialect.quote or '"').writerows(
-            rows
-        )
-        text = file.getvalue()
+        quoting, written = _quoting(dialect.quote), io.StringIO()
+        try:
+            rows = csv.reader(io.StringIO(text), delimiter=dialect.delimiter, skipinitialspace=True, **quoting)
+            csv.writer(written, delimiter=dialect.delimiter, lineterminator="\n", **quoting).writerows(rows)
+        except csv.Error as error:
+            raise TraceError(f"{path}: cannot be read as delimited text ({error}); save it again as CSV") from error
+        text = written.getvalue()
     return pa.BufferReader(text.encode())
 
 
