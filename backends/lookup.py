@@ -11,6 +11,9 @@ from mezzotint.backends.patched import Size
 from mezzotint.backends.profile import Profile
 from mezzotint.backends.table import Table
 
+CFG_EVALUATIONS = 2.0
+"""Evaluations of the denoiser in a step with classifier-free guidance, over those without it."""
+
 INSTEAD = "choose another models= or cluster=, or measure one and name its folder with backend.folder"
 
 
@@ -65,7 +68,36 @@ class Lookup:
             return whole_s * (where.batch / largest) * self.service_factor
         return self.at(table, operation, where) * self.service_factor
 
-    def step(self, work: Work, batch: int) -> Cost:
+    def step(self, work: Work, batch: int, in_turn: bool = False) -> Cost:
+        """Return the cost of one step of a batch of ``batch`` images like those of ``work``.
+
+        Args:
+            in_turn: a batch beyond the measured ones takes the largest one's seconds in proportion to its images.
+        """
+        measured: int | None = batch
+        if in_turn:
+            self.require(work.model)
+            table = self.profiles[work.model].tables["step"]
+            measured = table.max_covered(work.width * work.height * work.frames, batch)
+        if measured is None or measured == batch:
+            cost = self._step(work, batch)
+        else:
+            self.record.in_turn.add((work.model, "step", measured))
+            cost = self._step(work, measured).times(batch / measured)
+        factor = self.cfg_factor(work)
+        return cost if factor == 1.0 else cost.times(factor)
+
+    def cfg_factor(self, work: Work) -> float:
+        """Return the seconds of a step of ``work`` over those of its model's usual guidance."""
+        if work.cfg is None:
+            return 1.0
+        guidance = self.profiles[work.model].guidance
+        factor = None if guidance is None else guidance.factor
+        self.record.guided.add((work.model, factor is not None))
+        factor = CFG_EVALUATIONS if factor is None else factor
+        return factor if work.cfg else 1.0 / factor
+
+    def _step(self, work: Work, batch: int) -> Cost:
         where = Where(work.model, work.width, work.height, batch, work.frames)
         plain_s = seconds = self.seconds("step", *where)
         profile = self.profiles[work.model]
@@ -90,6 +122,8 @@ class Lookup:
             said = f"patches of {named}: several models, or ControlNets, share no batch of patches"
             raise BackendError(f"{said}; give each model workers of its own and leave addons=ignore")
         self.require(model)
+        if any(work.cfg is not None for work in works):
+            raise self.lacks(model, "patched: nobody measured patches of unlike guidance", "choose batching=same-size")
         if any(work.frames > 1 for work in works):
             raise self.lacks(model, "patched: nobody measured patches of a video", "choose batching=same-size")
         timing = self.profiles[model].patched

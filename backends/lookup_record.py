@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from mezzotint.backends.base import size_text
 from mezzotint.backends.profile import Profile
-from mezzotint.settings.assumption import EXTRAPOLATED, Assumption
+from mezzotint.settings.assumption import EXTRAPOLATED, UNMEASURED, Assumption
 
 
 class Where(NamedTuple):
@@ -31,6 +31,8 @@ class LookupRecord:
         extrapolated: batches outside the measured grid.
         grouped: (model, GPUs, largest batch measured on them) of larger batches on groups.
         in_turn: (model, stage, largest measured batch) of batches beyond that.
+        guided: (model, True if the profile has the factor) of requests with other guidance than usual.
+        unencoded: models whose input images took no time to encode.
         mixed: True if a batch had works of several shapes.
     """
 
@@ -41,6 +43,8 @@ class LookupRecord:
     extrapolated: set[Where] = field(default_factory=set)
     grouped: set[tuple[str, int, int]] = field(default_factory=set)
     in_turn: set[tuple[str, str, int]] = field(default_factory=set)
+    guided: set[tuple[str, bool]] = field(default_factory=set)
+    unencoded: set[str] = field(default_factory=set)
     mixed: bool = False
 
     def assumptions(  # noqa: C901 - one sentence after another, in the order of the summary
@@ -83,7 +87,19 @@ class LookupRecord:
         for name, stage, largest in sorted(self.in_turn):
             what = f"seconds of {stage} of {name} on {gpu} in batches above {largest}, the largest measured"
             source = "not measured; the images one after another, an upper bound"
+            if stage == "step":
+                source = f"the images of a request one after another, an upper bound {UNMEASURED}"
             yield Assumption(what, "in proportion to the images", source)
+        for name, is_measured in sorted(self.guided):
+            guidance = profiles[name].guidance
+            factor = 2.0 if guidance is None or guidance.factor is None else guidance.factor
+            what = f"seconds of a step of {name} on {gpu} with classifier-free guidance over those without"
+            measured = (guidance and guidance.source) or profiles[name].source
+            assumed = f"two evaluations of the denoiser for one; its profile gives no factor {UNMEASURED}"
+            yield Assumption(what, factor, measured if is_measured else assumed)
+        for name in sorted(self.unencoded):
+            what = f"seconds to encode an input image of {name} on {gpu}"
+            yield Assumption(what, 0, f"its profile has no vae_encode {UNMEASURED}")
         if self.mixed:
             what = "a batch of several sizes or numbers of ControlNets"
             yield Assumption(what, "a batch for each, one after another", "images of different sizes share no tensor")

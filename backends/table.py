@@ -31,6 +31,11 @@ class Table:
         # (test_points_outside_the_grid_are_not_covered).
         return inside and all(self.rows[i][0][0] <= pixels <= self.rows[i][0][-1] for i in self._neighbours(batch))
 
+    def max_covered(self, pixels: int, batch: int) -> int | None:
+        """Return the largest batch up to ``batch`` that the grid covers at ``pixels``; None if it covers none."""
+        upto = [batch, *(int(b) for b in self.batches[::-1] if b < batch)]
+        return next((each for each in upto if self.covers(pixels, each)), None)
+
     def at(self, pixels: int, batch: int) -> float:
         """Interpolate linearly inside the grid; outside it, scale its edge by pixels and by batch."""
         near = self._neighbours(batch)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mezzotint.settings.assumption import EXTRAPOLATED, Assumption
+from mezzotint.settings.assumption import EXTRAPOLATED, UNMEASURED, Assumption
 from mezzotint.sim.core.gpu import Gpu
 from mezzotint.sim.core.model import reference
 from mezzotint.sim.core.plan import LOOKUPS, MISSING
@@ -190,12 +190,15 @@ def _by_kind(
     return found
 
 
-def extrapolations(summary: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:
-    """Return value and source of each assumption of ``summary`` that a table was extrapolated, by its name."""
+def cautions(summary: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:
+    """Return value and source of each assumption of ``summary`` that the terminal warns of, by its name.
+
+    A table was extrapolated, or nobody measured what a request costs.
+    """
     return {
         row["what"]: (row["value"], row["source"])
         for row in summary["assumptions"]
-        if str(row["source"]).endswith(EXTRAPOLATED)
+        if str(row["source"]).endswith((EXTRAPOLATED, UNMEASURED))
     }
 
 

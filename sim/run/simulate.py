@@ -53,6 +53,7 @@ from mezzotint.sim.run.config.build import build
 from mezzotint.sim.run.config.paths import whole_paths
 from mezzotint.sim.run.config.settings import Settings, System, check
 from mezzotint.sim.run.gpus import check_reference, kinds, roles
+from mezzotint.sim.run.sampling import SamplingCounter, images_mode
 from mezzotint.sim.run.sweep_folder import is_claimed
 from mezzotint.sim.scheduling.disciplines.shortest_remaining import ShortestRemaining
 from mezzotint.sim.scheduling.stages import StageScheduler
@@ -259,7 +260,17 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
     rows = trace
     shapes, native = _shapes(trace, reference(models), settings.shapes), settings.shapes == "model"
     check_reference(gpus, models)
-    full = standalone(backends[0], reference(models), shapes, native)
+    noted: list[Assumption] = []
+    sampling = SamplingCounter(
+        images_mode(settings.images, trace),
+        settings.unsupported,
+        list(dict.fromkeys(models.values())),
+        {gpu.name: backend for gpu, backend in gpus},
+        executor,
+        lambda *assumption: noted.append(Assumption(*assumption)),
+        settings.addons == "serve",
+    ).column(trace)
+    full = standalone(backends[0], reference(models), shapes, native, sampling)
     first_limit = settings.slo[0] if settings.slo else Limit("x", math.inf)
     of_gpus = roles(allocation, settings.cluster, gpus, models)
     engine = Engine(
@@ -275,6 +286,7 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
             priority=array("i", np.maximum(trace.column("priority"), 0).astype(np.int32).tobytes()),
             addons=_addons(trace) if settings.addons == "serve" else None,
             addon_bytes=addon_bytes(trace),
+            sampling=sampling,
         ),
         similarity=SimilarityInputs(
             embeddings,
@@ -292,7 +304,7 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
         seed=settings.seed,
         sample_s=settings.sample_s,
     )
-    _assume(engine, trace, system, settings.addons, allocation.assumptions())
+    _assume(engine, trace, system, settings.addons, noted, allocation.assumptions())
     return Assembled(trace, engine, None if selector is None else selector.alpha, quality)
 
 
@@ -343,7 +355,14 @@ def _check_left(trace: Trace, settings: Settings) -> None:
         )
 
 
-def _assume(engine: Engine, trace: Trace, system: System, addons: str, allocated: list[Assumption]) -> None:
+def _assume(
+    engine: Engine,
+    trace: Trace,
+    system: System,
+    addons: str,
+    sampling: list[Assumption],
+    allocated: list[Assumption],
+) -> None:
     if trace.notes.get("synthetic"):
         engine.assume("the trace is synthetic", trace.name, trace.source)
     first, *others = engine.cluster.kinds
@@ -351,9 +370,8 @@ def _assume(engine: Engine, trace: Trace, system: System, addons: str, allocated
         engine.assume("kind of GPU that multiples of the standalone latency refer to", first.name, "the first pool's")
     if "arrival_s" in trace.notes:
         engine.assume("arrival times of the trace", trace.notes["arrival_s"], trace.source)
-    images = trace.column("images")
-    if (images > 1).any():
-        engine.assume("images per request", 1, f"{int((images > 1).sum())} requests ask for more; one is served")
+    for noted in sampling:
+        engine.assume(noted.what, noted.value, noted.source)
     lists = (trace.table.column(name) for name in ("controlnets", "loras"))
     has_addons = np.logical_or.reduce([pc.fill_null(pc.list_value_length(each), 0).to_numpy() > 0 for each in lists])
     if has_addons.any() and addons == "ignore":
