@@ -80,7 +80,8 @@ class Profiled:
     profiles: dict[str, Profile] = field(init=False)
     _lookup: Lookup = field(init=False, repr=False)
     _has_unequal_steps: bool = field(init=False, repr=False)
-    # (shape, images) -> one step, with minus the images if a request makes several: batches change often, and a look-up in a dict is cheap.
+    # (shape, images) -> one step: batches change often, and a look-up in a dict is cheap. The images are negative if a
+    # request makes several, since batches beyond the measured ones then take turns.
     _steps: dict[tuple[str, int], Cost] = field(init=False, default_factory=dict)
     _peaks: dict[tuple[str, int], int | None] = field(init=False, default_factory=dict)
     # (model, sorted sizes, side) -> one step of patches.
@@ -208,7 +209,7 @@ class Profiled:
         return tuple(work.steps * (fsum(weights[:step]) / whole) for step in range(work.steps + 1))
 
     def _step(self, group: tuple[str, int], work: Work) -> Cost:
-        shape, images = group
+        images = group[1]
         cost = self._steps[group] = self._lookup.step(work, abs(images), in_turn=images < 0)
         return cost
 

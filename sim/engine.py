@@ -17,7 +17,7 @@ import struct
 import sys
 import time
 from array import array
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from operator import add
 from types import MappingProxyType
@@ -85,11 +85,11 @@ class Engine:
     __slots__ = (  # faster to read and write than a dictionary of this many attributes
         "_actors", "_addons", "_answered", "_area_s", "_arrivals", "_arrived_callbacks", "_ended", "_ended_at_sample",
         "_first", "_first_passes", "_frames", "_height", "_idle_samples", "_is_guarded", "_judge_s", "_last_progress",
-        "_limit_s", "_lost", "_open_loop", "_parts", "_pending_rows", "_plans", "_request_ended", "_sampling", "_shapes",
-        "_shared", "_shared_plan", "_steps", "_think_s", "_times", "_unsearched", "_width", "_write", "arrived",
-        "assume", "backend", "clock", "cluster", "controllers", "executor", "frontend", "gauge", "gpu_failures",
-        "hits", "log", "lookups", "models", "progress", "record", "rows", "sample_s", "scheduler", "seed",
-        "similarity", "workload",
+        "_limit_s", "_lost", "_open_loop", "_parts", "_pending_rows", "_plans", "_request_ended", "_sampling",
+        "_shapes", "_shared", "_shared_plan", "_steps", "_think_s", "_times", "_unsearched", "_width", "_write",
+        "arrived", "assume", "backend", "clock", "cluster", "controllers", "executor", "frontend", "gauge",
+        "gpu_failures", "hits", "log", "lookups", "models", "progress", "record", "rows", "sample_s", "scheduler",
+        "seed", "similarity", "workload",
     )  # fmt: skip
 
     def __init__(
@@ -205,7 +205,14 @@ class Engine:
         columns = (self._width, self._height, self._steps, self._limit_s)
         width, height, steps, limit_s = (column[self._first :] for column in columns)
         # One iterator of rows for open and closed loop: a closed one goes on where the first arrivals end (``end``).
-        given = [self._pending_rows, self._times, width, height, steps, map(add, self._times, limit_s)]
+        given: list[Iterable[Any]] = [
+            self._pending_rows,
+            self._times,
+            width,
+            height,
+            steps,
+            map(add, self._times, limit_s),
+        ]
         if self.workload.has_videos or self._sampling is not None:
             given.append(self.workload.frames[self._first :])
         if self._sampling is not None:

@@ -169,7 +169,9 @@ class RequestColumns:
             return
         plan, model = request.plan, request.model
         code = MISSING if model is None else self.model_code[model]
-        if plan is self._plain:  # faster: the record says from the start that nothing but a model is planned
+        if (
+            plan is self._plain and not request.skipped
+        ):  # faster: the record says from the start that nothing but a model is planned
             write_ended(
                 buffer, at + ENDED_OFFSET, request.arrival_s, now_s, request.width, request.height, request.steps,
                 outcome, request.start_s, request.load_s, request.denoise_s, request.decode_s, request.energy_j, code,

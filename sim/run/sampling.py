@@ -14,7 +14,7 @@ from mezzotint.sim.addons.inline import InlineControlNets
 from mezzotint.sim.core.culprit import class_name
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.model import Model
-from mezzotint.sim.core.sampling import Sampling, SamplingColumn, usual_cfg
+from mezzotint.sim.core.sampling import Sampling, SamplingColumn, cfg_beside_usual, usual_cfg
 from mezzotint.sim.execution.patched import PatchedSteps
 from mezzotint.sim.protocols import Executor
 from mezzotint.traces.table.trace import Trace
@@ -113,39 +113,58 @@ class SamplingCounter:
         models = [model for model in self.models if model.guidance != "distilled"]
         for model in self.models:
             if model not in models:
-                source = (
-                    f"the guidance of {model.name} is distilled into it: a scale or a negative prompt costs nothing"
-                )
+                source = f"guidance is distilled into {model.name}: a scale or a negative prompt costs nothing"
                 self.assume(f"requests whose guidance costs nothing on {model.name}", int(asks.sum()), source)
+        unlike = np.zeros_like(negative)
+        for model in models:
+            unlike |= self._unlike(model)[guided + 1, negative.astype(int)]
         wrong = self._one_image()
         if isinstance(getattr(self.executor, "batching", None), PatchedSteps):
             wrong = "patches of unlike guidance were not measured", "choose batching=same-size"
-        if models and wrong is not None:
-            self._left_out("guidance of their own", asks, *wrong)
-        if wrong is not None or not models:
+        if wrong is not None:
+            self._left_out("other guidance than the profile's", unlike, *wrong)
+        if wrong is not None or not unlike.any():
             return np.full_like(guided, -1), np.zeros_like(negative)
-        for model in models:
-            usual = {gpu: usual_cfg(model, backend.basis(model.name)) for gpu, backend in self.backends.items()}
-            if len(set(usual.values())) > 1:
-                with_cfg = ", ".join(gpu for gpu, cfg in usual.items() if cfg)
-                raise ConfigError(
-                    f"cluster.pools: the seconds of {model.name} include classifier-free guidance on {with_cfg} and not "
-                    "on the other kinds, so that the trace's guidance cannot be counted; take profiles of one basis"
-                )
-            for gpu, cfg in usual.items():
-                if self.backends[gpu].basis(model.name).cfg is None:
-                    value = f"{'with' if cfg else 'without'} classifier-free guidance"
-                    source = f"its profile does not say so (guidance.cfg) {UNMEASURED}"
-                    self.assume(f"what the seconds of {model.name} on {gpu} are for", value, source)
         return guided, negative
+
+    def _unlike(self, model: Model) -> Flags:
+        """Return which requests have other guidance than the seconds of ``model``: by scale (none, 0, 1) and prompt.
+
+        Raises ConfigError if kinds of GPU differ in that guidance.
+        """
+        bases = {gpu: backend.basis(model.name) for gpu, backend in self.backends.items()}
+        usual = {gpu: usual_cfg(model, basis) for gpu, basis in bases.items()}
+        if len(set(usual.values())) > 1:
+            with_cfg = ", ".join(gpu for gpu, cfg in usual.items() if cfg)
+            raise ConfigError(
+                f"cluster.pools: the seconds of {model.name} include classifier-free guidance on {with_cfg} and not on "
+                "the other kinds, so that the trace's guidance cannot be counted; take profiles of one basis"
+            )
+        for gpu, basis in bases.items():
+            if basis.cfg is None:
+                value = f"{'with' if usual[gpu] else 'without'} classifier-free guidance"
+                source = f"its profile does not say so (guidance.cfg) {UNMEASURED}"
+                self.assume(f"what the seconds of {model.name} on {gpu} are for", value, source)
+        basis = next(iter(bases.values()))
+        return np.array(
+            [
+                [
+                    cfg_beside_usual(Sampling(1, guided, negative), model, basis) is not None
+                    for negative in (False, True)
+                ]
+                for guided in (None, False, True)
+            ]
+        )
 
     def _input_images(self, trace: Trace, inputs: NDArray[Any], edits: Flags) -> NDArray[Any]:
         """Return the input images that are encoded, without those of edits that no profile of the models has."""
-        edits = edits & (inputs > 0) & (trace.column("frames") <= 1)
+        edits = edits & (inputs > 0)
+        videos = edits & ((trace.column("frames") > 1) | any(model.frames > 1 for model in self.models))
+        if videos.any():
+            source = f"the image is encoded, and the steps take those of text to video {UNMEASURED}"
+            self.assume("requests whose input image begins a video", int(videos.sum()), source)
         bases = {backend.basis(model.name).input_images for backend in self.backends.values() for model in self.models}
-        unlike = edits & np.logical_or.reduce([inputs != base for base in bases])
-        if not unlike.any() or any(model.frames > 1 for model in self.models):
-            return inputs
+        unlike = edits & ~videos & np.logical_or.reduce([inputs != base for base in bases])
         names = ", ".join(dict.fromkeys(model.name for model in self.models))
         why = f"the profile of {names} has no seconds of them, which are several times longer; served as text to image"
         remedy = "take a profile that was measured with them (input_images)"

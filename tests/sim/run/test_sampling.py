@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 import yaml
 
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.metrics.summary import cautions
 from mezzotint.sim.run.simulate import Outcome
 from mezzotint.traces.table.trace import make
 from mezzotint.traces.table.trace import write as write_trace
@@ -44,7 +46,7 @@ def profile(folder: Path, *, batches: bool = True, **keys: Any) -> str:
     return f"backend.folder={folder}"
 
 
-def run(tmp_path: Path, columns: Mapping[str, Any], *overrides: str, guidance: str = "scale", **keys: Any) -> Outcome:
+def run(tmp_path: Path, columns: Mapping[str, Any], *overrides: str, rule: str = "scale", **keys: Any) -> Outcome:
     """Run a trace of ``columns``, whose requests arrive 100 s apart unless it says when, on one GPU of ``profile``."""
     rows = len(next(iter(columns.values())))
     table = {"request_id": [f"r{row}" for row in range(rows)], "arrival_s": [100.0 * row for row in range(rows)]}
@@ -53,7 +55,7 @@ def run(tmp_path: Path, columns: Mapping[str, Any], *overrides: str, guidance: s
     return simulated(
         "trace=file", f"trace.path={trace}", "arrivals=trace", "cluster=h100", "cluster.count=1", "models=sdxl",
         f"models.large.steps={STEPS}", "models.large.width=64", "models.large.height=64",
-        f"+models.large.guidance={guidance}", profile(tmp_path / "profiles", **keys), *overrides,
+        f"+models.large.guidance={rule}", profile(tmp_path / "profiles", **keys), *overrides,
     )  # fmt: skip
 
 
@@ -112,3 +114,126 @@ def test_generated_traces_make_one_image_of_a_request_unless_asked() -> None:
     assert (
         simulated(*few, "images=batch").summary["latency_s"]["mean"] > 2 * simulated(*few).summary["latency_s"]["mean"]
     )
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_guidance_takes_its_factor_of_the_steps(tmp_path: Path, executor: str) -> None:
+    scales = {"guidance": [None, 0.0, 1.0, 7.5]}
+    measured = {"guidance": {"cfg": True, "factor": 1.5, "source": "made up"}}
+    outcome = run(tmp_path, scales, *EXECUTORS[executor], **measured)
+    with_s, without_s = STEPS * STEP_S[1], STEPS * STEP_S[1] / 1.5
+    assert column(outcome, "denoise_s") == pytest.approx([with_s, without_s, without_s, with_s], rel=ROUNDING)
+    assert took_s(outcome) - column(outcome, "denoise_s") == pytest.approx(TEXT_S + DECODE_S, abs=1e-9)
+
+
+def test_seconds_without_guidance_are_multiplied(tmp_path: Path) -> None:
+    scales = {"guidance": [None, 1.0, 7.5]}
+    outcome = run(tmp_path, scales, guidance={"cfg": False, "factor": 1.5})
+    assert column(outcome, "denoise_s") == pytest.approx(STEPS * STEP_S[1] * np.array([1, 1, 1.5]), rel=ROUNDING)
+
+
+def test_factor_of_one_is_as_before_to_the_bit(tmp_path: Path) -> None:
+    usual = run(tmp_path, {"seed": [1, 2]})
+    equal = run(tmp_path, {"seed": [1, 2], "guidance": [1.0, 7.0]}, guidance={"cfg": True, "factor": 1.0})
+    assert equal.requests.equals(usual.requests)
+
+
+def test_factor_without_a_measurement_is_two_and_stated(tmp_path: Path) -> None:
+    outcome = run(tmp_path, {"guidance": [7.0, 1.0]})
+    assert column(outcome, "denoise_s") == pytest.approx(STEPS * STEP_S[1] * np.array([1, 0.5]), rel=ROUNDING)
+    cautioned = cautions(outcome.summary)
+    what = "seconds of a step of sdxl on h100 with classifier-free guidance over those without"
+    assert cautioned[what][0] == 2
+    assert cautioned["what the seconds of sdxl on h100 are for"][0] == "with classifier-free guidance"
+
+
+@pytest.mark.parametrize(
+    ("rule", "scale", "negative", "factors"),
+    [
+        ("scale", [None, None, 1.0, 7.0], ["", "blurry", "blurry", None], [2, 2, 1, 2]),
+        ("negative-prompt", [None, None, 1.0, 7.0, 7.0], [None, "blurry", "blurry", "blurry", None], [1, 2, 1, 2, 1]),
+        ("distilled", [None, None, 1.0, 7.0], [None, "blurry", "blurry", None], [1, 1, 1, 1]),
+    ],
+)
+def test_models_rule_tells_which_requests_are_guided(
+    tmp_path: Path, rule: str, scale: list[float | None], negative: list[str | None], factors: list[int]
+) -> None:
+    asked = {"guidance": scale, "negative_prompt": negative}
+    cfg = {"cfg": rule == "scale", "factor": 2.0}
+    outcome = run(tmp_path, asked, rule=rule, guidance=None if rule == "distilled" else cfg)
+    steps_s = STEPS * STEP_S[1] / (2 if rule == "scale" else 1)
+    assert column(outcome, "denoise_s") == pytest.approx(steps_s * np.array(factors), rel=ROUNDING)
+
+
+def test_unlike_guidance_shares_no_batch(tmp_path: Path) -> None:
+    both = {"guidance": [7.0, 1.0], "arrival_s": [0.0, 0.0]}
+    outcome = run(tmp_path, both, *EXECUTORS["static-batch"], guidance={"cfg": True, "factor": 2.0})
+    assert column(outcome, "denoise_s") == pytest.approx(STEPS * STEP_S[1] * 1.5, rel=ROUNDING)
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_strength_runs_the_last_steps_and_encodes_the_input_image(tmp_path: Path, executor: str) -> None:
+    strengths = {"strength": [None, 0.33, 0.01, 1.0], "input_images": [None, None, 1, 2]}
+    outcome = run(tmp_path, strengths, *EXECUTORS[executor])
+    steps = [STEPS, int(STEPS * 0.33), 1, STEPS]
+    assert (column(outcome, "steps") - column(outcome, "skipped")).tolist() == steps
+    assert column(outcome, "denoise_s") == pytest.approx(STEP_S[1] * np.array(steps), rel=ROUNDING)
+    encoded_s = ENCODE_S * np.array([0, 1, 1, 2])
+    assert took_s(outcome) == pytest.approx(STEP_S[1] * np.array(steps) + TEXT_S + DECODE_S + encoded_s, abs=1e-9)
+
+
+def test_strength_leaves_at_most_the_steps_that_a_hit_leaves(tmp_path: Path) -> None:
+    strengths = {"strength": [None, 0.9, 0.1]}
+    outcome = run(tmp_path, strengths, "+frontend.skip_fraction=0.5")
+    assert column(outcome, "skipped").tolist() == [10, 10, 18]
+
+
+def test_input_image_without_seconds_to_encode_is_stated(tmp_path: Path) -> None:
+    outcome = run(tmp_path, {"strength": [0.5]}, vae_encode=None)
+    assert cautions(outcome.summary)["seconds to encode an input image of sdxl on h100"][0] == 0
+
+
+def test_edits_are_served_as_text_to_image_and_stated(tmp_path: Path) -> None:
+    outcome = run(tmp_path, {"input_images": [2, None, 0]})
+    assert len(set(took_s(outcome).round(9))) == 1
+    ((value, source),) = cautions(outcome.summary).values()
+    assert value == 1
+    assert "the profile of sdxl has no seconds of them" in source
+
+
+def test_edits_are_refused_on_request(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"unsupported=error: 2 requests ask for input images to edit.*input_images"):
+        run(tmp_path, {"input_images": [2, None, 1]}, "unsupported=error")
+
+
+def test_profile_of_an_edit_model_counts_its_input_images(tmp_path: Path) -> None:
+    outcome = run(tmp_path, {"input_images": [2, None]}, "unsupported=error", input_images=2)
+    assert took_s(outcome) == pytest.approx(STEPS * STEP_S[1] + TEXT_S + DECODE_S + np.array([2 * ENCODE_S, 0]))
+    with pytest.raises(ConfigError, match="input images to edit"):
+        run(tmp_path, {"input_images": [1]}, "unsupported=error", input_images=2)
+
+
+def test_standalone_latency_is_that_of_the_request_as_asked(tmp_path: Path) -> None:
+    asked = {"images": [1, 4, 1, 1], "guidance": [None, None, 1.0, None], "strength": [None, None, None, 0.5]}
+    outcome = run(tmp_path, asked, "slo=[1.001]", guidance={"cfg": True, "factor": 2.0})
+    assert outcome.summary["slo"]["1.001x"]["violation_rate"] == 0
+    outcome = run(tmp_path, asked, "slo=[0.999]", guidance={"cfg": True, "factor": 2.0})
+    assert outcome.summary["slo"]["0.999x"]["violation_rate"] == 1
+
+
+def test_mean_wait_with_doubled_service_is_that_of_a_slower_queue(tmp_path: Path) -> None:
+    """Twice the seconds at half the rate are the same queue on a slower clock (M/D/1)."""
+    rows = 2000
+    free = {"text_encode": None, "vae_decode": None, "guidance": {"cfg": False, "factor": 2.0}}
+    poisson = ["arrivals=poisson", "arrivals.rate_rpm=15"]
+    one = run(tmp_path, {"guidance": [1.0] * rows}, *poisson, "arrivals.rate_rpm=18", **free)
+    two = run(tmp_path, {"guidance": [7.0] * rows}, *poisson, "arrivals.rate_rpm=9", **free)
+    assert two.summary["queue_s"]["mean"] == pytest.approx(2 * one.summary["queue_s"]["mean"], rel=1e-9)
+    service_s, load = STEPS * STEP_S[1], 18 / 60 * STEPS * STEP_S[1]
+    assert one.summary["queue_s"]["mean"] == pytest.approx(load * service_s / (2 * (1 - load)), rel=0.15)
+
+
+def test_patches_of_unlike_guidance_are_left_out_or_refused(tmp_path: Path) -> None:
+    patched = ["models=sdxl", "system=patchedserve", "cluster=h100"]
+    with pytest.raises(ConfigError, match="patches of unlike guidance were not measured; choose batching=same-size"):
+        run(tmp_path, {"guidance": [1.0]}, *patched, "unsupported=error")
