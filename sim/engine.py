@@ -150,10 +150,6 @@ class Engine:
         if serves_videos(workload, models):
             self._frames = self.add_column("frames", int)
             self._write = self._write_video
-        if column is not None:
-            images = np.array([1 if each is None else each.images for each in column.kinds])[column.codes]
-            if (images > 1).any():
-                self.record.request_columns.declare("images", int, True, 1, "").values[:] = images[self._first :]
         self._last_progress: tuple[float, int] = (-1.0, 0)
         self._ended = 0
         self._ended_at_sample, self._idle_samples = -1, 0

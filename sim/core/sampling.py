@@ -48,6 +48,11 @@ class SamplingColumn:
     kinds: Sequence[Sampling | None]
     codes: NDArray[np.int32]
 
+    @property
+    def images(self) -> NDArray[np.int64]:
+        """Images of every row's request."""
+        return np.array([1 if kind is None else kind.images for kind in self.kinds])[self.codes]
+
 
 def usual_cfg(model: Model, basis: RequestBasis) -> bool:
     """Return True if the seconds of ``basis`` are those of ``model`` with CFG; where it does not say, by its rule."""

@@ -60,6 +60,13 @@ NULLS = {float: np.nan, int: MISSING, bool: False}
 """Null of a declared column, by type."""
 
 
+IMAGES = "images"
+"""Declared column: images of a request that makes several as one batch."""
+
+IMAGE = "image"
+"""Declared column: number of its image in a request that was split into one for each, from 1."""
+
+
 @dataclass(frozen=True, slots=True)
 class DeclaredColumn:
     """Column that one part declares and writes, by trace row.

@@ -1,7 +1,7 @@
 """Sampling parameters of a trace's requests: what a run counts of them, and what it leaves out and says so."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -17,7 +17,8 @@ from mezzotint.sim.core.model import Model
 from mezzotint.sim.core.sampling import Sampling, SamplingColumn, cfg_beside_usual, usual_cfg
 from mezzotint.sim.execution.patched import PatchedSteps
 from mezzotint.sim.protocols import Executor
-from mezzotint.traces.table.trace import Trace
+from mezzotint.traces.arrivals.base import Schedule
+from mezzotint.traces.table.trace import Trace, make
 
 Images = Literal["batch", "requests", "first"]
 Flags = NDArray[np.bool_]
@@ -29,6 +30,37 @@ def images_mode(images: Images | None, trace: Trace) -> Images:
     The generator draws images per request from a public log, while the studies that use it count one image a request.
     """
     return images or ("first" if "generator" in trace.notes else "batch")
+
+
+def split(trace: Trace, schedule: Schedule, preload: int) -> tuple[Trace, Schedule, NDArray[np.int64]]:
+    """Make each image of a request a request of its own, which arrives with it; rows that only fill caches stay.
+
+    The further ones are called ID#2, ID#3 and so on.
+
+    Returns:
+        The trace and schedule of these requests, and the number of each served one's image in its request, from 1.
+
+    Raises:
+        ConfigError: the loop is closed.
+        TraceError: the trace has such an id already.
+    """
+    if len(schedule.times) < len(trace) - preload:
+        raise ConfigError(
+            "images=requests: the images of a request arrive together, and a closed loop sends one request as another "
+            "ends; choose images=batch, or an open arrivals="
+        )
+    images = np.maximum(trace.column("images"), 1)
+    images[:preload] = 1
+    rows = np.repeat(np.arange(len(trace)), images)
+    number = np.arange(len(rows)) - np.repeat(np.cumsum(images) - images, images) + 1
+    table = trace.table.take(rows)
+    of_request = table.column("request_id").to_pylist()
+    ids = [name if n == 1 else f"{name}#{n}" for name, n in zip(of_request, number.tolist(), strict=True)]
+    columns = {name: table.column(name) for name in table.column_names} | {"request_id": ids}
+    columns["images"] = np.ones(len(rows), np.int32)
+    split_trace = make(columns, name=trace.name, source=trace.source, notes=trace.notes, where="images=requests")
+    times = np.repeat(schedule.times, images[preload:])
+    return split_trace, replace(schedule, times=times), number[preload:]
 
 
 @dataclass(slots=True)

@@ -237,3 +237,30 @@ def test_patches_of_unlike_guidance_are_left_out_or_refused(tmp_path: Path) -> N
     patched = ["models=sdxl", "system=patchedserve", "cluster=h100"]
     with pytest.raises(ConfigError, match="patches of unlike guidance were not measured; choose batching=same-size"):
         run(tmp_path, {"guidance": [1.0]}, *patched, "unsupported=error")
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_images_as_requests_equal_requests_that_arrive_together(tmp_path: Path, executor: str) -> None:
+    one = run(tmp_path, {"images": [1, 4]}, "images=requests", *EXECUTORS[executor])
+    arrivals = {"arrival_s": [0.0] + [100.0] * 4, "request_id": ["r0", "r1", "r1#2", "r1#3", "r1#4"]}
+    four = run(tmp_path, arrivals, *EXECUTORS[executor])
+    assert column(one, "image").tolist() == [1, 1, 2, 3, 4]
+    assert one.requests.drop_columns("image").equals(four.requests)
+
+
+def test_latency_of_a_split_request_is_that_of_its_last_image(tmp_path: Path) -> None:
+    outcome = run(tmp_path, {"images": [2, 1, 4]}, "images=requests", "warmup=1")
+    one_s = TEXT_S + STEPS * STEP_S[1] + DECODE_S
+    assert outcome.summary["requests"]["arrived"] == 5
+    assert outcome.summary["split"]["completed"] == 2
+    assert outcome.summary["split"]["latency_s"]["mean"] == pytest.approx((one_s + 4 * one_s) / 2)
+
+
+def test_split_requests_need_an_open_loop(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"images=requests: .* closed loop"):
+        run(tmp_path, {"images": [1, 4]}, "images=requests", "arrivals=closed", "arrivals.outstanding=1")
+
+
+def test_cost_of_an_image_counts_all_images_of_a_request(tmp_path: Path) -> None:
+    costs = run(tmp_path, {"images": [1, 3]}).summary["cost_usd"]
+    assert costs["per_image"] == pytest.approx(costs["total"] / 4)
