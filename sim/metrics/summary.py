@@ -107,6 +107,7 @@ def summarise(
         "backlog": backlog(record.request_columns, view.start_s),
         "latency_s": spread(view.latency_s[view.completed]),
         **view.split(),
+        **({} if run.workload.sampling is None else {"images_per_request": _ratio(images, completed)}),
         "queue_s": spread(view.queue_s[view.completed]),
         "slo": {str(limit): view.violations(limit) for limit in slo} | view.own_violations(),
         "cache": view.cache()

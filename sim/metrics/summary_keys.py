@@ -66,6 +66,7 @@ KEYS: Mapping[str, Kind] = {
     "backlog.per_hour": NUMBER,
     "backlog.at_last_arrival": COUNT,
     **{f"{group}.{name}": LATENCY for group in ("latency_s", "queue_s") for name in _SPREAD},
+    "images_per_request": AMOUNT,
     "split.completed": COUNT,
     **{f"split.latency_s.{name}": LATENCY for name in _SPREAD},
     "slo.*.limit_s": SECONDS,
