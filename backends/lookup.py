@@ -74,18 +74,20 @@ class Lookup:
         Args:
             in_turn: a batch beyond the measured ones takes the largest one's seconds in proportion to its images.
         """
-        measured: int | None = batch
-        if in_turn:
-            self.require(work.model)
-            table = self.profiles[work.model].tables["step"]
-            measured = table.max_covered(work.width * work.height * work.frames, batch)
-        if measured is None or measured == batch:
+        measured = self._measured(work, batch) if in_turn else batch
+        if measured == batch:
             cost = self._step(work, batch)
         else:
             self.record.in_turn.add((work.model, "step", measured))
             cost = self._step(work, measured).times(batch / measured)
         factor = self.cfg_factor(work)
         return cost if factor == 1.0 else cost.times(factor)
+
+    def _measured(self, work: Work, batch: int) -> int:
+        """Return the largest batch up to ``batch`` whose step was measured at the size of ``work``; else ``batch``."""
+        self.require(work.model)
+        table = self.profiles[work.model].tables["step"]
+        return table.max_covered(work.width * work.height * work.frames, batch) or batch
 
     def cfg_factor(self, work: Work) -> float:
         """Return the seconds of a step of ``work`` over those of its model's usual guidance."""
@@ -137,9 +139,13 @@ class Lookup:
         self.record.stepped.add(model)
         return self.cost(model, timing.step_s(sizes, side) * self.service_factor)
 
-    def peak_bytes(self, work: Work, batch: int) -> int | None:
-        """Return the peak bytes of ``batch`` works like ``work``, weights included; None if not measured."""
+    def peak_bytes(self, work: Work, batch: int, in_turn: bool = False) -> int | None:
+        """Return the peak bytes of ``batch`` images like those of ``work``, weights included; None if not measured.
+
+        ``in_turn`` as of ``step``.
+        """
         self.require(work.model)
+        batch = self._measured(work, batch) if in_turn else batch
         where, nets = Where(work.model, work.width, work.height, batch, work.frames), len(work.controlnets)
         tables = self.profiles[work.model].peak_tables
         with_nets = {n: table for (what, n), table in tables.items() if what == "controlnet_step"}

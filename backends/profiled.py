@@ -362,9 +362,12 @@ class Profiled:
         sizes: Counter[str] = Counter()
         for work in works:
             sizes[work.shape] += work.images
-        for group in sizes.items():
+        several = -1 if sum(sizes.values()) > len(works) else 1
+        for shape, images in sizes.items():
+            group = shape, several * images
             if group not in self._peaks:
-                self._peaks[group] = self._lookup.peak_bytes(_first_of_shape(works, group[0]), group[1])
+                work = _first_of_shape(works, shape)
+                self._peaks[group] = self._lookup.peak_bytes(work, images, in_turn=several < 0)
             peaks.append(self._peaks[group])
         known = [peak for peak in peaks if peak is not None]
         return max(known) if known and len(known) == len(peaks) else None

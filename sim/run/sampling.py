@@ -120,7 +120,9 @@ class SamplingCounter:
                     f"unsupported=error: {count} requests ask for {what}, and {why}; {remedy}, or leave it out with "
                     "unsupported=warn"
                 )
-            self.assume(f"requests that ask for {what}, which is not counted", count, f"{why} {UNMEASURED}")
+            self.assume(
+                f"requests that ask for {what}, which is not counted", count, f"{why}; served without {UNMEASURED}"
+            )
         return rows
 
     def _one_image(self) -> tuple[str, str] | None:
@@ -198,7 +200,7 @@ class SamplingCounter:
         bases = {backend.basis(model.name).input_images for backend in self.backends.values() for model in self.models}
         unlike = edits & ~videos & np.logical_or.reduce([inputs != base for base in bases])
         names = ", ".join(dict.fromkeys(model.name for model in self.models))
-        why = f"the profile of {names} has no seconds of them, which are several times longer; served as text to image"
+        why = f"the profile of {names} has no seconds of them, which take several times as long"
         remedy = "take a profile that was measured with them (input_images)"
         return np.where(self._left_out("input images to edit", unlike, why, remedy), 0, inputs)
 
