@@ -6,13 +6,10 @@ from math import fsum
 from typing import Literal
 
 from mezzotint.backends.base import BackendError, Cost, Work, size_text
-from mezzotint.backends.lookup_record import LookupRecord, Where
+from mezzotint.backends.lookup_record import CFG_EVALUATIONS, LookupRecord, Where
 from mezzotint.backends.patched import Size
 from mezzotint.backends.profile import Profile
 from mezzotint.backends.table import Table
-
-CFG_EVALUATIONS = 2.0
-"""Evaluations of the denoiser in a step with classifier-free guidance, over those without it."""
 
 INSTEAD = "choose another models= or cluster=, or measure one and name its folder with backend.folder"
 
@@ -95,7 +92,7 @@ class Lookup:
             return 1.0
         guidance = self.profiles[work.model].guidance
         factor = None if guidance is None else guidance.factor
-        self.record.guided.add((work.model, factor is not None))
+        self.record.guided.add((work.model, work.cfg))
         factor = CFG_EVALUATIONS if factor is None else factor
         return factor if work.cfg else 1.0 / factor
 

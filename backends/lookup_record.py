@@ -8,6 +8,9 @@ from mezzotint.backends.base import size_text
 from mezzotint.backends.profile import Profile
 from mezzotint.settings.assumption import EXTRAPOLATED, UNMEASURED, Assumption
 
+CFG_EVALUATIONS = 2.0
+"""Evaluations of the denoiser in a step with classifier-free guidance, over those without it."""
+
 
 class Where(NamedTuple):
     """A batch of one model and size in a table; ``frames`` are those of a video."""
@@ -31,7 +34,7 @@ class LookupRecord:
         extrapolated: batches outside the measured grid.
         grouped: (model, GPUs, largest batch measured on them) of larger batches on groups.
         in_turn: (model, stage, largest measured batch) of batches beyond that.
-        guided: (model, True if the profile has the factor) of requests with other guidance than usual.
+        guided: models and ``Work.cfg`` of requests with other guidance than the seconds are for.
         unencoded: models whose input images took no time to encode.
         mixed: True if a batch had works of several shapes.
     """
@@ -90,13 +93,18 @@ class LookupRecord:
             if stage == "step":
                 source = f"the images of a request one after another, an upper bound {UNMEASURED}"
             yield Assumption(what, "in proportion to the images", source)
-        for name, is_measured in sorted(self.guided):
+        for name, cfg in sorted(self.guided):
             guidance = profiles[name].guidance
-            factor = 2.0 if guidance is None or guidance.factor is None else guidance.factor
             what = f"seconds of a step of {name} on {gpu} with classifier-free guidance over those without"
-            measured = (guidance and guidance.source) or profiles[name].source
-            assumed = f"two evaluations of the denoiser for one; its profile gives no factor {UNMEASURED}"
-            yield Assumption(what, factor, measured if is_measured else assumed)
+            if guidance is not None and guidance.factor is not None:
+                yield Assumption(what, guidance.factor, guidance.source or profiles[name].source)
+            else:
+                source = f"evaluations of the denoiser; its profile gives no factor {UNMEASURED}"
+                yield Assumption(what, CFG_EVALUATIONS, source)
+            if guidance is None:
+                what = f"what the seconds of {name} on {gpu} are for"
+                value = f"{'without' if cfg else 'with'} classifier-free guidance"
+                yield Assumption(what, value, f"its profile does not say so (guidance.cfg) {UNMEASURED}")
         for name in sorted(self.unencoded):
             what = f"seconds to encode an input image of {name} on {gpu}"
             yield Assumption(what, 0, f"its profile has no vae_encode {UNMEASURED}")

@@ -174,11 +174,6 @@ class SamplingCounter:
                 f"cluster.pools: the seconds of {model.name} include classifier-free guidance on {with_cfg} and not on "
                 "the other kinds, so that the trace's guidance cannot be counted; take profiles of one basis"
             )
-        for gpu, basis in bases.items():
-            if basis.cfg is None:
-                value = f"{'with' if usual[gpu] else 'without'} classifier-free guidance"
-                source = f"its profile does not say so (guidance.cfg) {UNMEASURED}"
-                self.assume(f"what the seconds of {model.name} on {gpu} are for", value, source)
         basis = next(iter(bases.values()))
         return np.array(
             [

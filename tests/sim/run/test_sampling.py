@@ -264,3 +264,26 @@ def test_split_requests_need_an_open_loop(tmp_path: Path) -> None:
 def test_cost_of_an_image_counts_all_images_of_a_request(tmp_path: Path) -> None:
     costs = run(tmp_path, {"images": [1, 3]}).summary["cost_usd"]
     assert costs["per_image"] == pytest.approx(costs["total"] / 4)
+
+
+def test_unlike_guidance_of_a_patched_batch_is_left_out(tmp_path: Path) -> None:
+    asked = {"guidance": [None, 7.5, 1.0]}
+    patched = ["system=patchedserve", "backend.folder=null", "models.large.width=512", "models.large.height=512"]
+    outcome = run(tmp_path, asked, *patched)
+    assert len(set(column(outcome, "denoise_s").round(9))) == 1
+    (left_out,) = [what for what in cautions(outcome.summary) if "not counted" in what]
+    assert cautions(outcome.summary)[left_out][0] == 1
+
+
+def test_distilled_guidance_is_stated_and_costs_nothing(tmp_path: Path) -> None:
+    outcome = run(tmp_path, {"guidance": [None, 7.5]}, rule="distilled")
+    assert assumed(outcome, "requests whose guidance costs nothing on sdxl") == 1
+    assert not cautions(outcome.summary)
+
+
+@pytest.mark.parametrize("router", ["least-work-left", "least-declared-cost", "least-pixels"])
+def test_router_sends_one_image_elsewhere_than_to_many(tmp_path: Path, router: str) -> None:
+    """The third request joins the one image, and not the eight."""
+    asked = {"images": [8, 1, 1], "arrival_s": [0.0, 0.1, 0.2]}
+    spread = ["scheduler=per-worker", f"router={router}", "discipline=fifo", "cluster.count=2"]
+    assert column(run(tmp_path, asked, *spread), "worker").tolist() == [0, 1, 1]
