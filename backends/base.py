@@ -33,13 +33,17 @@ class Work:
         remote_controlnets: ControlNets on other GPUs. Their seconds are not part of the cost of a step
             (AddonBackend.remote_controlnet_costs).
         frames: frames of a video; 1 is an image.
+        images: images that the request makes as one batch.
+        cfg: with (True) or without true classifier-free guidance, where the seconds of its model are for the other
+            (Backend.basis); None is as they are.
+        input_images: images that it brings, which are encoded before its steps.
 
     Attributes:
         done: steps already run or skipped; starts at K, and Backend.steps advances it.
         state: conditioning and latents that a live backend keeps between the stages.
         made: the final image of a live backend, or its captured latents by name.
         quality: score of the image over that of a full run, if the backend measures it.
-        shape: model, size and number of inline ControlNets as text; works of one shape can share a batch.
+        shape: model, size, number of inline ControlNets and guidance as text; works of one shape can share a batch.
     """
 
     model: str
@@ -55,6 +59,9 @@ class Work:
     loras: tuple[str, ...] = ()
     remote_controlnets: tuple[str, ...] = ()
     frames: int = 1
+    images: int = 1
+    cfg: bool | None = None
+    input_images: int = 0
     done: int = field(init=False)
     state: Any = field(init=False, default=None, repr=False)
     made: Any = field(init=False, default=None, repr=False)
@@ -65,6 +72,8 @@ class Work:
         self.done = self.skipped
         # Text, because it is hashed once: batches are counted by shape whenever one joins or leaves.
         self.shape = f"{self.model} {size_text(self.width, self.height, self.frames)}+{len(self.controlnets)}"
+        if self.cfg is not None:
+            self.shape += " with CFG" if self.cfg else " without CFG"
 
 
 def size_text(width: int, height: int, frames: int = 1) -> str:
@@ -175,6 +184,21 @@ class Provenance:
     source: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class RequestBasis:
+    """What the seconds of one model are for, besides size and steps.
+
+    Attributes:
+        cfg: True if a step includes both halves of true classifier-free guidance; None if that is not stated.
+        input_images: images that such a request brings, as an edit does.
+        is_counted: True if the backend counts ``images``, ``cfg`` and ``input_images`` of a work.
+    """
+
+    cfg: bool | None = None
+    input_images: int = 0
+    is_counted: bool = False
+
+
 class RequestInputs(Protocol):
     """Prompts, seeds and seconds of the trace, by row."""
 
@@ -236,6 +260,10 @@ class Backend(Protocol):
     def provenance(self, model: str) -> Provenance:
         """Return the origin of the costs of ``model``."""
         return Provenance()
+
+    def basis(self, model: str) -> RequestBasis:
+        """Return what the seconds of ``model`` are for."""
+        return RequestBasis()
 
     def group_sizes(self, model: str | None = None) -> Collection[Count]:
         """Return the parallel degrees above 1 with a measured speed, of ``model`` or of any."""

@@ -6,7 +6,7 @@ from math import fsum
 from typing import Literal
 
 from mezzotint.backends.base import BackendError, Cost, Work, size_text
-from mezzotint.backends.lookup_record import LookupRecord, Where
+from mezzotint.backends.lookup_record import CFG_EVALUATIONS, LookupRecord, Where
 from mezzotint.backends.patched import Size
 from mezzotint.backends.profile import Profile
 from mezzotint.backends.table import Table
@@ -68,7 +68,38 @@ class Lookup:
             return whole_s * (where.batch / largest) * self.service_factor
         return self.at(table, operation, where) * self.service_factor
 
-    def step(self, work: Work, batch: int) -> Cost:
+    def step(self, work: Work, batch: int, in_turn: bool = False) -> Cost:
+        """Return the cost of one step of a batch of ``batch`` images like those of ``work``.
+
+        Args:
+            in_turn: a batch beyond the measured ones takes the largest one's seconds in proportion to its images.
+        """
+        measured = self._measured(work, batch) if in_turn else batch
+        if measured == batch:
+            cost = self._step(work, batch)
+        else:
+            self.record.in_turn.add((work.model, "step", measured))
+            cost = self._step(work, measured).times(batch / measured)
+        factor = self.cfg_factor(work)
+        return cost if factor == 1.0 else cost.times(factor)
+
+    def _measured(self, work: Work, batch: int) -> int:
+        """Return the largest batch up to ``batch`` whose step was measured at the size of ``work``; else ``batch``."""
+        self.require(work.model)
+        table = self.profiles[work.model].tables["step"]
+        return table.max_covered(work.width * work.height * work.frames, batch) or batch
+
+    def cfg_factor(self, work: Work) -> float:
+        """Return the seconds of a step of ``work`` over those of its model's usual guidance."""
+        if work.cfg is None:
+            return 1.0
+        guidance = self.profiles[work.model].guidance
+        factor = None if guidance is None else guidance.factor
+        self.record.guided.add((work.model, work.cfg))
+        factor = CFG_EVALUATIONS if factor is None else factor
+        return factor if work.cfg else 1.0 / factor
+
+    def _step(self, work: Work, batch: int) -> Cost:
         where = Where(work.model, work.width, work.height, batch, work.frames)
         plain_s = seconds = self.seconds("step", *where)
         profile = self.profiles[work.model]
@@ -93,6 +124,8 @@ class Lookup:
             said = f"patches of {named}: several models, or ControlNets, share no batch of patches"
             raise BackendError(f"{said}; give each model workers of its own and leave addons=ignore")
         self.require(model)
+        if any(work.cfg is not None for work in works):
+            raise self.lacks(model, "patched: nobody measured patches of unlike guidance", "choose batching=same-size")
         if any(work.frames > 1 for work in works):
             raise self.lacks(model, "patched: nobody measured patches of a video", "choose batching=same-size")
         timing = self.profiles[model].patched
@@ -106,9 +139,13 @@ class Lookup:
         self.record.stepped.add(model)
         return self.cost(model, timing.step_s(sizes, side) * self.service_factor)
 
-    def peak_bytes(self, work: Work, batch: int) -> int | None:
-        """Return the peak bytes of ``batch`` works like ``work``, weights included; None if not measured."""
+    def peak_bytes(self, work: Work, batch: int, in_turn: bool = False) -> int | None:
+        """Return the peak bytes of ``batch`` images like those of ``work``, weights included; None if not measured.
+
+        ``in_turn`` as of ``step``.
+        """
         self.require(work.model)
+        batch = self._measured(work, batch) if in_turn else batch
         where, nets = Where(work.model, work.width, work.height, batch, work.frames), len(work.controlnets)
         tables = self.profiles[work.model].peak_tables
         with_nets = {n: table for (what, n), table in tables.items() if what == "controlnet_step"}

@@ -6,7 +6,10 @@ from typing import NamedTuple
 
 from mezzotint.backends.base import size_text
 from mezzotint.backends.profile import Profile
-from mezzotint.settings.assumption import EXTRAPOLATED, Assumption
+from mezzotint.settings.assumption import EXTRAPOLATED, UNMEASURED, Assumption
+
+CFG_EVALUATIONS = 2.0
+"""Evaluations of the denoiser in a step with classifier-free guidance, over those without it."""
 
 
 class Where(NamedTuple):
@@ -32,6 +35,8 @@ class LookupRecord:
         near: batches whose pixels are just outside the measured grid.
         grouped: (model, GPUs, largest batch measured on them) of larger batches on groups.
         in_turn: (model, stage, largest measured batch) of batches beyond that.
+        guided: models and ``Work.cfg`` of requests with other guidance than the seconds are for.
+        unencoded: models whose input images took no time to encode.
         mixed: True if a batch had works of several shapes.
     """
 
@@ -43,6 +48,8 @@ class LookupRecord:
     near: set[Where] = field(default_factory=set)
     grouped: set[tuple[str, int, int]] = field(default_factory=set)
     in_turn: set[tuple[str, str, int]] = field(default_factory=set)
+    guided: set[tuple[str, bool]] = field(default_factory=set)
+    unencoded: set[str] = field(default_factory=set)
     mixed: bool = False
 
     def assumptions(  # noqa: C901 - one sentence after another, in the order of the summary
@@ -85,7 +92,24 @@ class LookupRecord:
         for name, stage, largest in sorted(self.in_turn):
             what = f"seconds of {stage} of {name} on {gpu} in batches above {largest}, the largest measured"
             source = "not measured; the images one after another, an upper bound"
+            if stage == "step":
+                source = f"the images of a request one after another, an upper bound {UNMEASURED}"
             yield Assumption(what, "in proportion to the images", source)
+        for name, cfg in sorted(self.guided):
+            guidance = profiles[name].guidance
+            what = f"seconds of a step of {name} on {gpu} with classifier-free guidance over those without"
+            if guidance is not None and guidance.factor is not None:
+                yield Assumption(what, guidance.factor, guidance.source or profiles[name].source)
+            else:
+                source = f"evaluations of the denoiser; its profile gives no factor {UNMEASURED}"
+                yield Assumption(what, CFG_EVALUATIONS, source)
+            if guidance is None:
+                what = f"what the seconds of {name} on {gpu} are for"
+                value = f"{'without' if cfg else 'with'} classifier-free guidance"
+                yield Assumption(what, value, f"its profile does not say so (guidance.cfg) {UNMEASURED}")
+        for name in sorted(self.unencoded):
+            what = f"seconds to encode an input image of {name} on {gpu}"
+            yield Assumption(what, 0, f"its profile has no vae_encode {UNMEASURED}")
         if self.mixed:
             what = "a batch of several sizes or numbers of ControlNets"
             yield Assumption(what, "a batch for each, one after another", "images of different sizes share no tensor")

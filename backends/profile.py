@@ -167,6 +167,20 @@ class RemoteControlNetPoint(Strict):
     receive_s: Seconds
 
 
+class Guidance(Strict):
+    """True classifier-free guidance (CFG), which evaluates the denoiser with and without the prompt.
+
+    Attributes:
+        cfg: True if the seconds of a step include both halves.
+        factor: seconds of a step with CFG over those without; absent: not measured, and taken as 2.
+        source: of the factor.
+    """
+
+    cfg: bool
+    factor: Annotated[float, Field(ge=1, le=10)] | None = None
+    source: str | None = None
+
+
 class LoraTiming(Strict):
     """Seconds of the operations on one LoRA of the denoiser.
 
@@ -247,8 +261,10 @@ class Profile(Strict):
         device, date, versions, notes: for the reader: the device's full name, the day, packages, remarks.
         dtype: precision, of the denoiser if components differ.
         validation: how far replayed runs are from measured ones.
-        step: one denoising step of a batch, both halves of classifier-free guidance included. Without any, nothing can
-            be served; another stage must then have points.
+        step: one denoising step of a batch, both halves of classifier-free guidance included unless ``guidance`` says
+            otherwise. Without any, nothing can be served; another stage must then have points.
+        guidance: what a request costs that asks for the other guidance than the seconds are for.
+        input_images: images that a request of these seconds brings, of a model that edits.
         gang_step: a step on several GPUs together. Fixed groups take its speedup over ``step`` at batch 1, groups that
             change take its seconds.
         step_shares: sizes whose steps are not equal. Of N steps, each takes the seconds of ``step`` or ``gang_step``
@@ -289,6 +305,8 @@ class Profile(Strict):
     versions: dict[str, str] = {}
     notes: str | None = None
     validation: str | None = None
+    guidance: Guidance | None = None
+    input_images: Count | None = None
     step: list[Point]
     gang_step: list[GroupPoint] = []
     step_shares: list[StepShares] = []

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import fsum
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -17,6 +17,7 @@ from mezzotint.backends.base import (
     Cost,
     Provenance,
     RemoteControlNetCosts,
+    RequestBasis,
     RequestInputs,
     Work,
     check_done,
@@ -83,17 +84,18 @@ class Profiled:
     profiles: dict[str, Profile] = field(init=False)
     _lookup: Lookup = field(init=False, repr=False)
     _has_unequal_steps: bool = field(init=False, repr=False)
-    # (shape, batch) -> one step: batches change often, and a look-up in a dict is cheap.
+    # (shape, images) -> one step: batches change often, and a look-up in a dict is cheap. The images are negative if a
+    # request makes several, since batches beyond the measured ones then take turns.
     _steps: dict[tuple[str, int], Cost] = field(init=False, default_factory=dict)
     _peaks: dict[tuple[str, int], int | None] = field(init=False, default_factory=dict)
     # (model, sorted sizes, side) -> one step of patches.
     _patch_steps: dict[tuple[str, tuple[Size, ...], int], Cost] = field(init=False, default_factory=dict)
     # (shape, steps) -> ends of the steps.
     _step_ends: dict[tuple[str, int], tuple[float, ...]] = field(init=False, default_factory=dict)
-    # (shape, steps) -> probabilities and factors of the scatter.
-    _scatters: dict[tuple[str, int], tuple[Any, Any] | None] = field(init=False, default_factory=dict)
-    # (shape, steps) -> seconds in full, for service=trace.
-    _typical_s: dict[tuple[str, int], float] = field(init=False, default_factory=dict)
+    # (shape, steps, images) -> probabilities and factors of the scatter.
+    _scatters: dict[tuple[str, int, int], tuple[Any, Any] | None] = field(init=False, default_factory=dict)
+    # (shape, steps, images) -> seconds in full, for service=trace.
+    _typical_s: dict[tuple[str, int, int], float] = field(init=False, default_factory=dict)
     _asked: RequestInputs | None = field(init=False, default=None, repr=False)
 
     def __post_init__(self) -> None:
@@ -126,11 +128,18 @@ class Profiled:
     def begin(self, works: Sequence[Work]) -> Cost:
         """Encode one batch of prompts per model, and one of artifacts per size."""
         work = works[0]
-        if len(works) == 1 and not work.refine:
+        if len(works) == 1 and not work.refine and not work.input_images:
             seconds = self._lookup.seconds("text_encode", work.model, 1, 1)
             return self._lookup.cost(work.model, seconds * self._factor(work))
         prompts = Counter(work.model for work in works)
-        artifacts = Counter((work.model, work.width, work.height, work.frames) for work in works if work.refine)
+        artifacts: Counter[tuple[str, int, int, int]] = Counter()
+        for work in works:
+            if work.refine:
+                artifacts[work.model, work.width, work.height, work.frames] += 1
+            if work.input_images:  # an image also where it starts a video
+                artifacts[work.model, work.width, work.height, 1] += work.input_images
+                if not self.profiles[work.model].vae_encode:
+                    self._lookup.record.unencoded.add(work.model)
         parts = [(model, self._lookup.seconds("text_encode", model, 1, 1, n)) for model, n in prompts.items()]
         parts += [(size[0], self._lookup.seconds("vae_encode", *size[:3], n, size[3])) for size, n in artifacts.items()]
         if len(works) == 1:
@@ -144,7 +153,9 @@ class Profiled:
         if len(works) == 1:
             work = works[0]
             work.done += count
-            one = known.get((work.shape, 1)) or self._step((work.shape, 1), work)
+            images = work.images
+            group = work.shape, (images if images == 1 else -images)
+            one = known.get(group) or self._step(group, work)
             if self.by_row and (factor := self._factor(work)) != 1.0:
                 one = one.times(factor)
             return one.times(mean_steps)
@@ -153,7 +164,9 @@ class Profiled:
         for work in works:
             work.done += count
             shape = work.shape
-            groups[shape] = so_far(shape, 0) + 1
+            groups[shape] = so_far(shape, 0) + work.images
+        if (groups[shape] if len(groups) == 1 else sum(groups.values())) != len(works):
+            groups = {shape: -images for shape, images in groups.items()}
         costs = [known.get(group) or self._step(group, _first_of_shape(works, group[0])) for group in groups.items()]
         if len(groups) == 1:
             return costs[0].times(mean_steps)
@@ -173,6 +186,12 @@ class Profiled:
             remedy = "serve one request at a time, or take step_shares out"
             raise self._lookup.lacks(works[0].model, f"step_shares: {what}", remedy)
         return longest
+
+    def basis(self, model: str) -> RequestBasis:
+        profile = self.profiles.get(model)
+        guidance = None if profile is None else profile.guidance
+        images = 0 if profile is None else profile.input_images or 0
+        return RequestBasis(None if guidance is None else guidance.cfg, images, is_counted=True)
 
     def unequal_sizes(self, model: str) -> list[tuple[int, int, int]]:
         profile = self.profiles.get(model)
@@ -198,7 +217,8 @@ class Profiled:
         return tuple(work.steps * (fsum(weights[:step]) / whole) for step in range(work.steps + 1))
 
     def _step(self, group: tuple[str, int], work: Work) -> Cost:
-        cost = self._steps[group] = self._lookup.step(work, group[1])
+        images = group[1]
+        cost = self._steps[group] = self._lookup.step(work, abs(images), in_turn=images < 0)
         return cost
 
     def patched(self, works: Sequence[Work], side: int, count: int = 1) -> Cost:
@@ -207,7 +227,7 @@ class Profiled:
         sizes = []
         for work in works:
             work.done += count
-            sizes.append((work.width, work.height))
+            sizes += [(work.width, work.height)] * work.images
         # A batch costs the same in whatever order its requests joined.
         sizes.sort()
         key = works[0].model, tuple(sizes), side
@@ -224,9 +244,11 @@ class Profiled:
         check_done(works)
         if len(works) == 1:
             work = works[0]
-            seconds = self._lookup.seconds("vae_decode", work.model, work.width, work.height, 1, work.frames)
+            seconds = self._lookup.seconds("vae_decode", work.model, work.width, work.height, work.images, work.frames)
             return self._lookup.cost(work.model, seconds * self._factor(work))
-        sizes = Counter((work.model, work.width, work.height, work.frames) for work in works)
+        sizes: Counter[tuple[str, int, int, int]] = Counter()
+        for work in works:
+            sizes[work.model, work.width, work.height, work.frames] += work.images
         parts = [(size[0], self._lookup.seconds("vae_decode", *size[:3], n, size[3])) for size, n in sizes.items()]
         return self._lookup.in_turn(parts)
 
@@ -234,7 +256,7 @@ class Profiled:
         """Return the factor of the row of ``work`` on its typical seconds."""
         if not self.by_row or work.row < 0:
             return 1.0
-        key = (work.shape, work.steps)
+        key = (work.shape, work.steps, work.images)
         if self.service == "trace" and self._asked is not None:
             if key not in self._typical_s:
                 self._typical_s[key] = self.typical_s(work)
@@ -251,9 +273,7 @@ class Profiled:
 
     def typical_s(self, work: Work) -> float:
         """Return the seconds that a request like ``work`` typically takes in full, alone on a GPU."""
-        nets, frames = work.controlnets, work.frames
-        full = Work(work.model, work.width, work.height, work.steps, controlnets=nets, frames=frames)
-        stages = standalone_cost(self, full)
+        stages = standalone_cost(self, replace(work, skipped=0, row=-1, refine=False, loras=(), input_images=0))
         return stages.denoise_s + stages.other_s
 
     def group_sizes(self, model: str | None = None) -> frozenset[int]:
@@ -281,8 +301,10 @@ class Profiled:
         """
         # A row's factor is of the request alone; nobody measured how those of a batch add up.
         factor = self._factor(work) if batch == 1 else 1.0
+        several = 1 if work.images == 1 else -1
+        batch *= work.images
         if gpus == 1:
-            return self._step((work.shape, batch), work).times(factor)
+            return self._step((work.shape, several * batch), work).times(factor)
         self.require(work.model)
         table = self.profiles[work.model].group_tables.get(gpus)
         if table is None:
@@ -293,9 +315,10 @@ class Profiled:
         where = Where(work.model, work.width, work.height, measured, work.frames)
         seconds = self._lookup.at(table, f"step on {gpus} GPUs", where)
         if measured < batch:
-            many, few = (self._step((work.shape, count), work).seconds for count in (batch, measured))
+            many, few = (self._step((work.shape, several * n), work).seconds for n in (batch, measured))
             seconds *= many / few
             self._lookup.record.grouped.add((work.model, gpus, measured))
+        factor *= self._lookup.cfg_factor(work)
         cost = self._lookup.cost(work.model, seconds * self.service_factor * factor)
         return cost if cost.joules is None else Cost(cost.seconds, cost.joules * gpus)
 
@@ -348,9 +371,15 @@ class Profiled:
         if not self.measures_memory:
             return None
         peaks = []
-        for group in Counter(work.shape for work in works).items():
+        sizes: Counter[str] = Counter()
+        for work in works:
+            sizes[work.shape] += work.images
+        several = -1 if sum(sizes.values()) > len(works) else 1
+        for shape, images in sizes.items():
+            group = shape, several * images
             if group not in self._peaks:
-                self._peaks[group] = self._lookup.peak_bytes(_first_of_shape(works, group[0]), group[1])
+                work = _first_of_shape(works, shape)
+                self._peaks[group] = self._lookup.peak_bytes(work, images, in_turn=several < 0)
             peaks.append(self._peaks[group])
         known = [peak for peak in peaks if peak is not None]
         return max(known) if known and len(known) == len(peaks) else None

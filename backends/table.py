@@ -33,6 +33,11 @@ class Table:
         rows = (self.rows[i][0] for i in self._neighbours(batch))
         return inside and all(low * sizes[0] <= pixels <= high * sizes[-1] for sizes in rows)
 
+    def max_covered(self, pixels: int, batch: int) -> int | None:
+        """Return the largest batch up to ``batch`` that the grid covers at ``pixels``; None if it covers none."""
+        upto = [batch, *(int(b) for b in self.batches[::-1] if b < batch)]
+        return next((each for each in upto if self.covers(pixels, each)), None)
+
     def at(self, pixels: int, batch: int) -> float:
         """Interpolate linearly inside the grid; outside it, scale its edge by pixels and by batch."""
         near = self._neighbours(batch)

@@ -18,7 +18,7 @@ import struct
 import sys
 import time
 from array import array
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from operator import add
 from types import MappingProxyType
@@ -44,6 +44,7 @@ from mezzotint.sim.core.handling import NO_HANDLING, Handling
 from mezzotint.sim.core.model import Model, in_role
 from mezzotint.sim.core.plan import HIT, LOOKUPS, MISSING, WHOLE, Plan
 from mezzotint.sim.core.request import COMPLETED, FAILED, OUTCOMES, GuardedRequest, Request
+from mezzotint.sim.core.sampling import Sampling, cfg_beside_usual
 from mezzotint.sim.core.streams import stream
 from mezzotint.sim.core.worker import Worker
 from mezzotint.sim.core.workload import SimilarityInputs, Workload, serves_videos
@@ -88,10 +89,10 @@ class Engine:
         "_actors", "_addons", "_answered", "_area_s", "_arrivals", "_arrived_callbacks", "_before_s", "_delayed",
         "_delays_ends", "_ended", "_ended_at_sample", "_first", "_first_passes", "_frames", "_handling_s", "_height",
         "_idle_samples", "_is_guarded", "_judge_s", "_last_progress", "_limit_s", "_lost", "_open_loop", "_parts",
-        "_pending_rows", "_plans", "_request_ended", "_shapes", "_shared", "_shared_plan", "_steps", "_think_s",
-        "_times", "_unsearched", "_width", "_write", "arrived", "assume", "backend", "clock", "cluster", "controllers",
-        "executor", "frontend", "gauge", "gpu_failures", "handling", "hits", "log", "lookups", "models", "progress",
-        "record", "rows", "sample_s", "scheduler", "seed", "similarity", "workload",
+        "_pending_rows", "_plans", "_request_ended", "_sampling", "_shapes", "_shared", "_shared_plan", "_steps",
+        "_think_s", "_times", "_unsearched", "_width", "_write", "arrived", "assume", "backend", "clock", "cluster",
+        "controllers", "executor", "frontend", "gauge", "gpu_failures", "handling", "hits", "log", "lookups", "models",
+        "progress", "record", "rows", "sample_s", "scheduler", "seed", "similarity", "workload",
     )  # fmt: skip
 
     def __init__(
@@ -139,6 +140,8 @@ class Engine:
         self._width, self._height, self._steps = workload.width, workload.height, workload.steps
         self._limit_s = workload.limit_s
         self._addons = workload.addons
+        column = workload.sampling
+        self._sampling = None if column is None else [column.kinds[code] for code in column.codes.tolist()]
         # Python's floats: reading a number of NumPy takes longer, and makes all later sums NumPy's.
         times = array("d", workload.schedule.times.tobytes())
         self._think_s = workload.schedule.think_s
@@ -198,21 +201,31 @@ class Engine:
 
     def request(self, row: int, now_s: float) -> Request:
         deadline_s, frames = now_s + self._limit_s[row], self.workload.frames[row]
-        return Request(row, now_s, self._width[row], self._height[row], self._steps[row], deadline_s, frames)
+        sampling = None if self._sampling is None else self._sampling[row]
+        return Request(row, now_s, self._width[row], self._height[row], self._steps[row], deadline_s, frames, sampling)
 
     def _scheduled(self) -> Iterator[Request]:
         """Yield the requests whose arrival time is known; map is faster than a loop."""
         columns = (self._width, self._height, self._steps, self._limit_s)
         width, height, steps, limit_s = (column[self._first :] for column in columns)
         # One iterator of rows for open and closed loop: a closed one goes on where the first arrivals end (``end``).
-        given = [self._pending_rows, self._times, width, height, steps, map(add, self._times, limit_s)]
-        if self.workload.has_videos:
+        given: list[Iterable[Any]] = [
+            self._pending_rows,
+            self._times,
+            width,
+            height,
+            steps,
+            map(add, self._times, limit_s),
+        ]
+        if self.workload.has_videos or self._sampling is not None:
             given.append(self.workload.frames[self._first :])
+        if self._sampling is not None:
+            given.append(self._sampling[self._first :])
         return map(Request, *given)
 
     def assign(self, request: Request, plan: Plan) -> None:
         request.plan = plan
-        if plan is self._shared_plan:  # faster: many requests have one plan
+        if plan is self._shared_plan and request.sampling is None:  # faster: many requests have one plan
             request.model, request.width, request.height, steps, request.frames = self._shared
             request.skipped, request.steps, request.steps_left = 0, steps, steps
             return
@@ -226,8 +239,10 @@ class Engine:
             request.skipped = k * request.steps // plan.of_steps
         elif plan.skip_fraction or request.skipped:
             request.skipped = round(plan.skip_fraction * request.steps)
-        elif model in self._shapes:
+        elif model in self._shapes and request.sampling is None:
             self._shared_plan, self._shared = plan, (model, *self._shapes[model])
+        if request.sampling is not None:
+            request.skipped = max(request.skipped, request.sampling.skipped(request.steps))
         request.steps_left = request.steps - request.skipped
 
     def work(self, request: Request) -> Work:
@@ -251,7 +266,15 @@ class Engine:
             () if request.loras_pending else loras,
             controlnets if request.remote_controlnets else (),
             request.frames,
+            *self._counted(request.sampling, request.model),
         )
+
+    def _counted(self, sampling: Sampling | None, name: str) -> tuple[int, bool | None, int]:
+        """Return images, cfg and input images of the work of a request on the model called ``name``."""
+        if sampling is None:
+            return 1, None, 0
+        model = next(each for each in self.models.values() if each.name == name)
+        return sampling.images, cfg_beside_usual(sampling, model, self.backend.basis(name)), sampling.input_images
 
     def add_column(
         self,
@@ -371,7 +394,8 @@ class Engine:
         if request.skipped:
             k, of_steps = plan.k, plan.of_steps
             # In one number, to compare with what was run once the run is over (invariants).
-            self._plans[row - self._first] = k * MAX_STEPS + of_steps if k else -request.skipped
+            skipped = request.skipped if request.sampling is None else round(plan.skip_fraction * request.steps)
+            self._plans[row - self._first] = k * MAX_STEPS + of_steps if k else -skipped
         # After the plan and before the offer: a controller counts what arrives, and its order may change the worker.
         for arrived in self._arrived_callbacks:
             arrived(request, now_s)

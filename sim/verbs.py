@@ -84,12 +84,12 @@ def run(
         config = compose_config(words, files)
         plain = resolve_config(config)
         folder = Path(check(plain).run.dir)
-        from mezzotint.sim.metrics.summary import extrapolations
+        from mezzotint.sim.metrics.summary import cautions
         from mezzotint.sim.run.simulate import simulate_into
 
         summary, folder, _ = simulate_into(plain, folder, fresh=is_dated(config))
         print(_result_line(summary, plain, folder))
-        for what, (value, source) in extrapolations(summary).items():
+        for what, (value, source) in cautions(summary).items():
             warn(f"{what}: {value}; {source}")
         return 0
 
@@ -195,7 +195,7 @@ def sweep(words: Sequence[str], files: Files) -> int:
         from mezzotint.sim.metrics.run_files import read_summaries
 
         summaries = read_summaries(folder)
-        _warn_of_extrapolation(summaries)
+        _warn_of_cautions(summaries)
         _warn_of_different_work(folder, summaries)
     if not ended:
         raise ConfigError(f"-m: found no point to run in {' '.join(words)}; give each swept key a value")
@@ -250,11 +250,11 @@ def _run_points(words: Sequence[str], files: Files, folder: Path, claim: Path) -
     return ended
 
 
-def _warn_of_extrapolation(summaries: Mapping[str, Mapping[str, Any]]) -> None:
-    """Warn once of each extrapolation in the runs of a sweep."""
-    from mezzotint.sim.metrics.summary import extrapolations
+def _warn_of_cautions(summaries: Mapping[str, Mapping[str, Any]]) -> None:
+    """Warn once of each extrapolation and each cost that was not measured in the runs of a sweep."""
+    from mezzotint.sim.metrics.summary import cautions
 
-    found = [extrapolations(each) for each in summaries.values() if each["assumptions"] is not None]
+    found = [cautions(each) for each in summaries.values() if each["assumptions"] is not None]
     for what, (_, source) in sorted(ChainMap(*found).items()):
         runs = sum(what in each for each in found)
         warn(f"{what}: in {runs} of {len(found)} runs; {source}")

@@ -6,6 +6,9 @@ from typing import Any
 EXTRAPOLATED = "(extrapolate=warn)"
 """Suffix of the source of an assumption about an extrapolated table."""
 
+UNMEASURED = "(not measured)"
+"""Suffix of the source of an assumption about the cost of a request that a profile does not have."""
+
 
 @dataclass(frozen=True, slots=True)
 class Assumption:

@@ -39,7 +39,9 @@ def on_all_gpus(worker: Worker, cost: Cost) -> Cost:
 def activation_bytes(worker: Worker, request: Request) -> int:
     """Return the bytes that ``request`` allocates on ``worker`` besides weights while it runs; 0 if not measured."""
     backend, model = worker.backend, request.model or ""
-    peak = backend.peak_bytes([Work(model, request.width, request.height, request.steps, frames=request.frames)])
+    images = 1 if request.sampling is None else request.sampling.images
+    work = Work(model, request.width, request.height, request.steps, frames=request.frames, images=images)
+    peak = backend.peak_bytes([work])
     weights = backend.bytes(Asset("model", model, model))
     return 0 if peak is None or weights is None else max(peak - weights, 0)
 

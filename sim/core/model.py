@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from mezzotint.sim.core.errors import ConfigError
 
@@ -21,6 +22,10 @@ class Model:
         steps: denoising steps of a request in full.
         width, height: size of its images in pixels.
         frames: frames of its videos; 1 is an image.
+        guidance: which requests evaluate the denoiser twice a step, with and without the prompt (true classifier-free
+            guidance, CFG). ``scale``: those with a guidance scale above 1 (Stable Diffusion, SANA, Wan).
+            ``negative-prompt``: those with a negative prompt and no scale of 1 or less (Qwen-Image). ``distilled``:
+            none, since the scale is an input of the network (FLUX).
     """
 
     name: str
@@ -28,6 +33,7 @@ class Model:
     width: int
     height: int
     frames: int = 1
+    guidance: Literal["scale", "negative-prompt", "distilled"] = "scale"
 
     def __post_init__(self) -> None:
         sides = (self.width, self.height)

@@ -143,7 +143,9 @@ class Progress:
         # An image to start from is encoded before the first step, and the batch would wait
         # (test_request_from_an_image_is_in_no_batch_with_one_from_noise).
         encodes_image = component == WHOLE and request.plan.refine
-        return component, request.model, request.width, request.height, request.frames, encodes_image
+        return (
+            component, request.model, request.width, request.height, request.frames, encodes_image, request.sampling
+        )  # fmt: skip
 
     def __repr__(self) -> str:
         return f"the request in row {self.request.row} with {self.left} steps left of its {self.stage.component}"

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from mezzotint.sim.core.culprit import caller
 from mezzotint.sim.core.errors import SimulationError
 from mezzotint.sim.core.plan import MISSING, UNPLANNED, Plan, difference
+from mezzotint.sim.core.sampling import Sampling
 
 COMPLETED, DISCARDED, FAILED = 1, 2, 3
 OUTCOMES = ("", "completed", "discarded", "failed")
@@ -39,6 +40,7 @@ class Request:
         frames: frames of a video; 1 is an image.
         steps: denoising steps N.
         deadline_s: instant of its deadline: its own, else the first of the run's SLO limits; infinite without one.
+        sampling: its other sampling parameters; None without any that change its cost.
         addons: its ControlNets and LoRAs; None without any.
 
     Attributes, the plan (Run.assign writes them):
@@ -78,6 +80,7 @@ class Request:
     energy_j: float
     worker: int
     addons: Addons | None
+    sampling: Sampling | None
     remote_controlnets: bool
     loras_pending: bool
     swapped_bytes: int
@@ -86,7 +89,15 @@ class Request:
     made: Any
 
     def __init__(
-        self, row: int, arrival_s: float, width: int, height: int, steps: int, deadline_s: float = inf, frames: int = 1
+        self,
+        row: int,
+        arrival_s: float,
+        width: int,
+        height: int,
+        steps: int,
+        deadline_s: float = inf,
+        frames: int = 1,
+        sampling: Sampling | None = None,
     ) -> None:
         # Written out, since a dataclass with many arguments is slower to make.
         self.row = row
@@ -95,6 +106,7 @@ class Request:
         self.height = height
         self.steps = steps
         self.frames = frames
+        self.sampling = sampling
         self.deadline_s = deadline_s
         self.plan = UNPLANNED
         self.model = None
@@ -119,13 +131,19 @@ class Request:
         self.start_s = self.load_s = self.denoise_s = self.decode_s = self.energy_j = 0.0
 
     @property
+    def pixels(self) -> int:
+        """Pixels of all its images, of a video of all frames."""
+        pixels = self.width * self.height * self.frames
+        return pixels if self.sampling is None else pixels * self.sampling.images
+
+    @property
     def hit(self) -> bool:
         """True if an artifact is reused."""
         return self.plan.source != MISSING
 
 
 PLAN = (
-    *("row", "arrival_s", "width", "height", "frames", "steps", "deadline_s"),
+    *("row", "arrival_s", "width", "height", "frames", "steps", "deadline_s", "sampling"),
     *("plan", "model", "skipped"),
 )
 """Attributes that only the front end and Run.assign may write."""

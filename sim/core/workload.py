@@ -2,7 +2,7 @@
 
 from array import array
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 
 import numpy as np
@@ -13,6 +13,7 @@ from mezzotint.sim.core.culprit import class_name
 from mezzotint.sim.core.errors import ConfigError, SimulationError
 from mezzotint.sim.core.model import Model
 from mezzotint.sim.core.request import Addons
+from mezzotint.sim.core.sampling import Sampling, SamplingColumn, cfg_beside_usual
 from mezzotint.traces.arrivals.base import Schedule
 from mezzotint.traces.error import TraceError
 from mezzotint.traces.similarity.search import Search
@@ -54,11 +55,14 @@ def capacity_rpm(backend: Backend, model: Model, batch: int = 1) -> float:
     return 60 * batch / standalone_s(backend, model, batch)
 
 
-def standalone(backend: Backend, model: Model, shapes: Shapes, use_model_shape: bool) -> StandaloneLatency:
+def standalone(
+    backend: Backend, model: Model, shapes: Shapes, use_model_shape: bool, sampling: SamplingColumn | None = None
+) -> StandaloneLatency:
     """Return the standalone latency of every row on ``model``.
 
     Args:
         use_model_shape: take the model's own shape and steps for every row.
+        sampling: sampling parameters of every row; None if none change a cost.
 
     Raises:
         BackendError: a shape is outside the measured ones.
@@ -66,8 +70,16 @@ def standalone(backend: Backend, model: Model, shapes: Shapes, use_model_shape: 
     rows = len(shapes[0])
     own = [[model.width], [model.height], [model.steps], [model.frames]]
     asked = np.array(own) if use_model_shape else np.stack(shapes)
+    if sampling is not None:
+        asked = np.vstack([np.broadcast_to(asked, (len(asked), rows)), sampling.codes])
     kinds, which = np.unique(asked, axis=1, return_inverse=True)
-    works = [Work(model.name, w, h, n, frames=frames[0] if frames else 1) for w, h, n, *frames in kinds.T.tolist()]
+    if sampling is None:
+        works = [Work(model.name, w, h, n, frames=frames[0] if frames else 1) for w, h, n, *frames in kinds.T.tolist()]
+    else:
+        works = [
+            _sampled(backend, model, Work(model.name, w, h, n, frames=frames[0] if frames else 1), sampling.kinds[code])
+            for w, h, n, *frames, code in kinds.T.tolist()
+        ]
     costs = [standalone_cost(backend, work) for work in works]
     for work, cost in zip(works, costs, strict=True):
         if not cost.denoise_s > 0:
@@ -76,6 +88,13 @@ def standalone(backend: Backend, model: Model, shapes: Shapes, use_model_shape: 
     denoise_s = np.array([cost.denoise_s for cost in costs])[which]
     total_s = np.array([cost.denoise_s + cost.other_s for cost in costs])[which]
     return StandaloneLatency(np.broadcast_to(denoise_s, rows), np.broadcast_to(total_s, rows))
+
+
+def _sampled(backend: Backend, model: Model, work: Work, sampling: Sampling | None) -> Work:
+    if sampling is None:
+        return work
+    skipped, cfg = sampling.skipped(work.steps), cfg_beside_usual(sampling, model, backend.basis(model.name))
+    return replace(work, skipped=skipped, images=sampling.images, cfg=cfg, input_images=sampling.input_images)
 
 
 def addon_bytes(trace: Trace) -> Mapping[str, int]:
@@ -111,6 +130,7 @@ class Workload:
         addon_bytes: size of add-ons by name, where the trace states it.
         column_codes: trace column -> a whole number for every trace row, (preload + rows,), equal where the values are;
             -1 where there is none. None without a trace.
+        sampling: sampling parameters of each trace row; None if none change a cost.
 
     Attributes:
         rows: number of served rows: trace rows ``preload`` to ``preload + rows - 1``.
@@ -131,6 +151,7 @@ class Workload:
     addons: Callable[[int], Addons | None] | None = None
     addon_bytes: Mapping[str, int] = field(default_factory=dict)
     column_codes: Callable[[str], NDArray[np.int32]] | None = None
+    sampling: SamplingColumn | None = None
     rows: int = field(init=False)
     width: "array[int]" = field(init=False, repr=False)
     height: "array[int]" = field(init=False, repr=False)

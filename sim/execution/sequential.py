@@ -86,7 +86,7 @@ class Sequential(Executor):
         fetch_s = self._fetch_s
         key = (
             worker.gpu.name, request.model, request.width, request.height, request.frames, request.steps,
-            request.skipped, self._refine, request.addons,
+            request.skipped, self._refine, request.addons, request.sampling,
         )  # fmt: skip
         cost = self._known.get(key)
         if cost is None:

@@ -203,7 +203,7 @@ class Stages(Executor, StageExecutor):
         nets = 0 if request.addons is None else len(request.addons.controlnets)
         key = (
             request.model, request.width, request.height, request.frames, request.steps, stage.component, degree,
-            request.plan.refine, nets, row, batch,
+            request.plan.refine, nets, row, batch, request.sampling,
         )  # fmt: skip
         found = self._costs.get(key)
         if found is None:

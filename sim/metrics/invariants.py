@@ -137,6 +137,12 @@ def _check_plans(run: FinishedRun, columns: RequestColumns, on_gpu: Flags) -> No
         k, of_steps = np.divmod(np.maximum(plans, 0), MAX_STEPS)
         # As Run.assign computes it, on the steps of the model that ran.
         skipped = np.where(k > 0, k * columns["steps"] // np.maximum(of_steps, 1), np.maximum(-plans, 0))
+    if workload.sampling is not None:
+        kinds, codes = workload.sampling.kinds, workload.sampling.codes[head]
+        steps_of = columns["steps"].tolist()
+        pairs = zip(codes, steps_of, strict=True)
+        shorter = [0 if (kind := kinds[code]) is None else kind.skipped(steps) for code, steps in pairs]
+        skipped = np.where(on_gpu, np.maximum(skipped, shorter), skipped)
     planned: list[tuple[str, NDArray[Any], Flags]] = [
         ("arrival_s", np.asarray(run.arrival_s), every),
         ("skipped", skipped, every),

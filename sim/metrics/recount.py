@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from mezzotint.sim.core.run_folder import REQUESTS
 from mezzotint.sim.core.slo import OWN
+from mezzotint.sim.metrics.request_columns import IMAGES
 from mezzotint.sim.metrics.summary import spread
 from mezzotint.sim.metrics.summary_keys import Contradiction, number_at
 
@@ -27,7 +28,7 @@ def differences(summary: Mapping[str, Any], requests: pa.Table) -> Iterator[Cont
     """Yield the numbers of ``summary`` that are not those of ``requests``: counts, latencies, rates and late requests.
 
     Args:
-        requests: `COUNTED` columns of requests.parquet. The warm-up is at its head.
+        requests: `COUNTED` columns of requests.parquet, and `IMAGES` if it is there. The warm-up is at its head.
     """
     arrived = int(number_at(summary, "requests", "arrived") or 0)
     if not 0 < arrived <= len(requests):
@@ -49,17 +50,21 @@ def _counted(summary: Mapping[str, Any], requests: pa.Table, warmup: int) -> dic
     is_done = outcomes["completed"]
     latency_s, start_s = (finish_s - arrival_s)[warmup:], arrival_s[warmup]
     span_s = finish_s[warmup:].max() - start_s
-    images = int((is_done & (finish_s > start_s))[:warmup].sum() + is_done[warmup:].sum())
+    in_window = is_done & ((finish_s > start_s) | (np.arange(len(is_done)) >= warmup))
+    completed = images = int(in_window.sum())
+    if IMAGES in requests.column_names:
+        images = int(requests[IMAGES].cast(pa.float64(), safe=False).to_numpy()[in_window].sum())
     found: dict[tuple[str, ...], float | None] = {
         ("requests", name): float(each[warmup:].sum()) for name, each in outcomes.items()
     }
     found |= {("latency_s", name): value for name, value in spread(latency_s[is_done[warmup:]]).items()}
-    found["throughput_rpm",] = 60 * images / span_s if span_s > 0 else None
+    found["throughput_rpm",] = 60 * completed / span_s if span_s > 0 else None
     for group in ("energy_j", "cost_usd"):
         total = at(group, "total")
         found[group, "per_image"] = total / images if total is not None and images else None
     models: list[Mapping[str, Any]] = summary.get("models") or [{}]
-    is_uniform = all(model.get("width") is not None for model in models)
+    is_sampled = number_at(summary, "images_per_request") is not None
+    is_uniform = all(model.get("width") is not None for model in models) and not is_sampled
     for name in summary["slo"] or ():
         limit_s = at("slo", name, "limit_s")
         if (

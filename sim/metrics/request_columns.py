@@ -60,6 +60,13 @@ NULLS = {float: np.nan, int: MISSING, bool: False}
 """Null of a declared column, by type."""
 
 
+IMAGES = "images"
+"""Declared column: images of a request that makes several as one batch."""
+
+IMAGE = "image"
+"""Declared column: number of its image in a request that was split into one for each, from 1."""
+
+
 @dataclass(frozen=True, slots=True)
 class DeclaredColumn:
     """Column that one part declares and writes, by trace row.
@@ -169,7 +176,9 @@ class RequestColumns:
             return
         plan, model = request.plan, request.model
         code = MISSING if model is None else self.model_code[model]
-        if plan is self._plain:  # faster: the record says from the start that nothing but a model is planned
+        if (
+            plan is self._plain and not request.skipped
+        ):  # faster: the record says from the start that nothing but a model is planned
             write_ended(
                 buffer, at + ENDED_OFFSET, request.arrival_s, now_s, request.width, request.height, request.steps,
                 outcome, request.start_s, request.load_s, request.denoise_s, request.decode_s, request.energy_j, code,

@@ -14,6 +14,7 @@ from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.former_names import present_config
 from mezzotint.sim.core.run_folder import CONFIG, REQUESTS, SUMMARY
 from mezzotint.sim.metrics.recount import COUNTED, differences
+from mezzotint.sim.metrics.request_columns import IMAGES
 from mezzotint.sim.metrics.summary import SCHEMA
 from mezzotint.sim.metrics.summary_keys import Contradiction, contradictions, schema
 
@@ -113,7 +114,7 @@ def _recounted(summary: Mapping[str, Any], requests: Path) -> Contradiction | No
     """Return the first difference between a summary and its requests; None if there is none, or their file is gone."""
     if not requests.is_file():
         return None
-    table = read_table(requests, COUNTED)
+    table = read_table(requests, COUNTED, [IMAGES])
     try:
         return next(differences(summary, table), None)
     except pa.ArrowException as error:

@@ -8,12 +8,12 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from itertools import chain
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mezzotint.settings.assumption import EXTRAPOLATED, Assumption
+from mezzotint.settings.assumption import EXTRAPOLATED, UNMEASURED, Assumption
 from mezzotint.sim.core.gpu import Gpu
 from mezzotint.sim.core.model import reference
 from mezzotint.sim.core.plan import LOOKUPS, MISSING
@@ -24,7 +24,7 @@ from mezzotint.sim.metrics.backlog import backlog
 from mezzotint.sim.metrics.cost import PaidService, cost
 from mezzotint.sim.metrics.quality import QualityEstimate
 from mezzotint.sim.metrics.recorder import LOADS, STEP_SHARE, TRAININGS, RunRecord
-from mezzotint.sim.metrics.request_columns import RequestColumns
+from mezzotint.sim.metrics.request_columns import IMAGE, IMAGES, RequestColumns
 from mezzotint.sim.metrics.usage_log import GpuUsage, UsageLog
 from mezzotint.sim.protocols import Run
 from mezzotint.traces.table.ingest import ORDER_ONLY
@@ -81,7 +81,7 @@ def summarise(
         if gpu.active_w is not None:
             of_kind = "" if len(counts) == 1 else f" ({gpu.name})"
             record.assume(f"GPU power{of_kind}, at work and idle [W]", [gpu.active_w, gpu.idle_w], gpu.source)
-    images = view.completions()
+    completed, images = view.completions(), view.completions(of="images")
     cost_usd = cost(record, counts, services, view.span_s, images, off_s[1])
     return {
         "schema": SCHEMA,
@@ -102,10 +102,12 @@ def summarise(
             "discarded": int((view.outcome == DISCARDED).sum()),
             "failed": int((view.outcome == FAILED).sum()),
         },
-        "throughput_rpm": _ratio(60 * images, view.span_s),
+        "throughput_rpm": _ratio(60 * completed, view.span_s),
         "throughput_until_last_arrival_rpm": _ratio(60 * view.completions(view.last_s), view.last_s - view.start_s),
         "backlog": backlog(record.request_columns, view.start_s),
         "latency_s": spread(view.latency_s[view.completed]),
+        **view.split(),
+        **({} if run.workload.sampling is None else {"images_per_request": _ratio(images, completed)}),
         "queue_s": spread(view.queue_s[view.completed]),
         "slo": {str(limit): view.violations(limit) for limit in slo} | view.own_violations(),
         "cache": view.cache()
@@ -190,12 +192,15 @@ def _by_kind(
     return found
 
 
-def extrapolations(summary: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:
-    """Return value and source of each assumption of ``summary`` that a table was extrapolated, by its name."""
+def cautions(summary: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:
+    """Return value and source of each assumption of ``summary`` that the terminal warns of, by its name.
+
+    A table was extrapolated, or nobody measured what a request costs.
+    """
     return {
         row["what"]: (row["value"], row["source"])
         for row in summary["assumptions"]
-        if str(row["source"]).endswith(EXTRAPOLATED)
+        if str(row["source"]).endswith((EXTRAPOLATED, UNMEASURED))
     }
 
 
@@ -262,15 +267,25 @@ class MeasuredWindow:
         totals = {name: column.total.rpartition(".") for name, column in declared.items()}
         return {key: self.column(name).sum().item() for name, (at, _, key) in totals.items() if key and at == group}
 
-    def completions(self, until_s: float = math.inf) -> int:
-        """Count the images finished inside the window, up to ``until_s``, for warm-up and measured requests alike.
+    def completions(self, until_s: float = math.inf, of: Literal["requests", "images"] = "requests") -> int:
+        """Count the requests finished inside the window, up to ``until_s``, of the warm-up too; or their images.
 
         A warm-up request that ends at the very start of the window does not count: its image was made before.
         """
         columns, until_s = self._record.request_columns, min(until_s, self.end_s)
         finish_s = columns["finish_s"]
         done = (columns["outcome"] == COMPLETED) & (finish_s <= until_s)
-        return int((done & (finish_s > self.start_s))[: self._warmup].sum() + done[self._warmup :].sum())
+        done[: self._warmup] &= finish_s[: self._warmup] > self.start_s
+        return int(columns[IMAGES][done].sum()) if of == "images" and IMAGES in columns else int(done.sum())
+
+    def split(self) -> dict[str, Any]:
+        """Return number and latency of whole requests, up to their last image, where each image ran as a request."""
+        columns = self._record.request_columns
+        if IMAGE not in columns:
+            return {}
+        begins = np.flatnonzero(self.column(IMAGE) == 1)
+        latency_s = np.maximum.reduceat(self.latency_s, begins)[np.logical_and.reduceat(self.completed, begins)]
+        return {"split": {"completed": len(latency_s), "latency_s": spread(latency_s)}}
 
     def violations(self, limit: Limit) -> dict[str, float | None]:
         """Return the limit (its mean if sizes differ) and the share of requests that took longer or were not served."""

@@ -290,7 +290,10 @@ class _Planner:
         if not candidate.rents:
             return candidate.usd_per_h(gpus)
         hours = [
-            60 * (number_at(each, "cost_usd", "per_image") or 0.0) * (number_at(each, "throughput_rpm") or 0.0)
+            60
+            * (number_at(each, "cost_usd", "per_image") or 0.0)
+            * (number_at(each, "images_per_request") or 1.0)
+            * (number_at(each, "throughput_rpm") or 0.0)
             for each in self.summaries[candidate, gpus]
         ]
         return sum(hours) / len(hours)
@@ -371,7 +374,7 @@ def gpus_kept_busy(summary: Summary, gpus: int) -> float:
     """Return the GPUs that the work of a run would keep busy all the time.
 
     While a backlog grows, the busy share says nothing of the load; then it is the GPUs times the rate of arrivals over
-    that of the images.
+    that of the ends.
     """
     if summary["backlog"]["grows"]:
         served = number_at(summary, "throughput_until_last_arrival_rpm")

@@ -14,6 +14,7 @@ from mezzotint.sim.plan.options import OUT, RUNS, Options, command_line
 from mezzotint.sim.run.config.options import ConfigDir, Overrides, Plugin, RunsOn
 from mezzotint.sim.run.config.plugins import allow_plugins
 from mezzotint.sim.run.pool import check_launcher
+from mezzotint.sim.run.refusal import warn
 from mezzotint.traces.arrivals.base import MAX_RPM
 
 if TYPE_CHECKING:
@@ -90,6 +91,7 @@ def plan(
     Raises:
         ConfigError: an option or the trace cannot be used.
     """
+    from mezzotint.sim.metrics.summary import cautions
     from mezzotint.sim.plan.page import sentence, table_lines
 
     words, trace = separate_trace(overrides or [])
@@ -101,6 +103,8 @@ def plan(
     answer = answer_plan(options, progress=True)
     print(sentence(answer))
     print(*table_lines(answer), sep="\n")
+    for what, (value, source) in cautions(answer.ranked[0].summary).items() if answer.ranked else ():
+        warn(f"{what}: {value}; {source}")
     write(answer, output, command_line(options, output))
     print(output / "plan.html")
     return 0 if answer.ranked else 1

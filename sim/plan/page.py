@@ -10,6 +10,7 @@ from markupsafe import Markup
 
 from mezzotint.figures.page import number, render
 from mezzotint.figures.palette import COLOURS
+from mezzotint.sim.metrics.summary import cautions
 from mezzotint.sim.plan.answer import (
     HEADROOM_FACTORS,
     MORE_GPUS,
@@ -288,6 +289,7 @@ def _warnings_of_first(first: Ranked) -> list[str]:
             f"More GPUs are not always better here: {', '.join(map(str, first.not_monotone))} miss the target, and "
             "the answer is the smallest cluster above them."
         )
+    texts += [f"{what}: {value}; {source}." for what, (value, source) in cautions(first.summary).items()]
     return texts
 
 

@@ -44,6 +44,7 @@ from mezzotint.sim.core.streams import ARRIVALS, TRACE, stream
 from mezzotint.sim.core.workload import Shapes, SimilarityInputs, Workload, addon_bytes, standalone
 from mezzotint.sim.engine import Engine, attribute_errors
 from mezzotint.sim.metrics.quality import Quality, QualityEstimate, unknown_quality
+from mezzotint.sim.metrics.request_columns import IMAGE, IMAGES
 from mezzotint.sim.metrics.run_files import read_summary
 from mezzotint.sim.metrics.summary import source_age_trace_s, summarise
 from mezzotint.sim.metrics.time_series import series
@@ -53,6 +54,7 @@ from mezzotint.sim.run.config.build import build
 from mezzotint.sim.run.config.paths import whole_paths
 from mezzotint.sim.run.config.settings import Settings, System, check
 from mezzotint.sim.run.gpus import check_reference, kinds, roles
+from mezzotint.sim.run.sampling import SamplingCounter, images_mode, split
 from mezzotint.sim.run.sweep_folder import is_claimed
 from mezzotint.sim.scheduling.disciplines.shortest_remaining import ShortestRemaining
 from mezzotint.sim.scheduling.stages import StageScheduler
@@ -112,12 +114,18 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Assembled:
-    """A run that is ready to start: trace, engine, alpha of its selector (None without one), and quality model."""
+    """A run that is ready to start.
+
+    Attributes:
+        alpha: of its selector; None without one.
+        warmup: first requests that are not measured.
+    """
 
     trace: Trace
     engine: Engine
     alpha: float | None
     quality: Quality
+    warmup: int
 
 
 def simulate(config: Mapping[str, Any], *, progress: bool = False) -> Outcome:
@@ -180,7 +188,7 @@ def replay(settings: Settings, assembled: Assembled, config: Mapping[str, Any], 
     with tqdm(total=engine.rows, unit="req", desc=name, disable=None if progress else True) as bar:
         engine.progress = lambda ended: bar.update(ended - bar.n)
         simulate_s, cpu_s = engine.run()
-        _check_completed(engine, settings.warmup)
+        _check_completed(engine, assembled.warmup)
         bar.update(engine.rows - bar.n)
     judged: QualityEstimate | None = None
     if config.get("feature_cache"):
@@ -200,7 +208,7 @@ def replay(settings: Settings, assembled: Assembled, config: Mapping[str, Any], 
         cpu_s=cpu_s,
         system=name,
         slo=settings.slo,
-        warmup=settings.warmup,
+        warmup=assembled.warmup,
         services=settings.system.services,
         alpha=alpha,
         judged=judged,
@@ -246,8 +254,6 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
     models: dict[str, Model] = {role: build(m, f"models.{role}", Model) for role, m in settings.models.items()}
     gpus = kinds(settings.backend, settings.cluster)
     backends = list(dict(gpus).values())
-    for backend in backends:
-        backend.open(TraceInputs(trace))
     arrivals: Arrivals = build(settings.arrivals, "arrivals", Arrivals)
     _check_times(trace, arrivals)
     encoder: Encoder = build(settings.encoder, "encoder", Encoder)
@@ -268,10 +274,26 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
     if schedule.rows is not None:
         trace = trace.head(settings.preload + schedule.rows)
     _check_left(trace, settings)
+    images, warmup, number = images_mode(settings.images, trace), settings.warmup, None
+    if images == "requests" and (trace.column("images") > 1).any():
+        trace, schedule, number = split(trace, schedule, settings.preload)
+        warmup = int(np.searchsorted(np.cumsum(number == 1), warmup + 1))
+    for backend in backends:
+        backend.open(TraceInputs(trace))
     rows = trace
     shapes, native = shapes_of(trace, reference(models), settings.shapes), settings.shapes == "model"
     check_reference(gpus, models)
-    full = standalone(backends[0], reference(models), shapes, native)
+    noted: list[Assumption] = []
+    sampling = SamplingCounter(
+        images,
+        settings.unsupported,
+        list(dict.fromkeys(models.values())),
+        {gpu.name: backend for gpu, backend in gpus},
+        executor,
+        lambda *assumption: noted.append(Assumption(*assumption)),
+        settings.addons == "serve",
+    ).column(trace)
+    full = standalone(backends[0], reference(models), shapes, native, sampling)
     first_limit = settings.slo[0] if settings.slo else Limit("x", math.inf)
     of_gpus = roles(allocation, settings.cluster, gpus, models)
     engine = Engine(
@@ -288,6 +310,7 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
             addons=_addons(trace) if settings.addons == "serve" else None,
             addon_bytes=addon_bytes(trace),
             column_codes=trace.codes,
+            sampling=sampling,
         ),
         similarity=SimilarityInputs(
             embeddings,
@@ -306,8 +329,11 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
         seed=settings.seed,
         sample_s=settings.sample_s,
     )
-    _assume(engine, trace, system, settings.addons, [*schedule.assumptions, *allocation.assumptions()])
-    return Assembled(trace, engine, None if selector is None else selector.alpha, quality)
+    for name, column in ((IMAGE, number), (IMAGES, None if sampling is None else sampling.images[settings.preload :])):
+        if column is not None and (column > 1).any():
+            engine.record.request_columns.declare(name, int, True, 1, "").values[:] = column
+    _assume(engine, trace, system, settings.addons, noted, [*schedule.assumptions, *allocation.assumptions()])
+    return Assembled(trace, engine, None if selector is None else selector.alpha, quality, warmup)
 
 
 def _check_together(failures: Controller | None, controller: Controller | None, scheduler: Scheduler) -> None:
@@ -357,7 +383,14 @@ def _check_left(trace: Trace, settings: Settings) -> None:
         )
 
 
-def _assume(engine: Engine, trace: Trace, system: System, addons: str, of_parts: list[Assumption]) -> None:
+def _assume(
+    engine: Engine,
+    trace: Trace,
+    system: System,
+    addons: str,
+    sampling: list[Assumption],
+    of_parts: list[Assumption],
+) -> None:
     if trace.notes.get("synthetic"):
         engine.assume("the trace is synthetic", trace.name, trace.source)
     first, *others = engine.cluster.kinds
@@ -365,9 +398,8 @@ def _assume(engine: Engine, trace: Trace, system: System, addons: str, of_parts:
         engine.assume("kind of GPU that multiples of the standalone latency refer to", first.name, "the first pool's")
     if "arrival_s" in trace.notes:
         engine.assume("arrival times of the trace", trace.notes["arrival_s"], trace.source)
-    images = trace.column("images")
-    if (images > 1).any():
-        engine.assume("images per request", 1, f"{int((images > 1).sum())} requests ask for more; one is served")
+    for noted in sampling:
+        engine.assume(noted.what, noted.value, noted.source)
     lists = (trace.table.column(name) for name in ("controlnets", "loras"))
     has_addons = np.logical_or.reduce([pc.fill_null(pc.list_value_length(each), 0).to_numpy() > 0 for each in lists])
     if has_addons.any() and addons == "ignore":

@@ -165,6 +165,12 @@ class ExpectedLatency:
         if workload.use_model_shape:
             sizes |= {(model.width, model.height, model.frames) for model in self.run.models.values()}
         self.sizes = sorted(sizes, key=lambda size: (prod(size), size))
+        if workload.sampling is not None:
+            self.run.assume(
+                "what the discipline expects of a request",
+                "one image with usual guidance",
+                "latency_predictor: by size",
+            )
         self._index = {size: index for index, size in enumerate(self.sizes)}
         self.latency_predictor.bind(self.run, self.executor, self.sizes)
         self.step_s = self.latency_predictor.step_s

@@ -140,6 +140,8 @@ class Settings(BaseModel):
     shapes: Literal["model", "trace"]
     addons: Literal["ignore", "serve"]
     extrapolate: Literal["error", "warn"]
+    images: Literal["batch", "requests", "first"] | None = None
+    unsupported: Literal["error", "warn"] = "warn"
     slo: Annotated[list[Annotated[Limit, BeforeValidator(parse_limit)]], AfterValidator(_distinct)]
     slo_by_size: Annotated[dict[str, Limit], BeforeValidator(_by_size)] = {}
     warmup: Annotated[Whole, Field(ge=0)]

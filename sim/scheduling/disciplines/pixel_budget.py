@@ -34,7 +34,7 @@ class PixelBudget(Discipline):
         # Those that joined at this boundary have not stepped yet, but will with the others
         # (test_one_resolution_batches_share_a_size_and_stay_below_the_pixel_cap).
         batch = [*self.executor.active(worker), *self.executor.joining(worker), head]
-        over_budget = sum(request.width * request.height * request.frames for request in batch) > self.max_pixels
+        over_budget = sum(request.pixels for request in batch) > self.max_pixels
         # An image above the budget runs alone, or it would block its queue for ever.
         if len(batch) > 1 and (over_budget or not fits(self._run, worker, batch)):
             return None

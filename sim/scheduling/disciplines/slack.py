@@ -10,6 +10,7 @@ from typing import Literal
 from mezzotint.settings.ranges import Number, Seconds
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.request import DISCARDED, Request
+from mezzotint.sim.core.sampling import Sampling
 from mezzotint.sim.protocols import Discipline, Run, Stepper, Worker
 from mezzotint.sim.scheduling.disciplines.pixel_budget import fits
 from mezzotint.sim.scheduling.latency_predictor import Counts, ExpectedLatency, LatencyPredictor
@@ -38,7 +39,7 @@ class RequestClass:
     waiting: list[tuple[float, int, Request]] = field(default_factory=list)
 
 
-ClassKey = tuple[str | None, int, int, int, int, int]
+ClassKey = tuple[str | None, int, int, int, int, int, Sampling | None]
 
 ActiveRequests = Sequence[tuple[Request, float, float]]
 """For each request of a batch: the request, its remaining seconds besides its own steps, and its standalone latency."""
@@ -313,7 +314,8 @@ class Refusal:
 
 
 def _class_key(request: Request) -> ClassKey:
-    return request.model, request.width, request.height, request.frames, request.steps, request.steps_left
+    size = request.width, request.height, request.frames
+    return request.model, *size, request.steps, request.steps_left, request.sampling
 
 
 def _add_one(counts: Counts, size: int) -> Counts:

@@ -71,8 +71,7 @@ class LeastOutstanding(Router):
     def _load_of(self, request: Request) -> int:
         if self.of == "requests":
             return 1
-        pixels = request.width * request.height * request.frames
-        return pixels if self.of == "pixels" else request.steps * pixels
+        return request.pixels if self.of == "pixels" else request.steps * request.pixels
 
 
 @dataclass(slots=True)
@@ -133,6 +132,7 @@ class LeastWorkLeft(Router):
             request.skipped,
             request.plan.refine,
             request.addons,
+            request.sampling,
         )
         expected_ns = self._cached_ns.get(key)
         if expected_ns is None:

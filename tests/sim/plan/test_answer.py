@@ -10,6 +10,7 @@ import pytest
 from mezzotint.sim.plan.answer import Plan, gpus_kept_busy, pareto_front
 from mezzotint.sim.plan.candidates import Candidate
 from mezzotint.sim.plan.runs import Run, Runs, Summary
+from mezzotint.traces.table.trace import make, write
 
 Ask = Callable[..., Plan]
 
@@ -153,3 +154,16 @@ def test_growing_backlog_keeps_gpus_busy_in_the_ratio_of_arrivals_to_images(
 ) -> None:
     summary = {"backlog": {"grows": True, "per_hour": per_hour}, "throughput_until_last_arrival_rpm": served_rpm}
     assert gpus_kept_busy(summary, 2) == pytest.approx(expected)
+
+
+def test_half_the_work_at_twice_the_rate_takes_as_many_gpus(tmp_path: Path, ask: Ask) -> None:
+    """Without classifier-free guidance a step evaluates the denoiser once: the same queue on a clock twice as fast."""
+    columns = {"request_id": [f"r{row}" for row in range(1000)], "arrival_s": np.arange(1000.0)}
+    paths = {name: tmp_path / f"{name}.parquet" for name in ("usual", "unguided")}
+    write(make(columns, name="usual", source="test"), paths["usual"])
+    write(make(columns | {"guidance": np.ones(1000)}, name="unguided", source="test"), paths["unguided"])
+    asked = {"overrides": [], "max_gpus": 40}
+    (usual,) = ask(trace=paths["usual"], rate_rpm=120.0, target=["p95<10s"], **asked).ranked
+    (unguided,) = ask(trace=paths["unguided"], rate_rpm=240.0, target=["p95<5s"], **asked).ranked
+    assert unguided.result.gpus == usual.result.gpus
+    assert unguided.result.numbers["p95_s"] == pytest.approx(usual.result.numbers["p95_s"] / 2)

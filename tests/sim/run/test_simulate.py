@@ -278,7 +278,7 @@ class Alternating(Direct):
 def test_multiple_images_per_request_are_stated(tmp_path: Path) -> None:
     columns = {"request_id": ["a", "b"], "arrival_s": [0.0, 1.0], "images": [1, 4]}
     write_trace(make(columns, name="t", source="test", notes={}, where="test"), tmp_path / "t.parquet")
-    assumptions = simulated("trace=file", f"trace.path={tmp_path / 't.parquet'}").summary["assumptions"]
+    assumptions = simulated("trace=file", f"trace.path={tmp_path / 't.parquet'}", "images=first").summary["assumptions"]
     assert [a["source"] for a in assumptions if a["what"] == "images per request"] == [
         "1 requests ask for more; one is served"
     ]
