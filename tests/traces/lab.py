@@ -21,7 +21,7 @@ from mezzotint.traces.table.ingest import store
 from mezzotint.traces.table.trace import Trace, read
 
 IMPORTERS: dict[str, tuple[str, Callable[..., Streamed]]] = {
-    "csv": ("t.csv", Table),
+    "table": ("t.csv", Table),
     "diffusiondb": ("t.csv", LOGS["diffusiondb"]),
     "diffusiondb as parquet": ("t.parquet", LOGS["diffusiondb"]),
     "gentd26": ("t.csv", LOGS["gentd26"]),
@@ -51,7 +51,7 @@ def parquet_bytes(**changed: Any) -> bytes:
 
 DDB_ROW = b"a fox,1,50,512,512,u,2022-08-14 00:45:00+00:00\n"
 VALID: dict[str, bytes] = {
-    "csv": b'prompt,arrival_s,width,loras\n"a, ""fox""",1.5,512,a;b\nb,2,,\n',
+    "table": b'prompt,arrival_s,width,loras\n"a, ""fox""",1.5,512,a;b\nb,2,,\n',
     "diffusiondb": b"prompt,seed,step,width,height,user_name,timestamp\n" + DDB_ROW * 2,
     "diffusiondb as parquet": parquet_bytes(),
     "gentd26": (

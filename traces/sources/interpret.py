@@ -147,7 +147,11 @@ class Interpretation:
             elif means is not None:
                 self.meanings[column] = means
                 candidates.setdefault(means.name, []).append(column)
-        lengths = [column for column in candidates.get("latency_s", []) if normalise(column).startswith("duration")]
+        lengths = [
+            column
+            for column in candidates.get("latency_s", [])
+            if normalise(column).startswith("duration") and column not in self.source.columns.values()
+        ]
         if "fps" in candidates and not candidates.keys() & {"video_s", "frames"} and lengths:
             # beside frames per second, the duration is the video's
             column = lengths[0]
@@ -226,7 +230,8 @@ class Interpretation:
 
     def _refuse_intervals(self) -> None:
         """Refuse a table whose rows are counts, rates, statistics or metrics."""
-        found = not_requests(self.header, self.names.keys())
+        asked = [name for name in self.header if name not in self.source.leave_out]
+        found = not_requests(asked, self.names.keys())
         others = [name for name in self.cells if name not in self.names.values() and name not in self.left_out]
         if found is None and "arrival_s" in self.names and not REQUEST_LIKE & self.names.keys():
             others += [self.names["images"]] if "images" in self.names else []

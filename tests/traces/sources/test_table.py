@@ -195,6 +195,8 @@ def test_answer_to_the_question_is_taken(tmp_path: Path) -> None:
     trace = imported(tmp_path, asked, leave_out=["user_prompt", "latency"])
     assert trace.prompts().to_pylist() == [None]
     assert "user_prompt (as told)" in said(trace)
+    table = "time,duration,fps\n1,5,16\n"
+    assert imported(tmp_path, table, columns={"latency_s": "duration"}).table["latency_s"].to_pylist() == [5.0]
     assert "my_prompt (looks like prompt" in said(imported(tmp_path, "time,prompt,my_prompt\n1,a,b\n"))
 
 
@@ -357,6 +359,7 @@ def test_tables_of_intervals_and_statistics_are_refused(text: str, tmp_path: Pat
 def test_requests_at_equal_intervals_are_taken_if_told(tmp_path: Path) -> None:
     text = "time,busy\n0,1\n60,4\n120,3\n180,8\n240,1\n"
     assert len(imported(tmp_path, text, leave_out=["busy"])) == 5
+    assert len(imported(tmp_path, "time,prompt,p50,p99\n1,a,3,4\n", leave_out=["p50", "p99"])) == 1
 
 
 @pytest.mark.parametrize(
