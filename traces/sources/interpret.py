@@ -475,9 +475,12 @@ def _suits(cells: pa.ChunkedArray, name: str) -> bool:
         return False
     if name == "arrival_s":
         return _are_numbers(cells) or _are_dates(cells)
-    if name in PARTS or not pa.types.is_string(SCHEMA.field(name).type):
-        return name == "size" or _are_numbers(cells) or pa.types.is_list(SCHEMA.field(name).type)
-    return not _are_numbers(cells)
+    if name in PARTS:
+        return name == "size" or _are_numbers(cells)
+    kind = SCHEMA.field(name).type
+    if pa.types.is_list(kind):
+        return True
+    return not _are_numbers(cells) if pa.types.is_string(kind) else _are_numbers(cells)
 
 
 def _listed(cell: str | None, separator: str) -> list[str] | None:
