@@ -449,6 +449,12 @@ def test_damaged_files_are_refused(kind: str, tmp_path: Path) -> None:
         imported(tmp_path, KINDS[kind][: len(KINDS[kind]) * 2 // 3])
 
 
+def test_invalid_text_of_parquet_is_refused(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"size": pa.array([b"\xff"]).view(pa.string())}), tmp_path / "t.parquet")
+    with pytest.raises(TraceError, match=r"t\.parquet: holds data that is not valid"):
+        Table(path=tmp_path / "t.parquet").load(np.random.default_rng(0))
+
+
 def test_zip_of_several_files_and_workbooks_are_refused(tmp_path: Path) -> None:
     for names, message in ((("a", "b"), "found 2 files in the zip"), (("[Content_Types].xml",), "Excel workbook")):
         file = io.BytesIO()
