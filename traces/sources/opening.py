@@ -68,8 +68,8 @@ def _valid(table: pa.Table, path: Path) -> pa.Table:
         table.validate(full=True)
     except (pa.ArrowException, UnicodeDecodeError) as error:
         raise TraceError(
-            f"{path}: holds data that is not valid ({excerpt(str(error))}), expected UTF-8 text and whole columns; write"
-            " the file again"
+            f"{path}: holds data that is not valid ({excerpt(str(error))}), expected UTF-8 text and whole columns;"
+            " write the file again"
         ) from error
     return table
 
