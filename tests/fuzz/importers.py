@@ -108,7 +108,7 @@ def _options(draw: st.DrawFn, source: str) -> list[str]:
         st.sampled_from(OPTIONS[source] or ("seed",))
         | st.sampled_from([*known, "seed", "max_prompt_bytes", "max_bytes", "name"])
     )
-    spelled = f"--{option.replace('columns', 'map').replace('_', '-')}"
+    spelled = f"--{option.replace('columns', 'map').replace('units', 'unit').replace('_', '-')}"
     if option in flags:
         return [spelled]
     maps = ("prompt=text", "arrival_s=width", "prompt=", "=x", "prompt=prompt", "nothing=prompt", "width=prompt")

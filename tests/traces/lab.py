@@ -23,7 +23,7 @@ from mezzotint.traces.table.trace import Trace, read
 
 IMPORTERS: dict[str, tuple[str, Callable[..., Streamed]]] = {
     **{form: ("t.txt", source) for form, source in SOURCES.items()},
-    "csv": ("t.csv", Table),
+    "table": ("t.csv", Table),
     "diffusiondb": ("t.csv", LOGS["diffusiondb"]),
     "diffusiondb as parquet": ("t.parquet", LOGS["diffusiondb"]),
     "gentd26": ("t.csv", LOGS["gentd26"]),
@@ -66,7 +66,7 @@ VALID: dict[str, bytes] = {
         b"http_reqs,1787000000,1,200,POST,http://h/generate\nhttp_req_duration,1787000000,500,200,POST,http://h/generate\n"
     ),
     "locust": b"request_type,name,response_time,start_time\nPOST,/generate,2500.5,1787000000.25\n",
-    "csv": b'prompt,arrival_s,width,loras\n"a, ""fox""",1.5,512,a;b\nb,2,,\n',
+    "table": b'prompt,arrival_s,width,loras\n"a, ""fox""",1.5,512,a;b\nb,2,,\n',
     "diffusiondb": b"prompt,seed,step,width,height,user_name,timestamp\n" + DDB_ROW * 2,
     "diffusiondb as parquet": parquet_bytes(),
     "gentd26": (

@@ -152,7 +152,11 @@ class Interpretation:
             elif means is not None:
                 self.meanings[column] = means
                 candidates.setdefault(means.name, []).append(column)
-        lengths = [column for column in candidates.get("latency_s", []) if normalise(column).startswith("duration")]
+        lengths = [
+            column
+            for column in candidates.get("latency_s", [])
+            if normalise(column).startswith("duration") and column not in self.source.columns.values()
+        ]
         if "fps" in candidates and not candidates.keys() & {"video_s", "frames"} and lengths:
             # beside frames per second, the duration is the video's
             column = lengths[0]
@@ -231,7 +235,8 @@ class Interpretation:
 
     def _refuse_intervals(self) -> None:
         """Refuse a table whose rows are counts, rates, statistics or metrics."""
-        found = not_requests(self.header, self.names.keys())
+        asked = [name for name in self.header if name not in self.source.leave_out]
+        found = not_requests(asked, self.names.keys())
         others = [name for name in self.cells if name not in self.names.values() and name not in self.left_out]
         if found is None and "arrival_s" in self.names and not REQUEST_LIKE & self.names.keys():
             others += [self.names["images"]] if "images" in self.names else []
@@ -475,9 +480,12 @@ def _suits(cells: pa.ChunkedArray, name: str) -> bool:
         return False
     if name == "arrival_s":
         return _are_numbers(cells) or _are_dates(cells)
-    if name in PARTS or not pa.types.is_string(SCHEMA.field(name).type):
-        return name == "size" or _are_numbers(cells) or pa.types.is_list(SCHEMA.field(name).type)
-    return not _are_numbers(cells)
+    if name in PARTS:
+        return name == "size" or _are_numbers(cells)
+    kind = SCHEMA.field(name).type
+    if pa.types.is_list(kind):
+        return True
+    return not _are_numbers(cells) if pa.types.is_string(kind) else _are_numbers(cells)
 
 
 def _listed(cell: str | None, separator: str) -> list[str] | None:

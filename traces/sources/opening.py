@@ -39,9 +39,9 @@ def open_table(
         header, tables = read_parquet(path, limits, None, "a table of requests")
         pieces = list(tables)
         empty = pa.table({name: pa.nulls(0) for name in header})
-        return (pa.concat_tables(pieces) if pieces else empty), "Parquet"
+        return _valid(pa.concat_tables(pieces) if pieces else empty, path), "Parquet"
     if start == ARROW or start.startswith(ARROW_STREAM):
-        return read_arrow(path, limits), "Arrow IPC"
+        return _valid(read_arrow(path, limits), path), "Arrow IPC"
     other = other_format(head)
     if other is not None:
         raise TraceError(
@@ -60,6 +60,18 @@ def open_table(
     pieces = list(tables)
     empty = pa.table({name: pa.array([], pa.string()) for name in header})
     return (pa.concat_tables(pieces) if pieces else empty), f"delimited by {shown}, {named}"
+
+
+def _valid(table: pa.Table, path: Path) -> pa.Table:
+    """Return a table whose texts are UTF-8 and whose columns are whole. Raises TraceError for another."""
+    try:
+        table.validate(full=True)
+    except (pa.ArrowException, UnicodeDecodeError) as error:
+        raise TraceError(
+            f"{path}: holds data that is not valid ({excerpt(str(error))}), expected UTF-8 text and whole columns;"
+            " write the file again"
+        ) from error
+    return table
 
 
 def _refuse_headless(text: str, path: Path) -> None:

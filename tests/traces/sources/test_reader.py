@@ -20,7 +20,7 @@ from mezzotint.traces.table.limits import Limits
 from mezzotint.traces.table.trace import Trace
 from tests.traces.lab import IMPORTERS, VALID, outcome, parquet_bytes
 
-TEXT = ("csv", "prompts", "prompts as json")
+TEXT = ("table", "prompts", "prompts as json")
 """Return an importer for each way of reading text."""
 DDB, KATZ, BETA = VALID["diffusiondb"], VALID["katz"], VALID["sd-beta"]
 GENTD26 = VALID["gentd26"] + b"2024-11-15 10:00:00,TXT_2_IMG,SUCCEED,g,4.0,30.0,m,2\n"
@@ -65,7 +65,7 @@ def test_malformed_input_names_its_row_and_column(importer: str, content: bytes,
 
 
 BROKEN: dict[str, tuple[bytes, bytes]] = {
-    "csv": (b"\nb,", b"\nb\xe9,"),
+    "table": (b"\nb,", b"\nb\xe9,"),
     "prompts": ("naïve".encode(), b"na\xefve"),
     "prompts as json": (b"a fox", b"\xe9 fox"),
 }
@@ -140,7 +140,7 @@ def test_file_that_grows_while_being_read_is_refused(tmp_path: Path, monkeypatch
     assert os.listdir(tmp_path) == ["t.txt"]
 
 
-@pytest.mark.parametrize("importer", ["csv", "diffusiondb as parquet", "prompts as json"])
+@pytest.mark.parametrize("importer", ["table", "diffusiondb as parquet", "prompts as json"])
 def test_path_that_is_no_regular_file_is_refused(importer: str, tmp_path: Path) -> None:
     name, source = IMPORTERS[importer]
     suffix = Path(name).suffix

@@ -176,6 +176,7 @@ def test_usual_names_are_read(header: str, cells: str, expected: dict[str, Any],
         ("prompt,my timestamp\na,3\n", {}, "--map 'arrival_s=my timestamp'"),
         ("time,image_widht,w2\n1,512,3\n", {}, "image_widht looks like width"),
         ("time,sampler_steps_used\n1,20\n", {}, "looks like steps"),
+        ("time,prompt,secconds,fps\n1,a,5,16\n", {}, "secconds looks like video_s"),
         ("time,prompt,seconds\n1,a,5\n", {}, "seconds of a video without frames per second"),
         ("time,prompt,latency\n1,a,6100\n", {}, "seconds or milliseconds; say --unit latency=ms"),
         ("time,text,caption\n1,a,b\n", {}, "columns text, caption, each of which may be prompt.*--map prompt=text"),
@@ -195,6 +196,8 @@ def test_answer_to_the_question_is_taken(tmp_path: Path) -> None:
     trace = imported(tmp_path, asked, leave_out=["my_prompt", "latency"])
     assert trace.prompts().to_pylist() == [None]
     assert "my_prompt (as told)" in said(trace)
+    table = "time,duration,fps\n1,5,16\n"
+    assert imported(tmp_path, table, columns={"latency_s": "duration"}).table["latency_s"].to_pylist() == [5.0]
     assert "my_prompt (looks like prompt" in said(imported(tmp_path, "time,prompt,my_prompt\n1,a,b\n"))
 
 
@@ -357,6 +360,7 @@ def test_tables_of_intervals_and_statistics_are_refused(text: str, tmp_path: Pat
 def test_requests_at_equal_intervals_are_taken_if_told(tmp_path: Path) -> None:
     text = "time,busy\n0,1\n60,4\n120,3\n180,8\n240,1\n"
     assert len(imported(tmp_path, text, leave_out=["busy"])) == 5
+    assert len(imported(tmp_path, "time,prompt,p50,p99\n1,a,3,4\n", leave_out=["p50", "p99"])) == 1
 
 
 @pytest.mark.parametrize(
@@ -443,6 +447,12 @@ def test_malformed_table_is_refused(text: str, options: dict[str, Any], message:
 def test_damaged_files_are_refused(kind: str, tmp_path: Path) -> None:
     with pytest.raises(TraceError, match=r"t\.csv"):
         imported(tmp_path, KINDS[kind][: len(KINDS[kind]) * 2 // 3])
+
+
+def test_invalid_text_of_parquet_is_refused(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"size": pa.array([b"\xff"]).view(pa.string())}), tmp_path / "t.parquet")
+    with pytest.raises(TraceError, match=r"t\.parquet: holds data that is not valid"):
+        Table(path=tmp_path / "t.parquet").load(np.random.default_rng(0))
 
 
 def test_zip_of_several_files_and_workbooks_are_refused(tmp_path: Path) -> None:

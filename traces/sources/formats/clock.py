@@ -36,6 +36,7 @@ OF_COMMAND = " (of `mezzotint trace import table`)"
 NUMBER = re.compile(r"\s*[+-]?(\d+([.,]\d*)?|\.\d+)(e[+-]?\d+)?\s*|\s*[+-]?(nan|inf)\s*", re.IGNORECASE)
 
 DATE = re.compile(r"[A-Za-z:]|\d[-/]|[.].*[.]")
+"""What a date has and a malformed number has not."""
 
 REWRITTEN: Mapping[str, str] = {
     r"(:\d{2}),(\d)": r"\1.\2",  # 10:36:37,988, as Python logs
