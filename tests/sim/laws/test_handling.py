@@ -203,6 +203,9 @@ def test_every_request_is_answered_once_though_gpus_fail_meanwhile(server: str, 
     assert run.gpu_failures > 10
     finish_s, start_s = column(run, "finish_s"), column(run, "start_s")
     assert (finish_s >= start_s + SERVICE_S + AFTER_S - 1e-9).all()
+    for span in run.record.usage_log.spans():
+        for gpu in run.cluster.gpus_of(span["worker"]):
+            assert not any(down < span["until_s"] and span["from_s"] < up for down, up in outages[gpu])
 
 
 def test_seconds_may_differ_by_size_and_enter_the_summary() -> None:
