@@ -203,13 +203,19 @@ def test_every_request_is_answered_once_though_gpus_fail_meanwhile(server: str, 
     assert run.gpu_failures > 10
     finish_s, start_s = column(run, "finish_s"), column(run, "start_s")
     assert (finish_s >= start_s + SERVICE_S + AFTER_S - 1e-9).all()
+    for span in run.record.usage_log.spans():
+        for gpu in run.cluster.gpus_of(span["worker"]):
+            assert not any(down < span["until_s"] and span["from_s"] < up for down, up in outages[gpu])
 
 
 def test_seconds_may_differ_by_size_and_enter_the_summary() -> None:
-    words = ("trace.requests=20", "arrivals.rate_rpm=5", "handling.after_s=2", "handling.before_s=0.5")
+    load = ("trace.requests=20", "arrivals.rate_rpm=5")
+    words = (*load, "handling.after_s=2", "handling.before_s=0.5")
     plain, other = simulated(*words), simulated(*words, "handling.by_size={1024x1024: 3}")
     latency = [np.subtract(run.requests.column("finish_s"), run.requests.column("arrival_s")) for run in (plain, other)]
     assert np.allclose(latency[1] - latency[0], 1.0)
+    assert other.requests.column("handling_s").to_pylist() == [3.0] * 20
+    assert other.summary["queue_s"] == pytest.approx(simulated(*load).summary["queue_s"], abs=1e-9)
     listed = {each["what"]: each["value"] for each in other.summary["assumptions"]}
     assert listed["seconds from the image to the answer"] == {"1024x1024": 3.0, "others": 2.0}
     assert listed["seconds before the GPU on none"] == 0.5
