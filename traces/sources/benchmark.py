@@ -1,7 +1,6 @@
 """Result files of benchmark clients that list every request: AIPerf's, and that of `vllm bench serve`."""
 
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -15,17 +14,15 @@ from typing_extensions import TypedDict
 
 from mezzotint.traces.error import TraceError
 from mezzotint.traces.sources import Streamed
+from mezzotint.traces.sources.formats.clock import PER_SECOND
 from mezzotint.traces.sources.formats.jsontext import elements
 from mezzotint.traces.sources.formats.records import check_records
-from mezzotint.traces.sources.interpret import SAID
+from mezzotint.traces.sources.interpret import SAID, SIZE
 from mezzotint.traces.sources.reader import Columns, make_reading, with_row_numbers
 from mezzotint.traces.table.columns import SCHEMA
 from mezzotint.traces.table.ingest import Batch, Reading, since_earliest
 from mezzotint.traces.table.limits import Limits, open_bounded
 from mezzotint.traces.table.validation import excerpt
-
-PER_SECOND = {"s": 1, "ms": 1000, "us": 1_000_000, "ns": 1_000_000_000}
-"""Unit of AIPerf's metrics -> how many make a second."""
 
 
 class _Metadata(TypedDict):
@@ -197,7 +194,7 @@ def _body_columns(bodies: list[Mapping[str, Any] | None], where: str) -> dict[st
 
 def size(text: Any) -> tuple[int, int]:
     """Return width and height of a size such as "1024x768". Raises ValueError for another text."""
-    match = re.fullmatch(r"\s*(\d+)\s*[xX*]\s*(\d+)\s*", str(text))
+    match = SIZE.fullmatch(str(text))
     if match is None:
         raise ValueError(f"size {excerpt(repr(text), 40)}, expected WIDTHxHEIGHT")
     return int(match[1]), int(match[2])
