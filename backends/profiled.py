@@ -84,6 +84,8 @@ class Profiled:
     profiles: dict[str, Profile] = field(init=False)
     _lookup: Lookup = field(init=False, repr=False)
     _has_unequal_steps: bool = field(init=False, repr=False)
+    _makes_several: bool = field(init=False, default=False, repr=False)
+    """True once a work of several images has begun."""
     # (shape, images) -> one step: batches change often, and a look-up in a dict is cheap. The images are negative if a
     # request makes several, since batches beyond the measured ones then take turns.
     _steps: dict[tuple[str, int], Cost] = field(init=False, default_factory=dict)
@@ -129,11 +131,15 @@ class Profiled:
         """Encode one batch of prompts per model, and one of artifacts per size."""
         work = works[0]
         if len(works) == 1 and not work.refine and not work.input_images:
+            if work.images > 1:
+                self._makes_several = True
             seconds = self._lookup.seconds("text_encode", work.model, 1, 1)
             return self._lookup.cost(work.model, seconds * self._factor(work))
         prompts = Counter(work.model for work in works)
         artifacts: Counter[tuple[str, int, int, int]] = Counter()
         for work in works:
+            if work.images > 1:
+                self._makes_several = True
             if work.refine:
                 artifacts[work.model, work.width, work.height, work.frames] += 1
             if work.input_images:  # an image also where it starts a video
@@ -153,8 +159,7 @@ class Profiled:
         if len(works) == 1:
             work = works[0]
             work.done += count
-            images = work.images
-            group = work.shape, (images if images == 1 else -images)
+            group = work.shape, (-work.images if self._makes_several and work.images > 1 else 1)
             one = known.get(group) or self._step(group, work)
             if self.by_row and (factor := self._factor(work)) != 1.0:
                 one = one.times(factor)
@@ -164,9 +169,12 @@ class Profiled:
         for work in works:
             work.done += count
             shape = work.shape
-            groups[shape] = so_far(shape, 0) + work.images
-        if (groups[shape] if len(groups) == 1 else sum(groups.values())) != len(works):
-            groups = {shape: -images for shape, images in groups.items()}
+            groups[shape] = so_far(shape, 0) + 1
+        if self._makes_several and any(work.images > 1 for work in works):
+            images = Counter[str]()
+            for work in works:
+                images[work.shape] += work.images
+            groups = {shape: -count for shape, count in images.items()}
         costs = [known.get(group) or self._step(group, _first_of_shape(works, group[0])) for group in groups.items()]
         if len(groups) == 1:
             return costs[0].times(mean_steps)

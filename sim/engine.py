@@ -86,7 +86,7 @@ class Engine:
     """
 
     __slots__ = (  # faster to read and write than a dictionary of this many attributes
-        "_actors", "_addons", "_answered", "_area_s", "_arrivals", "_arrived_callbacks", "_before_s", "_delayed",
+        "_actors", "_addons", "_admit", "_answered", "_area_s", "_arrivals", "_arrived_callbacks", "_delayed",
         "_delays_ends", "_ended", "_ended_at_sample", "_first", "_first_passes", "_frames", "_handling_s", "_height",
         "_idle_samples", "_is_guarded", "_judge_s", "_last_progress", "_limit_s", "_lost", "_open_loop", "_parts",
         "_pending_rows", "_plans", "_request_ended", "_sampling", "_shapes", "_shared", "_shared_plan", "_steps",
@@ -163,7 +163,7 @@ class Engine:
         self._request_ended = None if ignores_ends else scheduler.request_ended  # saves a call per request
         is_cascade = getattr(type(frontend), "judge_s", FrontEnd.judge_s) is not FrontEnd.judge_s
         self._judge_s = frontend.judge_s if is_cascade else None
-        self._before_s = handling.before_s
+        self._admit = frontend.admit if not handling.before_s else self._admit_later
         self._delays_ends = is_cascade or handling.has_after
         self._delayed: set[int] = set()
         self._first_passes: dict[int, Pass] = {}
@@ -225,7 +225,7 @@ class Engine:
 
     def assign(self, request: Request, plan: Plan) -> None:
         request.plan = plan
-        if plan is self._shared_plan and request.sampling is None:  # faster: many requests have one plan
+        if plan is self._shared_plan:  # faster: many requests have one plan
             request.model, request.width, request.height, steps, request.frames = self._shared
             request.skipped, request.steps, request.steps_left = 0, steps, steps
             return
@@ -239,7 +239,7 @@ class Engine:
             request.skipped = k * request.steps // plan.of_steps
         elif plan.skip_fraction or request.skipped:
             request.skipped = round(plan.skip_fraction * request.steps)
-        elif model in self._shapes and request.sampling is None:
+        elif model in self._shapes and self._sampling is None:
             self._shared_plan, self._shared = plan, (model, *self._shapes[model])
         if request.sampling is not None:
             request.skipped = max(request.skipped, request.sampling.skipped(request.steps))
@@ -252,6 +252,8 @@ class Engine:
                 f"the plan of the request in row {request.row} names no model; plan it with Run.assign"
             )
         controlnets, loras = ((), ()) if addons is None else addons
+        sampling = request.sampling
+        images, cfg, input_images = (1, None, 0) if sampling is None else self._counted(sampling, request.model)
         return Work(
             request.model,
             request.width,
@@ -266,13 +268,13 @@ class Engine:
             () if request.loras_pending else loras,
             controlnets if request.remote_controlnets else (),
             request.frames,
-            *self._counted(request.sampling, request.model),
+            images,
+            cfg,
+            input_images,
         )
 
-    def _counted(self, sampling: Sampling | None, name: str) -> tuple[int, bool | None, int]:
+    def _counted(self, sampling: Sampling, name: str) -> tuple[int, bool | None, int]:
         """Return images, cfg and input images of the work of a request on the model called ``name``."""
-        if sampling is None:
-            return 1, None, 0
         model = next(each for each in self.models.values() if each.name == name)
         return sampling.images, cfg_beside_usual(sampling, model, self.backend.basis(name)), sampling.input_images
 
@@ -382,7 +384,7 @@ class Engine:
         self.arrived += 1
         if self._addons is not None:
             request.addons = self._addons(row)
-        took_s = self.frontend.admit(request, now_s) + self._before_s
+        took_s = self._admit(request, now_s)
         plan = request.plan
         if plan is not self._unsearched:  # faster: many requests have one plan
             if plan.lookup:
@@ -412,6 +414,9 @@ class Engine:
                 self.executor.accept(worker, request)
         else:
             self.clock.at(now_s + took_s, ARRIVAL, self._enter, request)
+
+    def _admit_later(self, request: Request, now_s: float) -> float:
+        return self.frontend.admit(request, now_s) + self.handling.before_s
 
     def _enter(self, request: Request) -> None:
         now_s = self.clock._now

@@ -22,22 +22,23 @@ class Handling:
             busy. A worker with a batch holds it for the longest of a static batch, and for each request of a continuous
             batch, whose other requests wait.
         by_size: WIDTHxHEIGHT, of a video WIDTHxHEIGHTxFRAMES -> the seconds of that size, in place of ``after_s``.
+
+    Attributes:
+        has_after: True if some request may have seconds after the GPU.
+        holds_gpus: True if GPUs wait for answers.
     """
 
     before_s: float = 0.0
     after_s: float = 0.0
     overlap: bool = True
     by_size: Mapping[str, float] = field(default_factory=dict)
+    has_after: bool = field(init=False)
+    holds_gpus: bool = field(init=False)
 
-    @property
-    def has_after(self) -> bool:
-        """True if some request may have seconds after the GPU."""
-        return self.after_s > 0 or any(self.by_size.values())
-
-    @property
-    def holds_gpus(self) -> bool:
-        """True if GPUs wait for answers."""
-        return self.has_after and not self.overlap
+    def __post_init__(self) -> None:
+        has_after = self.after_s > 0 or any(self.by_size.values())
+        object.__setattr__(self, "has_after", has_after)
+        object.__setattr__(self, "holds_gpus", has_after and not self.overlap)
 
     def answer_s(self, request: Request) -> float:
         """Return the seconds from the image of ``request`` to its answer."""

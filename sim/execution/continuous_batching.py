@@ -443,16 +443,17 @@ class ContinuousBatching(Executor):
             worker_batch.other_s += run.handling.answer_s(slot.request)
             self._run_stage(worker_batch, self._answer, (worker_batch, slot, after), slot.request)
         else:
-            self._answer((worker_batch, slot, after))
+            self._end(worker_batch, slot, after, until_s)
 
     def _answer(self, ended: tuple[WorkerBatch, Slot, Cost]) -> None:
-        worker_batch, slot, after = ended
-        until_s = worker_batch.now_s()
+        self._end(*ended, ended[0].now_s())
+
+    def _end(self, worker_batch: WorkerBatch, slot: Slot, after: Cost, now_s: float) -> None:
         self._run.end(slot.request)
         # Added only now: the end of the image must not count the work after it
         # (test_work_after_an_image_holds_the_gpu_but_not_the_image).
         worker_batch.other_s += after.seconds
-        self._run_stage(worker_batch, self._after_done, (worker_batch, until_s, after))
+        self._run_stage(worker_batch, self._after_done, (worker_batch, now_s, after))
 
     def _after_done(self, ended: tuple[WorkerBatch, float, Cost]) -> None:
         worker_batch, start_s, after = ended

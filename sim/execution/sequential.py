@@ -51,6 +51,8 @@ class Sequential(Executor):
     _cluster: Cluster = field(init=False, repr=False)
     _by_row: bool = field(init=False, repr=False)
     _addons: bool = field(init=False, repr=False)
+    _extras: bool = field(init=False, repr=False)
+    """True if requests may have add-ons or sampling parameters, on which their cost depends."""
     _share: RequestColumn | None = field(init=False, repr=False)
     _holds_gpus: bool = field(init=False, repr=False)
     _last_plan: Plan | None = field(init=False, default=None, repr=False)
@@ -66,11 +68,12 @@ class Sequential(Executor):
         backends = run.cluster.kinds.values()
         self._by_row = any(backend.by_row for backend in backends)
         self._addons = run.workload.addons is not None
+        self._extras = self._addons or run.workload.sampling is not None
         together = self.speedup or any(backend.group_sizes() for backend in backends)
         self._share = run.add_column(STEP_SHARE, public=False) if together else None
         self._holds_gpus = run.handling.holds_gpus
 
-    def accept(self, worker: Worker, request: Request) -> None:
+    def accept(self, worker: Worker, request: Request) -> None:  # noqa: C901 - one call per request is faster
         clock = self._clock
         loads: Loads | None = None
         if worker.model != request.model or self._addons:
@@ -84,10 +87,12 @@ class Sequential(Executor):
         if plan is not self._last_plan:  # reading a tuple's attributes takes longer, and many requests have one plan
             self._last_plan, self._fetch_s, self._refine = plan, plan.fetch_s, plan.refine
         fetch_s = self._fetch_s
-        key = (
+        key: tuple[object, ...] = (
             worker.gpu.name, request.model, request.width, request.height, request.frames, request.steps,
-            request.skipped, self._refine, request.addons, request.sampling,
+            request.skipped, self._refine,
         )  # fmt: skip
+        if self._extras:
+            key += request.addons, request.sampling
         cost = self._known.get(key)
         if cost is None:
             try:
