@@ -14,7 +14,7 @@ from mezzotint.traces.sources.formats.jsontext import elements
 from mezzotint.traces.sources.headers import RATES_REMEDY
 from mezzotint.traces.sources.recognise import other_format
 from mezzotint.traces.table.limits import PARQUET, Limits, open_unpacked
-from mezzotint.traces.table.validation import excerpt
+from mezzotint.traces.table.validation import check_whole, excerpt
 
 HEAD_BYTES = 1 << 16
 """Bytes from which the format and the delimiter are guessed."""
@@ -39,9 +39,9 @@ def open_table(
         header, tables = read_parquet(path, limits, None, "a table of requests")
         pieces = list(tables)
         empty = pa.table({name: pa.nulls(0) for name in header})
-        return _valid(pa.concat_tables(pieces) if pieces else empty, path), "Parquet"
+        return check_whole(pa.concat_tables(pieces) if pieces else empty, str(path)), "Parquet"
     if start == ARROW or start.startswith(ARROW_STREAM):
-        return _valid(read_arrow(path, limits), path), "Arrow IPC"
+        return check_whole(read_arrow(path, limits), str(path)), "Arrow IPC"
     other = other_format(head)
     if other is not None:
         raise TraceError(
@@ -60,18 +60,6 @@ def open_table(
     pieces = list(tables)
     empty = pa.table({name: pa.array([], pa.string()) for name in header})
     return (pa.concat_tables(pieces) if pieces else empty), f"delimited by {shown}, {named}"
-
-
-def _valid(table: pa.Table, path: Path) -> pa.Table:
-    """Return a table whose texts are UTF-8 and whose columns are whole. Raises TraceError for another."""
-    try:
-        table.validate(full=True)
-    except (pa.ArrowException, UnicodeDecodeError) as error:
-        raise TraceError(
-            f"{path}: holds data that is not valid ({excerpt(str(error))}), expected UTF-8 text and whole columns;"
-            " write the file again"
-        ) from error
-    return table
 
 
 def _refuse_headless(text: str, path: Path) -> None:

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mezzotint.traces.error import TraceError
-from mezzotint.traces.table.validation import Origin, check_times, excerpt, refuse
+from mezzotint.traces.table.validation import Origin, check_times, check_whole, excerpt, refuse
 
 
 class Column(NamedTuple):
@@ -126,13 +126,7 @@ def check_cells(table: pa.Table, origin: Origin) -> None:
     """
     if table.num_rows == 0:
         raise TraceError(f"{origin.where}: found no rows, expected at least one request; name another file")
-    try:
-        table.validate(full=True)
-    except (pa.ArrowException, UnicodeDecodeError) as error:
-        raise TraceError(
-            f"{origin.where}: holds data that is not valid ({excerpt(str(error))}), expected UTF-8 text and"
-            " whole columns; write the file again"
-        ) from error
+    check_whole(table, origin.where)
     ids = table.column("request_id")
     refuse(ids, pc.is_null(ids), "request_id", "a value", origin)
     check_times(table.column("arrival_s"), origin)

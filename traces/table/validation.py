@@ -101,6 +101,18 @@ def check_span(arrival_s: pa.ChunkedArray, rows: pa.ChunkedArray, origin: Origin
         )
 
 
+def check_whole(table: pa.Table, where: str) -> pa.Table:
+    """Return ``table``. Raises TraceError, naming ``where`` it is from, if a text is not UTF-8 or a column is cut."""
+    try:
+        table.validate(full=True)
+    except (pa.ArrowException, UnicodeDecodeError) as error:
+        raise TraceError(
+            f"{where}: holds data that is not valid ({excerpt(str(error))}), expected UTF-8 text and whole columns;"
+            " write the file again"
+        ) from error
+    return table
+
+
 def check_text(table: pa.Table, origin: Origin, limit: int) -> None:
     """Check the texts, valid UTF-8 of unknown origin, in the cells of a table, (n, columns).
 
