@@ -186,7 +186,7 @@ class Provenance:
 
 @dataclass(frozen=True, slots=True)
 class RequestBasis:
-    """What the seconds of one model are for, besides size and steps.
+    """Kind of request that the seconds of one model were measured on, besides size and steps.
 
     Attributes:
         cfg: True if a step includes both halves of true classifier-free guidance; None if that is not stated.

@@ -71,7 +71,7 @@ def meaning(name: str) -> Meaning | None:
     return meaning(name.rpartition(".")[2]) if by_unit is None and "." in name else by_unit
 
 
-def likely(name: str) -> str | None:
+def guess_meaning(name: str) -> str | None:
     """Return the meaning that a column's unusual name looks like, or None."""
     plain = normalise(name)
     if plain in _DATA["others"]:

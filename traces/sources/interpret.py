@@ -22,7 +22,7 @@ from mezzotint.traces.sources.headers import (
     TIMES,
     UNIT_WORDS,
     Meaning,
-    likely,
+    guess_meaning,
     meaning,
     normalise,
     not_requests,
@@ -262,7 +262,7 @@ class Interpretation:
     def _ask(self) -> None:
         """Refuse a column that looks like one that is missing; note one that looks like one that is there."""
         for column, cells in self.cells.items():
-            name = None if column in self.meanings or column in self.left_out else likely(column)
+            name = None if column in self.meanings or column in self.left_out else guess_meaning(column)
             if name is None or name in self.source.columns or not _suits(cells, name):
                 continue
             has_frames = name in ("width", "height") and "size" in self.names
@@ -393,11 +393,10 @@ class Interpretation:
                 second = self._read_clock(other, Origin(self.where, {"arrival_s": other}), "auto")
                 apart = clock.seconds - second.seconds
                 apart = np.abs(apart - apart[~np.isnan(apart)][0])
-                most = float(np.nanmax(apart))
+                max_apart_s = float(np.nanmax(apart))
                 row = int(np.nanargmax(apart))
-                agree = (
-                    "agrees" if most <= AGREE_S else f"differs by up to {most:,.6g} s (row {row}, from the first row)"
-                )
+                differs = f"differs by up to {max_apart_s:,.6g} s (row {row}, from the first row)"
+                agree = "agrees" if max_apart_s <= AGREE_S else differs
                 self.left_out[other] = f"{reason}; it {agree}"
             except (TraceError, IndexError, ValueError):
                 self.left_out[other] = f"{reason}; it is no clock throughout"

@@ -28,14 +28,12 @@ class Columns:
         where: the file's name.
         names: canonical name -> the file's name of that column.
         notes: notes of the trace, to add to.
-        list_separator: separator of the names in a cell with several.
         kept: number of rows kept so far.
     """
 
     where: str
     names: Mapping[str, str]
     notes: dict[str, Any] = field(default_factory=dict)
-    list_separator: str = ";"
     kept: int = 0
 
     def require(self, header: list[str], *more: str) -> None:
@@ -68,7 +66,7 @@ class Columns:
             return cells
         if pa.types.is_list(kind):
             parts = [
-                None if cell is None else [part.strip() for part in cell.split(self.list_separator) if part.strip()]
+                None if cell is None else [part.strip() for part in cell.split(";") if part.strip()]
                 for cell in cells.to_pylist()
             ]
             return pa.array(parts, kind)

@@ -79,7 +79,7 @@ class Replay:
         latency_s = rows["measured_s" if self.is_paired else "latency_s"]
         return rows["arrival_s"].to_numpy(), latency_s.to_numpy()
 
-    def again(self, config: Mapping[str, Any]) -> "Replay":
+    def rerun(self, config: Mapping[str, Any]) -> "Replay":
         """Replay the same requests through another configuration."""
         if self.measured is None:
             return replay_seeds(config)
@@ -145,7 +145,7 @@ def find_scale(config: Mapping[str, Any], first: Replay, target_s: float) -> tup
     def excess_s(log_factor: float) -> float:
         factor = math.exp(log_factor)
         if factor not in tried:
-            tried[factor] = first.again(with_factor(config, factor))
+            tried[factor] = first.rerun(with_factor(config, factor))
         return tried[factor].statistics()["mean"] - target_s
 
     low = high = 0.0
@@ -224,7 +224,7 @@ def replay_with(
     if what == "handling":
         handling_s = _quiet_handling_s(replay, trace)
         handled = with_handling(config, handling_s)
-        return handled, replay.again(handled), {"handling_s": handling_s}
+        return handled, replay.rerun(handled), {"handling_s": handling_s}
     return config, replay, {}
 
 

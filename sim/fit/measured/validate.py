@@ -199,7 +199,7 @@ def _needed(
     missing_s = truth["mean"] - replay.statistics()["mean"]
     if missing_s > TOLERANCE * truth["mean"] and replay.is_paired:
         handled = with_handling(config, missing_s)
-        errors = relative(replay.again(handled).statistics(), truth)
+        errors = relative(replay.rerun(handled).statistics(), truth)
         needed.append({"change": "handling [s]", "value": handled["handling"]["after_s"], "errors": errors})
     return needed
 

@@ -34,7 +34,7 @@ UTF8 = "utf-8-sig"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
-    """How a text is delimited.
+    """Delimiter, quotes and encoding of a text of rows.
 
     Attributes:
         quote: the character around cells that contain the delimiter; None if quotes are plain characters.
