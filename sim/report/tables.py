@@ -4,8 +4,10 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from mezzotint.figures.page import DASH, number
+from mezzotint.sim.report.assumed import Stated
 from mezzotint.sim.report.compare import SeriesAtLoad, beyond_noise, cells, limit_name, slo_multiples
 from mezzotint.sim.report.labels import natural, short_value
 from mezzotint.sim.report.runs import Run
@@ -39,6 +41,7 @@ class Column:
         keys: its place in the summary.
         better: 1 if more is better, -1 if less is, 0 if neither.
         settles: True if it converges on a longer trace even while the backlog grows.
+        more: True if it is none of the quantities that decide, and stands in a table of its own.
     """
 
     title: str
@@ -47,6 +50,7 @@ class Column:
     scale: float = 1.0
     better: int = 0
     settles: bool = True
+    more: bool = False
 
     def text(self, value: float) -> str:
         """Return the value in three digits; a percentage with one decimal."""
@@ -58,23 +62,25 @@ def columns(runs: Sequence[Run]) -> list[Column]:
 
     Quality always has a column, since readers look for it beside speed.
     """
-    shares = ("p50", "p95", "p99", "mean")
     offered = [
         *(
             Column(f"Over {limit_name(name)}", "%", ("slo", name, "violation_rate"), better=-1, settles=False)
             for name in slo_multiples(runs)
         ),
-        *(Column(f"Latency {at}", "s", ("latency_s", at), better=-1, settles=False) for at in shares),
+        *(
+            Column(f"Latency {at}", "s", ("latency_s", at), better=-1, settles=False, more=at == "mean")
+            for at in ("p50", "p95", "p99", "mean")
+        ),
         Column("Quality", "", QUALITY, better=1),
         Column("Cost per image", "US$", ("cost_usd", "per_image"), better=-1),
         Column("Throughput", "per min", ("throughput_rpm",), better=1, settles=False),
-        Column("Throughput to last arrival", "per min", ("throughput_until_last_arrival_rpm",), better=1),
+        Column("Throughput to last arrival", "per min", ("throughput_until_last_arrival_rpm",), better=1, more=True),
         Column("Cache hit rate", "%", ("cache", "hit_rate"), better=1),
-        Column("Compute saved", "%", ("cache", "compute_saving"), better=1),
-        Column("Cached age p50", "min", ("cache", "source_age_s", "p50"), scale=1 / 60),
-        Column("Cached age in trace", "min", ("cache", "source_age_trace_s", "p50"), scale=1 / 60),
-        Column("GPU busy", "%", ("gpu", "busy_fraction")),
-        Column("Energy per image", "kJ", ("energy_j", "per_image"), scale=1e-3, better=-1),
+        Column("Compute saved", "%", ("cache", "compute_saving"), better=1, more=True),
+        Column("Cached age p50", "min", ("cache", "source_age_s", "p50"), scale=1 / 60, more=True),
+        Column("Cached age in trace", "min", ("cache", "source_age_trace_s", "p50"), scale=1 / 60, more=True),
+        Column("GPU busy", "%", ("gpu", "busy_fraction"), more=True),
+        Column("Energy per image", "kJ", ("energy_j", "per_image"), scale=1e-3, better=-1, more=True),
     ]
     grows = any(run.backlog_grows for run in runs)
     return [
@@ -132,21 +138,25 @@ def different_images(runs: Sequence[Run]) -> list[tuple[str, str]]:
     return [(images, ", ".join(names)) for images, names in runs_by_images(named)]
 
 
-def assumptions(runs: Sequence[Run]) -> list[tuple[str, str, str, str]]:
-    """Return (assumption, value, source, systems that rest on it) over all runs, each once."""
-    runs_of: dict[tuple[str, str, str], list[Run]] = {}
+def assumptions(runs: Sequence[Run]) -> list[Stated]:
+    """Return the assumptions of all runs, each once, with the systems that rest on it."""
+    runs_of: dict[tuple[str, str, str], tuple[Any, list[Run]]] = {}
     for run in runs:
         for row in run.summary["assumptions"] or []:
             fact = (_text(row["what"]), _text(row["value"]), _text(row["source"]))
-            if run not in runs_of.setdefault(fact, []):
-                runs_of[fact].append(run)
-    return [(*fact, _systems_text(members, runs)) for fact, members in sorted(runs_of.items())]
+            members = runs_of.setdefault(fact, (row["value"], []))[1]
+            if run not in members:
+                members.append(run)
+    return [
+        Stated(what, value, source, _systems_text(members, runs))
+        for (what, _, source), (value, members) in sorted(runs_of.items(), key=lambda item: item[0])
+    ]
 
 
 def _systems_text(members: Sequence[Run], runs: Sequence[Run]) -> str:
-    """Return the systems of `members`, each with the number of its runs if `members` lacks any of them."""
+    """Return the systems of `members`, each with the number of its runs if `members` lacks any; empty for all."""
     if len(members) == len(runs):
-        return "all"
+        return ""
     counts, totals = (Counter(run.family or run.series for run in group) for group in (members, runs))
     names = sorted(counts, key=natural)
     parts = (name if counts[name] == totals[name] else f"{name} ({counts[name]} of {totals[name]})" for name in names)

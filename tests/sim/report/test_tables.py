@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from mezzotint.figures.page import DASH
+from mezzotint.sim.report.assumed import Stated
 from mezzotint.sim.report.compare import beyond_noise, cells
 from mezzotint.sim.report.runs import Run, load_runs
 from mezzotint.sim.report.tables import (
@@ -135,8 +136,8 @@ def test_shared_assumptions_are_listed_once(fabricate: Fabricate, tmp_path: Path
     fabricate("b", "nirvana", requests=10)
     fabricate("c", "small-model", change=more, requests=10)
     rows = assumptions(load_runs([tmp_path]))
-    assert ("extrapolated", '[1, {"a": 2}]', DASH, "small-model") in rows
-    assert [row[3] for row in rows if row[0] == "model switch time"] == ["nirvana, vanilla"]
+    assert Stated("extrapolated", [1, {"a": 2}], DASH, "small-model") in rows
+    assert [row.systems for row in rows if row.what == "model switch time"] == ["nirvana, vanilla"]
     assert len(rows) == 3
 
 
