@@ -301,9 +301,9 @@ def page(
     *,
     generator: str,
     warnings: Sequence[str] = (),
-    header: Sequence[tuple[str, str]] = (),
+    facts: Sequence[tuple[str, str]] = (),
 ) -> str:
-    """Return a self-contained HTML page: title, header, answer, figures, body. Equal values give equal bytes.
+    """Return a self-contained HTML page: title, facts, answer, figures, body. Equal values give equal bytes.
 
     Args:
         answer: the sentences that a reader looks for.
@@ -311,7 +311,7 @@ def page(
         body: the rest of the page as Markup. Tables go in `<div class="wide">`.
         generator: the command that makes the page.
         warnings: what a reader must know beside the answer, such as runs that are overloaded.
-        header: what was simulated and how well it is known, as (name, words).
+        facts: what the answer is about, by name: the rows of a header.
     """
     shown: Spec = {"$schema": _SCHEMA, "width": "container", "autosize": {"type": "fit-x", "contains": "padding"}}
     shown |= {"params": _signals(styles), "config": _config(_PAGE_FONT, None)}
@@ -322,7 +322,7 @@ def page(
         "page.html.jinja",
         title=title,
         answer=answer,
-        header=header,
+        facts=facts,
         warnings=warnings,
         light=LIGHT,
         dark=DARK,
