@@ -336,6 +336,12 @@ class Profile(Strict):
                 raise ValueError(f"found {count} entries of {size_text(*size)}, expected one of each size")
         return entries
 
+    @property
+    def software(self) -> str | None:
+        """Engine and packages with their versions, in words; None if not stated."""
+        parts = (version if name == "software" else f"{name} {version}" for name, version in self.versions.items())
+        return ", ".join(parts) or None
+
     @cached_property
     def group_tables(self) -> dict[int, Table]:
         """Number of GPUs -> seconds of a step; empty if not measured."""

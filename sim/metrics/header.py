@@ -11,7 +11,7 @@ from typing import Any
 from mezzotint.figures.page import number, percent
 from mezzotint.files.printable import printable
 from mezzotint.sim.core.slo import OWN
-from mezzotint.sim.metrics.served import BASES, UNKNOWN, served_models
+from mezzotint.sim.metrics.served import BASES, UNKNOWN, ImageSpec, served_models
 
 MAX_LINE = 120
 """Characters of ``Header.line``."""
@@ -19,10 +19,24 @@ MAX_LINE = 120
 MAX_RUN_LINE = 160
 """Characters of ``run_line``, unless the names of the run and of its folder leave no room."""
 
+MAX_NAMES = 6
+"""Columns that are named."""
+
 MAX_SOURCE = 44
 """Characters of the name of a source."""
 
 LABELS = {"rests_on": "rests on"}
+
+COLUMNS = {
+    **{"width": "sizes", "height": "sizes", "frames": "lengths", "prompt": "prompts", "user_id": "users"},
+    **{"base_model": "models", "controlnets": "ControlNets", "loras": "LoRAs", "seed": "seeds", "slo_s": "deadlines"},
+    **{"gen_s": "service times", "priority": "priorities", "negative_prompt": "negative prompts"},
+    **{"input_images": "input images", "latency_s": "latencies", "images": "images per request"},
+}
+"""Columns of a trace in words, where they differ from their names."""
+
+UNTIMED = {"text_encode": "text encoding", "vae_decode": "decoding"}
+"""Stages in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +87,7 @@ def header(summary: Mapping[str, Any], config: Mapping[str, Any]) -> Header:
         load=_load(summary),
         goodput=_goodput(summary),
         rests_on="",
-        images=str(models[0].images) if models else f"model {UNKNOWN}",
+        images=_unit(models[0].images, summary) if models else f"model {UNKNOWN}",
     )
 
 
@@ -120,6 +134,13 @@ def _fit(parts: Sequence[str], room: int) -> str:
     return text if len(text) <= room else f"{text[: room - 1]}…"
 
 
+def _unit(images: ImageSpec, summary: Mapping[str, Any]) -> str:
+    """Return what one request is; requests of their own sizes or steps are alike on one trace."""
+    if None in (images.width, images.steps):
+        return f"{images}, of {(summary['trace'] or {}).get('name')}"
+    return str(images)
+
+
 def _work(summary: Mapping[str, Any]) -> str:
     rows = summary.get("models") or []
     if not rows:
@@ -130,7 +151,13 @@ def _work(summary: Mapping[str, Any]) -> str:
     software = _distinct(_first_part(row.get("software") or "") for row in same)
     names = _distinct(model.images.model for model in models if model.images.model != images.model)
     besides = f"; beside it {' and '.join(names)}" if names else ""
-    return f"{images}{''.join(f', {text}' for text in software)}{besides}"
+    text = str(images)
+    if (work := summary.get("work")) is not None:
+        low, high = work["steps"]["min"], work["steps"]["max"]
+        size, share = next(iter(work["sizes"].items()))
+        most = size if work["size_count"] == 1 else f"{work['size_count']} sizes (mostly {size}, {percent(share, 0)})"
+        text = f"{images.model}, {most}, {low if low == high else f'{low} to {high}'} steps, {images.precision_text}"
+    return f"{text}{''.join(f', {name}' for name in software)}{besides}"
 
 
 def _times(summary: Mapping[str, Any], config: Mapping[str, Any]) -> str:
@@ -143,7 +170,11 @@ def _times(summary: Mapping[str, Any], config: Mapping[str, Any]) -> str:
         known = "measured as it ran" if row["basis"] == "live" else f"error {UNKNOWN}"
         if error is not None:
             known = f"known to {percent(error)}"
-        found.append(f"{basis}{f' ({whence})' if whence else ''}, {known}")
+        untimed = [UNTIMED.get(stage, stage) for stage in row.get("untimed") or ()]
+        inside = f" ({' and '.join(untimed)} inside the steps)" if untimed else ""
+        found.append(f"{basis}{f' ({whence})' if whence else ''}, {known}{inside}")
+    if (config.get("backend") or {}).get("service") == "trace":
+        return "the trace's own seconds for each request"
     factor = (config.get("backend") or {}).get("service_factor", 1.0)
     changed = "" if factor == 1.0 else f"; all times {factor:g}"
     return ("; ".join(_distinct(found)) or f"basis {UNKNOWN}") + changed
@@ -162,8 +193,16 @@ def _first_part(text: str) -> str:
 
 
 def _traffic(summary: Mapping[str, Any], config: Mapping[str, Any]) -> str:
-    name = printable(str((summary["trace"] or {}).get("name") or "trace"))
-    return f"{name}: {arrivals_text(config.get('arrivals') or {})}"
+    trace = summary["trace"] or {}
+    columns = trace.get("columns") or {}
+    used, unused = (
+        _distinct(COLUMNS.get(name, name) for name in columns.get(group) or () if name != "arrival_s")
+        for group in ("used", "unused")
+    )
+    unused += _distinct(f"its column {printable(name)}" for name in columns.get("left_out") or ())
+    parts = [arrivals_text(config.get("arrivals") or {}), *([f"its {_all_of(used)}"] if used else [])]
+    text = f"{printable(str(trace.get('name') or 'trace'))}: {', '.join(parts)}"
+    return f"{text}; not used: {_all_of(unused)}" if unused else text
 
 
 def arrivals_text(arrivals: Mapping[str, Any]) -> str:
@@ -229,6 +268,12 @@ def _rate(value: float | None) -> str:
 
 def _seconds(value: float | None) -> str:
     return "-" if value is None else f"{number(value, 3)} s"
+
+
+def _all_of(names: Sequence[str]) -> str:
+    """Return names in a row, "a, b and c", at most MAX_NAMES of them."""
+    shown = list(names) if len(names) <= MAX_NAMES else [*names[: MAX_NAMES - 1], f"{len(names) - MAX_NAMES + 1} more"]
+    return " and ".join(filter(None, [", ".join(shown[:-1]), shown[-1]]))
 
 
 def _distinct(texts: Any) -> list[str]:
