@@ -70,7 +70,8 @@ _SUMMARY = SchemaValidator(
                     **dict.fromkeys(("width", "height", "steps", "frames"), _WHOLE),
                     "service_error": core_schema.nullable_schema(core_schema.float_schema(allow_inf_nan=False, ge=0)),
                 },
-                ("gpu", "frames"),  # older summaries have no kind of GPU, and models of images no frames
+                # older summaries have no kind of GPU, no software and no date, and models of images no frames
+                ("gpu", "frames", "software", "date"),
             ),
         },
     )

@@ -151,7 +151,7 @@ def models(run: Run) -> list[dict[str, Any]]:
                 row |= {name: getattr(own, name, None) for name in ("width", "height", "steps")}
                 if own is not None and own.frames > 1:
                     row["frames"] = own.frames
-                stated = ("precision", "basis", "service_error", "source")
+                stated = ("precision", "basis", "service_error", "source", "software", "date")
                 described.append(row | {name: getattr(known, name) for name in stated})
     return described
 
