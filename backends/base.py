@@ -176,8 +176,8 @@ class Provenance:
         basis: one of Profile.basis, or ``live``.
         precision: number formats of the networks.
         service_error: known relative error of the service times.
-        software: engine and packages with their versions.
-        date: day or month of the measurement.
+        software: the engine that served, and its version.
+        date: day of the measurement, or of its publication.
         untimed: stages that have no seconds of their own.
     """
 

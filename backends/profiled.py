@@ -125,12 +125,13 @@ class Profiled:
         profile = self.profiles.get(model)
         if profile is None:
             return Provenance()
+        software = None if profile.software is None else " ".join(filter(None, (profile.software, profile.version)))
         return Provenance(
             profile.basis,
             profile.dtype,
             profile.service_error,
             profile.source,
-            profile.software,
+            software,
             profile.date,
             tuple(stage for stage in ("text_encode", "vae_decode") if stage not in profile.tables),
         )

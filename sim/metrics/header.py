@@ -6,6 +6,7 @@ Every answer (run line, report, plan, notebook) takes it from here, so that no a
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from datetime import datetime
 from typing import Any
 
 from mezzotint.figures.page import number, percent
@@ -165,7 +166,7 @@ def _times(summary: Mapping[str, Any], config: Mapping[str, Any]) -> str:
     for row in summary.get("models") or []:
         basis = BASES.get(row["basis"] or "", f"basis {UNKNOWN}")
         source = _source(row.get("source") or "", basis)
-        whence = ", ".join(filter(None, [source, row.get("date")]))
+        whence = ", ".join(filter(None, [source, _month(row.get("date") or "")]))
         error = row["service_error"]
         known = "measured as it ran" if row["basis"] == "live" else f"error {UNKNOWN}"
         if error is not None:
@@ -184,6 +185,14 @@ def _source(text: str, basis: str) -> str:
     """Return the first words of a source: "MLPerf Inference v4.1"; empty if they say no more than ``basis``."""
     name = _first_part(re.sub(r"^(assumed|measured|scaled)\s*[,:]\s*", "", printable(text)))
     return "" if name == basis else name
+
+
+def _month(text: str) -> str:
+    """Return a day such as 2025-04-02 as "Apr 2025"; other text as it is."""
+    try:
+        return datetime.strptime(text[:7], "%Y-%m").strftime("%b %Y")
+    except ValueError:
+        return printable(text)
 
 
 def _first_part(text: str) -> str:

@@ -37,7 +37,7 @@ def headed(**changes: Any) -> Header:
 def test_header_names_work_basis_traffic_state_and_load() -> None:
     found = dict(headed().rows)
     assert found["work"] == "sdxl-mlperf, 1024x1024, 20 steps, fp8, TensorRT 10.11"
-    assert found["times"] == "measured by others (MLPerf Inference v5.1, 2025-09), known to 15.0 %"
+    assert found["times"] == "measured by others (MLPerf Inference v5.1, Sep 2025), known to 15.0 %"
     assert found["traffic"] == "log: poisson arrivals at 12.2 a minute"
     assert found["state"] == (
         "cache empty at the start; 22 min measured, 7.3 periods of the monitor; first 3 min left out (MSER-5)"
