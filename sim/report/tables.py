@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from mezzotint.figures.page import DASH, number
+from mezzotint.sim.metrics.served import runs_by_images
 from mezzotint.sim.report.assumed import Stated
 from mezzotint.sim.report.compare import SeriesAtLoad, beyond_noise, cells, limit_name, slo_multiples
 from mezzotint.sim.report.labels import natural, short_value
 from mezzotint.sim.report.runs import Run
-from mezzotint.sim.report.served import runs_by_images
 
 QUALITY = ("quality", "factor_mean")
 """Quality of the served images over that of the large model's full runs: a speed-up may cost quality."""
