@@ -244,14 +244,16 @@ class _Catalogue:
     def _own_prices(self, path: Path | None) -> dict[str, Price]:
         """Return the prices of the user's file. Raises ConfigError for one of a kind of GPU that does not exist."""
         rows = {} if path is None else read_prices(path, f"--prices {path}")
-        for kind in rows:
-            if kind not in self._gpus:
-                raise _unknown_kind(f"--prices: {kind}", kind, self._gpus)
-        name = "" if path is None else path.name
-        return {
-            kind: Price(row.usd_per_gpu_h, f"{name}: {row.source}" if row.source else name)
-            for kind, row in rows.items()
-        }
+        name, known = "" if path is None else path.name, {kind.lower(): kind for kind in self._gpus}
+        prices: dict[str, Price] = {}
+        for kind, row in rows.items():
+            if kind.lower() not in known:
+                raise _unknown_kind(f"--prices {path}: {kind}", kind, self._gpus)
+            if known[kind.lower()] in prices:
+                raise ConfigError(f"--prices {path}: found {kind} twice, since case does not matter; keep one")
+            source = f"{name}, {row.date}" if row.date else name
+            prices[known[kind.lower()]] = Price(row.usd_per_gpu_h, f"{source}: {row.source}" if row.source else source)
+        return prices
 
     def _models(self, model: str, asked: Sequence[str]) -> tuple[dict[str, dict[str, str]], list[str]]:
         """Return the choices of ``models=`` that serve ``model``, all with the same large one, and notes on it.
@@ -272,6 +274,7 @@ class _Catalogue:
         }
         every = {name: roles for name, roles in named.items() if roles}
         larges = sorted({_large(roles) for roles in every.values()})
+        model = next((name for name in (*every, *larges) if name.lower() == model.lower()), model)
         if model in every and model not in larges:
             return {model: every[model]}, []
 
@@ -297,7 +300,7 @@ def _clusters(asked: Sequence[str], known: Collection[str]) -> list[tuple[str, .
     clusters = []
     for option in asked:
         names = option.split("+")
-        if len(names) > 2 or len(set(names)) < len(names):
+        if len(names) > 2 or len({name.lower() for name in names}) < len(names):
             raise ConfigError(
                 f"--gpu {option}: found {len(names)} kinds, expected one, or two different ones joined by +"
             )
@@ -316,8 +319,9 @@ def _unknown_kind(subject: str, name: str, known: Collection[str]) -> ConfigErro
 
 
 def _forms(name: str, known: Iterable[str]) -> list[str]:
-    """Return the names that are ``name`` or a form of it, such as ``h100-sxm`` of ``h100``."""
-    return [each for each in known if each == name or each.startswith(f"{name}-")]
+    """Return the names that are ``name`` or a form of it, such as ``h100-sxm`` of ``H100``."""
+    wanted = name.lower()
+    return [name for name in known if name.lower() == wanted or name.lower().startswith(f"{wanted}-")]
 
 
 def _large(roles: Mapping[str, str]) -> str:
