@@ -136,14 +136,14 @@ def summarise(
 
 
 def models(run: Run) -> list[dict[str, Any]]:
-    """Describe each model that a GPU held, and the reference model, by role and kind of GPU.
+    """Describe each model that a GPU held, and the reference model, by role and kind of GPU; the reference model first.
 
     Width, height and steps are null if requests bring their own. Values that the backend does not state are null.
     """
     kinds = run.cluster.kinds
     held = {(next(iter(kinds)).name, reference(run.models).name), *run.cluster.held}
     described = []
-    for role, model in sorted(run.models.items()):
+    for role, model in run.models.items():
         for gpu, backend in kinds.items():
             if (gpu.name, model.name) in held:
                 known, own = backend.provenance(model.name), model if run.workload.use_model_shape else None

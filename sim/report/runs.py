@@ -16,9 +16,9 @@ from mezzotint.files.printable import printable
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.run_folder import CLUSTER, REQUESTS, SUMMARY
 from mezzotint.sim.metrics.run_files import read_columns, read_config, read_summary
+from mezzotint.sim.metrics.served import ImageSpec, ServedModel, served_models
 from mezzotint.sim.metrics.summary_keys import number_at
 from mezzotint.sim.report.labels import FlatConfig, Load, Scalar, Setting, flatten, labels, load_of, natural, seeds_of
-from mezzotint.sim.report.served import ImageSpec, ServedModel, served_models
 
 Floats = NDArray[np.float64]
 
@@ -60,7 +60,7 @@ class Run:
     @property
     def models(self) -> tuple[ServedModel, ...]:
         """The run's models, the reference model first."""
-        return served_models(self.summary, self.config)
+        return served_models(self.summary)
 
     @property
     def gpu_kinds(self) -> list[str]:

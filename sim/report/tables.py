@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from mezzotint.figures.page import DASH, number
+from mezzotint.sim.metrics.served import runs_by_images
 from mezzotint.sim.report.compare import SeriesAtLoad, beyond_noise, cells, limit_name, slo_multiples
 from mezzotint.sim.report.labels import natural, short_value
 from mezzotint.sim.report.runs import Run
-from mezzotint.sim.report.served import runs_by_images
 
 QUALITY = ("quality", "factor_mean")
 """Quality of the served images over that of the large model's full runs: a speed-up may cost quality."""

@@ -14,6 +14,7 @@ from mezzotint.sim.report.tables import (
     assumptions,
     columns,
     comparison,
+    different_images,
     gpus,
     reproduction,
     unknown_quality,
@@ -21,6 +22,14 @@ from mezzotint.sim.report.tables import (
 )
 
 Fabricate = Callable[..., Path]
+
+MLPERF = {
+    **{"role": "large", "model": "sdxl-mlperf", "gpu": "l40s", "width": 1024, "height": 1024, "steps": 20},
+    **{"precision": "fp8", "basis": "published", "service_error": 0.21, "source": "MLPerf"},
+}
+ASSUMED = MLPERF | {
+    **{"model": "sdxl", "gpu": "h100", "steps": 50, "precision": "fp16", "basis": "assumed", "service_error": None},
+}
 
 
 def column(runs: Sequence[Run], title: str) -> dict[str, Entry]:
@@ -158,3 +167,26 @@ def test_any_summary_section_may_be_null(fabricate: Fabricate, section: str) -> 
 
     for name, change in (("null", forget), ("hollow", hollow)):
         assert comparison(load_runs([fabricate(name, change=change, requests=10)]))
+
+
+@pytest.mark.parametrize("is_same_work", [True, False])
+def test_no_run_is_best_across_different_images(is_same_work: bool, fabricate: Fabricate, tmp_path: Path) -> None:
+    """Between systems with like work the faster is marked, since the seeds agree."""
+    for system, model in (("vanilla", MLPERF), ("modm-throughput", MLPERF if is_same_work else ASSUMED)):
+        for seed in (1, 2, 3):
+            config = {"cluster": {"count": 16, "gpu": {"name": model["gpu"]}}}
+
+            def change(summary: dict[str, Any], model: dict[str, Any] = model) -> None:
+                summary["models"] = [model]
+
+            fabricate(f"{system}-{seed}", system, rate_rpm=20.0, seed=seed, change=change, config=config)
+    runs = load_runs([tmp_path])
+    assert any(entry.best for _, entries in comparison(runs) for entry in entries) is is_same_work
+    assert different_images(runs) == (
+        []
+        if is_same_work
+        else [
+            ("sdxl, 1024x1024, 50 steps, fp16 (assumed)", "modm-throughput on h100"),
+            ("sdxl-mlperf, 1024x1024, 20 steps, fp8 (measured by others)", "vanilla on l40s"),
+        ]
+    )
