@@ -40,7 +40,7 @@ class Candidate:
         gpu: the kind of GPU whose number is looked for.
         models: the choice of ``models=``.
         beside: another kind of GPU and its number, which stays; None without one.
-        prices: price of each kind for an hour.
+        prices: price of each kind for an hour, of those that have one.
         rents: True if a controller orders and gives back GPUs. Then the cost is known from a run alone.
     """
 
@@ -80,10 +80,21 @@ class Candidate:
         bound = "up to " if self.rents else ""
         return bound + " + ".join(f"{number} x {kind}" for kind, number in self.counts(count).items())
 
-    def usd_per_h(self, count: int) -> float:
-        """Return the US$ of an hour of the cluster, in whole instances, and of the design's services."""
+    @property
+    def unpriced(self) -> set[str]:
+        """The kinds of GPUs and services of which no price is known."""
+        services = {name for name, service in self._services.items() if service.usd_per_h is None}
+        return services | (set(self._kinds) - set(self.prices))
+
+    def usd_per_h(self, count: int) -> float | None:
+        """Return the US$ of an hour of the cluster, in whole instances, and of the design's services.
+
+        None if the price of a part is not known.
+        """
         counts = {self._kinds[kind]: number for kind, number in self.counts(count).items()}
-        return sum(rate or 0.0 for rate in rate_usd_h(counts, self._services).values())
+        rates = rate_usd_h(counts, self._services).values()
+        known = [rate for rate in rates if rate is not None]
+        return sum(known) if len(known) == len(rates) else None
 
     def config(self, count: int, seed: int, load: float, service: float) -> dict[str, Any]:
         """Return the resolved configuration of a run.
@@ -187,17 +198,14 @@ class _Catalogue:
         if not any(set(roles.values()) & models for roles in family.values() for models in profiled):
             raise _LeftOut(f"no profile of {self._large}")
         prices = {kind: price for kind in kinds if (price := self._prices[kind]) is not None}
-        if len(prices) < len(kinds):
-            raise _LeftOut("no price is known; give one with --prices")
         system, *settings = design.split()
         words = [f"system={system}", *settings, *self._words]
         first, *others = kinds
         plain = resolve_config(self._compose(*words, f"cluster={first}", f"models={next(iter(family))}"))
         names = _with_profiles(_roles(plain) | {"large"}, family, profiled)
-        priced = {kind: replace(self._gpus[kind], usd_per_gpu_h=price.usd_per_gpu_h) for kind, price in prices.items()}
+        usd = {kind: prices[kind].usd_per_gpu_h if kind in prices else None for kind in kinds}
+        priced = {kind: replace(self._gpus[kind], usd_per_gpu_h=usd[kind]) for kind in kinds}
         services = {key: PaidService(**value) for key, value in (plain["system"].get("services") or {}).items()}
-        if any(service.usd_per_h is None for service in services.values()):
-            raise _LeftOut("the price of one of its services is not known")
         rents = "startup_s" in (plain.get("controller") or {})  # of a controller that orders GPUs while a run goes on
         candidates = []
         for name, few in itertools.product(names, FEW if others else (0,)):
@@ -211,7 +219,7 @@ class _Catalogue:
                         for gpu, role in zip(priced.values(), roles, strict=False)
                     ]
                 else:
-                    config.cluster.gpu.usd_per_gpu_h = prices[first].usd_per_gpu_h
+                    config.cluster.gpu.usd_per_gpu_h = usd[first]
             service = float(OmegaConf.select(config, "backend.service_factor"))
             candidates.append(
                 Candidate(
