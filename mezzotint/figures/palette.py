@@ -43,8 +43,10 @@ def on_dark(colour: str) -> str:
     """Return the colour for a dark page: a grey turned from dark to light, another with as much white as it needs."""
     red, green, blue = to_rgb(colour)
     if red == green == blue:
-        return to_hex([1 - 0.9 * red] * 3)
-    shades = (to_hex([part + (1 - part) * white / 20 for part in (red, green, blue)]) for white in range(21))
+        grey = 1 - 0.9 * red
+        return to_hex((grey, grey, grey))
+    mixes = (white / 20 for white in range(21))
+    shades = (to_hex((red + (1 - red) * mix, green + (1 - green) * mix, blue + (1 - blue) * mix)) for mix in mixes)
     return next(shade for shade in shades if contrast(shade, DARK) >= MIN_CONTRAST + 1)
 
 

@@ -114,12 +114,14 @@ def write_report(
 
 def _page(runs: Sequence[Run], figures: Mapping[str, PageFigure], title: str, reruns_s: float) -> str:
     rows, bands = tables.comparison(runs), sensitivities(runs, reruns_s)
+    facts, differing = tables.facts(runs)
     body = render(
         "mezzotint.sim.report",
         "report.html.jinja",
         runs=runs,
         tables=tables,
         assumed=section,
+        differing=differing,
         loads=[(load, list(members)) for load, members in groupby(rows, key=lambda row: row[0].load.label)],
         seeds=any(len(cell.runs) > 1 for cell, _ in rows),
         repeated=len(runs) - sum(len(cell.runs) for cell, _ in rows),
@@ -140,6 +142,7 @@ def _page(runs: Sequence[Run], figures: Mapping[str, PageFigure], title: str, re
         Markup(body),  # the template has escaped it
         generator="mezzotint report",
         warnings=caveats(runs),
+        facts=facts,
     )
 
 

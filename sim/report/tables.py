@@ -1,12 +1,15 @@
 """Numbers of the report's tables: comparison, assumptions and reproduction."""
 
 import json
+import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from mezzotint.figures.page import DASH, number
+from mezzotint.sim.metrics.header import header, shared
+from mezzotint.sim.metrics.run_files import read_config
 from mezzotint.sim.metrics.served import runs_by_images
 from mezzotint.sim.report.assumed import Stated
 from mezzotint.sim.report.compare import SeriesAtLoad, beyond_noise, cells, limit_name, slo_multiples
@@ -15,6 +18,16 @@ from mezzotint.sim.report.runs import Run
 
 QUALITY = ("quality", "factor_mean")
 """Quality of the served images over that of the large model's full runs: a speed-up may cost quality."""
+
+
+_NAMING = ("work", "times")
+"""Rows of the header whose numbers name something: they are not joined to ranges."""
+
+_MAX_WORDS = 3
+"""Values of a row of the header that are told apart in it."""
+
+_MASK = "\0"
+_NUMBER = re.compile(r"\d[\d,.]*(?<![.,])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +174,50 @@ def _systems_text(members: Sequence[Run], runs: Sequence[Run]) -> str:
     names = sorted(counts, key=natural)
     parts = (name if counts[name] == totals[name] else f"{name} ({counts[name]} of {totals[name]})" for name in names)
     return ", ".join(parts)
+
+
+def facts(runs: Sequence[Run]) -> tuple[list[tuple[str, str]], list[tuple[str, tuple[str, ...]]]]:
+    """Return the rows of the runs' headers in one, and those that differ with the words of each run, in order.
+
+    Words that differ in numbers alone are one, with the range of each number. Of several words, each has its systems.
+    """
+    abouts = [header(run.summary, read_config(run.path)) for run in runs]
+    differing = dict(shared(abouts)[1])
+    found = []
+    for name, text in abouts[0].rows:
+        if values := differing.get(name):
+            members = _by_words(values if name in _NAMING else _with_ranges(values), runs)
+            parts = [f"{words or DASH} ({systems})" if systems else words for words, systems in members.items()]
+            more = [f"{len(parts) - _MAX_WORDS} more below"] if len(parts) > _MAX_WORDS else []
+            text = "; ".join(parts[:_MAX_WORDS] + more)
+        found.append((name, text))
+    return [(name, text) for name, text in found if text], list(differing.items())
+
+
+def _with_ranges(values: Sequence[str]) -> list[str]:
+    """Return texts in which a number has the range that it has in all texts that differ from it in numbers alone."""
+    alike: dict[str, list[list[str]]] = {}
+    for text in values:
+        alike.setdefault(_NUMBER.sub(_MASK, text), []).append(_NUMBER.findall(text))
+    ranges = {
+        mask: [sorted(set(column), key=natural) for column in zip(*rows, strict=True)] for mask, rows in alike.items()
+    }
+    return ["".join(_filled(mask, ranges[mask])) for mask in (_NUMBER.sub(_MASK, text) for text in values)]
+
+
+def _filled(mask: str, ranges: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield the parts of a text whose numbers are masked, with their ranges."""
+    for text, ends in zip(mask.split(_MASK), [*ranges, ()], strict=True):
+        yield text
+        yield " to ".join(dict.fromkeys([*ends[:1], *ends[-1:]]))
+
+
+def _by_words(values: Sequence[str], runs: Sequence[Run]) -> dict[str, str]:
+    """Return the systems of each value."""
+    runs_of: dict[str, list[Run]] = {}
+    for words, run in zip(values, runs, strict=True):
+        runs_of.setdefault(words, []).append(run)
+    return {words: _systems_text(members, runs) for words, members in runs_of.items()}
 
 
 def reproduction(runs: Sequence[Run]) -> list[tuple[str, ...]]:
