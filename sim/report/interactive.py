@@ -232,7 +232,7 @@ def bars(
     if "text" in frame:
         text = {"x": end, "text": {"field": "text", "type": "nominal"}}
         layers.append(_layer("text", row | text, align="left", dx=6, color=INK))
-    return _in_rows(frame, layers)
+    return _in_rows(frame, layers, name)
 
 
 def ranges(frame: pd.DataFrame, x: Field, styles: Mapping[str, SeriesStyle], *, limits: Sequence[Limit] = ()) -> Spec:
@@ -252,7 +252,7 @@ def ranges(frame: pd.DataFrame, x: Field, styles: Mapping[str, SeriesStyle], *, 
         _layer("point", row | {"x": x.channel(field="p50")}, filled=True, size=_POINT_AREA),
         _layer("tick", row | {"x": x.channel(field="p99")}, thickness=2, height=11),
     ]
-    return _in_rows(frame, [*layers, *_limits(limits, styles, x, "x")])
+    return _in_rows(frame, [*layers, *_limits(limits, styles, x, "x")], name)
 
 
 def picture(charts: Sequence[Chart], styles: Mapping[str, SeriesStyle]) -> Spec:
@@ -351,9 +351,10 @@ def _spec(frame: pd.DataFrame, layers: Sequence[Spec]) -> Spec:
     }
 
 
-def _in_rows(frame: pd.DataFrame, layers: Sequence[Spec]) -> Spec:
-    """Return a chart whose rows have their names beside them, and need no legend."""
-    return _spec(frame, layers) | {"height": {"step": _BAR_PX}, "usermeta": {"legend": []}}
+def _in_rows(frame: pd.DataFrame, layers: Sequence[Spec], name: Field) -> Spec:
+    """Return a chart whose rows have their names beside them, and need no legend. A hidden row stays empty."""
+    height = _BAR_PX * frame[name.column].nunique()
+    return _spec(frame, layers) | {"height": height, "usermeta": {"legend": []}}
 
 
 def _rows(frame: pd.DataFrame, name: Field) -> Spec:
@@ -364,7 +365,7 @@ def _rows(frame: pd.DataFrame, name: Field) -> Spec:
     axis = {"labelExpr": split, "labelLimit": 140, "labelFontSize": 11, "labelLineHeight": 12}
     axis |= {"labelOffset": -6 if any(" (" in row for row in sort) else 0}
     axis |= {"ticks": False, "domain": False, "grid": False}
-    return {"field": name.column, "type": "nominal", "sort": sort, "title": None, "axis": axis}
+    return {"field": name.column, "type": "nominal", "scale": {"domain": sort}, "title": None, "axis": axis}
 
 
 def _signals(styles: Mapping[str, SeriesStyle]) -> list[Spec]:
