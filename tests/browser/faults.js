@@ -3,14 +3,19 @@
   const faults = [];
   const short = (text) => JSON.stringify(text.trim().slice(0, 40));
 
+  const remember = (compute) => {
+    const known = new Map();
+    return (key) => known.get(key) ?? known.set(key, compute(key)).get(key);
+  };
+
   // Colours, with what is behind them.
   const probe = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
-  const rgba = (colour) => {
+  const rgba = remember((colour) => {
     probe.clearRect(0, 0, 1, 1);
     probe.fillStyle = colour;
     probe.fillRect(0, 0, 1, 1);
     return [...probe.getImageData(0, 0, 1, 1).data].map((part) => part / 255);
-  };
+  });
   const luminance = ([...rgb]) => rgb.slice(0, 3)
     .map((part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4))
     .reduce((sum, part, at) => sum + part * [0.2126, 0.7152, 0.0722][at], 0);
@@ -18,24 +23,20 @@
     const [dark, light] = [luminance(one), luminance(other)].sort((a, b) => a - b);
     return (light + 0.05) / (dark + 0.05);
   };
-  const behind = (element) => {
-    for (let at = element; at; at = at.parentElement) {
-      const colour = rgba(getComputedStyle(at).backgroundColor);
-      if (colour[3] > 0.99) return colour;
-    }
-    return rgba(getComputedStyle(document.documentElement).backgroundColor === "rgba(0, 0, 0, 0)" ? "#ffffff" : "#000000");
-  };
+  const behind = remember((element) => {
+    if (element === null) return rgba("#ffffff");
+    const colour = rgba(getComputedStyle(element).backgroundColor);
+    return colour[3] > 0.99 ? colour : behind(element.parentElement);
+  });
 
   // Texts that are seen: their nodes, elements and the boxes of their lines.
-  const clips = (element) => {
-    let [left, right] = [-Infinity, Infinity];
-    for (let at = element; at; at = at.parentElement) {
-      if (getComputedStyle(at).overflowX === "visible" || at === document.documentElement || at === document.body) continue;
-      const box = at.getBoundingClientRect();
-      [left, right] = [Math.max(left, box.left), Math.min(right, box.right)];
-    }
-    return [left, right];
-  };
+  const clips = remember((element) => {
+    if (element === document.body) return [-Infinity, Infinity];
+    const [left, right] = clips(element.parentElement);
+    if (getComputedStyle(element).overflowX === "visible") return [left, right];
+    const box = element.getBoundingClientRect();
+    return [Math.max(left, box.left), Math.min(right, box.right)];
+  });
   const texts = [];
   const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   for (let node = walker.nextNode(); node; node = walker.nextNode()) {
