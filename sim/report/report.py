@@ -16,6 +16,7 @@ from mezzotint.figures.page import DASH, render
 from mezzotint.files.atomic import atomic_files, atomic_write, check_ours
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.run_folder import REQUESTS
+from mezzotint.sim.metrics.counterfactuals import EXAMPLE
 from mezzotint.sim.report import tables
 from mezzotint.sim.report.answer import answer, caveats
 from mezzotint.sim.report.compare import cells
@@ -25,7 +26,7 @@ from mezzotint.sim.report.figures.palette import families_of, series_of, series_
 from mezzotint.sim.report.interactive import PageFigure, page, picture, svg
 from mezzotint.sim.report.labels import short_key
 from mezzotint.sim.report.runs import Run, load_runs
-from mezzotint.sim.report.sensitivity import EXAMPLE, PERCENTILES, rerun_s, sensitivities
+from mezzotint.sim.report.sensitivity import PERCENTILES, rerun_s, sensitivities
 from mezzotint.sim.report.vllm_omni import vllm_omni
 
 
