@@ -23,7 +23,7 @@ from mezzotint.sim.core.slo import OWN, Limit
 from mezzotint.sim.metrics.attempts import AttemptLog
 from mezzotint.sim.metrics.backlog import backlog
 from mezzotint.sim.metrics.cost import PaidService, cost
-from mezzotint.sim.metrics.quality import QualityEstimate
+from mezzotint.sim.metrics.quality import QualityEstimate, above_one
 from mezzotint.sim.metrics.recorder import LOADS, STEP_SHARE, TRAININGS, RunRecord
 from mezzotint.sim.metrics.request_columns import IMAGE, IMAGES, RequestColumns
 from mezzotint.sim.metrics.usage_log import GpuUsage, UsageLog
@@ -407,11 +407,14 @@ class MeasuredWindow:
         """Return the mean of the measured quality factors, and the share of them below alpha."""
         factor = self.column("quality")
         factor = factor[~np.isnan(factor)]
-        unknown = dict.fromkeys(("factor_mean", "below_alpha_share", "basis", "reason", "published"))
+        keys = ("factor_mean", "below_alpha_share", "score", "note", "basis", "reason", "published")
+        unknown: dict[str, Any] = dict.fromkeys(keys)
         if basis is None or not len(factor):
             return unknown
         below = None if alpha is None else float((factor < alpha).mean())
-        return unknown | {"factor_mean": float(factor.mean()), "below_alpha_share": below, "basis": basis}
+        mean, score = float(factor.mean()), basis.partition(" against ")[0]
+        stated = {"score": score, "note": above_one(mean, score), "basis": basis}
+        return unknown | {"factor_mean": mean, "below_alpha_share": below, **stated}
 
 
 def spread(seconds: Reals) -> dict[str, float | None]:
