@@ -301,7 +301,7 @@ def _result_line(summary: dict[str, Any], plain: dict[str, Any], folder: Path, o
         f"{summary['requests']['completed']} of {summary['requests']['arrived']} requests completed, "
         f"{summary['throughput_rpm'] or float('nan'):.2f} per minute, p50 {_seconds(summary['latency_s']['p50'])}, "
         f"p95 {_seconds(summary['latency_s']['p95'])}, p99 {_seconds(summary['latency_s']['p99'])}"
-        f"{_violations(summary['slo'])}{_unstable(summary['backlog'])}; "
+        f"{_violations(summary['slo'])}{_overload(summary['load'])}; "
         f"{' + '.join(map(str, served_models(summary, flatten(plain))))} -> {folder}"
     )
 
@@ -313,13 +313,13 @@ def _violations(slo: dict[str, dict[str, float | None]]) -> str:
     return f", over SLO {shares}" if shares else ""
 
 
-def _unstable(backlog: dict[str, Any]) -> str:
-    """Return a warning beside the latencies of a run whose queue grew."""
-    if not backlog["grows"]:
+def _overload(load: dict[str, Any]) -> str:
+    """Return a warning beside the latencies of a run that does not serve what is offered."""
+    if load["verdict"] != "overloaded":
         return ""
     return (
-        f"; UNSTABLE: the queue grew by {backlog['per_hour']:.0f} an hour to {backlog['at_last_arrival']} "
-        "at the last arrival, so latencies depend on the length of the trace"
+        f"; OVERLOADED: offered {load['offered_rpm']:.4g} a minute, served {load['served_rpm']:.4g}, "
+        f"{load['growth_per_hour']:.0f} more waiting an hour"
     )
 
 
