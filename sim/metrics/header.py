@@ -133,8 +133,7 @@ def _change(ours: float | None, theirs: float | None) -> float:
 
 
 def _served_rpm(summary: Mapping[str, Any]) -> float | None:
-    load = summary.get("load")
-    rate: float | None = summary["throughput_rpm"] if load is None else load["served_rpm"]
+    rate: float | None = summary["load"]["served_rpm"]
     return rate
 
 
@@ -143,10 +142,9 @@ def _changed(summary: Mapping[str, Any], other: Mapping[str, Any]) -> str:
     parts = [f"p95 {theirs} for {ours}"]
     served = [_served_rpm(each) for each in (summary, other)]
     if is_overloaded(summary) or is_overloaded(other) or _change(*served) >= SMALL / 2:
-        load = other.get("load")
-        offered = "" if load is None else f" of {_rate(load['offered_rpm'])}"
+        offered = _rate(other["load"]["offered_rpm"])
         words = " (overloaded)" if is_overloaded(other) else " (below capacity)" if is_overloaded(summary) else ""
-        parts.insert(0, f"serves {_rate(served[1])}{offered} a minute for {_rate(served[0])}{words}")
+        parts.insert(0, f"serves {_rate(served[1])} of {offered} a minute for {_rate(served[0])}{words}")
     return ", ".join(parts)
 
 
@@ -304,19 +302,19 @@ def _state(summary: Mapping[str, Any]) -> str:
 
 def is_overloaded(summary: Mapping[str, Any]) -> bool:
     """Return True if the run served less than was offered."""
-    load = summary.get("load")
-    return bool((summary.get("backlog") or {}).get("grows") if load is None else load["verdict"] == "overloaded")
+    return bool(summary["load"]["verdict"] == "overloaded")
 
 
 def _load(summary: Mapping[str, Any]) -> str:
-    load = summary.get("load")
-    if load is None:
-        return f"served {_rate(summary['throughput_rpm'])} a minute{': overloaded' if is_overloaded(summary) else ''}"
-    offered, served = _rate(load["offered_rpm"]), _rate(load["served_rpm"])
-    words = f"offered {offered} a minute, served {served}"
-    if load["verdict"] == "overloaded":
-        return f"{words}: overloaded, {number(load['growth_per_hour'], 2)} more waiting an hour"
-    return f"{words}: {'below capacity' if load['verdict'] == 'below' else 'undecided whether it keeps up'}"
+    load, requests = summary["load"], summary["requests"]
+    text = f"offered {_rate(load['offered_rpm'])} a minute, served {_rate(load['served_rpm'])}"
+    if load["verdict"] == "below":
+        return f"{text}: below capacity"
+    if load["verdict"] == "undecided":
+        return f"{text}: undecided{f' ({note})' if (note := load['note']) else ''}"
+    growth, lost = load["growth_per_hour"], 1 - requests["completed"] / requests["arrived"]
+    waiting = f", {number(growth, 2)} more waiting an hour" if growth and growth >= 1 else ""
+    return f"{text}: overloaded{waiting}{f', {percent(lost)} lost' if lost else ''}"
 
 
 def _goodput(summary: Mapping[str, Any]) -> str:
