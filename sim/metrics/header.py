@@ -302,11 +302,13 @@ def _state(summary: Mapping[str, Any]) -> str:
 
 def is_overloaded(summary: Mapping[str, Any]) -> bool:
     """Return True if the run served less than was offered."""
-    return bool(summary["load"]["verdict"] == "overloaded")
+    return bool((summary["load"] or {}).get("verdict") == "overloaded")
 
 
 def _load(summary: Mapping[str, Any]) -> str:
     load, requests = summary["load"], summary["requests"]
+    if load is None:
+        return "not recorded"
     text = f"offered {_rate(load['offered_rpm'])} a minute, served {_rate(load['served_rpm'])}"
     if load["verdict"] == "below":
         return f"{text}: below capacity"
