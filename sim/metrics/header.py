@@ -3,6 +3,7 @@
 Every answer (run line, report, plan, notebook) takes it from here, so that no answer leaves out what another one says.
 """
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -12,6 +13,7 @@ from typing import Any
 from mezzotint.figures.page import number, percent
 from mezzotint.files.printable import printable
 from mezzotint.sim.core.slo import OWN
+from mezzotint.sim.metrics.counterfactuals import counterfactuals
 from mezzotint.sim.metrics.served import BASES, UNKNOWN, ImageSpec, served_models
 
 MAX_LINE = 120
@@ -25,6 +27,16 @@ MAX_NAMES = 6
 
 MAX_SOURCE = 44
 """Characters of the name of a source."""
+
+MAX_DECIDING = 2
+"""Changes that a header names of those that were tried."""
+
+SMALL = 0.05
+"""Relative change of p95 that does not decide."""
+
+NOTHING = "nothing that a rerun could leave out"
+
+TRY = "`mezzotint report --reruns-s inf` tries them"
 
 LABELS = {"rests_on": "rests on"}
 
@@ -87,9 +99,58 @@ def header(summary: Mapping[str, Any], config: Mapping[str, Any]) -> Header:
         state=_state(summary),
         load=_load(summary),
         goodput=_goodput(summary),
-        rests_on="",
+        rests_on=_untried(summary, config),
         images=_unit(models[0].images, summary) if models else f"model {UNKNOWN}",
     )
+
+
+def rests_on(summary: Mapping[str, Any], tried: Sequence[tuple[str, Mapping[str, Any]]]) -> str:
+    """Return what a result rests on most: the changes that move it most, MAX_DECIDING of them at most.
+
+    Args:
+        summary: of the run as it is.
+        tried: each change in words, with the summary of the run that has it.
+    """
+    if not tried:
+        return NOTHING
+    effects = sorted(((_effect(summary, other), words, other) for words, other in tried), key=lambda row: -row[0])
+    decisive = [(words, other) for effect, words, other in effects if effect >= SMALL][:MAX_DECIDING]
+    if not decisive:
+        return f"none of what was tried changes p95 by {percent(SMALL, 0)}: {_all_of([words for words, _ in tried])}"
+    return "; ".join(f"{words}: {_changed(summary, other)}" for words, other in decisive)
+
+
+def _effect(summary: Mapping[str, Any], other: Mapping[str, Any]) -> float:
+    """Return the larger relative change of p95 and of what is served; more than any if it decides on overload."""
+    p95_s = [each["latency_s"]["p95"] for each in (summary, other)]
+    decides = is_overloaded(summary) is not is_overloaded(other)
+    return max(_change(*p95_s), _change(_served_rpm(summary), _served_rpm(other))) + (1e6 if decides else 0.0)
+
+
+def _change(ours: float | None, theirs: float | None) -> float:
+    """Return by how much the larger of two values exceeds the smaller, a fraction; infinite if one is not known."""
+    return max(ours / theirs, theirs / ours) - 1 if ours and theirs else math.inf
+
+
+def _served_rpm(summary: Mapping[str, Any]) -> float | None:
+    rate: float | None = summary["load"]["served_rpm"]
+    return rate
+
+
+def _changed(summary: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+    ours, theirs = (_seconds(each["latency_s"]["p95"]) for each in (summary, other))
+    parts = [f"p95 {theirs} for {ours}"]
+    served = [_served_rpm(each) for each in (summary, other)]
+    if is_overloaded(summary) or is_overloaded(other) or _change(*served) >= SMALL / 2:
+        offered = _rate(other["load"]["offered_rpm"])
+        words = " (overloaded)" if is_overloaded(other) else " (below capacity)" if is_overloaded(summary) else ""
+        parts.insert(0, f"serves {_rate(served[1])} of {offered} a minute for {_rate(served[0])}{words}")
+    return ", ".join(parts)
+
+
+def _untried(summary: Mapping[str, Any], config: Mapping[str, Any]) -> str:
+    words = [words for words, _ in counterfactuals(summary, config)]
+    return f"not tried: {_all_of(words)}; {TRY}" if words else NOTHING
 
 
 def shared(
@@ -241,19 +302,21 @@ def _state(summary: Mapping[str, Any]) -> str:
 
 def is_overloaded(summary: Mapping[str, Any]) -> bool:
     """Return True if the run served less than was offered."""
-    load = summary.get("load")
-    return bool((summary.get("backlog") or {}).get("grows") if load is None else load["verdict"] == "overloaded")
+    return bool((summary["load"] or {}).get("verdict") == "overloaded")
 
 
 def _load(summary: Mapping[str, Any]) -> str:
-    load = summary.get("load")
+    load, requests = summary["load"], summary["requests"]
     if load is None:
-        return f"served {_rate(summary['throughput_rpm'])} a minute{': overloaded' if is_overloaded(summary) else ''}"
-    offered, served = _rate(load["offered_rpm"]), _rate(load["served_rpm"])
-    words = f"offered {offered} a minute, served {served}"
-    if load["verdict"] == "overloaded":
-        return f"{words}: overloaded, {number(load['growth_per_hour'], 2)} more waiting an hour"
-    return f"{words}: {'below capacity' if load['verdict'] == 'below' else 'undecided whether it keeps up'}"
+        return "not recorded"
+    text = f"offered {_rate(load['offered_rpm'])} a minute, served {_rate(load['served_rpm'])}"
+    if load["verdict"] == "below":
+        return f"{text}: below capacity"
+    if load["verdict"] == "undecided":
+        return f"{text}: undecided{f' ({note})' if (note := load['note']) else ''}"
+    growth, lost = load["growth_per_hour"], 1 - requests["completed"] / requests["arrived"]
+    waiting = f", {number(growth, 2)} more waiting an hour" if growth and growth >= 1 else ""
+    return f"{text}: overloaded{waiting}{f', {percent(lost)} lost' if lost else ''}"
 
 
 def _goodput(summary: Mapping[str, Any]) -> str:

@@ -44,6 +44,7 @@ _READ = (
     *("schema", "system", "seed", "trace", "assumptions"),
     *("requests", "requests.arrived", "requests.completed", "requests.discarded", "requests.failed", "throughput_rpm"),
     *(f"{group}{name}" for group in ("latency_s", "queue_s") for name in ("", ".mean", ".p50", ".p99")),
+    *("load", "load.verdict"),
     *("slo", "slo.*.limit_s", "slo.*.violation_rate"),
     *(
         "cache",
@@ -66,6 +67,8 @@ _SUMMARY = SchemaValidator(
             "trace.columns.used": _TEXTS,
             "trace.columns.unused": core_schema.dict_schema(_TEXT, _TEXT),
             "trace.columns.left_out": _TEXTS,
+            "load.verdict": core_schema.literal_schema(["below", "overloaded", "undecided"]),
+            "load.note": core_schema.nullable_schema(_TEXT),
             "assumptions": _rows(_ASSUMPTION, dict.fromkeys(_ASSUMPTION, _ANY)),
             "models": _rows(
                 ("role", "model", "width", "height", "steps", "precision", "basis", "service_error"),

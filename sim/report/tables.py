@@ -4,16 +4,16 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 from mezzotint.figures.page import DASH, number
-from mezzotint.sim.metrics.header import header, shared
-from mezzotint.sim.metrics.run_files import read_config
+from mezzotint.sim.metrics.header import shared
 from mezzotint.sim.metrics.served import runs_by_images
 from mezzotint.sim.report.assumed import Stated
 from mezzotint.sim.report.compare import SeriesAtLoad, beyond_noise, cells, limit_name, slo_multiples
-from mezzotint.sim.report.labels import natural, short_value
+from mezzotint.sim.report.labels import Load, natural, short_value
 from mezzotint.sim.report.runs import Run
 
 QUALITY = ("quality", "factor_mean")
@@ -30,6 +30,10 @@ _MASK = "\0"
 _NUMBER = re.compile(r"\d[\d,.]*(?<![.,])")
 
 
+Facts = tuple[list[tuple[str, str]], list[tuple[str, tuple[str, ...]]]]
+"""Rows (name, words), and rows that differ (name, words of each run)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One printed number of the comparison.
@@ -37,7 +41,7 @@ class Entry:
     Attributes:
         range: lowest and highest value over seeds, in words.
         best: True if no other system at that load reaches it.
-        unstable: True if it depends on the trace's length, because the backlog grows.
+        unstable: True if it depends on the trace's length, because the system is overloaded.
     """
 
     text: str
@@ -53,7 +57,7 @@ class Column:
     Attributes:
         keys: its place in the summary.
         better: 1 if more is better, -1 if less is, 0 if neither.
-        settles: True if it converges on a longer trace even while the backlog grows.
+        settles: True if it converges on a longer trace even in overload.
         more: True if it is none of the quantities that decide, and stands in a table of its own.
     """
 
@@ -95,14 +99,14 @@ def columns(runs: Sequence[Run]) -> list[Column]:
         Column("GPU busy", "%", ("gpu", "busy_fraction"), more=True),
         Column("Energy per image", "kJ", ("energy_j", "per_image"), scale=1e-3, better=-1, more=True),
     ]
-    grows = any(run.backlog_grows for run in runs)
+    overloaded = any(run.is_overloaded for run in runs)
     return [
         column
         for column in offered
         if column.keys == QUALITY
         or (
             any(run.number(*column.keys) is not None for run in runs)
-            and (grows or column.keys != ("throughput_until_last_arrival_rpm",))
+            and (overloaded or column.keys != ("throughput_until_last_arrival_rpm",))
         )
     ]
 
@@ -128,14 +132,12 @@ def gpus(cell: SeriesAtLoad) -> str:
 
 
 def verdict(cell: SeriesAtLoad) -> str:
-    """Say whether the queue grows, and what is not served."""
+    """Say whether the system serves what is offered, and what it drops."""
     if not cell.mean("requests", "arrived") or cell.mean("requests", "completed") is None:
         return DASH
     if not cell.mean("requests", "completed"):
         return "completes no request"
-    words = "overloaded: its queue grows" if cell.backlog_grows else "stable"
-    if cell.runs[0].summary.get("backlog") is None:
-        words = "queue not recorded"
+    words = "overloaded" if cell.is_overloaded else "too short to tell" if cell.is_undecided else "below capacity"
     return words + (f", drops {share:.1%}" if (share := lost(cell)) > 0 else "")
 
 
@@ -176,12 +178,18 @@ def _systems_text(members: Sequence[Run], runs: Sequence[Run]) -> str:
     return ", ".join(parts)
 
 
-def facts(runs: Sequence[Run]) -> tuple[list[tuple[str, str]], list[tuple[str, tuple[str, ...]]]]:
+def facts(runs: Sequence[Run], decides: Mapping[tuple[str, Load], str] = MappingProxyType({})) -> Facts:
     """Return the rows of the runs' headers in one, and those that differ with the words of each run, in order.
 
     Words that differ in numbers alone are one, with the range of each number. Of several words, each has its systems.
+
+    Args:
+        decides: what results rest on, by series and load, where reruns have found it.
     """
-    abouts = [header(run.summary, read_config(run.path)) for run in runs]
+    found_by = [decides.get((run.series, run.load)) for run in runs]
+    abouts = [
+        replace(run.header, rests_on=text) if text else run.header for run, text in zip(runs, found_by, strict=True)
+    ]
     differing = dict(shared(abouts)[1])
     found = []
     for name, text in abouts[0].rows:
@@ -248,7 +256,7 @@ def _entry(cell: SeriesAtLoad, column: Column, rivals: Sequence[SeriesAtLoad]) -
         return Entry(DASH)
     low, high = column.text(value.low), column.text(value.high)
     spread = f"{low} to {high}" if low != high else ""
-    unstable = cell.backlog_grows and not column.settles
+    unstable = cell.is_overloaded and not column.settles
     return Entry(column.text(value.mean), spread, _is_best(cell, column, rivals), unstable)
 
 

@@ -87,16 +87,16 @@ def test_difference_is_marked_beyond_the_noise_of_seeds(
     assert any(entry.best for entry in column(runs, "Throughput").values()) is is_beyond
 
 
-def test_growing_backlog_is_marked(fabricate: Fabricate) -> None:
+def test_overload_is_marked(fabricate: Fabricate) -> None:
     def edit(summary: dict[str, Any]) -> None:
-        summary["backlog"] = {"grows": True, "per_hour": 9.0, "at_last_arrival": 70}
+        summary["load"]["verdict"] = "overloaded"
         summary["throughput_until_last_arrival_rpm"] = 8.5
 
     runs = load_runs([fabricate("r", "vanilla", requests=50, change=edit)])
     assert column(runs, "Latency p99")["vanilla"].unstable
     assert not column(runs, "Cost per image")["vanilla"].unstable
     assert column(runs, "Throughput to last arrival")["vanilla"].text == "8.5"
-    assert verdict(cells(runs)[0]) == "overloaded: its queue grows"
+    assert verdict(cells(runs)[0]) == "overloaded"
     assert gpus(cells(runs)[0]) == "16 mi210"
 
 
@@ -104,8 +104,8 @@ def test_growing_backlog_is_marked(fabricate: Fabricate) -> None:
     ("requests", "message"),
     [
         ({"arrived": 10, "completed": 0, "discarded": 10}, "completes no request"),
-        ({"arrived": 10, "completed": 7, "discarded": 3}, "queue not recorded, drops 30.0%"),
-        ({"arrived": 10, "completed": 10}, "queue not recorded"),
+        ({"arrived": 10, "completed": 7, "discarded": 3}, "below capacity, drops 30.0%"),
+        ({"arrived": 10, "completed": 10}, "below capacity"),
         ({"arrived": None, "completed": None}, DASH),
     ],
 )
@@ -202,15 +202,14 @@ def test_facts_join_what_differs_in_numbers_and_name_the_systems_of_other_words(
 
             def edit(summary: dict[str, Any], rate: float = rate) -> None:
                 summary["throughput_rpm"] = rate
-                summary["backlog"] = {"grows": summary["system"] == "vanilla" and rate == 10.0}
+                verdict = "overloaded" if summary["system"] == "vanilla" and rate == 10.0 else "below"
+                summary["load"] |= {"offered_rpm": rate, "served_rpm": rate, "growth_per_hour": 0.0, "verdict": verdict}
 
             fabricate(f"{system}-{rate:g}", system, rate_rpm=rate, requests=20, change=edit)
     rows, differing = facts(load_runs([tmp_path]))
     shown = dict(rows)
     assert shown["traffic"] == "synthetic: poisson arrivals at 6 to 10 a minute"
-    assert (
-        shown["load"]
-        == "served 6 to 10 a minute (nirvana, vanilla (1 of 2)); served 10 a minute: overloaded (vanilla (1 of 2))"
-    )
+    below = "offered 6 to 10 a minute, served 6 to 10: below capacity (nirvana, vanilla (1 of 2))"
+    assert shown["load"] == f"{below}; offered 10 a minute, served 10: overloaded (vanilla (1 of 2))"
     assert [name for name, _ in differing] == ["traffic", "load"]
     assert all(len(values) == 4 for _, values in differing)
