@@ -379,8 +379,9 @@ def _binds(targets: Sequence[Target], summaries: Sequence[Summary], best: Cluste
         if within_s is None or latency_s is None or queue_s is None:
             continue
         if latency_s - queue_s > within_s and target.ratio(summary) > 1:
+            product = "a video" if makes_videos(summary) else "an image"
             return (
-                f"the service itself binds: an image takes {number(latency_s - queue_s, 3)} s on {cluster} without a "
+                f"the service itself binds: {product} takes {number(latency_s - queue_s, 3)} s on {cluster} without a "
                 f"wait, and {target.text} leaves {number(within_s, 3)} s; more GPUs do not help"
             )
     for target in targets:
@@ -396,6 +397,11 @@ def _binds(targets: Sequence[Target], summaries: Sequence[Summary], best: Cluste
     if any(each["backlog"]["grows"] for each in summaries):
         return f"capacity binds: the backlog grows on {cluster}, the most that were asked for"
     return f"waiting binds: {cluster}, the most that were asked for, miss the target"
+
+
+def makes_videos(summary: Summary) -> bool:
+    """Return True if a model of a run makes more than one frame."""
+    return any((row.get("frames") or 1) > 1 for row in summary["models"])
 
 
 def gpus_kept_busy(summary: Summary, gpus: int) -> float:
@@ -414,18 +420,18 @@ def gpus_kept_busy(summary: Summary, gpus: int) -> float:
     return float(gpus) if busy is None else gpus * busy
 
 
-def pareto_front(clusters: Sequence[ClusterResult]) -> list[ClusterResult]:
-    """Return the clusters, the cheapest first, of which no other is both cheaper and faster (p95).
+def pareto_front(clusters: Sequence[ClusterResult], key: str = "p95_s") -> list[ClusterResult]:
+    """Return the clusters, the cheapest first, of which no other is both cheaper and lower in the number ``key``.
 
     Clusters without a price are compared by their GPUs if none has a price, and else left out.
     """
-    front, lowest_s = [], math.inf
+    front, lowest = [], math.inf
     has_prices = any(each.usd_per_h is not None for each in clusters)
     for each in sorted(clusters, key=_order):
-        p95_s = each.numbers["p95_s"]
-        if p95_s is not None and p95_s < lowest_s and (each.usd_per_h is not None) == has_prices:
+        value = each.numbers[key]
+        if value is not None and value < lowest and (each.usd_per_h is not None) == has_prices:
             front.append(each)
-            lowest_s = p95_s
+            lowest = value
     return front
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 from markupsafe import Markup
 
-from mezzotint.figures.page import DASH, number, percent, render
+from mezzotint.figures.page import DASH, number, render
 from mezzotint.figures.palette import COLOURS
 from mezzotint.sim.metrics.header import Header, header, shared, unlike_work
 from mezzotint.sim.metrics.summary import cautions
@@ -20,8 +20,10 @@ from mezzotint.sim.plan.answer import (
     Plan,
     Ranked,
     Unranked,
+    makes_videos,
     pareto_front,
 )
+from mezzotint.sim.plan.candidates import Candidate
 from mezzotint.sim.plan.target import Target
 from mezzotint.sim.report.figures.palette import SeriesStyle
 from mezzotint.sim.report.interactive import SERIES, Chart, Field, Limit, PageFigure, Spec, bars, page, picture, points
@@ -43,11 +45,13 @@ def sentence(plan: Plan) -> str:
     """Return the answer in a sentence or two."""
     goal, load = goal_text(plan), plan.spec.load
     if not plan.ranked:
-        close = sorted(plan.unranked, key=lambda each: each.kind != "infeasible")
-        reasons = "; ".join(f"{each.candidate.name}: {each.reason}" for each in close[:3])
-        return f"No cluster of at most {plan.spec.max_gpus} GPUs serves {load} with {goal}. {reasons}."
+        infeasible = [each for each in plan.unranked if each.kind == "infeasible"]
+        close = infeasible or plan.unranked
+        reasons = "; ".join(f"{_series(plan, each.candidate)}: {each.reason}" for each in close[:2])
+        start = "" if infeasible else "No candidate could run: "
+        return f"No cluster of at most {plan.spec.max_gpus} GPUs serves {load} with {goal}. {start}{reasons}."
     best, *others = plan.ranked
-    text = f"{cluster_name(best.result)} serves {load} with {goal}{_price_words(best.result)}"
+    text = f"{cluster_name(plan, best.result)} serves {load} with {goal}{_price_words(best.result)}"
     usd = best.result.numbers["usd_per_image"]
     carries, fails = best.headroom
     return "".join(
@@ -57,7 +61,7 @@ def sentence(plan: Plan) -> str:
             f". It carries {carries:g} times the load",
             "" if fails is None else f" and misses the target at {fails:g} times",
             f"; {_slower_words(best)}.",
-            *(f" Next: {cluster_name(each.result)}{_price_words(each.result)}." for each in others[:1]),
+            *(f" Next: {cluster_name(plan, each.result)}{_price_words(each.result)}." for each in others[:1]),
         ]
     )
 
@@ -67,15 +71,25 @@ def goal_text(plan: Plan) -> str:
     return " and ".join(target.text for target in plan.spec.targets)
 
 
-def cluster_name(result: ClusterResult) -> str:
+def cluster_name(plan: Plan, result: ClusterResult) -> str:
     """Return a cluster in a few words."""
-    return f"{result.cluster} with {result.candidate.design}"
+    return f"{result.cluster} with {design_name(plan, result.candidate)}"
+
+
+def design_name(plan: Plan, candidate: Candidate) -> str:
+    """Return the design of a candidate, with its models if those of the clusters that ran differ."""
+    has_choice = len({each.candidate.models for each in plan.clusters}) > 1
+    return f"{candidate.design}, {candidate.models}" if has_choice else candidate.design
+
+
+def _series(plan: Plan, candidate: Candidate) -> str:
+    """Return the name of a candidate in the legend."""
+    return f"{design_name(plan, candidate)} on {candidate.gpus}"
 
 
 def product(plan: Plan) -> str:
     """Return what the models of a plan make: ``images`` or ``videos``."""
-    rows = [row for each in plan.ranked for row in each.summary["models"]]
-    return "videos" if any((row.get("frames") or 1) > 1 for row in rows) else "images"
+    return "videos" if any(makes_videos(each.summary) for each in plan.ranked) else "images"
 
 
 def _price_words(result: ClusterResult) -> str:
@@ -94,8 +108,8 @@ def _slower_words(best: Ranked) -> str:
 
 
 def _share(value: float) -> str:
-    """Return a share of 1 as per cent with three digits."""
-    return f"{number(100 * value, 3)} %"
+    """Return a share of 1 as per cent with three digits, without a line break before the sign."""
+    return f"{number(100 * value, 3)}\N{NO-BREAK SPACE}%"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,16 +130,15 @@ class Column:
 
 def columns(plan: Plan) -> list[Column]:
     """Return the columns of the ranking that have a value for some cluster."""
-    named = label(plan)
     usd_1000 = f"$ per 1,000 {product(plan)}"
     targets = [Column(*_title(target), _value(target)) for target in plan.spec.targets[:2]]
     made = [
         Column("cluster", "", lambda each: each.result.cluster, is_name=True),
-        Column("design", "", lambda each: named(each.result), is_name=True),
+        Column("design", "", lambda each: design_name(plan, each.result.candidate), is_name=True),
         Column("$ per hour", "", lambda each: _dollars(each.result.usd_per_h, NO_PRICE)),
         *targets,
         Column(usd_1000, "", lambda each: _dollars(each.result.numbers["usd_per_image"], DASH, 1000)),
-        Column("quality", "", lambda each: _number(each, "quality")),
+        Column("quality", "", _reader("quality")),
         Column("load up to", "", lambda each: f"{each.headroom[0]:g}x" + (" or more" * (each.headroom[1] is None))),
         Column("GPUs at error", "", _gpus_at_error),
         Column("service times", "", basis, is_name=True),
@@ -135,25 +148,14 @@ def columns(plan: Plan) -> list[Column]:
 
 def details(plan: Plan) -> list[Column]:
     """Return the columns of what a reader looks up: every latency, energy, and the least number of GPUs."""
-    named = label(plan)
     return [
         Column("cluster", "", lambda each: each.result.cluster, is_name=True),
-        Column("design", "", lambda each: named(each.result), is_name=True),
+        Column("design", "", lambda each: design_name(plan, each.result.candidate), is_name=True),
         *(Column(name, "s", _reader(f"{name}_s")) for name in ("mean", "p50", "p90", "p95", "p99")),
         Column(f"energy per {product(plan)[:-1]}", "kJ", _reader("energy_j_per_image", 0.001)),
         Column("GPUs at least", "", lambda each: f"{each.gpus_kept_busy:.1f}"),
         Column("seeds", "", lambda each: str(each.result.replications)),
     ]
-
-
-def label(plan: Plan) -> Callable[[ClusterResult], str]:
-    """Return a function that names the design of a cluster, with its models if those of the ranked clusters differ."""
-    has_choice = len({each.result.candidate.models for each in plan.ranked}) > 1
-
-    def name(result: ClusterResult) -> str:
-        return f"{result.candidate.design}{f', {result.candidate.models}' if has_choice else ''}"
-
-    return name
 
 
 def _title(target: Target) -> tuple[str, str]:
@@ -175,7 +177,7 @@ def _reader(name: str, scale: float = 1.0) -> Callable[[Ranked], str]:
 
 def _number(each: Ranked, name: str, scale: float = 1.0) -> str:
     value = each.result.numbers[name]
-    return DASH if value is None else number(scale * value, 3)
+    return DASH if value is None else number(scale * value, 3, zeros=True)
 
 
 def _dollars(usd: float | None, unknown: str, scale: float = 1.0) -> str:
@@ -215,7 +217,7 @@ def table_lines(plan: Plan) -> list[str]:
     cells = [titles, *([column.text(each) for column in shown] for each in plan.ranked)] if plan.ranked else []
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells]
-    about = [f"{name}: {text}" for name, text in shared(headers(plan))[0]] if plan.ranked else []
+    about = [f"{name}: {text}" for name, text in shared(headers(plan))[0] if text] if plan.ranked else []
     unranked = [f"{each.kind}: {each.candidate.name}: {each.reason}" for each in plan.unranked]
     return [*about, *lines, *unranked, *plan.notes]
 
@@ -284,7 +286,7 @@ def figure(plan: Plan) -> Spec | None:
     None if no cluster ran.
     """
     drawn = drawn_clusters(plan)
-    styles = _styles(drawn)
+    styles = _styles(plan, drawn)
     charts = [chart for part in _figures(plan, drawn, styles) for chart in part.charts] if drawn else []
     return picture(charts, styles) if charts else None
 
@@ -299,32 +301,33 @@ def drawn_clusters(plan: Plan) -> list[ClusterResult]:
     return [each for p95_s, each in known if each.meets or p95_s <= 10 * fastest_s]
 
 
-def _styles(results: Sequence[ClusterResult]) -> dict[str, SeriesStyle]:
+def _styles(plan: Plan, results: Sequence[ClusterResult]) -> dict[str, SeriesStyle]:
     """Return the style of each candidate, by name."""
     return {
         name: SeriesStyle(COLOURS[number % len(COLOURS)], "-" if number < len(COLOURS) else (0, (5, 1.5)), "o")
-        for number, name in enumerate(dict.fromkeys(each.candidate.name for each in results))
+        for number, name in enumerate(dict.fromkeys(_series(plan, each.candidate) for each in results))
     }
 
 
 def html(plan: Plan, command: str) -> str:
     """Return the page to send: question, answer, what it rests on, figures, ranking, assumptions, the command."""
     drawn, goal, abouts = drawn_clusters(plan), goal_text(plan), headers(plan)
-    styles = _styles(drawn)
+    styles = _styles(plan, drawn)
     assumptions = [each for ranked in plan.ranked for each in ranked.summary["assumptions"]]
     prices = {kind: price for each in plan.clusters for kind, price in each.candidate.prices.items()}
     common, differing = shared(abouts) if abouts else ((), ())
+    common = tuple((name, text) for name, text in common if text)
     body = render(
         "mezzotint.sim.plan",
         "plan.html.jinja",
         notes=plan.notes,
-        unranked=list(map(_unranked_cells, plan.unranked)),
+        unranked=[_unranked_cells(plan, each) for each in plan.unranked],
         columns=columns(plan),
         details=details(plan),
         groups=_groups(plan, abouts),
-        differing=("Cluster", *(name for name, _ in differing)) if differing else (),
+        differing=("cluster", *(name for name, _ in differing)) if differing else (),
         facts_of=[
-            (cluster_name(each.result), *(values[row] for _, values in differing))
+            (cluster_name(plan, each.result), *(values[row] for _, values in differing))
             for row, each in enumerate(plan.ranked)
         ],
         assumptions=list(dict.fromkeys((each["what"], _words(each["value"]), each["source"]) for each in assumptions)),
@@ -363,7 +366,7 @@ def _words(value: Any) -> str:
     return number(value) if isinstance(value, float) else str(value)
 
 
-def _unranked_cells(each: Unranked) -> tuple[str, str, str]:
+def _unranked_cells(plan: Plan, each: Unranked) -> tuple[str, str, str]:
     """Return the candidate, why it is not ranked, and the reason with the best cluster that it reached."""
     kind, reason = KINDS[each.kind], each.reason
     if each.usd_per_h is not None:
@@ -371,7 +374,7 @@ def _unranked_cells(each: Unranked) -> tuple[str, str, str]:
     if each.best is not None and each.kind == "infeasible":
         latencies = (f"{name} {number(each.best.numbers[f'{name}_s'], 3)} s" for name in ("p50", "p95", "p99"))
         reason += f". Best reached: {each.best.gpus} GPUs, {', '.join(latencies)}"
-    return each.candidate.name, kind, reason
+    return _series(plan, each.candidate), kind, reason
 
 
 def warnings(plan: Plan, abouts: Sequence[Header]) -> list[str]:
@@ -382,8 +385,8 @@ def warnings(plan: Plan, abouts: Sequence[Header]) -> list[str]:
     unpriced = {kind for each in plan.ranked for kind in each.result.candidate.unpriced}
     if unpriced:
         texts.append(
-            f"No price is known of {', '.join(sorted(unpriced))}: clusters of it are counted in GPUs and stand below "
-            "the others. Give a price with --prices."
+            f"No price is known of {', '.join(sorted(unpriced))}. Clusters without a price stand below the others, "
+            "the smallest first. Give one with --prices."
         )
     if undecided := sum(each.is_undecided for each in plan.clusters):
         texts.append(
@@ -420,8 +423,13 @@ def _figures(plan: Plan, drawn: Sequence[ClusterResult], styles: Mapping[str, Se
     if plan.ranked:
         loads = pd.DataFrame(
             [
-                (each.result.candidate.name, f"{rank}. {each.result.cluster} ({label(plan)(each.result)})", *each.headroom)
+                (
+                    _series(plan, candidate),
+                    f"{rank}. {each.result.cluster} ({design_name(plan, candidate)})",
+                    *each.headroom,
+                )
                 for rank, each in enumerate(plan.ranked, 1)
+                for candidate in [each.result.candidate]
             ],
             columns=[SERIES, "cluster", "load", "misses"],
         )
@@ -443,7 +451,7 @@ def _cost_charts(
     frame = pd.DataFrame(
         [
             {
-                SERIES: each.candidate.name,
+                SERIES: _series(plan, each.candidate),
                 "gpus": each.devices,
                 "usd": math.nan if each.usd_per_h is None else each.usd_per_h,
                 **{f"{name}": each.numbers[f"{name}_s"] for name in ("p50", "p95", "p99")},
@@ -484,8 +492,12 @@ def _cost_charts(
     if len(set(known["quality"])) > 1:
         quality = Field("quality", "Quality (1: the model in full)", ".3f", "linear", _bounds(known["quality"]))
         charts.append(Chart("Cost and quality", points(known, across, quality, styles, hover=hover)))
-    front = ", ".join(map(cluster_name, pareto_front(drawn)))
-    caption = f"Every cluster that ran, without those that are saturated. No other is both cheaper and faster (p95) than {front}."
+    first = plan.spec.targets[0]
+    caption = "Every cluster that ran, without those that are saturated."
+    if first.side == "max" and (front := pareto_front(drawn, first.key)):
+        less = "a lower price" if has_prices else "fewer GPUs"
+        names = ", ".join(cluster_name(plan, each) for each in front)
+        caption += f" No other has both {less} and a lower {_title(first)[0]} than {names}."
     if has_prices and unpriced:
         caption += f" {unpriced} clusters without a price are left out."
     return charts, caption

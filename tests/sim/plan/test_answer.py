@@ -113,6 +113,8 @@ def test_front_holds_no_cluster_that_another_beats_in_both(ask: Ask) -> None:
 
 def test_slower_service_never_needs_fewer_gpus_and_headroom_holds_the_load(ask: Ask) -> None:
     for each in ask(gpu=BOTH, max_gpus=32, rank=2).ranked:
+        (model,) = each.summary["models"]
+        assert (each.error, each.error_is_stated) == (model["service_error"], True)
         assert each.gpus_if_slower is None or each.gpus_if_slower >= each.result.gpus
         carries, misses = each.headroom
         assert carries >= 1.0
