@@ -297,7 +297,7 @@ class _Planner:
         latency_s, queue_s = number_at(summary, "latency_s", "mean"), number_at(summary, "queue_s", "mean")
         return Outcome(
             tuple(target.ratio(summary) for target in self._spec.targets),
-            summary["backlog"]["grows"] is True,
+            summary["load"]["verdict"] == "overloaded",
             gpus_kept_busy(summary, run.candidate.devices(run.gpus)) - run.candidate.devices(0),
             1.0 if not latency_s or queue_s is None else queue_s / latency_s,
         )
@@ -394,8 +394,8 @@ def _binds(targets: Sequence[Target], summaries: Sequence[Summary], best: Cluste
             f"the service itself binds: on {cluster} hardly a request waits, and p95 is {p95_s} s; "
             "more GPUs do not help"
         )
-    if any(each["backlog"]["grows"] for each in summaries):
-        return f"capacity binds: the backlog grows on {cluster}, the most that were asked for"
+    if any(each["load"]["verdict"] == "overloaded" for each in summaries):
+        return f"capacity binds: {cluster}, the most that were asked for, serve less than is offered"
     return f"waiting binds: {cluster}, the most that were asked for, miss the target"
 
 
@@ -407,15 +407,11 @@ def makes_videos(summary: Summary) -> bool:
 def gpus_kept_busy(summary: Summary, gpus: int) -> float:
     """Return the GPUs that the work of a run would keep busy all the time.
 
-    While a backlog grows, the busy share says nothing of the load; then it is the GPUs times the rate of arrivals over
-    that of the ends.
+    In overload the busy share says nothing of the load; then it is the GPUs times the offered rate over the served one.
     """
-    if summary["backlog"]["grows"]:
-        served = number_at(summary, "throughput_until_last_arrival_rpm")
-        per_hour = number_at(summary, "backlog", "per_hour")
-        if not served or per_hour is None:
-            return gpus + 1.0
-        return gpus * (1 + max(per_hour, 0.0) / (60 * served))
+    if summary["load"]["verdict"] == "overloaded":
+        offered, served = number_at(summary, "load", "offered_rpm"), number_at(summary, "load", "served_rpm")
+        return gpus * max(offered / served, 1.0) if offered and served else gpus + 1.0
     busy = number_at(summary, "gpu", "busy_fraction")
     return float(gpus) if busy is None else gpus * busy
 

@@ -74,10 +74,9 @@ class Run:
         return next((model.images for model in self.models), None)
 
     @property
-    def backlog_grows(self) -> bool:
-        """True if the queue grew for as long as requests arrived; False in summaries of earlier versions."""
-        backlog = self.summary.get("backlog")
-        return isinstance(backlog, Mapping) and backlog.get("grows") is True
+    def is_overloaded(self) -> bool:
+        """True if the system served less than was offered."""
+        return bool(self.summary["load"]["verdict"] == "overloaded")
 
     @property
     def seed(self) -> int | None:

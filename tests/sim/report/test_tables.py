@@ -85,16 +85,16 @@ def test_difference_is_marked_beyond_the_noise_of_seeds(
     assert any(entry.best for entry in column(runs, "Throughput").values()) is is_beyond
 
 
-def test_growing_backlog_is_marked(fabricate: Fabricate) -> None:
+def test_overload_is_marked(fabricate: Fabricate) -> None:
     def edit(summary: dict[str, Any]) -> None:
-        summary["backlog"] = {"grows": True, "per_hour": 9.0, "at_last_arrival": 70}
+        summary["load"]["verdict"] = "overloaded"
         summary["throughput_until_last_arrival_rpm"] = 8.5
 
     runs = load_runs([fabricate("r", "vanilla", requests=50, change=edit)])
     assert column(runs, "Latency p99")["vanilla"].unstable
     assert not column(runs, "Cost per image")["vanilla"].unstable
     assert column(runs, "Throughput to last arrival")["vanilla"].text == "8.5"
-    assert verdict(cells(runs)[0]) == "overloaded: its queue grows"
+    assert verdict(cells(runs)[0]) == "overloaded"
     assert gpus(cells(runs)[0]) == "16 mi210"
 
 
@@ -102,8 +102,8 @@ def test_growing_backlog_is_marked(fabricate: Fabricate) -> None:
     ("requests", "message"),
     [
         ({"arrived": 10, "completed": 0, "discarded": 10}, "completes no request"),
-        ({"arrived": 10, "completed": 7, "discarded": 3}, "queue not recorded, drops 30.0%"),
-        ({"arrived": 10, "completed": 10}, "queue not recorded"),
+        ({"arrived": 10, "completed": 7, "discarded": 3}, "below capacity, drops 30.0%"),
+        ({"arrived": 10, "completed": 10}, "below capacity"),
         ({"arrived": None, "completed": None}, DASH),
     ],
 )
