@@ -5,7 +5,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mezzotint.sim.metrics.summary_keys import number_at
-from mezzotint.sim.plan.candidates import Candidate
+from mezzotint.sim.plan.candidate import Candidate
+from mezzotint.sim.plan.options import Caches
 from mezzotint.sim.plan.runs import Run, Runs, Summary
 from mezzotint.sim.plan.search import ClusterSearch, Outcome, Replications, Trial, bisect, run_searches
 from mezzotint.sim.plan.target import Target
@@ -32,6 +33,9 @@ class PlanSpec:
         max_gpus: largest cluster.
         rank: number of clusters to rank; dearer candidates are dropped as soon as that is certain.
         min_quality: lowest mean quality (carried from the papers, 1 is the large model's in full); None asks for none.
+        mean_rpm: mean rate of a log, requests per minute, whose busiest hour is the load; else None.
+        rate_rpm: mean rate of the load; None where a process changes it.
+        cache: ``both`` if clusters with a warm cache are also searched with an empty one.
     """
 
     model: str
@@ -42,6 +46,9 @@ class PlanSpec:
     max_gpus: int
     rank: int
     min_quality: float | None = None
+    mean_rpm: float | None = None
+    rate_rpm: float | None = None
+    cache: Caches = "both"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +65,7 @@ class ClusterResult:
     meets: bool | None
     is_undecided: bool
     replications: int
-    usd_per_h: float
+    usd_per_h: float | None
     numbers: Mapping[str, float | None]
 
     @property
@@ -72,11 +79,42 @@ class ClusterResult:
         return self.candidate.devices(self.gpus)
 
 
+@dataclass(frozen=True, slots=True)
+class Saving:
+    """What a cluster saves beside the baseline (negative: costs more); None if one of the two is not known.
+
+    Attributes:
+        usd_per_h: US$ per hour, beside the cheapest baseline of the same work.
+        gpus: GPUs, beside the baseline on the same kinds.
+    """
+
+    usd_per_h: float | None
+    gpus: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Warming:
+    """The time in which an empty cache gets warm, at the asked load.
+
+    Attributes:
+        hours: hours that the requests take to arrive; None where the rate changes.
+        usd: what the larger cluster, which an empty cache needs, costs more in these hours; None if not known.
+    """
+
+    requests: int
+    hours: float | None
+    usd: float | None
+
+
 @dataclass(slots=True)
 class Ranked:
     """A cluster that meets the targets.
 
     Attributes:
+        saving: what it saves beside the baseline; None of a baseline, and where none meets the targets.
+        usd_per_image_at_mean: US$ per image at the mean rate of a log whose busiest hour is the load; else None.
+        from_empty: the cluster that the design needs while its cache begins empty, where both states are asked for.
+        warming: how long that lasts, and what it costs.
         gpus_kept_busy: GPUs, of all kinds, that its work would keep busy all the time: no cluster can be smaller.
         not_monotone: larger clusters that miss the targets.
         headroom: factors on the load: the highest tried that it carries, and the lowest that it does not (None: all).
@@ -93,6 +131,15 @@ class Ranked:
     gpus_if_slower: int | None = None
     error: float | None = None
     gpus_if_error: int | None = None
+    saving: Saving | None = None
+    usd_per_image_at_mean: float | None = None
+    from_empty: ClusterResult | None = None
+    warming: Warming | None = None
+
+    @property
+    def work(self) -> str:
+        """What a request asks of the cluster, in words."""
+        return self.result.candidate.work
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +161,10 @@ class Unranked:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The answer: ranked clusters, the candidates that are not, and every cluster that ran."""
+    """The answer: ranked clusters, the candidates that are not, and every cluster that ran.
+
+    ``ranked`` goes by work, the one with the cheapest cluster first; within one, the cheapest cluster first.
+    """
 
     spec: PlanSpec
     ranked: tuple[Ranked, ...]
@@ -122,6 +172,14 @@ class Plan:
     clusters: tuple[ClusterResult, ...]
     notes: tuple[str, ...]
     runs: int
+
+    @property
+    def works(self) -> dict[str, list[Ranked]]:
+        """The rankings by work: clusters of different work are not compared."""
+        works: dict[str, list[Ranked]] = {}
+        for one in self.ranked:
+            works.setdefault(one.work, []).append(one)
+        return works
 
 
 NUMBERS = {
@@ -181,8 +239,8 @@ class _Planner:
 
     def search(self, candidates: Sequence[Candidate], progress: Callable[[int], None]) -> list[Unranked]:
         """Search every candidate, and return those that cannot be ranked."""
-        spec, unranked = self._spec, list[Unranked]()
-        self.searches = {candidate: ClusterSearch(spec.max_gpus, spec.replications) for candidate in candidates}
+        unranked = list[Unranked]()
+        self.searches = {candidate: self._new_search(candidate) for candidate in candidates}
 
         def stop(running: Collection[Load]) -> list[Load]:
             stopped = []
@@ -205,17 +263,22 @@ class _Planner:
         return unranked
 
     def rank(self) -> list[Ranked]:
-        """Return the cheapest clusters that meet the targets, of equal ones the faster first, with their headroom."""
-        ranked = []
+        """Return the cheapest clusters that meet the targets, of equal ones the faster first, with their headroom.
+
+        Of each work there are `PlanSpec.rank` clusters with a price, as many without one, and the baseline.
+        """
+        meeting: dict[str, list[Ranked]] = {}
         for candidate, search in self.searches.items():
             if search.gpus is None:
                 continue
             summaries, devices = self.summaries[candidate, search.gpus], candidate.devices(search.gpus)
             busy = sum(gpus_kept_busy(summary, devices) for summary in summaries) / len(summaries)
             result = self.result(candidate, search.gpus)
-            ranked.append(Ranked(result, busy, tuple(search.not_monotone), summaries[0]))
-        ranked.sort(key=lambda each: _order(each.result))
-        ranked = ranked[: self._spec.rank]
+            one = Ranked(result, busy, tuple(search.not_monotone), summaries[0])
+            meeting.setdefault(one.work, []).append(one)
+        ranked = [one for ones in meeting.values() for one in self._best_of_work(ones)]
+        cheapest = {work: min(_order(one.result) for one in ones) for work, ones in meeting.items()}
+        ranked.sort(key=lambda one: (cheapest[one.work], one.work, _order(one.result)))
         sizes = {each.result.candidate: each.result.gpus for each in ranked}
 
         def hold(tried: list[tuple[Candidate, int]]) -> list[bool]:
@@ -235,7 +298,49 @@ class _Planner:
             each.error = max(errors, default=None)
             if each.error is not None:
                 each.gpus_if_error = self._gpus_needed_if_slower(each.result, 1 + each.error)
+            self._add_rates(each)
+        self._search_from_empty(ranked)
         return ranked
+
+    def _best_of_work(self, ones: list[Ranked]) -> list[Ranked]:
+        """Return the clusters to rank of those of one work, with what they save beside the baseline."""
+        ones.sort(key=lambda one: _order(one.result))
+        baselines = [one.result for one in ones if one.result.candidate.is_baseline]
+        for one in ones:
+            if baselines and one.result is not baselines[0]:
+                one.saving = _saving(one.result, baselines)
+        priced = [one for one in ones if one.result.usd_per_h is not None]
+        unpriced = [one for one in ones if one.result.usd_per_h is None]
+        kept = [*priced[: self._spec.rank], *unpriced[: self._spec.rank]]
+        return kept + [one for one in ones if one.result in baselines[:1] and one not in kept]
+
+    def _add_rates(self, one: Ranked) -> None:
+        """Add what an image costs at the mean rate of a log whose busiest hour is the load."""
+        if self._spec.mean_rpm is not None and one.result.usd_per_h is not None:
+            images = number_at(one.summary, "images_per_request") or 1.0
+            one.usd_per_image_at_mean = one.result.usd_per_h / (60 * self._spec.mean_rpm * images)
+
+    def _search_from_empty(self, ranked: Sequence[Ranked]) -> None:
+        """Add the clusters that the designs with a warm cache need while it begins empty, and how long that lasts."""
+        if self._spec.cache != "both":
+            return
+        warm = {one.result.candidate.from_empty(): one for one in ranked if one.result.candidate.cache == "warm"}
+        searches = {empty: self._new_search(empty, one.result.gpus) for empty, one in warm.items()}
+        self.searches |= searches
+        run_searches({(empty, 1.0, 1.0): search.steps() for empty, search in searches.items()}, self._measure)
+        for empty, one in warm.items():
+            gpus, rate_rpm = searches[empty].gpus, self._spec.rate_rpm
+            hours = None if rate_rpm is None else empty.warmed_by / rate_rpm / 60
+            usd = None
+            if gpus is not None:
+                one.from_empty = self.result(empty, gpus)
+                if hours is not None and one.result.usd_per_h is not None and one.from_empty.usd_per_h is not None:
+                    usd = hours * (one.from_empty.usd_per_h - one.result.usd_per_h)
+            one.warming = Warming(empty.warmed_by, hours, usd)
+
+    def _new_search(self, candidate: Candidate, start: int = 1) -> ClusterSearch:
+        spec = self._spec
+        return ClusterSearch(spec.max_gpus, spec.replications, candidate.step, start)
 
     def result(self, candidate: Candidate, gpus: int) -> ClusterResult:
         """Return what the runs of a cluster say together."""
@@ -285,9 +390,9 @@ class _Planner:
             1.0 if not latency_s or queue_s is None else queue_s / latency_s,
         )
 
-    def _usd_per_h(self, candidate: Candidate, gpus: int) -> float:
-        """Return the US$ of an hour; of rented GPUs, those of the runs."""
-        if not candidate.rents:
+    def _usd_per_h(self, candidate: Candidate, gpus: int) -> float | None:
+        """Return the US$ of an hour; of rented GPUs, those of the runs. None if a price is not known."""
+        if not candidate.rents or candidate.usd_per_h(gpus) is None:
             return candidate.usd_per_h(gpus)
         hours = [
             60
@@ -303,13 +408,19 @@ class _Planner:
         errors, best = self.errors.get(candidate, []), self._best(candidate)
         if len(set(errors)) < len(errors) and len(errors) >= 4 and best is None:
             return Unranked(candidate, "refused", errors[-1])
-        costs = sorted(
-            self._usd_per_h(other, search.met)
-            for other, search in self.searches.items()
-            if other is not candidate and search.met is not None and not self._below_floor(other, search.met)
-        )
         smallest, rank = self.searches[candidate].low, self._spec.rank
         bound = 0.0 if candidate.rents else candidate.usd_per_h(smallest)
+        if candidate.is_baseline or bound is None:
+            return None
+        known = [
+            self._usd_per_h(other, search.met)
+            for other, search in self.searches.items()
+            if other is not candidate
+            and other.work == candidate.work
+            and search.met is not None
+            and not self._below_floor(other, search.met)
+        ]
+        costs = sorted(usd_per_h for usd_per_h in known if usd_per_h is not None)
         if len(costs) < rank or bound <= costs[rank - 1]:
             return None
         cluster = candidate.cluster(smallest)
@@ -329,6 +440,9 @@ class _Planner:
     def _explain(self, candidate: Candidate) -> Unranked:
         """Return why no cluster of a candidate in range meets the targets."""
         best = self._best(candidate)
+        if best is None and candidate not in self.errors:
+            reason = f"it takes {candidate.step} GPUs at least, and --max-gpus is {self._spec.max_gpus}"
+            return Unranked(candidate, "refused", reason)
         if best is None:
             return Unranked(candidate, "refused", self.errors[candidate][-1])
         summaries = self.summaries[candidate, best.gpus]
@@ -397,9 +511,23 @@ def pareto_front(clusters: Sequence[ClusterResult]) -> list[ClusterResult]:
     return front
 
 
-def _order(each: ClusterResult) -> tuple[float, float, str]:
-    p95_s = each.numbers["p95_s"]
-    return each.usd_per_h, math.inf if p95_s is None else p95_s, each.candidate.name
+def _order(result: ClusterResult) -> tuple[float, int, float, str]:
+    """Sort by US$; then, and without a price, by the number of GPUs, the p95 and the name."""
+    usd_per_h, p95_s = result.usd_per_h, result.numbers["p95_s"]
+    count = result.devices if usd_per_h is None else 0
+    usd_per_h = math.inf if usd_per_h is None else usd_per_h
+    return usd_per_h, count, math.inf if p95_s is None else p95_s, result.candidate.name
+
+
+def _saving(result: ClusterResult, baselines: Sequence[ClusterResult]) -> Saving:
+    """Return what a cluster saves beside the baselines of its work, the cheapest first."""
+    usd_per_h, own = baselines[0].usd_per_h, result.usd_per_h
+    kinds = result.candidate.gpus
+    devices = min((one.devices for one in baselines if one.candidate.gpus == kinds), default=None)
+    return Saving(
+        None if usd_per_h is None or own is None else usd_per_h - own,
+        None if devices is None else devices - result.devices,
+    )
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

@@ -93,7 +93,7 @@ def row(each: Ranked) -> list[str]:
         candidate.models,
         candidate.gpus if candidate.beside is None else result.cluster,
         str(result.devices),
-        f"{result.usd_per_h:.2f}",
+        "-" if result.usd_per_h is None else f"{result.usd_per_h:.2f}",
         "-" if usd is None else f"{1000 * usd:.2f}",
         *(number_text(numbers[name], "-") for name in ("p50_s", "p90_s", "p95_s", "p99_s")),
         "-" if joules is None else f"{joules / 1000:.1f}",

@@ -138,7 +138,6 @@ def test_price_that_is_none_is_refused_by_its_kind(prices: str, message: str, tm
         ({"gpu": ["l40s+h100+l4"]}, "found 3 kinds"),
         ({"gpu": ["l40s+L40S"]}, r"--gpu l40s\+L40S: found 2 kinds, expected one, or two different ones"),
         ({"gpu": ["L40"]}, r"--gpu L40: is no kind of GPU; did you mean l40s\?"),
-        ({"gpu": ["mi210"], "model": "sdxl"}, "mi210: no price is known; give one with --prices"),
         ({"rate_rpm": None, "overrides": ["arrivals=saturation"]}, "has no rate to scale"),
     ],
 )
