@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 from mezzotint.figures.page import number
 from mezzotint.sim.metrics.summary_keys import number_at
-from mezzotint.sim.plan.candidates import Candidate
+from mezzotint.sim.plan.candidate import Candidate
+from mezzotint.sim.plan.options import Caches
 from mezzotint.sim.plan.runs import Run, Runs, Summary
 from mezzotint.sim.plan.search import ClusterSearch, Outcome, Replications, Trial, bisect, run_searches
 from mezzotint.sim.plan.target import Target
@@ -33,6 +34,9 @@ class PlanSpec:
         max_gpus: largest cluster.
         rank: number of clusters to rank; dearer candidates are dropped as soon as that is certain.
         min_quality: lowest mean quality (carried from the papers, 1 is the large model's in full); None asks for none.
+        mean_rpm: mean rate of a log, requests per minute, whose busiest hour is the load; else None.
+        rate_rpm: mean rate of the load; None where a process changes it.
+        cache: ``both`` if clusters with a warm cache are also searched with an empty one.
     """
 
     model: str
@@ -43,6 +47,9 @@ class PlanSpec:
     max_gpus: int
     rank: int
     min_quality: float | None = None
+    mean_rpm: float | None = None
+    rate_rpm: float | None = None
+    cache: Caches = "both"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +58,7 @@ class ClusterResult:
 
     ``gpus`` are those of the kind that the plan looks for (`Candidate.gpu`).
 
-    ``meets`` is None if the search did not have to judge it, ``usd_per_h`` if the price of a part is not known.
+    ``meets`` is None if the search did not have to judge it.
     """
 
     candidate: Candidate
@@ -73,18 +80,49 @@ class ClusterResult:
         return self.candidate.devices(self.gpus)
 
 
+@dataclass(frozen=True, slots=True)
+class Saving:
+    """What a cluster saves beside the baseline (negative: costs more); None if one of the two is not known.
+
+    Attributes:
+        usd_per_h: US$ per hour, beside the cheapest baseline of the same work.
+        gpus: GPUs, beside the baseline on the same kinds.
+    """
+
+    usd_per_h: float | None
+    gpus: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Warming:
+    """The time in which an empty cache gets warm, at the asked load.
+
+    Attributes:
+        hours: hours that the requests take to arrive; None where the rate changes.
+        usd: what the larger cluster, which an empty cache needs, costs more in these hours; None if not known.
+    """
+
+    requests: int
+    hours: float | None
+    usd: float | None
+
+
 @dataclass(slots=True)
 class Ranked:
     """A cluster that meets the targets.
 
     Attributes:
+        saving: what it saves beside the baseline; None of a baseline, and where none meets the targets.
+        usd_per_image_at_mean: US$ per image at the mean rate of a log whose busiest hour is the load; else None.
+        from_empty: the cluster that the design needs while its cache begins empty, where both states are asked for.
+        warming: how long that lasts, and what it costs.
         gpus_kept_busy: GPUs, of all kinds, that its work would keep busy all the time: no cluster can be smaller.
         not_monotone: larger clusters that miss the targets.
         headroom: factors on the load: the highest tried that it carries, and the lowest that it does not (None: all).
         error: the largest known error of its models' service times; `UNSTATED_ERROR` for those of which none is stated.
         error_is_stated: False if the error of a model's service times is not known.
         gpus_if_slower: GPUs of all kinds that meet the targets if the service takes longer by ``error``; None if
-            `MORE_GPUS` more than that share of them do not.
+            `most_gpus` do not.
     """
 
     result: ClusterResult
@@ -95,11 +133,22 @@ class Ranked:
     error: float = UNSTATED_ERROR
     error_is_stated: bool = False
     gpus_if_slower: int | None = None
+    saving: Saving | None = None
+    usd_per_image_at_mean: float | None = None
+    from_empty: ClusterResult | None = None
+    warming: Warming | None = None
 
     @property
     def most_gpus(self) -> int:
         """The largest cluster that is tried if the service takes longer, by its number of GPUs as `ClusterResult`."""
-        return self.result.gpus + MORE_GPUS + math.ceil(self.result.gpus * self.error)
+        step = self.result.candidate.step
+        more = math.ceil((MORE_GPUS + self.result.gpus * self.error) / step)
+        return self.result.gpus + more * step
+
+    @property
+    def work(self) -> str:
+        """What a request asks of the cluster, in words."""
+        return self.result.candidate.work
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +170,10 @@ class Unranked:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The answer: ranked clusters, the candidates that are not, and every cluster that ran."""
+    """The answer: ranked clusters, the candidates that are not, and every cluster that ran.
+
+    ``ranked`` goes by work, the one with the cheapest cluster first; within one, the cheapest cluster first.
+    """
 
     spec: PlanSpec
     ranked: tuple[Ranked, ...]
@@ -129,6 +181,14 @@ class Plan:
     clusters: tuple[ClusterResult, ...]
     notes: tuple[str, ...]
     runs: int
+
+    @property
+    def works(self) -> dict[str, list[Ranked]]:
+        """The rankings by work: clusters of different work are not compared."""
+        works: dict[str, list[Ranked]] = {}
+        for one in self.ranked:
+            works.setdefault(one.work, []).append(one)
+        return works
 
 
 NUMBERS = {
@@ -188,8 +248,8 @@ class _Planner:
 
     def search(self, candidates: Sequence[Candidate], progress: Callable[[int], None]) -> list[Unranked]:
         """Search every candidate, and return those that cannot be ranked."""
-        spec, unranked = self._spec, list[Unranked]()
-        self.searches = {candidate: ClusterSearch(spec.max_gpus, spec.replications) for candidate in candidates}
+        unranked = list[Unranked]()
+        self.searches = {candidate: self._new_search(candidate) for candidate in candidates}
 
         def stop(running: Collection[Load]) -> list[Load]:
             stopped = []
@@ -212,19 +272,22 @@ class _Planner:
         return unranked
 
     def rank(self) -> list[Ranked]:
-        """Return the cheapest clusters that meet the targets, of equal ones the faster first, with their headroom."""
-        ranked = []
+        """Return the cheapest clusters that meet the targets, of equal ones the faster first, with their headroom.
+
+        Of each work there are `PlanSpec.rank` clusters with a price, as many without one, and the baseline.
+        """
+        meeting: dict[str, list[Ranked]] = {}
         for candidate, search in self.searches.items():
             if search.gpus is None:
                 continue
             summaries, devices = self.summaries[candidate, search.gpus], candidate.devices(search.gpus)
             busy = sum(gpus_kept_busy(summary, devices) for summary in summaries) / len(summaries)
             result = self.result(candidate, search.gpus)
-            ranked.append(Ranked(result, busy, tuple(search.not_monotone), summaries[0]))
-        ranked.sort(key=lambda each: _order(each.result))
-        priced = [each for each in ranked if each.result.usd_per_h is not None]
-        unpriced = [each for each in ranked if each.result.usd_per_h is None]
-        ranked = priced[: self._spec.rank] + unpriced[: self._spec.rank]
+            one = Ranked(result, busy, tuple(search.not_monotone), summaries[0])
+            meeting.setdefault(one.work, []).append(one)
+        ranked = [one for ones in meeting.values() for one in self._best_of_work(ones)]
+        cheapest = {work: min(_order(one.result) for one in ones) for work, ones in meeting.items()}
+        ranked.sort(key=lambda one: (cheapest[one.work], one.work, _order(one.result)))
         sizes = {each.result.candidate: each.result.gpus for each in ranked}
 
         def hold(tried: list[tuple[Candidate, int]]) -> list[bool]:
@@ -242,8 +305,50 @@ class _Planner:
             errors = [row["service_error"] for row in each.summary["models"]]
             each.error = max((UNSTATED_ERROR if error is None else error for error in errors), default=UNSTATED_ERROR)
             each.error_is_stated = bool(errors) and None not in errors
+            self._add_rates(each)
         self._check_service_times(ranked)
+        self._search_from_empty(ranked)
         return ranked
+
+    def _best_of_work(self, ones: list[Ranked]) -> list[Ranked]:
+        """Return the clusters to rank of those of one work, with what they save beside the baseline."""
+        ones.sort(key=lambda one: _order(one.result))
+        baselines = [one.result for one in ones if one.result.candidate.is_baseline]
+        for one in ones:
+            if baselines and one.result is not baselines[0]:
+                one.saving = _saving(one.result, baselines)
+        priced = [one for one in ones if one.result.usd_per_h is not None]
+        unpriced = [one for one in ones if one.result.usd_per_h is None]
+        kept = [*priced[: self._spec.rank], *unpriced[: self._spec.rank]]
+        return kept + [one for one in ones if one.result in baselines[:1] and one not in kept]
+
+    def _add_rates(self, one: Ranked) -> None:
+        """Add what an image costs at the mean rate of a log whose busiest hour is the load."""
+        if self._spec.mean_rpm is not None and one.result.usd_per_h is not None:
+            images = number_at(one.summary, "images_per_request") or 1.0
+            one.usd_per_image_at_mean = one.result.usd_per_h / (60 * self._spec.mean_rpm * images)
+
+    def _search_from_empty(self, ranked: Sequence[Ranked]) -> None:
+        """Add the clusters that the designs with a warm cache need while it begins empty, and how long that lasts."""
+        if self._spec.cache != "both":
+            return
+        warm = {one.result.candidate.from_empty(): one for one in ranked if one.result.candidate.cache == "warm"}
+        searches = {empty: self._new_search(empty, one.result.gpus) for empty, one in warm.items()}
+        self.searches |= searches
+        run_searches({(empty, 1.0, 1.0): search.steps() for empty, search in searches.items()}, self._measure)
+        for empty, one in warm.items():
+            gpus, rate_rpm = searches[empty].gpus, self._spec.rate_rpm
+            hours = None if rate_rpm is None else empty.warmed_by / rate_rpm / 60
+            usd = None
+            if gpus is not None:
+                one.from_empty = self.result(empty, gpus)
+                if hours is not None and one.result.usd_per_h is not None and one.from_empty.usd_per_h is not None:
+                    usd = hours * (one.from_empty.usd_per_h - one.result.usd_per_h)
+            one.warming = Warming(empty.warmed_by, hours, usd)
+
+    def _new_search(self, candidate: Candidate, start: int = 1) -> ClusterSearch:
+        spec = self._spec
+        return ClusterSearch(spec.max_gpus, spec.replications, candidate.step, start)
 
     def result(self, candidate: Candidate, gpus: int) -> ClusterResult:
         """Return what the runs of a cluster say together."""
@@ -257,20 +362,23 @@ class _Planner:
 
     def _check_service_times(self, ranked: Sequence[Ranked]) -> None:
         """Set for each ranked cluster the GPUs that suffice if its service takes longer by its error."""
-        by_candidate = {each.result.candidate: each for each in ranked}
+        by_candidate = {one.result.candidate: one for one in ranked}
 
         def miss(tried: list[tuple[Candidate, int]]) -> list[bool]:
-            loads = [((each, 1.0, 1 + by_candidate[each].error), gpus) for each, gpus in tried]
-            return [not meets for meets in self._meet(loads)]
+            loads = [((candidate, 1.0, 1 + by_candidate[candidate].error), steps) for candidate, steps in tried]
+            return [not meets for meets in self._meet([(load, steps * load[0].step) for load, steps in loads])]
 
         ends = bisect(
-            {candidate: (each.result.gpus - 1, each.most_gpus + 1) for candidate, each in by_candidate.items()},
+            {
+                candidate: (one.result.gpus // candidate.step - 1, one.most_gpus // candidate.step + 1)
+                for candidate, one in by_candidate.items()
+            },
             lambda low, high: (low + high) // 2 if high - low > 1 else None,
             miss,
         )
-        for candidate, each in by_candidate.items():
-            gpus = ends[candidate][1]
-            each.gpus_if_slower = candidate.devices(gpus) if gpus <= each.most_gpus else None
+        for candidate, one in by_candidate.items():
+            gpus = ends[candidate][1] * candidate.step
+            one.gpus_if_slower = candidate.devices(gpus) if gpus <= one.most_gpus else None
 
     def _meet(self, clusters: Sequence[tuple[Load, int]]) -> list[bool]:
         """Return for each candidate under a load, with its number of GPUs, True if it meets the targets."""
@@ -303,10 +411,9 @@ class _Planner:
         )
 
     def _usd_per_h(self, candidate: Candidate, gpus: int) -> float | None:
-        """Return the US$ of an hour; of rented GPUs, those of the runs. None if the price of a part is not known."""
-        usd_per_h = candidate.usd_per_h(gpus)
-        if not candidate.rents or usd_per_h is None:
-            return usd_per_h
+        """Return the US$ of an hour; of rented GPUs, those of the runs. None if a price is not known."""
+        if not candidate.rents or candidate.usd_per_h(gpus) is None:
+            return candidate.usd_per_h(gpus)
         hours = [
             60
             * (number_at(each, "cost_usd", "per_image") or 0.0)
@@ -317,30 +424,26 @@ class _Planner:
         return sum(hours) / len(hours)
 
     def _rule_out(self, candidate: Candidate) -> Unranked | None:
-        """Return why a search can stop: it cannot run, or enough others are cheaper than its lower bound.
-
-        Candidates without a price are compared among themselves, by their number of GPUs.
-        """
+        """Return why a search can stop: it cannot run, or enough others are cheaper than its lower bound."""
         errors, best = self.errors.get(candidate, []), self._best(candidate)
         if len(set(errors)) < len(errors) and len(errors) >= 4 and best is None:
             return Unranked(candidate, "refused", errors[-1])
         smallest, rank = self.searches[candidate].low, self._spec.rank
-        usd_per_h, cluster = candidate.usd_per_h(smallest), candidate.cluster(smallest)
-        others = [
-            (self._usd_per_h(other, search.met), other.devices(search.met))
+        bound = 0.0 if candidate.rents else candidate.usd_per_h(smallest)
+        if candidate.is_baseline or bound is None:
+            return None
+        known = [
+            self._usd_per_h(other, search.met)
             for other, search in self.searches.items()
-            if other is not candidate and search.met is not None and not self._below_floor(other, search.met)
+            if other is not candidate
+            and other.work == candidate.work
+            and search.met is not None
+            and not self._below_floor(other, search.met)
         ]
-        if usd_per_h is None:
-            counts = sorted(devices for usd, devices in others if usd is None)
-            if len(counts) < rank or candidate.devices(smallest) <= counts[rank - 1]:
-                return None
-            reason = f"{cluster}, the smallest that is not ruled out, is more than the ranked clusters without a price"
-            return Unranked(candidate, "dropped", reason, None, best)
-        costs = sorted(usd for usd, _ in others if usd is not None)
-        bound = 0.0 if candidate.rents else usd_per_h
+        costs = sorted(usd_per_h for usd_per_h in known if usd_per_h is not None)
         if len(costs) < rank or bound <= costs[rank - 1]:
             return None
+        cluster = candidate.cluster(smallest)
         reason = f"{cluster}, the smallest that is not ruled out, costs more than the clusters that are ranked"
         return Unranked(candidate, "dropped", reason, bound, best)
 
@@ -357,6 +460,9 @@ class _Planner:
     def _explain(self, candidate: Candidate) -> Unranked:
         """Return why no cluster of a candidate in range meets the targets."""
         best = self._best(candidate)
+        if best is None and candidate not in self.errors:
+            reason = f"it takes {candidate.step} GPUs at least, and --max-gpus is {self._spec.max_gpus}"
+            return Unranked(candidate, "refused", reason)
         if best is None:
             return Unranked(candidate, "refused", self.errors[candidate][-1])
         summaries = self.summaries[candidate, best.gpus]
@@ -422,20 +528,32 @@ def pareto_front(clusters: Sequence[ClusterResult], key: str = "p95_s") -> list[
     Clusters without a price are compared by their GPUs if none has a price, and else left out.
     """
     front, lowest = [], math.inf
-    has_prices = any(each.usd_per_h is not None for each in clusters)
-    for each in sorted(clusters, key=_order):
-        value = each.numbers[key]
-        if value is not None and value < lowest and (each.usd_per_h is not None) == has_prices:
-            front.append(each)
+    has_prices = any(one.usd_per_h is not None for one in clusters)
+    for one in sorted(clusters, key=_order):
+        value = one.numbers[key]
+        if value is not None and value < lowest and (one.usd_per_h is not None) == has_prices:
+            front.append(one)
             lowest = value
     return front
 
 
-def _order(each: ClusterResult) -> tuple[bool, float, float, str]:
-    """Return the key of the ranking: by price, then those without one by their number of GPUs."""
-    p95_s, usd_per_h = each.numbers["p95_s"], each.usd_per_h
-    cost = each.devices if usd_per_h is None else usd_per_h
-    return usd_per_h is None, cost, math.inf if p95_s is None else p95_s, each.candidate.name
+def _order(result: ClusterResult) -> tuple[float, int, float, str]:
+    """Sort by US$; then, and without a price, by the number of GPUs, the p95 and the name."""
+    usd_per_h, p95_s = result.usd_per_h, result.numbers["p95_s"]
+    count = result.devices if usd_per_h is None else 0
+    usd_per_h = math.inf if usd_per_h is None else usd_per_h
+    return usd_per_h, count, math.inf if p95_s is None else p95_s, result.candidate.name
+
+
+def _saving(result: ClusterResult, baselines: Sequence[ClusterResult]) -> Saving:
+    """Return what a cluster saves beside the baselines of its work, the cheapest first."""
+    usd_per_h, own = baselines[0].usd_per_h, result.usd_per_h
+    kinds = result.candidate.gpus
+    devices = min((one.devices for one in baselines if one.candidate.gpus == kinds), default=None)
+    return Saving(
+        None if usd_per_h is None or own is None else usd_per_h - own,
+        None if devices is None else devices - result.devices,
+    )
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

@@ -9,7 +9,7 @@ from mezzotint.backends.base import BackendError
 from mezzotint.files.digest import keep, read_kept
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.run_folder import check_place
-from mezzotint.sim.plan.candidates import Candidate
+from mezzotint.sim.plan.candidate import Candidate
 from mezzotint.sim.run.pool import Launcher, run_calls
 from mezzotint.sim.run.refusal import warn
 from mezzotint.sim.run.run_key import digest
