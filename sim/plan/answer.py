@@ -8,7 +8,7 @@ from mezzotint.sim.metrics.summary_keys import number_at
 from mezzotint.sim.plan.candidate import Candidate
 from mezzotint.sim.plan.options import Caches
 from mezzotint.sim.plan.runs import Run, Runs, Summary
-from mezzotint.sim.plan.search import ClusterSearch, Outcome, Replications, Trial, bisect, run_searches
+from mezzotint.sim.plan.search import LIGHT, ClusterSearch, Outcome, Replications, Trial, bisect, run_searches
 from mezzotint.sim.plan.target import Target
 
 SERVICE_ERROR = 1.03
@@ -16,6 +16,18 @@ SERVICE_ERROR = 1.03
 
 HEADROOM_FACTORS = (1.05, 1.1, 1.2, 1.35, 1.5, 1.75, 2.0, 3.0, 4.0)
 """Factors on the load at which the headroom is looked for, by bisection among them."""
+
+ALONE_ROWS = 100
+"""Requests of the run in which each is alone, which shows the service without a wait."""
+
+ALONE_GPUS = 8
+"""GPUs of that run: enough for the widest groups."""
+
+ALONE_LOAD = 1e-4
+"""Factor on the load of that run."""
+
+CHECK_SEEDS = 3
+"""Most replications in checks of an answer: its headroom, and longer service times."""
 
 MORE_GPUS = 4
 """GPUs that are added at most to an answer in the check of its service time."""
@@ -239,8 +251,8 @@ class _Planner:
 
     def search(self, candidates: Sequence[Candidate], progress: Callable[[int], None]) -> list[Unranked]:
         """Search every candidate, and return those that cannot be ranked."""
-        unranked = list[Unranked]()
-        self.searches = {candidate: self._new_search(candidate) for candidate in candidates}
+        unranked, starts = self._run_alone(candidates)
+        self.searches = {candidate: self._new_search(candidate, start) for candidate, start in starts.items()}
 
         def stop(running: Collection[Load]) -> list[Load]:
             stopped = []
@@ -261,6 +273,35 @@ class _Planner:
                 unranked.append(Unranked(candidate, "quality", reason, result.usd_per_h, result))
                 del self.searches[candidate]
         return unranked
+
+    def _run_alone(self, candidates: Sequence[Candidate]) -> tuple[list[Unranked], dict[Candidate, int]]:
+        """Return the candidates whose service alone exceeds a target, and for each other one the GPUs to begin with.
+
+        Requests that run alone never wait, so that more GPUs cannot help where their mean exceeds a latency target.
+        Hits of a cache are faster, and are not judged. The work of a request times the rate is the number of GPUs below
+        which a backlog grows, unless batches or hits save work.
+        """
+        unranked, starts, seed = list[Unranked](), dict[Candidate, int](), self._spec.seed
+        runs = {}
+        for candidate in candidates:
+            gpus = min(math.ceil(ALONE_GPUS / candidate.step) * candidate.step, self._spec.max_gpus)
+            runs[candidate] = Run(candidate, gpus, seed, ALONE_LOAD, 1.0, ALONE_ROWS)
+        summaries = self._runs.measure(list(runs.values()))
+        self.runs += len(runs)
+        for candidate, run in runs.items():
+            summary = summaries[run]
+            starts[candidate] = 1
+            if isinstance(summary, str):
+                continue
+            reason = _service_binds(self._spec.targets, summary, candidate.cluster(run.gpus))
+            if reason and candidate.cache is None:
+                del starts[candidate]
+                unranked.append(Unranked(candidate, "infeasible", reason))
+            elif (rate_rpm := self._spec.rate_rpm) is not None:
+                gpu_s = number_at(summary, "gpu", "seconds") or 0.0
+                busy_s = gpu_s * (number_at(summary, "gpu", "busy_fraction") or 0.0) / summary["requests"]["completed"]
+                starts[candidate] = math.floor(rate_rpm / 60 * busy_s) + 1 - candidate.devices(0)
+        return unranked, starts
 
     def rank(self) -> list[Ranked]:
         """Return the cheapest clusters that meet the targets, of equal ones the faster first, with their headroom.
@@ -363,7 +404,8 @@ class _Planner:
     def _meet(self, clusters: Sequence[tuple[Load, int]]) -> list[bool]:
         """Return for each candidate under a load, with its number of GPUs, True if it meets the targets."""
         replications = {load: Replications() for load, _ in clusters}
-        steps = {load: replications[load].judge(gpus, self._spec.replications) for load, gpus in clusters}
+        seeds = min(CHECK_SEEDS, self._spec.replications)
+        steps = {load: replications[load].judge(gpus, seeds) for load, gpus in clusters}
         run_searches(steps, self._measure)
         return [replications[load].meets is True for load, _ in clusters]
 
@@ -383,11 +425,14 @@ class _Planner:
         if run.load == run.service == 1.0:
             self.summaries.setdefault((run.candidate, run.gpus), []).append(summary)
         latency_s, queue_s = number_at(summary, "latency_s", "mean"), number_at(summary, "queue_s", "mean")
+        devices = run.candidate.devices(run.gpus)
+        busy = gpus_kept_busy(summary, devices)
         return Outcome(
             tuple(target.ratio(summary) for target in self._spec.targets),
             summary["backlog"]["grows"] is True,
-            gpus_kept_busy(summary, run.candidate.devices(run.gpus)) - run.candidate.devices(0),
+            busy - run.candidate.devices(0),
             1.0 if not latency_s or queue_s is None else queue_s / latency_s,
+            busy <= LIGHT * devices,
         )
 
     def _usd_per_h(self, candidate: Candidate, gpus: int) -> float | None:
@@ -457,18 +502,11 @@ class _Planner:
 def _binds(targets: Sequence[Target], summaries: Sequence[Summary], best: ClusterResult, *, is_floor: bool) -> str:
     """Return what binds the largest cluster that ran, which misses the targets."""
     summary, cluster = summaries[0], best.cluster
-    latency_s, queue_s = (number_at(summary, group, "mean") for group in ("latency_s", "queue_s"))
     for target in targets:
         if target.value(summary) is None:
             return f"{target.text} cannot be met: {target.key} is null, since it does not apply or nothing was measured"
-        within_s = target.within_s(summary)
-        if within_s is None or latency_s is None or queue_s is None:
-            continue
-        if latency_s - queue_s > within_s and target.ratio(summary) > 1:
-            return (
-                f"the service itself binds: an image takes {latency_s - queue_s:.3g} s on {cluster} without a wait, "
-                f"and {target.text} leaves {within_s:.3g} s; more GPUs do not help"
-            )
+    if reason := _service_binds(targets, summary, cluster):
+        return reason
     for target in targets:
         if target.misses(summary):
             reason = f"{target.key} is {number_text(target.value(summary))} on {cluster}, which misses {target.text}"
@@ -482,6 +520,21 @@ def _binds(targets: Sequence[Target], summaries: Sequence[Summary], best: Cluste
     if any(each["backlog"]["grows"] for each in summaries):
         return f"capacity binds: the backlog grows on {cluster}, the most that were asked for"
     return f"waiting binds: {cluster}, the most that were asked for, miss the target"
+
+
+def _service_binds(targets: Sequence[Target], summary: Summary, cluster: str) -> str:
+    """Return that the mean service exceeds a latency target that a run misses; empty if it does not."""
+    latency_s, queue_s = (number_at(summary, group, "mean") for group in ("latency_s", "queue_s"))
+    for target in targets:
+        within_s = target.within_s(summary)
+        if within_s is None or latency_s is None or queue_s is None:
+            continue
+        if latency_s - queue_s > within_s and target.ratio(summary) > 1:
+            return (
+                f"the service itself binds: an image takes {latency_s - queue_s:.3g} s on {cluster} without a wait, "
+                f"and {target.text} leaves {within_s:.3g} s; more GPUs do not help"
+            )
+    return ""
 
 
 def gpus_kept_busy(summary: Summary, gpus: int) -> float:

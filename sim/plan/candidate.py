@@ -93,17 +93,20 @@ class Candidate:
         """Return the same candidate with a cache that is empty at the start."""
         return replace(self, cache="empty")
 
-    def config(self, count: int, seed: int, load: float, service: float) -> dict[str, Any]:
+    def config(self, count: int, seed: int, load: float, service: float, alone: int = 0) -> dict[str, Any]:
         """Return the resolved configuration of a run.
 
         Args:
             load: factor on the arrival rate.
             service: factor on the service time.
+            alone: number of first requests to run, without warm-up or earlier ones; 0 for all.
         """
         where = "cluster.count" if self.beside is None else "cluster.pools[1].count"
         values = {where: count, "seed": seed, "backend.service_factor": service * self._service}
         values[self._rate_key] = float(f"{self._rate * load:.9g}") if load != 1.0 else self._rate
         values |= self._starts[self.cache or "warm"]
+        if alone:
+            values |= {"trace.requests": alone, "preload": 0, "warmup": 0}
         for key, value in values.items():  # on the one composition: a copy takes longer than all else
             OmegaConf.update(self._config, key, value)
         return resolve_config(self._config)
