@@ -83,6 +83,12 @@ class Candidate:
         bound = "up to " if self.rents else ""
         return bound + " + ".join(f"{number} x {kind}" for kind, number in self.counts(count).items())
 
+    @property
+    def unpriced(self) -> set[str]:
+        """The kinds of GPUs and services of which no price is known."""
+        services = {name for name, service in self._services.items() if service.usd_per_h is None}
+        return services | (set(self._kinds) - set(self.prices))
+
     def usd_per_h(self, count: int) -> float | None:
         """Return the US$ of an hour of the cluster, in whole instances, and of services; None if unknown."""
         counts = {self._kinds[kind]: number for kind, number in self.counts(count).items()}

@@ -70,7 +70,7 @@ class Outcome:
 
     Attributes:
         ratios: by target, the number over its bound; above 1 misses it.
-        grows: True if the backlog grows, so that latencies depend on the length of the trace.
+        grows: True if the run is overloaded, so that latencies depend on the length of the trace.
         gpus_needed: number of GPUs at which the cluster would be busy all the time, from this run.
         waits: mean wait in the queue over the mean latency.
         is_light: True if the GPUs are busy for at most `LIGHT` of the time.
@@ -137,7 +137,7 @@ class Replications:
     def decide(self, max_seeds: int) -> None:
         """Set ``meets`` from the outcomes so far.
 
-        A backlog that grows misses at once, and so does a single replication with a ratio above `CLEAR_MISS`. One with
+        An overloaded run misses at once, and so does a single replication with a ratio above `CLEAR_MISS`. One with
         ratios below `CLEAR_HIT` meets the targets if the cluster is light. Else the 95 % interval (Student) of the mean
         ratio of every target must lie below 1; one that lies above it misses.
         """

@@ -46,7 +46,7 @@ def test_plan_whose_candidates_are_all_refused_is_written_with_the_refusals(caps
     Path("log.csv").write_text(f"ts,prompt,width,height\n{rows}")
     assert main([*PLAN, "shapes=trace", "--replications=1"]) == 1
     printed = capsys.readouterr().out
-    assert "No candidate could run." in printed
+    assert "No candidate could run: vanilla on l40s: profile of" in printed
     assert "refused: vanilla with sdxl-mlperf on l40s: " in printed
     (unranked,) = json.loads(Path("results/plan/plan.json").read_text())["not_ranked"]
     assert unranked["kind"] == "refused"
