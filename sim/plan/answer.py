@@ -9,7 +9,7 @@ from mezzotint.sim.metrics.summary_keys import number_at
 from mezzotint.sim.plan.candidate import Candidate
 from mezzotint.sim.plan.options import Caches
 from mezzotint.sim.plan.runs import Run, Runs, Summary
-from mezzotint.sim.plan.search import ClusterSearch, Outcome, Replications, Trial, bisect, run_searches
+from mezzotint.sim.plan.search import LIGHT, ClusterSearch, Outcome, Replications, Trial, bisect, run_searches
 from mezzotint.sim.plan.target import Target
 
 UNSTATED_ERROR = 0.1
@@ -17,6 +17,18 @@ UNSTATED_ERROR = 0.1
 
 HEADROOM_FACTORS = (1.05, 1.1, 1.2, 1.35, 1.5, 1.75, 2.0, 3.0, 4.0)
 """Factors on the load at which the headroom is looked for, by bisection among them."""
+
+ALONE_ROWS = 100
+"""Requests of the run in which each is alone, which shows the service without a wait."""
+
+ALONE_GPUS = 8
+"""GPUs of that run: enough for the widest groups."""
+
+ALONE_LOAD = 1e-4
+"""Factor on the load of that run."""
+
+CHECK_SEEDS = 3
+"""Most replications in checks of an answer: its headroom, and longer service times."""
 
 MORE_GPUS = 4
 """GPUs that are added at most to an answer in the check of its service time, beside the share of its error."""
@@ -58,7 +70,7 @@ class ClusterResult:
 
     ``gpus`` are those of the kind that the plan looks for (`Candidate.gpu`).
 
-    ``meets`` is None if the search did not have to judge it.
+    ``meets`` is None if the search did not have to judge it, ``usd_per_h`` if the price of a part is not known.
     """
 
     candidate: Candidate
@@ -122,7 +134,7 @@ class Ranked:
         error: the largest known error of its models' service times; `UNSTATED_ERROR` for those of which none is stated.
         error_is_stated: False if the error of a model's service times is not known.
         gpus_if_slower: GPUs of all kinds that meet the targets if the service takes longer by ``error``; None if
-            `most_gpus` do not.
+            `MORE_GPUS` more than that share of them do not.
     """
 
     result: ClusterResult
@@ -139,16 +151,14 @@ class Ranked:
     warming: Warming | None = None
 
     @property
-    def most_gpus(self) -> int:
-        """The largest cluster that is tried if the service takes longer, by its number of GPUs as `ClusterResult`."""
-        step = self.result.candidate.step
-        more = math.ceil((MORE_GPUS + self.result.gpus * self.error) / step)
-        return self.result.gpus + more * step
-
-    @property
     def work(self) -> str:
         """What a request asks of the cluster, in words."""
         return self.result.candidate.work
+
+    @property
+    def most_gpus(self) -> int:
+        """The largest cluster that is tried if the service takes longer, by its number of GPUs as `ClusterResult`."""
+        return self.result.gpus + MORE_GPUS + math.ceil(self.result.gpus * self.error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,8 +258,8 @@ class _Planner:
 
     def search(self, candidates: Sequence[Candidate], progress: Callable[[int], None]) -> list[Unranked]:
         """Search every candidate, and return those that cannot be ranked."""
-        unranked = list[Unranked]()
-        self.searches = {candidate: self._new_search(candidate) for candidate in candidates}
+        unranked, starts = self._run_alone(candidates)
+        self.searches = {candidate: self._new_search(candidate, start) for candidate, start in starts.items()}
 
         def stop(running: Collection[Load]) -> list[Load]:
             stopped = []
@@ -270,6 +280,35 @@ class _Planner:
                 unranked.append(Unranked(candidate, "quality", reason, result.usd_per_h, result))
                 del self.searches[candidate]
         return unranked
+
+    def _run_alone(self, candidates: Sequence[Candidate]) -> tuple[list[Unranked], dict[Candidate, int]]:
+        """Return the candidates whose service alone exceeds a target, and for each other one the GPUs to begin with.
+
+        Requests that run alone never wait, so that more GPUs cannot help where their mean exceeds a latency target.
+        Hits of a cache are faster, and are not judged. The work of a request times the rate is the number of GPUs below
+        which a backlog grows, unless batches or hits save work.
+        """
+        unranked, starts, seed = list[Unranked](), dict[Candidate, int](), self._spec.seed
+        runs = {}
+        for candidate in candidates:
+            gpus = min(math.ceil(ALONE_GPUS / candidate.step) * candidate.step, self._spec.max_gpus)
+            runs[candidate] = Run(candidate, gpus, seed, ALONE_LOAD, 1.0, ALONE_ROWS)
+        summaries = self._runs.measure(list(runs.values()))
+        self.runs += len(runs)
+        for candidate, run in runs.items():
+            summary = summaries[run]
+            starts[candidate] = 1
+            if isinstance(summary, str):
+                continue
+            reason = _service_binds(self._spec.targets, summary, candidate.cluster(run.gpus))
+            if reason and candidate.cache is None:
+                del starts[candidate]
+                unranked.append(Unranked(candidate, "infeasible", reason))
+            elif (rate_rpm := self._spec.rate_rpm) is not None:
+                gpu_s = number_at(summary, "gpu", "seconds") or 0.0
+                busy_s = gpu_s * (number_at(summary, "gpu", "busy_fraction") or 0.0) / summary["requests"]["completed"]
+                starts[candidate] = math.floor(rate_rpm / 60 * busy_s) + 1 - candidate.devices(0)
+        return unranked, starts
 
     def rank(self) -> list[Ranked]:
         """Return the cheapest clusters that meet the targets, of equal ones the faster first, with their headroom.
@@ -362,28 +401,32 @@ class _Planner:
 
     def _check_service_times(self, ranked: Sequence[Ranked]) -> None:
         """Set for each ranked cluster the GPUs that suffice if its service takes longer by its error."""
-        by_candidate = {one.result.candidate: one for one in ranked}
+        by_candidate = {each.result.candidate: each for each in ranked}
 
         def miss(tried: list[tuple[Candidate, int]]) -> list[bool]:
-            loads = [((candidate, 1.0, 1 + by_candidate[candidate].error), steps) for candidate, steps in tried]
-            return [not meets for meets in self._meet([(load, steps * load[0].step) for load, steps in loads])]
+            loads = [
+                ((each, 1.0, 1 + by_candidate[each].error), by_candidate[each].result.gpus + more * each.step)
+                for each, more in tried
+            ]
+            return [not meets for meets in self._meet(loads)]
 
         ends = bisect(
             {
-                candidate: (one.result.gpus // candidate.step - 1, one.most_gpus // candidate.step + 1)
-                for candidate, one in by_candidate.items()
+                candidate: (-1, (each.most_gpus - each.result.gpus) // candidate.step + 1)
+                for candidate, each in by_candidate.items()
             },
-            lambda low, high: (low + high) // 2 if high - low > 1 else None,
+            lambda low, high: None if high - low < 2 else 0 if low < 0 else (low + high) // 2,  # mostly none is needed
             miss,
         )
-        for candidate, one in by_candidate.items():
-            gpus = ends[candidate][1] * candidate.step
-            one.gpus_if_slower = candidate.devices(gpus) if gpus <= one.most_gpus else None
+        for candidate, each in by_candidate.items():
+            gpus = each.result.gpus + ends[candidate][1] * candidate.step
+            each.gpus_if_slower = candidate.devices(gpus) if gpus <= each.most_gpus else None
 
     def _meet(self, clusters: Sequence[tuple[Load, int]]) -> list[bool]:
         """Return for each candidate under a load, with its number of GPUs, True if it meets the targets."""
         replications = {load: Replications() for load, _ in clusters}
-        steps = {load: replications[load].judge(gpus, self._spec.replications) for load, gpus in clusters}
+        seeds = min(CHECK_SEEDS, self._spec.replications)
+        steps = {load: replications[load].judge(gpus, seeds) for load, gpus in clusters}
         run_searches(steps, self._measure)
         return [replications[load].meets is True for load, _ in clusters]
 
@@ -403,17 +446,21 @@ class _Planner:
         if run.load == run.service == 1.0:
             self.summaries.setdefault((run.candidate, run.gpus), []).append(summary)
         latency_s, queue_s = number_at(summary, "latency_s", "mean"), number_at(summary, "queue_s", "mean")
+        devices = run.candidate.devices(run.gpus)
+        busy = gpus_kept_busy(summary, devices)
         return Outcome(
             tuple(target.ratio(summary) for target in self._spec.targets),
             summary["load"]["verdict"] == "overloaded",
-            gpus_kept_busy(summary, run.candidate.devices(run.gpus)) - run.candidate.devices(0),
+            busy - run.candidate.devices(0),
             1.0 if not latency_s or queue_s is None else queue_s / latency_s,
+            busy <= LIGHT * devices,
         )
 
     def _usd_per_h(self, candidate: Candidate, gpus: int) -> float | None:
-        """Return the US$ of an hour; of rented GPUs, those of the runs. None if a price is not known."""
-        if not candidate.rents or candidate.usd_per_h(gpus) is None:
-            return candidate.usd_per_h(gpus)
+        """Return the US$ of an hour; of rented GPUs, those of the runs. None if the price of a part is not known."""
+        usd_per_h = candidate.usd_per_h(gpus)
+        if not candidate.rents or usd_per_h is None:
+            return usd_per_h
         hours = [
             60
             * (number_at(each, "cost_usd", "per_image") or 0.0)
@@ -424,26 +471,35 @@ class _Planner:
         return sum(hours) / len(hours)
 
     def _rule_out(self, candidate: Candidate) -> Unranked | None:
-        """Return why a search can stop: it cannot run, or enough others are cheaper than its lower bound."""
+        """Return why a search can stop: it cannot run, or enough others are cheaper than its lower bound.
+
+        Candidates without a price are compared among themselves, by their number of GPUs.
+        """
         errors, best = self.errors.get(candidate, []), self._best(candidate)
         if len(set(errors)) < len(errors) and len(errors) >= 4 and best is None:
             return Unranked(candidate, "refused", errors[-1])
         smallest, rank = self.searches[candidate].low, self._spec.rank
-        bound = 0.0 if candidate.rents else candidate.usd_per_h(smallest)
-        if candidate.is_baseline or bound is None:
+        if candidate.is_baseline:
             return None
-        known = [
-            self._usd_per_h(other, search.met)
+        usd_per_h, cluster = candidate.usd_per_h(smallest), candidate.cluster(smallest)
+        others = [
+            (self._usd_per_h(other, search.met), other.devices(search.met))
             for other, search in self.searches.items()
             if other is not candidate
             and other.work == candidate.work
             and search.met is not None
             and not self._below_floor(other, search.met)
         ]
-        costs = sorted(usd_per_h for usd_per_h in known if usd_per_h is not None)
+        if usd_per_h is None:
+            counts = sorted(devices for usd, devices in others if usd is None)
+            if len(counts) < rank or candidate.devices(smallest) <= counts[rank - 1]:
+                return None
+            reason = f"{cluster}, the smallest that is not ruled out, is more than the ranked clusters without a price"
+            return Unranked(candidate, "dropped", reason, None, best)
+        costs = sorted(usd for usd, _ in others if usd is not None)
+        bound = 0.0 if candidate.rents else usd_per_h
         if len(costs) < rank or bound <= costs[rank - 1]:
             return None
-        cluster = candidate.cluster(smallest)
         reason = f"{cluster}, the smallest that is not ruled out, costs more than the clusters that are ranked"
         return Unranked(candidate, "dropped", reason, bound, best)
 
@@ -477,19 +533,11 @@ class _Planner:
 def _binds(targets: Sequence[Target], summaries: Sequence[Summary], best: ClusterResult, *, is_floor: bool) -> str:
     """Return what binds the largest cluster that ran, which misses the targets."""
     summary, cluster = summaries[0], best.cluster
-    latency_s, queue_s = (number_at(summary, group, "mean") for group in ("latency_s", "queue_s"))
     for target in targets:
         if target.value(summary) is None:
             return f"{target.text} cannot be met: {target.key} is null, since it does not apply or nothing was measured"
-        within_s = target.within_s(summary)
-        if within_s is None or latency_s is None or queue_s is None:
-            continue
-        if latency_s - queue_s > within_s and target.ratio(summary) > 1:
-            product = "a video" if makes_videos(summary) else "an image"
-            return (
-                f"the service itself binds: {product} takes {number(latency_s - queue_s, 3)} s on {cluster} without a "
-                f"wait, and {target.text} leaves {number(within_s, 3)} s; more GPUs do not help"
-            )
+    if reason := _service_binds(targets, summary, cluster):
+        return reason
     for target in targets:
         if target.misses(summary):
             reason = f"{target.key} is {number(target.value(summary), 3)} on {cluster}, which misses {target.text}"
@@ -503,6 +551,22 @@ def _binds(targets: Sequence[Target], summaries: Sequence[Summary], best: Cluste
     if any(each["load"]["verdict"] == "overloaded" for each in summaries):
         return f"capacity binds: {cluster}, the most that were asked for, serve less than is offered"
     return f"waiting binds: {cluster}, the most that were asked for, miss the target"
+
+
+def _service_binds(targets: Sequence[Target], summary: Summary, cluster: str) -> str:
+    """Return that the mean service exceeds a latency target that a run misses; empty if it does not."""
+    latency_s, queue_s = (number_at(summary, group, "mean") for group in ("latency_s", "queue_s"))
+    for target in targets:
+        within_s = target.within_s(summary)
+        if within_s is None or latency_s is None or queue_s is None:
+            continue
+        if latency_s - queue_s > within_s and target.ratio(summary) > 1:
+            product = "a video" if makes_videos(summary) else "an image"
+            return (
+                f"the service itself binds: {product} takes {number(latency_s - queue_s, 3)} s on {cluster} without a "
+                f"wait, and {target.text} leaves {number(within_s, 3)} s; more GPUs do not help"
+            )
+    return ""
 
 
 def makes_videos(summary: Summary) -> bool:
@@ -528,21 +592,20 @@ def pareto_front(clusters: Sequence[ClusterResult], key: str = "p95_s") -> list[
     Clusters without a price are compared by their GPUs if none has a price, and else left out.
     """
     front, lowest = [], math.inf
-    has_prices = any(one.usd_per_h is not None for one in clusters)
-    for one in sorted(clusters, key=_order):
-        value = one.numbers[key]
-        if value is not None and value < lowest and (one.usd_per_h is not None) == has_prices:
-            front.append(one)
+    has_prices = any(each.usd_per_h is not None for each in clusters)
+    for each in sorted(clusters, key=_order):
+        value = each.numbers[key]
+        if value is not None and value < lowest and (each.usd_per_h is not None) == has_prices:
+            front.append(each)
             lowest = value
     return front
 
 
-def _order(result: ClusterResult) -> tuple[float, int, float, str]:
-    """Sort by US$; then, and without a price, by the number of GPUs, the p95 and the name."""
-    usd_per_h, p95_s = result.usd_per_h, result.numbers["p95_s"]
-    count = result.devices if usd_per_h is None else 0
-    usd_per_h = math.inf if usd_per_h is None else usd_per_h
-    return usd_per_h, count, math.inf if p95_s is None else p95_s, result.candidate.name
+def _order(each: ClusterResult) -> tuple[bool, float, float, str]:
+    """Return the key of the ranking: by price, then those without one by their number of GPUs."""
+    p95_s, usd_per_h = each.numbers["p95_s"], each.usd_per_h
+    cost = each.devices if usd_per_h is None else usd_per_h
+    return usd_per_h is None, cost, math.inf if p95_s is None else p95_s, each.candidate.name
 
 
 def _saving(result: ClusterResult, baselines: Sequence[ClusterResult]) -> Saving:

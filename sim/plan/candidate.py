@@ -87,7 +87,7 @@ class Candidate:
     def unpriced(self) -> set[str]:
         """The kinds of GPUs and services of which no price is known."""
         services = {name for name, service in self._services.items() if service.usd_per_h is None}
-        return services | (set(self.counts(0)) - set(self.prices))
+        return services | (set(self._kinds) - set(self.prices))
 
     def usd_per_h(self, count: int) -> float | None:
         """Return the US$ of an hour of the cluster, in whole instances, and of services; None if unknown."""
@@ -99,17 +99,20 @@ class Candidate:
         """Return the same candidate with a cache that is empty at the start."""
         return replace(self, cache="empty")
 
-    def config(self, count: int, seed: int, load: float, service: float) -> dict[str, Any]:
+    def config(self, count: int, seed: int, load: float, service: float, alone: int = 0) -> dict[str, Any]:
         """Return the resolved configuration of a run.
 
         Args:
             load: factor on the arrival rate.
             service: factor on the service time.
+            alone: number of first requests to run, without warm-up or earlier ones; 0 for all.
         """
         where = "cluster.count" if self.beside is None else "cluster.pools[1].count"
         values = {where: count, "seed": seed, "backend.service_factor": service * self._service}
         values[self._rate_key] = float(f"{self._rate * load:.9g}") if load != 1.0 else self._rate
         values |= self._starts[self.cache or "warm"]
+        if alone:
+            values |= {"trace.requests": alone, "preload": 0, "warmup": 0}
         for key, value in values.items():  # on the one composition: a copy takes longer than all else
             OmegaConf.update(self._config, key, value)
         return resolve_config(self._config)

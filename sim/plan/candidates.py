@@ -178,6 +178,7 @@ class _Catalogue:
         self._large = _large(next(iter(self._family.values())))
         self._plain: dict[tuple[str, ...], dict[str, Any]] = {}
         self._coverage: dict[str, str | None] = {}
+        self._takes_own_shapes = False
 
     @property
     def baseline(self) -> str:
@@ -208,12 +209,13 @@ class _Catalogue:
             return []
         names, where = ", ".join(columns), self._traffic.name
         self._words.append("shapes=trace")
+        self._takes_own_shapes = True
         reasons = [
             self._uncovered(kind) for kinds in self.clusters for kind in kinds if self._large in self._measured[kind]
         ]
         if not reasons or None in reasons:
             return [f"{where}: its own {names} are used; shapes=model takes those of {self._large} for every request"]
-        self._words[-1] = "shapes=model"
+        self._words[-1], self._takes_own_shapes = "shapes=model", False
         return [
             f"{where}: its own {names} are not used, but those of {self._large}, since no profile covers them: "
             f"{reasons[0]}"
@@ -227,7 +229,7 @@ class _Catalogue:
         prices = {kind: price for kind in kinds if (price := self._prices[kind]) is not None}
         if len(prices) < len(kinds) and self._wants_all:
             raise _LeftOut("no price is known; name the kind with --gpu for a count without one, or give --prices")
-        if "shapes=trace" in self._words and (reason := self._uncovered(kinds[0])) is not None:
+        if self._takes_own_shapes and (reason := self._uncovered(kinds[0])) is not None:
             raise _LeftOut(f"{reason}; shapes=model plans all requests at the size and the steps of the model")
         system, *settings = design.split()
         words = [f"system={system}", *settings, *self._words]

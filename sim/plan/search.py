@@ -20,8 +20,11 @@ N = TypeVar("N", int, float)
 
 CONFIDENCE = 0.95
 
-FIRST_SEEDS = 2
-"""Replications with which the judgement of a cluster begins."""
+CLEAR_MISS, CLEAR_HIT = 3.0, 0.5
+"""A number over its bound from which on, or up to which in a light cluster, a single replication decides."""
+
+LIGHT = 0.8
+"""Share of the time that the GPUs of a light cluster are busy at most; queues of others vary much between seeds."""
 
 IDLE_WAIT = 0.01
 """Share of the latency below which waiting does not matter: more GPUs then change nothing."""
@@ -70,12 +73,14 @@ class Outcome:
         grows: True if the run is overloaded, so that latencies depend on the length of the trace.
         gpus_needed: number of GPUs at which the cluster would be busy all the time, from this run.
         waits: mean wait in the queue over the mean latency.
+        is_light: True if the GPUs are busy for at most `LIGHT` of the time.
     """
 
     ratios: tuple[float, ...]
     grows: bool
     gpus_needed: float
     waits: float
+    is_light: bool = False
 
 
 Steps = Generator[list[Trial], Mapping[Trial, Outcome], None]
@@ -124,21 +129,27 @@ class Replications:
     def judge(self, gpus: int, max_seeds: int) -> Steps:
         """Run a cluster of ``gpus`` GPUs until ``meets`` is known."""
         while self.meets is None:
-            first = len(self.outcomes)
-            last = first + 1 if first else min(FIRST_SEEDS, max_seeds)
-            trials = [Trial(gpus, replication) for replication in range(first, last)]
-            outcomes = yield trials
-            self.outcomes.extend(outcomes[trial] for trial in trials)
+            trial = Trial(gpus, len(self.outcomes))
+            outcomes = yield [trial]
+            self.outcomes.append(outcomes[trial])
             self.decide(max_seeds)
 
     def decide(self, max_seeds: int) -> None:
         """Set ``meets`` from the outcomes so far.
 
-        An overloaded run misses at once. Else the 95 % interval (Student) of the mean ratio of every target must lie
-        below 1; one that lies above it misses.
+        An overloaded run misses at once, and so does a single replication with a ratio above `CLEAR_MISS`. One with
+        ratios below `CLEAR_HIT` meets the targets if the cluster is light. Else the 95 % interval (Student) of the mean
+        ratio of every target must lie below 1; one that lies above it misses.
         """
         if any(outcome.grows or math.inf in outcome.ratios for outcome in self.outcomes):
             self.meets = False
+            return
+        if len(self.outcomes) == 1 < max_seeds:
+            (outcome,) = self.outcomes
+            if max(outcome.ratios) > CLEAR_MISS:
+                self.meets = False
+            elif outcome.is_light and max(outcome.ratios) <= CLEAR_HIT:
+                self.meets = True
             return
         spreads = [interval(ratios) for ratios in zip(*(outcome.ratios for outcome in self.outcomes), strict=True)]
         if all(spread.high <= 1 for spread in spreads):

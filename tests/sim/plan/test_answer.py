@@ -92,7 +92,7 @@ def test_dearer_gpu_never_rises_in_the_ranking(ask: Ask, tmp_path: Path) -> None
 def test_autoscaled_design_costs_what_its_runs_paid(ask: Ask) -> None:
     day = ["trace.requests=1500", "trace.history=0", "arrivals=day", "arrivals.rate_rpm=20"]
     scaled = "vanilla controller=autoscale-utilisation controller.startup_s=30"
-    (best,) = ask(design=[scaled], rate_rpm=None, overrides=day).ranked
+    best, _ = ask(design=[scaled], rate_rpm=None, overrides=day).ranked
     candidate, gpus = best.result.candidate, best.result.gpus
     assert candidate.rents
     assert 0 < best.result.usd_per_h <= candidate.usd_per_h(gpus)

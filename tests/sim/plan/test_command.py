@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from mezzotint.sim.cli import main
-from mezzotint.sim.plan import command
+from mezzotint.sim.plan import traffic
 
 PLAN = ("plan", "log.csv", "--model", "sdxl-mlperf", "--gpu", "l40s", "--target", "p95<10s", "--design", "vanilla")
 
@@ -32,7 +32,7 @@ def test_plan_from_a_csv_of_prompts_with_times(capsys: pytest.CaptureFixture[str
 def test_steady_load_replays_the_first_requests_of_a_long_file(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(command, "STEADY_ROWS", 300)
+    monkeypatch.setattr(traffic, "STEADY_ROWS", 300)
     words = [*PLAN, "--rate-rpm", "20", "--rank", "1", "--replications", "2"]
     assert main(words) == 0
     assert "of log.csv (the first 300 requests) with" in capsys.readouterr().out
