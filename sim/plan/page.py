@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from mezzotint.figures.page import DASH, number, render
 from mezzotint.figures.palette import COLOURS
-from mezzotint.sim.metrics.header import Header, header, shared, unlike_work
+from mezzotint.sim.metrics.header import Header, duration, header, shared
 from mezzotint.sim.metrics.summary import cautions
 from mezzotint.sim.metrics.summary_keys import kind_of
 from mezzotint.sim.plan.answer import (
@@ -61,6 +61,8 @@ def sentence(plan: Plan) -> str:
             f". It carries {carries:g} times the load",
             "" if fails is None else f" and misses the target at {fails:g} times",
             f"; {_slower_words(best)}.",
+            _saving_words(best),
+            _cache_words(best),
             *(f" Next: {cluster_name(plan, each.result)}{_price_words(each.result)}." for each in others[:1]),
         ]
     )
@@ -103,8 +105,32 @@ def _slower_words(best: Ranked) -> str:
     elif best.gpus_if_slower == best.result.devices:
         needed = "it still does"
     else:
-        needed = f"{best.gpus_if_slower} GPUs would be needed"
+        needed = f"{_gpus(best.gpus_if_slower)} would be needed"
     return f"if its service took {_share(best.error)} longer ({known}), {needed}"
+
+
+def _saving_words(best: Ranked) -> str:
+    usd_per_h = None if best.saving is None else best.saving.usd_per_h
+    if usd_per_h is None or best.saving is None:
+        return ""
+    gpus = f" and {_gpus(best.saving.gpus)}" if best.saving.gpus else ""
+    return f" Beside the baseline it saves ${usd_per_h:,.2f} per hour{gpus}."
+
+
+def _cache_words(best: Ranked) -> str:
+    """Return what the cluster needs while its cache begins empty; empty if the cache was not searched both ways."""
+    warming = best.warming
+    if warming is None:
+        return ""
+    lasts = f"{warming.requests:,} requests" + ("" if warming.hours is None else f", {duration(3600 * warming.hours)}")
+    costs = f", ${warming.usd:,.2f} more in all" if warming.usd else ""
+    if best.from_empty is None:
+        return f" Its cache is warm: from an empty one no cluster in range meets the target ({lasts})."
+    return f" Its cache is warm; until it is ({lasts}{costs}) it takes {best.from_empty.cluster}."
+
+
+def _gpus(count: int) -> str:
+    return "1 GPU" if count == 1 else f"{count} GPUs"
 
 
 def _share(value: float) -> str:
@@ -131,31 +157,44 @@ class Column:
 def columns(plan: Plan) -> list[Column]:
     """Return the columns of the ranking that have a value for some cluster."""
     usd_1000 = f"$ per 1,000 {product(plan)}"
-    targets = [Column(*_title(target), _value(target)) for target in plan.spec.targets[:2]]
     made = [
         Column("cluster", "", lambda each: each.result.cluster, is_name=True),
         Column("design", "", lambda each: design_name(plan, each.result.candidate), is_name=True),
         Column("$ per hour", "", lambda each: _dollars(each.result.usd_per_h, NO_PRICE)),
-        *targets,
+        Column("saving", "$ per hour", _saving),
+        _target_column(plan.spec.targets[0]),
         Column(usd_1000, "", lambda each: _dollars(each.result.numbers["usd_per_image"], DASH, 1000)),
         Column("quality", "", _reader("quality")),
         Column("load up to", "", lambda each: f"{each.headroom[0]:g}x" + (" or more" * (each.headroom[1] is None))),
         Column("GPUs at error", "", _gpus_at_error),
+        Column("cache empty", "", _from_empty, is_name=True),
         Column("service times", "", basis, is_name=True),
     ]
-    return [column for column in made if any(column.text(each) != DASH for each in plan.ranked)]
+    return _known(plan, made)
 
 
 def details(plan: Plan) -> list[Column]:
     """Return the columns of what a reader looks up: every latency, energy, and the least number of GPUs."""
-    return [
+    made = [
         Column("cluster", "", lambda each: each.result.cluster, is_name=True),
         Column("design", "", lambda each: design_name(plan, each.result.candidate), is_name=True),
+        *map(_target_column, plan.spec.targets[1:]),
         *(Column(name, "s", _reader(f"{name}_s")) for name in ("mean", "p50", "p90", "p95", "p99")),
         Column(f"energy per {product(plan)[:-1]}", "kJ", _reader("energy_j_per_image", 0.001)),
         Column("GPUs at least", "", lambda each: f"{each.gpus_kept_busy:.1f}"),
+        Column(
+            f"$ per 1,000 {product(plan)} at the mean rate",
+            "",
+            lambda each: _dollars(each.usd_per_image_at_mean, DASH, 1000),
+        ),
         Column("seeds", "", lambda each: str(each.result.replications)),
     ]
+    return _known(plan, made)
+
+
+def _known(plan: Plan, made: Sequence[Column]) -> list[Column]:
+    """Return the columns that have a value for some cluster."""
+    return [column for column in made if any(column.text(each) != DASH for each in plan.ranked)]
 
 
 def _title(target: Target) -> tuple[str, str]:
@@ -167,8 +206,21 @@ def _title(target: Target) -> tuple[str, str]:
     return name, "" if kind is None else kind.unit
 
 
-def _value(target: Target) -> Callable[[Ranked], str]:
-    return _reader(target.key, 100.0 if _title(target)[1] == "%" else 1.0)
+def _target_column(target: Target) -> Column:
+    name, unit = _title(target)
+    return Column(name, unit, _reader(target.key, 100.0 if unit == "%" else 1.0))
+
+
+def _saving(each: Ranked) -> str:
+    if each.saving is None:
+        return "baseline" if each.result.candidate.is_baseline else DASH
+    return _dollars(each.saving.usd_per_h, DASH)
+
+
+def _from_empty(each: Ranked) -> str:
+    if each.warming is None:
+        return DASH
+    return "none in range" if each.from_empty is None else each.from_empty.cluster
 
 
 def _reader(name: str, scale: float = 1.0) -> Callable[[Ranked], str]:
@@ -237,6 +289,12 @@ def as_json(plan: Plan, command: str) -> dict[str, Any]:
                 "service_error": each.error,
                 "service_error_is_stated": each.error_is_stated,
                 "gpus_if_service_error": each.gpus_if_slower,
+                "work": each.work,
+                "cache": each.result.candidate.cache,
+                "saving": None if each.saving is None else asdict(each.saving),
+                "from_empty": None if each.from_empty is None else _cluster(each.from_empty),
+                "warming": None if each.warming is None else asdict(each.warming),
+                "usd_per_image_at_mean_rate": each.usd_per_image_at_mean,
                 "gpus_at_least": each.gpus_kept_busy,
                 "not_monotone_at": list(each.not_monotone),
                 "models": each.summary["models"],
@@ -324,7 +382,10 @@ def html(plan: Plan, command: str) -> str:
         unranked=[_unranked_cells(plan, each) for each in plan.unranked],
         columns=columns(plan),
         details=details(plan),
-        groups=_groups(plan, abouts),
+        works=plan.works,
+        at_mean=any(each.usd_per_image_at_mean is not None for each in plan.ranked),
+        has_caches=any(each.warming is not None for each in plan.ranked),
+        has_savings=any(each.saving is not None for each in plan.ranked),
         differing=("cluster", *(name for name, _ in differing)) if differing else (),
         facts_of=[
             (cluster_name(plan, each.result), *(values[row] for _, values in differing))
@@ -343,18 +404,9 @@ def html(plan: Plan, command: str) -> str:
         styles,
         Markup(body),
         generator=command,
-        warnings=warnings(plan, abouts),
+        warnings=warnings(plan),
         facts=common,
     )
-
-
-def _groups(plan: Plan, abouts: Sequence[Header]) -> list[tuple[str, list[tuple[int, Ranked]]]]:
-    """Return the ranked clusters with their ranks, by the images that they make: unlike work is not ranked together."""
-    groups: dict[str, list[tuple[int, Ranked]]] = {}
-    for each, about in zip(plan.ranked, abouts, strict=True):
-        group = groups.setdefault(about.images, [])
-        group.append((len(group) + 1, each))
-    return list(groups.items())
 
 
 def _words(value: Any) -> str:
@@ -377,10 +429,10 @@ def _unranked_cells(plan: Plan, each: Unranked) -> tuple[str, str, str]:
     return _series(plan, each.candidate), kind, reason
 
 
-def warnings(plan: Plan, abouts: Sequence[Header]) -> list[str]:
-    """Return what a reader must know beside the answer; ``abouts``: the headers of the ranked clusters."""
+def warnings(plan: Plan) -> list[str]:
+    """Return what a reader must know beside the answer."""
     texts = _warnings_of_first(plan.ranked[0]) if plan.ranked else []
-    if unlike_work(abouts):
+    if len(plan.works) > 1:
         texts.append("The clusters do not do the same work. Their prices and latencies do not compare across groups.")
     unpriced = {kind for each in plan.ranked for kind in each.result.candidate.unpriced}
     if unpriced:
@@ -428,7 +480,8 @@ def _figures(plan: Plan, drawn: Sequence[ClusterResult], styles: Mapping[str, Se
                     f"{rank}. {each.result.cluster} ({design_name(plan, candidate)})",
                     *each.headroom,
                 )
-                for rank, each in enumerate(plan.ranked, 1)
+                for ones in plan.works.values()
+                for rank, each in enumerate(ones, 1)
                 for candidate in [each.result.candidate]
             ],
             columns=[SERIES, "cluster", "load", "misses"],
