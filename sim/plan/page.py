@@ -25,6 +25,7 @@ from mezzotint.sim.plan.answer import (
 )
 from mezzotint.sim.plan.candidate import Candidate
 from mezzotint.sim.plan.target import Target
+from mezzotint.sim.report.assumed import Stated, section
 from mezzotint.sim.report.figures.palette import SeriesStyle
 from mezzotint.sim.report.interactive import SERIES, Chart, Field, Limit, PageFigure, Spec, bars, page, picture, points
 
@@ -378,7 +379,6 @@ def html(plan: Plan, command: str) -> str:
     """Return the page to send: question, answer, what it rests on, figures, ranking, assumptions, the command."""
     drawn, goal, abouts = drawn_clusters(plan), goal_text(plan), headers(plan)
     styles = _styles(plan, drawn)
-    assumptions = [each for ranked in plan.ranked for each in ranked.summary["assumptions"]]
     prices = {kind: price for each in plan.clusters for kind, price in each.candidate.prices.items()}
     common, differing = shared(abouts) if abouts else ((), ())
     common = tuple((name, text) for name, text in common if text)
@@ -398,7 +398,8 @@ def html(plan: Plan, command: str) -> str:
             (cluster_name(plan, each.result), *(values[row] for _, values in differing))
             for row, each in enumerate(plan.ranked)
         ],
-        assumptions=list(dict.fromkeys((each["what"], _words(each["value"]), each["source"]) for each in assumptions)),
+        assumptions=_assumptions(plan),
+        assumed=section,
         unstated=None if all(each.error_is_stated for each in plan.ranked) else UNSTATED_ERROR,
         command=command,
         prices=[(kind, f"{price.usd_per_gpu_h:,.2f}", price.source) for kind, price in prices.items()],
@@ -416,13 +417,17 @@ def html(plan: Plan, command: str) -> str:
     )
 
 
-def _words(value: Any) -> str:
-    """Return the value of an assumption without the signs of a programming language."""
-    if isinstance(value, Mapping):
-        return ", ".join(f"{name}: {_words(one)}" for name, one in value.items())
-    if isinstance(value, list | tuple):
-        return ", ".join(map(_words, value))
-    return number(value) if isinstance(value, float) else str(value)
+def _assumptions(plan: Plan) -> list[Stated]:
+    """Return the assumptions of the ranked clusters, each once, with the designs that rest on it if not all do."""
+    rests: dict[tuple[str, str, str], tuple[Any, list[str]]] = {}
+    for each in plan.ranked:
+        for row in each.summary["assumptions"]:
+            designs = rests.setdefault((row["what"], str(row["value"]), row["source"]), (row["value"], []))[1]
+            designs.append(each.result.candidate.design)
+    return [
+        Stated(what, value, source, "" if len(designs) == len(plan.ranked) else ", ".join(dict.fromkeys(designs)))
+        for (what, _, source), (value, designs) in sorted(rests.items(), key=lambda item: item[0])
+    ]
 
 
 def _unranked_cells(plan: Plan, each: Unranked) -> tuple[str, str, str]:
