@@ -23,7 +23,7 @@ from mezzotint.sim.plan.answer import (
     makes_videos,
     pareto_front,
 )
-from mezzotint.sim.plan.candidates import Candidate
+from mezzotint.sim.plan.candidate import Candidate
 from mezzotint.sim.plan.target import Target
 from mezzotint.sim.report.figures.palette import SeriesStyle
 from mezzotint.sim.report.interactive import SERIES, Chart, Field, Limit, PageFigure, Spec, bars, page, picture, points

@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 from mezzotint.sim.core.gpu import Gpu
 from mezzotint.sim.metrics.cost import Price
 from mezzotint.sim.plan.answer import NUMBERS, ClusterResult, Plan, PlanSpec, Ranked
-from mezzotint.sim.plan.candidates import Candidate
+from mezzotint.sim.plan.candidate import Candidate
 from mezzotint.sim.plan.page import as_json, columns, figure, headers, html, sentence, table_lines, warnings
 from mezzotint.sim.plan.target import parse_target
 
