@@ -30,6 +30,9 @@ ALONE_LOAD = 1e-4
 CHECK_SEEDS = 3
 """Most replications in checks of an answer: its headroom, and longer service times."""
 
+RELAXATIONS = 10
+"""Times that a queue forgets its start in a run whose cluster counts as able to carry the load."""
+
 MORE_GPUS = 4
 """GPUs that are added at most to an answer in the check of its service time, beside the share of its error."""
 
@@ -450,11 +453,20 @@ class _Planner:
         busy = gpus_kept_busy(summary, devices)
         return Outcome(
             tuple(target.ratio(summary) for target in self._spec.targets),
-            summary["load"]["verdict"] == "overloaded",
+            summary["load"]["verdict"] == "overloaded" or self._is_too_short(summary, busy / devices),
             busy - run.candidate.devices(0),
             1.0 if not latency_s or queue_s is None else queue_s / latency_s,
             busy <= LIGHT * devices,
         )
+
+    def _is_too_short(self, summary: Summary, busy: float) -> bool:
+        """Return True if a run with drawn arrivals is too short for its load, so that its queue has not built up.
+
+        A queue forgets its start after some 1 / (1 - load)^2 requests (heavy traffic; Whitt 1989, "Planning queueing
+        simulations"). A run has `RELAXATIONS` times as many, and a cluster that would need more is taken as overloaded.
+        """
+        is_drawn = self._spec.replications > 1
+        return is_drawn and (busy >= 1 or summary["requests"]["arrived"] * (1 - busy) ** 2 < RELAXATIONS)
 
     def _usd_per_h(self, candidate: Candidate, gpus: int) -> float | None:
         """Return the US$ of an hour; of rented GPUs, those of the runs. None if the price of a part is not known."""
@@ -575,15 +587,15 @@ def makes_videos(summary: Summary) -> bool:
 
 
 def gpus_kept_busy(summary: Summary, gpus: int) -> float:
-    """Return the GPUs that the work of a run would keep busy all the time.
+    """Return the GPUs that the work of a run would keep busy all the time: busy GPUs times offered over served rate.
 
-    In overload the busy share says nothing of the load; then it is the GPUs times the offered rate over the served one.
+    In overload, and in a short run, images are still made after the last arrival. Both rates then differ.
     """
-    if summary["load"]["verdict"] == "overloaded":
-        offered, served = number_at(summary, "load", "offered_rpm"), number_at(summary, "load", "served_rpm")
-        return gpus * max(offered / served, 1.0) if offered and served else gpus + 1.0
-    busy = number_at(summary, "gpu", "busy_fraction")
-    return float(gpus) if busy is None else gpus * busy
+    busy, served_rpm = number_at(summary, "gpu", "busy_fraction"), number_at(summary, "throughput_rpm")
+    offered_rpm = number_at(summary, "load", "offered_rpm")
+    if busy is None or not served_rpm or offered_rpm is None:
+        return gpus + 1.0
+    return gpus * busy * offered_rpm / served_rpm
 
 
 def pareto_front(clusters: Sequence[ClusterResult], key: str = "p95_s") -> list[ClusterResult]:

@@ -264,9 +264,9 @@ class _Catalogue:
                     config.cluster.gpu.usd_per_gpu_h = prices[first].usd_per_gpu_h
             service = float(OmegaConf.select(config, "backend.service_factor"))
             candidate = Candidate(
-                design, kinds[-1], name, (first, few) if few else None, self._work(config, first), cache, 0,
-                _group_size(plain), _longest_period_s(controller), prices, rents, gpus, services, config,
-                *rate_key(config), service, {},
+                design, kinds[-1], name, (first, few) if few else None, prices, rents, gpus, services, config,
+                *rate_key(config), service, self._work(config, first), cache, step=_group_size(plain),
+                period_s=_longest_period_s(controller),
             )  # fmt: skip
             composed.append(_Composed(candidate, _key(config, needed), name == names[0]))
         return composed

@@ -13,11 +13,10 @@ from mezzotint.sim.core.run_folder import check_place
 from mezzotint.sim.core.streams import TRACE, stream
 from mezzotint.sim.plan.candidate import Candidate
 from mezzotint.sim.run.config.build import build
-from mezzotint.sim.run.config.settings import check
 from mezzotint.sim.run.pool import Launcher, run_calls
 from mezzotint.sim.run.refusal import warn
 from mezzotint.sim.run.run_key import digest
-from mezzotint.sim.run.simulate import assemble, replay
+from mezzotint.sim.run.simulate import simulate
 from mezzotint.traces.error import TraceError
 from mezzotint.traces.sources import Source
 from mezzotint.traces.table.trace import Trace
@@ -86,9 +85,8 @@ def _trace(source: str, seed: int) -> Trace:
 def _run(path: Path, config: Mapping[str, Any]) -> tuple[Path, str | None]:
     """Make one run and keep its summary; return its file and its error, if any."""
     try:
-        settings = check(config)
-        trace = _trace(json.dumps(config["trace"], default=str), settings.seed)
-        summary = replay(settings, assemble(settings, trace=trace), config).summary
+        trace = _trace(json.dumps(config["trace"], default=str), config["seed"])
+        summary = simulate(config, trace=trace).summary
     except (ConfigError, BackendError, TraceError) as error:  # of this candidate, such as too few GPUs for two models
         return path, " ".join(str(error).split())
     keep(path, {key: value for key, value in summary.items() if key not in DROPPED}, ConfigError)
