@@ -64,7 +64,10 @@ _SUMMARY = SchemaValidator(
         {
             **dict.fromkeys(("schema", "system", "seed"), _ANY),
             "load.verdict": core_schema.literal_schema(["below", "overloaded", "undecided"]),
-            "load.note": core_schema.nullable_schema(_TEXT),
+            **{
+                key: core_schema.nullable_schema(_TEXT)
+                for key in ("load.note", "state.cache_start", "state.warmup_rule", "state.note")
+            },
             "assumptions": _rows(_ASSUMPTION, dict.fromkeys(_ASSUMPTION, _ANY)),
             "models": _rows(
                 ("role", "model", "width", "height", "steps", "precision", "basis", "service_error"),
