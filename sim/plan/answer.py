@@ -5,6 +5,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mezzotint.figures.page import number
+from mezzotint.sim.metrics.counterfactuals import counterfactuals
+from mezzotint.sim.metrics.header import rests_on
 from mezzotint.sim.metrics.summary_keys import number_at
 from mezzotint.sim.plan.candidate import Candidate
 from mezzotint.sim.plan.options import Caches
@@ -131,6 +133,7 @@ class Ranked:
         usd_per_image_at_mean: US$ per image at the mean rate of a log whose busiest hour is the load; else None.
         from_empty: the cluster that the design needs while its cache begins empty, where both states are asked for.
         warming: how long that lasts, and what it costs.
+        rests_on: what the result rests on most, found by runs without it; empty of all but the first.
         gpus_kept_busy: GPUs, of all kinds, that its work would keep busy all the time: no cluster can be smaller.
         not_monotone: larger clusters that miss the targets.
         headroom: factors on the load: the highest tried that it carries, and the lowest that it does not (None: all).
@@ -152,6 +155,7 @@ class Ranked:
     usd_per_image_at_mean: float | None = None
     from_empty: ClusterResult | None = None
     warming: Warming | None = None
+    rests_on: str = ""
 
     @property
     def work(self) -> str:
@@ -350,6 +354,8 @@ class _Planner:
             self._add_rates(each)
         self._check_service_times(ranked)
         self._search_from_empty(ranked)
+        if ranked:
+            self._find_decisive(ranked[0])
         return ranked
 
     def _best_of_work(self, ones: list[Ranked]) -> list[Ranked]:
@@ -369,6 +375,16 @@ class _Planner:
         if self._spec.mean_rpm is not None and one.result.usd_per_h is not None:
             images = number_at(one.summary, "images_per_request") or 1.0
             one.usd_per_image_at_mean = one.result.usd_per_h / (60 * self._spec.mean_rpm * images)
+
+    def _find_decisive(self, best: Ranked) -> None:
+        """Set on what the best cluster rests most, by its first run without the parts and facts that may decide."""
+        result = best.result
+        config = result.candidate.config(result.gpus, self._spec.seed, 1.0, 1.0)
+        changes = counterfactuals(best.summary, config)
+        found = self._runs.measure_configs([changed for _, changed in changes])
+        self.runs += len(changes)
+        tried = [(words, one) for (words, _), one in zip(changes, found, strict=True) if not isinstance(one, str)]
+        best.rests_on = rests_on(best.summary, tried)
 
     def _search_from_empty(self, ranked: Sequence[Ranked]) -> None:
         """Add the clusters that the designs with a warm cache need while it begins empty, and how long that lasts."""

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import pandas as pd
@@ -263,9 +263,17 @@ def basis(each: Ranked) -> str:
 def headers(plan: Plan) -> list[Header]:
     """Return the header of each ranked cluster, from its first run."""
     return [
-        header(each.summary, each.result.candidate.config(each.result.gpus, plan.spec.seed, 1.0, 1.0))
+        replace(
+            header(each.summary, each.result.candidate.config(each.result.gpus, plan.spec.seed, 1.0, 1.0)),
+            rests_on=each.rests_on,
+        )
         for each in plan.ranked
     ]
+
+
+def facts(abouts: Sequence[Header]) -> list[tuple[str, str]]:
+    """Return the rows of the first header, which is that of the answer."""
+    return [(name, text) for name, text in abouts[0].rows if text] if abouts else []
 
 
 def table_lines(plan: Plan) -> list[str]:
@@ -275,7 +283,7 @@ def table_lines(plan: Plan) -> list[str]:
     cells = [titles, *([column.text(each) for column in shown] for each in plan.ranked)] if plan.ranked else []
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells]
-    about = [f"{name}: {text}" for name, text in shared(headers(plan))[0] if text] if plan.ranked else []
+    about = [f"{name}: {text}" for name, text in facts(headers(plan))]
     unranked = [f"{each.kind}: {each.candidate.name}: {each.reason}" for each in plan.unranked]
     return [*about, *lines, *unranked, *plan.notes]
 
@@ -380,8 +388,7 @@ def html(plan: Plan, command: str) -> str:
     drawn, goal, abouts = drawn_clusters(plan), goal_text(plan), headers(plan)
     styles = _styles(plan, drawn)
     prices = {kind: price for each in plan.clusters for kind, price in each.candidate.prices.items()}
-    common, differing = shared(abouts) if abouts else ((), ())
-    common = tuple((name, text) for name, text in common if text)
+    differing = [row for row in shared(abouts)[1] if all(row[1])] if abouts else []
     body = render(
         "mezzotint.sim.plan",
         "plan.html.jinja",
@@ -413,7 +420,7 @@ def html(plan: Plan, command: str) -> str:
         Markup(body),
         generator=command,
         warnings=warnings(plan),
-        facts=common,
+        facts=facts(abouts),
     )
 
 

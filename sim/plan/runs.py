@@ -60,15 +60,18 @@ class Runs:
 
         Raises what ``simulate`` raises for an input that no run could use.
         """
-        configs = {run: run.candidate.config(*run[1:]) for run in runs}
-        paths = {run: self._folder / f"{digest(config)}.json" for run, config in configs.items()}
-        results: dict[Path, Summary | str | None] = {path: read_kept(path, warn) for path in paths.values()}
-        missing = {path: configs[run] for run, path in paths.items() if results[path] is None}
+        return dict(zip(runs, self.measure_configs([run.candidate.config(*run[1:]) for run in runs]), strict=True))
+
+    def measure_configs(self, configs: Sequence[Mapping[str, Any]]) -> list[Summary | str]:
+        """Return the summary of the run of each resolved configuration; see ``measure``."""
+        paths = [self._folder / f"{digest(config)}.json" for config in configs]
+        results: dict[Path, Summary | str | None] = {path: read_kept(path, warn) for path in paths}
+        missing = {path: config for path, config in zip(paths, configs, strict=True) if results[path] is None}
         calls = [partial(_run, path, config) for path, config in missing.items()]
         for path, error in run_calls(calls, self._jobs, self._launcher):
             results[path] = error or read_kept(path, warn)
             self._tick()
-        return {run: results[path] or f"{path}: was removed while the plan ran" for run, path in paths.items()}
+        return [results[path] or f"{path}: was removed while the plan ran" for path in paths]
 
 
 @lru_cache(maxsize=8)
