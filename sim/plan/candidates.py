@@ -169,12 +169,19 @@ class _Catalogue:
             self._words.append(f"backend.folder={options.profiles}")
         self._gpus = self._known_gpus()
         self._prices: dict[str, Price | None] = {kind: gpu_price(gpu) for kind, gpu in self._gpus.items()}
-        self._prices |= self._own_prices(options.prices)
+        own_prices = self._own_prices(options.prices)
+        self._prices |= own_prices
         self.clusters = _clusters(options.gpu, self._gpus)
         self._profiles = {kind: find(self._gpus[kind].name, folders) for kinds in self.clusters for kind in kinds}
         self._measured = {kind: set(profiles) for kind, profiles in self._profiles.items()}
         asked = [name for option in options.gpu for name in option.split("+")] or list(self._measured)
         self._family, self.notes = self._models(options.model, asked)
+        self.notes += [
+            f"--prices: {kind} is the price of {kind} alone, and {form} is a kind of its own; give it a line"
+            for kind in own_prices
+            for form in _forms(kind, self._measured)
+            if form not in own_prices and self._measured[form] & {_large(roles) for roles in self._family.values()}
+        ]
         self._large = _large(next(iter(self._family.values())))
         self._plain: dict[tuple[str, ...], dict[str, Any]] = {}
         self._coverage: dict[str, str | None] = {}

@@ -1,6 +1,7 @@
 """The answer of a plan: plan.json, the sentence and the table for the terminal, the figure, and the page."""
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -32,6 +33,9 @@ from mezzotint.sim.report.interactive import SERIES, Chart, Field, Limit, PageFi
 HEADROOM_LOAD = "Load that it carries (times the asked)"
 
 NO_PRICE = "no price"
+
+MAX_NAMED = 4
+"""Clusters that a caption names."""
 
 KINDS = {
     "infeasible": "No cluster in range meets the target",
@@ -84,6 +88,11 @@ def design_name(plan: Plan, candidate: Candidate) -> str:
     return f"{candidate.design}{_models(plan, candidate)}"
 
 
+def _short(design: str) -> str:
+    """Return a design with the last part of each key, where there is little room."""
+    return re.sub(r"[\w.]+\.(\w+)=", r"\1=", design)
+
+
 def _models(plan: Plan, candidate: Candidate) -> str:
     """Return the models of a candidate after a comma; empty if all clusters that ran have the same."""
     has_choice = len({each.candidate.models for each in plan.clusters}) > 1
@@ -116,11 +125,10 @@ def _slower_words(best: Ranked) -> str:
 
 
 def _saving_words(best: Ranked) -> str:
-    usd_per_h = None if best.saving is None else best.saving.usd_per_h
-    if usd_per_h is None or best.saving is None:
-        return ""
-    gpus = f" and {_gpus(best.saving.gpus)}" if best.saving.gpus else ""
-    return f" Beside the baseline it saves ${usd_per_h:,.2f} per hour{gpus}."
+    usd_per_h, gpus = (None, None) if best.saving is None else (best.saving.usd_per_h, best.saving.gpus)
+    saved = [f"${usd_per_h:,.2f} per hour"] if usd_per_h and usd_per_h > 0 else []
+    saved += [_gpus(gpus)] if gpus and gpus > 0 else []
+    return f" Beside the baseline it saves {' and '.join(saved)}." if saved else ""
 
 
 def _cache_words(best: Ranked) -> str:
@@ -163,11 +171,13 @@ class Column:
 def columns(plan: Plan) -> list[Column]:
     """Return the columns of the ranking that have a value for some cluster."""
     usd_1000 = f"$ per 1,000 {product(plan)}"
+    has_prices = any(each.result.usd_per_h is not None for each in plan.ranked)
+    usd_per_h = Column("$ per hour", "", lambda each: _dollars(each.result.usd_per_h, NO_PRICE))
     made = [
         Column("cluster", "", lambda each: each.result.cluster, is_name=True),
         Column("design", "", lambda each: design_name(plan, each.result.candidate), is_name=True),
-        Column("$ per hour", "", lambda each: _dollars(each.result.usd_per_h, NO_PRICE)),
-        Column("saving", "$ per hour", _saving),
+        *([usd_per_h] if has_prices else []),
+        Column("saving", "$ per hour", _usd_saving) if has_prices else Column("saving", "GPUs", _gpus_saving),
         _target_column(plan.spec.targets[0]),
         Column(usd_1000, "", lambda each: _dollars(each.result.numbers["usd_per_image"], DASH, 1000)),
         Column("quality", "", _reader("quality")),
@@ -217,10 +227,16 @@ def _target_column(target: Target) -> Column:
     return Column(name, unit, _reader(target.key, 100.0 if unit == "%" else 1.0))
 
 
-def _saving(each: Ranked) -> str:
-    if each.saving is None:
-        return "baseline" if each.result.candidate.is_baseline else DASH
-    return _dollars(each.saving.usd_per_h, DASH)
+def _usd_saving(each: Ranked) -> str:
+    return _no_saving(each) if each.saving is None else _dollars(each.saving.usd_per_h, DASH)
+
+
+def _gpus_saving(each: Ranked) -> str:
+    return _no_saving(each) if each.saving is None or each.saving.gpus is None else str(each.saving.gpus)
+
+
+def _no_saving(each: Ranked) -> str:
+    return "baseline" if each.result.candidate.is_baseline else DASH
 
 
 def _from_empty(each: Ranked) -> str:
@@ -411,6 +427,7 @@ def html(plan: Plan, command: str) -> str:
         command=command,
         prices=[(kind, f"{price.usd_per_gpu_h:,.2f}", price.source) for kind, price in prices.items()],
         goal=goal,
+        order="the cheapest first" if prices else "the smallest first",
     )
     return page(
         f"{plan.spec.model}: what to rent for {goal}",
@@ -496,7 +513,7 @@ def _figures(plan: Plan, drawn: Sequence[ClusterResult], styles: Mapping[str, Se
             [
                 (
                     _series(plan, candidate),
-                    f"{rank}. {candidate.design} ({each.result.cluster}{_models(plan, candidate)})",
+                    f"{rank}. {_short(candidate.design)} ({each.result.cluster}{_models(plan, candidate)})",
                     *each.headroom,
                 )
                 for ones in plan.works.values()
@@ -568,7 +585,8 @@ def _cost_charts(
     caption = "Every cluster that ran, without those that are saturated."
     if first.side == "max" and (front := pareto_front(drawn, first.key)):
         less = "a lower price" if has_prices else "fewer GPUs"
-        names = ", ".join(cluster_name(plan, each) for each in front)
+        names = ", ".join(cluster_name(plan, each) for each in front[:MAX_NAMED])
+        names += f" and {len(front) - MAX_NAMED} dearer ones" if len(front) > MAX_NAMED else ""
         caption += f" No other has both {less} and a lower {_title(first)[0]} than {names}."
     if has_prices and unpriced:
         caption += f" {unpriced} clusters without a price are left out."
