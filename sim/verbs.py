@@ -224,8 +224,15 @@ def _run_points(words: Sequence[str], files: Files, folder: Path, claim: Path) -
         The number of points that are done, kept and failed.
     """
     found = points(words, files)
+    shared = set.intersection(*map(set, found.overrides)) if len(found.overrides) > 1 else set[str]()
     calls = [
-        partial(_run_point, compose_config([*filter(of_hydra, words), *point], files), point, folder / str(number))
+        partial(
+            _run_point,
+            compose_config([*filter(of_hydra, words), *point], files),
+            point,
+            [word for word in point if word not in shared],
+            folder / str(number),
+        )
         for number, point in enumerate(found.overrides)
     ]
     ended, unwritten = Counter[str](), list[OSError]()
@@ -274,8 +281,8 @@ def _warn_of_different_work(folder: Path, summaries: Mapping[str, Mapping[str, A
         )
 
 
-def _run_point(config: DictConfig, overrides: Sequence[str], folder: Path) -> Ended:
-    """Run one point of a sweep, here or in a worker process."""
+def _run_point(config: DictConfig, overrides: Sequence[str], differing: Sequence[str], folder: Path) -> Ended:
+    """Run one point of a sweep, here or in a worker process; its line names the overrides that the points differ in."""
     from mezzotint.sim.metrics.header import run_line
     from mezzotint.sim.run.simulate import simulate_into
 
@@ -285,8 +292,8 @@ def _run_point(config: DictConfig, overrides: Sequence[str], folder: Path) -> En
         plain = resolve_config(config)
         check(plain)  # before the folder is claimed, which may be named after the system
         summary, folder, kept = simulate_into(plain, folder, keep=True)
-        besides_system = " ".join(word for word in words if not word.startswith("system="))
-        return "kept" if kept else "done", run_line(summary, plain, besides_system, str(folder))
+        named = (word.lstrip("+") for word in differing if not word.startswith(("system=", "run.dir=")))
+        return "kept" if kept else "done", run_line(summary, plain, " ".join(named), str(folder))
     except Exception as error:
         if not is_refused(error):
             raise

@@ -23,8 +23,11 @@ QUALITY = ("quality", "factor_mean")
 _NAMING = ("work", "times")
 """Rows of the header whose numbers name something: they are not joined to ranges."""
 
-_MAX_WORDS = 3
-"""Values of a row of the header that are told apart in it."""
+_MAX_WORDS = 6
+"""Phrases of a row of the header that are told apart in it."""
+
+_PHRASES = re.compile(r"; (?![^()]*\))")
+"""Between phrases: not in brackets."""
 
 _MASK = "\0"
 _NUMBER = re.compile(r"\d[\d,.]*(?<![.,])")
@@ -181,7 +184,8 @@ def _systems_text(members: Sequence[Run], runs: Sequence[Run]) -> str:
 def facts(runs: Sequence[Run], decides: Mapping[tuple[str, Load], str] = MappingProxyType({})) -> Facts:
     """Return the rows of the runs' headers in one, and those that differ with the words of each run, in order.
 
-    Words that differ in numbers alone are one, with the range of each number. Of several words, each has its systems.
+    Phrases that differ in numbers alone are one, with the range of each number. A phrase that not all runs have names
+    its systems.
 
     Args:
         decides: what results rest on, by series and load, where reruns have found it.
@@ -194,7 +198,9 @@ def facts(runs: Sequence[Run], decides: Mapping[tuple[str, Load], str] = Mapping
     found = []
     for name, text in abouts[0].rows:
         if values := differing.get(name):
-            members = _by_words(values if name in _NAMING else _with_ranges(values), runs)
+            said = [(phrase, run) for words, run in zip(values, runs, strict=True) for phrase in _PHRASES.split(words)]
+            phrases = [phrase for phrase, _ in said]
+            members = _by_words(phrases if name in _NAMING else _with_ranges(phrases), [run for _, run in said], runs)
             parts = [f"{words or DASH} ({systems})" if systems else words for words, systems in members.items()]
             more = [f"{len(parts) - _MAX_WORDS} more below"] if len(parts) > _MAX_WORDS else []
             text = "; ".join(parts[:_MAX_WORDS] + more)
@@ -220,12 +226,12 @@ def _filled(mask: str, ranges: Sequence[Sequence[str]]) -> Iterator[str]:
         yield " to ".join(dict.fromkeys([*ends[:1], *ends[-1:]]))
 
 
-def _by_words(values: Sequence[str], runs: Sequence[Run]) -> dict[str, str]:
-    """Return the systems of each value."""
-    runs_of: dict[str, list[Run]] = {}
-    for words, run in zip(values, runs, strict=True):
-        runs_of.setdefault(words, []).append(run)
-    return {words: _systems_text(members, runs) for words, members in runs_of.items()}
+def _by_words(phrases: Sequence[str], speakers: Sequence[Run], runs: Sequence[Run]) -> dict[str, str]:
+    """Return the systems of each phrase, whose runs are the ``speakers``."""
+    runs_of: dict[str, dict[str, Run]] = {}
+    for words, run in zip(phrases, speakers, strict=True):
+        runs_of.setdefault(words, {})[run.name] = run
+    return {words: _systems_text(list(members.values()), runs) for words, members in runs_of.items()}
 
 
 def reproduction(runs: Sequence[Run]) -> list[tuple[str, ...]]:
