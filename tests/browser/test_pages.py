@@ -3,6 +3,7 @@
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -71,7 +72,7 @@ def _validation(folder: Path) -> Path:
 
 def _docs(folder: Path) -> Path:
     """Build two pages of the site with its own settings."""
-    builder = shutil.which("zensical")
+    builder = shutil.which("zensical", path=str(Path(sys.executable).parent))
     if builder is None:
         pytest.skip("needs the docs extra")
     settings = (REPOSITORY / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:")[0]
