@@ -49,7 +49,10 @@ def answer(rows: Sequence[Mapping[str, Any]]) -> str:
         return "No latency of both sides is known."
     real, words = "live" if "live" in known[0] else "measured", []
     for row in known[:1] if len(known) == 1 else (known[0], known[-1]):
-        name, error = row["what"].removeprefix("latency ").removesuffix(" [s]"), percent(row["error"], sign=True)
+        name, error = (
+            row["what"].removeprefix("latency ").removesuffix(" [s]"),
+            percent(row["error"], 1 if abs(row["error"]) < 1 else 0, sign=True),
+        )
         seconds = f"{number(row['simulated'], 3)} s against {number(row[real], 3)} s {real}"
         words.append(f"the simulated {name} latency is {seconds} ({error})")
     text = ", and ".join(words)
