@@ -63,7 +63,6 @@ def test_sweep_warns_once_about_extrapolation_of_several_runs() -> None:
     assert "on mi210 is extrapolated: in 2 of 2 runs; outside the measured grid" in line
 
 
-@pytest.mark.invariant(1)
 def test_sweep_prints_short_lines_in_its_order(capsys: pytest.CaptureFixture[str]) -> None:
     """Although its first point ends last."""
     words = ["trace.requests=4000,20,30", "arrivals.rate_rpm=9", "hydra.launcher.n_jobs=2", "run.dir=s"]
@@ -73,6 +72,7 @@ def test_sweep_prints_short_lines_in_its_order(capsys: pytest.CaptureFixture[str
     assert max(map(len, lines)) < 160
 
 
+@pytest.mark.invariant(1)
 def test_sweep_gives_the_bytes_of_single_runs(tmp_path: Path) -> None:
     """Worker processes (joblib) write the same bytes as this one."""
     done = mezzotint("run", "-m", *SMALL, "system=vanilla,nirvana", "run.dir=sweep")
