@@ -183,7 +183,7 @@ def run_line(summary: Mapping[str, Any], config: Mapping[str, Any], overrides: s
     parts = [f"{verdict}{completed}, p95 {_seconds(latency_s['p95'])}{over}"]
     about, end = header(summary, config), f" -> {folder}" if folder else ""
     room = max(MAX_RUN_LINE - 1 - len(name) - len(end), len(parts[0]))
-    return name + _fit([*parts, about.load, about.work, about.times.partition(",")[0]], room) + end
+    return name + _fit([*parts, _short_load(summary), about.work, about.times.partition(",")[0]], room) + end
 
 
 def _fit(parts: Sequence[str], room: int) -> str:
@@ -317,6 +317,13 @@ def _load(summary: Mapping[str, Any]) -> str:
     growth, lost = load["growth_per_hour"], 1 - requests["completed"] / requests["arrived"]
     waiting = f", {number(growth, 2)} more waiting an hour" if growth and growth >= 1 else ""
     return f"{text}: overloaded{waiting}{f', {percent(lost)} lost' if lost else ''}"
+
+
+def _short_load(summary: Mapping[str, Any]) -> str:
+    load = summary["load"] or {}
+    offered, served = (_rate(load.get(name)) for name in ("offered_rpm", "served_rpm"))
+    verdict = {"below": ", below capacity", "undecided": ", load undecided"}.get(load.get("verdict", ""), "")
+    return f"{served}{'' if served == offered else f' of {offered}'} a minute{verdict}"
 
 
 def _goodput(summary: Mapping[str, Any]) -> str:
