@@ -183,7 +183,7 @@ def run_line(summary: Mapping[str, Any], config: Mapping[str, Any], overrides: s
     parts = [f"{verdict}{completed}, p95 {_seconds(latency_s['p95'])}{over}"]
     about, end = header(summary, config), f" -> {folder}" if folder else ""
     room = max(MAX_RUN_LINE - 1 - len(name) - len(end), len(parts[0]))
-    return name + _fit([*parts, about.load, about.work, about.times.partition(",")[0]], room) + end
+    return name + _fit([*parts, _short_load(summary), about.work, about.times.partition(",")[0]], room) + end
 
 
 def _fit(parts: Sequence[str], room: int) -> str:
@@ -302,11 +302,13 @@ def _state(summary: Mapping[str, Any]) -> str:
 
 def is_overloaded(summary: Mapping[str, Any]) -> bool:
     """Return True if the run served less than was offered."""
-    return bool(summary["load"]["verdict"] == "overloaded")
+    return bool((summary["load"] or {}).get("verdict") == "overloaded")
 
 
 def _load(summary: Mapping[str, Any]) -> str:
     load, requests = summary["load"], summary["requests"]
+    if load is None:
+        return "not recorded"
     text = f"offered {_rate(load['offered_rpm'])} a minute, served {_rate(load['served_rpm'])}"
     if load["verdict"] == "below":
         return f"{text}: below capacity"
@@ -315,6 +317,13 @@ def _load(summary: Mapping[str, Any]) -> str:
     growth, lost = load["growth_per_hour"], 1 - requests["completed"] / requests["arrived"]
     waiting = f", {number(growth, 2)} more waiting an hour" if growth and growth >= 1 else ""
     return f"{text}: overloaded{waiting}{f', {percent(lost)} lost' if lost else ''}"
+
+
+def _short_load(summary: Mapping[str, Any]) -> str:
+    load = summary["load"] or {}
+    offered, served = (_rate(load.get(name)) for name in ("offered_rpm", "served_rpm"))
+    verdict = {"below": ", below capacity", "undecided": ", load undecided"}.get(load.get("verdict", ""), "")
+    return f"{served}{'' if served == offered else f' of {offered}'} a minute{verdict}"
 
 
 def _goodput(summary: Mapping[str, Any]) -> str:
