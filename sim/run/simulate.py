@@ -130,19 +130,20 @@ class Assembled:
     warmup: int | None
 
 
-def simulate(config: Mapping[str, Any], *, progress: bool = False) -> Outcome:
+def simulate(config: Mapping[str, Any], *, progress: bool = False, trace: Trace | None = None) -> Outcome:
     """Run one simulation.
 
     Args:
         config: the resolved configuration, as conf/config.yaml composes it.
         progress: show a bar if standard error is a terminal.
+        trace: see `assemble`.
 
     Raises:
         ConfigError, TraceError, BackendError: the input cannot be used; one line names the place and the remedy.
         SimulationError: a part broke a law; it is named.
     """
     settings = check(config)
-    return replay(settings, assemble(settings, progress=progress), config, progress=progress)
+    return replay(settings, assemble(settings, progress=progress, trace=trace), config, progress=progress)
 
 
 def simulate_into(

@@ -47,6 +47,25 @@ def test_settings_of_a_design_are_candidates_of_their_own(ask: Ask) -> None:
     assert gpus["vanilla models.large.steps=10"] < gpus["vanilla models.large.steps=20"]
 
 
+def test_kind_without_a_price_is_counted_and_stands_below_those_with_one(ask: Ask, tmp_path: Path) -> None:
+    (prices := tmp_path / "mine.yaml").write_text("l4: 0.01\n")
+    asked = {"gpu": ["l4", "l40s"], "max_gpus": 32, "rate_rpm": 20.0, "replications": 1}
+    priced, unpriced = ask(**asked, prices=prices, rank=2), ask(**asked)
+    assert [each.result.candidate.gpu for each in priced.ranked] == ["l4", "l40s"]
+    assert [each.result.candidate.gpu for each in unpriced.ranked] == ["l40s", "l4"]
+    assert unpriced.ranked[1].result.usd_per_h is None
+    assert unpriced.ranked[1].result.gpus == priced.ranked[0].result.gpus, "a price changes no count"
+
+
+def test_price_of_a_kind_is_said_to_be_none_of_its_forms(ask: Ask, tmp_path: Path) -> None:
+    (prices := tmp_path / "mine.yaml").write_text("h100: 0.5\nh100-pcie: 1\n")
+    notes = ask(gpu=["h100"], prices=prices, rate_rpm=6.0, replications=1).notes
+    assert [note for note in notes if note.startswith("--prices")] == [
+        f"--prices: h100 is the price of h100 alone, and {form} is a kind of its own; give it a line"
+        for form in ("h100-nvl", "h100-sxm")
+    ]
+
+
 def test_case_of_names_does_not_matter(ask: Ask, tmp_path: Path) -> None:
     (prices := tmp_path / "mine.yaml").write_text("L40S: {usd_per_gpu_h: 0.5, date: 2026-11-01}\n")
     (best,) = ask(model="SDXL-MLPerf", gpu=["L40s"], prices=prices).ranked
@@ -138,7 +157,7 @@ def test_price_that_is_none_is_refused_by_its_kind(prices: str, message: str, tm
         ({"gpu": ["l40s+h100+l4"]}, "found 3 kinds"),
         ({"gpu": ["l40s+L40S"]}, r"--gpu l40s\+L40S: found 2 kinds, expected one, or two different ones"),
         ({"gpu": ["L40"]}, r"--gpu L40: is no kind of GPU; did you mean l40s\?"),
-        ({"gpu": ["mi210"], "model": "sdxl"}, "mi210: no price is known; give one with --prices"),
+        ({"gpu": ["mi210"], "model": "wan2.2"}, "left out: mi210: no profile of wan2.2"),
         ({"rate_rpm": None, "overrides": ["arrivals=saturation"]}, "has no rate to scale"),
     ],
 )
