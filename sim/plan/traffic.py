@@ -242,6 +242,7 @@ def find_starts(
     if periods < PERIODS:
         notes.append(
             f"{traffic.name} is short: {served - traffic.lead:,} requests are {number(periods, 2)} periods of the "
-            f"slowest controller ({period_s:g} s); below {PERIODS} its start may show; take a longer trace or a lower rate"
+            f"slowest controller ({period_s:g} s); below {PERIODS} its start may show; "
+            "take a longer trace or a lower rate"
         )
     return starts, earlier, notes
