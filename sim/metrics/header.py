@@ -284,7 +284,12 @@ def arrivals_text(arrivals: Mapping[str, Any]) -> str:
         return f"its own times{speed}" + ("" if speedup == 1.0 else f", {speedup:g} times as fast")
     if not kind:
         return "arrivals not recorded"
-    return f"{re.sub('(?<=[a-z])(?=[A-Z])', ' ', kind).lower()} arrivals{speed}"
+    return f"{in_words(kind)} arrivals{speed}"
+
+
+def in_words(name: str) -> str:
+    """Return the name of a class in words: "global monitor"."""
+    return re.sub("(?<=[a-z])(?=[A-Z])", " ", name).lower()
 
 
 def _state(summary: Mapping[str, Any]) -> str:
@@ -293,11 +298,15 @@ def _state(summary: Mapping[str, Any]) -> str:
     if not state:
         return "state not recorded"
     cache = {"empty": "cache empty at the start", "preloaded": f"cache filled with {state['preloaded']:,} requests"}
-    periods = [f"{number(count, 2)} periods of {name}" for name, count in (state.get("periods") or {}).items()]
+    none = "hits declared" if (summary["cache"] or {}).get("hit_rate") is not None else "no cache"
+    periods = [
+        f"{number(count, 2)} periods of {in_words(name)}" for name, count in (state.get("periods") or {}).items()
+    ]
     left_out = f"first {duration(state['warmup_s'])} left out" if state["warmup_s"] else "nothing left out at the start"
     rule = f" ({state['warmup_rule']})" if state["warmup_s"] and state["warmup_rule"] else ""
     measured = ", ".join([f"{duration(state['span_s'])} measured", *periods])
-    return "; ".join([cache.get(state["cache_start"], "no cache"), measured, left_out + rule])
+    note = printable(state.get("note") or "")
+    return "; ".join(filter(None, [cache.get(state["cache_start"], none), measured, left_out + rule, note]))
 
 
 def is_overloaded(summary: Mapping[str, Any]) -> bool:
