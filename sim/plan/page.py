@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import islice
 from typing import Any
 
 import pandas as pd
@@ -55,7 +56,7 @@ def sentence(plan: Plan) -> str:
         reasons = "; ".join(f"{_series(plan, each.candidate)}: {each.reason}" for each in close[:2])
         start = "" if infeasible else "No candidate could run: "
         return f"No cluster of at most {plan.spec.max_gpus} GPUs serves {load} with {goal}. {start}{reasons}."
-    best, *others = plan.ranked
+    best, *others = next(iter(plan.works.values()))
     text = f"{cluster_name(plan, best.result)} serves {load} with {goal}{_price_words(best.result)}"
     usd = best.result.numbers["usd_per_image"]
     carries, fails = best.headroom
@@ -301,6 +302,13 @@ def table_lines(plan: Plan) -> list[str]:
     cells = [titles, *([column.text(each) for column in shown] for each in plan.ranked)] if plan.ranked else []
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells]
+    if len(plan.works) > 1:
+        head, *rest = lines
+        ranked = iter(rest)
+        lines = [
+            head,
+            *(line for work, ones in plan.works.items() for line in (f"{work}:", *islice(ranked, len(ones)))),
+        ]
     about = [f"{name}: {text}" for name, text in facts(headers(plan))]
     unranked = [f"{each.kind}: {each.candidate.name}: {each.reason}" for each in plan.unranked]
     return [*about, *lines, *unranked, *plan.notes]
@@ -585,7 +593,8 @@ def _cost_charts(
         charts.append(Chart("Cost and quality", points(known, across, quality, styles, hover=hover)))
     first = plan.spec.targets[0]
     caption = "Every cluster that ran, without those that are saturated."
-    if first.side == "max" and (front := pareto_front(drawn, first.key)):
+    is_one_work = len({each.candidate.work for each in drawn}) == 1
+    if first.side == "max" and is_one_work and (front := pareto_front(drawn, first.key)):
         less = "a lower price" if has_prices else "fewer GPUs"
         names = ", ".join(cluster_name(plan, each) for each in front[:MAX_NAMED])
         names += f" and {len(front) - MAX_NAMED} dearer ones" if len(front) > MAX_NAMED else ""
