@@ -30,8 +30,8 @@ ALONE_GPUS = 8
 ALONE_LOAD = 1e-4
 """Factor on the load of that run."""
 
-CHECK_SEEDS = 3
-"""Most replications in checks of an answer: its headroom, and longer service times."""
+CHECK_SEEDS = 1
+"""Replications in checks of an answer: its headroom, and longer service times. They draw what the answer's first did."""
 
 RELAXATIONS = 10
 """Times that a queue forgets its start in a run whose cluster counts as able to carry the load."""
@@ -344,8 +344,8 @@ class _Planner:
             return self._meet([((each, HEADROOM_FACTORS[index], 1.0), sizes[each]) for each, index in tried])
 
         def lowest_overload(each: Ranked) -> int:
-            """Return the index of the lowest factor whose work alone fills the cluster; the last if work may be saved."""
-            most = each.result.devices / each.gpus_kept_busy if each.result.candidate.can_repeat else math.inf
+            """Return the index of the lowest factor whose work alone fills the cluster, if it is fixed."""
+            most = each.result.devices / each.gpus_kept_busy if each.result.candidate.is_plain else math.inf
             return bisect_left(HEADROOM_FACTORS, most)
 
         ends = bisect(
@@ -468,7 +468,7 @@ class _Planner:
         longer = {
             run: run._replace(repeats=count)
             for run, count in passes.items()
-            if 1 < count <= MAX_PASSES and run.candidate.can_repeat
+            if 1 < count <= MAX_PASSES and run.candidate.is_plain
         }
         measured = self._runs.measure(list(longer.values()))
         summaries |= {run: measured[long] for run, long in longer.items()}
