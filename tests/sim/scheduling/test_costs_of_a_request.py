@@ -17,7 +17,7 @@ STAGES = ["executor=stages", "scheduler=stages", "group_policy=central-pull"]
 ASKED = {"images": [1, 2, 3, 4] * 2 + [1], "guidance": [None] * 4 + [1.0] * 4 + [None], "slo_s": [None] * 8 + [1000.0]}
 """The last request has all the time in the world, since a run in which none is served is refused."""
 
-GUIDED = {"guidance": {"cfg": True, "factor": 2.0}}
+GUIDED: dict[str, Any] = {"guidance": {"cfg": True, "factor": 2.0}}
 
 
 def lost(outcome: Outcome) -> list[bool]:
