@@ -44,8 +44,8 @@ def test_slack_counts_images_in_patches_and_encoded_inputs(tmp_path: Path, slo: 
     patched = ["executor=continuous-batching", "batching=patched", *SLACK[2:]]
     alone = run(tmp_path, asked, *patched, "discipline=fifo", patched=timing)
     assert column(alone, "denoise_s")[2] == pytest.approx(STEPS * (0.01 + 3 * 0.1))
-    own = {name: [*values, None] for name, values in asked.items()}
-    own["slo_s"] = [*(slo * took_s(alone)).tolist(), 1000.0]
+    own: dict[str, Any] = {name: [*list(values), None] for name, values in asked.items()}
+    own["slo_s"] = [*[slo * float(seconds) for seconds in took_s(alone)], 1000.0]
     outcome = run(tmp_path, own, *patched, "latency_predictor=known", patched=timing)
     assert lost(outcome) == [slo < 1] * 4 + [False]
 
