@@ -39,12 +39,12 @@ def test_slack_learns_what_a_request_takes_alone(tmp_path: Path, slo: float) -> 
 
 @pytest.mark.parametrize("slo", [0.99, 1.01])
 def test_slack_counts_images_in_patches_and_encoded_inputs(tmp_path: Path, slo: float) -> None:
-    asked = {"images": [1, 2, 3, 4], "strength": [None, 0.5, None, 0.25]}
+    asked: dict[str, Any] = {"images": [1, 2, 3, 4], "strength": [None, 0.5, None, 0.25]}
     timing = {"side": 64, "base_s": 0.01, "patch_s": 0.1, "size_s": 0.0, "halo_s": 0.0, "source": "made up"}
     patched = ["executor=continuous-batching", "batching=patched", *SLACK[2:]]
     alone = run(tmp_path, asked, *patched, "discipline=fifo", patched=timing)
     assert column(alone, "denoise_s")[2] == pytest.approx(STEPS * (0.01 + 3 * 0.1))
-    own: dict[str, Any] = {name: [*list(values), None] for name, values in asked.items()}
+    own: dict[str, Any] = {name: [*values, None] for name, values in asked.items()}
     own["slo_s"] = [*[slo * float(seconds) for seconds in took_s(alone)], 1000.0]
     outcome = run(tmp_path, own, *patched, "latency_predictor=known", patched=timing)
     assert lost(outcome) == [slo < 1] * 4 + [False]
