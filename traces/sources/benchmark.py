@@ -13,10 +13,10 @@ from pydantic import TypeAdapter
 from typing_extensions import TypedDict
 
 from mezzotint.traces.error import TraceError
+from mezzotint.traces.formats.clock import PER_SECOND
+from mezzotint.traces.formats.jsontext import elements
+from mezzotint.traces.formats.records import check_records
 from mezzotint.traces.sources import Streamed
-from mezzotint.traces.sources.formats.clock import PER_SECOND
-from mezzotint.traces.sources.formats.jsontext import elements
-from mezzotint.traces.sources.formats.records import check_records
 from mezzotint.traces.sources.interpret import SAID, SIZE
 from mezzotint.traces.sources.reader import Columns, make_reading, with_row_numbers
 from mezzotint.traces.table.columns import SCHEMA

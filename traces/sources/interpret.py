@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mezzotint.traces.error import TraceError
-from mezzotint.traces.sources.formats.cells import integers, numbers, refusal
-from mezzotint.traces.sources.formats.clock import OF_COMMAND, WORDS, Clock, ClockName, read_clock
-from mezzotint.traces.sources.headers import (
+from mezzotint.traces.formats.cells import are_dates, as_text, integers, numbers, pointed, refusal
+from mezzotint.traces.formats.clock import OF_COMMAND, WORDS, Clock, ClockName, read_clock
+from mezzotint.traces.formats.headers import (
     NAMES,
     PARTS,
     RATES_REMEDY,
@@ -87,8 +87,11 @@ class Interpretation:
         self.cells = {
             name: cells
             for name, column in zip(self.header, table.columns, strict=True)
-            if (cells := self._text(name, column)) is not None
+            if (cells := as_text(column)) is not None
         }
+        for name, kind in zip(self.header, table.schema.types, strict=True):
+            if name not in self.cells:
+                self.left_out[name] = f"holds {kind}, no single values"
 
     def reading(self) -> Reading:
         """Interpret the columns, and return the reading."""
@@ -118,26 +121,6 @@ class Interpretation:
 
         settle = own_clock if relative else since_earliest
         return make_reading(self.source, f"table of requests, {Path(self.where).name}", batches(), notes, settle)
-
-    def _text(self, name: str, column: pa.ChunkedArray) -> pa.ChunkedArray | None:
-        """Return the cells of a column as text, (n,), "" as null; None for a kind that holds no requests' settings."""
-        kind = column.type
-        if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-            column = pa.chunked_array(
-                [pa.array([None if x is None else json.dumps(x, default=str) for x in column.to_pylist()], pa.string())]
-            )
-        elif pa.types.is_nested(kind) or pa.types.is_binary(kind):
-            self.left_out[name] = f"holds {kind}, no single values"
-            return None
-        elif not pa.types.is_string(kind):
-            if pa.types.is_floating(kind):
-                column = pc.if_else(pc.is_nan(column), pa.scalar(None, kind), column)
-            try:
-                column = column.cast(pa.string())
-            except (pa.ArrowException, pa.ArrowNotImplementedError):
-                self.left_out[name] = f"holds {kind}, no single values"
-                return None
-        return pc.if_else(pc.equal(column, ""), pa.scalar(None, pa.string()), column)
 
     def _assign(self) -> None:
         """Find the meaning of each column: as mapped, else by its usual name."""
@@ -307,8 +290,8 @@ class Interpretation:
                 self.remarks.append(f"{column}: -1 in {count:,} rows stands for a random seed, and is null")
                 cells = pc.if_else(random, pa.scalar(None, pa.string()), cells)
         if pa.types.is_integer(kind):
-            return integers(_pointed(cells, origin, name), origin, name)
-        values = numbers(_pointed(cells, origin, name), origin, name)
+            return integers(pointed(cells, origin, name), origin, name)
+        values = numbers(pointed(cells, origin, name), origin, name)
         return self._in_seconds(name, column, values) if name in TIMES else values
 
     def _in_seconds(self, name: str, column: str, values: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -371,7 +354,7 @@ class Interpretation:
             )
         where = Origin(self.where, {"video_s": seconds, "fps": fps}, origin.rows)
         length, rate = (
-            numbers(_pointed(self.cells[column], where, name), where, name)
+            numbers(pointed(self.cells[column], where, name), where, name)
             for name, column in (("video_s", seconds), ("fps", fps))
         )
         length = pc.divide(length, scale(self.meanings[seconds].unit))
@@ -404,8 +387,8 @@ class Interpretation:
 
     def _read_clock(self, column: str, origin: Origin, name: ClockName) -> Clock:
         cells = self.cells[column]
-        if not _are_dates(cells):
-            cells = _pointed(cells, origin, "arrival_s")
+        if not are_dates(cells):
+            cells = pointed(cells, origin, "arrival_s")
         unit = self.meanings[column].unit
         has_date = "date" in normalise(column)
         return read_clock(cells, origin, name=name, unit=unit, dates=self.source.dates, has_date=has_date)
@@ -468,17 +451,12 @@ def _are_numbers(cells: pa.ChunkedArray) -> bool:
     return bool(pc.all(good.fill_null(True)).as_py()) and cells.null_count < len(cells)
 
 
-def _are_dates(cells: pa.ChunkedArray) -> bool:
-    first = next((cell for cell in cells.to_pylist() if cell is not None), "")
-    return ":" in first or len(re.findall(r"[-/.]", first)) > 1
-
-
 def _suits(cells: pa.ChunkedArray, name: str) -> bool:
     """Return True if cells may be what the column's name looks like: text, numbers, or times."""
     if cells.null_count == len(cells):
         return False
     if name == "arrival_s":
-        return _are_numbers(cells) or _are_dates(cells)
+        return _are_numbers(cells) or are_dates(cells)
     if name in PARTS:
         return name == "size" or _are_numbers(cells)
     kind = SCHEMA.field(name).type
@@ -497,21 +475,3 @@ def _listed(cell: str | None, separator: str) -> list[str] | None:
         except ValueError:
             pass
     return [part.strip() for part in cell.split(separator) if part.strip()]
-
-
-def _pointed(cells: pa.ChunkedArray, origin: Origin, name: str) -> pa.ChunkedArray:
-    """Return numbers with a decimal comma as numbers with a point; other cells stay.
-
-    Raises TraceError if each comma may as well stand between thousands.
-    """
-    commas = pc.match_substring_regex(cells, r"^\s*[+-]?\d+,\d+\s*$").fill_null(False)
-    if not pc.any(commas).as_py():
-        return cells
-    decimal = pc.match_substring_regex(cells, r"^\s*[+-]?(0\d*|\d{4,}),\d+\s*$|,(\d{1,2}|\d{4,})\s*$")
-    if not pc.any(decimal.fill_null(False)).as_py():
-        index = pc.index(commas, pa.scalar(True)).as_py()
-        raise refusal(
-            origin, index, name, repr(cells[index].as_py()),
-            "a number whose comma is clearly decimal or between thousands; write it with a point or without",
-        )  # fmt: skip
-    return pc.replace_substring_regex(cells, r"^(\s*[+-]?\d+),(\d+\s*)$", r"\1.\2")

@@ -20,11 +20,11 @@ import typer
 import yaml
 
 from mezzotint.traces.error import TraceError
+from mezzotint.traces.formats.cells import refusal
+from mezzotint.traces.formats.clock import PER_SECOND, read_clock
+from mezzotint.traces.formats.headers import NAMES, PARTS, UNIT_WORDS, meaning, normalise
+from mezzotint.traces.formats.logs import READERS
 from mezzotint.traces.sources import Streamed
-from mezzotint.traces.sources.formats.cells import refusal
-from mezzotint.traces.sources.formats.clock import PER_SECOND, read_clock
-from mezzotint.traces.sources.formats.logs import READERS
-from mezzotint.traces.sources.headers import NAMES, PARTS, UNIT_WORDS, meaning, normalise
 from mezzotint.traces.sources.interpret import SAID, SIZE
 from mezzotint.traces.sources.table import Table
 from mezzotint.traces.table.columns import SCHEMA
@@ -484,7 +484,7 @@ def _source(name: str, form: Form) -> type[Streamed]:
     texts = {
         "path": form.path,
         "columns": "a column of a trace = the log's field, fields inside others with a point between; may be repeated.",
-        "units": "the unit of a field of times or durations: ns, us, ms, s, min or h; may be repeated.",
+        "units": "the unit of a field of times or durations: ns, us, ms, s, min, h or d; may be repeated.",
         "drop_failed": "leave out requests that failed.",
         "keep_refused": "keep requests that were refused before any work (status 4xx).",
         **form.options,

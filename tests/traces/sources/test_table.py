@@ -399,7 +399,7 @@ def test_milliseconds_and_seconds_give_the_same_trace(tmp_path: Path, ticks: lis
 @pytest.mark.parametrize(
     ("text", "options", "message"),
     [
-        ("", {}, "it is empty"),
+        ("", {}, "is empty, expected a table"),
         ("prompt,arrival_s\n", {}, "found no rows"),
         ("prompt,arrival_s\na,1\nb,2,3\n", {}, r"row 1: found 3 cells \(b,2,3\), expected 2 as in"),
         ("prompt,prompt\na,1\n", {}, "'prompt' twice"),

@@ -41,6 +41,7 @@ class Dialect:
         encoding: Python's name of the encoding.
         spaced: whether a space after the delimiter belongs to it.
         declared: whether the first line is Excel's `sep=;` and no header.
+        names: the columns of a text without a header; empty if it has one.
     """
 
     delimiter: str = ","
@@ -48,6 +49,7 @@ class Dialect:
     encoding: str = UTF8
     spaced: bool = False
     declared: bool = False
+    names: tuple[str, ...] = ()
 
 
 def sniff(head: str, encoding: str, delimiter: str | None, quote: str | None) -> Dialect:
@@ -122,6 +124,8 @@ def read_delimited(path: Path, limits: Limits, dialect: Dialect = Dialect()) -> 
 
 
 def _header(path: Path, limits: Limits, dialect: Dialect) -> list[str]:
+    if dialect.names:
+        return list(dialect.names)
     with open_unpacked(path, limits) as stream:
         try:
             text = io.TextIOWrapper(stream, dialect.encoding)
@@ -152,7 +156,12 @@ def _rows(path: Path, limits: Limits, header: list[str], dialect: Dialect) -> It
         column_types={name: pa.string() for name in header}, null_values=[""], strings_can_be_null=True
     )
     # with one thread errors name the row
-    read = pa.csv.ReadOptions(use_threads=False, block_size=_block_bytes(limits), skip_rows=int(dialect.declared))
+    read = pa.csv.ReadOptions(
+        use_threads=False,
+        block_size=_block_bytes(limits),
+        skip_rows=int(dialect.declared),
+        column_names=list(dialect.names) or None,
+    )
     done = 0
     last: pa.Table | None = None
     with unchanged(path):

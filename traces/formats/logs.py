@@ -7,11 +7,11 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from mezzotint.traces.error import TraceError
-from mezzotint.traces.sources.formats.accesslog import access_log
-from mezzotint.traces.sources.formats.comfyui import of_prompt
-from mezzotint.traces.sources.formats.delimited import encoding_of, read_delimited, sniff
-from mezzotint.traces.sources.formats.jsontext import elements, members
-from mezzotint.traces.sources.formats.parameters import generated
+from mezzotint.traces.formats.accesslog import access_log
+from mezzotint.traces.formats.comfyui import of_prompt
+from mezzotint.traces.formats.delimited import encoding_of, read_delimited, sniff
+from mezzotint.traces.formats.jsontext import elements, members
+from mezzotint.traces.formats.parameters import generated
 from mezzotint.traces.table.limits import Limits, open_unpacked
 from mezzotint.traces.table.validation import excerpt
 

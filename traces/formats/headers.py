@@ -8,9 +8,9 @@ from importlib import resources
 
 import yaml
 
-from mezzotint.traces.sources.formats.clock import PER_SECOND
+from mezzotint.traces.formats.clock import PER_SECOND
 
-_DATA = yaml.safe_load((resources.files("mezzotint.traces.sources") / "names.yaml").read_text(encoding="utf-8"))
+_DATA = yaml.safe_load((resources.files("mezzotint.traces.formats") / "names.yaml").read_text(encoding="utf-8"))
 
 NAMES: Mapping[str, Sequence[str]] = _DATA["names"]
 """Meaning of a column -> its usual names, normalised; of several columns the first in the list is taken."""
@@ -30,13 +30,19 @@ UNIT_WORDS: Mapping[str, str] = {
         "s": ("s", "sec", "secs", "second", "seconds"),
         "min": ("min", "mins", "minute", "minutes"),
         "h": ("h", "hr", "hrs", "hour", "hours"),
+        "d": ("d", "day", "days"),
     }.items()
     for word in words
 }
 
-RATE = re.compile(
-    r"(requests?|reqs?|queries|arrivals|invocations|images|calls|rate)_(per_)?(s|sec|second|m|min|minute|h|hour|day|interval)"
-)
+RATES: Mapping[str, str | None] = _DATA["rates"]
+"""Name of a column of rates -> unit of time that it states."""
+
+RATE = re.compile(r"(?:requests?|reqs?|queries|arrivals|invocations|images|calls|rate)_(?:per_)?([a-z]+)")
+"""Name of a column of rates, whose end is the unit of time."""
+COUNTS: Sequence[str] = _DATA["counts"]
+"""Names of columns of requests per interval."""
+
 PERCENTILE = re.compile(r"(.*_)?p\d{2,3}(_.*)?|\d{2,3}_?%|(.*_)?(median|average|avg|mean|percentile)(_.*)?")
 
 RATES_REMEDY = "counts and rates are an arrival process, arrivals=rates arrivals.path=FILE"
@@ -69,6 +75,13 @@ def meaning(name: str) -> Meaning | None:
     unit = UNIT_WORDS.get(word)
     by_unit = next((Meaning(of, unit) for of in TIMES if unit and base in NAMES[of]), None)
     return meaning(name.rpartition(".")[2]) if by_unit is None and "." in name else by_unit
+
+
+def rate_unit(name: str) -> str | None:
+    """Return the unit of time that the name of a column of rates states (s, min, h, d), or None."""
+    plain = normalise(name)
+    rate = RATE.fullmatch(plain) or re.fullmatch(r"(?:.*_)?per_([a-z]+)", plain)
+    return UNIT_WORDS.get(rate[1]) if rate else RATES.get(plain.rpartition("_")[2])
 
 
 def guess_meaning(name: str) -> str | None:
@@ -107,7 +120,12 @@ def not_requests(header: Sequence[str], taken: Collection[str]) -> str | None:
     numbers = [name for name in header if name.isdigit()]
     if len(numbers) > 2:
         return f"columns named {', '.join(numbers[:3])}, a count for each interval; {RATES_REMEDY}, an interval a row"
-    rates = [plain[name] for name in plain if RATE.fullmatch(name) or name in _DATA["rates"]]
+    intervals = {*UNIT_WORDS, "m", "interval"}
+    rates = [
+        plain[name]
+        for name in plain
+        if name in COUNTS or name in RATES or ((rate := RATE.fullmatch(name)) and rate[1] in intervals)
+    ]
     if rates:
         return f"counts or rates over time ({rates[0]}), expected a row a request; {RATES_REMEDY}"
     return None

@@ -2,17 +2,18 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 import pyarrow as pa
 
 from mezzotint.traces.error import TraceError
-from mezzotint.traces.sources.formats.columnar import ARROW, ARROW_STREAM, plain_text, read_arrow, read_parquet
-from mezzotint.traces.sources.formats.delimited import encoding_of, read_delimited, sniff
-from mezzotint.traces.sources.formats.jsontext import elements
-from mezzotint.traces.sources.headers import RATES_REMEDY
-from mezzotint.traces.sources.recognise import other_format
+from mezzotint.traces.formats.columnar import ARROW, ARROW_STREAM, plain_text, read_arrow, read_parquet
+from mezzotint.traces.formats.delimited import encoding_of, read_delimited, sniff
+from mezzotint.traces.formats.headers import RATES_REMEDY
+from mezzotint.traces.formats.jsontext import elements
+from mezzotint.traces.formats.recognise import other_format
 from mezzotint.traces.table.limits import PARQUET, Limits, open_unpacked
 from mezzotint.traces.table.validation import check_whole, excerpt
 
@@ -21,18 +22,25 @@ HEAD_BYTES = 1 << 16
 
 
 def open_table(
-    path: Path, limits: Limits, delimiter: str | None = None, quote: str | None = '"'
+    path: Path,
+    limits: Limits,
+    delimiter: str | None = None,
+    quote: str | None = '"',
+    headless: tuple[str, ...] = (),
 ) -> tuple[pa.Table, str]:
     """Return the content of a file, text as text, and in words how it was read.
 
     Args:
         delimiter: the character between cells; None to guess it.
         quote: the character around cells; None if quotes are plain characters.
+        headless: names of the columns of a file that has none, the last ones if it has fewer columns; empty refuses it.
 
     Raises TraceError if the file cannot be read, is of the format of another source, or has no names of columns.
     """
     with open_unpacked(path, limits) as stream:
         head = stream.read(HEAD_BYTES)
+    if not head.strip():
+        raise TraceError(f"{path}: is empty, expected a table; name another file")
     with path.open("rb") as raw:
         start = raw.read(len(ARROW))
     if start.startswith(PARQUET):
@@ -49,11 +57,15 @@ def open_table(
             f" import {other} FILE`"
         )
     if head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in (b"[", b"{"):
-        return _records(path, limits), "JSON records"
+        return _records(path, limits, headless), "JSON records"
     encoding = encoding_of(path, limits)
     text = head.decode("utf-8-sig" if encoding == "utf-8-sig" else encoding, "ignore")
-    _refuse_headless(text, path)
     dialect = sniff(text, encoding, delimiter, quote)
+    if _is_headless(text):
+        if not headless:
+            raise _headless(text, path)
+        columns = len(next(iter(text.splitlines())).split(dialect.delimiter))
+        dialect = replace(dialect, names=headless[-columns:])
     header, tables = read_delimited(path, limits, dialect)
     shown = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}.get(dialect.delimiter, dialect.delimiter)
     named = {"utf-8-sig": "UTF-8", "utf-16": "UTF-16", "cp1252": "Windows-1252 (a guess: it is not UTF-8)"}[encoding]
@@ -62,27 +74,42 @@ def open_table(
     return (pa.concat_tables(pieces) if pieces else empty), f"delimited by {shown}, {named}"
 
 
-def _refuse_headless(text: str, path: Path) -> None:
-    """Refuse a text whose first line holds numbers and no names of columns."""
+def _cells(text: str) -> list[str]:
+    """Return the cells of the first line, whatever the delimiter."""
     line = next(iter(text.splitlines()), "")
-    cells = [cell.strip().strip('"') for cell in re.split(r"[,;\t| ]+", line.strip()) if cell.strip()]
-    if not cells or not all(re.fullmatch(r"[+-]?\d+([.,]\d+)?([eE][+-]?\d+)?", cell) for cell in cells):
-        return
+    return [cell.strip().strip('"') for cell in re.split(r"[,;\t| ]+", line.strip()) if cell.strip()]
+
+
+def _is_headless(text: str) -> bool:
+    """Return True if the first line holds numbers and dates, and no names of columns."""
+    value = r"[+-]?\d+([.,]\d*)?([eE][+-]?\d+)?|\d{4}-\d{2}-\d{2}(T.*)?|\d{2}:\d{2}:\d{2}\S*"
+    cells = _cells(text)
+    return bool(cells) and all(re.fullmatch(value, cell) for cell in cells)
+
+
+def _headless(text: str, path: Path) -> TraceError:
+    line = next(iter(text.splitlines()))
     found = f"{path}: found numbers ({excerpt(line, 40)}) in the first line, expected the names of the columns"
-    if len(cells) == 1:
-        raise TraceError(
-            f"{found}; if a line is an interval, {RATES_REMEDY}; if it is the time of a request, put"
-            " a line arrival_s or arrival_ms before it"
-        )
-    raise TraceError(f"{found}; put them before it, such as arrival_ms,prompt")
+    if len(_cells(text)) > 1:
+        return TraceError(f"{found}; put them before it, such as arrival_ms,prompt")
+    return TraceError(
+        f"{found}; if a line is an interval, {RATES_REMEDY}; if it is the time of a request, put a line arrival_s or"
+        " arrival_ms before it"
+    )
 
 
-def _records(path: Path, limits: Limits) -> pa.Table:
-    """Return JSON records as a table of text; a list or an object in a cell is JSON."""
+def _records(path: Path, limits: Limits, headless: tuple[str, ...]) -> pa.Table:
+    """Return JSON records as a table of text; a list or an object in a cell is JSON.
+
+    Values that are no records are rows of the columns ``headless``, if there are such.
+    """
     cells: dict[str, list[str | None]] = {}
     done = 0
     for group in elements(path, limits):
         for record in group:
+            values = record if isinstance(record, list) else [record]
+            if not isinstance(record, dict) and 0 < len(values) <= len(headless):
+                record = dict(zip(headless[-len(values) :], values, strict=True))
             if not isinstance(record, dict):
                 number = isinstance(record, int | float)
                 remedy = RATES_REMEDY if number else "`trace import prompts` reads texts"

@@ -12,17 +12,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mezzotint.traces.error import TraceError
-from mezzotint.traces.sources.formats.cells import Timestamps, numbers, refusal
+from mezzotint.traces.formats.cells import Timestamps, numbers, refusal
 from mezzotint.traces.table.validation import EARLIEST_S, LATEST_S, LONGEST_S, Origin, excerpt
 
 ClockName = Literal["auto", "seconds", "unix", "unix-ms", "unix-us", "unix-ns", "timestamp"]
 DateOrder = Literal["month-first", "day-first"]
 
-PER_SECOND: Mapping[str, float] = {"ns": 1e9, "us": 1e6, "ms": 1e3, "s": 1.0, "min": 1 / 60, "h": 1 / 3600}
+PER_SECOND: Mapping[str, float] = {
+    "ns": 1e9, "us": 1e6, "ms": 1e3, "s": 1.0, "min": 1 / 60, "h": 1 / 3600, "d": 1 / 86_400,
+}  # fmt: skip
 """Unit of time -> how many make a second."""
 
 WORDS: Mapping[str, str] = {
     "ns": "nanoseconds", "us": "microseconds", "ms": "milliseconds", "s": "seconds", "min": "minutes", "h": "hours",
+    "d": "days",
 }  # fmt: skip
 
 UNIX: Mapping[ClockName, str] = {"unix": "s", "unix-ms": "ms", "unix-us": "us", "unix-ns": "ns"}
@@ -206,7 +209,8 @@ def _order(text: pa.Array, dates: DateOrder | None, cells: pa.ChunkedArray, orig
     index = int(np.flatnonzero(parts[0].notna())[0])
     raise TraceError(
         f"{origin.cell(index, 'arrival_s')}: found {excerpt(repr(cells[index].as_py()), 60)}, and no row tells the"
-        f" month from the day; say --dates month-first or --dates day-first{OF_COMMAND}"
+        f" month from the day; say --dates month-first or --dates day-first{OF_COMMAND},"
+        " or write them as 2026-11-03"
     )
 
 
