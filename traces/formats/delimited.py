@@ -25,6 +25,9 @@ MAX_BLOCK = (1 << 31) - 1
 """Bytes parsed at once, at most: Arrow counts them in 32 bits."""
 
 
+HEAD_BYTES = 1 << 16
+"""Bytes from which the format and the delimiter are guessed."""
+
 DELIMITERS = ",;\t|"
 """The usual delimiters, those of most files first."""
 
@@ -52,12 +55,16 @@ class Dialect:
     names: tuple[str, ...] = ()
 
 
-def sniff(head: str, encoding: str, delimiter: str | None, quote: str | None) -> Dialect:
-    """Return how a text is delimited, from its first lines.
+def sniff(
+    path: Path, limits: Limits, start: bytes, delimiter: str | None = None, quote: str | None = '"'
+) -> tuple[str, Dialect]:
+    """Return the first lines of a text, of its first `HEAD_BYTES`, and how it is delimited.
 
     The delimiter is the one that gives most rows as many cells as the header, which are two or more; of several, the
     one with the most cells. A header that names the delimiter (`sep=;`) is believed.
     """
+    encoding = encoding_of(path, limits)
+    head = start.decode(encoding, "ignore")
     declared = re.match(r"sep=(.)\r?\n", head)
     if declared:
         head, delimiter = head[declared.end() :], delimiter or declared[1]
@@ -67,7 +74,7 @@ def sniff(head: str, encoding: str, delimiter: str | None, quote: str | None) ->
     header = next(iter(head.splitlines()), "")
     cells = header.split(delimiter)[1:]
     spaced = bool(cells) and delimiter != " " and all(cell.startswith(" ") for cell in cells)
-    return Dialect(delimiter=delimiter, quote=quote, encoding=encoding, spaced=spaced, declared=bool(declared))
+    return head, Dialect(delimiter=delimiter, quote=quote, encoding=encoding, spaced=spaced, declared=bool(declared))
 
 
 def _score(head: str, delimiter: str, quote: str | None) -> tuple[float, int]:

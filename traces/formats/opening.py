@@ -10,15 +10,12 @@ import pyarrow as pa
 
 from mezzotint.traces.error import TraceError
 from mezzotint.traces.formats.columnar import ARROW, ARROW_STREAM, plain_text, read_arrow, read_parquet
-from mezzotint.traces.formats.delimited import encoding_of, read_delimited, sniff
+from mezzotint.traces.formats.delimited import HEAD_BYTES, read_delimited, sniff
 from mezzotint.traces.formats.headers import RATES_REMEDY
 from mezzotint.traces.formats.jsontext import elements
 from mezzotint.traces.formats.recognise import other_format
 from mezzotint.traces.table.limits import PARQUET, Limits, open_unpacked
 from mezzotint.traces.table.validation import check_whole, excerpt
-
-HEAD_BYTES = 1 << 16
-"""Bytes from which the format and the delimiter are guessed."""
 
 
 def open_table(
@@ -58,9 +55,7 @@ def open_table(
         )
     if head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in (b"[", b"{"):
         return _records(path, limits, headless), "JSON records"
-    encoding = encoding_of(path, limits)
-    text = head.decode("utf-8-sig" if encoding == "utf-8-sig" else encoding, "ignore")
-    dialect = sniff(text, encoding, delimiter, quote)
+    text, dialect = sniff(path, limits, head, delimiter, quote)
     if _is_headless(text):
         if not headless:
             raise _headless(text, path)
@@ -68,10 +63,11 @@ def open_table(
         dialect = replace(dialect, names=headless[-columns:])
     header, tables = read_delimited(path, limits, dialect)
     shown = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}.get(dialect.delimiter, dialect.delimiter)
-    named = {"utf-8-sig": "UTF-8", "utf-16": "UTF-16", "cp1252": "Windows-1252 (a guess: it is not UTF-8)"}[encoding]
+    named = {"utf-8-sig": "UTF-8", "utf-16": "UTF-16", "cp1252": "Windows-1252 (a guess: it is not UTF-8)"}
+    encoding = named[dialect.encoding]
     pieces = list(tables)
     empty = pa.table({name: pa.array([], pa.string()) for name in header})
-    return (pa.concat_tables(pieces) if pieces else empty), f"delimited by {shown}, {named}"
+    return (pa.concat_tables(pieces) if pieces else empty), f"delimited by {shown}, {encoding}"
 
 
 def _cells(text: str) -> list[str]:

@@ -10,10 +10,10 @@ from PIL import Image, PngImagePlugin
 
 from mezzotint.sim.cli import main
 from mezzotint.traces.error import TraceError
+from mezzotint.traces.formats.recognise import MARKS, other_format
 from mezzotint.traces.sources.command import sources
 from mezzotint.traces.sources.interpret import SAID
 from mezzotint.traces.sources.logged import SOURCES
-from mezzotint.traces.formats.recognise import MARKS, other_format
 from mezzotint.traces.table.trace import Trace
 
 
@@ -134,7 +134,11 @@ def test_gateway_says_what_it_left_out(tmp_path: Path) -> None:
         ({"ts": 1, "prompt": "a"}, {"columns": {"steps": "it"}}, "--map names it, which no record has"),
         ({"ts": 1, "prompt": "a"}, {"columns": {"step": "it"}}, "--map step=it: expected one of"),
         ({"ts": 1, "prompt": "a"}, {"units": {"took": "ms"}}, "--unit names took, which no record has"),
-        ({"ts": 1, "prompt": "a", "latency": 5}, {"units": {"latency": "week"}}, "--unit latency=week: expected one of"),
+        (
+            {"ts": 1, "prompt": "a", "latency": 5},
+            {"units": {"latency": "week"}},
+            "--unit latency=week: expected one of",
+        ),
     ],
 )
 def test_gateway_value_of_another_kind_is_named(
