@@ -3,7 +3,7 @@
 import json
 import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -35,6 +35,14 @@ def numbers(cells: pa.ChunkedArray, origin: Origin, column: str) -> pa.ChunkedAr
     return _cast(pc.utf8_trim_whitespace(cells), cells, pa.float64(), "a number", origin, column)
 
 
+def name_of(item: Any) -> str | None:
+    """Return the name of a model or an add-on, a text or an object with a name."""
+    if isinstance(item, dict):
+        keys = ("name", "lora_name", "model", "path", "lora_path", "id")
+        item = next((item[key] for key in keys if isinstance(item.get(key), str)), None)
+    return None if item is None else str(item)
+
+
 def as_text(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
     """Return a column's cells as text, (n,), "" and NaN as null, lists as JSON; None for a kind without such values."""
     kind = column.type
@@ -58,6 +66,11 @@ def pointed(cells: pa.ChunkedArray, origin: Origin, name: str) -> pa.ChunkedArra
 
     Raises TraceError if each comma may as well stand between thousands.
     """
+    both = pc.match_substring_regex(cells, r"^\s*[+-]?\d{1,3}(,\d{3})+\.\d+\s*$").fill_null(False)
+    if pc.any(both).as_py():  # 1,234.5: both marks say which is which, here and in the cells with one
+        return pc.replace_substring(cells, ",", "")
+    if pc.any(pc.match_substring_regex(cells, r"^\s*[+-]?\d{1,3}(\.\d{3})+,\d+\s*$").fill_null(False)).as_py():
+        return pc.replace_substring(pc.replace_substring(cells, ".", ""), ",", ".")
     commas = pc.match_substring_regex(cells, r"^\s*[+-]?\d+,\d+\s*$").fill_null(False)
     if not pc.any(commas).as_py():
         return cells

@@ -33,7 +33,7 @@ UNIX: Mapping[ClockName, str] = {"unix": "s", "unix-ms": "ms", "unix-us": "us", 
 EXCEL_DAYS = (20_000, 80_000)
 """Days of a spreadsheet, counted from 1899-12-30: the years 1954 to 2119."""
 
-OF_COMMAND = " (of `mezzotint trace import table`; a run has trace.map, trace.leave_out, trace.units)"
+OF_COMMAND = " (of `mezzotint trace import table`; a run has trace.map, leave_out, units, dates)"
 """Where the options of remedies are, for commands that do not have them."""
 
 NUMBER = re.compile(r"\s*[+-]?(\d+([.,]\d*)?|\.\d+)(e[+-]?\d+)?\s*|\s*[+-]?(nan|inf)\s*", re.IGNORECASE)
@@ -41,10 +41,14 @@ NUMBER = re.compile(r"\s*[+-]?(\d+([.,]\d*)?|\.\d+)(e[+-]?\d+)?\s*|\s*[+-]?(nan|
 DATE = re.compile(r"[A-Za-z:]|\d[-/]|[.].*[.]")
 """What a date has and a malformed number has not."""
 
+DIGITS = re.compile(r"(19|20)\d{2}(0\d|1[0-2])([0-2]\d|3[01])([01]\d|2[0-3])([0-5]\d){2}")
+"""A date and a time in digits alone, 20261103100000, which no count since 1970 is."""
+
 REWRITTEN: Mapping[str, str] = {
     r"(:\d{2}),(\d)": r"\1.\2",  # 10:36:37,988, as Python logs
     r"\s*(UTC|GMT)$": "Z",
     r"^(\d{1,2})/([A-Za-z]{3})/(\d{4}):": r"\1 \2 \3 ",  # 03/Nov/2026:10:00:00, as web servers log
+    r"^((?:19|20)\d{2})(\d{2})(\d{2})(\d{2})(\d{2})(\d{2})$": r"\1-\2-\3 \4:\5:\6",  # 20261103100000
     r"^(\d{4})[/.](\d{2})[/.](\d{2})": r"\1-\2-\3",
 }
 """Forms of dates, as regular expressions -> the same as pandas reads them."""
@@ -105,7 +109,8 @@ def read_clock(
     Raises TraceError naming the first cell that is no such time, or the order of day and month if no row decides it.
     """
     first = next((cell for cell in cells.to_pylist() if cell is not None), "0")
-    if name == "timestamp" or (name == "auto" and not NUMBER.fullmatch(first) and DATE.search(first)):
+    is_date = DIGITS.fullmatch(first) or (not NUMBER.fullmatch(first) and DATE.search(first))
+    if name == "timestamp" or (name == "auto" and is_date):
         clock = _read_dates(cells, origin, dates)
     else:
         clock = _read_numbers(cells, origin, name, unit, has_date)

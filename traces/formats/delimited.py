@@ -3,6 +3,7 @@
 import codecs
 import csv
 import io
+import itertools
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -43,7 +44,7 @@ class Dialect:
         quote: the character around cells that contain the delimiter; None if quotes are plain characters.
         encoding: Python's name of the encoding.
         spaced: whether a space after the delimiter belongs to it.
-        declared: whether the first line is Excel's `sep=;` and no header.
+        skipped: lines before the header: Excel's `sep=;`, blank ones and comments.
         names: the columns of a text without a header; empty if it has one.
     """
 
@@ -51,7 +52,7 @@ class Dialect:
     quote: str | None = '"'
     encoding: str = UTF8
     spaced: bool = False
-    declared: bool = False
+    skipped: int = 0
     names: tuple[str, ...] = ()
 
 
@@ -66,15 +67,29 @@ def sniff(
     encoding = encoding_of(path, limits)
     head = start.decode(encoding, "ignore")
     declared = re.match(r"sep=(.)\r?\n", head)
-    if declared:
-        head, delimiter = head[declared.end() :], delimiter or declared[1]
+    lines = head.splitlines(keepends=True)
+    skipped = 1 if declared else _count_comments(lines)
+    head, delimiter = "".join(lines[skipped:]), delimiter or (declared[1] if declared else None)
     if delimiter is None:
         scores = {word: _score(head, word, quote) for word in DELIMITERS}
         delimiter = max(scores, key=lambda word: scores[word])
     header = next(iter(head.splitlines()), "")
     cells = header.split(delimiter)[1:]
     spaced = bool(cells) and delimiter != " " and all(cell.startswith(" ") for cell in cells)
-    return head, Dialect(delimiter=delimiter, quote=quote, encoding=encoding, spaced=spaced, declared=bool(declared))
+    return head, Dialect(delimiter=delimiter, quote=quote, encoding=encoding, spaced=spaced, skipped=skipped)
+
+
+def _count_comments(lines: list[str]) -> int:
+    """Return the number of lines before the header that are blank or begin with #.
+
+    The last one is the header if it has as many cells as the line after it, and more than one.
+    """
+    comments = list(itertools.takewhile(lambda line: not line.strip() or line.startswith("#"), lines))
+    following = lines[len(comments) : len(comments) + 1]
+    if not comments or not following:
+        return 0
+    last, after = (len(re.split(r"[,;\t|]", line)) for line in (comments[-1], following[0]))
+    return len(comments) - (last == after > 1)
 
 
 def _score(head: str, delimiter: str, quote: str | None) -> tuple[float, int]:
@@ -136,7 +151,7 @@ def _header(path: Path, limits: Limits, dialect: Dialect) -> list[str]:
     with open_unpacked(path, limits) as stream:
         try:
             text = io.TextIOWrapper(stream, dialect.encoding)
-            line = [text.readline(_block_bytes(limits)) for _ in range(1 + dialect.declared)][-1]
+            line = [text.readline(_block_bytes(limits)) for _ in range(1 + dialect.skipped)][-1]
         except UnicodeDecodeError as error:
             raise TraceError(f"{path}: the header is not UTF-8 text ({error.reason}); convert the file") from error
     if not line:
@@ -166,7 +181,7 @@ def _rows(path: Path, limits: Limits, header: list[str], dialect: Dialect) -> It
     read = pa.csv.ReadOptions(
         use_threads=False,
         block_size=_block_bytes(limits),
-        skip_rows=int(dialect.declared),
+        skip_rows=dialect.skipped,
         column_names=list(dialect.names) or None,
     )
     done = 0

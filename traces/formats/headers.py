@@ -43,6 +43,20 @@ RATE = re.compile(r"(?:requests?|reqs?|queries|arrivals|invocations|images|calls
 COUNTS: Sequence[str] = _DATA["counts"]
 """Names of columns of requests per interval."""
 
+NULLS = frozenset(_DATA["nulls"])
+"""Words for no value, in lower case."""
+
+SIZES: Mapping[str, Sequence[int]] = _DATA["sizes"]
+"""Name of a size -> width and height, pixels."""
+
+WELL = re.compile(
+    r"[23]\d\d( .*)?|true|ok|done|success\w*|succeeded|complete[d]?|finished|queued|in_progress|processing", re.I
+)
+"""What the status of a request that was served says."""
+
+OF_STATISTICS = {"latency_s", "gen_s", "images", "base_model"}
+"""Meanings that the rows of a table of statistics have."""
+
 PERCENTILE = re.compile(r"(.*_)?p\d{2,3}(_.*)?|\d{2,3}_?%|(.*_)?(median|average|avg|mean|percentile)(_.*)?")
 
 RATES_REMEDY = "counts and rates are an arrival process, arrivals=rates arrivals.path=FILE"
@@ -105,14 +119,17 @@ def not_requests(header: Sequence[str], taken: Collection[str]) -> str | None:
         taken: the meanings that its columns have.
     """
     plain = {normalise(name): name for name in header}
-    of_metrics = "metric_name" in plain or "__name__" in header or {"metric", "value"} <= plain.keys()
+    of_metrics = any(re.match(r"# (HELP|TYPE) |\w+\{[^}]*\} ", name) for name in header) or (
+        "metrics" in plain and not taken
+    )
+    of_metrics |= "metric_name" in plain or "__name__" in header or {"metric", "value"} <= plain.keys()
     if of_metrics or {"status", "data"} == plain.keys():  # the latter is an answer of Prometheus
         return (
             "rows of metrics, expected a row a request; export the requests themselves, or rates over time for"
             " arrivals=rates arrivals.path=FILE"
         )
     statistics = [name for name in plain if PERCENTILE.fullmatch(name) or name in _DATA["statistics"]]
-    if len(statistics) > 1:
+    if len(statistics) > 1 or (statistics and not set(taken) - OF_STATISTICS):
         named = ", ".join(plain[name] for name in statistics[:3])
         return f"statistics ({named}), expected a row a request; export the requests themselves, one a row"
     if set(taken) - {"arrival_s", "base_model"}:
@@ -121,7 +138,8 @@ def not_requests(header: Sequence[str], taken: Collection[str]) -> str | None:
     if len(numbers) > 2:
         return f"columns named {', '.join(numbers[:3])}, a count for each interval; {RATES_REMEDY}, an interval a row"
     intervals = {*UNIT_WORDS, "m", "interval"}
-    rates = [
+    rates = [name for name in header if re.search(r"\b(i?rate|increase|\w+_over_time|histogram_quantile)\(", name)]
+    rates += [
         plain[name]
         for name in plain
         if name in COUNTS or name in RATES or ((rate := RATE.fullmatch(name)) and rate[1] in intervals)
@@ -129,6 +147,14 @@ def not_requests(header: Sequence[str], taken: Collection[str]) -> str | None:
     if rates:
         return f"counts or rates over time ({rates[0]}), expected a row a request; {RATES_REMEDY}"
     return None
+
+
+def is_failure(column: str, cell: str | None) -> bool:
+    """Return True if a cell of a column of outcomes says that the request was not served."""
+    plain = normalise(column)
+    if cell is None or plain not in _DATA["outcomes"]:
+        return False
+    return cell.strip().lower() not in (*NULLS, "0", "false") if "error" in plain else not WELL.fullmatch(cell.strip())
 
 
 def scale(unit: str | None) -> float:

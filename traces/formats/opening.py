@@ -12,7 +12,7 @@ from mezzotint.traces.error import TraceError
 from mezzotint.traces.formats.columnar import ARROW, ARROW_STREAM, plain_text, read_arrow, read_parquet
 from mezzotint.traces.formats.delimited import HEAD_BYTES, read_delimited, sniff
 from mezzotint.traces.formats.headers import RATES_REMEDY
-from mezzotint.traces.formats.jsontext import elements
+from mezzotint.traces.formats.jsontext import elements, unwrapped
 from mezzotint.traces.formats.recognise import other_format
 from mezzotint.traces.table.limits import PARQUET, Limits, open_unpacked
 from mezzotint.traces.table.validation import check_whole, excerpt
@@ -54,7 +54,7 @@ def open_table(
             f" import {other} FILE`"
         )
     if head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in (b"[", b"{"):
-        return _records(path, limits, headless), "JSON records"
+        return _records(path, limits, headless)
     text, dialect = sniff(path, limits, head, delimiter, quote)
     if _is_headless(text):
         if not headless:
@@ -65,9 +65,10 @@ def open_table(
     shown = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}.get(dialect.delimiter, dialect.delimiter)
     named = {"utf-8-sig": "UTF-8", "utf-16": "UTF-16", "cp1252": "Windows-1252 (a guess: it is not UTF-8)"}
     encoding = named[dialect.encoding]
+    before = f", without {dialect.skipped} lines before the header" if dialect.skipped else ""
     pieces = list(tables)
     empty = pa.table({name: pa.array([], pa.string()) for name in header})
-    return (pa.concat_tables(pieces) if pieces else empty), f"delimited by {shown}, {encoding}"
+    return (pa.concat_tables(pieces) if pieces else empty), f"delimited by {shown}, {encoding}{before}"
 
 
 def _cells(text: str) -> list[str]:
@@ -94,33 +95,32 @@ def _headless(text: str, path: Path) -> TraceError:
     )
 
 
-def _records(path: Path, limits: Limits, headless: tuple[str, ...]) -> pa.Table:
-    """Return JSON records as a table of text; a list or an object in a cell is JSON.
+def _records(path: Path, limits: Limits, headless: tuple[str, ...]) -> tuple[pa.Table, str]:
+    """Return JSON records as a table of text, and in words where they are; a list or an object in a cell is JSON.
 
     Values that are no records are rows of the columns ``headless``, if there are such.
     """
     cells: dict[str, list[str | None]] = {}
-    done = 0
-    for group in elements(path, limits):
-        for record in group:
-            values = record if isinstance(record, list) else [record]
-            if not isinstance(record, dict) and 0 < len(values) <= len(headless):
-                record = dict(zip(headless[-len(values) :], values, strict=True))
-            if not isinstance(record, dict):
-                number = isinstance(record, int | float)
-                remedy = RATES_REMEDY if number else "`trace import prompts` reads texts"
-                raise TraceError(
-                    f"{path}: value {done}: found {excerpt(repr(record), 60)}, expected a record such as"
-                    f' {{"prompt": "a fox", "arrival_s": 1.5}}; {remedy}'
-                )
-            for name in record:
-                if name not in cells:
-                    cells[name] = [None] * done
-            for name, column in cells.items():
-                value = record.get(name)
-                column.append(value if value is None or isinstance(value, str) else json.dumps(value))
-            done += 1
-    return pa.table({name: pa.array(column, pa.string()) for name, column in cells.items()})
+    inside, where = unwrapped(elements(path, limits))
+    for done, record in enumerate(inside):
+        values = record if isinstance(record, list) else [record]
+        if not isinstance(record, dict) and 0 < len(values) <= len(headless):
+            record = dict(zip(headless[-len(values) :], values, strict=True))
+        if not isinstance(record, dict):
+            number = isinstance(record, int | float)
+            remedy = RATES_REMEDY if number else "`trace import prompts` reads texts"
+            raise TraceError(
+                f"{path}: value {done}: found {excerpt(repr(record), 60)}, expected a record such as"
+                f' {{"prompt": "a fox", "arrival_s": 1.5}}; {remedy}'
+            )
+        for name in record:
+            if name not in cells:
+                cells[name] = [None] * done
+        for name, column in cells.items():
+            value = record.get(name)
+            column.append(value if value is None or isinstance(value, str) else json.dumps(value))
+    table = pa.table({name: pa.array(column, pa.string()) for name, column in cells.items()})
+    return table, f"JSON records{where}"
 
 
 def frame_table(frame: pd.DataFrame) -> pa.Table:

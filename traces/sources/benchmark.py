@@ -14,6 +14,7 @@ from typing_extensions import TypedDict
 
 from mezzotint.traces.error import TraceError
 from mezzotint.traces.formats.clock import PER_SECOND
+from mezzotint.traces.formats.headers import UNIT_WORDS
 from mezzotint.traces.formats.jsontext import elements
 from mezzotint.traces.formats.records import check_records
 from mezzotint.traces.sources import Streamed
@@ -142,7 +143,7 @@ def _aiperf_latency(record: Mapping[str, Any], where: str) -> float:
     if latency is None:
         return float((record["metadata"]["request_end_ns"] - record["metadata"]["request_start_ns"]) / 1e9)
     try:
-        return float(latency["value"]) / PER_SECOND[latency["unit"]]
+        return float(latency["value"]) / PER_SECOND[UNIT_WORDS[latency["unit"]]]
     except (TypeError, KeyError, ValueError):
         raise TraceError(
             f"{where}, column request_latency: found {excerpt(repr(latency), 60)}, expected a value with a unit among"

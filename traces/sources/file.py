@@ -9,6 +9,7 @@ import numpy as np
 
 from mezzotint.settings.ranges import Count
 from mezzotint.traces.error import TraceError
+from mezzotint.traces.formats.clock import DateOrder
 from mezzotint.traces.sources.interpret import SAID
 from mezzotint.traces.sources.table import Table, is_trace, say
 from mezzotint.traces.table.trace import Trace, read
@@ -27,6 +28,7 @@ class File:
         map: of a table, a column of a trace -> the file's name of that column, or nothing for none.
         leave_out: of a table, columns that are not wanted.
         units: of a table, the unit of a column of times: ns, us, ms, s, min, h or d.
+        dates: of a table, what comes first in dates such as 3/11/2026, if no row tells.
     """
 
     path: str | Path
@@ -34,6 +36,7 @@ class File:
     map: Mapping[str, str] = field(default_factory=dict)
     leave_out: Sequence[str] = ()
     units: Mapping[str, str] = field(default_factory=dict)
+    dates: DateOrder | None = None
 
     def load(self, rng: np.random.Generator) -> Trace:
         """Read and verify the file; nothing is random.
@@ -44,15 +47,20 @@ class File:
         check_ranges(str(self.path), self)
         path = Path(self.path).expanduser()
         if is_trace(path):
-            if self.map or self.leave_out or self.units:
+            if self.map or self.leave_out or self.units or self.dates:
                 raise TraceError(
-                    f"{path}: is a trace, whose columns have their meaning; leave out trace.map, leave_out and units"
+                    f"{path}: is a trace, whose columns are known; leave out trace.map, leave_out, units and dates"
                 )
             trace = read(path)
         else:
             columns = {name: column or "" for name, column in self.map.items()}
-            choices = {"columns": columns, "leave_out": list(self.leave_out), "units": dict(self.units)}
-            trace = Table(path=path, **choices).load(rng)
+            trace = Table(
+                path=path,
+                columns=columns,
+                leave_out=list(self.leave_out),
+                units=dict(self.units),
+                dates=self.dates,
+            ).load(rng)
             _say_once(path, trace.digest, tuple(trace.notes[SAID]))
         return trace if self.requests is None else trace.head(self.requests)
 
