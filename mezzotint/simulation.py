@@ -20,7 +20,7 @@ from mezzotint.sim.run.config.options import prepare_overrides, resolve_config
 from mezzotint.sim.run.config.plugins import allow_plugins
 from mezzotint.sim.run.simulate import simulate_into
 from mezzotint.sim.verbs import sweep as run_sweep
-from mezzotint.traces.sources.opening import frame_table
+from mezzotint.traces.formats.opening import frame_table
 from mezzotint.traces.sources.table import Table, is_trace, say
 from mezzotint.traces.table.ingest import store
 
