@@ -7,6 +7,7 @@ from pydantic import StringConstraints
 from pydantic.dataclasses import dataclass
 
 from mezzotint.settings.ranges import Positive, Seconds
+from mezzotint.settings.suggest import suggest
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.papers.hardware.mlperf import SERVICE_TIME_CHANGES, base_config, run_config
 from mezzotint.sim.papers.rows import measured
@@ -95,7 +96,9 @@ def _config(row: RoutedRun) -> dict[str, Any]:
     for group, name in (("trace", mix), ("router", row.routing)):
         names = [choice.name for choice in choices(group)]
         if name not in names:
-            raise ConfigError(f"{group}: found {name!r} among the measured runs, expected one of {', '.join(names)}")
+            raise ConfigError(
+                f"{group}: found {name!r} among the measured runs; {suggest(name, names, f'mezzotint list {group}')}"
+            )
     config = base_config((
         *(f"trace={mix}", "shapes=trace", "arrivals=expovariate", f"arrivals.rate_rpm={60 * row.rate_per_s!r}"),
         *("scheduler=per-worker", f"router={row.routing}", "cluster=h100", "cluster.count=3"),
