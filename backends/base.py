@@ -181,12 +181,18 @@ class Provenance:
         basis: one of Profile.basis, or ``live``.
         precision: number formats of the networks.
         service_error: known relative error of the service times.
+        software: the engine that served, and its version.
+        date: day of the measurement, or of its publication.
+        untimed: stages that have no seconds of their own.
     """
 
     basis: str | None = None
     precision: str | None = None
     service_error: float | None = None
     source: str | None = None
+    software: str | None = None
+    date: str | None = None
+    untimed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ TEXT_COLUMNS = ("outcome", "lookup")
 
 _ANY = core_schema.any_schema()
 _TEXT = core_schema.str_schema()
+_TEXTS = core_schema.list_schema(_TEXT)
 _WHOLE = core_schema.nullable_schema(core_schema.int_schema(ge=1))
 
 
@@ -43,6 +44,7 @@ _READ = (
     *("schema", "system", "seed", "trace", "assumptions"),
     *("requests", "requests.arrived", "requests.completed", "requests.discarded", "requests.failed", "throughput_rpm"),
     *(f"{group}{name}" for group in ("latency_s", "queue_s") for name in ("", ".mean", ".p50", ".p99")),
+    *("load", "load.verdict"),
     *("slo", "slo.*.limit_s", "slo.*.violation_rate"),
     *(
         "cache",
@@ -62,15 +64,22 @@ _SUMMARY = SchemaValidator(
         _READ,
         {
             **dict.fromkeys(("schema", "system", "seed"), _ANY),
+            "trace.columns.used": _TEXTS,
+            "trace.columns.unused": core_schema.dict_schema(_TEXT, _TEXT),
+            "trace.columns.left_out": _TEXTS,
+            "load.verdict": core_schema.literal_schema(["below", "overloaded", "undecided"]),
+            "load.note": core_schema.nullable_schema(_TEXT),
             "assumptions": _rows(_ASSUMPTION, dict.fromkeys(_ASSUMPTION, _ANY)),
             "models": _rows(
                 ("role", "model", "width", "height", "steps", "precision", "basis", "service_error"),
                 {
                     **dict.fromkeys(("role", "model"), _TEXT),
                     **dict.fromkeys(("width", "height", "steps", "frames"), _WHOLE),
+                    "untimed": _TEXTS,
                     "service_error": core_schema.nullable_schema(core_schema.float_schema(allow_inf_nan=False, ge=0)),
                 },
-                ("gpu", "frames"),  # older summaries have no kind of GPU, and models of images no frames
+                # older summaries lack them, and models of images have no frames
+                ("gpu", "frames", "source", "software", "date", "untimed"),
             ),
         },
     )

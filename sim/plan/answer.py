@@ -4,20 +4,21 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from mezzotint.figures.page import number
 from mezzotint.sim.metrics.summary_keys import number_at
 from mezzotint.sim.plan.candidates import Candidate
 from mezzotint.sim.plan.runs import Run, Runs, Summary
 from mezzotint.sim.plan.search import ClusterSearch, Outcome, Replications, Trial, bisect, run_searches
 from mezzotint.sim.plan.target import Target
 
-SERVICE_ERROR = 1.03
-"""Factor on the service time in the check of each answer: 3 %, the error of a good profile."""
+UNSTATED_ERROR = 0.1
+"""Relative error of service times in the check of an answer where nobody states one, as in the report's reruns."""
 
 HEADROOM_FACTORS = (1.05, 1.1, 1.2, 1.35, 1.5, 1.75, 2.0, 3.0, 4.0)
 """Factors on the load at which the headroom is looked for, by bisection among them."""
 
 MORE_GPUS = 4
-"""GPUs that are added at most to an answer in the check of its service time."""
+"""GPUs that are added at most to an answer in the check of its service time, beside the share of its error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ class ClusterResult:
 
     ``gpus`` are those of the kind that the plan looks for (`Candidate.gpu`).
 
-    ``meets`` is None if the search did not have to judge it.
+    ``meets`` is None if the search did not have to judge it, ``usd_per_h`` if the price of a part is not known.
     """
 
     candidate: Candidate
@@ -58,7 +59,7 @@ class ClusterResult:
     meets: bool | None
     is_undecided: bool
     replications: int
-    usd_per_h: float
+    usd_per_h: float | None
     numbers: Mapping[str, float | None]
 
     @property
@@ -80,9 +81,10 @@ class Ranked:
         gpus_kept_busy: GPUs, of all kinds, that its work would keep busy all the time: no cluster can be smaller.
         not_monotone: larger clusters that miss the targets.
         headroom: factors on the load: the highest tried that it carries, and the lowest that it does not (None: all).
-        gpus_if_slower: GPUs that meet the targets if the service takes 3 % longer; None if `MORE_GPUS` more do not.
-        error: the largest known error of its models' service times; None if nobody states one.
-        gpus_if_error: GPUs that meet the targets if the service takes longer by ``error``; None likewise.
+        error: the largest known error of its models' service times; `UNSTATED_ERROR` for those of which none is stated.
+        error_is_stated: False if the error of a model's service times is not known.
+        gpus_if_slower: GPUs of all kinds that meet the targets if the service takes longer by ``error``; None if
+            `MORE_GPUS` more than that share of them do not.
     """
 
     result: ClusterResult
@@ -90,9 +92,14 @@ class Ranked:
     not_monotone: tuple[int, ...]
     summary: Summary = field(repr=False)
     headroom: tuple[float, float | None] = (1.0, None)
+    error: float = UNSTATED_ERROR
+    error_is_stated: bool = False
     gpus_if_slower: int | None = None
-    error: float | None = None
-    gpus_if_error: int | None = None
+
+    @property
+    def most_gpus(self) -> int:
+        """The largest cluster that is tried if the service takes longer, by its number of GPUs as `ClusterResult`."""
+        return self.result.gpus + MORE_GPUS + math.ceil(self.result.gpus * self.error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +222,9 @@ class _Planner:
             result = self.result(candidate, search.gpus)
             ranked.append(Ranked(result, busy, tuple(search.not_monotone), summaries[0]))
         ranked.sort(key=lambda each: _order(each.result))
-        ranked = ranked[: self._spec.rank]
+        priced = [each for each in ranked if each.result.usd_per_h is not None]
+        unpriced = [each for each in ranked if each.result.usd_per_h is None]
+        ranked = priced[: self._spec.rank] + unpriced[: self._spec.rank]
         sizes = {each.result.candidate: each.result.gpus for each in ranked}
 
         def hold(tried: list[tuple[Candidate, int]]) -> list[bool]:
@@ -230,11 +239,10 @@ class _Planner:
             low, high = ends[each.result.candidate]
             carries = 1.0 if low < 0 else HEADROOM_FACTORS[low]
             each.headroom = (carries, None if high == len(HEADROOM_FACTORS) else HEADROOM_FACTORS[high])
-            each.gpus_if_slower = self._gpus_needed_if_slower(each.result, SERVICE_ERROR)
-            errors = [row["service_error"] for row in each.summary["models"] if row["service_error"] is not None]
-            each.error = max(errors, default=None)
-            if each.error is not None:
-                each.gpus_if_error = self._gpus_needed_if_slower(each.result, 1 + each.error)
+            errors = [row["service_error"] for row in each.summary["models"]]
+            each.error = max((UNSTATED_ERROR if error is None else error for error in errors), default=UNSTATED_ERROR)
+            each.error_is_stated = bool(errors) and None not in errors
+        self._check_service_times(ranked)
         return ranked
 
     def result(self, candidate: Candidate, gpus: int) -> ClusterResult:
@@ -247,13 +255,22 @@ class _Planner:
         usd_per_h = self._usd_per_h(candidate, gpus)
         return ClusterResult(candidate, gpus, judged.meets, judged.is_undecided, len(summaries), usd_per_h, numbers)
 
-    def _gpus_needed_if_slower(self, result: ClusterResult, service: float) -> int | None:
-        """Return the GPUs of all kinds, from the result's on, that suffice at ``service`` times the seconds."""
-        load = (result.candidate, 1.0, service)
-        for gpus in range(result.gpus, result.gpus + MORE_GPUS + 1):
-            if self._meet([(load, gpus)]) == [True]:
-                return result.candidate.devices(gpus)
-        return None
+    def _check_service_times(self, ranked: Sequence[Ranked]) -> None:
+        """Set for each ranked cluster the GPUs that suffice if its service takes longer by its error."""
+        by_candidate = {each.result.candidate: each for each in ranked}
+
+        def miss(tried: list[tuple[Candidate, int]]) -> list[bool]:
+            loads = [((each, 1.0, 1 + by_candidate[each].error), gpus) for each, gpus in tried]
+            return [not meets for meets in self._meet(loads)]
+
+        ends = bisect(
+            {candidate: (each.result.gpus - 1, each.most_gpus + 1) for candidate, each in by_candidate.items()},
+            lambda low, high: (low + high) // 2 if high - low > 1 else None,
+            miss,
+        )
+        for candidate, each in by_candidate.items():
+            gpus = ends[candidate][1]
+            each.gpus_if_slower = candidate.devices(gpus) if gpus <= each.most_gpus else None
 
     def _meet(self, clusters: Sequence[tuple[Load, int]]) -> list[bool]:
         """Return for each candidate under a load, with its number of GPUs, True if it meets the targets."""
@@ -280,15 +297,16 @@ class _Planner:
         latency_s, queue_s = number_at(summary, "latency_s", "mean"), number_at(summary, "queue_s", "mean")
         return Outcome(
             tuple(target.ratio(summary) for target in self._spec.targets),
-            summary["backlog"]["grows"] is True,
+            summary["load"]["verdict"] == "overloaded",
             gpus_kept_busy(summary, run.candidate.devices(run.gpus)) - run.candidate.devices(0),
             1.0 if not latency_s or queue_s is None else queue_s / latency_s,
         )
 
-    def _usd_per_h(self, candidate: Candidate, gpus: int) -> float:
-        """Return the US$ of an hour; of rented GPUs, those of the runs."""
-        if not candidate.rents:
-            return candidate.usd_per_h(gpus)
+    def _usd_per_h(self, candidate: Candidate, gpus: int) -> float | None:
+        """Return the US$ of an hour; of rented GPUs, those of the runs. None if the price of a part is not known."""
+        usd_per_h = candidate.usd_per_h(gpus)
+        if not candidate.rents or usd_per_h is None:
+            return usd_per_h
         hours = [
             60
             * (number_at(each, "cost_usd", "per_image") or 0.0)
@@ -299,20 +317,30 @@ class _Planner:
         return sum(hours) / len(hours)
 
     def _rule_out(self, candidate: Candidate) -> Unranked | None:
-        """Return why a search can stop: it cannot run, or enough others are cheaper than its lower bound."""
+        """Return why a search can stop: it cannot run, or enough others are cheaper than its lower bound.
+
+        Candidates without a price are compared among themselves, by their number of GPUs.
+        """
         errors, best = self.errors.get(candidate, []), self._best(candidate)
         if len(set(errors)) < len(errors) and len(errors) >= 4 and best is None:
             return Unranked(candidate, "refused", errors[-1])
-        costs = sorted(
-            self._usd_per_h(other, search.met)
+        smallest, rank = self.searches[candidate].low, self._spec.rank
+        usd_per_h, cluster = candidate.usd_per_h(smallest), candidate.cluster(smallest)
+        others = [
+            (self._usd_per_h(other, search.met), other.devices(search.met))
             for other, search in self.searches.items()
             if other is not candidate and search.met is not None and not self._below_floor(other, search.met)
-        )
-        smallest, rank = self.searches[candidate].low, self._spec.rank
-        bound = 0.0 if candidate.rents else candidate.usd_per_h(smallest)
+        ]
+        if usd_per_h is None:
+            counts = sorted(devices for usd, devices in others if usd is None)
+            if len(counts) < rank or candidate.devices(smallest) <= counts[rank - 1]:
+                return None
+            reason = f"{cluster}, the smallest that is not ruled out, is more than the ranked clusters without a price"
+            return Unranked(candidate, "dropped", reason, None, best)
+        costs = sorted(usd for usd, _ in others if usd is not None)
+        bound = 0.0 if candidate.rents else usd_per_h
         if len(costs) < rank or bound <= costs[rank - 1]:
             return None
-        cluster = candidate.cluster(smallest)
         reason = f"{cluster}, the smallest that is not ruled out, costs more than the clusters that are ranked"
         return Unranked(candidate, "dropped", reason, bound, best)
 
@@ -352,61 +380,58 @@ def _binds(targets: Sequence[Target], summaries: Sequence[Summary], best: Cluste
             continue
         if latency_s - queue_s > within_s and target.ratio(summary) > 1:
             return (
-                f"the service itself binds: an image takes {latency_s - queue_s:.3g} s on {cluster} without a wait, "
-                f"and {target.text} leaves {within_s:.3g} s; more GPUs do not help"
+                f"the service itself binds: an image takes {number(latency_s - queue_s, 3)} s on {cluster} without a "
+                f"wait, and {target.text} leaves {number(within_s, 3)} s; more GPUs do not help"
             )
     for target in targets:
         if target.misses(summary):
-            reason = f"{target.key} is {number_text(target.value(summary))} on {cluster}, which misses {target.text}"
+            reason = f"{target.key} is {number(target.value(summary), 3)} on {cluster}, which misses {target.text}"
             return reason + ("; hardly a request waits, so more GPUs do not help" if is_floor else "")
     if is_floor:
-        p95_s = number_text(best.numbers["p95_s"])
+        p95_s = number(best.numbers["p95_s"], 3)
         return (
             f"the service itself binds: on {cluster} hardly a request waits, and p95 is {p95_s} s; "
             "more GPUs do not help"
         )
-    if any(each["backlog"]["grows"] for each in summaries):
-        return f"capacity binds: the backlog grows on {cluster}, the most that were asked for"
+    if any(each["load"]["verdict"] == "overloaded" for each in summaries):
+        return f"capacity binds: {cluster}, the most that were asked for, serve less than is offered"
     return f"waiting binds: {cluster}, the most that were asked for, miss the target"
 
 
 def gpus_kept_busy(summary: Summary, gpus: int) -> float:
     """Return the GPUs that the work of a run would keep busy all the time.
 
-    While a backlog grows, the busy share says nothing of the load; then it is the GPUs times the rate of arrivals over
-    that of the ends.
+    In overload the busy share says nothing of the load; then it is the GPUs times the offered rate over the served one.
     """
-    if summary["backlog"]["grows"]:
-        served = number_at(summary, "throughput_until_last_arrival_rpm")
-        per_hour = number_at(summary, "backlog", "per_hour")
-        if not served or per_hour is None:
-            return gpus + 1.0
-        return gpus * (1 + max(per_hour, 0.0) / (60 * served))
+    if summary["load"]["verdict"] == "overloaded":
+        offered, served = number_at(summary, "load", "offered_rpm"), number_at(summary, "load", "served_rpm")
+        return gpus * max(offered / served, 1.0) if offered and served else gpus + 1.0
     busy = number_at(summary, "gpu", "busy_fraction")
     return float(gpus) if busy is None else gpus * busy
 
 
 def pareto_front(clusters: Sequence[ClusterResult]) -> list[ClusterResult]:
-    """Return the clusters, the cheapest first, of which no other is both cheaper and faster (p95)."""
+    """Return the clusters, the cheapest first, of which no other is both cheaper and faster (p95).
+
+    Clusters without a price are compared by their GPUs if none has a price, and else left out.
+    """
     front, lowest_s = [], math.inf
+    has_prices = any(each.usd_per_h is not None for each in clusters)
     for each in sorted(clusters, key=_order):
         p95_s = each.numbers["p95_s"]
-        if p95_s is not None and p95_s < lowest_s:
+        if p95_s is not None and p95_s < lowest_s and (each.usd_per_h is not None) == has_prices:
             front.append(each)
             lowest_s = p95_s
     return front
 
 
-def _order(each: ClusterResult) -> tuple[float, float, str]:
-    p95_s = each.numbers["p95_s"]
-    return each.usd_per_h, math.inf if p95_s is None else p95_s, each.candidate.name
+def _order(each: ClusterResult) -> tuple[bool, float, float, str]:
+    """Return the key of the ranking: by price, then those without one by their number of GPUs."""
+    p95_s, usd_per_h = each.numbers["p95_s"], each.usd_per_h
+    cost = each.devices if usd_per_h is None else usd_per_h
+    return usd_per_h is None, cost, math.inf if p95_s is None else p95_s, each.candidate.name
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known and len(known) == len(values) else None
-
-
-def number_text(value: float | None, unknown: str = "unknown") -> str:
-    """Return a number with three digits."""
-    return unknown if value is None else f"{value:.3g}"

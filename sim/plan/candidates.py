@@ -40,7 +40,7 @@ class Candidate:
         gpu: the kind of GPU whose number is looked for.
         models: the choice of ``models=``.
         beside: another kind of GPU and its number, which stays; None without one.
-        prices: price of each kind for an hour.
+        prices: price of each kind for an hour, of those that have one.
         rents: True if a controller orders and gives back GPUs. Then the cost is known from a run alone.
     """
 
@@ -80,10 +80,21 @@ class Candidate:
         bound = "up to " if self.rents else ""
         return bound + " + ".join(f"{number} x {kind}" for kind, number in self.counts(count).items())
 
-    def usd_per_h(self, count: int) -> float:
-        """Return the US$ of an hour of the cluster, in whole instances, and of the design's services."""
+    @property
+    def unpriced(self) -> set[str]:
+        """The kinds of GPUs and services of which no price is known."""
+        services = {name for name, service in self._services.items() if service.usd_per_h is None}
+        return services | (set(self._kinds) - set(self.prices))
+
+    def usd_per_h(self, count: int) -> float | None:
+        """Return the US$ of an hour of the cluster, in whole instances, and of the design's services.
+
+        None if the price of a part is not known.
+        """
         counts = {self._kinds[kind]: number for kind, number in self.counts(count).items()}
-        return sum(rate or 0.0 for rate in rate_usd_h(counts, self._services).values())
+        rates = rate_usd_h(counts, self._services).values()
+        known = [rate for rate in rates if rate is not None]
+        return sum(known) if len(known) == len(rates) else None
 
     def config(self, count: int, seed: int, load: float, service: float) -> dict[str, Any]:
         """Return the resolved configuration of a run.
@@ -187,17 +198,14 @@ class _Catalogue:
         if not any(set(roles.values()) & models for roles in family.values() for models in profiled):
             raise _LeftOut(f"no profile of {self._large}")
         prices = {kind: price for kind in kinds if (price := self._prices[kind]) is not None}
-        if len(prices) < len(kinds):
-            raise _LeftOut("no price is known; give one with --prices")
         system, *settings = design.split()
         words = [f"system={system}", *settings, *self._words]
         first, *others = kinds
         plain = resolve_config(self._compose(*words, f"cluster={first}", f"models={next(iter(family))}"))
         names = _with_profiles(_roles(plain) | {"large"}, family, profiled)
-        priced = {kind: replace(self._gpus[kind], usd_per_gpu_h=price.usd_per_gpu_h) for kind, price in prices.items()}
+        usd = {kind: prices[kind].usd_per_gpu_h if kind in prices else None for kind in kinds}
+        priced = {kind: replace(self._gpus[kind], usd_per_gpu_h=usd[kind]) for kind in kinds}
         services = {key: PaidService(**value) for key, value in (plain["system"].get("services") or {}).items()}
-        if any(service.usd_per_h is None for service in services.values()):
-            raise _LeftOut("the price of one of its services is not known")
         rents = "startup_s" in (plain.get("controller") or {})  # of a controller that orders GPUs while a run goes on
         candidates = []
         for name, few in itertools.product(names, FEW if others else (0,)):
@@ -211,7 +219,7 @@ class _Catalogue:
                         for gpu, role in zip(priced.values(), roles, strict=False)
                     ]
                 else:
-                    config.cluster.gpu.usd_per_gpu_h = prices[first].usd_per_gpu_h
+                    config.cluster.gpu.usd_per_gpu_h = usd[first]
             service = float(OmegaConf.select(config, "backend.service_factor"))
             candidates.append(
                 Candidate(
@@ -244,14 +252,16 @@ class _Catalogue:
     def _own_prices(self, path: Path | None) -> dict[str, Price]:
         """Return the prices of the user's file. Raises ConfigError for one of a kind of GPU that does not exist."""
         rows = {} if path is None else read_prices(path, f"--prices {path}")
-        for kind in rows:
-            if kind not in self._gpus:
-                raise _unknown_kind(f"--prices: {kind}", kind, self._gpus)
-        name = "" if path is None else path.name
-        return {
-            kind: Price(row.usd_per_gpu_h, f"{name}: {row.source}" if row.source else name)
-            for kind, row in rows.items()
-        }
+        name, known = "" if path is None else path.name, {kind.lower(): kind for kind in self._gpus}
+        prices: dict[str, Price] = {}
+        for kind, row in rows.items():
+            if kind.lower() not in known:
+                raise _unknown_kind(f"--prices {path}: {kind}", kind, self._gpus)
+            if known[kind.lower()] in prices:
+                raise ConfigError(f"--prices {path}: found {kind} twice, since case does not matter; keep one")
+            source = f"{name}, {row.date}" if row.date else name
+            prices[known[kind.lower()]] = Price(row.usd_per_gpu_h, f"{source}: {row.source}" if row.source else source)
+        return prices
 
     def _models(self, model: str, asked: Sequence[str]) -> tuple[dict[str, dict[str, str]], list[str]]:
         """Return the choices of ``models=`` that serve ``model``, all with the same large one, and notes on it.
@@ -272,6 +282,7 @@ class _Catalogue:
         }
         every = {name: roles for name, roles in named.items() if roles}
         larges = sorted({_large(roles) for roles in every.values()})
+        model = next((name for name in (*every, *larges) if name.lower() == model.lower()), model)
         if model in every and model not in larges:
             return {model: every[model]}, []
 
@@ -297,7 +308,7 @@ def _clusters(asked: Sequence[str], known: Collection[str]) -> list[tuple[str, .
     clusters = []
     for option in asked:
         names = option.split("+")
-        if len(names) > 2 or len(set(names)) < len(names):
+        if len(names) > 2 or len({name.lower() for name in names}) < len(names):
             raise ConfigError(
                 f"--gpu {option}: found {len(names)} kinds, expected one, or two different ones joined by +"
             )
@@ -316,8 +327,9 @@ def _unknown_kind(subject: str, name: str, known: Collection[str]) -> ConfigErro
 
 
 def _forms(name: str, known: Iterable[str]) -> list[str]:
-    """Return the names that are ``name`` or a form of it, such as ``h100-sxm`` of ``h100``."""
-    return [each for each in known if each == name or each.startswith(f"{name}-")]
+    """Return the names that are ``name`` or a form of it, such as ``h100-sxm`` of ``H100``."""
+    wanted = name.lower()
+    return [name for name in known if name.lower() == wanted or name.lower().startswith(f"{wanted}-")]
 
 
 def _large(roles: Mapping[str, str]) -> str:

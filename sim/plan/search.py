@@ -67,7 +67,7 @@ class Outcome:
 
     Attributes:
         ratios: by target, the number over its bound; above 1 misses it.
-        grows: True if the backlog grows, so that latencies depend on the length of the trace.
+        grows: True if the run is overloaded, so that latencies depend on the length of the trace.
         gpus_needed: number of GPUs at which the cluster would be busy all the time, from this run.
         waits: mean wait in the queue over the mean latency.
     """
@@ -134,7 +134,7 @@ class Replications:
     def decide(self, max_seeds: int) -> None:
         """Set ``meets`` from the outcomes so far.
 
-        A backlog that grows misses at once. Else the 95 % interval (Student) of the mean ratio of every target must lie
+        An overloaded run misses at once. Else the 95 % interval (Student) of the mean ratio of every target must lie
         below 1; one that lies above it misses.
         """
         if any(outcome.grows or math.inf in outcome.ratios for outcome in self.outcomes):

@@ -56,6 +56,7 @@ from mezzotint.sim.run.config.settings import Settings, System, check
 from mezzotint.sim.run.gpus import check_reference, kinds, roles
 from mezzotint.sim.run.sampling import SamplingCounter, images_mode, split
 from mezzotint.sim.run.sweep_folder import is_claimed
+from mezzotint.sim.run.trace_columns import SIMILARITY, columns_read
 from mezzotint.sim.scheduling.disciplines.shortest_remaining import ShortestRemaining
 from mezzotint.sim.scheduling.stages import StageScheduler
 from mezzotint.traces.arrivals.base import Arrivals
@@ -207,6 +208,7 @@ def replay(settings: Settings, assembled: Assembled, config: Mapping[str, Any], 
         engine,
         record,
         trace,
+        columns_read(trace, settings, engine),
         seed=engine.seed,
         simulate_s=simulate_s,
         cpu_s=cpu_s,
@@ -264,7 +266,7 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
 
     def embeddings() -> np.ndarray[Any, Any]:
         engine.assume(
-            "similarity of prompts",
+            SIMILARITY,
             f"cosine of {encoder.name}",
             "the encoder's cosine, mapped to the scale that thresholds are on",
         )

@@ -32,7 +32,7 @@ RUNS = {
     "feature cache": "system=patchedserve cluster=h100 trace=hybrid trace.requests=20 arrivals.rate_rpm=60",
     "videos": "models=wan2.2 cluster=ascend-910b2 trace.requests=20 slo_by_size={1280x720x80:2x}",
     "tails": "system=tail-gate trace.requests=20",
-    "images": "images=batch trace.requests=20 cluster.count=9",
+    "images": "images=batch trace.requests=20 cluster.count=9 shapes=trace extrapolate=warn",
     "split": "images=requests trace.requests=20 cluster.count=9",
     "stage pools": "system=pools cluster.count=8 trace.requests=20",
     "tridentserve": "system=tridentserve trace.requests=20",

@@ -21,7 +21,10 @@ from mezzotint.sim.papers.hardware.mlperf import (
     SCORED,
     SERVICE_TIME_CHANGES,
     Floats,
+    OfflineRun,
     Submission,
+    image_s_by_round,
+    physical,
     replay_submission,
 )
 from mezzotint.sim.papers.rows import read_rows
@@ -43,6 +46,7 @@ from mezzotint.sim.papers.study import (
 from mezzotint.sim.run.pool import run_calls
 
 SUBMISSIONS, ROUTED = DATA / "mlperf-sdxl-server.csv", DATA / "llmd-routing.csv"
+OFFLINE = DATA / "mlperf-sdxl-offline.csv"
 
 COMPARED = ("p50", "p90", "p99")
 """Measures of a submission that --check compares, within REL_TOL."""
@@ -52,6 +56,9 @@ LIMIT = 0.02
 
 BANDED = ("mean", "p99")
 """Measures of a routed run that the page shows and --check compares with the band of the draws."""
+
+AS_FAST = 0.01
+"""Largest distance from 1 of the server's seconds per image over the offline ones, for accelerators as fast in both."""
 
 MAX_OUTSIDE = max(SERVICE_TIME_CHANGES)
 """Largest distance of a measured value from the band: the precision of the service times."""
@@ -101,7 +108,9 @@ def compare(
     done = list(tqdm(run_calls(calls, jobs, launcher), total=len(calls), unit="run", desc=STUDY.name, disable=None))
     form = f"every {PART}th submission" if quick else "in full"
     facts = facts_of(form, done[: len(submissions)], done[len(submissions) :])
-    if not is_packaged:
+    if is_packaged:
+        facts["rounds"] = image_s_by_round(read_rows(OFFLINE, OfflineRun))
+    else:
         facts |= {"of_user": {"runs": str(runs), "routing": str(routing)}, "note": "runs of the user's own"}
     print(tally(facts))
     if not check:
@@ -207,6 +216,44 @@ def _in_bands(runs: Sequence[Results]) -> str:
     return line + (f"; without random routing at most {percent(max(planned), 2)} outside" if planned else "")
 
 
+def kinds(runs: Sequence[Results]) -> list[dict[str, Any]]:
+    """Describe the submissions by accelerator, the largest ratio first.
+
+    Returns:
+        Rows of the accelerator, its number of runs, the median ``ratio`` of the seconds per image in the server run
+        (fitted) and offline, and the median absolute ``error`` of p99 with nothing fitted.
+    """
+    by_kind: dict[str, list[Results]] = {}
+    for run in runs:
+        if run["unfitted"] is not None:
+            by_kind.setdefault(physical(run["accelerator"]), []).append(run)
+    rows = [
+        {
+            "accelerator": accelerator,
+            "runs": len(found),
+            "ratio": float(np.median([run["fitted"]["image_s"] / run["unfitted"]["image_s"] for run in found])),
+            "error": _median_error(found),
+        }
+        for accelerator, found in by_kind.items()
+    ]
+    return sorted(rows, key=lambda row: -row["ratio"])
+
+
+def _median_error(runs: Sequence[Results]) -> float | None:
+    """Return the median absolute error of p99 with nothing fitted; None without a logged p99."""
+    errors = [abs(error) for run in runs if (error := run["unfitted"]["error"]["p99"]) is not None]
+    return float(np.median(errors)) if errors else None
+
+
+def _by_batch(runs: Sequence[Results]) -> dict[str, Any]:
+    """Return the accelerators whose server is as fast as offline, and the median error of p99 there and elsewhere."""
+    as_fast = [row["accelerator"] for row in kinds(runs) if abs(row["ratio"] - 1) <= AS_FAST]
+    compared = [run for run in runs if run["unfitted"] is not None]
+    alike = [run for run in compared if physical(run["accelerator"]) in as_fast]
+    others = [run for run in compared if physical(run["accelerator"]) not in as_fast]
+    return {"as_fast": as_fast, "alike": _median_error(alike), "others": _median_error(others)}
+
+
 def spread(predicted_s: float, changes: Iterable[str], changed_s: Iterable[float], share: int) -> str:
     """Return the range of a prediction if the service time changes by up to ``share`` per cent.
 
@@ -233,6 +280,9 @@ def values(facts: Results) -> Results:
         "above": [run["name"] for run in runs if run["load"] > 1],
         "planned": len(planned),
         "others": [run for run in planned if run["planned_gpus"] != run["gpus"]],
+        "kinds": kinds(runs),
+        "by_batch": _by_batch(runs),
+        "rounds": {name: rounds for name, rounds in facts.get("rounds", {}).items() if len(rounds) > 1},
         "in_bands": _in_bands(facts["routed"]),
     }
 

@@ -57,7 +57,7 @@ def test_plan_agrees_with_exhaustive_search_in_a_fifth_of_its_runs(ask: Ask, kep
         for gpus in range(1, 17):
             found = summaries(kept, candidate, gpus, (1, 2, 3))
             late = [plan.spec.targets[0].ratio(summary) for summary in found]
-            if not any(summary["backlog"]["grows"] for summary in found) and np.mean(late) <= 1:
+            if not any(summary["load"]["verdict"] == "overloaded" for summary in found) and np.mean(late) <= 1:
                 costs[candidate.design, candidate.gpu] = candidate.usd_per_h(gpus), gpus
                 break
     cheapest = sorted(costs, key=lambda name: costs[name][0])[: len(plan.ranked)]
@@ -146,13 +146,13 @@ def test_target_that_no_cluster_meets_says_what_binds(target: str, rate_rpm: flo
 
 
 @pytest.mark.parametrize(
-    ("served_rpm", "per_hour", "expected"),
-    [(10.0, 600.0, 4.0), (10.0, -5.0, 2.0), (0.0, 600.0, 3.0), (10.0, None, 3.0)],
+    ("served_rpm", "offered_rpm", "expected"),
+    [(10.0, 20.0, 4.0), (10.0, 9.9, 2.0), (0.0, 20.0, 3.0), (10.0, None, 3.0)],
 )
-def test_growing_backlog_keeps_gpus_busy_in_the_ratio_of_arrivals_to_images(
-    served_rpm: float, per_hour: float | None, expected: float
+def test_overload_keeps_gpus_busy_in_the_ratio_of_offered_to_served(
+    served_rpm: float, offered_rpm: float | None, expected: float
 ) -> None:
-    summary = {"backlog": {"grows": True, "per_hour": per_hour}, "throughput_until_last_arrival_rpm": served_rpm}
+    summary = {"load": {"verdict": "overloaded", "offered_rpm": offered_rpm, "served_rpm": served_rpm}}
     assert gpus_kept_busy(summary, 2) == pytest.approx(expected)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from mezzotint.figures.page import DASH
+from mezzotint.sim.report.assumed import Stated
 from mezzotint.sim.report.compare import beyond_noise, cells
 from mezzotint.sim.report.runs import Run, load_runs
 from mezzotint.sim.report.tables import (
@@ -14,6 +15,8 @@ from mezzotint.sim.report.tables import (
     assumptions,
     columns,
     comparison,
+    different_images,
+    facts,
     gpus,
     reproduction,
     unknown_quality,
@@ -21,6 +24,14 @@ from mezzotint.sim.report.tables import (
 )
 
 Fabricate = Callable[..., Path]
+
+MLPERF = {
+    **{"role": "large", "model": "sdxl-mlperf", "gpu": "l40s", "width": 1024, "height": 1024, "steps": 20},
+    **{"precision": "fp8", "basis": "published", "service_error": 0.21, "source": "MLPerf"},
+}
+ASSUMED = MLPERF | {
+    **{"model": "sdxl", "gpu": "h100", "steps": 50, "precision": "fp16", "basis": "assumed", "service_error": None},
+}
 
 
 def column(runs: Sequence[Run], title: str) -> dict[str, Entry]:
@@ -76,16 +87,16 @@ def test_difference_is_marked_beyond_the_noise_of_seeds(
     assert any(entry.best for entry in column(runs, "Throughput").values()) is is_beyond
 
 
-def test_growing_backlog_is_marked(fabricate: Fabricate) -> None:
+def test_overload_is_marked(fabricate: Fabricate) -> None:
     def edit(summary: dict[str, Any]) -> None:
-        summary["backlog"] = {"grows": True, "per_hour": 9.0, "at_last_arrival": 70}
+        summary["load"]["verdict"] = "overloaded"
         summary["throughput_until_last_arrival_rpm"] = 8.5
 
     runs = load_runs([fabricate("r", "vanilla", requests=50, change=edit)])
     assert column(runs, "Latency p99")["vanilla"].unstable
     assert not column(runs, "Cost per image")["vanilla"].unstable
     assert column(runs, "Throughput to last arrival")["vanilla"].text == "8.5"
-    assert verdict(cells(runs)[0]) == "overloaded: its queue grows"
+    assert verdict(cells(runs)[0]) == "overloaded"
     assert gpus(cells(runs)[0]) == "16 mi210"
 
 
@@ -93,8 +104,8 @@ def test_growing_backlog_is_marked(fabricate: Fabricate) -> None:
     ("requests", "message"),
     [
         ({"arrived": 10, "completed": 0, "discarded": 10}, "completes no request"),
-        ({"arrived": 10, "completed": 7, "discarded": 3}, "queue not recorded, drops 30.0%"),
-        ({"arrived": 10, "completed": 10}, "queue not recorded"),
+        ({"arrived": 10, "completed": 7, "discarded": 3}, "below capacity, drops 30.0%"),
+        ({"arrived": 10, "completed": 10}, "below capacity"),
         ({"arrived": None, "completed": None}, DASH),
     ],
 )
@@ -135,8 +146,8 @@ def test_shared_assumptions_are_listed_once(fabricate: Fabricate, tmp_path: Path
     fabricate("b", "nirvana", requests=10)
     fabricate("c", "small-model", change=more, requests=10)
     rows = assumptions(load_runs([tmp_path]))
-    assert ("extrapolated", '[1, {"a": 2}]', DASH, "small-model") in rows
-    assert [row[3] for row in rows if row[0] == "model switch time"] == ["nirvana, vanilla"]
+    assert Stated("extrapolated", [1, {"a": 2}], DASH, "small-model") in rows
+    assert [row.systems for row in rows if row.what == "model switch time"] == ["nirvana, vanilla"]
     assert len(rows) == 3
 
 
@@ -158,3 +169,48 @@ def test_any_summary_section_may_be_null(fabricate: Fabricate, section: str) -> 
 
     for name, change in (("null", forget), ("hollow", hollow)):
         assert comparison(load_runs([fabricate(name, change=change, requests=10)]))
+
+
+@pytest.mark.parametrize("is_same_work", [True, False])
+def test_no_run_is_best_across_different_images(is_same_work: bool, fabricate: Fabricate, tmp_path: Path) -> None:
+    """Between systems with like work the faster is marked, since the seeds agree."""
+    for system, model in (("vanilla", MLPERF), ("modm-throughput", MLPERF if is_same_work else ASSUMED)):
+        for seed in (1, 2, 3):
+            config = {"cluster": {"count": 16, "gpu": {"name": model["gpu"]}}}
+
+            def change(summary: dict[str, Any], model: dict[str, Any] = model) -> None:
+                summary["models"] = [model]
+
+            fabricate(f"{system}-{seed}", system, rate_rpm=20.0, seed=seed, change=change, config=config)
+    runs = load_runs([tmp_path])
+    assert any(entry.best for _, entries in comparison(runs) for entry in entries) is is_same_work
+    assert different_images(runs) == (
+        []
+        if is_same_work
+        else [
+            ("sdxl, 1024x1024, 50 steps, fp16 (assumed)", "modm-throughput on h100"),
+            ("sdxl-mlperf, 1024x1024, 20 steps, fp8 (measured by others)", "vanilla on l40s"),
+        ]
+    )
+
+
+def test_facts_join_what_differs_in_numbers_and_name_the_systems_of_other_words(
+    fabricate: Fabricate, tmp_path: Path
+) -> None:
+    for system in ("vanilla", "nirvana"):
+        for rate in (6.0, 10.0):
+
+            def edit(summary: dict[str, Any], rate: float = rate) -> None:
+                summary["throughput_rpm"] = rate
+                summary["backlog"] = {"grows": summary["system"] == "vanilla" and rate == 10.0}
+
+            fabricate(f"{system}-{rate:g}", system, rate_rpm=rate, requests=20, change=edit)
+    rows, differing = facts(load_runs([tmp_path]))
+    shown = dict(rows)
+    assert shown["traffic"] == "synthetic: poisson arrivals at 6 to 10 a minute"
+    assert (
+        shown["load"]
+        == "served 6 to 10 a minute (nirvana, vanilla (1 of 2)); served 10 a minute: overloaded (vanilla (1 of 2))"
+    )
+    assert [name for name, _ in differing] == ["traffic", "load"]
+    assert all(len(values) == 4 for _, values in differing)
