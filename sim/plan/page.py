@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 from markupsafe import Markup
 
-from mezzotint.figures.page import DASH, number, percent, render
+from mezzotint.figures.page import DASH, number, render
 from mezzotint.figures.palette import COLOURS
 from mezzotint.sim.metrics.header import Header, header, shared, unlike_work
 from mezzotint.sim.metrics.summary import cautions
@@ -420,7 +420,11 @@ def _figures(plan: Plan, drawn: Sequence[ClusterResult], styles: Mapping[str, Se
     if plan.ranked:
         loads = pd.DataFrame(
             [
-                (each.result.candidate.name, f"{rank}. {each.result.cluster} ({label(plan)(each.result)})", *each.headroom)
+                (
+                    each.result.candidate.name,
+                    f"{rank}. {each.result.cluster} ({label(plan)(each.result)})",
+                    *each.headroom,
+                )
                 for rank, each in enumerate(plan.ranked, 1)
             ],
             columns=[SERIES, "cluster", "load", "misses"],

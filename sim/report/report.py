@@ -29,6 +29,7 @@ from mezzotint.sim.report.labels import short_key
 from mezzotint.sim.report.runs import Run, load_runs
 from mezzotint.sim.report.sensitivity import PERCENTILES, rerun_s, sensitivities
 from mezzotint.sim.report.vllm_omni import vllm_omni
+from mezzotint.sim.run.sweep_folder import failures
 
 
 def report(
@@ -97,7 +98,8 @@ def write_report(
     check_ours(html, ConfigError, "a report", b"<!DOCTYPE html>", b"mezzotint")
     runs = load_runs(dirs)
     figures = _figures(runs)
-    html_text = _page(runs, figures, title or _title(runs), reruns_s)
+    failed = [f"A point failed and has no run: {line}" for folder in dirs for line in failures(folder)]
+    html_text = _page(runs, figures, title or _title(runs), reruns_s, failed)
     folder = html.parent / "figures"
     paths = {name: folder / f"{name}.svg" for name in _FIGURES}
     try:
@@ -113,7 +115,9 @@ def write_report(
     return [html, *(paths[name] for name in figures)]
 
 
-def _page(runs: Sequence[Run], figures: Mapping[str, PageFigure], title: str, reruns_s: float) -> str:
+def _page(
+    runs: Sequence[Run], figures: Mapping[str, PageFigure], title: str, reruns_s: float, failed: Sequence[str]
+) -> str:
     rows, bands = tables.comparison(runs), sensitivities(runs, reruns_s)
     facts, differing = tables.facts(runs)
     body = render(
@@ -142,7 +146,7 @@ def _page(runs: Sequence[Run], figures: Mapping[str, PageFigure], title: str, re
         series_styles(runs),
         Markup(body),  # the template has escaped it
         generator="mezzotint report",
-        warnings=caveats(runs),
+        warnings=[*caveats(runs), *failed],
         facts=facts,
     )
 

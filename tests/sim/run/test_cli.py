@@ -92,7 +92,8 @@ def test_every_launcher_prints_the_same_sweep(launcher: str) -> None:
     words = ("run", "-m", *SMALL, "seed=1,2,none", f"hydra/launcher={launcher}", "run.dir=sweep")
     points = [f"vanilla (trace.requests=60 arrivals.rate_rpm=9 seed={seed}): 60 of 60 requests" for seed in (1, 2)]
     error = "mezzotint: error: sweep/2 (trace.requests=60 arrivals.rate_rpm=9 seed=none): seed: input should be"
-    failed = "mezzotint: 1 point of sweep failed; the same command runs what is missing"
+    kept = "(sweep/failed.txt has their messages)"
+    failed = f"mezzotint: 1 point of sweep failed {kept}; the same command runs what is missing"
     before = "mezzotint: 2 points of sweep had been run before; `mezzotint report sweep` compares all"
     for finished_before in ([], [before]):
         done = mezzotint(*words)
@@ -102,6 +103,7 @@ def test_every_launcher_prints_the_same_sweep(launcher: str) -> None:
         errors = done.stderr.splitlines()
         assert errors[0].startswith(error)
         assert errors[1:] == [*finished_before, failed]
+        assert Path("sweep", "failed.txt").read_text() == f"{errors[0]}\n"
 
 
 def test_internal_error_is_raised_with_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
