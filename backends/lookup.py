@@ -2,13 +2,16 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.resources.abc import Traversable
 from math import fsum
+from pathlib import Path
 from typing import Literal
 
 from mezzotint.backends.base import BackendError, Cost, Work, size_text
 from mezzotint.backends.lookup_record import CFG_EVALUATIONS, LookupRecord, Where
 from mezzotint.backends.patched import Size
 from mezzotint.backends.profile import Profile
+from mezzotint.backends.scaling import way_on
 from mezzotint.backends.table import Table
 
 INSTEAD = "choose another models= or cluster=, or measure one and name its folder with backend.folder"
@@ -19,12 +22,13 @@ NEAR = 0.02
 
 @dataclass(slots=True)
 class Lookup:
-    """The profiles of one kind of GPU, by model, and a record of the look-ups in them."""
+    """The profiles of one kind of GPU, by model, from ``folders``, and a record of the look-ups in them."""
 
     gpu: str
     profiles: Mapping[str, Profile]
     extrapolate: Literal["error", "warn"]
     service_factor: float
+    folders: Sequence[Path | Traversable]
     record: LookupRecord = field(init=False, default_factory=LookupRecord)
     _times: dict[tuple[str, str, int, int, int, int], float] = field(init=False, default_factory=dict, repr=False)
 
@@ -34,7 +38,8 @@ class Lookup:
                 return
             raise self.lacks(model, "step: nobody measured how long a step takes, so nothing can be served", INSTEAD)
         there = ", ".join(sorted(self.profiles)) or "none yet"
-        raise BackendError(f"no profile of {model} on {self.gpu} (profiles of {self.gpu}: {there}); {INSTEAD}")
+        known = f"no profile of {model} on {self.gpu} (profiles of {self.gpu}: {there})"
+        raise BackendError(f"{known}; {way_on(self.gpu, model, self.folders)}; or {INSTEAD}")
 
     def lacks(self, model: str, what: str, remedy: str) -> BackendError:
         return BackendError(f"profile of {model} on {self.gpu}: {what}; {remedy}")

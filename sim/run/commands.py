@@ -46,6 +46,7 @@ COMMANDS: dict[str, str] = {
     "reproduce elastic": "mezzotint.sim.papers.elastic.study:compare",
     "reproduce engines": "mezzotint.sim.papers.engines:compare",
     "reproduce hardware": "mezzotint.sim.papers.hardware.study:compare",
+    "reproduce scaling": "mezzotint.sim.papers.scaling:compare",
     "reproduce stages": "mezzotint.sim.papers.stages:compare",
     "reproduce video": "mezzotint.sim.papers.video.study:replay",
 }
