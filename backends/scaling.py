@@ -16,6 +16,7 @@ from importlib.resources.abc import Traversable
 from itertools import chain
 from math import exp, log
 from pathlib import Path
+from typing import Any
 
 from mezzotint.backends.base import BackendError
 from mezzotint.backends.cells import TIMED
@@ -157,7 +158,7 @@ def _scaled(profile: Profile, scaling: Scaling) -> tuple[Profile, float]:
         "validation": "service_error: what 90 % of such scalings stay within, where both kinds were measured "
         "(results/scaling.md)",
     }
-    absent = {"device": None, "energy": [], "power_w": None, "scatter": None}
+    absent: dict[str, Any] = {"device": None, "energy": [], "power_w": None, "scatter": None}
     return Profile.model_validate(content | stated | absent), factor
 
 

@@ -96,7 +96,7 @@ def pairs(profiles: Sequence[Profile]) -> Iterator[Pair]:
             continue
         size, ratio = seconds
         yield Pair(
-            one.model, one.software, form, size, one.gpu, other.gpu, ratio, like[form] / gpu[form],
+            one.model, str(one.software), form, size, one.gpu, other.gpu, ratio, like[form] / gpu[form],
             like["bandwidth"] / gpu["bandwidth"], (tuple(like.items()), tuple(gpu.items())),
         )  # fmt: skip
 
