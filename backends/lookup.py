@@ -47,8 +47,9 @@ class Lookup:
     def seconds(self, operation: str, model: str, width: int, height: int, batch: int = 1, frames: int = 1) -> float:
         """Return the seconds of one ``operation`` (step, text_encode, vae_encode, vae_decode) of a batch of one size.
 
-        An operation without a table costs nothing: profiles from papers include it in the step. Encoding or decoding
-        beyond the largest measured batch takes seconds in proportion to its images, an upper bound.
+        An operation without a table costs nothing, and the record notes it: profiles from papers include it in the
+        step. Encoding or decoding beyond the largest measured batch takes seconds in proportion to its images, an upper
+        bound.
 
         Raises:
             BackendError: the size or batch is outside the grid and ``extrapolate`` is ``error``.
@@ -63,6 +64,7 @@ class Lookup:
         self.require(where.model)
         table = self.profiles[where.model].tables.get(operation)
         if table is None:
+            self.record.untimed.add((where.model, operation))
             return 0.0
         if operation == "text_encode":  # prompts have no size; their table has one column of 1 pixel
             where = Where(where.model, 1, 1, where.batch)

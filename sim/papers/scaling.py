@@ -147,9 +147,11 @@ def _quantiles(errors: Sequence[float]) -> dict[str, float]:
 
 def comparisons(facts: Results) -> dict[str, Comparison]:
     """Compare what `mezzotint.backends.scaling` declares with what was found."""
-    error, weight = facts["errors"]["both"]["p90"], facts["weight"]
+    found, weight = facts["errors"]["both"], facts["weight"]
+    median, error = found["median"], found["p90"]
     return {
         "exponent of TFLOP/s": Comparison(f"{WEIGHT:g}", f"{weight:g}", weight == WEIGHT),
+        "median error": Comparison("25 % or less", f"{median:.1%}", median <= 0.25),
         "known error, 90 %": Comparison(f"{ERROR:.0%} or less", f"{error:.1%}", ERROR - 0.02 < error <= ERROR),
     }
 

@@ -32,6 +32,7 @@ COMMANDS: dict[str, str] = {
     ),
     "calibrate sglang": "mezzotint.backends.cli:calibrate_sglang",
     "calibrate log": "mezzotint.sim.fit.profile.command:log",
+    "calibrate table": "mezzotint.sim.fit.profile.table:table",
     "calibrate selector": "mezzotint.sim.fit.selector.command:selector",
     "calibrate similarity-map": "mezzotint.sim.fit.similarity_map.command:similarity_map",
     "plan": "mezzotint.sim.plan.command:plan",
