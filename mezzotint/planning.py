@@ -13,7 +13,7 @@ from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.plan.answer import Plan as Answer
 from mezzotint.sim.plan.command import answer_plan, write
 from mezzotint.sim.plan.options import OUT, RUNS, Options, command_line
-from mezzotint.sim.plan.page import as_json, figure, sentence
+from mezzotint.sim.plan.page import as_json, figure, goal_text, sentence
 from mezzotint.sim.run.pool import Launcher
 
 
@@ -35,9 +35,28 @@ class Plan:
 
     @cached_property
     def table(self) -> pd.DataFrame:
-        """The clusters that meet the targets, the cheapest first: a row each, with the keys of plan.json."""
-        hidden = ["models", "assumptions"]
-        return pd.json_normalize(as_json(self._answer, self.command)["ranked"]).drop(columns=hidden, errors="ignore")
+        """The clusters that meet the targets, the cheapest first: a row each, with the work and what it rests on.
+
+        Latencies are in seconds, prices in US$ per hour. ``clusters`` and plan.json have all other numbers.
+        """
+        goal, key = goal_text(self._answer), self._answer.spec.targets[0].key
+        return pd.DataFrame(
+            [
+                {
+                    "design": row["design"],
+                    "models": row["models_choice"],
+                    "cluster": row["cluster"],
+                    "usd_per_h": row["usd_per_h"],
+                    key: row[key],
+                    "carries": row["headroom"]["carries"],
+                    "gpus_if_service_error": row["gpus_if_service_error"],
+                    **{name: row["header"][name] for name in ("work", "load")},
+                    "basis": row["header"]["times"],
+                    "verdict": f"meets {goal}",
+                }
+                for row in as_json(self._answer, self.command)["ranked"]
+            ]
+        )
 
     @cached_property
     def clusters(self) -> pd.DataFrame:

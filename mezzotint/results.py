@@ -13,6 +13,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.run_folder import CLUSTER, REQUESTS
+from mezzotint.sim.metrics.header import Header, header, run_line
 from mezzotint.sim.metrics.run_files import read_config, read_summary, run_folders
 from mezzotint.sim.run.config.compose import Files
 from mezzotint.sim.run.config.override import of_hydra
@@ -80,9 +81,23 @@ class Run:
 
         return Plots([self])
 
+    @cached_property
+    def header(self) -> Header:
+        """What was served, on whose times, from which state and under which load."""
+        return header(self.summary, self.config)
+
+    def __repr__(self) -> str:
+        try:
+            return run_line(self.summary, self.config, folder=str(self.folder))
+        except ConfigError:  # its files are gone or damaged: summary says which
+            return f"Run({str(self.folder)!r})"
+
     def _repr_html_(self) -> str:
+        import pandas as pd
+
+        facts = pd.DataFrame(self.header.rows).to_html(header=False, index=False)
         html: str = Sweep((self,)).table.T.to_html(header=False)
-        return f"<p>{escape(str(self.folder))}</p>\n{html}"
+        return f"<p>{escape(repr(self))}</p>\n{facts}\n{html}"
 
 
 @dataclass(frozen=True)

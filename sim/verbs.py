@@ -84,11 +84,12 @@ def run(
         config = compose_config(words, files)
         plain = resolve_config(config)
         folder = Path(check(plain).run.dir)
+        from mezzotint.sim.metrics.header import run_line
         from mezzotint.sim.metrics.summary import cautions
         from mezzotint.sim.run.simulate import simulate_into
 
         summary, folder, _ = simulate_into(plain, folder, fresh=is_dated(config))
-        print(_result_line(summary, plain, folder))
+        print(run_line(summary, plain, folder=str(folder)))
         for what, (value, source) in cautions(summary).items():
             warn(f"{what}: {value}; {source}")
         return 0
@@ -262,9 +263,9 @@ def _warn_of_cautions(summaries: Mapping[str, Mapping[str, Any]]) -> None:
 
 def _warn_of_different_work(folder: Path, summaries: Mapping[str, Mapping[str, Any]]) -> None:
     """Warn if the runs of a sweep do different work."""
-    from mezzotint.sim.report.served import runs_by_images, served_models
+    from mezzotint.sim.metrics.served import runs_by_images, served_models
 
-    if groups := runs_by_images([(name, served_models(summary, {})) for name, summary in summaries.items()]):
+    if groups := runs_by_images([(name, served_models(summary)) for name, summary in summaries.items()]):
         print(
             f"mezzotint: the runs of {folder} do different work, so their speed and cost cannot be compared:",
             *(f"  {work}: {', '.join(names)}" for work, names in groups),
@@ -275,6 +276,7 @@ def _warn_of_different_work(folder: Path, summaries: Mapping[str, Mapping[str, A
 
 def _run_point(config: DictConfig, overrides: Sequence[str], folder: Path) -> Ended:
     """Run one point of a sweep, here or in a worker process."""
+    from mezzotint.sim.metrics.header import run_line
     from mezzotint.sim.run.simulate import simulate_into
 
     setup_globals()  # registers Hydra's resolvers
@@ -284,44 +286,8 @@ def _run_point(config: DictConfig, overrides: Sequence[str], folder: Path) -> En
         check(plain)  # before the folder is claimed, which may be named after the system
         summary, folder, kept = simulate_into(plain, folder, keep=True)
         besides_system = " ".join(word for word in words if not word.startswith("system="))
-        return "kept" if kept else "done", _result_line(summary, plain, folder, besides_system)
+        return "kept" if kept else "done", run_line(summary, plain, besides_system, str(folder))
     except Exception as error:
         if not is_refused(error):
             raise
         return "failed", refusal(error, f"{folder} ({' '.join(words)}): ")
-
-
-def _result_line(summary: dict[str, Any], plain: dict[str, Any], folder: Path, overrides: str = "") -> str:
-    """Return the results of a run in one line."""
-    from mezzotint.sim.report.labels import flatten
-    from mezzotint.sim.report.served import served_models
-
-    return (
-        f"{summary['system']}{f' ({overrides})' if overrides else ''}: "
-        f"{summary['requests']['completed']} of {summary['requests']['arrived']} requests completed, "
-        f"{summary['throughput_rpm'] or float('nan'):.2f} per minute, p50 {_seconds(summary['latency_s']['p50'])}, "
-        f"p95 {_seconds(summary['latency_s']['p95'])}, p99 {_seconds(summary['latency_s']['p99'])}"
-        f"{_violations(summary['slo'])}{_unstable(summary['backlog'])}; "
-        f"{' + '.join(map(str, served_models(summary, flatten(plain))))} -> {folder}"
-    )
-
-
-def _violations(slo: dict[str, dict[str, float | None]]) -> str:
-    """Return the share of requests over each limit."""
-    rates = {name: limit["violation_rate"] for name, limit in slo.items()}
-    shares = ", ".join(f"{name} {rate:.1%}" for name, rate in rates.items() if rate is not None)
-    return f", over SLO {shares}" if shares else ""
-
-
-def _unstable(backlog: dict[str, Any]) -> str:
-    """Return a warning beside the latencies of a run whose queue grew."""
-    if not backlog["grows"]:
-        return ""
-    return (
-        f"; UNSTABLE: the queue grew by {backlog['per_hour']:.0f} an hour to {backlog['at_last_arrival']} "
-        "at the last arrival, so latencies depend on the length of the trace"
-    )
-
-
-def _seconds(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f} s"

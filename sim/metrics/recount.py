@@ -65,11 +65,15 @@ def _counted(summary: Mapping[str, Any], requests: pa.Table, warmup: int) -> dic
     models: list[Mapping[str, Any]] = summary.get("models") or [{}]
     is_sampled = number_at(summary, "images_per_request") is not None
     is_uniform = all(model.get("width") is not None for model in models) and not is_sampled
+    offered_s = float(arrival_s.max()) - start_s
+    offered = 60 * float((arrival_s > start_s).sum()) / offered_s if offered_s > 0 else None
+    found["load", "offered_rpm"] = offered
     for name in summary["slo"] or ():
         limit_s = at("slo", name, "limit_s")
         if (
             limit_s is not None and name != OWN and (is_uniform or re.fullmatch(r"[\d.e+]+s", name))
         ):  # else it is a mean of limits
             late = ~is_done[warmup:] | (latency_s > limit_s * (1 + 1e-9))
-            found["slo", name, "violation_rate"] = float(late.mean())
+            found["slo", name, "violation_rate"] = rate = float(late.mean())
+            found["slo", name, "goodput_rpm"] = None if offered is None else (1 - rate) * offered
     return found

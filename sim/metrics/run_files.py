@@ -43,6 +43,7 @@ _READ = (
     *("schema", "system", "seed", "trace", "assumptions"),
     *("requests", "requests.arrived", "requests.completed", "requests.discarded", "requests.failed", "throughput_rpm"),
     *(f"{group}{name}" for group in ("latency_s", "queue_s") for name in ("", ".mean", ".p50", ".p99")),
+    *("load", "load.verdict"),
     *("slo", "slo.*.limit_s", "slo.*.violation_rate"),
     *(
         "cache",
@@ -62,6 +63,8 @@ _SUMMARY = SchemaValidator(
         _READ,
         {
             **dict.fromkeys(("schema", "system", "seed"), _ANY),
+            "load.verdict": core_schema.literal_schema(["below", "overloaded", "undecided"]),
+            "load.note": core_schema.nullable_schema(_TEXT),
             "assumptions": _rows(_ASSUMPTION, dict.fromkeys(_ASSUMPTION, _ANY)),
             "models": _rows(
                 ("role", "model", "width", "height", "steps", "precision", "basis", "service_error"),

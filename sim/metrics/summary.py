@@ -20,8 +20,8 @@ from mezzotint.sim.core.plan import LOOKUPS, MISSING
 from mezzotint.sim.core.request import COMPLETED, DISCARDED, FAILED
 from mezzotint.sim.core.slo import OWN, Limit
 from mezzotint.sim.metrics.attempts import AttemptLog
-from mezzotint.sim.metrics.backlog import backlog
 from mezzotint.sim.metrics.cost import PaidService, cost
+from mezzotint.sim.metrics.load import load
 from mezzotint.sim.metrics.quality import QualityEstimate
 from mezzotint.sim.metrics.recorder import LOADS, STEP_SHARE, TRAININGS, RunRecord
 from mezzotint.sim.metrics.request_columns import IMAGE, IMAGES, RequestColumns
@@ -82,6 +82,7 @@ def summarise(
             of_kind = "" if len(counts) == 1 else f" ({gpu.name})"
             record.assume(f"GPU power{of_kind}, at work and idle [W]", [gpu.active_w, gpu.idle_w], gpu.source)
     completed, images = view.completions(), view.completions(of="images")
+    offered = view.load(gpus)
     cost_usd = cost(record, counts, services, view.span_s, images, off_s[1])
     return {
         "schema": SCHEMA,
@@ -104,12 +105,12 @@ def summarise(
         },
         "throughput_rpm": _ratio(60 * completed, view.span_s),
         "throughput_until_last_arrival_rpm": _ratio(60 * view.completions(view.last_s), view.last_s - view.start_s),
-        "backlog": backlog(record.request_columns, view.start_s),
+        "load": offered,
         "latency_s": spread(view.latency_s[view.completed]),
         **view.split(),
         **({} if run.workload.sampling is None else {"images_per_request": _ratio(images, completed)}),
         "queue_s": spread(view.queue_s[view.completed]),
-        "slo": {str(limit): view.violations(limit) for limit in slo} | view.own_violations(),
+        "slo": view.limits(slo, offered["offered_rpm"]),
         "cache": view.cache()
         | {"source_age_trace_s": median_and_p90(source_age_trace_s(record.request_columns, trace)[warmup:])},
         "addons": view.addons(),
@@ -136,14 +137,14 @@ def summarise(
 
 
 def models(run: Run) -> list[dict[str, Any]]:
-    """Describe each model that a GPU held, and the reference model, by role and kind of GPU.
+    """Describe each model that a GPU held, and the reference model, by role and kind of GPU; the reference model first.
 
     Width, height and steps are null if requests bring their own. Values that the backend does not state are null.
     """
     kinds = run.cluster.kinds
     held = {(next(iter(kinds)).name, reference(run.models).name), *run.cluster.held}
     described = []
-    for role, model in sorted(run.models.items()):
+    for role, model in run.models.items():
         for gpu, backend in kinds.items():
             if (gpu.name, model.name) in held:
                 known, own = backend.provenance(model.name), model if run.workload.use_model_shape else None
@@ -208,6 +209,7 @@ class MeasuredWindow:
     """Requests after the warm-up, and the time from the first one's arrival to the last end."""
 
     def __init__(self, run: Run, record: RunRecord, warmup: int) -> None:
+        self._run = run
         self._full = run.workload.standalone
         self._own_deadline_s = run.workload.own_deadline_s
         self._first = run.workload.preload + warmup
@@ -287,22 +289,53 @@ class MeasuredWindow:
         latency_s = np.maximum.reduceat(self.latency_s, begins)[np.logical_and.reduceat(self.completed, begins)]
         return {"split": {"completed": len(latency_s), "latency_s": spread(latency_s)}}
 
-    def violations(self, limit: Limit) -> dict[str, float | None]:
-        """Return the limit (its mean if sizes differ) and the share of requests that took longer or were not served."""
-        limit_s = limit.value * (self._full.total_s[self._first :] if limit.unit == "x" else np.float64(1))
-        return {"limit_s": float(limit_s.mean()), "violation_rate": float(self._late(limit_s).mean())}
+    def load(self, gpus: int) -> dict[str, Any]:
+        """Return the verdict on the load: offered, served, and whether requests pile up."""
+        run, rentals, usage = self._run, self._record.usage_log.rentals, self._record.usage_log
+        counts = run.cluster.gpu_counts()
 
-    def own_violations(self) -> dict[str, dict[str, float | None]]:
-        """Return the same of the requests with a deadline of their own, and their number; empty without any."""
-        if self._own_deadline_s is None:
-            return {}
-        limit_s = self._own_deadline_s[self._first :]
-        has_own = ~np.isnan(limit_s)
-        if not has_own.any():
-            return {}
-        rate = float(self._late(limit_s)[has_own].mean())
-        mean_s, requests = float(limit_s[has_own].mean()), int(has_own.sum())
-        return {OWN: {"limit_s": mean_s, "violation_rate": rate, "requests": requests}}
+        def idle_s(from_s: float, until_s: float) -> float:
+            gone_s = [min(end_s, until_s) - max(start_s, from_s) for _, _, start_s, end_s in rentals]
+            off_s = sum(max(seconds, 0.0) for seconds in gone_s)
+            return gpus * (until_s - from_s) - off_s - usage.inside(from_s, until_s, counts).busy_s
+
+        return load(
+            self._record.request_columns,
+            self.start_s,
+            self._full.total_s[run.workload.preload :],
+            idle_s,
+            gpus,
+            is_closed=len(run.workload.schedule.times) < run.workload.rows,
+        )
+
+    def limits(self, slo: Sequence[Limit], offered_rpm: float | None) -> dict[str, dict[str, float | None]]:
+        """Return the limit, the share of the requests over it and the goodput, by the limit's name.
+
+        The limit is its mean if sizes differ. Requests with a deadline of their own have one entry more, with their
+        number.
+
+        Args:
+            offered_rpm: requests offered a minute.
+        """
+        found: dict[str, dict[str, float | None]] = {}
+        for limit in slo:
+            limit_s = limit.value * (self._full.total_s[self._first :] if limit.unit == "x" else np.float64(1))
+            found[str(limit)] = self._over(limit_s, np.ones(len(self.outcome), bool), offered_rpm)
+        if self._own_deadline_s is not None:
+            limit_s = self._own_deadline_s[self._first :]
+            has_own = ~np.isnan(limit_s)
+            if has_own.any():
+                found[OWN] = self._over(limit_s, has_own, offered_rpm) | {"requests": int(has_own.sum())}
+        return found
+
+    def _over(
+        self, limit_s: NDArray[np.float64] | np.float64, counted: NDArray[np.bool_], offered_rpm: float | None
+    ) -> dict[str, float | None]:
+        """Return limit, share over it and goodput of the ``counted`` requests."""
+        rate = float(self._late(limit_s)[counted].mean())
+        mean_s = float(np.broadcast_to(limit_s, counted.shape)[counted].mean() if limit_s.ndim else limit_s)
+        goodput = None if offered_rpm is None else (1 - rate) * offered_rpm * float(counted.mean())
+        return {"limit_s": mean_s, "violation_rate": rate, "goodput_rpm": goodput}
 
     def _late(self, limit_s: NDArray[np.float64] | np.float64) -> NDArray[np.bool_]:
         # A sum of step times may exceed the limit that it equals by a rounding error.

@@ -68,12 +68,12 @@ class CapacitySpec:
 
 @dataclass(frozen=True, slots=True)
 class RateTrial:
-    """The result of one replication at one rate: the share of its requests over the limit, and its backlog."""
+    """The result of one replication at one rate: the share of its requests over the limit, and its overload."""
 
     seed: int
     rate_rpm: float
     violation_rate: float
-    backlog_grows: bool
+    is_overloaded: bool
 
     @property
     def folder(self) -> str:
@@ -81,11 +81,11 @@ class RateTrial:
         return folder_name(self.seed, self.rate_rpm)
 
     def is_sustained(self, max_violations: float) -> bool:
-        """Return True if the backlog stays bounded and at most ``max_violations`` of the requests are over the limit.
+        """Return True if it is not overloaded and at most ``max_violations`` of the requests are over the limit.
 
-        While a backlog grows, the share of late requests only shows how short the trace is.
+        In overload the share of late requests only shows how short the trace is.
         """
-        return not self.backlog_grows and self.violation_rate <= max_violations
+        return not self.is_overloaded and self.violation_rate <= max_violations
 
 
 Measure = Callable[[Sequence[tuple[int, float]]], list[RateTrial]]
@@ -116,9 +116,9 @@ class Capacity:
     trials: tuple[RateTrial, ...]
 
     @property
-    def backlogs(self) -> int:
-        """Number of replications whose backlog grows at ``rate_rpm``."""
-        return sum(trial.backlog_grows for trial in self.at_rate)
+    def overloads(self) -> int:
+        """Number of replications that are overloaded at ``rate_rpm``."""
+        return sum(trial.is_overloaded for trial in self.at_rate)
 
 
 def search(spec: CapacitySpec, measure: Measure) -> Capacity:
@@ -172,7 +172,7 @@ def _check(spec: CapacitySpec, trials: Sequence[RateTrial], *, is_low: bool) -> 
     end = f"--from {spec.from_rpm:g}" if is_low else f"--to {spec.to_rpm:g}"
     share = f"{wrong[0].violation_rate:.1%} of the requests are over {spec.slo}"
     raise ConfigError(
-        f"{end}: at this rate {'the backlog grows' if wrong[0].backlog_grows else share} ({len(wrong)} of "
+        f"{end}: at this rate {'the system is overloaded' if wrong[0].is_overloaded else share} ({len(wrong)} of "
         f"{len(spec.seeds)} replications; the target is at most {spec.violations:.1%} over {spec.slo}); "
         f"{'lower --from, or take more GPUs' if is_low else 'raise --to'}"
     )
@@ -214,7 +214,7 @@ def measure_in(
         trials = []
         for at, summary in zip(requested, run_calls(calls, jobs, launcher), strict=True):
             late = summary["slo"][slo]["violation_rate"]
-            trials.append(RateTrial(*at, float(late), summary["backlog"]["grows"] is True))
+            trials.append(RateTrial(*at, float(late), summary["load"]["verdict"] == "overloaded"))
             tick()
         return trials
 
@@ -240,7 +240,7 @@ def as_json(system: str, spec: CapacitySpec, capacity: Capacity) -> dict[str, An
         "rate_rpm": _mean_and_ends(capacity.rate_rpm),
         "at_rate": {
             "violation_rate": _mean_and_ends(capacity.violation_rate),
-            "backlog_grows": capacity.backlogs,
+            "overloaded": capacity.overloads,
         },
         "replications": [
             {"seed": seed, "carried_rpm": sustained_rpm, "not_carried_rpm": unsustained_rpm}
@@ -256,8 +256,8 @@ def _mean_and_ends(spread: Spread) -> dict[str, float]:
 
 def sentence(system: str, spec: CapacitySpec, capacity: Capacity) -> str:
     """Return the capacity, its interval and the violations at that rate as one line of text."""
-    rate, share, grows = capacity.rate_rpm, capacity.violation_rate, capacity.backlogs
-    queue = f", the backlog of {grows} of {len(spec.seeds)} replications grows" if grows else ""
+    rate, share, grows = capacity.rate_rpm, capacity.violation_rate, capacity.overloads
+    queue = f", {grows} of {len(spec.seeds)} replications are overloaded" if grows else ""
     return (
         f"{system}: {rate.mean:.4g} requests per minute ({spec.interval_words} {rate.low:.4g} to {rate.high:.4g}) "
         f"with at most {spec.violations:.1%} over {spec.slo}; "
@@ -281,7 +281,7 @@ def draw(system: str, spec: CapacitySpec, capacity: Capacity) -> Figure:
     low, high = [max(0.0, spread.low) for spread in means], [min(1.0, spread.high) for spread in means]
     panel.fill_between(grid, low, high, color=colour, alpha=0.18, linewidth=0)
     for grows, marker in ((False, "o"), (True, "x")):
-        trials = [trial for trial in capacity.trials if trial.backlog_grows is grows]
+        trials = [trial for trial in capacity.trials if trial.is_overloaded is grows]
         rates, shares = [trial.rate_rpm for trial in trials], [trial.violation_rate for trial in trials]
         panel.plot(rates, shares, marker, markersize=4, color=colour, zorder=3, clip_on=False)
     panel.axhline(spec.violations, color=GREY, linestyle="--")
@@ -299,7 +299,7 @@ def draw(system: str, spec: CapacitySpec, capacity: Capacity) -> Figure:
     )
     handles = [
         Line2D([], [], color=colour, linestyle="", marker="o", markersize=4, label="run"),
-        Line2D([], [], color=colour, linestyle="", marker="x", markersize=4, label="run whose backlog grows"),
+        Line2D([], [], color=colour, linestyle="", marker="x", markersize=4, label="overloaded run"),
         Line2D([], [], color=colour, linewidth=6, alpha=0.3, label=f"mean over seeds, {CONFIDENCE:.0%} interval"),
         Line2D([], [], color=GREY, linestyle="--", label=f"target: at most {spec.violations:.1%}"),
         Line2D([], [], color=COLOURS[1], linewidth=6, alpha=0.4, label="capacity and its interval"),

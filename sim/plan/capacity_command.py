@@ -72,8 +72,8 @@ def capacity(
     plugin: Plugin = None,
 ) -> None:
     """Find the highest request rate that meets a latency target: at most a share of the requests exceeds the limit, and
-    the backlog does not grow. Bisects every replication (seeds from seed= on, the same draws at every rate) and gives a
-    95 % interval over replications. Writes rate.json and rate.png. Every run keeps its folder beside them: an
+    the system is not overloaded. Bisects every replication (seeds from seed= on, the same draws at every rate) and
+    gives a 95 % interval over replications. Writes rate.json and rate.png. Every run keeps its folder beside them: an
     interrupted search goes on with the same command, and another --violations reuses the runs.
 
     \b

@@ -1,7 +1,8 @@
 """Runs of a plan: each is made once, and its summary is kept under the key of its configuration and of the code."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,12 +10,17 @@ from mezzotint.backends.base import BackendError
 from mezzotint.files.digest import keep, read_kept
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.run_folder import check_place
-from mezzotint.sim.plan.candidates import Candidate
+from mezzotint.sim.core.streams import TRACE, stream
+from mezzotint.sim.plan.candidate import Candidate
+from mezzotint.sim.run.config.build import build
+from mezzotint.sim.run.config.settings import check
 from mezzotint.sim.run.pool import Launcher, run_calls
 from mezzotint.sim.run.refusal import warn
 from mezzotint.sim.run.run_key import digest
-from mezzotint.sim.run.simulate import simulate
+from mezzotint.sim.run.simulate import assemble, replay
 from mezzotint.traces.error import TraceError
+from mezzotint.traces.sources import Source
+from mezzotint.traces.table.trace import Trace
 
 Summary = Mapping[str, Any]
 DROPPED = ("wall",)
@@ -22,13 +28,17 @@ DROPPED = ("wall",)
 
 
 class Run(NamedTuple):
-    """A run to make: a candidate and its number of GPUs, ``load`` times the rate, ``service`` times the seconds."""
+    """A run to make: a candidate and its number of GPUs, ``load`` times the rate, ``service`` times the seconds.
+
+    ``alone`` is the number of first requests to run; 0 runs all of them.
+    """
 
     candidate: Candidate
     gpus: int
     seed: int
     load: float = 1.0
     service: float = 1.0
+    alone: int = 0
 
 
 class Runs:
@@ -62,10 +72,23 @@ class Runs:
         return {run: results[path] or f"{path}: was removed while the plan ran" for run, path in paths.items()}
 
 
+@lru_cache(maxsize=8)
+def _trace(source: str, seed: int) -> Trace:
+    """Load a trace once for the runs of all candidates: drawing one takes as long as replaying it.
+
+    Args:
+        source: the configuration of the trace, as JSON.
+    """
+    built: Source = build(json.loads(source), "trace", Source)
+    return built.load(stream(seed, TRACE))
+
+
 def _run(path: Path, config: Mapping[str, Any]) -> tuple[Path, str | None]:
     """Make one run and keep its summary; return its file and its error, if any."""
     try:
-        summary = simulate(config).summary
+        settings = check(config)
+        trace = _trace(json.dumps(config["trace"], default=str), settings.seed)
+        summary = replay(settings, assemble(settings, trace=trace), config).summary
     except (ConfigError, BackendError, TraceError) as error:  # of this candidate, such as too few GPUs for two models
         return path, " ".join(str(error).split())
     keep(path, {key: value for key, value in summary.items() if key not in DROPPED}, ConfigError)

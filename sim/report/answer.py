@@ -27,13 +27,13 @@ class _Result:
 
     @property
     def meets(self) -> bool:
-        """True if the share reaches the target and the queue does not grow."""
-        return self.share >= TARGET and not self.cell.backlog_grows
+        """True if the share reaches the target and the system is not overloaded."""
+        return self.share >= TARGET and not self.cell.is_overloaded
 
     def words(self, of: str = "", per: str = "") -> str:
         """Return the share and the cost: "71.0 % of requests at 0.004 US$ per image (overloaded)"."""
         cost = f" at {_usd(self.usd)}{per}" if self.usd is not None else ""
-        return f"{_share(self.share)}{of}{cost}{' (overloaded)' if self.cell.backlog_grows else ''}"
+        return f"{_share(self.share)}{of}{cost}{' (overloaded)' if self.cell.is_overloaded else ''}"
 
 
 def answer(runs: Sequence[Run]) -> str:
@@ -62,10 +62,10 @@ def caveats(runs: Sequence[Run]) -> list[str]:
             "These runs make different images. Their speed and cost cannot be compared, so no value is marked as best. "
             f"The groups are: {groups}."
         )
-    if growing := [cell for cell in grid if cell.backlog_grows]:
+    if growing := [cell for cell in grid if cell.is_overloaded]:
         texts.append(
-            f"Overloaded: {_at_loads(growing)}. The queue grows for as long as requests arrive, so latencies and "
-            "shares depend on the length of the trace."
+            f"Overloaded: {_at_loads(growing)}. They serve less than is offered for as long as requests arrive, "
+            "so latencies and shares depend on the length of the trace."
         )
     if lost := [(share, cell) for cell in grid if (share := tables.lost(cell)) > 0]:
         share, worst = max(lost, key=lambda pair: pair[0])

@@ -47,9 +47,15 @@ class SeriesAtLoad:
         return None if spread is None else spread.mean
 
     @property
-    def backlog_grows(self) -> bool:
-        """True if the queue of some replica grows for as long as requests arrive."""
-        return any(run.backlog_grows for run in self.runs)
+    def is_overloaded(self) -> bool:
+        """True if some replica served less than was offered."""
+        return any(run.is_overloaded for run in self.runs)
+
+    @property
+    def is_undecided(self) -> bool:
+        """True if no replica is overloaded, and some is too short to tell."""
+        verdicts = {run.summary["load"]["verdict"] for run in self.runs}
+        return "undecided" in verdicts and "overloaded" not in verdicts
 
 
 def cells(runs: Sequence[Run]) -> list[SeriesAtLoad]:

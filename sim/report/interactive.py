@@ -297,6 +297,7 @@ def page(
     *,
     generator: str,
     warnings: Sequence[str] = (),
+    facts: Sequence[tuple[str, str]] = (),
 ) -> str:
     """Return a self-contained HTML page: title, answer, legend, figures, body. Equal values give equal bytes.
 
@@ -306,6 +307,7 @@ def page(
         body: the rest of the page as Markup. Tables go in `<div class="wide">`.
         generator: the command that makes the page.
         warnings: what a reader must know beside the answer, such as runs that are overloaded.
+        facts: what the answer is about, by name: the rows of a header.
     """
     shown: Spec = {"$schema": _SCHEMA, "width": "container", "autosize": {"type": "fit-x", "contains": "padding"}}
     shown |= {"params": _signals(styles), "config": _config(_PAGE_FONT, None)}
@@ -315,6 +317,7 @@ def page(
         title=title,
         answer=answer,
         warnings=warnings,
+        facts=facts,
         figures=figures,
         legend=[(name, style.colour, _dash_px(style)) for name, style in styles.items()],
         body=body,

@@ -16,9 +16,9 @@ from mezzotint.files.printable import printable
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.run_folder import CLUSTER, REQUESTS, SUMMARY
 from mezzotint.sim.metrics.run_files import read_columns, read_config, read_summary
+from mezzotint.sim.metrics.served import ImageSpec, ServedModel, served_models
 from mezzotint.sim.metrics.summary_keys import number_at
 from mezzotint.sim.report.labels import FlatConfig, Load, Scalar, Setting, flatten, labels, load_of, natural, seeds_of
-from mezzotint.sim.report.served import ImageSpec, ServedModel, served_models
 
 Floats = NDArray[np.float64]
 
@@ -60,7 +60,7 @@ class Run:
     @property
     def models(self) -> tuple[ServedModel, ...]:
         """The run's models, the reference model first."""
-        return served_models(self.summary, self.config)
+        return served_models(self.summary)
 
     @property
     def gpu_kinds(self) -> list[str]:
@@ -74,10 +74,9 @@ class Run:
         return next((model.images for model in self.models), None)
 
     @property
-    def backlog_grows(self) -> bool:
-        """True if the queue grew for as long as requests arrived; False in summaries of earlier versions."""
-        backlog = self.summary.get("backlog")
-        return isinstance(backlog, Mapping) and backlog.get("grows") is True
+    def is_overloaded(self) -> bool:
+        """True if the system served less than was offered."""
+        return bool(self.summary["load"]["verdict"] == "overloaded")
 
     @property
     def seed(self) -> int | None:

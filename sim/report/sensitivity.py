@@ -16,9 +16,9 @@ from mezzotint.backends.profile import find, shipped
 from mezzotint.figures.page import number
 from mezzotint.sim.core.errors import ConfigError, SimulationError
 from mezzotint.sim.metrics.run_files import read_config
+from mezzotint.sim.metrics.served import service_error
 from mezzotint.sim.report.compare import cells
 from mezzotint.sim.report.runs import Run
-from mezzotint.sim.report.served import service_error
 from mezzotint.sim.run.simulate import simulate
 from mezzotint.traces.error import TraceError
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from mezzotint.figures.page import DASH, number
+from mezzotint.sim.metrics.served import runs_by_images
 from mezzotint.sim.report.compare import SeriesAtLoad, beyond_noise, cells, limit_name, slo_multiples
 from mezzotint.sim.report.labels import natural, short_value
 from mezzotint.sim.report.runs import Run
-from mezzotint.sim.report.served import runs_by_images
 
 QUALITY = ("quality", "factor_mean")
 """Quality of the served images over that of the large model's full runs: a speed-up may cost quality."""
@@ -22,7 +22,7 @@ class Entry:
     Attributes:
         range: lowest and highest value over seeds, in words.
         best: True if no other system at that load reaches it.
-        unstable: True if it depends on the trace's length, because the backlog grows.
+        unstable: True if it depends on the trace's length, because the system is overloaded.
     """
 
     text: str
@@ -38,7 +38,7 @@ class Column:
     Attributes:
         keys: its place in the summary.
         better: 1 if more is better, -1 if less is, 0 if neither.
-        settles: True if it converges on a longer trace even while the backlog grows.
+        settles: True if it converges on a longer trace even in overload.
     """
 
     title: str
@@ -76,14 +76,14 @@ def columns(runs: Sequence[Run]) -> list[Column]:
         Column("GPU busy", "%", ("gpu", "busy_fraction")),
         Column("Energy per image", "kJ", ("energy_j", "per_image"), scale=1e-3, better=-1),
     ]
-    grows = any(run.backlog_grows for run in runs)
+    overloaded = any(run.is_overloaded for run in runs)
     return [
         column
         for column in offered
         if column.keys == QUALITY
         or (
             any(run.number(*column.keys) is not None for run in runs)
-            and (grows or column.keys != ("throughput_until_last_arrival_rpm",))
+            and (overloaded or column.keys != ("throughput_until_last_arrival_rpm",))
         )
     ]
 
@@ -109,14 +109,12 @@ def gpus(cell: SeriesAtLoad) -> str:
 
 
 def verdict(cell: SeriesAtLoad) -> str:
-    """Say whether the queue grows, and what is not served."""
+    """Say whether the system serves what is offered, and what it drops."""
     if not cell.mean("requests", "arrived") or cell.mean("requests", "completed") is None:
         return DASH
     if not cell.mean("requests", "completed"):
         return "completes no request"
-    words = "overloaded: its queue grows" if cell.backlog_grows else "stable"
-    if cell.runs[0].summary.get("backlog") is None:
-        words = "queue not recorded"
+    words = "overloaded" if cell.is_overloaded else "too short to tell" if cell.is_undecided else "below capacity"
     return words + (f", drops {share:.1%}" if (share := lost(cell)) > 0 else "")
 
 
@@ -181,7 +179,7 @@ def _entry(cell: SeriesAtLoad, column: Column, rivals: Sequence[SeriesAtLoad]) -
         return Entry(DASH)
     low, high = column.text(value.low), column.text(value.high)
     spread = f"{low} to {high}" if low != high else ""
-    unstable = cell.backlog_grows and not column.settles
+    unstable = cell.is_overloaded and not column.settles
     return Entry(column.text(value.mean), spread, _is_best(cell, column, rivals), unstable)
 
 

@@ -21,7 +21,14 @@ Edit = Callable[[str, object], Path]
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of two sizes of limit, with hits, a warm-up and a price."""
-    words = ("system=nirvana", "cluster=h100", "trace.requests=300", "warmup=50", "arrivals.rate_rpm=30", "slo=[2x,9s]")
+    words = (
+        "system=nirvana",
+        "cluster=h100",
+        "trace.requests=300",
+        "warmup=50",
+        "arrivals.rate_rpm=30",
+        "slo=[2x,400s]",
+    )
     return mezzotint.run(*words, folder=tmp_path_factory.mktemp("runs") / "run").folder
 
 
@@ -71,7 +78,8 @@ def refusal(folder: Path) -> str:
         ("gpu.busy_fraction", -0.1, "gpu.busy_fraction"),
         ("gpu.count", -1, "gpu.count"),
         ("throughput_rpm", -1.0, "throughput_rpm"),
-        ("backlog.per_hour", inf, "backlog.per_hour"),
+        ("load.growth_per_hour", inf, "load.growth_per_hour"),
+        ("load.verdict", "stable", "load.verdict"),
         ("cost_usd.total", 0.01, "'cost_usd.total' is 0.01, expected .*, the sum of cost_usd.by"),
         ("energy_j.total", inf, "energy_j.total"),
     ],
@@ -92,8 +100,10 @@ def test_number_that_cannot_be_is_refused_by_its_key(key: str, value: object, ex
         ("throughput_rpm", 1.001),
         ("cost_usd.per_image", 0.99),
         ("energy_j.per_image", 0.99),
+        ("load.offered_rpm", 1.01),
+        ("slo.400s.goodput_rpm", 1.01),
         ("slo.2x.violation_rate", 0.9),
-        ("slo.9s.violation_rate", 0.9),
+        ("slo.400s.violation_rate", 0.9),
     ],
 )
 def test_number_that_the_requests_do_not_give_is_refused(key: str, by: float, edited: Edit) -> None:

@@ -47,6 +47,23 @@ def test_settings_of_a_design_are_candidates_of_their_own(ask: Ask) -> None:
     assert gpus["vanilla models.large.steps=10"] < gpus["vanilla models.large.steps=20"]
 
 
+def test_kind_without_a_price_is_counted_and_stands_below_those_with_one(ask: Ask, tmp_path: Path) -> None:
+    (prices := tmp_path / "mine.yaml").write_text("l4: 0.01\n")
+    asked = {"gpu": ["l4", "l40s"], "max_gpus": 32, "rate_rpm": 20.0, "replications": 1}
+    priced, unpriced = ask(**asked, prices=prices, rank=2), ask(**asked)
+    assert [each.result.candidate.gpu for each in priced.ranked] == ["l4", "l40s"]
+    assert [each.result.candidate.gpu for each in unpriced.ranked] == ["l40s", "l4"]
+    assert unpriced.ranked[1].result.usd_per_h is None
+    assert unpriced.ranked[1].result.gpus == priced.ranked[0].result.gpus, "a price changes no count"
+
+
+def test_case_of_names_does_not_matter(ask: Ask, tmp_path: Path) -> None:
+    (prices := tmp_path / "mine.yaml").write_text("L40S: {usd_per_gpu_h: 0.5, date: 2026-11-01}\n")
+    (best,) = ask(model="SDXL-MLPerf", gpu=["L40s"], prices=prices).ranked
+    assert best.result.usd_per_h == 0.5 * best.result.gpus
+    assert best.result.candidate.prices["l40s"].source == "mine.yaml, 2026-11-01"
+
+
 MODEL = "large: {_target_: mezzotint.sim.core.model.Model, name: my-model, steps: 10, width: 1024, height: 1024}\n"
 PROFILE = "schema: 1\nmodel: %s\ngpu: %s\nsource: made up\nstep:\n  - {width: 1024, height: 1024, seconds: %s}\n"
 GPU = """count: 2
@@ -95,8 +112,10 @@ def test_own_profile_replaces_the_shipped_one_of_the_model_and_gpu(tmp_path: Pat
 @pytest.mark.parametrize(
     ("prices", "message"),
     [
-        ("H100: 0.5", "--prices: H100 is no kind of GPU; did you mean h100?"),
-        ("zzz: 0.5", "--prices: zzz is no kind of GPU; `mezzotint list cluster` shows them"),
+        ("l40: 0.5", "prices.yaml: l40 is no kind of GPU; did you mean l40s?"),
+        ("zzz: 0.5", "prices.yaml: zzz is no kind of GPU; `mezzotint list cluster` shows them"),
+        ("l40s: 1\nL40S: 2", "found L40S twice, since case does not matter; keep one"),
+        ("l40s: {usd_per_gpu_h: 1, date: 2026}", "l40s.date: input should be a valid date, found 2026"),
         ("l40s: [", "prices.yaml"),
         ("l40s: true", "found True"),
         ("l40s: 1:30", "line 1: 1:30 is no plain number"),
@@ -127,9 +146,9 @@ def test_price_that_is_none_is_refused_by_its_kind(prices: str, message: str, tm
         ({"overrides": ["~cluster"]}, "~cluster: the plan sets it"),
         ({"overrides": ["+seed=4"]}, r"\+seed=4: the plan sets it"),
         ({"gpu": ["l40s+h100+l4"]}, "found 3 kinds"),
-        ({"gpu": ["l40s+l40s"]}, r"--gpu l40s\+l40s: found 2 kinds, expected one, or two different ones"),
-        ({"gpu": ["L40S"]}, r"--gpu L40S: is no kind of GPU; did you mean l40s\?"),
-        ({"gpu": ["mi210"], "model": "sdxl"}, "mi210: no price is known; give one with --prices"),
+        ({"gpu": ["l40s+L40S"]}, r"--gpu l40s\+L40S: found 2 kinds, expected one, or two different ones"),
+        ({"gpu": ["L40"]}, r"--gpu L40: is no kind of GPU; did you mean l40s\?"),
+        ({"gpu": ["mi210"], "model": "wan2.2"}, "left out: mi210: no profile of wan2.2"),
         ({"rate_rpm": None, "overrides": ["arrivals=saturation"]}, "has no rate to scale"),
     ],
 )

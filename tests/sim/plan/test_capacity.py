@@ -56,7 +56,7 @@ def test_md1_capacity_matches_its_wait_distribution(violations: float) -> None:
     assert capacity.violation_rate.mean == pytest.approx(violations, rel=0.05)
 
 
-def test_growing_backlog_is_not_sustained() -> None:
+def test_overload_is_not_sustained() -> None:
     """Half of the requests may be late, and a short trace has fewer late: the load of 1 is still the limit."""
     spec = CapacitySpec(0.5, "4x", 0.1, 2.0, range(3), 0.001)
     capacity = search(spec, lambda requested: [RateTrial(*each, 0.1, grows(each[1])) for each in requested])
@@ -104,7 +104,7 @@ def test_capacity_rises_with_the_allowed_violations(
     [
         (0.05, (0.6, 2.0), r"--from 0.6: at this rate \d+.\d% of the requests are over 2x \(3 of 3 .*lower"),
         (0.2, (0.05, 0.1), r"--to 0.1: .*raise --to"),
-        (0.9, (0.7, 2.0), r"--from 0.7: at this rate the backlog grows \(3 of 3 .*lower --from"),
+        (0.9, (0.7, 2.0), r"--from 0.7: at this rate the system is overloaded \(3 of 3 .*lower --from"),
     ],
 )
 def test_capacity_outside_the_bracket_names_its_end(

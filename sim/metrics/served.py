@@ -65,13 +65,8 @@ class ServedModel:
         return f"{self.images}{f' on {self.gpu}' if self.gpu else ''} ({self.basis_text})"
 
 
-def served_models(summary: Mapping[str, Any], config: Mapping[str, Any]) -> tuple[ServedModel, ...]:
-    """Return a run's models, the reference model first; empty for older summaries, which lack them.
-
-    Args:
-        config: the resolved configuration by dotted key. Its first role is the reference model's.
-    """
-    roles = [key.split(".")[1] for key in config if key.startswith("models.")] or ["large"]
+def served_models(summary: Mapping[str, Any]) -> tuple[ServedModel, ...]:
+    """Return a run's models, the reference model first; empty for older summaries, which lack them."""
     models = []
     rows = summary.get("models") or []
     has_kinds = len({row.get("gpu") for row in rows}) > 1
@@ -81,7 +76,7 @@ def served_models(summary: Mapping[str, Any], config: Mapping[str, Any]) -> tupl
         images = ImageSpec(printable(row["model"]), *shape, precision, row.get("frames") or 1)
         gpu = printable(row["gpu"]) if has_kinds else None
         models.append(ServedModel(row["role"], images, row["basis"], row["service_error"], gpu))
-    return tuple(sorted(models, key=lambda model: roles.index(model.role) if model.role in roles else len(roles)))
+    return tuple(models)
 
 
 def service_error(models: Sequence[ServedModel]) -> float | None:
