@@ -39,7 +39,7 @@ class Lookup:
             raise self.lacks(model, "step: nobody measured how long a step takes, so nothing can be served", INSTEAD)
         there = ", ".join(sorted(self.profiles)) or "none yet"
         known = f"no profile of {model} on {self.gpu} (profiles of {self.gpu}: {there})"
-        raise BackendError(f"{known}; {way_on(self.gpu, model, self.folders)}; or {INSTEAD}")
+        raise BackendError(f"{known}; {way_on(self.gpu, [model], self.folders, 'assume=')}; or {INSTEAD}")
 
     def lacks(self, model: str, what: str, remedy: str) -> BackendError:
         return BackendError(f"profile of {model} on {self.gpu}: {what}; {remedy}")

@@ -221,9 +221,14 @@ def suggestion(name: str, known: Collection[str]) -> str:
     return f"did you mean {near[0]}?" if near else f"expected one of {', '.join(known)}"
 
 
-def way_on(gpu: str, model: str, folders: Sequence[Path | Traversable]) -> str:
-    """Return, for an error, the kinds nearest to ``gpu`` on which ``model`` was measured, and how to scale from one."""
-    kinds = [kind for kind in measured_kinds(folders, model) if kind != gpu]
+def way_on(gpu: str, models: Sequence[str], folders: Sequence[Path | Traversable], flag: str = "") -> str:
+    """Return, for an error, the kinds nearest to ``gpu`` on which a model was measured, and how to scale from one.
+
+    Args:
+        models: the model that was asked for, and variants that may stand for it.
+        flag: what stands before ``KIND=KIND``, such as ``assume=``.
+    """
+    known = {model: [kind for kind in measured_kinds(folders, model) if kind != gpu] for model in models}
 
     def distance(kind: str) -> float:
         try:
@@ -231,8 +236,10 @@ def way_on(gpu: str, model: str, folders: Sequence[Path | Traversable]) -> str:
         except BackendError:
             return float("inf")
 
-    nearest = sorted(kinds, key=distance)[:NEAREST]
+    nearest = {model: sorted(kinds, key=distance)[:NEAREST] for model, kinds in known.items() if kinds}
     if not nearest:
-        return f"{model} was measured on no kind of GPU"
-    factor = "" if distance(nearest[0]) < float("inf") else "*FACTOR"
-    return f"{model} was measured on {', '.join(nearest)}: assume={gpu}={nearest[0]}{factor} scales, with a mark"
+        return f"{models[0]} was measured on no kind of GPU"
+    said = "; ".join(f"{model} was measured on {', '.join(kinds)}" for model, kinds in nearest.items())
+    best = min((kinds[0] for kinds in nearest.values()), key=distance)
+    factor = "" if distance(best) < float("inf") else "*FACTOR"
+    return f"{said}: {flag}{gpu}={best}{factor} scales, with a mark"

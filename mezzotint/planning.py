@@ -111,6 +111,7 @@ def plan(
     launcher: Launcher = "joblib",
     runs: str | Path = RUNS,
     profiles: str | Path | None = None,
+    assume: Sequence[str] = (),
     config_dir: str | Path | None = None,
     plugins: Sequence[str] = (),
     progress: bool = False,
@@ -126,6 +127,7 @@ def plan(
         designs: choices of ``system=`` with their settings; empty for the usual ones.
         trace: a trace, or a table of requests; None for the built-in trace.
         rate_rpm: steady Poisson arrivals, requests per minute; None for the trace's own times.
+        assume: scalings to kinds of GPUs that nobody measured, such as ``"a10g=l40s*1.9"``.
         runs: the folder that keeps the runs: the same question is answered from them.
 
     Raises ConfigError, TraceError, BackendError: the input cannot be used.
@@ -148,6 +150,7 @@ def plan(
         overrides=overrides,
         config_dir=None if config_dir is None else Path(config_dir),
         profiles=None if profiles is None else Path(profiles),
+        assume=list(assume),
         plugin=list(plugins),
     )
     return Plan(command_line(options, OUT), answer_plan(options, progress=progress))

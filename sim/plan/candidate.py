@@ -33,6 +33,7 @@ class Candidate:
         step: numbers of GPUs are multiples of it.
         period_s: seconds between two decisions of its slowest controller; 0 without one.
         prices: price of each kind for an hour, as far as known.
+        scaled: kinds of GPUs on which the models' times are scaled from another kind's, and marked.
         rents: True if a controller orders and gives back GPUs. Then the cost is known from a run alone.
     """
 
@@ -46,6 +47,7 @@ class Candidate:
     step: int
     period_s: float
     prices: Mapping[str, Price]
+    scaled: frozenset[str]
     rents: bool
     _kinds: Mapping[str, Gpu] = field(repr=False)
     _services: Mapping[str, PaidService] = field(repr=False)
@@ -81,7 +83,8 @@ class Candidate:
     def cluster(self, count: int) -> str:
         """Return the GPUs in words, such as ``2 x h100-sxm + 3 x l40s``, if ``count`` are of the kind looked for."""
         bound = "up to " if self.rents else ""
-        return bound + " + ".join(f"{number} x {kind}" for kind, number in self.counts(count).items())
+        kinds = {kind: f"{kind} (scaled)" if kind in self.scaled else kind for kind in self.counts(count)}
+        return bound + " + ".join(f"{number} x {kinds[kind]}" for kind, number in self.counts(count).items())
 
     @property
     def unpriced(self) -> set[str]:
