@@ -297,8 +297,7 @@ class _Catalogue:
             candidate = Candidate(
                 design, kinds[-1], name, (first, few) if few else None, self._work(config, first), cache, 0,
                 _group_size(plain), _longest_period_s(controller), prices, self._scaled(kinds, family[name]), rents,
-                gpus, services, config,
-                *rate_key(config), service, {},
+                gpus, services, config, *rate_key(config), service, {},
             )  # fmt: skip
             composed.append(_Composed(candidate, _key(config, needed), name == names[0]))
         return composed

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from mezzotint.backends.scaling import ERROR
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.plan.answer import Plan
 
@@ -62,6 +63,26 @@ def test_case_of_names_does_not_matter(ask: Ask, tmp_path: Path) -> None:
     (best,) = ask(model="SDXL-MLPerf", gpu=["L40s"], prices=prices).ranked
     assert best.result.usd_per_h == 0.5 * best.result.gpus
     assert best.result.candidate.prices["l40s"].source == "mine.yaml, 2026-11-01"
+
+
+def test_declared_scaling_plans_a_kind_without_a_profile_and_marks_it(ask: Ask) -> None:
+    """Twice the seconds of the other kind need about twice its GPUs."""
+    asked = {"model": "sdxl", "rate_rpm": 60.0, "replications": 1}
+    plan = ask(gpu=["a10g", "l40s"], assume=["a10g=l40s*2"], rank=2, **asked)
+    by_kind = {each.result.candidate.gpu: each.result for each in plan.ranked}
+    assert by_kind["l40s"].gpus < by_kind["a10g"].gpus <= 2 * by_kind["l40s"].gpus
+    assert by_kind["a10g"].cluster == f"{by_kind['a10g'].gpus} x a10g (scaled)"
+    assert "scaled" not in by_kind["l40s"].cluster
+    (scaled,) = (each for each in plan.ranked if each.result.candidate.gpu == "a10g")
+    assert scaled.summary["models"][0]["basis"] == "scaled"
+    assert scaled.error == ERROR
+
+
+def test_kind_without_a_profile_is_refused_with_the_nearest_kinds_and_the_option(ask: Ask) -> None:
+    with pytest.raises(ConfigError, match=r"sdxl-mlperf was measured on l4, .*: --assume a10g=l4 scales"):
+        ask(model="sdxl", gpu=["a10g"])
+    with pytest.raises(ConfigError, match=r"a10q is no kind of GPU; did you mean a10g\?"):
+        ask(model="sdxl", gpu=["a10g"], assume=["a10q=l40s"])
 
 
 MODEL = "large: {_target_: mezzotint.sim.core.model.Model, name: my-model, steps: 10, width: 1024, height: 1024}\n"
