@@ -69,8 +69,8 @@ class Profiled:
             standalone latency, and with it the SLO, moves too.
 
     Raises:
-        BackendError: a folder or profile cannot be read, or a folder has two profiles of one GPU and model; a scaling
-            cannot be made; or ``service=trace`` meets a row without seconds.
+        BackendError: a folder or profile cannot be read, a folder has two profiles of one GPU and model, a scaling
+            cannot be made, or ``service=trace`` meets a row without seconds.
     """
 
     gpu: str

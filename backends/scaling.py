@@ -58,7 +58,7 @@ class Scaling:
 
     @property
     def how(self) -> str:
-        """Where the factor comes from."""
+        """The origin of the factor, in words."""
         return "by the datasheets' TFLOP/s and bandwidth" if self.factor is None else "a factor of your own"
 
     def __str__(self) -> str:

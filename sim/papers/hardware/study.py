@@ -242,8 +242,9 @@ def kinds(runs: Sequence[Results]) -> list[dict[str, Any]]:
     """Describe the submissions by accelerator, the largest ratio first.
 
     Returns:
-        Rows of the accelerator, its number of runs, the median ``ratio`` of the seconds per image in the server run
-        (fitted) and offline, and the median absolute ``error`` of p99 with nothing fitted, and ``by_kind_error``.
+        Rows of ``accelerator``, number of ``runs``, median ``ratio`` of the seconds per image (server, fitted, over
+        offline), and median absolute errors of p99. ``error`` is with nothing fitted, ``by_kind_error`` with the ratio
+        of the kind's other runs.
     """
     accelerators = dict.fromkeys(physical(run["accelerator"]) for run in runs if run["unfitted"] is not None)
     of_kinds = {accelerator: _of_kind(accelerator, runs) for accelerator in accelerators}
