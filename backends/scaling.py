@@ -127,10 +127,9 @@ def scale(scaling: Scaling, known: Mapping[str, Profile], folders: Sequence[Path
         said = f"assume: {scaling}: nothing was measured on {scaling.like}"
         raise BackendError(f"{said}; {suggestion(scaling.like, measured_kinds(folders))}")
     kept = frozenset(name for name in sources if name in known and known[name].step)
-    profiles, factors = {}, {}
-    for name in sources.keys() - kept:
-        profiles[name], factors[name] = _scaled(sources[name], scaling)
-    return Scaled(scaling, profiles, factors, kept)
+    made = {name: _scaled(of, scaling) for name, of in sources.items() if name not in kept}
+    profiles = {name: profile for name, (profile, _) in made.items()}
+    return Scaled(scaling, profiles, {name: factor for name, (_, factor) in made.items()}, kept)
 
 
 def _scaled(profile: Profile, scaling: Scaling) -> tuple[Profile, float]:
