@@ -89,8 +89,8 @@ class Profiled:
     _lookup: Lookup = field(init=False, repr=False)
     _scaled: Scaled | None = field(init=False, repr=False)
     _has_unequal_steps: bool = field(init=False, repr=False)
-    _makes_several: bool = field(init=False, default=False, repr=False)
-    """True once a work of several images has begun."""
+    _makes_several: bool = field(init=False, default=True, repr=False)
+    """False if no request of the trace asks for several images."""
     # (shape, images) -> one step: batches change often, and a look-up in a dict is cheap. The images are negative if a
     # request makes several, since batches beyond the measured ones then take turns.
     _steps: dict[tuple[str, int], Cost] = field(init=False, default_factory=dict)
@@ -127,6 +127,7 @@ class Profiled:
 
     def open(self, asked: RequestInputs) -> None:
         self._asked = asked
+        self._makes_several = asked.has_several_images()
 
     def require(self, model: str) -> None:
         self._lookup.require(model)
@@ -142,15 +143,11 @@ class Profiled:
         """Encode one batch of prompts per model, and one of artifacts per size."""
         work = works[0]
         if len(works) == 1 and not work.refine and not work.input_images:
-            if work.images > 1:
-                self._makes_several = True
             seconds = self._lookup.seconds("text_encode", work.model, 1, 1)
             return self._lookup.cost(work.model, seconds * self._factor(work))
         prompts = Counter(work.model for work in works)
         artifacts: Counter[tuple[str, int, int, int]] = Counter()
         for work in works:
-            if work.images > 1:
-                self._makes_several = True
             if work.refine:
                 artifacts[work.model, work.width, work.height, work.frames] += 1
             if work.input_images:  # an image also where it starts a video
@@ -170,7 +167,7 @@ class Profiled:
         if len(works) == 1:
             work = works[0]
             work.done += count
-            group = work.shape, (-work.images if self._makes_several and work.images > 1 else 1)
+            group = work.shape, (1 if work.images == 1 else -work.images)
             one = known.get(group) or self._step(group, work)
             if self.by_row and (factor := self._factor(work)) != 1.0:
                 one = one.times(factor)
@@ -390,9 +387,10 @@ class Profiled:
         if not self.measures_memory:
             return None
         peaks = []
-        sizes: Counter[str] = Counter()
+        sizes: dict[str, int] = {}
+        so_far = sizes.get
         for work in works:
-            sizes[work.shape] += work.images
+            sizes[work.shape] = so_far(work.shape, 0) + work.images
         several = -1 if sum(sizes.values()) > len(works) else 1
         for shape, images in sizes.items():
             group = shape, several * images

@@ -7,9 +7,8 @@ those of results/scaling.md, where the rule is held against all pairs of kinds t
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -23,6 +22,7 @@ from mezzotint.backends.cells import TIMED
 from mezzotint.backends.profile import Profile, find, within
 from mezzotint.files.document import parse as parse_yaml
 from mezzotint.settings.assumption import UNMEASURED, Assumption
+from mezzotint.settings.suggest import suggest
 
 WEIGHT = 0.65
 """Exponent of the ratio of TFLOP/s; that of the bandwidths is 1 less this."""
@@ -125,7 +125,7 @@ def scale(scaling: Scaling, known: Mapping[str, Profile], folders: Sequence[Path
     sources = {name: of for name, of in find(scaling.like, folders).items() if of.step and of.basis in KNOWN}
     if not sources:
         said = f"assume: {scaling}: nothing was measured on {scaling.like}"
-        raise BackendError(f"{said}; {suggestion(scaling.like, measured_kinds(folders))}")
+        raise BackendError(f"{said}; {suggest(scaling.like, measured_kinds(folders))}")
     kept = frozenset(name for name in sources if name in known and known[name].step)
     made = {name: _scaled(of, scaling) for name, of in sources.items() if name not in kept}
     profiles = {name: profile for name, (profile, _) in made.items()}
@@ -212,12 +212,6 @@ def measured_kinds(folders: Sequence[Path | Traversable], model: str | None = No
     """Return the kinds of GPUs on which ``model``, or any, was measured or published."""
     profiles = [of for folder in folders for of in within(folder) if of.step and of.basis in KNOWN]
     return sorted({of.gpu for of in profiles if model in (None, of.model)})
-
-
-def suggestion(name: str, known: Collection[str]) -> str:
-    """Return what to write in place of a kind of GPU that does not exist."""
-    near = get_close_matches(name.lower(), known, 1)
-    return f"did you mean {near[0]}?" if near else f"expected one of {', '.join(known)}"
 
 
 def way_on(gpu: str, models: Sequence[str], folders: Sequence[Path | Traversable], flag: str = "") -> str:

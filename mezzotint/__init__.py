@@ -1,7 +1,7 @@
 """Simulate the serving of image and video diffusion models from Python.
 
 >>> import mezzotint
->>> run = mezzotint.run("system=nirvana", "cluster=h100", "arrivals.rate_rpm=20")
+>>> run = mezzotint.run("system=nirvana", "cluster=h100", "arrivals.rate_rpm=5")
 >>> run.summary["latency_s"]["p95"], run.requests.head(), run.plot.latency()
 
 The overrides are those of ``mezzotint run``; ``mezzotint.choices()`` lists the groups.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mezzotint.results import Run, Sweep
+from mezzotint.settings.suggest import suggest
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.run_folder import SUMMARY
 from mezzotint.sim.run.config import choices as config_choices
@@ -20,7 +21,7 @@ from mezzotint.sim.run.config.options import prepare_overrides, resolve_config
 from mezzotint.sim.run.config.plugins import allow_plugins
 from mezzotint.sim.run.simulate import simulate_into
 from mezzotint.sim.verbs import sweep as run_sweep
-from mezzotint.traces.sources.opening import frame_table
+from mezzotint.traces.formats.opening import frame_table
 from mezzotint.traces.sources.table import Table, is_trace, say
 from mezzotint.traces.table.ingest import store
 
@@ -100,7 +101,7 @@ def choices(group: str | None = None, config_dir: str | Path | None = None) -> "
     if group is None:
         rows = [(name, each.line) for name, each in config_choices.groups().items()]
     elif group not in config_choices.groups():
-        raise ConfigError(f"{group}: is no group; expected one of {', '.join(config_choices.groups())}")
+        raise ConfigError(f"{group}: is no group; {suggest(group, config_choices.groups(), 'mezzotint list')}")
     else:
         own = None if config_dir is None else Path(config_dir)
         rows = [(each.name, each.line) for each in config_choices.choices(group, own)]

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from mezzotint.backends.base import Backend, BackendError
-from mezzotint.backends.scaling import parse, suggestion
+from mezzotint.backends.scaling import parse
+from mezzotint.settings.suggest import suggest
 from mezzotint.sim.core.culprit import class_name
 from mezzotint.sim.core.errors import ConfigError, SimulationError
 from mezzotint.sim.core.gpu import Gpu, Kind
@@ -36,12 +37,7 @@ def pools(cluster: ClusterSettings | PooledSettings) -> list[Pool]:
     by_name: dict[str, Gpu] = {}
     for number, pool in enumerate(cluster.pools):
         key = f"cluster.pools.{number}.gpu"
-        if isinstance(pool.gpu, str) and pool.gpu not in gpus():
-            raise ConfigError(
-                f"{key}: found {pool.gpu!r}, expected one of {', '.join(sorted(gpus()))}, or a mapping with the "
-                "settings of a kind (mezzotint.sim.core.gpu.Gpu)"
-            )
-        settings = gpus()[pool.gpu]["cluster"]["gpu"] if isinstance(pool.gpu, str) else pool.gpu
+        settings = _settings(pool.gpu, key) if isinstance(pool.gpu, str) else pool.gpu
         gpu: Gpu = build({TARGET: "mezzotint.sim.core.gpu.Gpu", **settings}, key, Gpu)
         if gpu != by_name.setdefault(gpu.name, gpu):
             raise ConfigError(
@@ -49,6 +45,15 @@ def pools(cluster: ClusterSettings | PooledSettings) -> list[Pool]:
             )
         read.append(Pool(gpu, pool.count, pool.role))
     return read
+
+
+def _settings(kind: str, key: str) -> dict[str, Any]:
+    """Return the settings of a ``kind`` of conf/data/gpus.yaml, whatever its case. Raises ConfigError for another."""
+    if (row := gpus().get(kind.lower())) is None:
+        hint = suggest(kind, gpus(), "mezzotint list cluster")
+        raise ConfigError(f"{key}: found {kind!r}; {hint} Or give the settings of a kind (mezzotint.sim.core.gpu.Gpu)")
+    settings: dict[str, Any] = row["cluster"]["gpu"]
+    return settings
 
 
 def kinds(node: Mapping[str, Any], cluster: ClusterSettings | PooledSettings) -> list[Kind]:
@@ -81,7 +86,9 @@ def check_assumed(assume: str | None, known: Collection[str]) -> None:
         raise ConfigError(str(error)) from None
     for scaling in scalings:
         if scaling.gpu not in known:
-            raise ConfigError(f"assume: {scaling}: {scaling.gpu} is no kind of GPU; {suggestion(scaling.gpu, known)}")
+            raise ConfigError(
+                f"assume: {scaling}: {scaling.gpu} is no kind of GPU; {suggest(scaling.gpu, sorted(known))}"
+            )
 
 
 def roles(

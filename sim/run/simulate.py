@@ -95,6 +95,10 @@ class TraceInputs:
             )
         return float(seconds)
 
+    def has_several_images(self) -> bool:
+        """Return True if a row asks for several images."""
+        return bool((self.trace.column("images") > 1).any())
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from statistics import median
 from typing import Annotated, Any, Literal
@@ -18,6 +17,7 @@ from mezzotint.backends.profile import Profile, check_replaced, file_name, write
 from mezzotint.files.atomic import output_folder
 from mezzotint.files.validation import first_error
 from mezzotint.settings.ranges import Count
+from mezzotint.settings.suggest import suggest
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.papers.rows import to_row
 from mezzotint.traces.sources.opening import open_table
@@ -125,9 +125,7 @@ def read_rows(path: Path) -> list[Row]:
     names = {name: name.strip().lower() for name in cells.column_names}
     for name, plain in names.items():
         if plain not in known:
-            near = get_close_matches(plain, known, 1)
-            remedy = f"did you mean {near[0]}?" if near else f"expected {', '.join(known)}; rename it or take it out"
-            raise ConfigError(f"{path}: found the column {name!r}; {remedy}")
+            raise ConfigError(f"{path}: found the column {name!r}; {suggest(plain, known)}; rename it or take it out")
     twice = [name for name, count in Counter(names.values()).items() if count > 1]
     if twice:
         raise ConfigError(f"{path}: found the column {twice[0]} twice, expected it once; take one out")

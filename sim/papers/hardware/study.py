@@ -15,7 +15,7 @@ from tqdm import tqdm
 from mezzotint.figures.page import DASH, percent
 from mezzotint.figures.palette import COLOURS, EDGE, GREY, INK, house_style, panels
 from mezzotint.sim.papers.hardware import llmd
-from mezzotint.sim.papers.hardware.llmd import RoutedRun, replay_routing
+from mezzotint.sim.papers.hardware.llmd import RoutedRun, replay_routing, routed_config
 from mezzotint.sim.papers.hardware.mlperf import (
     QUANTILES,
     SCORED,
@@ -77,7 +77,10 @@ OF_USER = "of your own, a CSV as in conf/data, instead of all packaged ones"
 
 def compare(
     runs: Annotated[Path | None, typer.Option(metavar="FILE", help=f"MLPerf SDXL server runs {OF_USER}")] = None,
-    routing: Annotated[Path | None, typer.Option(metavar="FILE", help=f"runs of vLLM-Omni's mixes {OF_USER}")] = None,
+    routing: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help=f"runs of a mix or a trace {OF_USER}"),
+    ] = None,
     quick: Quick = False,
     check: Check = False,
     jobs: Jobs = 1,
@@ -95,6 +98,8 @@ def compare(
         runs, routing = SUBMISSIONS, ROUTED
     submissions = read_rows(runs, Submission)[:: PART if quick else 1] if runs is not None else []
     routed = read_rows(routing, RoutedRun) if routing is not None else []
+    for row in routed:
+        routed_config(row)  # an unknown mix or router is refused before hours of other work
     calls: list[Callable[[], Any]]
     calls = [partial(replay_submission, row, with_sensitivity=not check) for row in submissions]
     calls += [partial(replay_routing, row, llmd.DRAWS, with_sensitivity=not check) for row in routed]
@@ -104,6 +109,8 @@ def compare(
     facts = facts_of(form, done[: len(submissions)], done[len(submissions) :])
     if is_packaged:
         facts["rounds"] = image_s_by_round(read_rows(OFFLINE, OfflineRun))
+    else:
+        facts |= {"of_user": {"runs": str(runs), "routing": str(routing)}, "note": "runs of the user's own"}
     print(tally(facts))
     if not check:
         STUDY.write(facts, output, f"{STUDY.name}-quick" if quick else "")

@@ -85,7 +85,7 @@ def test_column_that_nothing_reads_is_refused_with_a_suggestion(
     assert made(tmp_path, "m,g,1,1,1", head="model,gpu,width,height,step") == 2
     assert "found the column 'step'; did you mean steps?" in capsys.readouterr().err
     assert made(tmp_path, "m,g,512,512,0.1,9", head="model,gpu,width,height,step_s,colour") == 2
-    assert "found the column 'colour'; expected model, gpu" in capsys.readouterr().err
+    assert "found the column 'colour'; expected one of model, gpu" in capsys.readouterr().err
 
 
 def test_milliseconds_among_seconds_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
