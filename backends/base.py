@@ -183,6 +183,7 @@ class Provenance:
         service_error: known relative error of the service times.
         software: the engine that served, and its version.
         date: day of the measurement, or of its publication.
+        untimed: stages that have no seconds of their own.
     """
 
     basis: str | None = None
@@ -191,6 +192,7 @@ class Provenance:
     source: str | None = None
     software: str | None = None
     date: str | None = None
+    untimed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

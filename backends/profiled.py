@@ -137,7 +137,15 @@ class Profiled:
         if profile is None:
             return Provenance()
         software = None if profile.software is None else " ".join(filter(None, (profile.software, profile.version)))
-        return Provenance(profile.basis, profile.dtype, profile.service_error, profile.source, software, profile.date)
+        return Provenance(
+            profile.basis,
+            profile.dtype,
+            profile.service_error,
+            profile.source,
+            software,
+            profile.date,
+            tuple(stage for stage in ("text_encode", "vae_decode") if stage not in profile.tables),
+        )
 
     def begin(self, works: Sequence[Work]) -> Cost:
         """Encode one batch of prompts per model, and one of artifacts per size."""

@@ -13,7 +13,7 @@ from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.plan.answer import Plan as Answer
 from mezzotint.sim.plan.command import answer_plan, write
 from mezzotint.sim.plan.options import OUT, RUNS, Options, command_line
-from mezzotint.sim.plan.page import as_json, figure, goal_text, sentence
+from mezzotint.sim.plan.page import as_json, basis, design_name, figure, headers, sentence
 from mezzotint.sim.run.pool import Launcher
 
 
@@ -37,26 +37,30 @@ class Plan:
     def table(self) -> pd.DataFrame:
         """The clusters that meet the targets, the cheapest first: a row each, with the work and what it rests on.
 
-        Latencies are in seconds, prices in US$ per hour. ``clusters`` and plan.json have all other numbers.
+        Latencies are in seconds, prices and savings in US$ per hour. ``carries`` is the factor on the load at which the
+        cluster still meets the targets, ``gpus_if_service_error`` the GPUs that it takes if the service is longer by
+        its known error. ``clusters`` and plan.json have all other numbers.
         """
-        goal, key = goal_text(self._answer), self._answer.spec.targets[0].key
-        return pd.DataFrame(
-            [
-                {
-                    "design": row["design"],
-                    "models": row["models_choice"],
-                    "cluster": row["cluster"],
-                    "usd_per_h": row["usd_per_h"],
-                    key: row[key],
-                    "carries": row["headroom"]["carries"],
-                    "gpus_if_service_error": row["gpus_if_service_error"],
-                    **{name: row["header"][name] for name in ("work", "load")},
-                    "basis": row["header"]["times"],
-                    "verdict": f"meets {goal}",
-                }
-                for row in as_json(self._answer, self.command)["ranked"]
-            ]
-        )
+        plan = self._answer
+        key = plan.spec.targets[0].key
+        name = f"{key.removeprefix('latency_s.')}_s" if key.startswith("latency_s.") else key
+        rows = [
+            {
+                "design": design_name(plan, one.result.candidate),
+                "cluster": one.result.cluster,
+                "usd_per_h": one.result.usd_per_h,
+                "saving_usd_per_h": None if one.saving is None else one.saving.usd_per_h,
+                name: one.result.numbers[key],
+                "carries": one.headroom[0],
+                "gpus_if_service_error": one.gpus_if_slower,
+                "work": about.work,
+                "basis": basis(one),
+                "load": about.load,
+                "verdict": one.summary["load"]["verdict"],
+            }
+            for one, about in zip(plan.ranked, headers(plan), strict=True)
+        ]
+        return pd.DataFrame(rows)
 
     @cached_property
     def clusters(self) -> pd.DataFrame:
@@ -138,7 +142,7 @@ def plan(
         gpu=list(gpus),
         design=list(designs),
         trace=None if trace is None else Path(trace),
-        rate_rpm=rate_rpm,
+        rate_rpm=None if rate_rpm is None else float(rate_rpm),
         prices=None if prices is None else Path(prices),
         min_quality=min_quality,
         max_gpus=max_gpus,

@@ -212,7 +212,7 @@ def sweep(words: Sequence[str], files: Files) -> int:
 
 
 def _run_points(words: Sequence[str], files: Files, folder: Path, claim: Path) -> Counter[str]:
-    """Compose all points of a sweep, run them, and print their lines as they end, those of failed points as errors.
+    """Compose all points of a sweep, run them, and print their lines in order, those of failed points as errors.
 
     A bar counts the points if standard error is a terminal. An OSError on printing is raised after the last point.
 
@@ -229,7 +229,7 @@ def _run_points(words: Sequence[str], files: Files, folder: Path, claim: Path) -
         for number, point in enumerate(found.overrides)
     ]
     ended, unwritten = Counter[str](), list[OSError]()
-    run = run_calls(calls, found.jobs, found.launcher, in_order=False, options=found.options, folder=claim)
+    run = run_calls(calls, found.jobs, found.launcher, options=found.options, folder=claim)
     # Worker processes inherit our path, and would search the working directory before it.
     with (
         env_override({"PYTHONSAFEPATH": "1"}),

@@ -3,15 +3,18 @@
 Every answer (run line, report, plan, notebook) takes it from here, so that no answer leaves out what another one says.
 """
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from datetime import datetime
 from typing import Any
 
 from mezzotint.figures.page import number, percent
 from mezzotint.files.printable import printable
 from mezzotint.sim.core.slo import OWN
-from mezzotint.sim.metrics.served import BASES, UNKNOWN, served_models
+from mezzotint.sim.metrics.counterfactuals import counterfactuals
+from mezzotint.sim.metrics.served import BASES, UNKNOWN, ImageSpec, served_models
 
 MAX_LINE = 120
 """Characters of ``Header.line``."""
@@ -19,10 +22,34 @@ MAX_LINE = 120
 MAX_RUN_LINE = 160
 """Characters of ``run_line``, unless the names of the run and of its folder leave no room."""
 
+MAX_NAMES = 6
+"""Columns that are named."""
+
 MAX_SOURCE = 44
 """Characters of the name of a source."""
 
+MAX_DECIDING = 2
+"""Changes that a header names of those that were tried."""
+
+SMALL = 0.05
+"""Relative change of p95 that does not decide."""
+
+NOTHING = "nothing that a rerun could leave out"
+
+TRY = "`mezzotint report --reruns-s inf` tries them"
+
 LABELS = {"rests_on": "rests on"}
+
+COLUMNS = {
+    **{"width": "sizes", "height": "sizes", "frames": "lengths", "prompt": "prompts", "user_id": "users"},
+    **{"base_model": "models", "controlnets": "ControlNets", "loras": "LoRAs", "seed": "seeds", "slo_s": "deadlines"},
+    **{"gen_s": "service times", "priority": "priorities", "negative_prompt": "negative prompts"},
+    **{"input_images": "input images", "latency_s": "latencies", "images": "images per request"},
+}
+"""Columns of a trace in words, where they differ from their names."""
+
+UNTIMED = {"text_encode": "text encoding", "vae_decode": "decoding"}
+"""Stages in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +99,58 @@ def header(summary: Mapping[str, Any], config: Mapping[str, Any]) -> Header:
         state=_state(summary),
         load=_load(summary),
         goodput=_goodput(summary),
-        rests_on="",
-        images=str(models[0].images) if models else f"model {UNKNOWN}",
+        rests_on=_untried(summary, config),
+        images=_unit(models[0].images, summary) if models else f"model {UNKNOWN}",
     )
+
+
+def rests_on(summary: Mapping[str, Any], tried: Sequence[tuple[str, Mapping[str, Any]]]) -> str:
+    """Return what a result rests on most: the changes that move it most, MAX_DECIDING of them at most.
+
+    Args:
+        summary: of the run as it is.
+        tried: each change in words, with the summary of the run that has it.
+    """
+    if not tried:
+        return NOTHING
+    effects = sorted(((_effect(summary, other), words, other) for words, other in tried), key=lambda row: -row[0])
+    decisive = [(words, other) for effect, words, other in effects if effect >= SMALL][:MAX_DECIDING]
+    if not decisive:
+        return f"none of what was tried changes p95 by {percent(SMALL, 0)}: {_all_of([words for words, _ in tried])}"
+    return "; ".join(f"{words}: {_changed(summary, other)}" for words, other in decisive)
+
+
+def _effect(summary: Mapping[str, Any], other: Mapping[str, Any]) -> float:
+    """Return the larger relative change of p95 and of what is served; more than any if it decides on overload."""
+    p95_s = [each["latency_s"]["p95"] for each in (summary, other)]
+    decides = is_overloaded(summary) is not is_overloaded(other)
+    return max(_change(*p95_s), _change(_served_rpm(summary), _served_rpm(other))) + (1e6 if decides else 0.0)
+
+
+def _change(ours: float | None, theirs: float | None) -> float:
+    """Return by how much the larger of two values exceeds the smaller, a fraction; infinite if one is not known."""
+    return max(ours / theirs, theirs / ours) - 1 if ours and theirs else math.inf
+
+
+def _served_rpm(summary: Mapping[str, Any]) -> float | None:
+    rate: float | None = summary["load"]["served_rpm"]
+    return rate
+
+
+def _changed(summary: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+    ours, theirs = (_seconds(each["latency_s"]["p95"]) for each in (summary, other))
+    parts = [f"p95 {theirs} for {ours}"]
+    served = [_served_rpm(each) for each in (summary, other)]
+    if is_overloaded(summary) or is_overloaded(other) or _change(*served) >= SMALL / 2:
+        offered = _rate(other["load"]["offered_rpm"])
+        words = " (overloaded)" if is_overloaded(other) else " (below capacity)" if is_overloaded(summary) else ""
+        parts.insert(0, f"serves {_rate(served[1])} of {offered} a minute for {_rate(served[0])}{words}")
+    return ", ".join(parts)
+
+
+def _untried(summary: Mapping[str, Any], config: Mapping[str, Any]) -> str:
+    words = [words for words, _ in counterfactuals(summary, config)]
+    return f"not tried: {_all_of(words)}; {TRY}" if words else NOTHING
 
 
 def shared(
@@ -120,6 +196,13 @@ def _fit(parts: Sequence[str], room: int) -> str:
     return text if len(text) <= room else f"{text[: room - 1]}…"
 
 
+def _unit(images: ImageSpec, summary: Mapping[str, Any]) -> str:
+    """Return what one request is; requests of their own sizes or steps are alike on one trace."""
+    if None in (images.width, images.steps):
+        return f"{images}, of {(summary['trace'] or {}).get('name')}"
+    return str(images)
+
+
 def _work(summary: Mapping[str, Any]) -> str:
     rows = summary.get("models") or []
     if not rows:
@@ -130,7 +213,13 @@ def _work(summary: Mapping[str, Any]) -> str:
     software = _distinct(_first_part(row.get("software") or "") for row in same)
     names = _distinct(model.images.model for model in models if model.images.model != images.model)
     besides = f"; beside it {' and '.join(names)}" if names else ""
-    return f"{images}{''.join(f', {text}' for text in software)}{besides}"
+    text = str(images)
+    if (work := summary.get("work")) is not None:
+        low, high = work["steps"]["min"], work["steps"]["max"]
+        size, share = next(iter(work["sizes"].items()))
+        most = size if work["size_count"] == 1 else f"{work['size_count']} sizes (mostly {size}, {percent(share, 0)})"
+        text = f"{images.model}, {most}, {low if low == high else f'{low} to {high}'} steps, {images.precision_text}"
+    return f"{text}{''.join(f', {name}' for name in software)}{besides}"
 
 
 def _times(summary: Mapping[str, Any], config: Mapping[str, Any]) -> str:
@@ -138,12 +227,16 @@ def _times(summary: Mapping[str, Any], config: Mapping[str, Any]) -> str:
     for row in summary.get("models") or []:
         basis = BASES.get(row["basis"] or "", f"basis {UNKNOWN}")
         source = _source(row.get("source") or "", basis)
-        whence = ", ".join(filter(None, [source, row.get("date")]))
+        whence = ", ".join(filter(None, [source, _month(row.get("date") or "")]))
         error = row["service_error"]
         known = "measured as it ran" if row["basis"] == "live" else f"error {UNKNOWN}"
         if error is not None:
             known = f"known to {percent(error)}"
-        found.append(f"{basis}{f' ({whence})' if whence else ''}, {known}")
+        untimed = [UNTIMED.get(stage, stage) for stage in row.get("untimed") or ()]
+        inside = f" ({' and '.join(untimed)} inside the steps)" if untimed else ""
+        found.append(f"{basis}{f' ({whence})' if whence else ''}, {known}{inside}")
+    if (config.get("backend") or {}).get("service") == "trace":
+        return "the trace's own seconds for each request"
     factor = (config.get("backend") or {}).get("service_factor", 1.0)
     changed = "" if factor == 1.0 else f"; all times {factor:g}"
     return ("; ".join(_distinct(found)) or f"basis {UNKNOWN}") + changed
@@ -155,6 +248,14 @@ def _source(text: str, basis: str) -> str:
     return "" if name == basis else name
 
 
+def _month(text: str) -> str:
+    """Return a day such as 2025-04-02 as "Apr 2025"; other text as it is."""
+    try:
+        return datetime.strptime(text[:7], "%Y-%m").strftime("%b %Y")
+    except ValueError:
+        return printable(text)
+
+
 def _first_part(text: str) -> str:
     """Return a text up to its first comma, colon, semicolon or bracket, cut to MAX_SOURCE characters."""
     name = re.split(r"[,:;(]", printable(text), maxsplit=1)[0].strip()
@@ -162,8 +263,16 @@ def _first_part(text: str) -> str:
 
 
 def _traffic(summary: Mapping[str, Any], config: Mapping[str, Any]) -> str:
-    name = printable(str((summary["trace"] or {}).get("name") or "trace"))
-    return f"{name}: {arrivals_text(config.get('arrivals') or {})}"
+    trace = summary["trace"] or {}
+    columns = trace.get("columns") or {}
+    used, unused = (
+        _distinct(COLUMNS.get(name, name) for name in columns.get(group) or () if name != "arrival_s")
+        for group in ("used", "unused")
+    )
+    unused += _distinct(f"its column {printable(name)}" for name in columns.get("left_out") or ())
+    parts = [arrivals_text(config.get("arrivals") or {}), *([f"its {_all_of(used)}"] if used else [])]
+    text = f"{printable(str(trace.get('name') or 'trace'))}: {', '.join(parts)}"
+    return f"{text}; not used: {_all_of(unused)}" if unused else text
 
 
 def arrivals_text(arrivals: Mapping[str, Any]) -> str:
@@ -193,19 +302,19 @@ def _state(summary: Mapping[str, Any]) -> str:
 
 def is_overloaded(summary: Mapping[str, Any]) -> bool:
     """Return True if the run served less than was offered."""
-    load = summary.get("load")
-    return bool((summary.get("backlog") or {}).get("grows") if load is None else load["verdict"] == "overloaded")
+    return bool(summary["load"]["verdict"] == "overloaded")
 
 
 def _load(summary: Mapping[str, Any]) -> str:
-    load = summary.get("load")
-    if load is None:
-        return f"served {_rate(summary['throughput_rpm'])} a minute{': overloaded' if is_overloaded(summary) else ''}"
-    offered, served = _rate(load["offered_rpm"]), _rate(load["served_rpm"])
-    words = f"offered {offered} a minute, served {served}"
-    if load["verdict"] == "overloaded":
-        return f"{words}: overloaded, {number(load['growth_per_hour'], 2)} more waiting an hour"
-    return f"{words}: {'below capacity' if load['verdict'] == 'below' else 'undecided whether it keeps up'}"
+    load, requests = summary["load"], summary["requests"]
+    text = f"offered {_rate(load['offered_rpm'])} a minute, served {_rate(load['served_rpm'])}"
+    if load["verdict"] == "below":
+        return f"{text}: below capacity"
+    if load["verdict"] == "undecided":
+        return f"{text}: undecided{f' ({note})' if (note := load['note']) else ''}"
+    growth, lost = load["growth_per_hour"], 1 - requests["completed"] / requests["arrived"]
+    waiting = f", {number(growth, 2)} more waiting an hour" if growth and growth >= 1 else ""
+    return f"{text}: overloaded{waiting}{f', {percent(lost)} lost' if lost else ''}"
 
 
 def _goodput(summary: Mapping[str, Any]) -> str:
@@ -229,6 +338,12 @@ def _rate(value: float | None) -> str:
 
 def _seconds(value: float | None) -> str:
     return "-" if value is None else f"{number(value, 3)} s"
+
+
+def _all_of(names: Sequence[str]) -> str:
+    """Return names in a row, "a, b and c", at most MAX_NAMES of them."""
+    shown = list(names) if len(names) <= MAX_NAMES else [*names[: MAX_NAMES - 1], f"{len(names) - MAX_NAMES + 1} more"]
+    return " and ".join(filter(None, [", ".join(shown[:-1]), shown[-1]]))
 
 
 def _distinct(texts: Any) -> list[str]:

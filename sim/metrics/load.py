@@ -41,6 +41,7 @@ LOSES = "{share:.1%} of the requests were discarded or failed, more than idle GP
 LOSES_MUCH = "{share:.1%} of the requests were discarded or failed"
 SHORT = "the run is shorter than 5 service times, so the GPUs were still being filled"
 UNDECIDED = "the run is too short to tell a load below capacity from one above; a longer trace would"
+AT_ONCE = "all requests arrived at one instant"
 CLOSED = "a closed loop offers what is served"
 
 Reals = NDArray[np.float64]
@@ -70,7 +71,7 @@ def load(
       Or more than a tenth is lost.
     - ``below``: the mean square of W over the sum of its squared changes in 60 spans is under SETTLED (the statistic of
       Sargan and Bhargava, Econometrica 51, 1983, of a random walk against a stationary series), and the run lasts 5
-      service times.
+      service times. Or W falls as significantly as it would have to rise: what had piled up before is served.
     - ``undecided``: neither.
 
     Share of runs from empty (300 seeds, M/M/8) with a wrong verdict. Loads below 1, called overloaded: under .5 % at
@@ -90,10 +91,8 @@ def load(
     last_s = float(arrival_s.max())
     span_s = last_s - start_s
     if not span_s > 0:
-        note = "all requests arrived at one instant"
-        return {
-            "offered_rpm": None, "served_rpm": None, "growth_per_hour": None, "verdict": "undecided", "note": note,
-        }  # fmt: skip
+        unknown = dict.fromkeys(("offered_rpm", "served_rpm", "growth_per_hour"))
+        return unknown | {"verdict": "undecided", "note": AT_ONCE}
     served_in_s = finish_s - columns["start_s"]
     needed_s = np.fmin(served_in_s, standalone_s)
     needed_s[np.isnan(columns["start_s"])] = 0.0
@@ -104,7 +103,6 @@ def load(
     lost = _count_until(edges, finish_s[is_lost])
     offered = _count_until(edges, arrival_s)
     arrived, grown, gone = (int(count[-1] - count[0]) for count in (offered, late, lost))
-    note: str | None
     verdict, note = _verdict(late.astype(np.float64))
     mean_s = float(needed_s[~is_lost].mean()) if not is_lost.all() else 0.0
     if verdict == "below" and span_s < MIN_SERVICE_TIMES * mean_s:
@@ -131,7 +129,8 @@ def _verdict(late: Reals) -> tuple[Verdict, str | None]:
     """Return the verdict on the late requests at the edges, and one sentence why."""
     if _grows(late):
         return "overloaded", GROWS
-    if min(_spread_ratio(late), _spread_ratio(late[SPANS // 2 :])) < SETTLED:
+    is_drained = _t_statistic(np.diff(late[::COARSE])) < -QUANTILE
+    if is_drained or min(_spread_ratio(late), _spread_ratio(late[SPANS // 2 :])) < SETTLED:
         return "below", None
     return "undecided", UNDECIDED
 

@@ -26,6 +26,7 @@ TEXT_COLUMNS = ("outcome", "lookup")
 
 _ANY = core_schema.any_schema()
 _TEXT = core_schema.str_schema()
+_TEXTS = core_schema.list_schema(_TEXT)
 _WHOLE = core_schema.nullable_schema(core_schema.int_schema(ge=1))
 
 
@@ -63,18 +64,25 @@ _SUMMARY = SchemaValidator(
         _READ,
         {
             **dict.fromkeys(("schema", "system", "seed"), _ANY),
+            "trace.columns.used": _TEXTS,
+            "trace.columns.unused": core_schema.dict_schema(_TEXT, _TEXT),
+            "trace.columns.left_out": _TEXTS,
             "load.verdict": core_schema.literal_schema(["below", "overloaded", "undecided"]),
-            "load.note": core_schema.nullable_schema(_TEXT),
+            **{
+                key: core_schema.nullable_schema(_TEXT)
+                for key in ("load.note", "state.cache_start", "state.warmup_rule", "state.note")
+            },
             "assumptions": _rows(_ASSUMPTION, dict.fromkeys(_ASSUMPTION, _ANY)),
             "models": _rows(
                 ("role", "model", "width", "height", "steps", "precision", "basis", "service_error"),
                 {
                     **dict.fromkeys(("role", "model"), _TEXT),
                     **dict.fromkeys(("width", "height", "steps", "frames"), _WHOLE),
+                    "untimed": _TEXTS,
                     "service_error": core_schema.nullable_schema(core_schema.float_schema(allow_inf_nan=False, ge=0)),
                 },
-                # older summaries have no kind of GPU, no software and no date, and models of images no frames
-                ("gpu", "frames", "software", "date"),
+                # older summaries lack them, and models of images have no frames
+                ("gpu", "frames", "source", "software", "date", "untimed"),
             ),
         },
     )

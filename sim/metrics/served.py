@@ -31,13 +31,18 @@ class ImageSpec:
     precision: str | None
     frames: int = 1
 
+    @property
+    def precision_text(self) -> str:
+        """The precision, or that it is not known."""
+        return self.precision or f"precision {UNKNOWN}"
+
     def __str__(self) -> str:
         if self.width is None or self.height is None:
             size = "own sizes"
         else:
             size = size_text(self.width, self.height, self.frames)
         steps = "own steps" if self.steps is None else f"{self.steps} steps"
-        return f"{self.model}, {size}, {steps}, {self.precision or f'precision {UNKNOWN}'}"
+        return f"{self.model}, {size}, {steps}, {self.precision_text}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,19 +13,21 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from mezzotint.backends.base import size_text
 from mezzotint.settings.assumption import EXTRAPOLATED, UNMEASURED, Assumption
 from mezzotint.sim.core.gpu import Gpu
 from mezzotint.sim.core.model import reference
-from mezzotint.sim.core.plan import LOOKUPS, MISSING
+from mezzotint.sim.core.plan import DECLARED, LOOKUPS, MISSING
 from mezzotint.sim.core.request import COMPLETED, DISCARDED, FAILED
 from mezzotint.sim.core.slo import OWN, Limit
 from mezzotint.sim.metrics.attempts import AttemptLog
 from mezzotint.sim.metrics.cost import PaidService, cost
 from mezzotint.sim.metrics.load import load
-from mezzotint.sim.metrics.quality import QualityEstimate
+from mezzotint.sim.metrics.quality import QualityEstimate, above_one
 from mezzotint.sim.metrics.recorder import LOADS, STEP_SHARE, TRAININGS, RunRecord
 from mezzotint.sim.metrics.request_columns import IMAGE, IMAGES, RequestColumns
 from mezzotint.sim.metrics.usage_log import GpuUsage, UsageLog
+from mezzotint.sim.metrics.warmup import MIN_PERIODS, Warmup
 from mezzotint.sim.protocols import Run
 from mezzotint.traces.table.ingest import ORDER_ONLY
 from mezzotint.traces.table.trace import Trace
@@ -34,6 +36,9 @@ SCHEMA = 1
 
 STALLED_S = 0.1
 """A request that waits longer for its LoRAs counts as stalled."""
+
+MAX_SIZES = 5
+"""Sizes that a summary names; it counts the others."""
 
 PREDICTOR_KEYS = (
     *("precision", "recall", "predicted_misses", "wasted_searches", "wasted_search_s", "retrainings", "retrain_s"),
@@ -47,13 +52,15 @@ def summarise(
     run: Run,
     record: RunRecord,
     trace: Trace,
+    columns: Mapping[str, Any],
     *,
     seed: int,
     simulate_s: float,
     cpu_s: float,
     system: str,
     slo: Sequence[Limit],
-    warmup: int,
+    warmup: Warmup,
+    periods_s: Mapping[str, float],
     services: Mapping[str, PaidService],
     alpha: float | None,
     judged: QualityEstimate | None,
@@ -61,13 +68,15 @@ def summarise(
     """Return the contents of summary.json for a finished run, as plain Python values; null if a key does not apply.
 
     Args:
+        columns: columns of the trace that decide the results, and the others.
         simulate_s, cpu_s: wall and processor time of the simulation.
-        warmup: requests at the head of the run that are not measured.
+        warmup: head of the run that is not measured.
+        periods_s: seconds between the decisions of each controller, by its name.
         services: paid services beside the GPUs, by name.
         alpha: share of the full run's quality that the selector's thresholds keep; None without a selector.
         judged: estimated quality of simulated images; None if a live backend made them.
     """
-    view = MeasuredWindow(run, record, warmup)
+    view = MeasuredWindow(run, record, warmup.rows)
     cluster = run.cluster
     gpus, counts = cluster.gpus, Counter(cluster.gpu_kinds()[: cluster.gpus])
     usage = record.usage_log.inside(view.start_s, view.end_s, cluster.gpu_counts())
@@ -94,7 +103,9 @@ def summarise(
             "requests": len(trace),
             "span_s": trace.span_s,
             "digest": trace.digest,
+            "columns": dict(columns),
         },
+        "work": view.work(),
         "models": models(run),
         "assumptions": [asdict(assumption) for assumption in _assumptions(run, record)],
         "requests": {
@@ -106,13 +117,14 @@ def summarise(
         "throughput_rpm": _ratio(60 * completed, view.span_s),
         "throughput_until_last_arrival_rpm": _ratio(60 * view.completions(view.last_s), view.last_s - view.start_s),
         "load": offered,
+        "state": view.state(warmup, periods_s),
         "latency_s": spread(view.latency_s[view.completed]),
         **view.split(),
         **({} if run.workload.sampling is None else {"images_per_request": _ratio(images, completed)}),
         "queue_s": spread(view.queue_s[view.completed]),
         "slo": view.limits(slo, offered["offered_rpm"]),
         "cache": view.cache()
-        | {"source_age_trace_s": median_and_p90(source_age_trace_s(record.request_columns, trace)[warmup:])},
+        | {"source_age_trace_s": median_and_p90(source_age_trace_s(record.request_columns, trace)[warmup.rows :])},
         "addons": view.addons(),
         "gpu": {
             "count": gpus,
@@ -153,7 +165,8 @@ def models(run: Run) -> list[dict[str, Any]]:
                 if own is not None and own.frames > 1:
                     row["frames"] = own.frames
                 stated = ("precision", "basis", "service_error", "source", "software", "date")
-                described.append(row | {name: getattr(known, name) for name in stated})
+                row |= {name: getattr(known, name) for name in stated}
+                described.append(row | {"untimed": list(known.untimed)})
     return described
 
 
@@ -231,6 +244,24 @@ class MeasuredWindow:
         """Return a column of the measured requests."""
         return self._record.request_columns[name][self._warmup :]
 
+    def work(self) -> dict[str, Any] | None:
+        """Return the sizes and steps that the measured requests ask for; None if those of their model are served.
+
+        ``sizes`` has the share of each of the commonest sizes, MAX_SIZES at most.
+        """
+        if self._run.workload.use_model_shape:
+            return None
+        rows = slice(self._first, None)
+        width, height, steps, frames = (
+            np.asarray(getattr(self._run.workload, name))[rows] for name in ("width", "height", "steps", "frames")
+        )
+        sizes = Counter(zip(width.tolist(), height.tolist(), frames.tolist(), strict=True))
+        return {
+            "sizes": {size_text(*size): n / len(width) for size, n in sizes.most_common(MAX_SIZES)},
+            "size_count": len(sizes),
+            "steps": {"min": int(steps.min()), "max": int(steps.max())},
+        }
+
     def attempts(self, attempts: AttemptLog, usage_log: UsageLog, gpus_of: Callable[[int], Sequence[int]]) -> Any:
         """Return the number of attempts, and the totals of stages or of a cascade, of the measured requests.
 
@@ -307,6 +338,24 @@ class MeasuredWindow:
             gpus,
             is_closed=len(run.workload.schedule.times) < run.workload.rows,
         )
+
+    def state(self, warmup: Warmup, periods_s: Mapping[str, float]) -> dict[str, Any]:
+        """Return what state the run was measured in: its cache, its warm-up, and how often its controllers decided."""
+        run, columns = self._run, self._record.request_columns
+        stores = bool(columns["lookup"].any()) and not (columns["source"] == DECLARED).any()
+        span_s = self.last_s - self.start_s
+        counts = {name: span_s / period_s for name, period_s in periods_s.items()}
+        few = [f"{name} decided {int(count)} times" for name, count in counts.items() if count < MIN_PERIODS]
+        notes = [warmup.note or "", f"{' and '.join(few)} in the measured span" if few else ""]
+        return {
+            "cache_start": None if not stores else "preloaded" if run.workload.preload else "empty",
+            "preloaded": run.workload.preload,
+            "warmup_s": self.start_s - float(columns["arrival_s"][0]),
+            "warmup_rule": warmup.rule,
+            "span_s": span_s,
+            "periods": counts,
+            "note": "; ".join(filter(None, notes)) or None,
+        }
 
     def limits(self, slo: Sequence[Limit], offered_rpm: float | None) -> dict[str, dict[str, float | None]]:
         """Return the limit, the share of the requests over it and the goodput, by the limit's name.
@@ -412,11 +461,14 @@ class MeasuredWindow:
         """Return the mean of the measured quality factors, and the share of them below alpha."""
         factor = self.column("quality")
         factor = factor[~np.isnan(factor)]
-        unknown = dict.fromkeys(("factor_mean", "below_alpha_share", "basis", "reason", "published"))
+        keys = ("factor_mean", "below_alpha_share", "score", "note", "basis", "reason", "published")
+        unknown: dict[str, Any] = dict.fromkeys(keys)
         if basis is None or not len(factor):
             return unknown
         below = None if alpha is None else float((factor < alpha).mean())
-        return unknown | {"factor_mean": float(factor.mean()), "below_alpha_share": below, "basis": basis}
+        mean, score = float(factor.mean()), basis.partition(" against ")[0]
+        stated = {"score": score, "note": above_one(mean, score), "basis": basis}
+        return unknown | {"factor_mean": mean, "below_alpha_share": below, **stated}
 
 
 def spread(seconds: Reals) -> dict[str, float | None]:

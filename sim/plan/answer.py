@@ -5,6 +5,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mezzotint.figures.page import number
+from mezzotint.sim.metrics.counterfactuals import counterfactuals
+from mezzotint.sim.metrics.header import rests_on
 from mezzotint.sim.metrics.summary_keys import number_at
 from mezzotint.sim.plan.candidate import Candidate
 from mezzotint.sim.plan.options import Caches
@@ -29,6 +31,9 @@ ALONE_LOAD = 1e-4
 
 CHECK_SEEDS = 3
 """Most replications in checks of an answer: its headroom, and longer service times."""
+
+RELAXATIONS = 10
+"""Times that a queue forgets its start in a run whose cluster counts as able to carry the load."""
 
 MORE_GPUS = 4
 """GPUs that are added at most to an answer in the check of its service time, beside the share of its error."""
@@ -128,6 +133,7 @@ class Ranked:
         usd_per_image_at_mean: US$ per image at the mean rate of a log whose busiest hour is the load; else None.
         from_empty: the cluster that the design needs while its cache begins empty, where both states are asked for.
         warming: how long that lasts, and what it costs.
+        rests_on: what the result rests on most, found by runs without it; empty of all but the first.
         gpus_kept_busy: GPUs, of all kinds, that its work would keep busy all the time: no cluster can be smaller.
         not_monotone: larger clusters that miss the targets.
         headroom: factors on the load: the highest tried that it carries, and the lowest that it does not (None: all).
@@ -149,6 +155,7 @@ class Ranked:
     usd_per_image_at_mean: float | None = None
     from_empty: ClusterResult | None = None
     warming: Warming | None = None
+    rests_on: str = ""
 
     @property
     def work(self) -> str:
@@ -347,6 +354,8 @@ class _Planner:
             self._add_rates(each)
         self._check_service_times(ranked)
         self._search_from_empty(ranked)
+        if ranked:
+            self._find_decisive(ranked[0])
         return ranked
 
     def _best_of_work(self, ones: list[Ranked]) -> list[Ranked]:
@@ -366,6 +375,16 @@ class _Planner:
         if self._spec.mean_rpm is not None and one.result.usd_per_h is not None:
             images = number_at(one.summary, "images_per_request") or 1.0
             one.usd_per_image_at_mean = one.result.usd_per_h / (60 * self._spec.mean_rpm * images)
+
+    def _find_decisive(self, best: Ranked) -> None:
+        """Set on what the best cluster rests most, by its first run without the parts and facts that may decide."""
+        result = best.result
+        config = result.candidate.config(result.gpus, self._spec.seed, 1.0, 1.0)
+        changes = counterfactuals(best.summary, config)
+        found = self._runs.measure_configs([changed for _, changed in changes])
+        self.runs += len(changes)
+        tried = [(words, one) for (words, _), one in zip(changes, found, strict=True) if not isinstance(one, str)]
+        best.rests_on = rests_on(best.summary, tried)
 
     def _search_from_empty(self, ranked: Sequence[Ranked]) -> None:
         """Add the clusters that the designs with a warm cache need while it begins empty, and how long that lasts."""
@@ -450,11 +469,20 @@ class _Planner:
         busy = gpus_kept_busy(summary, devices)
         return Outcome(
             tuple(target.ratio(summary) for target in self._spec.targets),
-            summary["load"]["verdict"] == "overloaded",
+            summary["load"]["verdict"] == "overloaded" or self._is_too_short(summary, busy / devices),
             busy - run.candidate.devices(0),
             1.0 if not latency_s or queue_s is None else queue_s / latency_s,
             busy <= LIGHT * devices,
         )
+
+    def _is_too_short(self, summary: Summary, busy: float) -> bool:
+        """Return True if a run with drawn arrivals is too short for its load, so that its queue has not built up.
+
+        A queue forgets its start after some 1 / (1 - load)^2 requests (heavy traffic; Whitt 1989, "Planning queueing
+        simulations"). A run has `RELAXATIONS` times as many, and a cluster that would need more is taken as overloaded.
+        """
+        is_drawn = self._spec.replications > 1
+        return is_drawn and (busy >= 1 or summary["requests"]["arrived"] * (1 - busy) ** 2 < RELAXATIONS)
 
     def _usd_per_h(self, candidate: Candidate, gpus: int) -> float | None:
         """Return the US$ of an hour; of rented GPUs, those of the runs. None if the price of a part is not known."""
@@ -575,15 +603,15 @@ def makes_videos(summary: Summary) -> bool:
 
 
 def gpus_kept_busy(summary: Summary, gpus: int) -> float:
-    """Return the GPUs that the work of a run would keep busy all the time.
+    """Return the GPUs that the work of a run would keep busy all the time: busy GPUs times offered over served rate.
 
-    In overload the busy share says nothing of the load; then it is the GPUs times the offered rate over the served one.
+    In overload, and in a short run, images are still made after the last arrival. Both rates then differ.
     """
-    if summary["load"]["verdict"] == "overloaded":
-        offered, served = number_at(summary, "load", "offered_rpm"), number_at(summary, "load", "served_rpm")
-        return gpus * max(offered / served, 1.0) if offered and served else gpus + 1.0
-    busy = number_at(summary, "gpu", "busy_fraction")
-    return float(gpus) if busy is None else gpus * busy
+    busy, served_rpm = number_at(summary, "gpu", "busy_fraction"), number_at(summary, "throughput_rpm")
+    offered_rpm = number_at(summary, "load", "offered_rpm")
+    if busy is None or not served_rpm or offered_rpm is None:
+        return gpus + 1.0
+    return gpus * busy * offered_rpm / served_rpm
 
 
 def pareto_front(clusters: Sequence[ClusterResult], key: str = "p95_s") -> list[ClusterResult]:

@@ -26,28 +26,22 @@ class Candidate:
         gpu: the kind of GPU whose number is looked for.
         models: the choice of ``models=``.
         beside: another kind of GPU and its number, which stays; None without one.
+        prices: price of each kind for an hour, as far as known.
+        rents: True if a controller orders and gives back GPUs. Then the cost is known from a run alone.
         work: what a request asks of the cluster, in words: model, steps, size and precision. Candidates of different
             work are not compared.
         cache: ``empty`` or ``warm``, the cache's state at the start; None without a cache that is searched.
         warmed_by: requests that fill a warm cache.
         step: numbers of GPUs are multiples of it.
         period_s: seconds between two decisions of its slowest controller; 0 without one.
-        prices: price of each kind for an hour, as far as known.
         scaled: kinds of GPUs on which the models' times are scaled from another kind's, and marked.
-        rents: True if a controller orders and gives back GPUs. Then the cost is known from a run alone.
     """
 
     design: str
     gpu: str
     models: str
     beside: tuple[str, int] | None
-    work: str
-    cache: Start | None
-    warmed_by: int
-    step: int
-    period_s: float
     prices: Mapping[str, Price]
-    scaled: frozenset[str]
     rents: bool
     _kinds: Mapping[str, Gpu] = field(repr=False)
     _services: Mapping[str, PaidService] = field(repr=False)
@@ -55,7 +49,13 @@ class Candidate:
     _rate_key: str = field(repr=False)
     _rate: float = field(repr=False)
     _service: float = field(repr=False)
-    _starts: Mapping[Start, Mapping[str, Any]] = field(repr=False)
+    work: str = ""
+    cache: Start | None = None
+    warmed_by: int = 0
+    step: int = 1
+    period_s: float = 0.0
+    scaled: frozenset[str] = frozenset()
+    _starts: Mapping[Start, Mapping[str, Any]] = field(repr=False, default_factory=dict)
 
     @property
     def is_baseline(self) -> bool:
@@ -113,9 +113,14 @@ class Candidate:
         where = "cluster.count" if self.beside is None else "cluster.pools[1].count"
         values = {where: count, "seed": seed, "backend.service_factor": service * self._service}
         values[self._rate_key] = float(f"{self._rate * load:.9g}") if load != 1.0 else self._rate
-        values |= self._starts[self.cache or "warm"]
+        values |= self._starts.get(self.cache or "warm", {})
         if alone:
             values |= {"trace.requests": alone, "preload": 0, "warmup": 0}
+        former = {key: OmegaConf.select(self._config, key) for key in values}
         for key, value in values.items():  # on the one composition: a copy takes longer than all else
-            OmegaConf.update(self._config, key, value)
-        return resolve_config(self._config)
+            OmegaConf.update(self._config, key, value, force_add=True)  # a file's trace.requests
+        try:
+            return resolve_config(self._config)
+        finally:
+            for key, value in former.items():
+                OmegaConf.update(self._config, key, value)

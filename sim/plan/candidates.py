@@ -174,13 +174,20 @@ class _Catalogue:
             self._words.append(f"backend.folder={options.profiles}")
         self._gpus = self._known_gpus()
         self._prices: dict[str, Price | None] = {kind: gpu_price(gpu) for kind, gpu in self._gpus.items()}
-        self._prices |= self._own_prices(options.prices)
+        own_prices = self._own_prices(options.prices)
+        self._prices |= own_prices
         self.clusters = _clusters(options.gpu, self._gpus)
         self._folders, self._scalings = folders, self._declared(options.assume)
         self._profiles = {kind: self._known(kind) for kinds in self.clusters for kind in kinds}
         self._measured = {kind: set(profiles) for kind, profiles in self._profiles.items()}
         asked = [name for option in options.gpu for name in option.split("+")] or list(self._measured)
         self._family, self.notes = self._models(options.model, asked)
+        self.notes += [
+            f"--prices: {kind} is the price of {kind} alone, and {form} is a kind of its own; give it a line"
+            for kind in own_prices
+            for form in _forms(kind, self._measured)
+            if form not in own_prices and self._measured[form] & {_large(roles) for roles in self._family.values()}
+        ]
         self._large = _large(next(iter(self._family.values())))
         self._plain: dict[tuple[str, ...], dict[str, Any]] = {}
         self._coverage: dict[str, str | None] = {}
@@ -295,9 +302,9 @@ class _Catalogue:
                     config.cluster.gpu.usd_per_gpu_h = prices[first].usd_per_gpu_h
             service = float(OmegaConf.select(config, "backend.service_factor"))
             candidate = Candidate(
-                design, kinds[-1], name, (first, few) if few else None, self._work(config, first), cache, 0,
-                _group_size(plain), _longest_period_s(controller), prices, self._scaled(kinds, family[name]), rents,
-                gpus, services, config, *rate_key(config), service, {},
+                design, kinds[-1], name, (first, few) if few else None, prices, rents, gpus, services, config,
+                *rate_key(config), service, self._work(config, first), cache, step=_group_size(plain),
+                period_s=_longest_period_s(controller), scaled=self._scaled(kinds, family[name]),
             )  # fmt: skip
             composed.append(_Composed(candidate, _key(config, needed), name == names[0]))
         return composed

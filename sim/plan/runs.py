@@ -13,11 +13,10 @@ from mezzotint.sim.core.run_folder import check_place
 from mezzotint.sim.core.streams import TRACE, stream
 from mezzotint.sim.plan.candidate import Candidate
 from mezzotint.sim.run.config.build import build
-from mezzotint.sim.run.config.settings import check
 from mezzotint.sim.run.pool import Launcher, run_calls
 from mezzotint.sim.run.refusal import warn
 from mezzotint.sim.run.run_key import digest
-from mezzotint.sim.run.simulate import assemble, replay
+from mezzotint.sim.run.simulate import simulate
 from mezzotint.traces.error import TraceError
 from mezzotint.traces.sources import Source
 from mezzotint.traces.table.trace import Trace
@@ -61,15 +60,18 @@ class Runs:
 
         Raises what ``simulate`` raises for an input that no run could use.
         """
-        configs = {run: run.candidate.config(*run[1:]) for run in runs}
-        paths = {run: self._folder / f"{digest(config)}.json" for run, config in configs.items()}
-        results: dict[Path, Summary | str | None] = {path: read_kept(path, warn) for path in paths.values()}
-        missing = {path: configs[run] for run, path in paths.items() if results[path] is None}
+        return dict(zip(runs, self.measure_configs([run.candidate.config(*run[1:]) for run in runs]), strict=True))
+
+    def measure_configs(self, configs: Sequence[Mapping[str, Any]]) -> list[Summary | str]:
+        """Return the summary of the run of each resolved configuration; see ``measure``."""
+        paths = [self._folder / f"{digest(config)}.json" for config in configs]
+        results: dict[Path, Summary | str | None] = {path: read_kept(path, warn) for path in paths}
+        missing = {path: config for path, config in zip(paths, configs, strict=True) if results[path] is None}
         calls = [partial(_run, path, config) for path, config in missing.items()]
         for path, error in run_calls(calls, self._jobs, self._launcher):
             results[path] = error or read_kept(path, warn)
             self._tick()
-        return {run: results[path] or f"{path}: was removed while the plan ran" for run, path in paths.items()}
+        return [results[path] or f"{path}: was removed while the plan ran" for path in paths]
 
 
 @lru_cache(maxsize=8)
@@ -86,9 +88,8 @@ def _trace(source: str, seed: int) -> Trace:
 def _run(path: Path, config: Mapping[str, Any]) -> tuple[Path, str | None]:
     """Make one run and keep its summary; return its file and its error, if any."""
     try:
-        settings = check(config)
-        trace = _trace(json.dumps(config["trace"], default=str), settings.seed)
-        summary = replay(settings, assemble(settings, trace=trace), config).summary
+        trace = _trace(json.dumps(config["trace"], default=str), config["seed"])
+        summary = simulate(config, trace=trace).summary
     except (ConfigError, BackendError, TraceError) as error:  # of this candidate, such as too few GPUs for two models
         return path, " ".join(str(error).split())
     keep(path, {key: value for key, value in summary.items() if key not in DROPPED}, ConfigError)

@@ -35,11 +35,11 @@ LEAD_S = 600.0
 WARM_ROWS = 5_000
 """Earlier requests that fill a warm cache, if the trace can be made longer."""
 
-PERIODS = 10
-"""Periods of the slowest controller that a run measures at least."""
+STEADY_REQUESTS = 6_000
+"""Requests of a built-in trace that a run serves, unless a controller needs more."""
 
-START_PERIODS = 2
-"""Periods of the slowest controller at the start that are not measured."""
+PERIODS = 10
+"""Periods of the slowest controller that a run measures at least, after one before its first decision."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,8 +205,8 @@ def find_starts(
 ) -> tuple[dict[Start, dict[str, Any]], int, list[str]]:
     """Return the settings of a run by the state of its cache, the requests that fill a warm one, and notes.
 
-    Both states serve as many requests, and those of a warm cache come after the ones that fill it. The first
-    `START_PERIODS` periods of the slowest controller are not measured.
+    Both states serve as many requests, and those of a warm cache come after the ones that fill it. With drawn arrivals
+    the start is left out by the rule of ``warmup=auto``; before a log's busiest hour, `LEAD_S`; of a whole log, none.
 
     Args:
         period_s: seconds between two decisions of the slowest controller of a candidate; 0 without one.
@@ -214,36 +214,33 @@ def find_starts(
     """
     notes, rows, own = list[str](), len(traffic.trace), "preload" in traffic.is_set
     rate_rpm = traffic.rate_rpm or 0.0
+    warmup: dict[str, Any] = {} if traffic.replications == 1 or "warmup" in traffic.is_set else {"warmup": "auto"}
     if traffic.hour is not None:
-        warmup, served = traffic.lead, rows - traffic.earlier
+        warmup, served = {"warmup": traffic.lead}, rows - traffic.earlier
         starts: dict[Start, dict[str, Any]] = {
-            "warm": {"preload": traffic.earlier, "warmup": warmup},
-            "empty": {"preload": 0, "warmup": warmup, "trace.path": str(traffic.hour)},
+            "warm": {"preload": traffic.earlier, **warmup},
+            "empty": {"preload": 0, **warmup, "trace.path": str(traffic.hour)},
         }
         earlier = traffic.earlier
     else:
-        warmup = math.ceil(rate_rpm / 60 * period_s * START_PERIODS)
         served, earlier = rows, 0
         can_grow = not traffic.is_file and "trace.requests" not in traffic.is_set
         if can_grow:
-            served = max(rows, math.ceil(rate_rpm / 60 * period_s * (PERIODS + START_PERIODS)))
+            served = max(STEADY_REQUESTS, math.ceil(rate_rpm / 60 * period_s * (PERIODS + 1)))
         if has_cache and not own:
             earlier = WARM_ROWS if can_grow else rows // 2
             served = served if can_grow else rows - earlier
-        starts = {"warm": {}, "empty": {}}
+        starts = {"warm": dict(warmup), "empty": dict(warmup)}
         if served + earlier != rows:
-            starts = {"warm": {"trace.requests": served + earlier}, "empty": {"trace.requests": served}}
+            starts["warm"]["trace.requests"], starts["empty"]["trace.requests"] = served + earlier, served
         elif earlier:
-            starts["empty"] = {"trace.requests": served}
+            starts["empty"]["trace.requests"] = served
         if earlier:
             starts["warm"]["preload"], starts["empty"]["preload"] = earlier, 0
-        if warmup and "warmup" not in traffic.is_set:
-            warmup = min(warmup, served // 2)
-            starts = {start: {**settings, "warmup": warmup} for start, settings in starts.items()}
-    periods = 60 * (served - warmup) / rate_rpm / period_s if rate_rpm and period_s else math.inf
+    periods = 60 * (served - traffic.lead) / rate_rpm / period_s if rate_rpm and period_s else math.inf
     if periods < PERIODS:
         notes.append(
-            f"{traffic.name} is short: {served - warmup:,} requests are {periods:.2g} periods of the slowest "
+            f"{traffic.name} is short: {served - traffic.lead:,} requests are {periods:.2g} periods of the slowest "
             f"controller ({period_s:g} s); below {PERIODS} its start may show; take a longer trace or a lower rate"
         )
     return starts, earlier, notes

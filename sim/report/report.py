@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from itertools import groupby
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 import yaml
@@ -16,8 +16,10 @@ from mezzotint.figures.page import DASH, render
 from mezzotint.files.atomic import atomic_files, atomic_write, check_ours
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.run_folder import REQUESTS
+from mezzotint.sim.metrics.counterfactuals import EXAMPLE
 from mezzotint.sim.report import tables
 from mezzotint.sim.report.answer import answer, caveats
+from mezzotint.sim.report.assumed import section
 from mezzotint.sim.report.compare import cells
 from mezzotint.sim.report.figures import charts
 from mezzotint.sim.report.figures.charts import MAX_SERIES
@@ -25,7 +27,7 @@ from mezzotint.sim.report.figures.palette import families_of, series_of, series_
 from mezzotint.sim.report.interactive import PageFigure, page, picture, svg
 from mezzotint.sim.report.labels import short_key
 from mezzotint.sim.report.runs import Run, load_runs
-from mezzotint.sim.report.sensitivity import EXAMPLE, PERCENTILES, rerun_s, sensitivities
+from mezzotint.sim.report.sensitivity import PERCENTILES, rerun_s, sensitivities
 from mezzotint.sim.report.vllm_omni import vllm_omni
 
 
@@ -73,7 +75,7 @@ def report(
     print(text if output is None else output)
 
 
-_FIGURES: dict[str, dict[str, str]] = yaml.safe_load(
+_FIGURES: dict[str, dict[str, Any]] = yaml.safe_load(
     (files("mezzotint.sim.report.figures") / "figures.yaml").read_text(encoding="utf-8")
 )
 """Title and caption of each figure, by the name of its file, in the order of the page."""
@@ -113,11 +115,14 @@ def write_report(
 
 def _page(runs: Sequence[Run], figures: Mapping[str, PageFigure], title: str, reruns_s: float) -> str:
     rows, bands = tables.comparison(runs), sensitivities(runs, reruns_s)
+    facts, differing = tables.facts(runs)
     body = render(
         "mezzotint.sim.report",
         "report.html.jinja",
         runs=runs,
         tables=tables,
+        assumed=section,
+        differing=differing,
         loads=[(load, list(members)) for load, members in groupby(rows, key=lambda row: row[0].load.label)],
         seeds=any(len(cell.runs) > 1 for cell, _ in rows),
         repeated=len(runs) - sum(len(cell.runs) for cell, _ in rows),
@@ -138,6 +143,7 @@ def _page(runs: Sequence[Run], figures: Mapping[str, PageFigure], title: str, re
         Markup(body),  # the template has escaped it
         generator="mezzotint report",
         warnings=caveats(runs),
+        facts=facts,
     )
 
 
@@ -155,7 +161,8 @@ def _figures(runs: Sequence[Run]) -> dict[str, PageFigure]:
         if panels := getattr(charts, name)(runs):
             words = [facts["caption"], notes.get(name), facts.get("over_seeds") if seeds else ""]
             drawn = svg(picture(panels, styles))
-            figures[name] = PageFigure(facts["title"], " ".join(filter(None, words)), panels, drawn)
+            caption = " ".join(filter(None, words))
+            figures[name] = PageFigure(facts["title"], caption, panels, drawn, folded="folded" in facts)
     return figures
 
 

@@ -20,7 +20,7 @@ from mezzotint.settings.ranges import Count
 from mezzotint.settings.suggest import suggest
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.papers.rows import to_row
-from mezzotint.traces.sources.opening import open_table
+from mezzotint.traces.formats.opening import open_table
 from mezzotint.traces.table.limits import Limits
 
 Stage = Literal["step", "text_encode", "vae_encode", "vae_decode"]

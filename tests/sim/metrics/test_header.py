@@ -37,12 +37,12 @@ def headed(**changes: Any) -> Header:
 def test_header_names_work_basis_traffic_state_and_load() -> None:
     found = dict(headed().rows)
     assert found["work"] == "sdxl-mlperf, 1024x1024, 20 steps, fp8, TensorRT 10.11"
-    assert found["times"] == "measured by others (MLPerf Inference v5.1, 2025-09), known to 15.0 %"
+    assert found["times"] == "measured by others (MLPerf Inference v5.1, Sep 2025), known to 15.0 %"
     assert found["traffic"] == "log: poisson arrivals at 12.2 a minute"
     assert found["state"] == (
         "cache empty at the start; 22 min measured, 7.3 periods of the monitor; first 3 min left out (MSER-5)"
     )
-    assert found["load"] == "offered 12.2 a minute, served 11.9: overloaded, 34 more waiting an hour"
+    assert found["load"] == "offered 12.2 a minute, served 11.9: overloaded, 34 more waiting an hour, 0.7 % lost"
     assert found["goodput"] == "0.51 a minute within 2x"
 
 
@@ -82,7 +82,7 @@ def test_line_of_a_run_fits_and_its_latency_and_load_come_first() -> None:
 
 
 def test_header_of_an_older_summary_says_what_is_not_recorded() -> None:
-    rows = dict(header(summary(models=None, load=None, state=None, slo=None, trace=None), {}).rows)
+    rows = dict(header(summary(models=None, state=None, slo=None, trace=None), {}).rows)
     assert rows["work"] == "model not known"
     assert rows["state"] == "state not recorded"
     assert rows["goodput"] == "no limit was set"

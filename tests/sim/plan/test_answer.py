@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mezzotint.sim.plan.answer import Plan, gpus_kept_busy, pareto_front
-from mezzotint.sim.plan.candidates import Candidate
+from mezzotint.sim.plan.candidate import Candidate
 from mezzotint.sim.plan.runs import Run, Runs, Summary
 from mezzotint.traces.table.trace import make, write
 
@@ -148,13 +148,13 @@ def test_target_that_no_cluster_meets_says_what_binds(target: str, rate_rpm: flo
 
 
 @pytest.mark.parametrize(
-    ("served_rpm", "offered_rpm", "expected"),
-    [(10.0, 20.0, 4.0), (10.0, 9.9, 2.0), (0.0, 20.0, 3.0), (10.0, None, 3.0)],
+    ("busy", "served_rpm", "offered_rpm", "expected"),
+    [(1.0, 10.0, 20.0, 4.0), (0.9, 18.0, 20.0, 2.0), (1.0, 0.0, 20.0, 3.0), (1.0, 10.0, None, 3.0)],
 )
-def test_overload_keeps_gpus_busy_in_the_ratio_of_offered_to_served(
-    served_rpm: float, offered_rpm: float | None, expected: float
+def test_gpus_are_kept_busy_by_the_work_of_a_request_times_the_offered_rate(
+    busy: float, served_rpm: float, offered_rpm: float | None, expected: float
 ) -> None:
-    summary = {"load": {"verdict": "overloaded", "offered_rpm": offered_rpm, "served_rpm": served_rpm}}
+    summary = {"gpu": {"busy_fraction": busy}, "load": {"offered_rpm": offered_rpm}, "throughput_rpm": served_rpm}
     assert gpus_kept_busy(summary, 2) == pytest.approx(expected)
 
 

@@ -58,6 +58,15 @@ def test_kind_without_a_price_is_counted_and_stands_below_those_with_one(ask: As
     assert unpriced.ranked[1].result.gpus == priced.ranked[0].result.gpus, "a price changes no count"
 
 
+def test_price_of_a_kind_is_said_to_be_none_of_its_forms(ask: Ask, tmp_path: Path) -> None:
+    (prices := tmp_path / "mine.yaml").write_text("h100: 0.5\nh100-pcie: 1\n")
+    notes = ask(gpu=["h100"], prices=prices, rate_rpm=6.0, replications=1).notes
+    assert [note for note in notes if note.startswith("--prices")] == [
+        f"--prices: h100 is the price of h100 alone, and {form} is a kind of its own; give it a line"
+        for form in ("h100-nvl", "h100-sxm")
+    ]
+
+
 def test_case_of_names_does_not_matter(ask: Ask, tmp_path: Path) -> None:
     (prices := tmp_path / "mine.yaml").write_text("L40S: {usd_per_gpu_h: 0.5, date: 2026-11-01}\n")
     (best,) = ask(model="SDXL-MLPerf", gpu=["L40s"], prices=prices).ranked
@@ -110,7 +119,8 @@ def test_own_model_on_an_own_gpu_is_planned_with_its_own_profile(model: str, tmp
     assert best.gpus_kept_busy == pytest.approx(50 / 60 * 2, rel=0.1)
     assert best.result.usd_per_h == 0.5 * best.result.gpus
     assert second.result.candidate.gpu == "l40s"
-    assert plan.notes == ("left out: h100-sxm: no profile of my-model",)
+    (note,) = plan.notes
+    assert note.startswith("left out: h100-sxm: no profile of my-model on h100-sxm; my-model was measured on l40s")
     both = ask(model=model, gpu=["my-gpu+l40s"], **options).ranked[0].result
     assert both.usd_per_h == 0.5 * both.candidate.counts(both.gpus)["my-gpu"] + 0.86 * both.gpus
 

@@ -12,15 +12,15 @@ from omegaconf import OmegaConf
 
 from mezzotint.sim.core.gpu import Gpu
 from mezzotint.sim.metrics.cost import Price
-from mezzotint.sim.plan.answer import NUMBERS, ClusterResult, Plan, PlanSpec, Ranked
-from mezzotint.sim.plan.candidates import Candidate
-from mezzotint.sim.plan.page import as_json, columns, figure, headers, html, sentence, table_lines, warnings
+from mezzotint.sim.plan.answer import NUMBERS, ClusterResult, Plan, PlanSpec, Ranked, Saving, Warming
+from mezzotint.sim.plan.candidate import Candidate
+from mezzotint.sim.plan.page import as_json, columns, figure, html, sentence, table_lines, warnings
 from mezzotint.sim.plan.target import parse_target
 
 GPU = Gpu("l40s", None, None, "made up", 1.0)
 CANDIDATE = Candidate(
     "vanilla", "l40s", "sdxl", None, {"l40s": Price(1.0, "made up")}, False, {"l40s": GPU}, {}, OmegaConf.create(),
-    "arrivals.rate_rpm", 20.0, 1.0,
+    "arrivals.rate_rpm", 20.0, 1.0, "sdxl, 20 steps",
 )  # fmt: skip
 SPEC = PlanSpec("sdxl", "20 requests per minute", (parse_target("p95<10s"),), 1, 6, 64, 5)
 MODEL: dict[str, Any] = {
@@ -29,7 +29,9 @@ MODEL: dict[str, Any] = {
 }  # fmt: skip
 SUMMARY: dict[str, Any] = {
     "models": [MODEL], "assumptions": [], "trace": {"name": "log.csv"}, "slo": {}, "throughput_rpm": 19.0,
-    "requests": {"arrived": 10, "completed": 10, "discarded": 0, "failed": 0}, "backlog": {"grows": False},
+    "requests": {"arrived": 10, "completed": 10, "discarded": 0, "failed": 0}, "load": {
+        "offered_rpm": 20.0, "served_rpm": 19.0, "growth_per_hour": 0.0, "verdict": "below", "note": None,
+    },
 }  # fmt: skip
 
 
@@ -115,13 +117,13 @@ def test_labels_of_the_headroom_tell_candidates_apart() -> None:
     assert spec is not None
     (rows,) = (part["data"]["values"] for part in spec["vconcat"] if "misses" in str(part["data"]["values"]))
     labels = pd.read_csv(StringIO(rows))["cluster"].tolist()
-    assert [label.partition(" (")[0] for label in labels] == ["1. 2 x l40s", "2. 2 x l40s", "3. 2 x l40s"]
+    assert [label.partition(" (")[0] for label in labels] == ["1. vanilla", "2. vanilla steps=20", "3. vanilla"]
 
 
 def test_cluster_without_a_price_is_counted_and_drawn_by_its_gpus() -> None:
     mixed, alone = plan(ranked(), ranked(5, candidate=UNPRICED)), plan(ranked(5, candidate=UNPRICED))
     assert cells(mixed)["$ per hour"] == ["2.00", "no price"]
-    assert any(text.startswith("No price is known of l4.") for text in warnings(mixed, headers(mixed)))
+    assert any(text.startswith("No price is known of l4.") for text in warnings(mixed))
     assert "no price being known" in sentence(alone)
     assert as_json(alone, "")["ranked"][0]["usd_per_h"] is None
     for answer, axis in ((mixed, "usd"), (alone, "gpus")):
@@ -131,11 +133,27 @@ def test_cluster_without_a_price_is_counted_and_drawn_by_its_gpus() -> None:
 
 
 def test_unlike_work_is_said_and_ranked_apart() -> None:
-    answer = plan(ranked(), ranked(steps=50), ranked())
-    assert any("do not do the same work" in text for text in warnings(answer, headers(answer)))
+    more_steps = replace(CANDIDATE, work="sdxl, 50 steps")
+    answer = plan(ranked(), ranked(candidate=more_steps, steps=50), ranked())
+    assert any("do not do the same work" in text for text in warnings(answer))
     page = html(answer, "mezzotint plan")
     assert re.findall(r'scope="row">(\d)\. ', page)[:3] == ["1", "2", "1"]
-    assert "work: " not in "\n".join(table_lines(answer))
+    assert all(f'scope="rowgroup">{work}<' in page for work in ("sdxl, 20 steps", "sdxl, 50 steps"))
+    assert "work: sdxl, 1024x1024, 20 steps, fp8" in table_lines(answer)
+
+
+def test_saving_and_the_empty_cache_stand_beside_the_cluster() -> None:
+    cached = replace(CANDIDATE, design="nirvana", cache="warm")
+    saves = ranked(
+        candidate=cached, saving=Saving(0.65, 1), warming=Warming(1500, 2.5, 12.0), from_empty=ranked(3).result
+    )
+    answer = plan(saves, ranked())
+    assert cells(answer)["saving"] == ["0.65", "baseline"]
+    assert cells(answer)["cache empty"] == ["3 x l40s", "–"]
+    assert "Beside the baseline it saves $0.65 per hour and 1 GPU." in sentence(answer)
+    assert "until it is (1,500 requests, 2.5 h, $12.00 more in all) it takes 3 x l40s." in sentence(answer)
+    assert as_json(answer, "")["ranked"][0]["from_empty"]["count"] == 3
+    assert len(columns(answer)) < 12
 
 
 def test_videos_are_called_videos() -> None:
@@ -170,6 +188,6 @@ def test_sentence_says_how_well_the_times_are_known(changes: dict[str, Any], wor
 )
 def test_page_warns_of_what_makes_the_first_cluster_unsure(changes: dict[str, Any], words: str | None) -> None:
     answer = plan(ranked(**changes))
-    texts = warnings(answer, headers(answer))
+    texts = warnings(answer)
     assert len(texts) == (words is not None)
     assert all(words is not None and words in text for text in texts)

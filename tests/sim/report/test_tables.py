@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from mezzotint.figures.page import DASH
+from mezzotint.sim.report.assumed import Stated
 from mezzotint.sim.report.compare import beyond_noise, cells
 from mezzotint.sim.report.runs import Run, load_runs
 from mezzotint.sim.report.tables import (
@@ -15,6 +16,7 @@ from mezzotint.sim.report.tables import (
     columns,
     comparison,
     different_images,
+    facts,
     gpus,
     reproduction,
     unknown_quality,
@@ -144,8 +146,8 @@ def test_shared_assumptions_are_listed_once(fabricate: Fabricate, tmp_path: Path
     fabricate("b", "nirvana", requests=10)
     fabricate("c", "small-model", change=more, requests=10)
     rows = assumptions(load_runs([tmp_path]))
-    assert ("extrapolated", '[1, {"a": 2}]', DASH, "small-model") in rows
-    assert [row[3] for row in rows if row[0] == "model switch time"] == ["nirvana, vanilla"]
+    assert Stated("extrapolated", [1, {"a": 2}], DASH, "small-model") in rows
+    assert [row.systems for row in rows if row.what == "model switch time"] == ["nirvana, vanilla"]
     assert len(rows) == 3
 
 
@@ -190,3 +192,25 @@ def test_no_run_is_best_across_different_images(is_same_work: bool, fabricate: F
             ("sdxl-mlperf, 1024x1024, 20 steps, fp8 (measured by others)", "vanilla on l40s"),
         ]
     )
+
+
+def test_facts_join_what_differs_in_numbers_and_name_the_systems_of_other_words(
+    fabricate: Fabricate, tmp_path: Path
+) -> None:
+    for system in ("vanilla", "nirvana"):
+        for rate in (6.0, 10.0):
+
+            def edit(summary: dict[str, Any], rate: float = rate) -> None:
+                summary["throughput_rpm"] = rate
+                summary["backlog"] = {"grows": summary["system"] == "vanilla" and rate == 10.0}
+
+            fabricate(f"{system}-{rate:g}", system, rate_rpm=rate, requests=20, change=edit)
+    rows, differing = facts(load_runs([tmp_path]))
+    shown = dict(rows)
+    assert shown["traffic"] == "synthetic: poisson arrivals at 6 to 10 a minute"
+    assert (
+        shown["load"]
+        == "served 6 to 10 a minute (nirvana, vanilla (1 of 2)); served 10 a minute: overloaded (vanilla (1 of 2))"
+    )
+    assert [name for name, _ in differing] == ["traffic", "load"]
+    assert all(len(values) == 4 for _, values in differing)

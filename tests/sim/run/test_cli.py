@@ -64,6 +64,15 @@ def test_sweep_warns_once_about_extrapolation_of_several_runs() -> None:
 
 
 @pytest.mark.invariant(1)
+def test_sweep_prints_short_lines_in_its_order(capsys: pytest.CaptureFixture[str]) -> None:
+    """Although its first point ends last."""
+    words = ["trace.requests=4000,20,30", "arrivals.rate_rpm=9", "hydra.launcher.n_jobs=2", "run.dir=s"]
+    assert main(["run", "-m", *words]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.rpartition("-> s/")[2] for line in lines] == ["0", "1", "2"]
+    assert max(map(len, lines)) < 160
+
+
 def test_sweep_gives_the_bytes_of_single_runs(tmp_path: Path) -> None:
     """Worker processes (joblib) write the same bytes as this one."""
     done = mezzotint("run", "-m", *SMALL, "system=vanilla,nirvana", "run.dir=sweep")
@@ -88,7 +97,7 @@ def test_every_launcher_prints_the_same_sweep(launcher: str) -> None:
     for finished_before in ([], [before]):
         done = mezzotint(*words)
         assert done.returncode == 2
-        lines = sorted(done.stdout.splitlines())
+        lines = done.stdout.splitlines()
         assert [line[: len(point)] for line, point in zip(lines, points, strict=True)] == points
         errors = done.stderr.splitlines()
         assert errors[0].startswith(error)
