@@ -16,7 +16,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from mezzotint.backends.base import BackendError
 from mezzotint.backends.profile import Profile, find, shipped
-from mezzotint.backends.scaling import Scaling, scale, way_on
+from mezzotint.backends.scaling import Scaled, Scaling, scale, way_on
 from mezzotint.backends.scaling import parse as parse_scalings
 from mezzotint.files.document import parse
 from mezzotint.sim.core.errors import ConfigError
@@ -178,6 +178,7 @@ class _Catalogue:
         self._prices |= own_prices
         self.clusters = _clusters(options.gpu, self._gpus)
         self._folders, self._scalings = folders, self._declared(options.assume)
+        self._made: list[Scaled] = []
         self._profiles = {kind: self._known(kind) for kinds in self.clusters for kind in kinds}
         self._measured = {kind: set(profiles) for kind, profiles in self._profiles.items()}
         asked = [name for option in options.gpu for name in option.split("+")] or list(self._measured)
@@ -189,6 +190,8 @@ class _Catalogue:
             if form not in own_prices and self._measured[form] & {_large(roles) for roles in self._family.values()}
         ]
         self._large = _large(next(iter(self._family.values())))
+        rests = itertools.chain.from_iterable(made.assumptions([self._large]) for made in self._made)
+        self.notes += [f"{one.what}: {one.value}; {one.source}" for one in rests]
         self._plain: dict[tuple[str, ...], dict[str, Any]] = {}
         self._coverage: dict[str, str | None] = {}
         self._takes_own_shapes = False
@@ -207,7 +210,8 @@ class _Catalogue:
         profiles = find(name, self._folders)
         for scaling in self._scalings:
             if scaling.gpu == name:
-                profiles |= scale(scaling, profiles, self._folders).profiles
+                self._made.append(scale(scaling, profiles, self._folders))
+                profiles |= self._made[-1].profiles
         return profiles
 
     def _unknown(self, kind: str) -> str:

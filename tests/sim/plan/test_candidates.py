@@ -85,6 +85,9 @@ def test_declared_scaling_plans_a_kind_without_a_profile_and_marks_it(ask: Ask) 
     (scaled,) = (each for each in plan.ranked if each.result.candidate.gpu == "a10g")
     assert scaled.summary["models"][0]["basis"] == "scaled"
     assert scaled.error == ERROR
+    assert any(
+        note.startswith("seconds of sdxl-mlperf on a10g over those on l40s: 2.0; a factor") for note in plan.notes
+    )
 
 
 def test_kind_without_a_profile_is_refused_with_the_nearest_kinds_and_the_option(ask: Ask) -> None:
